@@ -2,35 +2,81 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 APP := build/app
+# The app is built for Azure Functions, except by targets that run it on this machine.
+OS := linux
 ARCH := amd64
-# handler version tells the commit where git can be asked for it, and nothing fails where not.
+run demo: OS := $(shell go env GOHOSTOS)
+run demo: ARCH := $(shell go env GOHOSTARCH)
+# weir version tells the commit where git can be asked for it, and nothing fails where not.
 STAMP = -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 # The program, and the tools with dependencies of their own. No package of the program imports a tool.
 MODULES := . tools
 FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/function.json)))
 AZURITE := tools/azurite/node_modules/.bin/azurite
+OPENAPI := tools/openapi/node_modules/.bin/redocly
 
-.PHONY: help run start demo test upgrade simulate lint vulncheck build release infra bench profile microbench clean azurite tools
+.PHONY: help axe run start demo demo-wordpress demo-rabbitmq wordpress test quick test-directus forwarding upgrade simulate lint vulncheck build release infra bench profile microbench clean azurite openapi tools
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-run: azurite build tools ## start storage, demo CMS and host; Ctrl-C ends all
-	@build/tools/dev
+# Where make run differs from its defaults: other ports, another CMS, the programs' logs on the terminal.
+PORTS := $(if $(PORT),--port $(PORT)) $(if $(CMS_PORT),--cms-port $(CMS_PORT)) $(if $(STORAGE_PORT),--storage-port $(STORAGE_PORT))
+RUN := $(PORTS) $(if $(CMS),--cms '$(CMS)') $(if $(VERBOSE),--verbose)
+
+run: azurite build ## start storage, demo CMS and host; Ctrl-C ends all. PORT=, CMS=http://… take others, VERBOSE=1 prints logs
+	@go build -C tools -o $(CURDIR)/build/tools/ ./dev ./funchost ./democms
+	@build/tools/dev $(RUN)
 
 start: build ## the same handler under Azure Functions Core Tools (func), where they are installed
 	@command -v func >/dev/null || { echo "func (Azure Functions Core Tools 4) is not installed: use make run"; exit 1; }
 	@test -f $(APP)/local.settings.json || cp local.settings.json.example $(APP)/local.settings.json
 	func start --script-root $(APP)
 
-demo: azurite build tools ## 300 messages straight to the CMS, then through Weir, side by side
-	@build/tools/demo
+demo: azurite build ## 300 messages straight to the CMS, then through Weir, side by side; PORT= and CMS_PORT= as for run
+	@go build -C tools -o $(CURDIR)/build/tools/ ./dev ./funchost ./democms ./demo
+	@build/tools/demo $(PORTS)
 
-test: azurite ## every test: unit, conformance on memory and Azurite, end to end with real processes; E2E_HTTP=forwarding = all of the last under an old host
-	@status=0; for module in $(MODULES); do \
-	  echo "go test -C $$module ./..."; \
-	  go test -C $$module -race -shuffle=on -count=1 -timeout 50m $(TESTFLAGS) ./... || status=1; \
-	done; exit $$status
+demo-wordpress: azurite wordpress build tools ## 16 clients write to a real WordPress, then through Weir, side by side; leaves WordPress running
+	@build/tools/demowordpress
+
+# With -v go test prints each test itself.
+PROGRESS := $(if $(findstring -v,$(TESTFLAGS)),cat,$(CURDIR)/build/tools/testprogress)
+AS_EVENTS := $(if $(findstring -v,$(TESTFLAGS)),,-json)
+
+# The packages of tools run one after the other: their tests start hosts, browsers and servers, which would take the
+# processors from each other's time limits.
+PACKAGES_AT_ONCE = $(if $(filter tools,$(1)),-p 1)
+
+test: azurite wordpress openapi axe ## every test: unit, conformance on memory and Azurite, end to end with real processes; E2E_HTTP=forwarding = all of the last under an old host
+	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
+	@set -o pipefail; status=0; $(foreach module,$(MODULES), \
+	  echo "go test -C $(module) ./..."; \
+	  go test -C $(module) $(AS_EVENTS) $(call PACKAGES_AT_ONCE,$(module)) -race -shuffle=on -count=1 -timeout 50m \
+	    $(TESTFLAGS) ./... | $(PROGRESS) || status=1;) \
+	exit $$status
+
+quick: azurite ## the program's tests without the race detector, and 50 simulated systems; no mutants, no real processes
+	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
+	@set -o pipefail; packages=$$(go list ./... | grep -v /internal/simulation$$) && \
+	  go test -json $$packages | build/tools/testprogress && \
+	  SEEDS=50 go test -json -count=1 -run '^(TestSeeds|TestMutants_QuoteTheSource)$$' ./internal/simulation | build/tools/testprogress
+
+# The tests of how instances end, and of what depends on the host beside HTTP itself.
+FORWARDED := TestChaos|TestStop_|TestDrain_|TestRollingRestart_|TestIncident|TestHandlerKilled_OnFlex|TestDueTimes|TestReplay|TestPause_|TestLog_|TestDeliveryByProcess
+
+forwarding: azurite openapi ## the end-to-end tests of stops, drains, crashes and incidents under an old host, which forwards requests
+	E2E_HTTP=forwarding go test -C tools -count=1 -timeout 25m $(TESTFLAGS) -run '^($(FORWARDED))' ./e2e
+
+DIRECTUS := tools/directus/node_modules/directus/package.json
+
+test-directus: azurite $(DIRECTUS) ## the recipe for Directus against a real one with PostgreSQL; its installation takes minutes, so no part of make test
+	go test -C tools -tags directus -race -count=1 -timeout 20m -v -run '^TestDirectus' ./realcms ./e2e
+
+$(DIRECTUS): tools/directus/package-lock.json
+	cd tools/directus && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && \
+	  npm_config_build_from_source=true npm rebuild isolated-vm --loglevel=error
+	@touch $@
 
 # The release before this one: two versions side by side have to understand each other's rows.
 PREVIOUS := 6ffec1c6e497
@@ -50,11 +96,11 @@ ifdef SEED
 	@SEED=$(SEED) build/simulation.test -test.run '^TestSeed$$'
 else
 	@n=$$(nproc); pids=; for i in $$(seq 0 $$((n-1))); do \
-	  SEEDS=$$(( ($(SEEDS)+n-1)/n )) FROM=$$(($(FROM)+i)) LARGE=$$(( ($(SEEDS)/1000+n-1)/n )) LARGE_FROM=$$(($(FROM)+i)) MOVES=$$(( ($(SEEDS)/100+n-1)/n )) MOVES_FROM=$$(($(FROM)+i)) STEP=$$n build/simulation.test -test.run '^(TestSeeds|TestLarge|TestMoves)$$' -test.v -test.timeout 0 & pids="$$pids $$!"; \
+	  SEEDS=$$(( ($(SEEDS)+n-1)/n )) FROM=$$(($(FROM)+i)) LARGE=$$(( ($(SEEDS)/1000+n-1)/n )) LARGE_FROM=$$(($(FROM)+i)) MOVES=$$(( ($(SEEDS)/100+n-1)/n )) MOVES_FROM=$$(($(FROM)+i)) CHAINS=$$(( ($(SEEDS)/20+n-1)/n )) CHAINS_FROM=$$(($(FROM)+i)) STEP=$$n build/simulation.test -test.run '^(TestSeeds|TestLarge|TestMoves|TestChains)$$' -test.v -test.timeout 0 & pids="$$pids $$!"; \
 	done; status=0; for p in $$pids; do wait $$p || status=1; done; exit $$status
 endif
 
-lint: build/lint/revive build/lint/staticcheck ## formatting, vet, staticcheck, revive, gocritic, errorlint, long lines since LINT_BASE
+lint: build/lint/revive build/lint/staticcheck openapi ## formatting, vet, staticcheck, revive, gocritic, errorlint, openapi.yaml, long lines since LINT_BASE
 	@out=$$(gofmt -l functions handler internal tools); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
 	@for module in $(MODULES); do \
 	  echo "go vet and staticcheck in $$module"; \
@@ -75,9 +121,10 @@ build/lint/staticcheck: tools/go.mod tools/go.sum
 	go build -C tools -o $(CURDIR)/build/lint/ tool
 	@touch $@
 
-build: ## stage the app in build/app, as Azure Functions wants it
+build: ## stage the app in build/app, as Azure Functions wants it, and the command in build/weir
 	@mkdir -p $(APP)
-	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build $(STAMP) -trimpath -ldflags='-s -w' -o $(APP)/handler ./handler
+	CGO_ENABLED=0 GOOS=$(OS) GOARCH=$(ARCH) go build $(STAMP) -trimpath -ldflags='-s -w' -o $(APP)/handler ./handler
+	@mkdir -p build && CGO_ENABLED=0 go build $(STAMP) -trimpath -ldflags='-s -w' -o build/weir$(shell go env GOEXE) ./handler
 	@cp host.json weir.yaml $(APP)/
 	@for f in $(FUNCTIONS); do mkdir -p $(APP)/$$f && cp functions/$$f/function.json $(APP)/$$f/; done
 
@@ -86,16 +133,16 @@ CLI := darwin-amd64 darwin-arm64 windows-amd64
 
 release: ## zips of the app for linux/amd64 and arm64, of the commands for macOS and Windows, SBOM, checksums: build/release
 	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)/stage
-	@for arch in amd64 arm64; do $(MAKE) --no-print-directory build APP=$(RELEASE)/stage/linux-$$arch ARCH=$$arch || exit 1; done
+	@for arch in amd64 arm64; do $(MAKE) --no-print-directory build APP=$(RELEASE)/stage/linux-$$arch OS=linux ARCH=$$arch || exit 1; done
 	@for target in $(CLI); do \
 	  extension=$$(case $$target in windows-*) echo .exe ;; esac); echo "go build $$target"; \
 	  CGO_ENABLED=0 GOOS=$${target%-*} GOARCH=$${target#*-} go build $(STAMP) -trimpath -ldflags='-s -w' \
-	    -o $(RELEASE)/stage/$$target/handler$$extension ./handler || exit 1; \
+	    -o $(RELEASE)/stage/$$target/weir$$extension ./handler || exit 1; \
 	done
 	@go build -C tools -o $(CURDIR)/build/tools/ ./release
 	@build/tools/release -out $(RELEASE) -add LICENSE=LICENSE \
 	  -app linux-amd64=$(RELEASE)/stage/linux-amd64 -app linux-arm64=$(RELEASE)/stage/linux-arm64 \
-	  $(foreach target,$(CLI),-cli cli-$(target)=$(RELEASE)/stage/$(target)/handler$(if $(findstring windows,$(target)),.exe))
+	  $(foreach target,$(CLI),-cli cli-$(target)=$(RELEASE)/stage/$(target)/weir$(if $(findstring windows,$(target)),.exe))
 	@rm -rf $(RELEASE)/stage
 
 infra: ## check infra/, deploy/container-apps and azure.yaml by the checker in the folder BICEP_CHECK, if there is one
@@ -121,10 +168,34 @@ microbench: ## the Go benchmarks of single packages
 	go test -run '^$$' -bench . -benchmem ./internal/...
 	go test -C tools -run '^$$' -bench . -benchmem ./collector
 
+openapi: $(OPENAPI) ## install the linters of openapi.yaml and the generator of clients if they are missing
+
+$(OPENAPI): tools/openapi/package-lock.json
+	cd tools/openapi && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
 azurite: $(AZURITE) ## install the storage emulator if it is missing
 
 $(AZURITE): tools/azurite/package-lock.json
+	@command -v npm >/dev/null || { echo "Node 20 with npm is needed; see README, Quick start"; exit 1; }
 	cd tools/azurite && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+AXE := tools/pages/node_modules/axe-core/axe.min.js
+
+axe: $(AXE) ## install the accessibility checker of the page's tests if it is missing
+
+$(AXE): tools/pages/package-lock.json
+	@command -v npm >/dev/null || { echo "Node 20 with npm is needed; see README, Quick start"; exit 1; }
+	cd tools/pages && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+WORDPRESS := build/wordpress/wp-load.php
+
+wordpress: $(WORDPRESS) ## unpack WordPress from Debian's packages into build/wordpress, for the tests
+
+$(WORDPRESS): tools/realcms/unpack.sh
+	tools/realcms/unpack.sh build/wordpress
 	@touch $@
 
 clean: ## remove what was built, and the local storage's data

@@ -1,4 +1,4 @@
-// Package deploy_test holds the templates, scripts and pipelines of a deployment against the program.
+// Package deploy_test checks that the templates, scripts and pipelines of a deployment fit the program.
 package deploy_test
 
 import (
@@ -20,12 +20,12 @@ import (
 // quotedMessages are the texts of log lines that a query looks for.
 var quotedMessages = regexp.MustCompile(`line\.msg == "([^"]+)"`)
 
-func TestAzureAlerts_LookForLinesThatThereAre(t *testing.T) {
+func TestAzureAlerts_LookForLoggedLines(t *testing.T) {
 	t.Parallel()
 	text := string(readFile(t, "../infra/modules/alerts.bicep"))
 	found := quotedMessages.FindAllStringSubmatch(text, -1)
 	if len(found) < 5 {
-		t.Errorf("only %d log lines are looked for", len(found))
+		t.Errorf("got %d log lines in the rules, want at least 5", len(found))
 	}
 	source := readGoSource(t)
 	for _, m := range found {
@@ -42,7 +42,7 @@ func TestAzureAlerts_LookForLinesThatThereAre(t *testing.T) {
 	}
 }
 
-// readGoSource is the program's code, without tests.
+// readGoSource returns the program's code, without tests.
 func readGoSource(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -77,27 +77,28 @@ func TestAzure_NoKeyInSettings(t *testing.T) {
 		}
 		for _, forbidden := range []string{"'AzureWebJobsStorage'", "listKeys", "AccountKey", "listAccountSas"} {
 			if strings.Contains(text, forbidden) {
-				t.Errorf("%s has %s", path, forbidden)
+				t.Errorf("%s has %s, want it without", path, forbidden)
 			}
 		}
 	}
 	if !strings.Contains(string(readFile(t, "../infra/modules/storage.bicep")), "allowSharedKeyAccess: false") {
-		t.Error("the storage account can be opened by its key")
+		t.Error("storage.bicep lacks allowSharedKeyAccess: false, want no access by the account's key")
 	}
 }
 
-// TestAzure_ResourcesOfStorage holds the names in storage.bicep against those that the handler makes.
+// TestAzure_ResourcesOfStorage compares the names in storage.bicep and files.bicep with those that the handler makes.
 func TestAzure_ResourcesOfStorage(t *testing.T) {
 	t.Parallel()
 	code := string(readFile(t, "../internal/storage/azure/account.go"))
-	template := string(readFile(t, "../infra/modules/storage.bicep"))
+	template := string(readFile(t, "../infra/modules/storage.bicep")) +
+		string(readFile(t, "../infra/modules/files.bicep"))
 	found := regexp.MustCompile(`c\.Prefix ?\+ ?"([^"]+)"`).FindAllStringSubmatch(code, -1)
 	if len(found) < 5 {
-		t.Fatalf("only %d names in account.go", len(found))
+		t.Fatalf("got %d names in account.go, want at least 5", len(found))
 	}
 	for _, m := range found {
 		if !strings.Contains(template, "'${prefix}"+m[1]+"'") {
-			t.Errorf("storage.bicep does not make <prefix>%s", m[1])
+			t.Errorf("storage.bicep and files.bicep do not make <prefix>%s", m[1])
 		}
 	}
 }
@@ -135,7 +136,7 @@ func TestKEDA(t *testing.T) {
 		}
 		for _, trigger := range object.Spec.Triggers {
 			if object.Spec.MinReplicaCount < 1 {
-				t.Error("without a replica the timer of sweep does not run")
+				t.Errorf("got %d replicas at least, want 1 for the timer of sweep", object.Spec.MinReplicaCount)
 			}
 			queue += trigger.Metadata["queueName"]
 		}
@@ -150,10 +151,65 @@ func TestKEDA(t *testing.T) {
 	}
 }
 
-// fakeDeployment is what smoke.sh asks: statuses by path.
+// Programs cannot sign in by a page, so their addresses ask for a function key alone. The addresses of operators ask
+// for the sign-in, too.
+func TestSignIn_LeavesTheAddressesOfProgramsOpen(t *testing.T) {
+	t.Parallel()
+	template := string(readFile(t, "../infra/main.bicep"))
+	_, list, _ := strings.Cut(template, "param signInOpenPaths array = [")
+	list, _, _ = strings.Cut(list, "]")
+	open := regexp.MustCompile(`'([^']+)'`).FindAllStringSubmatch(list, -1)
+	isOpen := func(path string) bool {
+		return slices.ContainsFunc(open, func(m []string) bool {
+			folder, isFolder := strings.CutSuffix(m[1], "*")
+			return m[1] == path || isFolder && strings.HasPrefix(path, folder)
+		})
+	}
+	for _, name := range []string{"receive", "batches", "validate", "status", "cancel", "move", "schedules", "health",
+		"metrics"} {
+		var function struct {
+			Bindings []struct{ Route string }
+		}
+		if err := yaml.Unmarshal(readFile(t, "../functions/"+name+"/function.json"), &function); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range pathsOfRoute("/api/" + function.Bindings[0].Route) {
+			if !isOpen(path) {
+				t.Errorf("programs with a key of %s cannot reach %s", name, path)
+			}
+		}
+	}
+	for _, path := range []string{"/api/dashboard", "/api/dashboard/messages", "/api/pause", "/api/resume",
+		"/api/lanes", "/api/audit", "/api/versions/forget", "/api/replays", "/api/cancellations", "/sweep"} {
+		if isOpen(path) {
+			t.Errorf("%s can be reached without sign-in", path)
+		}
+	}
+}
+
+// namesInRoute matches a parameter of a route that has one of several names: {kind:regex(^(messages|batches)\z)}.
+var namesInRoute = regexp.MustCompile(`\{\w+:regex\(\^\(([a-z|]+)\)\\z\)\}`)
+
+// pathsOfRoute returns a path for each address of a route; x stands for its other parameters.
+func pathsOfRoute(route string) (paths []string) {
+	parameter := namesInRoute.FindStringSubmatch(route)
+	if parameter == nil || strings.Index(route, "{") != strings.Index(route, parameter[0]) {
+		path, _, hasParameter := strings.Cut(route, "{")
+		if hasParameter {
+			path += "x"
+		}
+		return []string{path}
+	}
+	for _, name := range strings.Split(parameter[1], "|") {
+		paths = append(paths, pathsOfRoute(strings.Replace(route, parameter[0], name, 1))...)
+	}
+	return paths
+}
+
+// fakeDeployment answers smoke.sh with a status for each path.
 type fakeDeployment map[string]int
 
-// good is one that works.
+// good is a deployment that works.
 var good = fakeDeployment{
 	"GET /api/health": 200, "GET /api/openapi.yaml": 401, "POST /api/messages": 401, "GET /api/metrics": 200,
 }
@@ -232,7 +288,7 @@ func TestPublish_ByPlan(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			isPlan := plan != "y1"
 			if (err == nil) != isPlan || isPlan && !strings.Contains(string(out), "answers 200") {
-				t.Errorf("got %v\n%s", err, out)
+				t.Errorf("publish for %s = %v, want success: %t, and then \"answers 200\"\n%s", plan, err, isPlan, out)
 			}
 			for _, w := range want {
 				if !strings.Contains(string(out), w) {
@@ -243,17 +299,22 @@ func TestPublish_ByPlan(t *testing.T) {
 	}
 }
 
-// TestPipelines_CallWhatThereIs holds the make targets and scripts that pipelines and azd call against the repository.
-func TestPipelines_CallWhatThereIs(t *testing.T) {
+// programCalls finds calls of make targets and of scripts.
+var programCalls = regexp.MustCompile(`make ([a-z]+)\b|((?:deploy|tools/[a-z]+)/[a-z-]+\.sh)`)
+
+// TestPipelines_CallExistingTargets checks that the repository has the make targets and scripts that pipelines and azd
+// call.
+func TestPipelines_CallExistingTargets(t *testing.T) {
 	t.Parallel()
 	makefile := string(readFile(t, "../Makefile"))
-	for _, path := range []string{"../.github/workflows/deploy.yml", "azure-pipelines.yml", "../azure.yaml"} {
+	for _, path := range []string{"../.github/workflows/ci.yml", "../.github/workflows/deploy.yml",
+		"azure-pipelines.yml", "../azure.yaml"} {
 		text := readFile(t, path)
 		var document map[string]any
 		if err := yaml.Unmarshal(text, &document); err != nil {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("parse %s: %v, want YAML", path, err)
 		}
-		calls := regexp.MustCompile(`make ([a-z]+)\b|(deploy/[a-z-]+\.sh)`).FindAllStringSubmatch(string(text), -1)
+		calls := programCalls.FindAllStringSubmatch(string(text), -1)
 		found := 0
 		for _, call := range calls {
 			switch target, script := call[1], call[2]; {
@@ -271,7 +332,11 @@ func TestPipelines_CallWhatThereIs(t *testing.T) {
 			}
 		}
 		if found < 3 {
-			t.Errorf("%s calls only %d of our programs", path, found)
+			t.Errorf("%s calls %d of our programs, want at least 3", path, found)
+		}
+		before, _, hasTests := strings.Cut(string(text), "make test\n")
+		if hasTests && !strings.Contains(before, "sudo tools/realcms/install-packages.sh\n") {
+			t.Errorf("%s runs make test on a machine without the packages that the tests need", path)
 		}
 	}
 }

@@ -27,13 +27,13 @@ type trigger struct {
 // takes the first that matches, so a route that takes every path shadows those after it.
 func TestRoutes_CatchAllsComeLast(t *testing.T) {
 	t.Parallel()
-	taken := map[string]string{} // by method: the catch-all before
-	for _, file := range inOrder(t) {
+	taken := map[string]string{} // the catch-all so far, by method
+	for _, file := range listInOrder(t) {
 		name := filepath.Dir(file)
-		tr := read(t, file)
+		tr := readTrigger(t, file)
 		for _, method := range tr.Methods {
 			if by, shadowed := taken[method]; shadowed {
-				t.Errorf("%s %s of %s is shadowed by %s", method, tr.Route, name, by)
+				t.Errorf("%s %s of %s comes after the catch-all of %s, want it before", method, tr.Route, name, by)
 			}
 			if strings.HasPrefix(tr.Route, "{*") {
 				taken[method] = name
@@ -41,12 +41,12 @@ func TestRoutes_CatchAllsComeLast(t *testing.T) {
 		}
 	}
 	if len(taken) != 3 {
-		t.Errorf("catch-alls: %v", taken)
+		t.Errorf("got the catch-alls %v, want 3", taken)
 	}
 }
 
-// TestRoutes_AsDescribed has the host's choice of a function made for each operation of the
-// API: it must be the one whose key the document names.
+// TestRoutes_AsDescribed chooses a function for each operation of the API as the host does. It must be the one whose
+// key the document names.
 func TestRoutes_AsDescribed(t *testing.T) {
 	t.Parallel()
 	document, err := openapitest.Read(openapi.Document)
@@ -57,18 +57,20 @@ func TestRoutes_AsDescribed(t *testing.T) {
 		method, path, _ := strings.Cut(operation, " ")
 		described, keyless := document.Function(operation)
 		path = strings.NewReplacer("{", "", "}", "").Replace(path) // a parameter's name stands for its value
-		chosen, tr := choose(t, method, strings.TrimPrefix(path, "/api/"))
+		chosen, tr := chooseFunction(t, method, strings.TrimPrefix(path, "/api/"))
 		if chosen != described || keyless != (tr.AuthLevel == "anonymous") {
-			t.Errorf("%s goes to %q (%s), and is described as of %q, without key: %t", operation, chosen, tr.AuthLevel, described, keyless)
+			t.Errorf("%s goes to %q (%s), want %q and without key: %t", operation, chosen, tr.AuthLevel, described,
+				keyless)
 		}
 	}
 }
 
-// choose gives the first function that takes a request.
-func choose(t *testing.T, method, path string) (string, trigger) {
+// chooseFunction returns the first function whose route and methods fit a request.
+func chooseFunction(t *testing.T, method, path string) (string, trigger) {
 	t.Helper()
-	for _, file := range inOrder(t) {
-		if tr := read(t, file); slices.Contains(tr.Methods, strings.ToLower(method)) && takes(tr.Route, path) {
+	for _, file := range listInOrder(t) {
+		if tr := readTrigger(t, file); slices.Contains(tr.Methods, strings.ToLower(method)) &&
+			routeTakes(tr.Route, path) {
 			return filepath.Dir(file), tr
 		}
 	}
@@ -79,29 +81,31 @@ func choose(t *testing.T, method, path string) (string, trigger) {
 // it may be missing.
 var parameter = regexp.MustCompile(`/\{\*?[a-z]+(?::regex\(\^(.*?)\\z\))?(\??)\}`)
 
-// takes reports whether the host's router takes a route for a path. It ignores case and a slash at
+// routeTakes reports whether the host's router takes a route for a path. It ignores case and a slash at
 // the end.
-func takes(route, path string) bool {
-	pattern := parameter.ReplaceAllString(strings.NewReplacer("{{", "\x01", "}}", "\x02").Replace("/"+route), "(?:/(?:$1))$2")
+func routeTakes(route, path string) bool {
+	pattern := parameter.ReplaceAllString(strings.NewReplacer("{{", "\x01", "}}", "\x02").Replace("/"+route),
+		"(?:/(?:$1))$2")
 	pattern = strings.NewReplacer("\x01", "{", "\x02", "}").Replace(pattern)
 	return regexp.MustCompile("(?i)^" + pattern + "/?$").MatchString("/" + path)
 }
 
-// hostile are values that an old host makes another path of.
-var hostile = []string{".", "..", "../a", "a/..", "a/../b", "./a", "a/.", `a\b`, `..\a`, "a%2e", "%5c", "a b", "a?b", "a#b", "a\n", "a\t", "a//b", "dashboard/.."}
+// hostile are values of a parameter that make an old host forward another path.
+var hostile = []string{".", "..", "../a", "a/..", "a/../b", "./a", "a/.", `a\b`, `..\a`, "a%2e", "%5c", "a b", "a?b",
+	"a#b", "a\n", "a\t", "a//b", "dashboard/.."}
 
 // TestRoutes_AreConstrained: the host checks a key for one path, and an old one forwards another
 // path if the path has dots, backslashes or escapes in it.
 func TestRoutes_AreConstrained(t *testing.T) {
 	t.Parallel()
 	parameters := 0
-	for _, file := range inOrder(t) {
-		route := "/" + read(t, file).Route
+	for _, file := range listInOrder(t) {
+		route := "/" + readTrigger(t, file).Route
 		for _, p := range parameter.FindAllStringSubmatch(route, -1) {
 			parameters++
 			for _, hostile := range hostile {
-				if takes(p[0][1:], hostile) {
-					t.Errorf("%s: %s takes %q", file, p[0], hostile)
+				if routeTakes(p[0][1:], hostile) {
+					t.Errorf("%s: %s takes %q, want it refused", file, p[0], hostile)
 				}
 			}
 		}
@@ -109,39 +113,46 @@ func TestRoutes_AreConstrained(t *testing.T) {
 			t.Errorf("%s: %s has a parameter without a constraint of the form regex(^…\\z)", file, rest)
 		}
 	}
-	if parameters != 7 {
-		t.Errorf("parameters: got %d, want 7", parameters)
+	if parameters != 8 {
+		t.Errorf("parameters: got %d, want 8", parameters)
 	}
 }
 
-func TestTakes(t *testing.T) {
+func TestChooseFunction(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
-		"GET schedules": "schedules", "GET schedules/": "schedules", "GET schedules/.night": "schedules", "DELETE schedules/...": "schedules",
-		"POST schedules/a/run": "schedules", "POST schedules/a/pause": "", "POST schedules/..": "", "GET schedules/..": "", "POST schedules/..\\pause": "",
-		"GET messages/..\\dashboard": "", "GET messages/a\n": "", "GET messages/a": "status", "GET messages/a/body": "view",
-		"GET Messages": "view", "GET messages/": "view", "GET dashboard/": "view", "GET dashboard/assets/page.css": "view", "GET dashboard/../lanes": "",
-		"POST ../sweep": "", "POST x\\..\\messages": "", "DELETE replays/7": "write", "POST messages": "receive", "HEAD health": "health",
+		"GET schedules": "schedules", "GET schedules/": "schedules", "GET schedules/.night": "schedules",
+		"DELETE schedules/...": "schedules",
+		"POST schedules/a/run": "schedules", "POST schedules/a/pause": "schedules", "POST schedules/a/paused": "", "POST schedules/..": "",
+		"GET schedules/..": "", "POST schedules/..\\pause": "",
+		"GET messages/..\\dashboard": "", "GET messages/a\n": "", "GET messages/a": "status",
+		"GET messages/a/body": "view",
+		"GET Messages":        "view", "GET messages/": "view", "GET dashboard/": "view",
+		"GET dashboard/assets/page.css": "view", "GET dashboard/../lanes": "",
+		"POST ../sweep": "", "POST x\\..\\messages": "", "DELETE replays/7": "write", "POST messages": "receive",
+		"POST validate": "validate", "POST Validate/": "validate", "POST validate/a": "", "GET validate": "",
+		"HEAD health": "health", "POST batches": "batches", "GET batches": "view", "GET batches/a": "status",
+		"DELETE batches/a": "write", "DELETE batches": "", "GET lanes/a": "view",
 	} {
 		method, target, _ := strings.Cut(path, " ")
-		if got, _ := choose(t, method, target); got != want {
+		if got, _ := chooseFunction(t, method, target); got != want {
 			t.Errorf("%q goes to %q, want %q", path, got, want)
 		}
 	}
 }
 
-// inOrder gives the functions in the order in which the host tries them.
-func inOrder(t *testing.T) []string {
+// listInOrder returns the functions in the order in which the host tries them.
+func listInOrder(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("*/function.json")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("functions: %v %v", files, err)
+		t.Fatalf("functions: %v %v, want more than 0 files and no error", files, err)
 	}
 	slices.SortFunc(files, func(a, b string) int { return strings.Compare(strings.ToLower(a), strings.ToLower(b)) })
 	return files
 }
 
-func read(t *testing.T, file string) trigger {
+func readTrigger(t *testing.T, file string) trigger {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -151,7 +162,7 @@ func read(t *testing.T, file string) trigger {
 		Bindings []trigger `json:"bindings"`
 	}
 	if err := json.Unmarshal(data, &f); err != nil || len(f.Bindings) == 0 {
-		t.Fatalf("%s: %v", file, err)
+		t.Fatalf("%s: got %v, want more than 0 Bindings and no error", file, err)
 	}
 	return f.Bindings[0]
 }
@@ -180,7 +191,8 @@ func TestHostFile(t *testing.T) {
 	if c := h.CustomHandler; !c.EnableForwardingHTTPRequest || !c.EnableProxyingHTTPRequest {
 		t.Errorf("got %+v, want both", c)
 	}
-	want := map[string]string{"default": "Warning", "Host.Function.Console": "Information", "Host.Startup": "Information", "Host.Aggregator": "Information"}
+	want := map[string]string{"default": "Warning", "Host.Function.Console": "Information",
+		"Host.Startup": "Information", "Host.Aggregator": "Information"}
 	if got := h.Logging.LogLevel; !maps.Equal(got, want) {
 		t.Errorf("levels: got %v, want %v", got, want)
 	}

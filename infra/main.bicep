@@ -95,11 +95,16 @@ param networkAddressPrefix string = '10.83.0.0/24'
 @description('Application (client) id of the registration in Entra ID that operators sign in to; empty for no sign-in.')
 param signInClientId string = ''
 
+@description('True if weir.yaml has intake.files: the containers of the file drop and the events of its files are made.')
+param hasFiles bool = false
+
 @description('Object ids of the groups whose members may open the page.')
 param signInGroups array = []
 
 @description('Paths without sign-in: those of upstreams, scrapers, probes and the OpenAPI description.')
 param signInOpenPaths array = [
+  '/api/batches'
+  '/api/batches/*'
   '/api/health'
   '/api/messages'
   '/api/messages/*'
@@ -107,6 +112,7 @@ param signInOpenPaths array = [
   '/api/openapi.yaml'
   '/api/schedules'
   '/api/schedules/*'
+  '/api/validate'
 ]
 
 @description('Mail addresses that alerts and the budget go to.')
@@ -247,6 +253,18 @@ module storageEndpoints 'modules/endpoint.bicep' = [
     }
   }
 ]
+
+module files 'modules/files.bicep' = if (hasFiles) {
+  scope: group
+  name: 'files'
+  params: {
+    name: 'evgt-${name}'
+    location: location
+    tags: allTags
+    storageName: storage.outputs.name
+    prefix: prefix
+  }
+}
 
 module vaultEndpoint 'modules/endpoint.bicep' = if (hasPrivateStorage && hasVault) {
   scope: group

@@ -49,7 +49,8 @@ func TestFunction(t *testing.T) {
 			mux.ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "/api/messages/"+c.id, nil))
 			if w.Code != c.status || len(f.called) != c.calls ||
 				(w.Code < 300 && !strings.Contains(w.Body.String(), string(c.stage))) {
-				t.Errorf("%d %s, called %v", w.Code, w.Body, f.called)
+				t.Errorf("answered %d %s, cancelled %v; want %d, stage %q and %d calls", w.Code, w.Body, f.called,
+					c.status, c.stage, c.calls)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 type Check func(ctx context.Context) (detail string, err error)
 
 // Function runs checks. All callers share one report for reportAge, because GET /api/health needs no
-// key: whoever calls it often must not load storage.
+// key, and frequent callers must not load storage.
 type Function struct {
 	checks map[string]Check
 	now    func() time.Time
@@ -68,8 +68,8 @@ func (r report) write(w http.ResponseWriter) {
 	httpio.WriteJSON(w, status, r)
 }
 
-// currentReport returns the shared report, or makes it; then other callers wait for it. The checks go on
-// if their caller disconnects, because others share the result.
+// currentReport returns the shared report. If that is too old, it makes another one, and other callers wait for
+// it. The checks go on if their caller disconnects, because others share the result.
 func (f *Function) currentReport(ctx context.Context) report {
 	f.turn <- struct{}{}
 	defer func() { <-f.turn }()

@@ -14,8 +14,8 @@ import (
 	"weir/functions/health"
 )
 
-// get returns the status, and the body without the line feed at its end.
-func get(ctx context.Context, h http.Handler) (int, string) {
+// getHealth returns the status, and the body without the line feed at its end.
+func getHealth(ctx context.Context, h http.Handler) (int, string) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/health", nil))
 	return w.Code, strings.TrimSpace(w.Body.String())
@@ -39,10 +39,10 @@ func TestFunction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := health.New(c.checks, time.Now)
-			if status, body := get(t.Context(), f); status != c.status || body != c.public {
+			if status, body := getHealth(t.Context(), f); status != c.status || body != c.public {
 				t.Errorf("without a key: got %d %s, want %d %s", status, body, c.status, c.public)
 			}
-			if status, body := get(t.Context(), f.Details()); status != c.status || body != c.details {
+			if status, body := getHealth(t.Context(), f.Details()); status != c.status || body != c.details {
 				t.Errorf("details: got %d %s, want %d %s", status, body, c.status, c.details)
 			}
 		})
@@ -65,16 +65,16 @@ func TestFunction_SharesAReport(t *testing.T) {
 			}}, time.Now)
 		var all sync.WaitGroup
 		for range 100 {
-			all.Go(func() { get(t.Context(), f) })
+			all.Go(func() { getHealth(t.Context(), f) })
 		}
 		all.Wait()
-		get(t.Context(), f.Details())
+		getHealth(t.Context(), f.Details())
 		if runs != 1 {
 			t.Errorf("got %d runs for 101 calls, want 1", runs)
 		}
 		failing = true
 		time.Sleep(5 * time.Second)
-		if status, _ := get(t.Context(), f); status != 503 || runs != 2 {
+		if status, _ := getHealth(t.Context(), f); status != 503 || runs != 2 {
 			t.Errorf("5 s later: got %d after %d runs, want 503 after 2", status, runs)
 		}
 	})
@@ -87,8 +87,8 @@ func TestFunction_FinishesForACallerThatDisconnects(t *testing.T) {
 		"storage": func(ctx context.Context) (string, error) { return "", ctx.Err() }}, time.Now)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	get(gone, f)
-	if status, body := get(t.Context(), f); status != 200 {
+	getHealth(gone, f)
+	if status, body := getHealth(t.Context(), f); status != 200 {
 		t.Errorf("got %d %s, want 200", status, body)
 	}
 }

@@ -24,13 +24,13 @@ func TestNew(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/metrics", nil))
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
-			t.Errorf("%d, and %q is missing in:\n%s", w.Code, want, w.Body)
+			t.Errorf("got %d without %q:\n%s", w.Code, want, w.Body)
 		}
 		c.Inc()
 	}
 }
 
-func TestNew_LogsWhatCouldNotBeGathered(t *testing.T) {
+func TestNew_LogsAMetricThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	broken := prometheus.NewRegistry()
@@ -40,7 +40,7 @@ func TestNew_LogsWhatCouldNotBeGathered(t *testing.T) {
 	metrics.New(broken, slog.New(slog.NewJSONHandler(&log, nil))).ServeHTTP(w,
 		httptest.NewRequest(http.MethodGet, "/api/metrics", nil))
 	if w.Code != http.StatusInternalServerError || !strings.Contains(log.String(), "the disk is full") {
-		t.Errorf("%d, logged %q", w.Code, &log)
+		t.Errorf("got %d, logged %q, want 500 and the reason", w.Code, &log)
 	}
 }
 

@@ -41,7 +41,7 @@ func (f *Function) Take(ctx context.Context, in invoke.Invocation) error {
 		f.Logger.Error("poison: not a ticket", "invocation_id", in.ID, "err", err)
 		return nil
 	}
-	f.Logger.Error("poison: ticket given up by the host, ringing again", "invocation_id", in.ID, "lane", lane, "delay",
-		retryAfter)
+	f.Logger.Error("poison: ticket given up by the host, ringing again", "invocation_id", in.ID, "lane", lane,
+		"delay_ms", retryAfter.Milliseconds())
 	return f.Tickets.Requeue(ctx, lane, retryAfter)
 }

@@ -13,10 +13,10 @@ import (
 	"weir/internal/invoke"
 )
 
-type bell struct{ calls []string }
+type fakeTickets struct{ calls []string }
 
-func (b *bell) Requeue(_ context.Context, lane int, about time.Duration) error {
-	b.calls = append(b.calls, fmt.Sprint(lane, " ", about))
+func (f *fakeTickets) Requeue(_ context.Context, lane int, about time.Duration) error {
+	f.calls = append(f.calls, fmt.Sprint(lane, " ", about))
 	return nil
 }
 
@@ -24,15 +24,15 @@ func TestFunction_Take(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"weir lane 1.1": "1 1m0s", "weir lanes 1": "-1 1m0s", "weir lane 1.2": "",
 		"garbage": ""} {
-		b := &bell{}
-		fn := &poison.Function{Tickets: b, Lanes: 2, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		tickets := &fakeTickets{}
+		fn := &poison.Function{Tickets: tickets, Lanes: 2, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 		in, err := invoke.Decode(strings.NewReader(fmt.Sprintf(`{"Data":{"ticket":%q},"Metadata":{}}`,
 			fmt.Sprintf("%q", text))))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := fn.Take(t.Context(), in); err != nil || strings.Join(b.calls, ",") != want {
-			t.Errorf("%q: %v %v", text, b.calls, err)
+		if err := fn.Take(t.Context(), in); err != nil || strings.Join(tickets.calls, ",") != want {
+			t.Errorf("%q: got %q, %v, want %q", text, tickets.calls, err, want)
 		}
 	}
 }

@@ -24,26 +24,30 @@ import (
 // lane: it reads the due time in tail.
 const ticketAhead = 2 * time.Minute
 
-// Drainer drains lanes.
+// Drainer starts the drains of lanes, and reports how they stand.
 type Drainer interface {
 	// Look returns as soon as this process knows the state of the lane. Join returns when this process
 	// no longer drains the lane, or when ctx ends.
 	Look(ctx context.Context, lane int) drain.Report
 	Join(ctx context.Context, lane int) drain.Report
-	// Claim claims a busy lane. It returns as soon as this process drains the lane (Working) or the
-	// lane has no work now (Idle, Waiting), or when the claim is over (Busy).
+	// Claim claims a lane that another process holds. It returns as soon as this process drains the lane
+	// (Working), or when the claim is over (Busy).
 	Claim(ctx context.Context, lane int) drain.Report
+	// Held returns the lanes that this process drains now, in order.
+	Held() []int
 }
 
-// Holder drains lanes. Attend is called when an invocation begins to stay with them, Yield when it
-// ends or is about to. HandOver hands a lane over to another process.
+// Holder knows whether an invocation stays with the lanes of this process. Attend is called when one begins to stay,
+// Yield when it ends or is about to. HandOver hands a lane over to another process. StopTaking is called when the
+// host seems to be drained: the process then takes no lane until its host calls it again.
 type Holder interface {
 	Attend()
 	Yield()
 	HandOver(lane int)
+	StopTaking()
 }
 
-// Tickets puts tickets, under the merge rule of package ticket.
+// Tickets enqueues tickets, and knows those on their way; see ticket.Sender.
 type Tickets interface {
 	Enqueuer
 	MarkReceived(lane int)
@@ -51,7 +55,7 @@ type Tickets interface {
 	AwaitsRequeued(lane int) bool
 }
 
-// Enqueuer puts tickets for a lane.
+// Enqueuer enqueues tickets for a lane; see ticket.Sender.
 type Enqueuer interface {
 	Enqueue(ctx context.Context, lane int) error
 	EnqueueAt(ctx context.Context, lane int, at time.Time) error
@@ -71,6 +75,8 @@ type Function struct {
 
 	mu      sync.Mutex
 	staying *stay // nil = no invocation stays with lanes
+	// keptUnder has, by lane, the fence of the holder that kept the lane through this process's last claim.
+	keptUnder map[int]int64
 }
 
 // Handler returns the handler that the host calls.
@@ -96,14 +102,24 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	switch {
 	case report.Err == nil && report.State == drain.Working:
 		return f.stayWith(ctx, []followedLane{{lane: number, isDrained: true}})
-	case report.Err == nil && report.State == drain.Busy && f.Tickets.AwaitsRequeued(number):
-		// This process claimed the lane shortly before, and its holder kept it. Another claim now would
-		// need a third ticket of this lane.
+	case report.Err == nil && isHeldElsewhere(report) && f.hasClaimed(number, report.HolderFence):
 		return f.stayWith(ctx, nil)
-	case report.Err == nil && report.State == drain.Busy:
-		return f.stayWith(ctx, []followedLane{{lane: number}})
+	case report.Err == nil && isHeldElsewhere(report):
+		return f.stayWith(ctx, []followedLane{{lane: number, holderFence: report.HolderFence}})
 	}
 	return errors.Join(f.enqueueTicket(ctx, number, report), f.stayWith(ctx, nil))
+}
+
+// isHeldElsewhere reports whether another process holds the lane, so that this one claims it. The lane may have no work
+// at this moment: a holder without an invocation would otherwise keep a lane whose messages come one at a time.
+func isHeldElsewhere(r drain.Report) bool { return r.State == drain.Busy || r.HolderFence != 0 }
+
+// hasClaimed reports whether this process claimed the lane shortly before, and the present holder kept it. Then it does
+// not claim the lane again until the ticket that it requeued after that claim has arrived.
+func (f *Function) hasClaimed(lane int, holderFence int64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.keptUnder[lane] == holderFence && f.Tickets.AwaitsRequeued(lane)
 }
 
 // answerAll answers a ticket for all lanes. If lanes are busy or wait, it enqueues another such ticket for
@@ -120,8 +136,11 @@ func (f *Function) answerAll(ctx context.Context) error {
 		if r.Err != nil {
 			return r.Err
 		}
+		if isHeldElsewhere(r) {
+			r.State = drain.Busy // it is claimed, with or without work
+		}
 		if r.State == drain.Working || r.State == drain.Busy {
-			lanes = append(lanes, followedLane{number, r.State == drain.Working, r.State == drain.Busy})
+			lanes = append(lanes, followedLane{number, r.State == drain.Working, r.State == drain.Busy, r.HolderFence})
 		}
 		if known, ok := next[r.State]; !ok || r.Until.Before(known.Until) {
 			next[r.State] = r

@@ -17,10 +17,11 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// fakes records its calls. Lanes without a report are idle.
+// fakes is the drainer, the holder and the queue of tickets. It records the calls of the function. Lanes without a
+// report are idle.
 type fakes struct {
-	looked map[int]drain.Report // how a lane stands
-	joined drain.Report         // how it stands when the drain is over
+	looked map[int]drain.Report // the report of a look, by lane
+	joined drain.Report         // the report at the end of the drain
 	calls  []string
 }
 
@@ -39,29 +40,31 @@ func (f *fakes) Join(ctx context.Context, lane int) drain.Report {
 	return f.joined
 }
 func (f *fakes) Claim(context.Context, int) drain.Report { return drain.Report{State: drain.Busy} }
+func (f *fakes) Held() []int                             { return nil }
+func (f *fakes) StopTaking()                             {}
 func (f *fakes) Attend()                                 {}
 func (f *fakes) Yield()                                  {}
 func (f *fakes) HandOver(int)                            {}
 func (f *fakes) EnqueueNow(_ context.Context, lane int) error {
-	f.calls = append(f.calls, fmt.Sprintf("ring %d now", lane))
+	f.calls = append(f.calls, fmt.Sprintf("enqueue %d now", lane))
 	return nil
 }
 func (f *fakes) EnqueueRelief(ctx context.Context, lane int) error { return f.EnqueueNow(ctx, lane) }
 
 func (f *fakes) MarkReceived(lane int) {
-	f.calls = append(f.calls, fmt.Sprint("seen ", lane))
+	f.calls = append(f.calls, fmt.Sprint("received ", lane))
 }
 func (f *fakes) Enqueue(_ context.Context, lane int) error {
-	f.calls = append(f.calls, fmt.Sprint("ring ", lane))
+	f.calls = append(f.calls, fmt.Sprint("enqueue ", lane))
 	return nil
 }
 func (f *fakes) EnqueueAt(_ context.Context, lane int, at time.Time) error {
-	f.calls = append(f.calls, fmt.Sprintf("ring %d at %s", lane, at.Sub(noon)))
+	f.calls = append(f.calls, fmt.Sprintf("enqueue %d at %s", lane, at.Sub(noon)))
 	return nil
 }
 func (f *fakes) AwaitsRequeued(int) bool { return false }
 func (f *fakes) Requeue(_ context.Context, lane int, about time.Duration) error {
-	f.calls = append(f.calls, fmt.Sprintf("put back %d %s", lane, about))
+	f.calls = append(f.calls, fmt.Sprintf("requeue %d %s", lane, about))
 	return nil
 }
 
@@ -72,6 +75,8 @@ func TestFunction_Process(t *testing.T) {
 	waiting := func(d time.Duration) drain.Report {
 		return drain.Report{State: drain.Waiting, Until: noon.Add(d)}
 	}
+	idleHeld := drain.Report{State: drain.Idle, HolderFence: 3}
+	waitingHeld := drain.Report{State: drain.Waiting, Until: noon.Add(time.Hour), HolderFence: 3}
 	away := drain.Report{State: drain.Waiting, Err: errors.New("away")}
 	const one, all = "weir lane 1.0", "weir lanes 1"
 	for name, c := range map[string]struct {
@@ -81,26 +86,30 @@ func TestFunction_Process(t *testing.T) {
 		want   string
 		fails  bool
 	}{
-		"Idle":         {one, map[int]drain.Report{0: idle}, idle, "seen 0", false},
-		"Drained":      {one, map[int]drain.Report{0: working}, idle, "seen 0, join 0", false},
-		"StillDrained": {one, map[int]drain.Report{0: working}, working, "seen 0, join 0, ring 0", false},
+		"Idle":         {one, map[int]drain.Report{0: idle}, idle, "received 0", false},
+		"Drained":      {one, map[int]drain.Report{0: working}, idle, "received 0, join 0", false},
+		"StillDrained": {one, map[int]drain.Report{0: working}, working, "received 0, join 0, enqueue 0", false},
 		"DrainedUntilDue": {one, map[int]drain.Report{0: working}, waiting(time.Minute),
-			"seen 0, join 0, ring 0 at 1m0s", false},
-		"LostWhileDrained":   {one, map[int]drain.Report{0: working}, busy, "seen 0, join 0, put back 0 30s", false},
-		"FailedWhileDrained": {one, map[int]drain.Report{0: working}, away, "seen 0, join 0", true},
-		"Busy":               {one, map[int]drain.Report{0: busy}, idle, "seen 0, put back 0 30s", false},
-		"WaitingSoon":        {one, map[int]drain.Report{0: waiting(time.Minute)}, idle, "seen 0, ring 0 at 1m0s", false},
-		"WaitingLong":        {one, map[int]drain.Report{0: waiting(time.Hour)}, idle, "seen 0", false},
-		"StorageAway":        {one, map[int]drain.Report{0: away}, idle, "seen 0", true},
-		"AllIdle":            {all, nil, idle, "seen -1", false},
-		"OneOfAllDrained":    {all, map[int]drain.Report{1: working}, idle, "seen -1, join 1", false},
-		"OneOfAllStill":      {all, map[int]drain.Report{1: working}, working, "seen -1, join 1, ring 1", false},
-		"AllBusy":            {all, map[int]drain.Report{0: busy, 1: busy}, idle, "seen -1, put back -1 30s", false},
+			"received 0, join 0, enqueue 0 at 1m0s", false},
+		"LostWhileDrained":   {one, map[int]drain.Report{0: working}, busy, "received 0, join 0, requeue 0 30s", false},
+		"FailedWhileDrained": {one, map[int]drain.Report{0: working}, away, "received 0, join 0", true},
+		"Busy":               {one, map[int]drain.Report{0: busy}, idle, "received 0, requeue 0 30s", false},
+		"IdleHeld":           {one, map[int]drain.Report{0: idleHeld}, idle, "received 0, requeue 0 30s", false},
+		"WaitingHeld":        {one, map[int]drain.Report{0: waitingHeld}, idle, "received 0, requeue 0 30s", false},
+		"WaitingSoon": {one, map[int]drain.Report{0: waiting(time.Minute)}, idle, "received 0, enqueue 0 at 1m0s",
+			false},
+		"WaitingLong":     {one, map[int]drain.Report{0: waiting(time.Hour)}, idle, "received 0", false},
+		"StorageAway":     {one, map[int]drain.Report{0: away}, idle, "received 0", true},
+		"AllIdle":         {all, nil, idle, "received -1", false},
+		"OneOfAllDrained": {all, map[int]drain.Report{1: working}, idle, "received -1, join 1", false},
+		"OneOfAllStill":   {all, map[int]drain.Report{1: working}, working, "received -1, join 1, enqueue 1", false},
+		"AllBusy":         {all, map[int]drain.Report{0: busy, 1: busy}, idle, "received -1, requeue -1 30s", false},
+		"AllIdleOneHeld":  {all, map[int]drain.Report{1: idleHeld}, idle, "received -1, requeue -1 30s", false},
 		"AllWaiting": {all, map[int]drain.Report{0: waiting(time.Minute), 1: waiting(time.Second)}, idle,
-			"seen -1, ring -1 at 1s", false},
+			"received -1, enqueue -1 at 1s", false},
 		"AllWaitingOneLong": {all, map[int]drain.Report{0: waiting(time.Hour), 1: busy}, idle,
-			"seen -1, put back -1 30s", false},
-		"AllStorageAway": {all, map[int]drain.Report{1: away}, idle, "seen -1", true},
+			"received -1, requeue -1 30s", false},
+		"AllStorageAway": {all, map[int]drain.Report{1: away}, idle, "received -1", true},
 		"Garbage":        {"{}", nil, idle, "", false},
 		"NoSuchLane":     {"weir lane 1.7", nil, idle, "", false},
 		"NegativeLane":   {"weir lane 1.-1", nil, idle, "", false},
@@ -125,7 +134,7 @@ func TestFunction_Process(t *testing.T) {
 			}
 			err = fn.Process(t.Context(), in)
 			if got := strings.Join(f.calls, ", "); got != c.want || (err != nil) != c.fails {
-				t.Errorf("did %q (%v), want %q", got, err, c.want)
+				t.Errorf("got the calls %q, %v, want %q and an error: %t", got, err, c.want, c.fails)
 			}
 		})
 	}

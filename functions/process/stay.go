@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"weir/internal/drain"
@@ -14,7 +15,7 @@ import (
 //	0 s   an invocation begins to stay with the lanes that this process drains; claims do not count
 //	10 s  it enqueues a ticket for another invocation, and again 15 s and 30 s later
 //	45 s  none has come: it enqueues a ticket for each of its lanes, and a lane goes to the process
-//	      that claims it
+//	      that claims it. The process takes no further lane until a queue or timer calls it again.
 //	58 s  the lanes are handed over, claimed or not
 //	60 s  it ends
 //
@@ -22,6 +23,9 @@ import (
 // to 7 s later, the next one 13 s. Any invocation that arrives takes the place of the one that stays,
 // and the time begins anew. So the lanes of a live host do not move. A host that is drained fetches no
 // tickets, and its lanes move.
+//
+// A process also takes lanes without a ticket, for messages that it files itself. The invocation stays
+// with those, too: the host reports that it is drained as soon as none is in flight, and is then ended.
 const (
 	reliefAt, reliefEvery = 10 * time.Second, 15 * time.Second
 	yieldAt               = 45 * time.Second
@@ -48,9 +52,10 @@ type stay struct {
 
 // followedLane is a lane with which an invocation stays.
 type followedLane struct {
-	lane      int
-	isDrained bool // by this process; else to be claimed
-	isShared  bool // busy, and the ticket for all lanes was requeued for it
+	lane        int
+	isDrained   bool  // by this process; else to be claimed
+	isShared    bool  // busy, and the ticket for all lanes was requeued for it
+	holderFence int64 // of the process that it is claimed from
 }
 
 // seat is the place of the one invocation that stays.
@@ -65,11 +70,17 @@ type seat struct {
 func (f *Function) stayWith(ctx context.Context, lanes []followedLane) error {
 	f.mu.Lock()
 	s := f.staying
+	if s == nil {
+		lanes = f.addHeld(lanes)
+	}
 	switch {
 	case s == nil && len(lanes) == 0:
 		f.mu.Unlock()
 		return nil
 	case s == nil || s.limited.Err() != nil:
+		if f.keptUnder == nil {
+			f.keptUnder = map[int]int64{}
+		}
 		s = &stay{whole: context.WithoutCancel(ctx), lanes: map[int]bool{}, over: make(chan struct{})}
 		s.limited, s.end = context.WithCancel(s.whole)
 		f.staying = s
@@ -96,11 +107,17 @@ func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 		defer t.Stop()
 	}
 	for {
+		// If a timer has fired at the same moment, its ticket or hand-over would concern lanes that are free by now, or
+		// with which another invocation stays.
+		if isClosed(s.over) {
+			return errors.Join(s.errs...)
+		}
+		if isClosed(mine.relieved) {
+			return nil
+		}
 		select {
 		case <-s.over:
-			return errors.Join(s.errs...)
 		case <-mine.relieved:
-			return nil
 		case <-relief.C:
 			relief.Reset(reliefEvery)
 			f.enqueueRelief(s)
@@ -119,26 +136,40 @@ func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 	}
 }
 
+// isClosed reports whether a channel that gets no values is closed.
+func isClosed(signal <-chan struct{}) bool {
+	select {
+	case <-signal:
+		return true
+	default:
+		return false
+	}
+}
+
 // enqueueRelief enqueues a ticket for an invocation that relieves this one. Any lane will do.
 func (f *Function) enqueueRelief(s *stay) {
+	f.followHeld(s)
 	if drained := f.drainedLanes(s); len(drained) > 0 {
 		f.enqueueFor(s, f.Tickets.EnqueueRelief, drained[:1])
 	}
 }
 
 // yieldLanes enqueues a ticket for each lane, and from now on lets it go to a process that claims
-// it.
+// it, and takes no other.
 func (f *Function) yieldLanes(s *stay, mine *seat) {
 	f.mu.Lock()
 	if f.hasSeat(s, mine) {
 		f.Holder.Yield()
+		f.Holder.StopTaking()
 	}
 	f.mu.Unlock()
+	f.followHeld(s)
 	f.enqueueFor(s, f.Tickets.EnqueueNow, f.drainedLanes(s))
 }
 
 // handOverLanes hands all lanes over.
 func (f *Function) handOverLanes(s *stay, mine *seat) {
+	f.followHeld(s)
 	drained := f.drainedLanes(s)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -168,7 +199,7 @@ func (f *Function) hasSeat(s *stay, mine *seat) bool { return f.staying == s && 
 func (f *Function) enqueueFor(s *stay, ring func(context.Context, int) error, lanes []int) {
 	for _, lane := range lanes {
 		if err := ring(s.whole, lane); err != nil {
-			f.Logger.Warn("process: not rung", "lane", lane, "err", err)
+			f.Logger.Warn("process: ticket not enqueued", "lane", lane, "err", err)
 		}
 	}
 }
@@ -180,6 +211,25 @@ func (f *Function) drainedLanes(s *stay) (lanes []int) {
 	for lane := range f.Lanes {
 		if s.lanes[lane] {
 			lanes = append(lanes, lane)
+		}
+	}
+	return lanes
+}
+
+// followHeld adds the lanes that this process drains without a ticket of theirs to a stay.
+func (f *Function) followHeld(s *stay) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.staying == s && s.limited.Err() == nil {
+		f.followLanes(s, f.addHeld(nil))
+	}
+}
+
+// addHeld adds the lanes that this process drains to lanes.
+func (f *Function) addHeld(lanes []followedLane) []followedLane {
+	for _, held := range f.Drainer.Held() {
+		if !slices.ContainsFunc(lanes, func(l followedLane) bool { return l.lane == held }) {
+			lanes = append(lanes, followedLane{lane: held, isDrained: true})
 		}
 	}
 	return lanes
@@ -210,6 +260,9 @@ func (f *Function) awaitLane(s *stay, l followedLane) {
 		report = f.joinDrain(s, lane)
 	}
 	f.mu.Lock()
+	if stillBusy {
+		f.keptUnder[lane] = l.holderFence
+	}
 	delete(s.lanes, lane) // the next ticket of the lane leads to another look
 	f.mu.Unlock()
 	var err error
@@ -219,9 +272,14 @@ func (f *Function) awaitLane(s *stay, l followedLane) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.errs = append(s.errs, err)
-	if s.open--; s.open == 0 {
-		f.finishStay(s)
+	if s.open--; s.open > 0 {
+		return
 	}
+	var held []followedLane
+	if s.limited.Err() == nil {
+		held = f.addHeld(nil)
+	}
+	f.followLanes(s, held)
 }
 
 // joinDrain waits for the end of a drain, or of the stay.

@@ -37,8 +37,8 @@ func (d drains) Join(ctx context.Context, lane int) drain.Report {
 	}
 }
 
-// elsewhere is a lane that another process holds, and putBack one that this process has also claimed
-// a moment ago.
+// elsewhere is a lane that another process holds. putBack is another such lane, which this process claimed shortly
+// before, so that its ticket is back in the queue.
 const elsewhere, putBack = 3, 2
 
 func (d drains) Claim(ctx context.Context, lane int) drain.Report {
@@ -52,83 +52,125 @@ func (d drains) Claim(ctx context.Context, lane int) drain.Report {
 	}
 }
 
-// rung records the lanes that were rung, and the times since the start.
-type rung struct {
+// heldDrains are the drains of one process, and the lanes that it holds, some of them without a ticket.
+type heldDrains struct {
+	drains
+	mu          sync.Mutex
+	lanes       []int
+	holderFence int64 // of each lane that another process holds
+}
+
+func (d *heldDrains) Look(ctx context.Context, lane int) drain.Report {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.drains.Look(ctx, lane)
+	if r.State == drain.Busy {
+		r.HolderFence = d.holderFence
+	}
+	return r
+}
+
+func (d *heldDrains) setHolderFence(fence int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.holderFence = fence
+}
+
+func (d *heldDrains) Held() []int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lanes
+}
+
+func (d *heldDrains) setHeld(lanes ...int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lanes = lanes
+}
+
+// calls records the calls of the function: the lanes of tickets by Enqueue and EnqueueAt, and all other calls.
+type calls struct {
 	mu    sync.Mutex
 	start time.Time
 	lanes []int
-	after []time.Duration
-	calls []string // the other calls, each with its time
+	after []time.Duration // the time of each since the start
+	other []string        // the other calls, each with its time
 }
 
-func (r *rung) add(lane int) error {
+func (r *calls) addLane(lane int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lanes, r.after = append(r.lanes, lane), append(r.after, time.Since(r.start))
 	return nil
 }
 
-// note notes a call of another kind.
-func (r *rung) note(format string, args ...any) {
+// recordCall records a call other than Enqueue and EnqueueAt.
+func (r *calls) recordCall(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.calls = append(r.calls, fmt.Sprintf("%s ", time.Since(r.start))+fmt.Sprintf(format, args...))
+	r.other = append(r.other, fmt.Sprintf("%s ", time.Since(r.start))+fmt.Sprintf(format, args...))
 }
 
-func (r *rung) EnqueueNow(_ context.Context, lane int) error { r.note("ring %d", lane); return nil }
-func (r *rung) EnqueueRelief(_ context.Context, lane int) error {
-	r.note("relieve %d", lane)
+func (r *calls) EnqueueNow(_ context.Context, lane int) error {
+	r.recordCall("enqueue %d", lane)
 	return nil
 }
-func (r *rung) Attend()           { r.note("attend") }
-func (r *rung) Yield()            { r.note("yield") }
-func (r *rung) HandOver(lane int) { r.note("hand over %d", lane) }
+func (r *calls) EnqueueRelief(_ context.Context, lane int) error {
+	r.recordCall("relieve %d", lane)
+	return nil
+}
+func (r *calls) Attend()           { r.recordCall("attend") }
+func (r *calls) Yield()            { r.recordCall("yield") }
+func (r *calls) StopTaking()       { r.recordCall("stop taking") }
+func (r *calls) HandOver(lane int) { r.recordCall("hand over %d", lane) }
 
-// did checks the calls other than Ring and RingAt.
-func (r *rung) did(t *testing.T, want ...string) {
+// checkCalls checks the calls other than Enqueue and EnqueueAt.
+func (r *calls) checkCalls(t *testing.T, want ...string) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !slices.Equal(r.calls, want) {
-		t.Errorf("did %q, want %q", r.calls, want)
+	if !slices.Equal(r.other, want) {
+		t.Errorf("got the calls %q, want %q", r.other, want)
 	}
 }
 
-func (r *rung) MarkReceived(int)                                         {}
-func (r *rung) Enqueue(_ context.Context, lane int) error                { return r.add(lane) }
-func (r *rung) EnqueueAt(_ context.Context, lane int, _ time.Time) error { return r.add(lane) }
-func (r *rung) AwaitsRequeued(lane int) bool                             { return lane == putBack }
-func (r *rung) Requeue(_ context.Context, lane int, about time.Duration) error {
-	r.note("put back %d after %s", lane, about)
+func (r *calls) MarkReceived(int)                                         {}
+func (r *calls) Enqueue(_ context.Context, lane int) error                { return r.addLane(lane) }
+func (r *calls) EnqueueAt(_ context.Context, lane int, _ time.Time) error { return r.addLane(lane) }
+func (r *calls) AwaitsRequeued(lane int) bool                             { return lane == putBack }
+func (r *calls) Requeue(_ context.Context, lane int, about time.Duration) error {
+	r.recordCall("requeue %d after %s", lane, about)
 	return nil
 }
 
-// want checks the lanes that were rung so far.
-func (r *rung) want(t *testing.T, lanes ...int) {
+// checkLanes compares the lanes of all tickets so far, sorted.
+func (r *calls) checkLanes(t *testing.T, lanes ...int) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if got := slices.Sorted(slices.Values(r.lanes)); !slices.Equal(got, lanes) {
-		t.Errorf("rang for lanes %v after %v, want %v", got, r.after, lanes)
+		t.Errorf("got tickets of lanes %v after %v, want %v", got, r.after, lanes)
 	}
 }
 
 // instance is a process that gets invocations.
 type instance struct {
 	f      *process.Function
-	drains drains
-	rung   *rung
+	drains *heldDrains
+	calls  *calls
 }
 
+func (o *instance) endDrain(lane int) { o.drains.drains[lane] <- drain.Report{State: drain.Idle} }
+
 func newInstance(lanes int) *instance {
-	o := &instance{drains: drains{}, rung: &rung{start: time.Now()}}
+	o := &instance{drains: &heldDrains{drains: drains{}}, calls: &calls{start: time.Now()}}
 	for lane := range lanes {
-		o.drains[lane] = make(chan drain.Report)
+		o.drains.drains[lane] = make(chan drain.Report)
 	}
 	o.f = &process.Function{
 		Drainer: o.drains,
-		Holder:  o.rung,
-		Tickets: o.rung,
+		Holder:  o.calls,
+		Tickets: o.calls,
 		Lanes:   lanes,
 		Lease:   30 * time.Second,
 		Now:     time.Now,
@@ -148,8 +190,7 @@ func (o *instance) invoke(ctx context.Context, lane int) <-chan error {
 	return done
 }
 
-// ended checks whether an invocation has been answered.
-func ended(t *testing.T, what string, done <-chan error, want bool) {
+func checkAnswered(t *testing.T, what string, done <-chan error, want bool) {
 	t.Helper()
 	synctest.Wait()
 	select {
@@ -169,47 +210,47 @@ func TestFunction_OneInvocationStays(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, o *instance){
 		"UntilAllItsLanesAreDrained": func(t *testing.T, o *instance) {
 			first := o.invoke(t.Context(), 0)
-			ended(t, "the ticket of another lane", o.invoke(t.Context(), 1), true)
-			ended(t, "the ticket of all lanes", o.invoke(t.Context(), ticket.AllLanes), true)
-			o.drains[0] <- drain.Report{State: drain.Idle}
-			ended(t, "the first", first, false)
-			o.drains[1] <- drain.Report{State: drain.Waiting, Until: time.Now().Add(time.Minute)}
+			checkAnswered(t, "the ticket of another lane", o.invoke(t.Context(), 1), true)
+			checkAnswered(t, "the ticket of all lanes", o.invoke(t.Context(), ticket.AllLanes), true)
+			o.endDrain(0)
+			checkAnswered(t, "the first", first, false)
+			o.drains.drains[1] <- drain.Report{State: drain.Waiting, Until: time.Now().Add(time.Minute)}
 			synctest.Wait()
-			o.rung.want(t, 1)
-			o.drains[2] <- drain.Report{State: drain.Idle}
-			ended(t, "the first", first, true)
-			o.rung.want(t, 1)
+			o.calls.checkLanes(t, 1)
+			o.endDrain(2)
+			checkAnswered(t, "the first", first, true)
+			o.calls.checkLanes(t, 1)
 		},
-		"ForAMinuteAndThenItRingsForEachLaneOnce": func(t *testing.T, o *instance) {
+		"ForAMinuteAndThenEnqueuesATicketForEachLane": func(t *testing.T, o *instance) {
 			first := o.invoke(t.Context(), 0)
 			for range 3 {
-				ended(t, "another ticket", o.invoke(t.Context(), 1), true)
+				checkAnswered(t, "another ticket", o.invoke(t.Context(), 1), true)
 			}
 			time.Sleep(time.Minute - 1)
-			ended(t, "the first", first, false)
-			o.rung.want(t)
+			checkAnswered(t, "the first", first, false)
+			o.calls.checkLanes(t)
 			time.Sleep(time.Nanosecond)
-			ended(t, "the first", first, true)
-			o.rung.want(t, 0, 1)
+			checkAnswered(t, "the first", first, true)
+			o.calls.checkLanes(t, 0, 1)
 		},
 		"AndAfterItTheNext": func(t *testing.T, o *instance) {
 			first := o.invoke(t.Context(), 0)
 			time.Sleep(time.Minute)
-			ended(t, "the first", first, true)
+			checkAnswered(t, "the first", first, true)
 			second := o.invoke(t.Context(), 0)
-			ended(t, "the second", second, false)
-			o.drains[0] <- drain.Report{State: drain.Idle}
-			ended(t, "the second", second, true)
+			checkAnswered(t, "the second", second, false)
+			o.endDrain(0)
+			checkAnswered(t, "the second", second, true)
 		},
 		"WithALaneThatHasWorkAgain": func(t *testing.T, o *instance) {
 			first := o.invoke(t.Context(), 0)
-			ended(t, "another ticket", o.invoke(t.Context(), 1), true)
-			o.drains[1] <- drain.Report{State: drain.Idle}
+			checkAnswered(t, "another ticket", o.invoke(t.Context(), 1), true)
+			o.endDrain(1)
 			synctest.Wait()
-			ended(t, "another ticket", o.invoke(t.Context(), 1), true)
+			checkAnswered(t, "another ticket", o.invoke(t.Context(), 1), true)
 			time.Sleep(time.Minute)
-			ended(t, "the first", first, true)
-			o.rung.want(t, 0, 1)
+			checkAnswered(t, "the first", first, true)
+			o.calls.checkLanes(t, 0, 1)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -223,62 +264,114 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 	t.Parallel()
 	working := drain.Report{State: drain.Working}
 	for name, test := range map[string]func(t *testing.T, o *instance){
-		"NextTakesThePlace": func(t *testing.T, o *instance) {
+		"NextTakesOver": func(t *testing.T, o *instance) {
 			first := o.invoke(t.Context(), 1)
 			o.invoke(t.Context(), 0)
 			time.Sleep(10 * time.Second)
-			ended(t, "the first", first, false)
+			checkAnswered(t, "the first", first, false)
 			second := o.invoke(t.Context(), 0)
-			ended(t, "the first", first, true)
+			checkAnswered(t, "the first", first, true)
 			time.Sleep(time.Minute - 1)
-			ended(t, "the second", second, false)
-			o.rung.did(t, "0s attend", "10s relieve 0", "10s attend", "20s relieve 0", "35s relieve 0", "50s relieve 0",
-				"55s yield", "55s ring 0", "55s ring 1", "1m8s yield", "1m8s hand over 0", "1m8s hand over 1")
-			o.rung.want(t)
+			checkAnswered(t, "the second", second, false)
+			o.calls.checkCalls(t, "0s attend", "10s relieve 0", "10s attend", "20s relieve 0", "35s relieve 0",
+				"50s relieve 0",
+				"55s yield", "55s stop taking", "55s enqueue 0", "55s enqueue 1", "1m8s yield", "1m8s hand over 0",
+				"1m8s hand over 1")
+			o.calls.checkLanes(t)
 		},
 		"NextHasALaneThatIsHeldElsewhere": func(t *testing.T, o *instance) {
 			first := o.invoke(t.Context(), 0)
 			o.invoke(t.Context(), 1)
-			o.drains[1] <- drain.Report{State: drain.Idle}
+			o.endDrain(1)
 			time.Sleep(50 * time.Second)
 			second := o.invoke(t.Context(), elsewhere)
-			ended(t, "the first", first, true)
+			checkAnswered(t, "the first", first, true)
 			time.Sleep(9 * time.Second)
-			o.drains[0] <- drain.Report{State: drain.Idle}
-			ended(t, "the second", second, false)
+			o.endDrain(0)
+			checkAnswered(t, "the second", second, false)
 			time.Sleep(6 * time.Second)
-			ended(t, "the second", second, true)
-			o.rung.did(t, "0s attend", "10s relieve 0", "25s relieve 0", "40s relieve 0", "45s yield",
-				"45s ring 0", "50s attend",
-				fmt.Sprintf("1m5s put back %d after 30s", elsewhere), "1m5s yield")
+			checkAnswered(t, "the second", second, true)
+			o.calls.checkCalls(t, "0s attend", "10s relieve 0", "25s relieve 0", "40s relieve 0", "45s yield",
+				"45s stop taking", "45s enqueue 0", "50s attend",
+				fmt.Sprintf("1m5s requeue %d after 30s", elsewhere), "1m5s yield")
 		},
 		"ClaimedLaneKeepsItsInvocation": func(t *testing.T, o *instance) {
 			claiming := o.invoke(t.Context(), elsewhere)
 			time.Sleep(3 * time.Second)
-			o.drains[elsewhere] <- working
+			o.drains.drains[elsewhere] <- working
 			time.Sleep(8 * time.Second)
-			o.drains[elsewhere] <- drain.Report{State: drain.Idle}
-			ended(t, "the claiming one", claiming, true)
-			o.rung.did(t, "0s attend", fmt.Sprintf("10s relieve %d", elsewhere), "11s yield")
+			o.endDrain(elsewhere)
+			checkAnswered(t, "the claiming one", claiming, true)
+			o.calls.checkCalls(t, "0s attend", fmt.Sprintf("10s relieve %d", elsewhere), "11s yield")
 		},
-		"LaneWhoseTicketWasPutBackIsNotClaimedAgain": func(t *testing.T, o *instance) {
-			again := o.invoke(t.Context(), putBack)
-			ended(t, "the invocation", again, true)
-			o.rung.did(t)
+		"LaneIsClaimedOnceFromEachHolder": func(t *testing.T, o *instance) {
+			o.drains.setHolderFence(7)
+			first := o.invoke(t.Context(), putBack)
+			checkAnswered(t, "the first ticket", first, false)
+			time.Sleep(15 * time.Second)
+			checkAnswered(t, "the first ticket after its claim", first, true)
+			checkAnswered(t, "a ticket that meets the same holder", o.invoke(t.Context(), putBack), true)
+			o.drains.setHolderFence(8)
+			checkAnswered(t, "a ticket that meets the next holder", o.invoke(t.Context(), putBack), false)
 		},
 		"InvocationThatTheHostGivesUpHandsItsLanesOver": func(t *testing.T, o *instance) {
 			ctx, giveUp := context.WithCancel(t.Context())
 			first := o.invoke(ctx, 0)
 			time.Sleep(time.Second)
 			giveUp()
-			ended(t, "the first", first, true)
-			o.rung.did(t, "0s attend", "1s yield", "1s hand over 0", "1s yield")
-			o.rung.want(t, 0)
+			checkAnswered(t, "the first", first, true)
+			o.calls.checkCalls(t, "0s attend", "1s yield", "1s hand over 0", "1s yield")
+			o.calls.checkLanes(t, 0)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { test(t, newInstance(4)); time.Sleep(2 * time.Minute) })
+		})
+	}
+}
+
+// A process also holds lanes without a ticket: those of messages that it has appended.
+func TestFunction_StaysWithLanesThatNoTicketNamed(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(t *testing.T, o *instance){
+		"UntilTheyAreFree": func(t *testing.T, o *instance) {
+			first := o.invoke(t.Context(), 0)
+			o.drains.setHeld(1)
+			o.endDrain(0)
+			checkAnswered(t, "the invocation", first, false)
+			o.drains.setHeld()
+			o.endDrain(1)
+			checkAnswered(t, "the invocation", first, true)
+			o.calls.checkCalls(t, "0s attend", "0s yield")
+		},
+		"FromTheTicketOfAnotherLaneOn": func(t *testing.T, o *instance) {
+			o.drains.setHeld(1)
+			first := o.invoke(t.Context(), 0)
+			o.endDrain(0)
+			checkAnswered(t, "the invocation", first, false)
+			o.drains.setHeld()
+			o.endDrain(1)
+			checkAnswered(t, "the invocation", first, true)
+		},
+		"AndHandsThemOver": func(t *testing.T, o *instance) {
+			first := o.invoke(t.Context(), 0)
+			time.Sleep(30 * time.Second)
+			o.drains.setHeld(0, 1)
+			time.Sleep(20 * time.Second)
+			o.drains.setHeld(0, 1, 2)
+			time.Sleep(10 * time.Second)
+			checkAnswered(t, "the invocation", first, true)
+			o.calls.checkCalls(t, "0s attend", "10s relieve 0", "25s relieve 0", "40s relieve 0", "45s yield",
+				"45s stop taking",
+				"45s enqueue 0", "45s enqueue 1", "58s yield", "58s hand over 0", "58s hand over 1", "58s hand over 2",
+				"1m0s yield")
+			o.calls.checkLanes(t, 0, 1, 2)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { test(t, newInstance(3)); time.Sleep(2 * time.Minute) })
 		})
 	}
 }

@@ -66,8 +66,8 @@ func (q *countedQueue) Delete(ctx context.Context, m storage.QueueMessage) error
 	return q.Queue.Delete(ctx, m)
 }
 
-// most returns the text of which there are the most tickets, their number, and the number of all tickets.
-func (q *countedQueue) most() (text string, most, all int) {
+// countTickets returns the ticket's text that the queue holds most often, how often, and the number of all tickets.
+func (q *countedQueue) countTickets() (text string, most, all int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for t, n := range q.count {
@@ -129,6 +129,10 @@ func (d drainer) Claim(ctx context.Context, number int) drain.Report {
 func (drainer) Attend()      {}
 func (drainer) Yield()       {}
 func (drainer) HandOver(int) {}
+func (drainer) StopTaking()  {}
+
+// Held implements process.Drainer: these drains all begin with a ticket.
+func (drainer) Held() []int { return nil }
 
 // Join implements process.Drainer.
 func (d drainer) Join(ctx context.Context, number int) drain.Report {
@@ -147,8 +151,8 @@ func (d drainer) Join(ctx context.Context, number int) drain.Report {
 	}
 }
 
-// file files a message in each lane each second, at one instance. Once drained, a lane is held for busyFor.
-func (w *town) file(ctx context.Context, bell *ticket.Sender, busyFor func() time.Duration) {
+// appendEachSecond appends a message to each lane each second, at one instance. A drained lane stays held for busyFor.
+func (w *town) appendEachSecond(ctx context.Context, bell *ticket.Sender, busyFor func() time.Duration) {
 	for ctx.Err() == nil {
 		for number := range w.lanes {
 			w.mu.Lock()
@@ -158,17 +162,17 @@ func (w *town) file(ctx context.Context, bell *ticket.Sender, busyFor func() tim
 			w.mu.Unlock()
 			bell.EnqueueAsync(number)
 		}
-		sleep(ctx, time.Second)
+		sleepFor(ctx, time.Second)
 	}
 }
 
-// host takes tickets as the Functions host does: 16 at a time, and the next ones when no
+// runHost takes tickets as the Functions host does: 16 at a time, and the next ones when no
 // more than 8 are left.
-func (w *town) host(ctx context.Context, f *process.Function, idle time.Duration) {
+func (w *town) runHost(ctx context.Context, f *process.Function, idle time.Duration) {
 	var running atomic.Int64
 	for ctx.Err() == nil {
 		if running.Load() > newBatchThreshold {
-			sleep(ctx, 100*time.Millisecond)
+			sleepFor(ctx, 100*time.Millisecond)
 			continue
 		}
 		got, _ := w.queue.Get(ctx, batchSize, 10*time.Minute)
@@ -177,19 +181,19 @@ func (w *town) host(ctx context.Context, f *process.Function, idle time.Duration
 			go func() {
 				defer running.Add(-1)
 				text, _ := json.Marshal(m.Text)
-				sleep(ctx, 20*time.Millisecond) // of the host's and storage's
+				sleepFor(ctx, 20*time.Millisecond) // of the host's and storage's
 				if f.Process(ctx, invoke.Invocation{Data: map[string]json.RawMessage{"ticket": text}}) == nil {
 					_ = w.queue.Delete(context.WithoutCancel(ctx), m)
 				}
 			}()
 		}
 		if len(got) == 0 {
-			sleep(ctx, idle)
+			sleepFor(ctx, idle)
 		}
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) {
+func sleepFor(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -206,23 +210,23 @@ type dice struct {
 
 func newDice(seed int) *dice { return &dice{source: rand.New(rand.NewPCG(1, uint64(seed)))} }
 
-func (d *dice) draw() float64 {
+func (d *dice) drawShare() float64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.source.Float64()
 }
 
-// settings are those of a town.
+// settings are the settings of a town.
 type settings struct {
 	lanes, instances int
 	busyFor          func() time.Duration
 	bell             ticket.Config
 }
 
-// run runs a town for an hour, and checks the number of tickets each second: at most two for each lane
+// runTown runs a town for an hour, and checks the number of tickets each second: at most two for each lane
 // and instance, and at most so many that target-based scaling (length / batchSize) wants one instance
 // more than there are.
-func run(t *testing.T, s settings) (w *town, most int) {
+func runTown(t *testing.T, s settings) (w *town, most int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	w = &town{
 		queue:     &countedQueue{Queue: memory.New(time.Now).Queue("tickets"), count: map[string]int{}},
@@ -236,7 +240,7 @@ func run(t *testing.T, s settings) (w *town, most int) {
 	var all sync.WaitGroup
 	for n := range s.instances {
 		s.bell.Queue, s.bell.Epoch = w.queue, 1
-		s.bell.Rand = newDice(n + 1).draw
+		s.bell.Rand = newDice(n + 1).drawShare
 		bell := ticket.New(s.bell)
 		f := &process.Function{
 			Drainer: drainer{w, n},
@@ -247,12 +251,15 @@ func run(t *testing.T, s settings) (w *town, most int) {
 			Now:     time.Now,
 			Logger:  quiet,
 		}
-		all.Go(func() { sleep(ctx, time.Duration(n)*137*time.Millisecond); w.file(ctx, bell, s.busyFor) })
-		all.Go(func() { w.host(ctx, f, 2*time.Second+time.Duration(n)*37*time.Millisecond) })
+		all.Go(func() {
+			sleepFor(ctx, time.Duration(n)*137*time.Millisecond)
+			w.appendEachSecond(ctx, bell, s.busyFor)
+		})
+		all.Go(func() { w.runHost(ctx, f, 2*time.Second+time.Duration(n)*37*time.Millisecond) })
 	}
 	for range 3600 {
 		time.Sleep(time.Second)
-		text, ofOne, tickets := w.queue.most()
+		text, ofOne, tickets := w.queue.countTickets()
 		most = max(most, tickets)
 		limit := 2 * s.instances
 		if text == ticket.Encode(1, ticket.AllLanes) {
@@ -272,14 +279,14 @@ func run(t *testing.T, s settings) (w *town, most int) {
 	return w, most
 }
 
-// Many more lanes are busy than the host has slots, for good or in turns. Nothing but tickets
-// leads to a lane here: no process is woken by what it files, nothing watches, nothing sweeps.
+// Many more lanes are busy than the host has slots, for ever or in turns. Only tickets lead to a lane here: no process
+// is woken by its own messages, polls a busy lane or sweeps.
 func TestFunction_TicketsAreBounded(t *testing.T) {
 	t.Parallel()
 	forGood := func() func() time.Duration { return func() time.Duration { return 24 * time.Hour } }
 	inTurns := func() func() time.Duration {
 		d := newDice(0)
-		return func() time.Duration { return time.Duration(d.draw() * float64(90*time.Second)) }
+		return func() time.Duration { return time.Duration(d.drawShare() * float64(90*time.Second)) }
 	}
 	for _, lanes := range []int{1, 24, 64} {
 		for _, instances := range []int{1, 4} {
@@ -287,7 +294,7 @@ func TestFunction_TicketsAreBounded(t *testing.T) {
 				t.Run(fmt.Sprintf("%d lanes, %d instances, busy %s", lanes, instances, name), func(t *testing.T) {
 					t.Parallel()
 					synctest.Test(t, func(t *testing.T) {
-						w, most := run(t, settings{lanes: lanes, instances: instances, busyFor: busyFor()})
+						w, most := runTown(t, settings{lanes: lanes, instances: instances, busyFor: busyFor()})
 						// A ticket comes within 10 s, and the host looks each 2 s. One of ours that another
 						// instance took is relied on for a minute.
 						w.mu.Lock()

@@ -2,52 +2,89 @@ package receive
 
 import (
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"weir/internal/weir"
+	"weir/internal/filing"
+	"weir/internal/upstream"
 )
 
 // requestOptions are the parts of a request beside its body.
 type requestOptions struct {
-	dueAt   time.Time     // zero = the message's own due time, or now
-	dueFrom string        // "header", "query", or "" if the request has no due time
-	wait    time.Duration // how long the client lets the answer wait for the outcome
+	filing.Options
+	sender  *upstream.Verification // nil = every caller may send
+	dueFrom string                 // "header", "query", or "" if the request has no due time
+	wait    time.Duration          // how long the client lets the answer wait for the outcome
 }
 
-// readOptions parses headers and query. A header takes precedence over the query.
-func readOptions(r *http.Request, now time.Time) (requestOptions, error) {
+// readOptions parses headers and query. A due time in a header takes precedence over one in the query.
+func (f *Function) readOptions(r *http.Request) (requestOptions, error) {
 	o := requestOptions{wait: readPreferWait(r.Header.Values("Prefer"))}
-	at, after := r.Header.Values("Weir-Deliver-At"), r.Header.Values("Weir-Deliver-After")
-	names := [2]string{"Weir-Deliver-At", "Weir-Deliver-After"}
-	o.dueFrom = "header"
-	if len(at)+len(after) == 0 {
-		query := r.URL.Query()
-		at, after = query["deliverAt"], query["deliverAfter"]
-		names = [2]string{"deliverAt", "deliverAfter"}
+	query, err := f.readQuery(r)
+	if err != nil {
+		return o, err
+	}
+	now := f.Now()
+	var senderHeaders []string
+	if f.Upstreams != nil {
+		senderHeaders = upstream.Headers()
+	}
+	if o.Options, err = f.Filer.ReadOptions(r.Header, now, senderHeaders...); err != nil {
+		return o, err
+	}
+	if err := f.readSender(r, query, &o); err != nil {
+		return o, err
+	}
+	if !o.DueAt.IsZero() {
+		o.dueFrom = "header"
+		return o, nil
+	}
+	o.DueAt, err = filing.ReadDueTime("deliverAt", query["deliverAt"], "deliverAfter", query["deliverAfter"], now)
+	if !o.DueAt.IsZero() {
 		o.dueFrom = "query"
 	}
-	var err error
-	switch {
-	case len(at)+len(after) == 0:
-		o.dueFrom = ""
-	case len(at)+len(after) > 1:
-		return o, malformedError(names[0] + " or " + names[1] + " must stand once")
-	case len(at) == 1:
-		if o.dueAt, err = weir.ParseMoment(at[0]); err != nil {
-			return o, malformedError(names[0] + ": " + err.Error())
-		}
-	default:
-		if o.dueAt, err = weir.ParseDelay(after[0], now); err != nil {
-			return o, malformedError(names[1] + ": " + err.Error())
-		}
-	}
-	return o, nil
+	return o, err
 }
 
-func malformedError(message string) error {
-	return &weir.Error{Kind: weir.Malformed, Op: "receive", Message: message}
+// knownParameters are the query parameters that this function reads, and those that the platform reads and leaves in
+// the address: code and clientId (a key, and the name of one).
+var knownParameters = []string{"deliverAt", "deliverAfter", "code", "clientId"}
+
+// readSender begins to verify who sent the request.
+func (f *Function) readSender(r *http.Request, query url.Values, o *requestOptions) error {
+	if f.Upstreams == nil {
+		return nil
+	}
+	c, err := upstream.ReadCredentials(r.Header, query[upstream.Parameter])
+	if err != nil {
+		return err
+	}
+	if o.IdempotencyKey, err = c.IdempotencyKey(o.IdempotencyKey); err != nil {
+		return err
+	}
+	o.sender, err = f.Upstreams.Verify(c)
+	return err
+}
+
+// readQuery returns the query. It refuses a parameter that no part of Weir reads.
+func (f *Function) readQuery(r *http.Request) (url.Values, error) {
+	if r.URL.RawQuery == "" {
+		return nil, nil
+	}
+	known := knownParameters
+	if f.Upstreams != nil {
+		known = append(slices.Clip(known), upstream.Parameter)
+	}
+	query := r.URL.Query()
+	for name := range query {
+		if !slices.Contains(known, name) {
+			return nil, filing.UnknownNameError("query parameter", name, known)
+		}
+	}
+	return query, nil
 }
 
 // maxWait limits the time that an answer waits for the message's outcome.

@@ -3,28 +3,20 @@
 package receive
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"strconv"
 	"time"
 
+	"weir/internal/filing"
 	"weir/internal/httpio"
 	"weir/internal/lane"
+	"weir/internal/upstream"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
-
-// Accepter parses a body into a message, or returns an error with every problem.
-type Accepter interface {
-	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
-}
-
-// Appender appends a message to its lane, and offers it to the drainer of this process.
-type Appender interface {
-	AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error)
-}
 
 // Drain is the drainer of this process. It is woken after the answer, because it would compete with the
 // answer for the CPU.
@@ -37,9 +29,6 @@ type Tickets interface{ EnqueueAsync(lane int) }
 // Observer is called for each refused post.
 type Observer interface{ Refused(err error) }
 
-// Callbacks checks the address of a callback. It returns Invalid with the reason if the address is not allowed.
-type Callbacks interface{ Check(address string) error }
-
 // Intake reads bodies within a limit of memory; see httpio.Intake.
 type Intake interface {
 	ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error)
@@ -50,11 +39,11 @@ type Waiter interface {
 	AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held, final bool)
 }
 
-// Function accepts messages. All fields are needed.
+// Function accepts messages. All fields but Upstreams are needed.
 type Function struct {
-	Contracts Accepter
-	Callbacks Callbacks
-	Log       Appender
+	Filer *filing.Filer
+	// Upstreams are the known upstreams, of which one must have sent each message; nil = every caller may send.
+	Upstreams *upstream.Set
 	Drain     Drain
 	Tickets   Tickets
 	Waits     Waiter
@@ -67,12 +56,12 @@ type Function struct {
 
 // ServeHTTP implements http.Handler.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	asked, err := readOptions(r, f.Now())
+	asked, err := f.readOptions(r)
 	if err != nil {
 		f.writeRefusal(w, r, err)
 		return
 	}
-	filed, err := f.fileMessage(w, r, &asked)
+	filed, err := f.fileMessage(w, r, asked)
 	if err != nil {
 		f.writeRefusal(w, r, err)
 		return
@@ -122,7 +111,7 @@ func describeReceipt(filed lane.Receipt, asked requestOptions) wire.Receipt {
 	if !m.DueAt.IsZero() {
 		a.DeliverAt = m.DueAt
 		if !filed.Duplicate {
-			a.From = asked.dueFrom
+			a.From = cmp.Or(asked.dueFrom, "message")
 		}
 	}
 	return a
@@ -142,64 +131,24 @@ func (f *Function) logAccepted(r *http.Request, filed lane.Receipt) {
 // behind earlier posts. So a post is answered 503 within ten seconds if storage hangs.
 const maxFileTime = 9 * time.Second
 
-func (f *Function) fileMessage(w http.ResponseWriter, r *http.Request, asked *requestOptions) (lane.Receipt, error) {
-	idempotencyKey, err := readIdempotencyKey(r)
-	if err != nil {
-		return lane.Receipt{}, err
-	}
-	callback, err := f.readCallback(r)
-	if err != nil {
-		return lane.Receipt{}, err
-	}
+func (f *Function) fileMessage(w http.ResponseWriter, r *http.Request, asked requestOptions) (lane.Receipt, error) {
 	body, release, err := f.Intake.ReadBody(w, r, f.MaxBody)
 	defer release()
 	if err != nil {
 		return lane.Receipt{}, err
 	}
-	// From here on a disconnect of the client does not end the append. A cancelled append may be durable
-	// all the same, and then only the sweep would wake its lane.
+	o := asked.Options
+	if asked.sender != nil {
+		asked.sender.Write(body)
+		if o.Upstream, err = asked.sender.Finish(); err != nil {
+			return lane.Receipt{}, err
+		}
+	}
+	// From here on a disconnect of the client does not end the append. A cancelled append may have become
+	// durable, and then only the sweep would wake its lane.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), maxFileTime)
 	defer cancel()
-	m, err := f.Contracts.Accept(ctx, r.Header.Get("Content-Type"), body)
-	if err != nil {
-		return lane.Receipt{}, err
-	}
-	if !asked.dueAt.IsZero() {
-		m.DueAt = asked.dueAt
-	} else if !m.DueAt.IsZero() {
-		asked.dueFrom = "message"
-	}
-	m.Callback = callback
-	m.TraceParent, m.TraceState = readTraceContext(r.Header)
-	return f.Log.AppendWithoutWake(ctx, m, idempotencyKey)
-}
-
-// visibleASCII matches an idempotency key: RFC 9110's visible characters.
-var visibleASCII = regexp.MustCompile(`^[\x21-\x7e]{1,255}$`)
-
-// readIdempotencyKey returns the Idempotency-Key header; empty = none.
-func readIdempotencyKey(r *http.Request) (string, error) {
-	values := r.Header.Values("Idempotency-Key")
-	if len(values) == 0 {
-		return "", nil
-	}
-	if len(values) > 1 || !visibleASCII.MatchString(values[0]) {
-		return "", &weir.Error{Kind: weir.Malformed, Op: "receive",
-			Message: "Idempotency-Key must stand once and have 1 to 255 visible ASCII characters"}
-	}
-	return values[0], nil
-}
-
-// readCallback returns the Weir-Callback header; empty = none.
-func (f *Function) readCallback(r *http.Request) (string, error) {
-	values := r.Header.Values("Weir-Callback")
-	if len(values) == 0 {
-		return "", nil
-	}
-	if len(values) > 1 {
-		return "", malformedError("Weir-Callback must stand once")
-	}
-	return values[0], f.Callbacks.Check(values[0])
+	return f.Filer.File(ctx, filing.Submission{ContentType: r.Header.Get("Content-Type"), Body: body, Options: o})
 }
 
 // messageURL returns the absolute address of a message's status, at the address that the caller used.

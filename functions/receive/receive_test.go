@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weir/functions/receive"
+	"weir/internal/filing"
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/weir"
@@ -26,10 +27,10 @@ type fake struct {
 	err       error // of Append
 	rung      bool
 	duplicate bool        // the message is filed already
-	woken     []bool      // for each wake: the answer was written before
+	woken     []bool      // for each wake, whether the answer was written before
 	answered  func() bool // the answer was written
-	embargo   time.Time   // as the message says
-	hangs     bool        // Append waits for as long as it may
+	embargo   time.Time   // due time in the body
+	hangs     bool        // Append waits until its context ends
 	waits     *receive.Waits
 	refused   error
 }
@@ -67,14 +68,14 @@ func (f *fake) EnqueueAsync(int) { f.rung = true }
 
 func (f *fake) WakeOffered(int) { f.woken = append(f.woken, f.answered != nil && f.answered()) }
 
-func (f *fake) function() *receive.Function {
-	return &receive.Function{Contracts: f, Log: f, Drain: f, Tickets: f, Waits: f.waits, Observer: f, Callbacks: f,
-		Intake: httpio.NewIntake(1<<20, 100), Now: time.Now, MaxBody: 100,
+func (f *fake) newFunction() *receive.Function {
+	return &receive.Function{Filer: &filing.Filer{Contracts: f, Callbacks: f, Log: f}, Drain: f, Tickets: f,
+		Waits: f.waits, Observer: f, Intake: httpio.NewIntake(1<<20, 100), Now: time.Now, MaxBody: 100,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 }
 
-func serve(f *fake, change func(*http.Request)) *httptest.ResponseRecorder {
-	fn := f.function()
+func serveReceive(f *fake, change func(*http.Request)) *httptest.ResponseRecorder {
+	fn := f.newFunction()
 	r := httptest.NewRequest(http.MethodPost, "http://weir.example/api/messages?code=s3cret", strings.NewReader("<a/>"))
 	if change != nil {
 		change(r)
@@ -88,17 +89,17 @@ func serve(f *fake, change func(*http.Request)) *httptest.ResponseRecorder {
 func TestFunction_WakesTheDrainOnceItHasAnswered(t *testing.T) {
 	t.Parallel()
 	f := &fake{}
-	if serve(f, nil); !slices.Equal(f.woken, []bool{true}) {
-		t.Errorf("after the answer, for each wake: %v, want one, after it", f.woken)
+	if serveReceive(f, nil); !slices.Equal(f.woken, []bool{true}) {
+		t.Errorf("got wakes after the answer %v, want one, true", f.woken)
 	}
 	f = &fake{duplicate: true}
-	if serve(f, nil); len(f.woken) != 0 {
+	if serveReceive(f, nil); len(f.woken) != 0 {
 		t.Errorf("woken %d times for a repeat, want 0", len(f.woken))
 	}
 	f = &fake{}
 	func() {
 		defer func() { recover() }()
-		f.function().ServeHTTP(brokenWriter{httptest.NewRecorder()},
+		f.newFunction().ServeHTTP(brokenWriter{httptest.NewRecorder()},
 			httptest.NewRequest(http.MethodPost, "/api/messages", strings.NewReader("<a/>")))
 	}()
 	if len(f.woken) != 1 || !f.rung {
@@ -111,129 +112,138 @@ type brokenWriter struct{ http.ResponseWriter }
 
 func (brokenWriter) Write([]byte) (int, error) { panic(http.ErrAbortHandler) }
 
-func TestFunction(t *testing.T) {
+// parent is a valid traceparent.
+const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+func TestFunction_Accepted(t *testing.T) {
 	t.Parallel()
-	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	t.Run("Accepted", func(t *testing.T) {
-		t.Parallel()
+	f := &fake{}
+	w := serveReceive(f, func(r *http.Request) {
+		r.Header.Set("Idempotency-Key", "k-1")
+		r.Header.Set("Traceparent", parent)
+		r.Header.Set("X-Forwarded-Proto", "https")
+	})
+	var got map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"id", "stage", "key", "lane", "sequence", "acceptedAt", "duplicate"} {
+		if _, ok := got[field]; !ok {
+			t.Errorf("answered %v, want the field %s", got, field)
+		}
+	}
+	if want := "https://weir.example/api/messages/" + got["id"].(string); w.Code != 202 ||
+		w.Header().Get("Location") != want {
+		t.Errorf("%d %s, want %s", w.Code, w.Header().Get("Location"), want)
+	}
+	if f.idem != "k-1" || f.message.TraceParent != parent || !f.rung ||
+		strings.Contains(w.Header().Get("Location"), "s3cret") {
+		t.Errorf("got %+v, want idem k-1, TraceParent %v, rung true and no \"s3cret\" in Location", f, parent)
+	}
+}
+
+func TestFunction_StorageHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		w := serveReceive(&fake{hangs: true}, nil)
+		if took := time.Since(began); w.Code != 503 || w.Header().Get("Retry-After") == "" ||
+			took > 10*time.Second {
+			t.Errorf("%d, Retry-After %q after %s, want 503 and a time within 10s", w.Code,
+				w.Header().Get("Retry-After"), took)
+		}
+	})
+}
+
+func TestFunction_StorageDown(t *testing.T) {
+	t.Parallel()
+	f := &fake{err: &weir.Error{Kind: weir.Unavailable, Message: "away"}}
+	if w := serveReceive(f, nil); w.Code != 503 || w.Header().Get("Retry-After") == "" || f.rung {
+		t.Errorf("answered %d %v, want status 503, a Retry-After and rung false", w.Code, w.Header())
+	}
+}
+
+func TestFunction_TooLarge(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	w := serveReceive(f, func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", 101))) })
+	if w.Code != 413 || weir.KindOf(f.refused) != weir.TooLarge {
+		t.Errorf("got %d, and the observer got %v, want status 413 and an error of kind TooLarge", w.Code, f.refused)
+	}
+}
+
+func TestFunction_Callback(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		values []string
+		code   int
+	}{{[]string{"https://hooks.example.com/1"}, 202}, {[]string{"https://elsewhere.example.com/"}, 422},
+		{[]string{""}, 422}, {[]string{"https://hooks.example.com/1", "https://hooks.example.com/1"}, 400}} {
 		f := &fake{}
-		w := serve(f, func(r *http.Request) {
-			r.Header.Set("Idempotency-Key", "k-1")
-			r.Header.Set("Traceparent", parent)
-			r.Header.Set("X-Forwarded-Proto", "https")
-		})
-		var got map[string]any
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-			t.Fatal(err)
+		w := serveReceive(f, func(r *http.Request) { r.Header["Weir-Callback"] = c.values })
+		if filed := f.message.Callback; w.Code != c.code || c.code == 202 && filed != c.values[0] ||
+			c.code != 202 && filed != "" {
+			t.Errorf("%q: got %d and the callback %q, want %d and the value only if accepted", c.values, w.Code,
+				f.message.Callback, c.code)
 		}
-		for _, field := range []string{"id", "stage", "key", "lane", "sequence", "acceptedAt", "duplicate"} {
-			if _, ok := got[field]; !ok {
-				t.Errorf("%s is missing in %v", field, got)
-			}
+	}
+}
+
+func TestFunction_BadIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	for _, values := range [][]string{{""}, {"a b"}, {"ä"}, {strings.Repeat("x", 256)}, {"a", "b"}} {
+		if w := serveReceive(&fake{}, func(r *http.Request) { r.Header["Idempotency-Key"] = values }); w.Code != 400 {
+			t.Errorf("%q: answered %d, want 400", values, w.Code)
 		}
-		if want := "https://weir.example/api/messages/" + got["id"].(string); w.Code != 202 ||
-			w.Header().Get("Location") != want {
-			t.Errorf("%d %s, want %s", w.Code, w.Header().Get("Location"), want)
-		}
-		if f.idem != "k-1" || f.message.TraceParent != parent || !f.rung ||
-			strings.Contains(w.Header().Get("Location"), "s3cret") {
-			t.Errorf("%+v", f)
-		}
-	})
-	t.Run("StorageHangs", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			began := time.Now()
-			w := serve(&fake{hangs: true}, nil)
-			if took := time.Since(began); w.Code != 503 || w.Header().Get("Retry-After") == "" ||
-				took > 10*time.Second {
-				t.Errorf("%d, Retry-After %q after %s, want 503 and a time within 10s", w.Code,
-					w.Header().Get("Retry-After"), took)
-			}
-		})
-	})
-	t.Run("StorageDown", func(t *testing.T) {
-		t.Parallel()
-		f := &fake{err: &weir.Error{Kind: weir.Unavailable, Message: "away"}}
-		if w := serve(f, nil); w.Code != 503 || w.Header().Get("Retry-After") == "" || f.rung {
-			t.Errorf("%d %v", w.Code, w.Header())
-		}
-	})
-	t.Run("TooLarge", func(t *testing.T) {
-		t.Parallel()
+	}
+}
+
+func TestFunction_AnInvalidTraceParentIsDropped(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"x", "01" + parent[2:],
+		strings.Replace(parent, "0af7651916cd43dd8448eb211c80319c", strings.Repeat("0", 32), 1),
+		strings.ToUpper(parent)} {
 		f := &fake{}
-		w := serve(f, func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", 101))) })
-		if w.Code != 413 || weir.KindOf(f.refused) != weir.TooLarge {
-			t.Errorf("%d, and the observer was told: %v", w.Code, f.refused)
+		serveReceive(f, func(r *http.Request) { r.Header.Set("Traceparent", value) })
+		if f.message.TraceParent != "" {
+			t.Errorf("the trace parent %q was stored, want none", value)
 		}
-	})
-	t.Run("Callback", func(t *testing.T) {
-		t.Parallel()
-		for _, c := range []struct {
-			values []string
-			code   int
-		}{{[]string{"https://hooks.example.com/1"}, 202}, {[]string{"https://elsewhere.example.com/"}, 422},
-			{[]string{""}, 422}, {[]string{"https://hooks.example.com/1", "https://hooks.example.com/1"}, 400}} {
-			f := &fake{}
-			w := serve(f, func(r *http.Request) { r.Header["Weir-Callback"] = c.values })
-			if filed := f.message.Callback; w.Code != c.code || c.code == 202 && filed != c.values[0] ||
-				c.code != 202 && filed != "" {
-				t.Errorf("%q: %d, and filed with %q", c.values, w.Code, f.message.Callback)
-			}
+	}
+}
+
+func TestFunction_TraceState(t *testing.T) {
+	t.Parallel()
+	entry := func(key string) string { return key + "=" + strings.Repeat("v", 200) }
+	for _, c := range []struct {
+		parent string
+		states []string
+		want   string
+	}{
+		{parent, []string{"vendor=a1, other=b2"}, "vendor=a1,other=b2"},
+		{parent, []string{"vendor=a1", "other=b2"}, "vendor=a1,other=b2"}, // one list in two headers
+		{parent, []string{entry("new"), entry("newer"), entry("old")}, entry("new") + "," + entry("newer")},
+		{parent, []string{"no entry"}, ""},
+		{parent, []string{"twice=1,twice=2"}, ""},
+		{"", []string{"vendor=a1"}, ""},
+	} {
+		f := &fake{}
+		serveReceive(f, func(r *http.Request) {
+			r.Header.Set("Traceparent", c.parent)
+			r.Header["Tracestate"] = c.states
+		})
+		if f.message.TraceState != c.want || f.message.TraceParent != c.parent {
+			t.Errorf("%q with %q became %q, want TraceState %v and TraceParent %v", c.states, c.parent,
+				f.message.TraceState, c.want, c.parent)
 		}
-	})
-	t.Run("BadIdempotencyKeys", func(t *testing.T) {
-		t.Parallel()
-		for _, values := range [][]string{{""}, {"a b"}, {"ä"}, {strings.Repeat("x", 256)}, {"a", "b"}} {
-			if w := serve(&fake{}, func(r *http.Request) { r.Header["Idempotency-Key"] = values }); w.Code != 400 {
-				t.Errorf("%q: %d", values, w.Code)
-			}
-		}
-	})
-	t.Run("AnInvalidTraceParentIsDropped", func(t *testing.T) {
-		t.Parallel()
-		for _, value := range []string{"x", "01" + parent[2:],
-			strings.Replace(parent, "0af7651916cd43dd8448eb211c80319c", strings.Repeat("0", 32), 1),
-			strings.ToUpper(parent)} {
-			f := &fake{}
-			serve(f, func(r *http.Request) { r.Header.Set("Traceparent", value) })
-			if f.message.TraceParent != "" {
-				t.Errorf("%q was kept", value)
-			}
-		}
-	})
-	t.Run("TraceState", func(t *testing.T) {
-		t.Parallel()
-		entry := func(key string) string { return key + "=" + strings.Repeat("v", 200) }
-		for _, c := range []struct {
-			parent string
-			states []string
-			want   string
-		}{
-			{parent, []string{"vendor=a1, other=b2"}, "vendor=a1,other=b2"},
-			{parent, []string{"vendor=a1", "other=b2"}, "vendor=a1,other=b2"}, // one list in two headers
-			{parent, []string{entry("new"), entry("newer"), entry("old")}, entry("new") + "," + entry("newer")},
-			{parent, []string{"no entry"}, ""},
-			{parent, []string{"twice=1,twice=2"}, ""},
-			{"", []string{"vendor=a1"}, ""},
-		} {
-			f := &fake{}
-			serve(f, func(r *http.Request) {
-				r.Header.Set("Traceparent", c.parent)
-				r.Header["Tracestate"] = c.states
-			})
-			if f.message.TraceState != c.want || f.message.TraceParent != c.parent {
-				t.Errorf("%q with %q became %q", c.states, c.parent, f.message.TraceState)
-			}
-		}
-	})
-	t.Run("AForwardedHostThatIsNoneIsIgnored", func(t *testing.T) {
-		t.Parallel()
-		w := serve(&fake{}, func(r *http.Request) { r.Header.Set("X-Forwarded-Host", "evil.example/x?") })
-		if !strings.HasPrefix(w.Header().Get("Location"), "http://weir.example/") {
-			t.Error(w.Header().Get("Location"))
-		}
-	})
+	}
+}
+
+func TestFunction_IgnoresAnInvalidForwardedHost(t *testing.T) {
+	t.Parallel()
+	w := serveReceive(&fake{}, func(r *http.Request) { r.Header.Set("X-Forwarded-Host", "evil.example/x?") })
+	if !strings.HasPrefix(w.Header().Get("Location"), "http://weir.example/") {
+		t.Errorf("got %v, want it to begin with \"http://weir.example/\"", w.Header().Get("Location"))
+	}
 }
 
 func TestFunction_Due(t *testing.T) {
@@ -269,7 +279,7 @@ func TestFunction_Due(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := &fake{embargo: c.embargo}
-			w := serve(f, func(r *http.Request) {
+			w := serveReceive(f, func(r *http.Request) {
 				if c.header != "" {
 					r.Header.Set(c.header, c.value)
 				}
@@ -281,21 +291,21 @@ func TestFunction_Due(t *testing.T) {
 				DeliverAtFrom string
 			}
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != c.status {
-				t.Fatalf("%d %s, %v", w.Code, w.Body, err)
+				t.Fatalf("answered %d %s, %v, want status %v and no error", w.Code, w.Body, err, c.status)
 			}
 			if got.DeliverAtFrom != c.from || (c.at != "" && got.DeliverAt.Format(time.RFC3339) != c.at) ||
 				got.DeliverAt.IsZero() != (c.from == "") {
-				t.Errorf("%+v", got)
+				t.Errorf("got %+v, want the due time %q from %q", got, c.at, c.from)
 			}
 		})
 	}
 }
 
-// A cancelled append may be durable all the same. So the function finishes it, and wakes its lane.
+// A cancelled append may have become durable. So the function finishes it, and wakes its lane.
 func TestFunction_ClientGone(t *testing.T) {
 	t.Parallel()
 	f := &fake{}
-	serve(f, func(r *http.Request) {
+	serveReceive(f, func(r *http.Request) {
 		gone, cancel := context.WithCancel(r.Context())
 		cancel()
 		*r = *r.WithContext(gone)

@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Finals waits for commits of this process. The channel is closed when the process has made the message
-// final, or stops; the function ends the wait.
+// Finals waits for commits of this process. AwaitFinal returns a channel that is closed when the process has made the
+// message final, or stops. The returned function ends the wait.
 type Finals interface {
 	AwaitFinal(id weir.ID) (<-chan struct{}, func())
 }
@@ -24,8 +24,8 @@ type States interface {
 }
 
 const (
-	// pollInterval is the time between two polls of a lane that answers wait for, firstPollAfter the
-	// time before the first poll, and pollLimit the time limit of one poll.
+	// firstPollAfter is the time before the first poll of a lane with held answers, pollInterval the
+	// time between two polls, and pollLimit the time limit of one poll.
 	firstPollAfter = 200 * time.Millisecond
 	pollInterval   = time.Second
 	pollLimit      = 10 * time.Second
@@ -45,9 +45,9 @@ type Waits struct {
 	lanes map[int]*laneWatch
 }
 
-// laneWatch is a lane that answers wait for.
+// laneWatch is a lane with held answers.
 type laneWatch struct {
-	waiting map[*heldAnswer]bool
+	waiting map[*heldAnswer]bool // false = its message was read as final
 	stop    context.CancelFunc
 }
 
@@ -58,9 +58,10 @@ type heldAnswer struct {
 	final  chan struct{} // closed when its message was read as final
 }
 
-// AwaitFinal waits until the message is final. held reports whether it waited at all: not for a
-// message that is not due in time, and not while MaxHeld answers are held.
-func (w *Waits) AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held, final bool) {
+// AwaitFinal waits until the message is final. held reports whether it waited. It does not wait if the message is
+// due too late, or if MaxHeld answers are held.
+func (w *Waits) AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held,
+	final bool) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if deadline, _ := ctx.Deadline(); filed.Message.DueAt.After(deadline) || !w.tryHold() {
@@ -68,7 +69,7 @@ func (w *Waits) AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Du
 	}
 	defer w.releaseHold()
 	public, at := filed.Message.ID, filed.Message.ID
-	if filed.Duplicate { // it may be final already, or in a lane of the next epoch
+	if filed.Duplicate { // the message may be final already, or in a lane of the next epoch
 		st, err := w.States.Status(ctx, public)
 		if err == nil && st.Stage.Final() {
 			return st, true, true
@@ -187,7 +188,7 @@ func (w *Waits) readFinished(ctx context.Context, number int, l *laneWatch, seen
 		for _, one := range waiters {
 			if one.isRead = true; final[seq] && l.waiting[one] {
 				close(one.final)
-				l.waiting[one] = false // it is closed once
+				l.waiting[one] = false // so that final is closed once
 			}
 		}
 	}
@@ -195,15 +196,15 @@ func (w *Waits) readFinished(ctx context.Context, number int, l *laneWatch, seen
 }
 
 // selectUnread returns the answers whose messages must be read, by sequence number. A message above the
-// cursor becomes final only by a request, and one below it only with a change of tail.
+// cursor becomes final only by a request. A message below the cursor becomes final only with a change of tail.
 func (w *Waits) selectUnread(l *laneWatch, seen, now lane.Control) map[int64][]*heldAnswer {
 	committed := seen.Tail.ETag != now.Tail.ETag
-	wished := seen.Head.RequestSeq != now.Head.RequestSeq || seen.Tail.RequestsSeen != now.Tail.RequestsSeen
+	requested := seen.Head.RequestSeq != now.Head.RequestSeq || seen.Tail.RequestsSeen != now.Tail.RequestsSeen
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := map[int64][]*heldAnswer{}
-	for one, untold := range l.waiting {
-		if untold && (wished || one.seq < now.Tail.Cursor && (committed || !one.isRead)) {
+	for one, isWaiting := range l.waiting {
+		if isWaiting && (requested || one.seq < now.Tail.Cursor && (committed || !one.isRead)) {
 			at[one.seq] = append(at[one.seq], one)
 		}
 	}

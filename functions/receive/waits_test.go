@@ -26,7 +26,7 @@ type world struct {
 	stages  map[int64]weir.Stage
 	control lane.Control
 	fails   bool
-	here    map[int64][]chan struct{} // that this process watches for
+	here    map[int64][]chan struct{} // by message, closed when this process makes it final
 
 	asked
 }
@@ -34,7 +34,7 @@ type world struct {
 // asked counts the requests to storage.
 type asked struct{ looks, queries, rows, states int }
 
-func (w *world) counts() asked {
+func (w *world) copyAsked() asked {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.asked
@@ -91,8 +91,8 @@ func (w *world) ReadMany(_ context.Context, _ int, seqs []int64) (entries []*lan
 	return entries, 1, nil
 }
 
-// commit makes messages final; elsewhere, or here.
-func (w *world) commit(here bool, stage weir.Stage, seqs ...int64) {
+// commitStage makes messages final: in this process (here), or in another one.
+func (w *world) commitStage(here bool, stage weir.Stage, seqs ...int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, seq := range seqs {
@@ -108,7 +108,7 @@ func (w *world) commit(here bool, stage weir.Stage, seqs ...int64) {
 	w.control.Tail.ETag = storage.ETag(strconv.Itoa(version + 1))
 }
 
-func receipt(seq int64) lane.Receipt {
+func newReceipt(seq int64) lane.Receipt {
 	return lane.Receipt{Message: weir.Message{ID: weir.ID{Epoch: 1, Lane: 2, Seq: seq, Nonce: "00112233445566778899"}},
 		Stage: weir.Queued}
 }
@@ -117,20 +117,20 @@ func TestFunction_Wait(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prefer string
-		after  time.Duration // until it is final here
+		after  time.Duration // until this process makes the message final
 		due    time.Duration
-		most   int
+		held   int // answers at most
 		status int
 		took   time.Duration
-		says   string
+		wait   string // the preference applied
 	}{
 		"final in time":       {"wait=10", 3 * time.Second, 0, 1, 200, 3 * time.Second, "wait=10"},
-		"at once":             {"respond-async, Wait=10", 0, 0, 1, 200, 0, "wait=10"},
+		"already final":       {"respond-async, Wait=10", 0, 0, 1, 200, 0, "wait=10"},
 		"not in time":         {"wait=10", time.Hour, 0, 1, 202, 10 * time.Second, "wait=10"},
 		"at most a minute":    {"wait=3600", time.Hour, 0, 1, 202, time.Minute, "wait=60"},
 		"not due in time":     {"wait=10", time.Hour, time.Minute, 1, 202, 0, ""},
 		"one too many":        {"wait=10", time.Hour, 0, 0, 202, 0, ""},
-		"not to be read":      {"wait=long", time.Hour, 0, 1, 202, 0, ""},
+		"not a number":        {"wait=long", time.Hour, 0, 1, 202, 0, ""},
 		"asks for no wait":    {"return=minimal", time.Hour, 0, 1, 202, 0, ""},
 		"negative is no wait": {"wait=-1", time.Hour, 0, 1, 202, 0, ""},
 	} {
@@ -138,22 +138,24 @@ func TestFunction_Wait(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				far := newWorld()
-				f := &fake{waits: &receive.Waits{Finals: far, States: far, MaxHeld: c.most}}
+				f := &fake{waits: &receive.Waits{Finals: far, States: far, MaxHeld: c.held}}
 				if c.due > 0 {
 					f.embargo = time.Now().Add(c.due)
 				}
 				timer := time.AfterFunc(c.after, func() {
 					synctest.Wait()
-					far.commit(true, weir.Delivered, 3)
+					far.commitStage(true, weir.Delivered, 3)
 				})
 				defer timer.Stop()
 				began := time.Now()
-				w := serve(f, func(r *http.Request) { r.Header.Set("Prefer", c.prefer) })
-				if says := w.Header().Get("Preference-Applied"); w.Code != c.status || time.Since(began) != c.took ||
-					says != c.says || !f.rung {
-					t.Errorf("%d after %s, Preference-Applied %q: %s", w.Code, time.Since(began), says, w.Body)
+				w := serveReceive(f, func(r *http.Request) { r.Header.Set("Prefer", c.prefer) })
+				if wait := w.Header().Get("Preference-Applied"); w.Code != c.status || time.Since(began) != c.took ||
+					wait != c.wait || !f.rung {
+					t.Errorf("got %d after %s, Preference-Applied %q, want %d after %s, %q: %s", w.Code,
+						time.Since(began),
+						wait, c.status, c.took, c.wait, w.Body)
 				}
-				synctest.Wait() // no look is left over
+				synctest.Wait() // the last poll ends
 			})
 		})
 	}
@@ -174,21 +176,21 @@ func TestWaits_OneLookASecond(t *testing.T) {
 		began, answers := time.Now(), make(chan answer, 3000)
 		for seq := range int64(3000) {
 			go func() {
-				_, _, final := waits.AwaitFinal(t.Context(), receipt(seq), 20*time.Second)
+				_, _, final := waits.AwaitFinal(t.Context(), newReceipt(seq), 20*time.Second)
 				answers <- answer{seq, time.Since(began), final}
 			}()
 		}
 		time.Sleep(4500 * time.Millisecond)
-		if got, want := far.counts(), (asked{looks: 5}); got != want {
+		if got, want := far.copyAsked(), (asked{looks: 5}); got != want {
 			t.Errorf("while nothing happens: got %+v, want %+v", got, want)
 		}
-		far.commit(false, weir.Delivered, 0, 1, 2, 3)
+		far.commitStage(false, weir.Delivered, 0, 1, 2, 3)
 		time.Sleep(time.Second)
-		if got, want := far.counts(), (asked{looks: 6, queries: 1, rows: 4, states: 4}); len(answers) != 4 ||
+		if got, want := far.copyAsked(), (asked{looks: 6, queries: 1, rows: 4, states: 4}); len(answers) != 4 ||
 			got != want {
 			t.Errorf("4 final elsewhere: %d answers, got %+v, want %+v", len(answers), got, want)
 		}
-		far.commit(true, weir.Dead, 10, 11)
+		far.commitStage(true, weir.Dead, 10, 11)
 		synctest.Wait()
 		if len(answers) != 6 {
 			t.Errorf("2 final here: %d answers, want 6 at once", len(answers))
@@ -197,33 +199,34 @@ func TestWaits_OneLookASecond(t *testing.T) {
 			a := <-answers
 			if early := a.seq < 4 || a.seq == 10 || a.seq == 11; a.final != early ||
 				early == (a.after == 20*time.Second) {
-				t.Errorf("%+v", a)
+				t.Errorf("got %+v, want final %v and early %v", a, early,
+					a.after != 20*time.Second)
 			}
 		}
 		synctest.Wait()
-		looks := far.counts().looks
+		looks := far.copyAsked().looks
 		if looks > 21 {
 			t.Errorf("%d looks in 20 s, want 21 at most", looks)
 		}
 		time.Sleep(time.Minute)
-		if more := far.counts().looks - looks; more != 0 {
-			t.Errorf("%d looks while nothing waits", more)
+		if more := far.copyAsked().looks - looks; more != 0 {
+			t.Errorf("%d looks without a held answer, want none", more)
 		}
 	})
 }
 
-func TestWaits_SeesWhatHappensElsewhere(t *testing.T) {
+func TestWaits_SeesCommitsOfOtherProcesses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		filed  lane.Receipt
 		happen func(*world)
 		within time.Duration
 	}{
-		"CommittedBeforeItWaits": {receipt(5), func(w *world) { w.commit(false, weir.Delivered, 5) },
+		"CommittedBeforeItWaits": {newReceipt(5), func(w *world) { w.commitStage(false, weir.Delivered, 5) },
 			200 * time.Millisecond},
-		"Repeat": {lane.Receipt{Message: receipt(5).Message, Duplicate: true},
-			func(w *world) { w.commit(false, weir.Delivered, 5) }, 0},
-		"CancelledAboveTheCursor": {receipt(5), func(w *world) {
+		"Repeat": {lane.Receipt{Message: newReceipt(5).Message, Duplicate: true},
+			func(w *world) { w.commitStage(false, weir.Delivered, 5) }, 0},
+		"CancelledAboveTheCursor": {newReceipt(5), func(w *world) {
 			time.AfterFunc(3*time.Second, func() {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -231,13 +234,13 @@ func TestWaits_SeesWhatHappensElsewhere(t *testing.T) {
 				w.control.Head.RequestSeq++
 			})
 		}, 4 * time.Second},
-		"HeldBelowTheCursor": {receipt(5), func(w *world) {
-			w.commit(false, weir.Delivered, 9)
-			time.AfterFunc(3*time.Second, func() { w.commit(false, weir.Delivered, 5) })
+		"HeldBelowTheCursor": {newReceipt(5), func(w *world) {
+			w.commitStage(false, weir.Delivered, 9)
+			time.AfterFunc(3*time.Second, func() { w.commitStage(false, weir.Delivered, 5) })
 		}, 4 * time.Second},
-		"StorageWasAway": {receipt(5), func(w *world) {
+		"StorageWasAway": {newReceipt(5), func(w *world) {
 			w.fails = true
-			w.commit(false, weir.Delivered, 5)
+			w.commitStage(false, weir.Delivered, 5)
 			time.AfterFunc(3*time.Second, func() { w.mu.Lock(); w.fails = false; w.mu.Unlock() })
 		}, 4 * time.Second},
 	} {
@@ -252,8 +255,8 @@ func TestWaits_SeesWhatHappensElsewhere(t *testing.T) {
 				if took := time.Since(began); !held || !final || !st.Stage.Final() || took > c.within {
 					t.Errorf("got %v, %v, %q after %s, want it final within %s", held, final, st.Stage, took, c.within)
 				}
-				if _, held, _ := waits.AwaitFinal(t.Context(), receipt(99), time.Second); !held {
-					t.Error("its place was not given back")
+				if _, held, _ := waits.AwaitFinal(t.Context(), newReceipt(99), time.Second); !held {
+					t.Error("the next answer is not held, want the place of the first free again")
 				}
 				synctest.Wait()
 			})

@@ -1,5 +1,5 @@
 // Package schedules is the function for recurring messages below /api/schedules: PUT, GET and DELETE
-// /{name}, GET for the list, POST /{name}/run, and /{name}/preview. GET previews the stored schedule,
+// /{name}, GET for the list, POST /{name}/run, /{name}/pause and /{name}/resume, and /{name}/preview. GET previews the stored schedule,
 // POST the definition in the body, which is not stored.
 package schedules
 
@@ -9,11 +9,14 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/recur"
+	"weir/internal/redact"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // Schedules stores and runs schedules. Its methods return NotFound if there is no such schedule, and
@@ -24,6 +27,7 @@ type Schedules interface {
 		err error)
 	Delete(ctx context.Context, name string, cond recur.Condition) error
 	Run(ctx context.Context, name string) (receipt lane.Receipt, run int64, err error)
+	SetPaused(ctx context.Context, name string, isPaused bool) (recur.Schedule, error)
 }
 
 // Reader reads and previews schedules.
@@ -43,7 +47,9 @@ type Stored interface {
 type Function struct {
 	Schedules Schedules
 	Stored    Stored
+	Contracts redact.Contracts
 	MaxBody   int64 // of a message
+	Now       func() time.Time
 	Logger    *slog.Logger
 }
 
@@ -56,6 +62,8 @@ func (f *Function) Routes() map[string]http.Handler {
 		"":                only(f.serveList, http.MethodGet),
 		"/{name}":         only(f.serveOne, http.MethodGet, http.MethodPut, http.MethodDelete),
 		"/{name}/run":     only(f.runNow, http.MethodPost),
+		"/{name}/pause":   only(f.pauseSchedule, http.MethodPost),
+		"/{name}/resume":  only(f.resumeSchedule, http.MethodPost),
 		"/{name}/preview": only(f.servePreview, http.MethodGet, http.MethodPost),
 	}
 }
@@ -78,18 +86,30 @@ func (f *Function) handleNamed(h func(http.ResponseWriter, *http.Request) error)
 }
 
 func (f *Function) serveList(w http.ResponseWriter, r *http.Request) error {
-	all, err := f.Schedules.List(r.Context())
+	isAsked, err := f.newExport().WriteIfAsked(w, r)
+	if err != nil {
+		return malformedError("format " + err.Error())
+	}
+	if isAsked {
+		return nil
+	}
+	all, err := f.listSchedules(r.Context())
 	if err != nil {
 		return err
 	}
-	out := struct {
-		Schedules []scheduleJSON `json:"schedules"`
-	}{[]scheduleJSON{}}
-	for _, s := range all {
-		out.Schedules = append(out.Schedules, describeSchedule(s))
-	}
-	httpio.WriteJSON(w, http.StatusOK, out)
+	httpio.WriteJSON(w, http.StatusOK, wire.ScheduleList{Schedules: all})
 	return nil
+}
+
+// listSchedules returns the JSON form of all schedules.
+func (f *Function) listSchedules(ctx context.Context) ([]wire.Schedule, error) {
+	all, err := f.Schedules.List(ctx)
+	out := []wire.Schedule{}
+	for _, s := range all {
+		s.Message = nil // the address of one schedule shows its message, without redacted values
+		out = append(out, describeSchedule(s))
+	}
+	return out, err
 }
 
 func (f *Function) serveOne(w http.ResponseWriter, r *http.Request) error {
@@ -103,14 +123,16 @@ func (f *Function) serveOne(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f.writeSchedule(w, http.StatusOK, s)
+	f.writeSchedule(w, r, http.StatusOK, s)
 	return nil
 }
 
-// writeSchedule answers with a schedule. The ETag is that of its definition, which If-Match protects; it
-// does not change when the schedule runs.
-func (f *Function) writeSchedule(w http.ResponseWriter, status int, s recur.Schedule) {
+// writeSchedule answers with a schedule. The ETag is that of its definition, which If-Match protects; it does not
+// change when the schedule runs. The answer has the message without redacted values, and no message if they cannot be
+// found.
+func (f *Function) writeSchedule(w http.ResponseWriter, r *http.Request, status int, s recur.Schedule) {
 	w.Header().Set("ETag", strconv.Quote(s.Version))
+	s.Message = redact.HideTemplate(r.Context(), f.Contracts, s.ContentType, s.Message)
 	httpio.WriteJSON(w, status, describeSchedule(s))
 }
 
@@ -133,7 +155,7 @@ func (f *Function) putSchedule(w http.ResponseWriter, r *http.Request) error {
 		status = http.StatusCreated
 		w.Header().Set("Location", httpio.BaseURL(r)+"/api/schedules/"+name)
 	}
-	f.writeSchedule(w, status, s)
+	f.writeSchedule(w, r, status, s)
 	return nil
 }
 
@@ -151,6 +173,22 @@ func (f *Function) deleteSchedule(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
+func (f *Function) pauseSchedule(w http.ResponseWriter, r *http.Request) error {
+	return f.setPaused(w, r, true)
+}
+
+func (f *Function) resumeSchedule(w http.ResponseWriter, r *http.Request) error {
+	return f.setPaused(w, r, false)
+}
+
+func (f *Function) setPaused(w http.ResponseWriter, r *http.Request, isPaused bool) error {
+	s, err := f.Schedules.SetPaused(r.Context(), r.PathValue("name"), isPaused)
+	if err == nil {
+		f.writeSchedule(w, r, http.StatusOK, s)
+	}
+	return err
+}
+
 func (f *Function) runNow(w http.ResponseWriter, r *http.Request) error {
 	receipt, run, err := f.Schedules.Run(r.Context(), r.PathValue("name"))
 	if err != nil {
@@ -158,7 +196,7 @@ func (f *Function) runNow(w http.ResponseWriter, r *http.Request) error {
 	}
 	m := receipt.Message
 	w.Header().Set("Location", httpio.BaseURL(r)+"/api/messages/"+m.ID.String())
-	httpio.WriteJSON(w, http.StatusAccepted, runReceipt{
+	httpio.WriteJSON(w, http.StatusAccepted, wire.RunReceipt{
 		ID: m.ID.String(), Stage: receipt.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq,
 		AcceptedAt: m.AcceptedAt, Run: run,
 	})

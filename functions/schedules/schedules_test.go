@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/functions/schedules"
+	"weir/internal/contract"
 	"weir/internal/lane"
 	"weir/internal/recur"
 	"weir/internal/weir"
@@ -27,7 +28,7 @@ type fake struct {
 	err    error
 }
 
-func (f *fake) schedule() recur.Schedule {
+func (f *fake) newSchedule() recur.Schedule {
 	return recur.Schedule{Name: "nightly", Version: "v1", CreatedAt: noon, ChangedAt: noon, Definition: f.put,
 		State: recur.State{NextAt: noon.Add(time.Hour), NextRun: 1, Missed: 4}}
 }
@@ -36,17 +37,17 @@ func (f *fake) Get(_ context.Context, name string) (recur.Schedule, error) {
 	if name != "nightly" {
 		return recur.Schedule{}, &weir.Error{Kind: weir.NotFound, Op: "schedule", Message: "there is none"}
 	}
-	return f.schedule(), f.err
+	return f.newSchedule(), f.err
 }
 
 func (f *fake) List(context.Context) ([]recur.Schedule, error) {
-	return []recur.Schedule{f.schedule()}, f.err
+	return []recur.Schedule{f.newSchedule()}, f.err
 }
 
 func (f *fake) Put(_ context.Context, _ string, d recur.Definition, cond recur.Condition) (recur.Schedule, bool,
 	error) {
 	f.put, f.cond = d, cond
-	return f.schedule(), !f.exists, f.err
+	return f.newSchedule(), !f.exists, f.err
 }
 
 func (f *fake) Delete(_ context.Context, name string, cond recur.Condition) error {
@@ -58,6 +59,11 @@ func (f *fake) Delete(_ context.Context, name string, cond recur.Condition) erro
 func (f *fake) Run(_ context.Context, name string) (lane.Receipt, int64, error) {
 	_, err := f.Get(context.Background(), name)
 	return lane.Receipt{Message: weir.Message{ID: id, Key: "/a"}, Stage: weir.Queued}, 7, err
+}
+
+func (f *fake) SetPaused(_ context.Context, name string, isPaused bool) (recur.Schedule, error) {
+	f.put.Paused = isPaused
+	return f.Get(context.Background(), name)
 }
 
 func (f *fake) Preview(_ context.Context, name string, n int) (recur.Preview, error) {
@@ -85,8 +91,9 @@ func (f *fake) LoadMessage(_ context.Context, asked weir.ID) (weir.Message, erro
 	return weir.Message{ID: id, ContentType: "text/xml", Body: []byte("<stored/>")}, nil
 }
 
-func serve(f *fake, method, path, body string, headers ...string) *httptest.ResponseRecorder {
-	fn := &schedules.Function{Schedules: f, Stored: f, MaxBody: 1000,
+func serveRequest(f *fake, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	fn := &schedules.Function{Schedules: f, Stored: f, Contracts: &contract.Set{}, MaxBody: 1000,
+		Now:    func() time.Time { return noon },
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	mux := http.NewServeMux()
 	for path, h := range fn.Routes() {
@@ -111,34 +118,38 @@ func TestFunction_Put(t *testing.T) {
 	t.Run("Created", func(t *testing.T) {
 		t.Parallel()
 		f := &fake{}
-		w := serve(f, "PUT", "/nightly", nightly, "If-None-Match", "*", "X-Forwarded-Proto", "https")
+		w := serveRequest(f, "PUT", "/nightly", nightly, "If-None-Match", "*", "X-Forwarded-Proto", "https")
 		if w.Code != 201 || w.Header().Get("ETag") != `"v1"` ||
 			w.Header().Get("Location") != "https://weir.example/api/schedules/nightly" || !f.cond.NotExists {
-			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+			t.Errorf("got %d %v %s, want status 201, ETag \"v1\", Location https://weir.example/api/schedules/nightly "+
+				"and NotExists true", w.Code, w.Header(), w.Body)
 		}
 		if d := f.put; d.Cron != "30 2 * * *" || d.TimeZone != "Europe/Berlin" || string(d.Message) != "<a/>" ||
 			d.Overlap != recur.Skip || d.Missed != recur.None || !d.Paused || d.Start.IsZero() || !d.End.IsZero() {
-			t.Errorf("%+v", d)
+			t.Errorf("got the definition %+v, want Cron \"30 2 * * *\", TimeZone Europe/Berlin, Message <a/>, Overlap "+
+				"%v, Missed %v, Paused true, a Start and no End", d, recur.Skip, recur.None)
 		}
 	})
-	t.Run("WhatGetGivesMayComeBack", func(t *testing.T) {
+	t.Run("TheAnswerOfGetIsAValidPut", func(t *testing.T) {
 		t.Parallel()
 		f := &fake{exists: true}
-		first := serve(f, "PUT", "/nightly", nightly)
-		got := serve(f, "GET", "/nightly", "")
-		again := serve(f, "PUT", "/nightly", got.Body.String(), "If-Match", got.Header().Get("ETag"))
+		first := serveRequest(f, "PUT", "/nightly", nightly)
+		got := serveRequest(f, "GET", "/nightly", "")
+		again := serveRequest(f, "PUT", "/nightly", got.Body.String(), "If-Match", got.Header().Get("ETag"))
 		if first.Code != 200 || got.Code != 200 || again.Code != 200 || again.Body.String() != first.Body.String() ||
 			len(f.cond.Versions) != 1 || f.cond.Versions[0] != "v1" {
-			t.Errorf("%d %s\n%d %s %+v", first.Code, first.Body, again.Code, again.Body, f.cond)
+			t.Errorf("PUT = %d %s\nGET = %d\nPUT again = %d %s by %+v\nwant 200, one answer, and version v1",
+				first.Code, first.Body, got.Code, again.Code, again.Body, f.cond)
 		}
 	})
 	t.Run("AStoredMessage", func(t *testing.T) {
 		t.Parallel()
 		f := &fake{}
-		w := serve(f, "PUT", "/nightly", `{"cron":"@daily","messageId":"`+id.String()+`"}`)
+		w := serveRequest(f, "PUT", "/nightly", `{"cron":"@daily","messageId":"`+id.String()+`"}`)
 		if w.Code != 201 || string(f.put.Message) != "<stored/>" || f.put.ContentType != "text/xml" ||
 			!strings.Contains(w.Body.String(), `"copiedFrom":"`+id.String()) {
-			t.Errorf("%d %s %+v", w.Code, w.Body, f.put)
+			t.Errorf("answered %d %s %+v, want status 201, Message <stored/>, ContentType text/xml and %q", w.Code,
+				w.Body, f.put, `"copiedFrom":"`+id.String())
 		}
 	})
 }
@@ -158,51 +169,54 @@ func TestFunction_Refuses(t *testing.T) {
 		"PreviewOfAnUnknown": {"GET", "/other/preview", "", nil, 404},
 		"DeleteOfAnUnknown":  {"DELETE", "/other", "", nil, 404},
 		"AWrongMethod":       {"POST", "/nightly", "{}", nil, 405},
+		"PauseOfAnUnknown":   {"POST", "/other/pause", "", nil, 404},
+		"ResumeByGet":        {"GET", "/nightly/resume", "", nil, 405},
 		"RunByGet":           {"GET", "/nightly/run", "", nil, 405},
 		"NotJSON":            {"PUT", "/nightly", "<a/>", nil, 400},
 		"NoBody":             {"PUT", "/nightly", "", []string{"Content-Type", "application/json"}, 400},
 		"AnotherMediaType":   {"PUT", "/nightly", nightly, []string{"Content-Type", "application/xml"}, 415},
 		"AnUnknownField":     {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","cronn":1}`, nil, 400},
-		"TextBehind":         {"PUT", "/nightly", nightly + "x", nil, 400},
-		"ATimeThatIsNone":    {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","start":"tomorrow"}`, nil, 400},
+		"TextAfterTheJSON":   {"PUT", "/nightly", nightly + "x", nil, 400},
+		"NotATime":           {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","start":"tomorrow"}`, nil, 400},
 		"ANumberForAText":    {"PUT", "/nightly", `{"cron":5,"message":"<a/>"}`, nil, 400},
 		"AnotherName":        {"PUT", "/nightly", `{"name":"x","cron":"@daily","message":"<a/>"}`, nil, 400},
 		"NoMessage":          {"PUT", "/nightly", `{"cron":"@daily"}`, nil, 422},
 		"TwoMessages": {"PUT", "/nightly",
 			`{"cron":"@daily","message":"<a/>","messageId":"` + id.String() + `"}`, nil, 422},
-		"AnIDThatIsNone":        {"PUT", "/nightly", `{"cron":"@daily","messageId":"x"}`, nil, 422},
-		"AMessageThatIsGone":    {"PUT", "/nightly", `{"cron":"@daily","messageId":"AQABL714SFvJDd7dAA"}`, nil, 422},
-		"AMessageTooLarge":      {"PUT", "/nightly", large, nil, 413},
-		"AnIfMatchWithoutMarks": {"PUT", "/nightly", nightly, []string{"If-Match", "v1"}, 400},
-		"AnIfNoneMatchOfATag":   {"PUT", "/nightly", nightly, []string{"If-None-Match", `"v1"`}, 400},
-		"ACountOfNothing":       {"GET", "/nightly/preview?count=0", "", nil, 400},
-		"ACountTooLarge":        {"GET", "/nightly/preview?count=201", "", nil, 400},
-		"ACountOfWords":         {"GET", "/nightly/preview?count=all", "", nil, 400},
+		"NotAnID":                {"PUT", "/nightly", `{"cron":"@daily","messageId":"x"}`, nil, 422},
+		"AnUnknownMessage":       {"PUT", "/nightly", `{"cron":"@daily","messageId":"AQABL714SFvJDd7dAA"}`, nil, 422},
+		"AMessageTooLarge":       {"PUT", "/nightly", large, nil, 413},
+		"AnIfMatchWithoutQuotes": {"PUT", "/nightly", nightly, []string{"If-Match", "v1"}, 400},
+		"AnIfNoneMatchOfATag":    {"PUT", "/nightly", nightly, []string{"If-None-Match", `"v1"`}, 400},
+		"ACountOfZero":           {"GET", "/nightly/preview?count=0", "", nil, 400},
+		"ACountTooLarge":         {"GET", "/nightly/preview?count=201", "", nil, 400},
+		"ACountOfWords":          {"GET", "/nightly/preview?count=all", "", nil, 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := serve(&fake{}, c.method, c.path, c.body, c.headers...)
+			w := serveRequest(&fake{}, c.method, c.path, c.body, c.headers...)
 			if w.Code != c.status || w.Header().Get("Content-Type") != "application/problem+json" {
-				t.Errorf("%d %s %s", w.Code, w.Header().Get("Content-Type"), w.Body)
+				t.Errorf("got %d %s %s, want the problem %d", w.Code, w.Header().Get("Content-Type"), w.Body, c.status)
 			}
 			if strings.Contains(w.Body.String(), "Go struct") || strings.Contains(w.Body.String(), "2006") {
-				t.Errorf("in words of Go: %s", w.Body)
+				t.Errorf("got %s, want no words of Go in it", w.Body)
 			}
 		})
 	}
-	t.Run("APreconditionThatFails", func(t *testing.T) {
+	t.Run("AFailedPrecondition", func(t *testing.T) {
 		t.Parallel()
 		f := &fake{err: &weir.Error{Kind: weir.Stale, Op: "schedule", Message: "changed"}}
 		for _, method := range []string{"PUT", "DELETE"} {
-			if w := serve(f, method, "/nightly", nightly, "If-Match", `"v0", W/"v9"`); w.Code != 412 ||
+			if w := serveRequest(f, method, "/nightly", nightly, "If-Match", `"v0", W/"v9"`); w.Code != 412 ||
 				len(f.cond.Versions) != 2 || f.cond.Versions[1] != "v9" {
-				t.Errorf("%s: %d %+v", method, w.Code, f.cond)
+				t.Errorf("%s: answered %d %+v, want status 412, 2 Versions and the second v9", method, w.Code,
+					f.cond)
 			}
 		}
 	})
 }
 
-func TestFunction_Tells(t *testing.T) {
+func TestFunction_Answers(t *testing.T) {
 	t.Parallel()
 	f := &fake{put: recur.Definition{Cron: "@daily", Message: []byte{0xff, 0xfe}, CopiedFrom: "m1"}}
 	for path, want := range map[string][]string{
@@ -210,30 +224,96 @@ func TestFunction_Tells(t *testing.T) {
 		"/nightly":                 {`"messageId":"m1"`, `"name":"nightly"`},
 		"/nightly/preview?count=1": {`{"dueAt":"2026-03-30T00:30:00Z","localTime":"2026-03-30T02:30:00","offset":"+02:00"}`, `"skipped":[{"localTime":"2026-03-29T02:30:00"`, `"doubled":[]`},
 	} {
-		w := serve(f, "GET", path, "")
+		w := serveRequest(f, "GET", path, "")
 		for _, part := range want {
 			if w.Code != 200 || !strings.Contains(w.Body.String(), part) {
-				t.Errorf("%s: %d %s is missing in %s", path, w.Code, part, w.Body)
+				t.Errorf("GET %s = %d %s, want 200 with %s", path, w.Code, w.Body, part)
 			}
 		}
 	}
 	var p struct{ Runs []any }
-	if err := json.Unmarshal(serve(f, "GET", "/nightly/preview", "").Body.Bytes(), &p); err != nil ||
+	if err := json.Unmarshal(serveRequest(f, "GET", "/nightly/preview", "").Body.Bytes(), &p); err != nil ||
 		len(p.Runs) != 20 {
-		t.Errorf("%d runs, %v", len(p.Runs), err)
+		t.Errorf("got %d runs, %v, want 20", len(p.Runs), err)
 	}
 	tried := &fake{}
-	if w := serve(tried, "POST", "/new/preview?count=3", nightly); w.Code != 200 ||
+	if w := serveRequest(tried, "POST", "/new/preview?count=3", nightly); w.Code != 200 ||
 		strings.Count(w.Body.String(), "dueAt") != 3 || tried.put.Cron != "30 2 * * *" {
-		t.Errorf("%d %s %+v", w.Code, w.Body, tried.put)
+		t.Errorf(`answered %d %s %+v, want status 200, 3 times "dueAt" and Cron "30 2 * * *"`, w.Code, w.Body,
+			tried.put)
 	}
-	if w := serve(f, "DELETE", "/nightly", ""); w.Code != 200 ||
+	if w := serveRequest(f, "DELETE", "/nightly", ""); w.Code != 200 ||
 		w.Body.String() != `{"name":"nightly","deleted":true}`+"\n" {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf("answered %d %s, want status 200 and body %v", w.Code, w.Body,
+			`{"name":"nightly","deleted":true}`+"\n")
 	}
-	w := serve(f, "POST", "/nightly/run", "")
+	for path, want := range map[string]string{"/nightly/pause": `"paused":true`, "/nightly/resume": `"paused":false`} {
+		if w := serveRequest(f, "POST", path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), want) ||
+			w.Header().Get("ETag") == "" {
+			t.Errorf("%s: %d %v %s, want %s", path, w.Code, w.Header(), w.Body, want)
+		}
+	}
+	w := serveRequest(f, "POST", "/nightly/run", "")
 	if w.Code != 202 || w.Header().Get("Location") != "http://weir.example/api/messages/"+id.String() ||
 		!strings.Contains(w.Body.String(), `"run":7`) {
-		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+		t.Errorf("got %d %v %s, want status 202, Location %v and \"run\":7", w.Code, w.Header(), w.Body,
+			"http://weir.example/api/messages/"+id.String())
+	}
+}
+
+func TestFunction_ExportsTheList(t *testing.T) {
+	t.Parallel()
+	f := &fake{put: recur.Definition{Cron: "@daily", TimeZone: "Europe/Berlin", Overlap: recur.Skip,
+		Missed: recur.None}}
+	for query, want := range map[string]string{
+		"?format=csv": "name,cron,timeZone,paused,start,end,overlap,missed,nextAt,lastDueAt,lastMessageId,filed," +
+			"skipped,missedRuns,refused,refusal,createdAt,changedAt\r\nnightly,'@daily,Europe/Berlin,false,,,skip,none," +
+			"2026-03-28T13:00:00Z,,,0,0,4,0,,2026-03-28T12:00:00Z,2026-03-28T12:00:00Z\r\n",
+		"?format=json": `{"schedules":[{"name":"nightly","cron":"@daily",`,
+	} {
+		w := serveRequest(f, "GET", query, "")
+		if w.Code != 200 || !strings.HasPrefix(w.Body.String(), want) ||
+			!strings.Contains(w.Header().Get("Content-Disposition"), `filename="weir-schedules.`) {
+			t.Errorf("%s: got %d %v %s, want the file %s", query, w.Code, w.Header(), w.Body, want)
+		}
+	}
+	if w := serveRequest(f, "GET", "?format=pdf", ""); w.Code != 400 {
+		t.Errorf("got %d %s, want 400 for an unknown format", w.Code, w.Body)
+	}
+	f.err = &weir.Error{Kind: weir.Unavailable, Op: "schedules", Message: "away"}
+	if w := serveRequest(f, "GET", "?format=csv", ""); w.Code != 503 {
+		t.Errorf("got %d %s, want 503 when storage is away", w.Code, w.Body)
+	}
+}
+
+func TestFunction_ShowsNoRedactedValues(t *testing.T) {
+	t.Parallel()
+	contracts, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Redact: []string{"./pan"}}},
+		contract.Limits{MaxBody: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for message, want := range map[string]string{
+		`<a><pan>4711</pan><b>{{.Run}}</b></a>`: `"message":"<a><pan>[redacted]</pan><b>{{.Run}}</b></a>"`,
+		`<a><pan>4711</pan>`:                    `"contentType":"text/xml"`,
+	} {
+		f := &fake{put: recur.Definition{Message: []byte(message), ContentType: "text/xml"}}
+		fn := &schedules.Function{Schedules: f, Stored: f, Contracts: contracts, MaxBody: 1000,
+			Now: func() time.Time { return noon }, Logger: slog.New(slog.DiscardHandler)}
+		mux := http.NewServeMux()
+		for path, h := range fn.Routes() {
+			mux.Handle("/api/schedules"+path, h)
+		}
+		for _, request := range []string{"GET /nightly", "GET ", "POST /nightly/pause", "POST /nightly/resume"} {
+			method, path, _ := strings.Cut(request, " ")
+			w := httptest.NewRecorder()
+			mux.ServeHTTP(w, httptest.NewRequest(method, "http://weir.example/api/schedules"+path, nil))
+			if w.Code != 200 || strings.Contains(w.Body.String(), "4711") {
+				t.Errorf("%s of %s: got %d %s, want no 4711", request, message, w.Code, w.Body)
+			}
+			if request == "GET /nightly" && !strings.Contains(w.Body.String(), want) {
+				t.Errorf("%s of %s: got %s, want %s", request, message, w.Body, want)
+			}
+		}
 	}
 }

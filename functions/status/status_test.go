@@ -20,7 +20,7 @@ type reader struct {
 	st    weir.Status
 	fails error
 
-	unasked *testing.T // fails when the outlook is asked for
+	unasked *testing.T // fails if the forecast is read
 }
 
 func (r reader) Status(_ context.Context, id weir.ID) (weir.Status, error) {
@@ -32,7 +32,7 @@ func (r reader) Status(_ context.Context, id weir.ID) (weir.Status, error) {
 
 func (r reader) Forecast(context.Context, weir.Status) (overview.Forecast, error) {
 	if r.unasked != nil {
-		r.unasked.Error("the outlook was read")
+		r.unasked.Error("the forecast was read, although the request did not ask for it")
 	}
 	return overview.Forecast{Position: 3, ExpectedAt: r.st.Message.AcceptedAt.Add(time.Minute), WaitsFor: "its turn"},
 		r.fails
@@ -68,18 +68,20 @@ func TestFunction(t *testing.T) {
 	if w.Code != 200 || got["stage"] != "delivered" || got["attempts"] != 2.0 ||
 		got["deliveredAt"] != "2026-01-08T12:00:01Z" || got["nextAttemptAt"] != nil ||
 		len(got["attemptLog"].([]any)) != 2 {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf("answered %d %s, want status 200, stage delivered, attempts 2, deliveredAt 2026-01-08T12:00:01Z, no "+
+			"nextAttemptAt and an attemptLog of 2", w.Code, w.Body)
 	}
 	if w := get(id.String(), w.Header().Get("ETag")); w.Code != 304 || w.Body.Len() != 0 {
-		t.Errorf("with its ETag: %d %s", w.Code, w.Body)
+		t.Errorf("with its ETag: %d %s, want status 304 and an empty body", w.Code, w.Body)
 	}
 	if w := get(id.String()+"?outlook=perhaps", ""); w.Code != 400 ||
 		w.Header().Get("Content-Type") != "application/problem+json" {
-		t.Errorf("a wrong outlook: %d %s", w.Code, w.Body)
+		t.Errorf("a wrong outlook: %d %s, want status 400 and Content-Type application/problem+json", w.Code, w.Body)
 	}
 	for _, wrong := range []string{other.String(), "nonsense", id.String() + "A", "AAAA"} {
 		if w := get(wrong, ""); w.Code != 404 || w.Header().Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s: %d %s", wrong, w.Code, w.Body)
+			t.Errorf("%s: answered %d %s, want status 404 and Content-Type application/problem+json", wrong, w.Code,
+				w.Body)
 		}
 	}
 }
@@ -96,26 +98,26 @@ func TestFunction_Forecast(t *testing.T) {
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/messages/"+id.String()+query, nil))
 		var got map[string]any
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
-			t.Fatalf("%d %s, %v", w.Code, w.Body, err)
+			t.Fatalf("answered %d %s, %v, want status 200 and no error", w.Code, w.Body, err)
 		}
 		return got
 	}
 	if got := ask(reader{st: st}, "?outlook=1"); got["position"] != 3.0 ||
 		got["expectedAt"] != "2026-01-08T12:01:00Z" || got["waitsFor"] != "its turn" {
-		t.Errorf("%v", got)
+		t.Errorf("got %v, want position 3, expectedAt 2026-01-08T12:01:00Z and waitsFor \"its turn\"", got)
 	}
 	if got := ask(reader{st: st, fails: errors.New("storage is away")}, "?outlook=true"); got["stage"] != "queued" ||
 		got["position"] != nil || got["waitsFor"] != nil {
-		t.Errorf("where the outlook cannot be read: %v", got)
+		t.Errorf("with a failed forecast: got %v, want the stage alone", got)
 	}
 	for _, query := range []string{"", "?outlook=0", "?outlook=false"} {
 		if got := ask(reader{st: st, unasked: t}, query); got["stage"] != "queued" || got["waitsFor"] != nil {
-			t.Errorf("%q: %v", query, got)
+			t.Errorf("%q: got %v, want stage queued and no waitsFor", query, got)
 		}
 	}
 	st.Stage = weir.Delivered
 	if got := ask(reader{st: st, unasked: t}, "?outlook=1"); got["position"] != nil || got["expectedAt"] != nil ||
 		got["waitsFor"] != nil {
-		t.Errorf("of a final message: %v", got)
+		t.Errorf("of a final message: %v, want no position, no expectedAt and no waitsFor", got)
 	}
 }

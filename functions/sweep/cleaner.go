@@ -11,10 +11,10 @@ import (
 const (
 	// lanesAtOnce is the number of lanes that a round cleans at the same time.
 	lanesAtOnce = 8
-	// roundLimit limits the time of a round for the lanes, and again its time for the lanes of
+	// roundLimit is the longest time that a round spends on the lanes. It may spend as much again on the lanes of
 	// earlier epochs. It is less than the minute between two sweeps.
 	roundLimit = 50 * time.Second
-	// maxOverrun is how far beyond roundLimit a lane's turn may last that began in time.
+	// maxOverrun is added to roundLimit for turns that began before it was over.
 	maxOverrun = 20 * time.Second
 	// forgottenLimit limits the search for forgotten bodies, which takes place once a day.
 	forgottenLimit = 5 * time.Minute
@@ -22,8 +22,7 @@ const (
 	retryAfter = 50 * time.Second
 )
 
-// Retention removes old messages and bodies. Each method returns when it has more to do; zero =
-// call again soon.
+// Retention removes old messages and bodies. Each method returns the time at which it has more to do; zero = at once.
 type Retention interface {
 	RunLane(ctx context.Context, lane int) (time.Time, error)
 	RunEarlierEpochs(ctx context.Context) (time.Time, error)
@@ -118,12 +117,12 @@ func (c *Cleaner) runRound(ctx context.Context) {
 	}
 }
 
-// runWithin calls do with a limit of time, and returns when to call it again.
+// runWithin calls remove with a time limit, and returns the time of the next call.
 func (c *Cleaner) runWithin(ctx context.Context, limit time.Duration,
-	do func(context.Context) (time.Time, error)) time.Time {
+	remove func(context.Context) (time.Time, error)) time.Time {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	next, err := do(limited)
+	next, err := remove(limited)
 	if err == nil {
 		return next
 	}

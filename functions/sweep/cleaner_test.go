@@ -29,12 +29,12 @@ func (endless) RemoveForgottenBodies(context.Context) (time.Time, error) {
 	return time.Now().Add(time.Hour), nil
 }
 
-// work is a retention with so many shares of a second left in each lane.
+// work is a retention. Each call for a lane takes a second, and leaves one call less to do in that lane.
 type work struct {
 	mu                       sync.Mutex
-	left, runs, broken       map[int]int
-	active, most             int
-	earlier, forgotten, cuts int
+	left, runs, failures     map[int]int // by lane: calls to do, calls so far, calls that will fail
+	active, most             int         // calls for lanes: under way now, and the most that were at a time
+	earlier, forgotten, cuts int         // calls for earlier epochs, for forgotten bodies, and calls that ctx ended
 }
 
 func (w *work) RunLane(ctx context.Context, lane int) (time.Time, error) {
@@ -54,8 +54,8 @@ func (w *work) RunLane(ctx context.Context, lane int) (time.Time, error) {
 		w.cuts++
 		return time.Time{}, ctx.Err()
 	}
-	if w.broken[lane] > 0 {
-		w.broken[lane]--
+	if w.failures[lane] > 0 {
+		w.failures[lane]--
 		return time.Time{}, errors.New("away")
 	}
 	if w.left[lane]--; w.left[lane] > 0 {
@@ -72,8 +72,8 @@ func (w *work) RemoveForgottenBodies(context.Context) (time.Time, error) {
 	return time.Now().Add(24 * time.Hour), nil
 }
 
-// clean lets a cleaner work for some minutes, with a nudge in each.
-func clean(t *testing.T, w *work, lanes, minutes int, then func(*testing.T, *sweep.Cleaner)) {
+// runCleaner lets a cleaner work for some minutes, and wakes it in each.
+func runCleaner(t *testing.T, w *work, lanes, minutes int, then func(*testing.T, *sweep.Cleaner)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,16 +93,16 @@ func clean(t *testing.T, w *work, lanes, minutes int, then func(*testing.T, *swe
 	})
 }
 
-func TestCleaner_AsksWhenThereIsSomethingToDo(t *testing.T) {
+func TestCleaner_CallsWhenThereIsSomethingToDo(t *testing.T) {
 	w := &work{}
-	clean(t, w, 20, 26*60, func(t *testing.T, _ *sweep.Cleaner) {
+	runCleaner(t, w, 20, 26*60, func(t *testing.T, _ *sweep.Cleaner) {
 		for lane := range 20 {
 			if runs := w.runs[lane]; runs != 26 {
-				t.Errorf("lane %d was asked %d times in 26 hours, want 26", lane, runs)
+				t.Errorf("got %[2]d calls for lane %[1]d in 26 hours, want 26", lane, runs)
 			}
 		}
 		if w.earlier != 26 || w.forgotten != 2 {
-			t.Errorf("earlier epochs were asked %d times, want 26; forgotten bodies %d times, want 2",
+			t.Errorf("got %d calls for earlier epochs, want 26; %d for forgotten bodies, want 2",
 				w.earlier, w.forgotten)
 		}
 	})
@@ -113,7 +113,7 @@ func TestCleaner_LanesTakeTurns(t *testing.T) {
 	for lane := range 100 {
 		w.left[lane] = 40
 	}
-	clean(t, w, 100, 3, func(t *testing.T, _ *sweep.Cleaner) {
+	runCleaner(t, w, 100, 3, func(t *testing.T, _ *sweep.Cleaner) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for lane := range 100 {
@@ -125,14 +125,14 @@ func TestCleaner_LanesTakeTurns(t *testing.T) {
 			t.Errorf("%d lanes were cleaned at a time, want 8", w.most)
 		}
 		if w.earlier == 0 || w.forgotten == 0 {
-			t.Error("full lanes keep earlier epochs or forgotten bodies from their turn")
+			t.Error("got no call for earlier epochs, or none for forgotten bodies, while lanes have work; want both")
 		}
 	})
 }
 
 func TestCleaner_AFailureHoldsUpNoOtherLane(t *testing.T) {
-	w := &work{broken: map[int]int{0: 5}}
-	clean(t, w, 3, 10, func(t *testing.T, _ *sweep.Cleaner) {
+	w := &work{failures: map[int]int{0: 5}}
+	runCleaner(t, w, 3, 10, func(t *testing.T, _ *sweep.Cleaner) {
 		if w.runs[0] != 6 || w.runs[1] != 1 || w.runs[2] != 1 {
 			t.Errorf("turns %v, want 6 of the one that failed five times, a minute apart, and 1 of the others",
 				w.runs)
@@ -142,7 +142,7 @@ func TestCleaner_AFailureHoldsUpNoOtherLane(t *testing.T) {
 
 func TestCleaner_OneRoundAtATime(t *testing.T) {
 	w := &work{left: map[int]int{0: 1 << 20}}
-	clean(t, w, 1, 1, func(t *testing.T, c *sweep.Cleaner) {
+	runCleaner(t, w, 1, 1, func(t *testing.T, c *sweep.Cleaner) {
 		for range 100 {
 			c.BeginRound()
 		}
@@ -157,12 +157,12 @@ func TestCleaner_OneRoundAtATime(t *testing.T) {
 
 func TestCleaner_Close(t *testing.T) {
 	w := &work{left: map[int]int{0: 1 << 20}}
-	clean(t, w, 1, 0, func(t *testing.T, c *sweep.Cleaner) {
+	runCleaner(t, w, 1, 0, func(t *testing.T, c *sweep.Cleaner) {
 		c.BeginRound()
 		time.Sleep(2500 * time.Millisecond)
 		began := time.Now()
 		if err := c.Close(t.Context()); err != nil || time.Since(began) > 0 {
-			t.Errorf("closed after %s, %v", time.Since(began), err)
+			t.Errorf("closed after %s, %v, want 0 and no error", time.Since(began), err)
 		}
 		if w.cuts != 1 {
 			t.Errorf("%d turns were cut off, want 1", w.cuts)
@@ -171,7 +171,7 @@ func TestCleaner_Close(t *testing.T) {
 		c.BeginRound()
 		time.Sleep(time.Hour)
 		if w.runs[0] != runs {
-			t.Error("a closed cleaner goes on")
+			t.Error("got another call for the lane after Close, want none")
 		}
 	})
 }

@@ -1,6 +1,7 @@
 // Package sweep is the function of the timer: each minute it looks at every lane, so that a lane does
-// not stand still for long if a ticket or a process was lost. Each sweep also begins a round of the
-// Cleaner, which removes messages and bodies past their retention. No invocation waits for that.
+// not stand still for long if a ticket or a process was lost. It also takes the files of the inbox. Each
+// sweep begins a round of the Cleaner, which removes messages and bodies past their retention. No invocation
+// waits for that.
 package sweep
 
 import (
@@ -41,18 +42,24 @@ type Schedules interface {
 	Load(ctx context.Context) error
 }
 
-// Function looks at all lanes. All exported fields are required.
+// Inbox takes the files that other systems dropped; see inbox.Collector.
+type Inbox interface {
+	Collect(ctx context.Context) error
+}
+
+// Function looks at all lanes. All exported fields are required, except Inbox.
 type Function struct {
 	Log       Reader
 	Waker     Waker
 	Cleaner   RoundBeginner
 	Schedules Schedules
+	Inbox     Inbox // nil = no files are taken
 	Lanes     int
 	Now       func() time.Time
 	Logger    *slog.Logger
 
 	once sync.Once
-	turn chan struct{} // one sweep of a process at a time
+	turn chan struct{} // a process has one sweep of the lanes at a time
 }
 
 // Handler returns the handler that the host calls.
@@ -62,11 +69,27 @@ func (f *Function) Handler() http.Handler {
 	})
 }
 
-// Sweep looks at all lanes, a few at a time. If one lane cannot be read, it still looks at the others. It
-// returns when it has looked at every lane, or when sweepLimit is over.
+// Sweep looks at all lanes, a few at a time, and takes the files beside that. If one lane cannot be read, it still
+// looks at the others. It returns when it has looked at every lane and taken the files, or when sweepLimit is over.
 func (f *Function) Sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
+	var files sync.WaitGroup
+	var filesErr error
+	if f.Inbox != nil {
+		files.Go(func() { // files can take the whole time, and no sweep of the lanes waits for them
+			if err := f.Inbox.Collect(ctx); err != nil {
+				filesErr = fmt.Errorf("inbox: %w", err)
+			}
+		})
+	}
+	err := f.sweepLanes(ctx)
+	files.Wait()
+	return errors.Join(err, filesErr)
+}
+
+// sweepLanes looks at all lanes, and begins a round of the Cleaner.
+func (f *Function) sweepLanes(ctx context.Context) error {
 	f.once.Do(func() { f.turn = make(chan struct{}, 1) })
 	select {
 	case f.turn <- struct{}{}:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// fake stands for everything that a sweep uses.
+// fake is everything that a sweep uses.
 type fake struct {
 	controls []lane.Control
 	broken   int           // lane that cannot be read; -1 = none
@@ -25,7 +26,7 @@ type fake struct {
 
 	mu     sync.Mutex
 	woken  []int
-	nudges int
+	rounds int // of the cleaner
 	loaded int
 }
 
@@ -46,10 +47,14 @@ func (f *fake) Wake(number int) {
 	defer f.mu.Unlock()
 	f.woken = append(f.woken, number)
 }
-func (f *fake) BeginRound()                { f.nudges++ }
+func (f *fake) BeginRound() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rounds++
+}
 func (f *fake) Load(context.Context) error { f.loaded++; return nil }
 
-func (f *fake) function(lanes int, now func() time.Time) *sweep.Function {
+func (f *fake) newFunction(lanes int, now func() time.Time) *sweep.Function {
 	return &sweep.Function{
 		Log:       f,
 		Waker:     f,
@@ -70,9 +75,9 @@ func TestFunction_Sweep(t *testing.T) {
 	later.Tail.NextDueAt = noon.Add(time.Hour)
 	paused.Head.Next, paused.Tail.PausedUntil = 6, noon.Add(time.Hour)
 	f := &fake{controls: []lane.Control{idle, work, soon, later, paused, work}, broken: 3}
-	fn := f.function(6, func() time.Time { return noon })
+	fn := f.newFunction(6, func() time.Time { return noon })
 	if err := fn.Sweep(t.Context()); err == nil {
-		t.Error("a lane that cannot be read must fail the sweep")
+		t.Error("got no error, want one: lane 3 could not be read")
 	}
 	if slices.Sort(f.woken); !slices.Equal(f.woken, []int{1, 2, 5}) {
 		t.Errorf("woken %v, want [1 2 5]", f.woken)
@@ -83,8 +88,9 @@ func TestFunction_Sweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if f.loaded != 4 || f.nudges != 4 {
-		t.Errorf("in 4 sweeps schedules were read %d times, and %d rounds of the cleaner begun", f.loaded, f.nudges)
+	if f.loaded != 4 || f.rounds != 4 {
+		t.Errorf("schedules were read %d times, and %d rounds of the cleaner begun, want 4 of each in 4 sweeps",
+			f.loaded, f.rounds)
 	}
 }
 
@@ -100,7 +106,7 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 		for i := range f.controls {
 			f.controls[i] = lane.Control{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}
 		}
-		fn := f.function(lanes, time.Now)
+		fn := f.newFunction(lanes, time.Now)
 		cleaner := &sweep.Cleaner{Retention: &endless{}, Lanes: lanes, Now: time.Now, Logger: fn.Logger}
 		fn.Cleaner = cleaner
 		began := time.Now()
@@ -125,13 +131,13 @@ func TestFunction_StorageHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{hangs: true}
-		fn := f.function(32, time.Now)
+		fn := f.newFunction(32, time.Now)
 		began := time.Now()
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() {
 				if err := fn.Sweep(t.Context()); err == nil {
-					t.Error("no lane was looked at, and the sweep did not fail")
+					t.Error("got no error, want one: no lane could be read")
 				}
 			})
 		}
@@ -139,5 +145,65 @@ func TestFunction_StorageHangs(t *testing.T) {
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("two sweeps at once took %s, want at most 1m", took)
 		}
+	})
+}
+
+// inbox is the inbox of a sweep.
+type inbox struct {
+	err   error
+	calls int
+}
+
+func (i *inbox) Collect(context.Context) error { i.calls++; return i.err }
+
+// TestFunction_TakesFiles: a lane that cannot be read does not keep the files, nor do files keep the lanes.
+func TestFunction_TakesFiles(t *testing.T) {
+	t.Parallel()
+	work := lane.Control{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}
+	f := &fake{controls: []lane.Control{work, work}, broken: 1}
+	fn, files := f.newFunction(2, func() time.Time { return noon }), &inbox{err: errors.New("files away")}
+	fn.Inbox = files
+	err := fn.Sweep(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "inbox: files away") || !strings.Contains(err.Error(), "lane 1") {
+		t.Errorf("got %v, want the errors of the files and of lane 1", err)
+	}
+	if files.calls != 1 || !slices.Equal(f.woken, []int{0}) {
+		t.Errorf("got %d looks at the inbox, and woke %v; want 1 and [0]", files.calls, f.woken)
+	}
+}
+
+// countWork returns how often lanes were woken and rounds of the cleaner begun.
+func (f *fake) countWork() (woken, rounds int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.woken), f.rounds
+}
+
+// hangingInbox takes files until the sweep ends.
+type hangingInbox struct{}
+
+func (hangingInbox) Collect(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestFunction_FilesHoldUpNoLane: while files are taken, the lanes are woken and retention begins, also by the next
+// sweep.
+func TestFunction_FilesHoldUpNoLane(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{controls: []lane.Control{{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}}, broken: -1}
+		fn := f.newFunction(1, time.Now)
+		fn.Inbox = hangingInbox{}
+		var sweeps sync.WaitGroup
+		for n := range 2 {
+			sweeps.Go(func() { _ = fn.Sweep(t.Context()) })
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if woken, rounds := f.countWork(); woken != n+1 || rounds != n+1 {
+				t.Errorf("sweep %d: lanes were woken %d times, and %d rounds begun; want %d", n+1, woken, rounds, n+1)
+			}
+		}
+		sweeps.Wait()
 	})
 }

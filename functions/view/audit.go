@@ -3,12 +3,14 @@ package view
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
 
 	"weir/internal/audit"
+	"weir/internal/export"
 	"weir/internal/httpio"
 	"weir/internal/weir"
 )
@@ -21,6 +23,7 @@ type AuditReader interface {
 // Audit serves GET /api/audit. All fields are needed.
 type Audit struct {
 	Reader AuditReader
+	Now    func() time.Time
 	Logger *slog.Logger
 }
 
@@ -43,9 +46,13 @@ const defaultAuditLimit, maxAuditLimit = 50, 500
 
 // ServeHTTP implements http.Handler.
 func (f *Audit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q, err := readAuditQuery(r)
+	q, form, err := readAuditQuery(r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	if form != "" {
+		f.newExport(q).Write(w, r, form, q.Limit, q.Continue)
 		return
 	}
 	page, err := f.Reader.Read(r.Context(), q)
@@ -53,6 +60,32 @@ func (f *Audit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+	httpio.WriteJSON(w, http.StatusOK, struct {
+		Entries  []auditEntry `json:"entries"`
+		Continue string       `json:"continue,omitempty"`
+	}{describeEntries(page), page.Continue})
+}
+
+// newExport returns the export of the entries that a query selects.
+func (f *Audit) newExport(q audit.Query) *export.List[auditEntry] {
+	return &export.List[auditEntry]{File: "audit", Name: "entries", Now: f.Now, Log: f.Logger,
+		Columns: []string{"at", "action", "subject", "detail", "function", "status", "principal", "keyId", "from",
+			"invocationId"},
+		NewRecord: func(e auditEntry) []string {
+			return []string{export.FormatTime(e.At), e.Action, e.Subject, string(e.Detail), e.Function,
+				export.FormatNumber(e.Status), e.Principal, e.KeyID, e.From, e.Invocation}
+		},
+		ReadPage: func(ctx context.Context, limit int, token string) (export.Page[auditEntry], error) {
+			q.Limit, q.Continue = limit, token
+			page, err := f.Reader.Read(ctx, q)
+			return export.Page[auditEntry]{Lines: describeEntries(page), Next: page.Continue, End: struct {
+				Continue string `json:"continue,omitempty"`
+			}{page.Continue}}, err
+		}}
+}
+
+// describeEntries returns the JSON form of a page of entries.
+func describeEntries(page audit.Page) []auditEntry {
 	entries := []auditEntry{}
 	for _, e := range page.Entries {
 		detail := json.RawMessage(e.Detail)
@@ -62,25 +95,31 @@ func (f *Audit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		entries = append(entries, auditEntry{e.At, e.Action, e.Subject, detail, e.Function, e.Status, e.Principal,
 			e.KeyID, e.From, e.Invocation})
 	}
-	httpio.WriteJSON(w, http.StatusOK, struct {
-		Entries  []auditEntry `json:"entries"`
-		Continue string       `json:"continue,omitempty"`
-	}{entries, page.Continue})
+	return entries
 }
 
-func readAuditQuery(r *http.Request) (audit.Query, error) {
+func readAuditQuery(r *http.Request) (audit.Query, export.Format, error) {
 	q := r.URL.Query()
 	out := audit.Query{Action: q.Get("action"), Subject: q.Get("subject"), Continue: q.Get("continue"),
 		Limit: defaultAuditLimit}
+	form, err := export.ParseFormat(r)
+	if err != nil {
+		return out, "", &weir.Error{Kind: weir.Malformed, Op: "audit", Message: "format " + err.Error()}
+	}
+	most := maxAuditLimit
+	if form != "" {
+		out.Limit, most = export.MaxLines, export.MaxLines
+	}
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxAuditLimit {
-			return out, &weir.Error{Kind: weir.Malformed, Op: "audit", Message: "limit is a number from 1 to 500"}
+		if err != nil || n < 1 || n > most {
+			return out, "", &weir.Error{Kind: weir.Malformed, Op: "audit",
+				Message: fmt.Sprintf("limit is a number from 1 to %d", most)}
 		}
 		out.Limit = n
 	}
 	if len(out.Continue) > 64 {
-		return out, &weir.Error{Kind: weir.Malformed, Op: "audit", Message: "continue is not one that was answered"}
+		return out, "", &weir.Error{Kind: weir.Malformed, Op: "audit", Message: "continue is not one that was answered"}
 	}
-	return out, nil
+	return out, form, nil
 }

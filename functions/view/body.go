@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"net/http"
-	"strconv"
 
 	"weir/internal/httpio"
 	"weir/internal/weir"
@@ -24,19 +23,12 @@ func (f *Body) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	// The body is not trusted: no browser may show it, run it or guess its type.
-	h := w.Header()
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-	h.Set("Cache-Control", "private, no-cache")
+	w.Header().Set("Cache-Control", "private, no-cache")
 	sum := sha256.Sum256(m.Body)
 	if httpio.NotModified(w, r, hex.EncodeToString(sum[:16])) {
 		return
 	}
-	h.Set("Content-Type", m.ContentType)
-	h.Set("Content-Disposition", `attachment; filename="`+m.Public().String()+`.xml"`)
-	h.Set("Content-Length", strconv.Itoa(len(m.Body)))
-	w.Write(m.Body) // if it fails the client is gone
+	httpio.WriteBody(w, m)
 }
 
 func (f *Body) loadMessage(r *http.Request) (weir.Message, error) {

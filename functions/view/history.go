@@ -31,6 +31,7 @@ type HistoryStep struct {
 	Dead         int64                  `json:"dead"`
 	Cancelled    int64                  `json:"cancelled"`
 	Superseded   int64                  `json:"superseded"`
+	Discarded    int64                  `json:"discarded"`
 	Waiting      int64                  `json:"waiting"`
 	Oldest       float64                `json:"oldestSeconds"`
 	Attempts     map[weir.Outcome]int64 `json:"attempts"`
@@ -96,8 +97,8 @@ func describeStep(m *history.Minute) HistoryStep {
 	t := m.Total()
 	return HistoryStep{
 		At: m.At, Accepted: t.Accepted, Delivered: t.Delivered, Dead: t.Dead, Cancelled: t.Cancelled,
-		Superseded: t.Superseded,
-		Waiting:    t.Waiting, Oldest: t.Oldest.Seconds(), Attempts: m.Attempts, Attempt: describeQuantiles(m.Attempt),
+		Superseded: t.Superseded, Discarded: t.Discarded,
+		Waiting: t.Waiting, Oldest: t.Oldest.Seconds(), Attempts: m.Attempts, Attempt: describeQuantiles(m.Attempt),
 		Lag:          describeQuantiles(m.Lag),
 		Transactions: m.AllTransactions(),
 	}

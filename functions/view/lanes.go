@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"weir/internal/export"
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/overview"
@@ -29,12 +30,59 @@ type Lanes struct {
 
 // ServeHTTP implements http.Handler.
 func (f *Lanes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if writeExport(w, r, f.newExport()) {
+		return
+	}
 	lanes, err := f.Source.Lanes(r.Context())
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
 	httpio.WriteJSON(w, http.StatusOK, DescribeLanes(lanes, wire.NewCalendar(f.Calendar, f.Now())))
+}
+
+// newExport returns the export of the lanes, which are one page.
+func (f *Lanes) newExport() *export.List[wire.Lane] {
+	return &export.List[wire.Lane]{File: "lanes", Name: "lanes", Now: f.Now, Log: f.Logger,
+		Columns: []string{"lane", "accepted", "delivered", "dead", "cancelled", "superseded", "discarded", "moved",
+			"waiting", "scheduled", "queued", "retrying", "exact", "oldestWaitingAt", "ratePerMinute1",
+			"ratePerMinute15",
+			"emptyInSeconds", "held", "holder", "fence", "pausedBy", "pausedUntil", "pauseReason", "nextDueAt",
+			"lastError",
+			"lastErrorAt"},
+		NewRecord: newLaneRecord,
+		ReadPage: func(ctx context.Context, _ int, _ string) (export.Page[wire.Lane], error) {
+			lanes, err := f.Source.Lanes(ctx)
+			if err != nil {
+				return export.Page[wire.Lane]{}, err
+			}
+			list := DescribeLanes(lanes, wire.NewCalendar(f.Calendar, f.Now()))
+			return export.Page[wire.Lane]{Lines: list.Lanes, End: struct {
+				Totals   wire.Counts   `json:"totals"`
+				Calendar wire.Calendar `json:"calendar"`
+			}{list.Totals, list.Calendar}}, nil
+		}}
+}
+
+// newLaneRecord returns the cells of a lane.
+func newLaneRecord(l wire.Lane) []string {
+	cells := []string{strconv.Itoa(l.Number)}
+	for _, n := range []int64{l.Accepted, l.Delivered, l.Dead, l.Cancelled, l.Superseded, l.Discarded, l.Moved,
+		l.Waiting, l.Scheduled, l.Queued, l.Retrying} {
+		cells = append(cells, strconv.FormatInt(n, 10))
+	}
+	return append(cells, strconv.FormatBool(l.Exact), export.FormatTime(l.OldestAt), formatFraction(l.Rate1),
+		formatFraction(l.Rate15), formatFraction(l.EmptyIn), strconv.FormatBool(l.Held), l.Holder,
+		strconv.FormatInt(l.Fence, 10), l.PausedBy, export.FormatTime(l.PausedUntil), l.PauseReason,
+		export.FormatTime(l.NextDueAt), l.LastError, export.FormatTime(l.LastErrorAt))
+}
+
+// formatFraction returns a number for a cell; "" for nil.
+func formatFraction(f *float64) string {
+	if f == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*f, 'f', -1, 64)
 }
 
 // Lane serves GET /api/lanes/{lane}. All fields are needed.
@@ -73,6 +121,7 @@ func describeLane(l *overview.Lane) wire.Lane {
 		Number: l.Number, Counts: describeCounts(l.Accepted, l.Counts, l.Waiting),
 		Scheduled: l.Scheduled, Queued: l.Queued, Retrying: l.Retrying, Exact: l.Exact,
 		OldestAt: l.OldestAt, Rate1: rateOrNil(l.Rate1), Rate15: rateOrNil(l.Rate15),
+		RatesUntil: l.RatesUntil, FoundDown: l.FoundDown,
 		Held: l.Held, Holder: l.Holder, Fence: l.Fence,
 		PausedBy: l.PauseCause.By, PausedUntil: l.PauseCause.Until, PauseReason: l.PauseCause.Reason,
 		Pauses:    wire.NewPauses(l.Pauses),
@@ -89,7 +138,7 @@ func describeLane(l *overview.Lane) wire.Lane {
 
 func describeCounts(accepted int64, c lane.Counts, waiting int64) wire.Counts {
 	return wire.Counts{Accepted: accepted, Delivered: c.Delivered, Dead: c.Dead, Cancelled: c.Cancelled,
-		Superseded: c.Superseded, Moved: c.Moved, Waiting: waiting}
+		Superseded: c.Superseded, Discarded: c.Discarded, Moved: c.Moved, Waiting: waiting}
 }
 
 func toSeconds(d time.Duration) *float64 {

@@ -5,7 +5,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
+	"time"
 
+	"weir/internal/export"
 	"weir/internal/httpio"
 	"weir/internal/overview"
 	"weir/internal/weir"
@@ -19,23 +23,90 @@ type Searcher interface {
 
 // Messages serves GET /api/messages. All fields are needed.
 type Messages struct {
-	Source Searcher
-	Lanes  int
-	Logger *slog.Logger
+	Source     Searcher
+	Lanes      int
+	ShownNames []string // of the values that contracts show, sorted; they are columns of an export
+	// HasUpstreams is true if the settings have upstreams. An export then has the column upstream.
+	HasUpstreams bool
+	Now          func() time.Time
+	Logger       *slog.Logger
 }
 
 // ServeHTTP implements http.Handler.
 func (f *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q, err := ParseSearch(r.URL.Query(), f.Lanes)
-	var found overview.SearchResult
-	if err == nil {
-		found, err = f.Source.Search(r.Context(), q.Filter, q.Limit, q.Continue)
-	}
+	q, err := parseSearch(r, f.Lanes)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+	if q.format != "" {
+		search := func(ctx context.Context, limit int, token string) (overview.SearchResult, error) {
+			return f.Source.Search(ctx, q.Filter, limit, token)
+		}
+		newMessageExport("messages", f.ShownNames, f.HasUpstreams, search, f.Now, f.Logger).Write(w, r, q.format,
+			q.Limit, q.Continue)
+		return
+	}
+	found, err := f.Source.Search(r.Context(), q.Filter, q.Limit, q.Continue)
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	q.Order.Sort(found.Messages)
 	httpio.WriteJSON(w, http.StatusOK, DescribeMessages(found))
+}
+
+// newMessageExport returns the export of a list of messages.
+func newMessageExport(file string, shownNames []string, hasUpstreams bool,
+	search func(ctx context.Context, limit int, token string) (overview.SearchResult, error),
+	now func() time.Time, log *slog.Logger) *export.List[wire.MessageLine] {
+	looked, notSearched := 0, 0
+	return &export.List[wire.MessageLine]{File: file, Name: "messages", Columns: columnsOf(shownNames, hasUpstreams),
+		Now: now, Log: log,
+		NewRecord: func(m wire.MessageLine) []string { return newMessageRecord(&m, shownNames, hasUpstreams) },
+		ReadPage: func(ctx context.Context, limit int, token string) (export.Page[wire.MessageLine], error) {
+			found, err := search(ctx, limit, token)
+			list := DescribeMessages(found)
+			looked, notSearched = looked+list.Looked, notSearched+list.NotSearched
+			return export.Page[wire.MessageLine]{Lines: list.Messages, Next: list.Continue, End: struct {
+				Looked      int    `json:"looked"`
+				NotSearched int    `json:"notSearched,omitempty"`
+				Complete    bool   `json:"complete"`
+				Continue    string `json:"continue,omitempty"`
+			}{looked, notSearched, list.Complete, list.Continue}}, err
+		}}
+}
+
+// messageColumns are the columns of an exported message before those of its shown values.
+var messageColumns = []string{"id", "stage", "contract", "key", "lane", "sequence", "version", "attempts",
+	"acceptedAt", "deliverAt", "finishedAt", "nextAttemptAt", "cmsStatus", "lastError", "size"}
+
+// columnsOf returns the columns of exported messages: messageColumns, the upstream if the settings have any, and the
+// values that contracts show.
+func columnsOf(shownNames []string, hasUpstreams bool) []string {
+	columns := slices.Clone(messageColumns)
+	if hasUpstreams {
+		columns = append(columns, "upstream")
+	}
+	for _, name := range shownNames {
+		columns = append(columns, "shown."+name)
+	}
+	return columns
+}
+
+// newMessageRecord returns the cells of a message, in the order of columnsOf.
+func newMessageRecord(m *wire.MessageLine, shownNames []string, hasUpstreams bool) []string {
+	cells := []string{m.ID, string(m.Stage), m.Contract, m.Key, strconv.Itoa(m.Lane),
+		strconv.FormatInt(m.Sequence, 10), m.Version, strconv.Itoa(m.AttemptCount), export.FormatTime(m.AcceptedAt),
+		export.FormatTime(m.DeliverAt), export.FormatTime(m.FinishedAt), export.FormatTime(m.NextAttemptAt),
+		export.FormatNumber(m.CMSStatus), m.LastError, strconv.Itoa(m.Size)}
+	if hasUpstreams {
+		cells = append(cells, m.Upstream)
+	}
+	for _, name := range shownNames {
+		cells = append(cells, m.Shown[name])
+	}
+	return cells
 }
 
 // DescribeMessages returns the JSON form of a page of a search.
@@ -56,34 +127,70 @@ const (
 	maxText = 1 << 10
 )
 
+// maxAttempts is the largest number of attempts that a search can ask for.
+const maxAttempts = 1_000_000
+
+var searchParameters = []string{"stage", "key", "keyPrefix", "contract", "upstream", "version", "fingerprint",
+	"cmsStatus",
+	"attemptsFrom", "attemptsTo", "idempotencyKey", "shown", "lane", "from", "to", "finishedFrom", "finishedTo", "text", "sort",
+	"limit", "continue", "format"}
+
 // Search has the parameters of a search.
 type Search struct {
 	Filter   overview.Filter
+	Order    overview.Order // of the messages of one answer
 	Limit    int
 	Continue string
+	format   export.Format
 }
 
-// ParseSearch parses the parameters of a search. The error names every problem.
+// ParseSearch parses the parameters of a search for a page. The error names every problem.
 func ParseSearch(values url.Values, lanes int) (Search, error) {
 	p := &parameters{values: values}
+	return p.readSearch(lanes, "")
+}
+
+// parseSearch parses the parameters of a search in a request.
+func parseSearch(r *http.Request, lanes int) (Search, error) {
+	p := &parameters{values: r.URL.Query()}
+	f := p.readFormat(r)
+	if f != "" && p.values.Get("sort") != "" {
+		p.addProblem("sort", "cannot be combined with an export")
+	}
+	return p.readSearch(lanes, f)
+}
+
+// readSearch parses the parameters of a search in a known format.
+func (p *parameters) readSearch(lanes int, form export.Format) (Search, error) {
 	s := Search{
+		format: form,
 		Filter: overview.Filter{
 			Stage: p.readStage(), Key: p.readText("key"), Contract: p.readText("contract"),
+			Upstream:    p.readText("upstream"),
 			Fingerprint: p.readText("fingerprint"), Text: p.readText("text"),
 			From: p.readTime("from"), To: p.readTime("to"),
+			KeyPrefix: p.readText("keyPrefix"), Version: p.readText("version"), CMSStatus: p.readStatusRange("cmsStatus"),
+			MinAttempts:  p.readNumber("attemptsFrom", 0, 1, maxAttempts),
+			MaxAttempts:  p.readNumber("attemptsTo", 0, 1, maxAttempts),
+			FinishedFrom: p.readTime("finishedFrom"), FinishedTo: p.readTime("finishedTo"),
+			IdempotencyKey: p.readText("idempotencyKey"), Shown: p.readShown("shown"),
 		},
-		Limit: p.readNumber("limit", defaultLimit, 1, maxLimit), Continue: values.Get("continue"),
+		Order: p.readOrder("sort"),
+		Limit: p.readLimit(form), Continue: p.values.Get("continue"),
 	}
-	if values.Get("lane") != "" {
+	if p.values.Get("lane") != "" {
 		n := p.readNumber("lane", 0, 0, lanes-1)
 		s.Filter.Lane = &n
 	}
-	if f := s.Filter; !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To) {
-		p.addProblem("to", "must be after from")
+	f := s.Filter
+	p.checkSpan("from", f.From, "to", f.To)
+	p.checkSpan("finishedFrom", f.FinishedFrom, "finishedTo", f.FinishedTo)
+	if f.MaxAttempts > 0 && f.MaxAttempts < f.MinAttempts {
+		p.addProblem("attemptsTo", "must not be below attemptsFrom")
 	}
-	if f := s.Filter; f.Fingerprint != "" && f.Stage != "" && f.Stage != weir.Dead {
+	if f.Fingerprint != "" && f.Stage != "" && f.Stage != weir.Dead {
 		p.addProblem("fingerprint", "only dead messages have one")
 	}
-	p.refuseOthers("stage", "key", "contract", "fingerprint", "lane", "from", "to", "text", "limit", "continue")
+	p.refuseOthers(searchParameters...)
 	return s, p.toError()
 }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -9,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"weir/internal/export"
+	"weir/internal/overview"
 	"weir/internal/weir"
 )
 
@@ -99,8 +102,53 @@ func (p *parameters) readTime(name string) time.Time {
 	return t
 }
 
+// checkSpan refuses a span of time that ends before it begins.
+func (p *parameters) checkSpan(fromName string, from time.Time, toName string, to time.Time) {
+	if !from.IsZero() && !to.IsZero() && !from.Before(to) {
+		p.addProblem(toName, "must be after "+fromName)
+	}
+}
+
+// readStatusRange parses an HTTP status such as 422, or a class such as 5xx.
+func (p *parameters) readStatusRange(name string) overview.StatusRange {
+	s := p.values.Get(name)
+	if s == "" {
+		return overview.StatusRange{}
+	}
+	if class, ok := strings.CutSuffix(strings.ToLower(s), "xx"); ok && len(class) == 1 && "1" <= class && class <= "5" {
+		first := int(class[0]-'0') * 100
+		return overview.StatusRange{Low: first, High: first + 99}
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 100 || n > 599 {
+		p.addProblem(name, "must be a status from 100 to 599, or a class such as 5xx")
+	}
+	return overview.StatusRange{Low: n, High: n}
+}
+
+// readShown parses the name of a shown value and a text, with a colon between them.
+func (p *parameters) readShown(name string) overview.ShownFilter {
+	text := p.readText(name)
+	if text == "" {
+		return overview.ShownFilter{}
+	}
+	field, wanted, hasColon := strings.Cut(text, ":")
+	if !hasColon || field == "" {
+		p.addProblem(name, "must be the name of a shown value, a colon and a text, such as title:harbour")
+	}
+	return overview.ShownFilter{Name: field, Text: wanted}
+}
+
+func (p *parameters) readOrder(name string) overview.Order {
+	order, err := overview.ParseOrder(p.values.Get(name))
+	if err != nil {
+		p.addProblem(name, err.Error())
+	}
+	return order
+}
+
 var stages = []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying, weir.Delivered, weir.Dead, weir.Cancelled,
-	weir.Superseded}
+	weir.Superseded, weir.Discarded}
 
 func (p *parameters) readStage() weir.Stage {
 	s := weir.Stage(p.values.Get("stage"))
@@ -108,4 +156,21 @@ func (p *parameters) readStage() weir.Stage {
 		p.addProblem("stage", fmt.Sprintf("must be one of %v", stages))
 	}
 	return s
+}
+
+// readFormat returns the format of an export; "" = a page.
+func (p *parameters) readFormat(r *http.Request) export.Format {
+	f, err := export.ParseFormat(r)
+	if err != nil {
+		p.addProblem("format", err.Error())
+	}
+	return f
+}
+
+// readLimit parses the parameter limit. An export may have more lines than a page.
+func (p *parameters) readLimit(f export.Format) int {
+	if f == "" {
+		return p.readNumber("limit", defaultLimit, 1, maxLimit)
+	}
+	return p.readNumber("limit", export.MaxLines, 1, export.MaxLines)
 }

@@ -4,9 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strconv"
+	"time"
 
+	"weir/internal/export"
 	"weir/internal/httpio"
 	"weir/internal/replay"
+	"weir/internal/weir"
 )
 
 // Jobs reads bulk replays. Get returns NotFound if there is no such job.
@@ -19,11 +23,15 @@ type Jobs interface {
 // fields are needed.
 type Replays struct {
 	Jobs   Jobs
+	Now    func() time.Time
 	Logger *slog.Logger
 }
 
 // ServeHTTP implements http.Handler.
 func (f *Replays) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.PathValue("id") == "" && writeExport(w, r, f.newExport()) {
+		return
+	}
 	answer, err := f.readAnswer(r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
@@ -43,4 +51,47 @@ func (f *Replays) readAnswer(r *http.Request) (any, error) {
 	return struct {
 		Replays []replay.Job `json:"replays"`
 	}{jobs}, err
+}
+
+// writeExport answers a request that has the parameter format: with the list as a file, or with an error. It reports
+// whether it has answered.
+func writeExport[T any](w http.ResponseWriter, r *http.Request, list *export.List[T]) bool {
+	isAsked, err := list.WriteIfAsked(w, r)
+	if err != nil {
+		httpio.WriteError(w, r, list.Log,
+			&weir.Error{Kind: weir.Malformed, Op: "view", Message: "format " + err.Error()})
+	}
+	return isAsked || err != nil
+}
+
+// newExport returns the export of the bulk replays, which are one page.
+func (f *Replays) newExport() *export.List[replay.Job] {
+	return &export.List[replay.Job]{File: "replays", Name: "replays", Now: f.Now, Log: f.Logger,
+		Columns: []string{"id", "state", "reason", "filter.key", "filter.lane", "filter.contract", "filter.fingerprint",
+			"filter.from", "filter.to", "ratePerMinute", "force", "matched", "replayed", "refused", "skipped",
+			"delivered",
+			"deadAgain", "otherwise", "waiting", "startedAt", "updatedAt", "finishedAt", "stopReason"},
+		NewRecord: newJobRecord,
+		ReadPage: func(ctx context.Context, _ int, _ string) (export.Page[replay.Job], error) {
+			jobs, err := f.Jobs.List(ctx)
+			return export.Page[replay.Job]{Lines: jobs, End: struct{}{}}, err
+		}}
+}
+
+// newJobRecord returns the cells of a bulk replay.
+func newJobRecord(j replay.Job) []string {
+	laneNumber := ""
+	if j.Filter.Lane != nil {
+		laneNumber = strconv.Itoa(*j.Filter.Lane)
+	}
+	cells := []string{j.ID, string(j.State), j.Reason, j.Filter.Key, laneNumber, j.Filter.Contract,
+		j.Filter.Fingerprint, export.FormatTime(j.Filter.From), export.FormatTime(j.Filter.To),
+		strconv.Itoa(j.RatePerMinute), strconv.FormatBool(j.Force)}
+	for _, n := range []int64{j.Matched, j.Replayed, j.Refused, j.Skipped, j.Delivered, j.DeadAgain, j.Otherwise,
+		j.Waiting} {
+		cells = append(cells, strconv.FormatInt(n, 10))
+	}
+	return append(cells, export.FormatTime(j.StartedAt), export.FormatTime(j.UpdatedAt),
+		export.FormatTime(j.FinishedAt),
+		j.StopReason)
 }

@@ -54,12 +54,12 @@ func TestReplays(t *testing.T) {
 			t.Parallel()
 			mux := http.NewServeMux()
 			for _, path := range []string{"/api/replays", "/api/replays/{id}"} {
-				mux.Handle(path, &view.Replays{Jobs: c.jobs, Logger: slog.New(slog.DiscardHandler)})
+				mux.Handle(path, &view.Replays{Jobs: c.jobs, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 			}
 			w := httptest.NewRecorder()
 			mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, c.address, nil))
 			if got := strings.TrimSpace(w.Body.String()); w.Code != c.status || c.text != "" && got != c.text {
-				t.Errorf("%d %s", w.Code, got)
+				t.Errorf("answered %d %s, want status %v and %v", w.Code, got, c.status, c.text)
 			}
 		})
 	}

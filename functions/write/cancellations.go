@@ -12,15 +12,15 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"weir/internal/bulkcancel"
 	"weir/internal/httpio"
-	"weir/internal/lane"
 	"weir/internal/weir"
 )
 
-// ManyCanceller cancels the waiting messages that a filter selects; see lane.Store.CancelWaiting.
+// ManyCanceller cancels the waiting messages that a filter selects; see bulkcancel.Canceller.
 type ManyCanceller interface {
-	CancelWaiting(ctx context.Context, f lane.WaitingFilter, from lane.WaitingPosition, limit int,
-		dryRun bool) (lane.CancelCounts, lane.WaitingPosition, bool, error)
+	CancelWaiting(ctx context.Context, f bulkcancel.Filter, from bulkcancel.Position, limit int,
+		dryRun bool) (bulkcancel.Counts, bulkcancel.Position, bool, error)
 }
 
 // Cancellations serves POST /api/cancellations. All fields are needed.
@@ -71,7 +71,7 @@ type cancellationsAnswer struct {
 
 // continuation is the content of the field continue.
 type continuation struct {
-	lane.WaitingPosition
+	bulkcancel.Position
 	To time.Time `json:"t"`
 }
 
@@ -122,20 +122,20 @@ func (f *Cancellations) serveCancellations(w http.ResponseWriter, r *http.Reques
 }
 
 // parseRequest checks a request, and returns its filter and the position at which it continues.
-func (in *cancellationsRequest) parseRequest(lanes int, now time.Time) (lane.WaitingFilter, lane.WaitingPosition, error) {
+func (in *cancellationsRequest) parseRequest(lanes int, now time.Time) (bulkcancel.Filter, bulkcancel.Position, error) {
 	var c continuation
-	f := lane.WaitingFilter{Key: derefOrZero(in.Filter.Key), KeyPrefix: derefOrZero(in.Filter.KeyPrefix),
+	f := bulkcancel.Filter{Key: derefOrZero(in.Filter.Key), KeyPrefix: derefOrZero(in.Filter.KeyPrefix),
 		Contract: derefOrZero(in.Filter.Contract),
 		Stage:    weir.Stage(derefOrZero(in.Filter.Stage)), Lane: in.Filter.Lane,
 		From: derefOrZero(in.Filter.From).UTC(),
 		To:   derefOrZero(in.Filter.To).UTC()}
 	if err := in.checkFilter(f, lanes); err != nil {
-		return f, c.WaitingPosition, err
+		return f, c.Position, err
 	}
 	if in.Continue != "" {
 		var err error
 		if c, err = readContinuation(in.Continue); err != nil {
-			return f, c.WaitingPosition, err
+			return f, c.Position, err
 		}
 		if f.To.IsZero() {
 			f.To = c.To
@@ -146,12 +146,12 @@ func (in *cancellationsRequest) parseRequest(lanes int, now time.Time) (lane.Wai
 		// end.
 		f.To = now.UTC()
 	}
-	return f, c.WaitingPosition, nil
+	return f, c.Position, nil
 }
 
 var waitingStages = []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying}
 
-func (in *cancellationsRequest) checkFilter(f lane.WaitingFilter, lanes int) error {
+func (in *cancellationsRequest) checkFilter(f bulkcancel.Filter, lanes int) error {
 	conditions := 0
 	for path, text := range map[string]*string{"filter.key": in.Filter.Key, "filter.keyPrefix": in.Filter.KeyPrefix,
 		"filter.contract": in.Filter.Contract, "filter.stage": in.Filter.Stage} {

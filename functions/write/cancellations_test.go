@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/functions/write"
+	"weir/internal/bulkcancel"
 	"weir/internal/lane"
 	"weir/internal/weir"
 )
@@ -18,20 +19,21 @@ import (
 // waiting is a log in which a walk needs two steps.
 type waiting struct {
 	pauses
-	filters []lane.WaitingFilter
-	places  []lane.WaitingPosition
+	filters []bulkcancel.Filter
+	places  []bulkcancel.Position
 	dry     []bool
 	err     error
 }
 
-func (f *waiting) CancelWaiting(_ context.Context, filter lane.WaitingFilter, from lane.WaitingPosition, _ int,
-	dryRun bool) (lane.CancelCounts, lane.WaitingPosition, bool, error) {
+func (f *waiting) CancelWaiting(_ context.Context, filter bulkcancel.Filter, from bulkcancel.Position, _ int,
+	dryRun bool) (bulkcancel.Counts, bulkcancel.Position, bool, error) {
 	f.filters, f.places, f.dry = append(f.filters, filter), append(f.places, from), append(f.dry, dryRun)
-	return lane.CancelCounts{Selected: 3, Cancelled: 1, Asked: 1, TooLate: 1, Lanes: []int{2}},
-		lane.WaitingPosition{Lane: from.Lane + 1}, from.Lane == 1, f.err
+	return bulkcancel.Counts{CancelCounts: lane.CancelCounts{Cancelled: 1, Asked: 1, TooLate: 1}, Selected: 3,
+			Lanes: []int{2}},
+		bulkcancel.Position{Lane: from.Lane + 1}, from.Lane == 1, f.err
 }
 
-func (f *waiting) ask(body string) *httptest.ResponseRecorder {
+func (f *waiting) postCancellation(body string) *httptest.ResponseRecorder {
 	r, w := httptest.NewRequest(http.MethodPost, "/api/cancellations", strings.NewReader(body)), httptest.NewRecorder()
 	r.Header.Set("Content-Type", "application/json")
 	(&write.Cancellations{Log: f, Caller: f, Lanes: 3, Now: now, Logger: quiet}).ServeHTTP(w, r)
@@ -44,39 +46,39 @@ func TestCancellations(t *testing.T) {
 	for name, c := range map[string]struct {
 		body   string
 		status int
-		want   lane.WaitingFilter
+		want   bulkcancel.Filter
 		path   string // of the problem
 	}{
-		"All":            {`{"filter":{"all":true}}`, 202, lane.WaitingFilter{To: now()}, ""},
-		"Key":            {`{"filter":{"key":"/a"}}`, 202, lane.WaitingFilter{Key: "/a", To: now()}, ""},
-		"Everything":     {`{"filter":{"keyPrefix":"/a","contract":"article","stage":"queued","lane":2,"from":"2026-03-04T06:00:00+01:00","to":"2026-03-04T05:01:00Z"}}`, 202, lane.WaitingFilter{KeyPrefix: "/a", Contract: "article", Stage: weir.Queued, Lane: &number, From: from, To: from.Add(time.Minute)}, ""},
-		"DryRun":         {`{"filter":{"key":"/a"},"dryRun":true}`, 200, lane.WaitingFilter{Key: "/a", To: now()}, ""},
-		"NoFilter":       {`{}`, 422, lane.WaitingFilter{}, "filter"},
-		"NoCondition":    {`{"filter":{}}`, 422, lane.WaitingFilter{}, "filter"},
-		"AllAndMore":     {`{"filter":{"all":true,"key":"/a"}}`, 422, lane.WaitingFilter{}, "filter.all"},
-		"EmptyPrefix":    {`{"filter":{"keyPrefix":""}}`, 422, lane.WaitingFilter{}, "filter.keyPrefix"},
-		"KeyAndPrefix":   {`{"filter":{"key":"/a","keyPrefix":"/"}}`, 422, lane.WaitingFilter{}, "filter.keyPrefix"},
-		"StageOfTheDead": {`{"filter":{"stage":"dead"}}`, 422, lane.WaitingFilter{}, "filter.stage"},
-		"NoSuchLane":     {`{"filter":{"lane":3}}`, 422, lane.WaitingFilter{}, "filter.lane"},
+		"All":            {`{"filter":{"all":true}}`, 202, bulkcancel.Filter{To: now()}, ""},
+		"Key":            {`{"filter":{"key":"/a"}}`, 202, bulkcancel.Filter{Key: "/a", To: now()}, ""},
+		"Everything":     {`{"filter":{"keyPrefix":"/a","contract":"article","stage":"queued","lane":2,"from":"2026-03-04T06:00:00+01:00","to":"2026-03-04T05:01:00Z"}}`, 202, bulkcancel.Filter{KeyPrefix: "/a", Contract: "article", Stage: weir.Queued, Lane: &number, From: from, To: from.Add(time.Minute)}, ""},
+		"DryRun":         {`{"filter":{"key":"/a"},"dryRun":true}`, 200, bulkcancel.Filter{Key: "/a", To: now()}, ""},
+		"NoFilter":       {`{}`, 422, bulkcancel.Filter{}, "filter"},
+		"NoCondition":    {`{"filter":{}}`, 422, bulkcancel.Filter{}, "filter"},
+		"AllAndMore":     {`{"filter":{"all":true,"key":"/a"}}`, 422, bulkcancel.Filter{}, "filter.all"},
+		"EmptyPrefix":    {`{"filter":{"keyPrefix":""}}`, 422, bulkcancel.Filter{}, "filter.keyPrefix"},
+		"KeyAndPrefix":   {`{"filter":{"key":"/a","keyPrefix":"/"}}`, 422, bulkcancel.Filter{}, "filter.keyPrefix"},
+		"StageOfTheDead": {`{"filter":{"stage":"dead"}}`, 422, bulkcancel.Filter{}, "filter.stage"},
+		"NoSuchLane":     {`{"filter":{"lane":3}}`, 422, bulkcancel.Filter{}, "filter.lane"},
 		"ToBeforeFrom": {`{"filter":{"from":"2026-03-04T06:00:00Z","to":"2026-03-04T05:00:00Z"}}`, 422,
-			lane.WaitingFilter{}, "filter.to"},
+			bulkcancel.Filter{}, "filter.to"},
 		"LongReason": {`{"filter":{"key":"/a"},"reason":"` + strings.Repeat("ä", 501) + `"}`, 422,
-			lane.WaitingFilter{}, "reason"},
-		"ForeignContinue": {`{"filter":{"key":"/a"},"continue":"bm9uZQ"}`, 422, lane.WaitingFilter{}, "continue"},
-		"NoContinue":      {`{"filter":{"key":"/a"},"continue":"%"}`, 422, lane.WaitingFilter{}, "continue"},
-		"ContinueOfRows":  {`{"filter":{"key":"/a"},"continue":"eyJsIjowLCJwIjowLCJhIjoiIWhlYWQiLCJ0IjoiMjAyNi0wMS0wMVQwMDowMDowMFoifQ"}`, 422, lane.WaitingFilter{}, "continue"},
-		"UnknownField":    {`{"filter":{"fingerprint":"0123456789ab"}}`, 400, lane.WaitingFilter{}, ""},
+			bulkcancel.Filter{}, "reason"},
+		"ForeignContinue": {`{"filter":{"key":"/a"},"continue":"bm9uZQ"}`, 422, bulkcancel.Filter{}, "continue"},
+		"NoContinue":      {`{"filter":{"key":"/a"},"continue":"%"}`, 422, bulkcancel.Filter{}, "continue"},
+		"ContinueOfRows":  {`{"filter":{"key":"/a"},"continue":"eyJsIjowLCJwIjowLCJhIjoiIWhlYWQiLCJ0IjoiMjAyNi0wMS0wMVQwMDowMDowMFoifQ"}`, 422, bulkcancel.Filter{}, "continue"},
+		"UnknownField":    {`{"filter":{"fingerprint":"0123456789ab"}}`, 400, bulkcancel.Filter{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := &waiting{}
-			w := f.ask(c.body)
+			w := f.postCancellation(c.body)
 			if w.Code != c.status || !strings.Contains(w.Body.String(), c.path) {
 				t.Fatalf("got %d %s, want %d about %q", w.Code, w.Body, c.status, c.path)
 			}
 			if w.Code >= 400 {
 				if len(f.filters) != 0 {
-					t.Errorf("something was cancelled: %+v", f.filters)
+					t.Errorf("something was cancelled: %+v, want 0 filters", f.filters)
 				}
 				return
 			}
@@ -101,13 +103,13 @@ func TestCancellations_GoesOn(t *testing.T) {
 		Complete                            bool
 		Continue                            string
 	}
-	if err := json.Unmarshal(f.ask(`{"filter":{"keyPrefix":"/a"}}`).Body.Bytes(), &first); err != nil ||
+	if err := json.Unmarshal(f.postCancellation(`{"filter":{"keyPrefix":"/a"}}`).Body.Bytes(), &first); err != nil ||
 		first.Complete || first.Selected != 3 {
-		t.Fatalf("%+v, %v", first, err)
+		t.Fatalf("got %+v, %v, want Complete false, Selected 3 and no error", first, err)
 	}
-	if err := json.Unmarshal(f.ask(`{"filter":{"keyPrefix":"/a"},"continue":"`+first.Continue+`"}`).Body.Bytes(),
-		&second); err != nil || !second.Complete || second.Continue != "" {
-		t.Fatalf("%+v, %v", second, err)
+	again := f.postCancellation(`{"filter":{"keyPrefix":"/a"},"continue":"` + first.Continue + `"}`)
+	if err := json.Unmarshal(again.Body.Bytes(), &second); err != nil || !second.Complete || second.Continue != "" {
+		t.Fatalf("got %+v, %v, want Complete true, no Continue and no error", second, err)
 	}
 	if f.places[1].Lane != 1 || !f.filters[1].To.Equal(now()) {
 		t.Errorf("went on at %+v with %+v, want lane 1 and the first request's moment", f.places[1], f.filters[1])
@@ -118,7 +120,7 @@ func TestCancellations_PassesErrorsOn(t *testing.T) {
 	t.Parallel()
 	for err, status := range map[error]int{&weir.Error{Kind: weir.Unavailable, Message: "no"}: 503,
 		errors.New("odd"): 500} {
-		if w := (&waiting{err: err}).ask(`{"filter":{"all":true}}`); w.Code != status {
+		if w := (&waiting{err: err}).postCancellation(`{"filter":{"all":true}}`); w.Code != status {
 			t.Errorf("got %d %s, want %d", w.Code, w.Body, status)
 		}
 	}

@@ -76,7 +76,7 @@ func (f *Edit) editMessage(w http.ResponseWriter, r *http.Request) (weir.Status,
 	}
 	return f.Log.Replay(r.Context(), id,
 		lane.ReplayOptions{Force: force,
-			Edit: &lane.Edit{Body: m.Body, ContentType: m.ContentType, Version: m.Version, Note: note}})
+			Edit: &lane.Edit{Body: m.Body, ContentType: m.ContentType, Version: m.Version, Note: note, Shown: m.Shown}})
 }
 
 // readNote parses the parameter note.

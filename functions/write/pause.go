@@ -30,9 +30,11 @@ type Caller interface{ Call(lane int) }
 // Pause serves POST /api/pause. All fields are needed.
 type Pause struct {
 	Pauser Pauser
-	Lanes  int
-	Now    func() time.Time
-	Logger *slog.Logger
+	// NameAuthor returns the name of who sent the request, for weir.Pause.By.
+	NameAuthor func(*http.Request) string
+	Lanes      int
+	Now        func() time.Time
+	Logger     *slog.Logger
 }
 
 // target selects all lanes, one lane, or a key.
@@ -80,12 +82,14 @@ func (f *Pause) pauseTarget(w http.ResponseWriter, r *http.Request) ([]weir.Paus
 	if err != nil {
 		return nil, err
 	}
+	p.By = f.NameAuthor(r)
 	err = forEachLane(lanes, func(i int) error {
 		paused := p
 		paused.Lane, paused.Key = lanes[i], key
 		return f.Pauser.Pause(r.Context(), paused)
 	})
-	f.Logger.Info("write: paused", "lane", lanes, "key", key, "delay", pauseLength(p), "err", err)
+	f.Logger.Info("write: paused", "lane", lanes, "key", key, "delay_ms",
+		pauseLength(p).Milliseconds(), "err", err)
 	if err != nil {
 		return nil, err
 	}

@@ -67,9 +67,11 @@ func now() time.Time { return time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func (f *pauses) ask(t *testing.T, address, body string) (status int, text string, paused []string) {
+func nameAuthor(*http.Request) string { return "ada" }
+
+func (f *pauses) postPause(t *testing.T, address, body string) (status int, text string, paused []string) {
 	t.Helper()
-	var h http.Handler = &write.Pause{Pauser: f, Lanes: 3, Now: now, Logger: quiet}
+	var h http.Handler = &write.Pause{Pauser: f, NameAuthor: nameAuthor, Lanes: 3, Now: now, Logger: quiet}
 	if address == "resume" {
 		h = &write.Resume{Pauser: f, Caller: f, Lanes: 3, Logger: quiet}
 	}
@@ -80,7 +82,7 @@ func (f *pauses) ask(t *testing.T, address, body string) (status int, text strin
 		Pauses []struct{ Scope, Key, Reason, Since, Until string }
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-		t.Fatalf("%v: %s", err, w.Body)
+		t.Fatalf("read the answer %s: %v", w.Body, err)
 	}
 	for _, p := range got.Pauses {
 		paused = append(paused, strings.Join([]string{p.Scope, p.Key, p.Reason, p.Since, p.Until}, "|"))
@@ -122,12 +124,12 @@ func TestPause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := &pauses{all: map[weir.Pause]bool{}}
-			status, text, paused := f.ask(t, "pause", c.body)
+			status, text, paused := f.postPause(t, "pause", c.body)
 			if status != c.status || !slices.Equal(paused, c.paused) || strings.Contains(text, "target") {
-				t.Errorf("%d %s", status, text)
+				t.Errorf("answered %d %s, want %v, paused %v and no \"target\"", status, text, c.status, c.paused)
 			}
 			if c.status != 200 && len(f.all) != 0 {
-				t.Errorf("paused: %v", f.all)
+				t.Errorf("answered %d and paused all lanes: %v, want none paused", status, f.all)
 			}
 		})
 	}
@@ -137,14 +139,22 @@ func TestPause_SomeLanesFail(t *testing.T) {
 	t.Parallel()
 	f := &pauses{all: map[weir.Pause]bool{},
 		fail: map[int]error{1: &weir.Error{Kind: weir.Unavailable, Message: "no answer"}}}
-	if status, text, _ := f.ask(t, "pause", `{"all":true,"reason":"r"}`); status != 503 ||
+	if status, text, _ := f.postPause(t, "pause", `{"all":true,"reason":"r"}`); status != 503 ||
 		!strings.Contains(text, "lanes [1]") || len(f.all) != 2 {
-		t.Errorf("%d %s", status, text)
+		t.Errorf("answered %d %s, want 503, \"lanes [1]\" and 2 calls", status, text)
 	}
 	sealed := &weir.Error{Kind: weir.Conflict, Message: "the number of lanes is being changed"}
 	f = &pauses{all: map[weir.Pause]bool{}, fail: map[int]error{0: sealed, 1: sealed, 2: sealed}}
-	if status, text, _ := f.ask(t, "pause", `{"all":true,"reason":"r"}`); status != 409 {
-		t.Errorf("%d %s", status, text)
+	if status, text, _ := f.postPause(t, "pause", `{"all":true,"reason":"r"}`); status != 409 {
+		t.Errorf("answered %d %s, want 409", status, text)
+	}
+}
+
+func TestPause_NamesTheAuthor(t *testing.T) {
+	t.Parallel()
+	f := &pauses{all: map[weir.Pause]bool{}}
+	if _, text, _ := f.postPause(t, "pause", `{"lane":1,"reason":"r"}`); !strings.Contains(text, `"by":"ada"`) {
+		t.Errorf("got %s, want a pause by ada", text)
 	}
 }
 
@@ -163,14 +173,15 @@ func TestResume(t *testing.T) {
 			t.Parallel()
 			f := &pauses{all: map[weir.Pause]bool{{Reason: "r"}: true, {Lane: 1, Reason: "r"}: true,
 				{Lane: 2, Reason: "r"}: true, {Lane: of, Key: "k", Reason: "r"}: true}}
-			status, text, left := f.ask(t, "resume", c.body)
+			status, text, left := f.postPause(t, "resume", c.body)
 			if status != 200 || len(left) != c.left || len(f.called) != c.lookedAt {
-				t.Errorf("%d %s, lanes %v were looked at", status, text, f.called)
+				t.Errorf("%d %s, lanes %v were looked at, want 200, %v left and %v lanes", status, text, f.called,
+					c.left, c.lookedAt)
 			}
 		})
 	}
 	f := &pauses{}
-	if status, text, _ := f.ask(t, "resume", `{"all":true,"lane":1}`); status != 422 {
-		t.Errorf("%d %s", status, text)
+	if status, text, _ := f.postPause(t, "resume", `{"all":true,"lane":1}`); status != 422 {
+		t.Errorf("answered %d %s, want 422", status, text)
 	}
 }

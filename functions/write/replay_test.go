@@ -26,19 +26,21 @@ func newDead() *dead {
 		Contract: "article", Key: "/a", Version: "3"}}
 }
 
-func (d *dead) status() weir.Status {
-	return weir.Status{Message: d.message, Stage: weir.Dead, Replays: 1, ReplayRefused: "too late", EditedAt: now(),
+func (d *dead) newStatus() weir.Status {
+	m := d.message
+	m.Replays = 1
+	return weir.Status{Message: m, Stage: weir.Dead, ReplayRefused: "too late", EditedAt: now(),
 		EditNote: "a title"}
 }
 
-func (d *dead) Status(context.Context, weir.ID) (weir.Status, error) { return d.status(), nil }
+func (d *dead) Status(context.Context, weir.ID) (weir.Status, error) { return d.newStatus(), nil }
 
 func (d *dead) Replay(_ context.Context, id weir.ID, o lane.ReplayOptions) (weir.Status, error) {
 	if id != d.message.ID {
 		return weir.Status{}, &weir.Error{Kind: weir.Conflict, Message: "a later message of its key was delivered"}
 	}
 	d.asked = append(d.asked, o)
-	return d.status(), nil
+	return d.newStatus(), nil
 }
 
 // Accept reads "contract key version".
@@ -56,7 +58,7 @@ func (d *dead) Call(lane int) {
 	}
 }
 
-func (d *dead) post(address, body string) *httptest.ResponseRecorder {
+func (d *dead) postChange(address, body string) *httptest.ResponseRecorder {
 	mux := http.NewServeMux()
 	mux.Handle("/api/messages/{id}/replay", &write.Replay{Log: d, Caller: d, Logger: quiet})
 	mux.Handle("/api/messages/{id}/edit", &write.Edit{Contracts: d, Log: d, Caller: d, MaxBody: 100, Logger: quiet})
@@ -84,15 +86,16 @@ func TestReplay(t *testing.T) {
 		t.Run(address, func(t *testing.T) {
 			t.Parallel()
 			d := newDead()
-			w := d.post(address, "")
+			w := d.postChange(address, "")
 			if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) || len(d.asked) != d.called {
-				t.Fatalf("%d %s, asked %+v, called %d", w.Code, w.Body, d.asked, d.called)
+				t.Fatalf("answered %d %s, asked %+v, called %d; want %d, and one request only if 202", w.Code, w.Body,
+					d.asked, d.called, c.status)
 			}
 			if c.status != 202 {
 				return
 			}
 			if o := d.asked[0]; o.Force != c.force || o.Edit != nil {
-				t.Errorf("asked %+v", o)
+				t.Errorf("asked %+v, want Force %v and no Edit", o, c.force)
 			}
 			var got struct {
 				ID, Stage, ReplayRefused string
@@ -105,7 +108,7 @@ func TestReplay(t *testing.T) {
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.ID != id || got.Stage != "dead" ||
 				got.Replays != 1 || got.ReplayRefused != "too late" ||
 				!got.Edited.At.Equal(now()) || got.Edited.Note != "a title" {
-				t.Errorf("%s, %v", w.Body, err)
+				t.Errorf("answered %s, %v, want the dead message %s with its refusal and its edit", w.Body, err, id)
 			}
 		})
 	}
@@ -132,10 +135,11 @@ func TestEdit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDead()
-			w := d.post(id+"/edit"+c.query, c.body)
+			w := d.postChange(id+"/edit"+c.query, c.body)
 			if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) || len(d.asked) != d.called ||
 				!strings.Contains(w.Body.String(), c.says) {
-				t.Fatalf("%d %s, asked %+v, called %d", w.Code, w.Body, d.asked, d.called)
+				t.Fatalf("answered %d %s, asked %+v, called %d; want %d, and one request only if 202", w.Code, w.Body,
+					d.asked, d.called, c.status)
 			}
 			if c.status != 202 {
 				return
@@ -143,7 +147,8 @@ func TestEdit(t *testing.T) {
 			o := d.asked[0]
 			if e := o.Edit; e == nil || string(e.Body) != c.body || e.ContentType != "text/xml" || e.Version != "4" ||
 				(e.Note == "typo") != (name == "with a note") || o.Force != (name == "by force") {
-				t.Errorf("asked %+v, %+v", o, o.Edit)
+				t.Errorf("asked %+v with the edit %+v, want the body %q, version 4, and the options of the address", o,
+					e, c.body)
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func (f *jobs) Cancel(_ context.Context, id string) (replay.Job, error) {
 	return replay.Job{ID: id, State: replay.Cancelled}, f.err
 }
 
-func (f *jobs) call(method, address, body string) *httptest.ResponseRecorder {
+func (f *jobs) serveRequest(method, address, body string) *httptest.ResponseRecorder {
 	mux := http.NewServeMux()
 	mux.Handle("POST /api/replays", &write.Replays{Jobs: f, Logger: quiet})
 	mux.Handle("DELETE /api/replays/{id}", &write.CancelReplays{Jobs: f, Logger: quiet})
@@ -80,13 +80,13 @@ func TestReplays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := &jobs{}
-			w := f.call(http.MethodPost, "/api/replays", c.body)
+			w := f.serveRequest(http.MethodPost, "/api/replays", c.body)
 			if w.Code != c.status {
-				t.Fatalf("%d %s", w.Code, w.Body)
+				t.Fatalf("answered %d %s, want %v", w.Code, w.Body, c.status)
 			}
 			if w.Code >= 400 {
 				if len(f.specs) != 0 {
-					t.Errorf("begun: %+v", f.specs)
+					t.Errorf("begun: %+v, want 0 specs", f.specs)
 				}
 				return
 			}
@@ -95,7 +95,7 @@ func TestReplays(t *testing.T) {
 				got.Filter.Lane = want
 			}
 			if got != c.want || f.planned != (name == "DryRun") {
-				t.Errorf("%+v", got)
+				t.Errorf("got %+v, want %v and planned %v", got, c.want, name == "DryRun")
 			}
 			var said map[string]any
 			if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil {
@@ -103,7 +103,7 @@ func TestReplays(t *testing.T) {
 			}
 			if f.planned && said["count"] != 7.0 || !f.planned &&
 				(said["id"] != "one" || w.Header().Get("Location") != "http://example.com/api/replays/one") {
-				t.Errorf("%v %v", said, w.Header())
+				t.Errorf("answered %v with %v, want 7 of a plan, or the id and the address of a job", said, w.Header())
 			}
 		})
 	}
@@ -115,13 +115,13 @@ func TestReplays_PassesErrorsOn(t *testing.T) {
 		weir.Internal: 500} {
 		f := &jobs{err: &weir.Error{Kind: kind, Message: "no"}}
 		for _, body := range []string{`{"filter":{}}`, `{"filter":{},"dryRun":true}`} {
-			if w := f.call(http.MethodPost, "/api/replays", body); w.Code != status ||
+			if w := f.serveRequest(http.MethodPost, "/api/replays", body); w.Code != status ||
 				w.Header().Get("Location") != "" {
-				t.Errorf("%d %s", w.Code, w.Body)
+				t.Errorf("answered %d %s, want status %v and no Location", w.Code, w.Body, status)
 			}
 		}
-		if w := f.call(http.MethodDelete, "/api/replays/one", ""); w.Code != status {
-			t.Errorf("%d %s", w.Code, w.Body)
+		if w := f.serveRequest(http.MethodDelete, "/api/replays/one", ""); w.Code != status {
+			t.Errorf("answered %d %s, want %v", w.Code, w.Body, status)
 		}
 	}
 }
@@ -129,11 +129,11 @@ func TestReplays_PassesErrorsOn(t *testing.T) {
 func TestCancelReplays(t *testing.T) {
 	t.Parallel()
 	f := &jobs{}
-	if w := f.call(http.MethodDelete, "/api/replays/one", ""); w.Code != 200 ||
+	if w := f.serveRequest(http.MethodDelete, "/api/replays/one", ""); w.Code != 200 ||
 		!strings.Contains(w.Body.String(), `"state":"cancelled"`) {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf(`answered %d %s, want status 200 and "state":"cancelled"`, w.Code, w.Body)
 	}
-	if w := f.call(http.MethodDelete, "/api/replays/other", ""); w.Code != 404 {
-		t.Errorf("%d %s", w.Code, w.Body)
+	if w := f.serveRequest(http.MethodDelete, "/api/replays/other", ""); w.Code != 404 {
+		t.Errorf("answered %d %s, want 404", w.Code, w.Body)
 	}
 }

@@ -107,10 +107,10 @@ var rules = [
     severity: 2
     window: 'PT15M'
     runbook: 'nothing-is-delivered'
-    description: 'The host counted failed calls of process, poison or sweep, or ended the handler.'
+    description: 'The host counted failed calls of process, poison, sweep or inbox, or ended the handler.'
     query: '''
       requests
-      | where success == false and name in ("process", "poison", "sweep")
+      | where success == false and name in ("process", "poison", "sweep", "inbox")
       | summarize failures = count() by name
       | where failures > 5
     '''

@@ -93,7 +93,7 @@ resource queueService 'Microsoft.Storage/storageAccounts/queueServices@2026-04-0
 }
 
 resource queues 'Microsoft.Storage/storageAccounts/queueServices/queues@2026-04-01' = [
-  for queue in ['${prefix}-tickets', '${prefix}-tickets-poison']: {
+  for queue in ['${prefix}-tickets', '${prefix}-tickets-poison', '${prefix}-inbox-events']: {
     parent: queueService
     name: queue
   }

@@ -18,6 +18,7 @@ import (
 	"weir/internal/signin"
 	"weir/internal/storage/azure"
 	"weir/internal/telemetry"
+	"weir/internal/trial"
 )
 
 // App has the parts of the process that need no connection.
@@ -27,7 +28,7 @@ type App struct {
 	budgets     budgets
 	contracts   *contract.Set
 	cms         *cms.Client
-	sender      drain.Sender   // the CMS client, wrapped by the steps of contracts that have them
+	sender      sender         // the CMS client, wrapped by the steps of contracts that have them
 	keeper      *signin.Keeper // nil = requests are not signed
 	account     *azure.Account
 	calendar    *calendar.Calendar
@@ -36,6 +37,12 @@ type App struct {
 	hasSignIn   bool   // the platform checks who signs in
 
 	running atomic.Pointer[running] // set once, when storage is open
+}
+
+// sender makes attempts, at the CMS or in rehearsals.
+type sender interface {
+	drain.Sender
+	trial.Sender
 }
 
 // New returns the App of the settings. The error has a line for each problem.
@@ -47,8 +54,13 @@ func New(env func(string) string, log *slog.Logger) (*App, error) {
 // problems has the errors of the settings for each part of the App; nil = none.
 type problems struct{ settings, contracts, storage, cms error }
 
-// prepareApp makes an App as far as the settings allow, so that `handler check` can report all problems.
+// prepareApp makes an App as far as the settings allow, so that `weir check` can report all problems.
 func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
+	return prepareAppWith(env, log, false)
+}
+
+// prepareAppWith is prepareApp; the App of trials may have no sign-in, and sends nothing then.
+func prepareAppWith(env func(string) string, log *slog.Logger, withoutSignIn bool) (*App, problems) {
 	settings, err := loadSettings(env)
 	a := &App{settings: settings, log: log, budgets: currentBudgets(), instance: env("WEBSITE_INSTANCE_ID"),
 		hasSignIn: strings.EqualFold(env("WEBSITE_AUTH_ENABLED"), "true")}
@@ -57,20 +69,22 @@ func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
 	a.instruments = newInstruments(&settings, a.calendar, storageCalls, a.countWaitingEvents)
 	found := problems{settings: errors.Join(err, a.budgets.checkMaxBody(int64(settings.MaxBody)))}
 	if len(settings.Contracts) > 0 || err == nil {
-		a.contracts, found.contracts = contract.New(settings.definitions(),
+		a.contracts, found.contracts = contract.New(settings.contractDefinitions(),
 			contract.Limits{MaxBody: int64(settings.MaxBody), Memory: a.budgets.parse})
+		found.contracts = settings.addPositions(found.contracts)
 	}
 	if settings.Storage != "" || !settings.Identity.IsZero() {
 		a.account, found.storage = azure.Open(azure.Config{ConnectionString: string(settings.Storage),
-			Identity: settings.Identity, Prefix: settings.Prefix, Counter: storageCalls})
+			Identity: settings.Identity, Prefix: settings.Prefix, HasFiles: settings.Intake.Files != nil,
+			Counter: storageCalls})
 	}
 	if settings.Delivery.URL != "" {
-		found.cms = a.newCMS()
+		found.cms = settings.addPositions(a.newCMS(withoutSignIn))
 	}
 	if a.cms != nil && a.contracts != nil {
 		var err error
 		a.sender, err = a.newStepsSender()
-		found.contracts = errors.Join(found.contracts, err)
+		found.contracts = errors.Join(found.contracts, settings.addPositions(err))
 	}
 	return a, found
 }
@@ -85,17 +99,17 @@ func NewForCommand(ctx context.Context, env func(string) string, local slog.Hand
 		flushExport(ctx, export)
 		return nil, err
 	}
-	a.instruments.startExport(ctx, export)
+	a.startExport(ctx, export)
 	return a, nil
 }
 
 // Close sends the last spans, metrics and log records.
 func (a *App) Close(ctx context.Context) { flushExport(ctx, a.instruments.export) }
 
-// PollConfig returns the settings of handler poll.
+// PollConfig returns the settings of weir poll.
 func (a *App) PollConfig() poll.Config { return a.settings.pollConfig() }
 
-// DefaultPollConfig returns the settings of handler poll if weir.yaml has none.
+// DefaultPollConfig returns the settings of weir poll if weir.yaml has none.
 func DefaultPollConfig() poll.Config {
 	s := defaultSettings()
 	return s.pollConfig()

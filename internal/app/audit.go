@@ -23,13 +23,17 @@ var changing = []string{"cancel", "move", "write", "schedules"}
 
 // auditChanges lets the routes of functions that change something record each change.
 func (r *running) auditChanges(table []route) []route {
-	wrapper := audit.Wrapper{Log: r.audit, HasSignIn: r.hasSignIn}
+	wrapper := r.newAuditWrapper()
 	for i := range table {
 		if slices.Contains(changing, table[i].function) {
 			table[i].handler = wrapper.Wrap(table[i].function, table[i].handler)
 		}
 	}
 	return table
+}
+
+func (r *running) newAuditWrapper() audit.Wrapper {
+	return audit.Wrapper{Log: r.audit, HasSignIn: r.hasSignIn}
 }
 
 // RecordCommand records a change that a command makes in storage.

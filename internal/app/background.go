@@ -8,13 +8,16 @@ import (
 
 	"weir/functions/sweep"
 	"weir/internal/audit"
+	"weir/internal/batch"
 	"weir/internal/history"
+	"weir/internal/inbox"
 	"weir/internal/lane"
 	"weir/internal/notify"
 	"weir/internal/recur"
 	"weir/internal/replay"
 	"weir/internal/telemetry"
 	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 // newNotifier returns the sender of callbacks and events, and lets the store enqueue events for it.
@@ -60,6 +63,7 @@ func (a *App) newSchedules(p *pipeline) *recur.Runner {
 		Store:     &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now},
 		Log:       tracedLog{p.appender, p.store, a.instruments.export},
 		Contracts: a.contracts, Tickets: p.tickets, Now: time.Now, Logger: a.log,
+		Limits: a.settings.Schedules.recurLimits(),
 	})
 }
 
@@ -83,30 +87,62 @@ func (l tracedLog) Append(ctx context.Context, m weir.Message, idempotencyKey st
 // newReplays returns the runner of bulk replays.
 func (r *running) newReplays() *replay.Runner {
 	finished := func(j replay.Job) error {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*storageRetry)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*maxStorageRetry)
 		defer cancel()
 		return r.notifier.ReplayFinished(ctx, j.ID, j.FinishedAt, j)
 	}
 	return replay.New(replay.Config{
-		Store: r.store, Log: replayLog{r.store}, Leases: r.account.Leases(), Lease: time.Duration(r.settings.Lease),
-		Wake: r.waker.Call, Finished: finished, Interval: time.Duration(r.settings.Delivery.Rate), Now: time.Now,
+		Store: r.store, Log: replay.LogOf(r.store), Leases: r.account.Leases(), Lease: time.Duration(r.settings.Lease),
+		Wake: r.waker.Call, Finished: finished, Interval: r.settings.Delivery.Rate.interval(), Now: time.Now,
 		Logger: r.log,
 	})
 }
 
-// replayLog is the log for bulk replays.
-type replayLog struct{ *lane.Store }
+// newBatches returns the runner of batches. It appends messages as functions/receive does.
+func (r *running) newBatches() *batch.Runner {
+	cfg := batch.Config{
+		Store: r.store, Blobs: r.account.Bodies(), Leases: r.account.Leases(), Lease: time.Duration(r.settings.Lease),
+		Contracts: r.contracts, MaxBody: int64(r.settings.MaxBody),
+		Filer: r.newFiler(tracedAppender{r.appender, r.instruments.export}, r.upstreams),
+		Wake:  r.wakeFiled, Refused: r.instruments.metrics.Refused, Now: time.Now, Logger: r.log,
+	}
+	if r.settings.Intake.Files != nil {
+		cfg.FinishFile = func(ctx context.Context, b wire.Batch, file string) error {
+			return r.inbox.FinishBatch(ctx, b, file)
+		}
+	}
+	if r.upstreams != nil {
+		cfg.Quotas = r.upstreams
+	}
+	return batch.New(cfg)
+}
 
-// Replay implements replay.Log.
-func (l replayLog) Replay(ctx context.Context, id weir.ID, force bool) error {
-	_, err := l.Store.Replay(ctx, id, lane.ReplayOptions{Force: force})
-	return err
+// wakeFiled wakes the lane of a message that was filed in the background. It returns at once.
+func (r *running) wakeFiled(number int) {
+	r.waker.WakeOffered(number)
+	r.tickets.EnqueueAsync(number)
+}
+
+// newInbox returns the collector of files; nil = weir.yaml has no intake.files.
+func (r *running) newInbox() *inbox.Collector {
+	s := r.settings.Intake.Files
+	if s == nil {
+		return nil
+	}
+	return inbox.New(inbox.Config{
+		Inbox: r.account.Inbox(), Accepted: r.account.Accepted(), Rejected: r.account.Rejected(),
+		Leases: r.account.Leases(), Lease: time.Duration(r.settings.Lease),
+		Filer:   r.newFiler(tracedAppender{r.appender, r.instruments.export}, r.upstreams),
+		Batches: r.batches, CanSplit: len(r.contracts.SplitPaths()) > 0, MaxBody: int64(r.settings.MaxBody),
+		Quiet: time.Duration(s.Quiet), Folders: s.inboxFolders(), Retention: time.Duration(s.retentionOrDefault()),
+		Wake: r.wakeFiled, Refused: r.instruments.metrics.Refused, Now: time.Now, Logger: r.log,
+	})
 }
 
 // startHistory starts the keeper that writes the counters of this process into the history.
 func (r *running) startHistory() *history.Keeper {
 	return history.NewKeeper(history.Config{Table: r.store.Table, Recorder: r.instruments.recorder,
-		Between: time.Duration(r.settings.Delivery.Rate), Now: time.Now, Log: r.log})
+		Between: r.settings.Delivery.Rate.interval(), Now: time.Now, Log: r.log})
 }
 
 // retentionShare is how long retention works on one lane before the next lane has its turn.
@@ -120,15 +156,17 @@ func (r *running) newCleaner() *sweep.Cleaner {
 		KeepDead: time.Duration(s.DeadRetention), TimeShare: retentionShare, Log: r.log,
 		OnRemoved: r.instruments.metrics.Removed}
 	return &sweep.Cleaner{Lanes: s.Lanes, Now: time.Now, Logger: r.log,
-		Retention: retentionJob{retention, r.history, r.audit, r.log}}
+		Retention: retentionJob{retention, r.history, r.audit, r.batches, r.inbox, r.log}}
 }
 
 // retentionJob is the retention of messages. With the forgotten bodies it removes old rows of the history and
-// the audit log, too.
+// the audit log, old batches and old files, too.
 type retentionJob struct {
 	*lane.Retention
 	history *history.Keeper // nil = this process keeps no history
 	audit   *audit.Log
+	batches *batch.Runner    // nil = this process accepts no batches
+	inbox   *inbox.Collector // nil = this process takes no files
 	logger  *slog.Logger
 }
 
@@ -139,6 +177,16 @@ func (j retentionJob) RemoveForgottenBodies(ctx context.Context) (time.Time, err
 	}
 	if err := j.audit.RemoveExpired(ctx); err != nil {
 		j.logger.Warn("audit: old entries not removed", "err", err)
+	}
+	if j.batches != nil {
+		if err := j.batches.RemoveExpired(ctx); err != nil {
+			j.logger.Warn("batch: old batches not removed", "err", err)
+		}
+	}
+	if j.inbox != nil {
+		if err := j.inbox.RemoveExpired(ctx); err != nil {
+			j.logger.Warn("inbox: old files not removed", "err", err)
+		}
 	}
 	return j.Retention.RemoveForgottenBodies(ctx)
 }

@@ -8,7 +8,8 @@ import (
 func TestDescribeBuild(t *testing.T) {
 	t.Parallel()
 	info := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
-		{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-01-08T12:00:00Z"}, {Key: "vcs.modified", Value: "true"}}}
+		{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-01-08T12:00:00Z"},
+		{Key: "vcs.modified", Value: "true"}}}
 	if got := describeBuild(info); got != (Build{"v1.2.3", "abc of 2026-01-08T12:00:00Z, changed since"}) {
 		t.Errorf("got %+v, want the stamped version, commit and time", got)
 	}

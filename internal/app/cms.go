@@ -11,7 +11,6 @@ import (
 
 	"weir/internal/cms"
 	"weir/internal/contract"
-	"weir/internal/drain"
 	"weir/internal/signin"
 	"weir/internal/steps"
 	"weir/internal/weir"
@@ -30,12 +29,25 @@ func (s *signInSettings) isSet() bool {
 	return s.IsSet() || s.Steps.IsSet() || s.Send.IsSet() || s.For.IsSet() || s.Cookies
 }
 
+// isRenewable reports whether another sign-in can return a different credential.
+func (s *signInSettings) isRenewable() bool {
+	return s.Steps.IsSet() || s.OAuth2 != nil || s.JWT != nil || s.Azure != nil
+}
+
+// asksServer reports whether a sign-in sends requests, so that its success shows that a server takes the credential.
+func (s *signInSettings) asksServer() bool {
+	return s.Steps.IsSet() || s.OAuth2 != nil || s.Azure != nil
+}
+
 // newCMS makes the client of the CMS, with its sign-in.
-func (a *App) newCMS() error {
+func (a *App) newCMS(withoutSignIn bool) error {
 	d := &a.settings.Delivery
-	transport, err := a.newTransport()
-	if err != nil {
-		return err
+	var transport http.RoundTripper
+	var err error
+	if !withoutSignIn {
+		if transport, err = a.newTransport(); err != nil {
+			return err
+		}
 	}
 	cfg := cms.Config{URL: d.URL, Method: d.Method, Headers: a.settings.cmsHeaders(),
 		Timeout: time.Duration(d.Timeout), Now: time.Now, Transport: transport}
@@ -56,7 +68,7 @@ func (a *App) newTransport() (http.RoundTripper, error) {
 	d := &a.settings.Delivery
 	config, err := d.TLS.NewConfig()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("delivery.tls: %w", err)
 	}
 	transport := cms.NewTransport(config)
 	if !d.SignIn.isSet() {
@@ -86,15 +98,15 @@ func (a *App) newSignInSource(transport http.RoundTripper) (signin.Source, error
 			Now: time.Now})
 	}
 	if d.SignIn.IsSet() {
-		return nil, errors.New("delivery.signIn has steps and another way to sign in, and must have one")
+		return nil, errors.New("delivery.signIn has steps and a second way to sign in; keep one of them")
 	}
 	return steps.NewSignIn(steps.SignInConfig{File: a.settings.file, URL: d.URL, Steps: d.SignIn.Steps,
 		Send: d.SignIn.Send, Cookies: d.SignIn.Cookies, For: d.SignIn.For, Transport: transport,
 		Timeout: time.Duration(d.Timeout), Now: time.Now})
 }
 
-// newStepsSender returns the client, with the contracts' steps in front of it if there are any.
-func (a *App) newStepsSender() (drain.Sender, error) {
+// newStepsSender returns the sender that runs the contracts' steps, or the client if no contract has steps.
+func (a *App) newStepsSender() (sender, error) {
 	d := &a.settings.Delivery
 	contracts := a.settings.contractsWithSteps()
 	if len(contracts) == 0 {
@@ -112,6 +124,7 @@ func (a *App) newStepsSender() (drain.Sender, error) {
 	cfg := steps.Config{File: a.settings.file, URL: d.URL, Headers: a.settings.cmsHeaders(),
 		Timeout: time.Duration(d.Timeout), Rules: d.On, RetryAfter: d.RetryAfter, MaxAnswer: int64(d.MaxAnswer),
 		Contracts: contracts, Messages: a.contracts, Next: a.cms, Transport: a.cms.Transport(), Now: time.Now}
+	cfg.CanSignInAnew = d.SignIn.isRenewable()
 	if a.keeper != nil {
 		cfg.Secrets = a.signInSecrets
 	}
@@ -122,13 +135,13 @@ func (a *App) newStepsSender() (drain.Sender, error) {
 	return sender, nil
 }
 
-// signInSecrets returns the secrets of the sign-in: of its settings, and those that it has got.
+// signInSecrets returns the secrets of the sign-in: those of its settings, and the tokens that the keeper holds.
 func (a *App) signInSecrets() []string {
 	return slices.Concat(a.keeper.Secrets(), a.settings.Delivery.SignIn.Secrets(), a.settings.file.Secrets())
 }
 
-// definitions returns the contracts as package contract has them.
-func (s *Settings) definitions() []contract.Definition {
+// contractDefinitions returns the contracts as package contract has them.
+func (s *Settings) contractDefinitions() []contract.Definition {
 	var definitions []contract.Definition
 	for _, c := range s.Contracts {
 		definitions = append(definitions, c.Definition)

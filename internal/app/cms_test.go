@@ -27,7 +27,7 @@ contracts:
 
 func newTestApp(t *testing.T, text string, more ...string) (*App, error) {
 	t.Helper()
-	a, found := prepareApp(env(t, text, more...), nil)
+	a, found := prepareApp(newEnvironment(t, text, more...), nil)
 	return a, errors.Join(found.settings, found.contracts, found.cms)
 }
 
@@ -74,9 +74,14 @@ func TestApp_StepsMistakes(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, says string }{
 		"Position": {
 			"{{ key }}", "${KEY} {{ kye }}",
-			"[11:49] contracts[0].steps[0].json.path: kye is not known here; did you mean key?",
+			"weir.yaml: [11:49] contracts[0].steps[0].json.path: kye is not known here; did you mean key?",
 		},
-		"Unquoted":        {"\"{{ key }}\"", "{{ key }}", "an expression without quotes; write \"{{ … }}\""},
+		"UnquotedAttribute": {"key: ./@path", "key: @path", "write \"@name\" or ./@name"},
+		"Unquoted":          {"\"{{ key }}\"", "{{ key }}", "an expression without quotes; write \"{{ … }}\""},
+		"UnquotedCondition": {
+			"    steps:", "    steps:\n      - get: /a\n        on:\n          - { when: len(json.a ?? []) > 1, do: again }",
+			"a condition with [ or { and without quotes",
+		},
 		"MissingVariable": {"${KEY}", "${NO_KEY}", "names ${NO_KEY}, which is not set"},
 		"SecretExpression": {
 			"{{ key }}", "{{ '${KEY}' }}", "a variable of the environment cannot stand in an expression",
@@ -103,7 +108,7 @@ func TestApp_StepsMistakes(t *testing.T) {
 			t.Parallel()
 			text := strings.Replace(withSteps, c.old, c.new, 1)
 			if text == withSteps {
-				t.Fatal("the case changes nothing")
+				t.Fatalf("the settings lack %q, want the case to change them", c.old)
 			}
 			_, err := newTestApp(t, text, "CMS", "http://127.0.0.1:1", "TOKEN", "abc", "KEY", "a")
 			if c.says == "" {

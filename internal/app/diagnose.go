@@ -7,15 +7,18 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
-	"weir/internal/lane"
+	"weir/internal/lane/epochs"
+	"weir/internal/recur"
+	"weir/internal/storage"
 	"weir/internal/storage/azure"
 )
 
-// Finding is the result of one check of the command `handler check`.
+// Finding is the result of one check of the command `weir check`.
 type Finding struct {
 	Name, Detail string
 	Wrong        error    // nil = all is well
@@ -30,25 +33,33 @@ const checkTimeout = 10 * time.Second
 type diagnosis struct{ *App }
 
 // Diagnose checks settings, contracts, the host's file, storage and the CMS. It changes nothing in storage,
-// and sends the CMS no message.
-func Diagnose(ctx context.Context, env func(string) string) []Finding {
+// and sends the CMS no message, but the look-up of each contract with steps.
+func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []Finding {
 	a, found := prepareApp(env, slog.New(slog.DiscardHandler))
 	if a.account != nil {
 		defer a.account.Close()
 	}
-	d := diagnosis{a}
+	d, file := diagnosis{a}, filepath.Base(configPath(env))
 	findings := []Finding{{Name: "settings", Wrong: found.settings,
-		Todo: "correct it in weir.yaml or in the environment", Warnings: a.settings.warnings()}}
+		Todo: "correct it in " + file + " or in the environment", Warnings: a.settings.listWarnings()}}
 	if a.contracts != nil || found.contracts != nil { // nil if weir.yaml could not be read
 		findings = append(findings, Finding{Name: "contracts", Detail: strings.Join(a.settings.contractNames(), ", "),
-			Wrong: found.contracts, Todo: "correct it under contracts: in weir.yaml"})
+			Wrong: found.contracts, Todo: "correct it under contracts: in " + file})
 	}
 	if found.settings == nil {
 		findings = append(findings, d.diagnoseCalendar(time.Now()))
 	}
+	if found.settings == nil && len(a.settings.Upstreams) > 0 {
+		findings = append(findings, d.diagnoseUpstreams())
+	}
 	findings = append(findings, d.diagnoseHost(env), diagnoseHostWatch(os.DirFS("/proc"), os.Getppid()))
 	findings = append(findings, d.diagnoseStorage(ctx, found.storage)...)
-	return append(findings, d.diagnoseCMS(ctx, found.cms))
+	ofCMS := d.diagnoseCMS(ctx, found.cms)
+	findings = append(findings, ofCMS)
+	if ofCMS.Wrong == nil && a.sender != nil && found.contracts == nil {
+		findings = append(findings, d.diagnoseLookUps(ctx, samples)...)
+	}
+	return findings
 }
 
 // diagnoseCalendar reports whether the calendar is open, and when that changes.
@@ -78,7 +89,11 @@ func (d diagnosis) diagnoseStorage(ctx context.Context, wrong error) []Finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	checks := []func(context.Context) Finding{d.diagnoseTable, d.diagnoseQueues, d.diagnoseBlobs, d.diagnoseClock}
+	checks := []func(context.Context) Finding{d.diagnoseTable, d.diagnoseSchedules, d.diagnoseQueues,
+		d.diagnoseBlobs, d.diagnoseClock}
+	if d.settings.Intake.Files != nil {
+		checks = append(checks, d.diagnoseInbox)
+	}
 	findings := make([]Finding, len(checks))
 	var all sync.WaitGroup
 	for i, check := range checks {
@@ -91,17 +106,35 @@ func (d diagnosis) diagnoseStorage(ctx context.Context, wrong error) []Finding {
 // diagnoseTable reads the table, and compares the number of lanes with the setting.
 func (d diagnosis) diagnoseTable(ctx context.Context) Finding {
 	f := Finding{Name: "table", Todo: todoStorage}
-	recorded, err := lane.ReadLaneCount(ctx, d.account.Table())
+	recorded, err := epochs.ReadLaneCount(ctx, d.account.Table())
 	switch want := d.settings.Lanes; {
 	case err != nil:
 		return addStorageError(f, err)
 	case recorded == 0:
 		f.Detail = notThereYet
 	case recorded != want:
-		f.Wrong = fmt.Errorf("storage has %d lanes, and the setting says %d", recorded, want)
-		f.Todo = fmt.Sprintf("set lanes: %d, or change storage by handler lanes %d", recorded, want)
+		f.Wrong = fmt.Errorf("the number of lanes is %d in storage, and %d in the setting", recorded, want)
+		f.Todo = fmt.Sprintf("set lanes: %d, or change storage by weir lanes %d", recorded, want)
 	default:
-		f.Detail = fmt.Sprintf("%d lanes", recorded)
+		f.Detail = fmt.Sprintf("lanes: %d", recorded)
+	}
+	return f
+}
+
+func (d diagnosis) diagnoseSchedules(ctx context.Context) Finding {
+	load, err := (&recur.Store{Table: d.account.Table(), Now: time.Now}).ReadLoad(ctx)
+	return addStorageError(compareSchedules(load, d.settings.Schedules.recurLimits()), err)
+}
+
+// compareSchedules compares the stored schedules with their limits. It warns beyond them: stored schedules run on
+// if a limit is lowered.
+func compareSchedules(load recur.Load, limits recur.Limits) Finding {
+	f := Finding{Name: "schedules", Todo: todoStorage,
+		Detail: fmt.Sprintf("%d of at most %d, up to %.3g messages a second of at most %.3g",
+			load.Count, limits.Count, load.Rate, limits.Rate)}
+	if load.Count > limits.Count || load.Rate > limits.Rate {
+		f.Warnings = append(f.Warnings, "the stored schedules exceed the limits (schedules.max, schedules.rate); "+
+			"they run on, and none can be added")
 	}
 	return f
 }
@@ -110,12 +143,41 @@ func (d diagnosis) diagnoseQueues(ctx context.Context) Finding {
 	tickets, err := d.account.Tickets().Length(ctx)
 	poison, poisonErr := d.account.Poison().Length(ctx)
 	return addStorageError(Finding{Name: "queues", Todo: todoStorage,
-		Detail: fmt.Sprintf("%d tickets, %d given up by the host", tickets, poison)}, cmp.Or(err, poisonErr))
+		Detail: fmt.Sprintf("%d waiting, %d poisoned", tickets, poison)}, cmp.Or(err, poisonErr))
 }
 
 func (d diagnosis) diagnoseBlobs(ctx context.Context) Finding {
 	_, err := d.account.Bodies().List(ctx, "none/", "")
 	return addStorageError(Finding{Name: "blobs", Todo: todoStorage}, err)
+}
+
+// maxInboxAge is the age at which a file shows that Weir does not take it. Weir leaves an empty file for an hour.
+const maxInboxAge = 2 * time.Hour
+
+// diagnoseInbox reads the first page of the inbox.
+func (d diagnosis) diagnoseInbox(ctx context.Context) Finding {
+	page, err := d.account.Inbox().List(ctx, "", "")
+	events, eventsErr := d.account.InboxEvents().Length(ctx)
+	return addStorageError(describeInbox(page, events, time.Now()), cmp.Or(err, eventsErr))
+}
+
+// describeInbox warns of files that stay in the inbox.
+func describeInbox(page storage.FilePage, events int64, now time.Time) Finding {
+	count, old := fmt.Sprint(len(page.Files)), 0
+	if page.Next != "" {
+		count += " and more"
+	}
+	for _, f := range page.Files {
+		if now.Sub(f.ModifiedAt) > maxInboxAge {
+			old++
+		}
+	}
+	f := Finding{Name: "inbox", Todo: todoStorage, Detail: fmt.Sprintf("files waiting: %s, events: %d", count, events)}
+	if old > 0 {
+		f.Warnings = append(f.Warnings, fmt.Sprintf("files in the inbox for over %.0f hours: %d; docs/files.md has "+
+			"the reasons", maxInboxAge.Hours(), old))
+	}
+	return f
 }
 
 func (d diagnosis) diagnoseClock(ctx context.Context) Finding {

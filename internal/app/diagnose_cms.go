@@ -12,7 +12,7 @@ import (
 
 // diagnoseCMS opens a connection to the CMS, and signs in. It sends no message.
 func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error) Finding {
-	f := Finding{Name: "cms", Wrong: wrong, Todo: "set delivery.url in weir.yaml, or what it is taken from"}
+	f := Finding{Name: "cms", Wrong: wrong, Todo: "set delivery.url in weir.yaml, or the variable that it names"}
 	if d.cms == nil {
 		if wrong == nil {
 			f.Wrong = errors.New("no address")
@@ -33,12 +33,14 @@ func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error) Finding {
 	f.Detail = "accepts connections at " + through.Host
 	if err := d.checkSignIn(ctx); err != nil {
 		f.Wrong, f.Todo = firstLine(err), "see whether delivery.signIn in weir.yaml has the right values"
+	} else if d.settings.Delivery.SignIn.asksServer() {
+		f.Detail += ", and the sign-in succeeds"
 	}
 	return f
 }
 
-// resolveProxy returns the address to connect to for requests to target: the target itself, or the proxy that
-// the environment names for it.
+// resolveProxy parses an address as target, and returns as through the address to connect to: the proxy that the
+// environment names for target, or target itself if it names none.
 func resolveProxy(address string) (through, target *url.URL, err error) {
 	// Placeholders for values of a message stand only in path and query, which do not matter here.
 	address, _, _ = strings.Cut(address, "{")

@@ -17,20 +17,23 @@ func TestDiagnoseHost(t *testing.T) {
 		detail   string
 		wrong    string
 	}{
-		"NoHost":    {"", nil, "no plan of Azure's, no host.json here", ""},
-		"Local":     {both, nil, "no plan of Azure's", ""},
-		"Flex":      {both, []string{"WEBSITE_SKU", "FlexConsumption", "FUNCTIONS_TARGET_GROUP", "http"}, "group http, every instance delivers", ""},
+		"NoHost": {"", nil, "no plan of Azure's, no host.json here", ""},
+		"Local":  {both, nil, "no plan of Azure's", ""},
+		"Flex": {both, []string{"WEBSITE_SKU", "FlexConsumption", "FUNCTIONS_TARGET_GROUP", "http"},
+			"group http, every instance delivers", ""},
 		"Dedicated": {both, []string{"WEBSITE_SKU", "PremiumV3"}, "Always On must be on", ""},
 		"NoPrefix":  {both, []string{"WEBSITE_SITE_NAME", "weir"}, "", "set the app setting WEIR_PREFIX"},
-		"OldFile":   {`{"customHandler":{"enableForwardingHttpRequest":true}}`, nil, "", "customHandler.enableProxyingHttpRequest must be true"},
-		"NoFlags":   {`{}`, nil, "", "enableForwardingHttpRequest and enableProxyingHttpRequest must be true"},
-		"NotJSON":   {`{`, nil, "", "host.json:"},
+		"OldFile": {`{"customHandler":{"enableForwardingHttpRequest":true}}`, nil, "",
+			"customHandler.enableProxyingHttpRequest must be true"},
+		"NoFlags": {`{}`, nil, "", "enableForwardingHttpRequest and enableProxyingHttpRequest must be true"},
+		"NotJSON": {`{`, nil, "", "host.json:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := env(t, minimal, c.env...)
+			e := newEnvironment(t, minimal, c.env...)
 			if c.hostFile != "" {
-				if err := os.WriteFile(filepath.Join(e("FUNCTIONS_APP_ROOT_PATH"), "host.json"), []byte(c.hostFile), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(e("FUNCTIONS_APP_ROOT_PATH"), "host.json"), []byte(c.hostFile),
+					0o600); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -2,6 +2,8 @@ package app
 
 import (
 	"errors"
+	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,7 +29,9 @@ const (
 
 var (
 	variablePattern = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
-	markPattern     = regexp.MustCompile(markBegin + `([^` + markEnd + `]*)` + markEnd)
+	// a shell's forms of a variable with a default
+	defaultPattern = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*:?[-=?+][^}\n]*\}`)
+	markPattern    = regexp.MustCompile(markBegin + `([^` + markEnd + `]*)` + markEnd)
 	// expressionKeys are the settings that may contain expressions. Package steps replaces the marks in them,
 	// so that the value of a variable never becomes part of an expression.
 	expressionKeys = []string{"steps", "on", "send", "for"}
@@ -40,7 +44,10 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 	marked := variablePattern.ReplaceAllString(text, markBegin+"$1"+markEnd)
 	file, err := parser.ParseBytes([]byte(marked), 0)
 	if err != nil {
-		return nil, errors.New(markReverser.Replace(yaml.FormatError(err, false, false)) + hintAtBraces(text))
+		return nil, errors.New(markReverser.Replace(yaml.FormatError(err, false, false)) + hintAtQuotes(text))
+	}
+	if m := defaultPattern.FindString(text); m != "" {
+		return nil, fmt.Errorf("%s has a default, which is not supported: write ${NAME}, and set the variable", m)
 	}
 	s.file = steps.NewFile(marked, file.Docs, markPattern, env)
 	expander := &envExpander{env: env}
@@ -49,22 +56,108 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 			continue // the document has only comments
 		}
 		ast.Walk(expander, doc.Body)
+		s.body = doc.Body
 		if err := yaml.NodeToValue(doc.Body, s, yaml.Strict()); err != nil {
-			return expander.missing, errors.New(yaml.FormatError(err, false, false))
+			return expander.missing, describeTypeError(err)
 		}
 	}
 	return expander.missing, nil
 }
 
+// describeTypeError replaces the names of Go's types in an error of the decoder.
+func describeTypeError(err error) error {
+	var kind *yaml.UnexpectedNodeTypeError
+	if errors.As(err, &kind) && kind.Token != nil {
+		at, want := kind.Token.Position, "a list"
+		if kind.Expected == ast.MappingType {
+			want = "a group of settings"
+		}
+		return fmt.Errorf("[%d:%d] %q is not %s", at.Line, at.Column, markReverser.Replace(kind.Token.Value), want)
+	}
+	var unknown *yaml.UnknownFieldError
+	if errors.As(err, &unknown) && unknown.Token != nil {
+		name := unknown.Token.Value
+		text := yaml.FormatError(err, false, false)
+		if names := listSettingNames(reflect.TypeFor[Settings]()); !slices.Contains(names, name) {
+			text += steps.SuggestName(name, names)
+		}
+		return errors.New(text)
+	}
+	var wrong *yaml.TypeError
+	if !errors.As(err, &wrong) || wrong.Token == nil {
+		return errors.New(yaml.FormatError(err, false, false))
+	}
+	want := wrong.DstType.String()
+	switch wrong.DstType.Kind() {
+	case reflect.Bool:
+		want = "true or false"
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		want = "a whole number"
+	case reflect.Float64:
+		want = "a number"
+	case reflect.String:
+		want = "a text"
+	case reflect.Slice:
+		want = "a list"
+	case reflect.Map, reflect.Struct:
+		want = "a group of settings"
+	}
+	at := wrong.Token.Position
+	return fmt.Errorf("[%d:%d] %q is not %s", at.Line, at.Column, markReverser.Replace(wrong.Token.Value), want)
+}
+
+// listSettingNames returns the names of the settings of a type, and of all groups of settings in it.
+func listSettingNames(t reflect.Type) (names []string) {
+	seen := map[reflect.Type]bool{}
+	var addNames func(reflect.Type)
+	addNames = func(t reflect.Type) {
+		switch t.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map:
+			addNames(t.Elem())
+			return
+		case reflect.Struct:
+		default:
+			return
+		}
+		if seen[t] {
+			return
+		}
+		seen[t] = true
+		for i := range t.NumField() {
+			f := t.Field(i)
+			switch name, options, _ := strings.Cut(f.Tag.Get("yaml"), ","); {
+			case name != "" && name != "-":
+				names = append(names, name)
+				addNames(f.Type)
+			case options == "inline":
+				addNames(f.Type)
+			}
+		}
+	}
+	addNames(t)
+	return names
+}
+
 // bareExpression matches an expression without quotes, which YAML parses as a mapping.
 var bareExpression = regexp.MustCompile(`(?m)[:,\[-][ \t]+\{\{`)
 
-// hintAtBraces returns a hint for a YAML error if the text has an expression without quotes; otherwise "".
-func hintAtBraces(text string) string {
-	if !bareExpression.MatchString(text) {
-		return ""
+// bareCondition matches a condition without quotes in a mapping in braces, with a sign that YAML takes for its own.
+var bareCondition = regexp.MustCompile(`(?m)\{[ \t]*when:[ \t]+[^"'\s][^"'\n]*[\[\]{]`)
+
+// bareAttribute matches a path that begins with an attribute and has no quotes. YAML reserves the @.
+var bareAttribute = regexp.MustCompile(`(?m)[:,\[-][ \t]+@[\pL_{]`)
+
+// hintAtQuotes returns a hint for a YAML error if the text has a value that needs quotes; otherwise "".
+func hintAtQuotes(text string) string {
+	switch {
+	case bareAttribute.MatchString(text):
+		return "\nweir.yaml has a path that begins with @ and has no quotes; write \"@name\" or ./@name"
+	case bareExpression.MatchString(text):
+		return "\nweir.yaml has an expression without quotes; write \"{{ … }}\""
+	case bareCondition.MatchString(text):
+		return "\nweir.yaml has a condition with [ or { and without quotes; write { when: \"…\", do: … }"
 	}
-	return "\nweir.yaml has an expression without quotes; write \"{{ … }}\""
+	return ""
 }
 
 // envExpander replaces marks by variables.

@@ -7,17 +7,19 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/overview/lists"
 )
 
 const (
-	// gaugesMaxAge is the least time between two refreshes, however often metrics are scraped.
+	// gaugesMaxAge is the least time between two refreshes, however often metrics are scraped and exported.
 	gaugesMaxAge = 30 * time.Second
 	// gaugesTimeout bounds a refresh. The gauges of a lane that was not read by then keep their values.
 	gaugesTimeout = 2 * time.Second
 )
 
-// laneGauges reads the lanes when metrics are scraped. The sweep sets the same gauges, but the timer triggers
-// only one instance at a time. On Flex Consumption that instance serves no HTTP, so its gauges are never scraped.
+// laneGauges reads the lanes before metrics are scraped or exported. The sweep sets the same gauges, but the
+// timer triggers only one instance at a time. On Flex Consumption that instance serves no HTTP, so its gauges are
+// never scraped, and it may end before it exports them.
 type laneGauges struct {
 	readLane func(ctx context.Context, number int) error
 	lanes    int
@@ -34,13 +36,21 @@ func (r *running) newLaneGauges() *laneGauges {
 		if err != nil {
 			return err
 		}
-		oldest, err := r.store.OldestWaitingSince(ctx, number, control)
+		oldest, err := lists.Reader{Store: r.store}.OldestWaitingSince(ctx, number, control)
 		if err != nil {
 			return err
 		}
 		r.instruments.recordLane(number, control, oldest, time.Now())
 		return nil
 	}}
+}
+
+// refreshGauges reads the lanes if this process serves a host, and is not about to end: an export at the end
+// has no time for storage that does not answer.
+func (a *App) refreshGauges(ctx context.Context) {
+	if r := a.running.Load(); r != nil && r.gauges != nil && r.serving.Err() == nil {
+		r.gauges.refreshGauges(ctx)
+	}
 }
 
 // refreshBefore refreshes the gauges before a request goes on to next.

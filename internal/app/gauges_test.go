@@ -43,22 +43,40 @@ func TestLaneGauges(t *testing.T) {
 			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/metrics", nil))
 			return w.Body.String()
 		}
-		receipt, err := lane.NewAppender(store, slog.New(slog.DiscardHandler)).Append(t.Context(), weir.Message{Contract: "a", Key: "k", ContentType: "application/xml", Body: []byte("<a/>")}, "")
+		receipt, err := lane.NewAppender(store, slog.New(slog.DiscardHandler)).Append(t.Context(),
+			weir.Message{Contract: "a", Key: "k", ContentType: "application/xml", Body: []byte("<a/>")}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
-			if text, want := shown(), `weir_lane_waiting{lane="`+string(rune('0'+receipt.Message.ID.Lane))+`"} 1`; !strings.Contains(text, want) {
+			if text, want := shown(),
+				`weir_lane_waiting{lane="`+string(rune('0'+receipt.Message.ID.Lane))+`"} 1`; !strings.Contains(text,
+				want) {
 				t.Errorf("the metrics have no %q", want)
 			}
 		}
 		if n := looks.Load(); n != 2 {
 			t.Errorf("%d looks at two lanes, want one at each", n)
 		}
+		serving, stop := context.WithCancel(t.Context())
+		a.refreshGauges(t.Context()) // storage is not open
+		a.running.Store(&running{gauges: g, serving: serving})
+		a.refreshGauges(t.Context())
+		if n := looks.Load(); n != 2 {
+			t.Errorf("%d looks after an export, want those of the scrape before", n)
+		}
 		time.Sleep(gaugesMaxAge)
+		a.refreshGauges(t.Context())
+		stop()
+		time.Sleep(gaugesMaxAge)
+		a.refreshGauges(t.Context())
+		if n := looks.Swap(2); n != 4 {
+			t.Errorf("%d looks after three exports, the last by a server that stops, want 4", n)
+		}
+		a.running.Store(nil)
 		g.readLane = func(context.Context, int) error { looks.Add(1); return errors.New("away") }
 		if text := shown(); !strings.Contains(text, "weir_lane_waiting") || looks.Load() != 4 {
-			t.Errorf("%d looks, want two more, and what was seen last", looks.Load())
+			t.Errorf("%d looks, want two more, and the last values", looks.Load())
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"weir/functions/health"
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 )
 
 // maxClockSkew is the difference between the clocks of this machine and of storage at which /api/health
@@ -29,11 +30,11 @@ func (r *running) checkTable(ctx context.Context) (string, error) {
 }
 
 func (r *running) checkLaneCount(ctx context.Context) (string, error) {
-	meta, err := r.store.ReadEpochRecord(ctx)
+	meta, err := epochs.Read(ctx, r.store.Table)
 	switch {
 	case err != nil:
 		return "the number of lanes cannot be read", err
-	case meta.Open.Number != r.store.Epoch || meta.Step == lane.StepDrain || meta.Step == lane.StepCopy:
+	case meta.Open.Number != r.store.Epoch || meta.Step == epochs.StepDrain || meta.Step == epochs.StepCopy:
 		r.checkEpoch()
 		return "the number of lanes is being changed", lane.ErrClosed
 	}

@@ -55,7 +55,8 @@ func (s *Server) watchHost(ctx context.Context, host hostWatcher) {
 	}
 }
 
-// leaveLanes hands all lanes over, in order, and takes none again. Requests are still answered: another
+// leaveLanes hands all lanes over, in order, and takes none again, and has the counters of the present minute
+// written, because the host kills this process without a signal. Requests are still answered: another
 // process delivers their messages.
 func (s *Server) leaveLanes(ctx context.Context) {
 	select {
@@ -65,11 +66,13 @@ func (s *Server) leaveLanes(ctx context.Context) {
 	}
 	s.log.Info("handler: the host stops, lanes are handed over")
 	startedAt := time.Now()
+	s.running.Load().tickets.Leave()
+	s.running.Load().history.Leave()
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if err := s.running.Load().drainer.Close(limited); err != nil {
 		s.log.Warn("handler: lanes not handed over", "err", err)
 		return
 	}
-	s.log.Info("handler: lanes handed over", "duration", time.Since(startedAt))
+	s.log.Info("handler: lanes handed over", "duration_ms", time.Since(startedAt).Milliseconds())
 }

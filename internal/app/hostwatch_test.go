@@ -12,9 +12,12 @@ import (
 	"time"
 
 	"weir/internal/drain"
+	"weir/internal/history"
 	"weir/internal/hostwatch"
 	"weir/internal/lane"
+	"weir/internal/storage"
 	"weir/internal/storage/memory"
+	"weir/internal/ticket"
 )
 
 // fakeHost is a host that stops and ends at moments of the test.
@@ -74,8 +77,15 @@ func TestServer_WatchHost(t *testing.T) {
 				drainer := drain.New(drain.Config{Store: store, Leases: account.Leases(), Lease: 15 * time.Second,
 					Now: time.Now, Log: s.log, Hosted: true})
 				defer drainer.Close(t.Context())
+				recorder := history.NewRecorder(time.Now, func() map[string]int64 { return nil })
+				keeper := history.NewKeeper(history.Config{Table: store.Table, Recorder: recorder, Now: time.Now,
+					Log: s.log})
+				defer keeper.Close(t.Context())
+				recorder.Accepted(0, 1)
+				tickets := ticket.New(ticket.Config{Queue: account.Queue("tickets")})
 				time.AfterFunc(c.opens, func() {
-					s.running.Store(&running{pipeline: &pipeline{drainer: drainer}})
+					s.running.Store(&running{pipeline: &pipeline{drainer: drainer, tickets: tickets},
+						history: keeper})
 					close(s.opened)
 				})
 				ctx, cancel := context.WithTimeout(t.Context(), c.cancel)
@@ -85,6 +95,10 @@ func TestServer_WatchHost(t *testing.T) {
 					time.AfterFunc(c.closed+time.Millisecond, func() {
 						if r := drainer.Look(t.Context(), 0); !errors.Is(r.Err, drain.ErrClosed) {
 							t.Errorf("after the host stopped a look came to %+v, want %v", r, drain.ErrClosed)
+						}
+						page, err := store.Table.Range(t.Context(), storage.Query{Partition: "history"})
+						if err != nil || len(page.Rows) != 1 {
+							t.Errorf("after the host stopped the history has %d rows (%v), want 1", len(page.Rows), err)
 						}
 					})
 				}

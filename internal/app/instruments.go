@@ -28,15 +28,15 @@ type instruments struct {
 func newInstruments(s *Settings, c *calendar.Calendar, storageCalls *azure.Counter,
 	countEvents func() int) *instruments {
 	metrics := telemetry.NewMetrics(telemetry.Config{Storage: storageCalls, Build: telemetryBuild(),
-		Contracts: s.contractNames(), Now: time.Now})
+		Contracts: s.contractNames(), Upstreams: s.upstreamNames(), Now: time.Now})
 	return &instruments{calendar: c, metrics: metrics, notified: notify.NewMetrics(metrics.Registry, countEvents),
 		recorder: history.NewRecorder(time.Now, storageCalls.Snapshot)}
 }
 
 // startExport sends traces and metrics from now on. Call it before the process works.
-func (i *instruments) startExport(ctx context.Context, e *telemetry.Export) {
-	i.export = e
-	e.Metrics(ctx, i.metrics.Registry)
+func (a *App) startExport(ctx context.Context, e *telemetry.Export) {
+	a.instruments.export = e
+	e.Metrics(ctx, a.instruments.metrics.Registry, a.refreshGauges)
 }
 
 // flushTimeout bounds the sending of the last spans and records. With stopTimeout it is less than the host
@@ -64,8 +64,8 @@ func (i *instruments) recordLane(number int, c lane.Control, oldest, now time.Ti
 		Paused: map[string]bool{"operator": byOperator, "calendar": closed, "cms": c.Tail.PausedUntil.After(now)}})
 }
 
-// observer returns the observer of the drainer.
-func (i *instruments) observer() drain.Observer { return multiObserver{i.recorder, i.metrics} }
+// drainObserver returns the observer of the drainer.
+func (i *instruments) drainObserver() drain.Observer { return multiObserver{i.recorder, i.metrics} }
 
 // multiObserver passes each event on to several observers.
 type multiObserver []drain.Observer

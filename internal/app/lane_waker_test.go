@@ -18,15 +18,15 @@ import (
 	"weir/internal/weir"
 )
 
-// If deliveries are left to the instances of process, no receiver, sweep or operator leads to a
-// look at a lane here, but a ticket does: at once, and again two seconds later, when a holder may
-// have left the lane.
+// If only the instances of process deliver, this instance does not look at a lane for a receiver, a
+// sweep or an operator. It does for a ticket: at once, and again two seconds later, when a holder
+// may have left the lane.
 func TestLaneWaker(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		instances string
 		looks     bool
-		tickets   map[string]int // by what was called, after a burst of 50 within a second
+		tickets   map[string]int // by the method called, after 50 messages within a second
 	}{
 		"Any":     {anyInstance, true, map[string]int{"call": 1, "wake": 0, "offer": 0}},
 		"Process": {processInstance, false, map[string]int{"call": 1, "wake": 1, "offer": 0}},
@@ -47,7 +47,8 @@ func TestLaneWaker(t *testing.T) {
 					a.settings.Delivery.Instances = c.instances
 					queue := account.Queue("tickets")
 					tickets := ticket.New(a.ticketConfig(store, queue))
-					drainer := drain.New(drain.Config{Store: store, Leases: account.Leases(), Tickets: tickets, Lease: 15 * time.Second, Now: time.Now, Log: a.log})
+					drainer := drain.New(drain.Config{Store: store, Leases: account.Leases(), Tickets: tickets,
+						Lease: 15 * time.Second, Now: time.Now, Log: a.log})
 					waker := laneWaker{drainer, tickets, a.settings.deliversByTicket()}
 					for range 50 {
 						map[string]func(){
@@ -112,12 +113,13 @@ func TestWatchedTable_TheProcessEndsWhenItIsGone(t *testing.T) {
 					t.Errorf("err = %v, want %v", err, lane.ErrReplaced)
 				}
 			default:
-				t.Error("the process goes on")
+				t.Errorf("the process goes on, want its end by %v", lane.ErrReplaced)
 			}
 		})
 	}
 	s := newServer(&App{}, time.Now())
-	if _, err := (watchedTable{memory.New(time.Now).Table(), s.endWith}).Get(t.Context(), "p", "k"); !storage.Is(err, storage.NotFound) || len(s.fatal) != 0 {
+	if _, err := (watchedTable{memory.New(time.Now).Table(), s.endWith}).Get(t.Context(), "p", "k"); !storage.Is(err,
+		storage.NotFound) || len(s.fatal) != 0 {
 		t.Errorf("err = %v, ends %d times, want a row that is not there to end nothing", err, len(s.fatal))
 	}
 }

@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,7 +13,11 @@ import (
 	"weir/internal/contract"
 	"weir/internal/dashboard"
 	"weir/internal/history"
+	"weir/internal/lane"
 	"weir/internal/overview"
+	"weir/internal/recur"
+	"weir/internal/redact"
+	"weir/internal/trial"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
@@ -20,10 +26,12 @@ import (
 func (r *running) newPages() http.Handler {
 	source := &pageSource{r}
 	return dashboard.New(dashboard.Config{Lanes: source, Past: source, Messages: source, Errors: source,
-		Replays: source, Schedules: source, Changes: source, Contracts: r.settings.contractNames(), Now: time.Now, Log: r.log})
+		Replays: source, Batches: source, Schedules: source, Changes: source,
+		Contracts: r.settings.contractNames(), Upstreams: r.settings.upstreamNames(), Now: time.Now,
+		Log: r.log})
 }
 
-// pageSource reads the data of the pages.
+// pageSource reads the data of the operator's pages from the parts of the server.
 type pageSource struct{ *running }
 
 // Lanes implements dashboard.Lanes.
@@ -46,33 +54,56 @@ func (s *pageSource) Past(ctx context.Context, span, step time.Duration) (dashbo
 		out.Steps = append(out.Steps, newStep(&minutes[i]))
 	}
 	sum := history.Sum(minutes)
-	out.Sum = newStep(&sum)
+	out.Sum, out.CompleteUntil = newStep(&sum), s.history.CompleteUntil()
 	return out, nil
 }
 
 func newStep(m *history.Minute) dashboard.Step {
 	t := m.Total()
-	return dashboard.Step{At: m.At, Accepted: t.Accepted, Delivered: t.Delivered, Dead: t.Dead, Waiting: t.Waiting,
+	return dashboard.Step{At: m.At, Accepted: t.Accepted, Delivered: t.Delivered, Dead: t.Dead,
+		Superseded: t.Superseded, Waiting: t.Waiting,
 		Oldest: t.Oldest, Attempts: m.Attempts, AttemptP50: m.Attempt.Quantile(0.5),
 		AttemptP95: m.Attempt.Quantile(0.95), AttemptP99: m.Attempt.Quantile(0.99),
-		LagP50: m.Lag.Quantile(0.5), LagP95: m.Lag.Quantile(0.95), Transactions: m.Transactions}
+		LagP50: m.Lag.Quantile(0.5), LagP95: m.Lag.Quantile(0.95), Transactions: m.Transactions,
+		AnsweredAt: m.AnsweredAt, FailedAt: m.FailedAt}
 }
 
 // Search implements dashboard.Messages.
 func (s *pageSource) Search(ctx context.Context, q dashboard.Query) (wire.MessageList, error) {
-	f := overview.Filter{Stage: weir.Stage(q.Stage), Key: q.Key, Contract: q.Contract, Fingerprint: q.Fingerprint,
-		Text: q.Text, From: q.From, To: q.To}
-	if q.Lane >= 0 {
-		if q.Lane >= s.store.Lanes {
-			return wire.MessageList{}, nil
-		}
-		f.Lane = &q.Lane
+	if q.Lane >= s.store.Lanes {
+		return wire.MessageList{}, nil
 	}
-	found, err := s.overview.Search(ctx, f, q.Limit, q.Continue)
+	asked, err := view.ParseSearch(queryParameters(q), s.store.Lanes)
 	if err != nil {
 		return wire.MessageList{}, err
 	}
+	found, err := s.overview.Search(ctx, asked.Filter, asked.Limit, asked.Continue)
+	if err != nil {
+		return wire.MessageList{}, err
+	}
+	asked.Order.Sort(found.Messages)
 	return view.DescribeMessages(found), nil
+}
+
+// queryParameters returns a search of the page as parameters of the API.
+func queryParameters(q dashboard.Query) url.Values {
+	values := url.Values{}
+	for name, text := range q.Filters {
+		values.Set(name, text)
+	}
+	for name, text := range map[string]string{"stage": q.Stage, "key": q.Key, "contract": q.Contract, "text": q.Text,
+		"fingerprint": q.Fingerprint, "sort": q.Sort, "continue": q.Continue, "limit": strconv.Itoa(q.Limit)} {
+		values.Set(name, text)
+	}
+	for name, at := range map[string]time.Time{"from": q.From, "to": q.To} {
+		if !at.IsZero() {
+			values.Set(name, at.Format(time.RFC3339Nano))
+		}
+	}
+	if q.Lane >= 0 {
+		values.Set("lane", strconv.Itoa(q.Lane))
+	}
+	return values
 }
 
 // Message implements dashboard.Messages. The forecast is absent if it cannot be read.
@@ -95,25 +126,55 @@ func (s *pageSource) Message(ctx context.Context, id weir.ID) (wire.MessageLine,
 }
 
 // Body implements dashboard.Messages.
-func (s *pageSource) Body(ctx context.Context, id weir.ID, edited bool) (string, error) {
+func (s *pageSource) Body(ctx context.Context, id weir.ID, isEdited bool) (dashboard.Body, error) {
 	load := s.store.LoadMessage
-	if edited {
+	if isEdited {
 		load = s.store.LoadEditedMessage
 	}
 	m, err := load(ctx, id)
 	if err != nil {
-		return "", err
+		return dashboard.Body{}, err
+	}
+	isRedacted, err := s.bodies.HideValues(ctx, &m)
+	if err != nil {
+		return dashboard.Body{}, err
 	}
 	text, err := contract.Text(m.ContentType, m.Body)
-	if err != nil { // the message was accepted by other rules
-		return strings.ToValidUTF8(string(m.Body), "\uFFFD"), nil
+	if err != nil { // the message was accepted under other rules for its encoding
+		text = strings.ToValidUTF8(string(m.Body), "\uFFFD")
 	}
-	return strings.TrimLeft(text, " "), nil
+	return dashboard.Body{Text: strings.TrimLeft(text, " "), IsRedacted: isRedacted}, nil
 }
 
 // Difference implements dashboard.Messages.
 func (s *pageSource) Difference(ctx context.Context, id weir.ID) (string, error) {
-	return view.Compare(ctx, s.store, id)
+	return view.Compare(ctx, s.bodies, id)
+}
+
+// Try implements dashboard.Messages. The trial begins with the body without redacted values, because a recipe can
+// change a value in ways that no mask knows.
+func (s *pageSource) Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Trial, error) {
+	load := s.bodies.LoadMessage
+	if isEdited {
+		load = s.bodies.LoadEditedMessage
+	}
+	m, err := load(ctx, id)
+	if err != nil {
+		return trial.Trial{}, err
+	}
+	st, err := s.store.Status(ctx, id)
+	if err != nil {
+		return trial.Trial{}, err
+	}
+	e := lane.Entry{}
+	e.Message = m
+	remembered, err := s.store.ReadRemembered(ctx, m.ID.Lane, e.RememberedKey())
+	if err != nil {
+		return trial.Trial{}, err
+	}
+	runner := s.newTrialRunner(false, nil, nil)
+	return runner.RunTrial(ctx, weir.Delivery{Message: &m, Attempt: st.AttemptCount + 1, RememberedID: remembered},
+		trial.Answers{}), nil
 }
 
 // Errors implements dashboard.Errors.
@@ -142,24 +203,98 @@ func (s *pageSource) Schedules(ctx context.Context) ([]dashboard.Schedule, error
 	}
 	var out []dashboard.Schedule
 	for i := range all {
-		d := &all[i]
-		out = append(out, dashboard.Schedule{Name: d.Name, Cron: d.Cron, TimeZone: d.TimeZone, Paused: d.Paused,
-			NextAt:    d.NextAt,
-			LastDueAt: d.Last.DueAt, LastID: d.Last.MessageID, Refusal: d.Refusal})
+		out = append(out, newPageSchedule(&all[i]))
 	}
 	return out, nil
+}
+
+func newPageSchedule(s *recur.Schedule) dashboard.Schedule {
+	return dashboard.Schedule{Name: s.Name, Cron: s.Cron, TimeZone: s.TimeZone, Paused: s.Paused, NextAt: s.NextAt,
+		LastDueAt: s.Last.DueAt, LastID: s.Last.MessageID, Refusal: s.Refusal}
+}
+
+// Bounds of the page of a schedule.
+const (
+	pageRuns        = 10
+	pageMessageSize = 16 << 10 // bytes of its message
+)
+
+// Schedule implements dashboard.Schedules.
+func (s *pageSource) Schedule(ctx context.Context, name string) (dashboard.ScheduleDetail, error) {
+	if err := recur.CheckName(name); err != nil {
+		return dashboard.ScheduleDetail{}, err
+	}
+	found, err := s.schedules.Get(ctx, name)
+	if err != nil {
+		return dashboard.ScheduleDetail{}, err
+	}
+	preview, err := s.schedules.Preview(ctx, name, pageRuns)
+	if err != nil {
+		return dashboard.ScheduleDetail{}, err
+	}
+	message := redact.HideTemplate(ctx, s.contracts, found.ContentType, found.Message)
+	out := dashboard.ScheduleDetail{Schedule: newPageSchedule(&found), Start: found.Start, End: found.End,
+		Message: strings.ToValidUTF8(string(message[:min(len(message), pageMessageSize)]), "\uFFFD"),
+		Filed:   found.Filed, Skipped: found.Skipped, MissedRuns: found.State.Missed, Refused: found.Refused}
+	if len(message) > pageMessageSize {
+		out.Message += "\n…"
+	}
+	if message == nil {
+		out.Message = "The message is not shown, because the values that its contract redacts cannot be found in it."
+	}
+	const localTime = "2006-01-02 15:04:05"
+	for _, run := range preview.Runs {
+		out.Runs = append(out.Runs, dashboard.ScheduledRun{DueAt: run.DueAt, Local: run.Local.Format(localTime + " -07:00")})
+	}
+	for _, c := range preview.Skipped {
+		out.ClockChanges = append(out.ClockChanges, c.Local.Format(localTime)+
+			" does not exist, because clocks are set forward: there is no run.")
+	}
+	for _, c := range preview.Doubled {
+		text := " occurs twice, because clocks are set back: it runs the first time."
+		if c.Runs > 1 {
+			text = " occurs twice, because clocks are set back: it runs both times."
+		}
+		out.ClockChanges = append(out.ClockChanges, c.Local.Format(localTime)+text)
+	}
+	return out, nil
+}
+
+// pageScheduled is the number of scheduled messages on a page.
+const pageScheduled = 50
+
+// Scheduled implements dashboard.Schedules.
+func (s *pageSource) Scheduled(ctx context.Context, token string) (wire.MessageList, error) {
+	found, err := s.overview.Scheduled(ctx, overview.DueFilter{}, pageScheduled, token)
+	return view.DescribeMessages(found), err
 }
 
 // pageChanges is the number of entries on a page of the audit log.
 const pageChanges = 100
 
 // Changes implements dashboard.Changes.
-func (s *pageSource) Changes(ctx context.Context, token string) (dashboard.ChangeList, error) {
-	page, err := s.audit.Read(ctx, audit.Query{Limit: pageChanges, Continue: token})
+func (s *pageSource) Changes(ctx context.Context, q dashboard.ChangeQuery) (dashboard.ChangeList, error) {
+	page, err := s.audit.Read(ctx, audit.Query{Subject: q.Subject, Since: q.Since, Limit: pageChanges,
+		Continue: q.Continue})
 	out := dashboard.ChangeList{Continue: page.Continue}
 	for _, e := range page.Entries {
-		out.Changes = append(out.Changes, dashboard.Change{At: e.At, Action: e.Action, Subject: e.Subject, Detail: e.Detail,
-			Function: e.Function, Principal: e.Principal, KeyID: e.KeyID, From: e.From, Call: e.Invocation, Status: e.Status})
+		out.Changes = append(out.Changes, dashboard.Change{At: e.At, Action: e.Action, Subject: e.Subject,
+			Detail:   e.Detail,
+			Function: e.Function, Principal: e.Principal, KeyID: e.KeyID, From: e.From, Call: e.Invocation,
+			Status: e.Status})
 	}
 	return out, err
+}
+
+// Batches implements dashboard.Batches.
+func (s *pageSource) Batches(ctx context.Context) ([]wire.Batch, error) { return s.batches.List(ctx) }
+
+// Batch implements dashboard.Batches.
+func (s *pageSource) Batch(ctx context.Context, id string) (wire.Batch, error) {
+	return s.batches.GetProgress(ctx, id)
+}
+
+// BatchStages implements dashboard.Batches.
+func (s *pageSource) BatchStages(ctx context.Context, id string) (map[weir.Stage]int, error) {
+	return s.batches.GetStages(ctx, id)
 }

@@ -8,6 +8,8 @@ import (
 	"weir/internal/lane"
 	"weir/internal/notify"
 	"weir/internal/recur"
+	"weir/internal/redact"
+	"weir/internal/steps"
 	"weir/internal/storage"
 	"weir/internal/ticket"
 	"weir/internal/weir"
@@ -33,7 +35,7 @@ type pipeline struct {
 	schedules *recur.Runner
 }
 
-// pipelineConfig has the differences between the pipelines of a server and of handler poll.
+// pipelineConfig has the differences between the pipelines of a server and of weir poll.
 type pipelineConfig struct {
 	sender      drain.Sender
 	notAfter    time.Time // no attempt may reach beyond it; zero = no limit
@@ -86,12 +88,23 @@ func (a *App) drainConfig(store *lane.Store, tickets drain.Tickets) drain.Config
 		Store: store, Leases: a.account.Leases(), Sender: a.newSender(), Tickets: tickets,
 		Lease: time.Duration(s.Lease), Settle: s.settleTime(), Attempts: s.Delivery.Attempts,
 		Backoff: s.backoffConfig(), Patience: time.Duration(s.Delivery.Patience),
-		Rate: time.Duration(s.Delivery.Rate), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: a.log,
-		Observer: a.instruments.observer(), Name: a.processName(), Calendar: a.calendar,
+		Rate: s.Delivery.Rate.interval(), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: a.log,
+		Observer: a.instruments.drainObserver(), Name: a.processName(), Calendar: a.calendar,
+		Remembers: a.remembersIDs(),
 	}
 }
 
-// newSender returns the sender of messages to the CMS. It makes a span of each attempt.
+// remembersIDs returns a function that reports whether the steps of a contract use remembered ids; nil = none do.
+func (a *App) remembersIDs() func(contract string) bool {
+	if s, ok := a.sender.(*steps.Sender); ok {
+		return s.Remembers
+	}
+	return nil
+}
+
+// newSender returns the sender of messages to the CMS. It hides redacted values in the results of attempts, and makes a
+// span of each attempt.
 func (a *App) newSender() drain.Sender {
-	return a.instruments.export.Sender(a.sender, a.settings.Delivery.Method, a.settings.Delivery.URL)
+	redacting := &redact.Sender{Next: a.sender, Contracts: a.contracts}
+	return a.instruments.export.Sender(redacting, a.settings.Delivery.Method, a.settings.Delivery.URL)
 }

@@ -11,7 +11,7 @@ import (
 	"weir/internal/poll"
 )
 
-// Poll does the work of handler poll for one period, which began when the process started. The
+// Poll does the work of weir poll for one period, which began when the process started. The
 // summary is nil if the work did not begin: ctx ended before storage was open, or storage could not be opened.
 func (a *App) Poll(ctx context.Context, cfg poll.Config, startedAt time.Time) (*poll.Summary, error) {
 	opening, cancel := context.WithDeadline(ctx, cfg.NotAfter(startedAt))

@@ -17,7 +17,7 @@ func TestSkipBlobSweep(t *testing.T) {
 			if skipBlobSweep(c, at, period); !c.ForgottenAt.After(at) {
 				looks++
 			} else if c.ForgottenAt.Sub(at) > time.Hour {
-				t.Errorf("%s: looks next at %s", at, c.ForgottenAt)
+				t.Errorf("%s: looks next at %s, want at most 1h later", at, c.ForgottenAt)
 			}
 		}
 		if looks != want {

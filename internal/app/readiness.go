@@ -9,9 +9,9 @@ import (
 	"weir/internal/weir"
 )
 
-// The server holds the host's question whether it is ready until the process is pingHold old, and requests
-// until it is requestHold old: the request that starts the app is answered 202 if storage opens within that
-// time. The host itself waits for 30 s.
+// Until storage is open, the server answers no request before the process has reached an age: pingHold for the
+// host's GET of /, requestHold for all others. So the request that starts the app is answered 202 if storage
+// opens in time. The host itself waits for 30 s.
 const (
 	pingHold    = 10 * time.Second
 	requestHold = 14 * time.Second
@@ -39,7 +39,7 @@ func (s *Server) serveFunctions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpio.WriteError(w, r, s.log, &weir.Error{Kind: weir.Unavailable, Op: "start",
-		Message: "storage cannot be reached yet; try again", RetryAfter: 2 * storageRetry})
+		Message: "storage cannot be reached yet; try again", RetryAfter: 2 * maxStorageRetry})
 }
 
 // awaitOpen waits until storage is open, until the process is as old as hold, or until ctx ends.

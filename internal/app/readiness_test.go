@@ -45,17 +45,22 @@ func TestServer_Readiness(t *testing.T) {
 		took         time.Duration
 		retry        string
 	}{
-		"TheHostHearsOfItWhenStorageIsOpen":   {path: "/", opens: 3 * time.Second, status: 200, took: 3 * time.Second},
-		"TheHostHearsOfItAfterTenSeconds":     {path: "/", status: 200, took: 10 * time.Second},
-		"LaterTheHostIsAnsweredAtOnce":        {path: "/", opens: time.Second, asked: time.Hour, status: 200},
-		"TheHostIsNotKeptWaitingTwice":        {path: "/", asked: time.Hour, status: 200},
-		"TheFirstRequestIsHeld":               {path: "/api/messages", opens: 9 * time.Second, status: 202, took: 9 * time.Second},
-		"ARequestIsHeldForAsLongAsTheProcess": {path: "/api/messages", asked: 10 * time.Second, status: 503, took: 4 * time.Second, retry: "4"},
-		"StorageStaysAway":                    {path: "/api/messages", status: 503, took: 14 * time.Second, retry: "4"},
-		"StorageIsLate":                       {path: "/api/messages", opens: 15 * time.Second, status: 503, took: 14 * time.Second, retry: "4"},
-		"StorageIsAwayForLong":                {path: "/api/messages", asked: time.Minute, status: 503, retry: "4"},
-		"StorageIsOpen":                       {path: "/api/messages", opens: time.Second, asked: time.Minute, status: 202},
-		"TheCallerGivesUp":                    {path: "/api/messages", gaveUp: 2 * time.Second, status: 503, took: 2 * time.Second, retry: "4"},
+		"TheHostHearsOfItWhenStorageIsOpen": {path: "/", opens: 3 * time.Second, status: 200, took: 3 * time.Second},
+		"TheHostHearsOfItAfterTenSeconds":   {path: "/", status: 200, took: 10 * time.Second},
+		"LaterTheHostIsAnsweredAtOnce":      {path: "/", opens: time.Second, asked: time.Hour, status: 200},
+		"TheHostIsNotKeptWaitingTwice":      {path: "/", asked: time.Hour, status: 200},
+		"TheFirstRequestIsHeld": {path: "/api/messages", opens: 9 * time.Second, status: 202,
+			took: 9 * time.Second},
+		"ARequestIsHeldForAsLongAsTheProcess": {path: "/api/messages", asked: 10 * time.Second, status: 503,
+			took: 4 * time.Second, retry: "4"},
+		"StorageStaysAway": {path: "/api/messages", status: 503, took: 14 * time.Second, retry: "4"},
+		"StorageIsLate": {path: "/api/messages", opens: 15 * time.Second, status: 503,
+			took: 14 * time.Second, retry: "4"},
+		"StorageIsAwayForLong": {path: "/api/messages", asked: time.Minute, status: 503, retry: "4"},
+		"StorageIsOpen": {path: "/api/messages", opens: time.Second, asked: time.Minute,
+			status: 202},
+		"TheCallerGivesUp": {path: "/api/messages", gaveUp: 2 * time.Second, status: 503,
+			took: 2 * time.Second, retry: "4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +77,8 @@ func TestServer_Readiness(t *testing.T) {
 				}
 				status, took, retry := s.ask(ctx, c.path)
 				if status != c.status || took != c.took || retry != c.retry {
-					t.Errorf("%d after %s, Retry-After %q, want %d after %s, %q", status, took, retry, c.status, c.took, c.retry)
+					t.Errorf("%d after %s, Retry-After %q, want %d after %s, %q", status, took, retry, c.status, c.took,
+						c.retry)
 				}
 				time.Sleep(c.opens)
 			})
@@ -107,6 +113,8 @@ func TestServer_Readiness_Boundary(t *testing.T) {
 		"ProcessOfAClient":  {"POST", "/process", "weir.example", 404},
 		"PoisonOfTheHost":   {"POST", "/poison", "", 200},
 		"PoisonOfAClient":   {"POST", "/poison", "weir.example", 404},
+		"InboxOfTheHost":    {"POST", "/inbox", "", 200},
+		"InboxOfAClient":    {"POST", "/inbox", "weir.example", 404},
 		"ProcessByAnEscape": {"POST", "/%70rocess", "", 404},
 	} {
 		t.Run(name, func(t *testing.T) {

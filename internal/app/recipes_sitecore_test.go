@@ -105,10 +105,10 @@ func TestRecipe_Sitecore(t *testing.T) {
 	t.Parallel()
 	const path = sitecoreHome + "/news/harbour-opens"
 	for name, c := range map[string]struct {
-		cms   *sitecore
-		want  weir.Outcome
-		says  string
-		steps string
+		cms    *sitecore
+		want   weir.Outcome
+		reason string
+		steps  string
 	}{
 		"New": {
 			&sitecore{items: map[string]any{sitecoreHome + "/news": nil}}, weir.OutcomeDelivered, "",
@@ -139,21 +139,15 @@ func TestRecipe_Sitecore(t *testing.T) {
 				map[string]string{"SITECORE_URL": "", "SITECORE_TOKEN_URL": "",
 					"SITECORE_CLIENT_ID": "client", "SITECORE_CLIENT_SECRET": "secret-of-client"},
 			)
-			got := r.send(r.sample("article.xml"))
-			var names []string
-			for _, s := range got.Steps {
-				names = append(names, s.Name)
-			}
-			if got.Outcome != c.want || !strings.Contains(got.Reason, c.says) || strings.Join(names, " ") != c.steps {
-				t.Fatalf("got %+v, want %s after %s", got, c.want, c.steps)
-			}
+			checkResult(t, r.send(r.sample("article.xml")), c.want, c.reason, c.steps)
 			if c.want != weir.OutcomeDelivered {
 				return
 			}
 			want := "[map[name:Title value:The harbour opens] map[name:Text value:<p>From Monday on.</p>]]"
 			if fmt.Sprint(c.cms.items[path]) != want || fmt.Sprint(c.cms.published) != "["+path+"]" ||
 				len(c.cms.items) != 2 {
-				t.Errorf("got %v, published %v", c.cms.items, c.cms.published)
+				t.Errorf("got %v, published %v, want the item %v, published %v and 2 items", c.cms.items,
+					c.cms.published, want, "["+path+"]")
 			}
 			if c.cms.tokens != 2 {
 				t.Errorf("got %d tokens, want 2: the first one was refused", c.cms.tokens)

@@ -64,11 +64,39 @@ func (r *recipe) sample(name string) string {
 // send delivers a body as Weir would: its contract accepts it, and the sender makes one attempt.
 func (r *recipe) send(body string) weir.Result {
 	r.t.Helper()
+	return r.sendRemembering(body, "")
+}
+
+// sendRemembering delivers a body of a key whose id in the CMS an earlier message has learned.
+func (r *recipe) sendRemembering(body, id string) weir.Result {
+	r.t.Helper()
 	m, err := r.app.contracts.Accept(r.t.Context(), "application/xml", []byte(body))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.seq++
 	m.ID = weir.ID{Epoch: 1, Seq: r.seq, Nonce: "00112233445566778899"}
-	return r.app.sender.Send(r.t.Context(), weir.Delivery{Message: &m, Attempt: 1, Fence: 1})
+	return r.app.sender.Send(r.t.Context(), weir.Delivery{Message: &m, Attempt: 1, Fence: 1, RememberedID: id})
+}
+
+// A wrong address is a mistake of the settings. So it must not make messages dead.
+func TestRecipe_NoAPIAtTheAddress(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		variables map[string]string
+		reason    string
+	}{
+		"wordpress": {
+			map[string]string{"WORDPRESS_URL": "", "WORDPRESS_USER": "weir", "WORDPRESS_PASSWORD": "p"}, "no REST API",
+		},
+		"directus": {map[string]string{"DIRECTUS_URL": "", "DIRECTUS_TOKEN": "t"}, "does not serve this address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := openRecipe(t, name, http.NotFoundHandler(), c.variables)
+			for _, message := range []string{"article.xml", "delete.xml"} {
+				checkResult(t, r.send(r.sample(message)), weir.OutcomeUnavailable, c.reason, "find")
+			}
+		})
+	}
 }

@@ -133,7 +133,7 @@ func TestRecipe_WordPress(t *testing.T) {
 	article := r.sample("article.xml")
 	for range 2 {
 		if got := r.send(article); got.Outcome != weir.OutcomeDelivered {
-			t.Fatalf("got %+v", got)
+			t.Fatalf("got %+v, want Outcome delivered", got)
 		}
 	}
 	want := map[string]any{"slug": "harbour-opens", "title": `The harbour opens & the "old" quay stays`,
@@ -144,7 +144,7 @@ func TestRecipe_WordPress(t *testing.T) {
 	}
 	if got := strings.Join(wp.requests, "\n"); !strings.Contains(got, "POST /wp-json/wp/v2/posts?_fields=id,slug\n") ||
 		!strings.HasSuffix(got, "PUT /wp-json/wp/v2/posts/3?_fields=id,slug") {
-		t.Errorf("got %s", got)
+		t.Errorf("got the requests\n%s\nwant the POST of the post, and its PUT last", got)
 	}
 	for range 2 {
 		if got := r.send(r.sample("delete.xml")); got.Outcome != weir.OutcomeDelivered || len(wp.posts) != 0 {
@@ -160,7 +160,7 @@ func TestRecipe_WordPressRefusals(t *testing.T) {
 		slug     string
 		password string
 		want     weir.Outcome
-		says     string
+		reason   string
 		posts    int
 	}{
 		"DigitsAlone": {
@@ -191,8 +191,8 @@ func TestRecipe_WordPressRefusals(t *testing.T) {
 				c.wp,
 				c.password,
 			).send(`<article slug="` + c.slug + `" version="1"><title>A</title></article>`)
-			if got.Outcome != c.want || !strings.Contains(got.Reason, c.says) || len(c.wp.posts) != c.posts {
-				t.Errorf("got %+v and %d posts, want %s with %q", got, len(c.wp.posts), c.want, c.says)
+			if got.Outcome != c.want || !strings.Contains(got.Reason, c.reason) || len(c.wp.posts) != c.posts {
+				t.Errorf("got %+v and %d posts, want %s with %q", got, len(c.wp.posts), c.want, c.reason)
 			}
 		})
 	}

@@ -3,11 +3,12 @@ package app
 import (
 	"log/slog"
 	"net/http"
-	"slices"
 	"time"
 
+	"weir/functions/batches"
 	"weir/functions/cancel"
 	"weir/functions/health"
+	"weir/functions/inbox"
 	"weir/functions/metrics"
 	"weir/functions/move"
 	"weir/functions/poison"
@@ -15,8 +16,11 @@ import (
 	"weir/functions/receive"
 	"weir/functions/schedules"
 	"weir/functions/status"
+	"weir/functions/validate"
 	"weir/functions/view"
 	"weir/functions/write"
+	"weir/internal/bulkcancel"
+	"weir/internal/bulkdiscard"
 	"weir/internal/dashboard"
 	"weir/internal/httpio"
 	"weir/internal/openapi"
@@ -39,45 +43,73 @@ var (
 	remove    = []string{http.MethodDelete}
 )
 
-// routes returns the table of all addresses that the process answers. HTTP triggers arrive under /api with
-// their own method and path, the other triggers as POST /<function>. Each change of the page is a route of
-// the function write, so that one key is enough for it; so a message can be cancelled by two routes.
-func (r *running) routes() []route {
+// listRoutes returns the table of all addresses that the process answers. HTTP triggers arrive under /api with
+// their own method and path, the other triggers as POST /<function>. The operator's page makes all changes with
+// the key of the function write, so it has a route of its own for the cancellation of a message.
+func (r *running) listRoutes() []route {
 	s, log, now, store, waker := &r.settings, r.log, time.Now, r.store, r.waker
 	maxBody, lanes := int64(s.MaxBody), s.Lanes
+	intake := httpio.NewIntake(r.budgets.intake, maxBody)
 	pages := readOnly(r.newPages())
 	cancelOne := toTheEnd(&cancel.Function{Log: store, Caller: waker, Logger: log})
-	jobs := readOnly(&view.Replays{Jobs: r.replays, Logger: log})
+	jobs := readOnly(&view.Replays{Jobs: r.replays, Now: now, Logger: log})
+	batched := &batches.Function{Batches: r.batches, Upstreams: r.upstreams, Memory: intake,
+		Observer: r.instruments.metrics, Logger: log}
 	poisoned := &poison.Function{Tickets: r.tickets, Lanes: lanes, Logger: log}
 	checks := health.New(r.healthChecks(), now)
 	table := []route{
-		{post, "/api/messages", "receive", r.newReceiver()},
-		{get, "/api/messages", "view", readOnly(&view.Messages{Source: r.overview, Lanes: lanes, Logger: log})},
+		{post, "/api/messages", "receive", r.newReceiver(intake)},
+		{post, "/api/validate", "validate", readOnly(&validate.Function{Contracts: r.contracts, Intake: intake,
+			MaxBody: maxBody, Logger: log})},
+		{get, "/api/messages", "view", readOnly(&view.Messages{Source: r.overview, Lanes: lanes,
+			ShownNames: s.shownNames(), HasUpstreams: len(s.Upstreams) > 0, Now: now, Logger: log})},
+		{get, "/api/scheduled", "view", readOnly(&view.Scheduled{Source: r.overview, Lanes: lanes,
+			ShownNames: s.shownNames(), HasUpstreams: len(s.Upstreams) > 0, Now: now, Logger: log})},
+		{get, "/api/batches", "view", readOnly(batched.List())},
+		{post, "/api/batches", "batches", toTheEnd(batched.Post())},
+		{get, "/api/batches/{id}", "status", readOnly(batched.Get())},
+		{remove, "/api/batches/{id}", "write", toTheEnd(batched.Cancel())},
 		{get, "/api/messages/{id}", "status", readOnly(&status.Function{Log: store,
 			Forecaster: r.overview, Logger: log})},
 		{remove, "/api/messages/{id}", "cancel", cancelOne},
 		{patch, "/api/messages/{id}", "move", toTheEnd(&move.Function{Log: store, Caller: waker, Logger: log})},
-		{get, "/api/messages/{id}/body", "view", readOnly(&view.Body{Bodies: store, Logger: log})},
+		{get, "/api/messages/{id}/body", "view", readOnly(&view.Body{Bodies: r.bodies, Logger: log})},
 		{get, "/api/messages/{id}/attempts", "view", readOnly(&view.Attempts{Source: store, Logger: log})},
-		{get, "/api/messages/{id}/difference", "view", readOnly(&view.Difference{Bodies: store, Logger: log})},
+		{get, "/api/messages/{id}/difference", "view", readOnly(&view.Difference{Bodies: r.bodies, Logger: log})},
 		{post, "/api/messages/{id}/cancel", "write", cancelOne},
 		{post, "/api/messages/{id}/replay", "write", toTheEnd(&write.Replay{Log: store, Caller: waker, Logger: log})},
 		{post, "/api/messages/{id}/edit", "write", toTheEnd(&write.Edit{Contracts: r.contracts, Log: store,
 			Caller: waker, MaxBody: maxBody, Logger: log})},
-		{post, "/api/cancellations", "write", toTheEnd(&write.Cancellations{Log: store, Caller: waker, Lanes: lanes,
+		{post, "/api/messages/{id}/reveal", "write", toTheEnd(&write.Reveal{Bodies: store, Logger: log})},
+		{post, "/api/messages/{id}/erase", "write", toTheEnd(r.newErase())},
+		{post, "/api/messages/{id}/discard", "write", toTheEnd(&write.Discard{Log: store, Caller: waker, Logger: log})},
+		{post, "/api/discards", "write", toTheEnd(&write.Discards{
+			Log: bulkdiscard.Discarder{Store: r.store}, Caller: waker, Lanes: lanes,
+			Now: now, Logger: log})},
+		{post, "/api/cancellations", "write", toTheEnd(&write.Cancellations{
+			Log: bulkcancel.Canceller{Store: r.store}, Caller: waker, Lanes: lanes,
 			Now: now, Logger: log})},
 
 		{get, "/api/lanes", "view", readOnly(&view.Lanes{Source: r.overview, Calendar: r.calendar,
 			Now: now, Logger: log})},
 		{get, "/api/lanes/{lane}", "view", readOnly(&view.Lane{Source: r.overview, Logger: log})},
 		{get, "/api/history", "view", readOnly(&view.History{Source: r.history, Lanes: lanes, Logger: log})},
-		{get, "/api/errors", "view", readOnly(&view.Errors{Source: r.overview, Logger: log})},
-		{get, "/api/audit", "view", readOnly(&view.Audit{Reader: r.audit, Logger: log})},
+		{get, "/api/errors", "view", readOnly(&view.Errors{Source: r.overview, Now: now, Logger: log})},
+		{get, "/api/audit", "view", readOnly(&view.Audit{Reader: r.audit, Now: now, Logger: log})},
 		{get, "/api/pauses", "view", readOnly(&view.Pauses{Reader: store, Calendar: r.calendar,
 			Now: now, Logger: log})},
-		{post, "/api/pause", "write", toTheEnd(&write.Pause{Pauser: store, Lanes: lanes, Now: now, Logger: log})},
+		{post, "/api/pause", "write", toTheEnd(&write.Pause{Pauser: store,
+			NameAuthor: r.newAuditWrapper().AuthorOf, Lanes: lanes, Now: now, Logger: log})},
 		{post, "/api/resume", "write", toTheEnd(&write.Resume{Pauser: store, Caller: waker, Lanes: lanes,
 			Logger: log})},
+		{get, "/api/versions", "view", readOnly(&view.Versions{Reader: store, Contracts: s.supersedingContracts(),
+			Lanes: lanes, Logger: log})},
+		{post, "/api/versions/forget", "write", toTheEnd(&write.ForgetVersion{Log: store, Caller: waker, Lanes: lanes,
+			Logger: log})},
+		{get, "/api/remembered", "view", readOnly(&view.Remembered{Reader: store, Contracts: s.contractNames(),
+			Lanes: lanes, Logger: log})},
+		{post, "/api/remembered/forget", "write", toTheEnd(&write.ForgetRemembered{Log: store, Caller: waker,
+			Lanes: lanes, Logger: log})},
 		{get, "/api/replays", "view", jobs},
 		{post, "/api/replays", "write", toTheEnd(&write.Replays{Jobs: r.replays, Logger: log})},
 		{get, "/api/replays/{id}", "view", jobs},
@@ -87,30 +119,59 @@ func (r *running) routes() []route {
 		{get, "/api/openapi.yaml", "view", readOnly(openapi.Handler())},
 		{getOrHead, "/api/health", "health", checks},
 		{get, "/api/checks", "view", readOnly(checks.Details())},
-		{get, "/api/metrics", "metrics", r.newLaneGauges().refreshBefore(
+		{get, "/api/metrics", "metrics", r.gauges.refreshBefore(
 			metrics.New(r.instruments.metrics.Registry, log))},
 
-		{post, "/process", "process", httpio.HostCallsOnly(log, r.newProcess().Handler())},
-		{post, "/poison", "poison", httpio.HostCallsOnly(log, poisoned.Handler())},
-		{post, "/sweep", "sweep", httpio.HostCallsOnly(log, r.sweeper.Handler())},
+		{post, "/process", "process", r.newTriggerHandler(r.newProcess().Handler())},
+		{post, "/poison", "poison", r.newTriggerHandler(poisoned.Handler())},
+		{post, "/inbox", "inbox", r.newTriggerHandler(r.newInboxFunction().Handler())},
+		{post, "/sweep", "sweep", r.newTriggerHandler(r.sweeper.Handler())},
 	}
-	function := &schedules.Function{Schedules: r.schedules, Stored: store, MaxBody: maxBody, Logger: log}
+	function := &schedules.Function{Schedules: r.schedules, Stored: store, Contracts: r.contracts, MaxBody: maxBody,
+		Now: now, Logger: log}
 	for path, h := range function.Routes() {
 		table = append(table, route{nil, "/api/schedules" + path, "schedules", limitReads(h)})
 	}
 	return r.auditChanges(table)
 }
 
+// newTriggerHandler returns the handler of a queue or timer function. Each call shows the drainer that the host
+// is not drained.
+func (r *running) newTriggerHandler(h http.Handler) http.Handler {
+	return httpio.HostCallsOnly(r.log, http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		r.drainer.MarkTriggered()
+		h.ServeHTTP(w, request)
+	}))
+}
+
 // newReceiver returns the handler of posted messages.
-func (r *running) newReceiver() http.Handler {
-	callbacks, _ := r.settings.callbackRules() // loadSettings has checked them
+func (r *running) newReceiver(intake *httpio.Intake) http.Handler {
 	maxBody := int64(r.settings.MaxBody)
 	return r.instruments.export.Receive("/api/messages", &receive.Function{
-		Contracts: r.contracts, Callbacks: callbacks, Log: r.appender, Drain: r.waker, Tickets: r.tickets,
+		Filer: r.newFiler(r.appender, r.upstreams), Upstreams: r.upstreams,
+		Drain: r.waker, Tickets: r.tickets,
 		Waits:    &receive.Waits{Finals: r.drainer, States: r.store, MaxHeld: r.budgets.waits},
-		Observer: r.instruments.metrics, Intake: httpio.NewIntake(r.budgets.intake, maxBody), MaxBody: maxBody,
+		Observer: r.instruments.metrics, Intake: intake, MaxBody: maxBody,
 		Now: time.Now, Logger: r.log,
 	})
+}
+
+// newErase returns the function that erases messages, and the files that they came from.
+func (r *running) newErase() *write.Erase {
+	erase := &write.Erase{Log: r.store, Audit: r.audit, Caller: r.waker, Logger: r.log}
+	if r.inbox != nil {
+		erase.Files = r.inbox
+	}
+	return erase
+}
+
+// newInboxFunction returns the function of the inbox's events.
+func (r *running) newInboxFunction() *inbox.Function {
+	f := &inbox.Function{Logger: r.log}
+	if r.inbox != nil {
+		f.Inbox = r.inbox
+	}
+	return f
 }
 
 // newProcess returns the function that drains the lane of a ticket.
@@ -141,15 +202,16 @@ func limitReads(h http.Handler) http.Handler {
 }
 
 // newRouter returns the handler of a table of routes. It answers 405 to methods that a path does not have,
-// and 404 to other paths.
+// and 404 to other paths. The mux sees no methods: its pattern for GET would take HEAD, too, which the host
+// does not route, and its 405 is plain text.
 func newRouter(log *slog.Logger, table []route) http.Handler {
-	mux := &http.ServeMux{}
-	for i, first := range table {
-		isSamePath := func(other route) bool { return other.path == first.path }
-		if slices.IndexFunc(table, isSamePath) == i {
-			mux.Handle(first.path, newPathHandler(log, slices.DeleteFunc(slices.Clone(table),
-				func(other route) bool { return !isSamePath(other) })))
-		}
+	byPath := map[string][]route{}
+	for _, one := range table {
+		byPath[one.path] = append(byPath[one.path], one)
+	}
+	mux := http.NewServeMux()
+	for path, routes := range byPath {
+		mux.Handle(path, newPathHandler(log, routes))
 	}
 	mux.Handle("/", httpio.NotFound(log))
 	return httpio.RefuseCrossSite(log, mux)

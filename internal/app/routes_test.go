@@ -19,12 +19,12 @@ import (
 )
 
 // triggers are the addresses that only the host uses.
-var triggers = []string{"/process", "/poison", "/sweep"}
+var triggers = []string{"/process", "/poison", "/sweep", "/inbox"}
 
 var parameter = regexp.MustCompile(`\{[^}]*\}`)
 
-// TestOpenAPI_DescribesEveryAddress holds the addresses and their methods against the
-// document. Which methods an address takes it tells itself, when asked by another.
+// The description has exactly the addresses and methods of the table of routes. The methods of an address are in the
+// header Allow of its answer to an unknown method.
 func TestOpenAPI_DescribesEveryAddress(t *testing.T) {
 	t.Parallel()
 	document, err := openapitest.Read(openapi.Document)
@@ -37,7 +37,7 @@ func TestOpenAPI_DescribesEveryAddress(t *testing.T) {
 	}
 	r := newTestRunning(t)
 	asked := map[string]bool{}
-	for _, route := range r.routes() {
+	for _, route := range r.listRoutes() {
 		pattern, path := route.path, parameter.ReplaceAllString(route.path, "x")
 		if slices.Contains(triggers, pattern) || asked[path] {
 			continue
@@ -46,7 +46,7 @@ func TestOpenAPI_DescribesEveryAddress(t *testing.T) {
 		w := httptest.NewRecorder()
 		r.handler.ServeHTTP(w, httptest.NewRequest("BREW", path, nil))
 		if w.Code != http.StatusMethodNotAllowed {
-			t.Errorf("%s answers %d to a method it cannot know", pattern, w.Code)
+			t.Errorf("%s answers %d to a method it cannot know, want 405", pattern, w.Code)
 		}
 		for method := range strings.SplitSeq(w.Header().Get("Allow"), ", ") {
 			served = append(served, method+" "+path)
@@ -70,7 +70,13 @@ func TestOpenAPI_DescribesEveryAddress(t *testing.T) {
 // newTestRunning returns the parts of a server that has storage in memory.
 func newTestRunning(t *testing.T) *running {
 	t.Helper()
-	a, err := New(env(t, minimal), slog.New(slog.DiscardHandler))
+	return newTestRunningWith(t, minimal)
+}
+
+// newTestRunningWith is newTestRunning with other settings.
+func newTestRunningWith(t *testing.T, settings string) *running {
+	t.Helper()
+	a, err := New(newEnvironment(t, settings), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

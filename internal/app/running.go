@@ -9,11 +9,16 @@ import (
 
 	"weir/functions/sweep"
 	"weir/internal/audit"
+	"weir/internal/batch"
 	"weir/internal/history"
+	"weir/internal/inbox"
 	"weir/internal/lane"
 	"weir/internal/overview"
+	"weir/internal/overview/lists"
+	"weir/internal/redact"
 	"weir/internal/replay"
 	"weir/internal/storage"
+	"weir/internal/upstream"
 )
 
 // running has the parts of a process that need storage. They are made together when storage is open, so
@@ -21,18 +26,24 @@ import (
 type running struct {
 	*App
 	*pipeline
-	cleaner  *sweep.Cleaner
-	sweeper  *sweep.Function
-	audit    *audit.Log
-	history  *history.Keeper    // these four are nil under handler poll
-	overview *overview.Overview //
-	replays  *replay.Runner     //
-	handler  http.Handler       // answers every address
+	cleaner   *sweep.Cleaner
+	sweeper   *sweep.Function
+	audit     *audit.Log
+	inbox     *inbox.Collector   // nil = no files are taken
+	batches   *batch.Runner      // these eight are nil under weir poll
+	history   *history.Keeper    //
+	bodies    *redact.Bodies     // without redacted values
+	overview  *overview.Overview //
+	replays   *replay.Runner     //
+	gauges    *laneGauges        //
+	handler   http.Handler       // answers every address
+	serving   context.Context    // ends when the server begins to stop
+	upstreams *upstream.Set      // nil = the settings have none
 
 	checkEpoch func() // asks whether the epoch is over; returns at once
 }
 
-// newPollRunning makes the parts of handler poll: it answers no requests.
+// newPollRunning makes the parts of weir poll: it answers no requests.
 func newPollRunning(ctx context.Context, a *App, store *lane.Store, cfg pipelineConfig) *running {
 	r := &running{App: a, pipeline: newPipeline(ctx, a, store, cfg), checkEpoch: func() {},
 		audit: a.newAuditLog(store.Table)}
@@ -43,23 +54,33 @@ func newPollRunning(ctx context.Context, a *App, store *lane.Store, cfg pipeline
 
 // newServerRunning makes the parts of a server.
 func newServerRunning(ctx context.Context, a *App, store *lane.Store, isHosted bool, checkEpoch func()) *running {
-	r := &running{App: a, checkEpoch: checkEpoch, pipeline: newPipeline(ctx, a, store, pipelineConfig{
+	r := &running{App: a, serving: ctx, checkEpoch: checkEpoch, pipeline: newPipeline(ctx, a, store, pipelineConfig{
 		sender: a.newSender(), isHosted: isHosted, ticketsOnly: a.settings.deliversByTicket()})}
 	r.appender.OnSealed = checkEpoch
+	r.upstreams = a.newUpstreams(store.Table)
 	r.history = r.startHistory()
-	r.overview = &overview.Overview{Store: store, Rates: r.history, Calendar: a.calendar, Now: time.Now}
+	r.bodies = &redact.Bodies{Loader: store, Contracts: r.contracts}
+	r.overview = &overview.Overview{Store: store, Rates: r.history, Calendar: a.calendar, Now: time.Now,
+		Redactor: r.bodies}
 	r.replays = r.newReplays()
+	r.batches = r.newBatches()
+	r.inbox = r.newInbox()
 	r.audit = a.newAuditLog(store.Table)
 	r.cleaner = r.newCleaner()
 	r.sweeper = r.newSweeper(r.waker)
-	r.handler = newRouter(r.log, r.routes())
+	r.gauges = r.newLaneGauges()
+	r.handler = newRouter(r.log, r.listRoutes())
 	return r
 }
 
-// newSweeper returns the sweep. A timer of the host calls it each minute; handler poll calls it itself.
+// newSweeper returns the sweep. A timer of the host calls it each minute; weir poll calls it itself.
 func (r *running) newSweeper(waker sweep.Waker) *sweep.Function {
-	return &sweep.Function{Log: sweepReader{r.store, r}, Waker: waker, Cleaner: r.cleaner, Schedules: r.schedules,
+	f := &sweep.Function{Log: sweepReader{r.store, r}, Waker: waker, Cleaner: r.cleaner, Schedules: r.schedules,
 		Lanes: r.settings.Lanes, Now: time.Now, Logger: r.log}
+	if r.inbox != nil {
+		f.Inbox = r.inbox
+	}
+	return f
 }
 
 // sweepReader reads control rows for the sweep, and passes them to the gauges, the history, the
@@ -74,7 +95,7 @@ type sweepReader struct {
 func (s sweepReader) ReadControl(ctx context.Context, number int) (lane.Control, error) {
 	c, err := s.Store.ReadControl(ctx, number)
 	if storage.Is(err, storage.NotFound) {
-		if err = s.EnsureControlRows(ctx, number); err == nil {
+		if err = s.EnsureControlRows(ctx, number, 0); err == nil {
 			c, err = s.Store.ReadControl(ctx, number)
 		}
 	}
@@ -87,11 +108,11 @@ func (s sweepReader) ReadControl(ctx context.Context, number int) (lane.Control,
 	return c, err
 }
 
-// observeLane takes the state of a lane into the metrics and the history, resumes bulk replays that lost
+// observeLane takes the state of a lane into the metrics and the history, resumes bulk replays and batches that lost
 // their process, and reports the lane to the receivers of events.
 func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	now := time.Now()
-	oldest, err := r.store.OldestWaitingSince(ctx, number, c)
+	oldest, err := lists.Reader{Store: r.store}.OldestWaitingSince(ctx, number, c)
 	if err != nil {
 		r.log.Warn("sweep: oldest not known", "lane", number, "err", err)
 	}
@@ -103,6 +124,11 @@ func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	r.instruments.recordLane(number, c, oldest, now)
 	if r.replays != nil {
 		r.replays.ResumeOrphans(c)
+	}
+	if r.batches != nil && number == 0 { // one query for all lanes
+		if err := r.batches.ResumeOrphans(ctx); err != nil {
+			r.log.Warn("sweep: batches not looked at", "err", err)
+		}
 	}
 	r.notifier.ObserveLane(number, c)
 	if err == nil {
@@ -116,17 +142,21 @@ func (r *running) closeWork(ctx context.Context) error {
 	return closeTogether(ctx, r.schedules.Close, r.drainer.Close)
 }
 
-// closeBackground ends bulk replays and retention.
+// closeBackground ends batches, the taking of files, bulk replays and retention.
 func (r *running) closeBackground(ctx context.Context) error {
 	if r.replays == nil {
 		return r.cleaner.Close(ctx)
 	}
-	return closeTogether(ctx, r.replays.Close, r.cleaner.Close)
+	closers := []func(context.Context) error{r.batches.Close, r.replays.Close, r.cleaner.Close}
+	if r.inbox != nil {
+		closers = append(closers, r.inbox.Close)
+	}
+	return closeTogether(ctx, closers...)
 }
 
-// closeRecords sends the events, counters and tickets that are left.
+// closeRecords sends the events, counters and tickets that are left, and returns the quota that is left.
 func (r *running) closeRecords(ctx context.Context) error {
-	err := errors.Join(r.notifier.Close(ctx), r.history.Close(ctx))
+	err := errors.Join(r.notifier.Close(ctx), r.history.Close(ctx), r.upstreams.ReturnReserved(ctx))
 	r.tickets.Wait(ctx)
 	return err
 }

@@ -44,9 +44,9 @@ func Serve(ctx context.Context, p Process) error {
 		return err
 	}
 	level.Set(slog.Level(a.settings.Log.Level))
-	a.instruments.startExport(ctx, export)
+	a.startExport(ctx, export)
 	s := newServer(a, p.StartedAt)
-	if p.Env(hostPortName) != "" {
+	if IsHosted(p.Env) {
 		s.host = newHostWatcher(p.Env, log)
 		signal.Ignore(syscall.SIGPIPE) // stdout ends with the host, and the lanes must be handed over after that
 	}
@@ -55,7 +55,7 @@ func Serve(ctx context.Context, p Process) error {
 		log.Error("handler: cannot listen", "err", err)
 		return err
 	}
-	log.Info("handler: listening", "duration", time.Since(p.StartedAt))
+	log.Info("handler: listening", "duration_ms", time.Since(p.StartedAt).Milliseconds())
 	return logEnd(s.Run(ctx, listener), log)
 }
 

@@ -31,7 +31,8 @@ func TestLogEnd(t *testing.T) {
 			var out bytes.Buffer
 			err := logEnd(c.err, slog.New(slog.NewTextHandler(&out, nil)))
 			var restart *RestartError
-			if got := errors.As(err, &restart); got != c.isRestart || !strings.Contains(out.String(), "handler: stopped") {
+			if got := errors.As(err, &restart); got != c.isRestart ||
+				!strings.Contains(out.String(), "handler: stopped") {
 				t.Errorf("got a restart %v and %q, want %v", got, out.String(), c.isRestart)
 			}
 		})

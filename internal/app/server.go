@@ -97,7 +97,7 @@ func (s *Server) open(ctx context.Context) error {
 	r := newServerRunning(ctx, s.App, store, s.host != nil, s.checkEpoch)
 	s.running.Store(r)
 	close(s.opened)
-	s.log.Info("handler: ready", "duration", time.Since(s.startedAt))
+	s.log.Info("handler: ready", "duration_ms", time.Since(s.startedAt).Milliseconds())
 	go s.watchEpoch(ctx, store)
 	go func() {
 		if err := s.PrepareStorage(ctx); err != nil && ctx.Err() == nil {
@@ -127,6 +127,9 @@ func (s *Server) checkEpoch() {
 
 // hostPortName is the variable that has the port for a custom handler. Only a host sets it.
 const hostPortName = "FUNCTIONS_CUSTOMHANDLER_PORT"
+
+// IsHosted reports whether a Functions host has started this process.
+func IsHosted(env func(string) string) bool { return env(hostPortName) != "" }
 
 // listenForHost listens on the port that the host has chosen; without a host, on any free port.
 func listenForHost(env func(string) string) (net.Listener, error) {

@@ -6,22 +6,26 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/goccy/go-yaml/ast"
 
 	"weir/internal/calendar"
 	"weir/internal/contract"
 	"weir/internal/drain"
-	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 	"weir/internal/lease"
 	"weir/internal/poll"
+	"weir/internal/recur"
 	"weir/internal/signin"
 	"weir/internal/steps"
 	"weir/internal/storage/azure"
 )
 
 // Settings has all settings. Those of storage come from the environment, all others from weir.yaml;
-// README.md has the table.
+// docs/settings.md has the table.
 type Settings struct {
 	Storage  secret         `yaml:"-"` // AzureWebJobsStorage
 	Identity azure.Identity `yaml:"-"` // used if Storage is empty
@@ -35,14 +39,19 @@ type Settings struct {
 	DeadRetention  duration           `yaml:"deadRetention"`
 	AuditRetention duration           `yaml:"auditRetention"`
 	Delivery       deliverySettings   `yaml:"delivery"`
+	Schedules      scheduleSettings   `yaml:"schedules"`
 	Poll           pollSettings       `yaml:"poll"`
 	Calendar       calendar.Settings  `yaml:"calendar"`
 	Notify         []receiverSettings `yaml:"notify"`
 	Callbacks      callbackSettings   `yaml:"callbacks"`
 	Log            logSettings        `yaml:"log"`
+	Intake         intakeSettings     `yaml:"intake"`
+	Upstreams      []upstreamSettings `yaml:"upstreams"` // none = each caller with the function key may send
 	Contracts      []contractSettings `yaml:"contracts"`
 
-	file *steps.File // weir.yaml, for the parts that package steps reads
+	file     *steps.File // weir.yaml, for the parts that package steps reads
+	body     ast.Node    // the parsed weir.yaml, for the positions of problems; nil = it is empty
+	fileName string      // of weir.yaml, without its folder, for the positions of problems
 }
 
 // contractSettings describes a kind of message, and how it is written to the CMS.
@@ -67,8 +76,8 @@ type deliverySettings struct {
 	Backoff  backoffSettings   `yaml:"backoff"`
 	Patience duration          `yaml:"patience"` // with a CMS that answers and accepts no message
 
-	Rate          attemptRate `yaml:"rate"`          // of this instance over all lanes
-	MaxConcurrent int         `yaml:"maxConcurrent"` // attempts of this instance at a time; 0 = one for each lane
+	Rate          rate `yaml:"rate"`          // of this instance over all lanes
+	MaxConcurrent int  `yaml:"maxConcurrent"` // attempts of this instance at a time; 0 = one for each lane
 
 	SignIn     signInSettings `yaml:"signIn"`
 	TLS        signin.TLS     `yaml:"tls"`
@@ -88,7 +97,18 @@ const (
 // deliversByTicket reports whether only instances that get tickets of the function process drain lanes.
 func (s *Settings) deliversByTicket() bool { return s.Delivery.Instances == processInstance }
 
-// pollSettings configures handler poll; its flags take precedence.
+// scheduleSettings bound all recurring messages together.
+type scheduleSettings struct {
+	Max  int  `yaml:"max"`  // schedules
+	Rate rate `yaml:"rate"` // of all schedules that are not paused
+}
+
+// recurLimits returns the limits as package recur takes them.
+func (s scheduleSettings) recurLimits() recur.Limits {
+	return recur.Limits{Count: s.Max, Rate: 1 / s.Rate.interval().Seconds()}
+}
+
+// pollSettings configures weir poll; its flags take precedence.
 type pollSettings struct {
 	Period    duration `yaml:"period"`
 	Idle      duration `yaml:"idle"`
@@ -105,6 +125,7 @@ func defaultSettings() Settings {
 		Delivery: deliverySettings{Method: "POST", Instances: anyInstance, Timeout: duration(30 * time.Second),
 			Attempts: 5, Patience: day,
 			Backoff: backoffSettings{delayRange: delayRange{duration(time.Second), duration(5 * time.Minute)}}},
+		Schedules: scheduleSettings{Max: 500, Rate: rate{Count: 10, Per: time.Second}},
 		Poll: pollSettings{Period: duration(time.Minute), Idle: duration(5 * time.Second),
 			Estimate: duration(2 * time.Second), Tolerance: 5},
 	}
@@ -121,13 +142,14 @@ func loadSettings(env func(string) string) (Settings, error) {
 	s := defaultSettings()
 	s.Prefix = cmp.Or(env("WEIR_PREFIX"), "weir")
 	var problems []error
-	if env("WEIR_PREFIX") == "" && env(hostPortName) != "" {
+	if env("WEIR_PREFIX") == "" && IsHosted(env) {
 		problems = append(problems, errNoPrefix)
 	}
 	if err := s.readStorage(env); err != nil {
 		problems = append(problems, err)
 	}
 	path := configPath(env)
+	s.fileName = filepath.Base(path)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return s, errors.Join(append(problems, fmt.Errorf("weir.yaml cannot be read: %w", err))...)
@@ -135,13 +157,13 @@ func loadSettings(env func(string) string) (Settings, error) {
 	missing, err := s.decodeYAML(string(text), env)
 	for _, name := range missing {
 		problems = append(problems,
-			fmt.Errorf("%s names ${%s}, which is not set in the environment", filepath.Base(path), name))
+			fmt.Errorf("%s names ${%s}, which is not set in the environment", s.fileName, name))
 	}
 	if err != nil {
-		problems = append(problems, fmt.Errorf("%s: %w", filepath.Base(path), err))
+		problems = append(problems, fmt.Errorf("%s: %w", s.fileName, err))
 		return s, errors.Join(problems...)
 	}
-	return s, errors.Join(append(problems, s.checkValues()...)...)
+	return s, s.addPositions(errors.Join(append(problems, s.checkValues()...)...))
 }
 
 // configPath returns WEIR_CONFIG, or the path of weir.yaml beside host.json.
@@ -161,7 +183,7 @@ func (s *Settings) checkValues() []error {
 			problems = append(problems, fmt.Errorf(format, args...))
 		}
 	}
-	must(s.Lanes >= 1 && s.Lanes <= lane.MaxLanes, "lanes is %d and must be 1 to %d", s.Lanes, lane.MaxLanes)
+	must(s.Lanes >= 1 && s.Lanes <= epochs.MaxLanes, "lanes is %d and must be 1 to %d", s.Lanes, epochs.MaxLanes)
 	must(s.Lease >= duration(15*time.Second) && s.Lease <= duration(time.Minute),
 		"lease is %s and must be 15s to 60s", s.Lease)
 	must(s.TicketDelay.Min >= 0 && s.TicketDelay.Min <= s.TicketDelay.Max && s.TicketDelay.Max <= duration(time.Hour),
@@ -172,6 +194,8 @@ func (s *Settings) checkValues() []error {
 	must(s.DeadRetention >= s.Retention, "deadRetention is %s and must be at least retention (%s)",
 		s.DeadRetention, s.Retention)
 	must(s.AuditRetention >= duration(24*time.Hour), "auditRetention is %s and must be at least 1d", s.AuditRetention)
+	must(s.Schedules.Max >= 1 && s.Schedules.Max <= 10_000, "schedules.max is %d and must be 1 to 10000",
+		s.Schedules.Max)
 	s.Delivery.checkValues(must)
 	if _, err := calendar.New(s.Calendar); err != nil {
 		problems = append(problems, prefixLines("calendar: ", err)...)
@@ -179,6 +203,9 @@ func (s *Settings) checkValues() []error {
 	if err := s.pollConfig().Check(); err != nil {
 		problems = append(problems, prefixLines("poll.", err)...)
 	}
+	s.Intake.RabbitMQ.checkValues(s.contractNames(), must)
+	s.Intake.Files.checkValues(must)
+	s.checkUpstreams(must)
 	return append(problems, s.checkNotify()...)
 }
 
@@ -245,6 +272,27 @@ func (s *Settings) cmsHeaders() map[string]string {
 func (s *Settings) contractNames() (names []string) {
 	for _, c := range s.Contracts {
 		names = append(names, c.Name)
+	}
+	return names
+}
+
+// shownNames returns the names of the values that contracts show, sorted.
+func (s *Settings) shownNames() (names []string) {
+	for _, c := range s.Contracts {
+		for _, f := range c.Show {
+			names = append(names, f.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// supersedingContracts returns the names of the contracts whose messages supersede each other.
+func (s *Settings) supersedingContracts() (names []string) {
+	for _, c := range s.Contracts {
+		if c.Supersede {
+			names = append(names, c.Name)
+		}
 	}
 	return names
 }

@@ -36,7 +36,7 @@ func (s *Settings) readStorage(env func(string) string) error {
 	s.Identity = i
 	switch credential := env(credentialName); {
 	case credential != "" && !i.Managed:
-		return fmt.Errorf("%s is %q and can be %s only, or nothing", credentialName, credential, managedIdentity)
+		return fmt.Errorf("%s is %q, and must be %s or empty", credentialName, credential, managedIdentity)
 	case i.ClientID != "" && !i.Managed:
 		return fmt.Errorf("%s is set, so %s must be %s", clientIDName, credentialName, managedIdentity)
 	}

@@ -30,13 +30,16 @@ func (l *logLevel) UnmarshalYAML(n ast.Node) error {
 	return nil
 }
 
-// attemptRate is the time between two attempts, written as a number for each second or minute: 5/s, 90/m.
-type attemptRate time.Duration
+// rate is a number for each second or minute, written as 5/s or 90/m. A zero rate is no limit.
+type rate struct {
+	Count int
+	Per   time.Duration // a second or a minute
+}
 
 var ratePattern = regexp.MustCompile(`^([0-9]{1,5})\s*/\s*(s|m)$`)
 
 // UnmarshalYAML implements yaml.NodeUnmarshaler.
-func (r *attemptRate) UnmarshalYAML(n ast.Node) error {
+func (r *rate) UnmarshalYAML(n ast.Node) error {
 	m := ratePattern.FindStringSubmatch(n.GetToken().Value)
 	if m == nil || strings.Trim(m[1], "0") == "" {
 		return newValueError(n, "a rate such as 5/s or 90/m")
@@ -45,9 +48,16 @@ func (r *attemptRate) UnmarshalYAML(n ast.Node) error {
 	if err != nil {
 		return err
 	}
-	unit := map[string]time.Duration{"s": time.Second, "m": time.Minute}[m[2]]
-	*r = attemptRate(unit / time.Duration(count))
+	r.Count, r.Per = count, map[string]time.Duration{"s": time.Second, "m": time.Minute}[m[2]]
 	return nil
+}
+
+// interval returns the time between two beginnings at this rate; 0 = no limit.
+func (r rate) interval() time.Duration {
+	if r.Count == 0 {
+		return 0
+	}
+	return r.Per / time.Duration(r.Count)
 }
 
 // backoffSettings is either {min, max}, or a list of waits.

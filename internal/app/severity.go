@@ -8,7 +8,7 @@ import (
 
 // severityHandler writes lines of level error to stderr and all others to stdout. The stream is the only
 // severity that a host understands: it passes on a line of stdout as Information and one of stderr as Error,
-// whatever the line says.
+// and ignores the level in the line.
 type severityHandler struct{ stdout, stderr slog.Handler }
 
 func newSeverityHandler(stdout, stderr io.Writer, level slog.Leveler) severityHandler {

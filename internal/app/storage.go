@@ -5,32 +5,33 @@ import (
 	"errors"
 	"time"
 
-	"weir/internal/clock"
 	"weir/internal/lane"
+	"weir/internal/retry"
 	"weir/internal/storage"
 	"weir/internal/verify"
 )
 
+// The first and the longest pause between two attempts to open storage.
 const (
-	// storageRetry is the longest pause between two attempts to open storage.
-	storageRetry = 2 * time.Second
-	// firstRetry is the first such pause; each is twice as long as the one before.
-	firstRetry = 100 * time.Millisecond
+	firstStorageRetry = 100 * time.Millisecond
+	maxStorageRetry   = 2 * time.Second
 )
 
 // awaitStore opens storage, and tries again until ctx ends. A wrong number of lanes ends it at once. lost, if
 // not nil, is called when the table disappears later.
-func (a *App) awaitStore(ctx context.Context, lost func(error)) (*lane.Store, error) {
-	for pause := firstRetry; ; pause = min(2*pause, storageRetry) {
-		store, err := a.openStore(ctx, lost)
-		if err == nil || errors.Is(err, lane.ErrLaneCount) {
-			return store, err
-		}
-		a.log.Warn("handler: storage not open yet", "err", err)
-		if !clock.Sleep(ctx, pause) {
-			return nil, errors.Join(ctx.Err(), err)
-		}
-	}
+func (a *App) awaitStore(ctx context.Context, lost func(error)) (store *lane.Store, err error) {
+	err = retry.Policy{
+		First: firstStorageRetry, Max: maxStorageRetry,
+		IsTransient: func(err error) bool { return !errors.Is(err, lane.ErrLaneCount) },
+		BeforePause: func(err error, pause time.Duration) (time.Duration, bool) {
+			a.log.Warn("handler: storage not open yet", "err", err)
+			return pause, true
+		},
+	}.Do(ctx, func() error {
+		store, err = a.openStore(ctx, lost)
+		return err
+	})
+	return store, err
 }
 
 // openStore opens storage. If storage is in use, it only reads the record of lanes. If there is no table, it

@@ -1,13 +1,14 @@
 package app
 
 import (
+	"fmt"
 	"net"
 	"net/url"
 	"strings"
 )
 
-// warnings returns the weaknesses of the settings that handler check shows. None has a secret in it.
-func (s *Settings) warnings() []string {
+// listWarnings returns the weaknesses of the settings that weir check shows. None has a secret in it.
+func (s *Settings) listWarnings() []string {
 	warnings := s.warnCallbacks()
 	if IsClearText(s.Delivery.URL) {
 		warnings = append(warnings, "delivery.url is http: messages, and the secrets of delivery.url and "+
@@ -16,6 +17,12 @@ func (s *Settings) warnings() []string {
 	if hasClearTextStorage(string(s.Storage)) {
 		warnings = append(warnings, "AzureWebJobsStorage names http addresses: messages cross the network "+
 			"unencrypted; use DefaultEndpointsProtocol=https")
+	}
+	for _, c := range s.Contracts {
+		if c.Supersede && c.VersionMax == "" {
+			warnings = append(warnings, fmt.Sprintf("contract %s supersedes by version and has no versionMax: after "+
+				"one version that is too high by mistake, Weir writes no correct version of that key", c.Name))
+		}
 	}
 	return warnings
 }

@@ -64,9 +64,11 @@ func TestLog_ReadsTheNewestFirst(t *testing.T) {
 		query audit.Query
 		want  []string
 	}{
-		"All":       {audit.Query{Limit: 100}, []string{"move", "pause", "cancel", "resume", "pause"}},
-		"InPages":   {audit.Query{Limit: 2}, []string{"move", "pause", "cancel", "resume", "pause"}},
-		"ByAction":  {audit.Query{Limit: 1, Action: "pause"}, []string{"pause", "pause"}},
+		"All":      {audit.Query{Limit: 100}, []string{"move", "pause", "cancel", "resume", "pause"}},
+		"InPages":  {audit.Query{Limit: 2}, []string{"move", "pause", "cancel", "resume", "pause"}},
+		"ByAction": {audit.Query{Limit: 1, Action: "pause"}, []string{"pause", "pause"}},
+		"Since": {audit.Query{Limit: 1, Since: c.now.Add(-2 * time.Second)},
+			[]string{"move", "pause", "cancel"}},
 		"BySubject": {audit.Query{Limit: 5, Subject: "of cancel"}, []string{"cancel"}},
 	} {
 		if got := actionsOf(readAll(t, l, want.query)); !slices.Equal(got, want.want) {
@@ -145,6 +147,8 @@ func TestWrapper(t *testing.T) {
 		"Schedule": {"PUT", "/api/schedules/nightly", "application/json", `{"cron":"@daily","message":"<s3cret/>"}`,
 			[]string{"If-Match", `"v1"`}, 201, &audit.Entry{Action: "schedule.put", Subject: "nightly",
 				Detail: `{"cron":"@daily","ifMatch":"\"v1\"","messageBytes":9}`, From: "192.0.2.1:1234", Status: 201}},
+		"PauseOfASchedule": {"POST", "/api/schedules/nightly/pause", "", "", nil, 200,
+			&audit.Entry{Action: "schedule.pause", Subject: "nightly", From: "192.0.2.1:1234", Status: 200}},
 		"LargeSchedule": {"PUT", "/api/schedules/nightly", "application/json",
 			`{"cron":"@daily","message":"` + strings.Repeat("s3cret", 20_000) + `"}`, nil, 200,
 			&audit.Entry{Action: "schedule.put", Subject: "nightly", Detail: `{"bodyBytes":120030}`,
@@ -178,7 +182,7 @@ func TestWrapper(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, *c.want)
 			}
 			if strings.Contains(out.String(), "s3cret") {
-				t.Errorf("the log has a secret: %s", out)
+				t.Errorf("got the log %s, want it without the secret", out)
 			}
 		})
 	}
@@ -195,7 +199,8 @@ func serveWrapped(t *testing.T, wrapper audit.Wrapper, c request) {
 	}))
 	mux := &http.ServeMux{}
 	for _, path := range []string{"/api/pause", "/api/resume", "/api/messages/{id}", "/api/messages/{id}/replay",
-		"/api/messages/{id}/edit", "/api/schedules/{name}", "/api/schedules/{name}/preview"} {
+		"/api/messages/{id}/edit", "/api/schedules/{name}", "/api/schedules/{name}/preview",
+		"/api/schedules/{name}/pause"} {
 		mux.Handle(path, h)
 	}
 	r := httptest.NewRequest(c.method, c.target, strings.NewReader(c.body))
@@ -218,6 +223,28 @@ func TestWrapper_NamesThePersonWhoSignedIn(t *testing.T) {
 		headers: []string{"X-MS-CLIENT-PRINCIPAL-NAME", "ada@example.org"}})
 	if got := readAll(t, l, audit.Query{Limit: 10}); len(got) != 1 || got[0].Principal != "ada@example.org" {
 		t.Errorf("got %+v, want an entry of ada@example.org", got)
+	}
+}
+
+func TestWrapper_AuthorOf(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		hasSignIn bool
+		header    http.Header
+		target    string
+		want      string
+	}{
+		"SignedIn": {true, http.Header{"X-Ms-Client-Principal-Name": {"ada"}, "X-Functions-Key": {"k"}}, "/", "ada"},
+		"Spoofed": {false, http.Header{"X-Ms-Client-Principal-Name": {"ada"}, "X-Functions-Key": {"k"}}, "/",
+			"key " + audit.Fingerprint("k")},
+		"KeyInTheAddress": {true, nil, "/?code=k", "key " + audit.Fingerprint("k")},
+		"Unknown":         {true, nil, "/", ""},
+	} {
+		r := httptest.NewRequest(http.MethodPost, c.target, nil)
+		r.Header = c.header
+		if got := (audit.Wrapper{HasSignIn: c.hasSignIn}).AuthorOf(r); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
 	}
 }
 

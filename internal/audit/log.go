@@ -30,6 +30,15 @@ type Entry struct {
 	Invocation string // the host's id of the invocation
 }
 
+// Author returns the name of who made the change: the person who signed in, or else the key, such as
+// "key 3fa9c2d1". "" = neither is known.
+func (e Entry) Author() string {
+	if e.Principal == "" && e.KeyID != "" {
+		return "key " + e.KeyID
+	}
+	return e.Principal
+}
+
 // Log writes and reads entries. Safe for concurrent use.
 type Log struct {
 	Table  storage.Table
@@ -111,8 +120,9 @@ func fromRow(row storage.Row) Entry {
 // Query selects entries. Empty fields match every entry.
 type Query struct {
 	Action, Subject string
-	Limit           int    // largest number of entries
-	Continue        string // Page.Continue of the previous page
+	Since           time.Time // entries before it are not read
+	Limit           int       // largest number of entries
+	Continue        string    // Page.Continue of the previous page
 }
 
 // Page is one page of entries, newest first. Continue is empty at the end.
@@ -128,6 +138,9 @@ const maxScanned = 5000
 func (l *Log) Read(ctx context.Context, q Query) (Page, error) {
 	var page Page
 	read := storage.Query{Partition: partition, After: q.Continue}
+	if !q.Since.IsZero() {
+		read.To = rowKey(q.Since) + "`" // sorts after "_", which begins each suffix
+	}
 	for scanned := 0; ; {
 		rows, err := l.Table.Range(ctx, read)
 		if err != nil {

@@ -18,14 +18,23 @@ var actions = map[string]string{
 	"POST /api/messages/{id}/cancel":     "cancel",
 	"POST /api/messages/{id}/replay":     "replay",
 	"POST /api/messages/{id}/edit":       "edit",
+	"POST /api/messages/{id}/erase":      "erase",
+	"POST /api/messages/{id}/reveal":     "reveal",
+	"POST /api/messages/{id}/discard":    "discard",
 	"POST /api/cancellations":            "cancel.many",
+	"POST /api/discards":                 "discard.many",
 	"POST /api/replays":                  "replay.many",
 	"DELETE /api/replays/{id}":           "replay.stop",
+	"DELETE /api/batches/{id}":           "batch.cancel",
 	"POST /api/pause":                    "pause",
 	"POST /api/resume":                   "resume",
+	"POST /api/versions/forget":          "version.forget",
+	"POST /api/remembered/forget":        "remembered.forget",
 	"PUT /api/schedules/{name}":          "schedule.put",
 	"DELETE /api/schedules/{name}":       "schedule.delete",
 	"POST /api/schedules/{name}/run":     "schedule.run",
+	"POST /api/schedules/{name}/pause":   "schedule.pause",
+	"POST /api/schedules/{name}/resume":  "schedule.resume",
 	"POST /api/schedules/{name}/preview": "", // changes nothing
 }
 
@@ -67,21 +76,32 @@ func actionOf(r *http.Request) string {
 	return action
 }
 
-func (w Wrapper) entryOf(r *http.Request, function, action string, status int, body *capturedBody) Entry {
-	query := r.URL.Query()
+// AuthorOf returns Entry.Author of a change that the request makes.
+func (w Wrapper) AuthorOf(r *http.Request) string {
+	return w.identify(r).Author()
+}
+
+// identify returns an entry with the person and the key of a request.
+func (w Wrapper) identify(r *http.Request) Entry {
 	key := r.Header.Get("X-Functions-Key")
 	if key == "" {
-		key = query.Get("code")
+		key = r.URL.Query().Get("code")
 	}
+	e := Entry{KeyID: Fingerprint(key)}
+	if w.HasSignIn {
+		e.Principal = r.Header.Get("X-MS-CLIENT-PRINCIPAL-NAME")
+	}
+	return e
+}
+
+func (w Wrapper) entryOf(r *http.Request, function, action string, status int, body *capturedBody) Entry {
 	from := strings.Join(r.Header.Values("X-Forwarded-For"), ", ")
 	if from == "" {
 		from = r.RemoteAddr
 	}
-	e := Entry{Action: action, Subject: r.PathValue("id") + r.PathValue("name"), Function: function, Status: status,
-		KeyID: Fingerprint(key), From: from, Invocation: httpio.InvocationID(r), Detail: body.describeParameters(r)}
-	if w.HasSignIn {
-		e.Principal = r.Header.Get("X-MS-CLIENT-PRINCIPAL-NAME")
-	}
+	e := w.identify(r)
+	e.Action, e.Subject, e.Detail = action, r.PathValue("id")+r.PathValue("name"), body.describeParameters(r)
+	e.Function, e.Status, e.From, e.Invocation = function, status, from, httpio.InvocationID(r)
 	return e
 }
 

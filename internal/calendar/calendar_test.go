@@ -19,7 +19,7 @@ func mustNew(t *testing.T, s calendar.Settings) *calendar.Calendar {
 	return c
 }
 
-func at(t *testing.T, text string) time.Time {
+func parseTime(t *testing.T, text string) time.Time {
 	t.Helper()
 	moment, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -54,15 +54,15 @@ func TestCalendar_At(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			closed, reason, until := c.At(at(t, want.at))
+			closed, reason, until := c.At(parseTime(t, want.at))
 			if closed != (want.reason != "") || reason != want.reason {
 				t.Errorf("closed %v because of %q, want %q", closed, reason, want.reason)
 			}
-			if want.until != "" && !until.Equal(at(t, want.until)) {
+			if want.until != "" && !until.Equal(parseTime(t, want.until)) {
 				t.Errorf("until %s, want %s", until, want.until)
 			}
 			next := want.until + want.next
-			if got := c.Next(at(t, want.at)); !got.Equal(at(t, next)) {
+			if got := c.Next(parseTime(t, want.at)); !got.Equal(parseTime(t, next)) {
 				t.Errorf("next change %s, want %s", got, next)
 			}
 		})
@@ -79,17 +79,17 @@ func TestCalendar_ChangeOfClocks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := c.Next(at(t, want.from).Add(-time.Hour)); !got.Equal(at(t, want.from)) {
+			if got := c.Next(parseTime(t, want.from).Add(-time.Hour)); !got.Equal(parseTime(t, want.from)) {
 				t.Errorf("closes at %s, want %s", got, want.from)
 			}
-			if _, _, until := c.At(at(t, want.from)); !until.Equal(at(t, want.until)) {
+			if _, _, until := c.At(parseTime(t, want.from)); !until.Equal(parseTime(t, want.until)) {
 				t.Errorf("until %s, want %s", until, want.until)
 			}
 		})
 	}
 	// In the hour that is left out there is nothing to close.
-	if closed, _, _ := c.At(at(t, "2026-03-29T01:00:00Z")); closed {
-		t.Error("closed at the change of the clocks")
+	if closed, _, _ := c.At(parseTime(t, "2026-03-29T01:00:00Z")); closed {
+		t.Error("closed at the change of the clocks, want open")
 	}
 }
 
@@ -97,7 +97,7 @@ func TestCalendar_EmptyIsOpen(t *testing.T) {
 	t.Parallel()
 	for _, c := range []*calendar.Calendar{{}, mustNew(t, calendar.Settings{})} {
 		if closed, _, _ := c.At(time.Now()); closed || !c.Next(time.Now()).IsZero() {
-			t.Error("closed")
+			t.Errorf("closed %t, next change at %s; want open, and no change", closed, c.Next(time.Now()))
 		}
 	}
 }
@@ -109,21 +109,22 @@ func TestCalendar_NextAndAtAgree(t *testing.T) {
 		s := berlin
 		s.TimeZone = zone
 		c := mustNew(t, s)
-		now := at(t, "2026-01-01T00:00:00Z")
+		now := parseTime(t, "2026-01-01T00:00:00Z")
 		for now.Year() < 2028 {
 			closed, _, until := c.At(now)
 			next := c.Next(now)
 			if !next.After(now) || (closed && !until.Equal(next)) {
-				t.Fatalf("%s: at %s closed %v until %s, next %s", zone, now, closed, until, next)
+				t.Fatalf("%s: at %s closed %v until %s, next %s, want a later next, and until = next if closed", zone,
+					now, closed, until, next)
 			}
 			for range 20 {
 				between := now.Add(rand.N(next.Sub(now)))
 				if c2, _, _ := c.At(between); c2 != closed {
-					t.Fatalf("%s: closed %v at %s, and %v at %s", zone, closed, now, c2, between)
+					t.Fatalf("%s: closed %v at %s, and %v at %s, want %v", zone, closed, now, c2, between, closed)
 				}
 			}
 			if c2, _, _ := c.At(next); c2 == closed {
-				t.Fatalf("%s: nothing changes at %s", zone, next)
+				t.Fatalf("%s: closed %v before and at %s, want a change", zone, closed, next)
 			}
 			now = next
 		}
@@ -142,14 +143,14 @@ func TestNew_NamesEveryProblem(t *testing.T) {
 		{Name: "f", From: "24:00", To: "01:00"},
 	}})
 	if err == nil {
-		t.Fatal("no problem was found")
+		t.Fatal("New found no problem, want an error with all of them")
 	}
 	for _, want := range []string{"Europe/Nowhere", "closed[0] (): name is missing",
 		"closed[1] (a): from and to are both", `closed[2] (b): from: "25:00"`, `closed[2] (b): to: "soon"`,
 		`closed[3] (c): day "funday"`, `closed[3] (c): day "tueday"`,
 		"closed[4] (d): days go with hours", "closed[5] (e): from and to are needed", "closed[6] (f): from is before"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not told of in\n%v", want, err)
+			t.Errorf("New = %v\nwant an error with %q", err, want)
 		}
 	}
 }
@@ -163,23 +164,23 @@ func TestNew_NeverOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if _, err := calendar.New(calendar.Settings{Closed: closed}); err == nil {
-				t.Error("was accepted")
+				t.Error("New accepted a calendar that is never open, want an error")
 			}
 		})
 	}
 	if _, err := calendar.New(calendar.Settings{Closed: []calendar.Window{{Name: "a", From: "00:01",
 		To: "00:00"}}}); err != nil {
-		t.Errorf("one minute is open: %v", err)
+		t.Errorf("New with one open minute a day = %v, want no error", err)
 	}
 }
 
-// TestCalendar_NextIsAChange holds that the hour which the clocks leave out is not told of as
-// one in which something closes.
+// The clocks skip the closed hour. So Next must not return its beginning as a change.
 func TestCalendar_NextIsAChange(t *testing.T) {
 	t.Parallel()
 	c := mustNew(t, calendar.Settings{TimeZone: "Europe/Berlin",
 		Closed: []calendar.Window{{Name: "x", From: "02:15", To: "02:45"}}})
-	if got, want := c.Next(at(t, "2026-03-29T00:30:00Z")), at(t, "2026-03-30T00:15:00Z"); !got.Equal(want) {
+	got, want := c.Next(parseTime(t, "2026-03-29T00:30:00Z")), parseTime(t, "2026-03-30T00:15:00Z")
+	if !got.Equal(want) {
 		t.Errorf("next change %s, want %s", got, want)
 	}
 }

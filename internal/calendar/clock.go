@@ -50,9 +50,8 @@ func instantOf(date time.Time, at timeOfDay, zone *time.Location, last bool) tim
 	return instantAtWall(date.Add(time.Duration(at)*time.Minute), zone, last)
 }
 
-// instantAtWall returns the instant at which clocks in zone show the local time wall, written in
-// UTC. If that
-// local time occurs twice, it returns the first instant, or the last if last is true. If it does
+// instantAtWall returns the instant at which clocks in zone show the local time wall, written in UTC. If that local
+// time occurs twice, it returns the first instant, or the last if last is true. If it does
 // not occur, it returns the instant of the change.
 func instantAtWall(wall time.Time, zone *time.Location, last bool) time.Time {
 	// No zone changes its clocks twice in two days.

@@ -19,8 +19,8 @@ import (
 	"weir/internal/weir"
 )
 
-// apiCommand is what all commands share that call the HTTP API of a Weir. They need neither settings nor
-// storage.
+// apiCommand is the base of the commands that call the HTTP API of a Weir: its address, its key and a client.
+// They need neither settings nor storage.
 type apiCommand struct {
 	*console
 	address, key string
@@ -40,8 +40,8 @@ func (a *apiCommand) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 }
 
-// wrapRun returns the run function of a command: it makes the client, calls do, and tells wrong usage from
-// failures.
+// wrapRun returns the run function of a command: it makes the client and calls do. Wrong usage and other failures
+// are errors of different types.
 func (a *apiCommand) wrapRun(do func(ctx context.Context, args []string) error) func(*cobra.Command,
 	[]string) error {
 	return func(cmd *cobra.Command, args []string) error {
@@ -63,8 +63,8 @@ func (a *apiCommand) wrapRun(do func(ctx context.Context, args []string) error) 
 		if errors.As(err, &wrong) {
 			return err
 		}
-		var told *failure
-		if errors.As(err, &told) {
+		var failed *failure
+		if errors.As(err, &failed) {
 			return err
 		}
 		if errors.Is(err, context.Canceled) {
@@ -81,8 +81,12 @@ func (u *usageError) Error() string { return u.text }
 
 // newPatience returns the retries of a command whose Weir is unavailable.
 func (s *console) newPatience(giveUp time.Duration) *remote.Patience {
-	return &remote.Patience{GiveUp: giveUp, First: s.firstRetryWait, Most: 30 * time.Second}
+	return &remote.Patience{GiveUp: giveUp, First: s.firstRetryWait, Most: 30 * time.Second, Unreached: unreachedLimit}
 }
+
+// unreachedLimit is how long a command tries to reach a Weir that never answered. It covers a Weir that is being
+// started.
+const unreachedLimit = 5 * time.Second
 
 // printLine prints one line.
 func (s *console) printLine(format string, args ...any) { fmt.Fprintf(s.stdout, format+"\n", args...) }

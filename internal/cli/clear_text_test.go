@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// A warning is printed by handler check, and fails nothing.
+// A warning is printed by weir check, and fails nothing.
 func TestCheck_PrintsWarnings(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(minimal, "http://127.0.0.1:7072", "http://cms.invalid", 1)
 	for _, args := range [][]string{{"check"}, {"check", "--json"}} {
-		s, stdout, _ := newTestConsole(env(t, text))
+		s, stdout, _ := newTestConsole(newEnvironment(t, text))
 		s.runCommand(t.Context(), args)
 		want := "settings  ok\nsettings  warning: delivery.url is http"
 		if len(args) > 1 {
@@ -28,8 +28,10 @@ func TestWarnClearTextKey(t *testing.T) {
 		address, key string
 		want         bool
 	}{
-		{"http://weir.example", "s3cret", true}, {"http://weir.example", "", false}, {"https://weir.example", "s3cret", false},
-		{"http://127.0.0.1:7071", "s3cret", false}, {"http://[::1]:7071", "s3cret", false}, {"http://localhost:7071", "s3cret", false},
+		{"http://weir.example", "s3cret", true}, {"http://weir.example", "", false}, {"https://weir.example", "s3cret",
+			false},
+		{"http://127.0.0.1:7071", "s3cret", false}, {"http://[::1]:7071", "s3cret", false}, {"http://localhost:7071",
+			"s3cret", false},
 	} {
 		got := warnClearTextKey(c.address, c.key)
 		if (got != "") != c.want || strings.Contains(got, "s3cret") {

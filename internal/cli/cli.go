@@ -27,18 +27,19 @@ const (
 	exitRestart     = 200 // the host starts the process again, and counts no failure
 )
 
-const rootHelp = `Weir's handler levels writes to a CMS. Without a command it serves a Functions host,
-which passes a port in FUNCTIONS_CUSTOMHANDLER_PORT.
+const rootHelp = `Weir queues XML messages and writes them to a CMS, in order. A Functions host starts it without a
+command, and passes a port in FUNCTIONS_CUSTOMHANDLER_PORT.
 
-check, drain, lanes and poll work on storage. They read the same settings as the server: the
-environment and weir.yaml (WEIR_CONFIG). audit, cancel, dead, pause, pauses, resume, send, status and
-tail call the HTTP API of a Weir. They need only its address (WEIR_URL, --url) and a function
-key (WEIR_CODE, --code).
+check, consume, drain, lanes, poll and verify work on storage. They read the same settings as the
+server: the environment and weir.yaml (WEIR_CONFIG). try needs weir.yaml alone. audit, cancel, dead,
+discard, erase, list, pause, pauses, remembered, resume, schedules, send, status, tail and versions
+call the HTTP API of a Weir. They need only its address (WEIR_URL, --url) and a function key
+(WEIR_CODE, --code).
 
 Exit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage. Commands that call the
 HTTP API also use 3 not found, 4 refused, 5 not reached or unavailable.`
 
-// console is what all commands share: environment, streams and pauses.
+// console has the environment, the streams and the pauses of all commands.
 type console struct {
 	env            func(string) string
 	stdin          io.Reader
@@ -50,7 +51,7 @@ type console struct {
 }
 
 // Run runs the command that the arguments name, and returns the exit code. Without a command it serves a
-// Functions host. ctx ends when the process is told to stop.
+// Functions host. ctx ends when the process gets a signal to stop.
 func Run(ctx context.Context, args []string, startedAt time.Time) int {
 	s := &console{env: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, startedAt: startedAt,
 		firstRetryWait: 500 * time.Millisecond, pollInterval: 2 * time.Second, gracePeriod: 5 * time.Second}
@@ -118,22 +119,31 @@ func exitCode(err error) int {
 // printError prints each line of an error.
 func (s *console) printError(err error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		fmt.Fprintln(s.stderr, "handler:", line)
+		fmt.Fprintln(s.stderr, "weir:", line)
 	}
 }
 
-// newRootCommand returns the command `handler` with all its subcommands. Without one it serves a Functions host.
+// newRootCommand returns the command `weir` with all its subcommands. Without one it serves a Functions host.
 func newRootCommand(s *console) *cobra.Command {
 	root := &cobra.Command{
-		Use: "handler", Short: "Weir's handler", Long: rootHelp, Args: cobra.NoArgs,
-		SilenceErrors: true, SilenceUsage: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-		RunE: func(cmd *cobra.Command, _ []string) error { return asFailure(s.serveHost(cmd.Context()), true) },
+		Use: "weir", Short: "Weir's commands", Long: rootHelp, Args: refuseUnknownCommand,
+		SilenceErrors: true, SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !app.IsHosted(s.env) {
+				fmt.Fprintf(s.stderr, "%s\n\n%s\n", cmd.Long, cmd.UsageString())
+				return &usageError{"name a command: no Functions host has started this process"}
+			}
+			return asFailure(s.serveHost(cmd.Context()), true)
+		},
 	}
+	root.SetFlagErrorFunc(suggestFlag)
 	root.SetOut(s.stdout)
 	root.SetErr(s.stderr)
-	root.AddCommand(newPollCommand(s), newDrainCommand(s), newLanesCommand(s), newCheckCommand(s), newVerifyCommand(s),
-		newVersionCommand(s), newSendCommand(s), newStatusCommand(s), newTailCommand(s), newDeadCommand(s), newAuditCommand(s),
-		newCancelCommand(s), newPauseCommand(s), newResumeCommand(s), newPausesCommand(s))
+	root.AddCommand(newListCommand(s), newPollCommand(s), newConsumeCommand(s), newDrainCommand(s), newLanesCommand(s),
+		newCheckCommand(s), newVerifyCommand(s), newVersionCommand(s), newSendCommand(s), newStatusCommand(s), newTailCommand(s), newDeadCommand(s),
+		newAuditCommand(s), newTryCommand(s),
+		newCancelCommand(s), newDiscardCommand(s), newPauseCommand(s), newResumeCommand(s), newPausesCommand(s),
+		newVersionsCommand(s), newRememberedCommand(s), newEraseCommand(s), newSchedulesCommand(s))
 	return root
 }
 

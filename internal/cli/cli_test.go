@@ -15,7 +15,7 @@ import (
 	"weir/internal/poll"
 )
 
-// newTestConsole makes a console with an environment of its own.
+// newTestConsole returns a console with this environment, and its output.
 func newTestConsole(env func(string) string) (s *console, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	return &console{env: env, stdout: stdout, stderr: stderr, startedAt: time.Now()}, stdout, stderr
@@ -31,8 +31,8 @@ func TestConsole_ExitCodes(t *testing.T) {
 	}{
 		"Help":          {minimal, []string{"help"}, exitOK, ""},
 		"Version":       {minimal, []string{"version"}, exitOK, ""},
-		"WaitsForWhat":  {minimal, []string{"status", "--wait", "10m", "AQAB"}, exitUsage, "--wait=10m"},
-		"SendsWhat":     {minimal, []string{"send", "--wait", "10m", "a.xml"}, exitUsage, "--wait=10m"},
+		"WaitTakesNone": {minimal, []string{"status", "--wait", "10m", "AQAB"}, exitUsage, "--wait=10m"},
+		"SendTakesNone": {minimal, []string{"send", "--wait", "10m", "a.xml"}, exitUsage, "--wait=10m"},
 		"Unknown":       {minimal, []string{"sweep"}, exitUsage, `unknown command "sweep"`},
 		"Flag":          {minimal, []string{"poll", "--idle"}, exitUsage, "needs an argument"},
 		"Combination":   {minimal, []string{"poll", "--period", "20s"}, exitUsage, "longer than delivery.timeout"},
@@ -40,13 +40,14 @@ func TestConsole_ExitCodes(t *testing.T) {
 		"LanesText":     {minimal, []string{"lanes", "many"}, exitUsage, "is not a number"},
 		"LanesNegative": {minimal, []string{"lanes", "-1"}, exitUsage, "give N or --undo"},
 		"LanesBoth":     {minimal, []string{"lanes", "2", "--undo"}, exitUsage, "not both"},
-		"WrongSettings": {"lanes: 0\n" + minimal, []string{"drain"}, exitFailed, "lanes is 0"},
-		"Serve":         {"lanes: 0\n" + minimal, nil, exitFailed, `"level":"ERROR","msg":"handler: wrong setting","err":"lanes is 0`},
+		"WrongSettings": {"lanes: 0\n" + minimal, []string{"drain"}, exitFailed, "weir.yaml: [1:8] lanes is 0"},
+		"NoHost":        {minimal, nil, exitUsage, "Available Commands:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, stdout, stderr := newTestConsole(env(t, c.text))
-			if code := s.runCommand(t.Context(), append([]string{}, c.args...)); code != c.code || !strings.Contains(stderr.String(), c.says) || (c.says == "" && stderr.Len() > 0) {
+			s, stdout, stderr := newTestConsole(newEnvironment(t, c.text))
+			if code := s.runCommand(t.Context(), append([]string{}, c.args...)); code != c.code ||
+				!strings.Contains(stderr.String(), c.says) || (c.says == "" && stderr.Len() > 0) {
 				t.Errorf("exit code %d, want %d; stdout %q, stderr %q", code, c.code, stdout, stderr)
 			}
 			if c.code == exitUsage && stdout.Len() > 0 {
@@ -56,7 +57,7 @@ func TestConsole_ExitCodes(t *testing.T) {
 	}
 }
 
-// TestConsole_JSON: what is told of the program and of what is wrong can be read by programs.
+// With --json the version and each finding of check are lines of JSON.
 func TestConsole_JSON(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -65,11 +66,13 @@ func TestConsole_JSON(t *testing.T) {
 		want []string
 	}{
 		"Version": {[]string{"version", "--json"}, exitOK, []string{`"version":`, `"commit":`, `"go":"go1.`}},
-		"Check":   {[]string{"check", "--json"}, exitFailed, []string{`{"name":"settings","ok":false,"wrong":["lanes is 0`, `"name":"cms","ok":`}},
+		"Check": {[]string{"check", "--json"}, exitFailed,
+			[]string{`{"name":"settings","ok":false,"wrong":["weir.yaml: [1:8] lanes ` +
+				`is 0`, `"name":"cms","ok":`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, stdout, stderr := newTestConsole(env(t, "lanes: 0\n"+minimal))
+			s, stdout, stderr := newTestConsole(newEnvironment(t, "lanes: 0\n"+minimal))
 			if code := s.runCommand(t.Context(), c.args); code != c.code || stderr.Len() > 0 {
 				t.Errorf("got exit code %d and stderr %q, want %d and none", code, stderr, c.code)
 			}
@@ -89,13 +92,14 @@ func TestConsole_JSON(t *testing.T) {
 
 func TestPollFlags_WinOverTheFile(t *testing.T) {
 	t.Parallel()
-	a, err := app.New(env(t, minimal+"poll: { period: 2m, idle: 3s }\n"), slog.New(slog.DiscardHandler))
+	a, err := app.New(newEnvironment(t, minimal+"poll: { period: 2m, idle: 3s }\n"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := pollFlags{period: 5 * time.Minute, idle: time.Second, estimate: time.Second, tolerance: 2}
-	got := f.override(a.PollConfig(), func(name string) bool { return name == "period" || name == "tolerance" })
-	want := poll.Config{Period: 5 * time.Minute, Idle: 3 * time.Second, Estimate: 2 * time.Second, Tolerance: 2, Timeout: 30 * time.Second}
+	got := f.overrideConfig(a.PollConfig(), func(name string) bool { return name == "period" || name == "tolerance" })
+	want := poll.Config{Period: 5 * time.Minute, Idle: 3 * time.Second, Estimate: 2 * time.Second, Tolerance: 2,
+		Timeout: 30 * time.Second}
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -128,13 +132,26 @@ contracts:
   - { name: article, root: article, key: ./@path }
 `
 
-// env returns an environment with a weir.yaml of this text.
-func env(t *testing.T, text string) func(string) string {
+func TestConsole_ServesAHost(t *testing.T) {
+	t.Parallel()
+	s, stdout, stderr := newTestConsole(newEnvironment(t, "lanes: 0\n"+minimal, "FUNCTIONS_CUSTOMHANDLER_PORT", "40001",
+		"WEIR_PREFIX", "news"))
+	want := `"level":"ERROR","msg":"handler: wrong setting","err":"weir.yaml: [1:8] lanes is 0`
+	if code := s.runCommand(t.Context(), []string{}); code != exitFailed || !strings.Contains(stderr.String(), want) {
+		t.Errorf("exit code %d, want %d; stdout %q, stderr %q, want %s in it", code, exitFailed, stdout, stderr, want)
+	}
+}
+
+// newEnvironment returns an environment with a weir.yaml of this text.
+func newEnvironment(t *testing.T, text string, more ...string) func(string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "weir.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	values := map[string]string{"AzureWebJobsStorage": "UseDevelopmentStorage=true", "FUNCTIONS_APP_ROOT_PATH": dir}
+	for i := 0; i < len(more); i += 2 {
+		values[more[i]] = more[i+1]
+	}
 	return func(name string) string { return values[name] }
 }

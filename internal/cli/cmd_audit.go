@@ -12,7 +12,8 @@ import (
 const auditHelp = `Lists who changed what, when and from where, newest first: cancels, moves, replays, edits, pauses,
 schedules, changes of lanes. KEY is the beginning of the key's SHA-256:
   printf %s "$KEY" | sha256sum | cut -c1-8
---json prints a list of entries.`
+--json prints a list of entries. --format csv and --format json print a file of up to 10,000 entries.
+If there are more, CSV ends in a line in parentheses, and JSON has "continue".`
 
 // maxChanges limits the entries of one request.
 const maxChanges = 500
@@ -21,11 +22,13 @@ func newAuditCommand(s *console) *cobra.Command {
 	a := &apiCommand{console: s}
 	var action, subject string
 	var limit int
+	var file exportFlag
 	cmd := &cobra.Command{Use: "audit", Short: "List who changed what", Long: auditHelp, Args: cobra.NoArgs}
 	a.addFlags(cmd)
 	cmd.Flags().StringVar(&action, "action", "", "only this action, like pause")
 	cmd.Flags().StringVar(&subject, "subject", "", "only changes of this message, schedule or bulk replay")
-	cmd.Flags().IntVar(&limit, "limit", 50, "entries at most")
+	cmd.Flags().IntVar(&limit, "limit", 50, "entries at most; the default of --format is 10,000")
+	file.addFlag(cmd)
 	cmd.RunE = a.wrapRun(func(ctx context.Context, _ []string) error {
 		if limit < 1 {
 			return &usageError{"--limit must be 1 or more"}
@@ -35,6 +38,9 @@ func newAuditCommand(s *console) *cobra.Command {
 			if value != "" {
 				query.Set(name, value)
 			}
+		}
+		if file.isGiven() {
+			return file.printList(ctx, a, cmd, "/audit", query, limit)
 		}
 		return a.printChanges(ctx, query, limit)
 	})

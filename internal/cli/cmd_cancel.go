@@ -2,14 +2,18 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"weir/internal/remote"
+	"weir/internal/weir"
+	"weir/internal/wire"
 )
 
 const cancelHelp = `Cancels waiting messages: those with the given IDs, those that match all given flags, or --all.
+With --batch the IDs are those of batches: parts that are not messages yet do not become messages.
 
 A scheduled message is cancelled at once. The holder of its lane cancels a message that is queued
 or retrying, unless it is sending the message already; the message's stage shows the result.
@@ -21,7 +25,7 @@ how long ago it was, like 24h. If the command breaks off, call it again: that do
 // cancelFlags are the flags of cancel.
 type cancelFlags struct {
 	cmd                     *cobra.Command
-	all, dryRun, yes        bool
+	all, dryRun, yes, batch bool
 	key, prefix, contract   string
 	stage, from, to, reason string
 	lane                    int
@@ -34,6 +38,7 @@ func newCancelCommand(s *console) *cobra.Command {
 	f.cmd = cmd
 	a.addFlags(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "all messages that wait")
+	cmd.Flags().BoolVar(&f.batch, "batch", false, "the IDs are those of batches")
 	cmd.Flags().StringVar(&f.key, "key", "", "only messages of this ordering key")
 	cmd.Flags().StringVar(&f.prefix, "key-prefix", "", "only messages whose ordering key begins with this")
 	cmd.Flags().StringVar(&f.contract, "contract", "", "only messages of this contract")
@@ -48,8 +53,15 @@ func newCancelCommand(s *console) *cobra.Command {
 		if err := f.checkFlags(args); err != nil {
 			return err
 		}
+		if f.batch {
+			return a.cancelBatches(ctx, args)
+		}
 		if len(args) > 0 {
-			return a.cancelByID(ctx, args)
+			ids, err := parseMessageIDs(args)
+			if err != nil {
+				return err
+			}
+			return a.cancelByID(ctx, ids)
 		}
 		return a.cancelMatching(ctx, f)
 	})
@@ -75,6 +87,8 @@ func (f *cancelFlags) checkFlags(ids []string) error {
 		if name := given(append([]string{"all", "dry-run", "yes", "reason"}, waitingFlags...)); name != "" {
 			return &usageError{"--" + name + " does not go with IDs"}
 		}
+	case f.batch:
+		return &usageError{"--batch needs the IDs of batches"}
 	case condition == "" && !f.all:
 		return &usageError{"say which: IDs, or flags, or --all"}
 	case condition != "" && f.all:
@@ -111,29 +125,25 @@ func (f *cancelFlags) readFilter() (remote.WaitingFilter, error) {
 
 // cancelByID cancels messages one by one, and returns the first error.
 func (a *apiCommand) cancelByID(ctx context.Context, ids []string) error {
-	var first error
-	for _, id := range ids {
+	return a.changeEach(ctx, ids, func(id string) (json.RawMessage, string, error) {
 		m, err := a.client.Cancel(ctx, id)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			fmt.Fprintf(a.stderr, "handler: %s: %s\n", sanitizeText(id), sanitizeText(err.Error()))
-			if first == nil {
-				first = err
-			}
-			if remote.KindOf(err) == remote.Unavailable {
-				return asFailure(first, true)
-			}
-		case a.json:
-			a.printLine("%s", m.JSON)
-		case m.Value.Stage == "cancelled":
-			a.printLine("%s is cancelled.", sanitizeText(id))
-		default:
-			a.printLine("%s: the cancellation is asked for.", sanitizeText(id))
+		if m.Value.Stage == weir.Cancelled {
+			return m.JSON, id + " is cancelled.", err
 		}
-	}
-	return asFailure(first, true)
+		return m.JSON, id + ": cancellation requested", err
+	})
+}
+
+// cancelBatches cancels batches one by one, and returns the first error.
+func (a *apiCommand) cancelBatches(ctx context.Context, ids []string) error {
+	return a.changeEach(ctx, ids, func(id string) (json.RawMessage, string, error) {
+		b, err := a.client.CancelBatch(ctx, id)
+		if b.Value.State == wire.BatchCancelled {
+			return b.JSON, fmt.Sprintf("Batch %s is cancelled; %d of %s are messages.", id, b.Value.Filed,
+				formatCount(b.Value.Parts, "part")), err
+		}
+		return b.JSON, fmt.Sprintf("Batch %s: cancellation requested", id), err
+	})
 }
 
 // cancelMatching counts the messages of the filter, asks the user, and cancels them.
@@ -151,19 +161,19 @@ func (a *apiCommand) cancelMatching(ctx context.Context, f *cancelFlags) error {
 	}
 	if !f.yes {
 		question := fmt.Sprintf("Cancel %s?", formatCount(counted.Selected, "message"))
-		if yes, err := a.confirm(ctx, question); err != nil || !yes {
+		if yes, err := a.askConfirmation(ctx, question); err != nil || !yes {
 			return err
 		}
 	}
-	if filter.To == nil {
-		filter.To = &counted.To // messages accepted later were not counted, so no person agreed to cancel them
+	if filter.To == nil { // messages accepted later were not counted, so no person agreed to cancel them
+		filter.To, filter.All = &counted.To, false
 	}
 	done, err := a.cancelAllPages(ctx, remote.Cancellation{Filter: filter, Reason: f.reason})
 	if err != nil {
 		return err
 	}
 	return a.printCancelled(done, "cancelled", fmt.Sprintf(
-		"%%s: %d cancelled, %d asked of their lanes, %d came too late.", done.Cancelled, done.Asked, done.TooLate))
+		"%%s: %d cancelled, %d requested, %d came too late.", done.Cancelled, done.Asked, done.TooLate))
 }
 
 // cancelAllPages sends a request until it is complete, and returns the sum of the answers.

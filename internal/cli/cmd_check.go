@@ -9,31 +9,114 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/app"
+	"weir/internal/contract"
+	"weir/internal/trial"
+	"weir/internal/wire"
 )
 
 const checkHelp = `Checks settings, contracts, the host's file, storage and the CMS, and prints a line for each: ok, or
 the problem and how to correct it. A warning names a weakness that stops nothing. The command
-changes nothing in storage, and sends the CMS no message: it opens a connection, and signs in if
-delivery.signIn is set.
+changes nothing in storage, and writes nothing to the CMS: it opens a connection, signs in if
+delivery.signIn is set, and sends one step of each contract: the first step that only reads and needs no
+answer of another step. If it needs a message, the command sends it for one of --sample.
 
-With --json each check is a line {"name", "ok", "detail", "wrong", "todo", "warnings"}. The
-command ends with 1 if there is a problem.`
+With FILE it checks only these messages, by the contracts of weir.yaml: the contract, key, version and
+due time of each, or every problem with its line. Nothing is sent; storage and the variables that
+weir.yaml names are not needed. - is standard input.
+
+With --json each check is a line {"name", "ok", "detail", "wrong", "todo", "warnings"}, and each FILE a
+line {"file", "valid", "contract", "key", "version", "deliverAt", "problems"}. The command ends with 1
+if there is a problem.`
 
 func newCheckCommand(s *console) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "check", Short: "Check settings, storage and CMS", Long: checkHelp,
-		Args: cobra.NoArgs}
+	var samples []string
+	cmd := &cobra.Command{Use: "check [FILE…]", Short: "Check settings, storage and CMS, or messages",
+		Long: checkHelp}
 	addJSONFlag(cmd, &asJSON)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return asFailure(s.runCheck(cmd.Context(), asJSON), true) }
+	cmd.Flags().StringArrayVar(&samples, "sample", nil, "look up this message in the CMS; may be repeated")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return s.checkSystem(cmd.Context(), samples, asJSON)
+		}
+		if len(samples) > 0 {
+			return errors.New("--sample is for the check of the CMS; leave out FILE or --sample")
+		}
+		files, err := resolveFiles(args)
+		if err != nil {
+			return err
+		}
+		err = s.checkFiles(cmd.Context(), files, asJSON)
+		return asFailure(err, errors.Is(err, errFindings))
+	}
 	return cmd
+}
+
+// checkSystem reads the samples, and checks settings, storage and CMS.
+func (s *console) checkSystem(ctx context.Context, files []string, asJSON bool) error {
+	files, err := resolveFiles(files)
+	if err != nil {
+		return err
+	}
+	var samples []app.Sample
+	for _, file := range files {
+		body, err := s.readFile(file)
+		if err != nil {
+			return asFailure(err, false)
+		}
+		samples = append(samples, app.Sample{File: file, Body: body})
+	}
+	return asFailure(s.runCheck(ctx, samples, asJSON), true)
+}
+
+// checkFiles validates each file by the contracts, and prints the result.
+func (s *console) checkFiles(ctx context.Context, files []string, asJSON bool) error {
+	trials, err := app.OpenTrials(s.env, false)
+	if err != nil {
+		return err
+	}
+	var result error
+	for _, file := range files {
+		body, err := s.readFile(file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		found, err := trials.Check(ctx, "application/xml", body)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		if len(found.Problems) > 0 {
+			result = errFindings
+		}
+		if asJSON {
+			err = s.printJSON(struct {
+				File string `json:"file"`
+				wire.Validation
+			}{file, wire.NewValidation(found.Message, found.Problems)})
+			result = errors.Join(result, err)
+			continue
+		}
+		s.printChecked(file, &found)
+	}
+	return result
+}
+
+// printChecked prints a line with the message's values, or a line for each problem.
+func (s *console) printChecked(file string, found *contract.Checked) {
+	if len(found.Problems) == 0 {
+		s.printLine("%s  ok  %s", sanitizeText(file), sanitizeText(trial.DescribeMessage(&found.Message)))
+	}
+	for _, line := range trial.DescribeProblems(found.Problems) {
+		s.printLine("%s  wrong: %s", sanitizeText(file), sanitizeText(line))
+	}
 }
 
 // errFindings is the error of a check that found a problem. It is silent: each problem has its line.
 var errFindings = errors.New("something is wrong")
 
-func (s *console) runCheck(ctx context.Context, asJSON bool) error {
+func (s *console) runCheck(ctx context.Context, samples []app.Sample, asJSON bool) error {
 	var err error
-	for _, f := range app.Diagnose(ctx, s.env) {
+	for _, f := range app.Diagnose(ctx, s.env, samples) {
 		if f.Wrong != nil {
 			err = errFindings
 		}

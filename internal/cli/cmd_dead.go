@@ -21,18 +21,25 @@ import (
 const (
 	deadHelp = `Lists dead messages, shows one, and replays them.`
 
-	deadListHelp = `Lists dead messages, the last accepted first, or with --errors the causes of death. A time is given
-like 2026-01-31T08:00:00Z, or as how long ago it was, like 24h.`
+	deadListHelp = `Lists dead messages, the last accepted first, or with --errors the errors that they died of. --from and
+--to bound the time of death, as those of dead replay and discard do. A time is given like
+2026-01-31T08:00:00Z, or as how long ago it was, like 24h.
+
+--format csv and --format json print a file of up to 10,000 messages, or of 200 errors. If there are
+more, CSV ends in a line in parentheses, and JSON has "complete": false.`
 
 	deadShowHelp = `Prints the history of a dead message, with the CMS's answers and the body. A body in another
 encoding is shown in UTF-8; --body prints only the body, byte for byte. If the body was corrected,
 the difference is shown, too; --edited shows the corrected body instead of the accepted one.
---json prints {"message", "body"}, and the "difference" if there is one.`
+[redacted] stands in place of values that the contract redacts; --reveal prints only the body, with
+these values, and needs the key of write. --json prints {"message", "body"}, and the "difference" if
+there is one.`
 )
 
 func newDeadCommand(s *console) *cobra.Command {
 	a := &apiCommand{console: s}
-	cmd := &cobra.Command{Use: "dead", Short: "List, show and replay dead messages", Long: deadHelp, Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "dead", Short: "List, show and replay dead messages", Long: deadHelp,
+		Args: refuseUnknownCommand,
 		RunE: func(*cobra.Command, []string) error { return &usageError{"give list, show or replay"} }}
 	a.addFlags(cmd)
 	cmd.AddCommand(newDeadListCommand(a), newDeadShowCommand(a), newDeadReplayCommand(a))
@@ -51,16 +58,15 @@ type deadFilter struct {
 	lane          int
 }
 
-// addFlags adds the flags. event is the event whose time --from and --to bound: a list goes by acceptance, a
-// replay by death.
-func (f *deadFilter) addFlags(cmd *cobra.Command, event string) {
+// addFlags adds the flags.
+func (f *deadFilter) addFlags(cmd *cobra.Command) {
 	f.cmd = cmd
 	cmd.Flags().StringVar(&f.key, "key", "", "only those of this ordering key")
 	cmd.Flags().IntVar(&f.lane, "lane", 0, "only those of this lane")
 	cmd.Flags().StringVar(&f.contract, "contract", "", "only those of this contract")
 	cmd.Flags().StringVar(&f.fingerprint, "fingerprint", "", "only those of this error, see dead list --errors")
-	cmd.Flags().StringVar(&f.from, "from", "", "only those that "+event+" from this moment on")
-	cmd.Flags().StringVar(&f.to, "to", "", "only those that "+event+" before this moment")
+	cmd.Flags().StringVar(&f.from, "from", "", "only those that died from this moment on")
+	cmd.Flags().StringVar(&f.to, "to", "", "only those that died before this moment")
 }
 
 // readFilter returns the filter of the flags.
@@ -96,7 +102,7 @@ func buildQuery(f remote.ReplayFilter) url.Values {
 			query.Set(name, text)
 		}
 	}
-	for name, t := range map[string]*time.Time{"from": f.From, "to": f.To} {
+	for name, t := range map[string]*time.Time{"finishedFrom": f.From, "finishedTo": f.To} {
 		if t != nil {
 			query.Set(name, t.UTC().Format(time.RFC3339))
 		}
@@ -109,10 +115,12 @@ func newDeadListCommand(a *apiCommand) *cobra.Command {
 	var text string
 	var limit int
 	var byError bool
+	var file exportFlag
 	cmd := &cobra.Command{Use: "list", Short: "List dead messages", Long: deadListHelp, Args: cobra.NoArgs}
-	f.addFlags(cmd, "were accepted")
+	f.addFlags(cmd)
 	cmd.Flags().StringVar(&text, "text", "", "only those with this text in key, error or body")
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many at most")
+	cmd.Flags().IntVar(&limit, "limit", 50, "how many at most; the default of --format is as many as Weir allows")
+	file.addFlag(cmd)
 	cmd.Flags().BoolVar(&byError, "errors", false, "sort them by error instead")
 	for _, name := range []string{"key", "lane", "contract", "fingerprint", "from", "to", "text"} {
 		cmd.MarkFlagsMutuallyExclusive("errors", name)
@@ -124,12 +132,18 @@ func newDeadListCommand(a *apiCommand) *cobra.Command {
 			return err
 		case limit < 1:
 			return &usageError{"--limit must be 1 or more"}
+		case byError && file.isGiven():
+			return file.printList(ctx, a, cmd, "/errors", url.Values{"limit": {strconv.Itoa(maxPage)}}, min(limit,
+				maxPage))
 		case byError:
 			return a.printDeadErrors(ctx, limit)
 		}
 		query := buildQuery(filter)
 		if text != "" {
 			query.Set("text", text)
+		}
+		if file.isGiven() {
+			return file.printList(ctx, a, cmd, "/messages", query, limit)
 		}
 		return a.printDeadList(ctx, query, limit)
 	})
@@ -207,27 +221,37 @@ func (a *apiCommand) printDeadErrors(ctx context.Context, limit int) error {
 const maxShown = 64 << 10
 
 func newDeadShowCommand(a *apiCommand) *cobra.Command {
-	var bodyOnly, edited bool
+	var bodyOnly, edited, revealed bool
 	cmd := &cobra.Command{Use: "show ID", Short: "Show a message with its attempts and its body",
-		Long: deadShowHelp, Args: cobra.ExactArgs(1)}
+		Long: deadShowHelp, Args: requireArguments(1, 1, "a message's id")}
 	cmd.Flags().BoolVar(&bodyOnly, "body", false, "print the body alone")
 	cmd.Flags().BoolVar(&edited, "edited", false, "the body as it was corrected")
+	cmd.Flags().BoolVar(&revealed, "reveal", false,
+		"print the body alone, with its redacted values; needs the key of write")
 	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
-		body, err := a.client.Body(ctx, args[0], edited)
+		id, err := parseMessageID(args[0])
 		if err != nil {
 			return err
 		}
-		if bodyOnly {
+		readBody := a.client.Body
+		if revealed {
+			readBody = a.client.Reveal
+		}
+		body, err := readBody(ctx, id, edited)
+		if err != nil {
+			return err
+		}
+		if bodyOnly || revealed {
 			_, err := a.stdout.Write(body)
 			return err
 		}
-		m, err := a.client.Message(ctx, args[0])
+		m, err := a.client.Message(ctx, id)
 		if err != nil {
 			return err
 		}
 		difference := ""
 		if m.Value.Edited.Exists() {
-			if difference, err = a.client.Difference(ctx, args[0]); err != nil {
+			if difference, err = a.client.Difference(ctx, id); err != nil {
 				return err
 			}
 		}
@@ -287,7 +311,7 @@ func readBodyFile(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	switch {
 	case err != nil:
-		return nil, &usageError{err.Error()}
+		return nil, &usageError{describeFileError(err)}
 	case info.IsDir():
 		return nil, &usageError{name + " is a directory"}
 	case info.Size() > maxFile:

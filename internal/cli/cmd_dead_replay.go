@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,7 +44,7 @@ type replayFlags struct {
 func newDeadReplayCommand(a *apiCommand) *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{Use: "replay [ID…]", Short: "Have dead messages delivered again", Long: deadReplayHelp}
-	f.addFlags(cmd, "died")
+	f.addFlags(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "all there are")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count")
 	cmd.Flags().BoolVar(&f.force, "force", false, "also where a later one of the key was delivered")
@@ -60,7 +61,11 @@ func newDeadReplayCommand(a *apiCommand) *cobra.Command {
 			return err
 		}
 		if len(args) > 0 {
-			return a.replayByID(ctx, args, &f)
+			ids, err := parseMessageIDs(args)
+			if err != nil {
+				return err
+			}
+			return a.replayByID(ctx, ids, &f)
 		}
 		return a.replayMatching(ctx, &f)
 	})
@@ -112,8 +117,7 @@ func (a *apiCommand) replayByID(ctx context.Context, ids []string, f *replayFlag
 			return err
 		}
 	}
-	var first error
-	for _, id := range ids {
+	return a.changeEach(ctx, ids, func(id string) (json.RawMessage, string, error) {
 		var m remote.Answer[wire.Message]
 		var err error
 		if f.with != "" {
@@ -121,24 +125,8 @@ func (a *apiCommand) replayByID(ctx context.Context, ids []string, f *replayFlag
 		} else {
 			m, err = a.client.Replay(ctx, id, f.force)
 		}
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			fmt.Fprintf(a.stderr, "handler: %s: %s\n", sanitizeText(id), sanitizeText(err.Error()))
-			if first == nil {
-				first = err
-			}
-			if remote.KindOf(err) == remote.Unavailable {
-				return asFailure(first, true)
-			}
-		case a.json:
-			a.printLine("%s", m.JSON)
-		default:
-			a.printLine("%s: the replay is asked for.", sanitizeText(id))
-		}
-	}
-	return asFailure(first, true)
+		return m.JSON, id + ": replay requested", err
+	})
 }
 
 // replayMatching counts the messages of the filter, asks the user, and starts the replay.
@@ -160,7 +148,7 @@ func (a *apiCommand) replayMatching(ctx context.Context, f *replayFlags) error {
 	}
 	if !f.yes {
 		question := fmt.Sprintf("Replay %s?", formatCount(plan.Value.Count, "message"))
-		if yes, err := a.confirm(ctx, question); err != nil || !yes {
+		if yes, err := a.askConfirmation(ctx, question); err != nil || !yes {
 			return err
 		}
 	}
@@ -179,21 +167,26 @@ func (a *apiCommand) printPlan(plan remote.Answer[wire.JobPlan]) error {
 		return a.printJSON(map[string]any{"plan": plan.JSON})
 	}
 	p := plan.Value
-	about := "It is about"
+	about := "About"
 	if !p.Complete {
-		about = "It is about at least"
+		about = "At least"
 	}
-	a.printLine("%s %s of %s; %d would be refused. It may take %s.", about, formatCount(p.Count, "message"),
-		formatCount(p.Keys, "key"), p.Refused,
-		time.Duration(p.EstimatedSeconds*float64(time.Second)).Round(time.Second))
+	text := fmt.Sprintf("%s %s of %s.", about, formatCount(p.Count, "message"), formatCount(p.Keys, "key"))
+	if p.Refused > 0 {
+		text += fmt.Sprintf(" %d would be refused (--force replays them).", p.Refused)
+	}
+	if took := time.Duration(p.EstimatedSeconds * float64(time.Second)).Round(time.Second); took > 0 {
+		text += fmt.Sprintf(" The replay would take %s.", took)
+	}
+	a.printLine("%s", text)
 	return nil
 }
 
-// confirm asks the user on the terminal, and reports whether the answer is yes. Without a terminal, it
+// askConfirmation asks the user on the terminal, and reports whether the answer is yes. Without a terminal, it
 // returns an error: the command needs --yes.
-func (s *console) confirm(ctx context.Context, question string) (bool, error) {
+func (s *console) askConfirmation(ctx context.Context, question string) (bool, error) {
 	if !isTerminal(s.stdin) {
-		return false, &usageError{"nobody can be asked here: add --yes"}
+		return false, &usageError{"there is no terminal to ask at: add --yes"}
 	}
 	fmt.Fprintf(s.stderr, "%s [y/N] ", question)
 	answer := make(chan string, 1)

@@ -43,6 +43,7 @@ type drainOutput struct {
 	Dead       int64      `json:"dead"`
 	Cancelled  int64      `json:"cancelled"`
 	Superseded int64      `json:"superseded"`
+	Discarded  int64      `json:"discarded"`
 	Waiting    int64      `json:"waiting"`
 	Until      *time.Time `json:"until,omitempty"`
 	Reason     string     `json:"reason,omitempty"`
@@ -54,7 +55,8 @@ func (s *console) printDrainResult(e *poll.DrainResult, asJSON bool) error {
 		return nil
 	}
 	l := drainOutput{Lane: e.Lane, State: e.State(), Delivered: e.Done.Delivered, Dead: e.Done.Dead,
-		Cancelled: e.Done.Cancelled, Superseded: e.Done.Superseded, Waiting: e.Waiting, Reason: e.Report.Reason}
+		Cancelled: e.Done.Cancelled, Superseded: e.Done.Superseded, Discarded: e.Done.Discarded,
+		Waiting: e.Waiting, Reason: e.Report.Reason}
 	if until := e.Until(); !until.IsZero() {
 		l.Until = &until
 	}

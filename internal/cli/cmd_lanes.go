@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/app"
-	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 	"weir/internal/relane"
 	"weir/internal/storage"
 )
@@ -58,7 +58,7 @@ func parseLanes(args []string, undo bool) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a number", args[0])
 	}
-	if n < 1 || n > lane.MaxLanes {
+	if n < 1 || n > epochs.MaxLanes {
 		return 0, fmt.Errorf("%w, and not %d", relane.ErrNumber, n)
 	}
 	return n, nil
@@ -95,7 +95,7 @@ func (s *console) runLanes(ctx context.Context, a *app.App, o lanesOptions) erro
 		return s.printLanes(ctx, change, a.Lanes())
 	}
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("interrupted; what was begun stays under way until the same command is run again, "+
+		return fmt.Errorf("interrupted; the change stays under way until the same command is run again, "+
 			"or --undo: %w", err)
 	}
 	if err == nil && o.asJSON {
@@ -106,7 +106,7 @@ func (s *console) runLanes(ctx context.Context, a *app.App, o lanesOptions) erro
 
 // printLanes prints the number of lanes, and a change that is under way.
 func (s *console) printLanes(ctx context.Context, change relane.Resharder, setting int) error {
-	meta, err := change.ReadEpochRecord(ctx)
+	meta, err := epochs.Read(ctx, change.Store.Table)
 	if storage.Is(err, storage.NotFound) {
 		fmt.Fprintf(s.stdout, "Storage has not been used yet. The setting says lanes: %d.\n", setting)
 		return nil
@@ -116,15 +116,15 @@ func (s *console) printLanes(ctx context.Context, change relane.Resharder, setti
 	}
 	s.printLine("Lanes: %d (epoch %d). The setting says lanes: %d.", meta.Open.Lanes, meta.Open.Number, setting)
 	switch meta.Step {
-	case lane.StepNone:
-	case lane.StepUndo:
-		s.printLine("A change to %d lanes is being undone: finish that with `handler lanes --undo`.", meta.Next.Lanes)
-	case lane.StepCount:
-		s.printLine("The change to %d lanes is in force and all but done: finish it with `handler lanes %d`.",
+	case epochs.StepNone:
+	case epochs.StepUndo:
+		s.printLine("A change to %d lanes is being undone: finish that with `weir lanes --undo`.", meta.Next.Lanes)
+	case epochs.StepCount:
+		s.printLine("The change to %d lanes is in force and all but done: finish it with `weir lanes %d`.",
 			meta.Open.Lanes, meta.Open.Lanes)
 	default:
-		s.printLine("A change to %d lanes is under way (%s): finish it with `handler lanes %d`, "+
-			"or give it up with `handler lanes --undo`.", meta.Next.Lanes, meta.Step, meta.Next.Lanes)
+		s.printLine("A change to %d lanes is under way (%s): finish it with `weir lanes %d`, "+
+			"or give it up with `weir lanes --undo`.", meta.Next.Lanes, meta.Step, meta.Next.Lanes)
 	}
 	for _, e := range meta.Earlier {
 		s.printLine("Epoch %d with %d lanes is kept until the retention of its messages is over.", e.Number, e.Lanes)
@@ -134,28 +134,28 @@ func (s *console) printLanes(ctx context.Context, change relane.Resharder, setti
 
 // lanesOutput is the JSON output. Its numbers are 0 if storage has not been used yet.
 type lanesOutput struct {
-	Lanes   int           `json:"lanes"`
-	Epoch   int           `json:"epoch"`
-	Setting int           `json:"setting"`
-	Change  *changeOutput `json:"change,omitempty"`
-	Earlier []lane.Epoch  `json:"earlier,omitempty"` // that still have messages, oldest first
+	Lanes   int            `json:"lanes"`
+	Epoch   int            `json:"epoch"`
+	Setting int            `json:"setting"`
+	Change  *changeOutput  `json:"change,omitempty"`
+	Earlier []epochs.Epoch `json:"earlier,omitempty"` // that still have messages, oldest first
 }
 
 // changeOutput is a change that is under way.
 type changeOutput struct {
-	Step  lane.Step `json:"step"`
-	Lanes int       `json:"lanes"`
+	Step  epochs.Step `json:"step"`
+	Lanes int         `json:"lanes"`
 }
 
 func (s *console) printLanesJSON(ctx context.Context, change relane.Resharder, setting int) error {
-	meta, err := change.ReadEpochRecord(ctx)
+	meta, err := epochs.Read(ctx, change.Store.Table)
 	if err != nil && !storage.Is(err, storage.NotFound) {
 		return err
 	}
 	state := lanesOutput{Lanes: meta.Open.Lanes, Epoch: meta.Open.Number, Setting: setting, Earlier: meta.Earlier}
 	switch meta.Step {
-	case lane.StepNone:
-	case lane.StepCount: // the new number is in force
+	case epochs.StepNone:
+	case epochs.StepCount: // the new number is in force
 		state.Change = &changeOutput{meta.Step, meta.Open.Lanes}
 	default:
 		state.Change = &changeOutput{meta.Step, meta.Next.Lanes}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -20,8 +21,9 @@ lasts until it is resumed, or until the given time or duration is over.`
 	resumeHelp = `Ends pauses. The pause of a CMS that was unavailable ends, too: the next message is tried at once.
 The command then lists the remaining pauses.`
 
-	pausesHelp = `Lists the pauses of operators, and the state of the calendar. A lane that waits for an unavailable
-CMS is not among them: the page and /api/lanes show it.`
+	pausesHelp = `Lists the pauses of operators, the lanes that wait because the CMS is unavailable or refuses
+everything, and the state of the calendar. With --json the lanes that wait are not in the list: GET
+/api/lanes has them.`
 )
 
 // pauseTarget has the flags that select what to pause or to resume.
@@ -35,7 +37,6 @@ func (t *pauseTarget) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&t.all, "all", false, "all lanes")
 	cmd.Flags().IntVar(&t.lane, "lane", 0, "this lane")
 	cmd.Flags().StringVar(&t.key, "key", "", "this ordering key")
-	cmd.MarkFlagsOneRequired("all", "lane", "key")
 	cmd.MarkFlagsMutuallyExclusive("all", "lane", "key")
 }
 
@@ -62,7 +63,7 @@ func newPauseCommand(s *console) *cobra.Command {
 	a.addFlags(cmd)
 	t.addFlags(cmd)
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for other operators (required)")
-	cmd.Flags().DurationVar(&length, "for", 0, "how long")
+	addDurationFlag(cmd.Flags(), &length, "for", 0, "how long, like 90s, 30m or 2h")
 	cmd.Flags().StringVar(&p.Until, "until", "", "until when, like 2026-01-31T08:00:00+01:00")
 	cmd.MarkFlagsMutuallyExclusive("for", "until")
 	cmd.RunE = a.wrapRun(func(ctx context.Context, _ []string) error {
@@ -83,7 +84,7 @@ func newPauseCommand(s *console) *cobra.Command {
 			}
 		}
 		list, err := a.client.Pause(ctx, p)
-		return a.printPauses(list, err)
+		return a.printPauses(list, nil, err)
 	})
 	return cmd
 }
@@ -100,7 +101,7 @@ func newResumeCommand(s *console) *cobra.Command {
 			return err
 		}
 		list, err := a.client.Resume(ctx, what)
-		return a.printPauses(list, err)
+		return a.printPauses(list, nil, err)
 	})
 	return cmd
 }
@@ -111,13 +112,17 @@ func newPausesCommand(s *console) *cobra.Command {
 	a.addFlags(cmd)
 	cmd.RunE = a.wrapRun(func(ctx context.Context, _ []string) error {
 		list, err := a.client.Pauses(ctx)
-		return a.printPauses(list, err)
+		if err != nil || a.json {
+			return a.printPauses(list, nil, err)
+		}
+		lanes, err := a.client.Lanes(ctx)
+		return a.printPauses(list, lanes.Value.Lanes, err)
 	})
 	return cmd
 }
 
-// printPauses prints the pauses and the state of the calendar.
-func (a *apiCommand) printPauses(list remote.Answer[wire.PauseList], err error) error {
+// printPauses prints the pauses, those of the lanes that wait for the CMS, and the state of the calendar.
+func (a *apiCommand) printPauses(list remote.Answer[wire.PauseList], lanes []wire.Lane, err error) error {
 	if err != nil {
 		return err
 	}
@@ -125,22 +130,28 @@ func (a *apiCommand) printPauses(list remote.Answer[wire.PauseList], err error) 
 		a.printLine("%s", list.JSON)
 		return nil
 	}
-	rows := [][]string{{"PAUSED", "SINCE", "UNTIL", "REASON"}}
+	rows := [][]string{{"PAUSED", "BY", "SINCE", "UNTIL", "REASON"}}
 	for _, p := range list.Value.Pauses {
 		what := "lane " + strconv.Itoa(p.Lane)
 		if p.Scope == "key" {
 			what = "key " + p.Key + " (lane " + strconv.Itoa(p.Lane) + ")"
 		}
-		until := "resumed"
+		until := "until resumed"
 		if !p.Until.IsZero() {
 			until = formatTime(p.Until)
 		}
-		rows = append(rows, []string{what, formatTime(p.Since), until, p.Reason})
+		rows = append(rows, []string{what, cmp.Or(p.By, "unknown"), formatTime(p.Since), until, p.Reason})
+	}
+	for _, l := range lanes {
+		if l.PausedBy == "cms" {
+			rows = append(rows, []string{"lane " + strconv.Itoa(l.Number), "the CMS", formatTime(l.LastErrorAt),
+				formatTime(l.PausedUntil), l.PauseReason})
+		}
 	}
 	if len(rows) > 1 {
 		a.printTable(rows)
 	} else {
-		a.printLine("Nobody has paused anything.")
+		a.printLine("Nothing is paused.")
 	}
 	switch c := list.Value.Calendar; {
 	case c == nil:

@@ -11,22 +11,24 @@ import (
 	"weir/internal/poll"
 )
 
-const pollHelp = `Works like a continuous consumer until just before its next start, for places without triggers, or
-where a job may only be started at intervals: cron, a systemd timer, a Kubernetes CronJob, a
+const pollHelp = `Delivers messages for one period, and ends shortly before the next one. It is for platforms that
+have no triggers and start a job at intervals: cron, a systemd timer, a Kubernetes CronJob, a
 Container Apps job. Start it once in each --period.
 
-The command checks all lanes each --idle, delivers their messages, and does the work of the sweep.
-It stops when now + average × --tolerance, or now + delivery.timeout, would pass the end of the
-period. No attempt starts whose timeout would pass the end. Then it hands its lanes over, prints a
-line (runs over the lanes, messages delivered, average time of an attempt, share of the time
-without one) and ends with 0. It also ends with 0 after SIGTERM or SIGINT.
+Once in each --idle the command looks through all lanes, delivers their messages, and does the work
+of the sweep. It stops when the rest of the period is shorter than delivery.timeout, or than the
+average time of an attempt × --tolerance. So no attempt can outlast the period.
+
+At its end the command hands its lanes over and prints a line: runs over the lanes, messages
+delivered, average time of an attempt, share of the time without an attempt. It then ends with 0,
+also after SIGTERM or SIGINT.
 
 The command ends with 1 if storage could not be reached, with the reason on stderr. An unavailable
 CMS is no failure: its messages wait.
 
 The flags take precedence over the settings under poll: in weir.yaml.`
 
-// pollFlags has the flags of handler poll. Those of the first two lines are settings, too.
+// pollFlags has the flags of weir poll. Those of the first two lines are settings, too.
 type pollFlags struct {
 	period, idle, estimate time.Duration
 	tolerance              float64
@@ -35,13 +37,13 @@ type pollFlags struct {
 
 func newPollCommand(s *console) *cobra.Command {
 	var f pollFlags
-	cmd := &cobra.Command{Use: "poll", Short: "Work for one period, for places without triggers", Long: pollHelp,
+	cmd := &cobra.Command{Use: "poll", Short: "Deliver for one period, for cron and the like", Long: pollHelp,
 		Args: cobra.NoArgs}
 	d, flags := app.DefaultPollConfig(), cmd.Flags()
-	flags.DurationVar(&f.period, "period", d.Period, "time from one start to the next")
-	flags.DurationVar(&f.idle, "idle", d.Idle, "time between two checks of the lanes")
-	flags.DurationVar(&f.estimate, "estimate", d.Estimate, "average time of an attempt, until it is known")
-	flags.Float64Var(&f.tolerance, "tolerance", d.Tolerance, "averages before the end of the period at which to stop")
+	addDurationFlag(flags, &f.period, "period", d.Period, "time from one start to the next")
+	addDurationFlag(flags, &f.idle, "idle", d.Idle, "time between two checks of the lanes")
+	addDurationFlag(flags, &f.estimate, "estimate", d.Estimate, "average time of an attempt, until it is known")
+	flags.Float64Var(&f.tolerance, "tolerance", d.Tolerance, "stop this many average attempts before the end of the period")
 	addVerboseFlag(cmd, &f.verbose)
 	addJSONFlag(cmd, &f.asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -50,7 +52,7 @@ func newPollCommand(s *console) *cobra.Command {
 			return asFailure(err, false)
 		}
 		defer a.Close(cmd.Context())
-		cfg := f.override(a.PollConfig(), flags.Changed)
+		cfg := f.overrideConfig(a.PollConfig(), flags.Changed)
 		if err := errors.Join(cfg.Check(), cfg.Fits()); err != nil {
 			return err
 		}
@@ -59,8 +61,8 @@ func newPollCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// override returns a configuration with the values of the given flags.
-func (f *pollFlags) override(c poll.Config, given func(name string) bool) poll.Config {
+// overrideConfig returns a configuration with the values of the given flags.
+func (f *pollFlags) overrideConfig(c poll.Config, given func(name string) bool) poll.Config {
 	for name, set := range map[string]func(){
 		"period":    func() { c.Period = f.period },
 		"idle":      func() { c.Idle = f.idle },

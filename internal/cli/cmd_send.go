@@ -5,46 +5,103 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"weir/internal/remote"
+	"weir/internal/upstream"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
 
-const sendHelp = `Sends each file as a message; - is standard input. The command resolves a pattern that the shell did
-not ('*.xml'), but no directories. Each message has an idempotency key made of its content. So if
-you send the same files again after an interruption, no message is filed twice.
+const sendHelp = `Sends each file as a message; - is standard input, and a directory stands for the files *.xml in it.
+The command expands a quoted pattern ('*.xml'). The idempotency key of a message is made of its
+content. So if you send the same files again after an interruption, no message is filed twice.
 
 Files are sent in the given order, but several at a time (-p): if two files have the same ordering
 key and their order matters, use -p 1. A file that cannot be accepted now (503, 429, no
-connection) is sent again, until no file was accepted for --give-up.
+connection) is sent again, until no file was accepted for --give-up. If the address never answered,
+the command gives up after 5 s.
 
 With --json each file is a line {"file", "id", "stage", "key", "duplicate"} or {"file", "error",
 "status", "problems"}, and the last line is {"summary"}. The command ends with 4 if a file was
-refused, and with 1 if a file could not be read or, with --wait, a message is dead or cancelled in
-the end. Ctrl-C finishes the requests in flight, and prints the summary.`
+refused, and with 1 if a file could not be read or, with --wait, a message is dead, cancelled or
+discarded in the end. Ctrl-C finishes the requests in flight, and prints the summary.
+
+With --batch or --split each file is a batch: Weir makes a message of each part. The command sends
+the files one after the other, and shows the progress of each until all its parts are filed, or,
+with --wait, final. It prints the problems of the invalid parts. With --json it prints a line for
+each file, with its batch. It ends with 4 if a batch was rejected.`
 
 // sendFlags has the flags of send.
 type sendFlags struct {
+	batch    bool     // each file is a batch
+	split    []string // paths of the parts of a batch
+	mode     string
 	parallel int
 	giveUp   time.Duration
 	wait     waitFlag
+	sender   senderFlags
+}
+
+// senderFlags name the upstream that sends.
+type senderFlags struct{ name, key, scheme string }
+
+// readSender returns the credentials of the upstream; nil = none. Flags take precedence over the environment.
+func (f *senderFlags) readSender(env func(string) string) (*upstream.Sender, error) {
+	s := &upstream.Sender{Name: cmp.Or(f.name, env("WEIR_UPSTREAM")), Scheme: upstream.Scheme(f.scheme)}
+	switch {
+	case f.scheme == "":
+		s.Key = cmp.Or(f.key, env("WEIR_UPSTREAM_KEY"))
+		switch {
+		case s.Key != "":
+			if err := upstream.CheckKey(s.Key); err != nil {
+				return nil, &usageError{"the key of the upstream: " + err.Error()}
+			}
+			return s, nil
+		case f.name != "":
+			return nil, &usageError{"--upstream needs --upstream-key or --sign"}
+		}
+		return nil, nil
+	case f.key != "":
+		return nil, &usageError{"--upstream-key and --sign exclude each other"}
+	case s.Scheme != upstream.GitHub && s.Scheme != upstream.StandardWebhooks:
+		return nil, &usageError{"--sign must be github or standard"}
+	case s.Name == "":
+		return nil, &usageError{"--sign needs --upstream or WEIR_UPSTREAM: the name of the upstream"}
+	}
+	var err error
+	if s.Secret, err = upstream.ParseSecret(s.Scheme, env("WEIR_UPSTREAM_SECRET")); err != nil {
+		return nil, &usageError{"--sign takes the secret from WEIR_UPSTREAM_SECRET: " + err.Error()}
+	}
+	return s, nil
 }
 
 func newSendCommand(s *console) *cobra.Command {
 	a, f := &apiCommand{console: s}, sendFlags{}
 	cmd := &cobra.Command{Use: "send FILE…|-", Short: "Send files as messages", Long: sendHelp,
-		Args: cobra.MinimumNArgs(1)}
+		Args: requireArguments(1, -1, "files or directories")}
 	a.addFlags(cmd)
 	cmd.Flags().IntVarP(&f.parallel, "parallel", "p", 4, "files sent at a time, 1 to 64")
-	cmd.Flags().DurationVar(&f.giveUp, "give-up", 5*time.Minute,
+	addDurationFlag(cmd.Flags(), &f.giveUp, "give-up", 5*time.Minute,
 		"stop if no file was accepted for so long; 0s tries each file once")
 	addWaitFlag(cmd, &f.wait, "wait until all are final")
+	cmd.Flags().BoolVar(&f.batch, "batch", false,
+		"send each file as a batch: a document with many messages, or a zip (keys of batches and status)")
+	cmd.Flags().StringArrayVar(&f.split, "split", nil,
+		"path of the messages in a batch, such as /feed/article; implies --batch")
+	cmd.Flags().StringVar(&f.mode, "mode", string(wire.BatchAll),
+		"of a batch with invalid parts: all files none, valid the others")
+	cmd.Flags().StringVar(&f.sender.name, "upstream", "", "name of the upstream that sends (or WEIR_UPSTREAM)")
+	cmd.Flags().StringVar(&f.sender.key, "upstream-key", "",
+		"key of the upstream (or WEIR_UPSTREAM_KEY, which other users of the machine do not see)")
+	cmd.Flags().StringVar(&f.sender.scheme, "sign", "",
+		"sign as github or standard (Standard Webhooks), with the secret in WEIR_UPSTREAM_SECRET")
 	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
 		if f.parallel < 1 || f.parallel > 64 {
 			return &usageError{fmt.Sprintf("--parallel is %d, and must be 1 to 64", f.parallel)}
@@ -52,11 +109,22 @@ func newSendCommand(s *console) *cobra.Command {
 		if f.giveUp < 0 {
 			return &usageError{"--give-up must be 0s or more"}
 		}
+		if f.mode != string(wire.BatchAll) && f.mode != string(wire.BatchValid) {
+			return &usageError{"--mode must be all or valid"}
+		}
 		files, err := resolveFiles(args)
 		if err != nil {
 			return err
 		}
-		return (&sendRun{apiCommand: a, sendFlags: f, files: files, patience: a.newPatience(f.giveUp)}).sendAll(ctx)
+		if a.client.Sender, err = f.sender.readSender(a.env); err != nil {
+			return err
+		}
+		run := &sendRun{apiCommand: a, sendFlags: f, files: files, patience: a.newPatience(f.giveUp)}
+		run.patience.Report = run.reportRetry
+		if f.batch || len(f.split) > 0 {
+			return run.sendBatches(ctx)
+		}
+		return run.sendAll(ctx)
 	})
 	return cmd
 }
@@ -103,7 +171,7 @@ func (s *sendRun) sendAll(ctx context.Context) error {
 	s.count.Files, s.count.NotSent = len(s.files), len(s.files)
 	s.progress = s.newProgress("sent", len(s.files))
 	runParallel(ctx, s.gracePeriod, s.parallel, s.files, s.sendFile, func() bool { return s.stopCause() != nil })
-	s.progress.finish()
+	s.progress.finishReport()
 	if s.wait.Duration > 0 && ctx.Err() == nil {
 		s.awaitAllFinal(ctx)
 	}
@@ -113,33 +181,27 @@ func (s *sendRun) sendAll(ctx context.Context) error {
 	return s.printSummary(ctx)
 }
 
-// runParallel calls do for each item, several at a time. It starts no more calls when ctx ends or isStopped
+// runParallel calls do for each item, at most parallel at a time. It starts no more calls when ctx ends or isStopped
 // returns true. Calls in flight continue: their context finishing ends a grace period after ctx.
 func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, items []T,
 	do func(ctx, finishing context.Context, item T), isStopped func() bool) {
 	finishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })()
-	queue := make(chan T)
-	var wg sync.WaitGroup
-	for range min(parallel, len(items)) {
-		wg.Go(func() {
-			for item := range queue {
-				do(ctx, finishing, item)
-			}
-		})
-	}
+	var group errgroup.Group
+	group.SetLimit(parallel)
 	for _, item := range items {
 		if ctx.Err() != nil || isStopped() {
 			break
 		}
-		select {
-		case queue <- item:
-		case <-ctx.Done():
-		}
+		group.Go(func() error {
+			if ctx.Err() == nil && !isStopped() { // while the call waited for its turn
+				do(ctx, finishing, item)
+			}
+			return nil
+		})
 	}
-	close(queue)
-	wg.Wait()
+	_ = group.Wait() // no call returns an error to the group
 }
 
 // sendFile sends a file.
@@ -220,6 +282,14 @@ func (s *sendRun) recordResult(r sentFile, count func(*sendCounts)) {
 	s.progress.addOne()
 }
 
+// reportRetry prints why files wait.
+func (s *sendRun) reportRetry(err error, left time.Duration) {
+	s.progress.printBetween(func() {
+		fmt.Fprintf(s.stderr, "weir: %s; trying again for up to %s\n", sanitizeText(err.Error()),
+			left.Round(time.Second))
+	})
+}
+
 // reportFile prints the result for a file once: with --json always, else only an error.
 func (s *sendRun) reportFile(r *sentFile) {
 	if r.reported {
@@ -235,11 +305,11 @@ func (s *sendRun) reportFile(r *sentFile) {
 			text = (&remote.Error{Status: r.Status, Message: r.Error, Problems: r.Problems}).Error()
 		}
 		s.progress.printBetween(func() {
-			fmt.Fprintf(s.stderr, "handler: %s: %s\n", sanitizeText(r.File), sanitizeText(text))
+			fmt.Fprintf(s.stderr, "weir: %s: %s\n", sanitizeText(r.File), sanitizeText(text))
 		})
 	case r.Stage.Final() && !isGoodEnd(r.Stage):
 		s.progress.printBetween(func() {
-			fmt.Fprintf(s.stderr, "handler: %s: %s is %s\n", sanitizeText(r.File), sanitizeText(r.ID), r.Stage)
+			fmt.Fprintf(s.stderr, "weir: %s: %s is %s\n", sanitizeText(r.File), sanitizeText(r.ID), r.Stage)
 		})
 	}
 }
@@ -265,7 +335,7 @@ func (s *sendRun) awaitAllFinal(ctx context.Context) {
 		s.reportFile(r)
 		s.progress.addOne()
 	}, func() bool { return s.stopCause() != nil })
-	s.progress.finish()
+	s.progress.finishReport()
 }
 
 // printSummary prints the summary, and returns the error of the command.
@@ -275,16 +345,17 @@ func (s *sendRun) printSummary(ctx context.Context) error {
 			return err
 		}
 	} else {
+		s.printSent()
 		s.printLine("%s", s.count)
 	}
 	switch n := s.count; {
 	case s.fatal != nil:
 		return s.fatal
 	case ctx.Err() != nil:
-		return errors.New("interrupted; send the same files again, and what was accepted is not filed twice")
+		return errors.New("interrupted; send the same files again: Weir stores no accepted message twice")
 	case n.Refused > 0:
 		return asFailure(&remote.Error{Kind: remote.Refused}, true)
-	case n.Unread > 0, n.NotSent > 0, n.Stages[weir.Dead]+n.Stages[weir.Cancelled] > 0:
+	case n.Unread > 0, n.NotSent > 0, n.Stages[weir.Dead]+n.Stages[weir.Discarded]+n.Stages[weir.Cancelled] > 0:
 		return asFailure(errors.New("not all files were delivered"), true)
 	}
 	for stage := range s.count.Stages {
@@ -295,13 +366,31 @@ func (s *sendRun) printSummary(ctx context.Context) error {
 	return nil
 }
 
+// maxListed is the number of accepted files up to which send prints each with its id.
+const maxListed = 10
+
+// printSent lists the accepted files in the order in which they were given, so that the ids are at hand for status.
+func (s *sendRun) printSent() {
+	if len(s.sent) == 0 || len(s.sent) > maxListed {
+		return
+	}
+	slices.SortStableFunc(s.sent, func(a, b *sentFile) int {
+		return slices.Index(s.files, a.File) - slices.Index(s.files, b.File)
+	})
+	rows := [][]string{{"ID", "STAGE", "KEY", "FILE"}}
+	for _, r := range s.sent {
+		rows = append(rows, []string{r.ID, string(r.Stage), *r.Key, r.File})
+	}
+	s.printTable(rows)
+}
+
 // String returns the summary in one line.
 func (c sendCounts) String() string {
 	parts := []string{fmt.Sprintf("%d accepted", c.Accepted)}
 	for _, p := range []struct {
 		n    int
 		text string
-	}{{c.Duplicates, "there already"}, {c.Refused, "refused"}, {c.Unread, "not readable"}, {c.NotSent, "not sent"}} {
+	}{{c.Duplicates, "sent before"}, {c.Refused, "refused"}, {c.Unread, "not readable"}, {c.NotSent, "not sent"}} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.text))
 		}
@@ -310,12 +399,17 @@ func (c sendCounts) String() string {
 	if c.Stages == nil {
 		return text
 	}
+	return text + "; " + c.describeStages()
+}
+
+// describeStages returns the numbers of messages by stage.
+func (c sendCounts) describeStages() string {
 	var stages []string
-	for _, stage := range []weir.Stage{weir.Delivered, weir.Superseded, weir.Dead, weir.Cancelled, weir.Retrying,
-		weir.Queued, weir.Scheduled} {
+	for _, stage := range []weir.Stage{weir.Delivered, weir.Superseded, weir.Dead, weir.Discarded, weir.Cancelled,
+		weir.Retrying, weir.Queued, weir.Scheduled} {
 		if n := c.Stages[stage]; n > 0 {
 			stages = append(stages, fmt.Sprintf("%d %s", n, stage))
 		}
 	}
-	return text + "; " + strings.Join(stages, ", ")
+	return strings.Join(stages, ", ")
 }

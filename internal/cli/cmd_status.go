@@ -17,8 +17,14 @@ import (
 	"weir/internal/wire"
 )
 
-const statusHelp = `Prints the history of a message. With --wait it waits until the message is final, and ends with 1 if
-the message is dead or cancelled then. --json prints the answer of the API in one line.`
+const statusHelp = `Prints the history of a message. For a waiting message it also prints the reason, and when the
+message is expected to be delivered. ID may also be the address of the message, which is the Location
+of the answer to its post.
+
+--wait waits until the message is final. The command then ends with 1 if the message is dead,
+cancelled or discarded, or if it is still not final after the time of --wait.
+
+--json prints the answer of the API in one line.`
 
 const (
 	// The state of an awaited message is read after firstPollPause, and then after pauses that double up to
@@ -32,11 +38,15 @@ const (
 func newStatusCommand(s *console) *cobra.Command {
 	a, wait := &apiCommand{console: s}, waitFlag{}
 	cmd := &cobra.Command{Use: "status ID", Short: "Show the state of a message", Long: statusHelp,
-		Args: cobra.ExactArgs(1)}
+		Args: requireArguments(1, 1, "a message's id")}
 	a.addFlags(cmd)
 	addWaitFlag(cmd, &wait, "wait until the message is final")
 	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
-		return a.showStatus(ctx, args[0], wait.Duration)
+		id, err := parseMessageID(args[0])
+		if err != nil {
+			return err
+		}
+		return a.showStatus(ctx, id, wait.Duration)
 	})
 	return cmd
 }
@@ -55,7 +65,9 @@ func (w *waitFlag) Set(text string) (err error) {
 		w.Duration = foreverDuration
 		return nil
 	}
-	if w.Duration, err = time.ParseDuration(text); err == nil && w.Duration <= 0 {
+	if w.Duration, err = time.ParseDuration(text); err != nil {
+		err = errDuration
+	} else if w.Duration <= 0 {
 		err = errors.New("must be more than nothing")
 	}
 	return err
@@ -110,10 +122,14 @@ func (a *apiCommand) showStatus(ctx context.Context, id string, wait time.Durati
 	} else {
 		a.printStory(&m.Value)
 	}
-	if stage := m.Value.Stage; wait > 0 && !isGoodEnd(stage) {
+	switch stage := m.Value.Stage; {
+	case wait == 0 || isGoodEnd(stage):
+		return nil
+	case !stage.Final():
+		return fmt.Errorf("the message is still %s after %s", stage, wait)
+	default:
 		return fmt.Errorf("the message is %s", stage)
 	}
-	return nil
 }
 
 // isGoodEnd reports whether a message with this final stage needs no more attention.
@@ -145,7 +161,11 @@ func (a *apiCommand) printStory(m *wire.Message) {
 		key = m.Key
 	}
 	a.printLine("Message %s is %s.", sanitizeText(m.ID), m.Stage)
-	a.printLine("%s  accepted as %s for %s%s, number %d of lane %d", formatTime(m.AcceptedAt),
+	from := ""
+	if m.Upstream != "" {
+		from = " from " + sanitizeText(m.Upstream)
+	}
+	a.printLine("%s  accepted%s as %s for %s%s, number %d of lane %d", formatTime(m.AcceptedAt), from,
 		sanitizeText(m.Contract), sanitizeText(key), formatVersion(m.Version), m.Sequence, m.Lane)
 	if !m.DeliverAt.IsZero() {
 		a.printLine("%s  due", formatTime(m.DeliverAt))
@@ -204,7 +224,7 @@ func listActions(m *wire.Message) (actions []operatorAction) {
 	if !asked.IsZero() {
 		text := "replayed"
 		if m.Stage == weir.Dead && !m.FinishedAt.IsZero() && m.FinishedAt.Before(asked) {
-			text = "replay asked for"
+			text = "replay requested"
 		}
 		actions = append(actions, operatorAction{asked, text + force})
 	}
@@ -222,6 +242,9 @@ func (a *apiCommand) printActions(actions []operatorAction, before time.Time) []
 
 // printEnd prints how a message ended, or when its next attempt is.
 func (a *apiCommand) printEnd(m *wire.Message) {
+	if !m.DiedAt.IsZero() {
+		a.printLine("%s  %s", formatTime(m.DiedAt), sanitizeText("dead"+afterColon(m.LastError)))
+	}
 	if !m.FinishedAt.IsZero() {
 		text := string(m.Stage)
 		switch {
@@ -229,6 +252,8 @@ func (a *apiCommand) printEnd(m *wire.Message) {
 			text += " by " + m.SupersededBy
 		case m.Stage == weir.Dead:
 			text += afterColon(m.LastError)
+		case m.Stage == weir.Discarded:
+			text += afterColon(m.DiscardReason)
 		}
 		a.printLine("%s  %s", formatTime(m.FinishedAt), sanitizeText(text))
 	} else if !m.NextAttemptAt.IsZero() {
@@ -236,13 +261,13 @@ func (a *apiCommand) printEnd(m *wire.Message) {
 	}
 }
 
-// printForecast prints what a message waits for, and how often it was replayed.
+// printForecast prints the reason why a message waits, its expected end, and how often it was replayed.
 func (a *apiCommand) printForecast(m *wire.Message) {
 	if m.WaitsFor != "" {
 		a.printLine("It waits for: %s", sanitizeText(m.WaitsFor))
 	}
 	if m.Position > 0 {
-		a.printLine("It is number %d in its key's line.", m.Position)
+		a.printLine("It is number %d in line for its key.", m.Position)
 	}
 	if !m.ExpectedAt.IsZero() && !m.Stage.Final() {
 		a.printLine("It is expected at %s.", formatTime(m.ExpectedAt))

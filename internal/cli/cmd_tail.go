@@ -45,7 +45,7 @@ func newTailCommand(s *console) *cobra.Command {
 	cmd.Flags().StringVar(&f.key, "key", "", "only messages of this ordering key")
 	cmd.Flags().IntVar(&f.lane, "lane", -1, "only messages of this lane")
 	cmd.Flags().IntVarP(&f.first, "lines", "n", 10, "messages to begin with, up to 100")
-	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between two reads")
+	addDurationFlag(cmd.Flags(), &f.interval, "interval", 2*time.Second, "time between two reads")
 	cmd.RunE = a.wrapRun(func(ctx context.Context, _ []string) error {
 		switch {
 		case f.first < 0 || f.first > tailPage:
@@ -81,7 +81,7 @@ func buildTailQuery(cmd *cobra.Command, f tailFlags) (url.Values, error) {
 type tailRun struct {
 	*apiCommand
 	query url.Values
-	known map[string]weir.Stage // what was shown
+	known map[string]weir.Stage // the stage of each message that was printed
 }
 
 // followMessages prints new messages and changes until ctx ends, which is no error. It waits for an
@@ -95,7 +95,7 @@ func (t *tailRun) followMessages(ctx context.Context, f tailFlags) error {
 		case err != nil && (first || remote.KindOf(err) != remote.Unavailable):
 			return err
 		case err != nil:
-			fmt.Fprintln(t.stderr, "handler:", sanitizeText(err.Error()))
+			fmt.Fprintln(t.stderr, "weir:", sanitizeText(err.Error()))
 		case first:
 			news = news[max(0, len(news)-f.first):]
 		}

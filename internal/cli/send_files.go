@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,9 +36,14 @@ func resolveFiles(args []string) ([]string, error) {
 					wrong = append(wrong, "- may stand once")
 				}
 			} else if info, err := os.Stat(file); err != nil {
-				wrong = append(wrong, err.Error())
+				wrong = append(wrong, describeFileError(err))
 			} else if info.IsDir() {
-				wrong = append(wrong, file+" is a directory")
+				inside, err := listXMLFiles(file)
+				if err != nil {
+					wrong = append(wrong, err.Error())
+				}
+				files = append(files, inside...)
+				continue
 			}
 			files = append(files, file)
 		}
@@ -47,8 +54,35 @@ func resolveFiles(args []string) ([]string, error) {
 	return files, nil
 }
 
+// describeFileError returns the error of a file that a user has named, without the name of the system call.
+func describeFileError(err error) string {
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		return failed.Path + ": " + failed.Err.Error()
+	}
+	return err.Error()
+}
+
+// listXMLFiles returns the files *.xml of a directory, in the order of their names, without those of directories in it.
+func listXMLFiles(directory string) ([]string, error) {
+	entries, err := os.ReadDir(directory) // sorted
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, e := range entries {
+		if !e.IsDir() && strings.EqualFold(filepath.Ext(e.Name()), ".xml") {
+			files = append(files, filepath.Join(directory, e.Name()))
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s has no file *.xml", directory)
+	}
+	return files, nil
+}
+
 // readContent reads a file. It does not wait for standard input after ctx has ended.
-func (s *sendRun) readContent(ctx context.Context, file string) ([]byte, error) {
+func (s *console) readContent(ctx context.Context, file string) ([]byte, error) {
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
@@ -87,16 +121,17 @@ const reportInterval = 10 * time.Second
 
 // progressReport shows the progress: as a bar on a terminal, else as a line now and then.
 type progressReport struct {
-	bar  *progressbar.ProgressBar
-	mu   sync.Mutex
-	done int
-	stop chan struct{}
-	wg   sync.WaitGroup
+	bar   *progressbar.ProgressBar
+	mu    sync.Mutex
+	done  int
+	total int
+	stop  chan struct{}
+	wg    sync.WaitGroup
 }
 
 // newProgress starts a report of progress on stderr.
 func (s *console) newProgress(what string, total int) *progressReport {
-	p := &progressReport{stop: make(chan struct{})}
+	p := &progressReport{total: total, stop: make(chan struct{})}
 	if isTerminal(s.stderr) {
 		p.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(s.stderr),
 			progressbar.OptionSetDescription(what), progressbar.OptionShowCount(),
@@ -112,7 +147,7 @@ func (s *console) newProgress(what string, total int) *progressReport {
 				return
 			case <-ticker.C:
 				p.mu.Lock()
-				fmt.Fprintf(s.stderr, "handler: %d of %d %s\n", p.done, total, what)
+				fmt.Fprintf(s.stderr, "weir: %d of %d %s\n", p.done, max(p.total, 0), what)
 				p.mu.Unlock()
 			}
 		}
@@ -130,6 +165,17 @@ func (p *progressReport) addOne() {
 	}
 }
 
+// setCount sets how many are done, of how many.
+func (p *progressReport) setCount(done, total int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done, p.total = done, total
+	if p.bar != nil && total > 0 {
+		p.bar.ChangeMax(total)
+		_ = p.bar.Set(done)
+	}
+}
+
 // printBetween prints other output while the bar is cleared.
 func (p *progressReport) printBetween(print func()) {
 	p.mu.Lock()
@@ -140,8 +186,8 @@ func (p *progressReport) printBetween(print func()) {
 	print()
 }
 
-// finish ends the report.
-func (p *progressReport) finish() {
+// finishReport ends the report.
+func (p *progressReport) finishReport() {
 	close(p.stop)
 	p.wg.Wait()
 	if p.bar != nil {

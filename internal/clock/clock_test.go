@@ -27,7 +27,7 @@ func TestSleep(t *testing.T) {
 				defer cancel()
 				began := time.Now()
 				if got := clock.Sleep(ctx, c.d); got != c.want || time.Since(began) != c.took {
-					t.Errorf("%v after %s", got, time.Since(began))
+					t.Errorf("%v after %s, want %v and %v", got, time.Since(began), c.want, c.took)
 				}
 			})
 		})

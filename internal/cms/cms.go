@@ -106,8 +106,8 @@ func CheckHeaders(headers map[string]string) error {
 // Transport returns the transport of requests.
 func (c *Client) Transport() http.RoundTripper { return c.cfg.Transport }
 
-// mask returns the mask of the texts that are kept.
-func (c *Client) mask() Mask {
+// currentMask returns the mask of the texts that are kept.
+func (c *Client) currentMask() Mask {
 	if c.cfg.Secrets == nil {
 		return c.secrets
 	}
@@ -126,7 +126,7 @@ func (c *Client) Send(ctx context.Context, d weir.Delivery) weir.Result {
 func (c *Client) sendWithRetry(ctx context.Context, d weir.Delivery) weir.Result {
 	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	secrets := c.mask()
+	secrets := c.currentMask()
 	resp, failure := Exchange(ctx, limited, c.client, func(ctx context.Context) (*http.Request, error) {
 		return c.newRequest(ctx, d)
 	})
@@ -263,13 +263,14 @@ func KeptText(body string) string {
 	return strings.ToValidUTF8(body[:min(len(body), keptBody)], "\uFFFD")
 }
 
-// idempotencyKey returns the message's id. An edited body is not a repetition of the accepted one, which
-// the CMS may know by the id, so the number of the edit is appended.
+// idempotencyKey returns the message's id, with the number of the replay if there was one. All attempts until the
+// message dies again send the same key. A replay is no repetition: it may have another body, other messages of its
+// ordering key may have changed the item since, and a CMS may have kept the error that it answered before.
 func idempotencyKey(m *weir.Message) string {
-	if m.Edition == 0 {
+	if m.Replays == 0 {
 		return m.Public().String()
 	}
-	return m.Public().String() + "." + strconv.Itoa(m.Edition)
+	return m.Public().String() + "." + strconv.Itoa(m.Replays)
 }
 
 // newRequest returns the request of a delivery.

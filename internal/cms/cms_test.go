@@ -69,7 +69,8 @@ func TestClassify(t *testing.T) {
 			now)
 		if got.Outcome != c.want || got.Unanswered != c.unanswered || got.RetryAfter != c.retryAfter ||
 			got.Reason == "" || got.Refused != (c.status == 403) {
-			t.Errorf("%d %v: %+v", c.status, c.header, got)
+			t.Errorf("%d %v: got %+v, want Outcome %v, Unanswered %v, RetryAfter %v, a Reason and Refused %v",
+				c.status, c.header, got, c.want, c.unanswered, c.retryAfter, c.status == 403)
 		}
 	}
 }
@@ -89,7 +90,7 @@ func newClient(t *testing.T, url string, change ...func(*cms.Config)) *cms.Clien
 	return c
 }
 
-func delivery() weir.Delivery {
+func newDelivery() weir.Delivery {
 	return weir.Delivery{Fence: 7, Attempt: 2, Message: &weir.Message{
 		ID:       weir.ID{Epoch: 1, Lane: 0, Seq: 12, Nonce: "00112233445566778899"},
 		Contract: "article", Key: "/news/ä b?", ContentType: "application/xml; charset=utf-8",
@@ -98,139 +99,146 @@ func delivery() weir.Delivery {
 	}}
 }
 
-func TestClient_Send(t *testing.T) {
+func TestClient_Send_Request(t *testing.T) {
 	t.Parallel()
-	t.Run("Request", func(t *testing.T) {
-		t.Parallel()
-		var got *http.Request
-		var body []byte
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			got = r
-			body, _ = io.ReadAll(r.Body)
-		}))
-		defer server.Close()
-		d := delivery()
-		c := newClient(t, server.URL+"/content/{key}?v={version}&k={key}",
-			func(c *cms.Config) { c.Headers = map[string]string{"X-Api-Key": "s3cret"} })
-		if r := c.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered {
-			t.Fatalf("%+v", r)
+	var got *http.Request
+	var body []byte
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		body, _ = io.ReadAll(r.Body)
+	}))
+	defer server.Close()
+	d := newDelivery()
+	c := newClient(t, server.URL+"/content/{key}?v={version}&k={key}",
+		func(c *cms.Config) { c.Headers = map[string]string{"X-Api-Key": "s3cret"} })
+	if r := c.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered {
+		t.Fatalf("got %+v, want Outcome delivered", r)
+	}
+	if got.URL.EscapedPath() != "/content/%2Fnews%2F%C3%A4%20b%3F" || got.URL.Query().Get("k") != d.Message.Key {
+		t.Errorf("address %s, want EscapedPath /content/%%2Fnews%%2F%%C3%%A4%%20b%%3F and k %v", got.URL,
+			d.Message.Key)
+	}
+	if string(body) != string(d.Message.Body) {
+		t.Errorf("body %q, want %v", body, string(d.Message.Body))
+	}
+	for name, want := range map[string]string{
+		"Content-Type": d.Message.ContentType, "Idempotency-Key": d.Message.ID.String(),
+		"Weir-Key":      "%2Fnews%2F%C3%A4%20b%3F",
+		"Weir-Sequence": "12", "Weir-Fence": "7", "Weir-Attempt": "2", "Traceparent": d.Message.TraceParent,
+		"Tracestate": "vendor=a1", "X-Api-Key": "s3cret",
+	} {
+		if v := got.Header.Get(name); v != want {
+			t.Errorf("%s: %q, want %q", name, v, want)
 		}
-		if got.URL.EscapedPath() != "/content/%2Fnews%2F%C3%A4%20b%3F" || got.URL.Query().Get("k") != d.Message.Key {
-			t.Errorf("address %s", got.URL)
-		}
-		if string(body) != string(d.Message.Body) {
-			t.Errorf("body %q", body)
-		}
-		for name, want := range map[string]string{
-			"Content-Type": d.Message.ContentType, "Idempotency-Key": d.Message.ID.String(),
-			"Weir-Key":      "%2Fnews%2F%C3%A4%20b%3F",
-			"Weir-Sequence": "12", "Weir-Fence": "7", "Weir-Attempt": "2", "Traceparent": d.Message.TraceParent,
-			"Tracestate": "vendor=a1", "X-Api-Key": "s3cret",
-		} {
-			if v := got.Header.Get(name); v != want {
-				t.Errorf("%s: %q, want %q", name, v, want)
-			}
-		}
+	}
+}
+
+func TestClient_Send_AReplayIsNoRepeat(t *testing.T) {
+	t.Parallel()
+	var got string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
+		r *http.Request) {
+		got = r.Header.Get("Idempotency-Key")
+	}))
+	defer server.Close()
+	d := newDelivery()
+	d.Message.Replays, d.Message.Edition = 2, 1
+	newClient(t, server.URL).Send(t.Context(), d)
+	if want := d.Message.ID.String() + ".2"; got != want {
+		t.Errorf("Idempotency-Key %q, want %q", got, want)
+	}
+}
+
+func TestClient_Send_ARedirectToALoginPageIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	var logins atomic.Int32
+	mux := http.NewServeMux()
+	mux.HandleFunc("/login", func(http.ResponseWriter, *http.Request) { logins.Add(1) })
+	mux.HandleFunc("/", func(w http.ResponseWriter,
+		r *http.Request) {
+		http.Redirect(w, r, "/login", http.StatusFound)
 	})
-	t.Run("AnEditedBodyIsNoRepeat", func(t *testing.T) {
-		t.Parallel()
-		var got string
-		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
-			r *http.Request) {
-			got = r.Header.Get("Idempotency-Key")
-		}))
-		defer server.Close()
-		d := delivery()
-		d.Message.Edition = 2
-		newClient(t, server.URL).Send(t.Context(), d)
-		if want := d.Message.ID.String() + ".2"; got != want {
-			t.Errorf("Idempotency-Key %q, want %q", got, want)
-		}
-	})
-	t.Run("ARedirectToALoginPageIsNotFollowed", func(t *testing.T) {
-		t.Parallel()
-		var logins atomic.Int32
-		mux := http.NewServeMux()
-		mux.HandleFunc("/login", func(http.ResponseWriter, *http.Request) { logins.Add(1) })
-		mux.HandleFunc("/", func(w http.ResponseWriter,
-			r *http.Request) {
-			http.Redirect(w, r, "/login", http.StatusFound)
-		})
-		server := httptest.NewServer(mux)
-		defer server.Close()
-		if r := newClient(t, server.URL).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeUnavailable ||
-			logins.Load() != 0 {
-			t.Errorf("%+v, %d logins", r, logins.Load())
-		}
-	})
-	t.Run("AnAnswerAfterTheTimeoutIsARetryThatSettles", func(t *testing.T) {
-		t.Parallel()
-		release := make(chan struct{})
-		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
-		defer server.Close()
-		defer close(release)
-		c := newClient(t, server.URL, func(c *cms.Config) { c.Timeout = 100 * time.Millisecond })
-		if r := c.Send(t.Context(), delivery()); r.Outcome != weir.OutcomeRetry || !r.Unanswered {
-			t.Errorf("%+v", r)
-		}
-	})
-	t.Run("CutOffIsNone", func(t *testing.T) {
-		t.Parallel()
-		arrived, release := make(chan struct{}), make(chan struct{})
-		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
-			*http.Request) {
-			close(arrived)
-			<-release
-		}))
-		defer server.Close()
-		defer close(release)
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() { <-arrived; cancel() }()
-		if r := newClient(t, server.URL).Send(ctx, delivery()); r.Outcome != weir.OutcomeNone || !r.Unanswered {
-			t.Errorf("%+v", r)
-		}
-	})
-	t.Run("RefusedIsUnavailable", func(t *testing.T) {
-		t.Parallel()
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Close()
-		if r := newClient(t, "http://"+l.Addr().String()).Send(t.Context(),
-			delivery()); r.Outcome != weir.OutcomeUnavailable || r.Unanswered {
-			t.Errorf("%+v", r)
-		}
-	})
-	t.Run("LostAfterItWasSentIsARetryThatSettles", func(t *testing.T) {
-		t.Parallel()
-		address, requests := rawServer(t, func(n int, conn net.Conn, r *bufio.Reader) { http.ReadRequest(r) })
-		if r := newClient(t, address).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeRetry || !r.Unanswered ||
-			requests.Load() != 1 {
-			t.Errorf("%+v, %d connections", r, requests.Load())
-		}
-	})
-	t.Run("TLSFailureIsUnavailable", func(t *testing.T) {
-		t.Parallel()
-		server := httptest.NewUnstartedServer(http.NotFoundHandler())
-		server.StartTLS()
-		defer server.Close()
-		if r := newClient(t, server.URL).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeUnavailable {
-			t.Errorf("%+v", r)
-		}
-	})
-	t.Run("AHugeAnswerIsNotReadWhole", func(t *testing.T) {
-		t.Parallel()
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.WriteHeader(http.StatusBadRequest)
-			io.WriteString(w, strings.Repeat("no\x00\n", 1<<18))
-		}))
-		defer server.Close()
-		if r := newClient(t, server.URL).Send(t.Context(), delivery()); r.Outcome != weir.OutcomeRejected ||
-			len(r.Body) > 2<<10 || len(r.Reason) > 310 || strings.ContainsAny(r.Reason, "\x00\n") {
-			t.Errorf("%d bytes kept, reason %q", len(r.Body), r.Reason)
-		}
-	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	if r := newClient(t, server.URL).Send(t.Context(), newDelivery()); r.Outcome != weir.OutcomeUnavailable ||
+		logins.Load() != 0 {
+		t.Errorf("%+v, %d logins, want Outcome unavailable and logins 0", r, logins.Load())
+	}
+}
+
+func TestClient_Send_AnAnswerAfterTheTimeoutIsARetryThatSettles(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer server.Close()
+	defer close(release)
+	c := newClient(t, server.URL, func(c *cms.Config) { c.Timeout = 100 * time.Millisecond })
+	if r := c.Send(t.Context(), newDelivery()); r.Outcome != weir.OutcomeRetry || !r.Unanswered {
+		t.Errorf("got %+v, want Outcome retry and Unanswered true", r)
+	}
+}
+
+func TestClient_Send_CutOffIsNone(t *testing.T) {
+	t.Parallel()
+	arrived, release := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request) {
+		close(arrived)
+		<-release
+	}))
+	defer server.Close()
+	defer close(release)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-arrived; cancel() }()
+	if r := newClient(t, server.URL).Send(ctx, newDelivery()); r.Outcome != weir.OutcomeNone || !r.Unanswered {
+		t.Errorf("got %+v, want Outcome none and Unanswered true", r)
+	}
+}
+
+func TestClient_Send_RefusedIsUnavailable(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if r := newClient(t, "http://"+l.Addr().String()).Send(t.Context(),
+		newDelivery()); r.Outcome != weir.OutcomeUnavailable || r.Unanswered {
+		t.Errorf("got %+v, want Outcome unavailable and Unanswered false", r)
+	}
+}
+
+func TestClient_Send_LostAfterItWasSentIsARetryThatSettles(t *testing.T) {
+	t.Parallel()
+	address, requests := rawServer(t, func(n int, conn net.Conn, r *bufio.Reader) { http.ReadRequest(r) })
+	if r := newClient(t, address).Send(t.Context(), newDelivery()); r.Outcome != weir.OutcomeRetry || !r.Unanswered ||
+		requests.Load() != 1 {
+		t.Errorf("%+v, %d connections, want Outcome retry, Unanswered true and requests 1", r, requests.Load())
+	}
+}
+
+func TestClient_Send_TLSFailureIsUnavailable(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.StartTLS()
+	defer server.Close()
+	if r := newClient(t, server.URL).Send(t.Context(), newDelivery()); r.Outcome != weir.OutcomeUnavailable {
+		t.Errorf("got %+v, want Outcome unavailable", r)
+	}
+}
+
+func TestClient_Send_AHugeAnswerIsNotReadWhole(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		io.WriteString(w, strings.Repeat("no\x00\n", 1<<18))
+	}))
+	defer server.Close()
+	if r := newClient(t, server.URL).Send(t.Context(), newDelivery()); r.Outcome != weir.OutcomeRejected ||
+		len(r.Body) > 2<<10 || len(r.Reason) > 310 || strings.ContainsAny(r.Reason, "\x00\n") {
+		t.Errorf("%v, %d bytes kept, reason %q; want rejected, 2 KiB at most, and a reason of one line", r.Outcome,
+			len(r.Body), r.Reason)
+	}
 }
 
 // rawServer hands each connection to f and closes it.
@@ -262,7 +270,7 @@ func TestNew(t *testing.T) {
 	for _, url := range []string{"", "cms", "ftp://x/?s3cret", "http://{key}.example/", "http://{key}@x/", "http://",
 		"http://x/{Key}", "http://x/{key", "http://x/?a={path}&code=s3cret"} {
 		if _, err := cms.New(cms.Config{URL: url}); err == nil || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%q: %v", url, err)
+			t.Errorf("%q: got %v, want an error without \"s3cret\"", url, err)
 		}
 	}
 	if _, err := cms.New(cms.Config{URL: "https://x/{key}/{contract}?v={version}&id={id}",
@@ -277,7 +285,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// What an address has in its query may be a key.
+// The query of an address may contain a key.
 func TestClient_ReasonsDoNotNameTheAddress(t *testing.T) {
 	t.Parallel()
 	closed, _ := rawServer(t, func(_ int, conn net.Conn, r *bufio.Reader) { _, _ = http.ReadRequest(r) })
@@ -285,14 +293,14 @@ func TestClient_ReasonsDoNotNameTheAddress(t *testing.T) {
 		"http://127.0.0.1:1/?code=s3cret": weir.OutcomeUnavailable,
 		closed + "/?code=s3cret":          weir.OutcomeRetry,
 	} {
-		r := newClient(t, address).Send(t.Context(), delivery())
+		r := newClient(t, address).Send(t.Context(), newDelivery())
 		if r.Outcome != want || r.Reason == "" || strings.Contains(r.Reason, "s3cret") {
-			t.Errorf("%s: %+v", address, r)
+			t.Errorf("%s: got %+v, want Outcome %v, a Reason and no \"s3cret\" in Reason", address, r, want)
 		}
 	}
 }
 
-// A contract may define what a status means; Weir-Retry in the CMS's answer takes precedence.
+// A contract may define the meaning of a status; Weir-Retry in the CMS's answer takes precedence.
 func TestClassify_AsTheContractSays(t *testing.T) {
 	t.Parallel()
 	rules := cms.Rules{Means: map[int]weir.Outcome{403: weir.OutcomeRejected, 404: weir.OutcomeRetry,

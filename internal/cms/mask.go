@@ -2,6 +2,7 @@ package cms
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"html"
 	"net/url"
 	"slices"
@@ -18,8 +19,8 @@ type Mask struct {
 
 const (
 	maskText = "…"
-	// minSecret limits what is masked by its value alone: a shorter value, such as a number of a
-	// version, stands in many texts by chance.
+	// minSecret is the length in bytes from which a value is masked wherever it stands. A shorter value, such
+	// as the number of a version, stands in many texts by chance.
 	minSecret = 6
 )
 
@@ -28,7 +29,7 @@ func newMask(address *url.URL, headers map[string]string) Mask {
 	var secrets []string
 	add := func(value string) {
 		if len(value) >= minSecret {
-			secrets = append(secrets, encodedForms(value)...)
+			secrets = append(secrets, EncodedForms(value)...)
 		}
 	}
 	if address.User != nil {
@@ -61,7 +62,7 @@ func NewMask(secrets ...string) Mask {
 	var forms []string
 	for _, secret := range secrets {
 		if len(secret) >= minSecret {
-			forms = append(forms, encodedForms(secret)...)
+			forms = append(forms, EncodedForms(secret)...)
 		}
 	}
 	return Mask{replacer: newReplacer(forms, nil)}
@@ -73,9 +74,31 @@ func (m Mask) With(secrets ...string) Mask {
 	return m
 }
 
-// encodedForms returns the forms in which an answer may repeat a value.
-func encodedForms(value string) []string {
-	return []string{value, url.QueryEscape(value), url.PathEscape(value), html.EscapeString(value)}
+// The escapes of XML that writers use. All writers escape & and <, as XML demands, and some escape more.
+var xmlEscapes = []*strings.Replacer{
+	strings.NewReplacer("&", "&amp;", "<", "&lt;"),
+	strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;"),
+	strings.NewReplacer("&", "&amp;", "<", "&lt;", `"`, "&quot;"),
+	strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;"),
+	strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;"),
+}
+
+// EncodedForms returns the forms in which a request or an answer may have a value: as it is, and escaped for addresses,
+// HTML, XML and JSON. A form can occur twice.
+func EncodedForms(value string) []string {
+	forms := []string{value, url.QueryEscape(value), url.PathEscape(value), html.EscapeString(value)}
+	for _, escape := range xmlEscapes {
+		forms = append(forms, escape.Replace(value))
+	}
+	for _, escapesMarkup := range []bool{true, false} {
+		var text strings.Builder
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(escapesMarkup)
+		if encoder.Encode(value) == nil { // a text always can be encoded
+			forms = append(forms, strings.TrimSuffix(strings.TrimPrefix(text.String(), `"`), "\"\n"))
+		}
+	}
+	return forms
 }
 
 // newReplacer returns a replacer that prefers the longest match, so that no rest of a secret remains.

@@ -11,8 +11,8 @@ import (
 	"weir/internal/cms"
 )
 
-// answering returns a client of a CMS that answers with answer; the address ends in query.
-func answering(t *testing.T, query string, answer http.HandlerFunc) *cms.Client {
+// answerWith returns a client of a CMS that answers with answer; the address ends in query.
+func answerWith(t *testing.T, query string, answer http.HandlerFunc) *cms.Client {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
@@ -28,7 +28,8 @@ func TestClient_RedirectsDoNotShowSecrets(t *testing.T) {
 	for name, c := range map[string]struct{ location, want string }{
 		"ToHTTPS": {"https://cms.example%s",
 			"301 Moved Permanently: redirected to https://cms.example, which is not followed"},
-		"WithUserInfo": {"https://editor:pa55-w0rd@cms.example:8443%s", "redirected to https://cms.example:8443, which"},
+		"WithUserInfo": {"https://editor:pa55-w0rd@cms.example:8443%s",
+			"redirected to https://cms.example:8443, which"},
 		"RelativePath": {"/login?return=%s", "redirected to another path of the same host, which"},
 		"NoScheme":     {"//cms.example%s", "redirected to //cms.example, which"},
 		"Unreadable":   {"http://[%s", "failed to parse Location header"},
@@ -36,7 +37,7 @@ func TestClient_RedirectsDoNotShowSecrets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client := answering(t, "?api_key=sEcReT-9f2c&v=1", func(w http.ResponseWriter, r *http.Request) {
+			client := answerWith(t, "?api_key=sEcReT-9f2c&v=1", func(w http.ResponseWriter, r *http.Request) {
 				if c.location != "" {
 					location := c.location
 					if strings.Contains(location, "%s") {
@@ -46,7 +47,7 @@ func TestClient_RedirectsDoNotShowSecrets(t *testing.T) {
 				}
 				w.WriteHeader(http.StatusMovedPermanently)
 			})
-			r := client.Send(t.Context(), delivery())
+			r := client.Send(t.Context(), newDelivery())
 			if !strings.Contains(r.Reason, c.want) || strings.Contains(r.Reason, "sEcReT") ||
 				strings.Contains(r.Reason, "pa55") {
 				t.Errorf("got %q, want it to have %q and no secret", r.Reason, c.want)
@@ -58,13 +59,13 @@ func TestClient_RedirectsDoNotShowSecrets(t *testing.T) {
 // An answer that repeats the request is kept and shown without the secrets of the settings.
 func TestClient_AnswersAreKeptWithoutSecrets(t *testing.T) {
 	t.Parallel()
-	client := answering(t, "?api_key=sEcReT+9f2c%26&pin=4711", func(w http.ResponseWriter, r *http.Request) {
+	client := answerWith(t, "?api_key=sEcReT+9f2c%26&pin=4711", func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		user, password, _ := r.BasicAuth()
 		fmt.Fprintf(w, "no such item: %s, key %s, by %s:%s %s, %s; version 4711", r.URL.RequestURI(),
 			r.URL.Query().Get("api_key"), user, password, r.Header.Get("Authorization"), r.Header.Get("X-Api-Key"))
 	})
-	r := client.Send(t.Context(), delivery())
+	r := client.Send(t.Context(), newDelivery())
 	for _, text := range []string{r.Reason, r.Body} {
 		for _, secret := range []string{"sEcReT", "9f2c", "pin=4711", "pa55", "t0ken", "h3ader"} {
 			if strings.Contains(text, secret) {
@@ -83,11 +84,11 @@ func TestClient_SecretsAreMaskedBeforeTheTextIsCut(t *testing.T) {
 	t.Parallel()
 	const reasonLimit = 300
 	for length := reasonLimit - 40; length < reasonLimit; length++ {
-		client := answering(t, "?api_key=sEcReT-9f2c", func(w http.ResponseWriter, _ *http.Request) {
+		client := answerWith(t, "?api_key=sEcReT-9f2c", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusBadRequest)
 			_, _ = io.WriteString(w, strings.Repeat("x", length)+"sEcReT-9f2c")
 		})
-		if r := client.Send(t.Context(), delivery()); strings.Contains(r.Reason, "sEc") {
+		if r := client.Send(t.Context(), newDelivery()); strings.Contains(r.Reason, "sEc") {
 			t.Fatalf("got %q, want no part of the secret", r.Reason)
 		}
 	}

@@ -50,18 +50,24 @@ var declarationStart = regexp.MustCompile(`^<\?xml[ \t\r\n?]`)
 // returns the text in UTF-8, without the mark and with a blanked declaration. If two of them differ
 // the body is refused: a guess would garble some message silently.
 func decodeBody(body []byte, charset string) (string, error) {
+	text, _, err := decodeKnown(body, charset)
+	return text, err
+}
+
+// decodeKnown is decodeBody; it also returns the name of the encoding.
+func decodeKnown(body []byte, charset string) (text, encoding string, err error) {
 	marked, rest := cutByteOrderMark(body)
 	param, err := canonicalEncoding(charset, "charset parameter")
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	chosen, err := reconcileEncodings(marked, "byte order mark", param, "charset parameter")
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if marked == "" && (isUTF16(chosen) || bytes.HasPrefix(rest, []byte("<\x00")) ||
 		bytes.HasPrefix(rest, []byte("\x00<"))) {
-		return "", encodingError("UTF-16 needs a byte order mark")
+		return "", "", encodingError("UTF-16 needs a byte order mark")
 	}
 	head := rest
 	if isUTF16(chosen) { // in all other encodings the declaration has the bytes of ASCII
@@ -70,21 +76,23 @@ func decodeBody(body []byte, charset string) (string, error) {
 	}
 	declared, length, err := readDeclaration(head)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if chosen, err = reconcileEncodings(chosen, "byte order mark or charset parameter", declared,
 		"XML declaration"); err != nil {
-		return "", err
+		return "", "", err
 	}
 	if marked == "" && isUTF16(chosen) {
-		return "", encodingError("UTF-16 needs a byte order mark")
+		return "", "", encodingError("UTF-16 needs a byte order mark")
 	}
 	chosen = firstNonEmpty(chosen, utf8Name)
-	text, ok := convertToUTF8(rest, chosen)
+	var ok bool
+	text, ok = convertToUTF8(rest, chosen)
 	if !ok {
-		return "", malformedErrorAt("encoding", fmt.Sprintf("the body is not valid %s", strings.ToUpper(chosen)), text)
+		return "", "", malformedErrorAt("encoding",
+			fmt.Sprintf("the body is not valid %s", strings.ToUpper(chosen)), text)
 	}
-	return blankDeclaration(text[:length]) + text[length:], nil
+	return blankDeclaration(text[:length]) + text[length:], chosen, nil
 }
 
 func cutByteOrderMark(body []byte) (name string, rest []byte) {

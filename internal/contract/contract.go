@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"mime"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -39,6 +40,9 @@ type Limits struct {
 	// bytes that all bodies being parsed at once may take; a body that weighs more is parsed alone;
 	// 0 = 64 MiB
 	Memory int64
+	Now    func() time.Time // the clock that limits versions; nil = time.Now
+
+	hidesInput bool // problems of a document that is not well-formed do not repeat its words
 }
 
 // Set holds all contracts. It is safe for concurrent use.
@@ -73,6 +77,7 @@ func New(defs []Definition, limits Limits) (*Set, error) {
 			problems = append(problems, fmt.Errorf("contracts[%d] %q: %s", i, def.Name, p))
 		}
 		s.contracts = append(s.contracts, c)
+		s.limits.hidesInput = s.limits.hidesInput || len(c.secret) > 0
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
@@ -92,6 +97,9 @@ func (l Limits) orDefaults() Limits {
 	}
 	if l.Memory == 0 {
 		l.Memory = 64 << 20
+	}
+	if l.Now == nil {
+		l.Now = time.Now
 	}
 	return l
 }
@@ -127,6 +135,15 @@ func (s *Set) Answers() map[string]map[int]weir.Outcome {
 // The error is a *weir.Error: Malformed, TooLarge, Unsupported, Invalid with all problems found, or
 // Unavailable if ctx ends while the call waits for memory.
 func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error) {
+	m, err := s.acceptBody(ctx, contentType, body, nil)
+	if err != nil {
+		return weir.Message{}, err
+	}
+	return m, nil
+}
+
+// acceptBody is Accept. If a body breaks rules of its contract, it also returns the values that could be read.
+func (s *Set) acceptBody(ctx context.Context, contentType string, body []byte, places *places) (weir.Message, error) {
 	if len(body) == 0 {
 		return weir.Message{}, malformedError("the body is empty")
 	}
@@ -141,28 +158,25 @@ func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir
 	if err != nil {
 		return weir.Message{}, err
 	}
-	weight := min(estimateMemory(body), s.limits.Memory)
+	weight := min(estimateMemory(body)+places.estimateMemory(body), s.limits.Memory)
 	if err := s.memory.Acquire(ctx, weight); err != nil {
 		return weir.Message{}, &weir.Error{Kind: weir.Unavailable, Op: "accept",
 			Message: "too much is being read at the moment", RetryAfter: time.Second, Err: err}
 	}
 	defer s.memory.Release(weight)
-	m, err := s.parseBody(charset, body)
-	if err != nil {
-		return weir.Message{}, err
-	}
+	m, err := s.parseBody(charset, body, places)
 	m.ContentType, m.Body, m.Size = contentType, body, len(body)
-	return m, nil
+	return m, err
 }
 
 // parseBody runs the three checks.
-func (s *Set) parseBody(charset string, body []byte) (weir.Message, error) {
+func (s *Set) parseBody(charset string, body []byte, places *places) (weir.Message, error) {
 	text, err := decodeBody(body, charset)
 	if err != nil {
 		return weir.Message{}, err
 	}
 	var c *compiledContract
-	root, doc, err := scanDocument(text, s.limits, func(root qualifiedName) needs {
+	root, doc, err := scanWithPlaces(text, s.limits, places, func(root qualifiedName) needs {
 		if c = s.findContract(root); c == nil {
 			return needs{}
 		}
@@ -172,12 +186,14 @@ func (s *Set) parseBody(charset string, body []byte) (weir.Message, error) {
 		return weir.Message{}, err
 	}
 	if c == nil {
-		return weir.Message{}, invalidError(weir.Problem{Path: "/", Rule: "contract",
-			Message: fmt.Sprintf("no contract accepts the root element %s", truncate(root.String()))})
+		problem := weir.Problem{Path: "/", Rule: "contract",
+			Message: fmt.Sprintf("no contract accepts the root element %s", truncate(root.String()))}
+		places.setPlace(&problem, doc.Root())
+		return weir.Message{}, invalidError(problem)
 	}
-	m, problems := c.buildMessage(doc)
+	m, problems := c.buildMessage(doc, s.limits.Now(), places)
 	if len(problems) > 0 {
-		return weir.Message{}, invalidError(problems...)
+		return m, invalidError(problems...)
 	}
 	return m, nil
 }
@@ -195,6 +211,22 @@ func (s *Set) findContract(root qualifiedName) *compiledContract {
 		}
 	}
 	return byLocal
+}
+
+// SplitPaths returns the paths of the parts of a batch, by the contracts.
+func (s *Set) SplitPaths() (paths []string) {
+	for _, c := range s.contracts {
+		if c.def.Split != "" && !slices.Contains(paths, c.def.Split) {
+			paths = append(paths, c.def.Split)
+		}
+	}
+	return paths
+}
+
+// IsXML reports whether a Content-Type is one of XML that Accept takes.
+func IsXML(contentType string) bool {
+	_, err := parseContentType(contentType)
+	return err == nil
 }
 
 // maxContentType limits the bytes of a Content-Type, because it is stored in a row and sent to the CMS.

@@ -100,7 +100,7 @@ func TestSet_Accept(t *testing.T) {
 			t.Parallel()
 			m, err := s.Accept(t.Context(), c.kind, []byte(c.body))
 			if err != nil {
-				t.Fatalf("%v", err)
+				t.Fatalf("Accept(%q) = %v, want no error", c.body, err)
 			}
 			if m.Contract != c.contract || m.Key != c.key || m.Version != c.version ||
 				m.Skip != (c.contract == "feed" || c.contract == "ping") {
@@ -111,7 +111,8 @@ func TestSet_Accept(t *testing.T) {
 				want = "application/xml"
 			}
 			if string(m.Body) != c.body || m.Size != len(c.body) || m.ContentType != want {
-				t.Errorf("kept %q (%d bytes) as %q", m.Body, m.Size, m.ContentType)
+				t.Errorf("kept %q (%d bytes) as %q, want Body %v, Size %v and ContentType %v", m.Body, m.Size,
+					m.ContentType, c.body, len(c.body), want)
 			}
 		})
 	}
@@ -128,7 +129,8 @@ func TestSet_Accept_KeyByPath(t *testing.T) {
 		"./k/@n:id": "4", "./k/@id": "5", "./@id": "9", "@id": "9", "/@id": "9",
 		"/list/@id": "9", ".//deep/../k": "2", "./*/deep/../../@id": "9", ".//item//deep//k": "3", "./item/k": "one",
 		"//item/@kind": "x/@y", ".//k": "one", "./absent": "required", "./item[text()='z']/k": "required",
-		"./k[namespace-uri()='u']": "6",
+		"./k[namespace-uri()='u']": "6", "./{u}k": "6", "./{u}k/@{u}id": "4", "./k/@{}id": "5", "/{}list/{u}k": "6",
+		"./{}item[1]/k": "1", ".//{}deep/{}k": "3", "./{v}k": "required", "./k/@{http://v/w}id": "required",
 	} {
 		t.Run(strings.ReplaceAll(path, "/", "|"), func(t *testing.T) {
 			t.Parallel()

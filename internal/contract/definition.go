@@ -21,19 +21,26 @@ type Definition struct {
 	Key       string `yaml:"key"`       // path to the ordering key; empty = one key for all such contracts
 	Version   string `yaml:"version"`   // path to the version; empty = none
 	DeliverAt string `yaml:"deliverAt"` // path to the due time; empty = none
+	Split     string `yaml:"split"`     // path of such messages in a batch; empty = the batch must name one
 	// a newer version replaces older waiting ones of its key; needs key and version
-	Supersede bool   `yaml:"supersede"`
-	OnFailure string `yaml:"onFailure"` // block | skip; empty = block with a key, skip without
-	Success   string `yaml:"success"`   // regular expression a 2xx answer must match; empty = any 2xx
+	Supersede bool `yaml:"supersede"`
+	// highest version: a number, numbers with dots, a time, or how far a time may lie ahead (+24h); empty = any
+	VersionMax string `yaml:"versionMax"`
+	OnFailure  string `yaml:"onFailure"` // block | skip; empty = block with a key, skip without
+	Success    string `yaml:"success"`   // regular expression a 2xx answer must match; empty = any 2xx
 	// by status: rejected | retry | unavailable, for a CMS that uses the status in its own way
 	Answers map[int]string `yaml:"answers"`
 	Fields  []Field        `yaml:"fields"`
+	Show    []ShownField   `yaml:"show"`   // columns of lists
+	Redact  []string       `yaml:"redact"` // paths of values that readers do not see
 }
 
 // Field is a rule for the values at a path.
 type Field struct {
 	Path string `yaml:"path"` // etree path; a last step /@name selects an attribute
 	Rule string `yaml:"rule"` // validator/v10 tag, applied to each value; required = at least one that is not empty
+	// number: the rule compares numbers; empty or text: min, max, gt and their like compare the number of characters
+	Type string `yaml:"type"`
 }
 
 // maxKey limits the bytes of an ordering key, because it is stored in a row and sent in a header.
@@ -50,11 +57,37 @@ type compiledContract struct {
 	def     Definition
 	key     *path
 	version *path
+	limit   versionLimit
 	due     *path
 	skip    bool
 	success *regexp.Regexp
 	fields  []rule
-	needs   needs // of all paths
+	shown   []compiledField
+	secret  []*path // whose values are redacted
+	needs   needs   // of all paths
+}
+
+// listMissedRoots returns a problem for each path that selects nothing because it starts at the document with another
+// element than the contract's root.
+func (c *compiledContract) listMissedRoots() (problems []string) {
+	check := func(name string, p *path) {
+		if err := p.checkRoot(c.def.Root); err != nil {
+			problems = append(problems, fmt.Sprintf("%s: %v", name, err))
+		}
+	}
+	check("key", c.key)
+	check("version", c.version)
+	check("deliverAt", c.due)
+	for _, f := range c.fields {
+		check("fields", f.path)
+	}
+	for _, f := range c.shown {
+		check("show", f.path)
+	}
+	for _, p := range c.secret {
+		check("redact", p)
+	}
+	return problems
 }
 
 var rootName = regexp.MustCompile(`^(?:\{[^{}\s]*\})?[\pL_][\pL\pM\pN._-]*$`)
@@ -83,8 +116,16 @@ func compileDefinition(def Definition) (*compiledContract, []string) {
 	if c.due, err = compilePath(def.DeliverAt); err != nil {
 		addProblem("deliverAt: %v", err)
 	}
+	if def.Split != "" {
+		if _, err := CompileSplitPath(def.Split); err != nil {
+			addProblem("split: %v", err)
+		}
+	}
 	if def.Supersede && (def.Version == "" || def.Key == "") {
 		addProblem("supersede needs a key and a version to compare")
+	}
+	if c.limit, err = parseVersionLimit(def); err != nil {
+		addProblem("versionMax: %v", err)
 	}
 	switch def.OnFailure {
 	case "":
@@ -112,13 +153,23 @@ func compileDefinition(def Definition) (*compiledContract, []string) {
 		}
 		c.fields = append(c.fields, r)
 	}
+	shown, wrong := compileShownFields(def.Show)
+	c.shown, problems = shown, append(problems, wrong...)
+	c.secret, wrong = compileRedactedPaths(def)
+	problems = append(problems, wrong...)
+	if rootName.MatchString(def.Root) {
+		problems = append(problems, c.listMissedRoots()...)
+	}
 	c.collectNeeds()
 	return c, problems
 }
 
 func (c *compiledContract) collectNeeds() {
-	paths := []*path{c.key, c.version, c.due}
+	paths := slices.Concat([]*path{c.key, c.version, c.due}, c.secret)
 	for _, f := range c.fields {
+		paths = append(paths, f.path)
+	}
+	for _, f := range c.shown {
 		paths = append(paths, f.path)
 	}
 	for _, p := range paths {
@@ -141,29 +192,38 @@ func checkAnswer(status int, means string) string {
 }
 
 // buildMessage returns the message, and every problem of the document.
-func (c *compiledContract) buildMessage(doc *etree.Document) (weir.Message, []weir.Problem) {
-	m := weir.Message{Contract: c.def.Name, Supersede: c.def.Supersede, Skip: c.skip}
-	var problems []weir.Problem
+func (c *compiledContract) buildMessage(doc *etree.Document, now time.Time, places *places) (weir.Message,
+	[]weir.Problem) {
+	redacted := c.findRedactedPlaces(doc)
+	if problems := c.findExposed(doc, redacted); len(problems) > 0 {
+		return weir.Message{Contract: c.def.Name}, problems
+	}
+	m := weir.Message{Contract: c.def.Name, Supersede: c.def.Supersede, Skip: c.skip,
+		Shown: c.readShownFields(doc, redacted)}
+	problems := c.findMarks(doc, places)
 	if c.key != nil {
 		key, p := readSingleValue(c.key, doc, "ordering key")
+		places.setPathPlace(p, c.key, doc)
 		problems = append(problems, p...)
 		m.Key = key
 	}
 	if c.version != nil {
 		version, p := readSingleValue(c.version, doc, "version")
 		if len(p) == 0 && c.def.Supersede {
-			p = c.checkVersion(version)
+			p = c.checkVersion(version, now)
 		}
+		places.setPathPlace(p, c.version, doc)
 		problems = append(problems, p...)
 		m.Version = version
 	}
 	if c.due != nil && len(c.due.selectValues(doc)) > 0 {
 		due, p := c.readDueTime(doc)
+		places.setPathPlace(p, c.due, doc)
 		problems = append(problems, p...)
 		m.DueAt = due
 	}
 	for _, r := range c.fields {
-		problems = append(problems, r.checkValues(r.selectValues(doc))...)
+		problems = append(problems, r.checkDocument(doc, places, redacted)...)
 	}
 	return m, problems
 }
@@ -185,10 +245,15 @@ func (c *compiledContract) readDueTime(doc *etree.Document) (time.Time, []weir.P
 	return due, nil
 }
 
-// checkVersion reports a version that cannot be compared with others.
-func (c *compiledContract) checkVersion(version string) []weir.Problem {
-	if _, err := weir.ParseVersion(version); err != nil {
+// checkVersion reports a version that cannot be compared with others, or is above the limit.
+func (c *compiledContract) checkVersion(version string, now time.Time) []weir.Problem {
+	v, err := weir.ParseVersion(version)
+	if err != nil {
 		return []weir.Problem{{Path: c.version.given, Rule: "version", Message: "the version " + err.Error()}}
+	}
+	if problem := c.limit.checkVersion(v, now); problem != "" {
+		return []weir.Problem{{Path: c.version.given, Rule: "versionMax=" + c.def.VersionMax,
+			Message: "the version " + problem}}
 	}
 	return nil
 }

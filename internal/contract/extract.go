@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Form is the form in which an Extractor returns what a path selects.
+// Form is the form in which an Extractor returns the values that a path selects.
 type Form int
 
 // The forms of a selected element.

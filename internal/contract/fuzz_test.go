@@ -39,12 +39,13 @@ func FuzzAccept(f *testing.F) {
 			return
 		}
 		if string(m.Body) != before || m.Size != len(before) || m.ContentType != kind && kind != "" {
-			t.Fatalf("kept as %+v", m)
+			t.Fatalf("kept as %+v, want the body %q of type %q", m, before, kind)
 		}
 		keyless := m.Contract == "ping" || m.Contract == "queue"
 		if len(m.Key) > 1<<10 || (m.Key == "") != keyless || !utf8.ValidString(m.Key) ||
 			strings.TrimSpace(m.Key) != m.Key || strings.ContainsFunc(m.Key, unicode.IsControl) {
-			t.Fatalf("key %q of %s", m.Key, m.Contract)
+			t.Fatalf("key %q of %s, want trimmed UTF-8 of at most 1 KiB without control characters, or none: %t", m.Key,
+				m.Contract, keyless)
 		}
 		if utf8.Valid(body) && !strings.Contains(before, "<?xml") && !strings.Contains(kind, "charset") {
 			checkReadable(t, before)
@@ -57,18 +58,18 @@ func checkRefused(t *testing.T, err error) {
 	t.Helper()
 	var e *weir.Error
 	if !errors.As(err, &e) || statuses[e.Kind] == 0 || e.Kind == weir.Unavailable || e.Message == "" {
-		t.Fatalf("error of no kind: %v", err)
+		t.Fatalf("got the error %v, want a message and a kind of httpio", err)
 	}
 	if (e.Kind == weir.Invalid) != (len(e.Problems) > 0) && e.Kind != weir.Malformed {
-		t.Fatalf("%d problems: %v", len(e.Problems), err)
+		t.Fatalf("got %d problems in %v, want some only if Invalid", len(e.Problems), err)
 	}
 	for _, p := range e.Problems {
 		if p.Message == "" || !utf8.ValidString(p.Message) || len(p.Message) > 1<<10 {
-			t.Fatalf("problem %+v", p)
+			t.Fatalf("got the problem %+v, want a message of at most 1 KiB of UTF-8", p)
 		}
 	}
 	if strings.HasPrefix(e.Message, "the body is not well-formed") {
-		t.Fatal("the stream was accepted and the tree was not")
+		t.Fatalf("got %q, want the stream to refuse it before the tree", e.Message)
 	}
 }
 
@@ -80,7 +81,7 @@ func checkReadable(t *testing.T, text string) {
 		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 			return
 		} else if err != nil {
-			t.Fatalf("%q was accepted: %v", text, err)
+			t.Fatalf("Token in %q = %v, want each accepted document well-formed", text, err)
 		}
 	}
 }

@@ -11,7 +11,8 @@ import (
 // A key is trimmed as XML trims, and nothing else is taken from it: Weir and the CMS must read the same key.
 func TestSet_Accept_KeysWithOtherSpace(t *testing.T) {
 	t.Parallel()
-	s, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "./@k"}}, contract.Limits{MaxBody: 1 << 20})
+	s, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "./@k"}},
+		contract.Limits{MaxBody: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,8 @@ func TestSet_Accept_RefusesExtendedParameters(t *testing.T) {
 		"application/xml; charset*0=iso-; charset*1=88": false,
 		"text/xml ;CHARSET*=us-ascii'en'utf-8":          false,
 	} {
-		if _, err := s.Accept(t.Context(), contentType, []byte("<ping/>")); (weir.KindOf(err) != weir.Unsupported) != want {
+		if _, err := s.Accept(t.Context(), contentType,
+			[]byte("<ping/>")); (weir.KindOf(err) != weir.Unsupported) != want {
 			t.Errorf("%s: got %v, want it accepted: %t", contentType, err, want)
 		}
 	}

@@ -20,7 +20,8 @@ func TestNeeds_PathsFindTheSame(t *testing.T) {
 	for _, given := range []string{"./@a", "/a/@b", "./a", "./a/b", "./p:a/@b", "./a/../@a", "./a[2]/b", "./a[-1]",
 		"./a[@b]/c", "./b[@a='1']", "./.", "/a/a/a",
 		"./*/b", ".//c", ".//b/../@a", "./a[b]", "./a[b='t']", "./a[text()='t']", "./a[local-name()='a']",
-		"./a[namespace-uri()='u']/@c", "./*[2]/@p:b"} {
+		"./a[namespace-uri()='u']/@c", "./*[2]/@p:b", "./{u}a/@b", ".//{u}a/b",
+		"./a/@{u}b", "./{}a/@a", "./a/{u}a[1]"} {
 		p, err := compilePath(given)
 		if err != nil {
 			t.Fatal(err)
@@ -32,12 +33,12 @@ func TestNeeds_PathsFindTheSame(t *testing.T) {
 		text := randomXML(random, 0)
 		_, whole, err := scanDocument(text, Limits{}.orDefaults(), needAll)
 		if err != nil {
-			t.Fatalf("%s: %v", text, err)
+			t.Fatalf("scan all of %s: %v", text, err)
 		}
 		for _, p := range paths {
 			_, doc, err := scanDocument(text, Limits{}.orDefaults(), func(qualifiedName) needs { return p.needs })
 			if err != nil {
-				t.Fatalf("%s: %v", text, err)
+				t.Fatalf("scan the needed parts of %s: %v", text, err)
 			}
 			got, want := p.selectValues(doc), p.selectValues(whole)
 			if !reflect.DeepEqual(got, want) {
@@ -47,7 +48,7 @@ func TestNeeds_PathsFindTheSame(t *testing.T) {
 		}
 	}
 	if found < 300 {
-		t.Errorf("only %d values were compared", found)
+		t.Errorf("compared %d values, want at least 300", found)
 	}
 }
 
@@ -89,7 +90,7 @@ func TestNeeds_TheRestIsNotKept(t *testing.T) {
 	c, problems := compileDefinition(Definition{Name: "r", Root: "r", Key: "./@id",
 		Fields: []Field{{Path: "./title", Rule: "required"}}})
 	if len(problems) > 0 {
-		t.Fatal(problems)
+		t.Fatalf("got %v, want 0 problems", problems)
 	}
 	text := `<r id="1" x="2"><title y="3">T<i>u</i></title>` + strings.Repeat("<p>x</p>", 1000) + `</r>`
 	_, doc, err := scanDocument(text, Limits{}.orDefaults(), func(qualifiedName) needs { return c.needs })

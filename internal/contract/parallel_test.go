@@ -22,7 +22,7 @@ func busySet(t *testing.T) *Set {
 		t.Fatal(err)
 	}
 	if !s.memory.TryAcquire(10) || s.memory.TryAcquire(1) {
-		t.Fatal("there is not room for 10 bytes")
+		t.Fatal("TryAcquire found other than 10 bytes of room, want exactly 10")
 	}
 	return s
 }
@@ -37,7 +37,7 @@ func TestSet_Accept_UnavailableWhileTooMuchIsRead(t *testing.T) {
 		var e *weir.Error
 		if !errors.As(err, &e) || e.Kind != weir.Unavailable || e.RetryAfter <= 0 ||
 			!errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%#v", err)
+			t.Errorf("got %#v, want an error of kind Unavailable with RetryAfter and the context's cause", err)
 		}
 	})
 }
@@ -56,7 +56,7 @@ func TestSet_Accept_TakesItsTurnAndGivesItBack(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(answers) != 0 {
-			t.Fatal("it did not wait")
+			t.Fatalf("%d of %d calls of Accept came back without room, want none", len(answers), len(bodies))
 		}
 		s.memory.Release(10)
 		kinds := map[weir.Kind]int{}
@@ -66,23 +66,23 @@ func TestSet_Accept_TakesItsTurnAndGivesItBack(t *testing.T) {
 			}
 		}
 		if kinds[weir.Malformed] != 2 || kinds[weir.Invalid] != 1 || len(kinds) != 2 {
-			t.Errorf("%v", kinds)
+			t.Errorf("got %v, want Malformed 2, Invalid 1 and no other", kinds)
 		}
 		if !s.memory.TryAcquire(10) {
-			t.Error("not all was given back")
+			t.Error("TryAcquire(10) found no room, want all bytes given back")
 		}
 	})
 }
 
 // A value that the rule cannot check breaks the rule.
-func TestRule_Problems_WhatCannotBeCheckedIsRefused(t *testing.T) {
+func TestRule_Problems_RefusesUncheckableValues(t *testing.T) {
 	t.Parallel()
 	p, err := compilePath("./a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := rule{path: p, tag: "len=abc"}
-	if found := r.checkValues([]string{"x"}); len(found) != 1 || found[0].Rule != "len=abc" {
-		t.Errorf("%+v", found)
+	if found, isBroken := r.checkValue("x", false); !isBroken || found.Rule != "len=abc" {
+		t.Errorf("got %+v, want a problem of Rule len=abc", found)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,14 +18,18 @@ type path struct {
 	given    string
 	absolute bool // starts at the document, not at the root element
 	steps    []step
-	space    string // prefix of attr
+	first    string // local name of the first step, if the path starts at the document
+	space    string // prefix of attr, if namespace is nil
 	attr     string // name of the attribute that the last step selects; empty = the element's text
-	needs    needs
+	// namespace is the one of attr in a step @{uri}local; nil if the step compares the prefix
+	namespace *string
+	needs     needs
 }
 
 type step struct {
 	selector     etree.Path
-	isDescendant bool // the empty step of //
+	namespace    *string // nil = any
+	isDescendant bool    // the empty step of //
 	filters      []filter
 }
 
@@ -35,10 +40,11 @@ type filter struct {
 }
 
 var (
-	nextStep    = regexp.MustCompile(`^([^/\[\]]*)((?:\[(?:[^\[\]'"]|'[^']*'|"[^"]*")*\])*)(/|$)`)
+	nextStep    = regexp.MustCompile(`^((?:@?\{[^{}]*\})?[^/\[\]{}]*)((?:\[(?:[^\[\]'"]|'[^']*'|"[^"]*")*\])*)(/|$)`)
 	brackets    = regexp.MustCompile(`\[((?:[^\[\]'"]|'[^']*'|"[^"]*")*)\]`)
 	stepNames   = regexp.MustCompile(`^(|\.|\.\.|\*|[\pL_][\pL\pM\pN._-]*(:[\pL_][\pL\pM\pN._-]*)?)$`)
 	attribute   = regexp.MustCompile(`^@(?:([\pL_][\pL\pM\pN._-]*):)?([\pL_][\pL\pM\pN._-]*)$`)
+	inNamespace = regexp.MustCompile(`^(@?)\{([^{}\s]*)\}([\pL_][\pL\pM\pN._-]*)$`)
 	wholeNumber = regexp.MustCompile(`^-?[0-9]{1,6}$`)
 )
 
@@ -65,8 +71,13 @@ func compilePath(given string) (*path, error) {
 
 // addStep takes one more step; the last may be an attribute.
 func (p *path) addStep(name, filters string, more bool) error {
+	var namespace *string
+	if n := inNamespace.FindStringSubmatch(name); n != nil {
+		name, namespace = n[1]+n[3], &n[2]
+		p.needs.declarations = true
+	}
 	if a := attribute.FindStringSubmatch(name); a != nil && filters == "" && !more {
-		p.space, p.attr = a[1], a[2]
+		p.space, p.attr, p.namespace = a[1], a[2], namespace
 		p.needs.addAttribute(p.attr)
 		p.absolute = p.absolute && len(p.steps) > 0 // the document has no attributes: /@a means the root element's
 		return nil
@@ -78,7 +89,14 @@ func (p *path) addStep(name, filters string, more bool) error {
 		return errors.New("a step is empty")
 	}
 	p.needs.addStep(name)
-	s := step{isDescendant: name == ""}
+	if p.absolute && len(p.steps) == 0 {
+		_, local, hasPrefix := strings.Cut(name, ":")
+		p.first = name
+		if hasPrefix {
+			p.first = local
+		}
+	}
+	s := step{isDescendant: name == "", namespace: namespace}
 	var err error
 	if !s.isDescendant {
 		if s.selector, err = etree.CompilePath(name); err != nil {
@@ -99,6 +117,19 @@ func (p *path) addStep(name, filters string, more bool) error {
 	return nil
 }
 
+// checkRoot returns an error if the path starts at the document with another element than the root, so that it selects
+// nothing in any message.
+func (p *path) checkRoot(root string) error {
+	_, local, isQualified := strings.Cut(root, "}")
+	if !isQualified {
+		local = root
+	}
+	if p == nil || !p.absolute || slices.Contains([]string{"", "*", ".", "..", local}, p.first) {
+		return nil
+	}
+	return fmt.Errorf("path %q starts at the document, whose only element is %s: write .%s", p.given, local, p.given)
+}
+
 func compileFilter(given string) (f filter, err error) {
 	if wholeNumber.MatchString(given) {
 		f.position, err = strconv.Atoi(given)
@@ -115,21 +146,45 @@ func compileFilter(given string) (f filter, err error) {
 // CMS reads it, too: two keys that differ by it must not become one.
 func trimSpace(value string) string { return strings.Trim(value, " \t\r\n") }
 
-// selectValues returns the selected values, without surrounding white space.
-func (p *path) selectValues(doc *etree.Document) []string {
-	var out []string
+// placedValue is a selected value with its place in the document.
+type placedValue struct {
+	element   *etree.Element
+	attribute string // name with prefix; empty = the element's own text
+	text      string // without surrounding white space
+}
+
+// selectPlacedValues returns the selected values, in the order of the document.
+func (p *path) selectPlacedValues(doc *etree.Document) []placedValue {
+	var out []placedValue
+	spaces := namespaces{}
 	for _, e := range p.selectPlaces(doc) {
 		if p.attr == "" {
-			out = append(out, trimSpace(ownText(e)))
+			out = append(out, placedValue{element: e, text: trimSpace(ownText(e))})
 			continue
 		}
 		for _, a := range e.Attr { // not SelectAttr, for which path also matches x:path
-			if a.Space == p.space && a.Key == p.attr {
-				out = append(out, trimSpace(a.Value))
+			if a.Key == p.attr && p.isInSpace(e, a, spaces) {
+				out = append(out, placedValue{e, a.FullKey(), trimSpace(a.Value)})
 			}
 		}
 	}
 	return out
+}
+
+// selectValues returns the selected values, without surrounding white space.
+func (p *path) selectValues(doc *etree.Document) []string {
+	var out []string
+	for _, v := range p.selectPlacedValues(doc) {
+		out = append(out, v.text)
+	}
+	return out
+}
+
+func (p *path) isInSpace(e *etree.Element, a etree.Attr, spaces namespaces) bool {
+	if p.namespace == nil {
+		return a.Space == p.space
+	}
+	return spaces.ofAttribute(e, a) == *p.namespace
 }
 
 // selectPlaces returns the elements that have the values.
@@ -138,15 +193,15 @@ func (p *path) selectPlaces(doc *etree.Document) []*etree.Element {
 	if p.absolute {
 		start = &doc.Element
 	}
-	found := []*etree.Element{start}
+	found, spaces := []*etree.Element{start}, namespaces{}
 	for _, s := range p.steps {
-		found = s.selectElements(found)
+		found = s.selectElements(found, spaces)
 	}
 	return found
 }
 
 // selectElements returns the elements that the step selects from the given ones, each once.
-func (s *step) selectElements(given []*etree.Element) []*etree.Element {
+func (s *step) selectElements(given []*etree.Element, spaces namespaces) []*etree.Element {
 	var out []*etree.Element
 	seen := map[*etree.Element]bool{}
 	for _, e := range given {
@@ -154,7 +209,11 @@ func (s *step) selectElements(given []*etree.Element) []*etree.Element {
 			out = appendDescendants(e, seen, out)
 			continue
 		}
-		for _, found := range s.applyFilters(e.FindElementsPath(s.selector)) {
+		named := e.FindElementsPath(s.selector)
+		if s.namespace != nil {
+			named = slices.DeleteFunc(named, func(e *etree.Element) bool { return spaces.ofElement(e) != *s.namespace })
+		}
+		for _, found := range s.applyFilters(named) {
 			if !seen[found] {
 				seen[found] = true
 				out = append(out, found)

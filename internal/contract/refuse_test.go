@@ -19,7 +19,7 @@ func problemOf(t testing.TB, err error) weir.Problem {
 	t.Helper()
 	var e *weir.Error
 	if !errors.As(err, &e) {
-		t.Fatalf("not an error of ours: %v", err)
+		t.Fatalf("got %T %v, want a *weir.Error", err, err)
 	}
 	if len(e.Problems) == 0 {
 		return weir.Problem{Message: e.Message}
@@ -35,34 +35,36 @@ type refusal struct {
 	kind, body string
 	status     int
 	path, rule string // of the first problem
-	message    string // of the first problem; of the error where there is no list
+	message    string // of the first problem; of the error if there is no list
 }
 
-// article returns a valid article, except for the given attributes and children.
-func article(attributes, rest string) string {
+// newArticle returns a valid article, except for the given attributes and children.
+func newArticle(attributes, rest string) string {
 	return "<article " + attributes + "><title>x</title>" + rest + "</article>"
 }
 
 var notXML = []refusal{
 	{xml, "   ", 400, "", "xml", "there is no element"},
-	{xml, "hello", 400, "", "xml", "there is text outside the root element"},
-	{xml, "{}", 400, "", "xml", "there is text outside the root element"},
+	{xml, "hello", 400, "", "xml", `there is text before the root element: "hello"`},
+	{xml, `{"title":"a <b> of some length"}`, 400, "", "xml",
+		`there is text before the root element: "{\"title\":\"a"`},
 	{xml, "<a", 400, "", "xml", "unexpected EOF"},
 	{xml, "<a>", 400, "", "xml", "element <a> is not closed"},
 	{xml, "<a></b>", 400, "", "xml", "element <a> is closed by </b>"},
 	{xml, "</a>", 400, "", "xml", "</a> closes nothing"},
 	{xml, "<a/><b/>", 400, "", "xml", "there is more than one root element"},
-	{xml, "<a/>tail", 400, "", "xml", "there is text outside the root element"},
-	{xml, "<a/><![CDATA[ ]]>", 400, "", "xml", "there is text outside the root element"},
-	{xml, "<a/>&#32;", 400, "", "xml", "there is text outside the root element"},
-	{xml, "\xEF\xBB\xBF\xEF\xBB\xBF<a/>", 400, "", "xml", "there is text outside the root element"},
+	{xml, "<a/>tail", 400, "", "xml", "there is text after the root element"},
+	{xml, "<a/><![CDATA[ ]]>", 400, "", "xml", "there is text after the root element"},
+	{xml, "<a/>&#32;", 400, "", "xml", "there is text after the root element"},
+	{xml, "\xEF\xBB\xBF\xEF\xBB\xBF<a/>", 400, "", "xml",
+		`there is text before the root element: "\ufeff"`},
 	{xml, "<a x=1/>", 400, "", "xml", "unquoted or missing attribute value in element"},
 	{xml, "<a x/>", 400, "", "xml", "attribute name without = in element"},
 	{xml, `<a x="<"/>`, 400, "", "xml", "unescaped < inside quoted string"},
 	{xml, `<a x="1"y="2"/>`, 400, "", "xml", "there is no space between two attributes"},
-	{xml, `<a x="1" x="2"/>`, 400, "", "xml", `the attribute "x" stands twice`},
-	{xml, `<a xmlns="u" xmlns="u"/>`, 400, "", "xml", `the attribute "xmlns" stands twice`},
-	{xml, `<a xmlns:p="u" xmlns:q="u" p:x="1" q:x="2"/>`, 400, "", "xml", `the attribute "q:x" stands twice`},
+	{xml, `<a x="1" x="2"/>`, 400, "", "xml", `the attribute "x" appears twice`},
+	{xml, `<a xmlns="u" xmlns="u"/>`, 400, "", "xml", `the attribute "xmlns" appears twice`},
+	{xml, `<a xmlns:p="u" xmlns:q="u" p:x="1" q:x="2"/>`, 400, "", "xml", `the attribute "q:x" appears twice`},
 	{xml, "<p:a/>", 400, "", "xml", `the namespace prefix "p" is not declared`},
 	{xml, `<a p:x="1"/>`, 400, "", "xml", `the namespace prefix "p" is not declared`},
 	{xml, `<a><b xmlns:p="u"/><p:c/></a>`, 400, "", "xml", `the namespace prefix "p" is not declared`},
@@ -75,7 +77,10 @@ var notXML = []refusal{
 	{xml, `<a b:="1"/>`, 400, "", "xml", `"b:" is not a name`},
 	{xml, `<a xmlns:p="u"><p:1/></a>`, 400, "", "xml", `"p:1" is not a name`},
 	{xml, "<1/>", 400, "", "xml", "invalid XML name: 1"},
-	{xml, "<a>&nbsp;</a>", 400, "", "xml", "invalid character entity &nbsp;"},
+	{xml, "<a>&nbsp;</a>", 400, "", "xml",
+		"there is no entity &nbsp;; XML knows only &amp; &lt; &gt; &quot; and &apos;"},
+	{xml, "<a>B&B</a>", 400, "", "xml", "an & begins no entity; write & as &amp;"},
+	{xml, "<a>B & C</a>", 400, "", "xml", "an & begins no entity; write & as &amp;"},
 	{xml, "<a>&#0;</a>", 400, "", "xml", "illegal character code U+0000"},
 	{xml, "<a>&#xD800;</a>", 400, "", "xml", "the reference &#xD800; names no character"},
 	{xml, `<a x="&#57343;"/>`, 400, "", "xml", "the reference &#57343; names no character"},
@@ -143,16 +148,16 @@ var notReadable = []refusal{
 var notByContract = []refusal{
 	{xml, "<other/>", 422, "/", "contract", "no contract accepts the root element other"},
 	{xml, `<x:other xmlns:x="urn:x"/>`, 422, "/", "contract", "no contract accepts the root element {urn:x}other"},
-	{xml, article(`version="1"`, ""), 422, "./@path", "required", "the ordering key is missing"},
-	{xml, article(`path=" " version="1"`, ""), 422, "./@path", "required", "the ordering key is missing"},
-	{xml, article(`xmlns:x="u" x:path="/a" version="1"`, ""), 422, "./@path", "required",
+	{xml, newArticle(`version="1"`, ""), 422, "./@path", "required", "the ordering key is missing"},
+	{xml, newArticle(`path=" " version="1"`, ""), 422, "./@path", "required", "the ordering key is missing"},
+	{xml, newArticle(`xmlns:x="u" x:path="/a" version="1"`, ""), 422, "./@path", "required",
 		"the ordering key is missing"},
-	{xml, article(`path="/a"`, ""), 422, "./@version", "required", "the version is missing"},
-	{xml, article(`path="`+long+`" version="1"`, ""), 422, "./@path", "max=1024",
+	{xml, newArticle(`path="/a"`, ""), 422, "./@version", "required", "the version is missing"},
+	{xml, newArticle(`path="`+long+`" version="1"`, ""), 422, "./@path", "max=1024",
 		"the ordering key has 1100 bytes and may have 1024"},
-	{xml, article(`path="a&#10;b" version="1"`, ""), 422, "./@path", "printable",
+	{xml, newArticle(`path="a&#10;b" version="1"`, ""), 422, "./@path", "printable",
 		"the ordering key has control characters"},
-	{xml, article("path=\"a\u0085b\" version=\"1\"", ""), 422, "./@path", "printable",
+	{xml, newArticle("path=\"a\u0085b\" version=\"1\"", ""), 422, "./@path", "printable",
 		"the ordering key has control characters"},
 	{xml, `<entry><id>1</id><id>2</id><id>1</id></entry>`, 422, "./id", "one",
 		"the ordering key has 2 different values and must have one"},
@@ -163,12 +168,12 @@ var notByContract = []refusal{
 	{xml, `<article path="/a" version="1"><title> </title><title/></article>`, 422, "./title", "required",
 		"./title is required and is missing or empty"},
 	{xml, `<article path="/a" version="1"><title>` + long + `</title></article>`, 422, "./title", "max=20",
-		`./title is "` + long[:80] + `…" and must satisfy max=20`},
-	{xml, article(`path="/a" version="1"`, "<tag>ok</tag><tag>not ok</tag>"), 422, "./tag", "alphanum",
+		`./title is "` + long[:80] + `…" with 1100 characters, and must have at most 20`},
+	{xml, newArticle(`path="/a" version="1"`, "<tag>ok</tag><tag>not ok</tag>"), 422, "./tag", "alphanum",
 		`./tag is "not ok" and must satisfy alphanum`},
-	{xml, article(`path="/a" version="1"`, `<link href="nope"/>`), 422, "./link/@href", "url",
+	{xml, newArticle(`path="/a" version="1"`, `<link href="nope"/>`), 422, "./link/@href", "url",
 		`./link/@href is "nope" and must satisfy url`},
-	{xml, article(`path="/a" version="1"`, `<mail>nobody</mail>`), 422, "./mail", "email",
+	{xml, newArticle(`path="/a" version="1"`, `<mail>nobody</mail>`), 422, "./mail", "email",
 		`./mail is "nobody" and must satisfy email`},
 }
 
@@ -182,7 +187,7 @@ func TestSet_Accept_Refuses(t *testing.T) {
 				t.Parallel()
 				m, err := s.Accept(t.Context(), c.kind, []byte(c.body))
 				if err == nil {
-					t.Fatalf("%.80q was accepted as %.200v", c.body, m)
+					t.Fatalf("Accept(%.80q) = %.200v, want an error", c.body, m)
 				}
 				p := problemOf(t, err)
 				got := refusal{c.kind, c.body, statuses[weir.KindOf(err)], p.Path, p.Rule, p.Message}
@@ -191,7 +196,7 @@ func TestSet_Accept_Refuses(t *testing.T) {
 						got.message, c.status, c.path, c.rule, c.message)
 				}
 				if (p.Rule == "xml") != (p.Line > 0) && p.Rule != "encoding" {
-					t.Errorf("the place is line %d, column %d", p.Line, p.Column)
+					t.Errorf("got line %d, column %d, want a place only of rule xml", p.Line, p.Column)
 				}
 			})
 		}
@@ -235,7 +240,8 @@ func TestSet_Accept_AllProblemsAtOnce(t *testing.T) {
 	for _, p := range err.(*weir.Error).Problems {
 		got = append(got, p.Path+" "+p.Rule)
 	}
-	if want := "./@path required, ./@version required, ./title required, ./tag alphanum, ./tag alphanum, ./mail email"; strings.Join(got, ", ") != want {
+	want := "./@path required, ./@version required, ./title required, ./tag alphanum, ./tag alphanum, ./mail email"
+	if strings.Join(got, ", ") != want {
 		t.Errorf("%s\nwant %s", strings.Join(got, ", "), want)
 	}
 }
@@ -246,10 +252,11 @@ func TestSet_Accept_NamesSomeOfVeryManyProblems(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Accept(t.Context(), "", []byte(article(`path="/a" version="1"`, strings.Repeat("<tag>?</tag>", 250))))
+	_, err = s.Accept(t.Context(), "", []byte(newArticle(`path="/a" version="1"`, strings.Repeat("<tag>?</tag>", 250))))
 	e := err.(*weir.Error)
 	if last := e.Problems[len(e.Problems)-1]; len(e.Problems) != 101 || last.Message != "and 150 more" ||
 		!strings.Contains(e.Message, "250 rules") {
-		t.Errorf("%d problems, %q, %+v", len(e.Problems), e.Message, last)
+		t.Errorf(`%d problems, %q, %+v, want 101 Problems, Message "and 150 more" and "250 rules"`, len(e.Problems),
+			e.Message, last)
 	}
 }

@@ -3,9 +3,13 @@ package contract
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/beevik/etree"
 	"github.com/go-playground/validator/v10"
 
 	"weir/internal/clock"
@@ -17,6 +21,7 @@ type rule struct {
 	*path
 	tag      string // validator tag, without required
 	required bool
+	isNumber bool // the values are compared as numbers
 }
 
 // validate checks single values; it is safe for concurrent use.
@@ -46,6 +51,9 @@ var structTags = []string{"dive", "keys", "endkeys", "structonly", "nostructleve
 	"validateFn",
 	"skip_unless", "fieldcontains", "fieldexcludes", "-"}
 
+// numberTags are the tags that compare numbers. The validator would hand another tag a text that is not the value.
+var numberTags = []string{"omitempty", "min", "max", "gt", "gte", "lt", "lte", "eq", "ne"}
+
 // probeValues have many shapes, so that the validator reads each parameter of a rule at startup.
 var probeValues = []string{"", "x", "1", "2006-01-02", "a@b.example", "http://b.example/", "Zm9v"}
 
@@ -61,6 +69,13 @@ func compileRule(f Field) (rule, error) {
 	if strings.TrimSpace(f.Rule) == "" {
 		return r, fmt.Errorf("path %q: rule is missing", f.Path)
 	}
+	switch f.Type {
+	case "", "text":
+	case "number":
+		r.isNumber = true
+	default:
+		return r, fmt.Errorf("path %q: type is %q and must be text or number", f.Path, f.Type)
+	}
 	var tags []string
 	for tag := range strings.SplitSeq(f.Rule, ",") {
 		if tag == "required" {
@@ -68,22 +83,58 @@ func compileRule(f Field) (rule, error) {
 			continue
 		}
 		tags = append(tags, tag)
-		if err := checkTag(tag); err != nil {
+		if err := r.checkTag(tag); err != nil {
 			return r, fmt.Errorf("path %q: rule %q: %w", f.Path, f.Rule, err)
 		}
 	}
 	r.tag = strings.Join(tags, ",")
-	if _, err := findBrokenRule("", r.tag); err != nil {
+	if err := r.checkComparisons(); err != nil {
+		return r, fmt.Errorf("path %q: rule %q: %w", f.Path, f.Rule, err)
+	}
+	if _, err := r.findBroken(""); err != nil {
 		return r, fmt.Errorf("path %q: rule %q: %w", f.Path, f.Rule, err)
 	}
 	return r, nil
 }
 
+// checkComparisons refuses a rule that is meant for numbers and whose comparison counts characters: "numeric,gt=0" and
+// "required,gt=0" would accept -5, which has two of them.
+func (r *rule) checkComparisons() error {
+	if r.isNumber {
+		return nil
+	}
+	var forDigits, comparison string
+	for part := range strings.FieldsFuncSeq(r.tag, func(c rune) bool { return c == ',' || c == '|' }) {
+		switch name, limit, _ := strings.Cut(part, "="); name {
+		case "number", "numeric":
+			forDigits = name
+		case "min", "max", "gt", "gte", "lt", "lte":
+			comparison = part
+			if count, err := strconv.ParseInt(limit, 10, 64); err == nil && count <= 0 {
+				return fmt.Errorf("%s compares the number of characters, which is never below 0; "+
+					"write type: number beside the rule, or min=1 for a text that is not empty", part)
+			}
+		}
+	}
+	if forDigits == "" || comparison == "" {
+		return nil
+	}
+	return fmt.Errorf("%s compares the number of characters, not the number; "+
+		"write type: number beside the rule, and leave %s out", comparison, forDigits)
+}
+
+func (r *rule) probeValues() []string {
+	if r.isNumber {
+		return []string{"0", "-1", "1.5", "1000000"}
+	}
+	return probeValues
+}
+
 // checkTag tries one part of a rule alone. Behind another part, an unreadable parameter would show
 // only with the first value that passes the part before it.
-func checkTag(tag string) error {
+func (r *rule) checkTag(tag string) error {
 	for alternative := range strings.SplitSeq(tag, "|") {
-		name, _, _ := strings.Cut(alternative, "=")
+		name, parameter, _ := strings.Cut(alternative, "=")
 		switch {
 		case name == "":
 			return errors.New("a part of it is empty")
@@ -92,9 +143,15 @@ func checkTag(tag string) error {
 		case slices.Contains(structTags, name) || strings.HasSuffix(name, "field") ||
 			strings.HasPrefix(name, "required_") || strings.HasPrefix(name, "excluded_"):
 			return fmt.Errorf("%q does not apply to a single value", name)
+		case name == "oneof" && strings.TrimSpace(parameter) == "":
+			return errors.New("oneof has no values, so no message could keep the rule; write oneof=a b")
+		case r.isNumber && !slices.Contains(numberTags, name):
+			return fmt.Errorf("%s does not apply to a number; possible are %s", alternative,
+				strings.Join(numberTags, ", "))
 		}
-		for _, value := range probeValues {
-			if _, err := findBrokenRule(value, alternative); err != nil {
+		single := rule{tag: alternative, isNumber: r.isNumber}
+		for _, value := range r.probeValues() {
+			if _, err := single.findBroken(value); err != nil {
 				return err
 			}
 		}
@@ -102,15 +159,38 @@ func checkTag(tag string) error {
 	return nil
 }
 
-// findBrokenRule applies a tag to a value and returns the first rule that the value breaks. The
-// validator panics if it cannot read a tag or parameter; findBrokenRule returns an error.
-func findBrokenRule(value, tag string) (broken string, err error) {
+// decimal is a number as XML Schema writes decimals and doubles, without INF and NaN.
+var decimal = regexp.MustCompile(`^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$`)
+
+// findBroken returns the first part of the rule that a value breaks, or "". It returns an error if the validator
+// cannot read the rule.
+func (r *rule) findBroken(value string) (broken string, err error) {
+	if !r.isNumber {
+		return findBrokenTag(value, r.tag)
+	}
+	text := strings.TrimSpace(value)
+	if text == "" && slices.Contains(strings.Split(r.tag, ","), "omitempty") {
+		return "", nil
+	}
+	number, err := strconv.ParseFloat(text, 64)
+	if err != nil || !decimal.MatchString(text) {
+		return "number", nil
+	}
+	// omitempty would also pass the number 0, which is not empty.
+	tag := strings.Join(slices.DeleteFunc(strings.Split(r.tag, ","), func(t string) bool { return t == "omitempty" }),
+		",")
+	return findBrokenTag(number, tag)
+}
+
+// findBrokenTag applies a validator tag to a string or a float64. The validator panics if it cannot read a tag or
+// parameter, or if a tag does not apply to the type; findBrokenTag returns an error.
+func findBrokenTag(value any, tag string) (broken string, err error) {
 	if tag == "" {
 		return "", nil
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%v", p)
+			err = explainPanic(tag, p)
 		}
 	}()
 	err = validate.Var(value, tag)
@@ -125,32 +205,93 @@ func findBrokenRule(value, tag string) (broken string, err error) {
 	return broken, nil
 }
 
-func (r *rule) checkValues(values []string) []weir.Problem {
-	if r.required && !slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) != "" }) {
-		return []weir.Problem{{Path: r.given, Rule: "required",
+// explainPanic words the validator's panic for the author of the rule.
+func explainPanic(tag string, panicked any) error {
+	said := fmt.Sprint(panicked)
+	switch {
+	case strings.HasPrefix(said, "Undefined validation function"):
+		name, _, _ := strings.Cut(tag, "=")
+		return fmt.Errorf("there is no rule %q", name)
+	case strings.Contains(said, "invalid syntax"):
+		return fmt.Errorf("%s needs a number", tag)
+	}
+	return errors.New(said)
+}
+
+// checkDocument returns the problems of the values that the rule's path selects.
+func (r *rule) checkDocument(doc *etree.Document, places *places, redacted redactedPlaces) []weir.Problem {
+	values := r.selectPlacedValues(doc)
+	if r.lacksRequired(values) {
+		problems := []weir.Problem{{Path: r.given, Rule: "required",
 			Message: r.given + " is required and is missing or empty"}}
+		places.setPathPlace(problems, r.path, doc)
+		return problems
 	}
 	var problems []weir.Problem
 	for _, v := range values {
-		broken, err := findBrokenRule(v, r.tag)
-		if err != nil { // a value that cannot be checked is refused
-			broken = r.tag
-		}
-		if broken != "" {
-			problems = append(problems, weir.Problem{Path: r.given, Rule: broken,
-				Message: fmt.Sprintf("%s is %q and must satisfy %s", r.given, truncate(v), broken)})
+		if problem, isBroken := r.checkValue(v.text, redacted.hasValue(v)); isBroken {
+			places.setPlace(&problem, v.element)
+			problems = append(problems, problem)
 		}
 	}
 	return problems
 }
 
+// lacksRequired reports whether the rule needs a value that is not there.
+func (r *rule) lacksRequired(values []placedValue) bool {
+	return r.required &&
+		!slices.ContainsFunc(values, func(v placedValue) bool { return strings.TrimSpace(v.text) != "" })
+}
+
+// checkValue returns the problem of one value. The problem of a redacted value does not repeat it.
+func (r *rule) checkValue(value string, isRedacted bool) (problem weir.Problem, isBroken bool) {
+	broken, err := r.findBroken(value)
+	if err != nil { // a value that cannot be checked is refused
+		broken = r.tag
+	}
+	if broken == "" {
+		return weir.Problem{}, false
+	}
+	if isRedacted {
+		return weir.Problem{Path: r.given, Rule: broken,
+			Message: fmt.Sprintf("%s must satisfy %s; its value is redacted", r.given, broken)}, true
+	}
+	return weir.Problem{Path: r.given, Rule: broken, Message: r.given + " " + r.describeBroken(value, broken)}, true
+}
+
+// describeBroken returns the rest of a sentence that begins with the path. It names the two things that the rule
+// compared: numbers, or lengths.
+func (r *rule) describeBroken(value, broken string) string {
+	name, limit, _ := strings.Cut(broken, "=")
+	words := map[string]string{"min": "at least", "gte": "at least", "max": "at most", "lte": "at most",
+		"gt": "more than", "lt": "less than", "len": "exactly"}
+	switch comparison := words[name]; {
+	case name == "number" || name == "numeric":
+		return fmt.Sprintf("is %q, which is not a number (rule: %s)", truncate(value), name)
+	case comparison == "":
+		return fmt.Sprintf("is %q and must satisfy %s", truncate(value), broken)
+	case r.isNumber:
+		return fmt.Sprintf("is %s and must be %s %s", truncate(strings.TrimSpace(value)), comparison, limit)
+	default:
+		return fmt.Sprintf("is %q with %d characters, and must have %s %s", truncate(value),
+			utf8.RuneCountInString(value), comparison, limit)
+	}
+}
+
 // maxRepeated limits the characters of the input that a problem repeats.
 const maxRepeated = 80
 
-func truncate(v string) string {
+// maxShown limits the characters of a text that is shown only to be recognised.
+const maxShown = 20
+
+func truncate(v string) string { return truncateAt(v, maxRepeated) }
+
+func shorten(v string) string { return truncateAt(v, maxShown) }
+
+func truncateAt(v string, most int) string {
 	count := 0
 	for at := range v {
-		if count++; count > maxRepeated {
+		if count++; count > most {
 			return v[:at] + "…"
 		}
 	}

@@ -38,6 +38,8 @@ type scanner struct {
 	needsOf             func(root qualifiedName) needs
 	needs               needs // known with the root
 	doc                 *etree.Document
+	places              *places // nil = positions are not kept
+	start, end          int     // offsets of the present token
 }
 
 type openElement struct {
@@ -50,7 +52,16 @@ type openElement struct {
 // returns for that name.
 func scanDocument(text string, limits Limits, needsOf func(root qualifiedName) needs) (qualifiedName, *etree.Document,
 	error) {
-	s := &scanner{text: text, decoder: xml.NewDecoder(strings.NewReader(text)), limits: limits,
+	return scanWithPlaces(text, limits, nil, needsOf)
+}
+
+// scanWithPlaces is scanDocument; it adds the position of each element to places.
+func scanWithPlaces(text string, limits Limits, places *places,
+	needsOf func(root qualifiedName) needs) (qualifiedName, *etree.Document, error) {
+	if places != nil {
+		places.text = text
+	}
+	s := &scanner{places: places, text: text, decoder: xml.NewDecoder(strings.NewReader(text)), limits: limits,
 		elementsLeft:        limits.Elements,
 		mayExceedAttributes: strings.Count(text, "=") > limits.Attributes, namespaces: newNamespaceScope(),
 		needsOf: needsOf, doc: &etree.Document{}}
@@ -63,8 +74,10 @@ func scanDocument(text string, limits Limits, needsOf func(root qualifiedName) n
 			return qualifiedName{}, nil,
 				s.errorAt(start, fmt.Sprintf("an element has more than %d attributes", limits.Attributes))
 		}
+		s.start = start
 		token, err := s.decoder.RawToken()
 		end := int(s.decoder.InputOffset())
+		s.end = end
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -134,6 +147,7 @@ func (s *scanner) appendElement(t xml.StartElement) *etree.Element {
 		}
 	}
 	parent.AddChild(e)
+	s.places.beginElement(e, s.start, s.end)
 	return e
 }
 
@@ -141,8 +155,10 @@ func (s *scanner) appendElement(t xml.StartElement) *etree.Element {
 // written as CDATA or as a reference is not allowed.
 func (s *scanner) checkText(raw string) string {
 	switch {
+	case len(s.open) == 0 && !s.hasRoot && trimSpace(raw) != "":
+		return fmt.Sprintf("there is text before the root element: %q", shorten(trimSpace(raw)))
 	case len(s.open) == 0 && strings.Trim(raw, " \t\r\n") != "":
-		return "there is text outside the root element"
+		return "there is text after the root element"
 	case strings.HasPrefix(raw, "<![CDATA["):
 		return ""
 	}
@@ -184,6 +200,7 @@ func (s *scanner) endElement(t xml.EndElement) string {
 		return fmt.Sprintf("element <%s> is closed by </%s>", formatRawName(last.raw), formatRawName(t.Name))
 	}
 	s.namespaces.dropPrefixes(last.declared)
+	s.places.endElement(last.tree, s.start)
 	s.open = s.open[:len(s.open)-1]
 	return ""
 }
@@ -198,10 +215,17 @@ func formatRawName(n xml.Name) string {
 
 func describeSyntaxError(err error) string {
 	var syntax *xml.SyntaxError
-	if errors.As(err, &syntax) {
-		return truncate(syntax.Msg)
+	if !errors.As(err, &syntax) {
+		return "not well-formed"
 	}
-	return "not well-formed"
+	entity, isEntity := strings.CutPrefix(syntax.Msg, "invalid character entity ")
+	switch {
+	case isEntity && strings.HasSuffix(entity, "(no semicolon)"):
+		return "an & begins no entity; write & as &amp;"
+	case isEntity:
+		return fmt.Sprintf("there is no entity %s; XML knows only &amp; &lt; &gt; &quot; and &apos;", truncate(entity))
+	}
+	return truncate(syntax.Msg)
 }
 
 // lineColumn returns the position at which a text ends: line and column from 1, in characters.
@@ -211,5 +235,5 @@ func lineColumn(before string) (line, column int) {
 }
 
 func (s *scanner) errorAt(offset int, problem string) error {
-	return malformedErrorAt("xml", problem, s.text[:min(offset, len(s.text))])
+	return malformedErrorAt("xml", s.limits.describeProblem(problem), s.text[:min(offset, len(s.text))])
 }

@@ -39,7 +39,8 @@ func TestEstimateMemory(t *testing.T) {
 		}
 		alive, weight := heapAlive()-before, estimateMemory([]byte(body))
 		if alive > weight || weight > 60*int64(len(body)) {
-			t.Errorf("%s: %d bytes take %d bytes of memory; got the estimate %d, want at least that and at most 60 a byte", name, len(body), alive, weight)
+			t.Errorf("%s: %d bytes take %d bytes of memory; got the estimate %d, want at least that and at most 60 a byte",
+				name, len(body), alive, weight)
 		}
 		runtime.KeepAlive(doc)
 		runtime.KeepAlive(text)

@@ -141,9 +141,15 @@ func checkBinding(prefix, uri string) string {
 	return ""
 }
 
+// dropPrefixes ends declarations. It keeps no empty entry: a document can declare any number of prefixes one after the
+// other.
 func (s namespaceScope) dropPrefixes(declared []string) {
 	for _, prefix := range declared {
-		s[prefix] = s[prefix][:len(s[prefix])-1]
+		if outer := s[prefix][:len(s[prefix])-1]; len(outer) > 0 {
+			s[prefix] = outer
+		} else {
+			delete(s, prefix)
+		}
 	}
 }
 
@@ -183,7 +189,7 @@ func (s namespaceScope) checkAttributes(attrs []xml.Attr) string {
 			}
 		}
 		if seen[n] {
-			return fmt.Sprintf("the attribute %q stands twice", formatRawName(a.Name))
+			return fmt.Sprintf("the attribute %q appears twice", formatRawName(a.Name))
 		}
 		if seen != nil {
 			seen[n] = true

@@ -2,22 +2,47 @@ package dashboard
 
 import (
 	"context"
+	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 )
 
 type auditView struct {
 	*page
+	Subject string // the list has only changes of it; "" = all changes
 	List    ChangeList
 	IsFirst bool
 }
 
+// Parameter is a parameter of a change.
+type Parameter struct{ Name, Value string }
+
+// Parameters returns the parameters of the change by name.
+func (c Change) Parameters() []Parameter {
+	var detail map[string]any
+	if json.Unmarshal([]byte(c.Detail), &detail) != nil {
+		return nil // a change without parameters
+	}
+	var parameters []Parameter
+	for _, name := range slices.Sorted(maps.Keys(detail)) {
+		value, isText := detail[name].(string)
+		if !isText {
+			text, _ := json.Marshal(detail[name]) // it was read from JSON
+			value = string(text)
+		}
+		parameters = append(parameters, Parameter{name, value})
+	}
+	return parameters
+}
+
 func (d *Dashboard) auditPage(ctx context.Context, p *page, r *http.Request) (view, error) {
-	token := r.URL.Query().Get("continue")
-	v := &auditView{page: p, IsFirst: token == ""}
+	q := ChangeQuery{Subject: r.URL.Query().Get("subject"), Continue: r.URL.Query().Get("continue")}
+	v := &auditView{page: p, Subject: q.Subject, IsFirst: q.Continue == ""}
 	p.Title, p.Refresh = "Audit", v.IsFirst
 	reading := d.newLoader(ctx, p)
 	reading.loadPart("the audit log", func() (err error) {
-		v.List, err = d.Changes.Changes(ctx, token)
+		v.List, err = d.Changes.Changes(ctx, q)
 		return err
 	})
 	reading.waitAll()

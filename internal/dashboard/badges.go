@@ -16,6 +16,7 @@ var stageBadges = map[weir.Stage]badge{
 	weir.Dead:       {"dead", "cross", "bad"},
 	weir.Cancelled:  {"cancelled", "slash", "plain"},
 	weir.Superseded: {"superseded", "next", "plain"},
+	weir.Discarded:  {"discarded", "slash", "plain"},
 }
 
 func stageBadge(s weir.Stage) badge { return badgeFor(stageBadges, s) }
@@ -39,6 +40,17 @@ var jobStateBadges = map[wire.JobState]badge{
 
 // jobStateBadge returns the badge of a bulk replay.
 func jobStateBadge(state wire.JobState) badge { return badgeFor(jobStateBadges, state) }
+
+var batchStateBadges = map[wire.BatchState]badge{
+	wire.BatchChecking:  {"checking", "again", "info"},
+	wire.BatchFiling:    {"filing", "again", "info"},
+	wire.BatchFiled:     {"filed", "check", "good"},
+	wire.BatchRejected:  {"rejected", "cross", "bad"},
+	wire.BatchCancelled: {"cancelled", "slash", "plain"},
+}
+
+// batchStateBadge returns the badge of a batch.
+func batchStateBadge(state wire.BatchState) badge { return badgeFor(batchStateBadges, state) }
 
 // badgeFor returns a state's badge, or a plain one for an unknown state.
 func badgeFor[S ~string](looks map[S]badge, state S) badge {

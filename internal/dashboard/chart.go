@@ -32,8 +32,10 @@ type chart struct {
 	Series          []series
 	Grid            []gridLine
 	Columns         []column
-	Times           []string // below the axis
-	Empty           bool     // no series has a value
+	Times           []axisTime // below the axis
+	Empty           bool       // no series has a value
+	NowFrom         time.Time  // the values in the legend are of the time from NowFrom ...
+	NowUntil        time.Time  // ... to NowUntil; both zero = of the present
 }
 
 type gridLine struct {
@@ -41,9 +43,17 @@ type gridLine struct {
 	Label string
 }
 
+// axisTime is a time below the axis. If the reader chooses another time zone, the script replaces Text by the time in
+// that zone, with the precision that Form names.
+type axisTime struct {
+	At         time.Time
+	Text, Form string
+}
+
 // column has the values of one time, for its tooltip and the table.
 type column struct {
 	X, Width string
+	At       time.Time
 	Time     string
 	Texts    []string
 	Title    string
@@ -134,12 +144,12 @@ func drawChart(id, title, unit string, a axis, times []time.Time, all []series) 
 	c.Series = all
 	c.Columns = buildColumns(a, times, all)
 	if len(times) > 1 {
-		layout := "15:04"
+		layout, form := "15:04", "minute"
 		if times[len(times)-1].Sub(times[0]) > 36*time.Hour {
-			layout = "2 Jan"
+			layout, form = "2 Jan", "day"
 		}
 		for _, i := range []int{0, (len(times) - 1) / 2, len(times) - 1} {
-			c.Times = append(c.Times, times[i].UTC().Format(layout))
+			c.Times = append(c.Times, axisTime{times[i], times[i].UTC().Format(layout), form})
 		}
 	}
 	c.Summary = summarizeChart(title, unit, a, all)
@@ -187,7 +197,7 @@ func buildColumns(a axis, times []time.Time, all []series) []column {
 	width := plotWidth / float64(max(len(times), 1))
 	for i, at := range times {
 		c := column{X: formatCoordinate(width * float64(i)), Width: formatCoordinate(width),
-			Time: at.UTC().Format("2 Jan 15:04")}
+			At: at, Time: at.UTC().Format("2 Jan 15:04")}
 		words := []string{c.Time}
 		for _, s := range all {
 			text := "–"

@@ -10,19 +10,26 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"weir/internal/weir"
 	"weir/internal/wire"
 )
 
 // functions are the functions that templates can call.
 var functions = template.FuncMap{
 	"count": anyCount, "rate": formatRate, "laneRate": formatLaneRate, "span": spanText, "emptyIn": emptyIn,
-	"moment": formatTime, "fraction": formatFraction,
+	"moment": formatTime, "minute": formatMinute, "fraction": formatFraction,
 	"stamp": formatISO, "ago": formatAgo, "show": Show,
 	"clip": truncateText, "money": formatMoney, "bytes": bytesText, "stage": stageBadge,
 	"pair":  func(root, v any) pairOf { return pairOf{root, v} },
 	"lines": diffLines, "percent": formatPercent,
 	"plural": func(n any, one, many string) string { return formatPlural(asWhole(n), one, many) },
-	"state":  jobStateBadge,
+	"state":  jobStateBadge, "batchState": batchStateBadge, "shownNames": wire.ShownNames,
+	"canChange": canChange,
+}
+
+// canChange reports whether an operator can replay, discard or cancel a message of the stage.
+func canChange(s weir.Stage) bool {
+	return s == weir.Dead || s == weir.Scheduled || s == weir.Queued || s == weir.Retrying
 }
 
 // pairOf passes the page and a value to a template of a part.
@@ -72,6 +79,9 @@ func formatRate(perMinute float64) string {
 	}
 	return formatCount(int64(math.Round(perMinute)))
 }
+
+// formatWhole formats a number of messages.
+func formatWhole(n float64) string { return formatCount(int64(math.Round(n))) }
 
 // formatLaneRate is formatRate for a rate that may be unknown.
 func formatLaneRate(perMinute *float64) string { return formatRate(valueOrZero(perMinute)) }
@@ -156,6 +166,9 @@ func formatTime(t, now time.Time) string {
 	}
 	return t.Format("2 Jan 2006 15:04")
 }
+
+// formatMinute formats a time of day to the minute.
+func formatMinute(t time.Time) string { return t.UTC().Format("15:04") }
 
 // formatFraction returns the milliseconds of a time.
 func formatFraction(t time.Time) string { return t.Format(".000") }

@@ -32,9 +32,11 @@ type Config struct {
 	Messages  Messages
 	Errors    Errors
 	Replays   Replays
+	Batches   Batches
 	Schedules Schedules
 	Changes   Changes
 	Contracts []string // names for the search
+	Upstreams []string // the same; nil = the settings have none
 	Now       func() time.Time
 	Log       *slog.Logger
 }
@@ -48,7 +50,10 @@ type Dashboard struct {
 	past      cache[History]
 	errors    cache[wire.ErrorList]
 	replays   cache[[]wire.Job]
+	batches   cache[[]wire.Batch]
 	schedules cache[[]Schedule]
+	changesOf cache[ChangeList]         // by message
+	stagesOf  cache[map[weir.Stage]int] // by batch and number of filed parts
 }
 
 //go:embed templates/*.html
@@ -66,6 +71,10 @@ func New(cfg Config) *Dashboard {
 	d.mux.HandleFunc(Base+"/errors/{fingerprint}", d.servePage("cluster", d.clusterPage))
 	d.mux.HandleFunc(Base+"/replays", d.servePage("replays", d.jobsPage))
 	d.mux.HandleFunc(Base+"/replays/{id}", d.servePage("job", d.jobPage))
+	d.mux.HandleFunc(Base+"/batches", d.servePage("batches", d.batchesPage))
+	d.mux.HandleFunc(Base+"/batches/{id}", d.servePage("batch", d.batchPage))
+	d.mux.HandleFunc(Base+"/schedules", d.servePage("schedules", d.schedulesPage))
+	d.mux.HandleFunc(Base+"/schedule", d.servePage("schedule", d.schedulePage))
 	d.mux.HandleFunc(Base+"/pauses", d.servePage("pauses", d.pausesPage))
 	d.mux.HandleFunc(Base+"/audit", d.servePage("audit", d.auditPage))
 	d.mux.HandleFunc(Base+"/assets/{file}", serveAsset)
@@ -133,8 +142,8 @@ func (d *Dashboard) notFoundView(_ context.Context, p *page, _ *http.Request) (v
 
 // templates are parsed at the first request for a page. That takes 5 ms, which would delay every cold start.
 var templates = sync.OnceValue(func() map[string]*template.Template {
-	return parseTemplates("overview", "search", "story", "errors", "cluster", "replays", "job", "pauses", "audit",
-		"failed")
+	return parseTemplates("overview", "search", "story", "errors", "cluster", "replays", "job", "batches", "batch",
+		"schedules", "schedule", "pauses", "audit", "failed")
 })
 
 // parseTemplates returns the template of each page: the layout, the shared parts, and its own part.

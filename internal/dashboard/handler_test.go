@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,18 +46,19 @@ func TestDashboard_Headers(t *testing.T) {
 		if w.Code != want || h.Get("Content-Type") != "text/html; charset=utf-8" ||
 			h.Get("Cache-Control") != "no-store" ||
 			h.Get("Referrer-Policy") != "no-referrer" || h.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s: %d %v", name, w.Code, h)
+			t.Errorf("%s: answered %d %v, want status %v, Content-Type \"text/html; charset=utf-8\", Cache-Control "+
+				"no-store, Referrer-Policy no-referrer and X-Content-Type-Options nosniff", name, w.Code, h, want)
 		}
 		policy := h.Get("Content-Security-Policy")
 		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "base-uri 'none'",
 			"frame-ancestors 'none'", "form-action 'self'"} {
 			if !strings.Contains(policy, part) || strings.Contains(policy, "unsafe") {
-				t.Errorf("%s: %s", name, policy)
+				t.Errorf("%s: got %s, want %q and no \"unsafe\"", name, policy, part)
 			}
 		}
 		if elsewhere := regexp.MustCompile(`(?:src|href|action)="(?:https?:)?//[^"]*`).FindString(
 			w.Body.String()); elsewhere != "" {
-			t.Errorf("%s loads or links %s", name, elsewhere)
+			t.Errorf("%s loads or links %s, want none", name, elsewhere)
 		}
 	}
 }
@@ -72,22 +74,24 @@ func TestDashboard_Assets(t *testing.T) {
 		{`src="/api/dashboard(/assets/app\.js\?v=\w+)"`, "text/javascript"}} {
 		found := regexp.MustCompile(asset.address).FindStringSubmatch(page)
 		if found == nil {
-			t.Fatalf("%s is not on the page", asset.address)
+			t.Fatalf("the page lacks %s, want the address of the asset", asset.address)
 		}
 		w := get(d, found[1])
 		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), asset.kind) ||
 			!strings.Contains(w.Header().Get("Cache-Control"), "immutable") || w.Body.Len() == 0 {
-			t.Errorf("%s: %d %v", found[1], w.Code, w.Header())
+			t.Errorf("%s: answered %d %v, want status 200, Content-Type to begin with %q, \"immutable\" in "+
+				"Cache-Control and a body", found[1], w.Code, w.Header(), asset.kind)
 		}
 	}
 	for _, path := range []string{"/assets/NOTICE", "/assets/..%2fhandler.go", "/assets/app.css.gz"} {
 		if w := get(d, path); w.Code != 404 {
-			t.Errorf("%s: %d", path, w.Code)
+			t.Errorf("%s: answered %d, want 404", path, w.Code)
 		}
 	}
 	if w := get(d, "/assets/app.css?v=other"); w.Code != 200 ||
 		strings.Contains(w.Header().Get("Cache-Control"), "immutable") {
-		t.Errorf("of another version: %d %v", w.Code, w.Header())
+		t.Errorf("of another version: %d %v, want status 200 and no \"immutable\" in Cache-Control", w.Code,
+			w.Header())
 	}
 }
 
@@ -96,10 +100,11 @@ func TestDashboard_WrongParameters(t *testing.T) {
 	d := dashboardtest.NewBusy().Dashboard()
 	for path, status := range map[string]int{"/messages?lane=x": 400, "/messages?stage=bogus": 400,
 		"/messages?contract=earlier": 200, "/messages?from=yesterday&to=x": 400, "/messages/nonsense": 404,
-		"/messages/" + dashboardtest.MessageID(999): 404, "/replays/none": 404, "/errors/none": 200,
+		"/messages/" + dashboardtest.MessageID(999): 404, "/replays/none": 404,
+		"/batches/none": 404, "/errors/none": 200,
 		"?span=all&theme=%22": 200} {
 		if w := get(d, path); w.Code != status || !strings.Contains(w.Body.String(), "</html>") {
-			t.Errorf("%s: %d", path, w.Code)
+			t.Errorf("%s: answered %d, want status %v and \"</html>\" in body", path, w.Code, status)
 		}
 	}
 }
@@ -119,21 +124,78 @@ func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	}
 }
 
+// The page shows an example with the words that the grouping of errors masks.
+func TestDashboard_ShowsAnExampleOfEachError(t *testing.T) {
+	t.Parallel()
+	busy := dashboardtest.NewBusy()
+	busy.Data.Clusters.Errors[0].Sample.Reason = "400 Bad Request: path /x is not allowed here"
+	for _, page := range []string{"/errors", ""} {
+		body := get(busy.Dashboard(), page).Body.String()
+		if !strings.Contains(body, "such as <bdi>400 Bad Request: path /x is not allowed here</bdi>") {
+			t.Errorf("page %q has no example of the first error", page)
+		}
+	}
+}
+
+// The links have the filter of the page, and the key by which it was opened.
+func TestDashboard_LinksOfFiles(t *testing.T) {
+	t.Parallel()
+	busy := dashboardtest.NewBusy()
+	d := busy.Dashboard()
+	fingerprint := busy.Data.Clusters.Errors[0].Fingerprint
+	at := slices.IndexFunc(busy.Data.Changes, func(c dashboard.Change) bool { return c.IsMessage() })
+	subject := "subject=" + busy.Data.Changes[at].Subject
+	for page, link := range map[string]string{
+		"/?": "/api/lanes?", "/replays?": "/api/replays?", "/errors?": "/api/errors?limit=200&amp;",
+		"/audit?":                        "/api/audit?",
+		"/audit?" + subject + "&":        "/api/audit?" + subject + "&amp;",
+		"/errors/" + fingerprint + "?":   "/api/messages?fingerprint=" + fingerprint + "&amp;stage=dead&amp;",
+		"/messages?stage=dead&":          "/api/messages?stage=dead&amp;",
+		"/schedules?continue=somewhere&": "/api/scheduled?",
+	} {
+		body := get(d, page+"code=s3cret").Body.String()
+		for _, format := range []string{"csv", "json"} {
+			want := map[string]bool{"code=s3cret": true, "format=" + format: true}
+			path, query, _ := strings.Cut(link, "?")
+			for part := range strings.SplitSeq(query, "&amp;") {
+				if part != "" {
+					want[part] = true
+				}
+			}
+			if !hasDownload(body, path, want) {
+				t.Errorf("%s: no link of a %s file of %s with %v", page, format, path, want)
+			}
+		}
+	}
+}
+
+// hasDownload reports whether a page has a link that downloads a path with exactly these parameters.
+func hasDownload(page, path string, parameters map[string]bool) bool {
+	for _, found := range regexp.MustCompile(`href="([^"?]*)\?([^"]*)" download`).FindAllStringSubmatch(page, -1) {
+		parts := strings.Split(found[2], "&amp;")
+		if found[1] == path && len(parts) == len(parameters) &&
+			!slices.ContainsFunc(parts, func(part string) bool { return !parameters[part] }) {
+			return true
+		}
+	}
+	return false
+}
+
 // A resume of "all" lanes resumes no key, and the page says so.
-func TestDashboard_ResumeSaysWhatStays(t *testing.T) {
+func TestDashboard_ResumeNamesRemainingPauses(t *testing.T) {
 	t.Parallel()
 	body := get(dashboardtest.NewBusy().Dashboard(), "/pauses").Body.String()
 	if strings.Contains(body, "everything") ||
-		!strings.Contains(body, "Keys that were paused by themselves stay paused") {
-		t.Error("to resume all lanes is told as more than it is")
+		!strings.Contains(body, "A key that was paused on its own stays paused") {
+		t.Error("the page promises more of a resume of all lanes, want it to name the pauses that remain")
 	}
 }
 
 // faulty is a source with a defect in it.
 type faulty struct{ *dashboardtest.Source }
 
-func (faulty) Lanes(context.Context) (wire.LaneList, error)        { panic("no lanes") }
-func (faulty) Body(context.Context, weir.ID, bool) (string, error) { panic("no body") }
+func (faulty) Lanes(context.Context) (wire.LaneList, error)                { panic("no lanes") }
+func (faulty) Body(context.Context, weir.ID, bool) (dashboard.Body, error) { panic("no body") }
 
 // Parts of a page are loaded in other goroutines, whose panics no HTTP server recovers. A panic there must not
 // end the process.
@@ -141,17 +203,17 @@ func TestDashboard_ADefectIsNotTheProcessesEnd(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
 	f := faulty{dashboardtest.NewBusy()}
-	d := dashboard.New(dashboard.Config{Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Schedules: f, Now: f.Now,
-		Log: slog.New(slog.NewJSONHandler(&logged, nil))})
+	d := dashboard.New(dashboard.Config{Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Schedules: f, Changes: f,
+		Now: f.Now, Log: slog.New(slog.NewJSONHandler(&logged, nil))})
 	for path, unread := range map[string]string{"/pauses": "the lanes",
 		"/messages/" + dashboardtest.MessageID(1): "the body"} {
 		if w := get(d, path); w.Code != 200 || !strings.Contains(w.Body.String(), "Could not be read: "+unread) {
-			t.Errorf("%s: %d, %s is not said to be unread", path, w.Code, unread)
+			t.Errorf("GET %s = %d, want 200 with \"Could not be read: %s\"", path, w.Code, unread)
 		}
 	}
 	for _, where := range []string{"faulty.Lanes", "faulty.Body"} {
 		if !strings.Contains(logged.String(), where) {
-			t.Errorf("%s is not in the log: %s", where, &logged)
+			t.Errorf("got the log %s\nwant %s in it", &logged, where)
 		}
 	}
 }
@@ -186,17 +248,17 @@ func TestDashboard_ShowsTheRestWhenSomethingHangs(t *testing.T) {
 		began := time.Now()
 		w := get(s.dashboard(), "")
 		if took := time.Since(began); w.Code != 200 || took != 10*time.Second {
-			t.Errorf("%d after %s", w.Code, took)
+			t.Errorf("%d after %s, want status 200 and 10s", w.Code, took)
 		}
 		body := w.Body.String()
 		for _, part := range []string{"Could not be read: the lanes.", "No lane could be read.", "Field title: at most",
 			"nightly-report", "Throughput"} {
 			if !strings.Contains(body, part) {
-				t.Errorf("%q is missing", part)
+				t.Errorf("the page lacks %q", part)
 			}
 		}
 		if strings.Contains(body, "balanced") {
-			t.Error("it knows that the books balance")
+			t.Error("the page says that the books balance, want no word of them without the lanes")
 		}
 	})
 }
@@ -209,7 +271,7 @@ func TestDashboard_ReadsOnceForAll(t *testing.T) {
 		for range 20 {
 			go func() {
 				if w := get(d, ""); strings.Contains(w.Body.String(), "Could not be read") {
-					t.Error("not read")
+					t.Error("a page has \"Could not be read\", want each read")
 				}
 			}()
 		}
@@ -217,32 +279,95 @@ func TestDashboard_ReadsOnceForAll(t *testing.T) {
 		close(s.ends)
 		synctest.Wait()
 		if n := s.asked.Load(); n != 1 {
-			t.Errorf("asked %d times for 20 readers", n)
+			t.Errorf("asked %d times for 20 readers, want 1", n)
 		}
 		get(d, "")
 		s.PassTime(time.Second)
 		get(d, "")
 		get(d, "", "Cache-Control", "no-cache")
 		if n := s.asked.Load(); n != 2 {
-			t.Errorf("asked %d times, with one who wants nothing old", n)
+			t.Errorf("asked %d times, want 2: the first time, and for the reader with Cache-Control: no-cache", n)
 		}
 		s.PassTime(5 * time.Second)
 		if get(d, ""); s.asked.Load() != 3 {
-			t.Error("what is five seconds old is shown")
+			t.Errorf("asked %d times, want a third time after five seconds", s.asked.Load())
 		}
 	})
 }
 
 func TestDashboard_AnUpdateLeavesOutTheBodyThatIsShown(t *testing.T) {
 	t.Parallel()
-	d := dashboardtest.NewBusy().Dashboard()
+	f := dashboardtest.NewBusy()
+	f.Change(func(data *dashboardtest.Data) {
+		for i := range data.Messages {
+			if data.Messages[i].ID == dashboardtest.MessageID(5) {
+				data.Messages[i].ErasedAt = dashboardtest.Noon
+			}
+		}
+	})
+	d := f.Dashboard()
 	for path, bodies := range map[string]bool{
 		"/messages/" + dashboardtest.MessageID(1):                      true,
 		"/messages/" + dashboardtest.MessageID(1) + "?known=accepted":  false,
 		"/messages/" + dashboardtest.MessageID(40) + "?known=accepted": true,
+		"/messages/" + dashboardtest.MessageID(5) + "?known=accepted":  true, // it was erased meanwhile
+		"/messages/" + dashboardtest.MessageID(5) + "?known=erased":    false,
 	} {
 		if got := strings.Contains(get(d, path).Body.String(), `id="bodies"`); got != bodies {
-			t.Errorf("%s: %v", path, got)
+			t.Errorf("%s: got %v, want %v", path, got, bodies)
 		}
+	}
+}
+
+func TestDashboard_FurtherFiltersAndOrder(t *testing.T) {
+	t.Parallel()
+	h := dashboardtest.NewBusy().Dashboard()
+	body := get(h, "/messages?keyPrefix=/news/politics&sort=-attempts").Body.String()
+	for _, want := range []string{"/news/politics/1", `<details id="more-filters" open>`, `value="/news/politics"`,
+		`<option value="-attempts" selected>`, "shown are sorted",
+		`<th scope="col">desk</th><th scope="col">title</th>`, "Council votes on item 1 of the budget"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(body, "/news/sport") {
+		t.Error("the page has a key below /news/sport, want only those with the prefix /news/politics")
+	}
+	if body := get(h, "/messages").Body.String(); strings.Contains(body, "sorted") ||
+		strings.Contains(body, `id="more-filters" open`) {
+		t.Error("a search without further filters shows them, or calls its messages sorted")
+	}
+}
+
+// The page of a batch shows its progress, the stages of its messages and the problems of its parts. A batch that has
+// ended cannot be cancelled.
+func TestDashboard_Batches(t *testing.T) {
+	t.Parallel()
+	f := dashboardtest.NewBusy()
+	d := f.Dashboard()
+	filing, filed, rejected := f.Data.Batches[0], f.Data.Batches[1], f.Data.Batches[2]
+	for path, want := range map[string][]string{
+		"/batches": {filing.ID, filed.ID, rejected.ID, "1\u202f200 of 2\u202f400"},
+		"/batches/" + filing.ID: {"1\u202f200 of 2\u202f400", "delivered", "1\u202f100", "monday/feed.xml",
+			"./title", "line 213", "Cancel the batch"},
+		"/batches/" + filed.ID:               {"removed", "2\u202f390"},
+		"/batches/" + rejected.ID:            {"1 of 2400 parts are invalid"},
+		"/messages/" + f.Data.Messages[0].ID: {"part 17 of a batch", "/batches/" + filing.ID},
+	} {
+		w := get(d, path)
+		for _, text := range want {
+			if w.Code != 200 || !strings.Contains(w.Body.String(), text) {
+				t.Errorf("%s: got %d without %q", path, w.Code, text)
+			}
+		}
+	}
+	for _, b := range []wire.Batch{filed, rejected} {
+		if strings.Contains(get(d, "/batches/"+b.ID).Body.String(), "Cancel the batch") {
+			t.Errorf("a batch that is %s: got a button to cancel it, want none", b.State)
+		}
+	}
+	if body := get(dashboardtest.NewBroken().Dashboard(), "/batches").Body.String(); !strings.Contains(body,
+		"could not be read") {
+		t.Error("storage is away: got a list of batches, want that it could not be read")
 	}
 }

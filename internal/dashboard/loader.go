@@ -101,6 +101,19 @@ func (r *loader) loadErrors(age time.Duration, into *wire.ErrorList) {
 	})
 }
 
+// loadChangesOf loads the changes of a message. An old message can have a long audit log after it, so a cached
+// value is used for longer.
+func (r *loader) loadChangesOf(m wire.MessageLine, into *[]Change) {
+	r.loadPart("the audit log", func() error {
+		list, err := r.d.changesOf.load(r.ctx, m.ID, r.page.Now, r.cacheAge(longAge),
+			func(ctx context.Context) (ChangeList, error) {
+				return r.d.Changes.Changes(ctx, ChangeQuery{Subject: m.ID, Since: m.AcceptedAt})
+			})
+		*into = list.Changes
+		return err
+	})
+}
+
 func (r *loader) loadReplays(into *[]wire.Job) {
 	r.loadPart("the replays", func() (err error) {
 		*into, err = r.d.replays.load(r.ctx, "", r.page.Now, r.cacheAge(shortAge), r.d.Replays.Replays)

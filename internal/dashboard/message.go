@@ -21,16 +21,23 @@ type storyView struct {
 	Body       []token
 	BodyCut    bool
 	BodyError  string
+	IsRedacted bool // a mark stands in place of values of the body
 	Edited     bool
 	Difference string
 
 	DifferenceCut bool
+	Preview       *preview // nil = it could not be made
+	Changes       []Change // newest first
 	CanReplay     bool
 	CanCancel     bool
 }
 
-// BodyVersion identifies the body to send. It changes with each edit.
+// BodyVersion identifies the body to send. It changes with each edit, and if the content is erased: then the
+// browser must not show it any more.
 func (v *storyView) BodyVersion() string {
+	if !v.M.ErasedAt.IsZero() {
+		return "erased"
+	}
 	if v.Edited {
 		return formatISO(v.M.Edited.At)
 	}
@@ -70,22 +77,41 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 		return nil, err
 	}
 	v := &storyView{page: p, M: m, Look: stageBadge(m.Stage), Edited: m.Edited.Exists(),
-		CanReplay: m.Stage == weir.Dead, CanCancel: !m.Stage.Final()}
+		CanReplay: m.Stage == weir.Dead && m.ErasedAt.IsZero(), CanCancel: !m.Stage.Final()}
 	p.Title, p.Refresh = "Message "+m.ID, true
 	v.Events = messageEvents(m.Message, p.Now)
-	if p.known == v.BodyVersion() {
-		return v, nil // the request is an update, and the browser has the body
-	}
-	v.WithBody = true
 	reading := d.newLoader(ctx, p)
+	reading.loadChangesOf(m, &v.Changes)
+	if p.known != v.BodyVersion() { // else the request is an update, and the browser has the body
+		d.loadBodies(reading, v, id)
+	}
+	reading.waitAll()
+	return v, nil
+}
+
+// loadBodies loads the body of a message, and the parts of its page that depend on the body.
+func (d *Dashboard) loadBodies(reading *loader, v *storyView, id weir.ID) {
+	ctx := reading.ctx
+	v.WithBody = true
 	reading.loadPart("the body", func() error {
-		text, err := d.Messages.Body(ctx, id, v.Edited)
-		if e, ok := asError(err); ok && e.Kind == weir.NotFound {
+		body, err := d.Messages.Body(ctx, id, v.Edited)
+		if e, ok := asError(err); ok && (e.Kind == weir.NotFound || e.Kind == weir.Conflict) {
 			v.BodyError = cmp.Or(e.Message, "the body is not kept any more")
+			v.IsRedacted = e.Kind == weir.Conflict
 			return nil
 		}
-		part, cut := firstPart(text)
-		v.Body, v.BodyCut = indentXML(part), cut
+		part, cut := firstPart(body.Text)
+		v.Body, v.BodyCut, v.IsRedacted = indentXML(part), cut, body.IsRedacted
+		return err
+	})
+	reading.loadPart("the requests", func() error {
+		t, err := d.Messages.Try(ctx, id, v.Edited)
+		if e, ok := asError(err); ok && (e.Kind == weir.NotFound || e.Kind == weir.Conflict) {
+			return nil // the page shows this reason in place of the body
+		}
+		if err == nil {
+			v.Preview = newPreview(&t)
+		}
 		return err
 	})
 	if v.Edited {
@@ -95,8 +121,6 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 			return err
 		})
 	}
-	reading.waitAll()
-	return v, nil
 }
 
 // messageEvents returns the events of a message in order. The last one is its end or its waiting.
@@ -214,6 +238,11 @@ func outcomeEvents(m wire.Message) []event {
 		return []event{{At: m.FinishedAt, Look: l, Title: "Dead", Text: cmp.Or(m.LastError, "given up")}}
 	case weir.Cancelled:
 		return []event{{At: m.FinishedAt, Look: l, Title: "Cancelled"}}
+	case weir.Discarded:
+		return []event{
+			{At: m.DiedAt, Look: stageBadge(weir.Dead), Title: "Dead", Text: cmp.Or(m.LastError, "given up")},
+			{At: m.FinishedAt, Look: l, Title: "Discarded", Text: m.DiscardReason},
+		}
 	case weir.Superseded:
 		return []event{{At: m.FinishedAt, Look: l, Title: "Superseded by a newer version", Link: m.SupersededBy}}
 	}
@@ -222,7 +251,7 @@ func outcomeEvents(m wire.Message) []event {
 		e.Title = "Waits, having been replayed"
 	}
 	if m.Position > 0 {
-		e.Facts = append(e.Facts, labelledValue{"place in its key's line", formatCount(m.Position)})
+		e.Facts = append(e.Facts, labelledValue{"number in line for its key", formatCount(m.Position)})
 	}
 	return []event{e}
 }
@@ -232,14 +261,17 @@ func (d *Dashboard) serveText(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeLimit)
 	defer cancel()
 	id, err := httpio.MessageID(r)
-	var text string
+	var body Body
 	if err == nil {
-		text, err = d.Messages.Body(ctx, id, r.URL.Query().Get("which") == "edited")
+		body, err = d.Messages.Body(ctx, id, r.URL.Query().Get("which") == "edited")
 	}
 	if err != nil {
 		httpio.WriteError(w, r, d.Log, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Write([]byte(text))
+	if body.IsRedacted {
+		w.Header().Set("Weir-Redacted", "true") // the editor then asks for the values, with the key of write
+	}
+	w.Write([]byte(body.Text))
 }

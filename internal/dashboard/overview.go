@@ -5,6 +5,8 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"weir/internal/weir"
@@ -50,7 +52,11 @@ type overviewView struct {
 	Oldest    time.Time
 	Rate1     float64
 	Rate15    float64
+	RateFrom  time.Time // the minute of Rate1; zero = not known
+	RateUntil time.Time
+	Since     int64       // messages finished after that minute, as far as it is known
 	Paused    []wire.Lane // paused as a whole
+	ByPeople  []wire.Lane // of those, by an operator
 	KeyPauses int
 	Charts    []chart
 	CMS       health
@@ -70,6 +76,8 @@ type health struct {
 	LagP50, LagP95                time.Duration
 	PausedUntil                   time.Time // of the first lane that waits for the CMS
 	Reason                        string
+	FailedAt                      time.Time // of the last attempt; zero = it did not fail
+	FailedReason                  string
 	Tone                          badge
 }
 
@@ -88,7 +96,12 @@ func (d *Dashboard) overviewPage(ctx context.Context, p *page, r *http.Request) 
 	v.addTotals()
 	v.CMS = newHealth(past.Sum, v.Report.Lanes)
 	v.Meter = newMeter(past.Sum)
-	v.Charts = drawCharts(past.Steps, chosen.step, p.Now)
+	waiting := v.Totals.Waiting
+	if p.Missed("the lanes") {
+		waiting = -1
+	}
+	v.Charts = drawCharts(past, chosen.step, p.Now, waiting)
+	v.addSince(past.Steps, chosen.step)
 	v.Jobs = runningJobs(v.Jobs)
 	if n := len(v.Clusters.Errors); n > maxClusters {
 		v.Clusters.Errors, v.More = v.Clusters.Errors[:maxClusters], n-maxClusters
@@ -106,8 +119,14 @@ func (v *overviewView) addTotals() {
 		if !l.OldestAt.IsZero() && (v.Oldest.IsZero() || l.OldestAt.Before(v.Oldest)) {
 			v.Oldest = l.OldestAt
 		}
+		if v.RateUntil = l.RatesUntil; !v.RateUntil.IsZero() {
+			v.RateFrom = v.RateUntil.Add(-time.Minute)
+		}
 		if l.PausedBy != "" {
 			v.Paused = append(v.Paused, l)
+		}
+		if l.PausedBy == "operator" {
+			v.ByPeople = append(v.ByPeople, l)
 		}
 		for _, pause := range l.Pauses {
 			if pause.Key != "" {
@@ -115,6 +134,36 @@ func (v *overviewView) addTotals() {
 			}
 		}
 	}
+}
+
+// addSince counts the messages that finished after the minute of Rate1. Longer steps than minutes do not know that.
+func (v *overviewView) addSince(steps []Step, step time.Duration) {
+	for _, s := range steps {
+		if step == time.Minute && !v.RateUntil.IsZero() && !s.At.Before(v.RateUntil) {
+			v.Since += s.Delivered + s.Dead + s.Superseded
+		}
+	}
+}
+
+// PausedBy counts the paused lanes by their cause, for people.
+func (v *overviewView) PausedBy() string {
+	var texts []string
+	for _, cause := range []struct{ by, text string }{{"operator", "by an operator"}, {"calendar", "by the calendar"},
+		{"cms", "for the CMS"}} {
+		n := 0
+		for _, l := range v.Paused {
+			if l.PausedBy == cause.by {
+				n++
+			}
+		}
+		switch {
+		case n == len(v.Paused) && n > 0:
+			return cause.text
+		case n > 0:
+			texts = append(texts, formatCount(n)+" "+cause.text)
+		}
+	}
+	return strings.Join(texts, ", ")
 }
 
 // valueOrZero returns a number of the API, or 0 if it is not known.
@@ -135,6 +184,8 @@ func runningJobs(jobs []wire.Job) []wire.Job {
 	return out
 }
 
+// newHealth returns the state of the CMS. It is well only if nothing has failed since the CMS last judged a
+// message: a CMS that was not asked since it failed may still be down.
 func newHealth(s Step, lanes []wire.Lane) health {
 	h := health{P50: s.AttemptP50, P95: s.AttemptP95, P99: s.AttemptP99, LagP50: s.LagP50, LagP95: s.LagP95,
 		Failed: s.Attempts[weir.OutcomeRetry], Rejected: s.Attempts[weir.OutcomeRejected],
@@ -148,68 +199,122 @@ func newHealth(s Step, lanes []wire.Lane) health {
 			h.PausedUntil, h.Reason = l.PausedUntil, cmp.Or(l.PauseReason, l.LastError, "it did not answer")
 		}
 	}
+	h.noteLastFailure(s, lanes)
 	switch {
 	case h.Reason != "":
 		h.Tone = badge{"unavailable", "pause", "bad"}
+	case !h.FailedAt.IsZero():
+		h.Tone = badge{"failed when last asked", "warn", "bad"}
 	case h.Attempts == 0:
-		h.Tone = badge{"not asked", "dots", "plain"}
+		h.Tone = badge{"no requests", "dots", "plain"}
 	case h.Share >= 0.1:
 		h.Tone = badge{"many errors", "warn", "warn"}
 	default:
-		h.Tone = badge{"well", "check", "good"}
+		h.Tone = badge{"OK", "check", "good"}
 	}
 	return h
 }
 
-// drawCharts draws the steps. The last step is not over yet, so its rates use the time since its beginning. It
-// is left out while that is too short for a meaningful rate.
-func drawCharts(steps []Step, step time.Duration, now time.Time) []chart {
-	if n := len(steps) - 1; n > 0 && now.Sub(steps[n].At) < step/4 {
-		steps = steps[:n]
+// noteLastFailure sets FailedAt and FailedReason if the last known attempt failed. A lane's FoundDown is known at
+// once, the attempts of other instances up to two minutes later.
+func (h *health) noteLastFailure(s Step, lanes []wire.Lane) {
+	failedAt := s.FailedAt
+	for _, l := range lanes {
+		if l.FoundDown && l.LastErrorAt.After(failedAt) {
+			failedAt = l.LastErrorAt
+		}
 	}
-	if len(steps) == 0 {
+	if !failedAt.After(s.AnsweredAt) {
+		return
+	}
+	h.FailedAt = failedAt
+	for _, l := range lanes {
+		if l.LastErrorAt.Sub(failedAt).Abs() < time.Second {
+			h.FailedReason = l.LastError
+		}
+	}
+}
+
+// drawCharts draws the steps. Rates are per minute: a minute that is not over shows its messages so far. The legends
+// show the last step that is recorded whole, except that the backlog ends with the messages that wait now, or with
+// the last known number if waiting is negative.
+func drawCharts(past History, step time.Duration, now time.Time, waiting int64) []chart {
+	if len(past.Steps) == 0 {
 		return nil
 	}
-	times := make([]time.Time, len(steps))
-	for i, s := range steps {
-		times[i] = s.At
+	p := plotter{steps: slices.Clone(past.Steps), step: step, now: now}
+	if last := &p.steps[len(p.steps)-1]; waiting >= 0 {
+		last.Waiting = waiting
 	}
-	perMinute := func(s Step, n int64) float64 {
-		length := max(min(step, now.Sub(s.At)), time.Second)
-		return float64(n) / length.Minutes()
-	}
-	of := func(name, class string, text func(float64) string, value func(Step) float64) series {
-		s := series{Name: name, Class: class}
-		for _, step := range steps {
-			s.values = append(s.values, value(step))
+	for i, s := range p.steps {
+		p.times = append(p.times, s.At)
+		if !s.At.Add(step).After(past.CompleteUntil) {
+			p.whole = i
 		}
-		last := s.values[len(s.values)-1]
-		if s.Now = "–"; !math.IsNaN(last) {
-			s.Now = text(last)
-		}
-		return s
 	}
 	flow := []series{
-		of("accepted", "s-accepted", formatRate, func(s Step) float64 { return perMinute(s, s.Accepted) }),
-		of("delivered", "s-delivered", formatRate, func(s Step) float64 { return perMinute(s, s.Delivered) }),
-		of("dead", "s-dead", formatRate, func(s Step) float64 { return perMinute(s, s.Dead) }),
+		p.plotRate("accepted", func(s Step) int64 { return s.Accepted }),
+		p.plotRate("delivered", func(s Step) int64 { return s.Delivered }),
+		p.plotRate("dead", func(s Step) int64 { return s.Dead }),
 	}
-	times3 := []series{
-		of("p50", "s-p50", formatMilliseconds, func(s Step) float64 { return knownMilliseconds(s.AttemptP50) }),
-		of("p95", "s-p95", formatMilliseconds, func(s Step) float64 { return knownMilliseconds(s.AttemptP95) }),
-		of("p99", "s-p99", formatMilliseconds, func(s Step) float64 { return knownMilliseconds(s.AttemptP99) }),
+	attempts := []series{
+		p.plotTime("p50", func(s Step) time.Duration { return s.AttemptP50 }),
+		p.plotTime("p95", func(s Step) time.Duration { return s.AttemptP95 }),
+		p.plotTime("p99", func(s Step) time.Duration { return s.AttemptP99 }),
 	}
 	lag := []series{
-		of("p50", "s-p50", formatMilliseconds, func(s Step) float64 { return knownMilliseconds(s.LagP50) }),
-		of("p95", "s-p95", formatMilliseconds, func(s Step) float64 { return knownMilliseconds(s.LagP95) }),
+		p.plotTime("p50", func(s Step) time.Duration { return s.LagP50 }),
+		p.plotTime("p95", func(s Step) time.Duration { return s.LagP95 }),
 	}
-	depth := []series{of("waiting", "s-waiting", formatRate, func(s Step) float64 { return float64(s.Waiting) })}
+	depth := []series{p.plot("waiting", len(p.steps)-1, formatWhole, func(s Step) float64 { return float64(s.Waiting) })}
+	backlog := drawChart("depth", "Backlog", "messages that wait", linearAxis(formatWhole, depth...), p.times, depth)
 	return []chart{
-		drawChart("flow", "Throughput", "messages a minute", linearAxis(formatRate, flow...), times, flow),
-		drawChart("depth", "Backlog", "messages that wait", linearAxis(formatRate, depth...), times, depth),
-		drawChart("attempts", "CMS", "time of an attempt", logAxis(times3...), times, times3),
-		drawChart("lag", "Lag", "until delivery", logAxis(lag...), times, lag),
+		p.nameTime(drawChart("flow", "Throughput", "messages per minute", linearAxis(formatRate, flow...), p.times, flow)),
+		backlog,
+		p.nameTime(drawChart("attempts", "CMS", "time of an attempt", logAxis(attempts...), p.times, attempts)),
+		p.nameTime(drawChart("lag", "Lag", "until delivery", logAxis(lag...), p.times, lag)),
 	}
+}
+
+// plotter makes series of steps.
+type plotter struct {
+	steps []Step
+	times []time.Time
+	whole int // the last step that all instances have recorded whole
+	step  time.Duration
+	now   time.Time
+}
+
+// plot returns the series of a value. Its legend has the value of a step.
+func (p *plotter) plot(name string, legend int, text func(float64) string, value func(Step) float64) series {
+	s := series{Name: name, Class: "s-" + name, Now: "–"}
+	for _, step := range p.steps {
+		s.values = append(s.values, value(step))
+	}
+	if v := s.values[legend]; !math.IsNaN(v) {
+		s.Now = text(v)
+	}
+	return s
+}
+
+// plotRate returns the series of a count per minute.
+func (p *plotter) plotRate(name string, count func(Step) int64) series {
+	return p.plot(name, p.whole, formatRate, func(s Step) float64 {
+		length := max(min(p.step, p.now.Sub(s.At)), time.Minute)
+		return float64(count(s)) / length.Minutes()
+	})
+}
+
+// plotTime returns the series of a duration.
+func (p *plotter) plotTime(name string, value func(Step) time.Duration) series {
+	return p.plot(name, p.whole, formatMilliseconds, func(s Step) float64 { return knownMilliseconds(value(s)) })
+}
+
+// nameTime sets the time of a chart's legend.
+func (p *plotter) nameTime(c chart) chart {
+	c.NowFrom = p.times[p.whole]
+	c.NowUntil = c.NowFrom.Add(p.step)
+	return c
 }
 
 // knownMilliseconds returns a duration in milliseconds, or a gap if it is not known.

@@ -27,7 +27,7 @@ type page struct {
 	Script  string
 
 	key   string // of the function view, from the address
-	known string // in an update: the version of the body on the page
+	known string // version of the body that the browser shows, if it asks for an update
 	self  *url.URL
 	code  int
 	mu    sync.Mutex // guards Unread

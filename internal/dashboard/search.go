@@ -15,6 +15,9 @@ import (
 // pageSize is the number of messages in a list.
 const pageSize = 50
 
+// sortedSize is the number of messages that are sorted together.
+const sortedSize = 200
+
 // option is one choice of a field.
 type option struct {
 	Value, Text string
@@ -25,8 +28,57 @@ type searchView struct {
 	*page
 	Text, Key, Lane, From, To string
 	Stages, Contracts         []option
+	Upstreams                 []option          // nil = the settings have none
+	More                      map[string]string // further filters of the search, by name
+	Orders                    []option
+	IsNarrowed                bool // it has further filters
+	IsFirst                   bool // it is the first page of the search
+	asked                     Query
 	Found                     wire.MessageList
 	Next                      string // address of the next page
+}
+
+// IsSorted reports whether the messages are in another order than that of the search.
+func (v *searchView) IsSorted() bool { return !v.Orders[0].Selected }
+
+// Export returns the address of the messages as a file. Its parameters are those of the API.
+func (v *searchView) Export(format string) string {
+	q := &v.asked
+	params := []string{"format", format, "stage", q.Stage, "key", q.Key, "contract", q.Contract, "text", q.Text,
+		"from", isoOrEmpty(q.From), "to", isoOrEmpty(q.To)}
+	if q.Lane >= 0 {
+		params = append(params, "lane", strconv.Itoa(q.Lane))
+	}
+	for name, text := range q.Filters {
+		params = append(params, name, text)
+	}
+	return v.API("/messages", params...)
+}
+
+func isoOrEmpty(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return formatISO(t)
+}
+
+// furtherFilters are the names of the filters, in the address and in the API, that the page hides until they
+// are wanted.
+var furtherFilters = []string{"keyPrefix", "version", "cmsStatus", "attemptsFrom", "attemptsTo", "finishedFrom",
+	"finishedTo", "idempotencyKey", "shown", "upstream"}
+
+// orders are the orders of one answer, with their names for readers.
+var orders = []option{{"", "accepted, last first", false}, {"accepted", "accepted, first first", false},
+	{"-finished", "finished, last first", false}, {"finished", "finished, first first", false},
+	{"due", "due, first first", false}, {"key", "key", false}, {"version", "version", false},
+	{"-attempts", "attempts, most first", false}, {"status", "CMS status", false}}
+
+func selectOrder(chosen string) []option {
+	all := slices.Clone(orders)
+	for i := range all {
+		all[i].Selected = all[i].Value == chosen
+	}
+	return all
 }
 
 // searchPage searches messages. The address has the query.
@@ -37,10 +89,19 @@ func (d *Dashboard) searchPage(ctx context.Context, p *page, r *http.Request) (v
 	p.Title, p.Query = "Messages", v.Text
 	v.Stages = selectOptions(q.Get("stage"), "any stage", stageNames()...)
 	v.Contracts = selectOptions(q.Get("contract"), "any contract", d.Contracts...)
+	if len(d.Upstreams) > 0 {
+		v.Upstreams = selectOptions(q.Get("upstream"), "any upstream", d.Upstreams...)
+	}
+	v.Orders, v.More = selectOrder(q.Get("sort")), map[string]string{}
+	for _, name := range furtherFilters {
+		v.More[name] = q.Get(name)
+		v.IsNarrowed = v.IsNarrowed || v.More[name] != ""
+	}
 	query, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
+	v.asked = query
 	if id, err := weir.ParseID(strings.TrimSpace(v.Text)); err == nil {
 		if m, err := d.Messages.Message(ctx, id); err == nil {
 			v.Found = wire.MessageList{Messages: []wire.MessageLine{m}, Looked: 1}
@@ -54,6 +115,7 @@ func (d *Dashboard) searchPage(ctx context.Context, p *page, r *http.Request) (v
 		p.noteUnread("the messages")
 		d.Log.Warn("dashboard: not read", "err", err)
 	}
+	v.IsFirst = r.URL.Query().Get("continue") == ""
 	if v.Found.Continue != "" {
 		v.Next = p.With("continue", v.Found.Continue)
 	}
@@ -63,7 +125,7 @@ func (d *Dashboard) searchPage(ctx context.Context, p *page, r *http.Request) (v
 func stageNames() []string {
 	var names []string
 	for _, s := range []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying, weir.Delivered, weir.Dead,
-		weir.Cancelled, weir.Superseded} {
+		weir.Cancelled, weir.Superseded, weir.Discarded} {
 		names = append(names, string(s))
 	}
 	return names
@@ -84,7 +146,8 @@ func selectOptions(chosen, none string, names ...string) []option {
 func readQuery(r *http.Request) (Query, error) {
 	in := r.URL.Query()
 	q := Query{Stage: in.Get("stage"), Key: in.Get("key"), Contract: in.Get("contract"),
-		Text: strings.TrimSpace(in.Get("q")), Continue: in.Get("continue"), Lane: -1, Limit: pageSize}
+		Text: strings.TrimSpace(in.Get("q")), Continue: in.Get("continue"), Lane: -1, Limit: pageSize,
+		Sort: in.Get("sort"), Filters: map[string]string{}}
 	var wrong []string
 	if q.Stage != "" && !slices.Contains(stageNames(), q.Stage) {
 		wrong = append(wrong, "the stage is one of "+strings.Join(stageNames(), ", "))
@@ -105,6 +168,18 @@ func readQuery(r *http.Request) (Query, error) {
 			wrong = append(wrong, "“"+f.name+"” is a date and a time, such as 2026-01-31T08:00")
 		}
 		*f.into = at
+	}
+	for _, name := range furtherFilters {
+		text := in.Get(name)
+		if at, ok := readMoment(text); ok && strings.HasPrefix(name, "finished") && text != "" {
+			text = at.Format(time.RFC3339)
+		}
+		if text != "" {
+			q.Filters[name] = text
+		}
+	}
+	if q.Sort != "" {
+		q.Limit = sortedSize
 	}
 	if len(wrong) > 0 {
 		return q, &weir.Error{Kind: weir.Malformed, Op: "dashboard", Message: strings.Join(wrong, "; ")}

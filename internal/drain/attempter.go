@@ -23,30 +23,34 @@ type attemptHost interface {
 // attempter sends one message at a time to the CMS.
 type attempter struct {
 	laneScope
-	drainer   *Drainer
-	guard     *crashGuard
-	history   *deliveryHistory
-	prefetch  *bodyPrefetch
-	isTrusted func() bool // reports whether the lease may be relied on now
-	host      attemptHost
+	drainer    *Drainer
+	guard      *crashGuard
+	history    *deliveryHistory
+	prefetch   *bodyPrefetch
+	remembered *rememberedIDs
+	isTrusted  func() bool // reports whether the lease may be relied on now
+	host       attemptHost
 }
 
-// send makes an attempt, except if the message is poison, its body is gone, a pause has begun, or
+// sendMessage makes an attempt, except if the message is poison, its body is gone, a pause has begun, or
 // the deadline has passed.
-func (a *attempter) send(ctx context.Context, c *candidate) (weir.Result, error) {
+func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result, error) {
 	e := c.entry
 	if e.Seq() == a.guard.poisonSeq {
-		return a.reject(fmt.Sprintf("processes ended %d times in a row while this message was being delivered, "+
+		return a.rejectUnsent(fmt.Sprintf("processes ended %d times in a row while this message was being delivered, "+
 			"and no attempt came to its end; it need not be the cause", cautiousAfter)), nil
 	}
 	err := a.prefetch.loadBody(ctx, e)
 	if storage.Is(err, storage.NotFound) {
-		return a.reject("the message's body is gone from storage"), nil
+		return a.rejectUnsent("the message's body is gone from storage"), nil
 	}
 	if err != nil {
 		return weir.Result{}, err
 	}
 	if c.lastPos, err = a.history.readLastPos(ctx, e); err != nil {
+		return weir.Result{}, err
+	}
+	if c.rememberedID, err = a.remembered.readID(ctx, e); err != nil {
 		return weir.Result{}, err
 	}
 	if err := a.drainer.acquireSlot(ctx); err != nil {
@@ -65,13 +69,13 @@ func (a *attempter) send(ctx context.Context, c *candidate) (weir.Result, error)
 	sent := make(chan weir.Result, 1)
 	go func() {
 		sent <- a.sendSafely(ctx, weir.Delivery{Message: &e.Message, Fence: a.fence,
-			Attempt: e.AttemptCount + 1, Since: waitingSince(e)})
+			RememberedID: c.rememberedID, Attempt: e.AttemptCount + 1, Since: waitingSince(e)})
 	}()
 	return a.host.moveDueUntil(ctx, e.KeyHash(), sent), nil
 }
 
-// reject returns the result of an attempt that cannot be made.
-func (a *attempter) reject(reason string) weir.Result {
+// rejectUnsent returns the result of an attempt that cannot be made.
+func (a *attempter) rejectUnsent(reason string) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeRejected, Reason: reason, StartedAt: a.now()}
 }
 
@@ -82,14 +86,14 @@ func (a *attempter) sendSafely(ctx context.Context, d weir.Delivery) (result wei
 		if p := recover(); p != nil {
 			a.log.Error("drain: panic in delivery", "message_id", d.Message.Public().String(),
 				"err", fmt.Sprintf("%v\n%s", p, debug.Stack()))
-			result = a.reject("internal error while building the request")
+			result = a.rejectUnsent("internal error while building the request")
 		}
 	}()
 	return a.drainer.Sender.Send(ctx, d)
 }
 
-// waitingSince returns when the coming attempt could have been made, if nothing had been in its
-// way.
+// waitingSince returns the earliest time at which the coming attempt could have been made: the message
+// was deliverable, and its last attempt was over.
 func waitingSince(e *lane.Entry) time.Time {
 	since := e.WaitingSince()
 	if n := len(e.Attempts); n > 0 {

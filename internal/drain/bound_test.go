@@ -15,7 +15,7 @@ import (
 
 func TestNotAfter_NoAttemptBeginsLater(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(takes(70*time.Millisecond, 200))
+		w.cms.setAnswer(answerAfter(70*time.Millisecond, 200))
 		for i := range 50 {
 			w.post(fmt.Sprint("/", i), "x")
 		}
@@ -23,90 +23,95 @@ func TestNotAfter_NoAttemptBeginsLater(t *testing.T) {
 		p := w.start(func(c *drain.Config) { c.NotAfter = bound })
 		p.Wake(0)
 		time.Sleep(5 * time.Second)
-		for _, s := range w.cms.requests() {
+		for _, s := range w.cms.listRequests() {
 			if s.at.After(bound) {
-				t.Errorf("an attempt began %s too late", s.at.Sub(bound))
+				t.Errorf("an attempt began %s after the bound, want none after it", s.at.Sub(bound))
 			}
 		}
 		c := w.control()
-		if n := len(w.cms.requests()); n < 14 || c.Tail.Counts.Delivered != int64(n) || c.Tail.IsOpen ||
-			p.bell.rings() != 1 {
-			t.Errorf("%d attempts, tail %+v, %d rings: what was begun must be committed, the lane handed over and rung",
-				n, c.Tail, p.bell.rings())
+		if n := len(w.cms.listRequests()); n < 14 || c.Tail.Counts.Delivered != int64(n) || c.Tail.IsOpen ||
+			p.ticketCounter.countAll() != 1 {
+			t.Errorf("%d attempts, tail %+v, %d tickets: want it committed, the lane handed over, and a ticket",
+				n, c.Tail, p.ticketCounter.countAll())
 		}
 		start := time.Now()
 		next := w.start()
 		next.Wake(0)
-		w.settled(10 * time.Second)
+		w.waitUntilEmpty(10 * time.Second)
 		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("the successor needed %s: the lease was not given back", took)
+			t.Errorf("the next holder began after %s, want the lease released within 5s", took)
 		}
 	})
 }
 
-func TestNotAfter_AnAttemptNotBegunCountsForNothing(t *testing.T) {
+func TestNotAfter_AnAttemptNotBegunIsNotCounted(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		id := w.post("/a", "x")
 		p := w.start(func(c *drain.Config) { c.NotAfter = time.Now().Add(-time.Second) })
 		p.Wake(0)
 		time.Sleep(time.Second)
-		if st := w.status(id); st.Stage != weir.Queued || st.AttemptCount != 0 || len(w.cms.requests()) != 0 {
-			t.Errorf("%+v, %d requests", st, len(w.cms.requests()))
+		if st := w.status(id); st.Stage != weir.Queued || st.AttemptCount != 0 || len(w.cms.listRequests()) != 0 {
+			t.Errorf("%+v, %d requests, want Stage queued, AttemptCount 0 and 0 requests", st,
+				len(w.cms.listRequests()))
 		}
 	})
 }
 
 func TestReport(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(takes(time.Second, 200))
+		w.cms.setAnswer(answerAfter(time.Second, 200))
 		p := w.start()
 		if got := p.Report(0); got != (drain.Report{}) {
-			t.Errorf("before any look: %+v", got)
+			t.Errorf("before any look: got the state %+v, want none", got)
 		}
 		w.post("/a", "x")
 		p.Wake(0)
 		time.Sleep(500 * time.Millisecond)
 		if got := p.Report(0); got != (drain.Report{}) {
-			t.Errorf("while draining: %+v", got)
+			t.Errorf("while draining: got the state %+v, want none", got)
 		}
-		w.settled(5 * time.Second)
+		w.waitUntilEmpty(5 * time.Second)
 		time.Sleep(5 * time.Second)
 		if got := p.Report(0); got.State != drain.Idle || got.Err != nil {
-			t.Errorf("afterwards: %+v", got)
+			t.Errorf("after the drain: got the state %+v, want State %v and no Err", got, drain.Idle)
 		}
 		w.post("/a", "y")
 		p.Wake(0)
 		time.Sleep(500 * time.Millisecond)
 		if got := p.Report(0); got != (drain.Report{}) {
-			t.Errorf("while draining again: %+v", got)
+			t.Errorf("while draining again: got the state %+v, want none", got)
 		}
-		w.settled(5 * time.Second)
+		w.waitUntilEmpty(5 * time.Second)
 		time.Sleep(5 * time.Second)
-		p.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.FailBefore} })
+		p.faults.Set(func(storagetest.Call) storagetest.Fault {
+			return storagetest.Fault{
+				Kind: storagetest.FailBefore}
+		})
 		p.Wake(0)
 		time.Sleep(500 * time.Millisecond)
 		if got := p.Report(0); got.Err == nil || !storage.Is(got.Err, storage.Unavailable) {
-			t.Errorf("storage away: %+v %v", got, errors.Unwrap(got.Err))
+			t.Errorf("while storage is away: got the state %+v, %v, want %v", got, errors.Unwrap(got.Err),
+				storage.Unavailable)
 		}
 	})
 }
 
-// A holder whose clock was an hour ahead has written when the CMS has settled, how long a retry
-// waits, and when the rate allows the next attempt. The next holder waits no longer than these
-// can take by its own clock, whether or not an operator resumes the lane.
+// A holder whose clock was an hour ahead has written the end of the settle time, the time of a retry, and the time at
+// which the rate allows the next attempt. By its own clock, the next holder waits at most as long as each of these can
+// take, whether or not an operator resumes the lane.
 func TestDrainer_AfterAClockFarAhead(t *testing.T) {
 	for name, c := range map[string]struct {
 		cms    func(context.Context, weir.Delivery) weir.Result
 		within time.Duration
 		resume bool
 	}{
-		"CutOff":        {takes(time.Minute, 200), 10 * time.Second, false},
-		"CutOffResumed": {takes(time.Minute, 200), 10 * time.Second, true},
-		"Unavailable":   {takes(10*time.Millisecond, 503), 5 * time.Minute, true},
+		"CutOff":        {answerAfter(time.Minute, 200), 10 * time.Second, false},
+		"CutOffResumed": {answerAfter(time.Minute, 200), 10 * time.Second, true},
+		"Unavailable":   {answerAfter(10*time.Millisecond, 503), 5 * time.Minute, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
-				w.cms.set(c.cms)
+				w.cms.setAnswer(c.cms)
 				w.post("a", "1")
 				ahead := w.start(func(c *drain.Config) {
 					c.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
@@ -115,7 +120,7 @@ func TestDrainer_AfterAClockFarAhead(t *testing.T) {
 				ahead.Wake(0)
 				time.Sleep(2 * time.Second)
 				ahead.close(t)
-				w.cms.set(takes(10*time.Millisecond, 200))
+				w.cms.setAnswer(answerAfter(10*time.Millisecond, 200))
 				next, began := w.start(func(c *drain.Config) { c.Rate = time.Second }), time.Now()
 				if c.resume {
 					if err := w.store.Resume(t.Context(), 0, ""); err != nil {

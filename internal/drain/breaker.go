@@ -12,19 +12,19 @@ const (
 	// CMS is the cause, and not the messages.
 	suspectRetries = 5
 	suspectKeys    = 3
-	// firstProbes messages that the CMS refuses in a row are sent without a pause; from then on
-	// laterProbes, so that both ends of the log have one of each two.
+	// A lane pauses after firstProbes refusals, and from then on after each laterProbes refusals:
+	// two, so that each end of the log has one.
 	firstProbes = 16
 	laterProbes = 2
 	// refusedPause is the longest pause of a lane while a key has not had its turn. The holder
-	// stays for that time.
+	// keeps the lane during that pause.
 	refusedPause = lingerMax
 	// After alternateAfter failures in a row the attempts from the log take turns between its two
 	// ends, until alternateVerdicts verdicts have come in a row.
 	alternateAfter    = 3
 	alternateVerdicts = 5
-	// After wholeLogAfter failures in a row the log is read to its end for that, as far as memory
-	// allows.
+	// After wholeLogAfter failures in a row the holder reads the log to its end, as far as memory allows, to
+	// find a message that the CMS takes.
 	wholeLogAfter = 8
 	// patienceResetAfter is longer than any pause of the breaker's own. If no message was sent for
 	// so long, because the lane was paused or closed, the patience begins anew.
@@ -60,7 +60,7 @@ type breaker struct {
 	refusals
 }
 
-// refusals are what a breaker knows of the failures since the last verdict.
+// refusals are the failures since the last verdict of a breaker.
 type refusals struct {
 	failures      int       // attempts in a row without a verdict
 	alternateFor  int       // verdicts in a row until messages are taken from the beginning of the log alone
@@ -106,7 +106,10 @@ func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
 	if !t.RefusingSince.IsZero() && g.refusingSince.IsZero() {
 		g.failures, g.alternateFor = max(g.failures, wholeLogAfter), alternateVerdicts
 	}
-	g.refusingSince, g.probedBelow = t.RefusingSince, t.ProbedBelow
+	g.refusingSince, g.probedBelow, g.nextRoundAt = t.RefusingSince, t.ProbedBelow, time.Time{}
+	if t.ProbedBelow > 0 {
+		g.nextRoundAt = g.pausedUntil
+	}
 	g.refusedAt = laterOf(g.refusedAt, t.LastErrorAt)
 }
 
@@ -247,7 +250,7 @@ func (g *breaker) classifyRefusal(e *lane.Entry, r weir.Result, now time.Time) w
 	g.probedKeys[e.KeyHash()], g.pauseReason = true, r.Reason
 	g.probes++
 	if r.RetryAfter > 0 { // it applies to all messages
-		g.pausedUntil, g.probedBelow = now.Add(limitDelay(0, r.RetryAfter)), 0
+		g.pausedUntil, g.probedBelow, g.nextRoundAt = now.Add(limitDelay(0, r.RetryAfter)), 0, time.Time{}
 	}
 	return weir.OutcomeUnavailable
 }
@@ -281,8 +284,7 @@ func (g *breaker) beginPause(asked time.Duration, now time.Time, longest time.Du
 // now: if messages were refused since the last pause, another pause comes first.
 func (g *breaker) endRound(now time.Time) bool {
 	if g.probes > 0 {
-		g.beginPause(0, now, maxDelay)
-		g.nextRoundAt = g.pausedUntil
+		g.pauseRound(now)
 	}
 	if g.nextRoundAt.After(now) {
 		g.pausedUntil = laterOf(g.pausedUntil, g.nextRoundAt)
@@ -290,6 +292,27 @@ func (g *breaker) endRound(now time.Time) bool {
 	}
 	clear(g.probedKeys)
 	return true
+}
+
+// pauseRound pauses the lane after each key had its turn. Messages refused during such a pause wait
+// for its end with the others. They do not prolong it: else new messages, each of them refused,
+// could keep the others from their turn.
+func (g *breaker) pauseRound(now time.Time) {
+	if g.probes = 0; !g.nextRoundAt.After(now) {
+		g.beginPause(0, now, maxDelay)
+		g.nextRoundAt = g.pausedUntil
+	}
+	g.pausedUntil = laterOf(g.pausedUntil, g.nextRoundAt)
+}
+
+// isResting reports whether the lane pauses for the messages that had their turn.
+func (g *breaker) isResting(now time.Time) bool { return g.probedBelow > 0 && g.nextRoundAt.After(now) }
+
+// letUntriedPass ends such a pause for the messages that had no turn.
+func (g *breaker) letUntriedPass(now time.Time) {
+	if g.isResting(now) && g.pausedUntil.Equal(g.nextRoundAt) {
+		g.pausedUntil = time.Time{}
+	}
 }
 
 // wantsWholeLog reports whether to read the log to its end, for a message that the CMS may take.
@@ -303,7 +326,8 @@ const maxSkew = 2 * time.Second
 // saveTo writes the state that must outlive this holder into tail. The next holder may have another
 // clock, which must not make it begin too early.
 func (g *breaker) saveTo(t *lane.Tail) {
-	t.PausedUntil, t.PauseReason, t.PauseCount = g.pausedUntil, g.pauseReason, int64(g.pauseCount)
+	t.PausedUntil = laterOf(g.pausedUntil, g.nextRoundAt)
+	t.PauseReason, t.PauseCount = g.pauseReason, int64(g.pauseCount)
 	t.RefusingSince, t.ProbedBelow = g.refusingSince, g.probedBelow
 	t.SettleUntil = g.settleTail
 }

@@ -16,28 +16,28 @@ func newTestBreaker() *breaker {
 	return newBreaker(Backoff{Min: time.Second, Max: time.Minute, Rand: rand.Float64}, 3*time.Second, 0)
 }
 
-func entry(seq int64, key string) *lane.Entry {
+func newEntry(seq int64, key string) *lane.Entry {
 	return &lane.Entry{Message: weir.Message{ID: weir.ID{Epoch: 1, Seq: seq}, Key: key}}
 }
 
-func outcome(o weir.Outcome, status int) weir.Result {
+func newResult(o weir.Outcome, status int) weir.Result {
 	return weir.Result{Outcome: o, Status: status, Reason: fmt.Sprint(status)}
 }
 
 // Results of the CMS.
 var (
-	down    = outcome(weir.OutcomeUnavailable, 503)
-	flaky   = outcome(weir.OutcomeRetry, 500)
+	down    = newResult(weir.OutcomeUnavailable, 503)
+	flaky   = newResult(weir.OutcomeRetry, 500)
 	refusal = weir.Result{Outcome: weir.OutcomeUnavailable, Status: 403, Reason: "403", Refused: true}
-	fine    = outcome(weir.OutcomeDelivered, 200)
+	fine    = newResult(weir.OutcomeDelivered, 200)
 )
 
-func TestBreaker_ClassifyResult_UnavailableIsNobodysFault(t *testing.T) {
+func TestBreaker_ClassifyResult_UnavailableCountsForNoMessage(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
 	for range 20 {
-		if got := g.classifyResult(entry(1, "a"), down, noon); got != weir.OutcomeUnavailable {
-			t.Fatalf("got %s", got)
+		if got := g.classifyResult(newEntry(1, "a"), down, noon); got != weir.OutcomeUnavailable {
+			t.Fatalf("got %s, want unavailable", got)
 		}
 	}
 	if wait := g.closedUntil().Sub(noon); wait < 30*time.Second || wait > time.Minute {
@@ -45,119 +45,120 @@ func TestBreaker_ClassifyResult_UnavailableIsNobodysFault(t *testing.T) {
 	}
 }
 
-func TestBreaker_ClassifyResult_ChargedOnceAnotherGotAVerdictBetween(t *testing.T) {
+func TestBreaker_ClassifyResult_CountsAfterADeliveryOfAnotherMessage(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
-	g.classifyResult(entry(1, "a"), down, noon)
-	g.classifyResult(entry(2, "b"), fine, noon)
-	if got := g.classifyResult(entry(1, "a"), down, noon); got != weir.OutcomeRetry {
-		t.Errorf("second time, with a verdict between: %s, want retry", got)
+	g.classifyResult(newEntry(1, "a"), down, noon)
+	g.classifyResult(newEntry(2, "b"), fine, noon)
+	if got := g.classifyResult(newEntry(1, "a"), down, noon); got != weir.OutcomeRetry {
+		t.Errorf("second time, after a delivery in between: got %s, want retry", got)
 	}
-	if got := g.classifyResult(entry(1, "a"), down, noon); got != weir.OutcomeUnavailable {
-		t.Errorf("third time, with none since: %s, want unavailable", got)
+	if got := g.classifyResult(newEntry(1, "a"), down, noon); got != weir.OutcomeUnavailable {
+		t.Errorf("third time, with no delivery since: got %s, want unavailable", got)
 	}
 }
 
-func TestBreaker_ClassifyResult_RetriesInARowOverKeysAreTheCMS(t *testing.T) {
+func TestBreaker_ClassifyResult_RetriesOfManyKeysMeanUnavailable(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
 	var got []weir.Outcome
 	for i := range 6 {
-		got = append(got, g.classifyResult(entry(int64(i), string(rune('a'+i%3))), flaky, noon))
+		got = append(got, g.classifyResult(newEntry(int64(i), string(rune('a'+i%3))), flaky, noon))
 	}
 	want := []weir.Outcome{"retry", "retry", "retry", "retry", "unavailable", "unavailable"}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	g.classifyResult(entry(9, "z"), fine, noon)
-	if o := g.classifyResult(entry(7, "b"), flaky, noon); o != weir.OutcomeRetry {
-		t.Errorf("after a verdict: %s, want retry", o)
+	g.classifyResult(newEntry(9, "z"), fine, noon)
+	if o := g.classifyResult(newEntry(7, "b"), flaky, noon); o != weir.OutcomeRetry {
+		t.Errorf("after a delivery: got %s, want retry", o)
 	}
 }
 
-func TestBreaker_ClassifyResult_RetriesOfTwoKeysAreTheMessages(t *testing.T) {
+func TestBreaker_ClassifyResult_RetriesOfTwoKeysStayRetries(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
 	for i := range 20 {
-		if o := g.classifyResult(entry(int64(i), string(rune('a'+i%2))), flaky, noon); o != weir.OutcomeRetry {
-			t.Fatalf("try %d: %s", i, o)
+		if o := g.classifyResult(newEntry(int64(i), string(rune('a'+i%2))), flaky, noon); o != weir.OutcomeRetry {
+			t.Fatalf("try %d: %s, want retry", i, o)
 		}
 	}
 }
 
-func TestBreaker_ClassifyResult_FailuresBeforeAnotherHoldersDeliveriesAreOld(t *testing.T) {
+func TestBreaker_ClassifyResult_ForgetsFailuresBeforeAnotherHoldersDeliveries(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
 	g.adoptTail(lane.Tail{Counts: lane.Counts{Delivered: 7}}, time.Now())
 	for i := range 4 {
-		g.classifyResult(entry(int64(i), fmt.Sprint("k", i)), flaky, noon)
+		g.classifyResult(newEntry(int64(i), fmt.Sprint("k", i)), flaky, noon)
 	}
 	g.recordDelivered(lane.Tail{Counts: lane.Counts{Delivered: 7}})
 	g.adoptTail(lane.Tail{Counts: lane.Counts{Delivered: 7}}, time.Now())
-	if got := g.classifyResult(entry(9, "z"), flaky, noon); got != weir.OutcomeUnavailable {
-		t.Fatalf("the fifth in a row, nobody having had the lane between: %s", got)
+	if got := g.classifyResult(newEntry(9, "z"), flaky, noon); got != weir.OutcomeUnavailable {
+		t.Fatalf("the fifth failure in a row: got %s, want unavailable", got)
 	}
 	g.recordDelivered(lane.Tail{Counts: lane.Counts{Delivered: 7}})
 	g.adoptTail(lane.Tail{Counts: lane.Counts{Delivered: 9}}, time.Now())
 	for range 2 {
-		if got := g.classifyResult(entry(9, "z"), flaky, noon); got != weir.OutcomeRetry {
-			t.Errorf("after another holder's deliveries: %s", got)
+		if got := g.classifyResult(newEntry(9, "z"), flaky, noon); got != weir.OutcomeRetry {
+			t.Errorf("after another holder's deliveries: %s, want retry", got)
 		}
 	}
 }
 
-func TestBreaker_ClassifyResult_WhatWasCancelledSpeaksForNothing(t *testing.T) {
+func TestBreaker_ClassifyResult_ForgetsFailuresOfACancelledMessage(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
 	for i := range 3 {
 		for range 2 {
-			g.classifyResult(entry(int64(i), fmt.Sprint("k", i)), flaky, noon)
+			g.classifyResult(newEntry(int64(i), fmt.Sprint("k", i)), flaky, noon)
 		}
 	}
-	g.forgetMessage(entry(0, "k0"))
-	if got := g.classifyResult(entry(1, "k1"), flaky, noon); got != weir.OutcomeRetry {
-		t.Errorf("two keys are left, and it is %s", got)
+	g.forgetMessage(newEntry(0, "k0"))
+	if got := g.classifyResult(newEntry(1, "k1"), flaky, noon); got != weir.OutcomeRetry {
+		t.Errorf("with failures of two keys left: got %s, want retry", got)
 	}
 }
 
 func TestBreaker_ClassifyResult_ARequestThatCannotBeBuiltIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
-	g.classifyResult(entry(1, "a"), down, noon)
-	g.classifyResult(entry(2, "b"), outcome(weir.OutcomeRejected, 0), noon)
-	if got := g.classifyResult(entry(1, "a"), down, noon); got != weir.OutcomeUnavailable {
-		t.Errorf("got %s", got)
+	g.classifyResult(newEntry(1, "a"), down, noon)
+	g.classifyResult(newEntry(2, "b"), newResult(weir.OutcomeRejected, 0), noon)
+	if got := g.classifyResult(newEntry(1, "a"), down, noon); got != weir.OutcomeUnavailable {
+		t.Errorf("got %s, want unavailable", got)
 	}
 }
 
-func TestBreaker_ClassifyResult_RefusedIsCountedByNobodyWithoutAVerdict(t *testing.T) {
+func TestBreaker_ClassifyResult_RefusalsDoNotCountBeforeADelivery(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
 	for i := range 40 {
 		at := noon.Add(time.Duration(i) * 35 * time.Minute)
-		if got := g.classifyResult(entry(int64(i%3), fmt.Sprint("k", i%3)), refusal, at); got != weir.OutcomeUnavailable {
+		if got := g.classifyResult(newEntry(int64(i%3), fmt.Sprint("k", i%3)), refusal,
+			at); got != weir.OutcomeUnavailable {
 			t.Fatalf("try %d, %s after the first: got %s, want unavailable", i, at.Sub(noon), got)
 		}
 	}
 }
 
-func TestBreaker_ClassifyResult_RefusedIsCountedAfterADay(t *testing.T) {
+func TestBreaker_ClassifyResult_RefusalsCountAfterADay(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
-	later := entry(2, "b")
+	later := newEntry(2, "b")
 	later.Message.AcceptedAt = noon.Add(time.Hour)
 	for h := range 24 {
-		g.classifyResult(entry(1, "a"), refusal, noon.Add(time.Duration(h)*time.Hour))
+		g.classifyResult(newEntry(1, "a"), refusal, noon.Add(time.Duration(h)*time.Hour))
 	}
 	day := noon.Add(24 * time.Hour)
-	if got := g.classifyResult(entry(1, "a"), refusal, day); got != weir.OutcomeRetry {
+	if got := g.classifyResult(newEntry(1, "a"), refusal, day); got != weir.OutcomeRetry {
 		t.Errorf("a day after the first refusal: got %s, want retry", got)
 	}
 	if got := g.classifyResult(later, refusal, day); got != weir.OutcomeUnavailable {
 		t.Errorf("one that has waited for 23 hours: got %s, want unavailable", got)
 	}
-	g.classifyResult(entry(3, "c"), down, day)
-	if got := g.classifyResult(entry(1, "a"), refusal, day); got != weir.OutcomeUnavailable {
+	g.classifyResult(newEntry(3, "c"), down, day)
+	if got := g.classifyResult(newEntry(1, "a"), refusal, day); got != weir.OutcomeUnavailable {
 		t.Errorf("after the CMS was away: got %s, want unavailable", got)
 	}
 }
@@ -165,39 +166,93 @@ func TestBreaker_ClassifyResult_RefusedIsCountedAfterADay(t *testing.T) {
 func TestBreaker_ClassifyResult_TheDayOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	g, next := newTestBreaker(), newTestBreaker()
-	g.classifyResult(entry(1, "a"), refusal, noon)
+	g.classifyResult(newEntry(1, "a"), refusal, noon)
 	var tail lane.Tail
 	g.saveTo(&tail)
 	tail.LastErrorAt = noon.Add(23 * time.Hour)
 	next.adoptTail(tail, noon.Add(23*time.Hour))
-	if got := next.classifyResult(entry(1, "a"), refusal, noon.Add(24*time.Hour)); got != weir.OutcomeRetry {
+	if got := next.classifyResult(newEntry(1, "a"), refusal, noon.Add(24*time.Hour)); got != weir.OutcomeRetry {
 		t.Errorf("another process, a day later: got %s, want retry", got)
 	}
 }
 
-func TestBreaker_ClassifyResult_TimeInWhichNothingIsSentDoesNotCount(t *testing.T) {
+// If the CMS refused messages, the next holder keeps the pause for the refused messages and ends it for untried ones.
+// The same holds for a process that has not seen the pause, or that left the lane before others delivered messages.
+func TestBreaker_AdoptTail_APauseForRefusedMessages(t *testing.T) {
+	t.Parallel()
+	until := noon.Add(time.Minute)
+	for name, c := range map[string]struct {
+		probedBelow, deliveredBefore int64
+		isForRefused                 bool
+	}{
+		"ForRefused":             {9, 7, true},
+		"OthersDeliveredSince":   {9, 3, true},
+		"ForAll":                 {0, 7, false},
+		"ForAllDeliveredBetween": {0, 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newTestBreaker()
+			g.recordDelivered(lane.Tail{Counts: lane.Counts{Delivered: c.deliveredBefore}})
+			g.adoptTail(lane.Tail{CMSPause: lane.CMSPause{PausedUntil: until, ProbedBelow: c.probedBelow},
+				Counts: lane.Counts{Delivered: 7}}, noon)
+			g.letUntriedPass(noon)
+			want := until
+			if c.isForRefused {
+				want = time.Time{}
+			}
+			if got := g.closedUntil(); g.isResting(noon) != c.isForRefused || !got.Equal(want) {
+				t.Errorf("resting %t, closed until %v; want %t, %v", g.isResting(noon), got, c.isForRefused, want)
+			}
+			var tail lane.Tail
+			if g.saveTo(&tail); !tail.PausedUntil.Equal(until) || g.isResting(until) {
+				t.Errorf("the pause in tail ends at %v, resting then: %t; want %v, false",
+					tail.PausedUntil, g.isResting(until), until)
+			}
+		})
+	}
+}
+
+// A message refused in such a pause does not prolong it.
+func TestBreaker_PauseRound_IsNotProlonged(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
-	g.classifyResult(entry(1, "a"), refusal, noon)
+	until := noon.Add(time.Minute)
+	g.adoptTail(lane.Tail{CMSPause: lane.CMSPause{PausedUntil: until, ProbedBelow: 9,
+		RefusingSince: noon.Add(-time.Minute)}}, noon)
+	g.letUntriedPass(noon)
+	g.classifyResult(newEntry(9, "z"), refusal, noon)
+	if g.endRound(noon) || !g.closedUntil().Equal(until) || g.probes != 0 {
+		t.Errorf("closed until %v, %d refusals count for the next pause; want %v, 0", g.closedUntil(), g.probes, until)
+	}
+	if !g.endRound(until) || len(g.probedKeys) > 0 {
+		t.Errorf("at its end: %d keys had their turn, want a new round", len(g.probedKeys))
+	}
+}
+
+func TestBreaker_ClassifyResult_PausedTimeDoesNotCount(t *testing.T) {
+	t.Parallel()
+	g := newTestBreaker()
+	g.classifyResult(newEntry(1, "a"), refusal, noon)
 	for i := range 2 {
 		at := noon.Add(72*time.Hour + time.Duration(i)*time.Minute)
-		if got := g.classifyResult(entry(1, "a"), refusal, at); got != weir.OutcomeUnavailable {
+		if got := g.classifyResult(newEntry(1, "a"), refusal, at); got != weir.OutcomeUnavailable {
 			t.Errorf("try %d after three days of a pause: got %s, want unavailable", i, got)
 		}
 	}
 }
 
-func TestBreaker_ClassifyResult_ProvenOnceRefusedIsCounted(t *testing.T) {
+func TestBreaker_ClassifyResult_RefusalsCountAfterADelivery(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
-	g.classifyResult(entry(1, "a"), refusal, noon)
-	g.classifyResult(entry(2, "b"), fine, noon)
+	g.classifyResult(newEntry(1, "a"), refusal, noon)
+	g.classifyResult(newEntry(2, "b"), fine, noon)
 	for i := range 4 {
-		if got := g.classifyResult(entry(1, "a"), refusal, noon); got != weir.OutcomeRetry {
+		if got := g.classifyResult(newEntry(1, "a"), refusal, noon); got != weir.OutcomeRetry {
 			t.Errorf("try %d after the CMS took another: got %s, want retry", i, got)
 		}
 	}
-	if got := g.classifyResult(entry(3, "c"), refusal, noon); got != weir.OutcomeUnavailable {
+	if got := g.classifyResult(newEntry(3, "c"), refusal, noon); got != weir.OutcomeUnavailable {
 		t.Errorf("another one's first: got %s, want unavailable", got)
 	}
 }
@@ -207,22 +262,22 @@ func TestBreaker_ClassifyResult_RefusedPausesTheLaneAfterSome(t *testing.T) {
 	g := newTestBreaker()
 	for i := range firstProbes {
 		if g.hasProbedEnough() || g.closedUntil().After(noon) {
-			t.Fatalf("after %d it is enough", i)
+			t.Fatalf("%d refusals are enough for a pause, want %d", i, firstProbes)
 		}
-		g.classifyResult(entry(int64(i), fmt.Sprint("k", i)), refusal, noon)
+		g.classifyResult(newEntry(int64(i), fmt.Sprint("k", i)), refusal, noon)
 	}
 	if !g.hasProbedEnough() {
-		t.Fatalf("after %d it is not enough", firstProbes)
+		t.Fatalf("%d refusals are not enough for a pause, want a pause", firstProbes)
 	}
 	g.beginPause(0, noon, refusedPause)
 	for i := range laterProbes {
 		if g.hasProbedEnough() {
-			t.Fatalf("after a pause, %d are enough", i)
+			t.Fatalf("after a pause, %d refusals are enough for the next one, want %d", i, laterProbes)
 		}
-		g.classifyResult(entry(int64(100+i), fmt.Sprint("k", 100+i)), refusal, noon)
+		g.classifyResult(newEntry(int64(100+i), fmt.Sprint("k", 100+i)), refusal, noon)
 	}
 	if !g.hasProbedEnough() {
-		t.Errorf("after a pause, %d are not enough", laterProbes)
+		t.Errorf("after a pause, %d refusals are not enough for the next one, want a pause", laterProbes)
 	}
 }
 
@@ -231,7 +286,7 @@ func TestBreaker_ClassifyResult_RefusedWithRetryAfterPausesTheLane(t *testing.T)
 	g := newTestBreaker()
 	r := refusal
 	r.RetryAfter = 10 * time.Minute
-	g.classifyResult(entry(1, "a"), r, noon)
+	g.classifyResult(newEntry(1, "a"), r, noon)
 	if got := g.closedUntil().Sub(noon); got != 10*time.Minute || g.probedBelow != 0 {
 		t.Errorf("paused for %s (others may go: %v), want 10m for all", got, g.probedBelow != 0)
 	}
@@ -242,7 +297,7 @@ func TestBreaker_ClassifyResult_UnansweredSettles(t *testing.T) {
 	g := newTestBreaker()
 	r := flaky
 	r.Unanswered = true
-	g.classifyResult(entry(1, "a"), r, noon)
+	g.classifyResult(newEntry(1, "a"), r, noon)
 	if got := g.closedUntil(); !got.Equal(noon.Add(3 * time.Second)) {
 		t.Errorf("opens at %s, want 3s on", got)
 	}
@@ -252,15 +307,15 @@ func TestBreaker_ClassifyResult_AfterAResumePausesBeginAnew(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
 	for range 20 {
-		g.classifyResult(entry(1, "a"), down, noon)
+		g.classifyResult(newEntry(1, "a"), down, noon)
 	}
 	g.liftPause()
 	if !g.closedUntil().IsZero() {
-		t.Errorf("opens at %s", g.closedUntil())
+		t.Errorf("opens at %s, want the zero time", g.closedUntil())
 	}
-	g.classifyResult(entry(1, "a"), down, noon)
+	g.classifyResult(newEntry(1, "a"), down, noon)
 	if wait := g.closedUntil().Sub(noon); wait > time.Second {
-		t.Errorf("the first pause after it is %s long", wait)
+		t.Errorf("the first pause after the resume is %s long, want at most 1s", wait)
 	}
 }
 
@@ -271,7 +326,7 @@ func TestBreaker_ClassifyResult_RetryAfterIsHonouredUpToAnHour(t *testing.T) {
 		g := newTestBreaker()
 		r := down
 		r.RetryAfter = asked
-		g.classifyResult(entry(1, "a"), r, noon)
+		g.classifyResult(newEntry(1, "a"), r, noon)
 		if got := g.closedUntil().Sub(noon); got != want {
 			t.Errorf("asked %s: paused for %s, want %s", asked, got, want)
 		}
@@ -289,14 +344,14 @@ func TestBackoff_Ceiling(t *testing.T) {
 	}
 	for range 1000 {
 		if d := b.retryDelay(3, 0); d < 0 || d > 4*time.Second {
-			t.Fatalf("retryDelay(3) = %s", d)
+			t.Fatalf("retryDelay(3) = %s, want 0 to 4s", d)
 		}
 		if d := b.pauseDelay(3, 0); d < 2*time.Second || d > 4*time.Second {
-			t.Fatalf("pauseDelay(3) = %s", d)
+			t.Fatalf("pauseDelay(3) = %s, want 2s to 4s", d)
 		}
 	}
 	if d := b.retryDelay(1, 40*time.Second); d != 40*time.Second {
-		t.Errorf("Retry-After longer than the backoff: %s", d)
+		t.Errorf("retryDelay(1) with a Retry-After of 40s = %s, want 40s", d)
 	}
 }
 
@@ -309,9 +364,9 @@ func TestBackoff_Steps(t *testing.T) {
 		}
 	}
 	if got := b.retryDelay(1, 5*time.Hour); got != maxDelay {
-		t.Errorf("Retry-After of 5 h: %s", got)
+		t.Errorf("Retry-After of 5 h: %s, want %v", got, maxDelay)
 	}
 	if got := b.pauseDelay(1, 0); got < 5*time.Second || got > 10*time.Second {
-		t.Errorf("paused for %s", got)
+		t.Errorf("paused for %s, want 5s to 10s", got)
 	}
 }

@@ -15,22 +15,22 @@ import (
 func TestDrainer_CancelAndMove_ScheduledAtOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
-		id := w.post("a", "1", due(time.Now().Add(time.Minute)))
-		w.post("a", "2", due(time.Now().Add(time.Minute)))
+		id := w.post("a", "1", withDueTime(time.Now().Add(time.Minute)))
+		w.post("a", "2", withDueTime(time.Now().Add(time.Minute)))
 		p.Wake(0)
 		synctest.Wait()
 		st, err := w.store.Cancel(t.Context(), id)
 		if err != nil || st.Stage != weir.Cancelled || w.status(id).Stage != weir.Cancelled {
-			t.Fatalf("%+v, %v", st, err)
+			t.Fatalf("got %+v, %v, and stored %s, want cancelled twice", st, err, w.status(id).Stage)
 		}
 		if _, err := w.store.Cancel(t.Context(), id); weir.KindOf(err) != weir.Conflict {
-			t.Errorf("cancelled twice: %v", err)
+			t.Errorf("cancelled twice: %v, want an error of kind Conflict", err)
 		}
 		p.Wake(0)
-		c := w.settled(2 * time.Minute)
-		if got := w.delivered("a"); !slices.Equal(got, []string{"2"}) || c.Tail.Counts.Cancelled != 1 ||
+		c := w.waitUntilEmpty(2 * time.Minute)
+		if got := w.listDelivered("a"); !slices.Equal(got, []string{"2"}) || c.Tail.Counts.Cancelled != 1 ||
 			c.HasRequests() {
-			t.Errorf("delivered %v, %+v", got, c)
+			t.Errorf("delivered %v, %+v, want [2], Cancelled 1 and no requests", got, c)
 		}
 	})
 }
@@ -41,21 +41,22 @@ func TestDrainer_CancelAndMove_AgainstItsRelease(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				p := w.start(slowStorage)
 				at := time.Now().Add(10 * time.Second)
-				ids := []weir.ID{w.post("a", "0", due(at)), w.post("b", "1", due(at)), w.post("c", "2", due(at))}
+				ids := []weir.ID{w.post("a", "0", withDueTime(at)), w.post("b", "1", withDueTime(at)),
+					w.post("c", "2", withDueTime(at))}
 				p.Wake(0)
 				time.Sleep(9900*time.Millisecond + time.Duration(i)*5*time.Millisecond)
 				st, err := w.store.Cancel(t.Context(), ids[1])
 				p.Wake(0)
-				c := w.settled(time.Minute)
-				sent := len(w.delivered("b"))
+				c := w.waitUntilEmpty(time.Minute)
+				sent := len(w.listDelivered("b"))
 				switch final := w.status(ids[1]).Stage; {
 				case err == nil && st.Stage == weir.Cancelled && sent > 0:
-					t.Errorf("%d: sent after it was cancelled", i)
+					t.Errorf("%d: sent %d times after it was cancelled, want never", i, sent)
 				case final == weir.Cancelled && sent > 0, final == weir.Delivered && sent != 1:
-					t.Errorf("%d: %s, and sent %d times", i, final, sent)
+					t.Errorf("%d: %s, and sent %d times, want it delivered if sent once", i, final, sent)
 				}
 				if n := c.Tail.Counts; n.Delivered+n.Cancelled != 3 || n.Delivered != int64(2+sent) {
-					t.Errorf("%d: %+v", i, n)
+					t.Errorf("run %d: got %+v, want 3 in all, %d of them delivered", i, n, 2+sent)
 				}
 			})
 		})
@@ -66,43 +67,44 @@ func TestDrainer_CancelAndMove_Moved(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
 		began := time.Now()
-		sooner := w.post("a", "sooner", due(began.Add(time.Hour)))
-		later := w.post("b", "later", due(began.Add(10*time.Second)))
+		sooner := w.post("a", "sooner", withDueTime(began.Add(time.Hour)))
+		later := w.post("b", "later", withDueTime(began.Add(10*time.Second)))
 		p.Wake(0)
 		time.Sleep(9 * time.Second) // a holder waits for the second
 		_, err := w.store.Reschedule(t.Context(), later, began.Add(2*time.Minute), "nonsense")
 		if weir.KindOf(err) != weir.Stale {
-			t.Errorf("moved by a stale version: %v", err)
+			t.Errorf("moved by a stale version: %v, want an error of kind Stale", err)
 		}
 		st, err := w.store.Reschedule(t.Context(), later, began.Add(2*time.Minute), weir.Tag(w.status(later).Version))
 		if err != nil || !st.Message.DueAt.Equal(began.Add(2*time.Minute)) {
-			t.Fatalf("%+v, %v", st, err)
+			t.Fatalf("got %+v, %v, want DueAt %v and no error", st, err, began.Add(2*time.Minute))
 		}
 		if _, err := w.store.Reschedule(t.Context(), sooner, began.Add(time.Minute), ""); err != nil {
 			t.Fatal(err)
 		}
 		p.Wake(0)
-		w.settled(time.Hour)
+		w.waitUntilEmpty(time.Hour)
 		dues := map[string]time.Time{"sooner": began.Add(time.Minute), "later": began.Add(2 * time.Minute)}
-		for body, late := range w.late(dues) {
+		for body, late := range w.measureDelays(dues) {
 			if late > time.Millisecond {
-				t.Errorf("%s was %s late", body, late)
+				t.Errorf("%s was %s late, want at most 1ms", body, late)
 			}
 		}
-		if _, err := w.store.Reschedule(t.Context(), sooner, began.Add(2*time.Hour), ""); weir.KindOf(err) != weir.Conflict {
-			t.Errorf("moved after delivery: %v", err)
+		if _, err := w.store.Reschedule(t.Context(), sooner, began.Add(2*time.Hour),
+			""); weir.KindOf(err) != weir.Conflict {
+			t.Errorf("moved after delivery: %v, want an error of kind Conflict", err)
 		}
 	})
 }
 
-func TestDrainer_CancelAndMove_TheOlderVersionBehindWhichANewerOneWaits(t *testing.T) {
+func TestDrainer_CancelAndMove_AnOlderVersionInFrontOfANewerOne(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(func(context.Context, weir.Delivery) weir.Result { return answer(500) })
+		w.cms.setAnswer(func(context.Context, weir.Delivery) weir.Result { return newAnswer(500) })
 		p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{10 * time.Second} })
-		old := w.edit("a", "1")
+		old := w.postVersion("a", "1")
 		p.Wake(0)
 		time.Sleep(5 * time.Second)
-		w.edit("a", "2")
+		w.postVersion("a", "2")
 		p.Wake(0)
 		time.Sleep(7 * time.Second) // the newer one was tried in place of the old, and waits
 		if _, err := w.store.Cancel(t.Context(), old); err != nil {
@@ -110,79 +112,80 @@ func TestDrainer_CancelAndMove_TheOlderVersionBehindWhichANewerOneWaits(t *testi
 		}
 		p.Wake(0)
 		time.Sleep(10 * time.Second)
-		log := w.cms.requests()
+		log := w.cms.listRequests()
 		if len(log) != 3 || log[2].at.Sub(log[1].at) < 10*time.Second || w.status(old).Stage != weir.Cancelled {
-			t.Errorf("%+v, the old one is %s", log, w.status(old).Stage)
+			t.Errorf("%+v, the old one is %s, want 3 requests, the last 10 s after the second, and cancelled", log,
+				w.status(old).Stage)
 		}
 	})
 }
 
-func TestDrainer_CancelAndMove_MovedIntoThePastBehindWhatIsTried(t *testing.T) {
+func TestDrainer_CancelAndMove_MovedIntoThePastGoesBehindARetry(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
 			if string(d.Message.Body) == "first" && d.Attempt == 1 {
-				return answer(500)
+				return newAnswer(500)
 			}
-			return takes(time.Millisecond, 200)(ctx, d)
+			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
 		p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{10 * time.Second} })
-		w.post("a", "first", due(time.Now().Add(time.Second)))
-		moved := w.post("a", "moved", due(time.Now().Add(time.Hour)))
+		w.post("a", "first", withDueTime(time.Now().Add(time.Second)))
+		moved := w.post("a", "moved", withDueTime(time.Now().Add(time.Hour)))
 		p.Wake(0)
 		time.Sleep(2 * time.Second) // the first was tried
 		if _, err := w.store.Reschedule(t.Context(), moved, time.Now().Add(-time.Minute), ""); err != nil {
 			t.Fatal(err)
 		}
 		p.Wake(0)
-		w.settled(time.Minute)
+		w.waitUntilEmpty(time.Minute)
 		var sent []string
-		for _, r := range w.cms.requests() {
+		for _, r := range w.cms.listRequests() {
 			sent = append(sent, r.body)
 		}
 		if !slices.Equal(sent, []string{"first", "first", "moved"}) {
-			t.Errorf("sent %v", sent)
+			t.Errorf("sent %v, want [first first moved]", sent)
 		}
 	})
 }
 
 func TestDrainer_CancelAndMove_CancelledWithItsOfferKept(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(func(context.Context, weir.Delivery) weir.Result {
-			r := answer(503)
+		w.cms.setAnswer(func(context.Context, weir.Delivery) weir.Result {
+			r := newAnswer(503)
 			r.RetryAfter = time.Minute
 			return r
 		})
 		p := w.start()
-		a := w.receiver(p)
-		w.file(a, "a", "first")
-		time.Sleep(10 * time.Second) // the lane pauses, and is let go
-		w.cms.set(takes(time.Millisecond, 200))
+		a := w.newReceiver(p)
+		w.appendBy(a, "a", "first")
+		time.Sleep(10 * time.Second) // the lane pauses, and the holder releases it
+		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 		for i := range 60 {
-			w.file(a, fmt.Sprint("k", i), "more")
+			w.appendBy(a, fmt.Sprint("k", i), "more")
 		}
-		w.append = a
+		w.lanes.Appender = a
 		id := w.post("b", "cancelled")
 		if _, err := w.store.Cancel(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		p.Wake(0)
-		c := w.settled(2 * time.Minute)
-		if got := w.delivered("b"); len(got) > 0 || c.Tail.Counts.Cancelled != 1 || c.Tail.Counts.Delivered != 61 {
-			t.Errorf("delivered %v, %+v", got, c.Tail)
+		c := w.waitUntilEmpty(2 * time.Minute)
+		if got := w.listDelivered("b"); len(got) > 0 || c.Tail.Counts.Cancelled != 1 || c.Tail.Counts.Delivered != 61 {
+			t.Errorf("delivered %v, %+v, want none, Cancelled 1 and Delivered 61", got, c.Tail)
 		}
 	})
 }
 
 func TestDrainer_CancelAndMove_QueuedRetryingAndHeld(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
 			if d.Message.Key == "a" && string(d.Message.Body) == "0" {
-				return answer(500)
+				return newAnswer(500)
 			}
-			return takes(200*time.Millisecond, 200)(ctx, d)
+			return answerAfter(200*time.Millisecond, 200)(ctx, d)
 		})
 		p := w.start(func(c *drain.Config) { c.Backoff.Min, c.Rand = 30*time.Second, func() float64 { return 1 } })
-		w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
+		w.lanes.Appender.OnFiled, w.lanes.Appender.OnWake = p.OfferAppended, p.WakeOffered
 		retrying, held := w.post("a", "0"), w.post("a", "1")
 		w.post("a", "2")
 		time.Sleep(time.Second)
@@ -192,29 +195,35 @@ func TestDrainer_CancelAndMove_QueuedRetryingAndHeld(t *testing.T) {
 		}
 		for _, id := range []weir.ID{retrying, held, queued} {
 			if st, err := w.store.Cancel(t.Context(), id); err != nil || st.Stage.Final() {
-				t.Errorf("%+v, %v", st, err)
+				t.Errorf("got %+v, %v, want a stage that is not final", st, err)
 			}
 			if _, err := w.store.Cancel(t.Context(), id); err != nil { // asked again
 				t.Error(err)
 			}
 		}
 		began := time.Now()
-		c := w.settled(time.Minute)
+		c := w.waitUntilEmpty(time.Minute)
 		for _, id := range []weir.ID{retrying, held, queued} {
 			if st := w.status(id); st.Stage != weir.Cancelled || st.FinishedAt.IsZero() {
-				t.Errorf("%+v", st)
+				t.Errorf("got %+v, want Stage cancelled and a FinishedAt", st)
 			}
 		}
-		if got := w.delivered("a"); !slices.Equal(got, []string{"2"}) || time.Since(began) > 20*time.Second ||
+		if got := w.listDelivered("a"); !slices.Equal(got, []string{"2"}) || time.Since(began) > 20*time.Second ||
 			c.Tail.Counts.Cancelled != 3 {
-			t.Errorf("delivered %v after %s, %+v", got, time.Since(began), c.Tail)
+			t.Errorf("delivered %v after %s, %+v, want [2], at most 20s and Cancelled 3", got, time.Since(began),
+				c.Tail)
 		}
 	})
 }
 
 func TestDrainer_CancelAndMove_WhileTheLanePauses(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(func(context.Context, weir.Delivery) weir.Result { r := answer(503); r.RetryAfter = time.Hour; return r })
+		w.cms.setAnswer(func(context.Context,
+			weir.Delivery) weir.Result {
+			r := newAnswer(503)
+			r.RetryAfter = time.Hour
+			return r
+		})
 		p := w.start()
 		id := w.post("a", "1")
 		p.Wake(0)
@@ -223,9 +232,9 @@ func TestDrainer_CancelAndMove_WhileTheLanePauses(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Wake(0)
-		w.settled(5 * time.Second)
-		if n := len(w.cms.requests()); n != 1 || w.status(id).Stage != weir.Cancelled {
-			t.Errorf("%d requests, %s", n, w.status(id).Stage)
+		w.waitUntilEmpty(5 * time.Second)
+		if n := len(w.cms.listRequests()); n != 1 || w.status(id).Stage != weir.Cancelled {
+			t.Errorf("%d requests, %s, want 1 and Stage cancelled", n, w.status(id).Stage)
 		}
 	})
 }

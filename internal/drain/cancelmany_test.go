@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weir/internal/bulkcancel"
 	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/storage/storagetest"
@@ -14,17 +15,18 @@ import (
 )
 
 // cancelAll walks a filter to its end in steps of limit messages.
-func (w *world) cancelAll(s *lane.Store, f lane.WaitingFilter, limit int) lane.CancelCounts {
+func (w *world) cancelAll(s *lane.Store, f bulkcancel.Filter, limit int) bulkcancel.Counts {
 	w.t.Helper()
-	var sum lane.CancelCounts
-	for at, done := (lane.WaitingPosition{}), false; !done; {
-		var part lane.CancelCounts
+	var sum bulkcancel.Counts
+	for at, done := (bulkcancel.Position{}), false; !done; {
+		var part bulkcancel.Counts
 		var err error
-		if part, at, done, err = s.CancelWaiting(w.t.Context(), f, at, limit, false); err != nil {
+		if part, at, done, err = (bulkcancel.Canceller{Store: s}).CancelWaiting(w.t.Context(), f, at, limit,
+			false); err != nil {
 			w.t.Fatalf("cancel: %v", err)
 		}
 		if !at.IsValid() {
-			w.t.Fatalf("the walk reached an invalid place: %+v", at)
+			w.t.Fatalf("the walk reached %+v, want a valid place", at)
 		}
 		sum.Selected += part.Selected
 		sum.Cancelled += part.Cancelled
@@ -38,17 +40,17 @@ func (w *world) cancelAll(s *lane.Store, f lane.WaitingFilter, limit int) lane.C
 // two prefixes in turn, behind a CMS that refuses the first key for now.
 func (w *world) waitEverywhere(p *process, n int) (unwanted, wanted []weir.ID) {
 	w.t.Helper()
-	w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+	w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
 		status := 200
 		if d.Message.Key == "new/0" || d.Message.Key == "old/0" {
 			status = 500
 		}
-		return takes(time.Millisecond, status)(ctx, d)
+		return answerAfter(time.Millisecond, status)(ctx, d)
 	})
 	for i := range n {
 		for _, prefix := range []string{"new/", "old/"} {
 			id := w.post(prefix+"0", fmt.Sprint("held ", i))
-			due := w.post(prefix+"later", fmt.Sprint("due ", i), due(time.Now().Add(time.Hour)))
+			due := w.post(prefix+"later", fmt.Sprint("due ", i), withDueTime(time.Now().Add(time.Hour)))
 			if prefix == "new/" {
 				unwanted = append(unwanted, id, due)
 			} else {
@@ -58,7 +60,7 @@ func (w *world) waitEverywhere(p *process, n int) (unwanted, wanted []weir.ID) {
 	}
 	p.Wake(0)
 	time.Sleep(2 * time.Second)
-	w.cms.set(takes(time.Minute, 200)) // messages filed from here on wait in the log
+	w.cms.setAnswer(answerAfter(time.Minute, 200)) // messages filed from here on wait in the log
 	w.post("busy", "1")
 	p.Wake(0)
 	time.Sleep(5 * time.Second)
@@ -80,55 +82,55 @@ func TestStore_CancelMany(t *testing.T) {
 				broken.Table = faults.Table(w.account.Table())
 				var ids []weir.ID
 				for i := range 40 {
-					ids = append(ids, w.post("a", fmt.Sprint(i), due(time.Now().Add(time.Hour))))
+					ids = append(ids, w.post("a", fmt.Sprint(i), withDueTime(time.Now().Add(time.Hour))))
 				}
 				faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" && len(c.Ops) > 10 },
 					storagetest.Fault{Kind: kind})
-				if got := w.cancelAll(&broken, lane.WaitingFilter{Key: "a"}, 1000); got.Cancelled != 40 ||
+				if got := w.cancelAll(&broken, bulkcancel.Filter{Key: "a"}, 1000); got.Cancelled != 40 ||
 					got.TooLate != 0 {
 					t.Errorf("counted %+v, want 40 cancelled", got)
 				}
 				p := w.start()
 				p.Wake(0)
-				w.settled(time.Minute)
-				w.balances(lane.Counts{Cancelled: 40}, ids...)
+				w.waitUntilEmpty(time.Minute)
+				w.expectCounts(lane.Counts{Cancelled: 40}, ids...)
 			})
 		})
 	}
 }
 
-func TestStore_CancelMany_WhereverTheyWait(t *testing.T) {
+func TestStore_CancelMany_InEachPlaceOfWaiting(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{10 * time.Minute} })
 		const n = 120
 		unwanted, wanted := w.waitEverywhere(p, n)
-		counted, _, _, err := w.store.CancelWaiting(
+		counted, _, _, err := bulkcancel.Canceller{Store: w.store}.CancelWaiting(
 			t.Context(),
-			lane.WaitingFilter{KeyPrefix: "new/"},
-			lane.WaitingPosition{},
+			bulkcancel.Filter{KeyPrefix: "new/"},
+			bulkcancel.Position{},
 			1_000_000,
 			true,
 		)
 		if err != nil || counted.Selected != 3*n || counted.Asked+counted.Cancelled != 0 {
 			t.Errorf("a dry run counted %+v, %v; want %d selected", counted, err, 3*n)
 		}
-		got := w.cancelAll(w.store, lane.WaitingFilter{KeyPrefix: "new/"}, 50)
+		got := w.cancelAll(w.store, bulkcancel.Filter{KeyPrefix: "new/"}, 50)
 		if got.Selected != 3*n || got.Cancelled != n || got.Asked != 2*n || got.TooLate != 0 {
 			t.Errorf("counted %+v, want %d selected, %d of them cancelled at once", got, 3*n, n)
 		}
-		w.cms.set(takes(time.Millisecond, 200))
+		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 		p.Wake(0)
-		w.settled(3 * time.Hour)
-		w.balances(
+		w.waitUntilEmpty(3 * time.Hour)
+		w.expectCounts(
 			lane.Counts{Delivered: 1 + 3*n, Cancelled: 3 * n},
-			append(append(unwanted, wanted...), w.first("busy"))...)
+			append(append(unwanted, wanted...), w.firstSent("busy"))...)
 		for _, id := range unwanted {
 			if st := w.status(id); st.Stage != weir.Cancelled {
 				t.Fatalf("%s is %s, want cancelled", st.Message.Key, st.Stage)
 			}
 		}
-		if rows := append(w.rows("w_"), append(w.rows("r_"), w.rows("s_")...)...); len(rows) > 0 {
-			t.Errorf("rows are left: %v", rows)
+		if rows := append(w.rowKeys("w_"), append(w.rowKeys("r_"), w.rowKeys("s_")...)...); len(rows) > 0 {
+			t.Errorf("rows are left: %v, want 0 rows", rows)
 		}
 	})
 }
@@ -136,7 +138,7 @@ func TestStore_CancelMany_WhereverTheyWait(t *testing.T) {
 func TestStore_CancelMany_ConditionsMustAllHold(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
-		w.cms.set(takes(time.Minute, 200))
+		w.cms.setAnswer(answerAfter(time.Minute, 200))
 		w.post("busy", "0")
 		p.Wake(0)
 		synctest.Wait()
@@ -144,7 +146,7 @@ func TestStore_CancelMany_ConditionsMustAllHold(t *testing.T) {
 		w.post("a", "before")
 		time.Sleep(2 * time.Second)
 		w.post("a", "other contract", func(m *weir.Message) { m.Contract = "delete" })
-		w.post("a", "scheduled", due(time.Now().Add(time.Hour)))
+		w.post("a", "scheduled", withDueTime(time.Now().Add(time.Hour)))
 		w.post("b", "other key")
 		want := w.post("a", "meant")
 		time.Sleep(time.Second)
@@ -153,18 +155,19 @@ func TestStore_CancelMany_ConditionsMustAllHold(t *testing.T) {
 		zero := 0
 		got := w.cancelAll(
 			w.store,
-			lane.WaitingFilter{Key: "a", Contract: "article", Stage: weir.Queued, Lane: &zero, From: from, To: to},
+			bulkcancel.Filter{Key: "a", Contract: "article", Stage: weir.Queued, Lane: &zero, From: from, To: to},
 			1000,
 		)
 		if got.Selected != 1 || got.Asked != 1 {
 			t.Errorf("counted %+v, want one selected and asked for", got)
 		}
-		w.cms.set(takes(time.Millisecond, 200))
+		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 		p.Wake(0)
-		w.settled(2 * time.Hour)
+		w.waitUntilEmpty(2 * time.Hour)
 		if st := w.status(want); st.Stage != weir.Cancelled ||
 			w.control().Tail.Counts != (lane.Counts{Delivered: 6, Cancelled: 1}) {
-			t.Errorf("it is %s, the lane counts %+v", st.Stage, w.control().Tail.Counts)
+			t.Errorf("it is %s, the lane counts %+v, want cancelled, and 6 delivered and 1 cancelled",
+				st.Stage, w.control().Tail.Counts)
 		}
 	})
 }
@@ -172,8 +175,8 @@ func TestStore_CancelMany_ConditionsMustAllHold(t *testing.T) {
 func TestStore_CancelMany_ThousandsDoNotStopTheLane(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start(slowStorage, func(c *drain.Config) { c.Backoff.Steps = []time.Duration{time.Hour} })
-		w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
-			return takes(time.Millisecond, map[bool]int{true: 500, false: 200}[d.Message.Key == "bad"])(ctx, d)
+		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
+			return answerAfter(time.Millisecond, map[bool]int{true: 500, false: 200}[d.Message.Key == "bad"])(ctx, d)
 		})
 		const n = 3000
 		for i := range n {
@@ -181,19 +184,19 @@ func TestStore_CancelMany_ThousandsDoNotStopTheLane(t *testing.T) {
 		}
 		p.Wake(0)
 		time.Sleep(5 * time.Minute)
-		w.cancelAll(w.store, lane.WaitingFilter{Key: "bad"}, 10_000)
+		w.cancelAll(w.store, bulkcancel.Filter{Key: "bad"}, 10_000)
 		began := time.Now()
 		w.post("good", "1")
 		p.Wake(0)
-		c := w.settled(5 * time.Minute)
+		c := w.waitUntilEmpty(5 * time.Minute)
 		if took := time.Since(began); took > 20*time.Second || c.Tail.Counts.Cancelled != n {
 			t.Errorf("%d of %d were cancelled in %s, want all within 20 s", c.Tail.Counts.Cancelled, n, took)
 		}
 	})
 }
 
-// first returns the id of the first message of a key that the CMS got.
-func (w *world) first(key string) weir.ID {
+// firstSent returns the id of the key's message that the CMS received first.
+func (w *world) firstSent(key string) weir.ID {
 	w.t.Helper()
 	entries, err := w.store.ReadLog(w.t.Context(), 0, 1, 1000)
 	if err != nil {
@@ -204,6 +207,6 @@ func (w *world) first(key string) weir.ID {
 			return e.Message.ID
 		}
 	}
-	w.t.Fatalf("no message of the key %q", key)
+	w.t.Fatalf("got no message of the key %q, want one", key)
 	return weir.ID{}
 }

@@ -54,7 +54,8 @@ func startCommitter(ctx context.Context, w *lane.Writer, now func() time.Time, f
 ) *committer {
 	c := &committer{
 		writer: w, now: now, onFailed: failed, onCommitted: wrote, pendingKeys: map[string]int{},
-		progress: make(chan struct{}), wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		progress: make(chan struct{}), wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		done: make(chan struct{}),
 	}
 	go c.runLoop(ctx)
 	return c
@@ -220,7 +221,9 @@ func (c *committer) commitRequests(ctx context.Context, requests []commitRequest
 			return nil
 		}
 		due, ok := lane.NoLongerDue(err)
-		i := slices.IndexFunc(requests, func(q commitRequest) bool { return q.onResult != nil && q.change.Releases(due) })
+		i := slices.IndexFunc(requests, func(q commitRequest) bool {
+			return q.onResult != nil && q.change.Releases(due)
+		})
 		if !ok || i < 0 {
 			return err
 		}

@@ -25,11 +25,12 @@ type controlRefresh struct {
 	lastSeenAt time.Time         // when a read last began, or its result was last applied
 }
 
-// poll returns the control rows if a read has ended, and reports whether it has; isRead is false
-// if that read failed. If no read is under way, and lastSeenAt is longer ago than every, it begins one.
-func (r *controlRefresh) poll(ctx context.Context, every time.Duration) (c lane.Control, isRead, hasEnded bool) {
+// pollControl returns the control rows if a read has ended, and reports whether it has; isRead is false
+// if that read failed. If no read is under way, it begins one, but only after the duration minAge since lastSeenAt.
+func (r *controlRefresh) pollControl(ctx context.Context, minAge time.Duration) (c lane.Control, isRead,
+	hasEnded bool) {
 	if r.answer == nil {
-		if r.now().Sub(r.lastSeenAt) >= every {
+		if r.now().Sub(r.lastSeenAt) >= minAge {
 			r.startRead(ctx)
 		}
 		return lane.Control{}, false, false
@@ -43,7 +44,7 @@ func (r *controlRefresh) poll(ctx context.Context, every time.Duration) (c lane.
 	}
 }
 
-// await waits for a read of the control rows, and after a failed read for controlRetry or news. isRead
+// await waits for a read of the control rows, and after a failed read for controlRetry. isRead
 // is false if the read failed or the session ends.
 func (r *controlRefresh) await(ctx context.Context) (c lane.Control, isRead bool) {
 	if r.answer == nil {

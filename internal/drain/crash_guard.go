@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"weir/internal/lane"
+	"weir/internal/weir"
 )
 
 const (
@@ -21,6 +22,7 @@ type crashGuard struct {
 	cautiousLeft int   // messages still to be sent cautiously
 	inFlightSeq  int64 // as last written to tail
 	poisonSeq    int64 // the message that was in flight at too many crashes; 0 = none
+	hasSurvived  bool  // an attempt of this holder has come to its end
 }
 
 // adoptTail takes over from the former holder, and reports whether to run cautiously.
@@ -48,7 +50,7 @@ func (g *crashGuard) recordInFlight(ctx context.Context, seq int64) error {
 	g.inFlightSeq = seq
 	ch := &lane.Change{}
 	ch.UpdateTail(func(t *lane.Tail) {
-		t.InFlightSeq = seq
+		t.InFlightSeq, t.InFlightFence = seq, t.Fence
 		if !isSame {
 			t.InFlightCrashes = 0
 		}
@@ -57,10 +59,26 @@ func (g *crashGuard) recordInFlight(ctx context.Context, seq int64) error {
 	return g.journal.waitBelow(ctx, 1)
 }
 
-// clearInFlight writes that the attempt has come to its end.
-func (g *crashGuard) clearInFlight(ch *lane.Change) {
-	ch.UpdateTail(func(t *lane.Tail) { t.InFlightSeq, t.InFlightCrashes = 0, 0 })
+// clearInFlight writes that the attempt is over. If it has come to its end, the message is innocent. If Weir cut it off
+// or did not make it, the crashes of earlier holders that were about to send the message still count.
+func (g *crashGuard) clearInFlight(ch *lane.Change, outcome weir.Outcome) {
+	if outcome == weir.OutcomeNone {
+		ch.UpdateTail(func(t *lane.Tail) { t.InFlightFence = 0 })
+		return
+	}
+	g.hasSurvived = true
+	ch.UpdateTail(func(t *lane.Tail) { t.InFlightSeq, t.InFlightCrashes, t.InFlightFence = 0, 0, 0 })
 	g.inFlightSeq = 0
+}
+
+// recordHandOver ends the crashes in a row if this holder has survived an attempt. A holder that made none, because the
+// CMS had to settle or the lane was paused, leaves the record to the next one: otherwise a message that ends the
+// process each time would never be found.
+func (g *crashGuard) recordHandOver(t *lane.Tail) {
+	if g.hasSurvived {
+		t.CrashRecord = lane.CrashRecord{}
+	}
+	t.IsOpen = false
 }
 
 // countMessage counts a message that was sent cautiously, and waits for its commit.

@@ -13,11 +13,14 @@ func TestCrashGuard_AdoptTail(t *testing.T) {
 		cautious bool
 		poison   int64
 	}{
-		"NoCrash":            {lane.Tail{}, false, 0},
-		"TwoCrashes":         {lane.Tail{Crashes: 2, InFlightSeq: 7, InFlightCrashes: 2}, false, 0},
-		"ThreeOfMany":        {lane.Tail{Crashes: 3, InFlightSeq: 7, InFlightCrashes: 1}, true, 0},
-		"ThreeOfTheSame":     {lane.Tail{Crashes: 3, InFlightSeq: 7, InFlightCrashes: 3}, true, 7},
-		"PoisonAfterARepair": {lane.Tail{InFlightSeq: 7, InFlightCrashes: 3}, false, 7},
+		"NoCrash": {lane.Tail{}, false, 0},
+		"TwoCrashes": {lane.Tail{CrashRecord: lane.CrashRecord{Crashes: 2, InFlightSeq: 7, InFlightCrashes: 2}},
+			false, 0},
+		"ThreeOfMany": {lane.Tail{CrashRecord: lane.CrashRecord{Crashes: 3, InFlightSeq: 7, InFlightCrashes: 1}},
+			true, 0},
+		"ThreeOfTheSame": {lane.Tail{CrashRecord: lane.CrashRecord{Crashes: 3, InFlightSeq: 7, InFlightCrashes: 3}},
+			true, 7},
+		"PoisonAfterARepair": {lane.Tail{CrashRecord: lane.CrashRecord{InFlightSeq: 7, InFlightCrashes: 3}}, false, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -28,7 +28,7 @@ type livelyTable struct {
 	rand   *rand.Rand
 }
 
-func lively(median time.Duration) func(*drain.Config) {
+func withLivelyStorage(median time.Duration) func(*drain.Config) {
 	return func(c *drain.Config) {
 		store := *c.Store
 		store.Table = livelyTable{store.Table, median, &sync.Mutex{}, rand.New(rand.NewPCG(1, 2))}
@@ -36,8 +36,8 @@ func lively(median time.Duration) func(*drain.Config) {
 	}
 }
 
-// takes lets the time of one request pass, and reports whether storage refuses it.
-func (s livelyTable) takes() (busy bool) {
+// takeTime lets the time of one request pass, and reports whether storage refuses it.
+func (s livelyTable) takeTime() (busy bool) {
 	s.mu.Lock()
 	d, busy := time.Duration(float64(s.median)*math.Exp(0.45*s.rand.NormFloat64())), s.rand.Float64() < 0.002
 	s.mu.Unlock()
@@ -45,31 +45,31 @@ func (s livelyTable) takes() (busy bool) {
 	return busy
 }
 
-func (s livelyTable) reads() {
-	for s.takes() {
+func (s livelyTable) takeReadTime() {
+	for s.takeTime() {
 		time.Sleep(200 * time.Millisecond) // as the SDK does
 	}
 }
 
 func (s livelyTable) Get(ctx context.Context, partition, key string) (storage.Row, error) {
-	s.reads()
+	s.takeReadTime()
 	return s.Table.Get(ctx, partition, key)
 }
 
 func (s livelyTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
-	s.reads()
+	s.takeReadTime()
 	return s.Table.Range(ctx, q)
 }
 
 func (s livelyTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
-	if s.takes() {
+	if s.takeTime() {
 		return nil, &storage.Error{Op: "transact", Kind: storage.Throttled, Index: -1}
 	}
 	return s.Table.Transact(ctx, partition, ops)
 }
 
-// crowd files n messages, one for each key, in few transactions.
-func (w *world) crowd(n int, change func(i int, m *weir.Message)) {
+// postCrowd appends n messages, each with a key of its own, in few transactions.
+func (w *world) postCrowd(n int, change func(i int, m *weir.Message)) {
 	var all errgroup.Group
 	all.SetLimit(100)
 	for i := range n {
@@ -81,7 +81,7 @@ func (w *world) crowd(n int, change func(i int, m *weir.Message)) {
 				Body:        fmt.Append(nil, "due ", i),
 			}
 			change(i, &m)
-			_, err := w.append.Append(w.t.Context(), m, "")
+			_, err := w.lanes.Appender.Append(w.t.Context(), m, "")
 			return err
 		})
 	}
@@ -90,18 +90,18 @@ func (w *world) crowd(n int, change func(i int, m *weir.Message)) {
 	}
 }
 
-// trickle files a message each 100 ms, and offers them as a receiver does.
-func (w *world) trickle(n int, p *process) {
-	w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
+// postSlowly appends a message each 100 ms, and offers them as a receiver does.
+func (w *world) postSlowly(n int, p *process) {
+	w.lanes.Appender.OnFiled, w.lanes.Appender.OnWake = p.OfferAppended, p.WakeOffered
 	for i := range n {
 		w.post(fmt.Sprint("plain", i%10), fmt.Sprint("plain ", i))
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
-// lags returns how long after it was accepted each plain message was sent.
-func (w *world) lags() (lags []time.Duration) {
-	for _, s := range w.cms.requests() {
+// measureLags returns the time from acceptance to the attempt of each plain message.
+func (w *world) measureLags() (lags []time.Duration) {
+	for _, s := range w.cms.listRequests() {
 		if strings.HasPrefix(s.key, "plain") {
 			id, err := weir.ParseID(s.id)
 			if err != nil {
@@ -119,13 +119,13 @@ func percentile(all []time.Duration, share float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
 }
 
-// Up to twenty messages due a second in a lane are sent at their moments, although storage is
+// Up to twenty messages due a second in a lane are sent at their due times, although storage is
 // slow: no release holds up a message that is ready.
 func TestDrainer_DueAtTheirMomentsWithStorageAsItIs(t *testing.T) {
 	for _, perSecond := range []int{1, 10, 20} {
 		t.Run(fmt.Sprint(perSecond), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
-				w.cms.set(takes(time.Millisecond, 200))
+				w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 				const seconds = 50
 				draw := rand.New(rand.NewPCG(3, uint64(perSecond)))
 				from, moments := time.Now().Add(10*time.Second), map[string]time.Time{}
@@ -133,16 +133,16 @@ func TestDrainer_DueAtTheirMomentsWithStorageAsItIs(t *testing.T) {
 					body := fmt.Sprint(i)
 					moments[body] = from.Add(time.Duration(draw.Float64() * float64(seconds*time.Second))).
 						Truncate(time.Microsecond)
-					w.post(body, body, due(moments[body]))
+					w.post(body, body, withDueTime(moments[body]))
 				}
-				w.start(lively(10 * time.Millisecond)).Wake(0)
-				w.settled(5 * time.Minute)
+				w.start(withLivelyStorage(10 * time.Millisecond)).Wake(0)
+				w.waitUntilEmpty(5 * time.Minute)
 				var all []time.Duration
-				for _, late := range w.late(moments) {
+				for _, late := range w.measureDelays(moments) {
 					all = append(all, late)
 				}
 				if len(all) != len(moments) {
-					t.Fatalf("%d of %d were sent", len(all), len(moments))
+					t.Fatalf("%d were sent, want %d", len(all), len(moments))
 				}
 				t.Logf("%d a second: p50 %s, p95 %s, p99 %s, max %s late",
 					perSecond, percentile(all, 0.5), percentile(all, 0.95), percentile(all, 0.99), slices.Max(all))
@@ -154,27 +154,27 @@ func TestDrainer_DueAtTheirMomentsWithStorageAsItIs(t *testing.T) {
 	}
 }
 
-// If many fall due at one moment, the first is sent at it, the others as fast as the CMS takes
+// If many become due at one moment, the first is sent at it, the others as fast as the CMS takes
 // them, and messages without a due time do not wait for them.
 func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 	for _, n := range []int{200, 1000, 2000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				const work = 20 * time.Millisecond
-				w.cms.set(takes(work, 200))
+				w.cms.setAnswer(answerAfter(work, 200))
 				at := time.Now().Add(time.Minute)
-				w.crowd(n, func(_ int, m *weir.Message) { m.DueAt = at })
-				p := w.start(lively(12 * time.Millisecond))
+				w.postCrowd(n, func(_ int, m *weir.Message) { m.DueAt = at })
+				p := w.start(withLivelyStorage(12 * time.Millisecond))
 				time.Sleep(time.Until(at.Add(-5 * time.Second)))
 				p.Wake(0)
 				time.Sleep(4 * time.Second)
-				w.trickle(100, p)
-				w.settled(5 * time.Minute)
-				w.noOverlap()
+				w.postSlowly(100, p)
+				w.waitUntilEmpty(5 * time.Minute)
+				w.checkNoOverlap()
 				var first, last time.Time
 				sent := 0
 				crowd := 0
-				for _, s := range w.cms.requests() {
+				for _, s := range w.cms.listRequests() {
 					if strings.HasPrefix(s.body, "due") {
 						if crowd++; crowd == 1 {
 							first = s.at
@@ -187,12 +187,12 @@ func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 						last = s.end
 					}
 				}
-				lag := slices.Max(w.lags())
+				lag := slices.Max(w.measureLags())
 				pace := float64(sent) * float64(work) / float64(last.Sub(first))
 				t.Logf("%d due: the first %s late, %.3f of the CMS's pace, plain ones up to %s behind",
 					n, first.Sub(at), pace, lag)
 				if late := first.Sub(at); late < 0 || late > 20*time.Millisecond+work {
-					t.Errorf("the first was sent %s after the moment", late)
+					t.Errorf("the first was sent %s after the moment, want 0 to %v", late, 20*time.Millisecond+work)
 				}
 				if pace < 0.95 {
 					t.Errorf("the CMS was given %.3f of what it could take, want 0.95", pace)
@@ -205,7 +205,7 @@ func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 	}
 }
 
-// Messages that fell due while no process ran are sent at the CMS's pace, too, and released while
+// Messages that became due while no process ran are sent at the CMS's pace, too, and released while
 // others are sent.
 func TestDrainer_ManyOverdue(t *testing.T) {
 	for name, apart := range map[string]time.Duration{"AtOneMoment": 0, "EachAtItsOwn": 300 * time.Millisecond} {
@@ -213,20 +213,20 @@ func TestDrainer_ManyOverdue(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				const n = 1000
 				at := time.Now().Add(time.Minute)
-				w.crowd(n, func(i int, m *weir.Message) { m.DueAt = at.Add(time.Duration(i) * apart) })
+				w.postCrowd(n, func(i int, m *weir.Message) { m.DueAt = at.Add(time.Duration(i) * apart) })
 				for i := range 300 {
 					time.Sleep(6 * time.Second)
 					w.post(fmt.Sprint("between", i), "")
 				}
 				time.Sleep(time.Hour)
 				w.post("other", "urgent")
-				p := w.start(lively(12 * time.Millisecond))
+				p := w.start(withLivelyStorage(12 * time.Millisecond))
 				began := time.Now()
 				p.Wake(0)
-				w.settled(10 * time.Minute)
-				log := w.cms.requests()
+				w.waitUntilEmpty(10 * time.Minute)
+				log := w.cms.listRequests()
 				if first := log[0].at.Sub(began); first > time.Second {
-					t.Errorf("the first was sent %s after the lane was looked at", first)
+					t.Errorf("the first was sent %s after the lane was looked at, want at most 1s", first)
 				}
 				most := time.Duration(len(log)) * 20 * time.Millisecond * 100 / 95
 				if took := log[len(log)-1].end.Sub(log[0].at); took > most {
@@ -240,27 +240,27 @@ func TestDrainer_ManyOverdue(t *testing.T) {
 // More messages due each second than single transactions could release do not stop the lane.
 func TestDrainer_ManyDueEachSecond(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(takes(time.Millisecond, 200))
+		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 		from := time.Now().Add(10 * time.Second)
-		w.crowd(3000, func(i int, m *weir.Message) {
+		w.postCrowd(3000, func(i int, m *weir.Message) {
 			m.Key = fmt.Sprint("schedule ", i%300)
 			m.DueAt = from.Add(time.Duration(i/300) * time.Second)
 		})
-		p := w.start(lively(8 * time.Millisecond))
+		p := w.start(withLivelyStorage(8 * time.Millisecond))
 		p.Wake(0)
 		time.Sleep(8 * time.Second)
-		w.trickle(120, p)
-		w.settled(time.Minute)
-		for _, s := range w.cms.requests() {
+		w.postSlowly(120, p)
+		w.waitUntilEmpty(time.Minute)
+		for _, s := range w.cms.listRequests() {
 			id, err := weir.ParseID(s.id)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if due := w.status(id).Message.DueAt; !due.IsZero() && s.at.Sub(due) > time.Second {
-				t.Fatalf("%s was sent %s after its moment", s.body, s.at.Sub(due))
+				t.Fatalf("%s was sent %s after its due time, want at most 1s", s.body, s.at.Sub(due))
 			}
 		}
-		if lag := slices.Max(w.lags()); lag > time.Second {
+		if lag := slices.Max(w.measureLags()); lag > time.Second {
 			t.Errorf("a plain message waited %s, want 1s at most", lag)
 		}
 	})
@@ -270,13 +270,13 @@ type senderFunc func(context.Context, weir.Delivery) weir.Result
 
 func (f senderFunc) Send(ctx context.Context, d weir.Delivery) weir.Result { return f(ctx, d) }
 
-// Messages that fall due together are not in memory together.
-func TestDrainer_MemoryOfWhatFallsDue(t *testing.T) {
-	simulate(t, func(t *testing.T, w *world) {
+// Messages that become due together are not in memory together.
+func TestDrainer_MemoryOfDueMessages(t *testing.T) {
+	simulateAlone(t, func(t *testing.T, w *world) {
 		const n, size, most = 1000, 200 << 10, 24 << 20
 		at := time.Now().Add(time.Minute)
 		body := []byte(strings.Repeat("x", size))
-		w.crowd(n, func(_ int, m *weir.Message) { m.DueAt, m.Body = at, body })
+		w.postCrowd(n, func(_ int, m *weir.Message) { m.DueAt, m.Body = at, body })
 		alive := func() int64 {
 			var m runtime.MemStats
 			runtime.GC()
@@ -286,15 +286,15 @@ func TestDrainer_MemoryOfWhatFallsDue(t *testing.T) {
 		before, grown, sent := alive(), int64(0), 0
 		cms := senderFunc(func(ctx context.Context, d weir.Delivery) weir.Result {
 			if len(d.Message.Body) != size {
-				t.Errorf("a body of %d bytes was sent", len(d.Message.Body))
+				t.Errorf("a body of %d bytes was sent, want %v", len(d.Message.Body), size)
 			}
 			if sent++; sent%50 == 1 {
 				grown = max(grown, alive()-before)
 			}
-			return takes(20*time.Millisecond, 200)(ctx, d)
+			return answerAfter(20*time.Millisecond, 200)(ctx, d)
 		})
-		w.start(lively(12*time.Millisecond), func(c *drain.Config) { c.Sender = cms }).Wake(0)
-		w.settled(5 * time.Minute)
+		w.start(withLivelyStorage(12*time.Millisecond), func(c *drain.Config) { c.Sender = cms }).Wake(0)
+		w.waitUntilEmpty(5 * time.Minute)
 		t.Logf("%d of %d KiB: %d MiB", n, size>>10, grown>>20)
 		if grown > most {
 			t.Errorf("%d MiB were in memory, want %d at most", grown>>20, most>>20)
@@ -302,24 +302,25 @@ func TestDrainer_MemoryOfWhatFallsDue(t *testing.T) {
 	})
 }
 
-// The message that falls due waits for the one request under way, and for no other message of the
+// The message that becomes due waits for the one request under way, and for no other message of the
 // log, however many messages were sent before.
-func TestDrainer_WhatFallsDueGoesNext(t *testing.T) {
+func TestDrainer_DueMessageGoesNext(t *testing.T) {
 	for sent := range 4 {
 		t.Run(fmt.Sprint(sent), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				const request = 50 * time.Millisecond
-				w.cms.set(takes(request, 200))
-				p := w.start(lively(time.Millisecond))
-				w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
+				w.cms.setAnswer(answerAfter(request, 200))
+				p := w.start(withLivelyStorage(time.Millisecond))
+				w.lanes.Appender.OnFiled, w.lanes.Appender.OnWake = p.OfferAppended, p.WakeOffered
 				moment := time.Now().Add(10 * time.Second)
-				w.post("due", "due", due(moment))
+				w.post("due", "due", withDueTime(moment))
 				time.Sleep(time.Until(moment.Add(-time.Duration(sent)*request - request/2)))
 				for i := range sent + 4 {
 					w.post(fmt.Sprint("plain", i), fmt.Sprint("plain ", i))
 				}
-				w.settled(time.Minute)
-				if late := w.late(map[string]time.Time{"due": moment})["due"]; late > request+10*time.Millisecond {
+				w.waitUntilEmpty(time.Minute)
+				late := w.measureDelays(map[string]time.Time{"due": moment})["due"]
+				if late > request+10*time.Millisecond {
 					t.Errorf("sent %s after its moment; want at most one request later (%s)", late, request)
 				}
 			})

@@ -67,5 +67,6 @@
 // an answer may still be at work in the CMS, so no message is sent for the settle time, by this
 // holder or the next. A holder that crashed leaves tail open; the third crash in a row makes the
 // next holder cautious: it sends one message at a time, and names it in tail before, so that a
-// message that ends the process is found.
+// message that ends the process is found. The row ends when a holder hands the lane over in order
+// after an attempt; a holder that only waits for the CMS to settle makes none (crash_guard.go).
 package drain

@@ -2,9 +2,8 @@ package drain_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +13,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/storage/memory"
 	"weir/internal/storage/storagetest"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
 )
 
@@ -31,10 +31,10 @@ const (
 // world is one storage account, one CMS, and the processes a test starts on them.
 type world struct {
 	t       *testing.T
+	lanes   *lanetest.Lanes
 	account *memory.Account
 	cms     *fakeCMS
 	store   *lane.Store // without faults, for the test itself
-	append  *lane.Appender
 }
 
 // sent is one request as the CMS saw it.
@@ -46,7 +46,7 @@ type sent struct {
 	result        weir.Result
 }
 
-// fakeCMS answers as the test says, and records.
+// fakeCMS gives the answer that the test sets, and records the requests.
 type fakeCMS struct {
 	mu     sync.Mutex
 	answer func(context.Context, weir.Delivery) weir.Result
@@ -67,31 +67,31 @@ func (c *fakeCMS) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return r
 }
 
-func (c *fakeCMS) set(f func(context.Context, weir.Delivery) weir.Result) {
+func (c *fakeCMS) setAnswer(f func(context.Context, weir.Delivery) weir.Result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answer = f
 }
 
-func (c *fakeCMS) requests() []sent {
+func (c *fakeCMS) listRequests() []sent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]sent(nil), c.log...)
 }
 
-// takes answers after d with the status, or is cut off.
-func takes(d time.Duration, status int) func(context.Context, weir.Delivery) weir.Result {
+// answerAfter returns a CMS that answers with the status after d, or is cut off before.
+func answerAfter(d time.Duration, status int) func(context.Context, weir.Delivery) weir.Result {
 	return func(ctx context.Context, _ weir.Delivery) weir.Result {
 		select {
 		case <-time.After(d):
-			return answer(status)
+			return newAnswer(status)
 		case <-ctx.Done():
 			return weir.Result{Outcome: weir.OutcomeNone, Unanswered: true, Reason: "cut off"}
 		}
 	}
 }
 
-func answer(status int) weir.Result {
+func newAnswer(status int) weir.Result {
 	o := weir.OutcomeDelivered
 	switch {
 	case status == 403 || status == 503:
@@ -112,62 +112,73 @@ func answer(status int) weir.Result {
 // simulate runs a test in virtual time over a fresh world with one lane.
 func simulate(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		account := memory.New(time.Now)
-		w := &world{t: t, account: account, cms: &fakeCMS{answer: takes(20*time.Millisecond, 200)}}
-		w.store = &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
-		if err := w.store.Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		w.useAppender()
-		f(t, w)
-	})
+	lanetest.Simulate(t, func(t *testing.T) { f(t, newWorld(t)) })
 }
 
-func (w *world) useAppender() { w.append = lane.NewAppender(w.store, quietLog) }
+// simulateAlone is simulate for a test that measures the memory of the process: no other test runs beside it.
+func simulateAlone(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t)) })
+}
 
-var quietLog = slog.New(slog.NewTextHandler(io.Discard, nil))
+func newWorld(t *testing.T) *world {
+	lanes := lanetest.New(t, 1)
+	return &world{t: t, lanes: lanes, account: lanes.Account, store: lanes.Store,
+		cms: &fakeCMS{answer: answerAfter(20*time.Millisecond, 200)}}
+}
 
-// bell counts rings.
-type bell struct {
+// ticketCounter is a queue of tickets that only counts them.
+type ticketCounter struct {
 	mu  sync.Mutex
-	n   int
+	n   int // all tickets
 	now int // of them visible at once
+	bad int // how many of the next calls fail
 }
 
-func (b *bell) Enqueue(context.Context, int) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.n++
+func (c *ticketCounter) Enqueue(context.Context, int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
 	return nil
 }
 
-func (b *bell) EnqueueNow(ctx context.Context, lane int) error {
-	b.mu.Lock()
-	b.now++
-	b.mu.Unlock()
-	return b.Enqueue(ctx, lane)
+func (c *ticketCounter) EnqueueNow(ctx context.Context, lane int) error {
+	c.mu.Lock()
+	if c.bad > 0 {
+		c.bad--
+		c.mu.Unlock()
+		return errors.New("the queue is away")
+	}
+	c.now++
+	c.mu.Unlock()
+	return c.Enqueue(ctx, lane)
 }
 
-func (b *bell) ringsNow() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.now
+// failNext makes the next n calls of EnqueueNow fail.
+func (c *ticketCounter) failNext(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bad = n
 }
 
-func (b *bell) rings() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.n
+func (c *ticketCounter) countNow() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *ticketCounter) countAll() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
 }
 
 // process is one instance: a Drainer whose storage can be broken.
 type process struct {
 	*drain.Drainer
-	faults *storagetest.Faults
-	bell   *bell
-	sender *gatedSender
+	faults        *storagetest.Faults
+	ticketCounter *ticketCounter
+	sender        *gatedSender
 }
 
 // gatedSender lets a test stop a process's deliveries for good, as SIGKILL would.
@@ -189,13 +200,13 @@ func (s *gatedSender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 }
 
 func (w *world) start(change ...func(*drain.Config)) *process {
-	p := &process{faults: storagetest.NewFaults(), bell: &bell{}, sender: &gatedSender{Sender: w.cms}}
+	p := &process{faults: storagetest.NewFaults(), ticketCounter: &ticketCounter{}, sender: &gatedSender{Sender: w.cms}}
 	store := *w.store
 	store.Table = p.faults.Table(w.account.Table())
 	cfg := drain.Config{
-		Store: &store, Leases: p.faults.Leases(w.account.Leases()), Sender: p.sender, Tickets: p.bell,
+		Store: &store, Leases: p.faults.Leases(w.account.Leases()), Sender: p.sender, Tickets: p.ticketCounter,
 		Lease: leaseLength, Settle: settleTime, Attempts: 5,
-		Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: quietLog,
+		Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: lanetest.Quiet,
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -209,7 +220,7 @@ func (p *process) close(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := p.Close(ctx); err != nil {
-		t.Errorf("close: %v", err)
+		t.Errorf("Close = %v, want no error", err)
 	}
 }
 
@@ -223,51 +234,35 @@ func (p *process) kill() {
 
 func (w *world) post(key, body string, change ...func(*weir.Message)) weir.ID {
 	w.t.Helper()
-	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(body)}
-	for _, f := range change {
-		f(&m)
-	}
-	r, err := w.append.Append(w.t.Context(), m, "")
-	if err != nil {
-		w.t.Fatalf("append: %v", err)
-	}
-	return r.Message.ID
+	return w.lanes.Append(key, body, change...)
 }
 
 func (w *world) status(id weir.ID) weir.Status {
 	w.t.Helper()
-	st, err := w.store.Status(w.t.Context(), id)
-	if err != nil {
-		w.t.Fatalf("status: %v", err)
-	}
-	return st
+	return w.lanes.Status(id)
 }
 
 func (w *world) control() lane.Control {
 	w.t.Helper()
-	c, err := w.store.ReadControl(w.t.Context(), 0)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return c
+	return w.lanes.Control(0)
 }
 
-// settled waits, in virtual time, until nothing waits any more.
-func (w *world) settled(limit time.Duration) lane.Control {
+// waitUntilEmpty waits, in virtual time, until no message of the lane waits.
+func (w *world) waitUntilEmpty(limit time.Duration) lane.Control {
 	w.t.Helper()
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if c := w.control(); c.WaitingCount() == 0 {
 			return c
 		}
 	}
-	w.t.Fatalf("after %s still waiting: %+v", limit, w.control())
+	w.t.Fatalf("after %s got %+v, want no message waiting", limit, w.control())
 	return lane.Control{}
 }
 
-// delivered returns the delivered bodies of a key, in order.
-func (w *world) delivered(key string) []string {
+// listDelivered returns the delivered bodies of a key, in order.
+func (w *world) listDelivered(key string) []string {
 	var out []string
-	for _, s := range w.cms.requests() {
+	for _, s := range w.cms.listRequests() {
 		if s.key == key && s.result.Outcome == weir.OutcomeDelivered {
 			out = append(out, s.body)
 		}
@@ -275,14 +270,15 @@ func (w *world) delivered(key string) []string {
 	return out
 }
 
-// noOverlap checks that no two requests were at the CMS at once.
-func (w *world) noOverlap() {
+// checkNoOverlap checks that no two requests were at the CMS at once.
+func (w *world) checkNoOverlap() {
 	w.t.Helper()
-	log := w.cms.requests()
+	log := w.cms.listRequests()
 	for i, a := range log {
 		for _, b := range log[i+1:] {
 			if a.at.Before(b.end) && b.at.Before(a.end) {
-				w.t.Errorf("requests overlap: %s %s–%s and %s %s–%s", a.body, a.at, a.end, b.body, b.at, b.end)
+				w.t.Errorf("requests overlap: %s %s–%s and %s %s–%s, want one at a time", a.body, a.at, a.end,
+					b.body, b.at, b.end)
 			}
 		}
 	}

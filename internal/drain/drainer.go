@@ -27,7 +27,7 @@ type Tickets interface {
 }
 
 // Config configures a Drainer. All fields are required, except Patience, Rate, AtOnce, Rand,
-// NotAfter, Observer, Name, Calendar and Hosted.
+// NotAfter, Observer, Name, Calendar, Hosted and Remembers.
 type Config struct {
 	Store    *lane.Store
 	Leases   storage.Leases
@@ -48,6 +48,8 @@ type Config struct {
 	Name     string    // of this process, for operators
 	Calendar Calendar  // nil = always open
 	Hosted   bool      // the host may end the process while it has no invocation; see handover.go
+	// Remembers reports whether the attempts of a contract's messages use remembered ids; nil = none does.
+	Remembers func(contract string) bool
 }
 
 // State is the state of a lane at a look.
@@ -68,6 +70,11 @@ type Report struct {
 	Paused bool      // Waiting although there are messages to send
 	Reason string    // if Paused
 	Err    error     // storage failed, or the lane was lost; the next look comes soon
+
+	// HolderFence is the fence of the process that holds the lane, or has crashed with it; 0 = there is none.
+	// It may be set if State is Idle or Waiting, because a holder stays for a while when the lane has no work.
+	HolderFence int64
+	isLeft      bool // Busy because this process takes no lane: perhaps no process holds it
 }
 
 // Drainer drains the lanes of one process: one goroutine for each lane, whatever the number of
@@ -135,9 +142,14 @@ func (d *Drainer) WakeOffered(number int) {
 }
 
 // Join starts the lane's drain or joins it. It returns when the drain has ended, when the lane
-// turns out to be idle, waiting or busy, or when ctx ends (Working).
+// turns out to be idle, waiting or busy, or when ctx ends (Working). After Close it waits for the end of a drain
+// that is under way. An invocation that followed the lanes that this process holds (Held) would otherwise join
+// their drains again and again without a pause, until they have ended.
 func (d *Drainer) Join(ctx context.Context, number int) Report {
 	t := d.workerOf(number)
+	if t == nil {
+		t = d.startedWorkerOf(number)
+	}
 	if t == nil {
 		return Report{State: Idle}
 	}
@@ -200,12 +212,17 @@ func (d *Drainer) workerOf(number int) *laneWorker {
 	return t
 }
 
+// startedWorkerOf returns the lane's worker, also after Close; nil if there is none.
+func (d *Drainer) startedWorkerOf(number int) *laneWorker {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.workers[number]
+}
+
 // Report returns the result of the last look at a lane: the zero value while this process drains
 // the lane, and if it has not looked yet.
 func (d *Drainer) Report(number int) Report {
-	d.mu.Lock()
-	t := d.workers[number]
-	d.mu.Unlock()
+	t := d.startedWorkerOf(number)
 	if t == nil {
 		return Report{}
 	}

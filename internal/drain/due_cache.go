@@ -11,14 +11,14 @@ import (
 // when their turn comes nearer.
 const dueCacheMax = 1000
 
-// dueCache has the earliest due times of the lane, or only a time before which no message falls due.
+// dueCache has the earliest due times of the lane, or only a time before which no message becomes due.
 // It is a copy of the s_ rows, and may be behind them: a message in it may have been cancelled or
 // rescheduled, and then its move is refused.
 type dueCache struct {
 	times    []lane.DueTime // in order
 	isLoaded bool           // times are the earliest ones; else they have to be read
 	hasMore  bool           // storage has later ones than the last of times
-	nextAt   time.Time      // if not loaded: no message falls due before; zero = none is scheduled
+	nextAt   time.Time      // if not loaded: no message becomes due before; zero = none is scheduled
 
 	progress map[lane.DueTime]moveProgress // of those whose move has begun
 
@@ -43,7 +43,7 @@ type duePage struct {
 	err  error
 }
 
-// nextDueAt returns the time before which no message falls due; zero = none is scheduled.
+// nextDueAt returns the time before which no message becomes due; zero = none is scheduled.
 func (c *dueCache) nextDueAt() time.Time {
 	if c.isLoaded && len(c.times) > 0 {
 		return c.times[0].At
@@ -114,11 +114,15 @@ func (c *dueCache) beginLoad(answer chan duePage) { c.reading, c.added, c.remove
 func (c *dueCache) replaceWith(p duePage) {
 	added, removed := c.added, c.removed
 	c.reading, c.added, c.removed = nil, nil, nil
+	horizon := c.nextDueAt() // remains, if storage cuts the answer before its first row
+	if len(p.dues) > 0 {
+		horizon = p.dues[len(p.dues)-1].At // before DeleteFunc, which clears the elements behind those that stay
+	}
 	c.times = slices.DeleteFunc(p.dues, func(d lane.DueTime) bool { return slices.Contains(removed, d) })
 	c.isLoaded, c.hasMore = true, p.more
 	c.updateHorizon()
 	if len(c.times) == 0 && c.hasMore {
-		c.isLoaded, c.hasMore, c.nextAt = false, false, p.dues[len(p.dues)-1].At
+		c.isLoaded, c.hasMore, c.nextAt = false, false, horizon
 	}
 	for _, d := range added {
 		if !slices.Contains(removed, d) {

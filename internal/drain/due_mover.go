@@ -10,7 +10,7 @@ import (
 	"weir/internal/lane"
 )
 
-// A scheduled message that falls due is moved: from the scheduled messages into its key's queue,
+// A scheduled message that becomes due is moved: from the scheduled messages into its key's queue,
 // behind all that was filed before its due time (see due_position.go). The move is written before
 // the message is sent, so that the next holder finds the same order after a crash. It is written
 // ahead by the time that storage takes (lead_time.go), so that the message can be sent at its due
@@ -26,7 +26,7 @@ const (
 	// transaction, and some are left for deliveries of the same time.
 	maxMoves = 20
 	// maxDueReads and maxMoveWrites bound how many reads and transactions are under way at a time. A
-	// read that is not full goes alone: messages that fall due meanwhile share the next one.
+	// read that is not full goes alone: messages that become due meanwhile share the next one.
 	maxDueReads, maxMoveWrites = 3, 2
 	// maxReady bounds the messages that were read and are not decided.
 	maxReady = 4 * maxMoves
@@ -123,8 +123,8 @@ func (mv *moves) recordAnswer() {
 	}
 }
 
-// awaitsMove reports whether a message must wait because one that fell due before it was filed,
-// or before it fell due itself, has no position yet: they may be of one key.
+// awaitsMove reports whether a message must wait because one that became due before it was filed,
+// or before it became due itself, has no position yet: they may be of one key.
 func (m *dueMover) awaitsMove(e *lane.Entry) bool {
 	if m.isSealed {
 		return false
@@ -334,7 +334,7 @@ func (m *dueMover) startReads(ctx context.Context) {
 	}
 }
 
-// startRead begins to read messages that fall due, and to look for their positions.
+// startRead begins to read messages that become due, and to look for their positions.
 func (m *dueMover) startRead(ctx context.Context, dues []lane.DueTime) {
 	answer, low, room := make(chan dueRead, 1), m.positions.sentBelow, m.keys.leftRoom()
 	room.bytes /= maxDueReads // the others have their share
@@ -395,7 +395,7 @@ func (m *dueMover) takeDueTimes() {
 	}
 }
 
-// nextDueAt returns the time before which no message falls due; zero = none does. In a sealed lane
+// nextDueAt returns the time before which no message becomes due; zero = none does. In a sealed lane
 // none does: scheduled messages are moved in the epoch that follows, or after the lane was
 // unsealed, which raises the request number in head.
 func (m *dueMover) nextDueAt() time.Time {

@@ -23,7 +23,7 @@ func dueAt(seq int64, at time.Time) lane.DueTime { return lane.DueTime{Seq: seq,
 
 func TestDueMover_AwaitsMove(t *testing.T) {
 	t.Parallel()
-	accepted := logged(9, "a")
+	accepted := newLogEntry(9, "a")
 	for name, c := range map[string]struct {
 		dueAt    time.Time
 		progress moveProgress
@@ -53,7 +53,7 @@ func TestDueMover_AwaitsMove(t *testing.T) {
 // were before.
 func TestDueMover_ShutsKeysUntilTheAnswer(t *testing.T) {
 	t.Parallel()
-	first, second := moved(1, "a", noon), moved(2, "b", noon)
+	first, second := newMovedEntry(1, "a", noon), newMovedEntry(2, "b", noon)
 	m := newTestMover(first.DueTime(), second.DueTime())
 	m.moves.recordAnswer()
 	for _, e := range []*lane.Entry{first, second} {
@@ -69,16 +69,16 @@ func TestDueMover_ShutsKeysUntilTheAnswer(t *testing.T) {
 		t.Errorf("after undo: got %d blocks, want none", len(m.keys.byID))
 	}
 	m.moves.writing[0].answer <- moveResult{at: noon}
-	if err := m.advance(canceled()); err != nil {
+	if err := m.advance(newEndedContext()); err != nil {
 		t.Fatalf("got error %v, want none", err)
 	}
 	if m.isShut(first.KeyHash()) || m.isUnderWay() || len(m.cache.times) != 0 {
-		t.Errorf("after the answer: shut %v, under way %v, due %v; want none", m.moves.shut, m.isUnderWay(), m.cache.times)
+		t.Errorf("after the answer: shut %v, under way %v, due %v; want none", m.moves.shut, m.isUnderWay(),
+			m.cache.times)
 	}
 }
 
-// canceled returns a context that has ended.
-func canceled() context.Context {
+func newEndedContext() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
@@ -88,7 +88,7 @@ func canceled() context.Context {
 // key wait for it, too.
 func TestDueMover_LeavesTheKeyThatIsSent(t *testing.T) {
 	t.Parallel()
-	first, second, other := moved(1, "a", noon), moved(2, "a", noon), moved(3, "b", noon)
+	first, second, other := newMovedEntry(1, "a", noon), newMovedEntry(2, "a", noon), newMovedEntry(3, "b", noon)
 	m := newTestMover()
 	m.moves.recordAnswer()
 	m.sendingKey = first.KeyHash()

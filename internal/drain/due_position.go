@@ -32,15 +32,15 @@ type duePositions struct {
 }
 
 // acceptTimes remembers when messages of the log were accepted, so that storage is read once for
-// all messages that fall due late at about one time. It is safe for concurrent use.
+// all messages that become due late at about one time. It is safe for concurrent use.
 type acceptTimes struct {
 	mu   sync.Mutex
 	seqs []int64 // in order
 	at   map[int64]time.Time
 }
 
-// narrowRange brings low and end together around the first message that was accepted at a time or
-// later, as far as that is known.
+// narrowRange raises low and lowers end by the remembered times. The first message that was accepted
+// at a time or later stays between them.
 func (a *acceptTimes) narrowRange(acceptedAt time.Time, low, end int64) (int64, int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,8 +76,8 @@ func (a *acceptTimes) addPage(seq int64, found []*lane.Entry) {
 	a.seqs = slices.Compact(a.seqs)
 }
 
-// findPositions finds the positions before which messages go. No message from low on was sent; if
-// low is 0, that is not known, and the position is the end of the log.
+// findPositions sets logPos of each entry: the number of the log message that goes after it. No log
+// message from low on was sent. If low is 0, that is not known, and logPos is the end of the log.
 func (p *duePositions) findPositions(ctx context.Context, read *dueRead, low int64) error {
 	end, now := read.control.Head.Next, p.now()
 	for i := range read.entries {
@@ -96,8 +96,9 @@ func (p *duePositions) findPositions(ctx context.Context, read *dueRead, low int
 }
 
 // findAcceptedAfter returns the first number between low and end of a message that was accepted at
-// a time or later. It is mostly near the end, so a page there is read first; then the rest is
-// halved until one page is left. A page with gaps that retention made is shorter.
+// a time or later, or end if there is none. That message is mostly near the end, so
+// findAcceptedAfter first reads the last page. Then it halves the rest until one page is left. If
+// retention has removed messages of a page, the page is shorter, and findAcceptedAfter halves on.
 func (p *duePositions) findAcceptedAfter(ctx context.Context, at time.Time, low, end int64) (int64, error) {
 	isNearEnd, hasGap := true, false
 	for {
@@ -120,8 +121,8 @@ func (p *duePositions) findAcceptedAfter(ctx context.Context, at time.Time, low,
 	}
 }
 
-// limitSent bounds how far the log can have been sent, if that is not known. The control rows were
-// read under this session's fence.
+// limitSent sets sentBelow if it is not known: no message was sent from head's next number on, or
+// from sentHere on if that is higher. The control rows must have been read under this session's fence.
 func (p *duePositions) limitSent(control lane.Control) {
 	if p.sentBelow == 0 {
 		p.sentBelow = max(control.Head.Next, p.sentHere)

@@ -14,7 +14,7 @@ import (
 // maxPrefetchedBody is the size up to which bodies of due messages and retries are fetched ahead.
 const maxPrefetchedBody = 256 << 10
 
-// dueRead is the answer of a read of messages that fall due.
+// dueRead is the answer of a read of due messages.
 type dueRead struct {
 	control lane.Control
 	askedAt time.Time
@@ -24,8 +24,8 @@ type dueRead struct {
 	err     error
 }
 
-// readDue reads messages that fall due, and finds their positions. No message from low on was sent;
-// low 0 = that is not known.
+// readDue reads due messages, and finds their positions. No message from sequence number low on was
+// sent; low is 0 if that is not known.
 func readDue(ctx context.Context, scope laneScope, positions *duePositions, dues []lane.DueTime,
 	low int64, room *memoryRoom,
 ) dueRead {
@@ -38,7 +38,7 @@ func readDue(ctx context.Context, scope laneScope, positions *duePositions, dues
 	return p
 }
 
-// readMessages reads the lane's control rows and the messages, as far as they still have these due
+// readMessages reads the lane's control rows, and those of the messages that still have these due
 // times.
 func (p *dueRead) readMessages(ctx context.Context, scope laneScope, dues []lane.DueTime, room *memoryRoom) error {
 	var found map[int64]*lane.Entry

@@ -18,21 +18,23 @@ import (
 // ten seconds, refused ones come to their end in bounded time, and a CMS that refuses all kills
 // none.
 
-// defaults are the backoff of the settings.
-func defaults(c *drain.Config) { c.Backoff = drain.Backoff{Min: time.Second, Max: 5 * time.Minute} }
+// withDefaultBackoff takes the backoff that the settings have by default.
+func withDefaultBackoff(c *drain.Config) {
+	c.Backoff = drain.Backoff{Min: time.Second, Max: 5 * time.Minute}
+}
 
-// refuses answers with status to the keys that begin with bad, and takes the others.
-func refuses(status int, takesTime time.Duration) func(context.Context, weir.Delivery) weir.Result {
+// refuseBad returns a CMS that answers with status to the keys that begin with bad, and accepts the others.
+func refuseBad(status int, takesTime time.Duration) func(context.Context, weir.Delivery) weir.Result {
 	return func(ctx context.Context, d weir.Delivery) weir.Result {
 		if strings.HasPrefix(d.Message.Key, "bad") {
-			return takes(takesTime, status)(ctx, d)
+			return answerAfter(takesTime, status)(ctx, d)
 		}
-		return takes(takesTime, 200)(ctx, d)
+		return answerAfter(takesTime, 200)(ctx, d)
 	}
 }
 
-// fill files n messages, some at a time, because the appender accepts a bounded number of bytes.
-func (w *world) fill(n int, key func(int) string, change ...func(*weir.Message)) {
+// postMany appends n messages, 40 at a time, because the appender accepts a bounded number of bytes.
+func (w *world) postMany(n int, key func(int) string, change ...func(*weir.Message)) {
 	w.t.Helper()
 	var wg sync.WaitGroup
 	room := make(chan struct{}, 40)
@@ -44,7 +46,7 @@ func (w *world) fill(n int, key func(int) string, change ...func(*weir.Message))
 			for _, f := range change {
 				f(&m)
 			}
-			if _, err := w.append.Append(w.t.Context(), m, ""); err != nil {
+			if _, err := w.lanes.Appender.Append(w.t.Context(), m, ""); err != nil {
 				w.t.Error(err)
 			}
 		})
@@ -52,18 +54,18 @@ func (w *world) fill(n int, key func(int) string, change ...func(*weir.Message))
 	wg.Wait()
 }
 
-func numbered(prefix string) func(int) string {
+func numberKeys(prefix string) func(int) string {
 	return func(i int) string { return fmt.Sprint(prefix, i) }
 }
 
-// taken waits until the CMS has taken n messages of keys that begin with prefix, and returns how
+// waitUntilTaken waits until the CMS has taken n messages of keys that begin with prefix, and returns how
 // long that took.
-func (w *world) taken(prefix string, n int, limit time.Duration) time.Duration {
+func (w *world) waitUntilTaken(prefix string, n int, limit time.Duration) time.Duration {
 	w.t.Helper()
 	began := time.Now()
 	for ; time.Since(began) < limit; time.Sleep(10 * time.Millisecond) {
 		keys := map[string]bool{}
-		for _, s := range w.cms.requests() {
+		for _, s := range w.cms.listRequests() {
 			if strings.HasPrefix(s.key, prefix) && s.result.Outcome == weir.OutcomeDelivered {
 				keys[s.key] = true
 			}
@@ -73,7 +75,7 @@ func (w *world) taken(prefix string, n int, limit time.Duration) time.Duration {
 		}
 	}
 	w.t.Fatalf("%d messages of %s… are not delivered after %s, %d requests were made",
-		n, prefix, limit, len(w.cms.requests()))
+		n, prefix, limit, len(w.cms.listRequests()))
 	return 0
 }
 
@@ -84,11 +86,11 @@ func TestFair_RefusedKeysInFront(t *testing.T) {
 		for _, n := range []int{7, 400, 2000} {
 			t.Run(fmt.Sprint(status, "x", n), func(t *testing.T) {
 				simulate(t, func(t *testing.T, w *world) {
-					w.cms.set(refuses(status, 20*time.Millisecond))
-					w.fill(n, numbered("bad"))
-					w.fill(50, numbered("good"))
-					w.start(defaults).Wake(0)
-					t.Logf("50 good ones behind %d refused: %s", n, w.taken("good", 50, turn))
+					w.cms.setAnswer(refuseBad(status, 20*time.Millisecond))
+					w.postMany(n, numberKeys("bad"))
+					w.postMany(50, numberKeys("good"))
+					w.start(withDefaultBackoff).Wake(0)
+					t.Logf("50 good ones behind %d refused: %s", n, w.waitUntilTaken("good", 50, turn))
 				})
 			})
 		}
@@ -99,24 +101,24 @@ func TestFair_RefusedKeysInFront(t *testing.T) {
 // on at both ends of the log, and not at its beginning.
 func TestFair_RefusedKeysInFrontOfALaneThatMoves(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(refuses(403, 20*time.Millisecond))
-		w.fill(100, numbered("bad"))
-		first := w.start(defaults)
+		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
+		w.postMany(100, numberKeys("bad"))
+		first := w.start(withDefaultBackoff)
 		first.Wake(0)
 		w.sendsMore(20)
 		if err := first.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.fill(1, numbered("good"))
+		w.postMany(1, numberKeys("good"))
 		for range 3 {
-			p := w.start(defaults)
+			p := w.start(withDefaultBackoff)
 			p.Wake(0)
 			w.sendsMore(2)
 			if err := p.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w.taken("good", 1, time.Millisecond)
+		w.waitUntilTaken("good", 1, time.Millisecond)
 	})
 }
 
@@ -124,46 +126,46 @@ func TestFair_RefusedKeysInFrontOfALaneThatMoves(t *testing.T) {
 // for that: 32 refused messages, two to a pause of three seconds, are more than others may wait.
 func TestFair_RefusedKeysInFrontAfterCrashes(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(refuses(403, 20*time.Millisecond))
-		w.fill(100, numbered("bad"))
+		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
+		w.postMany(100, numberKeys("bad"))
 		for range 3 {
-			p := w.start(defaults)
+			p := w.start(withDefaultBackoff)
 			p.Wake(0)
 			w.sendsMore(3)
 			p.kill()
 			time.Sleep(20 * time.Second) // its lease ends
 		}
 		if c := w.control(); !c.Tail.IsOpen || c.Tail.Crashes != 2 {
-			t.Fatalf("the lane is not as a third crash leaves it: %+v", c.Tail)
+			t.Fatalf("got %+v, want the lane open with 2 crashes, as a third crash leaves it", c.Tail)
 		}
-		w.fill(4, numbered("good"))
-		w.start(defaults).Wake(0)
-		w.taken("good", 4, turn)
+		w.postMany(4, numberKeys("good"))
+		w.start(withDefaultBackoff).Wake(0)
+		w.waitUntilTaken("good", 4, turn)
 	})
 }
 
 // sendsMore waits until the CMS has had n more requests.
 func (w *world) sendsMore(n int) {
 	w.t.Helper()
-	before := len(w.cms.requests())
-	for end := time.Now().Add(time.Minute); len(w.cms.requests()) < before+n; time.Sleep(10 * time.Millisecond) {
+	before := len(w.cms.listRequests())
+	for end := time.Now().Add(time.Minute); len(w.cms.listRequests()) < before+n; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			w.t.Fatalf("%d requests in a minute, want %d", len(w.cms.requests())-before, n)
+			w.t.Fatalf("%d requests in a minute, want %d", len(w.cms.listRequests())-before, n)
 		}
 	}
 }
 
 func TestFair_RefusedLargeOnesInFront(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(refuses(403, 20*time.Millisecond))
+		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
 		body := []byte(strings.Repeat("x", 200<<10))
-		w.fill(400, numbered("bad"), func(m *weir.Message) { m.Body = body })
-		w.fill(50, numbered("good"), func(m *weir.Message) { m.Body = body })
-		w.start(defaults).Wake(0)
-		w.taken("good", 50, turn)
-		for _, s := range w.cms.requests() {
+		w.postMany(400, numberKeys("bad"), func(m *weir.Message) { m.Body = body })
+		w.postMany(50, numberKeys("good"), func(m *weir.Message) { m.Body = body })
+		w.start(withDefaultBackoff).Wake(0)
+		w.waitUntilTaken("good", 50, turn)
+		for _, s := range w.cms.listRequests() {
 			if len(s.body) != len(body) {
-				t.Fatalf("key %s was sent with %d bytes of %d", s.key, len(s.body), len(body))
+				t.Fatalf("key %s was sent with %d bytes, want %d", s.key, len(s.body), len(body))
 			}
 		}
 	})
@@ -171,45 +173,97 @@ func TestFair_RefusedLargeOnesInFront(t *testing.T) {
 
 func TestFair_RefusedBetweenOthers(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(refuses(403, 5*time.Millisecond))
+		w.cms.setAnswer(refuseBad(403, 5*time.Millisecond))
 		for i := range 20 {
 			w.post(fmt.Sprint("bad", i), "x")
 			w.post(fmt.Sprint("good", i), "x")
 		}
-		w.start(defaults).Wake(0)
-		if took := w.taken("good", 20, turn); took > time.Second {
+		w.start(withDefaultBackoff).Wake(0)
+		if took := w.waitUntilTaken("good", 20, turn); took > time.Second {
 			t.Errorf("20 good ones took %s, want no pause between", took)
 		}
 	})
 }
 
 // Refused messages have stood for an hour, and pauses have grown: a message that comes then is
-// sent soon, whether this process or another one files it, or it falls due.
+// sent soon, whether this process or another one files it, or it becomes due.
 func TestFair_AfterAnHourOfRefusals(t *testing.T) {
 	for name, n := range map[string]int{"One": 1, "Many": 300} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
-				w.cms.set(refuses(403, 20*time.Millisecond))
-				w.fill(n, numbered("bad"))
-				p := w.start(defaults)
+				w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
+				w.postMany(n, numberKeys("bad"))
+				p := w.start(withDefaultBackoff)
 				p.Wake(0)
 				due := time.Now().Add(time.Hour + 3*time.Minute)
 				w.post("gooddue", "x", func(m *weir.Message) { m.DueAt = due })
 				time.Sleep(time.Hour)
 				if c := w.control(); n == 1 && time.Until(c.Tail.PausedUntil) > 5*time.Minute ||
 					c.Tail.Counts.Dead > 0 {
-					t.Errorf("after an hour: %+v", c.Tail)
+					t.Errorf("after an hour: %+v, want none dead, and a pause of at most 5m with one key", c.Tail)
 				}
 				w.post("goodwoken", "x")
 				p.Wake(0)
-				t.Logf("woken: %s", w.taken("goodwoken", 1, turn))
-				for range 3 { // a verdict has come; some are charged, and what is left is in doubt again
+				t.Logf("woken: %s", w.waitUntilTaken("goodwoken", 1, turn))
+				for range 3 { // a verdict has come; some attempts count, and the rest are in doubt again
 					time.Sleep(50 * time.Second)
 					p.Wake(0) // as the sweep does
 				}
-				w.taken("gooddue", 1, time.Until(due)+turn)
+				w.waitUntilTaken("gooddue", 1, time.Until(due)+turn)
 			})
 		})
+	}
+}
+
+// A message that becomes due in a pause for refused ones is sent at its time. The holder takes the lane once for it,
+// and once for the next round of the refused ones: while it waits for the due time it asks the CMS for nothing.
+func TestFair_DueInAPauseForRefusedMessages(t *testing.T) {
+	for _, n := range []int{1, 100} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				const scheduled = 20
+				w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
+				w.postMany(n, numberKeys("bad"))
+				first := time.Now().Add(time.Hour)
+				w.postMany(scheduled, numberKeys("baddue"), func(m *weir.Message) {
+					var i int
+					fmt.Sscanf(m.Key, "baddue%d", &i)
+					m.DueAt = first.Add(time.Duration(i) * 7 * time.Minute)
+				})
+				w.start(withDefaultBackoff).Wake(0)
+				time.Sleep(59 * time.Minute)
+				asked, fence := len(w.cms.listRequests()), w.control().Tail.Fence
+				time.Sleep(scheduled * 7 * time.Minute)
+				w.firstSentBy("baddue", scheduled, first, 7*time.Minute, 50*time.Millisecond)
+				// Pauses are 2.5 to 5 min long: about 1.9 rounds for each scheduled message.
+				if got := w.control().Tail.Fence - fence; got > 5*scheduled {
+					t.Errorf("the lane was taken %d times for %d scheduled messages, want at most %v", got, scheduled,
+						5*scheduled)
+				}
+				if got := len(w.cms.listRequests()) - asked; got > 10*scheduled {
+					t.Errorf("%d requests for %d refused messages, and %d scheduled, want at most %v", got, n,
+						scheduled, 10*scheduled)
+				}
+			})
+		})
+	}
+}
+
+// firstSentBy fails unless n messages with numbered keys, due one after the other, were first sent in time.
+func (w *world) firstSentBy(prefix string, n int, first time.Time, apart, limit time.Duration) {
+	w.t.Helper()
+	sentAt := map[string]time.Time{}
+	for _, s := range w.cms.listRequests() {
+		if _, again := sentAt[s.key]; !again {
+			sentAt[s.key] = s.at
+		}
+	}
+	for i := range n {
+		key, due := fmt.Sprint(prefix, i), first.Add(time.Duration(i)*apart)
+		at, ok := sentAt[key]
+		if late := at.Sub(due); !ok || late < 0 || late > limit {
+			w.t.Errorf("%s was sent %s after it was due (sent: %t), want %s at most", key, late, ok, limit)
+		}
 	}
 }
 
@@ -219,19 +273,20 @@ func TestFair_IllForHours(t *testing.T) {
 	for _, status := range []int{403, 500} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
-				w.cms.set(takes(20*time.Millisecond, status))
-				w.fill(200, numbered("k"))
-				p := w.start(defaults)
+				w.cms.setAnswer(answerAfter(20*time.Millisecond, status))
+				w.postMany(200, numberKeys("k"))
+				p := w.start(withDefaultBackoff)
 				for range 8 * 60 {
 					p.Wake(0)
 					time.Sleep(time.Minute)
 				}
-				n := len(w.cms.requests())
+				n := len(w.cms.listRequests())
 				if c := w.control(); c.Tail.Counts.Dead > 0 || n > 8*60*60 {
-					t.Errorf("after 8 h of %d: %d dead, %d requests", status, c.Tail.Counts.Dead, n)
+					t.Errorf("after 8 h of %d: %d dead, %d requests, want Dead 0 and at most %v", status,
+						c.Tail.Counts.Dead, n, 8*60*60)
 				}
 				t.Logf("%d requests in 8 h", n)
-				w.cms.set(takes(20*time.Millisecond, 200))
+				w.cms.setAnswer(answerAfter(20*time.Millisecond, 200))
 				began := time.Now()
 				for w.control().WaitingCount() > 0 && time.Since(began) < 10*time.Minute {
 					p.Wake(0)
@@ -248,15 +303,15 @@ func TestFair_IllForHours(t *testing.T) {
 // The holder waits without a bound for a CMS that does not answer, or answers that it is away.
 func TestFair_AwayForDays(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(takes(20*time.Millisecond, 503))
-		w.fill(20, numbered("k"))
-		p := w.start(defaults)
+		w.cms.setAnswer(answerAfter(20*time.Millisecond, 503))
+		w.postMany(20, numberKeys("k"))
+		p := w.start(withDefaultBackoff)
 		for range 72 * 60 {
 			p.Wake(0)
 			time.Sleep(time.Minute)
 		}
 		if c := w.control(); c.WaitingCount() != 20 {
-			t.Errorf("after three days: %+v", c.Tail)
+			t.Errorf("after three days: %+v, want WaitingCount 20", c.Tail)
 		}
 	})
 }
@@ -271,9 +326,9 @@ func TestFair_RefusedAloneDies(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(status, "x", n), func(t *testing.T) {
 				simulate(t, func(t *testing.T, w *world) {
-					w.cms.set(refuses(status, 20*time.Millisecond))
-					w.fill(n, numbered("bad"))
-					p := w.start(defaults)
+					w.cms.setAnswer(refuseBad(status, 20*time.Millisecond))
+					w.postMany(n, numberKeys("bad"))
+					p := w.start(withDefaultBackoff)
 					wake := func(d time.Duration) {
 						for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Minute) {
 							p.Wake(0)
@@ -283,15 +338,17 @@ func TestFair_RefusedAloneDies(t *testing.T) {
 					late := w.post("badlate", "x")
 					wake(12*time.Hour - time.Minute)
 					if c := w.control(); c.Tail.Counts.Dead > 0 {
-						t.Errorf("%d died within a day", c.Tail.Counts.Dead)
+						t.Errorf("%d died within a day, want 0", c.Tail.Counts.Dead)
 					}
 					wake(45 * time.Minute)
 					if c := w.control(); c.Tail.Counts.Dead != int64(n) || c.WaitingCount() != 1 {
-						t.Errorf("a day and three quarters of an hour later: %+v", c.Tail.Counts)
+						t.Errorf("a day and three quarters of an hour later: %+v, want Dead %v and WaitingCount 1",
+							c.Tail.Counts, int64(n))
 					}
 					wake(12 * time.Hour)
 					if st := w.status(late); st.Stage != weir.Dead || st.AttemptCount != 5 {
-						t.Errorf("the later one: %s after %d attempts", st.Stage, st.AttemptCount)
+						t.Errorf("the later one: %s after %d attempts, want Stage dead and AttemptCount 5", st.Stage,
+							st.AttemptCount)
 					}
 				})
 			})
@@ -302,16 +359,16 @@ func TestFair_RefusedAloneDies(t *testing.T) {
 // Once the CMS took others between two refusals of a message, the refusals count from then on.
 func TestFair_ProvenOnesDie(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(refuses(403, 20*time.Millisecond))
+		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
 		bad := w.post("bad", "x")
-		p := w.start(defaults)
+		p := w.start(withDefaultBackoff)
 		p.Wake(0)
 		time.Sleep(5 * time.Second)
 		w.post("good", "x")
 		p.Wake(0)
 		time.Sleep(5 * time.Minute)
 		if st := w.status(bad); st.Stage != weir.Dead || st.AttemptCount != 5 || st.CMSStatus != 403 {
-			t.Errorf("%+v", st)
+			t.Errorf("got %+v, want Stage dead, AttemptCount 5 and CMSStatus 403", st)
 		}
 	})
 }
@@ -324,14 +381,14 @@ type slow struct {
 	read, put, atMost int
 }
 
-func (s *slow) note(read, put int) {
+func (s *slow) recordWrite(read, put int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.read, s.put = s.read+read, s.put+put
 	s.atMost = max(s.atMost, s.read-s.put)
 }
 
-func (s *slow) most() int {
+func (s *slow) mostUnwritten() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.atMost
@@ -346,7 +403,7 @@ func (s *slow) Range(ctx context.Context, q storage.Query) (storage.Page, error)
 	time.Sleep(10 * time.Millisecond)
 	page, err := s.Table.Range(ctx, q)
 	if strings.HasPrefix(q.From, "m_") {
-		s.note(len(page.Rows), 0)
+		s.recordWrite(len(page.Rows), 0)
 	}
 	return page, err
 }
@@ -362,7 +419,7 @@ func (s *slow) Transact(ctx context.Context, p string, ops []storage.Op) ([]stor
 		}
 	}
 	if err == nil {
-		s.note(0, put)
+		s.recordWrite(0, put)
 	}
 	return tags, err
 }
@@ -377,8 +434,8 @@ func (w *world) startSlow(change ...func(*drain.Config)) (*process, *slow) {
 	})...), s
 }
 
-// copies files n more messages like one that was filed.
-func (w *world) copies(of weir.ID, n int) {
+// insertCopies inserts n more messages like one of the log.
+func (w *world) insertCopies(of weir.ID, n int) {
 	w.t.Helper()
 	ctx, partition := w.t.Context(), fmt.Sprintf("%d.%d", of.Epoch, of.Lane)
 	row, err := w.account.Table().Get(ctx, partition, "m_"+lane.OrderPos(of.Seq))
@@ -413,21 +470,24 @@ func TestFair_PutAsideAsCommitted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
-				w.cms.set(refuses(500, time.Millisecond))
+				w.cms.setAnswer(refuseBad(500, time.Millisecond))
 				first := fill(w)
-				w.copies(first, n/2)
+				w.insertCopies(first, n/2)
 				w.post("goodmiddle", "x")
-				w.copies(first, n/2)
+				w.insertCopies(first, n/2)
 				w.post("goodlast", "x")
-				p, table := w.startSlow(func(c *drain.Config) { c.Backoff = drain.Backoff{Steps: []time.Duration{time.Hour}} })
+				p, table := w.startSlow(func(c *drain.Config) {
+					c.Backoff = drain.Backoff{Steps: []time.Duration{
+						time.Hour}}
+				})
 				p.Wake(0)
 				if name == "Blocked" ||
-					name == "Paused" { // what is outdated may supersede: it is looked at one by one
-					w.taken("goodmiddle", 1, 3*time.Second)
+					name == "Paused" { // an outdated version may be superseded, so each is read alone
+					w.waitUntilTaken("goodmiddle", 1, 3*time.Second)
 				}
-				w.taken("good", 2, turn)
-				if most := table.most(); most > n*6/10 {
-					t.Errorf("%d of %d messages were read and not committed", most, n)
+				w.waitUntilTaken("good", 2, turn)
+				if most := table.mostUnwritten(); most > n*6/10 {
+					t.Errorf("%d of %d messages were read and not committed, want at most %d", most, n, n*6/10)
 				}
 			})
 		})

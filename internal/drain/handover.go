@@ -2,6 +2,8 @@ package drain
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +17,9 @@ import (
 //
 //   - As long as an invocation stays with the lanes of a process (Attend), it keeps them.
 //   - Without one, the holder enqueues a ticket, so that an invocation comes, and hands the lane over
-//     to the first process that gets the ticket and claims the lane (Claim).
+//     to the first process that gets the ticket and claims the lane (Claim). That process takes the
+//     lane even if no message waits in it at that moment. If it did not, the former holder would take
+//     it again for the next message, and a lane whose messages come one at a time would never move.
 //   - When the time of the last invocation is over, the lanes that it stayed with are handed over
 //     (HandOver), whether or not they are claimed.
 //
@@ -24,6 +28,11 @@ import (
 // no other process claims it. Then it leaves the lane alone for the length of a lease, or until a
 // message, a ticket or a sweep wakes it: otherwise it would take the lane back before another
 // process could.
+//
+// A host that is drained still sends HTTP requests, and the platform ends it as soon as no invocation
+// is in flight. So when no ticket has led to another invocation for long enough, the process takes no
+// lane (StopTaking) until a queue or a timer calls it again (MarkTriggered). Otherwise a message that
+// it files would make it the holder of a lane without an invocation. It enqueues a ticket instead.
 
 const (
 	// claimLength is how long a claim counts. It is longer than most writes, because the holder
@@ -34,14 +43,19 @@ const (
 	// callAfter is how long a session without an invocation lasts until the holder enqueues a
 	// ticket for one. callEvery is the time between two tickets.
 	callAfter, callEvery = 2 * time.Second, 15 * time.Second
-	// maxMoveDelay is how long a holder keeps a claimed lane at most because messages fall due.
+	// takesNoneFor is how long StopTaking counts at most. It is longer than the platform lets a
+	// drained host live, and it ends, so that a host whose queue and timer listeners have failed
+	// delivers again.
+	takesNoneFor = 10 * time.Minute
+	// maxMoveDelay is how long a holder keeps a claimed lane at most because messages become due.
 	maxMoveDelay = 30 * time.Second
 )
 
 // invocationTracker is the part of a Drainer that follows invocations and claims.
 type invocationTracker struct {
-	me         string      // the name under which this process claims lanes
-	isAttended atomic.Bool // an invocation stays with the lanes
+	me             string       // the name under which this process claims lanes
+	isAttended     atomic.Bool  // an invocation stays with the lanes
+	takesNoneUntil atomic.Int64 // nanoseconds since 1970; 0 = this process takes lanes
 }
 
 // tenure is the time in which a session may begin new work.
@@ -57,6 +71,36 @@ func (d *Drainer) Attend() { d.isAttended.Store(true) }
 // Yield is called when no invocation stays, or the last one ends soon: from now on a lane is handed
 // over to a process that claims it.
 func (d *Drainer) Yield() { d.isAttended.Store(false) }
+
+// StopTaking is called when the host seems to be drained, because no ticket has led to another
+// invocation. Until MarkTriggered is called, for takesNoneFor at most, this process takes no lane; it
+// keeps those that it holds.
+func (d *Drainer) StopTaking() { d.takesNoneUntil.Store(d.Now().Add(takesNoneFor).UnixNano()) }
+
+// MarkTriggered is called before each invocation of a queue or timer function. A host that is drained
+// makes none, so this process takes lanes again.
+func (d *Drainer) MarkTriggered() { d.takesNoneUntil.Store(0) }
+
+// takesNoLane reports whether this process leaves lanes with work to others.
+func (d *Drainer) takesNoLane() bool {
+	until := d.takesNoneUntil.Load()
+	return d.Hosted && until != 0 && d.Now().UnixNano() < until
+}
+
+// Held returns the lanes that this process holds, in order.
+func (d *Drainer) Held() []int {
+	d.mu.Lock()
+	workers := slices.Collect(maps.Values(d.workers))
+	d.mu.Unlock()
+	var held []int
+	for _, t := range workers {
+		if t.isHolding() {
+			held = append(held, t.number)
+		}
+	}
+	slices.Sort(held)
+	return held
+}
 
 // HandOver hands a lane over after the write in hand, if this process drains it and runs under a
 // Functions host. It returns at once.
@@ -81,7 +125,7 @@ func (d *Drainer) yieldsTo(c lane.Control) bool {
 
 // canMoveLane reports whether the lane may be handed over to a process that claims it. A hand-over
 // would delay a message that is to be sent at its due time. So the holder waits while one is due or
-// falls due within lane.DueLead, until maxMoveDelay after the session saw its first claim.
+// becomes due within lane.DueLead, until maxMoveDelay after the session saw its first claim.
 func (s *session) canMoveLane() bool {
 	now := s.now()
 	if s.tenure.claimedAt.IsZero() {
@@ -89,7 +133,7 @@ func (s *session) canMoveLane() bool {
 	}
 	due := s.due.nextDueAt()
 	s.keys.eachFirst(func(k *keyState) {
-		if k.isMixed { // with messages that fell due
+		if k.isMixed { // with messages that became due
 			due = earlierOf(due, k.NextAt)
 		}
 	})
@@ -97,9 +141,10 @@ func (s *session) canMoveLane() bool {
 }
 
 // Claim claims a lane that another process holds, and watches it closely for as long as the claim
-// counts. It returns Working as soon as this process drains the lane, Idle or Waiting as soon as no
-// process needs to, and Busy when the claim is over. It returns Busy at once if another process has
-// claimed the lane.
+// counts: this process takes the lane as soon as it is free, with or without work. Claim returns
+// Working as soon as this process drains the lane, Waiting after a failure of storage, Idle if the
+// lane is closed, and Busy when the claim is over. It returns Busy at once if another process has
+// claimed the lane, or if the claim cannot be written.
 func (d *Drainer) Claim(ctx context.Context, number int) Report {
 	t := d.workerOf(number)
 	if t == nil {
@@ -129,8 +174,9 @@ func (d *Drainer) Claim(ctx context.Context, number int) Report {
 	}
 }
 
-// withdrawClaim ends a claim of this process to a lane without work. Otherwise a process that files
-// a message would leave the lane to this one, which does not watch it any more.
+// withdrawClaim ends a claim of this process to a lane that it has drained, or cannot look at.
+// Otherwise a process that files a message would leave the lane to this one, which does not watch it
+// any more, until the claim is over.
 func (d *Drainer) withdrawClaim(ctx context.Context, t *laneWorker) {
 	until := d.Now()
 	if !t.claims.endClaim(d.me, until) {
@@ -149,7 +195,7 @@ func (t *laneWorker) awaitLook(ctx context.Context) Report {
 	return t.reportAfter(ctx, round, true)
 }
 
-// claimTracker is the last claim to a lane that its tender knows. It is safe for concurrent use.
+// claimTracker has the last claim to a lane that its worker knows. It is safe for concurrent use.
 type claimTracker struct {
 	mu    *sync.Mutex
 	last  *lane.Claim   // seen or written
@@ -167,7 +213,7 @@ func (c claimTracker) recordClaim(me string, control lane.Control, now time.Time
 	switch claim, claimed := control.Claim(now); {
 	case claimed:
 		*c.last = claim
-	case c.last.By != me: // it was withdrawn; one of this process may be newer than what was read
+	case c.last.By != me: // it was withdrawn; a claim of this process may be newer than the rows read
 		*c.last = lane.Claim{}
 	}
 }
@@ -218,6 +264,35 @@ func (t *laneWorker) waitWatching(d time.Duration) {
 	case <-t.claims.begun:
 	case <-t.drainer.openCtx.Done():
 	}
+}
+
+// leaveToOthers reports whether this process does not take a lane that has work: another process has
+// claimed it, or this process takes none. Then it watches the lane.
+func (t *laneWorker) leaveToOthers(c lane.Control, now time.Time) bool {
+	takesNone := t.drainer.takesNoLane()
+	if !takesNone && !t.drainer.yieldsTo(c) {
+		return false
+	}
+	t.startWatching(c, now)
+	if takesNone {
+		t.callOtherProcess(c, now)
+	}
+	return true
+}
+
+// callOtherProcess enqueues a ticket for a lane that this process does not take: one for each time
+// that the lane is left with work, and another every callEvery. If that fails, the next look tries
+// again.
+func (t *laneWorker) callOtherProcess(c lane.Control, now time.Time) {
+	w := &t.watch
+	if w.calledFence == c.Tail.Fence && w.calledOpen == c.Tail.IsOpen && now.Sub(w.calledAt) < callEvery {
+		return
+	}
+	if err := t.drainer.Tickets.EnqueueNow(t.drainer.ctx, t.number); err != nil {
+		t.drainer.Log.Warn("drain: lane not handed on", "lane", t.number, "err", err)
+		return
+	}
+	w.calledFence, w.calledOpen, w.calledAt = c.Tail.Fence, c.Tail.IsOpen, now
 }
 
 // stepAside enqueues a ticket for a lane that this process has handed over, and leaves it to others

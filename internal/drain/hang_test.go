@@ -36,7 +36,7 @@ func TestDrainer_HungStorageCall(t *testing.T) {
 				w.post("b", "2")
 				p.Wake(0)
 				other.Wake(0)
-				for len(w.delivered("b")) == 0 && time.Since(posted) < 5*time.Minute {
+				for len(w.listDelivered("b")) == 0 && time.Since(posted) < 5*time.Minute {
 					time.Sleep(10 * time.Millisecond)
 				}
 				if took := time.Since(posted); took > bound {

@@ -59,7 +59,8 @@ func (k *keyState) dropFirst(gone []lane.HeldMessage) {
 func (k *keyState) join(e *lane.Entry, logPos int64, room *memoryRoom) *keyState {
 	if k == nil {
 		return &keyState{
-			KeyBlock:    lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: e.Message.DueAt, HeldCount: 1},
+			KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: e.Message.DueAt, HeldCount: 1,
+				IsUntried: true},
 			firstLogPos: logPos, first: room.keep(e), isMixed: true,
 		}
 	}
@@ -137,7 +138,7 @@ func (ks *keyStates) holdFromLog(e *lane.Entry) *keyState {
 func (ks *keyStates) requeueDead(e *lane.Entry) *keyState {
 	k := ks.openFor(e)
 	k.HeldCount++
-	k.NextAt, k.first, k.firstLogPos, k.isMixed = ks.now(), nil, 0, true
+	k.NextAt, k.first, k.firstLogPos, k.isMixed, k.IsUntried = ks.now(), nil, 0, true, true
 	return k
 }
 
@@ -152,7 +153,7 @@ func (ks *keyStates) unpark(k *keyState, ch *lane.Change, gone ...lane.HeldMessa
 		ch.RemoveBlock(k.ID)
 		return
 	}
-	k.NextAt = ks.now()
+	k.NextAt, k.IsUntried = ks.now(), true
 	if k.first != nil {
 		k.NextAt = laterOf(k.NextAt, k.first.Message.DueAt)
 	}

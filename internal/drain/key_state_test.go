@@ -8,8 +8,8 @@ import (
 	"weir/internal/weir"
 )
 
-// moved returns a message that fell due at a time, and its state after its move to a log position.
-func moved(seq int64, key string, dueAt time.Time) *lane.Entry {
+// newMovedEntry returns a message that became due at a time, and its state after its move to a log position.
+func newMovedEntry(seq int64, key string, dueAt time.Time) *lane.Entry {
 	return lane.NewEntry(
 		weir.Message{ID: weir.ID{Epoch: 1, Seq: seq}, Key: key, AcceptedAt: noon.Add(-time.Hour), DueAt: dueAt},
 	)
@@ -19,7 +19,7 @@ func TestKeyStates_UnparkGoesOnWithTheNext(t *testing.T) {
 	t.Parallel()
 	ks := newKeyStates(func() time.Time { return noon })
 	room := memoryRoom{maxHeldEntries, maxHeldBytes}
-	first, second := moved(1, "a", noon), moved(2, "a", noon.Add(time.Second))
+	first, second := newMovedEntry(1, "a", noon), newMovedEntry(2, "a", noon.Add(time.Second))
 	for _, e := range []*lane.Entry{first, second} {
 		(&lane.Change{}).Release(e, 5, &ks.lastReleasedAt)
 		ks.byID[e.BlockID()] = ks.byID[e.BlockID()].join(e, 5, &room)
@@ -45,12 +45,12 @@ func TestKeyState_JoinLeavesTheFormerState(t *testing.T) {
 	t.Parallel()
 	var placed time.Time
 	room := memoryRoom{maxHeldEntries, maxHeldBytes}
-	first := moved(1, "a", noon)
+	first := newMovedEntry(1, "a", noon)
 	(&lane.Change{}).Release(first, 5, &placed)
 	var none *keyState
 	before := none.join(first, 5, &room)
 	for _, seq := range []int64{2, 3} {
-		e := moved(seq, "a", noon.Add(time.Second))
+		e := newMovedEntry(seq, "a", noon.Add(time.Second))
 		(&lane.Change{}).Release(e, 5, &placed)
 		if after := before.join(e, 5, &room); after.HeldCount != 2 || len(after.rest) != 1 || after.rest[0] != e {
 			t.Errorf("after the move of %d: %d held, rest %v; want 2 held, and it behind the first",
@@ -64,7 +64,7 @@ func TestKeyState_JoinLeavesTheFormerState(t *testing.T) {
 
 func TestKeyStates_RoomInMemory(t *testing.T) {
 	t.Parallel()
-	e := logged(1, "a")
+	e := newLogEntry(1, "a")
 	e.Message.Body, e.Message.Size = make([]byte, 10), 10
 	for name, c := range map[string]struct {
 		room       memoryRoom

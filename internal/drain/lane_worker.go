@@ -39,8 +39,8 @@ type laneWorker struct {
 	claims        claimTracker
 	done          chan struct{} // closed when the worker's goroutine has ended
 
-	tracked *trackedKeys // as this process knew them when it held the lane last
-	nonce   string       // of that session
+	tracked *trackedKeys // of this process's last session
+	nonce   string       // of tail in that session
 
 	laneReports
 }
@@ -68,6 +68,10 @@ type foreignHolder struct {
 	watchedSince time.Time    // zero = not watching
 	tail         storage.ETag // as last seen
 	isCommitting bool         // the holder has committed between the last two looks
+
+	calledAt    time.Time // of the last ticket for another process, while this one takes no lane; zero = none
+	calledFence int64     // the fence at calledAt
+	calledOpen  bool      // tail was open at calledAt
 }
 
 func (t *laneWorker) wakeUp() {
@@ -93,13 +97,14 @@ func (t *laneWorker) joinDrain(ctx context.Context) Report {
 	return t.reportAfter(ctx, round, false)
 }
 
-// awaitStatus waits for a report of the lane's state: of a look that begins after now, or without
-// one if this process drains the lane (and looks at it once more afterwards), watches it, or the
-// lane is paused.
+// awaitStatus waits for the report of a look that begins after now. It returns without that look if
+// this process drains the lane, because it looks at the lane again afterwards. It returns the last
+// report if this process watches the lane, or if the lane is paused.
 func (t *laneWorker) awaitStatus(ctx context.Context) Report {
 	t.mu.Lock()
 	round, report := t.round, t.report
-	known := t.reportedRound == t.round && (report.State == Busy || report.Paused && t.isReportFresh())
+	known := t.reportedRound == t.round &&
+		(report.State == Busy && !report.isLeft || report.Paused && t.isReportFresh())
 	t.mu.Unlock()
 	if known {
 		return report
@@ -148,6 +153,13 @@ func (t *laneWorker) setHolding(endTenure func()) {
 	defer t.mu.Unlock()
 	t.endTenure = endTenure
 	t.signalReport()
+}
+
+// isHolding reports whether this process drains the lane.
+func (t *laneWorker) isHolding() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.endTenure != nil
 }
 
 // signalReport wakes the callers that wait for a report. The caller holds mu.
@@ -206,24 +218,25 @@ func (t *laneWorker) lookOnce() Report {
 		return t.reportFailure(err)
 	}
 	now := t.drainer.Now()
+	holderFence := control.Tail.HolderFence()
 	at, work := control.NextWorkAt(now)
 	if work && !control.HasRequests() {
 		at = t.drainer.calendarOpensAt(at)
 	}
+	t.claims.recordClaim(t.drainer.me, control, now)
 	switch {
+	case t.claims.isBy(t.drainer.me, now) && !control.Tail.IsClosed: // with or without work: see Claim
 	case !work:
-		return Report{State: Idle}
+		return Report{State: Idle, HolderFence: holderFence}
 	case at.After(now):
 		reason := t.drainer.explainPause(control, now)
-		return Report{State: Waiting, Until: at, Paused: reason != "", Reason: reason}
+		return Report{State: Waiting, Until: at, Paused: reason != "", Reason: reason, HolderFence: holderFence}
 	}
-	t.claims.recordClaim(t.drainer.me, control, now)
 	if t.hasHolderCommitted(control.Tail) {
-		return Report{State: Busy}
+		return Report{State: Busy, HolderFence: holderFence}
 	}
-	if t.drainer.yieldsTo(control) {
-		t.startWatching(control, now)
-		return Report{State: Busy}
+	if t.leaveToOthers(control, now) {
+		return Report{State: Busy, HolderFence: holderFence, isLeft: t.drainer.takesNoLane()}
 	}
 	cfg := lease.Config{Leases: t.drainer.Leases, Length: t.drainer.Lease, Now: t.drainer.Now, Log: t.drainer.Log}
 	l, err := lease.Acquire(ctx, cfg, t.drainer.Store.LeaseName(t.number))
@@ -231,7 +244,7 @@ func (t *laneWorker) lookOnce() Report {
 	case errors.Is(err, lease.ErrBusy):
 		t.drainer.Observer.Lease(t.number, LeaseBusy)
 		t.startWatching(control, now)
-		return Report{State: Busy}
+		return Report{State: Busy, HolderFence: holderFence}
 	case err != nil:
 		return t.reportFailure(err)
 	}
@@ -241,8 +254,13 @@ func (t *laneWorker) lookOnce() Report {
 	t.setHolding(endTenure)
 	defer t.setHolding(nil)
 	t.drainer.Observer.Lease(t.number, LeaseTaken)
-	err = t.holdLane(l, control, asked, &tenure{open: open, end: endTenure})
+	if t.drainer.takesNoLane() { // since this look began; from now on Held has the lane
+		endTenure()
+	} else {
+		err = t.holdLane(l, control, asked, &tenure{open: open, end: endTenure})
+	}
 	t.hasHandedOver = open.Err() != nil
+	t.drainer.withdrawClaim(ctx, t)
 	lost := errors.Is(err, lane.ErrFenced) || l.Context().Err() != nil && ctx.Err() == nil
 	t.drainer.Observer.Lease(t.number, map[bool]LeaseEvent{true: LeaseLost, false: LeaseReleased}[lost])
 	if releaseErr := l.Release(ctx); releaseErr != nil && ctx.Err() == nil {
@@ -266,7 +284,7 @@ func (t *laneWorker) holdLane(l *lease.Lease, seen lane.Control, askedAt time.Ti
 	ctx, cancel := context.WithCancelCause(l.Context())
 	defer cancel(nil)
 	d := t.drainer
-	writer, former, err := t.raiseFence(ctx, seen.Tail, seen.HasUntried(d.Now()))
+	writer, former, err := t.raiseFence(ctx, seen.Tail)
 	if err != nil {
 		return err
 	}
@@ -287,6 +305,9 @@ func (t *laneWorker) holdLane(l *lease.Lease, seen lane.Control, askedAt time.Ti
 	history := s.attempter.history
 	history.tracked = tracked
 	err = s.load(ctx, tail, former.hasCrashed)
+	if seen.HasUntried(d.Now()) {
+		t.breaker.letUntriedPass(d.Now())
+	}
 	s.applyControl(seen, askedAt)
 	if err == nil {
 		t.tracked, t.nonce = history.tracked, tail.Nonce
@@ -306,23 +327,19 @@ func (t *laneWorker) onCommitted(ch *lane.Change) {
 }
 
 // raiseFence raises the fence. A tail that is open was left by a holder that crashed: the crash is
-// counted, and the CMS gets time to settle the requests that the holder may have sent. hasUntried
-// ends a pause for refused messages.
-func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail, hasUntried bool,
-) (w *lane.Writer, former predecessor, err error) {
+// counted, and the CMS gets time to settle the requests that the holder may have sent.
+func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail) (w *lane.Writer, former predecessor, err error) {
 	d := t.drainer
 	w, err = d.Store.RaiseFence(ctx, t.number, rand.Text(), seen, func(tail *lane.Tail) {
 		if tail.IsOpen {
 			tail.Crashes++
-			tail.NextAllowedAt, tail.SentBelow = d.Now().Add(d.spacer.interval), 0 // its last attempts may not be in tail
+			tail.NextAllowedAt, tail.SentBelow = d.Now().Add(d.spacer.interval),
+				0 // its last attempts may not be in tail
 			former.hasCrashed = true
 			tail.SettleUntil = d.Now().Add(d.Settle + maxSkew)
-			if tail.InFlightSeq != 0 {
+			if tail.InFlightSeq != 0 && tail.InFlightFence == tail.Fence-1 { // named by the holder that crashed
 				tail.InFlightCrashes++
 			}
-		}
-		if hasUntried && tail.ProbedBelow > 0 {
-			tail.PausedUntil = time.Time{}
 		}
 		if tail.HistoryFence == 0 {
 			tail.HistoryFence = tail.Fence
@@ -335,7 +352,7 @@ func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail, hasUntried 
 // startWatching begins to watch the lane, unless this process does already.
 func (t *laneWorker) startWatching(c lane.Control, now time.Time) {
 	if t.watch.watchedSince.IsZero() {
-		t.watch = foreignHolder{watchedSince: now, tail: c.Tail.ETag}
+		t.watch.watchedSince, t.watch.tail = now, c.Tail.ETag
 	}
 }
 

@@ -12,7 +12,7 @@ func TestDrainer_Look(t *testing.T) {
 	t.Parallel()
 	t.Run("AnswersAtOnceWhileTheLaneIsDrainedHere", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
-			w.cms.set(takes(10*time.Second, 200))
+			w.cms.setAnswer(answerAfter(10*time.Second, 200))
 			w.post("a", "x")
 			p, asked := w.start(), time.Now()
 			for _, when := range []string{"starting it", "draining it"} {
@@ -23,7 +23,7 @@ func TestDrainer_Look(t *testing.T) {
 			if took := time.Since(asked); took != 0 {
 				t.Errorf("two looks took %s, want none of the CMS's time", took)
 			}
-			w.settled(time.Minute)
+			w.waitUntilEmpty(time.Minute)
 			p.Join(t.Context(), 0)
 			if r := p.Look(t.Context(), 0); r.State != drain.Idle {
 				t.Errorf("after the end: %+v, want %s", r, drain.Idle)
@@ -32,7 +32,7 @@ func TestDrainer_Look(t *testing.T) {
 	})
 	t.Run("AnswersAtOnceWhileTheLaneIsWatchedHere", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
-			w.cms.set(takes(4*time.Minute, 200))
+			w.cms.setAnswer(answerAfter(4*time.Minute, 200))
 			w.post("a", "x")
 			longLease := func(c *drain.Config) { c.Lease = time.Minute }
 			a, b := w.start(longLease), w.start(longLease)
@@ -45,7 +45,7 @@ func TestDrainer_Look(t *testing.T) {
 			}
 		})
 	})
-	t.Run("SeesWhatWasFiledBeforeIt", func(t *testing.T) {
+	t.Run("SeesMessagesFiledBeforeIt", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			p := w.start()
 			for i := range 20 {
@@ -60,7 +60,7 @@ func TestDrainer_Look(t *testing.T) {
 			}
 		})
 	})
-	t.Run("HasTheHolderLookForWhatWasFiledElsewhere", func(t *testing.T) {
+	t.Run("MakesTheHolderLookForMessagesFiledElsewhere", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.post("a", "x")
 			p := w.start()
@@ -69,7 +69,7 @@ func TestDrainer_Look(t *testing.T) {
 			w.post("b", "y")
 			p.Look(t.Context(), 0)
 			time.Sleep(30 * time.Millisecond)
-			if got := len(w.cms.requests()); got != 2 {
+			if got := len(w.cms.listRequests()); got != 2 {
 				t.Errorf("%d requests, want the second at once", got)
 			}
 		})
@@ -80,7 +80,7 @@ func TestDrainer_Look(t *testing.T) {
 // not without a pause between two.
 func TestDrainer_PacesItsLooksWhileStorageRefuses(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(takes(2*time.Second, 200))
+		w.cms.setAnswer(answerAfter(2*time.Second, 200))
 		p := w.start()
 		w.post("a", "1")
 		w.post("b", "2")
@@ -98,7 +98,7 @@ func TestDrainer_PacesItsLooksWhileStorageRefuses(t *testing.T) {
 		})
 		time.Sleep(3 * time.Second) // the first is taken after one, the second waits for a look
 		p.faults.Set(nil)
-		w.settled(time.Minute)
+		w.waitUntilEmpty(time.Minute)
 		if reads == 0 || reads > 30 {
 			t.Errorf("%d reads in two seconds in which each failed, want about one each 200 ms", reads)
 		}

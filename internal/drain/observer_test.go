@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// witness keeps what an Observer is told, and since when each attempt could have been made.
+// witness is an Observer that records its calls, and the time at which each attempt became possible.
 type witness struct {
 	drain.Sender
 	mu     sync.Mutex
@@ -41,12 +41,12 @@ func (o *witness) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return o.Sender.Send(ctx, d)
 }
 
-// A message that is tried twice, dies, and is replayed days later: each wait is
-// counted from what ended the one before, and the delay of the end from the replay.
+// A message is tried twice, dies, and is replayed days later. Each wait is counted from the end of the one before, and
+// the delay of the delivery from the replay.
 func TestObserver_SinceWhenItCouldHaveGone(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		m := w.moody("1")
-		m.set("1", 500)
+		m := w.answerByBody("1")
+		m.setStatus("1", 500)
 		o := &witness{}
 		p := w.start(func(c *drain.Config) {
 			o.Sender, c.Sender, c.Observer = c.Sender, o, o
@@ -55,9 +55,9 @@ func TestObserver_SinceWhenItCouldHaveGone(t *testing.T) {
 		id := w.post("a", "1")
 		time.Sleep(5 * time.Second)
 		p.Wake(0)
-		w.settled(time.Minute)
+		w.waitUntilEmpty(time.Minute)
 		time.Sleep(70 * time.Hour)
-		m.set("1", 200)
+		m.setStatus("1", 200)
 		w.replay(id, lane.ReplayOptions{})
 		time.Sleep(7 * time.Second)
 		p.Wake(0)
@@ -71,7 +71,7 @@ func TestObserver_SinceWhenItCouldHaveGone(t *testing.T) {
 		}
 		if len(o.waits) != 3 || len(o.finals) != 2 || o.finals[0].Stage != weir.Dead ||
 			o.finals[1].Stage != weir.Delivered {
-			t.Fatalf("waits %v, finals %+v", o.waits, o.finals)
+			t.Fatalf("got waits %v, finals %+v, want 3 waits, a death and a delivery", o.waits, o.finals)
 		}
 		near("the first wait", o.waits[0], 5*time.Second)
 		near("the retry's", o.waits[1], 20*time.Second)
@@ -86,11 +86,11 @@ func TestObserver_SinceWhenItCouldHaveGone(t *testing.T) {
 			case drain.LeaseReleased:
 				taken--
 			default:
-				t.Errorf("a lease was %s", event)
+				t.Errorf("a lease was %s, want only %s and %s", event, drain.LeaseTaken, drain.LeaseReleased)
 			}
 		}
 		if taken != 0 {
-			t.Errorf("%v", o.leases)
+			t.Errorf("got the leases %v, want each that was taken to be released", o.leases)
 		}
 	})
 }

@@ -13,17 +13,18 @@ import (
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
 )
 
-// receiver is an appender that hands what it files to its process's drain.
-func (w *world) receiver(p *process) *lane.Appender {
-	a := lane.NewAppender(w.store, quietLog)
+// newReceiver returns an appender that offers its messages to a process's drainer.
+func (w *world) newReceiver(p *process) *lane.Appender {
+	a := lane.NewAppender(w.store, lanetest.Quiet)
 	a.OnFiled, a.OnWake = p.OfferAppended, p.WakeOffered
 	return a
 }
 
-func (w *world) file(a *lane.Appender, key, body string) {
+func (w *world) appendBy(a *lane.Appender, key, body string) {
 	w.t.Helper()
 	m := weir.Message{Contract: "article", Key: key, Body: []byte(body)}
 	if _, err := a.Append(w.t.Context(), m, ""); err != nil {
@@ -56,28 +57,28 @@ func (h *heldTable) Transact(ctx context.Context, partition string, ops []storag
 }
 
 func TestDrainer_Offer(t *testing.T) {
-	t.Run("WhatIsFiledHereIsNotReadBack", func(t *testing.T) {
+	t.Run("OwnAppendIsNotReadFromStorage", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			p := w.start()
-			reads, a := pageReads(p), w.receiver(p)
+			reads, a := pageReads(p), w.newReceiver(p)
 			for i := range 50 {
-				w.file(a, "a", fmt.Sprint(i))
+				w.appendBy(a, "a", fmt.Sprint(i))
 				time.Sleep(time.Second)
 			}
-			w.settled(time.Minute)
+			w.waitUntilEmpty(time.Minute)
 			if n := reads.Load(); n > 2 {
-				t.Errorf("the log was read %d times", n)
+				t.Errorf("the log was read %d times, want at most 2", n)
 			}
-			if got := w.delivered("a"); len(got) != 50 || got[49] != "49" {
-				t.Errorf("delivered: %v", got)
+			if got := w.listDelivered("a"); len(got) != 50 || got[49] != "49" {
+				t.Errorf("delivered: %v, want 50 of them and 49 last", got)
 			}
 		})
 	})
-	t.Run("WhatIsFiledForACallerThatIsGoneIsSent", func(t *testing.T) {
+	t.Run("AppendForACallerThatLeftIsSent", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			p := w.start()
-			a := w.receiver(p)
-			w.file(a, "a", "0")
+			a := w.newReceiver(p)
+			w.appendBy(a, "a", "0")
 			time.Sleep(10 * time.Second) // the lane is at rest
 			table := &heldTable{Table: w.store.Table, begun: make(chan struct{}), may: make(chan struct{})}
 			w.store.Table = table
@@ -90,47 +91,47 @@ func TestDrainer_Offer(t *testing.T) {
 			<-table.begun
 			cancel()
 			if err := <-gone; err == nil {
-				t.Error("a caller that is gone was answered")
+				t.Error("a caller that is gone got no error, want one")
 			}
 			close(table.may)
 			time.Sleep(time.Second)
-			if got := w.delivered("a"); !slices.Equal(got, []string{"0", "1"}) {
+			if got := w.listDelivered("a"); !slices.Equal(got, []string{"0", "1"}) {
 				t.Errorf("delivered a second later: %v, want [0 1]", got)
 			}
 		})
 	})
-	t.Run("WhatAnotherInstanceFiledInBetweenIsRead", func(t *testing.T) {
+	t.Run("AppendOfAnotherInstanceIsRead", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			p, other := w.start(), w.start()
-			mine, theirs := w.receiver(p), w.receiver(other)
+			mine, theirs := w.newReceiver(p), w.newReceiver(other)
 			var want []string
 			for i := range 60 {
-				w.file([]*lane.Appender{mine, theirs, mine}[i%3], "a", fmt.Sprint(i))
+				w.appendBy([]*lane.Appender{mine, theirs, mine}[i%3], "a", fmt.Sprint(i))
 				want = append(want, fmt.Sprint(i))
 				time.Sleep(time.Duration(i%7) * 100 * time.Millisecond)
 			}
-			w.settled(time.Minute)
-			if got := w.delivered("a"); !slices.Equal(got, want) {
-				t.Errorf("delivered: %v", got)
+			w.waitUntilEmpty(time.Minute)
+			if got := w.listDelivered("a"); !slices.Equal(got, want) {
+				t.Errorf("delivered: %v, want %v", got, want)
 			}
 		})
 	})
 	t.Run("MoreThanIsKeptIsRead", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			p := w.start()
-			a := w.receiver(p)
+			a := w.newReceiver(p)
 			for i := range 30 { // three quarters of a megabyte each time the drain is behind
-				w.file(a, fmt.Sprint("k", i%10), noise(300<<10, i))
-				w.file(a, fmt.Sprint("k", i%10), "small")
+				w.appendBy(a, fmt.Sprint("k", i%10), newNoise(300<<10, i))
+				w.appendBy(a, fmt.Sprint("k", i%10), "small")
 			}
 			for i := range 300 {
-				w.file(a, fmt.Sprint("k", i%10), "x")
+				w.appendBy(a, fmt.Sprint("k", i%10), "x")
 			}
-			w.settled(2 * time.Minute)
-			if got := len(w.cms.requests()); got != 360 {
-				t.Errorf("%d requests", got)
+			w.waitUntilEmpty(2 * time.Minute)
+			if got := len(w.cms.listRequests()); got != 360 {
+				t.Errorf("%d requests, want 360", got)
 			}
-			w.noOverlap()
+			w.checkNoOverlap()
 		})
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"weir/internal/lane"
 )
 
-// maxPausesAge is the age up to which a holder may act on the pauses that it has read. With a read
-// each second it always knows them that well, except after a long attempt.
+// maxPausesAge is the age up to which a holder may act on the pauses that it has read. It
+// reads them each second, so they are older only after a long attempt.
 const maxPausesAge = controlInterval + 500*time.Millisecond
 
 // operatorPauses are the pauses that operators have set, as a session last read them.

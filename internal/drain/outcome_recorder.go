@@ -17,15 +17,16 @@ const maxLastError = 300
 // its retry.
 type outcomeRecorder struct {
 	laneScope
-	attempts  int // that count, until a message is dead
-	backoff   Backoff
-	journal   *journal
-	readAhead *readAhead
-	keys      *keyStates
-	breaker   *breaker
-	guard     *crashGuard
-	history   *deliveryHistory
-	versions  *latestVersions
+	attempts   int // that count, until a message is dead
+	backoff    Backoff
+	journal    *journal
+	readAhead  *readAhead
+	keys       *keyStates
+	breaker    *breaker
+	guard      *crashGuard
+	history    *deliveryHistory
+	versions   *latestVersions
+	remembered *rememberedIDs
 }
 
 // recordOutcome hands the change of an outcome to the committer.
@@ -62,8 +63,8 @@ func (o *outcomeRecorder) logAttempt(ctx context.Context, e *lane.Entry, number 
 	o.log.LogAttrs(ctx, level, "drain: attempt", slog.String("message_id", e.Message.Public().String()),
 		slog.Int64("seq", e.Seq()), slog.Int64("fence", o.fence), slog.Int("attempt", number),
 		slog.String("outcome", string(outcome)), slog.String("stage", string(e.Stage)),
-		slog.Int("status", result.Status), slog.Duration("duration", result.Duration), slog.String("err", reason),
-		slog.String("trace_id", e.Message.TraceID()))
+		slog.Int("status", result.Status), slog.Int64("duration_ms", result.Duration.Milliseconds()),
+		slog.String("err", reason), slog.String("trace_id", e.Message.TraceID()))
 }
 
 // buildChange builds the change of an outcome.
@@ -86,10 +87,11 @@ func (o *outcomeRecorder) buildChange(c *candidate, result weir.Result, outcome 
 	case weir.OutcomeUnavailable:
 		c.entry.DropBody() // it stays in the read-ahead, perhaps with thousands of others
 		if wait := o.breaker.pausedUntil.Sub(o.now()); wait > 0 {
-			o.log.Warn("drain: cms unavailable, lane pauses", "delay", wait, "err", result.Reason)
+			o.log.Warn("drain: cms unavailable, lane pauses", "delay_ms", wait.Milliseconds(), "err", result.Reason)
 		}
 	}
-	o.guard.clearInFlight(ch)
+	o.remembered.recordResult(c, ch, result)
+	o.guard.clearInFlight(ch, outcome)
 	o.saveError(ch, result, outcome)
 	return ch, err
 }
@@ -113,7 +115,7 @@ func (o *outcomeRecorder) finalize(c *candidate, ch *lane.Change, result weir.Re
 	o.removeFinal(c, ch)
 	delete(o.breaker.suspects, c.entry.Seq())
 	if c.entry.Message.Supersede && outcome == weir.OutcomeDelivered {
-		o.versions.remember(c.entry.SupersedeKey(), ch.SaveLatestVersion(c.entry))
+		o.saveVersion(c.entry, ch)
 	}
 	at, stage := storedTime(o.now()), weir.Dead
 	if outcome == weir.OutcomeDelivered {
@@ -125,6 +127,21 @@ func (o *outcomeRecorder) finalize(c *candidate, ch *lane.Change, result weir.Re
 		ch.NotifyFinal(c.entry, stage, at, o.store.Notifier.DeadReceivers(c.entry.Message.Contract))
 	}
 	return ch.Finish(c.entry, stage, at)
+}
+
+// saveVersion records the version of a delivered message, with a warning if it is beyond reason.
+func (o *outcomeRecorder) saveVersion(e *lane.Entry, ch *lane.Change) {
+	key := e.SupersedeKey()
+	previous := weir.Version{}
+	if known := o.versions.byKey[key]; !known.IsZero() {
+		previous = parseVersion(known.Version)
+	}
+	warning := parseVersion(e.Message.Version).DescribeJump(previous, o.now())
+	if warning != "" {
+		o.log.Warn("drain: delivered version is beyond reason", "message_id", e.Message.Public().String(),
+			"seq", e.Seq(), "fence", o.fence, "reason", warning)
+	}
+	o.versions.remember(key, ch.SaveLatestVersion(e, warning))
 }
 
 // removeFinal takes a message that became final out of the read-ahead or out of its block, whose
@@ -145,7 +162,7 @@ func (o *outcomeRecorder) scheduleRetry(c *candidate, ch *lane.Change, nextAt ti
 		k = o.keys.holdFromLog(c.entry)
 		o.readAhead.removeEntry(c.entry)
 	}
-	k.NextAt, k.LogWaitsFrom, k.IsParked, k.first = nextAt, 0, false, o.keys.keepRetry(c.entry)
+	k.NextAt, k.IsUntried, k.LogWaitsFrom, k.IsParked, k.first = nextAt, false, 0, false, o.keys.keepRetry(c.entry)
 	ch.SaveBlock(k.KeyBlock)
 	return ch.Retry(c.entry, k.ID, nextAt)
 }

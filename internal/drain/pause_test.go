@@ -32,9 +32,9 @@ func (w *world) resume(p *process, key string) {
 	p.Wake(0)
 }
 
-// between are the bodies that were sent from one moment to another.
-func (w *world) between(from, to time.Time) (bodies []string) {
-	for _, s := range w.cms.requests() {
+// listSentBetween returns the bodies whose attempts began at from or later, and before to.
+func (w *world) listSentBetween(from, to time.Time) (bodies []string) {
+	for _, s := range w.cms.listRequests() {
 		if !s.at.Before(from) && s.at.Before(to) {
 			bodies = append(bodies, s.body)
 		}
@@ -42,7 +42,7 @@ func (w *world) between(from, to time.Time) (bodies []string) {
 	return bodies
 }
 
-func skip(m *weir.Message) { m.Skip = true }
+func withSkip(m *weir.Message) { m.Skip = true }
 
 func TestPause_Lane(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
@@ -56,25 +56,27 @@ func TestPause_Lane(t *testing.T) {
 		w.post("0", "due", func(m *weir.Message) { m.DueAt = due })
 		if r := p.Join(t.Context(), 0); r.State != drain.Waiting || !r.Paused ||
 			r.Reason != "an operator has paused it: test" {
-			t.Errorf("%+v", r)
+			t.Errorf("got %+v, want State %v, Paused true and Reason \"an operator has paused it: test\"", r,
+				drain.Waiting)
 		}
 		time.Sleep(time.Hour)
-		if n := len(w.cms.requests()); n != 0 {
-			t.Fatalf("%d requests of a paused lane", n)
+		if n := len(w.cms.listRequests()); n != 0 {
+			t.Fatalf("%d requests of a paused lane, want 0", n)
 		}
 		w.resume(p, "")
-		w.settled(time.Minute)
-		if got := w.delivered("0"); fmt.Sprint(got) != "[0 3 6 9 12 15 18 due]" {
-			t.Errorf("delivered %v", got)
+		w.waitUntilEmpty(time.Minute)
+		if got := w.listDelivered("0"); fmt.Sprint(got) != "[0 3 6 9 12 15 18 due]" {
+			t.Errorf("delivered %v, want [0 3 6 9 12 15 18 due]", got)
 		}
 	})
 }
 
 func TestPause_TakesEffectInTheMidst(t *testing.T) {
-	for name, takesTime := range map[string]time.Duration{"QuickCMS": 20 * time.Millisecond, "SlowCMS": 5 * time.Second} {
+	for name, takesTime := range map[string]time.Duration{"QuickCMS": 20 * time.Millisecond,
+		"SlowCMS": 5 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
-				w.cms.set(takes(takesTime, 200))
+				w.cms.setAnswer(answerAfter(takesTime, 200))
 				p := w.start()
 				for i := range 2000 {
 					w.post(fmt.Sprint(i), fmt.Sprint(i))
@@ -84,14 +86,14 @@ func TestPause_TakesEffectInTheMidst(t *testing.T) {
 				w.pause("", time.Time{})
 				paused := time.Now()
 				time.Sleep(time.Minute)
-				if got := w.between(paused.Add(1500*time.Millisecond), time.Now()); len(got) > 0 {
-					t.Errorf("%d were sent later than a second and a half after the pause", len(got))
+				if got := w.listSentBetween(paused.Add(1500*time.Millisecond), time.Now()); len(got) > 0 {
+					t.Errorf("%d were sent later than 1.5 s after the pause, want none", len(got))
 				}
-				if len(w.between(time.Time{}, paused)) == 0 {
-					t.Error("nothing was sent before")
+				if len(w.listSentBetween(time.Time{}, paused)) == 0 {
+					t.Error("nothing was sent before the pause, want some")
 				}
 				w.resume(p, "")
-				w.settled(4 * time.Hour)
+				w.waitUntilEmpty(4 * time.Hour)
 			})
 		})
 	}
@@ -107,10 +109,10 @@ func TestPause_EndsByItself(t *testing.T) {
 				w.post("a", "1")
 				w.post("a", "2")
 				p.Wake(0)
-				w.settled(11 * time.Minute)
-				if log := w.cms.requests(); len(log) != 2 || log[0].body != "1" || log[0].at.Before(until) ||
+				w.waitUntilEmpty(11 * time.Minute)
+				if log := w.cms.listRequests(); len(log) != 2 || log[0].body != "1" || log[0].at.Before(until) ||
 					log[0].at.Sub(until) > 100*time.Millisecond {
-					t.Errorf("until %s: %+v", until, log)
+					t.Errorf("paused until %s: got %+v, want message 1 within 100 ms of it", until, log)
 				}
 			})
 		})
@@ -118,11 +120,11 @@ func TestPause_EndsByItself(t *testing.T) {
 }
 
 func TestPause_Key(t *testing.T) {
-	for name, kind := range map[string]func(*weir.Message){"Held": func(*weir.Message) {}, "Skip": skip} {
+	for name, kind := range map[string]func(*weir.Message){"Held": func(*weir.Message) {}, "Skip": withSkip} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				p := w.start()
-				w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
+				w.lanes.Appender.OnFiled, w.lanes.Appender.OnWake = p.OfferAppended, p.WakeOffered
 				w.pause("a", time.Time{})
 				for i := range 10 {
 					w.post("a", fmt.Sprint(i), kind)
@@ -133,31 +135,32 @@ func TestPause_Key(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				w.post("a", "last", kind)
 				time.Sleep(time.Hour)
-				if n := len(w.delivered("b")); n != 10 {
-					t.Errorf("%d of b were delivered", n)
+				if n := len(w.listDelivered("b")); n != 10 {
+					t.Errorf("%d of b were delivered, want 10", n)
 				}
-				if got := w.delivered("a"); len(got) != 0 {
-					t.Errorf("%v of a were sent", got)
+				if got := w.listDelivered("a"); len(got) != 0 {
+					t.Errorf("%v of a were sent, want none", got)
 				}
 				if c := w.control(); c.Tail.NextDueAt.IsZero() || !c.Tail.DueAt().IsZero() {
-					t.Errorf("the next is due at %s, people are told %s", c.Tail.NextDueAt, c.Tail.DueAt())
+					t.Errorf("the next is due at %s, people are told %s, want a NextDueAt and no DueAt",
+						c.Tail.NextDueAt, c.Tail.DueAt())
 				}
 				w.resume(p, "a")
 				w.post("a", "after", kind)
-				w.settled(time.Minute)
-				if got := w.delivered("a"); fmt.Sprint(got) != "[0 1 2 3 4 5 6 7 8 9 due last after]" {
-					t.Errorf("delivered %v", got)
+				w.waitUntilEmpty(time.Minute)
+				if got := w.listDelivered("a"); fmt.Sprint(got) != "[0 1 2 3 4 5 6 7 8 9 due last after]" {
+					t.Errorf("delivered %v, want [0 1 2 3 4 5 6 7 8 9 due last after]", got)
 				}
 			})
 		})
 	}
 }
 
-// Where a pause ends before what was shelved for it is written, the line is not read until
-// it is there.
+// If a pause ends before its parked messages are written as held, the holder does not read the key's queue until they
+// are.
 func TestPause_EndsBeforeTheLineIsWritten(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(takes(60*time.Millisecond, 200))
+		w.cms.setAnswer(answerAfter(60*time.Millisecond, 200))
 		p := w.start()
 		until := time.Now().Add(30 * time.Millisecond)
 		w.pause("a", until)
@@ -166,26 +169,26 @@ func TestPause_EndsBeforeTheLineIsWritten(t *testing.T) {
 			w.post("b", fmt.Sprint(i))
 		}
 		p.Wake(0)
-		w.settled(time.Minute)
-		for _, s := range w.cms.requests() {
+		w.waitUntilEmpty(time.Minute)
+		for _, s := range w.cms.listRequests() {
 			if s.key == "a" && s.at.Sub(until) > 200*time.Millisecond {
-				t.Errorf("it was sent %s after the pause", s.at.Sub(until))
+				t.Errorf("it was sent %s after the pause, want at most 200ms", s.at.Sub(until))
 			}
 		}
 	})
 }
 
-// Where a key is paused in the midst of its work, all that waits of it keeps its order: what
-// waits for a retry, what was released, what stands in the log.
+// If a key is paused while it has work, all its messages keep their order: those that wait for a retry, those whose due
+// time has come, and those of the log.
 func TestPause_KeyInTheMidst(t *testing.T) {
-	for name, kind := range map[string]func(*weir.Message){"Held": func(*weir.Message) {}, "Skip": skip} {
+	for name, kind := range map[string]func(*weir.Message){"Held": func(*weir.Message) {}, "Skip": withSkip} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
-				w.cms.set(func(ctx context.Context, d weir.Delivery) weir.Result {
+				w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
 					if string(d.Message.Body) == "0" && d.Attempt == 1 {
-						return takes(time.Second, 500)(ctx, d)
+						return answerAfter(time.Second, 500)(ctx, d)
 					}
-					return takes(time.Second, 200)(ctx, d)
+					return answerAfter(time.Second, 200)(ctx, d)
 				})
 				p := w.start()
 				due := time.Now().Add(2500 * time.Millisecond)
@@ -197,17 +200,18 @@ func TestPause_KeyInTheMidst(t *testing.T) {
 				time.Sleep(1200 * time.Millisecond)
 				w.pause("a", time.Time{})
 				time.Sleep(time.Minute)
-				before := len(w.cms.requests())
+				before := len(w.cms.listRequests())
 				w.resume(p, "a")
-				w.settled(time.Minute)
+				w.waitUntilEmpty(time.Minute)
 				var firsts []string
-				for _, s := range w.cms.requests() {
+				for _, s := range w.cms.listRequests() {
 					if s.attempt == 1 {
 						firsts = append(firsts, s.body)
 					}
 				}
 				if fmt.Sprint(firsts) != "[0 1 2 3 4 5 due]" || before >= len(firsts) {
-					t.Errorf("first attempts %v, %d requests before it was resumed", firsts, before)
+					t.Errorf("first attempts %v, %d requests before the resume; want [0 1 2 3 4 5 due], some after it",
+						firsts, before)
 				}
 			})
 		})
@@ -219,7 +223,7 @@ func TestPause_OutlivesItsHolder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				first := w.start()
-				w.cms.set(takes(3*time.Second, 200))
+				w.cms.setAnswer(answerAfter(3*time.Second, 200))
 				for i := range 5 {
 					w.post("a", fmt.Sprint(i))
 				}
@@ -230,21 +234,20 @@ func TestPause_OutlivesItsHolder(t *testing.T) {
 				second := w.start()
 				second.Wake(0)
 				time.Sleep(time.Hour)
-				if got := w.delivered("a"); len(got) != 1 {
-					t.Errorf("delivered %v", got)
+				if got := w.listDelivered("a"); len(got) != 1 {
+					t.Errorf("delivered %v, want one", got)
 				}
 				w.resume(second, key)
-				w.settled(time.Minute)
-				if got := w.delivered("a"); !slices.Equal(slices.Compact(got), []string{"0", "1", "2", "3", "4"}) {
-					t.Errorf("delivered %v", got)
+				w.waitUntilEmpty(time.Minute)
+				if got := w.listDelivered("a"); !slices.Equal(slices.Compact(got), []string{"0", "1", "2", "3", "4"}) {
+					t.Errorf("delivered %v, want [0 1 2 3 4]", got)
 				}
 			})
 		})
 	}
 }
 
-// lateAnswer keeps back the answer to one read of the control rows, once it is told for how
-// long, and says that it does.
+// lateAnswer delays the answer to one read of the control rows by the time in delay, and reports that it does.
 type lateAnswer struct {
 	storage.Table
 	late  chan time.Duration
@@ -268,13 +271,13 @@ func (s lateAnswer) Range(ctx context.Context, q storage.Query) (storage.Page, e
 // not end that.
 func TestPause_SeenAgainstALateAnswer(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(takes(30*time.Millisecond, 200))
+		w.cms.setAnswer(answerAfter(30*time.Millisecond, 200))
 		answers := lateAnswer{late: make(chan time.Duration, 1), asked: make(chan struct{})}
 		p := w.start(func(c *drain.Config) {
 			answers.Table = c.Store.Table
 			c.Store.Table = answers
 		})
-		w.append.OnFiled, w.append.OnWake = p.OfferAppended, p.WakeOffered
+		w.lanes.Appender.OnFiled, w.lanes.Appender.OnWake = p.OfferAppended, p.WakeOffered
 		for range 200 {
 			w.post("b", "b")
 		}
@@ -282,22 +285,23 @@ func TestPause_SeenAgainstALateAnswer(t *testing.T) {
 		answers.late <- 1200 * time.Millisecond
 		<-answers.asked
 		w.pause("a", time.Time{})
-		w.post("c", "due", due(time.Now().Add(100*time.Millisecond))) // to release it takes a look
+		w.post("c", "due", withDueTime(time.Now().Add(100*time.Millisecond))) // to release it takes a look
 		time.Sleep(200 * time.Millisecond)
 		w.post("a", "1")
 		time.Sleep(time.Minute)
-		if got := w.delivered("a"); len(got) > 0 {
-			t.Errorf("%v of the paused key was sent", got)
+		if got := w.listDelivered("a"); len(got) > 0 {
+			t.Errorf("%v of the paused key was sent, want none", got)
 		}
-		if len(w.delivered("b")) != 200 || len(w.delivered("c")) != 1 {
-			t.Error("the others were not")
+		if len(w.listDelivered("b")) != 200 || len(w.listDelivered("c")) != 1 {
+			t.Errorf("delivered %d of b and %d of c, want 200 and 1", len(w.listDelivered("b")),
+				len(w.listDelivered("c")))
 		}
 	})
 }
 
 // A process takes the lane on news from before a resumption that an earlier holder has seen.
-// Acted upon, they would have tail say that nothing goes on until somebody touches the lane;
-// and this process does not live to correct that.
+// If it acted on them, tail would keep the lane at rest until a request comes; and this process dies before it could
+// correct that.
 func TestPause_NewsFromBeforeTheFormerHolder(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.pause("a", time.Time{})
@@ -312,53 +316,53 @@ func TestPause_NewsFromBeforeTheFormerHolder(t *testing.T) {
 		<-answers.asked
 		meanwhile := w.start()
 		meanwhile.Wake(0)
-		w.settled(10 * time.Second)
+		w.waitUntilEmpty(10 * time.Second)
 		w.resume(meanwhile, "a")
 		time.Sleep(5 * time.Second)
 		meanwhile.close(t)
 		if c := w.control(); c.HasRequests() || c.Tail.IsOpen {
-			t.Fatalf("%+v", c)
+			t.Fatalf("got %+v, want no requests, and the lane not open", c)
 		}
 		w.post("a", "a")
-		w.cms.set(takes(time.Hour, 200)) // it gets no further
+		w.cms.setAnswer(answerAfter(time.Hour, 200)) // it gets no further
 		for end := time.Now().Add(2 * time.Minute); !w.control().Tail.IsOpen && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 		for range 500 {
 			time.Sleep(time.Millisecond)
 			if c := w.control(); !c.HasWork(time.Now()) {
-				t.Fatalf("as tail says, there is nothing to do: %+v", c.Tail)
+				t.Fatalf("got no work in %+v, want some while the message is at the CMS", c.Tail)
 			}
 		}
 		late.kill()
-		w.cms.set(takes(time.Millisecond, 200))
+		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 		w.start().Wake(0)
-		w.settled(time.Minute)
+		w.waitUntilEmpty(time.Minute)
 	})
 }
 
 func TestResume_TriesTheCMSAtOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start(func(c *drain.Config) { c.Backoff = drain.Backoff{Min: time.Hour, Max: time.Hour} })
-		w.cms.set(takes(0, 503))
+		w.cms.setAnswer(answerAfter(0, 503))
 		w.post("a", "1")
 		p.Wake(0)
 		time.Sleep(10 * time.Second)
 		if c := w.control(); !c.Tail.PausedUntil.After(time.Now().Add(10*time.Minute)) ||
 			c.Tail.LastError != "503 from the CMS" ||
 			c.Tail.LastErrorAt.IsZero() {
-			t.Fatalf("%+v", c.Tail)
+			t.Fatalf("got %+v, want a pause of more than 10 min, and the error \"503 from the CMS\"", c.Tail)
 		}
-		w.cms.set(takes(0, 200))
+		w.cms.setAnswer(answerAfter(0, 200))
 		w.resume(p, "")
-		if c := w.settled(5 * time.Second); !c.Tail.PausedUntil.IsZero() || c.HasRequests() {
-			t.Errorf("%+v", c.Tail)
+		if c := w.waitUntilEmpty(5 * time.Second); !c.Tail.PausedUntil.IsZero() || c.HasRequests() {
+			t.Errorf("got %+v, want no pause and no requests", c.Tail)
 		}
 	})
 }
 
 func TestPause_Cancel(t *testing.T) {
-	for name, kind := range map[string]func(*weir.Message){"Held": func(*weir.Message) {}, "Skip": skip} {
+	for name, kind := range map[string]func(*weir.Message){"Held": func(*weir.Message) {}, "Skip": withSkip} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				p := w.start()
@@ -375,19 +379,19 @@ func TestPause_Cancel(t *testing.T) {
 				time.Sleep(time.Minute)
 				if a, b := w.status(ids[0]).Stage, w.status(ids[2]).Stage; a != weir.Cancelled ||
 					b != weir.Cancelled {
-					t.Errorf("they are %s and %s", a, b)
+					t.Errorf("they are %s and %s, want cancelled and cancelled", a, b)
 				}
 				w.resume(p, "a")
-				w.settled(time.Minute)
-				if got := w.delivered("a"); fmt.Sprint(got) != "[1]" {
-					t.Errorf("delivered %v", got)
+				w.waitUntilEmpty(time.Minute)
+				if got := w.listDelivered("a"); fmt.Sprint(got) != "[1]" {
+					t.Errorf("delivered %v, want [1]", got)
 				}
 			})
 		})
 	}
 }
 
-// TestPause_CostsNothing holds that a process does not ask storage again and again while
+// TestPause_CostsNothing checks that a process does not ask storage again and again while
 // all that waits is paused.
 func TestPause_CostsNothing(t *testing.T) {
 	for name, key := range map[string]string{"Lane": "", "Key": "a"} {
@@ -402,10 +406,10 @@ func TestPause_CostsNothing(t *testing.T) {
 				p.faults.Set(func(storagetest.Call) storagetest.Fault { calls.Add(1); return storagetest.Fault{} })
 				time.Sleep(12 * time.Hour)
 				if n := calls.Load(); n > 0 {
-					t.Errorf("%d calls of storage", n)
+					t.Errorf("%d calls of storage, want 0", n)
 				}
 				w.resume(p, key)
-				w.settled(time.Minute)
+				w.waitUntilEmpty(time.Minute)
 			})
 		})
 	}
@@ -424,7 +428,7 @@ func (nights) At(t time.Time) (bool, string, time.Time) {
 
 func TestCalendar(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(takes(10*time.Second, 200))
+		w.cms.setAnswer(answerAfter(10*time.Second, 200))
 		p := w.start(func(c *drain.Config) { c.Calendar = nights{} })
 		due := time.Now().Truncate(time.Hour).Add(2*time.Hour + 55*time.Minute)
 		w.post("due", "due", func(m *weir.Message) { m.DueAt = due })
@@ -432,30 +436,30 @@ func TestCalendar(t *testing.T) {
 			w.post(fmt.Sprint(i), fmt.Sprint(i))
 		}
 		p.Wake(0)
-		w.settled(5 * time.Hour)
+		w.waitUntilEmpty(5 * time.Hour)
 		at := map[string]time.Time{}
-		for _, s := range w.cms.requests() {
+		for _, s := range w.cms.listRequests() {
 			at[s.body] = s.at
 			if closed, _, _ := (nights{}).At(s.at); closed {
-				t.Errorf("%s was sent at %s", s.body, s.at)
+				t.Errorf("%s was sent at %s, want it outside the closed time", s.body, s.at)
 			}
 		}
 		for hour := range 2 { // it goes on as soon as it opens
 			opens := due.Truncate(time.Hour).Add(time.Duration(hour-1) * time.Hour)
-			if got := w.between(opens, opens.Add(20*time.Second)); len(got) == 0 {
-				t.Errorf("nothing was sent when it opened at %s", opens)
+			if got := w.listSentBetween(opens, opens.Add(20*time.Second)); len(got) == 0 {
+				t.Errorf("nothing was sent within 20s of the opening at %s, want some", opens)
 			}
 		}
 		if late := at["due"].Sub(due.Truncate(time.Hour).Add(time.Hour)); late < 0 || late > 20*time.Second {
-			t.Errorf("what fell due in the night was sent %s after it", late)
+			t.Errorf("the messages due in the night were sent %s after it, want 0 to 20s", late)
 		}
-		if n := len(w.cms.requests()); n != 1001 {
-			t.Errorf("%d requests", n)
+		if n := len(w.cms.listRequests()); n != 1001 {
+			t.Errorf("%d requests, want 1001", n)
 		}
 	})
 }
 
-// Closed or not, what is asked of the holder is done at once.
+// The holder grants requests at once, even if the calendar is closed.
 func TestCalendar_WishesAreGranted(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + 51*time.Minute)))
@@ -469,7 +473,7 @@ func TestCalendar_WishesAreGranted(t *testing.T) {
 		p.Wake(0)
 		time.Sleep(5 * time.Second)
 		if st := w.status(id); st.Stage != weir.Cancelled {
-			t.Errorf("%+v", st)
+			t.Errorf("got %+v, want Stage cancelled", st)
 		}
 	})
 }

@@ -31,31 +31,30 @@ func (s pacedTable) Transact(ctx context.Context, partition string, ops []storag
 	return s.Table.Transact(ctx, partition, ops)
 }
 
-// What is written for one message, before its moment and after its delivery, does not keep
-// another from its own.
-func TestDrainer_DueBesideWhatIsWritten(t *testing.T) {
+// Writes for one message, before its due time and after its delivery, do not delay another message beyond its due time.
+func TestDrainer_DueBesideOtherWrites(t *testing.T) {
 	for _, apart := range []time.Duration{30, 37, 43, 51, 70, 130} {
 		apart *= time.Millisecond
 		t.Run(apart.String(), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
-				w.cms.set(takes(time.Millisecond, 200))
+				w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 				from, moments := time.Now().Add(10*time.Second), map[string]time.Time{}
 				for i := range 40 {
 					body := fmt.Sprint(i)
 					moments[body] = from.Add(time.Duration(i) * apart)
-					w.post(body, body, due(moments[body]))
+					w.post(body, body, withDueTime(moments[body]))
 				}
 				w.start(func(c *drain.Config) {
 					c.Store.Table = pacedTable{c.Store.Table, 5 * time.Millisecond, 8 * time.Millisecond}
 				}).Wake(0)
-				w.settled(time.Minute)
-				for body, late := range w.late(moments) {
+				w.waitUntilEmpty(time.Minute)
+				for body, late := range w.measureDelays(moments) {
 					if late > 2*time.Millisecond {
-						t.Errorf("%s was %s late", body, late)
+						t.Errorf("%s was %s late, want at most 2ms", body, late)
 					}
 				}
-				if n := len(w.cms.requests()); n != len(moments) {
-					t.Errorf("%d requests", n)
+				if n := len(w.cms.listRequests()); n != len(moments) {
+					t.Errorf("%d requests, want %v", n, len(moments))
 				}
 			})
 		})

@@ -10,8 +10,9 @@ import (
 
 // Probing: while the CMS refuses one message after the other, the holder looks for one that it
 // takes. Each key has a turn, from both ends of the log alternately. As long as a key has not had
-// its turn, pauses are short and the holder stays. Then they grow, and a message that is filed or
-// falls due meanwhile has its turn at once (lane.Control.HasUntried).
+// its turn, pauses are short and the holder stays. Then they grow. A message that is filed or falls
+// due in a long pause has its turn at once (lane.Control.HasUntried), and the others still wait for
+// the end of that pause (breaker.isResting).
 
 // prober decides how a session goes on after refusals.
 type prober struct {
@@ -28,6 +29,7 @@ type prober struct {
 func (p *prober) classifyResult(c *candidate, result weir.Result) weir.Outcome {
 	if c.block != nil {
 		delete(p.deferred, c.block.ID)
+		c.block.IsUntried = false // stored with the block's next change; after a crash the message has another turn
 	}
 	verdicts := p.breaker.verdicts
 	outcome := p.breaker.classifyResult(c.entry, result, p.now())
@@ -57,7 +59,7 @@ func (p *prober) pauseIfProbed() {
 	case p.hasUntriedKey():
 		p.breaker.beginPause(0, p.now(), refusedPause)
 	default:
-		p.breaker.beginPause(0, p.now(), maxDelay)
+		p.breaker.pauseRound(p.now())
 		p.deferProbed()
 	}
 }
@@ -71,7 +73,7 @@ func (p *prober) hasUntriedKey() bool {
 
 // deferProbed records that no message in the log waits for its first turn. Due messages that had
 // one wait for the end of the pause, in the same order, so that tail calls for a holder only when
-// another message falls due.
+// another message becomes due.
 func (p *prober) deferProbed() {
 	p.breaker.probedBelow = p.readAhead.nextRead
 	until := p.breaker.pausedUntil.Truncate(time.Microsecond)

@@ -21,9 +21,9 @@ func newTestProber(logKeys ...string) (*prober, *selector) {
 func TestProber_DefersProbedKeysUntilAVerdict(t *testing.T) {
 	t.Parallel()
 	p, s := newTestProber()
-	first := s.hold(logged(1, "a"), noon.Add(-2*time.Second))
-	second := s.hold(logged(2, "b"), noon.Add(-time.Second))
-	untried := s.hold(logged(3, "c"), noon)
+	first := s.addBlock(newLogEntry(1, "a"), noon.Add(-2*time.Second))
+	second := s.addBlock(newLogEntry(2, "b"), noon.Add(-time.Second))
+	untried := s.addBlock(newLogEntry(3, "c"), noon)
 	for _, k := range []*keyState{first, second} {
 		p.breaker.probedKeys[k.KeyHash] = true
 	}

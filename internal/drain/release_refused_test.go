@@ -36,16 +36,16 @@ func countReleased(ops []storage.Op) (count int) {
 }
 
 // A release is refused as a whole if one of its messages was cancelled. The others are released
-// again, and sent at their moment.
+// again, and sent at their due time.
 func TestDrainer_ReleaseRefusedForOneMessageGoesOnWithTheOthers(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.cms.set(takes(time.Millisecond, 200))
+		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 		moment := time.Now().Add(30 * time.Second)
 		moments := map[string]time.Time{}
-		cancelled := w.post("cancelled", "cancelled", due(moment))
+		cancelled := w.post("cancelled", "cancelled", withDueTime(moment))
 		for _, key := range []string{"a", "b", "c", "d"} {
 			moments[key] = moment
-			w.post(key, key, due(moment))
+			w.post(key, key, withDueTime(moment))
 		}
 		armed := &atomic.Bool{}
 		armed.Store(true)
@@ -53,18 +53,18 @@ func TestDrainer_ReleaseRefusedForOneMessageGoesOnWithTheOthers(t *testing.T) {
 			store := *c.Store
 			store.Table = cancelledBefore{store.Table, func() {
 				if _, err := w.store.Cancel(t.Context(), cancelled); err != nil {
-					t.Errorf("cancel: %v", err)
+					t.Errorf("Cancel = %v, want no error", err)
 				}
 			}, armed}
 			c.Store = &store
 		}).Wake(0)
-		w.settled(2 * time.Minute)
+		w.waitUntilEmpty(2 * time.Minute)
 		if armed.Load() {
-			t.Fatal("no release of several messages was written")
+			t.Fatal("no release of several messages was written, want one")
 		}
-		late := w.late(moments)
+		late := w.measureDelays(moments)
 		if len(late) != len(moments) {
-			t.Errorf("%d of %d messages were sent: %v", len(late), len(moments), late)
+			t.Errorf("%d messages were sent: %v, want %d", len(late), late, len(moments))
 		}
 		for body, d := range late {
 			if d > 100*time.Millisecond {

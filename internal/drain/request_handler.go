@@ -13,7 +13,7 @@ import (
 // requestPage is how many requests are handled at once.
 const requestPage = 30
 
-// requestHandler does what others ask the holder for: cancel, replay, resume.
+// requestHandler grants the requests to the holder: cancel, discard, replay, forget a version or an id, resume.
 type requestHandler struct {
 	laneScope
 	journal   *journal
@@ -22,23 +22,26 @@ type requestHandler struct {
 	breaker   *breaker
 	guard     *crashGuard
 	history   *deliveryHistory
+	versions  *latestVersions
+	ids       *rememberedIDs
 	due       interface {
 		finishWrites(ctx context.Context) error
 		invalidateDueTimes()
 	}
 
-	seen      int64         // head's request number as last read
-	handled   int64         // the request number up to which requests were handled
-	cancelled cancelledPage // by the page of requests that is being handled
-	replaced  []string      // blobs of bodies that were edited anew
+	seen     int64     // head's request number as last read
+	handled  int64     // the request number up to which requests were handled
+	asked    askedPage // for by the page of requests that is being handled
+	replaced []string  // blobs of bodies that were edited anew
 }
 
-// cancelledPage are the messages that one page of requests is to cancel, and the first rows of the
-// blocks that hold them, as storage has them before any of these requests is handled. Thousands may
-// be cancelled at a time while no message is sent: they are read side by side.
-type cancelledPage struct {
-	messages map[int64]*lane.Entry
-	held     map[string][]lane.HeldMessage // by block; shortened as messages are withdrawn
+// askedPage are the messages that one page of requests is to cancel, discard or replay, and the first
+// rows of the blocks that hold them, as storage has them before any of these requests is handled.
+// Thousands may be asked for at a time while no message is sent: they are read side by side.
+type askedPage struct {
+	messages  map[int64]*lane.Entry
+	obstacles map[int64]string              // why a message is not replayed without force
+	held      map[string][]lane.HeldMessage // by block; shortened as messages are withdrawn
 }
 
 // hasNew reports whether there are requests to handle.
@@ -57,7 +60,7 @@ func (h *requestHandler) handleNew(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if h.cancelled, err = h.readCancelled(ctx, requests); err != nil {
+		if h.asked, err = h.readAsked(ctx, requests); err != nil {
 			return err
 		}
 		for _, r := range requests {
@@ -86,10 +89,20 @@ func (h *requestHandler) handleOne(ctx context.Context, r lane.Request) error {
 	switch r.Kind {
 	case lane.RequestCancel:
 		err = h.cancelMessage(r, ch)
+	case lane.RequestDiscard:
+		h.discardMessage(r, ch)
 	case lane.RequestReplay:
 		err = h.replayMessage(ctx, r, ch)
+	case lane.RequestForget:
+		err = h.forgetVersion(ctx, r, ch)
+	case lane.RequestForgetID:
+		err = h.forgetID(ctx, r, ch)
+	case lane.RequestErase:
+		ch.EraseErrors()
+		h.breaker.pauseReason = ""
 	case lane.RequestResume:
-		h.log.Info("drain: pause of the cms lifted", "fence", h.fence, "delay", h.breaker.pausedUntil.Sub(h.now()))
+		h.log.Info("drain: pause of the cms lifted", "fence", h.fence, "delay_ms",
+			h.breaker.pausedUntil.Sub(h.now()).Milliseconds())
 		h.breaker.liftPause()
 	default: // of a later version of this program
 		h.log.Error("drain: unknown wish refused", "seq", r.Seq, "err", "kind "+string(r.Kind))
@@ -101,30 +114,39 @@ func (h *requestHandler) handleOne(ctx context.Context, r lane.Request) error {
 	return nil
 }
 
-// readCancelled reads the messages that requests are to cancel.
-func (h *requestHandler) readCancelled(ctx context.Context, requests []lane.Request) (cancelledPage, error) {
-	entries := make([]*lane.Entry, len(requests))
+// readAsked reads the messages that requests are to cancel, discard, or replay without force. No two such
+// requests of a page change the same message, so a message is still as it was read when its request is
+// handled. A replay with force may come after one without, which has changed the message: so its message
+// is read when it is handled.
+func (h *requestHandler) readAsked(ctx context.Context, requests []lane.Request) (askedPage, error) {
+	entries, obstacles := make([]*lane.Entry, len(requests)), make([]string, len(requests))
 	err := lane.ForEach(len(requests), func(i int) (err error) {
 		r := requests[i]
-		if r.Kind != lane.RequestCancel || r.Done {
+		isReplay := r.Kind == lane.RequestReplay && !r.Force
+		isRead := isReplay || r.Kind == lane.RequestCancel && !r.Done || r.Kind == lane.RequestDiscard
+		if !isRead {
 			return nil
 		}
 		entries[i], err = h.store.ReadMessage(ctx, h.lane, r.Seq)
 		if storage.Is(err, storage.NotFound) {
 			return nil // final long ago, and removed by retention
 		}
+		if err == nil && isReplay && entries[i].Stage == weir.Dead {
+			obstacles[i], err = h.store.ReplayObstacle(ctx, entries[i], h.history.sinceFence)
+		}
 		return err
 	})
 	if err != nil {
-		return cancelledPage{}, err
+		return askedPage{}, err
 	}
-	page := cancelledPage{messages: map[int64]*lane.Entry{}, held: map[string][]lane.HeldMessage{}}
+	page := askedPage{messages: map[int64]*lane.Entry{}, obstacles: map[int64]string{},
+		held: map[string][]lane.HeldMessage{}}
 	var blocks []string
 	for i, e := range entries {
 		if e == nil {
 			continue
 		}
-		page.messages[requests[i].Seq] = e
+		page.messages[requests[i].Seq], page.obstacles[requests[i].Seq] = e, obstacles[i]
 		if k := h.keys.findHolding(e); e.IsHeld && k != nil && !slices.Contains(blocks, k.ID) {
 			blocks = append(blocks, k.ID)
 		}
@@ -142,7 +164,7 @@ func (h *requestHandler) readCancelled(ctx context.Context, requests []lane.Requ
 
 // cancelMessage cancels a message that is not final yet.
 func (h *requestHandler) cancelMessage(r lane.Request, ch *lane.Change) error {
-	e := h.cancelled.messages[r.Seq]
+	e := h.asked.messages[r.Seq]
 	if e == nil {
 		return nil
 	}
@@ -156,6 +178,23 @@ func (h *requestHandler) cancelMessage(r lane.Request, ch *lane.Change) error {
 	at := storedTime(h.now())
 	h.reportFinal(e, weir.Cancelled, at)
 	return ch.Finish(e, weir.Cancelled, at)
+}
+
+// discardMessage gives a dead message up for good, unless it is not dead any more.
+func (h *requestHandler) discardMessage(r lane.Request, ch *lane.Change) {
+	e := h.asked.messages[r.Seq]
+	if e == nil {
+		return
+	}
+	isDead := e.Stage == weir.Dead
+	h.log.Debug("drain: discard asked", "message_id", e.Message.Public().String(), "seq", r.Seq, "fence", h.fence,
+		"outcome", describeOutcome(isDead))
+	if !isDead {
+		return
+	}
+	at := storedTime(h.now())
+	h.reportFinal(e, weir.Discarded, at)
+	ch.Discard(e, r, at)
 }
 
 func describeOutcome(isGranted bool) string {
@@ -187,12 +226,12 @@ func (h *requestHandler) withdrawHeld(e *lane.Entry, ch *lane.Change) bool {
 	if k == nil {
 		return false
 	}
-	held := h.cancelled.held[k.ID]
+	held := h.asked.held[k.ID]
 	next, isAwaited := k.NextAt, len(held) > 0 && held[0].Seq == e.Seq()
 	if e.Message.Supersede { // then it is not always the first that is tried
 		isAwaited = next.Sub(e.NextAttempt()).Abs() < time.Millisecond
 	}
-	h.cancelled.held[k.ID] = slices.DeleteFunc(held, func(m lane.HeldMessage) bool { return m.Seq == e.Seq() })
+	h.asked.held[k.ID] = slices.DeleteFunc(held, func(m lane.HeldMessage) bool { return m.Seq == e.Seq() })
 	h.keys.unpark(k, ch, e.AsHeld())
 	if !isAwaited && k.HeldCount > 0 {
 		k.NextAt = next
@@ -204,23 +243,19 @@ func (h *requestHandler) withdrawHeld(e *lane.Entry, ch *lane.Change) bool {
 // replayMessage takes a dead message back: to its old position, so in front of all that waits of
 // its key. It is refused if a later message of its key was delivered meanwhile.
 func (h *requestHandler) replayMessage(ctx context.Context, r lane.Request, ch *lane.Change) error {
-	if r.Force { // the same may have been asked for before it without force
-		if err := h.journal.waitBelow(ctx, 1); err != nil {
+	e, reason := h.asked.messages[r.Seq], h.asked.obstacles[r.Seq]
+	if r.Force {
+		if err := h.journal.waitBelow(ctx, 1); err != nil { // see readAsked
 			return err
 		}
+		var err error
+		if e, err = h.store.ReadMessage(ctx, h.lane, r.Seq); err != nil && !storage.Is(err, storage.NotFound) {
+			return err
+		}
+		reason = ""
 	}
-	e, err := h.store.ReadMessage(ctx, h.lane, r.Seq)
-	if storage.Is(err, storage.NotFound) || (err == nil && e.Stage != weir.Dead) {
+	if e == nil || e.Stage != weir.Dead {
 		return nil
-	}
-	if err != nil {
-		return err
-	}
-	reason := ""
-	if !r.Force {
-		if reason, err = h.store.ReplayObstacle(ctx, e, h.history.sinceFence); err != nil {
-			return err
-		}
 	}
 	h.log.Debug("drain: replay asked", "message_id", e.Message.Public().String(), "seq", r.Seq, "fence", h.fence,
 		"outcome", describeOutcome(reason == ""))

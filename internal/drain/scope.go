@@ -8,7 +8,7 @@ import (
 	"weir/internal/weir"
 )
 
-// laneScope is what all parts of a session share: the lane, its storage, the clock and the log.
+// laneScope has the values that all parts of a session share: the lane, its storage, the clock and the log.
 type laneScope struct {
 	store    *lane.Store
 	lane     int

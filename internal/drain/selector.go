@@ -10,9 +10,10 @@ import (
 
 // candidate is the message chosen next: from the log, or from a block.
 type candidate struct {
-	entry   *lane.Entry
-	block   *keyState // nil if from the log
-	lastPos string    // position of the key's last delivery, if it may be behind this one; see readLastPos
+	entry        *lane.Entry
+	block        *keyState // nil if from the log
+	rememberedID string    // the CMS's id of the key's item; "" = none is known
+	lastPos      string    // position of the key's last delivery, if it may be behind this one; see readLastPos
 }
 
 // dueQueue has the state of due messages that determines the choice of the next message.
@@ -92,6 +93,7 @@ func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 	passed := map[string]bool{} // keys with an earlier message still in the read-ahead
 	ahead := s.keys.firstAhead()
 	now := s.now() // one time for all: if a pause ends meanwhile, no message overtakes a parked one
+	isResting := s.breaker.isResting(now)
 	last := -1
 	for i := 0; i < len(s.readAhead.entries); {
 		e := s.readAhead.entries[i]
@@ -113,7 +115,7 @@ func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 			i++
 		case block != nil && e.Seq() >= block.firstLogPos:
 			s.parkBehindBlock(e, block)
-		case s.breaker.probedKeys[key] || s.journal.isKeyPending(key):
+		case s.breaker.probedKeys[key] || s.journal.isKeyPending(key) || isResting && e.Seq() < s.breaker.probedBelow:
 			passed[key] = true
 			i++
 		case atEnd:
@@ -145,7 +147,8 @@ func (s *selector) parkBehindBlock(e *lane.Entry, k *keyState) {
 func (s *selector) parkPaused(e *lane.Entry) {
 	k := s.keys.byID[e.KeyHash()]
 	if k == nil {
-		k = &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: s.keys.nextParkedAt()}}
+		k = &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: s.keys.nextParkedAt(),
+			IsUntried: true}}
 		if e.Message.Skip {
 			// It holds back no other; but later messages of its key wait until it was tried.
 			k.LogWaitsFrom, k.IsParked = e.Seq(), true
@@ -162,8 +165,10 @@ func (s *selector) parkPaused(e *lane.Entry) {
 func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 	for {
 		now, ahead := s.now(), s.keys.firstAhead()
+		isResting := s.breaker.isResting(now)
 		k := s.keys.findDue(now, func(k *keyState) bool {
-			return !s.breaker.probedKeys[k.KeyHash] && !s.journal.isKeyPending(k.KeyHash) &&
+			return (k.IsUntried || !isResting) && !s.breaker.probedKeys[k.KeyHash] &&
+				!s.journal.isKeyPending(k.KeyHash) &&
 				!s.due.isShut(k.KeyHash) && !s.pauses.isKeyPaused(k.KeyHash, now) &&
 				(k.LogWaitsFrom == 0 || ahead[k.KeyHash] == k) && s.isLogDone(k)
 		})
@@ -201,7 +206,7 @@ func (s *selector) isSendableNow(k *keyState, e *lane.Entry) bool {
 
 // deferToRetry lets a block wait for the retry of its first message.
 func (s *selector) deferToRetry(k *keyState, e *lane.Entry) {
-	k.NextAt = e.NextAttempt()
+	k.NextAt, k.IsUntried = e.NextAttempt(), false
 	ch := &lane.Change{}
 	ch.SaveBlock(k.KeyBlock)
 	s.journal.record(ch, false)
@@ -238,11 +243,24 @@ func (s *selector) nextHeldAt() (at time.Time) {
 	return at
 }
 
+// nextUntriedAt returns when the next held message is due that had no attempt, of a key that was not refused;
+// zero = there is none.
+func (s *selector) nextUntriedAt() (at time.Time) {
+	s.keys.eachFirst(func(k *keyState) {
+		if k.IsUntried && !s.breaker.probedKeys[k.KeyHash] {
+			at = earlierOf(at, s.pauses.nextAttemptAt(k))
+		}
+	})
+	return at
+}
+
 // nextHeldWakeAt returns when the clock alone makes a held message sendable: a block that waits for
 // the log, for a write, or for the turns of others needs no timer.
 func (s *selector) nextHeldWakeAt() (at time.Time) {
+	isResting := s.breaker.isResting(s.now())
 	s.keys.eachFirst(func(k *keyState) {
-		if s.isLogDone(k) && !s.due.isShut(k.KeyHash) && !s.breaker.probedKeys[k.KeyHash] {
+		isReady := s.isLogDone(k) && !s.due.isShut(k.KeyHash)
+		if isReady && !s.breaker.probedKeys[k.KeyHash] && (k.IsUntried || !isResting) {
 			at = earlierOf(at, s.pauses.nextAttemptAt(k))
 		}
 	})
@@ -276,7 +294,7 @@ func (s *selector) prefetchRetry(ctx context.Context) error {
 }
 
 // guessNext guesses which of the next messages need their bodies fetched: the log's first one of
-// another sendable key, and the held ones that fall due first.
+// another sendable key, and the held ones that become due first.
 func (s *selector) guessNext(c *candidate) (next []*lane.Entry) {
 	if e := s.guessNextOfLog(c); e != nil && e.IsBodyRemote() {
 		next = append(next, e)

@@ -37,8 +37,8 @@ func newTestJournal() *journal {
 	return &journal{committer: c, saveProgress: func(*lane.Change) {}}
 }
 
-// logged returns the entry of a message of the log.
-func logged(seq int64, key string) *lane.Entry {
+// newLogEntry returns the entry of a message of the log.
+func newLogEntry(seq int64, key string) *lane.Entry {
 	return lane.NewEntry(weir.Message{ID: weir.ID{Epoch: 1, Seq: seq}, Key: key, AcceptedAt: noon})
 }
 
@@ -49,15 +49,15 @@ func newTestSelector(logKeys ...string) (*selector, *fakeDue) {
 	scope := laneScope{now: now, log: slog.New(slog.NewTextHandler(io.Discard, nil)), observer: noObserver{}}
 	ahead := &readAhead{nextRead: int64(len(logKeys) + 1)}
 	for i, key := range logKeys {
-		ahead.entries = append(ahead.entries, logged(int64(i+1), key))
+		ahead.entries = append(ahead.entries, newLogEntry(int64(i+1), key))
 	}
 	return &selector{laneScope: scope, journal: newTestJournal(), readAhead: ahead, keys: newKeyStates(now),
 		pauses: &operatorPauses{keyUntil: map[string]time.Time{}}, breaker: newTestBreaker(), due: due,
 		versions: &latestVersions{byKey: map[string]lane.LatestVersion{}}}, due
 }
 
-// hold adds a block with one message in memory that waits until at.
-func (s *selector) hold(e *lane.Entry, at time.Time) *keyState {
+// addBlock adds a block with one message in memory that waits until at.
+func (s *selector) addBlock(e *lane.Entry, at time.Time) *keyState {
 	k := &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: at, HeldCount: 1}, first: e}
 	s.keys.byID[k.ID] = k
 	return k
@@ -86,23 +86,25 @@ func TestSelector_PickNext(t *testing.T) {
 			s.breaker.probedKeys[hash("a")] = true
 		}, 2, nil},
 		"ABlockedKeyIsParked": {[]string{"a", "b", "a"}, func(s *selector, _ *fakeDue) {
-			s.hold(logged(0, "a"), later)
+			s.addBlock(newLogEntry(0, "a"), later)
 		}, 2, []int64{1}},
 		"APausedKeyIsParked": {[]string{"a", "b"}, func(s *selector, _ *fakeDue) {
 			s.pauses.keyUntil[hash("a")] = later
 		}, 2, []int64{1}},
 		"NoneParkedIfCommitsLag": {[]string{"a", "b"}, func(s *selector, _ *fakeDue) {
-			s.hold(logged(0, "a"), later)
+			s.addBlock(newLogEntry(0, "a"), later)
 			s.journal.uncommitted = maxParked
 		}, 2, nil},
-		"AHeldOneGoesInItsTurn": {[]string{"b"}, func(s *selector, _ *fakeDue) { s.hold(logged(7, "a"), now) }, 7, nil},
+		"AHeldOneGoesInItsTurn": {[]string{"b"}, func(s *selector, _ *fakeDue) { s.addBlock(newLogEntry(7, "a"), now) },
+			7, nil},
 		"TheLogGoesInItsTurn": {[]string{"b"}, func(s *selector, _ *fakeDue) {
-			s.hold(logged(7, "a"), now)
+			s.addBlock(newLogEntry(7, "a"), now)
 			s.isLogNext = true
 		}, 1, nil},
-		"AHeldOneWaitsForItsTime": {nil, func(s *selector, _ *fakeDue) { s.hold(logged(7, "a"), now.Add(1)) }, 0, nil},
+		"AHeldOneWaitsForItsTime": {nil, func(s *selector, _ *fakeDue) { s.addBlock(newLogEntry(7, "a"), now.Add(1)) },
+			0, nil},
 		"AHeldOneWaitsForTheLog": {nil, func(s *selector, _ *fakeDue) {
-			s.hold(logged(7, "a"), now).waitLogPos = 9
+			s.addBlock(newLogEntry(7, "a"), now).waitLogPos = 9
 		}, 0, nil},
 		"FromTheEndWhileAttemptsFail": {[]string{"a", "b", "c"}, func(s *selector, _ *fakeDue) {
 			s.breaker.alternateFor, s.isFromEnd = 1, true
@@ -145,8 +147,8 @@ func seqsOf(entries []*lane.Entry) []int64 {
 func TestSelector_TakesTurns(t *testing.T) {
 	t.Parallel()
 	s, _ := newTestSelector("b", "c")
-	s.hold(logged(7, "a"), noon)
-	s.hold(logged(8, "d"), noon)
+	s.addBlock(newLogEntry(7, "a"), noon)
+	s.addBlock(newLogEntry(8, "d"), noon)
 	var got []int64
 	for range 4 {
 		c, err := s.pickNext(t.Context())
@@ -172,8 +174,8 @@ func TestSelector_TakesTurns(t *testing.T) {
 func TestSelector_HeldMessageWaitsForAMove(t *testing.T) {
 	t.Parallel()
 	s, due := newTestSelector()
-	e := logged(7, "a")
-	s.hold(e, noon)
+	e := newLogEntry(7, "a")
+	s.addBlock(e, noon)
 	due.awaiting[7] = true
 	c, err := s.pickNext(t.Context())
 	if err != nil || c != nil {

@@ -52,18 +52,21 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 	s.readAhead = &readAhead{store: scope.store, lane: scope.lane, appends: t.appends,
 		nextRead: tail.Cursor, dues: &s.due.cache}
 	versions := &latestVersions{store: scope.store, lane: scope.lane, byKey: map[string]lane.LatestVersion{}}
+	remembered := &rememberedIDs{laneScope: scope, isUsedBy: d.Remembers, byKey: map[string]string{}}
 	guard := &crashGuard{journal: s.journal}
 	history := &deliveryHistory{laneScope: scope, sinceFence: tail.HistoryFence}
 	s.requests = &requestHandler{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
-		breaker: s.breaker, guard: guard, history: history, due: s.due}
+		breaker: s.breaker, guard: guard, history: history, versions: versions,
+		ids: remembered, due: s.due}
 	s.selector = &selector{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
 		pauses: s.pauses, breaker: s.breaker, due: s.due, versions: versions}
 	s.prober = &prober{laneScope: scope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
 		breaker: s.breaker, due: s.due, deferred: map[string]time.Time{}}
 	s.attempter = &attempter{laneScope: scope, drainer: d, guard: guard, history: history,
-		prefetch: &bodyPrefetch{store: scope.store}, isTrusted: isTrusted, host: s}
+		prefetch: &bodyPrefetch{store: scope.store}, remembered: remembered, isTrusted: isTrusted, host: s}
 	s.outcomes = &outcomeRecorder{laneScope: scope, attempts: d.Attempts, backoff: d.Backoff, journal: s.journal,
-		readAhead: s.readAhead, keys: s.keys, breaker: s.breaker, guard: guard, history: history, versions: versions}
+		readAhead: s.readAhead, keys: s.keys, breaker: s.breaker, guard: guard, history: history, versions: versions,
+		remembered: remembered}
 	return s
 }
 
@@ -146,6 +149,9 @@ func (s *session) untilOpen() (wait time.Duration, isLong bool) {
 		return controlInterval, false
 	}
 	now := s.now()
+	if s.breaker.isResting(now) && s.isSoon(s.nextUntriedAt()) {
+		s.breaker.letUntriedPass(now)
+	}
 	if wait := s.opensAt(now).Sub(now); wait > 0 {
 		return wait, wait > lingerMax
 	}
@@ -181,7 +187,7 @@ func (s *session) attempt(ctx context.Context, c *candidate) error {
 	}
 	s.attempter.prefetch.prefetchAll(ctx, next)
 	s.due.positions.recordSending(c.entry)
-	result, err := s.attempter.send(ctx, c)
+	result, err := s.attempter.sendMessage(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -226,7 +232,7 @@ func (s *session) moveDueUntil(ctx context.Context, keyHash string, sent <-chan 
 // pollControl applies the control rows if a read has ended, and reports whether they show work. It
 // begins the next read if the last one is older than every.
 func (s *session) pollControl(ctx context.Context, every time.Duration) (hasWork bool) {
-	c, isRead, hasEnded := s.control.poll(ctx, every)
+	c, isRead, hasEnded := s.control.pollControl(ctx, every)
 	if isRead {
 		s.due.positions.limitSent(c)
 		s.applyControl(c, s.control.askedAt)
@@ -261,6 +267,11 @@ func (s *session) applyControl(c lane.Control, askedAt time.Time) {
 // nextDueAt returns when the next held or scheduled message is due; zero = there is none.
 func (s *session) nextDueAt() time.Time { return earlierOf(s.selector.nextHeldAt(), s.due.nextDueAt()) }
 
+// nextUntriedAt is nextDueAt for messages without an attempt, of keys that the CMS has not refused.
+func (s *session) nextUntriedAt() time.Time {
+	return earlierOf(s.selector.nextUntriedAt(), s.due.nextDueAt())
+}
+
 // nextWakeAt returns the next time at which the clock alone has work for this holder.
 func (s *session) nextWakeAt() time.Time {
 	return earlierOf(s.selector.nextHeldWakeAt(), s.due.nextReadAt())
@@ -284,15 +295,13 @@ func (s *session) buildHandOver() *lane.Change {
 	if s.isLoaded {
 		s.saveProgress(ch)
 	}
-	ch.UpdateTail(func(t *lane.Tail) {
-		t.IsOpen, t.Crashes, t.InFlightSeq, t.InFlightCrashes = false, 0, 0, 0
-	})
+	ch.UpdateTail(s.attempter.guard.recordHandOver)
 	return ch
 }
 
 // saveProgress adds to a change how far delivery has come and when it goes on.
 func (s *session) saveProgress(ch *lane.Change) {
-	cursor, due, handled := s.readAhead.cursorSeq(), s.nextDueAt(), s.requests.handled
+	cursor, due, untried, handled := s.readAhead.cursorSeq(), s.nextDueAt(), s.nextUntriedAt(), s.requests.handled
 	releasedAt, sentBelow := s.keys.lastReleasedAt, s.due.positions.sentBelow
 	breaker := *s.breaker
 	allowedAt := time.Time{}
@@ -300,7 +309,8 @@ func (s *session) saveProgress(ch *lane.Change) {
 		allowedAt = s.drainer.spacer.nextAllowedAt()
 	}
 	ch.UpdateTail(func(t *lane.Tail) {
-		t.Cursor, t.NextDueAt, t.NextAllowedAt, t.RequestsSeen = cursor, due, allowedAt, handled
+		t.Cursor, t.NextDueAt, t.NextUntriedAt, t.NextAllowedAt, t.RequestsSeen = cursor, due, untried, allowedAt,
+			handled
 		t.LastReleasedAt, t.SentBelow = releasedAt, sentBelow
 		breaker.saveTo(t)
 	})

@@ -70,13 +70,19 @@ func (s *session) readToEnd(ctx context.Context) error {
 }
 
 // beginRound gives all keys another turn once each key in reach had one, and reports whether there
-// is a message to choose again. Messages further behind in the log go first.
+// is a message to choose again. Messages further behind in the log go first. If an untried message
+// becomes due soon, the holder waits for it instead: a pause would end at once, and the holder would
+// leave and take the lane until then.
 func (s *session) beginRound(ctx context.Context) (bool, error) {
-	if len(s.breaker.probedKeys) == 0 || s.journal.countPending() > 0 || s.due.isUnderWay() {
+	hasProbed := len(s.breaker.probedKeys) > 0 || s.breaker.isResting(s.now())
+	if !hasProbed || s.journal.countPending() > 0 || s.due.isUnderWay() {
 		return false, nil
 	}
 	if !s.readAhead.isComplete() {
 		return true, s.readToEnd(ctx)
+	}
+	if s.isSoon(s.nextUntriedAt()) {
+		return false, nil
 	}
 	return s.prober.beginRound(), nil
 }
@@ -93,7 +99,7 @@ func (s *session) waitForWork(ctx context.Context) (bool, error) {
 	return s.linger(ctx)
 }
 
-// awaitCommit waits until fewer than n changes are uncommitted, a message falls due, or there is
+// awaitCommit waits until fewer than n changes are uncommitted, a message becomes due, or there is
 // news.
 func (s *session) awaitCommit(ctx context.Context, n int) error {
 	progress, err := s.journal.flushDown(n)
@@ -112,7 +118,7 @@ func (s *session) awaitCommit(ctx context.Context, n int) error {
 	return nil
 }
 
-// awaitPage waits for a read of the log that is under way, until a message falls due, or there is
+// awaitPage waits for a read of the log that is under way, until a message becomes due, or there is
 // news. It returns false if no read is under way.
 func (s *session) awaitPage(ctx context.Context) (bool, error) {
 	if s.readAhead.reading == nil {
@@ -178,7 +184,6 @@ func (s *session) prefetchRetry(ctx context.Context) error {
 }
 
 // isDueSoon reports whether a message is due so soon that to leave the lane for it does not pay.
-func (s *session) isDueSoon() bool {
-	at := s.nextDueAt()
-	return !at.IsZero() && at.Sub(s.now()) <= lane.DueLead
-}
+func (s *session) isDueSoon() bool { return s.isSoon(s.nextDueAt()) }
+
+func (s *session) isSoon(at time.Time) bool { return !at.IsZero() && at.Sub(s.now()) <= lane.DueLead }

@@ -12,7 +12,7 @@ type spacer struct {
 	interval time.Duration
 
 	mu     sync.Mutex
-	nextAt time.Time // no attempt begins before
+	nextAt time.Time // no attempt begins before this time
 }
 
 // untilNext returns the time until an attempt may begin. It reserves nothing.
@@ -22,8 +22,8 @@ func (s *spacer) untilNext(now time.Time) time.Duration {
 	return s.nextAt.Sub(now)
 }
 
-// reserveNext reserves the next attempt, and reports false if another lane was faster. The one after
-// is an interval from now, not from when this one might have begun: the rate is never exceeded.
+// reserveNext reserves the next attempt. It returns false if another lane was faster. The attempt after
+// this one begins an interval from now or later, even if this one is late: so the rate is never exceeded.
 func (s *spacer) reserveNext(now time.Time) bool {
 	if s.interval == 0 {
 		return true

@@ -63,7 +63,7 @@ func parseVersion(text string) weir.Version {
 
 // isOutdated reports whether a version newer than this one was delivered.
 func isOutdated(version string, l lane.LatestVersion) bool {
-	return l.ID.Seq != 0 && parseVersion(l.Version).Newer(parseVersion(version))
+	return !l.IsZero() && parseVersion(l.Version).Newer(parseVersion(version))
 }
 
 // newestFrom returns the message to try of the run that begins at an index of the read-ahead; nil

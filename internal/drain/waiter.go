@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// waiter is the sleep of a session. A session waits for a time, for news from a read, a request
-// to the CMS or a commit beside it, or for a wake from outside.
+// waiter lets a session wait. News come from reads, requests to the CMS and commits that run beside the session;
+// wakes come from the rest of the process.
 type waiter struct {
 	now  func() time.Time
-	wake <-chan struct{} // a message was filed, or a ticket has come
+	wake <-chan struct{} // a message was appended, or a ticket has come
 	news chan struct{}
-	open context.Context // ends when the session may begin nothing new
+	open context.Context // ends when the session must not begin another request
 }
 
 // notify wakes the session, if it waits. It is safe for concurrent use.
@@ -22,8 +22,7 @@ func (w *waiter) notify() {
 	}
 }
 
-// startTimer returns a channel that gets a value at a time, if that is still to come; a zero time
-// never comes.
+// startTimer returns a channel that receives at a future time. It returns nil if the time is zero or past.
 func (w *waiter) startTimer(at time.Time) (reached <-chan time.Time, stop func()) {
 	if wait := at.Sub(w.now()); !at.IsZero() && wait > 0 {
 		timer := time.NewTimer(wait)

@@ -20,5 +20,7 @@
 // # Failure
 //
 // A failed write is repaired by the next one, which has the whole hour. A process that is killed
-// loses its present minute; one that stops in order writes it.
+// loses its present minute; one that stops in order writes it. A host that stops kills its process
+// without a signal, so a process that notices the stop calls Leave: from then on the present minute
+// is written within leavingInterval of each change.
 package history

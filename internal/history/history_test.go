@@ -67,15 +67,15 @@ func newInstance(t *testing.T, table storage.Table) *instance {
 	return i
 }
 
-// deliver counts one message from end to end.
-func (i *instance) deliver(lane int, took time.Duration) {
+// countMessage counts one message as accepted, attempted and delivered.
+func (i *instance) countMessage(lane int, took time.Duration) {
 	i.Accepted(lane, 1)
 	i.Attempted(lane, &weir.Message{}, weir.Result{Duration: took}, weir.OutcomeDelivered)
 	i.Finished(lane, drain.Final{Stage: weir.Delivered, Since: time.Now().Add(-took), At: time.Now()})
 	i.asked.Add(2)
 }
 
-func series(t *testing.T, k *instance, span, step time.Duration, lane int) []history.Minute {
+func readSeries(t *testing.T, k *instance, span, step time.Duration, lane int) []history.Minute {
 	t.Helper()
 	s, err := k.Series(t.Context(), span, step, lane)
 	if err != nil {
@@ -90,16 +90,16 @@ func TestKeeper_AllInstancesAndRestarts(t *testing.T) {
 		table := memory.New(time.Now).Table()
 		a, b := newInstance(t, table), newInstance(t, table)
 		for range 5 {
-			a.deliver(0, 20*time.Millisecond)
-			b.deliver(3, 80*time.Millisecond)
+			a.countMessage(0, 20*time.Millisecond)
+			b.countMessage(3, 80*time.Millisecond)
 			time.Sleep(time.Minute)
 		}
-		if err := a.Close(t.Context()); err != nil { // with what it had not written
+		if err := a.Close(t.Context()); err != nil { // it writes its last minutes
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)
 		c := newInstance(t, table)
-		s := series(t, c, 10*time.Minute, time.Minute, -1)
+		s := readSeries(t, c, 10*time.Minute, time.Minute, -1)
 		var total history.Lane
 		var attempts, asked int64
 		for i := range s {
@@ -110,16 +110,18 @@ func TestKeeper_AllInstancesAndRestarts(t *testing.T) {
 			asked += s[i].AllTransactions()
 		}
 		if len(s) != 10 || total.Accepted != 10 || total.Delivered != 10 || attempts != 10 || asked != 20 {
-			t.Errorf("%d steps, %+v, %d attempts, %d transactions", len(s), total, attempts, asked)
+			t.Errorf("%d steps, %+v, %d attempts, %d transactions, want 10 steps, "+
+				"Accepted 10, Delivered 10, 10 attempts and 20 transactions",
+				len(s), total, attempts, asked)
 		}
 		if rate, known := c.Rate(t.Context(), 3, 15); !known || rate != 5.0/15 {
-			t.Errorf("rate %v %v", rate, known)
+			t.Errorf("rate %v %v, want true and %v", rate, known, 5.0/15)
 		}
 		if _, known := c.Rate(t.Context(), 7, 15); known {
-			t.Error("the rate of a lane without record is known")
+			t.Error("the rate of a lane without record is known, want it unknown")
 		}
-		if one := series(t, c, 10*time.Minute, 10*time.Minute, 3); one[len(one)-1].Total().Delivered > 5 {
-			t.Errorf("lane 3 has the others' too: %+v", one)
+		if one := readSeries(t, c, 10*time.Minute, 10*time.Minute, 3); one[len(one)-1].Total().Delivered > 5 {
+			t.Errorf("lane 3 has %+v, want at most its own 5 delivered", one)
 		}
 	})
 }
@@ -134,20 +136,21 @@ func TestKeeper_OneTransactionAMinute(t *testing.T) {
 		before := int64(0)
 		for minute := range 10 * 24 * 60 {
 			if minute < 3*60 || minute%45 == 0 {
-				k.deliver(0, time.Second)
+				k.countMessage(0, time.Second)
 			}
 			if minute%60 == 0 {
 				k.RequestCleanup()
 			}
 			time.Sleep(time.Minute)
 			if n := k.table.n.Load() - before; n > 1 {
-				t.Fatalf("%d transactions in minute %d", n, minute)
+				t.Fatalf("%d transactions in minute %d, want at most 1", n, minute)
 			}
 			before = k.table.n.Load()
 		}
 		page, err := table.Range(t.Context(), storage.Query{Partition: "history"})
 		if err != nil || len(page.Rows) > 8*24+3 || len(page.Rows) < 8*24 {
-			t.Errorf("%d rows are kept: %v", len(page.Rows), err)
+			t.Errorf("%d rows are kept: %v, want at most %v Rows, at least %v Rows and no error", len(page.Rows), err,
+				8*24+3, 8*24)
 		}
 		time.Sleep(10 * time.Minute)
 		for range 24 * 60 { // something scheduled waits, and nothing is done
@@ -155,16 +158,16 @@ func TestKeeper_OneTransactionAMinute(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		if n := k.table.n.Load() - before; n > 24*(6+2)+10 { // with the look for old rows, and their removal
-			t.Errorf("%d transactions for a day at rest", n)
+			t.Errorf("%d transactions for a day at rest, want at most %v", n, 24*(6+2)+10)
 		}
-		if s := series(t, k, 30*time.Minute, time.Minute, -1); s[len(s)-3].Total().Waiting != 7 {
-			t.Error("what waits is forgotten between two notes")
+		if s := readSeries(t, k, 30*time.Minute, time.Minute, -1); s[len(s)-3].Total().Waiting != 7 {
+			t.Errorf("%d messages wait between two writes, want 7", s[len(s)-3].Total().Waiting)
 		}
 		before = k.table.n.Load()
 		k.Waits(0, 0, 0)
 		time.Sleep(24 * time.Hour)
 		if n := k.table.n.Load() - before; n > 3 {
-			t.Errorf("%d transactions for an idle day", n)
+			t.Errorf("%d transactions for an idle day, want at most 3", n)
 		}
 	})
 }
@@ -176,7 +179,7 @@ func TestKeeper_AFailedWriteIsMadeUpFor(t *testing.T) {
 		a := newInstance(t, table)
 		a.table.fails.Store(3)
 		for range 8 {
-			a.deliver(0, time.Millisecond)
+			a.countMessage(0, time.Millisecond)
 			time.Sleep(time.Minute)
 		}
 		if err := a.Close(t.Context()); err != nil {
@@ -184,13 +187,67 @@ func TestKeeper_AFailedWriteIsMadeUpFor(t *testing.T) {
 		}
 		b := newInstance(t, table)
 		var n int64
-		for _, m := range series(t, b, time.Hour, time.Hour, -1) {
+		for _, m := range readSeries(t, b, time.Hour, time.Hour, -1) {
 			n += m.Total().Delivered
 		}
-		for _, m := range series(t, b, 2*time.Hour, time.Minute, -1) {
+		for _, m := range readSeries(t, b, 2*time.Hour, time.Minute, -1) {
 			if d := m.Total().Delivered; d > 1 {
-				t.Errorf("%d delivered in one minute", d)
+				t.Errorf("%d delivered in one minute, want at most 1", d)
 			}
+		}
+	})
+}
+
+// TestKeeper_Leave checks that a process which is killed after Leave has lost nothing, whether it worked
+// on or not.
+func TestKeeper_Leave(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table := memory.New(time.Now).Table()
+		a, b := newInstance(t, table), newInstance(t, table)
+		countDelivered := func() (n int64) {
+			for _, m := range readSeries(t, b, time.Hour, time.Hour, -1) {
+				n += m.Total().Delivered
+			}
+			return n
+		}
+		a.countMessage(0, time.Millisecond)
+		a.Leave()
+		time.Sleep(100 * time.Millisecond)
+		if n := countDelivered(); n != 1 {
+			t.Errorf("got %d delivered 0.1 s after Leave, want 1", n)
+		}
+		time.Sleep(21 * time.Second) // reads are reused for 20 s
+		before := a.table.n.Load()
+		time.Sleep(time.Minute)
+		if n := a.table.n.Load() - before; n != 0 {
+			t.Errorf("got %d transactions without a change, want none", n)
+		}
+		a.table.fails.Store(1)
+		a.countMessage(0, time.Millisecond)
+		time.Sleep(1100 * time.Millisecond)
+		if n := countDelivered(); n != 2 {
+			t.Errorf("got %d delivered after a change and a failed write, want 2", n)
+		}
+	})
+}
+
+// TestKeeper_LastAttempts checks that all instances know when the CMS last judged a message, and when it failed.
+func TestKeeper_LastAttempts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table := memory.New(time.Now).Table()
+		a, b := newInstance(t, table), newInstance(t, table)
+		began := time.Now()
+		for i, outcome := range []weir.Outcome{weir.OutcomeDelivered, weir.OutcomeUnavailable, weir.OutcomeNone} {
+			a.Attempted(i, &weir.Message{}, weir.Result{}, outcome)
+			time.Sleep(time.Second)
+		}
+		b.Attempted(0, &weir.Message{}, weir.Result{}, weir.OutcomeRejected)
+		time.Sleep(2 * time.Minute)
+		sum := history.Sum(readSeries(t, b, time.Hour, time.Minute, -1))
+		if !sum.AnsweredAt.Equal(began.Add(3*time.Second)) || !sum.FailedAt.Equal(began.Add(time.Second)) {
+			t.Errorf("got answered at %s and failed at %s, want 3 s and 1 s after %s", sum.AnsweredAt, sum.FailedAt, began)
 		}
 	})
 }
@@ -202,10 +259,10 @@ func TestKeeper_StorageIsAway(t *testing.T) {
 		a := newInstance(t, memory.New(time.Now).Table())
 		a.table.away.Store(true)
 		if _, err := a.Series(t.Context(), time.Hour, time.Minute, -1); weir.KindOf(err) != weir.Unavailable {
-			t.Errorf("got %v, want weir.KindOf(err) == weir.Unavailable", err)
+			t.Errorf("got %v, want an error of kind Unavailable", err)
 		}
 		a.table.away.Store(false)
-		series(t, a, time.Hour, time.Minute, -1)
+		readSeries(t, a, time.Hour, time.Minute, -1)
 	})
 }
 
@@ -224,10 +281,10 @@ func TestKeeper_VeryManyLanes(t *testing.T) {
 		}
 		page, err := table.Range(t.Context(), storage.Query{Partition: "history"})
 		if err != nil || len(page.Rows) != 1 {
-			t.Fatalf("%d rows: %v", len(page.Rows), err)
+			t.Fatalf("%d rows: %v, want 1 Row and no error", len(page.Rows), err)
 		}
 		if size := len(page.Rows[0].Values["Minutes"].([]byte)); size > 64<<10 {
-			t.Errorf("the hour takes %d bytes", size)
+			t.Errorf("the hour takes %d bytes, want at most 64 KiB", size)
 		}
 	})
 }
@@ -244,13 +301,13 @@ func TestDurations(t *testing.T) {
 			for q, at := range map[float64]float64{0.5: 1, 0.95: 1.45, 0.01: 0.5} {
 				got, exact := h.Quantile(q), time.Duration(float64(want)*at)
 				if off := float64(got-exact) / float64(exact); off > 0.12 || off < -0.12 {
-					t.Errorf("quantile %v is %v, not %v", q, got, exact)
+					t.Errorf("Quantile(%v) = %v, want %v within 12 %%", q, got, exact)
 				}
 			}
 		})
 	}
-	if (history.Durations)(nil).Quantile(0.5) != 0 {
-		t.Error("a quantile of nothing")
+	if got := (history.Durations)(nil).Quantile(0.5); got != 0 {
+		t.Errorf("Quantile of no durations = %v, want 0", got)
 	}
 }
 
@@ -262,10 +319,10 @@ func TestKeeper_RateOfAnother(t *testing.T) {
 		asked, drains := newInstance(t, table), newInstance(t, table)
 		for second := range 600 {
 			asked.Accepted(3, 1)
-			drains.deliver(3, time.Millisecond)
+			drains.countMessage(3, time.Millisecond)
 			time.Sleep(time.Second)
 			if rate, known := asked.Rate(t.Context(), 3, 1); second > 240 && (!known || rate < 59) {
-				t.Fatalf("after %d s: %v, %v", second, rate, known)
+				t.Fatalf("after %d s: got the rate %v, %v, want at least 59", second, rate, known)
 			}
 		}
 	})
@@ -284,7 +341,7 @@ func TestKeeper_Pace(t *testing.T) {
 		}
 		minute := func(n int) {
 			for range n {
-				k.deliver(3, 500*time.Millisecond)
+				k.countMessage(3, 500*time.Millisecond)
 			}
 			k.Waits(3, 5, 0)
 			time.Sleep(time.Minute)
@@ -307,7 +364,7 @@ func TestKeeper_Pace(t *testing.T) {
 			}
 		}
 		if !seen {
-			t.Error("the minute does not come on record")
+			t.Error("the minute does not come on record, want it there")
 		}
 		for range 20 {
 			minute(0)
@@ -321,7 +378,7 @@ func TestKeeper_Pace(t *testing.T) {
 		is("with a rate of 30 a minute", 30)
 		k.Between = 0
 		if pace, known := k.Pace(t.Context(), 7); !known || math.Abs(pace-120) > 12 {
-			t.Errorf("a lane that had nothing to do, beside it: %v, %v", pace, known)
+			t.Errorf("Pace of an idle lane beside it = %v, %v, want 120 within 12, true", pace, known)
 		}
 		for range 3 {
 			for range 4 {
@@ -341,14 +398,14 @@ func TestKeeper_ClearsThoughAskedEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := memory.New(time.Now).Table()
 		before := newInstance(t, table)
-		before.deliver(0, time.Millisecond)
+		before.countMessage(0, time.Millisecond)
 		time.Sleep(9 * 24 * time.Hour)
 		young := newInstance(t, table)
 		young.RequestCleanup()
 		time.Sleep(20 * time.Minute)
 		page, err := table.Range(t.Context(), storage.Query{Partition: "history"})
 		if err != nil || len(page.Rows) != 0 {
-			t.Errorf("%d rows are left, %v", len(page.Rows), err)
+			t.Errorf("%d rows are left, %v, want 0 Rows and no error", len(page.Rows), err)
 		}
 	})
 }

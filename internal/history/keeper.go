@@ -30,7 +30,10 @@ type Keeper struct {
 	stop      context.CancelFunc
 	done      chan struct{}
 
-	lastWritten      string       // hour and last minute of the last write
+	leaving chan struct{} // closed by Leave
+	leave   sync.Once
+
+	lastWritten      string       // hour and last minute of the last write of completed minutes
 	cleanupRequested atomic.Bool  // the next turn looks for expired rows
 	expiredOps       []storage.Op // deletes of the expired rows that were found
 
@@ -40,7 +43,8 @@ type Keeper struct {
 // NewKeeper returns a Keeper, and starts its writes.
 func NewKeeper(cfg Config) *Keeper {
 	ctx, stop := context.WithCancel(context.Background())
-	k := &Keeper{Config: cfg, instance: rand.Text()[:10], startedAt: cfg.Now(), stop: stop, done: make(chan struct{})}
+	k := &Keeper{Config: cfg, instance: rand.Text()[:10], startedAt: cfg.Now(), stop: stop, done: make(chan struct{}),
+		leaving: make(chan struct{})}
 	go k.runLoop(ctx)
 	return k
 }
@@ -53,12 +57,20 @@ const minCleanupAge = 10 * time.Minute
 // instance calls it each hour or so. It returns at once.
 func (k *Keeper) RequestCleanup() { k.cleanupRequested.Store(true) }
 
+// Leave prepares for the end of the process, which may come at any moment: the Keeper writes the
+// present minute at once, and again within leavingInterval of each change. It returns at once.
+func (k *Keeper) Leave() { k.leave.Do(func() { close(k.leaving) }) }
+
 // Close writes all minutes, the present one included, and ends.
 func (k *Keeper) Close(ctx context.Context) error {
 	k.stop()
 	<-k.done
 	return k.writeMinutes(ctx, true)
 }
+
+// leavingInterval is the time between two writes of a process that may be killed at any moment. A
+// host that stops kills its handler 0.3 s after it has closed its socket.
+const leavingInterval = 50 * time.Millisecond
 
 // writtenBy is the second of a minute by which every instance has written the minute before.
 const writtenBy = 55 * time.Second
@@ -75,16 +87,54 @@ func (k *Keeper) runLoop(ctx context.Context) {
 		timer := time.NewTimer(next.Sub(k.Now()))
 		select {
 		case <-timer.C:
+		case <-k.leaving:
+			timer.Stop()
+			k.writeUntilEnd(ctx)
+			return
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		}
 		k.dropCache()
-		limited, cancel := context.WithTimeout(ctx, 20*time.Second)
-		if err := k.writeOnce(limited); err != nil && ctx.Err() == nil {
-			k.Log.Warn("history: not written, will retry in a minute", "err", err)
+		k.logFailure(ctx, k.writeOnce)
+	}
+}
+
+// writeTimeout bounds one write.
+const writeTimeout = 20 * time.Second
+
+// logFailure calls write, and logs its error. It reports whether there was none.
+func (k *Keeper) logFailure(ctx context.Context, write func(context.Context) error) bool {
+	limited, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	err := write(limited)
+	if err != nil && ctx.Err() == nil {
+		k.Log.Warn("history: not written, will retry", "err", err)
+	}
+	return err == nil
+}
+
+// writeUntilEnd writes the present minute whenever it has changed.
+func (k *Keeper) writeUntilEnd(ctx context.Context) {
+	const none = int64(-1)
+	for written := none; ctx.Err() == nil; {
+		wait, changes := leavingInterval, k.Recorder.countChanges()
+		if changes != written {
+			if k.logFailure(ctx, func(ctx context.Context) error { return k.writeMinutes(ctx, true) }) {
+				if written == none {
+					k.Log.Info("history: the present minute is written, the process may end")
+				}
+				written = changes
+			} else {
+				wait = time.Second
+			}
 		}
-		cancel()
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
 	}
 }
 
@@ -116,7 +166,7 @@ func (k *Keeper) writeOnce(ctx context.Context) error {
 }
 
 // writeMinutes writes the oldest hour that has new minutes. With unfinished it writes all hours,
-// and the present minute.
+// and the present minute; a later call writes that minute again, because it may have changed.
 func (k *Keeper) writeMinutes(ctx context.Context, unfinished bool) error {
 	minutes := k.Recorder.copyMinutes(unfinished)
 	for len(minutes) > 0 {
@@ -124,12 +174,13 @@ func (k *Keeper) writeMinutes(ctx context.Context, unfinished bool) error {
 		for n < len(minutes) && minutes[n].At.Truncate(time.Hour).Equal(hour) {
 			n++
 		}
-		if state := rowKey(hour, minutes[n-1].At.String()); state != k.lastWritten {
+		if state := rowKey(hour, minutes[n-1].At.String()); unfinished || state != k.lastWritten {
 			if err := writeRow(ctx, k.Table, k.instance, hour, minutes[:n]); err != nil {
 				return err
 			}
-			k.lastWritten = state
-			if n < len(minutes) && !unfinished {
+			if unfinished {
+				k.lastWritten = ""
+			} else if k.lastWritten = state; n < len(minutes) {
 				k.Recorder.dropBefore(hour.Add(time.Hour))
 				return nil // the next hour is written in the next minute
 			}

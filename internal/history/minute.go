@@ -14,6 +14,8 @@ type Minute struct {
 	Attempt      Durations              `json:"d,omitempty"` // durations of attempts
 	Lag          Durations              `json:"g,omitempty"` // from acceptance, or the due time, to delivery
 	Transactions map[string]int64       `json:"x,omitempty"` // by service and operation: "table transact"
+	AnsweredAt   time.Time              `json:"y,omitzero"`  // last attempt that the CMS judged
+	FailedAt     time.Time              `json:"z,omitzero"`  // last attempt that failed, or found the CMS unavailable
 }
 
 // Lane has the counts of one lane. Waiting and Oldest are the last observed values, if Seen.
@@ -23,6 +25,7 @@ type Lane struct {
 	Dead       int64         `json:"x,omitempty"`
 	Cancelled  int64         `json:"c,omitempty"`
 	Superseded int64         `json:"s,omitempty"`
+	Discarded  int64         `json:"i,omitempty"`
 	Seen       bool          `json:"v,omitempty"`
 	Waiting    int64         `json:"w,omitempty"`
 	Oldest     time.Duration `json:"o,omitempty"` // age of the oldest waiting message
@@ -39,6 +42,8 @@ func (l *Lane) countFinal(stage weir.Stage) {
 		l.Cancelled++
 	case weir.Superseded:
 		l.Superseded++
+	case weir.Discarded:
+		l.Discarded++
 	}
 }
 
@@ -94,6 +99,24 @@ func (l *Lane) addCounts(other *Lane) {
 	l.Dead += other.Dead
 	l.Cancelled += other.Cancelled
 	l.Superseded += other.Superseded
+	l.Discarded += other.Discarded
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// noteAttempt records when the CMS last judged a message, and when it last failed.
+func (m *Minute) noteAttempt(outcome weir.Outcome, at time.Time) {
+	switch outcome {
+	case weir.OutcomeDelivered, weir.OutcomeRejected:
+		m.AnsweredAt = at
+	case weir.OutcomeRetry, weir.OutcomeUnavailable:
+		m.FailedAt = at
+	}
 }
 
 // addMinute adds the counts of another instance in the same minute, or of a later minute of the
@@ -113,4 +136,5 @@ func (m *Minute) addMinute(other *Minute) {
 	}
 	m.Attempt.addAll(other.Attempt)
 	m.Lag.addAll(other.Lag)
+	m.AnsweredAt, m.FailedAt = laterOf(m.AnsweredAt, other.AnsweredAt), laterOf(m.FailedAt, other.FailedAt)
 }

@@ -19,6 +19,7 @@ type Recorder struct {
 	completed     []*Minute        // past minutes, oldest first; after a write only those of the last hour
 	countsAtLast  map[string]int64 // counts at the end of the last completed minute
 	lastWaiting   map[int]int64    // by lane, as last recorded
+	changes       int64            // activities so far; waiting messages are none
 }
 
 // waitingInterval is how often an unchanged number of waiting messages is recorded. Messages that
@@ -86,6 +87,7 @@ func (r *Recorder) Accepted(lane, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.thisMinute().laneOf(lane).Accepted += int64(n)
+	r.changes++
 }
 
 // Waits records the number of waiting messages of a lane, and the age of the oldest.
@@ -102,6 +104,8 @@ func (r *Recorder) Attempted(_ int, _ *weir.Message, result weir.Result, outcome
 	defer r.mu.Unlock()
 	m := r.thisMinute()
 	m.Attempts[outcome]++
+	m.noteAttempt(outcome, r.now().UTC())
+	r.changes++
 	m.Attempt.Add(result.Duration)
 }
 
@@ -111,6 +115,7 @@ func (r *Recorder) Finished(lane int, f drain.Final) {
 	defer r.mu.Unlock()
 	m := r.thisMinute()
 	m.laneOf(lane).countFinal(f.Stage)
+	r.changes++
 	if f.Stage == weir.Delivered {
 		m.Lag.Add(f.At.Sub(f.Since))
 	}
@@ -118,6 +123,13 @@ func (r *Recorder) Finished(lane int, f drain.Final) {
 
 // Lease implements drain.Observer.
 func (r *Recorder) Lease(int, drain.LeaseEvent) {}
+
+// countChanges returns a number that rises with each activity.
+func (r *Recorder) countChanges() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changes
+}
 
 // copyMinutes returns copies of the completed minutes; with unfinished also the present one.
 func (r *Recorder) copyMinutes(unfinished bool) []*Minute {

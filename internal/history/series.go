@@ -178,10 +178,16 @@ type finalCount struct {
 	isKnown bool
 }
 
+// CompleteUntil returns the end of the last minute that every instance can read whole. Figures of later
+// minutes may lack the part of other instances.
+func (k *Keeper) CompleteUntil() time.Time {
+	return k.Now().UTC().Add(-visibleAfter).Truncate(time.Minute)
+}
+
 // readRecent returns the last recentMinutes minutes that all instances have written, and the first
 // of these minutes. Minutes without activity may be missing.
 func (k *Keeper) readRecent(ctx context.Context) (minutes []*Minute, first time.Time) {
-	first = k.Now().UTC().Add(-visibleAfter).Truncate(time.Minute).Add(-recentMinutes * time.Minute)
+	first = k.CompleteUntil().Add(-recentMinutes * time.Minute)
 	all, err := k.readMinutes(ctx, first)
 	if err != nil {
 		return nil, first

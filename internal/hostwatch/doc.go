@@ -1,6 +1,6 @@
 // Package hostwatch notices that the Functions host which started this process stops, or is gone.
 //
-// When a host is told to stop, it sends its handler no signal. It closes its listening socket, waits
+// A host that stops sends its handler no signal. It closes its listening socket, waits
 // until all HTTP requests have ended, waits at most ten seconds for invocations of queues and timers,
 // and kills the handler. If the invocations take longer, or the host dies, the handler stays behind
 // without a parent. On Linux the handler can notice the closed socket as well as the lost parent:

@@ -31,8 +31,9 @@ const (
 	// lookEvery is the time between two checks that the watched sockets are open. A host without an
 	// invocation in flight kills its handler 0.3 s after it has closed its socket.
 	lookEvery = 50 * time.Millisecond
-	// searchEvery is the time between two searches for sockets for the first startsWithin, in which the
-	// host begins to listen. Afterwards it is searchLater, because the list of connections may be long.
+	// searchEvery is the time between two searches for sockets for the first startsWithin, in which the host
+	// begins to listen. Afterwards, and as soon as it listens on every named port, it is searchLater: a search
+	// reads the list of all connections, and with thousands of them it took a quarter of the handler's CPU.
 	searchEvery, searchLater = time.Second, 30 * time.Second
 	startsWithin             = time.Minute
 	// blindAfter is how many searches in a row fail before the watch is given up: one may fail for
@@ -53,7 +54,7 @@ func (w *Watch) Stop(ctx context.Context) (Event, error) {
 	for {
 		isClosed := len(watched) > 0 && !w.areOpen(watched)
 		if now := time.Now(); isClosed || !now.Before(searchAt) {
-			found, err := w.findSockets()
+			found, isComplete, err := w.findSockets()
 			if failures++; err == nil {
 				failures = 0
 			}
@@ -67,7 +68,7 @@ func (w *Watch) Stop(ctx context.Context) (Event, error) {
 				w.tellFound(len(watched), len(found))
 				watched, wasFound = found, wasFound || len(found) > 0
 			}
-			if searchAt = now.Add(searchEvery); now.Sub(began) > startsWithin {
+			if searchAt = now.Add(searchEvery); isComplete || now.Sub(began) > startsWithin {
 				searchAt = now.Add(searchLater)
 			}
 		}
@@ -99,7 +100,7 @@ func (w *Watch) End(ctx context.Context) error {
 // Check returns an error if the sockets of a process cannot be read here.
 func Check(proc fs.FS, pid int) error {
 	w := Watch{Proc: proc, Host: pid}
-	if _, err := w.findSockets(); err != nil {
+	if _, _, err := w.findSockets(); err != nil {
 		return fmt.Errorf("%w: %w", ErrBlind, err)
 	}
 	return nil

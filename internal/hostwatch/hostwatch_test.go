@@ -22,45 +22,55 @@ const (
 	head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 )
 
-// proc is a /proc with one host, that a test changes while it is watched.
-type proc struct {
+// fakeProc is a /proc with one host. A test changes it during a watch.
+type fakeProc struct {
 	mu    sync.Mutex
 	files fstest.MapFS
 	err   error // of each call
+	lists int   // how many times the list of connections was opened
 }
 
-func newProc() *proc { return &proc{files: fstest.MapFS{}} }
+func newProc() *fakeProc { return &fakeProc{files: fstest.MapFS{}} }
 
-// fail makes each call fail, or none if err is nil.
-func (p *proc) fail(err error) {
+// setError makes each call fail, or none if err is nil.
+func (p *fakeProc) setError(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.err = err
 }
 
-func (p *proc) Open(name string) (fs.File, error) {
+func (p *fakeProc) Open(name string) (fs.File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
 		return nil, p.err
 	}
+	if strings.HasSuffix(name, "net/tcp") {
+		p.lists++
+	}
 	return p.files.Open(name)
 }
 
-func (p *proc) ReadLink(name string) (string, error) {
+func (p *fakeProc) countListReads() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lists
+}
+
+func (p *fakeProc) ReadLink(name string) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.files.ReadLink(name)
 }
 
-func (p *proc) Lstat(name string) (fs.FileInfo, error) {
+func (p *fakeProc) Lstat(name string) (fs.FileInfo, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.files.Lstat(name)
 }
 
-// set sets the host's descriptors (targets by number), and the lines of tcp and tcp6; "none" = there is no tcp6.
-func (p *proc) set(descriptors map[int]string, tcp, tcp6 string) {
+// setSockets sets the host's descriptors (targets by number), and the lines of tcp and tcp6; "none" = there is no tcp6.
+func (p *fakeProc) setSockets(descriptors map[int]string, tcp, tcp6 string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.files = fstest.MapFS{fmt.Sprintf("%d/fd", host): {Mode: fs.ModeDir}}
@@ -73,14 +83,15 @@ func (p *proc) set(descriptors map[int]string, tcp, tcp6 string) {
 	}
 }
 
-// line is one of /proc/net/tcp.
-func line(address, state string, inode int) string {
-	return fmt.Sprintf("   0: %s 00000000:0000 %s 00000000:00000000 00:00000000 00000000  1000        0 %d 1 00000000506b7761 100 0 0 10 0\n", address, state, inode)
+// socketLine returns a line of /proc/net/tcp.
+func socketLine(address, state string, inode int) string {
+	return fmt.Sprintf("   0: %s 00000000:0000 %s 00000000:00000000 00:00000000 00000000  1000        0 %d 1 "+
+		"00000000506b7761 100 0 0 10 0\n", address, state, inode)
 }
 
-func socket(inode int) string { return fmt.Sprintf("socket:[%d]", inode) }
+func socketLink(inode int) string { return fmt.Sprintf("socket:[%d]", inode) }
 
-// watched is a watch under way.
+// watched is a Watch that waits for the end of its host.
 type watched struct {
 	*hostwatch.Watch
 	parent atomic.Int64
@@ -90,7 +101,7 @@ type watched struct {
 	ended  chan struct{}
 }
 
-func watch(t *testing.T, p *proc, ports ...string) *watched {
+func startWatch(t *testing.T, p *fakeProc, ports ...string) *watched {
 	w := &watched{ended: make(chan struct{})}
 	w.parent.Store(host)
 	w.Watch = &hostwatch.Watch{Proc: p, Host: host, Ports: ports, Parent: func() int { return int(w.parent.Load()) }}
@@ -103,8 +114,8 @@ func watch(t *testing.T, p *proc, ports ...string) *watched {
 	return w
 }
 
-// passes lets time pass, and checks that the watch has not ended.
-func (w *watched) passes(t *testing.T, d time.Duration) {
+// expectNoEnd waits for d, and checks that the watch has not ended.
+func (w *watched) expectNoEnd(t *testing.T, d time.Duration) {
 	t.Helper()
 	time.Sleep(d)
 	synctest.Wait()
@@ -115,8 +126,8 @@ func (w *watched) passes(t *testing.T, d time.Duration) {
 	}
 }
 
-// ends checks that the watch ends within a tenth of a second.
-func (w *watched) ends(t *testing.T, want hostwatch.Event) {
+// expectEnd checks that the watch ends with this event within a tenth of a second.
+func (w *watched) expectEnd(t *testing.T, want hostwatch.Event) {
 	t.Helper()
 	began := time.Now()
 	<-w.ended
@@ -128,96 +139,126 @@ func (w *watched) ends(t *testing.T, want hostwatch.Event) {
 func TestWatch_Stop(t *testing.T) {
 	t.Parallel()
 	const anywhere, own, other = "00000000:0050", "0100007F:1F90", "0100007F:98BB" // 80, 8080, 39099
-	for name, test := range map[string]func(t *testing.T, p *proc){
-		"SocketOpensAndCloses": func(t *testing.T, p *proc) {
-			p.set(map[int]string{1: "pipe:[7]", 5: "/dev/null"}, line(anywhere, "0A", 999), "")
-			w := watch(t, p)
-			w.passes(t, time.Hour) // it has not begun to listen
-			p.set(map[int]string{1: "pipe:[7]", 5: socket(100), 6: socket(101)}, line(anywhere, "0A", 100)+line(anywhere, "01", 101), "")
-			w.passes(t, time.Hour)
-			p.set(map[int]string{1: "pipe:[7]", 6: socket(101)}, line(anywhere, "01", 101), "")
-			w.ends(t, hostwatch.Stops)
+	both := map[int]string{5: socketLink(100), 6: socketLink(101)}
+	for name, test := range map[string]func(t *testing.T, p *fakeProc){
+		"SocketOpensAndCloses": func(t *testing.T, p *fakeProc) {
+			p.setSockets(map[int]string{1: "pipe:[7]", 5: "/dev/null"}, socketLine(anywhere, "0A", 999), "")
+			w := startWatch(t, p)
+			w.expectNoEnd(t, time.Hour) // it has not begun to listen
+			p.setSockets(map[int]string{1: "pipe:[7]", 5: socketLink(100), 6: socketLink(101)},
+				socketLine(anywhere, "0A", 100)+socketLine(anywhere, "01", 101), "")
+			w.expectNoEnd(t, time.Hour)
+			p.setSockets(map[int]string{1: "pipe:[7]", 6: socketLink(101)}, socketLine(anywhere, "01", 101), "")
+			w.expectEnd(t, hostwatch.Stops)
 		},
-		"DescriptorIsReusedByAnotherSocket": func(t *testing.T, p *proc) {
-			p.set(map[int]string{5: socket(100)}, line(anywhere, "0A", 100), "none")
-			w := watch(t, p)
-			w.passes(t, time.Second)
-			p.set(map[int]string{5: socket(102)}, line(anywhere, "01", 102), "none")
-			w.ends(t, hostwatch.Stops)
+		"DescriptorIsReusedByAnotherSocket": func(t *testing.T, p *fakeProc) {
+			p.setSockets(map[int]string{5: socketLink(100)}, socketLine(anywhere, "0A", 100), "none")
+			w := startWatch(t, p)
+			w.expectNoEnd(t, time.Second)
+			p.setSockets(map[int]string{5: socketLink(102)}, socketLine(anywhere, "01", 102), "none")
+			w.expectEnd(t, hostwatch.Stops)
 		},
-		"SocketMovesToAnotherDescriptor": func(t *testing.T, p *proc) {
-			p.set(map[int]string{5: socket(100)}, line(anywhere, "0A", 100), "")
-			w := watch(t, p)
-			w.passes(t, time.Second)
-			p.set(map[int]string{9: socket(100)}, line(anywhere, "0A", 100), "")
-			w.passes(t, time.Minute)
-			p.set(nil, "", "")
-			w.ends(t, hostwatch.Stops)
+		"SocketMovesToAnotherDescriptor": func(t *testing.T, p *fakeProc) {
+			p.setSockets(map[int]string{5: socketLink(100)}, socketLine(anywhere, "0A", 100), "")
+			w := startWatch(t, p)
+			w.expectNoEnd(t, time.Second)
+			p.setSockets(map[int]string{9: socketLink(100)}, socketLine(anywhere, "0A", 100), "")
+			w.expectNoEnd(t, time.Minute)
+			p.setSockets(nil, "", "")
+			w.expectEnd(t, hostwatch.Stops)
 		},
-		"SocketOfTheNamedPortIsWatched": func(t *testing.T, p *proc) {
-			p.set(map[int]string{5: socket(100), 6: socket(101)}, line(own, "0A", 100)+line(other, "0A", 101), "")
-			w := watch(t, p, "8080")
-			w.passes(t, time.Second)
-			p.set(map[int]string{5: socket(100)}, line(own, "0A", 100), "")
-			w.passes(t, time.Minute)
-			p.set(map[int]string{6: socket(101)}, line(other, "0A", 101), "")
-			w.ends(t, hostwatch.Stops)
+		"SocketOfTheNamedPortIsWatched": func(t *testing.T, p *fakeProc) {
+			p.setSockets(both, socketLine(own, "0A", 100)+socketLine(other, "0A", 101), "")
+			w := startWatch(t, p, "8080")
+			w.expectNoEnd(t, time.Second)
+			p.setSockets(map[int]string{5: socketLink(100)}, socketLine(own, "0A", 100), "")
+			w.expectNoEnd(t, time.Minute)
+			p.setSockets(map[int]string{6: socketLink(101)}, socketLine(other, "0A", 101), "")
+			w.expectEnd(t, hostwatch.Stops)
 		},
-		"SocketThatOtherMachinesReachIsWatched": func(t *testing.T, p *proc) {
+		"SocketThatOtherMachinesReachIsWatched": func(t *testing.T, p *fakeProc) {
 			const six = "00000000000000000000000000000000:0050"
-			p.set(map[int]string{5: socket(100), 6: socket(101)}, line(other, "0A", 101), line(six, "0A", 100))
-			w := watch(t, p, "4711")
-			w.passes(t, time.Second)
-			p.set(map[int]string{6: socket(101)}, line(other, "0A", 101), "")
-			w.ends(t, hostwatch.Stops)
+			p.setSockets(both, socketLine(other, "0A", 101), socketLine(six, "0A", 100))
+			w := startWatch(t, p, "4711")
+			w.expectNoEnd(t, time.Second)
+			p.setSockets(map[int]string{6: socketLink(101)}, socketLine(other, "0A", 101), "")
+			w.expectEnd(t, hostwatch.Stops)
 		},
-		"LastOfSeveralCloses": func(t *testing.T, p *proc) {
-			p.set(map[int]string{5: socket(100), 6: socket(101)}, line(own, "0A", 100)+line(other, "0A", 101), "")
-			w := watch(t, p)
-			w.passes(t, time.Second)
-			p.set(map[int]string{6: socket(101)}, line(other, "0A", 101), "")
-			w.passes(t, time.Minute)
-			p.set(map[int]string{6: socket(103)}, line(other, "06", 103), "")
-			w.ends(t, hostwatch.Stops)
+		"LastOfSeveralCloses": func(t *testing.T, p *fakeProc) {
+			p.setSockets(both, socketLine(own, "0A", 100)+socketLine(other, "0A", 101), "")
+			w := startWatch(t, p)
+			w.expectNoEnd(t, time.Second)
+			p.setSockets(map[int]string{6: socketLink(101)}, socketLine(other, "0A", 101), "")
+			w.expectNoEnd(t, time.Minute)
+			p.setSockets(map[int]string{6: socketLink(103)}, socketLine(other, "06", 103), "")
+			w.expectEnd(t, hostwatch.Stops)
 		},
-		"SocketThatOpensLaterIsWatched": func(t *testing.T, p *proc) {
-			p.set(map[int]string{6: socket(101)}, line(other, "0A", 101), "")
-			w := watch(t, p)
-			w.passes(t, time.Minute)
-			p.set(map[int]string{5: socket(100), 6: socket(101)}, line(anywhere, "0A", 100)+line(other, "0A", 101), "")
-			w.passes(t, time.Minute)
-			p.set(map[int]string{6: socket(101)}, line(other, "0A", 101), "")
-			w.ends(t, hostwatch.Stops)
+		"SocketThatOpensLaterIsWatched": func(t *testing.T, p *fakeProc) {
+			p.setSockets(map[int]string{6: socketLink(101)}, socketLine(other, "0A", 101), "")
+			w := startWatch(t, p)
+			w.expectNoEnd(t, time.Minute)
+			p.setSockets(both, socketLine(anywhere, "0A", 100)+socketLine(other, "0A", 101), "")
+			w.expectNoEnd(t, time.Minute)
+			p.setSockets(map[int]string{6: socketLink(101)}, socketLine(other, "0A", 101), "")
+			w.expectEnd(t, hostwatch.Stops)
 		},
-		"ParentChanges": func(t *testing.T, p *proc) {
-			p.set(map[int]string{5: socket(100)}, line(anywhere, "0A", 100), "")
-			w := watch(t, p)
-			w.passes(t, time.Minute)
+		"ParentChanges": func(t *testing.T, p *fakeProc) {
+			p.setSockets(map[int]string{5: socketLink(100)}, socketLine(anywhere, "0A", 100), "")
+			w := startWatch(t, p)
+			w.expectNoEnd(t, time.Minute)
 			w.parent.Store(1)
-			w.ends(t, hostwatch.Gone)
+			w.expectEnd(t, hostwatch.Gone)
 		},
-		"ParentChangesAndProcCannotBeRead": func(t *testing.T, p *proc) {
-			p.set(map[int]string{5: socket(100)}, line(anywhere, "0A", 100), "")
-			w := watch(t, p)
-			w.passes(t, time.Minute)
+		"ParentChangesAndProcCannotBeRead": func(t *testing.T, p *fakeProc) {
+			p.setSockets(map[int]string{5: socketLink(100)}, socketLine(anywhere, "0A", 100), "")
+			w := startWatch(t, p)
+			w.expectNoEnd(t, time.Minute)
 			w.parent.Store(1)
-			p.fail(fs.ErrNotExist)
-			w.ends(t, hostwatch.Gone)
+			p.setError(fs.ErrNotExist)
+			w.expectEnd(t, hostwatch.Gone)
 		},
-		"LaterReadFailsAndIsRepeated": func(t *testing.T, p *proc) {
-			p.set(map[int]string{5: socket(100)}, line(anywhere, "0A", 100), "")
-			w := watch(t, p)
-			w.passes(t, time.Second)
-			p.fail(fs.ErrInvalid)
-			w.passes(t, time.Minute)
-			p.set(nil, "", "")
-			p.fail(nil)
-			w.ends(t, hostwatch.Stops)
+		"LaterReadFailsAndIsRepeated": func(t *testing.T, p *fakeProc) {
+			p.setSockets(map[int]string{5: socketLink(100)}, socketLine(anywhere, "0A", 100), "")
+			w := startWatch(t, p)
+			w.expectNoEnd(t, time.Second)
+			p.setError(fs.ErrInvalid)
+			w.expectNoEnd(t, time.Minute)
+			p.setSockets(nil, "", "")
+			p.setError(nil)
+			w.expectEnd(t, hostwatch.Stops)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { test(t, newProc()) })
+		})
+	}
+}
+
+// With thousands of connections, each reading of their list costs milliseconds.
+func TestWatch_ReadsConnectionsSeldomOnceAllPortsAreFound(t *testing.T) {
+	t.Parallel()
+	const own, second = "0100007F:1F90", "0100007F:1F91" // 8080, 8081
+	for name, c := range map[string]struct {
+		tcp  string
+		most int // reads in the first minute
+	}{
+		"one of two is found": {socketLine(own, "0A", 100), 61},
+		"both are found":      {socketLine(own, "0A", 100) + socketLine(second, "0A", 101), 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := newProc()
+				p.setSockets(map[int]string{5: socketLink(100), 6: socketLink(101)}, c.tcp, "")
+				w := startWatch(t, p, "8080", "8081")
+				w.expectNoEnd(t, time.Minute)
+				if n := p.countListReads(); n > c.most || n < c.most-1 {
+					t.Errorf("got %d reads of the list of connections in a minute, want %d at most", n, c.most)
+				}
+				p.setSockets(nil, "", "")
+				w.expectEnd(t, hostwatch.Stops)
+			})
 		})
 	}
 }
@@ -228,7 +269,7 @@ func TestWatch_StopIsBlind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProc()
-			p.fail(err)
+			p.setError(err)
 			w := hostwatch.Watch{Proc: p, Host: host, Parent: func() int { return host }}
 			if event, got := w.Stop(t.Context()); !errors.Is(got, hostwatch.ErrBlind) || !errors.Is(got, err) {
 				t.Errorf("%q, %v, want %v", event, got, hostwatch.ErrBlind)
@@ -244,7 +285,7 @@ func TestWatch_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newProc()
-		p.set(nil, "", "")
+		p.setSockets(nil, "", "")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		w := hostwatch.Watch{Proc: p, Host: host, Parent: func() int { return host }}
@@ -274,7 +315,8 @@ func TestPorts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProc()
-			p.files = fstest.MapFS{fmt.Sprintf("%d/cmdline", host): {Data: []byte(strings.Join(c.args, "\x00") + "\x00")}}
+			p.files = fstest.MapFS{fmt.Sprintf("%d/cmdline", host): {Data: []byte(strings.Join(c.args, "\x00") +
+				"\x00")}}
 			got := hostwatch.Ports(p, host, func(name string) string { return c.env[name] })
 			if want := strings.Fields(c.want); !slices.Equal(got, want) {
 				t.Errorf("ports %q, want %q", got, want)

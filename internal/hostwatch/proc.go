@@ -30,17 +30,18 @@ type listener struct {
 	loopback    bool // other machines cannot reach it
 }
 
-// findSockets returns the sockets to watch.
-func (w *Watch) findSockets() (sockets, error) {
+// findSockets returns the sockets to watch, and reports whether they listen on all named ports, so that no further
+// one will be found.
+func (w *Watch) findSockets() (found sockets, isComplete bool, err error) {
 	open, err := w.readOpenSockets()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	listening, err := w.readListeners()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	found := sockets{}
+	found = sockets{}
 	byInode := map[string]listener{}
 	listening = slices.DeleteFunc(listening, func(l listener) bool { return open[l.inode] == "" })
 	for _, l := range w.chooseListeners(listening) {
@@ -51,7 +52,17 @@ func (w *Watch) findSockets() (sockets, error) {
 			found[descriptor] = inode
 		}
 	}
-	return found, nil
+	return found, w.hasNamedPorts(listening), nil
+}
+
+// hasNamedPorts reports whether ports are named and the host listens on each of them.
+func (w *Watch) hasNamedPorts(listening []listener) bool {
+	for _, port := range w.Ports {
+		if !slices.ContainsFunc(listening, func(l listener) bool { return l.port == port }) {
+			return false
+		}
+	}
+	return len(w.Ports) > 0
 }
 
 // chooseListeners returns those of the host's listeners that are watched: those of its ports, else those that other
@@ -142,7 +153,8 @@ func parseLine(line string) (listener, bool) {
 // of four bytes in the machine's byte order; Functions run on little-endian machines only.
 func isLoopback(address string) bool {
 	const mapped, one = "0000000000000000FFFF0000", "00000000000000000000000001000000"
-	return address == one || strings.HasSuffix(address, "7F") && (len(address) == 8 || strings.HasPrefix(address, mapped))
+	return address == one || strings.HasSuffix(address, "7F") &&
+		(len(address) == 8 || strings.HasPrefix(address, mapped))
 }
 
 // portPattern finds the ports in addresses such as http://+:80;http://127.0.0.1:7071.

@@ -66,7 +66,7 @@ func playHost() {
 	_ = handler.Wait()
 }
 
-// playHandler prints what its watch reports, until its host is gone.
+// playHandler prints the reports of its watch, until its host is gone.
 func playHandler() {
 	w := hostwatch.Watch{Proc: os.DirFS("/proc"), Host: os.Getppid(), Parent: os.Getppid,
 		Found: func(n int) { fmt.Println("found:", n) }}
@@ -81,7 +81,7 @@ func playHandler() {
 type testHost struct {
 	stdin io.Writer
 	lines *bufio.Scanner
-	found string // what the handler found last
+	found string // the sockets that the handler found last
 }
 
 func startHost(t *testing.T) *testHost {
@@ -111,19 +111,19 @@ func startHost(t *testing.T) *testHost {
 	return &testHost{stdin: stdin, lines: bufio.NewScanner(in)}
 }
 
-// tell gives an order, and waits until it is done.
-func (h *testHost) tell(t *testing.T, order string) {
+// sendOrder sends an order to the host's process, and waits until it is done.
+func (h *testHost) sendOrder(t *testing.T, order string) {
 	t.Helper()
 	if _, err := fmt.Fprintln(h.stdin, order); err != nil {
 		t.Fatal(err)
 	}
 	if order != "end" {
-		h.expect(t, "done: "+order)
+		h.awaitLine(t, "done: "+order)
 	}
 }
 
-// expect reads until a line comes. Lines about found sockets may come in between.
-func (h *testHost) expect(t *testing.T, want string) {
+// awaitLine reads until a line comes. Lines about found sockets may come in between.
+func (h *testHost) awaitLine(t *testing.T, want string) {
 	t.Helper()
 	for h.found != want && h.lines.Scan() && h.lines.Text() != want && strings.HasPrefix(h.lines.Text(), "found:") {
 		h.found = h.lines.Text()
@@ -141,20 +141,20 @@ func TestWatch_OfARealHost(t *testing.T) {
 	t.Run("Stops", func(t *testing.T) {
 		t.Parallel()
 		h := startHost(t)
-		h.tell(t, "listen")
-		h.expect(t, "found: 2")
-		h.tell(t, "close one")
-		h.tell(t, "close")
-		h.expect(t, "saw: stops <nil>")
-		h.tell(t, "end")
-		h.expect(t, "saw the end: <nil>")
+		h.sendOrder(t, "listen")
+		h.awaitLine(t, "found: 2")
+		h.sendOrder(t, "close one")
+		h.sendOrder(t, "close")
+		h.awaitLine(t, "saw: stops <nil>")
+		h.sendOrder(t, "end")
+		h.awaitLine(t, "saw the end: <nil>")
 	})
 	t.Run("IsGone", func(t *testing.T) {
 		t.Parallel()
 		h := startHost(t)
-		h.tell(t, "listen")
-		h.expect(t, "found: 2")
-		h.tell(t, "end")
+		h.sendOrder(t, "listen")
+		h.awaitLine(t, "found: 2")
+		h.sendOrder(t, "end")
 		if h.lines.Scan(); h.lines.Text() != "saw: gone <nil>" && h.lines.Text() != "saw: stops <nil>" {
 			t.Errorf("the handler said %q, want that its host is gone", h.lines.Text())
 		}

@@ -25,8 +25,7 @@ func serveEcho(t *testing.T, wrap func(*slog.Logger, http.Handler) http.Handler)
 	return s
 }
 
-// send makes a request, and returns the status and the body of the answer.
-func send(t *testing.T, s *httptest.Server, method, target string, change func(*http.Request)) (status int,
+func sendRequest(t *testing.T, s *httptest.Server, method, target string, change func(*http.Request)) (status int,
 	body string) {
 	t.Helper()
 	r, err := http.NewRequest(method, s.URL, strings.NewReader("{}"))
@@ -77,7 +76,7 @@ func TestPlainPathsOnly(t *testing.T) {
 		"/api/messages/a;b":        "",
 		"/api/messages/a%00":       "",
 	} {
-		status, got := send(t, s, http.MethodGet, target, nil)
+		status, got := sendRequest(t, s, http.MethodGet, target, nil)
 		switch {
 		case want == "" && (status != http.StatusNotFound || !strings.Contains(got, "nothing at this address")):
 			t.Errorf("%s: got %d %s, want 404", target, status, got)
@@ -110,7 +109,7 @@ func TestHostCallsOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if status, body := send(t, s, http.MethodPost, c.target, c.change); status != c.want {
+			if status, body := sendRequest(t, s, http.MethodPost, c.target, c.change); status != c.want {
 				t.Errorf("got %d %s, want %d", status, body, c.want)
 			}
 		})
@@ -143,7 +142,7 @@ func TestNotModified_OnlyIfTheHostRelaysIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			status, _ := send(t, s, http.MethodGet, "/x", func(r *http.Request) {
+			status, _ := sendRequest(t, s, http.MethodGet, "/x", func(r *http.Request) {
 				if c.host != "" {
 					r.Host = c.host
 				}
@@ -176,7 +175,8 @@ func TestBaseURL_BehindProxies(t *testing.T) {
 		"ProxiedSpoof": {own.String(),
 			[]string{"X-Forwarded-Proto", "ftp", "X-Forwarded-Host", " evil.example, weir.example:444 "},
 			"http://weir.example:444"},
-		"ProxiedTwoLines": {own.String(), []string{"X-Forwarded-Host", "evil.example", "X-Forwarded-Host", "weir.example"},
+		"ProxiedTwoLines": {own.String(), []string{"X-Forwarded-Host", "evil.example", "X-Forwarded-Host",
+			"weir.example"},
 			"http://weir.example"},
 		"ProxiedNoHost": {own.String(), []string{"X-Forwarded-Host", "evil.example/x?"}, "http://127.0.0.1:7071"},
 	} {

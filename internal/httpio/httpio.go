@@ -8,6 +8,7 @@
 package httpio
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,6 +47,7 @@ var statusByKind = map[weir.Kind]int{
 	weir.Invalid: http.StatusUnprocessableEntity, weir.Busy: http.StatusConflict,
 	weir.Lost:        http.StatusServiceUnavailable,
 	weir.Unavailable: http.StatusServiceUnavailable, weir.Rejected: http.StatusBadGateway,
+	weir.Unauthenticated: http.StatusUnauthorized, weir.Limited: http.StatusTooManyRequests,
 }
 
 // Status returns the HTTP status of an error.
@@ -58,9 +60,12 @@ func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err er
 	var e *weir.Error
 	if errors.As(err, &e) && e.Kind != weir.Internal {
 		p.Detail, p.Problems = e.Message, e.Problems
-		if p.Status == http.StatusServiceUnavailable {
+		switch p.Status {
+		case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 			seconds := max(1, math.Ceil(e.RetryAfter.Seconds()))
 			w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
+		case http.StatusUnauthorized:
+			w.Header().Set("WWW-Authenticate", "Weir-Upstream") // RFC 9110 asks for a challenge in each 401
 		}
 	}
 	if p.Status >= http.StatusInternalServerError {
@@ -85,14 +90,16 @@ func hasClientGone(r *http.Request) bool { return errors.Is(r.Context().Err(), c
 func WriteJSON(w http.ResponseWriter, status int, v any) { writeBody(w, "application/json", status, v) }
 
 func writeBody(w http.ResponseWriter, contentType string, status int, v any) {
-	data, err := json.Marshal(v)
-	if err != nil {
+	var encoded bytes.Buffer
+	encoder := json.NewEncoder(&encoded)
+	encoder.SetEscapeHTML(false) // nosniff keeps a browser from reading JSON as HTML, and people read the answers
+	if err := encoder.Encode(v); err != nil {
 		panic(fmt.Errorf("encode the answer: %w", err)) // a defect of Weir: Middleware logs it and answers 500
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	data = append(data, '\n')
+	data := encoded.Bytes() // ends with a line break
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(status)
 	// If these fail the client is gone, so the errors are ignored. The flush sends the answer before
@@ -172,7 +179,7 @@ func Middleware(function string, log *slog.Logger, now func() time.Time, next ht
 			log.LogAttrs(context.WithoutCancel(r.Context()), answerLevel(r, rec.status), "http: answered",
 				slog.String("function", function),
 				slog.String("invocation_id", InvocationID(r)), slog.Int("status", rec.status),
-				slog.Duration("duration", now().Sub(began)))
+				slog.Int64("duration_ms", now().Sub(began).Milliseconds()))
 		}()
 		next.ServeHTTP(rec, r)
 	})

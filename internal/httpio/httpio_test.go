@@ -70,7 +70,7 @@ func TestNotModified(t *testing.T) {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("If-None-Match", given)
 		if got := httpio.NotModified(w, r, `W/"12"`); got != want || w.Header().Get("ETag") != `"12"` {
-			t.Errorf("%q: %v, ETag %s", given, got, w.Header().Get("ETag"))
+			t.Errorf("%q: %v, ETag %s, want %v and ETag \"12\"", given, got, w.Header().Get("ETag"), want)
 		}
 	}
 }
@@ -78,10 +78,11 @@ func TestNotModified(t *testing.T) {
 func TestMiddleware_LogsTheStackOfAPanic(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
-	h := httpio.Middleware("receive", slog.New(slog.NewJSONHandler(&logged, nil)), time.Now, http.HandlerFunc(faulty))
+	h := httpio.Middleware("receive", slog.New(slog.NewJSONHandler(&logged, nil)), time.Now,
+		http.HandlerFunc(servePanic))
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
-	if !strings.Contains(logged.String(), "httpio_test.faulty") {
-		t.Errorf("the log does not say where: %s", &logged)
+	if !strings.Contains(logged.String(), "httpio_test.servePanic") {
+		t.Errorf("got the log %s\nwant the function that panicked in it", &logged)
 	}
 }
 
@@ -100,7 +101,7 @@ func TestWriteJSON_LogsAnEncodingError(t *testing.T) {
 	}
 }
 
-func faulty(http.ResponseWriter, *http.Request) { panic("boom") }
+func servePanic(http.ResponseWriter, *http.Request) { panic("boom") }
 
 func TestMiddleware(t *testing.T) {
 	t.Parallel()

@@ -58,6 +58,16 @@ func (i *Intake) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (
 	return body, func() { i.memory.Release(weight) }, err
 }
 
+// Reserve reserves memory for a request that does not hold its whole body. The caller calls release, which is never nil.
+// If no memory becomes free in time, the error is Unavailable.
+func (i *Intake) Reserve(ctx context.Context, size int64) (release func(), err error) {
+	weight := min(size, i.size)
+	if err := i.reserveMemory(ctx, weight); err != nil {
+		return func() {}, err
+	}
+	return func() { i.memory.Release(weight) }, nil
+}
+
 func (i *Intake) reserveMemory(ctx context.Context, weight int64) error {
 	if i.memory.TryAcquire(weight) {
 		return nil // nearly always; it saves the timer

@@ -20,11 +20,11 @@ import (
 type untouched struct{ t *testing.T }
 
 func (u untouched) Read([]byte) (int, error) {
-	u.t.Error("the body was read")
+	u.t.Error("the body was read, want it refused unread")
 	return 0, io.EOF
 }
 
-func post(body io.Reader, length int64) *http.Request {
+func newPost(body io.Reader, length int64) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "/", body)
 	r.ContentLength = length
 	return r
@@ -41,12 +41,12 @@ func TestIntake_ReadBody_RefusesBeforeReading(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				intake := httpio.NewIntake(48*kib, kib)
 				_, release, err := intake.ReadBody(httptest.NewRecorder(),
-					post(strings.NewReader(strings.Repeat("x", 10*kib)), length), 10*kib)
+					newPost(strings.NewReader(strings.Repeat("x", 10*kib)), length), 10*kib)
 				if err != nil {
 					t.Fatal(err)
 				}
 				began := time.Now()
-				_, none, err := intake.ReadBody(httptest.NewRecorder(), post(untouched{t}, 1), 10*kib)
+				_, none, err := intake.ReadBody(httptest.NewRecorder(), newPost(untouched{t}, 1), 10*kib)
 				var e *weir.Error
 				if !errors.As(err, &e) || e.Kind != weir.Unavailable || e.RetryAfter < time.Second {
 					t.Errorf("got %#v, want Unavailable with a time to come back", err)
@@ -56,9 +56,10 @@ func TestIntake_ReadBody_RefusesBeforeReading(t *testing.T) {
 				}
 				none()
 				release()
-				body, release, err := intake.ReadBody(httptest.NewRecorder(), post(strings.NewReader("xyz"), 3), 10*kib)
+				body, release, err := intake.ReadBody(httptest.NewRecorder(), newPost(strings.NewReader("xyz"), 3),
+					10*kib)
 				if err != nil || string(body) != "xyz" {
-					t.Errorf("with room again: %q, %v", body, err)
+					t.Errorf("ReadBody with room again = %q, %v, want \"xyz\" and no error", body, err)
 				}
 				release()
 			})
@@ -75,7 +76,7 @@ func TestIntake_ReadBody_WaitsItsTurn(t *testing.T) {
 		for range 4 {
 			go func() {
 				_, release, err := intake.ReadBody(httptest.NewRecorder(),
-					post(strings.NewReader(strings.Repeat("x", 10*kib)), 10*kib), 10*kib)
+					newPost(strings.NewReader(strings.Repeat("x", 10*kib)), 10*kib), 10*kib)
 				defer release()
 				if err != nil {
 					t.Error(err)
@@ -101,9 +102,9 @@ func TestIntake_ReadBody_OneOfTheLargestSizeAlwaysFits(t *testing.T) {
 	intake := httpio.NewIntake(1, 10*kib)
 	for range 2 {
 		body, release, err := intake.ReadBody(httptest.NewRecorder(),
-			post(strings.NewReader(strings.Repeat("x", 10*kib)), 10*kib), 10*kib)
+			newPost(strings.NewReader(strings.Repeat("x", 10*kib)), 10*kib), 10*kib)
 		if err != nil || len(body) != 10*kib {
-			t.Fatalf("%d bytes, %v", len(body), err)
+			t.Fatalf("%d bytes, %v, want %v bytes and no error", len(body), err, 10*kib)
 		}
 		release()
 	}
@@ -116,9 +117,9 @@ func TestIntake_ReadBody_ReleasesMemoryAfterAnError(t *testing.T) {
 		r    *http.Request
 		kind weir.Kind
 	}{
-		"SaysItIsTooLarge": {post(untouched{t}, kib+1), weir.TooLarge},
-		"IsTooLarge":       {post(strings.NewReader(strings.Repeat("x", kib+1)), -1), weir.TooLarge},
-		"BreaksOff":        {post(io.MultiReader(strings.NewReader("x"), broken{}), 2), weir.Malformed},
+		"SaysItIsTooLarge": {newPost(untouched{t}, kib+1), weir.TooLarge},
+		"IsTooLarge":       {newPost(strings.NewReader(strings.Repeat("x", kib+1)), -1), weir.TooLarge},
+		"BreaksOff":        {newPost(io.MultiReader(strings.NewReader("x"), broken{}), 2), weir.Malformed},
 	} {
 		_, release, err := intake.ReadBody(httptest.NewRecorder(), c.r, kib)
 		release()
@@ -126,10 +127,10 @@ func TestIntake_ReadBody_ReleasesMemoryAfterAnError(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, err, c.kind)
 		}
 	}
-	_, release, err := intake.ReadBody(httptest.NewRecorder(), post(strings.NewReader("x"), 1), kib)
+	_, release, err := intake.ReadBody(httptest.NewRecorder(), newPost(strings.NewReader("x"), 1), kib)
 	release()
 	if err != nil {
-		t.Errorf("afterwards: %v", err)
+		t.Errorf("ReadBody after the refused ones = %v, want no error", err)
 	}
 }
 
@@ -159,7 +160,7 @@ func TestIntake_ReadBody_EndsAStalledSender(t *testing.T) {
 		go server.Serve(l)
 		io.WriteString(ours, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nxy")
 		if err := <-got; err != nil {
-			t.Errorf("a held answer: %v", err)
+			t.Errorf("reading the body of a held answer = %v, want no error", err)
 		}
 		if resp, err := http.ReadResponse(bufio.NewReader(ours), nil); err != nil || resp.StatusCode != http.StatusOK {
 			t.Errorf("got %v, %v; want 200", resp, err)
@@ -167,7 +168,8 @@ func TestIntake_ReadBody_EndsAStalledSender(t *testing.T) {
 		began := time.Now()
 		io.WriteString(ours, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nx")
 		if err := <-got; weir.KindOf(err) != weir.Malformed || time.Since(began) > 6*time.Minute {
-			t.Errorf("a body that stalls: %v after %s", err, time.Since(began))
+			t.Errorf("a body that stalls: %v after %s, want an error of kind Malformed and at most 6m", err,
+				time.Since(began))
 		}
 		ours.Close()
 		server.Close()

@@ -44,7 +44,7 @@ func TestReadJSON(t *testing.T) {
 			err := httpio.ReadJSON(httptest.NewRecorder(), r, &in)
 			if err != nil && (strings.Contains(err.Error(), "Go struct") || strings.Contains(err.Error(), "2006") ||
 				strings.Contains(err.Error(), "Unmarshal") || strings.Contains(err.Error(), "here: json:")) {
-				t.Errorf("got an error in terms of Go: %v", err)
+				t.Errorf("got the error %v, want it in words of JSON", err)
 			}
 			if c.status == 0 && (err != nil || in.Reason == "") {
 				t.Errorf("got error %v, reason %q; want no error and a reason", err, in.Reason)

@@ -82,7 +82,8 @@ func decodeText(from map[string]json.RawMessage, name string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("binding %q: not in the payload", name)
 	}
-	var once, twice *string // pointers, because null is not a text, but "null" encoded once is one
+	// Pointers, because the JSON value null is an error, but the text "null" is a text that is encoded once.
+	var once, twice *string
 	if err := json.Unmarshal(raw, &once); err != nil {
 		return "", fmt.Errorf("binding %q: %w", name, err)
 	}
@@ -103,7 +104,7 @@ type answer struct {
 }
 
 // Handler returns the handler of a trigger. An error of do fails the invocation: the host then delivers
-// a queue message again, and at last moves it to the poison queue.
+// a queue message again, and after too many failures moves it to the poison queue.
 func Handler(function string, log *slog.Logger, do func(ctx context.Context, in Invocation) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Azure-Functions-InvocationId")

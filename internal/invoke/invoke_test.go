@@ -32,7 +32,7 @@ func TestInvocation_Text(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := in.Text("ticket"); got != want || err != nil {
-			t.Errorf("%s: %q %v", payload, got, err)
+			t.Errorf("%s: got %q %v, want %v and no error", payload, got, err, want)
 		}
 	}
 	for _, payload := range []string{`{}`, `{"Data":{"other":"x"}}`, `{"Data":{"ticket":{"a":1}}}`,
@@ -42,7 +42,7 @@ func TestInvocation_Text(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := in.Text("ticket"); err == nil {
-			t.Errorf("%s: %q", payload, got)
+			t.Errorf("%s: got %q, want an error", payload, got)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func TestInvocation_Timer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if timer, err := in.Timer("timer"); err != nil || !timer.IsPastDue {
-		t.Errorf("%+v %v", timer, err)
+		t.Errorf("got %+v %v, want IsPastDue true and no error", timer, err)
 	}
 }
 
@@ -76,11 +76,12 @@ func TestHandler(t *testing.T) {
 				ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/process", strings.NewReader(c.body)))
 			var out map[string]any
 			if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || out == nil {
-				t.Errorf("the answer is no JSON object: %q", w.Body)
+				t.Errorf("answered %q, want a JSON object", w.Body)
 			}
 			if w.Code != c.status || !strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") ||
 				strings.Contains(w.Body.String(), "storage") {
-				t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+				t.Errorf(`answered %d %v %s, want status %v, Content-Type to begin with "application/json" and no `+
+					`"storage"`, w.Code, w.Header(), w.Body, c.status)
 			}
 		})
 	}

@@ -14,7 +14,7 @@ const (
 	tick        = `{"Data":{"tick":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":{"Last":"2026-01-08T09:25:00.0012345+00:00","Next":"2026-01-08T09:30:00+00:00","LastUpdated":"2026-01-08T09:25:00.0012345+00:00"},"IsPastDue":true}},"Metadata":{"sys":{"MethodName":"Sweep","UtcNow":"2026-01-08T09:30:00.0123456Z","RandGuid":"…"}}}`
 )
 
-func decode(t *testing.T, body string) invoke.Invocation {
+func mustDecode(t *testing.T, body string) invoke.Invocation {
 	t.Helper()
 	inv, err := invoke.Decode(strings.NewReader(body))
 	if err != nil {
@@ -37,7 +37,7 @@ func TestInvocation_Text_AsTheHostWritesIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := decode(t, c.body).Text("myQueueItem")
+			got, err := mustDecode(t, c.body).Text("myQueueItem")
 			if err != nil || got != c.want {
 				t.Errorf("Text = %q, %v; want %q", got, err, c.want)
 			}
@@ -48,18 +48,18 @@ func TestInvocation_Text_AsTheHostWritesIt(t *testing.T) {
 func TestInvocation_Text_Refuses(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{`{"a":1}`, `7`, `null`, `["x"]`} {
-		if got, err := decode(t, `{"Data":{"item":`+value+`}}`).Text("item"); err == nil {
+		if got, err := mustDecode(t, `{"Data":{"item":`+value+`}}`).Text("item"); err == nil {
 			t.Errorf("Text of %s = %q; want an error", value, got)
 		}
 	}
-	if _, err := decode(t, textMessage).Text("other"); err == nil {
-		t.Error("a missing binding gave no error")
+	if _, err := mustDecode(t, textMessage).Text("other"); err == nil {
+		t.Error("Text of a missing binding = no error, want one")
 	}
 }
 
 func TestInvocation_Timer_AsTheHostWritesIt(t *testing.T) {
 	t.Parallel()
-	got, err := decode(t, tick).Timer("tick")
+	got, err := mustDecode(t, tick).Timer("tick")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +67,12 @@ func TestInvocation_Timer_AsTheHostWritesIt(t *testing.T) {
 		t.Errorf("Timer = %+v; want past due", got)
 	}
 	for _, body := range []string{`{"Data":{"tick":null}}`, `{"Data":{"tick":"\"x\""}}`, `{"Data":{}}`} {
-		if _, err := decode(t, body).Timer("tick"); err == nil {
-			t.Errorf("Timer of %s gave no error", body)
+		if _, err := mustDecode(t, body).Timer("tick"); err == nil {
+			t.Errorf("Timer of %s = no error, want one", body)
 		}
 	}
-	unmonitored := decode(t, `{"Data":{"tick":{"Schedule":{"AdjustForDST":false},"ScheduleStatus":null,"IsPastDue":false}}}`)
+	unmonitored := mustDecode(t,
+		`{"Data":{"tick":{"Schedule":{"AdjustForDST":false},"ScheduleStatus":null,"IsPastDue":false}}}`)
 	if got, err := unmonitored.Timer("tick"); err != nil || got != (invoke.Timer{}) {
 		t.Errorf("Timer = %+v, %v; want the zero value", got, err)
 	}
@@ -79,7 +80,7 @@ func TestInvocation_Timer_AsTheHostWritesIt(t *testing.T) {
 
 func TestInvocation_Meta(t *testing.T) {
 	t.Parallel()
-	inv := decode(t, jsonMessage)
+	inv := mustDecode(t, jsonMessage)
 	for name, want := range map[string]string{
 		"DequeueCount":  "1",
 		"dequeuecount":  "1",
@@ -100,7 +101,7 @@ func TestDecode_Refuses(t *testing.T) {
 	for _, body := range []string{"", `{"Data":"x"}`, `{"Data":{}} more`, `{"Data":{}`,
 		`{"Data":{"x":"` + strings.Repeat("a", 1<<20) + `"}}`} {
 		if _, err := invoke.Decode(strings.NewReader(body)); err == nil {
-			t.Errorf("Decode(%.40q) gave no error", body)
+			t.Errorf("Decode(%.40q) = no error, want one", body)
 		}
 	}
 }

@@ -176,14 +176,17 @@ func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idemp
 		sub.idempotencyRow, sub.bodyHash = idempotencyKeyRow(m.Key, idempotencyKey), hex.EncodeToString(bodySum[:])
 	}
 	var err error
-	sub.columns, err = a.store.storeBody(ctx, m.Body, blobName(a.store.Now(), a.store.partitionOf(lane), sub.nonce),
-		acceptedBody)
+	sub.columns, err = storeBody(ctx, a.store.Bodies, m.Body,
+		blobName(a.store.Now(), a.store.Partition(lane), sub.nonce), acceptedBody)
 	if err != nil {
-		return 0, errUnavailable("append: store body", err)
+		return 0, APIError("append: store body", err)
+	}
+	if shown := packShown(m.Shown); shown != "" {
+		rows.Put(sub.columns, rows.Shown.Is(shown))
 	}
 	inline := rows.Body.Of(sub.columns)
 	// Base64 turns 3 bytes into 4. Names, annotations and headers of a row take less than 2 KiB.
-	sub.size = len(inline)*4/3 + 6*(len(m.Key)+len(m.Callback)) + 2048
+	sub.size = len(inline)*4/3 + 6*(len(m.Key)+len(m.Callback)+len(rows.Shown.Of(sub.columns))) + 2048
 	m.Size = len(m.Body)
 	if !m.DueAt.IsZero() {
 		m.DueAt = RoundDueTime(m.DueAt)
@@ -249,9 +252,6 @@ func (a *Appender) letOthersWrite(g *pendingBatch) {
 	}
 }
 
-// maxGroupBytes keeps a transaction far below storage.MaxPayloadBytes.
-const maxGroupBytes = 3 << 20
-
 // takeGroup removes the next group from the batch: as many submissions as fit into one transaction.
 func (a *Appender) takeGroup(g *pendingBatch) []*submission {
 	a.mu.Lock()
@@ -266,7 +266,7 @@ func (a *Appender) takeGroup(g *pendingBatch) []*submission {
 			ops++
 		}
 		bytes += sub.size
-		if n > 0 && (ops > storage.MaxOps || bytes > maxGroupBytes) {
+		if n > 0 && (ops > storage.MaxOps || bytes > rows.MaxGroupBytes) {
 			break
 		}
 		n++
@@ -283,16 +283,14 @@ func (a *Appender) takeGroup(g *pendingBatch) []*submission {
 	return group
 }
 
-// refuseWaiting refuses all waiting submissions of a lane, because storage was unavailable for longer than they
-// should wait.
-func (a *Appender) refuseWaiting(g *pendingBatch, err error) {
+// takeWaiting removes all waiting submissions of a lane, which are refused because storage was unavailable for
+// longer than they should wait, or because the lane is sealed.
+func (a *Appender) takeWaiting(g *pendingBatch) []*submission {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	waiting := g.waiting
 	g.waiting = nil
-	a.mu.Unlock()
-	for _, sub := range waiting {
-		sub.sendResult(result{err: err})
-	}
+	return waiting
 }
 
 // markTimeout limits the marking of a body. The answer waits for the mark, although the message is filed.

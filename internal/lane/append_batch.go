@@ -74,7 +74,7 @@ func (t *batchAppend) attemptOnce(ctx context.Context) error {
 		t.buildOps()
 	}
 	began := t.a.store.Now()
-	etags, err := t.a.store.Table.Transact(ctx, t.a.store.partitionOf(t.lane), t.ops)
+	etags, err := t.a.store.Table.Transact(ctx, t.a.store.Partition(t.lane), t.ops)
 	t.pending.lastDuration = t.a.store.Now().Sub(began)
 	switch {
 	case err == nil:
@@ -177,7 +177,8 @@ func (sub *submission) messageValues() map[string]any {
 		rows.Nonce.Is(sub.nonce), rows.Stage.Is(string(stageOf(&m))), rows.Contract.Is(m.Contract), rows.Key.Is(m.Key),
 		rows.Version.Is(m.Version), rows.Supersede.Is(m.Supersede),
 		rows.Skip.Is(m.Skip), rows.ContentType.Is(m.ContentType), rows.TraceParent.Is(m.TraceParent),
-		rows.TraceState.Is(m.TraceState), rows.Callback.Is(m.Callback),
+		rows.TraceState.Is(m.TraceState), rows.Callback.Is(m.Callback), rows.Batch.Is(m.Batch),
+		rows.BatchPart.Is(int64(m.BatchPart)), rows.Upstream.Is(m.Upstream),
 		rows.DueAt.Is(m.DueAt), rows.AcceptedAt.Is(m.AcceptedAt), rows.Size.Is(int64(m.Size)),
 		rows.IdempotencyRow.Is(sub.idempotencyRow),
 	)
@@ -264,7 +265,7 @@ func (t *batchAppend) readIdempotencyRows(ctx context.Context) ([]*storage.Row, 
 			continue
 		}
 		wg.Go(func() {
-			row, err := t.a.store.Table.Get(ctx, t.a.store.partitionOf(t.lane), sub.idempotencyRow)
+			row, err := t.a.store.Table.Get(ctx, t.a.store.Partition(t.lane), sub.idempotencyRow)
 			if err == nil {
 				found[i] = &row
 			} else if !storage.Is(err, storage.NotFound) {
@@ -284,7 +285,7 @@ func (t *batchAppend) readIdempotencyRows(ctx context.Context) ([]*storage.Row, 
 // answerRepeat answers a submission whose idempotency key was filed earlier.
 func (t *batchAppend) answerRepeat(ctx context.Context, sub *submission, row storage.Row) {
 	v := row.Values
-	if rows.BodyHash.Of(v) != sub.bodyHash {
+	if !hasSameBody(v, sub.bodyHash) {
 		sub.answerAll(result{err: errOtherBody()})
 		return
 	}
@@ -344,7 +345,7 @@ func (t *batchAppend) refuseSealed() {
 	if t.a.OnSealed != nil {
 		t.a.OnSealed()
 	}
-	t.refuseGroup(errSealed("append"))
+	t.refuseGroup(SealedError("append"))
 }
 
 // refuseGroup refuses the remaining submissions of the group.
@@ -353,17 +354,18 @@ func (t *batchAppend) refuseGroup(cause error) {
 		return
 	}
 	t.pending.head = Head{}
-	err := errUnavailable("append", cause)
-	if cause == nil {
+	refused, err := t.group, APIError("append", cause)
+	t.group = nil
+	switch {
+	case cause == nil:
 		err = &weir.Error{Kind: weir.Unavailable, Op: "append",
 			Message: "too many receivers write this lane at the moment; try again", RetryAfter: time.Second}
+	case weir.KindOf(err) == weir.Unavailable:
+		// Taken before the first answer: a message that is posted after it is not refused for an old cause.
+		refused = append(refused, t.a.takeWaiting(t.pending)...)
 	}
-	for _, sub := range t.group {
+	for _, sub := range refused {
 		sub.answerAll(result{err: err})
-	}
-	t.group = nil
-	if cause != nil && weir.KindOf(err) == weir.Unavailable {
-		t.a.refuseWaiting(t.pending, err)
 	}
 }
 

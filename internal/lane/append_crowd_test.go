@@ -13,8 +13,8 @@ import (
 	"weir/internal/storage"
 )
 
-// chances returns random numbers that depend on the virtual time, not on the order of goroutines.
-func chances(seed int) func() float64 {
+// newChances returns random numbers that depend on the virtual time, not on the order of goroutines.
+func newChances(seed int) func() float64 {
 	return func() float64 { return rand.New(rand.NewPCG(uint64(seed), uint64(time.Now().UnixNano()))).Float64() }
 }
 
@@ -26,26 +26,26 @@ type uneven struct {
 	chance      func() float64
 }
 
-// travel waits for the time of one direction.
-func (u uneven) travel() {
+// waitOneWay waits for the time that a request, or its answer, travels.
+func (u uneven) waitOneWay() {
 	time.Sleep((u.least + time.Duration(u.chance()*float64(u.most-u.least))) / 2)
 }
 
 func (u uneven) Get(ctx context.Context, partition, key string) (storage.Row, error) {
-	u.travel()
-	defer u.travel()
+	u.waitOneWay()
+	defer u.waitOneWay()
 	return u.Table.Get(ctx, partition, key)
 }
 
 func (u uneven) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
-	u.travel()
-	defer u.travel()
+	u.waitOneWay()
+	defer u.waitOneWay()
 	return u.Table.Range(ctx, q)
 }
 
 func (u uneven) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
-	u.travel()
-	defer u.travel()
+	u.waitOneWay()
+	defer u.waitOneWay()
 	return u.Table.Transact(ctx, partition, ops)
 }
 
@@ -70,16 +70,17 @@ func TestAppender_SeveralInstancesWriteOneLane(t *testing.T) {
 				var took []time.Duration
 				var refused []error
 				for i := range instances {
-					store := *b.eyes
-					store.Rand = chances(i)
-					store.Table = uneven{b.eyes.Table, c.storage, c.storage * 3 / 2, store.Rand}
+					store := *b.faultless
+					store.Rand = newChances(i)
+					store.Table = uneven{b.faultless.Table, c.storage, c.storage * 3 / 2, store.Rand}
 					a, phase := lane.NewAppender(&store, quiet), rand.New(rand.NewPCG(uint64(i), 1))
 					for n := range c.perSecond * seconds {
-						at := time.Duration((float64(n) + phase.Float64()) / float64(c.perSecond) * float64(time.Second))
+						at := time.Duration((float64(n) +
+							phase.Float64()) / float64(c.perSecond) * float64(time.Second))
 						posts.Go(func() {
 							time.Sleep(at)
 							began := time.Now()
-							_, err := a.Append(t.Context(), message(fmt.Sprint(i), "x"), "")
+							_, err := a.Append(t.Context(), newMessage(fmt.Sprint(i), "x"), "")
 							mu.Lock()
 							defer mu.Unlock()
 							if took = append(took, time.Since(began)); err != nil {

@@ -25,8 +25,8 @@ type answers struct {
 	slowest           time.Duration
 }
 
-// post files a message with a patience, in a goroutine of its own.
-func (c *answers) post(ctx context.Context, a *lane.Appender, patience time.Duration, m weir.Message,
+// appendInBackground appends a message in a goroutine of its own. The caller gives up after patience.
+func (c *answers) appendInBackground(ctx context.Context, a *lane.Appender, patience time.Duration, m weir.Message,
 	idempotencyKey string) {
 	c.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, patience)
@@ -44,7 +44,7 @@ func (c *answers) post(ctx context.Context, a *lane.Appender, patience time.Dura
 	})
 }
 
-func (b *bench) limited() *lane.Appender {
+func (b *bench) newLimitedAppender() *lane.Appender {
 	b.store.Table, b.store.Bodies = timelimit.Table(b.store.Table), timelimit.Blobs(b.store.Bodies)
 	return lane.NewAppender(b.store, quiet)
 }
@@ -62,26 +62,26 @@ func (b *bench) hangAll(op string) {
 func TestAppender_StorageHangs(t *testing.T) {
 	t.Run("OneTransactionIsSentAgain", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
-			a, c := b.limited(), &answers{}
+			a, c := b.newLimitedAppender(), &answers{}
 			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Hang})
 			for i := range 300 { // thirty a second
-				c.post(t.Context(), a, time.Minute, message(fmt.Sprint(i), "x"), "")
+				c.appendInBackground(t.Context(), a, time.Minute, newMessage(fmt.Sprint(i), "x"), "")
 				time.Sleep(time.Second / 30)
 			}
 			c.Wait()
-			if c.refused.Load() != 0 || c.slowest > 6*time.Second || len(b.log()) != 300 {
+			if c.refused.Load() != 0 || c.slowest > 6*time.Second || len(b.readWholeLog()) != 300 {
 				t.Errorf("%d refused, slowest %s, %d in the log, want 0, 6s at most and 300", c.refused.Load(),
-					c.slowest, len(b.log()))
+					c.slowest, len(b.readWholeLog()))
 			}
 		})
 	})
 	for _, op := range []string{"Transact", "Range"} {
 		t.Run("AllThatWaitAreAnswered"+op, func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
-				a, c := b.limited(), &answers{}
+				a, c := b.newLimitedAppender(), &answers{}
 				b.hangAll(op)
 				for i := range 1500 { // fifty a second for half a minute
-					c.post(t.Context(), a, time.Hour, message(fmt.Sprint(i), "x"), "")
+					c.appendInBackground(t.Context(), a, time.Hour, newMessage(fmt.Sprint(i), "x"), "")
 					time.Sleep(time.Second / 50)
 				}
 				c.Wait()
@@ -96,7 +96,8 @@ func TestAppender_StorageHangs(t *testing.T) {
 			a, c := lane.NewAppender(b.store, quiet), &answers{}
 			b.hangAll("Range")
 			for i := range 200 {
-				c.post(t.Context(), a, time.Minute, message(fmt.Sprint(i), string(make([]byte, 1<<20))), "")
+				c.appendInBackground(t.Context(), a, time.Minute,
+					newMessage(fmt.Sprint(i), string(make([]byte, 1<<20))), "")
 			}
 			synctest.Wait()
 			if got := c.refused.Load(); got < 130 || got > 140 {
@@ -105,9 +106,10 @@ func TestAppender_StorageHangs(t *testing.T) {
 			b.faults.Set(nil)
 			c.Wait()
 			c = &answers{}
-			c.post(t.Context(), a, time.Minute, message("a", string(make([]byte, 65<<20))), "")
+			c.appendInBackground(t.Context(), a, time.Minute, newMessage("a", string(make([]byte, 65<<20))), "")
 			if c.Wait(); c.accepted.Load() != 1 {
-				t.Error("a message larger than the bound was refused with nothing in front of it")
+				t.Errorf("accepted %d messages larger than the bound, want the one with none in front of it",
+					c.accepted.Load())
 			}
 		})
 	})
@@ -127,12 +129,12 @@ func TestAppender_FilesNothingThatWasGivenUp(t *testing.T) {
 				if i == 60*50 {
 					b.faults.Set(nil)
 				}
-				c.post(t.Context(), a, 10*time.Second, message(fmt.Sprint(i), "x"), "")
+				c.appendInBackground(t.Context(), a, 10*time.Second, newMessage(fmt.Sprint(i), "x"), "")
 				time.Sleep(time.Second / 50)
 			}
 			c.Wait()
 			time.Sleep(10 * time.Minute)
-			if got, want := int64(b.length()), c.accepted.Load(); got != want || want < 240 {
+			if got, want := int64(b.countAppended()), c.accepted.Load(); got != want || want < 240 {
 				t.Errorf("%d are in the log, want the %d (at least 240) that were answered by 202", got, want)
 			}
 		})
@@ -142,10 +144,11 @@ func TestAppender_FilesNothingThatWasGivenUp(t *testing.T) {
 			a, c := lane.NewAppender(b.store, quiet), &answers{}
 			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" },
 				storagetest.Fault{Kind: storagetest.FailBefore})
-			c.post(t.Context(), a, 50*time.Millisecond, message("a", "given up"), "") // head is read again after 100 ms
-			c.post(t.Context(), a, time.Minute, message("a", "awaited"), "")
+			c.appendInBackground(t.Context(), a, 50*time.Millisecond, newMessage("a", "given up"),
+				"") // head is read again after 100 ms
+			c.appendInBackground(t.Context(), a, time.Minute, newMessage("a", "awaited"), "")
 			c.Wait()
-			if log := b.log(); c.refused.Load() != 1 || len(log) != 1 {
+			if log := b.readWholeLog(); c.refused.Load() != 1 || len(log) != 1 {
 				t.Errorf("%d refused, %d in the log, want 1 and 1", c.refused.Load(), len(log))
 			}
 		})
@@ -155,25 +158,26 @@ func TestAppender_FilesNothingThatWasGivenUp(t *testing.T) {
 			a, c := lane.NewAppender(b.store, quiet), &answers{}
 			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" },
 				storagetest.Fault{Kind: storagetest.FailBefore})
-			c.post(t.Context(), a, time.Minute, message("a", "first"), "") // in flight, while the next ones gather
+			c.appendInBackground(t.Context(), a, time.Minute, newMessage("a", "first"),
+				"") // in flight, while the next ones gather
 			synctest.Wait()
 			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.FailBefore})
 			for i := range 5 {
-				c.post(t.Context(), a, time.Duration(1+i)*20*time.Millisecond, message("a", "x"), "k")
+				c.appendInBackground(t.Context(), a, time.Duration(1+i)*20*time.Millisecond, newMessage("a", "x"), "k")
 				synctest.Wait()
 			}
-			c.post(t.Context(), a, time.Minute, message("a", "x"), "k")
+			c.appendInBackground(t.Context(), a, time.Minute, newMessage("a", "x"), "k")
 			c.Wait()
-			if c.accepted.Load() != 2 || b.length() != 2 {
-				t.Errorf("%d accepted, %d in the log, want 2 and 2", c.accepted.Load(), b.length())
+			if c.accepted.Load() != 2 || b.countAppended() != 2 {
+				t.Errorf("%d accepted, %d in the log, want 2 and 2", c.accepted.Load(), b.countAppended())
 			}
 		})
 	})
 }
 
-// length returns the number of messages in the log by head.
-func (b *bench) length() int {
-	c, err := b.eyes.ReadControl(b.t.Context(), 0)
+// countAppended returns the number of messages in the log by head.
+func (b *bench) countAppended() int {
+	c, err := b.faultless.ReadControl(b.t.Context(), 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -195,14 +199,14 @@ func (n nameless) Transact(ctx context.Context, p string, ops []storage.Op) ([]s
 func TestAppender_HeadMovedAndStorageNamesNoOperation(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.store.Table = nameless{b.store.Table}
-		mine, other := lane.NewAppender(b.store, quiet), lane.NewAppender(b.eyes, quiet)
+		mine, other := lane.NewAppender(b.store, quiet), lane.NewAppender(b.faultless, quiet)
 		for i := range 6 { // in turns: each finds head moved
 			a := []*lane.Appender{mine, other}[i%2]
-			if _, err := a.Append(t.Context(), message("a", fmt.Sprint(i)), ""); err != nil {
+			if _, err := a.Append(t.Context(), newMessage("a", fmt.Sprint(i)), ""); err != nil {
 				t.Errorf("append %d: err = %v, want none", i, err)
 			}
 		}
-		if got := len(b.log()); got != 6 {
+		if got := len(b.readWholeLog()); got != 6 {
 			t.Errorf("%d in the log, want 6", got)
 		}
 	})

@@ -18,6 +18,7 @@ import (
 	"weir/internal/storage"
 	"weir/internal/storage/memory"
 	"weir/internal/storage/storagetest"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
 )
 
@@ -25,47 +26,39 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // bench is one lane on memory storage whose faults a test can switch.
 type bench struct {
-	t       *testing.T
-	account *memory.Account
-	faults  *storagetest.Faults
-	store   *lane.Store // with faults
-	eyes    *lane.Store // without faults
+	t         *testing.T
+	account   *memory.Account
+	faults    *storagetest.Faults
+	store     *lane.Store // with faults
+	faultless *lane.Store // without faults
 }
 
 // simulate runs a test in virtual time.
 func simulate(t *testing.T, f func(t *testing.T, b *bench)) {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, account: memory.New(time.Now), faults: storagetest.NewFaults()}
-		b.eyes = &lane.Store{Table: b.account.Table(), Bodies: b.account.Blobs(), Lanes: 1, Now: time.Now}
-		if err := b.eyes.Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		store := *b.eyes
-		store.Table, store.Bodies = b.faults.Table(b.account.Table()), b.faults.Blobs(b.account.Blobs())
-		b.store = &store
-		f(t, b)
+	lanetest.Simulate(t, func(t *testing.T) {
+		l, faults := lanetest.New(t, 1), storagetest.NewFaults()
+		f(t, &bench{t: t, account: l.Account, faults: faults, store: l.FaultyStore(faults), faultless: l.Store})
 	})
 }
 
-func message(key, body string) weir.Message {
+func newMessage(key, body string) weir.Message {
 	return weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(body)}
 }
 
-// log reads the whole log, and checks that it has no gap and matches head.
-func (b *bench) log() []*lane.Entry {
+// readWholeLog reads the in the log, and checks that it has no gap and matches head.
+func (b *bench) readWholeLog() []*lane.Entry {
 	b.t.Helper()
-	entries, err := b.eyes.ReadLog(b.t.Context(), 0, 1, 1000)
+	entries, err := b.faultless.ReadLog(b.t.Context(), 0, 1, 1000)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	c, err := b.eyes.ReadControl(b.t.Context(), 0)
+	c, err := b.faultless.ReadControl(b.t.Context(), 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	if int64(len(entries)) != c.Head.Next-1 {
-		b.t.Errorf("%d messages in the log, and head says %d", len(entries), c.Head.Next-1)
+		b.t.Errorf("got %d messages in the log, want the %d of head", len(entries), c.Head.Next-1)
 	}
 	return entries
 }
@@ -74,135 +67,143 @@ func isAppend(c storagetest.Call) bool {
 	return c.Op == "Transact" && len(c.Ops) > 1 && c.Ops[0].Key == "!head"
 }
 
-func TestAppender_Append(t *testing.T) {
-	t.Run("ItsAnswerIsLost", func(t *testing.T) {
-		simulate(t, func(t *testing.T, b *bench) {
-			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.FailAfter})
-			r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), message("a", "x"), "k")
-			if err != nil || r.Duplicate || r.Message.ID.Seq != 1 || len(b.log()) != 1 {
-				t.Errorf("%+v %v, %d in the log", r, err, len(b.log()))
-			}
-		})
+func TestAppender_Append_ItsAnswerIsLost(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.FailAfter})
+		r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), newMessage("a", "x"), "k")
+		if err != nil || r.Duplicate || r.Message.ID.Seq != 1 || len(b.readWholeLog()) != 1 {
+			t.Errorf("%+v %v, %d in the log, want Duplicate false, Seq 1, 1 in the log and no error", r, err,
+				len(b.readWholeLog()))
+		}
 	})
-	t.Run("ItLandsLateAfterItWasSentAgain", func(t *testing.T) {
-		simulate(t, func(t *testing.T, b *bench) {
-			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Late, Delay: time.Second})
-			r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), message("a", "x"), "")
-			b.faults.Wait()
-			if err != nil || r.Message.ID.Seq != 1 || len(b.log()) != 1 {
-				t.Errorf("%+v %v, %d in the log", r, err, len(b.log()))
-			}
-		})
+}
+
+func TestAppender_Append_ItLandsLateAfterItWasSentAgain(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Late, Delay: time.Second})
+		r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), newMessage("a", "x"), "")
+		b.faults.Wait()
+		if err != nil || r.Message.ID.Seq != 1 || len(b.readWholeLog()) != 1 {
+			t.Errorf("%+v %v, %d in the log, want Seq 1, 1 in the log and no error", r, err, len(b.readWholeLog()))
+		}
 	})
-	t.Run("ItLandsLateBeforeItIsSentAgain", func(t *testing.T) {
-		simulate(t, func(t *testing.T, b *bench) {
-			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Late, Delay: time.Millisecond})
-			r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), message("a", "x"), "k")
-			b.faults.Wait()
-			if err != nil || r.Duplicate || len(b.log()) != 1 {
-				t.Errorf("%+v %v, %d in the log", r, err, len(b.log()))
-			}
-		})
+}
+
+func TestAppender_Append_ItLandsLateBeforeItIsSentAgain(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Late, Delay: time.Millisecond})
+		r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), newMessage("a", "x"), "k")
+		b.faults.Wait()
+		if err != nil || r.Duplicate || len(b.readWholeLog()) != 1 {
+			t.Errorf("%+v %v, %d in the log, want Duplicate false, 1 in the log and no error", r, err,
+				len(b.readWholeLog()))
+		}
 	})
-	t.Run("AnotherReceiverWritesWhileItsAnswerIsOut", func(t *testing.T) {
-		simulate(t, func(t *testing.T, b *bench) {
-			other := lane.NewAppender(b.eyes, quiet)
-			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Late, Delay: 50 * time.Millisecond})
-			done := make(chan lane.Receipt)
-			go func() {
-				r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), message("a", "mine"), "")
-				if err != nil {
-					t.Error(err)
-				}
-				done <- r
-			}()
-			time.Sleep(20 * time.Millisecond)
-			if _, err := other.Append(t.Context(), message("a", "other"), ""); err != nil {
+}
+
+func TestAppender_Append_AnotherReceiverWritesWhileItsAnswerIsOut(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		other := lane.NewAppender(b.faultless, quiet)
+		b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Late, Delay: 50 * time.Millisecond})
+		done := make(chan lane.Receipt)
+		go func() {
+			r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), newMessage("a", "mine"), "")
+			if err != nil {
 				t.Error(err)
 			}
-			r := <-done
-			b.faults.Wait()
-			if r.Message.ID.Seq != 2 || len(b.log()) != 2 {
-				t.Errorf("%+v, %d in the log", r, len(b.log()))
-			}
-		})
+			done <- r
+		}()
+		time.Sleep(20 * time.Millisecond)
+		if _, err := other.Append(t.Context(), newMessage("a", "other"), ""); err != nil {
+			t.Error(err)
+		}
+		r := <-done
+		b.faults.Wait()
+		if r.Message.ID.Seq != 2 || len(b.readWholeLog()) != 2 {
+			t.Errorf("%+v, %d in the log, want Seq 2 and 2 in the log", r, len(b.readWholeLog()))
+		}
 	})
-	t.Run("ManyReceiversOnOneHead", func(t *testing.T) {
-		simulate(t, func(t *testing.T, b *bench) {
-			var mu sync.Mutex
-			var seqs []int64
-			var wg sync.WaitGroup
-			for range 4 {
-				a := lane.NewAppender(b.store, quiet)
-				for i := range 50 {
-					wg.Go(func() {
-						time.Sleep(time.Duration(i) * time.Millisecond)
-						r, err := a.Append(t.Context(), message(fmt.Sprint(i), "x"), "")
-						if err != nil {
-							t.Error(err)
-						}
-						mu.Lock()
-						defer mu.Unlock()
-						seqs = append(seqs, r.Message.ID.Seq)
-					})
-				}
-			}
-			wg.Wait()
-			slices.Sort(seqs)
-			if len(slices.Compact(seqs)) != 200 || len(b.log()) != 200 {
-				t.Errorf("%d different numbers, %d in the log", len(slices.Compact(seqs)), len(b.log()))
-			}
-		})
-	})
-	t.Run("ArrivingMessagesGatherBehindOneInFlight", func(t *testing.T) {
-		simulate(t, func(t *testing.T, b *bench) {
-			transactions := 0
-			hold := make(chan struct{})
-			slow := &slowTable{Table: b.store.Table, hold: hold, count: &transactions}
-			b.store.Table = slow
+}
+
+func TestAppender_Append_ManyReceiversOnOneHead(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		var mu sync.Mutex
+		var seqs []int64
+		var wg sync.WaitGroup
+		for range 4 {
 			a := lane.NewAppender(b.store, quiet)
-			var wg sync.WaitGroup
-			for i := range 51 {
+			for i := range 50 {
 				wg.Go(func() {
-					if _, err := a.Append(t.Context(), message("a", fmt.Sprint(i)), ""); err != nil {
+					time.Sleep(time.Duration(i) * time.Millisecond)
+					r, err := a.Append(t.Context(), newMessage(fmt.Sprint(i), "x"), "")
+					if err != nil {
 						t.Error(err)
 					}
+					mu.Lock()
+					defer mu.Unlock()
+					seqs = append(seqs, r.Message.ID.Seq)
 				})
-				if i == 0 {
-					synctest.Wait()
-				}
 			}
-			synctest.Wait()
-			close(hold)
-			wg.Wait()
-			if transactions != 2 || len(b.log()) != 51 {
-				t.Errorf("%d transactions for %d messages", transactions, len(b.log()))
-			}
-		})
+		}
+		wg.Wait()
+		slices.Sort(seqs)
+		if len(slices.Compact(seqs)) != 200 || len(b.readWholeLog()) != 200 {
+			t.Errorf("%d different numbers, %d in the log, want 200 and 200 in the log", len(slices.Compact(seqs)),
+				len(b.readWholeLog()))
+		}
 	})
-	t.Run("StorageAwayIsUnavailableWithinItsPatience", func(t *testing.T) {
-		simulate(t, func(t *testing.T, b *bench) {
-			for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.Hang} {
-				b.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: kind} })
-				began := time.Now()
-				_, err := lane.NewAppender(b.store, quiet).Append(t.Context(), message("a", "x"), "")
-				if weir.KindOf(err) != weir.Unavailable || time.Since(began) > 11*time.Second {
-					t.Errorf("%v after %s", err, time.Since(began))
+}
+
+func TestAppender_Append_ArrivingMessagesGatherBehindOneInFlight(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		transactions := 0
+		hold := make(chan struct{})
+		slow := &slowTable{Table: b.store.Table, hold: hold, count: &transactions}
+		b.store.Table = slow
+		a := lane.NewAppender(b.store, quiet)
+		var wg sync.WaitGroup
+		for i := range 51 {
+			wg.Go(func() {
+				if _, err := a.Append(t.Context(), newMessage("a", fmt.Sprint(i)), ""); err != nil {
+					t.Error(err)
 				}
+			})
+			if i == 0 {
+				synctest.Wait()
 			}
-		})
+		}
+		synctest.Wait()
+		close(hold)
+		wg.Wait()
+		if transactions != 2 || len(b.readWholeLog()) != 51 {
+			t.Errorf("%d transactions for %d messages, want 2 and 51 in the log", transactions, len(b.readWholeLog()))
+		}
 	})
-	t.Run("TheCallerLeaves", func(t *testing.T) {
-		simulate(t, func(t *testing.T, b *bench) {
-			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Hang})
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			if _, err := lane.NewAppender(b.store, quiet).Append(ctx, message("a", "x"),
-				""); weir.KindOf(err) != weir.Unavailable {
-				t.Errorf("%v", err)
+}
+
+func TestAppender_Append_StorageAwayIsUnavailableWithinItsPatience(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.Hang} {
+			b.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: kind} })
+			began := time.Now()
+			_, err := lane.NewAppender(b.store, quiet).Append(t.Context(), newMessage("a", "x"), "")
+			if weir.KindOf(err) != weir.Unavailable || time.Since(began) > 11*time.Second {
+				t.Errorf("%v after %s, want an error of kind Unavailable and at most 11s", err, time.Since(began))
 			}
-			time.Sleep(time.Minute)
-		})
+		}
+	})
+}
+
+func TestAppender_Append_TheCallerLeaves(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Hang})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := lane.NewAppender(b.store, quiet).Append(ctx, newMessage("a", "x"),
+			""); weir.KindOf(err) != weir.Unavailable {
+			t.Errorf("got %v, want an error of kind Unavailable", err)
+		}
+		time.Sleep(time.Minute)
 	})
 }
 
@@ -229,7 +230,7 @@ func TestAppender_Idempotency(t *testing.T) {
 			fresh, ids := 0, map[string]bool{}
 			for range 20 {
 				wg.Go(func() {
-					r, err := a.Append(t.Context(), message("a", "x"), "k")
+					r, err := a.Append(t.Context(), newMessage("a", "x"), "k")
 					if err != nil {
 						t.Error(err)
 						return
@@ -243,15 +244,16 @@ func TestAppender_Idempotency(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if fresh != 1 || len(ids) != 1 || len(b.log()) != 1 {
-				t.Errorf("%d fresh, %d ids, %d in the log", fresh, len(ids), len(b.log()))
+			if fresh != 1 || len(ids) != 1 || len(b.readWholeLog()) != 1 {
+				t.Errorf("%d fresh, %d ids, %d in the log, want 1, 1 id and 1 in the log", fresh, len(ids),
+					len(b.readWholeLog()))
 			}
 		})
 	})
 	t.Run("ARepeatAfterwardsAndItsScope", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a := lane.NewAppender(b.store, quiet)
-			first, err := a.Append(t.Context(), message("a", "x"), "k")
+			first, err := a.Append(t.Context(), newMessage("a", "x"), "k")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -259,18 +261,19 @@ func TestAppender_Idempotency(t *testing.T) {
 				m         weir.Message
 				duplicate bool
 				kind      weir.Kind
-			}{{message("a", "x"), true, 0}, {message("a", "y"), false, weir.Invalid}, {message("b", "x"), false, 0}} {
+			}{{newMessage("a", "x"), true, 0}, {newMessage("a", "y"), false, weir.Invalid},
+				{newMessage("b", "x"), false, 0}} {
 				r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), c.m, "k")
 				if (err != nil) != (c.kind != 0) || (err != nil && weir.KindOf(err) != c.kind) ||
 					r.Duplicate != c.duplicate {
-					t.Errorf("%+v: %+v %v", c, r, err)
+					t.Errorf("got %+v, %v, want %+v", r, err, c)
 				}
 				if c.duplicate && r.Message.ID != first.Message.ID {
-					t.Errorf("another id: %v and %v", r.Message.ID, first.Message.ID)
+					t.Errorf("a duplicate has the id %v, want %v", r.Message.ID, first.Message.ID)
 				}
 			}
-			if len(b.log()) != 2 {
-				t.Errorf("%d in the log", len(b.log()))
+			if len(b.readWholeLog()) != 2 {
+				t.Errorf("%d in the log, want 2", len(b.readWholeLog()))
 			}
 		})
 	})
@@ -278,7 +281,7 @@ func TestAppender_Idempotency(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a := lane.NewAppender(b.store, quiet)
 			for i := range 120 {
-				if _, err := a.Append(t.Context(), message("a", fmt.Sprint(i)), fmt.Sprint("k", i)); err != nil {
+				if _, err := a.Append(t.Context(), newMessage("a", fmt.Sprint(i)), fmt.Sprint("k", i)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -287,7 +290,7 @@ func TestAppender_Idempotency(t *testing.T) {
 			duplicates := 0
 			for i := range 240 {
 				wg.Go(func() {
-					r, err := a.Append(t.Context(), message("a", fmt.Sprint(i)), fmt.Sprint("k", i))
+					r, err := a.Append(t.Context(), newMessage("a", fmt.Sprint(i)), fmt.Sprint("k", i))
 					if err != nil {
 						t.Error(err)
 					}
@@ -299,8 +302,9 @@ func TestAppender_Idempotency(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if duplicates != 120 || len(b.log()) != 240 {
-				t.Errorf("%d duplicates, %d in the log", duplicates, len(b.log()))
+			if duplicates != 120 || len(b.readWholeLog()) != 240 {
+				t.Errorf("%d duplicates, %d in the log, want 120 and 240 in the log", duplicates,
+					len(b.readWholeLog()))
 			}
 		})
 	})
@@ -321,24 +325,25 @@ func TestAppender_Bodies(t *testing.T) {
 		}
 		for i, body := range bodies {
 			wg.Go(func() {
-				r, err := a.Append(t.Context(), message(fmt.Sprint(i), string(body)), "")
+				r, err := a.Append(t.Context(), newMessage(fmt.Sprint(i), string(body)), "")
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				e, err := b.eyes.ReadMessage(t.Context(), 0, r.Message.ID.Seq)
+				e, err := b.faultless.ReadMessage(t.Context(), 0, r.Message.ID.Seq)
 				if err == nil {
-					err = b.eyes.LoadBody(t.Context(), e)
+					err = b.faultless.LoadBody(t.Context(), e)
 				}
 				if err != nil || !bytes.Equal(e.Message.Body, body) || e.Message.Size != len(body) {
-					t.Errorf("body %d: %d bytes came back as %d, %v", i, len(body), len(e.Message.Body), err)
+					t.Errorf("body %d: %d bytes came back as %d, %v, want Body %q, Size %v and no error", i,
+						len(body), len(e.Message.Body), err, body, len(body))
 				}
 			})
 		}
 		wg.Wait()
 		page, err := b.account.Blobs().List(t.Context(), "", "")
 		if err != nil || len(page.Infos) != 1 || !page.Infos[0].Marked {
-			t.Errorf("blobs %+v %v", page, err)
+			t.Errorf("blobs %+v %v, want 1 Info, Marked true and no error", page, err)
 		}
 	})
 }

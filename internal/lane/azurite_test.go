@@ -52,14 +52,15 @@ func TestRetention_OnAzurite(t *testing.T) {
 		OnRemoved: func(n, _ int) { removed += n }}
 	began := time.Now()
 	if next, err := r.RunLane(t.Context(), 0); err != nil || next.IsZero() || removed != messages {
-		t.Errorf("%d of %d messages removed, next %s, %v", removed, messages, next, err)
+		t.Errorf("%d of %d messages removed, next %s, %v, want a next, %v and no error", removed, messages, next, err,
+			messages)
 	}
 	t.Logf("%d messages in %s, %.3f transactions a message, 50 of them one by one", removed,
 		time.Since(began).Round(time.Millisecond), float64(table.operations.Load())/messages)
 	for _, prefix := range []string{"m_", "i_", "d_"} {
 		page, err := account.Table().Range(t.Context(), storage.Query{Partition: "1.0", From: prefix, To: prefix + "~"})
 		if err != nil || len(page.Rows) != 0 {
-			t.Errorf("%d found %s are left, %v", len(page.Rows), prefix, err)
+			t.Errorf("%d found %s are left, %v, want 0 Rows and no error", len(page.Rows), prefix, err)
 		}
 	}
 	if _, err := r.RemoveForgottenBodies(t.Context()); err != nil {

@@ -55,7 +55,8 @@ func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
 	if stage == weir.Dead {
 		c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.DeadKey(e.Seq()), Values: deadValues(e, at)})
 	}
-	if stage == weir.Delivered && e.AttemptCount == 1 && len(e.Attempts) == 1 && !e.IsHeld {
+	if stage == weir.Delivered && e.AttemptCount == 1 && len(e.Attempts) == 1 && !e.IsHeld &&
+		e.status.VersionWarning == "" {
 		c.firstDelivery = e
 		return nil
 	}
@@ -64,9 +65,6 @@ func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
 
 // NextAttempt returns when the message is tried again; zero = it waits for no attempt.
 func (e *Entry) NextAttempt() time.Time { return e.status.NextAttemptAt }
-
-// LastError returns the reason of the last failure.
-func (e *Entry) LastError() string { return e.status.LastError }
 
 // Retry records that the message is held in a block until its next attempt.
 func (c *Change) Retry(e *Entry, block string, next time.Time) error {
@@ -99,6 +97,9 @@ func mergeOp(e *Entry) (storage.Op, error) {
 	if e.Stage.Final() {
 		rows.Put(v, rows.FinishedAt.Is(e.status.FinishedAt))
 	}
+	if e.status.VersionWarning != "" {
+		rows.Put(v, rows.VersionWarning.Is(e.status.VersionWarning))
+	}
 	return storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: v}, nil
 }
 
@@ -122,6 +123,7 @@ func (c *Change) Unhold(block, place string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: rows.HeldKey(block, place)})
 }
 
+// SaveBlock writes the row of a blocked key.
 func (c *Change) SaveBlock(b KeyBlock) {
 	v := rows.Values(rows.NextAt.Is(b.NextAt), rows.HeldCount.Is(b.HeldCount), rows.Key.Is(b.KeyHash))
 	if b.LogWaitsFrom != 0 {
@@ -131,6 +133,9 @@ func (c *Change) SaveBlock(b KeyBlock) {
 		} else {
 			rows.Put(v, rows.ReleasedAt.Is(b.ReleasedAt))
 		}
+	}
+	if b.IsUntried {
+		rows.Put(v, rows.IsUntried.Is(true))
 	}
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.BlockKey(b.ID), Values: v})
 }
@@ -150,6 +155,8 @@ func (c *Counts) countStage(stage weir.Stage) {
 		c.Cancelled++
 	case weir.Superseded:
 		c.Superseded++
+	case weir.Discarded:
+		c.Discarded++
 	}
 }
 
@@ -183,7 +190,8 @@ func (b *Batch) TryAdd(c *Change) bool {
 		fresh++
 		size += 2048 + len(c.firstDelivery.Attempts[0].Body)
 	}
-	if len(b.changes) > 0 && (len(b.ops)+len(b.firstDeliveries)+fresh > maxBatchOps || b.bytes+size > maxGroupBytes) {
+	if len(b.changes) > 0 && (len(b.ops)+len(b.firstDeliveries)+fresh > maxBatchOps ||
+		b.bytes+size > rows.MaxGroupBytes) {
 		return false
 	}
 	if c.firstDelivery != nil {
@@ -205,15 +213,7 @@ func (b *Batch) TryAdd(c *Change) bool {
 func estimateSize(c *Change) int {
 	n := 0
 	for _, op := range c.ops {
-		n += 1024
-		for _, v := range op.Values {
-			switch v := v.(type) {
-			case []byte:
-				n += len(v) * 4 / 3
-			case string:
-				n += 2 * len(v)
-			}
-		}
+		n += rows.EstimateSize(op.Values)
 	}
 	return n
 }

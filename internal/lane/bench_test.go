@@ -35,7 +35,7 @@ func BenchmarkAppend(b *testing.B) {
 	b.Run("append", func(b *testing.B) {
 		a := lane.NewAppender(open(b), quiet)
 		for i := 0; b.Loop(); i++ {
-			if _, err := a.Append(b.Context(), message(fmt.Sprint(i), "<a/>"), ""); err != nil {
+			if _, err := a.Append(b.Context(), newMessage(fmt.Sprint(i), "<a/>"), ""); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -46,7 +46,7 @@ func BenchmarkAppend(b *testing.B) {
 		b.SetParallelism(32)
 		b.RunParallel(func(p *testing.PB) {
 			for p.Next() {
-				if _, err := a.Append(b.Context(), message(fmt.Sprint(n.Add(1)), "<a/>"), ""); err != nil {
+				if _, err := a.Append(b.Context(), newMessage(fmt.Sprint(n.Add(1)), "<a/>"), ""); err != nil {
 					b.Error(err)
 				}
 			}

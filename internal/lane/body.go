@@ -97,7 +97,8 @@ func seqOfEdited(blob string) (int64, bool) {
 
 // storeBody returns the columns that have the body. It puts a large body into a blob first, because a row
 // must never name a blob that does not exist.
-func (s *Store) storeBody(ctx context.Context, body []byte, blob string, in bodyColumns) (map[string]any, error) {
+func storeBody(ctx context.Context, blobs bodyStore, body []byte, blob string, in bodyColumns) (map[string]any,
+	error) {
 	packed, err := compressBytes(body)
 	if err != nil {
 		return nil, err
@@ -105,7 +106,7 @@ func (s *Store) storeBody(ctx context.Context, body []byte, blob string, in body
 	if len(packed) <= inlineLimit {
 		return rows.Values(in.inline.Is(packed)), nil
 	}
-	if err := s.Bodies.Put(ctx, blob, packed); err != nil {
+	if err := blobs.Put(ctx, blob, packed); err != nil {
 		return nil, err
 	}
 	return rows.Values(in.blob.Is(blob)), nil
@@ -122,20 +123,15 @@ var (
 	editedBody   = bodyColumns{rows.EditedBody, rows.EditedBlob}
 )
 
-// bodyIn returns the columns of the body to send.
-func (e *Entry) bodyIn() bodyColumns {
-	if e.isEdited {
-		return editedBody
-	}
-	return acceptedBody
-}
-
 // loadBody reads a body from its row, or from the blob that the row names.
-func (s *Store) loadBody(ctx context.Context, v map[string]any, in bodyColumns) ([]byte, error) {
+func loadBody(ctx context.Context, blobs bodyStore, v map[string]any, in bodyColumns) ([]byte, error) {
+	if !rows.ErasedAt.Of(v).IsZero() {
+		return []byte{}, nil
+	}
 	packed := in.inline.Of(v)
 	if blob := in.blob.Of(v); blob != "" {
 		var err error
-		if packed, err = s.Bodies.Get(ctx, blob); err != nil {
+		if packed, err = blobs.Get(ctx, blob); err != nil {
 			return nil, err
 		}
 	}

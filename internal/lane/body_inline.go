@@ -2,7 +2,6 @@ package lane
 
 import (
 	"context"
-	"time"
 
 	"weir/internal/lane/rows"
 )
@@ -10,16 +9,6 @@ import (
 // bodyGap is the largest distance of two sequence numbers whose bodies are read with one query. The rows
 // between them are read, too, and bodies are large.
 const bodyGap = 4
-
-// IsBodyInBlob reports whether the body is too large for its row. The entry comes from a BackwardScan or
-// from ReadMany.
-func (e *Entry) IsBodyInBlob() bool { return e.bodyIn().blob.Of(e.row) != "" }
-
-// WaitingSince returns when a waiting message became deliverable: when it was accepted, fell due, or was
-// asked to be replayed.
-func (e *Entry) WaitingSince() time.Time {
-	return laterOf(laterOf(e.Message.AcceptedAt, e.Message.DueAt), e.replayAskedAt)
-}
 
 // LoadInline loads the bodies to send of header-only entries with falling sequence numbers, except for bodies
 // in blobs. looks is the number of queries.
@@ -40,9 +29,9 @@ func (s *Store) loadInline(ctx context.Context, lane int, group []*Entry) error 
 	for _, e := range group {
 		wanted[rows.MessageKey(e.Seq())] = e
 	}
-	q := rows.Messages(s.partitionOf(lane), group[len(group)-1].Seq(), group[0].Seq()+1,
+	q := rows.Messages(s.Partition(lane), group[len(group)-1].Seq(), group[0].Seq()+1,
 		rows.Names(acceptedBody.inline, editedBody.inline))
-	found, _, err := rows.ReadPages(ctx, s.Table, q, maxChunk)
+	found, _, err := rows.ReadPages(ctx, s.Table, q, maxPage)
 	if err != nil {
 		return err
 	}

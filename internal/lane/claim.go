@@ -22,7 +22,7 @@ const longestClaim = time.Minute
 
 // PutClaim replaces the claim to the lane, even that of another process. It changes neither head nor tail.
 func (s *Store) PutClaim(ctx context.Context, lane int, c Claim) error {
-	_, err := s.Table.Transact(ctx, s.partitionOf(lane), []storage.Op{{Kind: storage.Upsert, Key: rows.ClaimKey,
+	_, err := s.Table.Transact(ctx, s.Partition(lane), []storage.Op{{Kind: storage.Upsert, Key: rows.ClaimKey,
 		Values: rows.Values(rows.Claimant.Is(c.By), rows.Until.Is(c.Until.UTC().Truncate(time.Microsecond)))}})
 	return err
 }
@@ -30,7 +30,7 @@ func (s *Store) PutClaim(ctx context.Context, lane int, c Claim) error {
 // Claim returns the last claim to the lane, and reports whether it counts: it has not ended, and its end is not
 // too far ahead.
 func (c Control) Claim(now time.Time) (Claim, bool) {
-	r, found := c.markerRow(rows.ClaimKey)
+	r, found := c.Marker(rows.ClaimKey)
 	if !found {
 		return Claim{}, false
 	}

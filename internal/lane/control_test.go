@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
-// cutTable cuts answers about control rows behind their first row, as storage may.
+// cutTable ends answers about control rows after the first row, as storage may.
 type cutTable struct {
 	storage.Table
 	cuts    int
@@ -40,7 +41,7 @@ func TestStore_ControlCut(t *testing.T) {
 		cuts, queries int
 		changes       int // between the pages of the first readings
 	}{
-		"Once":               {1, 3, 0}, // cut, its rest, and whole
+		"Once":               {1, 3, 0}, // a cut answer, its rest, and a whole answer
 		"Always":             {100, 4, 0},
 		"AlwaysWhileChanged": {100, 8, 2},
 	} {
@@ -52,7 +53,7 @@ func TestStore_ControlCut(t *testing.T) {
 						b.touchBoth()
 					}
 				}
-				store := *b.eyes
+				store := *b.faultless
 				store.Table = table
 				c, err := store.ReadControl(t.Context(), 0)
 				if err != nil || c.Head.RequestSeq != c.Tail.RequestsSeen || table.queries != test.queries {
@@ -64,7 +65,7 @@ func TestStore_ControlCut(t *testing.T) {
 	}
 	t.Run("NeverTwiceTheSame", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
-			store := *b.eyes
+			store := *b.faultless
 			store.Table = &cutTable{Table: b.account.Table(), cuts: 1000, between: b.touchBoth}
 			if _, err := store.ReadControl(t.Context(), 0); !storage.Is(err, storage.Unavailable) {
 				t.Errorf("%v, want Unavailable", err)
@@ -76,7 +77,7 @@ func TestStore_ControlCut(t *testing.T) {
 // touchBoth changes both control rows together.
 func (b *bench) touchBoth() {
 	b.t.Helper()
-	c, err := b.eyes.ReadControl(b.t.Context(), 0)
+	c, err := b.faultless.ReadControl(b.t.Context(), 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -88,23 +89,23 @@ func (b *bench) touchBoth() {
 	}
 }
 
-// next opens the epoch after that of the bench.
-func (b *bench) next(table storage.Table) *lane.Store {
+// openNextEpoch opens the epoch after that of the bench.
+func (b *bench) openNextEpoch(table storage.Table) *lane.Store {
 	b.t.Helper()
-	meta, err := b.eyes.UpdateEpochRecord(b.t.Context(), func(m *lane.EpochRecord) error {
+	meta, err := epochs.Update(b.t.Context(), b.faultless.Table, func(m *epochs.Record) error {
 		if m.Open.Number == 2 {
-			return lane.ErrNoChange
+			return epochs.ErrNoChange
 		}
-		m.Earlier, m.Open, m.Used = []lane.Epoch{m.Open}, lane.Epoch{Number: 2, Lanes: 1}, 2
+		m.Earlier, m.Open, m.Used = []epochs.Epoch{m.Open}, epochs.Epoch{Number: 2, Lanes: 1}, 2
 		return nil
 	})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	next := *b.eyes
+	next := *b.faultless
 	next.Table = table
 	next.UseEpochRecord(meta)
-	if err := next.EnsureControlRows(b.t.Context(), 0); err != nil {
+	if err := next.EnsureControlRows(b.t.Context(), 0, 0); err != nil {
 		b.t.Fatal(err)
 	}
 	return &next
@@ -116,20 +117,22 @@ func TestRetention_EarlierWithShortAnswers(t *testing.T) {
 		t.Run(fmt.Sprint(cuts), func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
 				ids := b.fileApart(3, 0)
-				w := b.holder()
+				w := b.raiseFence()
 				for _, id := range ids {
-					b.finish(w, id.Seq, weir.Delivered)
+					b.commitFinal(w, id.Seq, weir.Delivered)
 				}
-				next := b.next(&cutTable{Table: b.account.Table(), cuts: cuts})
-				if _, err := b.retention(next).RunEarlierEpochs(t.Context()); err != nil {
+				next := b.openNextEpoch(&cutTable{Table: b.account.Table(), cuts: cuts})
+				if _, err := b.newRetention(next).RunEarlierEpochs(t.Context()); err != nil {
 					t.Error(err)
 				}
 				if st, err := next.Status(t.Context(), ids[0]); err != nil || st.Stage != weir.Delivered {
-					t.Errorf("seconds after it was delivered: %q, %v", st.Stage, err)
+					t.Errorf("seconds after it was delivered: %q, %v, want Stage delivered and no error", st.Stage,
+						err)
 				}
-				r, err := lane.NewAppender(next, quiet).Append(t.Context(), message("0", "x"), "k0")
+				r, err := lane.NewAppender(next, quiet).Append(t.Context(), newMessage("0", "x"), "k0")
 				if err != nil || !r.Duplicate {
-					t.Errorf("the same submission again: duplicate %v, %v", r.Duplicate, err)
+					t.Errorf("Append of the same submission = duplicate %v, %v, want true and no error", r.Duplicate,
+						err)
 				}
 			})
 		})
@@ -137,7 +140,7 @@ func TestRetention_EarlierWithShortAnswers(t *testing.T) {
 }
 
 // A lane without control rows is deleted only if it has no messages.
-func TestRetention_DropsOnlyWhatIsGone(t *testing.T) {
+func TestRetention_DropsOnlyLanesWithoutMessages(t *testing.T) {
 	remove := func(keys ...string) []storage.Op {
 		var ops []storage.Op
 		for _, key := range keys {
@@ -161,20 +164,20 @@ func TestRetention_DropsOnlyWhatIsGone(t *testing.T) {
 				if test.file {
 					b.fileApart(3, 0)
 				}
-				next := b.next(b.account.Table())
+				next := b.openNextEpoch(b.account.Table())
 				if test.gone != nil {
 					if _, err := b.account.Table().Transact(t.Context(), "1.0", test.gone); err != nil {
 						t.Fatal(err)
 					}
 				}
-				_, err := b.retention(next).RunEarlierEpochs(t.Context())
-				meta, metaErr := next.ReadEpochRecord(t.Context())
+				_, err := b.newRetention(next).RunEarlierEpochs(t.Context())
+				meta, metaErr := epochs.Read(t.Context(), next.Table)
 				if metaErr != nil || (len(meta.Earlier) == 0) != test.forgets ||
 					(err != nil) != (test.gone != nil && test.file) {
 					t.Errorf("earlier epochs %v, want forgotten %v; %v %v", meta.Earlier, test.forgets, err, metaErr)
 				}
-				if want := map[bool]int{true: 3}[test.file]; b.count("m_") != want {
-					t.Errorf("%d messages are left, want %d", b.count("m_"), want)
+				if want := map[bool]int{true: 3}[test.file]; b.countRows("m_") != want {
+					t.Errorf("%d messages are left, want %d", b.countRows("m_"), want)
 				}
 			})
 		})
@@ -185,22 +188,75 @@ func TestRetention_DropsOnlyWhatIsGone(t *testing.T) {
 func TestRetention_ForgetsAnEpochThatLostItsPackedRows(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(20, 0)
-		b.deliver(b.holder(), 21, seqsTo(1, 20)...)
+		b.commitDeliveries(b.raiseFence(), 21, seqsTo(1, 20)...)
 		if _, err := b.account.Table().Transact(t.Context(), "1.0",
 			[]storage.Op{{Kind: storage.Delete, Key: "d_" + lane.OrderPos(20)}}); err != nil {
 			t.Fatal(err)
 		}
-		next := b.next(b.account.Table())
-		r := b.retention(next)
+		next := b.openNextEpoch(b.account.Table())
+		r := b.newRetention(next)
 		for range 10 * 24 {
 			time.Sleep(time.Hour)
 			if _, err := r.RunEarlierEpochs(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		meta, err := next.ReadEpochRecord(t.Context())
-		if err != nil || len(meta.Earlier) != 0 || len(b.keys()) != 0 {
-			t.Errorf("after ten days: earlier epochs %v, %d found of its lane; %v", meta.Earlier, len(b.keys()), err)
+		meta, err := epochs.Read(t.Context(), next.Table)
+		if err != nil || len(meta.Earlier) != 0 || len(b.listKeys()) != 0 {
+			t.Errorf("after ten days: earlier epochs %v, %d found of its lane; %v, want 0 Earlier, 0 keys and no "+
+				"error", meta.Earlier, len(b.listKeys()), err)
 		}
 	})
+}
+
+// While the CMS refuses the messages of some keys, the lane pauses. A message of another key that becomes due
+// meanwhile must not wait for the end of the pause; the retry of a refused message must, because the holder would
+// ask the CMS without a break.
+func TestControl_NextWorkAtInAPauseForRefusedMessages(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
+	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
+	never := time.Time{}
+	for name, c := range map[string]struct {
+		due, untried time.Time
+		isOpen       bool  // the last holder crashed
+		next         int64 // of head; all keys below 9 had their turn
+		want         time.Time
+		hasUntried   bool
+	}{
+		"NothingIsHeld":     {never, never, false, 9, at(60), false},
+		"RetryInThePause":   {at(30), never, false, 9, at(60), false},
+		"RetryAndScheduled": {at(20), at(30), false, 9, at(30).Add(-lane.DueLead), false},
+		"DueInThePause":     {at(30), at(30), false, 9, at(30).Add(-lane.DueLead), false},
+		"DueWithinTheLead":  {at(1), at(1), false, 9, now, true},
+		"DueAfterACrash":    {at(19), at(19), true, 9, now, true},
+		"DueAfterThePause":  {at(90), at(90), false, 9, at(60), false},
+		"NewMessage":        {at(30), never, false, 10, now, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			control := lane.Control{Head: lane.Head{Next: c.next}, Tail: lane.Tail{Cursor: 5,
+				CMSPause:    lane.CMSPause{ProbedBelow: 9, PausedUntil: at(60)},
+				DueState:    lane.DueState{NextDueAt: c.due, NextUntriedAt: c.untried},
+				CrashRecord: lane.CrashRecord{IsOpen: c.isOpen}}}
+			got, ok := control.NextWorkAt(now)
+			if !ok || !got.Equal(c.want) || control.HasUntried(now) != c.hasUntried {
+				t.Errorf("NextWorkAt = %s, %t, HasUntried = %t; want %s, true, %t",
+					got, ok, control.HasUntried(now), c.want, c.hasUntried)
+			}
+		})
+	}
+}
+
+// A pause while the CMS does not answer is for all messages.
+func TestControl_NextWorkAtInAPauseForAll(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
+	until, due := now.Add(time.Minute), now.Add(30*time.Second)
+	control := lane.Control{Head: lane.Head{Next: 9},
+		Tail: lane.Tail{Cursor: 5, CMSPause: lane.CMSPause{PausedUntil: until},
+			DueState: lane.DueState{NextDueAt: due, NextUntriedAt: due}}}
+	if got, ok := control.NextWorkAt(now); !ok || !got.Equal(until) {
+		t.Errorf("NextWorkAt = %s, %t; want %s, true", got, ok, until)
+	}
 }

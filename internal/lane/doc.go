@@ -8,18 +8,20 @@
 //
 //	!head                  next sequence number, request number, sealed: written by receivers and the API
 //	!heir                  the last claim of a process to the lane
-//	!mail                  marks the outbox as perhaps not empty; !mailed: events about the lane's own state
+//	!mail                  marks the outbox as perhaps not empty; !mailed: events about the lane's own state;
+//	                       package notify/outbox keeps both
 //	!pause                 the operator has paused the lane; !pause_<hash>: one key
-//	!replay_<id>           a bulk replay under way; in lane 0 only
+//	!replay_<id>           a bulk replay under way; in lane 0 only; package replay/jobrow keeps it
 //	!swept                 how far retention has come, and when it looks again
 //	!tail                  the holder's: nonce, fence, commit number, cursor, counters, closed, …
 //	b_<block>              a blocked key: when it is tried again, how many messages it holds
 //	d_<last seq>           messages delivered at their first attempt, many in one row
 //	i_<hash>               an idempotency key of an ordering key → its message
+//	c_<hash>               the CMS's id of the item of a key and contract
 //	k_<hash>               the newest delivered version of a key and contract
 //	l_<hash>               the last delivery in the order of a key that has dead messages
 //	m_<seq>                the message, its stage and its attempts; never moves
-//	n_<when>_<event>_<to>  an event for a receiver; see outbox.go
+//	n_<when>_<event>_<to>  an event for a receiver; package notify/outbox keeps it
 //	o_<epoch>.<lane>.<seq> a message of an earlier epoch → its copy in this lane
 //	r_<block>_<position>   a held message of a blocked key, in order; whether it was tried, or replayed
 //	s_<due>_<seq>          a scheduled message, by time
@@ -32,7 +34,7 @@
 //
 // A key's lane depends on the number of lanes, which is in the row meta/lanes. A change of that number
 // ends an epoch: the heads are sealed, the tails closed, and scheduled and dead messages are copied into
-// the lanes of the next epoch. Package relane does that, and describes it.
+// the lanes of the next epoch. Package relane does that, and describes it; relane/epochend writes the rows.
 //
 // # Invariants
 //

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,18 +21,16 @@ type DueTime struct {
 	Seq int64
 }
 
-// dueDigits is the number of digits for microseconds up to the year 9999.
-const dueDigits = 18
-
 func (d DueTime) String() string {
-	return rows.Pad(d.At.UnixMicro(), dueDigits) + "_" + rows.SeqPos(d.Seq)
+	return rows.TimePos(d.At) + "_" + rows.SeqPos(d.Seq)
 }
 
 func dueKey(d DueTime) string { return rows.DuePrefix + d.String() }
 
-func parseDue(key string) (DueTime, error) {
-	at, seq, _ := strings.Cut(strings.TrimPrefix(key, rows.DuePrefix), "_")
-	micros, err := strconv.ParseInt(at, 10, 64)
+// ParseDueKey returns the due time and the sequence number in the key of an s_ row.
+func ParseDueKey(key string) (DueTime, error) {
+	dueAt, seq, _ := strings.Cut(strings.TrimPrefix(key, rows.DuePrefix), "_")
+	at, err := rows.ParseTimePos(dueAt)
 	if err != nil {
 		return DueTime{}, fmt.Errorf("lane: row %q: %w", key, err)
 	}
@@ -41,7 +38,7 @@ func parseDue(key string) (DueTime, error) {
 	if err != nil {
 		return DueTime{}, fmt.Errorf("lane: row %q: %w", key, err)
 	}
-	return DueTime{At: time.UnixMicro(micros).UTC(), Seq: n}, nil
+	return DueTime{At: at, Seq: n}, nil
 }
 
 // DueTime returns the due time of a scheduled message.
@@ -81,13 +78,13 @@ func (h HeldMessage) AfterLog() int64 {
 // ReadDueTimes reads the earliest scheduled messages of a lane, at most limit, and reports whether there are
 // more.
 func (s *Store) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []DueTime, more bool, err error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.partitionOf(lane), From: rows.DuePrefix,
+	page, err := s.Table.Range(ctx, storage.Query{Partition: s.Partition(lane), From: rows.DuePrefix,
 		To: rows.PrefixEnd(rows.DuePrefix), Limit: limit})
 	if err != nil {
 		return nil, false, err
 	}
 	for _, r := range page.Rows {
-		d, err := parseDue(r.Key)
+		d, err := ParseDueKey(r.Key)
 		if err != nil {
 			return nil, false, err
 		}
@@ -115,7 +112,7 @@ func (s *Store) ReadDueMessages(ctx context.Context, lane int, dues []DueTime) (
 		near := seqs[:n]
 		seqs = seqs[n:]
 		group.Go(func() error {
-			q := rows.Messages(s.partitionOf(lane), near[0], near[len(near)-1]+1, nil)
+			q := rows.Messages(s.Partition(lane), near[0], near[len(near)-1]+1, nil)
 			read, _, err := rows.ReadPages(ctx, s.Table, q, len(near)*bodyGap)
 			mu.Lock()
 			defer mu.Unlock()
@@ -164,6 +161,6 @@ func NoLongerDue(err error) (DueTime, bool) {
 	if !ok || !strings.HasPrefix(row, rows.DuePrefix) {
 		return DueTime{}, false
 	}
-	d, err := parseDue(row)
+	d, err := ParseDueKey(row)
 	return d, err == nil
 }

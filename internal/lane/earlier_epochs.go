@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 
+	"weir/internal/lane/epochs"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -16,13 +17,14 @@ import (
 // message that was scheduled or dead has a copy in the next epoch, under a key made of its old id (o_ rows).
 // All other messages of an earlier epoch are final.
 
-// copyID returns the part of an o_ row's key that names the message: <epoch>.<lane>.<seq>.
-func copyID(id weir.ID) string { return fmt.Sprintf("%d.%d.%d", id.Epoch, id.Lane, id.Seq) }
+// CopyID returns the part of an o_ row's key that names the message: <epoch>.<lane>.<seq>.
+func CopyID(id weir.ID) string { return fmt.Sprintf("%d.%d.%d", id.Epoch, id.Lane, id.Seq) }
 
 // storesSince returns the stores of an epoch and of all later ones, in order; nil if the epoch is unknown.
 func (s *Store) storesSince(epoch int) []*Store {
 	var stores []*Store
-	for _, e := range append(s.EarlierEpochs[:len(s.EarlierEpochs):len(s.EarlierEpochs)], Epoch{s.Epoch, s.Lanes}) {
+	present := epochs.Epoch{Number: s.Epoch, Lanes: s.Lanes}
+	for _, e := range append(s.EarlierEpochs[:len(s.EarlierEpochs):len(s.EarlierEpochs)], present) {
 		if e.Number == epoch || len(stores) > 0 {
 			stores = append(stores, s.ForEpoch(e))
 		}
@@ -35,6 +37,17 @@ func isCopied(stage weir.Stage) bool { return stage == weir.Scheduled || stage =
 
 // followCopies reads a message by its id in the epoch that has it now, or returns NotFound.
 func (s *Store) followCopies(ctx context.Context, id weir.ID) (*Entry, error) {
+	copies, err := s.readCopies(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	e := copies[len(copies)-1]
+	return e, s.rowsOf(e.Message.ID).fillFromPacked(ctx, e)
+}
+
+// readCopies reads the rows of a message: that of its own epoch, and its copies in later ones. The last one is the
+// present one. A delivery that only a d_ row has is not filled in.
+func (s *Store) readCopies(ctx context.Context, id weir.ID) ([]*Entry, error) {
 	stores := s.storesSince(id.Epoch)
 	if len(stores) == 0 || id.Lane < 0 || id.Lane >= stores[0].Lanes || id.Seq < 1 {
 		return nil, &storage.Error{Op: "lane follow", Kind: storage.NotFound, Index: -1}
@@ -46,6 +59,7 @@ func (s *Store) followCopies(ctx context.Context, id weir.ID) (*Entry, error) {
 	if e.Message.ID.Nonce != id.Nonce {
 		return nil, &storage.Error{Op: "lane follow", Kind: storage.NotFound, Index: -1}
 	}
+	copies := []*Entry{e}
 	for _, next := range stores[1:] {
 		if !isCopied(e.Stage) {
 			break
@@ -53,14 +67,15 @@ func (s *Store) followCopies(ctx context.Context, id weir.ID) (*Entry, error) {
 		if e, err = next.readCopy(ctx, e); err != nil {
 			return nil, err
 		}
+		copies = append(copies, e)
 	}
-	return e, s.ForEpoch(Epoch{e.Message.ID.Epoch, 0}).fillFromPacked(ctx, e)
+	return copies, nil
 }
 
 // readCopy reads the copy of a message of the previous epoch.
 func (s *Store) readCopy(ctx context.Context, e *Entry) (*Entry, error) {
-	lane := Of(e.Message.Key, s.Lanes)
-	r, err := s.Table.Get(ctx, s.partitionOf(lane), rows.CopyPrefix+copyID(e.Message.ID))
+	lane := OfRow(e.row, s.Lanes)
+	r, err := s.Table.Get(ctx, s.Partition(lane), rows.CopyPrefix+CopyID(e.Message.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -75,12 +90,12 @@ func (s *Store) findRepeat(ctx context.Context, m weir.Message, idempotencyKey s
 	}
 	row, id, err := s.readEarlierIdempotency(ctx, m.Key, idempotencyKey)
 	if err != nil {
-		return Receipt{}, false, errUnavailable("append", err)
+		return Receipt{}, false, APIError("append", err)
 	}
 	if id.IsZero() {
 		return Receipt{}, false, nil
 	}
-	if sum := sha256.Sum256(m.Body); rows.BodyHash.Of(row) != hex.EncodeToString(sum[:]) {
+	if sum := sha256.Sum256(m.Body); !hasSameBody(row, hex.EncodeToString(sum[:])) {
 		return Receipt{}, false, errOtherBody()
 	}
 	st, err := s.Status(ctx, id)
@@ -88,6 +103,13 @@ func (s *Store) findRepeat(ctx context.Context, m weir.Message, idempotencyKey s
 		return Receipt{}, false, nil // retention has just removed it
 	}
 	return Receipt{Message: st.Message, Stage: st.Stage, Duplicate: true}, true, err
+}
+
+// hasSameBody reports whether an idempotency row is of a body with this hash. That of an erased message has no hash,
+// and every body counts as the same: the post is a repeat, and no new message.
+func hasSameBody(row map[string]any, bodyHash string) bool {
+	known := rows.BodyHash.Of(row)
+	return known == "" || known == bodyHash
 }
 
 // readEarlierIdempotency reads an idempotency row in all earlier epochs in parallel. The zero id means that

@@ -6,19 +6,33 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
+	"weir/internal/storage"
 	"weir/internal/storage/memory"
 	"weir/internal/storage/storagetest"
 )
 
 func TestStore_Open(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		other := *b.eyes
+		other := *b.faultless
 		other.Lanes = 2
 		if err := other.Open(t.Context()); err == nil {
-			t.Error("another number of lanes was taken")
+			t.Error("Open with another number of lanes = no error, want one")
 		}
-		if err := b.eyes.Open(t.Context()); err != nil {
+		if err := b.faultless.Open(t.Context()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// An epoch that never was has no lanes, and reading one of them makes none.
+func TestStore_ReadControlOfNoEpoch(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		other := b.faultless.ForEpoch(epochs.Epoch{Number: 9, Lanes: 1})
+		for range 2 {
+			if _, err := other.ReadControl(t.Context(), 0); !storage.Is(err, storage.NotFound) {
+				t.Errorf("got %v, want not found", err)
+			}
 		}
 	})
 }
@@ -63,10 +77,10 @@ func TestStore_OpenBreaksOff(t *testing.T) {
 			})
 			s := &lane.Store{Table: faults.Table(account.Table()), Lanes: lanes, Now: time.Now}
 			if err := s.Open(t.Context()); err == nil {
-				t.Fatal("no error")
+				t.Fatal("Open with a failed write = no error, want one")
 			}
-			if _, err := s.ReadEpochRecord(t.Context()); err == nil {
-				t.Error("the record is there, before its lanes")
+			if _, err := epochs.Read(t.Context(), s.Table); err == nil {
+				t.Error("epochs.Read found the record before its lanes, want an error")
 			}
 			faults.Set(nil)
 			if err := s.Open(t.Context()); err != nil {
@@ -74,7 +88,7 @@ func TestStore_OpenBreaksOff(t *testing.T) {
 			}
 			for number := range lanes {
 				if _, err := s.ReadControl(t.Context(), number); err != nil {
-					t.Errorf("lane %d: %v", number, err)
+					t.Errorf("ReadControl(%d) = %v, want no error", number, err)
 				}
 			}
 		})

@@ -38,18 +38,18 @@ func TestRetention_Forgotten(t *testing.T) {
 			}
 			infos := b.blobInfos()
 			if time.Now().UTC().Format("2006-01-02") == day && len(infos) != 3 {
-				t.Errorf("a young blob was removed: %v", infos)
+				t.Errorf("got %v on the first day, want all 3 blobs", infos)
 			}
 			time.Sleep(24 * time.Hour)
 		}
 		infos := b.blobInfos()
 		for _, info := range infos {
 			if !info.Marked {
-				t.Errorf("%s is referred to and not marked", info.Name)
+				t.Errorf("%s is not marked, want it marked as referred to", info.Name)
 			}
 		}
 		if len(infos) != 2 {
-			t.Errorf("%v", infos)
+			t.Errorf("got %v, want 2 infos", infos)
 		}
 	})
 }
@@ -64,8 +64,8 @@ func (b *bench) putBody(partition, name string) string {
 	return name
 }
 
-// forget runs the search for forgotten bodies.
-func (b *bench) forget(r *lane.Retention) time.Time {
+// removeForgotten runs the search for forgotten bodies.
+func (b *bench) removeForgotten(r *lane.Retention) time.Time {
 	b.t.Helper()
 	next, err := r.RemoveForgottenBodies(b.t.Context())
 	if err != nil {
@@ -102,20 +102,20 @@ func TestForgotten_ListsADayOnce(t *testing.T) {
 		var processes sync.WaitGroup
 		for range 3 {
 			processes.Go(func() {
-				r := b.retention(b.store)
+				r := b.newRetention(b.store)
 				for range 24 {
-					b.forget(r)
+					b.removeForgotten(r)
 					time.Sleep(time.Hour)
 				}
 			})
 		}
 		processes.Wait()
-		// One page for the first day, five for the day, one for each of the two following days.
+		// One page finds the first day, five list its bodies, and one lists each of the two following days.
 		if *lists > 8 {
-			t.Errorf("%d bodies were listed with %d requests, want at most 8", bodies, *lists)
+			t.Errorf("listed %d bodies with %d requests, want at most 8 requests", bodies, *lists)
 		}
 		if all := b.allBlobs(); all != bodies-1 {
-			t.Errorf("%d bodies are left of %d, of which one was forgotten", all, bodies)
+			t.Errorf("%d of %d bodies are left, want %d: all except the forgotten one", all, bodies, bodies-1)
 		}
 	})
 }
@@ -136,22 +136,22 @@ func (b *bench) allBlobs() (n int) {
 
 func TestForgotten_CatchesUp(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		r := b.retention(b.eyes)
-		b.forget(r)
+		r := b.newRetention(b.faultless)
+		b.removeForgotten(r)
 		for i := range 20 { // no process searches
 			b.putBody("1.0", fmt.Sprint(i))
 			time.Sleep(oneDay)
 		}
-		if next := b.forget(r); !next.Equal(time.Now().UTC().Truncate(oneDay).Add(oneDay)) {
+		if next := b.removeForgotten(r); !next.Equal(time.Now().UTC().Truncate(oneDay).Add(oneDay)) {
 			t.Errorf("next at %s, want the next day", next)
 		}
 		if n := len(b.blobNames()); n != 1 {
-			t.Errorf("%d bodies are left, want that of yesterday alone", n)
+			t.Errorf("%d bodies are left, want 1: yesterday's", n)
 		}
 		b.putBody("1.0", "today")
 		time.Sleep(4 * oneDay)
-		if b.forget(r); len(b.blobNames()) != 0 {
-			t.Errorf("left: %v", b.blobNames())
+		if b.removeForgotten(r); len(b.blobNames()) != 0 {
+			t.Errorf("left: %v, want none", b.blobNames())
 		}
 	})
 }
@@ -184,7 +184,7 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 				time.Sleep(oneDay / 10)
 			}
 			if day == 1 {
-				b.forget(b.retention(b.eyes)) // the first search: from then on names are known
+				b.removeForgotten(b.newRetention(b.faultless)) // the first search: from then on names are known
 			}
 		}
 		if _, err := b.account.Table().Transact(t.Context(), "1.0",
@@ -193,20 +193,20 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 		}
 		time.Sleep(2 * oneDay)
 		table := &distantTable{Table: b.account.Table()}
-		store := *b.eyes
+		store := *b.faultless
 		store.Table = table
-		b.forget(b.retention(&store))
+		b.removeForgotten(b.newRetention(&store))
 		if n := table.operations.Load(); n > 17*(1+1+8+6)+4 {
-			t.Errorf("%d operations for 17 days, want at most 16 a day: a search, and the day's found", n)
+			t.Errorf("%d operations for 17 days, want at most 16 a day, and 4", n)
 		}
 		var names []string
 		for _, info := range b.blobInfos() {
 			if names = append(names, info.Name); !info.Marked {
-				t.Errorf("%s is referred to and not marked", info.Name)
+				t.Errorf("%s is not marked, want it marked as referred to", info.Name)
 			}
 		}
 		if len(names) != len(used) || strings.Contains(strings.Join(names, " "), "forgotten") {
-			t.Errorf("left: %v", names)
+			t.Errorf("the bodies %v are left, want %d and none with \"forgotten\" in its name", names, len(used))
 		}
 	})
 }
@@ -225,18 +225,18 @@ func TestForgotten_ABodyThatStays(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
-		r, refused := b.retention(b.store), 0
+		r, refused := b.newRetention(b.store), 0
 		r.OnRemoved = func(_, n int) { refused += n }
 		for range 6 {
-			b.forget(r)
+			b.removeForgotten(r)
 			time.Sleep(oneDay)
 		}
 		if names := b.blobNames(); !slices.Equal(names, []string{stuck}) || refused != 4 {
-			t.Errorf("left %v, refused %d times in 4 days", names, refused)
+			t.Errorf("left %v, refused %d times in 4 days, want the stuck blob and 4", names, refused)
 		}
 		b.faults.Set(nil)
-		if b.forget(r); len(b.blobNames()) != 0 {
-			t.Errorf("left when storage lets go: %v", b.blobNames())
+		if b.removeForgotten(r); len(b.blobNames()) != 0 {
+			t.Errorf("the bodies %v are left after storage has allowed the removal, want none", b.blobNames())
 		}
 	})
 }
@@ -258,18 +258,18 @@ func TestForgotten_CutOff(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
-		if _, err := b.retention(b.store).RemoveForgottenBodies(ctx); err == nil {
-			t.Error("cut off, and no error")
+		if _, err := b.newRetention(b.store).RemoveForgottenBodies(ctx); err == nil {
+			t.Error("got no error from a search that was cut off, want one")
 		}
 		left := b.allBlobs()
-		r := b.retention(b.eyes)
-		if next := b.forget(r); left == 0 || b.allBlobs() != left || time.Until(next) > 10*time.Minute {
-			t.Errorf("%d of %d bodies are left while a process that may live has the look to itself; next in %s",
-				b.allBlobs(), left, time.Until(next))
+		r := b.newRetention(b.faultless)
+		if next := b.removeForgotten(r); left == 0 || b.allBlobs() != left || time.Until(next) > 10*time.Minute {
+			t.Errorf("%d of %d bodies are left, next search in %s; want all left, and the next within 10m: the "+
+				"process that was cut off still has the search for itself", b.allBlobs(), left, time.Until(next))
 		}
 		time.Sleep(10 * time.Minute)
-		if b.forget(r); b.allBlobs() != 0 {
-			t.Errorf("%d bodies are left", b.allBlobs())
+		if b.removeForgotten(r); b.allBlobs() != 0 {
+			t.Errorf("%d bodies are left, want 0", b.allBlobs())
 		}
 	})
 }
@@ -277,23 +277,23 @@ func TestForgotten_CutOff(t *testing.T) {
 // An edited body may belong to a message of any age.
 func TestForgotten_EditOfAnOldMessage(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		w := b.holder()
-		id := b.died(w, "a", "x")
-		b.forget(b.retention(b.eyes))
+		w := b.raiseFence()
+		id := b.appendDead(w, "a", "x")
+		b.removeForgotten(b.newRetention(b.faultless))
 		time.Sleep(20 * oneDay)
-		if _, err := b.store.Replay(t.Context(), id, edit(noise(100<<10, 1))); err != nil {
+		if _, err := b.store.Replay(t.Context(), id, withBody(newNoise(100<<10, 1))); err != nil {
 			t.Fatal(err)
 		}
 		b.grantReplays(w)
 		for range 5 {
-			b.forget(b.retention(b.eyes))
+			b.removeForgotten(b.newRetention(b.faultless))
 			time.Sleep(oneDay)
 		}
 		if m, err := b.store.LoadEditedMessage(t.Context(), id); err != nil || len(m.Body) == 0 {
-			t.Errorf("%d bytes, %v", len(m.Body), err)
+			t.Errorf("got a body of %d bytes and %v, want a longer one and no error", len(m.Body), err)
 		}
 		if infos := b.blobInfos(); len(infos) != 1 || !infos[0].Marked {
-			t.Errorf("%+v, want one body, and marked", infos)
+			t.Errorf("got the bodies %+v, want one, and marked", infos)
 		}
 	})
 }

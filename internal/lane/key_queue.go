@@ -17,8 +17,9 @@ type KeyBlock struct {
 	KeyHash   string    // of the ordering key
 	NextAt    time.Time // when the first held message is tried again
 	HeldCount int64     // number of held messages
-	// LogWaitsFrom is set if the first attempt of a moved message comes before the key's log messages from this
-	// number on; 0 = it does not.
+	IsUntried bool      // no attempt of the first held message since it was accepted or replayed; false = not known
+	// LogWaitsFrom is a sequence number: the key's log messages from it on wait for the first attempt of a moved
+	// message. 0 = none wait.
 	LogWaitsFrom int64
 	IsParked     bool // if LogWaitsFrom is set: it is the number of the parked message itself
 	// ReleasedAt is set if LogWaitsFrom is set and IsParked is not. It is the time in the message's position, and
@@ -26,8 +27,9 @@ type KeyBlock struct {
 	ReleasedAt time.Time
 }
 
-// Rank orders the blocks of a key and its log; a message of the log has twice its number as rank. A released
-// message goes before message LogWaitsFrom. If that message was parked itself, it goes before the later ones.
+// Rank orders the blocks of a key among the messages of its log. The rank of a log message is twice its number. A
+// released message has the rank of the log message LogWaitsFrom, and goes before it. A parked message is the log
+// message LogWaitsFrom itself. Its rank is one higher, so it goes before the next log message.
 func (b *KeyBlock) Rank() int64 {
 	if b.IsParked {
 		return 2*b.LogWaitsFrom + 1
@@ -45,7 +47,7 @@ func (b *KeyBlock) GoesBefore(other *KeyBlock) bool {
 // ReadBlocks reads all blocks of a lane.
 func (s *Store) ReadBlocks(ctx context.Context, lane int) ([]KeyBlock, error) {
 	var blocks []KeyBlock
-	for r, err := range rows.Scan(ctx, s.Table, rows.WithPrefix(s.partitionOf(lane), rows.BlockPrefix, nil)) {
+	for r, err := range rows.Scan(ctx, s.Table, rows.WithPrefix(s.Partition(lane), rows.BlockPrefix, nil)) {
 		if err != nil {
 			return nil, err
 		}
@@ -60,6 +62,7 @@ func blockFrom(r storage.Row) KeyBlock {
 		ID: strings.TrimPrefix(r.Key, rows.BlockPrefix), KeyHash: rows.Key.Of(v),
 		NextAt: rows.NextAt.Of(v), HeldCount: rows.HeldCount.Of(v),
 		LogWaitsFrom: rows.LogWaitsFrom.Of(v), IsParked: rows.IsParked.Of(v), ReleasedAt: rows.ReleasedAt.Of(v),
+		IsUntried: rows.IsUntried.Of(v),
 	}
 }
 
@@ -105,7 +108,7 @@ func (e *Entry) AsHeld() HeldMessage { return heldFrom(e) }
 // ReadHeld reads the first held messages of a block, at most limit.
 func (s *Store) ReadHeld(ctx context.Context, lane int, block string, limit int) ([]HeldMessage, error) {
 	prefix := rows.HeldKey(block, "")
-	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.partitionOf(lane), prefix, nil), limit)
+	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.Partition(lane), prefix, nil), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -114,15 +117,27 @@ func (s *Store) ReadHeld(ctx context.Context, lane int, block string, limit int)
 	}
 	line := make([]HeldMessage, len(found))
 	for i, r := range found {
-		line[i] = heldFromRow(r)
+		line[i] = HeldFrom(r)
 	}
 	return line, nil
 }
 
-func heldFromRow(r storage.Row) HeldMessage {
+// HeldFrom returns the held message of an r_ row.
+func HeldFrom(r storage.Row) HeldMessage {
 	v := r.Values
 	_, place, _ := strings.Cut(strings.TrimPrefix(r.Key, rows.HeldPrefix), "_") // the key ends in block and position
 	return HeldMessage{Seq: rows.Seq.Of(v), OrderPos: place, Contract: rows.Contract.Of(v),
 		Version: rows.Version.Of(v), Callback: rows.Callback.Of(v), Tried: rows.WasTried.Of(v),
 		Replayed: rows.WasReplayed.Of(v)}
+}
+
+// ReleasedAt returns when a scheduled message was released; zero = it came through the log.
+func (h HeldMessage) ReleasedAt() time.Time {
+	_, due, released := strings.Cut(h.OrderPos, "_")
+	dueAt, _, _ := strings.Cut(due, "_")
+	at, err := rows.ParseTimePos(dueAt)
+	if !released || err != nil {
+		return time.Time{}
+	}
+	return at
 }

@@ -24,20 +24,16 @@ type LastDelivery struct {
 
 // ReadLastDelivery reads the last delivery of a key.
 func (s *Store) ReadLastDelivery(ctx context.Context, lane int, keyHash string) (LastDelivery, error) {
-	r, err := s.Table.Get(ctx, s.partitionOf(lane), rows.LastDeliveryPrefix+keyHash)
+	r, err := s.Table.Get(ctx, s.Partition(lane), rows.LastDeliveryPrefix+keyHash)
 	if storage.Is(err, storage.NotFound) {
 		return LastDelivery{}, nil
 	}
-	return s.lastDeliveryFrom(lane, r.Values), err
+	return lastDeliveryFrom(weir.ID{Epoch: s.Epoch, Lane: lane}, r.Values), err
 }
 
-func (s *Store) lastDeliveryFrom(lane int, v map[string]any) LastDelivery {
-	l := LastDelivery{OrderPos: rows.OrderPos.Of(v),
-		ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: rows.Seq.Of(v), Nonce: rows.Nonce.Of(v)}}
-	if id := originFrom(rows.Origin.Of(v)); !id.IsZero() {
-		l.ID = id
-	}
-	return l
+// lastDeliveryFrom reads a row of the epoch and lane that at names.
+func lastDeliveryFrom(at weir.ID, v map[string]any) LastDelivery {
+	return LastDelivery{OrderPos: rows.OrderPos.Of(v), ID: idFrom(at, v)}
 }
 
 // SaveLastDelivery records the delivery of a message as the last one in the order of its key.
@@ -53,8 +49,8 @@ func (c *Change) SaveLastDelivery(e *Entry) {
 const unknownHistory = "unknown"
 
 // replayBlockedBy returns the id of the later message of the key that was delivered after this one died; "" =
-// there is none, or the contract lets later messages go ahead. watched is Tail.HistoryFence.
-func (e *Entry) replayBlockedBy(l LastDelivery, watched int64) string {
+// there is none, or the contract lets later messages go ahead. historyFence is Tail.HistoryFence.
+func (e *Entry) replayBlockedBy(l LastDelivery, historyFence int64) string {
 	switch known := rows.ReplayBlockedBy.Of(e.row); {
 	case e.Message.Skip:
 		return ""
@@ -62,7 +58,7 @@ func (e *Entry) replayBlockedBy(l LastDelivery, watched int64) string {
 		return known
 	case l.OrderPos > e.orderPos():
 		return l.ID.String()
-	case known == unknownHistory || e.isHistoryUnknown(watched):
+	case known == unknownHistory || e.isHistoryUnknown(historyFence):
 		return unknownHistory
 	}
 	return ""
@@ -70,7 +66,9 @@ func (e *Entry) replayBlockedBy(l LastDelivery, watched int64) string {
 
 // isHistoryUnknown reports whether deliveries of the key were not recorded at any time since the message died,
 // because a holder ran a version that kept no record.
-func (e *Entry) isHistoryUnknown(watched int64) bool { return watched == 0 || e.lastFence() < watched }
+func (e *Entry) isHistoryUnknown(historyFence int64) bool {
+	return historyFence == 0 || e.lastFence() < historyFence
+}
 
 // lastFence returns the fence of the last attempt.
 func (e *Entry) lastFence() int64 {
@@ -82,32 +80,56 @@ func (e *Entry) lastFence() int64 {
 
 // ReplayObstacle returns why a dead message must not be replayed; "" = it may be. historyFence is
 // Tail.HistoryFence.
-func (s *Store) ReplayObstacle(ctx context.Context, e *Entry, watched int64) (string, error) {
+func (s *Store) ReplayObstacle(ctx context.Context, e *Entry, historyFence int64) (string, error) {
 	l, err := s.ReadLastDelivery(ctx, e.Message.ID.Lane, e.keyHash)
 	if err != nil {
 		return "", err
 	}
-	switch late := e.replayBlockedBy(l, watched); late {
+	switch late := e.replayBlockedBy(l, historyFence); late {
 	case "":
 		return "", nil
 	case unknownHistory:
-		return "it is not known whether a later message of its key was delivered since: an earlier version of the program kept no record of that", nil
+		return "it is not known whether a later message of its key was delivered since: " +
+			"an earlier version of the program kept no record of that", nil
 	default:
 		return "a later message of its key was delivered: " + late, nil
 	}
 }
 
-// readLastDeliveries reads the last deliveries of all keys.
-func (s *Store) readLastDeliveries(ctx context.Context, lane int) (map[string]LastDelivery, error) {
+// ReplayBlocks has the known deliveries of the keys of one lane, and decides which of its dead messages must not be
+// replayed. It is for messages that are copied into another lane, in which their positions are no longer known.
+type ReplayBlocks struct {
+	store          *Store
+	lane           int
+	lastDeliveries map[string]LastDelivery // by key hash
+	historyFence   int64
+}
+
+// ReadReplayBlocks reads the last deliveries of all keys of a closed lane.
+func (s *Store) ReadReplayBlocks(ctx context.Context, lane int) (ReplayBlocks, error) {
+	c, err := s.ReadControl(ctx, lane)
+	if err != nil {
+		return ReplayBlocks{}, err
+	}
 	all := map[string]LastDelivery{}
-	q := rows.WithPrefix(s.partitionOf(lane), rows.LastDeliveryPrefix, nil)
+	q := rows.WithPrefix(s.Partition(lane), rows.LastDeliveryPrefix, nil)
 	for r, err := range rows.Scan(ctx, s.Table, q) {
 		if err != nil {
-			return nil, err
+			return ReplayBlocks{}, err
 		}
-		all[r.Key[len(rows.LastDeliveryPrefix):]] = s.lastDeliveryFrom(lane, r.Values)
+		all[r.Key[len(rows.LastDeliveryPrefix):]] = lastDeliveryFrom(weir.ID{Epoch: s.Epoch, Lane: lane}, r.Values)
 	}
-	return all, nil
+	return ReplayBlocks{s, lane, all, c.Tail.HistoryFence}, nil
+}
+
+// BlockedBy returns the value of rows.ReplayBlockedBy for the copy of a dead message: the id of the later message
+// of its key that was delivered, or that this is not known; "" = it may be replayed. row is its m_ row.
+func (b ReplayBlocks) BlockedBy(row storage.Row) (string, error) {
+	e, err := b.store.entryFrom(b.lane, row)
+	if err != nil {
+		return "", err
+	}
+	return e.replayBlockedBy(b.lastDeliveries[e.keyHash], b.historyFence), nil
 }
 
 func earlierOf(a, b time.Time) time.Time {

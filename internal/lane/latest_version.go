@@ -9,12 +9,16 @@ import (
 	"weir/internal/weir"
 )
 
-// LatestVersion is the newest delivered version of a key and contract; it decides about superseding. Its row is
-// never removed, so older versions are never delivered. The zero value means that there is none.
+// LatestVersion is the newest delivered version of a key and contract; it decides about superseding. Only
+// ForgetVersion removes its row, so older versions are never delivered. The zero value means that there is none.
 type LatestVersion struct {
 	Version string
 	ID      weir.ID
+	Warning string // why the version is beyond reason; see weir.Version.DescribeJump
 }
+
+// IsZero reports whether no version is remembered.
+func (l LatestVersion) IsZero() bool { return l.ID.Seq == 0 }
 
 // SupersedeKey returns the hash of the key and the contract. Messages with the same hash supersede each
 // other.
@@ -22,17 +26,26 @@ func (e *Entry) SupersedeKey() string { return supersedeKeyOf(&e.Message) }
 
 // ReadLatestVersion reads the newest delivered version of a SupersedeKey.
 func (s *Store) ReadLatestVersion(ctx context.Context, lane int, latestKey string) (LatestVersion, error) {
-	r, err := s.Table.Get(ctx, s.partitionOf(lane), rows.VersionPrefix+latestKey)
+	r, err := s.Table.Get(ctx, s.Partition(lane), rows.VersionPrefix+latestKey)
 	if storage.Is(err, storage.NotFound) {
 		return LatestVersion{}, nil
 	}
-	v := r.Values
-	l := LatestVersion{Version: rows.Version.Of(v),
-		ID: weir.ID{Epoch: s.Epoch, Lane: lane, Seq: rows.Seq.Of(v), Nonce: rows.Nonce.Of(v)}}
+	return latestVersionFrom(weir.ID{Epoch: s.Epoch, Lane: lane}, r.Values), err
+}
+
+// latestVersionFrom reads a row of the epoch and lane that at names.
+func latestVersionFrom(at weir.ID, v map[string]any) LatestVersion {
+	return LatestVersion{Version: rows.Version.Of(v), Warning: rows.VersionWarning.Of(v), ID: idFrom(at, v)}
+}
+
+// idFrom returns the id of the message that a row names: that of its first epoch if it was copied, or else the one in
+// the epoch and lane that at names.
+func idFrom(at weir.ID, v map[string]any) weir.ID {
 	if id := originFrom(rows.Origin.Of(v)); !id.IsZero() {
-		l.ID = id
+		return id
 	}
-	return l, err
+	at.Seq, at.Nonce = rows.Seq.Of(v), rows.Nonce.Of(v)
+	return at
 }
 
 // originFrom returns the message of an earlier epoch that the column Origin names.
@@ -52,14 +65,16 @@ func originText(m *weir.Message) string {
 	return m.Origin.String()
 }
 
-// SaveLatestVersion records a message as the newest delivered version of its SupersedeKey.
-func (c *Change) SaveLatestVersion(e *Entry) LatestVersion {
+// SaveLatestVersion records a message as the newest delivered version of its SupersedeKey. A warning is kept with
+// it, with the message, and with each message that it supersedes. It must be called before Finish.
+func (c *Change) SaveLatestVersion(e *Entry, warning string) LatestVersion {
 	id := e.Message.ID
+	e.status.VersionWarning = warning
 	v := rows.Sparse(rows.Version.Is(e.Message.Version), rows.Seq.Is(id.Seq), rows.Nonce.Is(id.Nonce),
-		rows.Key.Is(e.Message.Key), rows.Contract.Is(e.Message.Contract),
+		rows.Key.Is(e.Message.Key), rows.Contract.Is(e.Message.Contract), rows.VersionWarning.Is(warning),
 		rows.Origin.Is(originText(&e.Message)))
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.VersionPrefix + e.SupersedeKey(), Values: v})
-	return LatestVersion{Version: e.Message.Version, ID: e.Message.Public()}
+	return LatestVersion{Version: e.Message.Version, ID: e.Message.Public(), Warning: warning}
 }
 
 // Supersede makes a message final that a newer delivered version supersedes.
@@ -67,7 +82,11 @@ func (c *Change) Supersede(seq int64, callback string, by LatestVersion, at time
 	c.UpdateTail(func(t *Tail) { t.Counts.countStage(weir.Superseded) })
 	c.final = append(c.final, seq)
 	c.addCallback(seq, callback, weir.Superseded, at)
-	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(seq), Values: rows.Values(
+	v := rows.Values(
 		rows.Stage.Is(string(weir.Superseded)), rows.SupersededBy.Is(by.ID.String()), rows.FinishedAt.Is(at),
-		rows.IsHeld.Is(false), rows.NextAttemptAt.Is(time.Time{}))})
+		rows.IsHeld.Is(false), rows.NextAttemptAt.Is(time.Time{}))
+	if by.Warning != "" {
+		rows.Put(v, rows.VersionWarning.Is(by.Warning))
+	}
+	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(seq), Values: v})
 }

@@ -49,16 +49,20 @@ func packDeliveries(entries []*Entry, cursor int64) (ops []storage.Op, single []
 	if len(packed) < minPacked {
 		return nil, entries, nil
 	}
-	data, err := json.Marshal(packed)
-	if err != nil {
-		return nil, nil, err
-	}
-	data, err = compressBytes(data)
+	data, err := packDeliveryList(packed)
 	if err != nil || len(data) > inlineLimit {
 		return nil, entries, err
 	}
 	return []storage.Op{{Kind: storage.Upsert, Key: rows.PackedKey(high),
 		Values: rows.Values(rows.FirstSeq.Is(low), rows.PackedMessages.Is(data))}}, single, nil
+}
+
+func packDeliveryList(list []packedDelivery) ([]byte, error) {
+	data, err := json.Marshal(list)
+	if err != nil {
+		return nil, err
+	}
+	return compressBytes(data)
 }
 
 // packedRow is one d_ row.
@@ -91,15 +95,15 @@ func packedRowFrom(r storage.Row) (packedRow, error) {
 }
 
 // readPackedRows reads the d_ rows that name messages from low to high.
-func (s *Store) readPackedRows(ctx context.Context, lane int, low, high int64) ([]packedRow, error) {
-	q := storage.Query{Partition: s.partitionOf(lane), From: rows.PackedKey(low), To: rows.PrefixEnd(rows.PackedPrefix)}
+func (p partition) readPackedRows(ctx context.Context, low, high int64) ([]packedRow, error) {
+	q := storage.Query{Partition: p.name, From: rows.PackedKey(low), To: rows.PrefixEnd(rows.PackedPrefix)}
 	if span := high - low; span == 0 {
 		q.Limit = 1
 	} else if span < 1000 {
 		q.Limit = int(span)/minPacked + 2
 	}
 	var found []packedRow
-	for r, err := range rows.Scan(ctx, s.Table, q) {
+	for r, err := range rows.Scan(ctx, p.table, q) {
 		if err != nil {
 			return nil, err
 		}
@@ -116,11 +120,11 @@ func (s *Store) readPackedRows(ctx context.Context, lane int, low, high int64) (
 }
 
 // fillFromPacked completes an entry whose delivery only a d_ row has.
-func (s *Store) fillFromPacked(ctx context.Context, e *Entry) error {
+func (p partition) fillFromPacked(ctx context.Context, e *Entry) error {
 	if e.Stage != weir.Queued || e.IsHeld {
 		return nil
 	}
-	found, err := s.readPackedRows(ctx, e.Message.ID.Lane, e.Seq(), e.Seq())
+	found, err := p.readPackedRows(ctx, e.Seq(), e.Seq())
 	if err != nil || len(found) == 0 {
 		return err
 	}

@@ -38,12 +38,13 @@ func isPauseKey(row string) bool {
 
 func pauseFrom(lane int, r storage.Row) weir.Pause {
 	v := r.Values
-	return weir.Pause{Lane: lane, Key: rows.Key.Of(v), Reason: rows.Reason.Of(v), Since: rows.Since.Of(v),
-		Until: rows.Until.Of(v)}
+	return weir.Pause{Lane: lane, Key: rows.Key.Of(v), Reason: rows.Reason.Of(v), By: rows.PausedBy.Of(v),
+		Since: rows.Since.Of(v), Until: rows.Until.Of(v)}
 }
 
 func pauseValues(p weir.Pause) map[string]any {
-	return rows.Sparse(rows.Key.Is(p.Key), rows.Reason.Is(p.Reason), rows.Since.Is(p.Since), rows.Until.Is(p.Until))
+	return rows.Sparse(rows.Key.Is(p.Key), rows.Reason.Is(p.Reason), rows.PausedBy.Is(p.By), rows.Since.Is(p.Since),
+		rows.Until.Is(p.Until))
 }
 
 // Pauses returns the operator's pauses in force, the lane's own first.
@@ -73,23 +74,6 @@ func (c Control) KeyPauses(now time.Time) []weir.Pause {
 	return slices.DeleteFunc(c.Pauses(now), func(p weir.Pause) bool { return p.Key == "" })
 }
 
-// pausedFor returns until when no message, or not every message, is sent, and the reason. An operator's
-// pause that was written just before the lane was sealed can still be resumed.
-func (c Control) pausedFor(now time.Time) (until time.Time, reason string) {
-	if c.Tail.PausedUntil.After(now) {
-		return c.Tail.PausedUntil, "the CMS is unavailable (" + c.Tail.PauseReason + ")"
-	}
-	pauses := c.Pauses(now)
-	if len(pauses) == 0 {
-		return time.Time{}, ""
-	}
-	p := pauses[0]
-	if p.Key == "" {
-		return p.Ends(), fmt.Sprintf("lane %d is paused (%s): resume it", p.Lane, p.Reason)
-	}
-	return p.Ends(), fmt.Sprintf("key %q is paused (%s): resume it", p.Key, p.Reason)
-}
-
 // Pause pauses a lane, or a key in its lane, or changes such a pause. About a second later the holder sends no
 // more of its messages; a request in flight may finish. Conflict: the number of lanes is being changed, or too
 // many keys are paused.
@@ -104,9 +88,10 @@ func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
 				"the number of lanes is being changed: nothing can be paused until that is over")
 		case p.Key != "" && len(others) >= maxKeyPauses:
 			return nil, errConflict("pause", fmt.Sprintf(
-				"%d keys of lane %d are paused, and no more can be: resume some, or pause the lane", len(others), p.Lane))
+				"%d keys of lane %d are paused, and no more can be: resume some, or pause the lane", len(others),
+				p.Lane))
 		}
-		return append(s.expiredPauseOps(c, row),
+		return append(c.expiredPauseOps(s.Now(), row),
 			storage.Op{Kind: storage.Upsert, Key: row, Values: pauseValues(p)}), nil
 	})
 }
@@ -122,19 +107,19 @@ func (s *Store) Resume(ctx context.Context, lane int, key string) error {
 				ops = append(ops, storage.Op{Kind: storage.Delete, Key: row})
 			}
 		}
-		if key == "" && c.Tail.PausedUntil.After(s.Now().Add(-clockSkew)) {
+		if key == "" && c.Tail.PausedUntil.After(s.Now().Add(-ClockSkew)) {
 			ops = append(ops, storage.Op{Kind: storage.Upsert, Key: resumeKey, Values: map[string]any{}})
 		}
 		if len(ops) == 0 {
 			return nil, nil
 		}
-		return append(ops, s.expiredPauseOps(c, row)...), nil
+		return append(ops, c.expiredPauseOps(s.Now(), row)...), nil
 	})
 }
 
 // expiredPauseOps returns the operations that remove ended pauses, except for the row that the caller writes.
-func (s *Store) expiredPauseOps(c Control, but string) []storage.Op {
-	now := s.Now().Add(-clockSkew) // a holder's clock may be behind
+func (c Control) expiredPauseOps(now time.Time, but string) []storage.Op {
+	now = now.Add(-ClockSkew) // a holder's clock may be behind
 	var ops []storage.Op
 	for _, r := range c.markers {
 		if isPauseKey(r.Key) && r.Key != but && !pauseFrom(c.lane, r).Ends().After(now) && len(ops) < maxBatchOps/2 {
@@ -158,10 +143,10 @@ func (s *Store) changeLane(ctx context.Context, lane int, ask func(Control) ([]s
 		if err != nil || len(ops) == 0 {
 			return true, err
 		}
-		head := headOp(c.Head, rows.Values(rows.RequestSeq.Is(c.Head.RequestSeq+1)))
-		_, err = s.Table.Transact(ctx, s.partitionOf(lane), append([]storage.Op{head}, ops...))
+		head := c.Head.UpdateOp(rows.RequestSeq.Is(c.Head.RequestSeq + 1))
+		_, err = s.Table.Transact(ctx, s.Partition(lane), append([]storage.Op{head}, ops...))
 		return judgeRequest(err)
-	}, s.pauseAfterConflict)
+	}, s.PauseAfterConflict)
 	return explainUndone(err)
 }
 
@@ -174,7 +159,7 @@ func (s *Store) ReadPauses(ctx context.Context) ([]weir.Pause, error) {
 		return err
 	})
 	if err != nil {
-		return nil, errUnavailable("pauses", err)
+		return nil, APIError("pauses", err)
 	}
 	return slices.Concat(byLane...), nil
 }

@@ -5,15 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/relane/epochend"
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"
 )
 
-// pauses returns the pauses in force as text.
-func (b *bench) pauses() []string {
+// listPauses returns the pauses in force, each as a text.
+func (b *bench) listPauses() []string {
 	b.t.Helper()
-	c, err := b.eyes.ReadControl(b.t.Context(), 0)
+	c, err := b.faultless.ReadControl(b.t.Context(), 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -24,7 +25,7 @@ func (b *bench) pauses() []string {
 	return out
 }
 
-func (b *bench) pause(p weir.Pause) {
+func (b *bench) pauseLane(p weir.Pause) {
 	b.t.Helper()
 	p.Since = time.Now()
 	if err := b.store.Pause(b.t.Context(), p); err != nil {
@@ -32,60 +33,60 @@ func (b *bench) pause(p weir.Pause) {
 	}
 }
 
-func (b *bench) resume(key string) {
+func (b *bench) resumeKey(key string) {
 	b.t.Helper()
 	if err := b.store.Resume(b.t.Context(), 0, key); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-func (b *bench) paused(want ...string) {
+func (b *bench) expectPauses(want ...string) {
 	b.t.Helper()
-	if got := b.pauses(); fmt.Sprint(got) != fmt.Sprint(want) {
+	if got := b.listPauses(); fmt.Sprint(got) != fmt.Sprint(want) {
 		b.t.Errorf("paused are %q, want %q", got, want)
 	}
 }
 
-func TestPause_ComesAndGoes(t *testing.T) {
+func TestPause_BeginsAndEnds(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		b.paused()
-		b.pause(weir.Pause{Reason: "fire", Until: time.Now().Add(time.Hour)})
-		b.pause(weir.Pause{Key: "a", Reason: "odd"})
-		b.pause(weir.Pause{Key: "b", Reason: "also", Until: time.Now().Add(time.Minute)})
-		b.pause(weir.Pause{Reason: "great fire", Until: time.Now().Add(time.Hour)})
-		c, err := b.eyes.ReadControl(t.Context(), 0)
+		b.expectPauses()
+		b.pauseLane(weir.Pause{Reason: "fire", Until: time.Now().Add(time.Hour)})
+		b.pauseLane(weir.Pause{Key: "a", Reason: "odd"})
+		b.pauseLane(weir.Pause{Key: "b", Reason: "also", Until: time.Now().Add(time.Minute)})
+		b.pauseLane(weir.Pause{Reason: "great fire", Until: time.Now().Add(time.Hour)})
+		c, err := b.faultless.ReadControl(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p, ok := c.LanePause(time.Now()); !ok || p.Reason != "great fire" ||
 			!p.Until.Equal(time.Now().Add(time.Hour).Truncate(time.Microsecond)) || p.Since.IsZero() {
-			t.Errorf("the lane's pause is %+v", p)
+			t.Errorf("got the pause %+v, want an hour for \"great fire\"", p)
 		}
 		if at, ok := c.NextWorkAt(time.Now()); !ok || at.After(time.Now()) {
-			t.Errorf("touched, and the holder is to look at %s", at)
+			t.Errorf("the holder is to look at %s, want at once", at)
 		}
-		if len(b.pauses()) != 3 {
-			t.Errorf("paused are %q", b.pauses())
+		if len(b.listPauses()) != 3 {
+			t.Errorf("paused are %q, want 3 pauses", b.listPauses())
 		}
 		time.Sleep(2 * time.Minute)
-		b.paused(":great fire", "a:odd")
-		b.resume("")
-		b.resume("") // no pause: no change
-		b.paused("a:odd")
-		b.resume("a")
-		b.paused()
+		b.expectPauses(":great fire", "a:odd")
+		b.resumeKey("")
+		b.resumeKey("") // no pause: no change
+		b.expectPauses("a:odd")
+		b.resumeKey("a")
+		b.expectPauses()
 	})
 }
 
-func TestPause_WhatIsOverIsRemoved(t *testing.T) {
+func TestPause_EndedPausesAreRemoved(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		b.pause(weir.Pause{Key: "old", Reason: "r", Until: time.Now().Add(time.Second)})
+		b.pauseLane(weir.Pause{Key: "old", Reason: "r", Until: time.Now().Add(time.Second)})
 		time.Sleep(time.Minute)
-		b.pause(weir.Pause{Key: "new", Reason: "r"})
+		b.pauseLane(weir.Pause{Key: "new", Reason: "r"})
 		page, err := b.account.Table().Range(t.Context(),
 			storage.Query{Partition: "1.0", From: "!pause", To: "!pause~"})
 		if err != nil || len(page.Rows) != 1 {
-			t.Errorf("%d found, %v", len(page.Rows), err)
+			t.Errorf("%d found, %v, want 1 Row and no error", len(page.Rows), err)
 		}
 	})
 }
@@ -93,29 +94,29 @@ func TestPause_WhatIsOverIsRemoved(t *testing.T) {
 func TestPause_TooManyKeys(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		for i := range 200 {
-			b.pause(weir.Pause{Key: fmt.Sprint(i), Reason: "r"})
+			b.pauseLane(weir.Pause{Key: fmt.Sprint(i), Reason: "r"})
 		}
-		b.pause(weir.Pause{Key: "7", Reason: "the same key again"})
+		b.pauseLane(weir.Pause{Key: "7", Reason: "the same key again"})
 		if err := b.store.Pause(t.Context(), weir.Pause{Key: "one more", Reason: "r",
 			Since: time.Now()}); weir.KindOf(err) != weir.Conflict {
-			t.Errorf("one more: %v", err)
+			t.Errorf("one more: %v, want an error of kind Conflict", err)
 		}
-		b.pause(weir.Pause{Reason: "the lane can still be paused"})
+		b.pauseLane(weir.Pause{Reason: "the lane can still be paused"})
 	})
 }
 
 func TestPause_SealedLane(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		b.pause(weir.Pause{Key: "a", Reason: "r"})
-		if err := b.eyes.SealLane(t.Context(), 0); err != nil {
+		b.pauseLane(weir.Pause{Key: "a", Reason: "r"})
+		if err := (epochend.Lanes{Store: b.faultless}).Seal(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.store.Pause(t.Context(), weir.Pause{Reason: "r",
 			Since: time.Now()}); weir.KindOf(err) != weir.Conflict {
-			t.Errorf("pause: %v", err)
+			t.Errorf("pause: %v, want an error of kind Conflict", err)
 		}
-		b.resume("a") // without this the lane would never become empty
-		b.paused()
+		b.resumeKey("a") // without this the lane would never become empty
+		b.expectPauses()
 	})
 }
 
@@ -126,11 +127,11 @@ func TestPause_LostAnswerIsNoFailure(t *testing.T) {
 				storagetest.Fault{Kind: storagetest.FailAfter})
 		}
 		lose()
-		b.pause(weir.Pause{Reason: "r"})
-		b.paused(":r")
+		b.pauseLane(weir.Pause{Reason: "r"})
+		b.expectPauses(":r")
 		lose()
-		b.resume("")
-		b.paused()
+		b.resumeKey("")
+		b.expectPauses()
 	})
 }
 
@@ -141,16 +142,16 @@ func TestPause_SealedMeanwhile(t *testing.T) {
 			if c.Op != "Transact" {
 				return false
 			}
-			if err := b.eyes.SealLane(t.Context(), 0); err != nil {
+			if err := (epochend.Lanes{Store: b.faultless}).Seal(t.Context(), 0); err != nil {
 				t.Error(err)
 			}
 			return true
 		}, storagetest.Fault{})
 		if err := b.store.Pause(t.Context(), weir.Pause{Reason: "fire"}); weir.KindOf(err) != weir.Conflict {
-			t.Errorf("%v", err)
+			t.Errorf("got %v, want an error of kind Conflict", err)
 		}
-		if c, err := b.eyes.ReadControl(t.Context(), 0); err != nil || len(c.Pauses(time.Now())) > 0 {
-			t.Errorf("%+v, %v", c, err)
+		if c, err := b.faultless.ReadControl(t.Context(), 0); err != nil || len(c.Pauses(time.Now())) > 0 {
+			t.Errorf("got %+v, %v, want none and no error", c, err)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package lane
 import (
 	"context"
 
+	"weir/internal/lane/epochs"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -21,17 +22,21 @@ func (s *Store) loadVersion(ctx context.Context, id weir.ID, edited bool) (weir.
 	if edited && !e.isEdited {
 		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load", Message: "the message was not edited"}
 	}
+	if e.IsErased() {
+		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load",
+			Message: "the content of the message was erased"}
+	}
 	if !edited {
 		e.useAccepted()
 	}
-	at := s.ForEpoch(Epoch{e.Message.ID.Epoch, 0})
+	at := s.ForEpoch(epochs.Epoch{Number: e.Message.ID.Epoch})
 	err = at.LoadBody(ctx, e)
 	if storage.Is(err, storage.NotFound) {
 		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load",
 			Message: "the message was removed after its retention", Err: err}
 	}
 	if err != nil {
-		return weir.Message{}, errUnavailable("load", err)
+		return weir.Message{}, APIError("load", err)
 	}
 	return e.Message, nil
 }
@@ -42,4 +47,16 @@ func (e *Entry) useAccepted() {
 	m := &e.Message
 	m.Version, m.ContentType, m.Edition = rows.Version.Of(e.row), rows.ContentType.Of(e.row), 0
 	m.Size = int(rows.Size.Of(e.row))
+}
+
+// ReadStatus reads the present status of a message of this epoch, by its position in the log.
+func (s *Store) ReadStatus(ctx context.Context, lane int, seq int64) (weir.Status, error) {
+	e, err := s.ReadMessage(ctx, lane, seq)
+	if err == nil {
+		err = s.rowsOfLane(lane).fillFromPacked(ctx, e)
+	}
+	if err != nil {
+		return weir.Status{}, err
+	}
+	return e.status, nil
 }

@@ -15,19 +15,20 @@ func TestStore_Load(t *testing.T) {
 		_, _ = rand.Read(noise)
 		a := lane.NewAppender(b.store, quiet)
 		for _, body := range []string{"<a/>", string(noise)} {
-			filed, err := a.Append(t.Context(), message("/a", body), "")
+			filed, err := a.Append(t.Context(), newMessage("/a", body), "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			got, err := b.store.LoadMessage(t.Context(), filed.Message.ID)
 			if err != nil || !bytes.Equal(got.Body,
 				[]byte(body)) || got.Key != "/a" || got.ContentType != "application/xml" {
-				t.Errorf("%d bytes of %d, %v", len(got.Body), len(body), err)
+				t.Errorf("got %d bytes, want the %d that were posted, with key and type: %v",
+					len(got.Body), len(body), err)
 			}
 			other := filed.Message.ID
 			other.Nonce = "00000000000000000000"
 			if _, err := b.store.LoadMessage(t.Context(), other); weir.KindOf(err) != weir.NotFound {
-				t.Errorf("another nonce: %v", err)
+				t.Errorf("another nonce: %v, want an error of kind NotFound", err)
 			}
 		}
 	})

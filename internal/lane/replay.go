@@ -15,7 +15,7 @@ import (
 
 // ReplayOptions are the options of a replay.
 type ReplayOptions struct {
-	Force bool  // even if a later message of the key was delivered
+	Force bool  // Force: even if a newer message of the key was delivered (it will be overwritten)
 	Edit  *Edit // another body; nil = the body that was sent last
 }
 
@@ -24,7 +24,8 @@ type Edit struct {
 	Body        []byte
 	ContentType string
 	Version     string
-	Note        string // the operator's reason
+	Note        string            // the operator's reason
+	Shown       map[string]string // as weir.Message.Shown
 }
 
 // Replay requests the delivery of a dead message. The lane's holder carries the request out, so the returned
@@ -43,6 +44,8 @@ type replayCall struct {
 	nonce  string
 	edit   map[string]any // its columns; nil until its body is stored
 	status weir.Status
+
+	historyFence *int64 // Tail.HistoryFence; nil = not read yet
 }
 
 // requestOps returns the operations of the request for a message as it is stored. They also write the message's
@@ -56,14 +59,22 @@ func (a *replayCall) requestOps(ctx context.Context, e *Entry) ([]storage.Op, er
 	if e.Stage != weir.Dead {
 		return nil, errConflict("replay", "only a dead message can be replayed, and this one is "+string(e.Stage))
 	}
+	if e.IsErased() {
+		return nil, errConflict("replay", "the content of the message was erased")
+	}
 	if rows.IsBeingRemoved.Of(e.row) {
 		return nil, &weir.Error{Kind: weir.NotFound, Op: "replay",
 			Message: "the message is being removed after its retention"}
 	}
+	if isDiscarding, err := a.rowsOfLane(e.Message.ID.Lane).isDiscardPending(ctx, e); err != nil {
+		return nil, APIError("replay", err)
+	} else if isDiscarding {
+		return nil, errConflict("replay", "a request to discard the message is waiting")
+	}
 	waits, err := a.isPending(ctx, e)
 	switch {
 	case err != nil:
-		return nil, errUnavailable("replay", err)
+		return nil, APIError("replay", err)
 	case waits && a.Edit != nil:
 		return nil, errConflict("replay", "a replay of the message is waiting: it can be edited when that is over")
 	case waits:
@@ -75,13 +86,13 @@ func (a *replayCall) requestOps(ctx context.Context, e *Entry) ([]storage.Op, er
 	if err := a.storeEdit(ctx, e); err != nil {
 		return nil, err
 	}
-	wish := rows.Values(rows.Seq.Is(e.Seq()), rows.Force.Is(a.Force))
-	maps.Copy(wish, a.edit)
+	values := rows.Values(rows.Seq.Is(e.Seq()), rows.Force.Is(a.Force))
+	maps.Copy(values, a.edit)
 	return []storage.Op{
 		{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.rowETag(), Values: rows.Values(
 			rows.ReplayNonce.Is(a.nonce), rows.ReplayAskedAt.Is(a.Now().UTC().Truncate(time.Microsecond)),
 			rows.ReplayForced.Is(a.Force), rows.ReplayRefused.Is(""))},
-		{Kind: storage.Insert, Key: a.requestRowKey(e), Values: wish},
+		{Kind: storage.Insert, Key: a.requestRowKey(e), Values: values},
 	}, nil
 }
 
@@ -99,7 +110,7 @@ func (a *replayCall) isPending(ctx context.Context, e *Entry) (bool, error) {
 	if a.Force && a.Edit == nil {
 		first = forcedReplayKey(e.Seq())
 	}
-	page, err := a.Table.Range(ctx, storage.Query{Partition: a.partitionOf(e.Message.ID.Lane), From: first,
+	page, err := a.Table.Range(ctx, storage.Query{Partition: a.Partition(e.Message.ID.Lane), From: first,
 		To: rows.PrefixEnd(first), Limit: 1, Columns: rows.Names(rows.Seq)})
 	return len(page.Rows) > 0, err
 }
@@ -109,16 +120,19 @@ func (a *replayCall) checkAllowed(ctx context.Context, e *Entry) error {
 	if a.Force {
 		return nil
 	}
-	c, err := a.ReadControl(ctx, e.Message.ID.Lane)
-	if err != nil {
-		return errUnavailable("replay", err)
+	if a.historyFence == nil {
+		c, err := a.ReadControl(ctx, e.Message.ID.Lane)
+		if err != nil {
+			return APIError("replay", err)
+		}
+		a.historyFence = &c.Tail.HistoryFence
 	}
-	reason, err := a.ReplayObstacle(ctx, e, c.Tail.HistoryFence)
+	reason, err := a.ReplayObstacle(ctx, e, *a.historyFence)
 	if err != nil {
-		return errUnavailable("replay", err)
+		return APIError("replay", err)
 	}
 	if reason != "" {
-		return errConflict("replay", reason+". It can be replayed by force")
+		return errConflict("replay", reason+". Use force to replay it anyway; that would overwrite the later one")
 	}
 	return nil
 }
@@ -129,23 +143,24 @@ func (a *replayCall) storeEdit(ctx context.Context, e *Entry) error {
 	if a.Edit == nil || a.edit != nil {
 		return nil
 	}
-	v, err := a.storeBody(ctx, a.Edit.Body, blobName(a.Now(), a.partitionOf(e.Message.ID.Lane),
+	v, err := storeBody(ctx, a.Bodies, a.Edit.Body, blobName(a.Now(), a.Partition(e.Message.ID.Lane),
 		editedName(a.nonce, e.Seq())), editedBody)
 	if err != nil {
-		return errUnavailable("replay", err)
+		return APIError("replay", err)
 	}
 	if !rows.Has(v, editedBody.blob) {
 		rows.Put(v, editedBody.blob.Is("")) // removes the blob of an earlier edit
 	}
 	rows.Put(v, rows.EditedType.Is(a.Edit.ContentType), rows.EditedVersion.Is(a.Edit.Version),
-		rows.EditedSize.Is(int64(len(a.Edit.Body))), rows.EditNote.Is(a.Edit.Note))
+		rows.EditedSize.Is(int64(len(a.Edit.Body))), rows.EditNote.Is(a.Edit.Note),
+		rows.EditedShown.Is(packShown(a.Edit.Shown)))
 	a.edit = v
 	return nil
 }
 
 // editColumns are the columns that a granted request copies to the row of its message.
 var editColumns = rows.Names(editedBody.inline, editedBody.blob, rows.EditedType, rows.EditedVersion, rows.EditedSize,
-	rows.EditNote)
+	rows.EditNote, rows.EditedShown)
 
 func editFrom(v map[string]any) map[string]any {
 	edit := map[string]any{}
@@ -160,30 +175,27 @@ func editFrom(v map[string]any) map[string]any {
 // HasEdit reports whether the request has another body.
 func (w Request) HasEdit() bool { return len(w.edit) > 0 }
 
-// EditedBlob returns the name of the blob of an edited body; "" = none.
-func (e *Entry) EditedBlob() string { return editedBody.blob.Of(e.row) }
-
 // IsReplayed reports whether the message was ever replayed.
-func (e *Entry) IsReplayed() bool { return e.status.Replays > 0 }
+func (e *Entry) IsReplayed() bool { return e.Message.Replays > 0 }
 
 // AttemptsSinceReplay returns the number of counted attempts since acceptance or the last replay.
 func (e *Entry) AttemptsSinceReplay() int { return e.AttemptCount - e.attemptsBefore }
 
 // Replay makes a dead message wait again, in its own block and at its old position. If it is not known whether
-// a later message was delivered, that is recorded, in case the message dies again. watched is
-// Tail.HistoryFence.
-func (c *Change) Replay(e *Entry, w Request, at time.Time, watched int64) {
+// a later message was delivered, that is recorded, in case the message dies again.
+// historyFence is Tail.HistoryFence.
+func (c *Change) Replay(e *Entry, w Request, at time.Time, historyFence int64) {
 	e.Stage, e.IsHeld = weir.Queued, true
-	e.status.Replays++
+	e.Message.Replays++
 	v := rows.Values(rows.Stage.Is(string(e.Stage)), rows.IsHeld.Is(true),
-		rows.AttemptsBeforeReplay.Is(int64(e.AttemptCount)), rows.Replays.Is(int64(e.status.Replays)),
+		rows.AttemptsBeforeReplay.Is(int64(e.AttemptCount)), rows.Replays.Is(int64(e.Message.Replays)),
 		rows.FinishedAt.Is(time.Time{}), rows.NextAttemptAt.Is(time.Time{}), rows.ReplayRefused.Is(""))
 	if w.HasEdit() {
 		maps.Copy(v, w.edit)
 		rows.Put(v, rows.EditedAt.Is(at), rows.Edition.Is(int64(e.Message.Edition+1)))
 		e.Message.Version = rows.EditedVersion.Of(w.edit)
 	}
-	if e.isHistoryUnknown(watched) && rows.ReplayBlockedBy.Of(e.row) == "" {
+	if e.isHistoryUnknown(historyFence) && rows.ReplayBlockedBy.Of(e.row) == "" {
 		rows.Put(v, rows.ReplayBlockedBy.Is(unknownHistory))
 	}
 	c.UpdateTail(func(t *Tail) { t.Counts.Dead-- })

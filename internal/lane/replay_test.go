@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/relane/epochend"
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"
@@ -15,18 +16,18 @@ import (
 // grantReplays carries out the requests of the lane as its holder would, except for the blocks.
 func (b *bench) grantReplays(w *lane.Writer) {
 	b.t.Helper()
-	wishes, err := b.eyes.PendingRequests(b.t.Context(), 0, 10)
+	requests, err := b.faultless.PendingRequests(b.t.Context(), 0, 10)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	for _, wish := range wishes {
-		e, err := b.eyes.ReadMessage(b.t.Context(), 0, wish.Seq)
+	for _, r := range requests {
+		e, err := b.faultless.ReadMessage(b.t.Context(), 0, r.Seq)
 		if err != nil {
 			b.t.Fatal(err)
 		}
 		ch, batch := &lane.Change{}, &lane.Batch{}
-		ch.ResolveRequest(wish)
-		ch.Replay(e, wish, time.Now(), w.Tail().HistoryFence)
+		ch.ResolveRequest(r)
+		ch.Replay(e, r, time.Now(), w.Tail().HistoryFence)
 		batch.TryAdd(ch)
 		if err := w.Commit(b.t.Context(), batch); err != nil {
 			b.t.Fatal(err)
@@ -34,14 +35,14 @@ func (b *bench) grantReplays(w *lane.Writer) {
 	}
 }
 
-// died files a message and makes it dead.
-func (b *bench) died(w *lane.Writer, key, body string) weir.ID {
+// appendDead files a message and makes it dead.
+func (b *bench) appendDead(w *lane.Writer, key, body string) weir.ID {
 	b.t.Helper()
-	r, err := lane.NewAppender(b.store, quiet).Append(b.t.Context(), message(key, body), "")
+	r, err := lane.NewAppender(b.store, quiet).Append(b.t.Context(), newMessage(key, body), "")
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	e, err := b.eyes.ReadMessage(b.t.Context(), 0, r.Message.ID.Seq)
+	e, err := b.faultless.ReadMessage(b.t.Context(), 0, r.Message.ID.Seq)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -57,9 +58,9 @@ func (b *bench) died(w *lane.Writer, key, body string) weir.ID {
 	return r.Message.ID
 }
 
-func (b *bench) holder() *lane.Writer {
+func (b *bench) raiseFence() *lane.Writer {
 	b.t.Helper()
-	w, err := b.eyes.RaiseFence(b.t.Context(), 0, "one", lane.Tail{}, keep)
+	w, err := b.faultless.RaiseFence(b.t.Context(), 0, "one", lane.Tail{}, keepTail)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func (b *bench) blobNames() (names []string) {
 	return names
 }
 
-func edit(body string) lane.ReplayOptions {
+func withBody(body string) lane.ReplayOptions {
 	return lane.ReplayOptions{Edit: &lane.Edit{Body: []byte(body), ContentType: "text/xml"}}
 }
 
@@ -87,8 +88,8 @@ func TestReplay_LostAnswers(t *testing.T) {
 		"After": storagetest.FailAfter} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
-				w := b.holder()
-				id := b.died(w, "a", "x")
+				w := b.raiseFence()
+				id := b.appendDead(w, "a", "x")
 				faults := 0
 				b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 					if c.Op == "Transact" && faults < 2 {
@@ -97,17 +98,17 @@ func TestReplay_LostAnswers(t *testing.T) {
 					}
 					return storagetest.Fault{}
 				})
-				if _, err := b.store.Replay(t.Context(), id, edit("y")); err != nil || faults == 0 {
-					t.Fatalf("%v after %d faults", err, faults)
+				if _, err := b.store.Replay(t.Context(), id, withBody("y")); err != nil || faults == 0 {
+					t.Fatalf("%v after %d faults, want more than 0 and no error", err, faults)
 				}
 				b.grantReplays(w)
 				st, err := b.store.Status(t.Context(), id)
-				if err != nil || st.Stage != weir.Queued || st.Replays != 1 || !st.FinishedAt.IsZero() {
-					t.Errorf("%+v, %v", st, err)
+				if err != nil || st.Stage != weir.Queued || st.Message.Replays != 1 || !st.FinishedAt.IsZero() {
+					t.Errorf("got %+v, %v, want Stage queued, Replays 1, no FinishedAt and no error", st, err)
 				}
-				if c, err := b.eyes.ReadControl(t.Context(),
+				if c, err := b.faultless.ReadControl(t.Context(),
 					0); err != nil || c.Tail.Counts.Dead != 0 || c.WaitingCount() != 1 {
-					t.Errorf("%+v, %v", c, err)
+					t.Errorf("got %+v, %v, want Dead 0, WaitingCount 1 and no error", c, err)
 				}
 			})
 		})
@@ -117,26 +118,26 @@ func TestReplay_LostAnswers(t *testing.T) {
 // A forced request covers a waiting unforced one, and a further unforced one changes nothing.
 func TestReplay_Forced(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		id := b.died(b.holder(), "a", "x")
+		id := b.appendDead(b.raiseFence(), "a", "x")
 		for _, force := range []bool{false, true, false} {
 			if _, err := b.store.Replay(t.Context(), id, lane.ReplayOptions{Force: force}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if st, err := b.store.Status(t.Context(), id); err != nil || !st.ReplayForced {
-			t.Errorf("asked with force and then without, which changes nothing: %+v, %v", st, err)
+			t.Errorf("Status = %+v, %v, want the replay forced, as asked before the last time", st, err)
 		}
 	})
 }
 
 func TestReplay_InASealedLane(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		id := b.died(b.holder(), "a", "x")
-		if err := b.eyes.SealLane(t.Context(), 0); err != nil {
+		id := b.appendDead(b.raiseFence(), "a", "x")
+		if err := (epochend.Lanes{Store: b.faultless}).Seal(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := b.store.Replay(t.Context(), id, lane.ReplayOptions{}); weir.KindOf(err) != weir.Unavailable {
-			t.Errorf("%v", err)
+			t.Errorf("got %v, want an error of kind Unavailable", err)
 		}
 	})
 }
@@ -144,8 +145,8 @@ func TestReplay_InASealedLane(t *testing.T) {
 func TestRetention_OfReplayed(t *testing.T) {
 	const day = 24 * time.Hour
 	simulate(t, func(t *testing.T, b *bench) {
-		w := b.holder()
-		id := b.died(w, "a", noise(100<<10, 1))
+		w := b.raiseFence()
+		id := b.appendDead(w, "a", newNoise(100<<10, 1))
 		ch, batch := &lane.Change{}, &lane.Batch{}
 		ch.UpdateTail(func(tail *lane.Tail) { tail.Cursor = 2 })
 		batch.TryAdd(ch)
@@ -161,15 +162,15 @@ func TestRetention_OfReplayed(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			return b.keys()["m_"+lane.OrderPos(1)]
+			return b.listKeys()["m_"+lane.OrderPos(1)]
 		}
 		time.Sleep(27 * day)
-		if _, err := b.store.Replay(t.Context(), id, edit(noise(100<<10, 2))); err != nil {
+		if _, err := b.store.Replay(t.Context(), id, withBody(newNoise(100<<10, 2))); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(4 * day)
 		if !there() {
-			t.Fatal("removed while its replay waits")
+			t.Fatal("the message was removed while its replay waits, want it kept")
 		}
 		if _, err := r.RemoveForgottenBodies(t.Context()); err != nil {
 			t.Fatal(err)
@@ -177,18 +178,18 @@ func TestRetention_OfReplayed(t *testing.T) {
 		b.grantReplays(w)
 		time.Sleep(40 * day)
 		if !there() || len(b.blobNames()) != 2 {
-			t.Fatalf("removed while it waits; %v", b.blobNames())
+			t.Fatalf("message kept: %t, blobs %v; want it kept with 2 blobs while it waits", there(), b.blobNames())
 		}
-		b.finish(w, 1, weir.Delivered)
+		b.commitFinal(w, 1, weir.Delivered)
 		if time.Sleep(7 * day); there() {
-			t.Error("kept after its time")
+			t.Error("the message is kept after its time, want it removed")
 		}
 		if left := b.blobNames(); len(left) != 0 {
-			t.Errorf("blobs left: %v", left)
+			t.Errorf("blobs left: %v, want 0 left", left)
 		}
-		for key := range b.keys() {
+		for key := range b.listKeys() {
 			if strings.HasPrefix(key, "x_") || strings.HasPrefix(key, "w_") {
-				t.Errorf("left: %s", key)
+				t.Errorf("the row %s is left, want no replay and no request", key)
 			}
 		}
 	})
@@ -196,13 +197,13 @@ func TestRetention_OfReplayed(t *testing.T) {
 
 func TestForgotten_EditedBodies(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		w := b.holder()
-		granted, waiting := b.died(w, "a", "x"), b.died(w, "b", "y")
-		if _, err := b.store.Replay(t.Context(), granted, edit(noise(100<<10, 1))); err != nil {
+		w := b.raiseFence()
+		granted, waiting := b.appendDead(w, "a", "x"), b.appendDead(w, "b", "y")
+		if _, err := b.store.Replay(t.Context(), granted, withBody(newNoise(100<<10, 1))); err != nil {
 			t.Fatal(err)
 		}
 		b.grantReplays(w)
-		if _, err := b.store.Replay(t.Context(), waiting, edit(noise(100<<10, 2))); err != nil {
+		if _, err := b.store.Replay(t.Context(), waiting, withBody(newNoise(100<<10, 2))); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.account.Blobs().Put(t.Context(), time.Now().UTC().Format("2006-01-02")+"/1.0/orphan",
@@ -217,7 +218,7 @@ func TestForgotten_EditedBodies(t *testing.T) {
 			}
 		}
 		if names := b.blobNames(); len(names) != 2 || strings.Contains(strings.Join(names, " "), "orphan") {
-			t.Errorf("%v", names)
+			t.Errorf("got %v, want 2 names and no \"orphan\"", names)
 		}
 		if _, err := b.store.LoadEditedMessage(t.Context(), granted); err != nil {
 			t.Error(err)
@@ -239,12 +240,12 @@ func TestDeadKeys_TooMany(t *testing.T) {
 			if seq+99 > 5000 && seq < 5000 {
 				keys, all, err := b.store.ReadDeadKeys(t.Context(), 0)
 				if err != nil || all || len(keys) < 2500 || !keys[lane.KeyHash(lane.OrderPos(7))] {
-					t.Errorf("%d keys, all %v, %v", len(keys), all, err)
+					t.Errorf("%d keys, all %v, %v, want at least 2500 but not all, with key 7", len(keys), all, err)
 				}
 			}
 		}
 		if keys, all, err := b.store.ReadDeadKeys(t.Context(), 0); err != nil || !all || keys != nil {
-			t.Errorf("%d keys, all %v, %v", len(keys), all, err)
+			t.Errorf("%d keys, all %v, %v, want all true, no keys and no error", len(keys), all, err)
 		}
 	})
 }
@@ -257,19 +258,19 @@ func (s shortPages) Range(ctx context.Context, q storage.Query) (storage.Page, e
 	return s.Table.Range(ctx, q)
 }
 
-func TestWishes_InShortPages(t *testing.T) {
+func TestPendingRequests_InShortPages(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		w := b.holder()
+		w := b.raiseFence()
 		for _, key := range []string{"a", "b", "c"} {
-			if _, err := b.store.Replay(t.Context(), b.died(w, key, "x"), lane.ReplayOptions{}); err != nil {
+			if _, err := b.store.Replay(t.Context(), b.appendDead(w, key, "x"), lane.ReplayOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		store := *b.eyes
-		store.Table = shortPages{b.eyes.Table}
+		store := *b.faultless
+		store.Table = shortPages{b.faultless.Table}
 		for limit, want := range map[int]int{2: 2, 3: 3, 10: 3} {
 			if got, err := store.PendingRequests(t.Context(), 0, limit); err != nil || len(got) != want {
-				t.Errorf("%d wishes, at most %d, %v", len(got), limit, err)
+				t.Errorf("%d requests, at most %d, %v, want %v and no error", len(got), limit, err, want)
 			}
 		}
 	})
@@ -277,17 +278,17 @@ func TestWishes_InShortPages(t *testing.T) {
 
 // The last request within the limit may be forced by the next row. Without that row, the edit would be refused,
 // and the forced replay would send the uncorrected body.
-func TestWishes_ForcedBehindTheLimit(t *testing.T) {
+func TestPendingRequests_ForcedBehindTheLimit(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		id := b.died(b.holder(), "a", "x")
-		for _, o := range []lane.ReplayOptions{edit("y"), {Force: true}} {
+		id := b.appendDead(b.raiseFence(), "a", "x")
+		for _, o := range []lane.ReplayOptions{withBody("y"), {Force: true}} {
 			if _, err := b.store.Replay(t.Context(), id, o); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got, err := b.eyes.PendingRequests(t.Context(), 0,
+		if got, err := b.faultless.PendingRequests(t.Context(), 0,
 			1); err != nil || len(got) != 1 || !got[0].Force || !got[0].HasEdit() {
-			t.Errorf("%+v, %v", got, err)
+			t.Errorf("got %+v, %v, want one request, forced and with an edit", got, err)
 		}
 	})
 }
@@ -307,8 +308,8 @@ func TestRetention_ReplayedMeanwhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
-				w := b.holder()
-				id := b.died(w, "a", noise(100<<10, 1))
+				w := b.raiseFence()
+				id := b.appendDead(w, "a", newNoise(100<<10, 1))
 				ch, batch := &lane.Change{}, &lane.Batch{}
 				ch.UpdateTail(func(tail *lane.Tail) { tail.Cursor = 2 })
 				batch.TryAdd(ch)
@@ -320,7 +321,7 @@ func TestRetention_ReplayedMeanwhile(t *testing.T) {
 				b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 					if !asked && replayed(c) {
 						asked = true
-						_, err := b.eyes.Replay(context.Background(), id, lane.ReplayOptions{})
+						_, err := b.faultless.Replay(context.Background(), id, lane.ReplayOptions{})
 						granted = err == nil
 						if err != nil && weir.KindOf(err) != weir.NotFound {
 							t.Error(err)
@@ -332,8 +333,9 @@ func TestRetention_ReplayedMeanwhile(t *testing.T) {
 				if _, err := r.RunLane(t.Context(), 0); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := b.eyes.LoadMessage(t.Context(), id); !asked || granted != (err == nil) {
-					t.Errorf("asked %v, granted %v, and then: %v", asked, granted, err)
+				if _, err := b.faultless.LoadMessage(t.Context(), id); !asked || granted != (err == nil) {
+					t.Errorf("asked %v, granted %v, and then: %v, want asked true, and no error if granted",
+						asked, granted, err)
 				}
 			})
 		})
@@ -342,10 +344,10 @@ func TestRetention_ReplayedMeanwhile(t *testing.T) {
 
 // A replay that is requested after retention has begun to remove its message is refused, even if the message
 // was just read and retention was interrupted: the body is gone.
-func TestReplay_OfWhatIsBeingRemoved(t *testing.T) {
+func TestReplay_OfAMessageThatRetentionRemoves(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		w := b.holder()
-		id := b.died(w, "a", noise(100<<10, 1))
+		w := b.raiseFence()
+		id := b.appendDead(w, "a", newNoise(100<<10, 1))
 		ch, batch := &lane.Change{}, &lane.Batch{}
 		ch.UpdateTail(func(tail *lane.Tail) { tail.Cursor = 2 })
 		batch.TryAdd(ch)
@@ -360,7 +362,7 @@ func TestReplay_OfWhatIsBeingRemoved(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
-		sweeper := *b.eyes
+		sweeper := *b.faultless
 		sweeper.Table = killed.Table(b.account.Table())
 		b.faults.Once(func(c storagetest.Call) bool {
 			if c.Op != "Transact" {
@@ -368,12 +370,12 @@ func TestReplay_OfWhatIsBeingRemoved(t *testing.T) {
 			}
 			r := &lane.Retention{Store: &sweeper, KeepFinal: time.Hour, KeepDead: time.Hour, TimeShare: time.Minute}
 			if _, err := r.RunLane(context.Background(), 0); err == nil {
-				t.Error("the sweep was to be killed")
+				t.Error("RunLane = no error, want the sweep killed")
 			}
 			return true
 		}, storagetest.Fault{})
 		if _, err := b.store.Replay(t.Context(), id, lane.ReplayOptions{}); weir.KindOf(err) != weir.NotFound {
-			t.Errorf("replayed with %d bodies left: %v", len(b.blobNames()), err)
+			t.Errorf("replayed with %d bodies left: %v, want an error of kind NotFound", len(b.blobNames()), err)
 		}
 	})
 }

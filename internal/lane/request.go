@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/lane/rows"
+	"weir/internal/notify/outbox"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -24,9 +25,10 @@ type RequestKind string
 
 // The kinds of requests.
 const (
-	RequestCancel RequestKind = "cancel" // a message
-	RequestReplay RequestKind = "replay" // a dead message
-	RequestResume RequestKind = "resume" // the lane: to end a pause for the CMS
+	RequestCancel  RequestKind = "cancel"  // a message
+	RequestReplay  RequestKind = "replay"  // a dead message
+	RequestDiscard RequestKind = "discard" // a dead message
+	RequestResume  RequestKind = "resume"  // the lane: to end a pause for the CMS
 )
 
 // Request is a request that waits for the holder.
@@ -38,6 +40,8 @@ type Request struct {
 
 	Force bool           // of a replay: even if a later message of the key was delivered
 	edit  map[string]any // of a replay: columns of another body; empty = the present body
+
+	reason string // of a discard
 }
 
 // requestPatience limits how long a call tries to reach storage and to win the race for head.
@@ -58,25 +62,25 @@ func requestFrom(r storage.Row) Request {
 	kind, _, _ := strings.Cut(strings.TrimPrefix(r.Key, rows.RequestPrefix), "_")
 	v := r.Values
 	return Request{Kind: RequestKind(kind), Seq: rows.Seq.Of(v), Done: rows.IsDone.Of(v), key: r.Key,
-		Force: rows.Force.Of(v), edit: editFrom(v)}
+		Force: rows.Force.Of(v), edit: editFrom(v), reason: rows.DiscardReason.Of(v)}
 }
 
 // PendingRequests reads the requests of a lane, at most limit; fewer mean that there are no more. It reads one
 // row more, because that row may force the last request.
 func (s *Store) PendingRequests(ctx context.Context, lane int, limit int) ([]Request, error) {
-	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.partitionOf(lane), rows.RequestPrefix, nil), limit+1)
+	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.Partition(lane), rows.RequestPrefix, nil), limit+1)
 	if err != nil {
 		return nil, err
 	}
-	var wishes []Request
+	var requests []Request
 	for _, r := range found {
 		w := requestFrom(r)
-		if i := len(wishes) - 1; w.Force && i >= 0 && wishes[i].Kind == w.Kind && wishes[i].Seq == w.Seq {
-			wishes[i].Force = true
+		if i := len(requests) - 1; w.Force && i >= 0 && requests[i].Kind == w.Kind && requests[i].Seq == w.Seq {
+			requests[i].Force = true
 		}
-		wishes = append(wishes, w)
+		requests = append(requests, w)
 	}
-	return wishes[:min(len(wishes), limit)], nil
+	return requests[:min(len(requests), limit)], nil
 }
 
 // ResolveRequest removes a request that the holder has granted or refused.
@@ -96,12 +100,12 @@ func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
 
 // cancelWithNonce is Cancel with a nonce, by which a repeat recognizes its own cancellation.
 func (s *Store) cancelWithNonce(ctx context.Context, id weir.ID, nonce string) (weir.Status, error) {
-	wished := false
+	hasRequested := false
 	var st weir.Status
 	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) {
 		st = e.status
 		switch {
-		case e.Stage == weir.Cancelled && (wished || rows.CancelNonce.Of(e.row) == nonce):
+		case e.Stage == weir.Cancelled && (hasRequested || rows.CancelNonce.Of(e.row) == nonce):
 			return nil, nil // an earlier try has cancelled it, and its answer was lost
 		case e.Stage.Final():
 			return nil, errConflict("cancel", "the message is "+string(e.Stage)+" already")
@@ -109,11 +113,11 @@ func (s *Store) cancelWithNonce(ctx context.Context, id weir.ID, nonce string) (
 			st.Stage, st.FinishedAt = weir.Cancelled, s.Now().UTC().Truncate(time.Microsecond)
 			return cancelOps(e, st.FinishedAt, nonce), nil
 		}
-		asked, err := s.isCancelPending(ctx, e.Message.ID)
+		asked, err := s.rowsOfLane(e.Message.ID.Lane).hasRow(ctx, cancelKey(e.Seq()))
 		if err != nil || asked {
 			return nil, err
 		}
-		wished = true
+		hasRequested = true
 		return []storage.Op{{Kind: storage.Insert, Key: cancelKey(e.Seq()),
 			Values: rows.Values(rows.Seq.Is(e.Seq()))}}, nil
 	})
@@ -133,18 +137,10 @@ func cancelOps(e *Entry, at time.Time, nonce string) []storage.Op {
 			Values: rows.Values(rows.Seq.Is(e.Seq()), rows.IsDone.Is(true))},
 	}
 	if url := e.Message.Callback; url != "" {
-		ops = append(ops, eventOps(finalEvent(e.Seq(), weir.Cancelled, at, CallbackTo, url))...)
+		event, marker := outbox.EventOps(outbox.FinalEvent(e.Seq(), weir.Cancelled, at, outbox.CallbackTo, url))
+		ops = append(ops, event, marker)
 	}
 	return ops
-}
-
-// isCancelPending reports whether a cancellation of the message already waits for the holder.
-func (s *Store) isCancelPending(ctx context.Context, id weir.ID) (bool, error) {
-	_, err := s.Table.Get(ctx, s.partitionOf(id.Lane), cancelKey(id.Seq))
-	if storage.Is(err, storage.NotFound) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // Reschedule changes the due time of a scheduled message. version is the weir.Tag of the Status on which the
@@ -197,7 +193,7 @@ func (s *Store) changeMessage(ctx context.Context, id weir.ID, ask func(*Entry) 
 			return true, err
 		}
 		return judgeRequest(s.raiseRequestSeq(ctx, e.Message.ID.Lane, ops))
-	}, s.pauseAfterConflict)
+	}, s.PauseAfterConflict)
 	return explainUndone(err)
 }
 
@@ -209,7 +205,7 @@ func judgeRequest(err error) (done bool, _ error) {
 		return false, err
 	}
 	if err != nil {
-		err = errUnavailable("request", err)
+		err = APIError("request", err)
 	}
 	return true, err
 }
@@ -225,8 +221,8 @@ func explainUndone(err error) error {
 		RetryAfter: 2 * time.Second, Err: err}
 }
 
-// pauseAfterConflict returns the pause before a change is repeated after another process was faster.
-func (s *Store) pauseAfterConflict(error) time.Duration { return s.drawPause(conflictPause) }
+// PauseAfterConflict returns the pause before rows.Update repeats a change after another process was faster.
+func (s *Store) PauseAfterConflict(error) time.Duration { return s.drawPause(conflictPause) }
 
 // raiseRequestSeq sends one transaction that raises the request number in head.
 func (s *Store) raiseRequestSeq(ctx context.Context, lane int, ops []storage.Op) error {
@@ -235,11 +231,10 @@ func (s *Store) raiseRequestSeq(ctx context.Context, lane int, ops []storage.Op)
 		return err
 	}
 	if c.Head.IsSealed {
-		return errSealed("request")
+		return SealedError("request")
 	}
-	all := append([]storage.Op{{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: c.Head.ETag,
-		Values: rows.Values(rows.RequestSeq.Is(c.Head.RequestSeq + 1))}}, ops...)
-	_, err = s.Table.Transact(ctx, s.partitionOf(lane), all)
+	all := append([]storage.Op{c.Head.UpdateOp(rows.RequestSeq.Is(c.Head.RequestSeq + 1))}, ops...)
+	_, err = s.Table.Transact(ctx, s.Partition(lane), all)
 	return err
 }
 

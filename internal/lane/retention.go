@@ -85,24 +85,22 @@ type retentionWalk struct {
 
 // retentionWalk returns the stored position of retention.
 func (c Control) retentionWalk(now time.Time) retentionWalk {
-	for _, r := range c.markers {
-		if r.Key != rows.RetentionKey {
-			continue
-		}
-		v := r.Values
-		w := retentionWalk{seq: rows.Seq.Of(v), startedAt: rows.WalkStartedAt.Of(v), nextAt: rows.WalkNextAt.Of(v)}
-		if w.nextAt.After(now.Add(2 * walkInterval)) { // written by a clock that was ahead
-			w.nextAt = time.Time{}
-		}
-		return w
+	r, found := c.Marker(rows.RetentionKey)
+	if !found {
+		return retentionWalk{startedAt: now}
 	}
-	return retentionWalk{startedAt: now}
+	v := r.Values
+	w := retentionWalk{seq: rows.Seq.Of(v), startedAt: rows.WalkStartedAt.Of(v), nextAt: rows.WalkNextAt.Of(v)}
+	if w.nextAt.After(now.Add(2 * walkInterval)) { // written by a clock that was ahead
+		w.nextAt = time.Time{}
+	}
+	return w
 }
 
 // saveWalk writes the position of the walk. Two processes may write it at the same time: both positions are
 // valid.
 func (r *Retention) saveWalk(ctx context.Context, lane int, w retentionWalk) error {
-	_, err := r.Store.Table.Transact(ctx, r.Store.partitionOf(lane),
+	_, err := r.Store.Table.Transact(ctx, r.Store.Partition(lane),
 		[]storage.Op{{Kind: storage.Upsert, Key: rows.RetentionKey,
 			Values: rows.Sparse(rows.Seq.Is(w.seq), rows.WalkStartedAt.Is(w.startedAt), rows.WalkNextAt.Is(w.nextAt))}})
 	return err

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"weir/internal/lane/rows"
+	"weir/internal/lane/epochs"
 	"weir/internal/storage"
 )
 
@@ -14,12 +14,12 @@ import (
 // that has no messages left, and takes an epoch off the record that has no lanes left. It returns when there is
 // more to do; zero = soon.
 func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
-	meta, err := r.Store.ReadEpochRecord(ctx)
+	meta, err := epochs.Read(ctx, r.Store.Table)
 	if err != nil {
 		return time.Time{}, err
 	}
 	soonest := r.Store.Now().Add(idlePause)
-	if meta.Step != StepNone {
+	if meta.Step != epochs.StepNone {
 		return soonest, nil // the messages that moved out of the last epoch are not counted yet
 	}
 	all := append(slices.Clone(meta.Earlier), meta.Open)
@@ -40,7 +40,8 @@ func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
 }
 
 // removeFromEpoch removes old messages from the lanes of one epoch, a few lanes at a time.
-func (r *Retention) removeFromEpoch(ctx context.Context, e, next Epoch) (soonest time.Time, gone bool, err error) {
+func (r *Retention) removeFromEpoch(ctx context.Context, e, next epochs.Epoch) (soonest time.Time, gone bool,
+	err error) {
 	old := *r
 	old.Store, old.nextEpoch = r.Store.ForEpoch(e), r.Store.ForEpoch(next)
 	at, empty := make([]time.Time, e.Lanes), make([]bool, e.Lanes)
@@ -62,8 +63,9 @@ func (r *Retention) removeFromEpoch(ctx context.Context, e, next Epoch) (soonest
 // removeFromLane removes old messages from one lane, and reports whether the lane is deleted.
 func (r *Retention) removeFromLane(ctx context.Context, lane int) (time.Time, bool, error) {
 	at, err := r.RunLane(ctx, lane)
+	deletion := laneDeletion{r.Store, lane}
 	if storage.Is(err, storage.NotFound) {
-		if err := r.Store.checkDeleted(ctx, lane); err != nil {
+		if err := deletion.checkDone(ctx); err != nil {
 			return time.Time{}, false, err
 		}
 		return time.Time{}, true, r.Store.DeleteLane(ctx, lane)
@@ -71,19 +73,18 @@ func (r *Retention) removeFromLane(ctx context.Context, lane int) (time.Time, bo
 	if err != nil {
 		return time.Time{}, false, err
 	}
-	if any, err := r.Store.hasRows(ctx, lane, rows.MessagePrefix,
-		rows.PrefixEnd(rows.MessagePrefix)); any || err != nil {
+	if any, err := deletion.hasMessages(ctx); any || err != nil {
 		return at, false, err
 	}
 	return time.Time{}, true, r.Store.DeleteLane(ctx, lane)
 }
 
 // forgetEpoch removes an epoch from the record.
-func (r *Retention) forgetEpoch(ctx context.Context, e Epoch) error {
-	_, err := r.Store.UpdateEpochRecord(ctx, func(m *EpochRecord) error {
+func (r *Retention) forgetEpoch(ctx context.Context, e epochs.Epoch) error {
+	_, err := epochs.Update(ctx, r.Store.Table, func(m *epochs.Record) error {
 		i := slices.Index(m.Earlier, e)
-		if i < 0 || m.Step != StepNone {
-			return ErrNoChange
+		if i < 0 || m.Step != epochs.StepNone {
+			return epochs.ErrNoChange
 		}
 		m.Earlier = slices.Delete(m.Earlier, i, i+1)
 		return nil

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/lane/epochs"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -285,8 +286,8 @@ const acceptedMargin = 6 * time.Hour
 // reads messages: if the holder grants a request meanwhile, the message has the body.
 func (l *bodySearch) findUsed(ctx context.Context, day, partition string, names []string) (map[string]bool, error) {
 	used := map[string]bool{}
-	wishes := rows.WithPrefix(partition, rows.RequestPrefix, nil)
-	if err := l.addBlobs(ctx, wishes, used, time.Time{}); err != nil {
+	requests := rows.WithPrefix(partition, rows.RequestPrefix, nil)
+	if err := l.addBlobs(ctx, requests, used, time.Time{}); err != nil {
 		return nil, err
 	}
 	messages := rows.WithPrefix(partition, rows.MessagePrefix, nil)
@@ -326,7 +327,7 @@ func (l *bodySearch) findFirst(ctx context.Context, name string, at time.Time) (
 		id.Lane) != name {
 		return 1, nil // not a name of this program
 	}
-	store := l.Store.ForEpoch(Epoch{Number: id.Epoch})
+	store := l.Store.ForEpoch(epochs.Epoch{Number: id.Epoch})
 	control, err := store.ReadControl(ctx, id.Lane)
 	if storage.Is(err, storage.NotFound) {
 		return 1, nil // the lane was deleted
@@ -336,7 +337,7 @@ func (l *bodySearch) findFirst(ctx context.Context, name string, at time.Time) (
 	}
 	// FindAcceptedAfter may return a message up to some hundreds later.
 	first, _, err := store.FindAcceptedAfter(ctx, id.Lane, control.Head.Next, at)
-	return max(first-maxChunk, 1), err
+	return max(first-maxPage, 1), err
 }
 
 // addBlobs adds the bodies that rows refer to. It stops at a page of rows that were all accepted after until;

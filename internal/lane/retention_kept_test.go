@@ -24,7 +24,7 @@ func seqsTo(from, to int64) (seqs []int64) {
 
 // These tests show which rows retention must keep, and that a refusal does not stop it.
 
-func (b *bench) retention(store *lane.Store) *lane.Retention {
+func (b *bench) newRetention(store *lane.Store) *lane.Retention {
 	return &lane.Retention{Store: store, KeepFinal: 7 * oneDay, KeepDead: 30 * oneDay, TimeShare: time.Minute,
 		Log: quiet}
 }
@@ -40,8 +40,8 @@ func (b *bench) runEach(r *lane.Retention, interval time.Duration, times int) {
 	}
 }
 
-func (b *bench) count(prefix string) (n int) {
-	for key := range b.keys() {
+func (b *bench) countRows(prefix string) (n int) {
+	for key := range b.listKeys() {
 		if strings.HasPrefix(key, prefix) {
 			n++
 		}
@@ -52,9 +52,9 @@ func (b *bench) count(prefix string) (n int) {
 // fileApart files messages some time apart.
 func (b *bench) fileApart(n int, apart time.Duration) (ids []weir.ID) {
 	b.t.Helper()
-	a := lane.NewAppender(b.eyes, quiet)
+	a := lane.NewAppender(b.faultless, quiet)
 	for i := range n {
-		r, err := a.Append(b.t.Context(), message(fmt.Sprint(i), "x"), fmt.Sprint("k", i))
+		r, err := a.Append(b.t.Context(), newMessage(fmt.Sprint(i), "x"), fmt.Sprint("k", i))
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -72,23 +72,24 @@ func TestRetention_DeliveredStaysDelivered(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
 				began := time.Now()
 				ids := b.fileApart(20, 10*time.Millisecond)
-				w := b.holder()
+				w := b.raiseFence()
 				time.Sleep(time.Second)
-				b.deliver(w, 21, seqsTo(1, 20)...)
-				r := b.retention(b.eyes)
+				b.commitDeliveries(w, 21, seqsTo(1, 20)...)
+				r := b.newRetention(b.faultless)
 				time.Sleep(time.Until(began.Add(r.KeepFinal + offset)))
 				for range 30 {
 					b.runEach(r, 0, 1)
 					for _, id := range ids {
-						st, err := b.eyes.Status(t.Context(), id)
+						st, err := b.faultless.Status(t.Context(), id)
 						if weir.KindOf(err) != weir.NotFound && (err != nil || st.Stage != weir.Delivered) {
 							t.Fatalf("message %d is %q, %v; want it delivered, or gone", id.Seq, st.Stage, err)
 						}
 					}
 					time.Sleep(time.Hour)
 				}
-				if m, i, d := b.count("m_"), b.count("i_"), b.count("d_"); m+i+d != 0 {
-					t.Errorf("after 30 hours %d messages, %d idempotency keys and %d d_ found are left", m, i, d)
+				if m, i, d := b.countRows("m_"), b.countRows("i_"), b.countRows("d_"); m+i+d != 0 {
+					t.Errorf("after 30 hours %d messages, %d idempotency keys and %d d_ rows are left, want none", m, i,
+						d)
 				}
 			})
 		})
@@ -99,27 +100,27 @@ func TestRetention_DeliveredStaysDelivered(t *testing.T) {
 func TestRetention_APackedMessageThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		ids := b.fileApart(20, 0)
-		w := b.holder()
-		b.deliver(w, 21, seqsTo(1, 20)...)
-		b.faults.Set(refuses(func(op storage.Op) bool { return op.Key == "m_"+lane.OrderPos(5) }))
-		r := b.retention(b.store)
+		w := b.raiseFence()
+		b.commitDeliveries(w, 21, seqsTo(1, 20)...)
+		b.faults.Set(refuseTransactions(func(op storage.Op) bool { return op.Key == "m_"+lane.OrderPos(5) }))
+		r := b.newRetention(b.store)
 		b.runEach(r, 8*oneDay, 1)
-		if st, err := b.eyes.Status(t.Context(),
-			ids[4]); err != nil || st.Stage != weir.Delivered || b.count("m_") != 1 || b.count("d_") != 1 {
-			t.Errorf("the message that stays is %q (%v); %d messages and %d d_ found are left", st.Stage, err,
-				b.count("m_"), b.count("d_"))
+		if st, err := b.faultless.Status(t.Context(),
+			ids[4]); err != nil || st.Stage != weir.Delivered || b.countRows("m_") != 1 || b.countRows("d_") != 1 {
+			t.Errorf("the message that stays is %q (%v); %d messages and %d d_ rows are left, want delivered, 1, 1",
+				st.Stage, err, b.countRows("m_"), b.countRows("d_"))
 		}
 		b.faults.Set(nil)
 		b.runEach(r, 25*time.Hour, 1)
-		if n := b.count("m_") + b.count("i_") + b.count("d_"); n != 0 {
-			t.Errorf("%d found are left when storage lets go", n)
+		if n := b.countRows("m_") + b.countRows("i_") + b.countRows("d_"); n != 0 {
+			t.Errorf("%d found are left after storage has allowed the removal, want 0", n)
 		}
 	})
 }
 
-// refuses fails each transaction with a matching operation, as storage would: with an error that names the
+// refuseTransactions fails each transaction with a matching operation, as storage would: with an error that names the
 // operation.
-func refuses(match func(storage.Op) bool) func(storagetest.Call) storagetest.Fault {
+func refuseTransactions(match func(storage.Op) bool) func(storagetest.Call) storagetest.Fault {
 	return func(c storagetest.Call) storagetest.Fault {
 		for i, op := range c.Ops {
 			if match(op) && op.Kind == storage.Delete {
@@ -136,41 +137,41 @@ func refuses(match func(storage.Op) bool) func(storagetest.Call) storagetest.Fau
 func TestRetention_APackedRowWithoutMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(20, 0)
-		b.deliver(b.holder(), 21, seqsTo(1, 20)...)
+		b.commitDeliveries(b.raiseFence(), 21, seqsTo(1, 20)...)
 		for seq := int64(1); seq <= 20; seq++ {
 			if _, err := b.account.Table().Transact(t.Context(), "1.0",
 				[]storage.Op{{Kind: storage.Delete, Key: "m_" + lane.OrderPos(seq)}}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		b.runEach(b.retention(b.eyes), 8*oneDay, 2)
-		if n := b.count("d_"); n != 0 {
-			t.Errorf("%d d_ found are left", n)
+		b.runEach(b.newRetention(b.faultless), 8*oneDay, 2)
+		if n := b.countRows("d_"); n != 0 {
+			t.Errorf("%d d_ found are left, want 0", n)
 		}
 	})
 }
 
 // Earlier versions removed a d_ row before the last of its messages.
-func TestRetention_MendsWhatLostItsPackedRow(t *testing.T) {
+func TestRetention_MendsMessagesWithoutTheirPackedRow(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(22, 0)
-		w := b.holder()
-		b.deliver(w, 21, seqsTo(1, 20)...)
-		b.hold(w, 21) // and 22 is at the cursor: neither is a case for it
+		w := b.raiseFence()
+		b.commitDeliveries(w, 21, seqsTo(1, 20)...)
+		b.commitHeld(w, 21) // and 22 is at the cursor: neither is a case for it
 		if _, err := b.account.Table().Transact(t.Context(), "1.0",
 			[]storage.Op{{Kind: storage.Delete, Key: "d_" + lane.OrderPos(20)}}); err != nil {
 			t.Fatal(err)
 		}
-		r := b.retention(b.eyes)
+		r := b.newRetention(b.faultless)
 		b.runEach(r, r.KeepFinal-time.Minute, 1)
-		if n := b.count("m_"); n != 22 {
-			t.Errorf("%d of 22 messages are left before their time", n)
+		if n := b.countRows("m_"); n != 22 {
+			t.Errorf("%d messages are left before their time, want 22", n)
 		}
 		b.runEach(r, 25*time.Hour, 60)
-		if keys := b.keys(); b.count("m_") != 2 || b.count("i_") != 2 || !keys["m_"+lane.OrderPos(21)] ||
+		if keys := b.listKeys(); b.countRows("m_") != 2 || b.countRows("i_") != 2 || !keys["m_"+lane.OrderPos(21)] ||
 			!keys["m_"+lane.OrderPos(22)] {
 			t.Errorf("%d messages and %d idempotency keys are left, want the held one and the one at the cursor",
-				b.count("m_"), b.count("i_"))
+				b.countRows("m_"), b.countRows("i_"))
 		}
 	})
 }
@@ -178,18 +179,18 @@ func TestRetention_MendsWhatLostItsPackedRow(t *testing.T) {
 // If storage refuses to remove a body, only its message stays, and retention logs it.
 func TestRetention_ABodyThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		a := lane.NewAppender(b.eyes, quiet)
-		w := b.holder()
+		a := lane.NewAppender(b.faultless, quiet)
+		w := b.raiseFence()
 		for i := range 20 {
-			m := message(fmt.Sprint(i), "x")
+			m := newMessage(fmt.Sprint(i), "x")
 			if i%10 == 0 {
-				m.Body = []byte(noise(100<<10, i))
+				m.Body = []byte(newNoise(100<<10, i))
 			}
 			r, err := a.Append(t.Context(), m, "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.finish(w, r.Message.ID.Seq, weir.Delivered)
+			b.commitFinal(w, r.Message.ID.Seq, weir.Delivered)
 		}
 		stuck := b.blobNames()[0]
 		b.faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -200,10 +201,10 @@ func TestRetention_ABodyThatStays(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
-		r, refused := b.retention(b.store), 0
+		r, refused := b.newRetention(b.store), 0
 		r.OnRemoved = func(_, n int) { refused += n }
 		b.runEach(r, 8*oneDay, 1)
-		if n := b.count("m_"); n != 1 || refused != 1 {
+		if n := b.countRows("m_"); n != 1 || refused != 1 {
 			t.Errorf("%d of 20 messages are left, want 1; counted %d, want 1", n, refused)
 		}
 		b.runEach(r, time.Hour, 23)
@@ -212,8 +213,9 @@ func TestRetention_ABodyThatStays(t *testing.T) {
 		}
 		b.faults.Set(nil)
 		b.runEach(r, 2*time.Hour, 1)
-		if n := b.count("m_"); n != 0 || len(b.blobNames()) != 0 {
-			t.Errorf("%d messages and the bodies %v are left when storage lets go", n, b.blobNames())
+		if n := b.countRows("m_"); n != 0 || len(b.blobNames()) != 0 {
+			t.Errorf("%d messages and the bodies %v are left after storage has allowed the removal, want 0 and none", n,
+				b.blobNames())
 		}
 	})
 }
@@ -222,23 +224,23 @@ func TestRetention_ABodyThatStays(t *testing.T) {
 func TestRetention_ARowThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(150, 0)
-		b.deliver(b.holder(), 151, seqsTo(1, 60)...)
-		b.deliver(b.holder(), 151, seqsTo(61, 120)...)
-		b.deliver(b.holder(), 151, seqsTo(121, 150)...)
-		missing := values(t, b, "m_"+lane.OrderPos(70))["Idem"].(string)
+		b.commitDeliveries(b.raiseFence(), 151, seqsTo(1, 60)...)
+		b.commitDeliveries(b.raiseFence(), 151, seqsTo(61, 120)...)
+		b.commitDeliveries(b.raiseFence(), 151, seqsTo(121, 150)...)
+		missing := readValues(t, b, "m_"+lane.OrderPos(70))["Idem"].(string)
 		if _, err := b.account.Table().Transact(t.Context(), "1.0",
 			[]storage.Op{{Kind: storage.Delete, Key: missing}}); err != nil {
 			t.Fatal(err)
 		}
-		b.faults.Set(refuses(func(op storage.Op) bool { return op.Key == "m_"+lane.OrderPos(33) }))
-		b.runEach(b.retention(b.store), 8*oneDay, 1)
-		if n := b.count("m_"); n != 1 || !b.keys()["m_"+lane.OrderPos(33)] {
+		b.faults.Set(refuseTransactions(func(op storage.Op) bool { return op.Key == "m_"+lane.OrderPos(33) }))
+		b.runEach(b.newRetention(b.store), 8*oneDay, 1)
+		if n := b.countRows("m_"); n != 1 || !b.listKeys()["m_"+lane.OrderPos(33)] {
 			t.Errorf("%d of 150 messages are left, want number 33 alone", n)
 		}
 	})
 }
 
-func values(t *testing.T, b *bench, key string) map[string]any {
+func readValues(t *testing.T, b *bench, key string) map[string]any {
 	t.Helper()
 	row, err := b.account.Table().Get(t.Context(), "1.0", key)
 	if err != nil {
@@ -251,24 +253,24 @@ func values(t *testing.T, b *bench, key string) map[string]any {
 func TestRetention_StorageAway(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(120, 0)
-		b.deliver(b.holder(), 121, seqsTo(1, 60)...)
-		b.deliver(b.holder(), 121, seqsTo(61, 120)...)
+		b.commitDeliveries(b.raiseFence(), 121, seqsTo(1, 60)...)
+		b.commitDeliveries(b.raiseFence(), 121, seqsTo(61, 120)...)
 		time.Sleep(8 * oneDay)
-		r, refused := b.retention(b.store), 0
+		r, refused := b.newRetention(b.store), 0
 		r.OnRemoved = func(_, n int) { refused += n }
 		for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
 			b.faults.Once(func(c storagetest.Call) bool {
 				return c.Op == "Transact" && c.Ops[0].Kind == storage.Delete
 			}, storagetest.Fault{Kind: kind})
 			if _, err := r.RunLane(t.Context(), 0); err == nil {
-				t.Error("a transaction failed, and the run did not")
+				t.Error("RunLane with a failed transaction = no error, want one")
 			}
 		}
 		if next, err := r.RunLane(t.Context(), 0); err != nil || next.IsZero() || refused != 0 {
-			t.Errorf("next %s, %v; %d counted as refused", next, err, refused)
+			t.Errorf("next %s, %v; %d counted as refused, want a next, 0 and no error", next, err, refused)
 		}
-		if n := b.count("m_") + b.count("i_") + b.count("d_"); n != 0 {
-			t.Errorf("%d found are left", n)
+		if n := b.countRows("m_") + b.countRows("i_") + b.countRows("d_"); n != 0 {
+			t.Errorf("%d found are left, want 0", n)
 		}
 	})
 }
@@ -277,15 +279,15 @@ func TestRetention_StorageAway(t *testing.T) {
 func TestRetention_AClockAhead(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(30, 0)
-		b.deliver(b.holder(), 31, seqsTo(1, 30)...)
+		b.commitDeliveries(b.raiseFence(), 31, seqsTo(1, 30)...)
 		if _, err := b.account.Table().Transact(t.Context(), "1.0",
 			[]storage.Op{{Kind: storage.Merge, Key: "m_" + lane.OrderPos(1),
 				Values: map[string]any{"AcceptedAt": time.Now().Add(3000 * oneDay).UTC()}}}); err != nil {
 			t.Fatal(err)
 		}
-		b.runEach(b.retention(b.eyes), 8*oneDay, 1)
-		if n := b.count("m_"); n > 1 {
-			t.Errorf("%d messages are left behind one that was accepted in years", n)
+		b.runEach(b.newRetention(b.faultless), 8*oneDay, 1)
+		if n := b.countRows("m_"); n > 1 {
+			t.Errorf("%d messages are left, want at most the one that was accepted years ahead", n)
 		}
 	})
 }
@@ -294,16 +296,16 @@ func TestRetention_AClockAhead(t *testing.T) {
 func TestRetention_OneProcessDoesIt(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(10, 0)
-		b.deliver(b.holder(), 11, seqsTo(1, 10)...)
+		b.commitDeliveries(b.raiseFence(), 11, seqsTo(1, 10)...)
 		time.Sleep(8 * oneDay)
 		table := &distantTable{Table: b.account.Table()}
-		slow := *b.eyes
+		slow := *b.faultless
 		slow.Table = table
-		if _, err := b.retention(&slow).RunLane(t.Context(), 0); err != nil {
+		if _, err := b.newRetention(&slow).RunLane(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		before := table.operations.Load()
-		next, err := b.retention(&slow).RunLane(t.Context(), 0)
+		next, err := b.newRetention(&slow).RunLane(t.Context(), 0)
 		if did := table.operations.Load() - before; err != nil || did != 1 || time.Until(next) < 50*time.Minute {
 			t.Errorf("another process, just after: %d operations, want 1; next in %s, %v", did, time.Until(next), err)
 		}

@@ -34,14 +34,14 @@ type expiringPacked struct {
 	left int // messages of the row that are still in storage
 }
 
-var expiringColumns = rows.Names(rows.Stage, rows.IsHeld, rows.AcceptedAt, rows.FinishedAt, rows.ReplayAskedAt,
-	rows.IdempotencyRow, acceptedBody.blob, editedBody.blob, rows.CopiedFrom, rows.Key)
+var expiringColumns = rows.Names(rows.Stage, rows.IsHeld, rows.AcceptedAt, rows.FinishedAt, rows.ReplayAskedAt, rows.DiscardAskedAt,
+	rows.IdempotencyRow, acceptedBody.blob, editedBody.blob, rows.CopiedFrom, rows.Key, rows.ErasedAt)
 
 // removePage handles one page from the walk's position on. If it reaches a message that is too young, it
 // returns when that message may be removed.
 func (t *retentionRun) removePage(ctx context.Context) (young time.Time, err error) {
 	page, err := t.Store.Table.Range(ctx, storage.Query{
-		Partition: t.Store.partitionOf(t.lane), After: rows.MessageKey(t.walk.seq), To: rows.MessageKey(t.cursor),
+		Partition: t.Store.Partition(t.lane), After: rows.MessageKey(t.walk.seq), To: rows.MessageKey(t.cursor),
 		Columns: expiringColumns})
 	if err != nil {
 		return time.Time{}, err
@@ -87,8 +87,9 @@ func (t *retentionRun) endOf(m *expiringMessage, now time.Time) (time.Time, bool
 	case t.nextEpoch != nil && isCopied(m.stage):
 		return now, !m.hasCopy
 	case m.stage == weir.Dead:
-		// A replay that waits for the holder needs its message, so the time to keep it starts again.
-		return laterOf(m.finishedAt, rows.ReplayAskedAt.Of(m.rowValues())).Add(t.KeepDead), true
+		// A request that waits for the holder needs its message, so the time to keep it starts again.
+		askedAt := laterOf(rows.ReplayAskedAt.Of(m.rowValues()), rows.DiscardAskedAt.Of(m.rowValues()))
+		return laterOf(m.finishedAt, askedAt).Add(t.KeepDead), true
 	case m.isEndUnknown():
 		// Below the cursor a message is final, even if no row records it: earlier versions removed a d_ row
 		// before the last of its messages.
@@ -124,7 +125,7 @@ func (t *retentionRun) classifyPacked(ctx context.Context, messages []*expiringM
 	if more {
 		last = messages[len(messages)-1].seq
 	}
-	found, err := t.Store.readPackedRows(ctx, t.lane, t.walk.seq+1, last)
+	found, err := t.Store.rowsOfLane(t.lane).readPackedRows(ctx, t.walk.seq+1, last)
 	if err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func (t *retentionRun) classifyPacked(ctx context.Context, messages []*expiringM
 
 // countLeft counts the remaining messages of a d_ row that begins before the page or ends behind it.
 func (t *retentionRun) countLeft(ctx context.Context, f packedRow) (left int, err error) {
-	q := rows.Messages(t.Store.partitionOf(t.lane), f.lowSeq, f.highSeq+1, rows.Names(rows.Stage))
+	q := rows.Messages(t.Store.Partition(t.lane), f.lowSeq, f.highSeq+1, rows.Names(rows.Stage))
 	for row, err := range rows.Scan(ctx, t.Store.Table, q) {
 		if err != nil {
 			return 0, err
@@ -184,9 +185,8 @@ func (t *retentionRun) classifyCopied(ctx context.Context, messages []*expiringM
 	}
 	return ForEach(len(moved), func(i int) error {
 		id := weir.ID{Epoch: t.Store.Epoch, Lane: t.lane, Seq: moved[i].seq}
-		_, err := t.nextEpoch.Table.Get(ctx, t.nextEpoch.partitionOf(Of(rows.Key.Of(moved[i].rowValues()),
-			t.nextEpoch.Lanes)),
-			rows.CopyPrefix+copyID(id))
+		_, err := t.nextEpoch.Table.Get(ctx, t.nextEpoch.Partition(OfRow(moved[i].rowValues(), t.nextEpoch.Lanes)),
+			rows.CopyPrefix+CopyID(id))
 		moved[i].hasCopy = !storage.Is(err, storage.NotFound)
 		if !moved[i].hasCopy {
 			return nil

@@ -24,20 +24,20 @@ type distantTable struct {
 	operations atomic.Int64
 }
 
-func (s *distantTable) wait() { s.operations.Add(1); time.Sleep(s.each) }
+func (s *distantTable) waitForTrip() { s.operations.Add(1); time.Sleep(s.each) }
 
 func (s *distantTable) Transact(ctx context.Context, p string, ops []storage.Op) ([]storage.ETag, error) {
-	s.wait()
+	s.waitForTrip()
 	return s.Table.Transact(ctx, p, ops)
 }
 
 func (s *distantTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
-	s.wait()
+	s.waitForTrip()
 	return s.Table.Range(ctx, q)
 }
 
 func (s *distantTable) Get(ctx context.Context, p, k string) (storage.Row, error) {
-	s.wait()
+	s.waitForTrip()
 	return s.Table.Get(ctx, p, k)
 }
 
@@ -56,14 +56,14 @@ func fileDelivered(t *testing.T, store *lane.Store, perLane int) {
 		wg.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			if _, err := a.Append(t.Context(), message(key, "x"), key); err != nil {
+			if _, err := a.Append(t.Context(), newMessage(key, "x"), key); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
 	for n := range store.Lanes {
-		w, err := store.RaiseFence(t.Context(), n, "one", lane.Tail{}, keep)
+		w, err := store.RaiseFence(t.Context(), n, "one", lane.Tail{}, keepTail)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestRetention_KeepsUp(t *testing.T) {
 			t.Error(err)
 		}
 		if n := removed.Load(); n != lanes*perLane {
-			t.Fatalf("%d of %d messages were removed in a minute", n, lanes*perLane)
+			t.Fatalf("%d messages were removed in a minute, want %d", n, lanes*perLane)
 		}
 		took, each := doneAt.Sub(began), float64(table.operations.Load())/(lanes*perLane)
 		t.Logf("%d messages in %s: %.0f a second, %.4f transactions a message", lanes*perLane, took,
@@ -166,7 +166,7 @@ func TestRetention_OldDeadOnesHoldUpNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		table := &distantTable{Table: b.account.Table(), each: 10 * time.Millisecond}
-		slow, removed := *b.eyes, 0
+		slow, removed := *b.faultless, 0
 		slow.Table = table
 		time.Sleep(8 * 24 * time.Hour)
 		r := &lane.Retention{Store: &slow, KeepFinal: 7 * 24 * time.Hour, KeepDead: 90 * 24 * time.Hour,
@@ -178,7 +178,7 @@ func TestRetention_OldDeadOnesHoldUpNoOther(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("what stands behind %d dead messages was removed after %s, want at most 2s", dead, took)
+			t.Errorf("the messages behind %d dead ones were removed after %s, want at most 2s", dead, took)
 		}
 	})
 }

@@ -80,7 +80,7 @@ var errChanged = errors.New("the message was changed")
 // accepted after the body is gone.
 func (t *retentionRun) removeBody(ctx context.Context, m *expiringMessage) error {
 	if m.stage == weir.Dead {
-		etags, err := t.Store.Table.Transact(ctx, t.Store.partitionOf(t.lane), []storage.Op{
+		etags, err := t.Store.Table.Transact(ctx, t.Store.Partition(t.lane), []storage.Op{
 			{Kind: storage.Merge, Key: m.row.Key, IfMatch: m.row.ETag,
 				Values: rows.Values(rows.IsBeingRemoved.Is(true))}})
 		if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
@@ -152,7 +152,7 @@ func deleteOpsOf(messages []*expiringMessage) []storage.Op {
 // that one changed or refused message does not block the others.
 func (t *retentionRun) removeBatch(ctx context.Context, batch []*expiringMessage) error {
 	began, ops := time.Now(), deleteOpsOf(batch)
-	_, err := t.Store.Table.Transact(ctx, t.Store.partitionOf(t.lane), ops)
+	_, err := t.Store.Table.Transact(ctx, t.Store.Partition(t.lane), ops)
 	switch {
 	case err == nil:
 		t.countGone(batch...)
@@ -182,7 +182,7 @@ func (t *retentionRun) countGone(messages ...*expiringMessage) {
 
 func (t *retentionRun) removeOne(ctx context.Context, m *expiringMessage) error {
 	for ops := deleteOpsOf([]*expiringMessage{m}); ; {
-		_, err := t.Store.Table.Transact(ctx, t.Store.partitionOf(t.lane), ops)
+		_, err := t.Store.Table.Transact(ctx, t.Store.Partition(t.lane), ops)
 		at := storage.FailedAt(err)
 		switch {
 		case err == nil:
@@ -205,7 +205,7 @@ func (t *retentionRun) removeOne(ctx context.Context, m *expiringMessage) error 
 
 // isGone reports whether a message's row was deleted.
 func (t *retentionRun) isGone(ctx context.Context, m *expiringMessage) bool {
-	_, err := t.Store.Table.Get(ctx, t.Store.partitionOf(t.lane), m.row.Key)
+	_, err := t.Store.Table.Get(ctx, t.Store.Partition(t.lane), m.row.Key)
 	return storage.Is(err, storage.NotFound)
 }
 
@@ -226,7 +226,7 @@ func (t *retentionRun) removeEmpty(ctx context.Context, empty []packedRow) error
 		for i, f := range chunk {
 			ops[i] = storage.Op{Kind: storage.Delete, Key: rows.PackedKey(f.highSeq), IfMatch: f.etag}
 		}
-		_, err := t.Store.Table.Transact(ctx, t.Store.partitionOf(t.lane), ops)
+		_, err := t.Store.Table.Transact(ctx, t.Store.Partition(t.lane), ops)
 		if err != nil && !storage.Is(err, storage.NotFound) {
 			return err
 		}

@@ -10,10 +10,10 @@ import (
 	"weir/internal/weir"
 )
 
-// finish makes a message final, as its holder would.
-func (b *bench) finish(w *lane.Writer, seq int64, stage weir.Stage) {
+// commitFinal makes a message final, as its holder would.
+func (b *bench) commitFinal(w *lane.Writer, seq int64, stage weir.Stage) {
 	b.t.Helper()
-	e, err := b.eyes.ReadMessage(b.t.Context(), 0, seq)
+	e, err := b.faultless.ReadMessage(b.t.Context(), 0, seq)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -29,10 +29,10 @@ func (b *bench) finish(w *lane.Writer, seq int64, stage weir.Stage) {
 	}
 }
 
-// hold puts a message among the held ones, as its holder would.
-func (b *bench) hold(w *lane.Writer, seq int64) {
+// commitHeld makes a message held, as its holder would.
+func (b *bench) commitHeld(w *lane.Writer, seq int64) {
 	b.t.Helper()
-	e, err := b.eyes.ReadMessage(b.t.Context(), 0, seq)
+	e, err := b.faultless.ReadMessage(b.t.Context(), 0, seq)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func (b *bench) hold(w *lane.Writer, seq int64) {
 	}
 }
 
-func (b *bench) keys() map[string]bool {
+func (b *bench) listKeys() map[string]bool {
 	b.t.Helper()
 	page, err := b.account.Table().Range(b.t.Context(), storage.Query{Partition: "1.0"})
 	if err != nil {
@@ -70,7 +70,7 @@ func (b *bench) blobInfos() []storage.BlobInfo {
 
 func (b *bench) idempotencyKeys() int {
 	n := 0
-	for key := range b.keys() {
+	for key := range b.listKeys() {
 		if key[:2] == "i_" {
 			n++
 		}
@@ -81,19 +81,19 @@ func (b *bench) idempotencyKeys() int {
 func TestRetention_Run(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		a := lane.NewAppender(b.store, quiet)
-		w, err := b.eyes.RaiseFence(t.Context(), 0, "one", lane.Tail{}, func(*lane.Tail) {})
+		w, err := b.faultless.RaiseFence(t.Context(), 0, "one", lane.Tail{}, func(*lane.Tail) {})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range 6 {
-			if _, err := a.Append(t.Context(), message(fmt.Sprint(i), "x"), "k"); err != nil {
+			if _, err := a.Append(t.Context(), newMessage(fmt.Sprint(i), "x"), "k"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		b.finish(w, 1, weir.Delivered)
-		b.finish(w, 2, weir.Dead)
-		b.hold(w, 3) // it waits for a retry, below the cursor
-		b.finish(w, 4, weir.Delivered)
+		b.commitFinal(w, 1, weir.Delivered)
+		b.commitFinal(w, 2, weir.Dead)
+		b.commitHeld(w, 3) // it waits for a retry, below the cursor
+		b.commitFinal(w, 4, weir.Delivered)
 		r := &lane.Retention{Store: b.store, KeepFinal: 7 * 24 * time.Hour, KeepDead: 30 * 24 * time.Hour,
 			TimeShare: time.Minute}
 		has := func(when string, want map[int]bool) {
@@ -101,10 +101,11 @@ func TestRetention_Run(t *testing.T) {
 			if _, err := r.RunLane(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
-			keys := b.keys()
+			keys := b.listKeys()
 			for seq, there := range want {
 				if keys["m_"+lane.OrderPos(int64(seq))] != there {
-					t.Errorf("%s: message %d there: %v", when, seq, !there)
+					t.Errorf("%s: message %d there: %v, want %v", when, seq,
+						!there, there)
 				}
 			}
 		}
@@ -113,15 +114,15 @@ func TestRetention_Run(t *testing.T) {
 		before := b.idempotencyKeys()
 		has("after 8 days", map[int]bool{1: false, 2: true, 3: true, 4: false, 5: true, 6: true})
 		if gone := before - b.idempotencyKeys(); gone != 2 {
-			t.Errorf("%d idempotency keys gone with 2 messages", gone)
+			t.Errorf("%d idempotency keys gone with 2 messages, want 2", gone)
 		}
-		b.finish(w, 3, weir.Delivered)
+		b.commitFinal(w, 3, weir.Delivered)
 		time.Sleep(25 * 24 * time.Hour)
 		r.RunLane(t.Context(), 0) // begins a new walk
 		has("after 33 days", map[int]bool{2: false, 3: false, 5: true, 6: true})
-		for key := range b.keys() {
+		for key := range b.listKeys() {
 			if key[:2] == "x_" {
-				t.Errorf("the index of the dead still has %s", key)
+				t.Errorf("the index of the dead has %s, want it empty", key)
 			}
 		}
 	})
@@ -129,19 +130,19 @@ func TestRetention_Run(t *testing.T) {
 
 func TestStore_Status(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), message("a", "x"), "")
+		r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), newMessage("a", "x"), "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		id := r.Message.ID
 		if st, err := b.store.Status(t.Context(), id); err != nil || st.Stage != weir.Queued || st.Message.Key != "a" {
-			t.Errorf("%+v %v", st, err)
+			t.Errorf("got %+v %v, want Stage queued, Key a and no error", st, err)
 		}
 		for _, wrong := range []weir.ID{{}, {Epoch: 2, Seq: id.Seq, Nonce: id.Nonce},
 			{Epoch: 1, Lane: 1, Seq: id.Seq, Nonce: id.Nonce},
 			{Epoch: 1, Seq: 2, Nonce: id.Nonce}, {Epoch: 1, Seq: id.Seq, Nonce: "00000000000000000000"}} {
 			if _, err := b.store.Status(t.Context(), wrong); weir.KindOf(err) != weir.NotFound {
-				t.Errorf("%+v: %v", wrong, err)
+				t.Errorf("%+v: got %v, want an error of kind NotFound", wrong, err)
 			}
 		}
 	})

@@ -3,7 +3,6 @@ package lane
 import (
 	"context"
 	"errors"
-	"time"
 
 	"weir/internal/clock"
 	"weir/internal/lane/rows"
@@ -12,9 +11,6 @@ import (
 
 // ErrFenced means that another holder has taken the lane: this process cannot commit any more.
 var ErrFenced = errors.New("fenced: another holder has the lane")
-
-// resendPause is the pause before tail is read after an unanswered commit.
-const resendPause = 100 * time.Millisecond
 
 // Writer commits to a lane as its holder. It is for one goroutine at a time.
 type Writer struct {
@@ -28,24 +24,10 @@ type Writer struct {
 // RaiseFence raises the fence for a new holder, which has the lane's lease: it writes tail under nonce. From
 // then on storage refuses every commit of an earlier holder. seen is tail as last read; it may be out of date,
 // and the zero Tail means not read. change adapts the stored tail, for example to count a crash. RaiseFence
-// tries until ctx, the lease's context, ends. ErrClosed: no process may hold the lane any more.
+// tries until ctx, the lease's context, ends. ErrClosed: tail is closed after the change, so no process may hold
+// the lane, and nothing was written.
 func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tail,
 	change func(*Tail)) (*Writer, error) {
-	closed := false
-	w, err := s.raiseFence(ctx, lane, nonce, seen, func(t *Tail) bool {
-		change(t)
-		closed = t.IsClosed
-		return !closed
-	})
-	if closed {
-		return nil, ErrClosed
-	}
-	return w, err
-}
-
-// raiseFence is RaiseFence for closed lanes, too. It writes nothing if change returns false.
-func (s *Store) raiseFence(ctx context.Context, lane int, nonce string, seen Tail,
-	change func(*Tail) bool) (*Writer, error) {
 	for {
 		if seen.ETag == "" { // as a condition, "" would match any tail
 			c, err := s.ReadControl(ctx, lane)
@@ -58,8 +40,8 @@ func (s *Store) raiseFence(ctx context.Context, lane int, nonce string, seen Tai
 		next := seen
 		next.Fence++
 		next.CommitSeq = 0
-		if !change(&next) {
-			return nil, nil
+		if change(&next); next.IsClosed {
+			return nil, ErrClosed
 		}
 		next.Nonce = nonce
 		err := w.writeTail(ctx, next, nil)
@@ -89,6 +71,7 @@ func (w *Writer) Commit(ctx context.Context, b *Batch) error {
 	if err != nil {
 		return err
 	}
+	saveSums(ops, next.Counts)
 	return w.writeTail(ctx, next, ops)
 }
 
@@ -98,13 +81,13 @@ func (w *Writer) writeTail(ctx context.Context, next Tail, ops []storage.Op) err
 	all := append([]storage.Op{{Kind: storage.Replace, Key: rows.TailKey, IfMatch: w.tail.ETag,
 		Values: next.tailValues()}}, ops...)
 	for {
-		etags, err := w.store.Table.Transact(ctx, w.store.partitionOf(w.lane), all)
+		etags, err := w.store.Table.Transact(ctx, w.store.Partition(w.lane), all)
 		if err == nil {
 			next.ETag = etags[0]
 			w.tail, w.lostCommits = next, 0
 			return nil
 		}
-		if !isUncertain(err) {
+		if !rows.IsUncertain(err) {
 			w.lostCommits++
 			return refusalOf(err, all)
 		}
@@ -112,7 +95,7 @@ func (w *Writer) writeTail(ctx context.Context, next Tail, ops []storage.Op) err
 		if done || err != nil {
 			return err
 		}
-		clock.Sleep(ctx, resendPause)
+		clock.Sleep(ctx, rows.ResendPause)
 	}
 }
 
@@ -144,17 +127,6 @@ func refusedRow(err error) (string, bool) {
 	return r.row, true
 }
 
-// isUncertain reports whether only reading the rows can tell if a transaction was done.
-func isUncertain(err error) bool {
-	switch storage.KindOf(err) {
-	case storage.Ambiguous, storage.Throttled, storage.Unavailable:
-		return true
-	case storage.Precondition:
-		return storage.FailedAt(err) <= 0
-	}
-	return false
-}
-
 // findOutcome reads tail until it is known whether next was written.
 func (w *Writer) findOutcome(ctx context.Context, next Tail) (done bool, err error) {
 	for {
@@ -171,6 +143,6 @@ func (w *Writer) findOutcome(ctx context.Context, next Tail) (done bool, err err
 		case ctx.Err() != nil:
 			return false, err
 		}
-		clock.Sleep(ctx, resendPause)
+		clock.Sleep(ctx, rows.ResendPause)
 	}
 }

@@ -17,10 +17,10 @@ func isCommit(c storagetest.Call) bool {
 	return c.Op == "Transact" && len(c.Ops) > 0 && c.Ops[0].Key == "!tail"
 }
 
-func keep(*lane.Tail) {}
+func keepTail(*lane.Tail) {}
 
-// oneMore returns a batch that counts one more delivered message and writes blocks.
-func oneMore(blocks ...lane.KeyBlock) *lane.Batch {
+// newCountBatch returns a batch that counts one more delivered message and writes blocks.
+func newCountBatch(blocks ...lane.KeyBlock) *lane.Batch {
 	ch := &lane.Change{}
 	ch.UpdateTail(func(t *lane.Tail) { t.Counts.Delivered++ })
 	for _, b := range blocks {
@@ -31,9 +31,9 @@ func oneMore(blocks ...lane.KeyBlock) *lane.Batch {
 	return batch
 }
 
-func (b *bench) tail() lane.Tail {
+func (b *bench) readTail() lane.Tail {
 	b.t.Helper()
-	c, err := b.eyes.ReadControl(b.t.Context(), 0)
+	c, err := b.faultless.ReadControl(b.t.Context(), 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -41,139 +41,145 @@ func (b *bench) tail() lane.Tail {
 }
 
 func TestWriter(t *testing.T) {
-	t.Run("TakeRaisesTheFenceAndShutsTheFormerOut", func(t *testing.T) {
-		simulate(t, func(t *testing.T, b *bench) {
-			former, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := b.store.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keep); err != nil {
-				t.Fatal(err)
-			}
-			err = former.Commit(t.Context(), oneMore(lane.KeyBlock{ID: "test", NextAt: time.Now()}))
-			if tail := b.tail(); !errors.Is(err,
-				lane.ErrFenced) || tail.Fence != 2 || tail.Nonce != "two" || tail.Counts.Delivered != 0 {
-				t.Errorf("%v, tail %+v", err, tail)
-			}
-			if _, err := b.account.Table().Get(t.Context(), "1.0", "b_test"); !storage.Is(err, storage.NotFound) {
-				t.Errorf("the former holder wrote a row: %v", err)
-			}
-		})
-	})
-	t.Run("ARefusedCommitArrivesLateAfterAll", func(t *testing.T) {
-		simulate(t, func(t *testing.T, b *bench) {
-			w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ch := &lane.Change{}
-			ch.RemoveBlock("test") // a row that does not exist
-			batch := &lane.Batch{}
-			batch.TryAdd(ch)
-			b.faults.Once(isCommit, storagetest.Fault{Kind: storagetest.LateHeld})
-			if err := w.Commit(t.Context(), batch); !storage.Is(err, storage.NotFound) {
-				t.Fatal(err)
-			}
-			row := storage.Op{Kind: storage.Insert, Key: "b_test", Values: map[string]any{}}
-			if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{row}); err != nil {
-				t.Fatal(err)
-			}
-			b.faults.Release()
-			b.faults.Wait()
-			if err := w.Commit(t.Context(), oneMore()); !errors.Is(err,
-				lane.ErrFenced) || b.tail().Counts.Delivered != 0 {
-				t.Errorf("the next commit was taken for done: %v, tail %+v", err, b.tail())
-			}
-		})
-	})
-	t.Run("AFormerHoldersCommitArrivesLate", func(t *testing.T) {
-		simulate(t, func(t *testing.T, b *bench) {
-			former, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.faults.Once(isCommit, storagetest.Fault{Kind: storagetest.LateHeld})
-			done := make(chan error)
-			go func() { done <- former.Commit(t.Context(), oneMore()) }()
-			<-done // sent again, and done
-			if _, err := b.eyes.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keep); err != nil {
-				t.Fatal(err)
-			}
-			b.faults.Release()
-			b.faults.Wait()
-			if tail := b.tail(); tail.Nonce != "two" || tail.Counts.Delivered != 1 {
-				t.Errorf("tail %+v", tail)
-			}
-		})
-	})
 	for name, kind := range map[string]storagetest.FaultKind{"Unanswered": storagetest.FailAfter,
 		"NotDone": storagetest.FailBefore, "Late": storagetest.Late} {
 		t.Run("ACommit"+name+"CountsOnce", func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
-				w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)
+				w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keepTail)
 				if err != nil {
 					t.Fatal(err)
 				}
 				for range 5 {
 					b.faults.Once(isCommit, storagetest.Fault{Kind: kind, Delay: 50 * time.Millisecond})
-					if err := w.Commit(t.Context(), oneMore()); err != nil {
+					if err := w.Commit(t.Context(), newCountBatch()); err != nil {
 						t.Fatal(err)
 					}
 				}
 				b.faults.Wait()
-				if tail := b.tail(); tail.Counts.Delivered != 5 || tail.CommitSeq != 5 || tail.ETag != w.Tail().ETag {
-					t.Errorf("tail %+v, writer %+v", tail, w.Tail())
+				if tail := b.readTail(); tail.Counts.Delivered != 5 || tail.CommitSeq != 5 ||
+					tail.ETag != w.Tail().ETag {
+					t.Errorf("tail %+v, writer %+v, want 5 delivered by commit 5, and one ETag", tail, w.Tail())
 				}
 			})
 		})
 		t.Run("ATake"+name+"CountsOnce", func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
 				b.faults.Once(isCommit, storagetest.Fault{Kind: kind, Delay: 50 * time.Millisecond})
-				w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)
+				w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keepTail)
 				b.faults.Wait()
-				if tail := b.tail(); err != nil || tail.Fence != 1 || tail.ETag != w.Tail().ETag {
-					t.Errorf("%v, tail %+v", err, tail)
+				if tail := b.readTail(); err != nil || tail.Fence != 1 || tail.ETag != w.Tail().ETag {
+					t.Errorf("got %v, tail %+v, want fence 1 and the writer's ETag", err, tail)
 				}
 			})
 		})
 	}
-	t.Run("TakeWhileAFormerHolderCommits", func(t *testing.T) {
-		simulate(t, func(t *testing.T, b *bench) {
-			former, err := b.eyes.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)
-			if err != nil {
-				t.Fatal(err)
-			}
-			once := sync.Once{}
-			b.faults.Set(func(c storagetest.Call) storagetest.Fault {
-				if isCommit(c) {
-					once.Do(func() {
-						if err := former.Commit(t.Context(), oneMore()); err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				return storagetest.Fault{}
-			})
-			if _, err := b.store.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keep); err != nil {
-				t.Fatal(err)
-			}
-			if tail := b.tail(); tail.Nonce != "two" || tail.Counts.Delivered != 1 || tail.Fence != 2 {
-				t.Errorf("tail %+v", tail)
-			}
-		})
+}
+
+func TestWriter_TakeRaisesTheFenceAndShutsTheFormerOut(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		former, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keepTail)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.store.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keepTail); err != nil {
+			t.Fatal(err)
+		}
+		err = former.Commit(t.Context(), newCountBatch(lane.KeyBlock{ID: "test", NextAt: time.Now()}))
+		if tail := b.readTail(); !errors.Is(err, lane.ErrFenced) || tail.Fence != 2 || tail.Nonce != "two" ||
+			tail.Counts.Delivered != 0 {
+			t.Errorf("%v, tail %+v, want %v, Fence 2, Nonce two and Delivered 0", err, tail, lane.ErrFenced)
+		}
+		if _, err := b.account.Table().Get(t.Context(), "1.0", "b_test"); !storage.Is(err, storage.NotFound) {
+			t.Errorf("the former holder wrote a row: %v, want an error of kind NotFound", err)
+		}
 	})
 }
 
-func TestBatch_TakesWhatOneTransactionHolds(t *testing.T) {
+func TestWriter_ARefusedCommitArrivesLateAfterAll(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keepTail)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ch := &lane.Change{}
+		ch.RemoveBlock("test") // a row that does not exist
+		batch := &lane.Batch{}
+		batch.TryAdd(ch)
+		b.faults.Once(isCommit, storagetest.Fault{Kind: storagetest.LateHeld})
+		if err := w.Commit(t.Context(), batch); !storage.Is(err, storage.NotFound) {
+			t.Fatalf("got %v, want an error of kind NotFound", err)
+		}
+		row := storage.Op{Kind: storage.Insert, Key: "b_test", Values: map[string]any{}}
+		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{row}); err != nil {
+			t.Fatal(err)
+		}
+		b.faults.Release()
+		b.faults.Wait()
+		if err := w.Commit(t.Context(), newCountBatch()); !errors.Is(err, lane.ErrFenced) ||
+			b.readTail().Counts.Delivered != 0 {
+			t.Errorf("the next commit was taken for done: %v, tail %+v, want %v and Delivered 0", err, b.readTail(),
+				lane.ErrFenced)
+		}
+	})
+}
+
+func TestWriter_AFormerHoldersCommitArrivesLate(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		former, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keepTail)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.faults.Once(isCommit, storagetest.Fault{Kind: storagetest.LateHeld})
+		done := make(chan error)
+		go func() { done <- former.Commit(t.Context(), newCountBatch()) }()
+		<-done // sent again, and done
+		if _, err := b.faultless.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keepTail); err != nil {
+			t.Fatal(err)
+		}
+		b.faults.Release()
+		b.faults.Wait()
+		if tail := b.readTail(); tail.Nonce != "two" || tail.Counts.Delivered != 1 {
+			t.Errorf("tail %+v, want Nonce two and Delivered 1", tail)
+		}
+	})
+}
+
+func TestWriter_TakeWhileAFormerHolderCommits(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		former, err := b.faultless.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keepTail)
+		if err != nil {
+			t.Fatal(err)
+		}
+		once := sync.Once{}
+		b.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if isCommit(c) {
+				once.Do(func() {
+					if err := former.Commit(t.Context(), newCountBatch()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			return storagetest.Fault{}
+		})
+		if _, err := b.store.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keepTail); err != nil {
+			t.Fatal(err)
+		}
+		if tail := b.readTail(); tail.Nonce != "two" || tail.Counts.Delivered != 1 || tail.Fence != 2 {
+			t.Errorf("tail %+v, want Nonce two, Delivered 1 and Fence 2", tail)
+		}
+	})
+}
+
+func TestBatch_FillsOneTransaction(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		a := lane.NewAppender(b.store, quiet)
-		w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keep)
+		w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keepTail)
 		if err != nil {
 			t.Fatal(err)
 		}
 		batch, taken := &lane.Batch{}, 0
 		for i := range 200 {
-			r, err := a.Append(t.Context(), message("a", "x"), "")
+			r, err := a.Append(t.Context(), newMessage("a", "x"), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,11 +193,11 @@ func TestBatch_TakesWhatOneTransactionHolds(t *testing.T) {
 			taken++
 		}
 		if err := w.Commit(t.Context(), batch); err != nil || taken != 49 {
-			t.Errorf("%d changes, %v", taken, err)
+			t.Errorf("%d changes, %v, want 49 and no error", taken, err)
 		}
 		blocks, err := b.store.ReadBlocks(t.Context(), 0)
 		if err != nil || len(blocks) != 1 || blocks[0].HeldCount != 48 {
-			t.Errorf("the last state does not count: %+v, %v", blocks, err)
+			t.Errorf("ReadBlocks = %+v, %v, want one block with a HeldCount of 48, the last state", blocks, err)
 		}
 	})
 }
@@ -207,6 +213,7 @@ func TestEntry_RecordKeepsFirstAndLast(t *testing.T) {
 		numbers = append(numbers, a.Number)
 	}
 	if fmt.Sprint(numbers) != "[1 2 3 4 5 6 7 8 9 10 41 42 43 44 45 46 47 48 49 50]" || e.AttemptCount != 50 {
-		t.Errorf("%v", numbers)
+		t.Errorf("got %v, want numbers [1 2 3 4 5 6 7 8 9 10 41 42 43 44 45 46 47 48 49 50] and AttemptCount 50",
+			numbers)
 	}
 }

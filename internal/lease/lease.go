@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"weir/internal/clock"
+	"weir/internal/retry"
 	"weir/internal/storage"
 )
 
@@ -111,11 +111,16 @@ func Acquire(ctx context.Context, cfg Config, name string) (*Lease, error) {
 // acquireWithRetry sends the request again if its answer is lost, which is harmless under the same
 // id.
 func (l *Lease) acquireWithRetry(ctx context.Context) error {
-	err := l.acquireOnce(ctx)
-	maybeOurs := storage.Is(err, storage.Ambiguous)
-	for try := 1; maybeOurs && try < acquireTries && isTransient(err) && clock.Sleep(ctx, acquireDelay); try++ {
+	var err error
+	maybeOurs := false
+	_ = retry.Policy{
+		First: acquireDelay, Tries: acquireTries,
+		IsTransient: func(err error) bool { return maybeOurs && isTransient(err) },
+	}.Do(ctx, func() error {
 		err = l.acquireOnce(ctx)
-	}
+		maybeOurs = maybeOurs || storage.Is(err, storage.Ambiguous)
+		return err
+	})
 	switch {
 	case err == nil:
 		return nil

@@ -37,14 +37,16 @@ type setup struct {
 // newSetup is called inside a bubble: its clocks are the bubble's.
 func newSetup() *setup {
 	s := &setup{inner: memory.New(time.Now).Leases(), faults: storagetest.NewFaults()}
-	s.cfg = lease.Config{Leases: s.faults.Leases(s.inner), Length: length, Now: s.wall}
+	s.cfg = lease.Config{Leases: s.faults.Leases(s.inner), Length: length, Now: s.readWallClock}
 	return s
 }
 
-// wall has no monotonic reading, as a clock read from elsewhere.
-func (s *setup) wall() time.Time { return time.Now().Round(0).Add(time.Duration(s.ahead.Load())) }
+// readWallClock returns a time without a monotonic reading, like that of another machine.
+func (s *setup) readWallClock() time.Time {
+	return time.Now().Round(0).Add(time.Duration(s.ahead.Load()))
+}
 
-func (s *setup) acquire(t *testing.T) *lease.Lease {
+func (s *setup) mustAcquire(t *testing.T) *lease.Lease {
 	t.Helper()
 	l, err := lease.Acquire(t.Context(), s.cfg, "lane")
 	if err != nil {
@@ -54,13 +56,13 @@ func (s *setup) acquire(t *testing.T) *lease.Lease {
 	return l
 }
 
-// free reports whether another could take the lease now.
-func (s *setup) free(t *testing.T) bool {
+// isFree reports whether another process could acquire the lease now.
+func (s *setup) isFree(t *testing.T) bool {
 	t.Helper()
 	const other = "00000000-0000-4000-8000-000000000000"
 	if err := s.inner.Acquire(t.Context(), "lane", other, length); err != nil {
 		if !storage.Is(err, storage.Conflict) {
-			t.Fatal(err)
+			t.Fatalf("got %v, want an error of kind Conflict", err)
 		}
 		return false
 	}
@@ -103,11 +105,10 @@ func (h *hooked) Renew(ctx context.Context, name, id string) error {
 	return err
 }
 
-// pass lets virtual time go by.
-func pass(d time.Duration) { <-time.After(d) }
+func passTime(d time.Duration) { <-time.After(d) }
 
-// wait lets time pass and whatever it sets off come to rest.
-func wait(d time.Duration) {
-	pass(d)
+// passTimeAndSettle lets virtual time pass, and waits until all goroutines wait.
+func passTimeAndSettle(d time.Duration) {
+	passTime(d)
 	synctest.Wait()
 }

@@ -40,7 +40,8 @@ func (h *hostBackoffs) allowedAtOnce(name string, now time.Time) (atOnce int) {
 	return 1
 }
 
-// recordResponse updates the backoffs of the endpoint's host and address.
+// recordResponse updates the backoff of the endpoint's host if there was no answer. If there was one, it ends the
+// host's backoff, and updates the backoff of the endpoint's address.
 func (h *hostBackoffs) recordResponse(to endpoint, v response, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -30,7 +30,7 @@ func (c Callbacks) Check(address string) error {
 			Problems: []weir.Problem{{Path: "Weir-Callback", Rule: "callback", Message: reason}}}
 	}
 	if len(c.AllowedHosts) == 0 {
-		return refuse("callbacks are not set up here")
+		return refuse("callbacks are off: callbacks.allowedHosts in weir.yaml is empty")
 	}
 	if len(address) > maxCallback {
 		return refuse("the address is over %d characters", maxCallback)

@@ -4,7 +4,7 @@
 // # The way of an event
 //
 // The transaction that makes a message final also writes its events into the lane's outbox (package
-// lane, outbox.go). The process that committed it is woken and sends them at once. The marker row
+// outbox keeps its rows). The process that committed it is woken and sends them at once. The marker row
 // !mail stands in each lane whose outbox is not empty; every sweep sees it and wakes a worker. One
 // process at a time empties an outbox, under a lease of its own. It is not the lane's lease: a
 // delivery never waits for a receiver.

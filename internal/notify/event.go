@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"weir/internal/lane"
+	"weir/internal/notify/outbox"
 	"weir/internal/weir"
 )
 
@@ -27,7 +27,7 @@ type messageData struct {
 	Lane         int        `json:"lane"`
 	Sequence     int64      `json:"sequence"`
 	Attempts     int        `json:"attempts"`
-	Reason       string     `json:"reason,omitempty"` // if the stage is dead
+	Reason       string     `json:"reason,omitempty"` // of a death, or the operator's of a discard
 	CMSStatus    int        `json:"cmsStatus,omitempty"`
 	SupersededBy string     `json:"supersededBy,omitempty"`
 	AcceptedAt   time.Time  `json:"acceptedAt"`
@@ -37,7 +37,7 @@ type messageData struct {
 
 // encodeMessageEvent returns the webhook-id and the body of the event of a message's end. Stage and
 // time come from the outbox: the message may have been replayed since.
-func encodeMessageEvent(m lane.Event, st weir.Status) (id string, body []byte, err error) {
+func encodeMessageEvent(m outbox.Event, st weir.Status) (id string, body []byte, err error) {
 	public := st.Message.Public().String()
 	data := messageData{
 		ID: public, Stage: m.Stage, Contract: st.Message.Contract, Key: st.Message.Key, Version: st.Message.Version,
@@ -47,6 +47,8 @@ func encodeMessageEvent(m lane.Event, st weir.Status) (id string, body []byte, e
 	switch m.Stage {
 	case weir.Dead:
 		data.Reason = st.LastError
+	case weir.Discarded:
+		data.Reason = st.DiscardReason
 	case weir.Superseded:
 		data.SupersededBy = st.SupersededBy
 	}

@@ -10,10 +10,10 @@ import (
 	"weir/internal/weir"
 )
 
-// Hosts that answer slowly are not away: they must not take every place from another one.
+// A host that answers slowly is not backed off. Eight of them must not take all requests from another host.
 func TestSender_SlowHostsLeaveRoom(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.receiver.set(func(r *http.Request) (int, http.Header, error) {
+		w.receiver.setAnswer(func(r *http.Request) (int, http.Header, error) {
 			if r.URL.Host != "z.slow.example.com" {
 				time.Sleep(5 * time.Second)
 			}
@@ -21,32 +21,32 @@ func TestSender_SlowHostsLeaveRoom(t *testing.T) {
 		})
 		var slow []weir.ID
 		for i := range 160 {
-			slow = append(slow, w.file(fmt.Sprintf("https://%c.slow.example.com/done", 'a'+i%8)))
+			slow = append(slow, w.appendMessage(fmt.Sprintf("https://%c.slow.example.com/done", 'a'+i%8)))
 		}
-		w.start()
-		w.end(weir.Delivered, slow...)
+		w.startSender()
+		w.commitFinal(weir.Delivered, slow...)
 		began := time.Now()
-		w.end(weir.Delivered, w.file("https://z.slow.example.com/done"))
-		sleep(20 * time.Second)
-		w.receiver.set(takes(204)) // it is seen by now
-		sleep(time.Minute)
-		for _, got := range w.receiver.all() {
+		w.commitFinal(weir.Delivered, w.appendMessage("https://z.slow.example.com/done"))
+		passTime(20 * time.Second)
+		w.receiver.setAnswer(answerStatus(204)) // the slow hosts were seen by now
+		passTime(time.Minute)
+		for _, got := range w.receiver.listEvents() {
 			if got.url == "https://z.slow.example.com/done" {
 				if took := got.at.Sub(began); took > 11*time.Second {
-					t.Errorf("told after %s", took)
+					t.Errorf("sent after %s, want at most 11s", took)
 				}
 				return
 			}
 		}
-		t.Error("not told")
+		t.Error("the event to z.slow.example.com was not sent, want it sent within 11s")
 	})
 }
 
-// An address that cannot take events just now does not keep others of its host from theirs.
+// An address that answers 429 must not delay the events of other addresses of its host.
 func TestSender_ABusyAddressLeavesItsHost(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.start()
-		w.receiver.set(func(r *http.Request) (int, http.Header, error) {
+		w.startSender()
+		w.receiver.setAnswer(func(r *http.Request) (int, http.Header, error) {
 			if r.URL.Path == "/busy" {
 				return 429, nil, nil
 			}
@@ -54,29 +54,29 @@ func TestSender_ABusyAddressLeavesItsHost(t *testing.T) {
 		})
 		var busy []weir.ID
 		for range 300 {
-			busy = append(busy, w.file("https://hooks.example.com/busy"))
+			busy = append(busy, w.appendMessage("https://hooks.example.com/busy"))
 		}
-		w.end(weir.Delivered, busy...)
-		sleep(time.Second)
+		w.commitFinal(weir.Delivered, busy...)
+		passTime(time.Second)
 		for n := range 20 {
-			w.end(weir.Delivered, w.file(hook))
-			sleep(time.Second)
-			if told := w.seen.count("message.delivered told"); told != n+1 {
-				t.Fatalf("of %d messages %d were told of", n+1, told)
+			w.commitFinal(weir.Delivered, w.appendMessage(hook))
+			passTime(time.Second)
+			if told := w.seen.countOf("message.delivered told"); told != n+1 {
+				t.Fatalf("of %d messages %d events were sent, want %v", n+1, told, n+1)
 			}
-			sleep(7 * time.Second)
+			passTime(7 * time.Second)
 		}
 		asked := 0
-		for _, e := range w.receiver.all() {
+		for _, e := range w.receiver.listEvents() {
 			if strings.HasSuffix(e.url, "/busy") {
 				asked++
 			}
 		}
 		if asked > 20 { // in three minutes
-			t.Errorf("%d requests to an address that cannot take them", asked)
+			t.Errorf("%d requests to an address that cannot take them, want at most 20", asked)
 		}
-		w.receiver.set(takes(200))
-		sleep(2 * time.Hour)
-		w.empty()
+		w.receiver.setAnswer(answerStatus(200))
+		passTime(2 * time.Hour)
+		w.checkOutboxEmpty()
 	})
 }

@@ -59,21 +59,20 @@ func TestCallbacks_Check(t *testing.T) {
 	} {
 		err := c.Check(address)
 		if (err == nil) != ok || err != nil && weir.KindOf(err) != weir.Invalid {
-			t.Errorf("%.80q: got %v, want (err == nil) == ok && "+
-				"(err == nil || weir.KindOf(err) == weir.Invalid)", address, err)
+			t.Errorf("%.80q: got %v, want it accepted: %v, or else an error of kind Invalid", address, err, ok)
 		}
 		var ours *weir.Error
 		if errors.As(err, &ours) && (len(ours.Problems) != 1 || ours.Problems[0].Path != "Weir-Callback") {
-			t.Errorf("%.80q: the problems do not say where: %+v", address, ours.Problems)
+			t.Errorf("%.80q: got the problems %+v, want one with the path Weir-Callback", address, ours.Problems)
 		}
 	}
 	c.AllowPrivate = true
 	if err := c.Check("http://hooks.example.com/"); err != nil {
-		t.Errorf("http where it is allowed: %v", err)
+		t.Errorf("http, which is allowed: got %v, want no error", err)
 	}
 	if err := (notify.Callbacks{}).Check("https://hooks.example.com/"); err == nil ||
-		!strings.Contains(err.Error(), "not set up") {
-		t.Errorf("where there are no callbacks: %v", err)
+		!strings.Contains(err.Error(), "callbacks are off") {
+		t.Errorf("without allowed hosts: got %v, want an error with \"callbacks are off\"", err)
 	}
 }
 
@@ -97,11 +96,11 @@ func TestCheck_NamesEveryProblem(t *testing.T) {
 		`"*" is not a host`, `"https://x.example.com" is not a host`, `"a b" is not a host`,
 		`"x.example.com/path" is not a host`, `"*.*.example.com" is not a host`} {
 		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing in:\n%s", want, text)
+			t.Errorf("got the problems\n%s\nwant %q among them", text, want)
 		}
 	}
 	if strings.Contains(text, "fine.example.com") {
-		t.Errorf("what is right is refused:\n%s", text)
+		t.Errorf("got a problem with fine.example.com, want none:\n%s", text)
 	}
 }
 
@@ -125,14 +124,14 @@ func TestPublic_RefusesEveryPrivateAddress(t *testing.T) {
 		"[2600::1]:443": true, "[2a00::1]:443": true, "[2001:200::1]:443": true,
 	} {
 		if err := notify.Public(address); (err == nil) != ok {
-			t.Errorf("%s: got %v, want (err == nil) == ok", address, err)
+			t.Errorf("%s: got %v, want it allowed: %v", address, err, ok)
 		}
 	}
 }
 
-// A name that leads to this machine is refused when it is dialled, and no proxy is asked,
-// which would do the dialling.
-func TestTransport_RefusesWhatANameResolvesTo(t *testing.T) {
+// The transport resolves a name, and refuses it if it leads to this machine. It uses no proxy, because a proxy would
+// resolve the name by itself.
+func TestTransport_RefusesNamesOfThisMachine(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
@@ -145,7 +144,7 @@ func TestTransport_RefusesWhatANameResolvesTo(t *testing.T) {
 		asked.Store(0)
 		transport := notify.NewTransport(private)
 		if transport.Proxy != nil {
-			t.Error("a proxy may be asked")
+			t.Error("the transport has a proxy, want none")
 		}
 		resp, err := (&http.Client{Transport: transport}).Get("http://localhost:" + port + "/")
 		if err == nil {
@@ -154,7 +153,8 @@ func TestTransport_RefusesWhatANameResolvesTo(t *testing.T) {
 		transport.CloseIdleConnections()
 		if asked.Load() != want || (err == nil) != private ||
 			err != nil && !strings.Contains(err.Error(), "not a public address") {
-			t.Errorf("private addresses allowed %v: asked %d times, %v", private, asked.Load(), err)
+			t.Errorf("private addresses allowed: %v; the server got %d requests, error %v; want %d requests",
+				private, asked.Load(), err, want)
 		}
 	}
 }
@@ -193,14 +193,16 @@ func TestSender_DialsNoPrivateAddress(t *testing.T) {
 				Events: notify.Events, AllowPrivate: private}}})
 		w.store.Notifier = s
 		connections.Store(0)
-		w.end(weir.Dead, w.file(address))
+		w.commitFinal(weir.Dead, w.appendMessage(address))
 		for range 2 {
-			if got := <-told; got != "message.dead retry" { // the certificate is nobody's
-				t.Errorf("private addresses allowed %v: %s", private, got)
+			if got := <-told; got != "message.dead retry" { // no authority has signed the certificate
+				t.Errorf("private addresses allowed: %v; the observer got %q, want \"message.dead retry\"",
+					private, got)
 			}
 		}
 		if reached := connections.Load() > 0; reached != private {
-			t.Errorf("private addresses allowed %v: reached %v", private, reached)
+			t.Errorf("private addresses allowed: %v; the server got a connection: %v, want %v", private, reached,
+				private)
 		}
 		if err := s.Close(t.Context()); err != nil {
 			t.Error(err)

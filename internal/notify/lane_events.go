@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/notify/outbox"
 	"weir/internal/storage"
 )
 
@@ -30,7 +31,7 @@ type backlogData struct {
 // ObserveLane is called with the control rows that a sweep has read. It wakes a worker if the
 // outbox has events that this process has not seen.
 func (s *Sender) ObserveLane(number int, c lane.Control) {
-	if tag := c.OutboxMarker(); tag != "" && !s.hasSeenMarker(outboxID{s.Store.Epoch, number}, tag) {
+	if tag := outbox.MarkerOf(c); tag != "" && !s.hasSeenMarker(outboxID{s.Store.Epoch, number}, tag) {
 		s.WakeOutbox(number)
 	}
 }
@@ -64,8 +65,8 @@ func (s *Sender) hasSeenMarker(at outboxID, tag storage.ETag) bool {
 // passed, and for the end of such a state.
 func (s *Sender) reportLane(ctx context.Context, number int, c lane.Control, oldest time.Time) error {
 	now := s.Now().UTC().Truncate(time.Microsecond)
-	told := c.LaneEventState()
-	next := lane.EventState{ETag: told.ETag}
+	told := outbox.LaneStateOf(c)
+	next := outbox.LaneState{ETag: told.ETag}
 	pausedMail, err := s.newPauseMail(number, c, told, &next, now)
 	if err != nil {
 		return err
@@ -75,14 +76,14 @@ func (s *Sender) reportLane(ctx context.Context, number int, c lane.Control, old
 		return err
 	}
 	mail := slices.Concat(pausedMail, behindMail)
-	ours, err := s.Store.SaveLaneEvents(ctx, number, next, mail)
+	ours, err := outboxOf(s.Store, number).SaveLaneState(ctx, next, mail)
 	if ours && len(mail) > 0 {
 		s.WakeOutbox(number)
 	}
 	return err
 }
 
-func isSameState(a, b lane.EventState) bool {
+func isSameState(a, b outbox.LaneState) bool {
 	return a.PausedSince.Equal(b.PausedSince) && slices.Equal(a.PausedReceivers, b.PausedReceivers) &&
 		slices.Equal(a.BehindReceivers, b.BehindReceivers)
 }
@@ -106,8 +107,8 @@ func findPause(number int, c lane.Control, now time.Time) (p pauseData, is bool)
 }
 
 // newPauseMail returns the events of a pause's begin or end, and sets the pause in next.
-func (s *Sender) newPauseMail(number int, c lane.Control, told lane.EventState, next *lane.EventState,
-	now time.Time) ([]lane.Event, error) {
+func (s *Sender) newPauseMail(number int, c lane.Control, told outbox.LaneState, next *outbox.LaneState,
+	now time.Time) ([]outbox.Event, error) {
 	p, is := findPause(number, c, now)
 	if !is {
 		return s.newMails(number, told.PausedReceivers, LaneResumed, told.PausedSince, now,
@@ -134,9 +135,9 @@ func (s *Sender) newPauseMail(number int, c lane.Control, told lane.EventState, 
 }
 
 // newBacklogMail returns the events of a backlog's begin or end, and sets the backlog in next.
-func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, told lane.EventState,
-	next *lane.EventState,
-	now time.Time) ([]lane.Event, error) {
+func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, told outbox.LaneState,
+	next *outbox.LaneState,
+	now time.Time) ([]outbox.Event, error) {
 	if !s.hasSubscriber(LaneBehind) && len(told.BehindReceivers) == 0 {
 		return nil, nil
 	}
@@ -168,7 +169,8 @@ func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, to
 }
 
 // newMails returns one event for several receivers. since distinguishes its occurrence from others.
-func (s *Sender) newMails(number int, to []string, kind string, since, now time.Time, data any) ([]lane.Event, error) {
+func (s *Sender) newMails(number int, to []string, kind string, since, now time.Time, data any) ([]outbox.Event,
+	error) {
 	if len(to) == 0 {
 		return nil, nil
 	}
@@ -176,11 +178,11 @@ func (s *Sender) newMails(number int, to []string, kind string, since, now time.
 	if err != nil {
 		return nil, err
 	}
-	event := fmt.Sprint(s.Store.OutboxLeaseName(number), since.UnixMicro())
-	var mail []lane.Event
+	event := fmt.Sprint(outboxOf(s.Store, number).LeaseName(), since.UnixMicro())
+	var mail []outbox.Event
 	for _, name := range to {
 		if _, known := s.receiverByName[name]; known {
-			mail = append(mail, lane.NewEvent(kind, event, now, name, body))
+			mail = append(mail, outbox.NewEvent(kind, event, now, name, body))
 		}
 	}
 	return mail, nil
@@ -202,11 +204,11 @@ func (s *Sender) ReplayFinished(ctx context.Context, id string, at time.Time, da
 	if err != nil {
 		return err
 	}
-	var mail []lane.Event
+	var mail []outbox.Event
 	for _, name := range to {
-		mail = append(mail, lane.NewEvent(ReplayFinished, id, at, name, body))
+		mail = append(mail, outbox.NewEvent(ReplayFinished, id, at, name, body))
 	}
-	if err := s.Store.EnqueueEvents(ctx, 0, mail); err != nil {
+	if err := outboxOf(s.Store, 0).Enqueue(ctx, mail); err != nil {
 		return err
 	}
 	s.WakeOutbox(0)

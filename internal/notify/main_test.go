@@ -20,6 +20,7 @@ import (
 	"weir/internal/storage"
 	"weir/internal/storage/memory"
 	"weir/internal/storage/storagetest"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
 )
 
@@ -29,8 +30,8 @@ var quietLog = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 const hook = "https://hooks.example.com/done"
 
-// told is a request as a receiver got it.
-type told struct {
+// receivedEvent is a request that a receiver got.
+type receivedEvent struct {
 	at                     time.Time
 	url, id, sign, seconds string
 	body                   []byte
@@ -45,7 +46,7 @@ type told struct {
 type receiver struct {
 	mu     sync.Mutex
 	answer func(*http.Request) (status int, header http.Header, err error)
-	log    []told
+	log    []receivedEvent
 	most   int
 	now    int
 }
@@ -55,7 +56,7 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	got := told{at: time.Now(), url: req.URL.String(), id: req.Header.Get("webhook-id"),
+	got := receivedEvent{at: time.Now(), url: req.URL.String(), id: req.Header.Get("webhook-id"),
 		sign:    req.Header.Get("webhook-signature"),
 		seconds: req.Header.Get("webhook-timestamp"), body: body}
 	if err := json.Unmarshal(body, &got.event); err != nil {
@@ -81,32 +82,32 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 		Request: req}, nil
 }
 
-func (r *receiver) set(answer func(*http.Request) (int, http.Header, error)) {
+func (r *receiver) setAnswer(answer func(*http.Request) (int, http.Header, error)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = answer
 }
 
-func (r *receiver) all() []told {
+func (r *receiver) listEvents() []receivedEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]told(nil), r.log...)
+	return append([]receivedEvent(nil), r.log...)
 }
 
-// atOnce is how many requests there were at a time, at most.
-func (r *receiver) atOnce() int {
+// maxAtOnce returns the largest number of requests that were in flight at the same time.
+func (r *receiver) maxAtOnce() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.most
 }
 
-func takes(status int) func(*http.Request) (int, http.Header, error) {
+func answerStatus(status int) func(*http.Request) (int, http.Header, error) {
 	return func(*http.Request) (int, http.Header, error) { return status, nil, nil }
 }
 
 var errRefused = errors.New("connection refused")
 
-func refuses(*http.Request) (int, http.Header, error) { return 0, nil, errRefused }
+func refuseConnection(*http.Request) (int, http.Header, error) { return 0, nil, errRefused }
 
 // world is a storage account with one lane, receivers, and a holder that ends messages.
 type world struct {
@@ -131,7 +132,7 @@ func (o *outcomes) Notified(event, outcome string) {
 	o.n[event+" "+outcome]++
 }
 
-func (o *outcomes) count(what string) int {
+func (o *outcomes) countOf(what string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.n[what]
@@ -139,20 +140,14 @@ func (o *outcomes) count(what string) int {
 
 func simulate(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t)) })
+	lanetest.Simulate(t, func(t *testing.T) { f(t, newWorld(t)) })
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	account := memory.New(time.Now)
-	w := &world{t: t, account: account, receiver: &receiver{answer: takes(204)}, seen: &outcomes{n: map[string]int{}}}
-	w.store = &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
-	if err := w.store.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	w.append = lane.NewAppender(w.store, quietLog)
-	return w
+	l := lanetest.New(t, 1)
+	return &world{t: t, account: l.Account, store: l.Store, append: l.Appender,
+		receiver: &receiver{answer: answerStatus(204)}, seen: &outcomes{n: map[string]int{}}}
 }
 
 // sender is one process.
@@ -170,8 +165,8 @@ func secretOf(t *testing.T, text string) notify.Secret {
 	return s
 }
 
-// start makes a process, and the one that the holder nudges.
-func (w *world) start(change ...func(*notify.Config)) *sender {
+// startSender starts a process. The holder wakes the last one that was started.
+func (w *world) startSender(change ...func(*notify.Config)) *sender {
 	w.t.Helper()
 	p := &sender{faults: storagetest.NewFaults()}
 	store := *w.store
@@ -190,15 +185,14 @@ func (w *world) start(change ...func(*notify.Config)) *sender {
 	w.store.Notifier = p.Sender
 	w.t.Cleanup(func() {
 		if err := p.Close(w.t.Context()); err != nil && w.t.Context().Err() == nil {
-			w.t.Errorf("close: %v", err)
+			w.t.Errorf("Close = %v, want no error", err)
 		}
 		synctest.Wait()
 	})
 	return p
 }
 
-// file files a message.
-func (w *world) file(callback string) weir.ID {
+func (w *world) appendMessage(callback string) weir.ID {
 	w.t.Helper()
 	r, err := w.append.Append(w.t.Context(), weir.Message{Contract: "article", Key: "/a",
 		ContentType: "application/xml", Body: []byte("<a>secret body</a>"), Callback: callback}, "")
@@ -208,8 +202,8 @@ func (w *world) file(callback string) weir.ID {
 	return r.Message.ID
 }
 
-// end makes messages final, as a holder does.
-func (w *world) end(stage weir.Stage, ids ...weir.ID) {
+// commitFinal makes messages final, as a holder does.
+func (w *world) commitFinal(stage weir.Stage, ids ...weir.ID) {
 	w.t.Helper()
 	ctx := w.t.Context()
 	if w.writer == nil {
@@ -236,15 +230,15 @@ func (w *world) end(stage weir.Stage, ids ...weir.ID) {
 		}
 		ch.UpdateTail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, id.Seq+1) })
 		if !batch.TryAdd(ch) {
-			w.commit(batch)
+			w.commitBatch(batch)
 			batch = &lane.Batch{}
 			batch.TryAdd(ch)
 		}
 	}
-	w.commit(batch)
+	w.commitBatch(batch)
 }
 
-func (w *world) commit(b *lane.Batch) {
+func (w *world) commitBatch(b *lane.Batch) {
 	w.t.Helper()
 	if err := w.writer.Commit(w.t.Context(), b); err != nil {
 		w.t.Fatal(err)
@@ -256,8 +250,8 @@ func (w *world) commit(b *lane.Batch) {
 	}
 }
 
-// rows returns the number of rows in the outbox, and whether its marker exists.
-func (w *world) rows() (n int, noted bool) {
+// countRows returns the number of rows in the outbox, and whether its marker exists.
+func (w *world) countRows() (n int, hasMarker bool) {
 	w.t.Helper()
 	page, err := w.account.Table().Range(w.t.Context(), storage.Query{Partition: "1.0", From: "n_", To: "n_~"})
 	if err != nil {
@@ -267,17 +261,19 @@ func (w *world) rows() (n int, noted bool) {
 	return len(page.Rows), err == nil
 }
 
-func (w *world) empty() {
+func (w *world) checkOutboxEmpty() {
 	w.t.Helper()
-	if n, noted := w.rows(); n != 0 || noted {
-		w.t.Errorf("the outbox has %d rows, noted: %v", n, noted)
+	if n, hasMarker := w.countRows(); n != 0 || hasMarker {
+		w.t.Errorf("the outbox has %d rows and a marker: %v, want 0 and false", n, hasMarker)
 	}
 }
 
-// sleep lets time pass, and all that happens in it come to rest.
-func sleep(d time.Duration) {
+// passTime lets virtual time pass, and waits until all goroutines wait.
+func passTime(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func at(e told, from time.Time) string { return fmt.Sprint(e.at.Sub(from).Round(time.Second)) }
+func formatDelay(e receivedEvent, from time.Time) string {
+	return fmt.Sprint(e.at.Sub(from).Round(time.Second))
+}

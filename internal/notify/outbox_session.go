@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"weir/internal/lane"
+	"weir/internal/notify/outbox"
 	"weir/internal/storage"
 )
 
@@ -36,7 +36,7 @@ type outboxSession struct {
 	mayHaveUnseen bool            // there may be rows that were not read
 	hasUnsent     bool            // some events were read, not sent, and stay
 	hasMoreDue    bool            // there are due rows that were not read
-	nextDueAt     time.Time       // when the next row falls due that is not due yet
+	nextDueAt     time.Time       // when the next row becomes due that is not due yet
 	lastReadAt    time.Time
 
 	queues         map[string][]queuedMail // by host
@@ -47,13 +47,13 @@ type outboxSession struct {
 	inFlight       int
 	results        chan sendResult
 
-	finished    []lane.Event        // to be removed by saveResults
-	rescheduled []lane.Postponement // to be written by saveResults
+	finished    []outbox.Event        // to be removed by saveResults
+	rescheduled []outbox.Postponement // to be written by saveResults
 }
 
 // queuedMail is an event with its endpoint.
 type queuedMail struct {
-	lane.Event
+	outbox.Event
 	endpoint endpoint
 }
 
@@ -65,9 +65,9 @@ type sendResult struct {
 }
 
 // mailKey returns the key of an event within its outbox.
-func mailKey(m lane.Event) string { return m.Key + " " + m.Receiver }
+func mailKey(m outbox.Event) string { return m.Key + " " + m.Receiver }
 
-// deliverAll sends until no event is due. It returns when the next one falls due.
+// deliverAll sends until no event is due. It returns when the next one becomes due.
 func (t *outboxSession) deliverAll() (time.Time, error) {
 	err := t.sendDue()
 	for t.inFlight > 0 { // after an error, or at the end of the process
@@ -133,7 +133,7 @@ func (t *outboxSession) readDue() error {
 		if err != nil {
 			return err
 		}
-		t.marker = control.OutboxMarker()
+		t.marker = outbox.MarkerOf(control)
 	}
 	t.markerIsFresh = false
 	if t.marker == "" {
@@ -141,13 +141,13 @@ func (t *outboxSession) readDue() error {
 		t.outboxWorker.recordMarker("", 0)
 		return nil
 	}
-	box, err := t.store.ReadOutbox(t.ctx, t.outbox.lane, t.sender.Now(), min(readLimit+len(t.inProgress), 1000))
+	page, err := t.rows.Read(t.ctx, t.sender.Now(), min(readLimit+len(t.inProgress), 1000))
 	if err != nil {
 		return err
 	}
-	t.mayHaveUnseen, t.hasMoreDue, t.nextDueAt = false, box.More, box.NextAt
-	t.outboxWorker.recordMarker(t.marker, box.RowsSeen)
-	for _, m := range box.Due {
+	t.mayHaveUnseen, t.hasMoreDue, t.nextDueAt = false, page.More, page.NextAt
+	t.outboxWorker.recordMarker(t.marker, page.RowsSeen)
+	for _, m := range page.Due {
 		if !t.inProgress[mailKey(m)] {
 			t.inProgress[mailKey(m)] = true
 			t.enqueueMail(m)
@@ -160,7 +160,7 @@ func (t *outboxSession) readDue() error {
 }
 
 // enqueueMail adds an event to its host's queue, or reschedules it if the queue is full.
-func (t *outboxSession) enqueueMail(m lane.Event) {
+func (t *outboxSession) enqueueMail(m outbox.Event) {
 	to, ok := t.sender.resolveEndpoint(m)
 	if !ok {
 		t.sender.Log.Warn("notify: event dropped, its receiver is no longer in the settings", "lane", t.outbox.lane,
@@ -174,7 +174,7 @@ func (t *outboxSession) enqueueMail(m lane.Event) {
 	}
 	next := m
 	next.NextAt = t.timeFromNow(minPostpone + time.Duration(t.sender.Rand()*float64(minPostpone)))
-	t.rescheduled = append(t.rescheduled, lane.Postponement{Was: m, Is: next})
+	t.rescheduled = append(t.rescheduled, outbox.Postponement{Was: m, Is: next})
 }
 
 // timeFromNow returns a time with the precision of stored rows.
@@ -183,8 +183,8 @@ func (t *outboxSession) timeFromNow(in time.Duration) time.Time {
 }
 
 // startRequests starts the requests that the limits allow. Events of a host that is backed off
-// count as tried. The host that was served longest ago comes first, so that slow hosts leave room
-// for others.
+// count as tried, and wait for their next retry. The host that was served longest ago comes first,
+// so that slow hosts leave room for others.
 func (t *outboxSession) startRequests() {
 	byLastServed := func(a, b string) int {
 		return cmp.Or(cmp.Compare(t.lastServed[a], t.lastServed[b]),
@@ -226,7 +226,7 @@ func (t *outboxSession) sendMail(i queuedMail) {
 		return
 	}
 	if a.Body == nil {
-		st, err := t.store.ReadEventMessage(t.ctx, t.outbox.lane, a.Event)
+		st, err := t.store.ReadStatus(t.ctx, t.outbox.lane, a.Seq)
 		if err == nil {
 			a.ID, a.Body, err = encodeMessageEvent(a.Event, st)
 		}
@@ -275,7 +275,7 @@ func (t *outboxSession) awaitResult() error {
 // reports whether the session is over.
 func (t *outboxSession) waitIdle() (over bool, err error) {
 	if t.nextDueAt.IsZero() && t.marker != "" {
-		isEmpty, err := t.store.ClearOutboxMarker(t.ctx, t.outbox.lane, t.marker)
+		isEmpty, err := t.rows.ClearMarker(t.ctx, t.marker)
 		if err != nil {
 			return true, err
 		}

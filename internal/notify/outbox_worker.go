@@ -7,6 +7,7 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/lease"
+	"weir/internal/notify/outbox"
 	"weir/internal/storage"
 )
 
@@ -26,6 +27,7 @@ type outboxWorker struct {
 	sender *Sender
 	outbox outboxID
 	store  *lane.Store // of the outbox's epoch
+	rows   outbox.Outbox
 	wake   chan struct{}
 
 	// Under the Sender's lock.
@@ -113,15 +115,15 @@ func (d *outboxWorker) deliverDue() (time.Time, error) {
 	if storage.Is(err, storage.NotFound) {
 		return time.Time{}, nil // retention has removed this earlier epoch
 	}
-	if err != nil || control.OutboxMarker() == "" {
+	if err != nil || outbox.MarkerOf(control) == "" {
 		return time.Time{}, err
 	}
 	l, err := lease.Acquire(d.sender.ctx, lease.Config{Leases: d.sender.Leases, Length: leaseLength,
-		Now: d.sender.Now, Log: d.sender.Log}, d.store.OutboxLeaseName(d.outbox.lane))
+		Now: d.sender.Now, Log: d.sender.Log}, d.rows.LeaseName())
 	if err != nil {
 		return time.Time{}, err
 	}
-	next, err := d.newSession(l.Context(), control.OutboxMarker()).deliverAll()
+	next, err := d.newSession(l.Context(), outbox.MarkerOf(control)).deliverAll()
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(d.sender.ctx), releaseTimeout)
 	defer cancel()
 	if releaseErr := l.Release(releasing); releaseErr != nil {

@@ -27,7 +27,7 @@ var Events = []string{MessageDead, LanePaused, LaneBehind, ReplayFinished}
 
 var allEvents = []string{
 	MessageDead, "message." + string(weir.Delivered), "message." + string(weir.Cancelled), "message." +
-		string(weir.Superseded),
+		string(weir.Superseded), "message." + string(weir.Discarded),
 	LanePaused, LaneResumed, LaneBehind, LaneCaughtUp, ReplayFinished,
 }
 

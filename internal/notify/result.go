@@ -3,8 +3,8 @@ package notify
 import (
 	"time"
 
-	"weir/internal/clock"
-	"weir/internal/lane"
+	"weir/internal/notify/outbox"
+	"weir/internal/retry"
 	"weir/internal/storage"
 )
 
@@ -45,13 +45,13 @@ func (t *outboxSession) handleResult(a sendResult) error {
 	return nil
 }
 
-func (t *outboxSession) finishMail(m lane.Event, outcome string) {
+func (t *outboxSession) finishMail(m outbox.Event, outcome string) {
 	t.finished = append(t.finished, m)
 	t.sender.Observer.Notified(m.Type, outcome)
 }
 
 // handleFailure reschedules an event, or gives it up after giveUpAfter.
-func (t *outboxSession) handleFailure(m lane.Event, v response) {
+func (t *outboxSession) handleFailure(m outbox.Event, v response) {
 	next, now := m, t.sender.Now()
 	if next.FirstTriedAt.IsZero() {
 		next.FirstTriedAt = now.UTC()
@@ -66,9 +66,9 @@ func (t *outboxSession) handleFailure(m lane.Event, v response) {
 	next.NextAt = t.timeFromNow(retryDelay(next.Attempts, v.retryAfter, t.sender.Rand()))
 	t.sender.Log.Warn("notify: event not delivered, will retry", "lane", t.outbox.lane, "seq", m.Seq, "stage",
 		string(m.Stage), "attempt",
-		next.Attempts, "status", v.status, "delay", next.NextAt.Sub(now), "err", v.reason)
+		next.Attempts, "status", v.status, "delay_ms", next.NextAt.Sub(now).Milliseconds(), "err", v.reason)
 	t.sender.Observer.Notified(m.Type, outcomeRetry)
-	t.rescheduled = append(t.rescheduled, lane.Postponement{Was: m, Is: next})
+	t.rescheduled = append(t.rescheduled, outbox.Postponement{Was: m, Is: next})
 }
 
 // saveResults writes the finished and rescheduled events. If that leaves the outbox empty, the same
@@ -83,16 +83,12 @@ func (t *outboxSession) saveResults() error {
 		marker = ""
 	}
 	var isEmpty, allWritten bool
-	var err error
-	for try := 1; ; try++ {
-		// Not under the lease's context: the results hold even if the lease is lost, and the write is
-		// idempotent.
-		isEmpty, allWritten, err = t.store.AckEvents(t.sender.ctx, t.outbox.lane, t.finished, t.rescheduled, marker)
-		if err == nil || try == maxWriteTries || t.sender.ctx.Err() != nil {
-			break
-		}
-		clock.Sleep(t.sender.ctx, writeRetryDelay)
-	}
+	// Not under the lease's context: the results hold even if the lease is lost, and the write is idempotent.
+	ctx := t.sender.ctx
+	err := retry.Policy{First: writeRetryDelay, Tries: maxWriteTries}.Do(ctx, func() (err error) {
+		isEmpty, allWritten, err = t.rows.Ack(ctx, t.finished, t.rescheduled, marker)
+		return err
+	})
 	if err != nil {
 		return err
 	}

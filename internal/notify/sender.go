@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
+	"weir/internal/notify/outbox"
 	"weir/internal/storage"
 )
 
@@ -80,6 +82,11 @@ type Sender struct {
 // outboxID identifies an outbox.
 type outboxID struct{ epoch, lane int }
 
+// outboxOf returns the rows of a lane's outbox.
+func outboxOf(s *lane.Store, number int) outbox.Outbox {
+	return outbox.Outbox{Table: s.Table, Partition: s.Partition(number)}
+}
+
 // New returns a Sender. The caller must Close it.
 func New(cfg Config) *Sender {
 	if cfg.Rand == nil {
@@ -127,8 +134,9 @@ func (s *Sender) wakeWorker(at outboxID) {
 	if d == nil {
 		d = &outboxWorker{sender: s, outbox: at, store: s.Store, wake: make(chan struct{}, 1)}
 		if at.epoch != s.Store.Epoch {
-			d.store = s.Store.ForEpoch(lane.Epoch{Number: at.epoch})
+			d.store = s.Store.ForEpoch(epochs.Epoch{Number: at.epoch})
 		}
+		d.rows = outboxOf(d.store, at.lane)
 		s.workers[at] = d
 		s.wg.Go(d.run)
 	}
@@ -149,7 +157,7 @@ func (s *Sender) ScanEarlierEpochs(ctx context.Context) error {
 			if storage.Is(err, storage.NotFound) {
 				return nil
 			}
-			if c.OutboxMarker() != "" {
+			if outbox.MarkerOf(c) != "" {
 				s.wakeWorker(outboxID{e.Number, number})
 			}
 			return err
@@ -163,9 +171,9 @@ func (s *Sender) ScanEarlierEpochs(ctx context.Context) error {
 
 // resolveEndpoint returns the endpoint of an event. It returns false if the settings no longer have
 // the receiver, or no longer allow the address.
-func (s *Sender) resolveEndpoint(m lane.Event) (endpoint, bool) {
+func (s *Sender) resolveEndpoint(m outbox.Event) (endpoint, bool) {
 	t, private := endpoint{url: m.URL, secret: s.Callbacks.secretFor(m.URL)}, s.Callbacks.AllowPrivate
-	if m.Receiver == lane.CallbackTo {
+	if m.Receiver == outbox.CallbackTo {
 		if s.Callbacks.Check(m.URL) != nil {
 			return endpoint{}, false
 		}

@@ -20,31 +20,34 @@ func TestSender_CallsBack(t *testing.T) {
 	for _, stage := range []weir.Stage{weir.Delivered, weir.Dead, weir.Cancelled} {
 		t.Run(string(stage), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
-				w.start()
-				id := w.file(hook)
-				w.end(stage, id)
-				sleep(time.Second)
-				all := w.receiver.all()
+				w.startSender()
+				id := w.appendMessage(hook)
+				w.commitFinal(stage, id)
+				passTime(time.Second)
+				all := w.receiver.listEvents()
 				if len(all) != 1 {
-					t.Fatalf("called back %d times", len(all))
+					t.Fatalf("called back %d times, want 1", len(all))
 				}
 				got, data := all[0], all[0].event.Data
 				if got.url != hook || got.event.Type != "message."+string(stage) || data["id"] != id.String() ||
 					data["stage"] != string(stage) ||
 					data["key"] != "/a" || data["contract"] != "article" || data["attempts"] != 1.0 ||
 					strings.Contains(string(got.body), "secret body") {
-					t.Errorf("%s %s", got.url, got.body)
+					t.Errorf("got %s %s, want url %v, Type %v, id %v, stage %v, key /a, contract article, attempts 1 "+
+						"and no \"secret body\"", got.url, got.body, hook, "message."+string(stage), id.String(),
+						string(stage))
 				}
 				if wants := stage == weir.Dead; wants != (data["reason"] == "400 no such path") {
-					t.Errorf("reason %v", data["reason"])
+					t.Errorf("stage %s: got the reason %v, want \"400 no such path\" only if dead",
+						stage, data["reason"])
 				}
 				seconds, _ := strconv.ParseInt(got.seconds, 10, 64)
 				if want := secretOf(t, knownSecret).Sign(got.id, time.Unix(seconds, 0), got.body); got.sign != want ||
 					seconds != got.at.Unix() {
 					t.Errorf("signed %s at %d, want %s", got.sign, seconds, want)
 				}
-				sleep(time.Minute)
-				w.empty()
+				passTime(time.Minute)
+				w.checkOutboxEmpty()
 			})
 		})
 	}
@@ -52,12 +55,12 @@ func TestSender_CallsBack(t *testing.T) {
 
 func TestSender_ASilentLaneWritesNothing(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.start()
-		w.end(weir.Delivered, w.file(""))
-		w.end(weir.Dead, w.file(""))
-		sleep(time.Second)
-		if w.empty(); len(w.receiver.all()) != 0 {
-			t.Error("somebody was told")
+		w.startSender()
+		w.commitFinal(weir.Delivered, w.appendMessage(""))
+		w.commitFinal(weir.Dead, w.appendMessage(""))
+		passTime(time.Second)
+		if w.checkOutboxEmpty(); len(w.receiver.listEvents()) != 0 {
+			t.Error("got a request to a receiver, want none")
 		}
 	})
 }
@@ -66,8 +69,9 @@ func TestSender_ASilentLaneWritesNothing(t *testing.T) {
 func TestSender_SignsByTheSecretOfTheHost(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		keys := map[string]string{"": knownSecret, "hooks.example.com": "whsec_" + strings.Repeat("b", 32),
-			"*.slow.example.com": "whsec_" + strings.Repeat("c", 32), "a.slow.example.com": "whsec_" + strings.Repeat("d", 32)}
-		w.start(func(c *notify.Config) {
+			"*.slow.example.com": "whsec_" + strings.Repeat("c", 32), "a.slow.example.com": "whsec_" +
+				strings.Repeat("d", 32)}
+		w.startSender(func(c *notify.Config) {
 			c.Callbacks.AllowedHosts = []string{"hooks.example.com", "*.slow.example.com", "a.slow.example.com",
 				"plain.example.com"}
 			c.Callbacks.HostSecrets = map[string]notify.Secret{}
@@ -79,13 +83,14 @@ func TestSender_SignsByTheSecretOfTheHost(t *testing.T) {
 		})
 		by := map[string]string{"https://hooks.example.com/x": keys["hooks.example.com"],
 			"https://HOOKS.example.com:443/y": keys["hooks.example.com"],
-			"https://b.slow.example.com/":     keys["*.slow.example.com"], "https://a.slow.example.com/": keys["a.slow.example.com"],
-			"https://plain.example.com/": keys[""]}
+			"https://b.slow.example.com/":     keys["*.slow.example.com"],
+			"https://a.slow.example.com/":     keys["a.slow.example.com"],
+			"https://plain.example.com/":      keys[""]}
 		for address := range by {
-			w.end(weir.Delivered, w.file(address))
+			w.commitFinal(weir.Delivered, w.appendMessage(address))
 		}
-		sleep(time.Minute)
-		all := w.receiver.all()
+		passTime(time.Minute)
+		all := w.receiver.listEvents()
 		if len(all) != len(by) {
 			t.Fatalf("got %d events, want %d", len(all), len(by))
 		}
@@ -105,17 +110,17 @@ func TestSender_SignsByTheSecretOfTheHost(t *testing.T) {
 // away, lease. None of it is the delivery's.
 func TestSender_CostsSixTransactions(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		p := w.start()
+		p := w.startSender()
 		var calls []string
 		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 			calls = append(calls, c.Port+" "+c.Op)
 			return storagetest.Fault{}
 		})
-		w.end(weir.Delivered, w.file(hook))
-		sleep(time.Hour)
+		w.commitFinal(weir.Delivered, w.appendMessage(hook))
+		passTime(time.Hour)
 		want := []string{"table Range", "leases Acquire", "table Range", "table Get", "table Transact",
 			"leases Release"}
-		if w.empty(); !slices.Equal(calls, want) {
+		if w.checkOutboxEmpty(); !slices.Equal(calls, want) {
 			t.Errorf("got calls %v, want %v", calls, want)
 		}
 	})
@@ -123,16 +128,17 @@ func TestSender_CostsSixTransactions(t *testing.T) {
 
 func TestSender_TriesAgainByTheSchedule(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.start()
-		w.receiver.set(takes(500))
+		w.startSender()
+		w.receiver.setAnswer(answerStatus(500))
 		began := time.Now()
-		w.end(weir.Delivered, w.file(hook))
-		sleep(6 * time.Hour)
+		w.commitFinal(weir.Delivered, w.appendMessage(hook))
+		passTime(6 * time.Hour)
 		var waits []time.Duration
-		all := w.receiver.all()
+		all := w.receiver.listEvents()
 		for i, e := range all {
 			if e.id != all[0].id || string(e.body) != string(all[0].body) {
-				t.Errorf("try %d has another id or body: %s", i, e.body)
+				t.Errorf("try %d has another id or body: %s, want id %v and body %v", i, e.body, all[0].id,
+					string(all[0].body))
 			}
 			if i > 0 {
 				waits = append(waits, e.at.Sub(all[i-1].at).Round(time.Second))
@@ -141,101 +147,101 @@ func TestSender_TriesAgainByTheSchedule(t *testing.T) {
 		want := []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute,
 			30 * time.Minute, time.Hour, time.Hour, time.Hour, time.Hour, time.Hour}
 		if len(waits) < 9 || !slices.Equal(waits[:9], want[:9]) {
-			t.Errorf("waits %v", waits)
+			t.Errorf("waited %v, want it to begin with %v", waits, want[:9])
 		}
-		sleep(73*time.Hour - time.Since(began))
-		n := len(w.receiver.all())
-		if w.empty(); n < 74 || n > 78 || w.seen.count("message.delivered given_up") != 1 {
-			t.Errorf("%d tries in three days, %+v", n, w.seen.n)
+		passTime(73*time.Hour - time.Since(began))
+		n := len(w.receiver.listEvents())
+		if w.checkOutboxEmpty(); n < 74 || n > 78 || w.seen.countOf("message.delivered given_up") != 1 {
+			t.Errorf("%d tries in three days, %+v, want 74 to 78, and given up once", n, w.seen.n)
 		}
-		if sleep(24 * time.Hour); len(w.receiver.all()) != n {
-			t.Error("it was tried after it had been given up")
+		if passTime(24 * time.Hour); len(w.receiver.listEvents()) != n {
+			t.Errorf("%d tries, want no more than the %d until it was given up", len(w.receiver.listEvents()), n)
 		}
 	})
 }
 
 func TestSender_IsToldLaterWhenTheReceiverIsBack(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.start()
-		w.receiver.set(refuses)
+		w.startSender()
+		w.receiver.setAnswer(refuseConnection)
 		var ids []weir.ID
 		for range 300 {
-			ids = append(ids, w.file(hook))
+			ids = append(ids, w.appendMessage(hook))
 		}
-		w.end(weir.Delivered, ids...)
-		sleep(10 * time.Minute)
-		away := len(w.receiver.all())
-		if n, noted := w.rows(); n != 300 || !noted {
-			t.Fatalf("%d rows, noted: %v", n, noted)
+		w.commitFinal(weir.Delivered, ids...)
+		passTime(10 * time.Minute)
+		away := len(w.receiver.listEvents())
+		if n, hasMarker := w.countRows(); n != 300 || !hasMarker {
+			t.Fatalf("%d rows, marker: %v, want 300 and true", n, hasMarker)
 		}
 		if away > 20 {
-			t.Errorf("%d requests to a host that is away", away)
+			t.Errorf("%d requests to a host that is away, want at most 20", away)
 		}
-		w.receiver.set(takes(200))
-		sleep(time.Hour)
+		w.receiver.setAnswer(answerStatus(200))
+		passTime(time.Hour)
 		told := map[string]int{}
-		for _, e := range w.receiver.all()[away:] {
+		for _, e := range w.receiver.listEvents()[away:] {
 			told[fmt.Sprint(e.event.Data["id"])]++
 		}
 		for _, id := range ids {
 			if told[id.String()] != 1 {
-				t.Errorf("%s was told %d times", id, told[id.String()])
+				t.Errorf("the event of %s was sent %d times, want 1", id, told[id.String()])
 			}
 		}
-		w.empty()
+		w.checkOutboxEmpty()
 	})
 }
 
 func TestSender_RespectsRetryAfter(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.start()
-		w.receiver.set(func(*http.Request) (int, http.Header, error) {
+		w.startSender()
+		w.receiver.setAnswer(func(*http.Request) (int, http.Header, error) {
 			return 503, http.Header{"Retry-After": {"90"}}, nil
 		})
-		w.end(weir.Delivered, w.file(hook))
-		sleep(89 * time.Second)
-		if n := len(w.receiver.all()); n != 1 {
-			t.Fatalf("%d requests", n)
+		w.commitFinal(weir.Delivered, w.appendMessage(hook))
+		passTime(89 * time.Second)
+		if n := len(w.receiver.listEvents()); n != 1 {
+			t.Fatalf("%d requests, want 1", n)
 		}
-		w.receiver.set(takes(200))
-		if sleep(3 * time.Second); len(w.receiver.all()) != 2 {
-			t.Errorf("%d requests", len(w.receiver.all()))
+		w.receiver.setAnswer(answerStatus(200))
+		if passTime(3 * time.Second); len(w.receiver.listEvents()) != 2 {
+			t.Errorf("%d requests, want 2", len(w.receiver.listEvents()))
 		}
-		w.empty()
+		w.checkOutboxEmpty()
 	})
 }
 
 func TestSender_GoneEndsIt(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.start()
-		w.receiver.set(takes(410))
-		w.end(weir.Delivered, w.file(hook))
-		sleep(time.Hour)
-		if w.empty(); len(w.receiver.all()) != 1 || w.seen.count("message.delivered gone") != 1 {
-			t.Errorf("%d requests, %+v", len(w.receiver.all()), w.seen.n)
+		w.startSender()
+		w.receiver.setAnswer(answerStatus(410))
+		w.commitFinal(weir.Delivered, w.appendMessage(hook))
+		passTime(time.Hour)
+		if w.checkOutboxEmpty(); len(w.receiver.listEvents()) != 1 || w.seen.countOf("message.delivered gone") != 1 {
+			t.Errorf("%d requests, %+v, want one of each", len(w.receiver.listEvents()), w.seen.n)
 		}
 	})
 }
 
 func TestSender_FollowsNoRedirect(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.start()
-		w.receiver.set(func(*http.Request) (int, http.Header, error) {
+		w.startSender()
+		w.receiver.setAnswer(func(*http.Request) (int, http.Header, error) {
 			return 302, http.Header{"Location": {"https://elsewhere.example.com/"}}, nil
 		})
-		w.end(weir.Delivered, w.file(hook))
-		sleep(4 * time.Second)
-		if all := w.receiver.all(); len(all) != 1 || w.seen.count("message.delivered retry") != 1 {
-			t.Errorf("got %+v, want len(all) == 1 && w.seen.count(\"message.delivered retry\") == 1", all)
+		w.commitFinal(weir.Delivered, w.appendMessage(hook))
+		passTime(4 * time.Second)
+		if all := w.receiver.listEvents(); len(all) != 1 || w.seen.countOf("message.delivered retry") != 1 {
+			t.Errorf("got %+v, want one, which is to be tried again", all)
 		}
 	})
 }
 
 // A receiver that takes its time, and one that never answers, keep no other waiting.
-func TestSender_ASlowReceiverKeepsNobodyWaiting(t *testing.T) {
+func TestSender_ASlowReceiverDelaysNoOther(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.start()
-		w.receiver.set(func(r *http.Request) (int, http.Header, error) {
+		w.startSender()
+		w.receiver.setAnswer(func(r *http.Request) (int, http.Header, error) {
 			if strings.HasSuffix(r.URL.Hostname(), "slow.example.com") {
 				timer := time.NewTimer(9 * time.Second)
 				defer timer.Stop()
@@ -248,27 +254,28 @@ func TestSender_ASlowReceiverKeepsNobodyWaiting(t *testing.T) {
 		})
 		var slow []weir.ID
 		for range 1300 { // more than one look can take in
-			slow = append(slow, w.file("https://a.slow.example.com/"))
+			slow = append(slow, w.appendMessage("https://a.slow.example.com/"))
 		}
-		w.end(weir.Delivered, slow...)
-		sleep(time.Second)
+		w.commitFinal(weir.Delivered, slow...)
+		passTime(time.Second)
 		for n := range 20 {
 			began := time.Now()
-			id := w.file(hook)
-			w.end(weir.Delivered, id)
-			sleep(time.Second)
-			all := w.receiver.all()
-			if i := slices.IndexFunc(all, func(e told) bool { return e.event.Data["id"] == id.String() }); i < 0 ||
+			id := w.appendMessage(hook)
+			w.commitFinal(weir.Delivered, id)
+			passTime(time.Second)
+			all := w.receiver.listEvents()
+			isOfID := func(e receivedEvent) bool { return e.event.Data["id"] == id.String() }
+			if i := slices.IndexFunc(all, isOfID); i < 0 ||
 				all[i].at.Sub(began) > time.Second {
-				t.Fatalf("message %d waited behind the slow receiver", n)
+				t.Fatalf("message %d waited behind the slow receiver, want it within 1 s", n)
 			}
-			sleep(3 * time.Second)
+			passTime(3 * time.Second)
 		}
-		if n := w.receiver.atOnce(); n > 3 {
-			t.Errorf("%d at once", n)
+		if n := w.receiver.maxAtOnce(); n > 3 {
+			t.Errorf("%d at once, want at most 3", n)
 		}
-		sleep(4 * time.Hour)
-		w.empty()
+		passTime(4 * time.Hour)
+		w.checkOutboxEmpty()
 	})
 }
 
@@ -277,7 +284,7 @@ func TestSender_TellsAcrossCrashes(t *testing.T) {
 	for crash := range 14 {
 		t.Run(fmt.Sprint(crash), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
-				first := w.start()
+				first := w.startSender()
 				n := 0
 				first.faults.Set(func(storagetest.Call) storagetest.Fault {
 					if n++; n > crash {
@@ -285,32 +292,32 @@ func TestSender_TellsAcrossCrashes(t *testing.T) {
 					}
 					return storagetest.Fault{}
 				})
-				ids := []weir.ID{w.file(hook), w.file(hook), w.file(hook)}
-				w.end(weir.Delivered, ids[:2]...)
-				sleep(100 * time.Millisecond)
-				w.end(weir.Dead, ids[2])
-				sleep(20 * time.Second)
-				second := w.start()
+				ids := []weir.ID{w.appendMessage(hook), w.appendMessage(hook), w.appendMessage(hook)}
+				w.commitFinal(weir.Delivered, ids[:2]...)
+				passTime(100 * time.Millisecond)
+				w.commitFinal(weir.Dead, ids[2])
+				passTime(20 * time.Second)
+				second := w.startSender()
 				for range 3 { // sweeps
 					c, err := w.store.ReadControl(t.Context(), 0)
 					if err != nil {
 						t.Fatal(err)
 					}
 					second.ObserveLane(0, c)
-					sleep(time.Minute)
+					passTime(time.Minute)
 				}
 				for _, id := range ids {
 					webhooks := map[string]bool{}
-					for _, e := range w.receiver.all() {
+					for _, e := range w.receiver.listEvents() {
 						if e.event.Data["id"] == id.String() {
 							webhooks[e.id] = true
 						}
 					}
 					if len(webhooks) != 1 {
-						t.Errorf("%s was told under the ids %v", id, webhooks)
+						t.Errorf("the event of %s was sent under the ids %v, want one", id, webhooks)
 					}
 				}
-				w.empty()
+				w.checkOutboxEmpty()
 			})
 		})
 	}
@@ -320,24 +327,24 @@ func TestSender_TellsAcrossCrashes(t *testing.T) {
 // flight.
 func TestSender_AFailedLookIsNoEmptyOutbox(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		p := w.start()
-		w.receiver.set(func(*http.Request) (int, http.Header, error) {
+		p := w.startSender()
+		w.receiver.setAnswer(func(*http.Request) (int, http.Header, error) {
 			time.Sleep(3 * time.Second)
 			return 200, nil,
 				nil
 		})
-		w.end(weir.Delivered, w.file(hook))
-		sleep(time.Second)
+		w.commitFinal(weir.Delivered, w.appendMessage(hook))
+		passTime(time.Second)
 		p.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" && c.Key == "n_" },
 			storagetest.Fault{Kind: storagetest.FailBefore})
-		w.end(weir.Delivered, w.file(hook))
-		sleep(3 * time.Second)
-		if n, noted := w.rows(); n != 1 || !noted {
-			t.Errorf("%d rows left, noted: %v", n, noted)
+		w.commitFinal(weir.Delivered, w.appendMessage(hook))
+		passTime(3 * time.Second)
+		if n, hasMarker := w.countRows(); n != 1 || !hasMarker {
+			t.Errorf("%d rows left, marker: %v, want 1 and true", n, hasMarker)
 		}
-		sleep(time.Minute)
-		if w.empty(); len(w.receiver.all()) != 2 {
-			t.Errorf("%d told", len(w.receiver.all()))
+		passTime(time.Minute)
+		if w.checkOutboxEmpty(); len(w.receiver.listEvents()) != 2 {
+			t.Errorf("%d events were sent, want 2", len(w.receiver.listEvents()))
 		}
 	})
 }
@@ -346,46 +353,49 @@ func TestSender_AFailedLookIsNoEmptyOutbox(t *testing.T) {
 // other events were sent.
 func TestSender_AMessageThatCannotBeReadIsNotForgotten(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		p := w.start()
-		w.receiver.set(func(*http.Request) (int, http.Header, error) { time.Sleep(time.Second); return 200, nil, nil })
-		ids := []weir.ID{w.file(hook), w.file(hook)}
+		p := w.startSender()
+		w.receiver.setAnswer(func(*http.Request) (int, http.Header, error) {
+			time.Sleep(time.Second)
+			return 200, nil, nil
+		})
+		ids := []weir.ID{w.appendMessage(hook), w.appendMessage(hook)}
 		p.faults.Once(func(c storagetest.Call) bool { return c.Op == "Get" && c.Key == "m_"+lane.OrderPos(ids[0].Seq) },
 			storagetest.Fault{Kind: storagetest.FailBefore})
-		w.end(weir.Delivered, ids...)
-		sleep(1500 * time.Millisecond)
-		if n, noted := w.rows(); n != 1 || !noted {
-			t.Errorf("%d rows left, noted: %v", n, noted)
+		w.commitFinal(weir.Delivered, ids...)
+		passTime(1500 * time.Millisecond)
+		if n, hasMarker := w.countRows(); n != 1 || !hasMarker {
+			t.Errorf("%d rows left, marker: %v, want 1 and true", n, hasMarker)
 		}
-		sleep(time.Minute)
-		if w.empty(); len(w.receiver.all()) != 2 {
-			t.Errorf("%d told", len(w.receiver.all()))
+		passTime(time.Minute)
+		if w.checkOutboxEmpty(); len(w.receiver.listEvents()) != 2 {
+			t.Errorf("%d events were sent, want 2", len(w.receiver.listEvents()))
 		}
 	})
 }
 
-// Two processes that look after one outbox do not tell anybody twice.
+// Two processes that send from one outbox send each event once.
 func TestSender_TwoProcessesShareAnOutbox(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		a, b := w.start(), w.start()
+		a, b := w.startSender(), w.startSender()
 		var ids []weir.ID
 		for range 120 {
-			ids = append(ids, w.file(hook))
+			ids = append(ids, w.appendMessage(hook))
 		}
-		w.end(weir.Delivered, ids...)
+		w.commitFinal(weir.Delivered, ids...)
 		a.WakeOutbox(0)
 		b.WakeOutbox(0)
-		sleep(time.Minute)
-		if n := len(w.receiver.all()); n != len(ids) {
-			t.Errorf("%d requests for %d messages", n, len(ids))
+		passTime(time.Minute)
+		if n := len(w.receiver.listEvents()); n != len(ids) {
+			t.Errorf("%d requests for %d messages, want %v", n, len(ids), len(ids))
 		}
-		w.empty()
+		w.checkOutboxEmpty()
 	})
 }
 
-func TestSender_DeathsAreToldToWhoWantsThem(t *testing.T) {
+func TestSender_SendsDeathsToTheirReceivers(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		key := secretOf(t, knownSecret)
-		w.start(func(c *notify.Config) {
+		w.startSender(func(c *notify.Config) {
 			c.Receivers = []notify.Receiver{
 				{URL: "https://ops.example.com/all", Secret: key, Events: []string{notify.MessageDead}},
 				{URL: "https://ops.example.com/articles", Secret: key, Events: []string{notify.MessageDead},
@@ -395,12 +405,12 @@ func TestSender_DeathsAreToldToWhoWantsThem(t *testing.T) {
 				{URL: "https://ops.example.com/lanes", Secret: key, Events: []string{notify.LanePaused}},
 			}
 		})
-		w.end(weir.Dead, w.file(hook))
-		w.end(weir.Delivered, w.file(""))
-		sleep(time.Second)
+		w.commitFinal(weir.Dead, w.appendMessage(hook))
+		w.commitFinal(weir.Delivered, w.appendMessage(""))
+		passTime(time.Second)
 		var urls []string
 		ids := map[string]bool{}
-		for _, e := range w.receiver.all() {
+		for _, e := range w.receiver.listEvents() {
 			urls, ids[e.id] = append(urls, e.url), true
 		}
 		slices.Sort(urls)
@@ -408,19 +418,18 @@ func TestSender_DeathsAreToldToWhoWantsThem(t *testing.T) {
 			"https://ops.example.com/articles"}; !slices.Equal(urls, want) || len(ids) != 1 {
 			t.Errorf("got %v with ids %v, want %v with one id", urls, ids, want)
 		}
-		sleep(time.Minute)
-		w.empty()
+		passTime(time.Minute)
+		w.checkOutboxEmpty()
 	})
 }
 
-func TestSender_DropsWhatNobodyIsToHear(t *testing.T) {
+func TestSender_DropsEventsWithoutAReceiver(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.start()
-		w.end(weir.Delivered, w.file("https://was-allowed.example.com/"))
-		sleep(time.Minute)
-		if w.empty(); len(w.receiver.all()) != 0 || w.seen.count("message.delivered dropped") != 1 {
-			t.Errorf("got %+v, want len(w.receiver.all()) == 0 && "+
-				"w.seen.count(\"message.delivered dropped\") == 1", w.seen.n)
+		w.startSender()
+		w.commitFinal(weir.Delivered, w.appendMessage("https://was-allowed.example.com/"))
+		passTime(time.Minute)
+		if w.checkOutboxEmpty(); len(w.receiver.listEvents()) != 0 || w.seen.countOf("message.delivered dropped") != 1 {
+			t.Errorf("got %+v, want no request, and one event dropped", w.seen.n)
 		}
 	})
 }
@@ -428,23 +437,24 @@ func TestSender_DropsWhatNobodyIsToHear(t *testing.T) {
 // Settle is for commands that end: all that is due has been tried when it returns.
 func TestSender_Settle(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		s := w.start()
-		w.receiver.set(func(*http.Request) (int, http.Header, error) {
+		s := w.startSender()
+		w.receiver.setAnswer(func(*http.Request) (int, http.Header, error) {
 			time.Sleep(2 * time.Second)
 			return 200, nil,
 				nil
 		})
-		w.end(weir.Delivered, w.file(hook), w.file(hook), w.file(hook), w.file(hook), w.file(hook))
+		w.commitFinal(weir.Delivered, w.appendMessage(hook), w.appendMessage(hook), w.appendMessage(hook),
+			w.appendMessage(hook), w.appendMessage(hook))
 		s.WaitIdle(t.Context())
-		if w.empty(); len(w.receiver.all()) != 5 {
-			t.Errorf("%d told", len(w.receiver.all()))
+		if w.checkOutboxEmpty(); len(w.receiver.listEvents()) != 5 {
+			t.Errorf("%d events were sent, want 5", len(w.receiver.listEvents()))
 		}
 		limited, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		w.end(weir.Delivered, w.file(hook))
+		w.commitFinal(weir.Delivered, w.appendMessage(hook))
 		if s.WaitIdle(limited); limited.Err() == nil {
-			t.Error("Settle came back before the receiver had answered")
+			t.Error("WaitIdle came back before the receiver had answered, want it to wait")
 		}
-		sleep(10 * time.Second)
+		passTime(10 * time.Second)
 	})
 }

@@ -28,10 +28,11 @@ func ParseSecret(text string) (Secret, error) {
 		}
 		key, err := base64.StdEncoding.DecodeString(encoded)
 		if err != nil {
-			return Secret{}, errors.New("what follows whsec_ must be base64")
+			return Secret{}, errors.New("the text behind whsec_ must be base64")
 		}
 		if len(key) < minKeySize || len(key) > maxKeySize {
-			return Secret{}, fmt.Errorf("what follows whsec_ must be %d to %d bytes in base64", minKeySize, maxKeySize)
+			return Secret{}, fmt.Errorf("the text behind whsec_ must be %d to %d bytes in base64",
+				minKeySize, maxKeySize)
 		}
 		s.keys = append(s.keys, key)
 	}

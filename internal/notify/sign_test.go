@@ -24,7 +24,7 @@ func TestSecret_SignsAsTheSchemeHasIt(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if text := fmt.Sprintf("%v %+v %#v", s, s, s); strings.Contains(text, "49") || !strings.Contains(text, "(secret)") {
-		t.Errorf("printed: %s", text)
+		t.Errorf(`printed %s, want "(secret)", and no byte 49 of the key`, text)
 	}
 }
 
@@ -58,9 +58,9 @@ func TestParseSecret_Refuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if s, err := notify.ParseSecret(text); err == nil {
-				t.Errorf("%q gave %v", text, s)
+				t.Errorf("%q gave %v, want an error", text, s)
 			} else if text != "" && strings.Contains(err.Error(), text) {
-				t.Errorf("the error tells the secret: %v", err)
+				t.Errorf("ParseSecret = %v, want an error without the secret", err)
 			}
 		})
 	}

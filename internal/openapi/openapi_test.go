@@ -16,12 +16,13 @@ func TestHandler(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/openapi.yaml", nil))
 	if w.Code != 200 || w.Header().Get("Content-Type") != "application/yaml" ||
 		!bytes.Equal(w.Body.Bytes(), openapi.Document) {
-		t.Errorf("%d %v, %d bytes", w.Code, w.Header(), w.Body.Len())
+		t.Errorf("answered %d %v with %d bytes, want 200, application/yaml and the document of %d bytes",
+			w.Code, w.Header(), w.Body.Len(), len(openapi.Document))
 	}
 	r := httptest.NewRequest(http.MethodGet, "/api/openapi.yaml", nil)
 	r.Header.Set("If-None-Match", w.Header().Get("ETag"))
 	again := httptest.NewRecorder()
 	if h.ServeHTTP(again, r); again.Code != 304 || again.Body.Len() > 0 {
-		t.Errorf("%d, %d bytes", again.Code, again.Body.Len())
+		t.Errorf("%d, %d bytes, want status 304 and an empty body", again.Code, again.Body.Len())
 	}
 }

@@ -31,7 +31,7 @@ func TestOverview_OnAzurite(t *testing.T) {
 	file := func(n int, change func(i int, m *weir.Message)) {
 		var wg sync.WaitGroup
 		for i := range n {
-			wg.Go(func() { w.post(fmt.Sprint("ok/", i), func(m *weir.Message) { change(i, m) }) })
+			wg.Go(func() { w.appendMessage(fmt.Sprint("ok/", i), func(m *weir.Message) { change(i, m) }) })
 		}
 		wg.Wait()
 	}
@@ -47,10 +47,10 @@ func TestOverview_OnAzurite(t *testing.T) {
 			m.Contract, m.Body = "picture", []byte("<a>Needle</a>")
 		}
 	})
-	w.drained(800)
+	w.drainUntilLeft(800)
 	middle := time.Now().UTC()
 	file(30, func(int, *weir.Message) {})
-	all := w.everything()
+	all := w.readAll()
 	for what, f := range map[string]struct {
 		overview.Filter
 		want func(weir.Status) bool
@@ -70,10 +70,10 @@ func TestOverview_OnAzurite(t *testing.T) {
 		"before": {overview.Filter{To: middle},
 			func(st weir.Status) bool { return st.Message.AcceptedAt.Before(middle) }},
 	} {
-		found := w.find(f.Filter, 199)
-		w.same(what, found, f.want, all)
+		found := w.searchAll(f.Filter, 199)
+		w.checkFound(what, found, f.want, all)
 		if len(found) == 0 {
-			t.Errorf("%s: the test is of nothing", what)
+			t.Errorf("%s: found no message, want some", what)
 		}
 	}
 	lanes, err := w.all.Lanes(t.Context())
@@ -83,15 +83,15 @@ func TestOverview_OnAzurite(t *testing.T) {
 	sum := overview.SumLanes(lanes)
 	retrying := lanes[0].Retrying + lanes[1].Retrying
 	if sum.Accepted != 830 || sum.Counts.Dead != 8 || retrying != 1 || lanes[0].Scheduled+lanes[1].Scheduled != 15 {
-		t.Errorf("%+v", lanes)
+		t.Errorf("got %+v, want 830 accepted, 8 dead, 1 retrying and 15 scheduled", lanes)
 	}
 	clusters, err := w.all.Clusters(t.Context(), 10)
 	if err != nil || len(clusters.List) != 1 || clusters.List[0].Count != 8 || clusters.List[0].Keys != 8 {
-		t.Errorf("%+v, %v", clusters, err)
+		t.Errorf("got %+v, %v, want 1 List, Count 8, Keys 8 and no error", clusters, err)
 	}
-	held := w.find(overview.Filter{Stage: weir.Queued, Key: "late/ \"ü\""}, 1)
-	if o := w.outlook(held[0].Message.ID); o.Position < 2 || !o.ExpectedAt.IsZero() ||
+	held := w.searchAll(overview.Filter{Stage: weir.Queued, Key: "late/ \"ü\""}, 1)
+	if o := w.readForecast(held[0].Message.ID); o.Position < 2 || !o.ExpectedAt.IsZero() ||
 		!strings.HasPrefix(o.WaitsFor, "behind ") {
-		t.Errorf("%+v", o)
+		t.Errorf("got %+v, want Position at least 2, no ExpectedAt and WaitsFor to begin with \"behind \"", o)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/overview/lists"
 	"weir/internal/weir"
 )
 
@@ -40,11 +41,11 @@ const maxClusterQueries = 20
 // reads the newest dead messages of each lane first.
 func (o *Overview) Clusters(ctx context.Context, limit int) (Clusters, error) {
 	k := &clusterer{byFingerprint: map[string]*openCluster{}}
-	lanes := make([]*lane.BackwardScan, o.Store.Lanes)
+	lanes := make([]*lists.BackwardScan, o.Store.Lanes)
 	err := lane.ForEach(len(lanes), func(n int) error {
 		c, err := o.Store.ReadControl(ctx, n)
 		if err == nil && c.Tail.Counts.Dead > 0 {
-			lanes[n] = o.Store.ScanBackward(n, c.Head.Next, deadChunk)
+			lanes[n] = lists.Reader{Store: o.Store}.ScanBackward(n, c.Head.Next, deadChunk)
 		}
 		return err
 	})
@@ -53,7 +54,9 @@ func (o *Overview) Clusters(ctx context.Context, limit int) (Clusters, error) {
 	}
 	spare := maxClusterQueries
 	for round := 0; round == 0 || spare > 0; round++ {
-		left := slices.DeleteFunc(slices.Clone(lanes), func(p *lane.BackwardScan) bool { return p == nil || p.Before <= 1 })
+		left := slices.DeleteFunc(slices.Clone(lanes), func(p *lists.BackwardScan) bool {
+			return p == nil || p.Before <= 1
+		})
 		if len(left) == 0 {
 			return o.buildClusters(ctx, k, limit, true)
 		}
@@ -65,11 +68,11 @@ func (o *Overview) Clusters(ctx context.Context, limit int) (Clusters, error) {
 			spare -= countQueries(left) - before
 		}
 	}
-	whole := !slices.ContainsFunc(lanes, func(p *lane.BackwardScan) bool { return p != nil && p.Before > 1 })
+	whole := !slices.ContainsFunc(lanes, func(p *lists.BackwardScan) bool { return p != nil && p.Before > 1 })
 	return o.buildClusters(ctx, k, limit, whole)
 }
 
-func countQueries(lanes []*lane.BackwardScan) int {
+func countQueries(lanes []*lists.BackwardScan) int {
 	n := 0
 	for _, p := range lanes {
 		n += p.Queries
@@ -92,7 +95,7 @@ type openCluster struct {
 }
 
 // readChunk adds the dead messages of a lane's next chunk.
-func (k *clusterer) readChunk(ctx context.Context, p *lane.BackwardScan) error {
+func (k *clusterer) readChunk(ctx context.Context, p *lists.BackwardScan) error {
 	rows, err := p.ReadDead(ctx)
 	if err != nil {
 		return err
@@ -105,7 +108,7 @@ func (k *clusterer) readChunk(ctx context.Context, p *lane.BackwardScan) error {
 	return nil
 }
 
-func (k *clusterer) addDead(number int, d lane.DeadRow) {
+func (k *clusterer) addDead(number int, d lists.DeadRow) {
 	k.examined++
 	name, message := weir.Fingerprint(d.Contract, d.CMSStatus, d.Reason)
 	one := k.byFingerprint[name]

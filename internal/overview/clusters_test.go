@@ -17,49 +17,52 @@ func TestClusters(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		none, err := w.all.Clusters(t.Context(), 50)
 		if err != nil || len(none.List) != 0 || !none.Complete {
-			t.Fatalf("%+v, %v", none, err)
+			t.Fatalf("got %+v, %v, want 0 List, Complete true and no error", none, err)
 		}
 		began := time.Now()
 		for i := range 60 {
-			w.post(fmt.Sprint("bad/", i%20))
+			w.appendMessage(fmt.Sprint("bad/", i%20))
 			if i%30 == 29 {
-				w.drain(time.Minute)
+				w.drainFor(time.Minute)
 			}
 		}
 		ended := time.Now()
-		last := w.post("bad/of another", func(m *weir.Message) { m.Contract = "picture" })
-		w.drain(time.Minute)
+		last := w.appendMessage("bad/of another", func(m *weir.Message) { m.Contract = "picture" })
+		w.drainFor(time.Minute)
 		all, err := w.all.Clusters(t.Context(), 50)
 		if err != nil || len(all.List) != 2 || !all.Complete || all.Examined != 61 {
-			t.Fatalf("%+v, %v", all, err)
+			t.Fatalf("got %+v, %v, want 2 List, Complete true, Examined 61 and no error", all, err)
 		}
 		if c := all.List[0]; c.Contract != "picture" || c.Count != 1 || c.Keys != 1 || c.Sample.ID != last.String() ||
 			c.Sample.Key != "bad/of another" || !c.First.Equal(c.Last) {
-			t.Errorf("the newest: %+v", c)
+			t.Errorf("the newest: %+v, want Contract picture, Count 1, Keys 1, ID %v, Key \"bad/of another\" and "+
+				"First %v", c, last.String(), c.Last)
 		}
 		c := all.List[1]
 		want, normalised := weir.Fingerprint("article", 422, c.Sample.Reason)
 		if c.Fingerprint != want || c.Message != normalised || c.CMSStatus != 422 || c.Count != 60 || c.Keys != 20 ||
 			c.First.Before(began) || c.Last.After(ended) || c.Last.Sub(c.First) < time.Minute {
-			t.Errorf("%+v", c)
+			t.Errorf("got %+v, want 60 of status 422 over 20 keys, %q", c, normalised)
 		}
 		id, err := weir.ParseID(c.Sample.ID)
-		if st := w.status(id); err != nil || st.Stage != weir.Dead || st.Message.Key != c.Sample.Key ||
+		if st := w.readStatus(id); err != nil || st.Stage != weir.Dead || st.Message.Key != c.Sample.Key ||
 			st.LastError != c.Sample.Reason || !st.FinishedAt.Equal(c.Last) {
-			t.Errorf("the sample: %+v, %v", st, err)
+			t.Errorf("the sample: %+v, %v, want Stage dead, Key %v, LastError %v, FinishedAt %v and no error", st,
+				err, c.Sample.Key, c.Sample.Reason, c.Last)
 		}
 		if one, err := w.all.Clusters(t.Context(), 1); err != nil || len(one.List) != 1 || one.Examined != 61 {
-			t.Errorf("of one: %+v, %v", one, err)
+			t.Errorf("of one: %+v, %v, want 1 List, Examined 61 and no error", one, err)
 		}
-		w.same("its messages", w.find(overview.Filter{Fingerprint: c.Fingerprint}, 17), func(st weir.Status) bool {
-			return st.Stage == weir.Dead && st.Message.Contract == "article"
-		}, w.everything())
+		w.checkFound("its messages", w.searchAll(overview.Filter{Fingerprint: c.Fingerprint}, 17),
+			func(st weir.Status) bool {
+				return st.Stage == weir.Dead && st.Message.Contract == "article"
+			}, w.readAll())
 	})
 }
 
 func TestClusters_AreBounded(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		w.rows("x_", 25_000, map[string]any{"Key": "bad", "Contract": "article", "DiedAt": time.Now(),
+		w.insertRows("x_", 25_000, map[string]any{"Key": "bad", "Contract": "article", "DiedAt": time.Now(),
 			"Reason": "asset 1 is missing"})
 		if _, err := w.store.Table.Transact(t.Context(), "1.0",
 			[]storage.Op{{Kind: storage.Merge, Key: "!tail",
@@ -68,10 +71,11 @@ func TestClusters_AreBounded(t *testing.T) {
 		}
 		var all overview.Clusters
 		var err error
-		looks := w.asked(func() { all, err = w.all.Clusters(t.Context(), 50) })
+		looks := w.countRequests(func() { all, err = w.all.Clusters(t.Context(), 50) })
 		if err != nil || all.Complete || all.Examined < 15_000 || looks > 30 || len(all.List) != 1 ||
 			all.List[0].Count > all.Examined {
-			t.Errorf("%d queries, %+v, %v", looks, all, err)
+			t.Errorf("%d queries, %+v, %v, want Complete false, Examined at least 15,000, at most 30 queries, 1 List, "+
+				"Count at most %v and no error", looks, all, err, all.Examined)
 		}
 	})
 }

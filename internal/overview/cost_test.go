@@ -31,9 +31,9 @@ func (c *countingTable) Range(ctx context.Context, q storage.Query) (storage.Pag
 func TestStatus_CostsTwoReadsInABacklog(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		for range 1500 {
-			w.post("a")
+			w.appendMessage("a")
 		}
-		id := w.post("a")
+		id := w.appendMessage("a")
 		table := &countingTable{Table: w.store.Table}
 		w.store.Table = table
 		st, err := w.store.Status(t.Context(), id)

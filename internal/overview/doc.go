@@ -26,6 +26,8 @@ type Rates interface {
 	// Rate returns how many of a lane's messages became final per minute, over the last minutes. It
 	// is not known if no message was seen.
 	Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool)
+	// CompleteUntil returns the end of the last minute of Rate.
+	CompleteUntil() time.Time
 	// Pace returns the messages per minute that a lane finishes while it has enough work.
 	Pace(ctx context.Context, lane int) (perMinute float64, known bool)
 }
@@ -36,11 +38,18 @@ type Calendar interface {
 	At(t time.Time) (closed bool, reason string, until time.Time)
 }
 
+// Redactor removes the values of bodies that readers may not see; see redact.Bodies.
+type Redactor interface {
+	// HideValues replaces them in the body of a message. After an error the message has no body.
+	HideValues(ctx context.Context, m *weir.Message) (hasValues bool, err error)
+}
+
 // Overview reads one storage account. Its methods may be called concurrently.
 type Overview struct {
 	Store    *lane.Store
 	Rates    Rates    // nil = not known
 	Calendar Calendar // nil = always open
+	Redactor Redactor // nil = no message has redacted values
 	Now      func() time.Time
 
 	textSearches textSearchLimit

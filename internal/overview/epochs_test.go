@@ -9,11 +9,12 @@ import (
 	"weir/internal/lane"
 	"weir/internal/overview"
 	"weir/internal/relane"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
 )
 
-// relane changes the number of lanes, and returns the world of the next epoch.
-func (w *world) relane(n int) *world {
+// changeLanes changes the number of lanes, and returns the world of the next epoch.
+func (w *world) changeLanes(n int) *world {
 	w.t.Helper()
 	fresh := func(lanes int) *lane.Store {
 		return &lane.Store{Table: w.store.Table, Bodies: w.store.Bodies, Lanes: lanes, Now: time.Now}
@@ -22,7 +23,7 @@ func (w *world) relane(n int) *world {
 		Store: fresh(w.store.Lanes), Leases: w.leases, Lease: 15 * time.Second, Settle: 2 * time.Second, Log: quiet,
 		Progress: func(string) {},
 		Drainer: func(s *lane.Store) relane.Drainer {
-			return drain.New(drain.Config{Store: s, Leases: w.leases, Sender: byKey{}, Tickets: noBell{},
+			return drain.New(drain.Config{Store: s, Leases: w.leases, Sender: byKey{}, Tickets: lanetest.NoTickets{},
 				Lease: 15 * time.Second, Settle: 2 * time.Second,
 				Attempts: 9, Backoff: drain.Backoff{Min: time.Hour, Max: time.Hour}, Now: time.Now, Log: quiet})
 		},
@@ -38,11 +39,11 @@ func (w *world) relane(n int) *world {
 func TestSearch_OfCopies(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		for i := range 1800 {
-			w.post(fmt.Sprint("scheduled/", i), due(1000*time.Hour))
+			w.appendMessage(fmt.Sprint("scheduled/", i), withDelay(1000*time.Hour))
 			time.Sleep(time.Second)
 		}
-		w = w.relane(1)
-		all := w.everything()
+		w = w.changeLanes(1)
+		all := w.readAll()
 		began := all[0].Message.AcceptedAt
 		for _, st := range all {
 			if st.Message.AcceptedAt.Before(began) {
@@ -52,8 +53,8 @@ func TestSearch_OfCopies(t *testing.T) {
 		for minutes := range 6 {
 			from, to := began.Add(time.Duration(5*minutes)*time.Minute),
 				began.Add(time.Duration(5*minutes+3)*time.Minute)
-			if got := w.find(overview.Filter{From: from, To: to}, 200); len(got) != 180 {
-				t.Errorf("%d of the 180 messages of three minutes", len(got))
+			if got := w.searchAll(overview.Filter{From: from, To: to}, 200); len(got) != 180 {
+				t.Errorf("%d of the 180 messages of three minutes, want 180", len(got))
 			}
 		}
 	})
@@ -64,70 +65,118 @@ func TestSearch_OfCopies(t *testing.T) {
 func TestSearch_OverEpochs(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		ids := map[string]weir.ID{}
-		note := func(key string, change ...func(*weir.Message)) { ids[key] = w.post(key, change...) }
+		note := func(key string, change ...func(*weir.Message)) { ids[key] = w.appendMessage(key, change...) }
 		for i := range 150 {
 			note(fmt.Sprint("ok/", i))
 			if i%3 == 0 {
 				note(fmt.Sprint("bad/", i))
-				note(fmt.Sprint("scheduled/", i), due(1000*time.Hour))
+				note(fmt.Sprint("scheduled/", i), withDelay(1000*time.Hour))
 			}
 		}
-		w.drain(time.Minute)
+		w.drainFor(time.Minute)
 		for _, n := range []int{2, 5} {
-			w = w.relane(n)
+			w = w.changeLanes(n)
 			time.Sleep(time.Hour)
 			for i := range 50 {
 				note(fmt.Sprint("ok/of ", n, " lanes/", i))
 			}
-			w.drain(time.Minute)
+			w.drainFor(time.Minute)
 		}
 		if len(w.store.EarlierEpochs) != 2 {
-			t.Fatalf("earlier epochs: %v", w.store.EarlierEpochs)
+			t.Fatalf("earlier epochs: %v, want 2 EarlierEpochs", w.store.EarlierEpochs)
 		}
 		all := make(map[weir.Stage]int)
 		for _, limit := range []int{7, 100, 200} {
 			seen := map[string]bool{}
-			for _, st := range w.find(overview.Filter{}, limit) {
+			for _, st := range w.searchAll(overview.Filter{}, limit) {
 				key := st.Message.Key
 				if seen[key] || st.Message.Public() != ids[key] {
-					t.Errorf("%q is found twice, or under another id", key)
+					t.Errorf("found %q as %s, seen before: %t; want it once, as %s", key, st.Message.Public(),
+						seen[key], ids[key])
 				}
 				seen[key] = true
 				all[st.Stage]++
-				if truth := w.status(ids[key]); truth.Stage != st.Stage || truth.Message.ID != st.Message.ID {
-					t.Errorf("%q: %+v, and it is %+v", key, st, truth)
+				if truth := w.readStatus(ids[key]); truth.Stage != st.Stage || truth.Message.ID != st.Message.ID {
+					t.Errorf("%q: %+v, and it is %+v, want Stage %v and ID %v", key, st, truth, st.Stage,
+						st.Message.ID)
 				}
 			}
 			if len(seen) != len(ids) {
-				t.Errorf("%d of %d found, by %d", len(seen), len(ids), limit)
+				t.Errorf("%d found, by %d, want %d", len(seen), limit, len(ids))
 			}
 		}
 		if all[weir.Delivered] != 3*250 || all[weir.Dead] != 3*50 || all[weir.Scheduled] != 3*50 {
-			t.Errorf("%v", all)
+			t.Errorf("got %v, want %v delivered, %v dead and %v scheduled", all,
+				3*250, 3*50, 3*50)
 		}
-		if got := w.find(overview.Filter{Stage: weir.Dead}, 13); len(got) != 50 {
-			t.Errorf("%d dead", len(got))
+		if got := w.searchAll(overview.Filter{Stage: weir.Dead}, 13); len(got) != 50 {
+			t.Errorf("%d dead, want 50", len(got))
 		}
-		if got := w.find(overview.Filter{Key: "ok/7"}, 13); len(got) != 1 || got[0].Stage != weir.Delivered {
-			t.Errorf("one of the first epoch by its key: %+v", got)
+		if got := w.searchAll(overview.Filter{Key: "ok/7"}, 13); len(got) != 1 || got[0].Stage != weir.Delivered {
+			t.Errorf("one of the first epoch by its key: %+v, want one and Stage delivered", got)
 		}
 		recent := time.Now().Add(-30 * time.Minute)
-		if got := w.find(overview.Filter{From: recent}, 13); len(got) != 50 {
-			t.Errorf("%d since half an hour", len(got))
+		if got := w.searchAll(overview.Filter{From: recent}, 13); len(got) != 50 {
+			t.Errorf("%d since half an hour, want 50", len(got))
 		}
-		if got := w.find(overview.Filter{To: recent.Add(-time.Hour)}, 13); len(got) != 250 {
-			t.Errorf("%d before both changes", len(got))
+		if got := w.searchAll(overview.Filter{To: recent.Add(-time.Hour)}, 13); len(got) != 250 {
+			t.Errorf("%d before both changes, want 250", len(got))
 		}
 		if clusters, err := w.all.Clusters(t.Context(), 5); err != nil || len(clusters.List) != 1 ||
 			clusters.List[0].Count != 50 || clusters.List[0].Sample.ID != ids[clusters.List[0].Sample.Key].String() {
-			t.Errorf("%+v, %v", clusters, err)
+			t.Errorf("got %+v, %v, want 1 List, Count 50, ID %v and no error", clusters, err,
+				ids[clusters.List[0].Sample.Key].String())
 		}
 		sum := overview.Totals{}
 		if lanes, err := w.all.Lanes(t.Context()); err == nil {
 			sum = overview.SumLanes(lanes)
 		}
 		if sum.Counts.Dead != 50 || sum.Waiting != 50 || sum.Counts.Moved != 0 {
-			t.Errorf("%+v", sum)
+			t.Errorf("got %+v, want Dead 50, Waiting 50 and Moved 0", sum)
+		}
+	})
+}
+
+// An operator knows the Idempotency-Key of the upstream's log, and not that the number of lanes has changed since.
+func TestSearch_ByIdempotencyKeyOverEpochs(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *world) {
+		posted := map[string]weir.ID{}
+		post := func(key string, change ...func(*weir.Message)) {
+			m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte("<a/>")}
+			for _, f := range change {
+				f(&m)
+			}
+			r, err := w.append.Append(t.Context(), m, "post of "+key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			posted[key] = r.Message.Public()
+		}
+		for i := range 10 {
+			post(fmt.Sprint("ok/", i))
+			post(fmt.Sprint("bad/", i))
+			post(fmt.Sprint("scheduled/", i), withDelay(1000*time.Hour))
+		}
+		w.drainFor(time.Minute)
+		for _, n := range []int{2, 5} {
+			w = w.changeLanes(n)
+			post(fmt.Sprint("ok/of ", n, " lanes"))
+			for key, id := range posted {
+				for _, f := range []overview.Filter{{Key: key, IdempotencyKey: "post of " + key},
+					{IdempotencyKey: "post of " + key}} {
+					found := w.searchAll(f, 50)
+					if len(found) != 1 || found[0].Message.Public() != id {
+						t.Errorf("%d lanes, %+v: found %+v, want message %s alone", n, f, found, id)
+					}
+				}
+			}
+			f := overview.Filter{Key: "bad/3", IdempotencyKey: "post of bad/3", Stage: weir.Dead}
+			if found := w.searchAll(f, 50); len(found) != 1 {
+				t.Errorf("%d lanes: found %+v, want the dead message of bad/3", n, found)
+			}
+			if found := w.searchAll(overview.Filter{Key: "ok/3", IdempotencyKey: "post of ok/4"}, 50); len(found) != 0 {
+				t.Errorf("%d lanes: found %+v, want no message of another key", n, found)
+			}
 		}
 	})
 }

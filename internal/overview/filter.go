@@ -1,9 +1,12 @@
 package overview
 
 import (
+	"strings"
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
+	"weir/internal/overview/lists"
 	"weir/internal/weir"
 )
 
@@ -12,25 +15,54 @@ type Filter struct {
 	Stage       weir.Stage
 	Key         string
 	Contract    string
+	Upstream    string
 	Fingerprint string // of the failure; only dead messages have one
 	Lane        *int
 	From, To    time.Time // accepted at or after, accepted before
 	Text        string    // part of key, version, last error, contract or body; case does not matter
+
+	KeyPrefix                string
+	Version                  string      // exactly
+	CMSStatus                StatusRange // of the last answer
+	MinAttempts, MaxAttempts int         // attempts that count; 0 = no bound
+	FinishedFrom, FinishedTo time.Time   // became final at or after, before
+	IdempotencyKey           string      // the header of the post
+	Shown                    ShownFilter
+}
+
+// ShownFilter selects messages by a value that their contract shows. The zero ShownFilter selects all.
+type ShownFilter struct{ Name, Text string }
+
+// matches reports whether the value contains the text. Case does not matter.
+func (f ShownFilter) matches(m *weir.Message) bool {
+	value, isShown := m.Shown[f.Name]
+	return f.Name == "" || isShown && strings.Contains(strings.ToLower(value), strings.ToLower(f.Text))
+}
+
+// StatusRange is a range of HTTP statuses, both ends included. The zero StatusRange has every status, and no
+// status.
+type StatusRange struct{ Low, High int }
+
+func (r StatusRange) includes(status int) bool {
+	return r == StatusRange{} || r.Low <= status && status <= r.High
 }
 
 // clockMargin bounds how much the times of acceptance in a log can be out of order, because the
 // receivers' clocks differ, and an append is tried for seconds.
 const clockMargin = time.Minute
 
+// namesSubmission reports whether at most one message can match: that of a post with this key and idempotency key.
+func (f *Filter) namesSubmission() bool { return f.Key != "" && f.IdempotencyKey != "" }
+
 // matchesOnlyUnfinished reports whether the filter matches only waiting or dead messages. Those are copied
 // into the next epoch, so a search skips earlier epochs.
 func (f *Filter) matchesOnlyUnfinished() bool {
 	return f.Fingerprint != "" || f.Stage != "" && f.Stage != weir.Delivered && f.Stage != weir.Cancelled &&
-		f.Stage != weir.Superseded
+		f.Stage != weir.Superseded && f.Stage != weir.Discarded
 }
 
 // matchingLanes returns the lanes of an epoch that can have matching messages.
-func (f *Filter) matchingLanes(e lane.Epoch) []int {
+func (f *Filter) matchingLanes(e epochs.Epoch) []int {
 	var lanes []int
 	for n := range e.Lanes {
 		if (f.Lane == nil || *f.Lane == n) && (f.Key == "" || lane.Of(f.Key, e.Lanes) == n) {
@@ -47,16 +79,44 @@ func (f *Filter) matches(e *lane.Entry) bool {
 	case f.Stage != "" && st.Stage != f.Stage,
 		f.Key != "" && m.Key != f.Key,
 		f.Contract != "" && m.Contract != f.Contract,
+		f.Upstream != "" && m.Upstream != f.Upstream,
 		!f.From.IsZero() && m.AcceptedAt.Before(f.From),
-		!f.To.IsZero() && !m.AcceptedAt.Before(f.To):
+		!f.To.IsZero() && !m.AcceptedAt.Before(f.To),
+		!strings.HasPrefix(m.Key, f.KeyPrefix),
+		f.Version != "" && m.Version != f.Version,
+		!f.CMSStatus.includes(st.CMSStatus),
+		st.AttemptCount < f.MinAttempts,
+		f.MaxAttempts > 0 && st.AttemptCount > f.MaxAttempts,
+		!f.matchesEnd(&st), !f.Shown.matches(m),
+		f.IdempotencyKey != "" && !e.HasIdempotencyKey(f.IdempotencyKey):
 		return false
 	}
 	return f.Fingerprint == "" || st.Stage == weir.Dead && f.matchesFingerprint(m.Contract, st.CMSStatus, st.LastError)
 }
 
+// matchesEnd reports whether a message became final within the wanted span. A message that may still change
+// has not.
+func (f *Filter) matchesEnd(st *weir.Status) bool {
+	if f.FinishedFrom.IsZero() && f.FinishedTo.IsZero() {
+		return true
+	}
+	return st.Stage.Final() && !st.FinishedAt.Before(f.FinishedFrom) &&
+		(f.FinishedTo.IsZero() || st.FinishedAt.Before(f.FinishedTo))
+}
+
+// latestAcceptance returns a time from which on no accepted message matches; zero = there is none. A message
+// becomes final after its acceptance.
+func (f *Filter) latestAcceptance() time.Time {
+	if f.To.IsZero() || !f.FinishedTo.IsZero() && f.FinishedTo.Before(f.To) {
+		return f.FinishedTo
+	}
+	return f.To
+}
+
 // matchesDead is matches for a row of the list of dead messages.
-func (f *Filter) matchesDead(d lane.DeadRow) bool {
-	return (f.Key == "" || d.Key == f.Key) && (f.Contract == "" || d.Contract == f.Contract) &&
+func (f *Filter) matchesDead(d lists.DeadRow) bool {
+	return (f.Key == "" || d.Key == f.Key) && strings.HasPrefix(d.Key, f.KeyPrefix) &&
+		f.CMSStatus.includes(d.CMSStatus) && (f.Contract == "" || d.Contract == f.Contract) &&
 		f.matchesFingerprint(d.Contract, d.CMSStatus, d.Reason)
 }
 

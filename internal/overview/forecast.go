@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/overview/lists"
 	"weir/internal/weir"
 )
 
@@ -62,7 +63,7 @@ func (v *forecaster) findPosition(ctx context.Context) error {
 	if v.st.Held {
 		pages = maxQueuePages // affordable, because the log is not read then
 	}
-	line, whole, err := v.Store.ReadKeyQueue(ctx, id.Lane, lane.BlockIDOf(&v.st.Message), pages)
+	line, whole, err := lists.Reader{Store: v.Store}.ReadKeyQueue(ctx, id.Lane, lane.BlockIDOf(&v.st.Message), pages)
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ func laterOf(a, b time.Time) time.Time {
 func (v *forecaster) describeWait() string {
 	due := v.st.Message.DueAt
 	if v.st.Stage == weir.Scheduled && due.After(v.now) {
-		return "its time, " + formatTime(due)
+		return "its due time, " + formatTime(due)
 	}
 	if halt := v.firstPauseCause(v.control, v.now); halt.By != "" {
 		return halt.describe()

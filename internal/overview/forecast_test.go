@@ -10,116 +10,121 @@ import (
 	"weir/internal/weir"
 )
 
-// near fails if a time is not about the wanted one.
-func near(t *testing.T, got, want time.Time) {
+// checkNear accepts a difference of 2 s.
+func checkNear(t *testing.T, got, want time.Time) {
 	t.Helper()
 	if got.Sub(want).Abs() > 2*time.Second {
 		t.Errorf("expected at %v, want %v", got, want)
 	}
 }
 
-func TestForecast(t *testing.T) {
-	t.Run("InTheLog", func(t *testing.T) {
-		simulate(t, 1, func(t *testing.T, w *world) {
-			first := w.post("a")
-			for range 9 {
-				w.post("b")
-			}
-			second := w.post("a")
-			if o := w.outlook(first); o.Position != 1 || o.WaitsFor != "its turn in the lane" {
-				t.Errorf("the first: %+v", o)
-			}
-			o := w.outlook(second)
-			if o.Position != 2 || o.WaitsFor != "behind "+first.String()+" of its key" || !o.ExpectedAt.IsZero() {
-				t.Errorf("without a rate: %+v", o)
-			}
-			w.rates[pace] = 5
-			near(t, w.outlook(second).ExpectedAt, time.Now().Add(2*time.Minute))
-			near(t, w.outlook(first).ExpectedAt, time.Now())
-			other := w.post("c")
-			if o := w.outlook(other); o.Position != 1 ||
-				o.WaitsFor != "its turn in the lane, behind about 11 messages" {
-				t.Errorf("another key: %+v", o)
-			}
-		})
+func TestForecast_InTheLog(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		first := w.appendMessage("a")
+		for range 9 {
+			w.appendMessage("b")
+		}
+		second := w.appendMessage("a")
+		if o := w.readForecast(first); o.Position != 1 || o.WaitsFor != "its turn in the lane" {
+			t.Errorf("the first: %+v, want Position 1 and WaitsFor \"its turn in the lane\"", o)
+		}
+		o := w.readForecast(second)
+		if o.Position != 2 || o.WaitsFor != "behind "+first.String()+" of its key" || !o.ExpectedAt.IsZero() {
+			t.Errorf("without a rate: got %+v, want position 2 behind %s, and no ExpectedAt", o, first)
+		}
+		w.rates[pace] = 5
+		checkNear(t, w.readForecast(second).ExpectedAt, time.Now().Add(2*time.Minute))
+		checkNear(t, w.readForecast(first).ExpectedAt, time.Now())
+		other := w.appendMessage("c")
+		if o := w.readForecast(other); o.Position != 1 ||
+			o.WaitsFor != "its turn in the lane, behind about 11 messages" {
+			t.Errorf("another key: %+v, want Position 1 and WaitsFor \"its turn in the lane, behind about 11 "+
+				"messages\"", o)
+		}
 	})
-	t.Run("FarBackInTheLog", func(t *testing.T) {
-		simulate(t, 1, func(t *testing.T, w *world) {
-			w.many(1500, func(_ int, m *weir.Message) { m.Key = "a" })
-			last := w.post("a")
-			w.rates[pace] = 1500
-			o := w.outlook(last)
-			near(t, o.ExpectedAt, time.Now().Add(time.Minute))
-			if o.Position != 0 || o.WaitsFor != "its turn in the lane, behind about 1500 messages" {
-				t.Errorf("%+v", o)
-			}
-		})
+}
+
+func TestForecast_FarBackInTheLog(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.appendMany(1500, func(_ int, m *weir.Message) { m.Key = "a" })
+		last := w.appendMessage("a")
+		w.rates[pace] = 1500
+		o := w.readForecast(last)
+		checkNear(t, o.ExpectedAt, time.Now().Add(time.Minute))
+		if o.Position != 0 || o.WaitsFor != "its turn in the lane, behind about 1500 messages" {
+			t.Errorf("got %+v, want Position 0 and WaitsFor \"its turn in the lane, behind about 1500 messages\"", o)
+		}
 	})
-	t.Run("BehindARetry", func(t *testing.T) {
-		simulate(t, 1, func(t *testing.T, w *world) {
-			head := w.post("late/ '\"")
-			var line []weir.ID
-			for range 5 {
-				line = append(line, w.post("late/ '\""))
+}
+
+func TestForecast_BehindARetry(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		head := w.appendMessage("late/ '\"")
+		var line []weir.ID
+		for range 5 {
+			line = append(line, w.appendMessage("late/ '\""))
+		}
+		w.drainFor(time.Minute)
+		behind := w.appendMessage("late/ '\"") // in the log still
+		free := w.appendMessage("a")
+		next := w.readStatus(head).NextAttemptAt
+		at := next.UTC().Format(time.RFC3339)
+		if o := w.readForecast(head); o.Position != 1 || o.WaitsFor != "its next attempt at "+at ||
+			!o.ExpectedAt.Equal(next) {
+			t.Errorf("the head: %+v, want Position 1, WaitsFor %v and ExpectedAt %v", o, "its next attempt at "+at,
+				next)
+		}
+		w.rates[pace] = 1
+		for i, id := range append(line, behind) {
+			o := w.readForecast(id)
+			checkNear(t, o.ExpectedAt, next.Add(time.Duration(i+1)*time.Minute))
+			if o.Position != i+2 || o.WaitsFor != "behind "+head.String()+" of its key, which is retried at "+at {
+				t.Errorf("%d of the line: %+v, want Position %v and WaitsFor %v", i, o, i+2,
+					"behind "+head.String()+" of its key, which is retried at "+at)
 			}
-			w.drain(time.Minute)
-			behind := w.post("late/ '\"") // in the log still
-			free := w.post("a")
-			next := w.status(head).NextAttemptAt
-			at := next.UTC().Format(time.RFC3339)
-			if o := w.outlook(head); o.Position != 1 || o.WaitsFor != "its next attempt at "+at ||
-				!o.ExpectedAt.Equal(next) {
-				t.Errorf("the head: %+v", o)
-			}
-			w.rates[pace] = 1
-			for i, id := range append(line, behind) {
-				o := w.outlook(id)
-				near(t, o.ExpectedAt, next.Add(time.Duration(i+1)*time.Minute))
-				if o.Position != i+2 || o.WaitsFor != "behind "+head.String()+" of its key, which is retried at "+at {
-					t.Errorf("%d of the line: %+v", i, o)
-				}
-			}
-			if o := w.outlook(free); o.Position != 1 {
-				t.Errorf("another key: %+v", o)
-			}
-			last := w.post("late/ '\"")
-			for what, id := range map[string]weir.ID{"held": line[4], "in the log": last} {
-				st := w.status(id)
-				looks := w.asked(func() {
-					if _, err := w.all.Forecast(t.Context(), st); err != nil {
-						t.Error(err)
-					}
-				})
-				if looks > 4 {
-					t.Errorf("%d queries for one %s", looks, what)
-				}
-			}
-		})
-	})
-	t.Run("Scheduled", func(t *testing.T) {
-		simulate(t, 1, func(t *testing.T, w *world) {
-			id := w.post("a", due(time.Hour))
-			at := time.Now().Add(time.Hour).UTC()
-			if o := w.outlook(id); o.Position != 0 || !o.ExpectedAt.Equal(w.status(id).Message.DueAt) ||
-				o.WaitsFor != "its time, "+at.Format(time.RFC3339) {
-				t.Errorf("%+v", o)
-			}
-		})
-	})
-	t.Run("FinalCostsNothing", func(t *testing.T) {
-		simulate(t, 1, func(t *testing.T, w *world) {
-			id := w.post("a")
-			w.drain(time.Minute)
-			st := w.status(id)
-			looks := w.asked(func() {
-				if o, err := w.all.Forecast(t.Context(), st); err != nil || o != (overview.Forecast{}) {
-					t.Errorf("%+v, %v", o, err)
+		}
+		if o := w.readForecast(free); o.Position != 1 {
+			t.Errorf("another key: %+v, want Position 1", o)
+		}
+		last := w.appendMessage("late/ '\"")
+		for what, id := range map[string]weir.ID{"held": line[4], "in the log": last} {
+			st := w.readStatus(id)
+			looks := w.countRequests(func() {
+				if _, err := w.all.Forecast(t.Context(), st); err != nil {
+					t.Error(err)
 				}
 			})
-			if looks != 0 {
-				t.Errorf("%d queries", looks)
+			if looks > 4 {
+				t.Errorf("%d queries for one %s, want at most 4", looks, what)
+			}
+		}
+	})
+}
+
+func TestForecast_Scheduled(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		id := w.appendMessage("a", withDelay(time.Hour))
+		at := time.Now().Add(time.Hour).UTC()
+		if o := w.readForecast(id); o.Position != 0 || !o.ExpectedAt.Equal(w.readStatus(id).Message.DueAt) ||
+			o.WaitsFor != "its due time, "+at.Format(time.RFC3339) {
+			t.Errorf("got %+v, want no position, and its due time %s", o, at)
+		}
+	})
+}
+
+func TestForecast_FinalCostsNothing(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		id := w.appendMessage("a")
+		w.drainFor(time.Minute)
+		st := w.readStatus(id)
+		looks := w.countRequests(func() {
+			if o, err := w.all.Forecast(t.Context(), st); err != nil || o != (overview.Forecast{}) {
+				t.Errorf("got %+v, %v, want nothing of a final message", o, err)
 			}
 		})
+		if looks != 0 {
+			t.Errorf("%d queries, want 0", looks)
+		}
 	})
 }
 
@@ -132,7 +137,7 @@ func (c closedUntil) At(t time.Time) (bool, string, time.Time) {
 
 func TestForecast_PauseCauses(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		id, now := w.post("a"), time.Now().UTC()
+		id, now := w.appendMessage("a"), time.Now().UTC()
 		pause := func(p weir.Pause) {
 			t.Helper()
 			p.Since = now
@@ -142,11 +147,11 @@ func TestForecast_PauseCauses(t *testing.T) {
 		}
 		says := func(words string, at time.Time) {
 			t.Helper()
-			o := w.outlook(id)
+			o := w.readForecast(id)
 			if !strings.HasPrefix(o.WaitsFor, words) || at.IsZero() != o.ExpectedAt.IsZero() {
 				t.Errorf("%+v, want %q", o, words)
 			}
-			near(t, o.ExpectedAt, at)
+			checkNear(t, o.ExpectedAt, at)
 		}
 		says("its turn", now)
 		hours := func(n int) time.Time { return now.Add(time.Duration(n) * time.Hour).Truncate(time.Second) }
@@ -158,17 +163,18 @@ func TestForecast_PauseCauses(t *testing.T) {
 		says("the calendar is closed until "+hours(2).Format(time.RFC3339)+": night freeze", hours(2))
 		pause(weir.Pause{Reason: "release", Until: hours(3)})
 		says("the lane is paused until "+hours(3).Format(time.RFC3339)+": release", hours(3))
-		later := w.post("b2", due(90*time.Minute))
-		if o := w.outlook(later); !o.ExpectedAt.Equal(hours(3)) {
-			t.Errorf("one that falls due while the lane is paused: %+v", o)
+		later := w.appendMessage("b2", withDelay(90*time.Minute))
+		if o := w.readForecast(later); !o.ExpectedAt.Equal(hours(3)) {
+			t.Errorf("due while the lane is paused: got %+v, want ExpectedAt %s", o, hours(3))
 		}
 		pause(weir.Pause{Reason: "release"})
 		says("the lane is paused: release", time.Time{})
-		if o := w.outlook(later); !o.ExpectedAt.IsZero() || !strings.HasPrefix(o.WaitsFor, "its time") {
-			t.Errorf("one that falls due in a lane paused for good: %+v", o)
+		if o := w.readForecast(later); !o.ExpectedAt.IsZero() || !strings.HasPrefix(o.WaitsFor, "its due time") {
+			t.Errorf("one that becomes due in a lane paused for good: %+v, want no ExpectedAt and WaitsFor to begin "+
+				"with \"its due time\"", o)
 		}
-		if l := w.lane(0); l.PauseCause.By != overview.ByOperator || len(l.Pauses) != 3 {
-			t.Errorf("%+v", l)
+		if l := w.readLane(0); l.PauseCause.By != overview.ByOperator || len(l.Pauses) != 3 {
+			t.Errorf("got %+v, want By %v and 3 Pauses", l, overview.ByOperator)
 		}
 	})
 }
@@ -178,31 +184,31 @@ func TestForecast_PauseCauses(t *testing.T) {
 func TestForecast_PastTheLastYear(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		last := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
-		id := w.post("a", func(m *weir.Message) { m.DueAt = last })
-		if o := w.outlook(id); !o.ExpectedAt.Equal(last) {
-			t.Errorf("%+v", o)
+		id := w.appendMessage("a", func(m *weir.Message) { m.DueAt = last })
+		if o := w.readForecast(id); !o.ExpectedAt.Equal(last) {
+			t.Errorf("got %+v, want ExpectedAt %v", o, last)
 		}
 		w.all.Calendar = closedUntil(last.Add(6 * time.Hour))
-		if o := w.outlook(id); !o.ExpectedAt.IsZero() {
-			t.Errorf("%+v", o)
+		if o := w.readForecast(id); !o.ExpectedAt.IsZero() {
+			t.Errorf("got %+v, want no ExpectedAt", o)
 		}
 	})
 }
 
 func TestForecast_UnavailableCMS(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		id := w.post("away")
-		w.drain(2 * time.Second)
+		id := w.appendMessage("away")
+		w.drainFor(2 * time.Second)
 		c, err := w.store.ReadControl(t.Context(), 0)
 		if err != nil || c.Tail.PausedUntil.IsZero() {
-			t.Fatalf("%+v, %v", c.Tail, err)
+			t.Fatalf("got %+v, %v, want a PausedUntil and no error", c.Tail, err)
 		}
-		want := fmt.Sprint("the CMS is unavailable until ", c.Tail.PausedUntil.UTC().Format(time.RFC3339), ": down")
-		if o := w.outlook(id); o.WaitsFor != want || !o.ExpectedAt.Equal(c.Tail.PausedUntil) {
+		want := fmt.Sprint("the CMS is unavailable; next try at ", c.Tail.PausedUntil.UTC().Format(time.RFC3339), ": down")
+		if o := w.readForecast(id); o.WaitsFor != want || !o.ExpectedAt.Equal(c.Tail.PausedUntil) {
 			t.Errorf("%+v, want %q", o, want)
 		}
-		if l := w.lane(0); l.PauseCause.By != overview.ByCMS || l.PauseCause.Reason != c.Tail.PauseReason {
-			t.Errorf("%+v", l)
+		if l := w.readLane(0); l.PauseCause.By != overview.ByCMS || l.PauseCause.Reason != c.Tail.PauseReason {
+			t.Errorf("got %+v, want By %v and Reason %v", l, overview.ByCMS, c.Tail.PauseReason)
 		}
 	})
 }
@@ -211,17 +217,17 @@ func TestForecast_UnavailableCMS(t *testing.T) {
 func TestForecast_PausesDelayTheQueue(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		for i := range 30 {
-			w.post(fmt.Sprint("before", i))
+			w.appendMessage(fmt.Sprint("before", i))
 		}
-		id, now := w.post("a"), time.Now().UTC()
+		id, now := w.appendMessage("a"), time.Now().UTC()
 		w.rates[pace] = 1
-		near(t, w.outlook(id).ExpectedAt, now.Add(30*time.Minute))
+		checkNear(t, w.readForecast(id).ExpectedAt, now.Add(30*time.Minute))
 		until := now.Add(time.Hour)
 		if err := w.store.Pause(t.Context(), weir.Pause{Reason: "release", Since: now, Until: until}); err != nil {
 			t.Fatal(err)
 		}
-		near(t, w.outlook(id).ExpectedAt, until.Add(30*time.Minute))
+		checkNear(t, w.readForecast(id).ExpectedAt, until.Add(30*time.Minute))
 		w.rates[pace] = 15
-		near(t, w.outlook(id).ExpectedAt, until.Add(2*time.Minute))
+		checkNear(t, w.readForecast(id).ExpectedAt, until.Add(2*time.Minute))
 	})
 }

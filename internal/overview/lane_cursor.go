@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weir/internal/lane"
+	"weir/internal/overview/lists"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -20,11 +21,11 @@ type laneCursor struct {
 	maxBatch       int   // of bodies, in memory at the same time
 	firstChunk     int64 // rows of the log to read first
 
-	scan      *lane.BackwardScan // nil = only seqs are read
-	scansDead bool               // scan reads the list of dead messages
-	floor     int64              // scan ends here
-	seqs      []int64            // to be read next, descending
-	laterSeqs []int64            // to be read after scan
+	scan      *lists.BackwardScan // nil = only seqs are read
+	scansDead bool                // scan reads the list of dead messages
+	floor     int64               // scan ends here
+	seqs      []int64             // to be read next, descending
+	laterSeqs []int64             // to be read after scan
 
 	matches []*lane.Entry // found, and not yet in the result
 
@@ -58,28 +59,41 @@ func (s *laneCursor) openAt(ctx context.Context, before int64) error {
 	switch {
 	case before > 0:
 		next = min(before, next)
-	case !s.filter.To.IsZero():
+	case !s.filter.latestAcceptance().IsZero():
 		var more int
-		if next, more, err = s.store.FindAcceptedAfter(ctx, s.lane, next, s.filter.To.Add(clockMargin)); err != nil {
+		last := s.filter.latestAcceptance().Add(clockMargin)
+		if next, more, err = s.store.FindAcceptedAfter(ctx, s.lane, next, last); err != nil {
 			return err
 		}
 		looks += more
 	}
 	s.addCost(cost{queries: looks})
-	s.scan = s.store.ScanBackward(s.lane, next, s.firstChunk)
+	if s.filter.namesSubmission() {
+		s.openSubmission(next)
+		return nil
+	}
+	s.scan = lists.Reader{Store: s.store}.ScanBackward(s.lane, next, s.firstChunk)
 	switch {
 	case s.filter.Stage == weir.Dead || s.filter.Fingerprint != "":
-		s.scansDead, s.scan = true, s.store.ScanBackward(s.lane, next, deadChunk)
+		s.scansDead, s.scan = true, lists.Reader{Store: s.store}.ScanBackward(s.lane, next, deadChunk)
 	case s.filter.Stage == weir.Scheduled || s.filter.Stage == weir.Retrying || s.filter.Stage == weir.Queued:
 		return s.openWaiting(ctx, control.Tail.Cursor)
 	}
 	return nil
 }
 
+// openSubmission lets the cursor read the one message of a key with the wanted idempotency key, if this lane has it
+// below before.
+func (s *laneCursor) openSubmission(before int64) {
+	if at := s.submission; at.Epoch == s.store.Epoch && at.Lane == s.lane && 0 < at.Seq && at.Seq < before {
+		s.seqs = []int64{at.Seq}
+	}
+}
+
 // openWaiting lists the waiting messages below the lane's cursor from the held and scheduled ones.
 // Only queued messages are also in the log, above the cursor.
 func (s *laneCursor) openWaiting(ctx context.Context, cursor int64) error {
-	standing, err := s.store.ReadWaiting(ctx, s.lane, maxWaitingPages)
+	standing, err := lists.Reader{Store: s.store}.ReadWaiting(ctx, s.lane, maxWaitingPages)
 	if err != nil {
 		return err
 	}
@@ -254,8 +268,22 @@ func (s *laneCursor) searchBodies(ctx context.Context, closed []*lane.Entry, hit
 	}
 	s.addCost(cost{queries: looks})
 	for _, e := range closed {
-		hits[e] = s.matcher.matchesBody(e.Message.Body)
+		hits[e] = s.matchesReadableBody(ctx, e)
 		e.Message.Body = nil
 	}
 	return nil
+}
+
+// matchesReadableBody reports whether a body has the text outside of the values that readers may not see. Otherwise a
+// reader could find a value by asking for each possible one. A body without the text is not parsed.
+func (s *laneCursor) matchesReadableBody(ctx context.Context, e *lane.Entry) bool {
+	if !s.matcher.matchesBody(e.Message.Body) {
+		return false
+	}
+	if s.redactor == nil {
+		return true
+	}
+	m := e.Message
+	_, err := s.redactor.HideValues(ctx, &m)
+	return err == nil && s.matcher.matchesBody(m.Body)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/overview/lists"
 	"weir/internal/weir"
 )
 
@@ -20,8 +21,9 @@ type Lane struct {
 	Exact                       bool  // all waiting messages were counted
 
 	OldestAt      time.Time // since when the oldest waiting message could be sent; zero = none waits
-	Rate1         Rate      // over the last minute
+	Rate1         Rate      // over the last minute that is recorded whole
 	Rate15        Rate      // over the last fifteen
+	RatesUntil    time.Time // the end of that minute; zero = not known
 	DrainEstimate DrainEstimate
 
 	Held        bool // a holder has the lane, or died with it
@@ -32,6 +34,7 @@ type Lane struct {
 	LastErrorAt time.Time
 	Pauses      []weir.Pause // of operators, that hold now: of the lane and of keys
 	PauseCause  PauseCause   // why the lane sends nothing
+	FoundDown   bool         // the lane's last attempt found the CMS unavailable
 }
 
 // Rate is the number of messages that became final per minute.
@@ -86,10 +89,11 @@ func (o *Overview) readLane(ctx context.Context, number int) (Lane, error) {
 	}
 	now := o.Now()
 	l := Lane{
-		Number: number, At: now, Accepted: c.Head.Next - 1, Counts: c.Tail.Counts, Waiting: c.WaitingCount(), Exact: true,
-		Held: c.Tail.IsOpen, Holder: c.Tail.Holder, Fence: c.Tail.Fence, NextDue: c.Tail.DueAt(),
+		Number: number, At: now, Accepted: c.Head.Next - 1, Counts: c.Tail.Counts, Waiting: c.WaitingCount(),
+		Exact: true,
+		Held:  c.Tail.IsOpen, Holder: c.Tail.Holder, Fence: c.Tail.Fence, NextDue: c.Tail.DueAt(),
 		LastError: c.Tail.LastError, LastErrorAt: c.Tail.LastErrorAt, Pauses: c.Pauses(now),
-		PauseCause: o.firstPauseCause(c, now),
+		PauseCause: o.firstPauseCause(c, now), FoundDown: c.Tail.PauseCount > 0,
 	}
 	if l.Waiting > 0 {
 		if err := o.countStages(ctx, c, &l); err != nil {
@@ -97,6 +101,9 @@ func (o *Overview) readLane(ctx context.Context, number int) (Lane, error) {
 		}
 	}
 	l.Rate1, l.Rate15 = o.readRate(ctx, number, 1), o.readRate(ctx, number, 15)
+	if o.Rates != nil {
+		l.RatesUntil = o.Rates.CompleteUntil()
+	}
 	l.DrainEstimate = l.estimateDrain(o.readPace(ctx, number))
 	return l, nil
 }
@@ -104,7 +111,7 @@ func (o *Overview) readLane(ctx context.Context, number int) (Lane, error) {
 // countStages counts waiting messages by stage, and finds the oldest. The rows are read after the
 // snapshot and can have changed since, so the counts are limited to those of the snapshot.
 func (o *Overview) countStages(ctx context.Context, c lane.Control, l *Lane) error {
-	standing, err := o.Store.ReadWaiting(ctx, l.Number, maxLanePages)
+	standing, err := lists.Reader{Store: o.Store}.ReadWaiting(ctx, l.Number, maxLanePages)
 	if err != nil {
 		return err
 	}
@@ -197,6 +204,7 @@ func SumLanes(lanes []Lane) Totals {
 		t.Counts.Dead += l.Counts.Dead
 		t.Counts.Cancelled += l.Counts.Cancelled
 		t.Counts.Superseded += l.Counts.Superseded
+		t.Counts.Discarded += l.Counts.Discarded
 		t.Counts.Moved += l.Counts.Moved
 	}
 	return t

@@ -8,157 +8,159 @@ import (
 	"weir/internal/weir"
 )
 
-func (w *world) lane(n int) overview.Lane {
+func (w *world) readLane(n int) overview.Lane {
 	w.t.Helper()
 	l, err := w.all.Lane(w.t.Context(), n)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	if sum := l.Counts.Total() + l.Waiting; l.Accepted != sum || l.Scheduled+l.Queued+l.Retrying != l.Waiting {
-		w.t.Errorf("the books do not balance: %+v", l)
+		w.t.Errorf("got %+v, want %d accepted, and %d scheduled, queued or retrying", l, sum, l.Waiting)
 	}
 	return l
 }
 
-func TestLanes(t *testing.T) {
-	t.Run("Empty", func(t *testing.T) {
-		simulate(t, 2, func(t *testing.T, w *world) {
-			lanes, err := w.all.Lanes(t.Context())
-			if err != nil || len(lanes) != 2 || lanes[1].Number != 1 || lanes[1].Waiting != 0 || !lanes[1].Exact ||
-				!lanes[1].OldestAt.IsZero() || lanes[1].DrainEstimate != (overview.DrainEstimate{Known: true}) {
-				t.Errorf("%+v, %v", lanes, err)
+func TestLanes_Empty(t *testing.T) {
+	simulate(t, 2, func(t *testing.T, w *world) {
+		lanes, err := w.all.Lanes(t.Context())
+		if err != nil || len(lanes) != 2 || lanes[1].Number != 1 || lanes[1].Waiting != 0 || !lanes[1].Exact ||
+			!lanes[1].OldestAt.IsZero() || lanes[1].DrainEstimate != (overview.DrainEstimate{Known: true}) {
+			t.Errorf("got %+v, %v, want two empty lanes", lanes, err)
+		}
+		if looks := w.countRequests(func() { w.readLane(0) }); looks != 1 {
+			t.Errorf("%d queries for a lane at rest, want 1", looks)
+		}
+		for _, n := range []int{-1, 2} {
+			if _, err := w.all.Lane(t.Context(), n); weir.KindOf(err) != weir.NotFound {
+				t.Errorf("lane %d: %v, want an error of kind NotFound", n, err)
 			}
-			if looks := w.asked(func() { w.lane(0) }); looks != 1 {
-				t.Errorf("%d queries for a lane at rest", looks)
-			}
-			for _, n := range []int{-1, 2} {
-				if _, err := w.all.Lane(t.Context(), n); weir.KindOf(err) != weir.NotFound {
-					t.Errorf("lane %d: %v", n, err)
-				}
-			}
-		})
+		}
 	})
-	t.Run("ByStage", func(t *testing.T) {
-		simulate(t, 1, func(t *testing.T, w *world) {
-			first := w.post("late/a") // it is tried, the others wait behind it
-			w.post("late/a")
-			w.post("late/a")
-			w.post("late/b")
-			w.post("bad")
-			for range 20 {
-				w.post("ok")
+}
+
+func TestLanes_ByStage(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		first := w.appendMessage("late/a") // it is tried, the others wait behind it
+		w.appendMessage("late/a")
+		w.appendMessage("late/a")
+		w.appendMessage("late/b")
+		w.appendMessage("bad")
+		for range 20 {
+			w.appendMessage("ok")
+		}
+		w.appendMessage("later", withDelay(time.Hour))
+		w.appendMessage("much later", withDelay(1000*time.Hour))
+		w.drainFor(time.Minute)
+		l := w.readLane(0)
+		if l.Scheduled != 2 || l.Retrying != 2 || l.Queued != 2 || l.Counts.Delivered != 20 || l.Counts.Dead != 1 ||
+			!l.Exact || l.Held || l.Holder != "one" || l.LastError != "out of order" && l.LastError == "" {
+			t.Errorf("got %+v, want 2 scheduled, 2 retrying, 2 queued, 20 delivered and 1 dead, held by none", l)
+		}
+		if _, err := w.store.Cancel(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		w.drainFor(time.Minute) // and the next of its key is tried
+		if l := w.readLane(0); l.Retrying != 2 || l.Queued != 1 || l.Counts.Cancelled != 1 {
+			t.Errorf("with the next tried: %+v, want Retrying 2, Queued 1 and Cancelled 1", l)
+		}
+		w.appendMessage("fresh")
+		if l := w.readLane(0); l.Queued != 2 {
+			t.Errorf("with one in the log: %+v, want Queued 2", l)
+		}
+		if looks := w.countRequests(func() { w.readLane(0) }); looks > 5 {
+			t.Errorf("%d queries, want at most 5", looks)
+		}
+	})
+}
+
+func TestLanes_Oldest(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		expectOldest := func(want time.Time) {
+			t.Helper()
+			if got := w.readLane(0).OldestAt; got.Sub(want).Abs() > 2*time.Second {
+				t.Errorf("waits since %v, want %v", got, want)
 			}
-			w.post("later", due(time.Hour))
-			w.post("much later", due(1000*time.Hour))
-			w.drain(time.Minute)
-			l := w.lane(0)
-			if l.Scheduled != 2 || l.Retrying != 2 || l.Queued != 2 || l.Counts.Delivered != 20 || l.Counts.Dead != 1 ||
-				!l.Exact || l.Held || l.Holder != "one" || l.LastError != "out of order" && l.LastError == "" {
-				t.Errorf("%+v", l)
-			}
-			if _, err := w.store.Cancel(t.Context(), first); err != nil {
+		}
+		w.appendMessage("scheduled", withDelay(time.Hour))
+		expectOldest(time.Time{})
+		time.Sleep(time.Minute)
+		w.appendMessage("scheduled too", withDelay(time.Hour))
+		w.appendMessage("in the log")
+		loggedAt := time.Now()
+		time.Sleep(time.Minute)
+		w.appendMessage("late/too") // its attempt fails below
+		expectOldest(loggedAt)
+		failedAt := time.Now()
+		w.drainFor(time.Minute)
+		expectOldest(failedAt)
+		w.appendMessage("late/x", withDelay(time.Hour))
+		dueAt := time.Now().Add(time.Hour)
+		w.drainFor(2 * time.Hour) // the scheduled messages are delivered, and the late one fails
+		expectOldest(failedAt)
+		if _, err := w.store.Cancel(t.Context(),
+			w.searchAll(overview.Filter{Key: "late/too"}, 1)[0].Message.ID); err != nil {
+			t.Fatal(err)
+		}
+		w.drainFor(time.Minute)
+		expectOldest(dueAt)
+	})
+}
+
+func TestLanes_OldestOfReplayed(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		ids := []weir.ID{w.appendMessage("bad/late"), w.appendMessage("bad/late", withDelay(time.Second))}
+		w.drainFor(time.Minute)
+		time.Sleep(48 * time.Hour)
+		w.appendMessage("late/a")
+		failedAt := time.Now()
+		w.drainFor(time.Minute)
+		if err := w.store.Pause(t.Context(),
+			weir.Pause{Key: "bad/late", Reason: "wait", Since: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			if _, err := w.store.Replay(t.Context(), id, replay); err != nil {
 				t.Fatal(err)
 			}
-			w.drain(time.Minute) // and the next of its key is tried
-			if l := w.lane(0); l.Retrying != 2 || l.Queued != 1 || l.Counts.Cancelled != 1 {
-				t.Errorf("with the next tried: %+v", l)
-			}
-			w.post("fresh")
-			if l := w.lane(0); l.Queued != 2 {
-				t.Errorf("with one in the log: %+v", l)
-			}
-			if looks := w.asked(func() { w.lane(0) }); looks > 5 {
-				t.Errorf("%d queries", looks)
-			}
-		})
+		}
+		w.drainFor(time.Minute)
+		if l := w.readLane(0); l.Queued != 2 || l.Retrying != 1 || l.Counts.Dead != 0 ||
+			l.OldestAt.Sub(failedAt).Abs() > 2*time.Second {
+			t.Errorf("%+v, want since %v", l, failedAt)
+		}
 	})
-	t.Run("Oldest", func(t *testing.T) {
-		simulate(t, 1, func(t *testing.T, w *world) {
-			since := func(want time.Time) {
-				t.Helper()
-				if got := w.lane(0).OldestAt; got.Sub(want).Abs() > 2*time.Second {
-					t.Errorf("waits since %v, want %v", got, want)
-				}
-			}
-			w.post("scheduled", due(time.Hour))
-			since(time.Time{})
-			time.Sleep(time.Minute)
-			w.post("scheduled too", due(time.Hour))
-			w.post("in the log")
-			logged := time.Now()
-			time.Sleep(time.Minute)
-			w.post("late/too") // the next
-			since(logged)
-			failed := time.Now()
-			w.drain(time.Minute)
-			since(failed)
-			w.post("late/x", due(time.Hour))
-			fell := time.Now().Add(time.Hour)
-			w.drain(2 * time.Hour) // what was scheduled is delivered, and the late one fails
-			since(failed)
-			if _, err := w.store.Cancel(t.Context(),
-				w.find(overview.Filter{Key: "late/too"}, 1)[0].Message.ID); err != nil {
-				t.Fatal(err)
-			}
-			w.drain(time.Minute)
-			since(fell)
-		})
-	})
-	t.Run("OldestOfReplayed", func(t *testing.T) {
-		simulate(t, 1, func(t *testing.T, w *world) {
-			ids := []weir.ID{w.post("bad/late"), w.post("bad/late", due(time.Second))}
-			w.drain(time.Minute)
-			time.Sleep(48 * time.Hour)
-			w.post("late/a")
-			failed := time.Now()
-			w.drain(time.Minute)
-			if err := w.store.Pause(t.Context(),
-				weir.Pause{Key: "bad/late", Reason: "wait", Since: time.Now()}); err != nil {
-				t.Fatal(err)
-			}
-			for _, id := range ids {
-				if _, err := w.store.Replay(t.Context(), id, replay); err != nil {
-					t.Fatal(err)
-				}
-			}
-			w.drain(time.Minute)
-			if l := w.lane(0); l.Queued != 2 || l.Retrying != 1 || l.Counts.Dead != 0 ||
-				l.OldestAt.Sub(failed).Abs() > 2*time.Second {
-				t.Errorf("%+v, want since %v", l, failed)
-			}
-		})
-	})
-	t.Run("ManyAreCut", func(t *testing.T) {
-		simulate(t, 1, func(t *testing.T, w *world) {
-			w.many(6000, func(_ int, m *weir.Message) { m.DueAt = time.Now().Add(time.Hour) })
-			l := w.lane(0)
-			if l.Exact || l.Scheduled != 5000 {
-				t.Errorf("%+v", l)
-			}
-		})
+}
+
+func TestLanes_ManyAreCut(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.appendMany(6000, func(_ int, m *weir.Message) { m.DueAt = time.Now().Add(time.Hour) })
+		l := w.readLane(0)
+		if l.Exact || l.Scheduled != 5000 {
+			t.Errorf("got %+v, want Exact false and Scheduled 5000", l)
+		}
 	})
 }
 
 func TestLanes_Rates(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		for range 30 {
-			w.post("ok")
+			w.appendMessage("ok")
 		}
-		w.post("later", due(time.Hour))
-		if l := w.lane(0); l.DrainEstimate.Known || l.Rate1.Known {
-			t.Errorf("without a rate: %+v", l)
+		w.appendMessage("later", withDelay(time.Hour))
+		if l := w.readLane(0); l.DrainEstimate.Known || l.Rate1.Known {
+			t.Errorf("without a rate: got %+v, want no known estimate and rate", l)
 		}
 		w.rates[1], w.rates[15] = 0, 10
-		if l := w.lane(0); l.DrainEstimate.Known || !l.Rate1.Known || l.Rate15.PerMinute != 10 {
-			t.Errorf("without a pace: %+v", l)
+		if l := w.readLane(0); l.DrainEstimate.Known || !l.Rate1.Known || l.Rate15.PerMinute != 10 {
+			t.Errorf("without a pace: got %+v, want no known estimate, and the rates 0 and 10", l)
 		}
 		w.rates[pace] = 30
-		if l := w.lane(0); l.DrainEstimate != (overview.DrainEstimate{In: time.Minute, Known: true}) {
-			t.Errorf("by the pace: %+v", l)
+		if l := w.readLane(0); l.DrainEstimate != (overview.DrainEstimate{In: time.Minute, Known: true}) {
+			t.Errorf("by the pace: got %+v, want a minute to empty", l)
 		}
 		w.rates[pace] = 1e-300
-		if l := w.lane(0); l.DrainEstimate.In < 1000*time.Hour {
-			t.Errorf("next to nothing goes: %+v", l)
+		if l := w.readLane(0); l.DrainEstimate.In < 1000*time.Hour {
+			t.Errorf("at a pace near 0: got %+v, want at least 1000 hours to empty", l)
 		}
 		w.rates[pace] = 10
 		until := time.Now().Add(time.Hour).UTC()
@@ -166,27 +168,28 @@ func TestLanes_Rates(t *testing.T) {
 			weir.Pause{Reason: "release", Since: time.Now(), Until: until}); err != nil {
 			t.Fatal(err)
 		}
-		if l := w.lane(0); l.DrainEstimate.Known || l.PauseCause.By != overview.ByOperator ||
+		if l := w.readLane(0); l.DrainEstimate.Known || l.PauseCause.By != overview.ByOperator ||
 			l.PauseCause.Reason != "release" || !l.PauseCause.Until.Equal(until) || len(l.Pauses) != 1 {
-			t.Errorf("paused: %+v", l)
+			t.Errorf("paused: %+v, want Known false, By %v, Reason release, Until %v and 1 Pause", l,
+				overview.ByOperator, until)
 		}
 	})
 }
 
 func TestSumLanes(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *world) {
-		w.many(200, func(i int, m *weir.Message) {
+		w.appendMany(200, func(i int, m *weir.Message) {
 			if i%7 == 0 {
 				m.DueAt = time.Now().Add(time.Hour)
 			}
 		})
-		w.post("bad")
-		w.drain(time.Minute)
+		w.appendMessage("bad")
+		w.drainFor(time.Minute)
 		lanes, err := w.all.Lanes(t.Context())
 		sum := overview.SumLanes(lanes)
 		if err != nil || sum.Accepted != 201 || sum.Counts.Delivered != 171 || sum.Counts.Dead != 1 ||
 			sum.Waiting != 29 {
-			t.Errorf("%+v, %v", sum, err)
+			t.Errorf("got %+v, %v, want Accepted 201, Delivered 171, Dead 1, Waiting 29 and no error", sum, err)
 		}
 	})
 }

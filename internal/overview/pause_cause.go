@@ -53,8 +53,14 @@ func (o *Overview) isClosed(at time.Time) (closed bool, reason string, until tim
 
 // describe returns the cause as a sentence for users.
 func (h PauseCause) describe() string {
-	return map[string]string{ByOperator: "the lane is paused", ByCalendar: "the calendar is closed",
-		ByCMS: "the CMS is unavailable"}[h.By] + describeReason(h.Reason, h.Until)
+	switch h.By {
+	case ByCalendar:
+		return "the calendar is closed" + describeReason(h.Reason, h.Until)
+	case ByCMS:
+		return "the CMS is unavailable; next try at " + formatTime(h.Until) + describeReason(h.Reason, time.Time{})
+	default:
+		return "the lane is paused" + describeReason(h.Reason, h.Until)
+	}
 }
 
 func describeReason(reason string, until time.Time) string {

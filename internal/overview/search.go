@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 	"weir/internal/weir"
 )
 
@@ -32,7 +33,7 @@ type SearchResult struct {
 }
 
 // Search returns up to limit matching messages, the newest first. token is SearchResult.Continue of
-// the previous page with the same filter; empty = the first page.
+// the previous page with the same filter; empty = the first page. Order.Sort sorts one page.
 func (o *Overview) Search(ctx context.Context, f Filter, limit int, token string) (SearchResult, error) {
 	if f.Text != "" {
 		done, err := o.textSearches.acquireSlot(ctx)
@@ -41,7 +42,7 @@ func (o *Overview) Search(ctx context.Context, f Filter, limit int, token string
 		}
 		defer done()
 	}
-	s := &search{filter: f, limit: limit, matcher: newTextMatcher(f.Text)}
+	s := &search{filter: f, limit: limit, matcher: newTextMatcher(f.Text), redactor: o.Redactor}
 	more, err := s.searchEpochs(ctx, o, token)
 	if err != nil {
 		return SearchResult{}, readError("search", err)
@@ -60,6 +61,13 @@ func (s *search) searchEpochs(ctx context.Context, o *Overview, token string) (s
 		if at, err = parseToken(f, token); err != nil {
 			return "", err
 		}
+	}
+	if f.namesSubmission() {
+		var err error
+		if s.submission, err = o.Store.FindSubmission(ctx, f.Key, f.IdempotencyKey); err != nil {
+			return "", err
+		}
+		s.addCost(cost{queries: 1})
 	}
 	for i, e := range o.searchedEpochs(f) {
 		if token != "" && e.Number > at.epoch {
@@ -84,23 +92,26 @@ func (s *search) searchEpochs(ctx context.Context, o *Overview, token string) (s
 }
 
 // searchedEpochs returns the epochs to search, the latest first.
-func (o *Overview) searchedEpochs(f Filter) []lane.Epoch {
-	epochs := []lane.Epoch{{Number: o.Store.Epoch, Lanes: o.Store.Lanes}}
+func (o *Overview) searchedEpochs(f Filter) []epochs.Epoch {
+	searched := []epochs.Epoch{{Number: o.Store.Epoch, Lanes: o.Store.Lanes}}
 	if f.matchesOnlyUnfinished() {
-		return epochs
+		return searched
 	}
 	earlier := slices.Clone(o.Store.EarlierEpochs)
 	slices.Reverse(earlier)
-	return append(epochs, earlier...)
+	return append(searched, earlier...)
 }
 
 // search is one call of Search.
 type search struct {
-	filter  Filter
-	limit   int
-	matcher textMatcher
-	cursors []*laneCursor // of the current epoch
-	result  SearchResult
+	filter   Filter
+	limit    int
+	matcher  textMatcher
+	redactor Redactor      // nil = no message has redacted values
+	cursors  []*laneCursor // of the current epoch
+	// submission is the position of the one message that can match, if the filter names a submission.
+	submission weir.ID
+	result     SearchResult
 
 	mu        sync.Mutex
 	totalCost cost
@@ -155,7 +166,7 @@ func (s *search) searchEpoch(ctx context.Context, store *lane.Store, earlier boo
 
 // openCursors opens a cursor for each lane of an epoch.
 func (s *search) openCursors(ctx context.Context, store *lane.Store, earlier bool, before []int64) error {
-	lanes := s.filter.matchingLanes(lane.Epoch{Number: store.Epoch, Lanes: store.Lanes})
+	lanes := s.filter.matchingLanes(epochs.Epoch{Number: store.Epoch, Lanes: store.Lanes})
 	if len(before) > 0 && len(before) != len(lanes) {
 		return tokenError()
 	}

@@ -16,8 +16,8 @@ import (
 	"weir/internal/weir"
 )
 
-// find follows a search to its end, and checks each of its answers.
-func (w *world) find(f overview.Filter, limit int) []weir.Status {
+// searchAll follows a search to its end, and checks each of its answers.
+func (w *world) searchAll(f overview.Filter, limit int) []weir.Status {
 	w.t.Helper()
 	var all []weir.Status
 	token := ""
@@ -27,21 +27,21 @@ func (w *world) find(f overview.Filter, limit int) []weir.Status {
 			w.t.Fatalf("search %+v: %v", f, err)
 		}
 		if len(found.Messages) > limit || found.Complete != (found.Continue == "") {
-			w.t.Fatalf("search %+v: %d messages, complete %v, continue %q", f, len(found.Messages), found.Complete,
-				found.Continue)
+			w.t.Fatalf("search %+v: %d messages, complete %v, continue %q, want at most %v Messages and Complete %v",
+				f, len(found.Messages), found.Complete, found.Continue, limit, found.Continue == "")
 		}
 		all = append(all, found.Messages...)
 		if found.Complete {
 			return all
 		}
 		if token = found.Continue; calls > 2000 {
-			w.t.Fatalf("search %+v comes to no end", f)
+			w.t.Fatalf("search %+v has no end after %d calls, want at most 2000", f, calls)
 		}
 	}
 }
 
-// everything reads all messages one by one.
-func (w *world) everything() []weir.Status {
+// readAll reads all messages one by one.
+func (w *world) readAll() []weir.Status {
 	w.t.Helper()
 	var all []weir.Status
 	for n := range w.store.Lanes {
@@ -51,7 +51,7 @@ func (w *world) everything() []weir.Status {
 				w.t.Fatal(err)
 			}
 			for _, e := range entries {
-				all = append(all, w.status(e.Message.ID))
+				all = append(all, w.readStatus(e.Message.ID))
 			}
 			if len(entries) == 0 {
 				break
@@ -62,8 +62,8 @@ func (w *world) everything() []weir.Status {
 	return all
 }
 
-// same compares the found messages with all matching ones.
-func (w *world) same(what string, found []weir.Status, want func(weir.Status) bool, all []weir.Status) {
+// checkFound compares the found messages with those of all that match.
+func (w *world) checkFound(what string, found []weir.Status, want func(weir.Status) bool, all []weir.Status) {
 	w.t.Helper()
 	missing := map[weir.ID]weir.Status{}
 	for _, st := range all {
@@ -75,7 +75,7 @@ func (w *world) same(what string, found []weir.Status, want func(weir.Status) bo
 	for i, st := range found {
 		truth, ok := missing[st.Message.ID]
 		if !ok {
-			w.t.Errorf("%s: %d of %q (%s) is found, and should not be, or twice", what, st.Message.ID.Seq,
+			w.t.Errorf("%s: found %d of %q (%s), want it once if it matches, else never", what, st.Message.ID.Seq,
 				st.Message.Key, st.Stage)
 			continue
 		}
@@ -84,14 +84,18 @@ func (w *world) same(what string, found []weir.Status, want func(weir.Status) bo
 			st.LastError != truth.LastError ||
 			!st.FinishedAt.Equal(truth.FinishedAt) || !st.NextAttemptAt.Equal(truth.NextAttemptAt) ||
 			st.SupersededBy != truth.SupersededBy || st.Message.Size != truth.Message.Size {
-			w.t.Errorf("%s: %+v, and it is %+v", what, st, truth)
+			w.t.Errorf("%s: %+v, and it is %+v, want Stage %v, AttemptCount %v, CMSStatus %v, LastError %v, "+
+				"FinishedAt %v, NextAttemptAt %v, SupersededBy %v and Size %v", what, st, truth, truth.Stage,
+				truth.AttemptCount, truth.CMSStatus, truth.LastError, truth.FinishedAt, truth.NextAttemptAt,
+				truth.SupersededBy, truth.Message.Size)
 		}
 		if i > 0 && found[i-1].Message.AcceptedAt.Before(st.Message.AcceptedAt) {
-			w.t.Errorf("%s: %v stands before %v", what, found[i-1].Message.AcceptedAt, st.Message.AcceptedAt)
+			w.t.Errorf("%s: %v stands before %v, want the newest first", what, found[i-1].Message.AcceptedAt,
+				st.Message.AcceptedAt)
 		}
 	}
 	if len(missing) > 0 {
-		w.t.Errorf("%s: %d of %d are missing", what, len(missing), n)
+		w.t.Errorf("%s: %d of %d are missing, want all", what, len(missing), n)
 	}
 }
 
@@ -99,34 +103,37 @@ func (w *world) same(what string, found []weir.Status, want func(weir.Status) bo
 var oddKeys = []string{"", "a", "a_b", "~", "r_", "ok/%2F?&=#", "'; drop", "ключ", "late/ \u202eabc", "bad/<img src=x>",
 	strings.Repeat("k", 1000), "late/_x_", "bad/\"quoted\""}
 
-// fill appends messages of all kinds, and delivers most of them.
-func (w *world) fill(n int, dice *rand.Rand) {
+// appendAllKinds appends messages of all kinds, and delivers most of them.
+func (w *world) appendAllKinds(n int, dice *rand.Rand) {
 	w.t.Helper()
 	var scheduled []weir.ID
 	for i := range n {
 		key := oddKeys[dice.IntN(len(oddKeys))]
 		switch dice.IntN(12) {
 		case 0:
-			scheduled = append(scheduled, w.post(key, due(time.Hour+time.Duration(dice.IntN(1e9)))))
+			scheduled = append(scheduled, w.appendMessage(key, withDelay(time.Hour+time.Duration(dice.IntN(1e9)))))
 		case 1:
-			w.post(fmt.Sprintf("bad/%d", i%40))
+			w.appendMessage(fmt.Sprintf("bad/%d", i%40))
 		case 2:
-			w.post("version", func(m *weir.Message) { m.Supersede, m.Version = true, fmt.Sprint(dice.IntN(50)) })
+			w.appendMessage("version", func(m *weir.Message) {
+				m.Supersede, m.Version = true,
+					fmt.Sprint(dice.IntN(50))
+			})
 		case 3:
-			w.post(fmt.Sprint("ok/", i), body("<a>Nadel im Heu "+fmt.Sprint(i)+"</a>"),
+			w.appendMessage(fmt.Sprint("ok/", i), withBody("<a>Nadel im Heu "+fmt.Sprint(i)+"</a>"),
 				func(m *weir.Message) { m.Contract = "picture" })
 		case 4:
-			w.post(key)
+			w.appendMessage(key)
 		case 5:
-			w.post(fmt.Sprint("late/", i%9))
+			w.appendMessage(fmt.Sprint("late/", i%9))
 		default:
-			w.post(fmt.Sprint("ok/", i%100))
+			w.appendMessage(fmt.Sprint("ok/", i%100))
 		}
 		if dice.IntN(10) == 0 {
 			time.Sleep(time.Second)
 		}
 		if i == n*2/3 {
-			w.drain(time.Minute)
+			w.drainFor(time.Minute)
 		}
 	}
 	for _, id := range scheduled[:len(scheduled)/2] {
@@ -136,13 +143,13 @@ func (w *world) fill(n int, dice *rand.Rand) {
 	}
 }
 
-func TestSearch_FindsWhatThereIs(t *testing.T) {
+func TestSearch_FindsEachMatch(t *testing.T) {
 	for _, lanes := range []int{1, 3, 16} {
 		t.Run(fmt.Sprint(lanes, "Lanes"), func(t *testing.T) {
 			simulate(t, lanes, func(t *testing.T, w *world) {
 				dice := rand.New(rand.NewPCG(1, uint64(lanes)))
-				w.fill(800, dice)
-				all := w.everything()
+				w.appendAllKinds(800, dice)
+				all := w.readAll()
 				byStage := map[weir.Stage]int{}
 				for _, st := range all {
 					byStage[st.Stage]++
@@ -150,24 +157,25 @@ func TestSearch_FindsWhatThereIs(t *testing.T) {
 				for _, stage := range []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying, weir.Delivered,
 					weir.Dead, weir.Cancelled, weir.Superseded} {
 					if byStage[stage] < 2 {
-						t.Fatalf("the test is of too little: %v", byStage)
+						t.Fatalf("got the stages %v, want at least 2 %s", byStage, stage)
 					}
-					w.same(string(stage), w.find(overview.Filter{Stage: stage}, 1+dice.IntN(200)),
+					w.checkFound(string(stage), w.searchAll(overview.Filter{Stage: stage}, 1+dice.IntN(200)),
 						func(st weir.Status) bool { return st.Stage == stage }, all)
 				}
-				w.same("all", w.find(overview.Filter{}, 1+dice.IntN(200)), func(weir.Status) bool { return true }, all)
+				w.checkFound("all", w.searchAll(overview.Filter{}, 1+dice.IntN(200)),
+					func(weir.Status) bool { return true }, all)
 				for _, key := range oddKeys[1:] {
-					w.same("key "+key, w.find(overview.Filter{Key: key}, 50),
+					w.checkFound("key "+key, w.searchAll(overview.Filter{Key: key}, 50),
 						func(st weir.Status) bool { return st.Message.Key == key }, all)
 				}
-				w.same("contract", w.find(overview.Filter{Contract: "picture"}, 7),
+				w.checkFound("contract", w.searchAll(overview.Filter{Contract: "picture"}, 7),
 					func(st weir.Status) bool { return st.Message.Contract == "picture" }, all)
 				n := dice.IntN(lanes)
-				w.same("lane", w.find(overview.Filter{Lane: &n}, 50),
+				w.checkFound("lane", w.searchAll(overview.Filter{Lane: &n}, 50),
 					func(st weir.Status) bool { return st.Message.ID.Lane == n }, all)
-				w.same("text of bodies", w.find(overview.Filter{Text: "nADEL im"}, 50),
+				w.checkFound("text of bodies", w.searchAll(overview.Filter{Text: "nADEL im"}, 50),
 					func(st weir.Status) bool { return st.Message.Contract == "picture" }, all)
-				w.same("text of errors", w.find(overview.Filter{Text: "OUT of order"}, 50),
+				w.checkFound("text of errors", w.searchAll(overview.Filter{Text: "OUT of order"}, 50),
 					func(st weir.Status) bool { return st.LastError == "out of order" }, all)
 				slices.SortFunc(all, func(a,
 					b weir.Status) int {
@@ -176,23 +184,25 @@ func TestSearch_FindsWhatThereIs(t *testing.T) {
 				for range 4 {
 					i, j := dice.IntN(len(all)), dice.IntN(len(all))
 					from, to := all[min(i, j)].Message.AcceptedAt, all[max(i, j)].Message.AcceptedAt
-					w.same("span", w.find(overview.Filter{From: from, To: to}, 100), func(st weir.Status) bool {
-						return !st.Message.AcceptedAt.Before(from) && st.Message.AcceptedAt.Before(to)
-					}, all)
+					w.checkFound("span", w.searchAll(overview.Filter{From: from, To: to}, 100),
+						func(st weir.Status) bool {
+							return !st.Message.AcceptedAt.Before(from) && st.Message.AcceptedAt.Before(to)
+						}, all)
 				}
 				dead := all[slices.IndexFunc(all, func(st weir.Status) bool { return st.Stage == weir.Dead })]
 				kind, _ := weir.Fingerprint(dead.Message.Contract, dead.CMSStatus, dead.LastError)
-				w.same("fingerprint", w.find(overview.Filter{Fingerprint: kind}, 20), func(st weir.Status) bool {
-					other, _ := weir.Fingerprint(st.Message.Contract, st.CMSStatus, st.LastError)
-					return st.Stage == weir.Dead && other == kind
-				}, all)
+				w.checkFound("fingerprint", w.searchAll(overview.Filter{Fingerprint: kind}, 20),
+					func(st weir.Status) bool {
+						other, _ := weir.Fingerprint(st.Message.Contract, st.CMSStatus, st.LastError)
+						return st.Stage == weir.Dead && other == kind
+					}, all)
 			})
 		})
 	}
 }
 
-// asked counts the requests of f to storage.
-func (w *world) asked(f func()) int {
+// countRequests counts the requests of f to storage.
+func (w *world) countRequests(f func()) int {
 	faults, n := storagetest.NewFaults(), 0
 	faults.Set(func(c storagetest.Call) storagetest.Fault {
 		n++
@@ -205,13 +215,12 @@ func (w *world) asked(f func()) int {
 	return n
 }
 
-// many appends n messages.
-func (w *world) many(n int, change func(i int, m *weir.Message)) {
+func (w *world) appendMany(n int, change func(i int, m *weir.Message)) {
 	w.t.Helper()
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			w.post(fmt.Sprint("ok/", i), func(m *weir.Message) { change(i, m) })
+			w.appendMessage(fmt.Sprint("ok/", i), func(m *weir.Message) { change(i, m) })
 		})
 	}
 	wg.Wait()
@@ -219,12 +228,12 @@ func (w *world) many(n int, change func(i int, m *weir.Message)) {
 
 func TestSearch_IsBounded(t *testing.T) {
 	simulate(t, 4, func(t *testing.T, w *world) {
-		w.many(10_000, func(i int, m *weir.Message) {
+		w.appendMany(10_000, func(i int, m *weir.Message) {
 			if i == 5000 {
 				m.Contract = "one"
 			}
 		})
-		w.drain(time.Hour)
+		w.drainFor(time.Hour)
 		for what, f := range map[string]overview.Filter{
 			"all": {}, "nothing": {Contract: "none"}, "nowhere": {Text: "not there"}, "nobody": {Key: "ok/none"},
 			"retrying": {Stage: weir.Retrying}, "dead": {Stage: weir.Dead},
@@ -234,60 +243,67 @@ func TestSearch_IsBounded(t *testing.T) {
 			for calls := 0; ; calls++ {
 				var found overview.SearchResult
 				var err error
-				looks := w.asked(func() { found, err = w.all.Search(t.Context(), f, 50, token) })
+				looks := w.countRequests(func() { found, err = w.all.Search(t.Context(), f, 50, token) })
 				if err != nil || looks > 20+4*8 || found.Examined > 24_000 {
-					t.Fatalf("%s: %d queries, %d rows, %v", what, looks, found.Examined, err)
+					t.Fatalf("%s: %d queries, %d rows, %v, want at most %v, Examined at most 24,000 and no error",
+						what, looks, found.Examined, err, 20+4*8)
 				}
 				if token = found.Continue; token == "" || what == "all" {
 					break
 				}
 				if calls > 20 {
-					t.Fatalf("%s: no end after %d calls", what, calls)
+					t.Fatalf("%s: no end after %d calls, want at most 20", what, calls)
 				}
 			}
 		}
-		if got := w.find(overview.Filter{Contract: "one"}, 50); len(got) != 1 || got[0].Message.Key != "ok/5000" ||
+		if got := w.searchAll(overview.Filter{Contract: "one"}, 50); len(got) != 1 || got[0].Message.Key != "ok/5000" ||
 			got[0].Stage != weir.Delivered {
-			t.Errorf("the one of ten thousand: %+v", got)
+			t.Errorf("the one of ten thousand: %+v, want one, Key ok/5000 and Stage delivered", got)
 		}
-		if looks := w.asked(func() { w.find(overview.Filter{Stage: weir.Retrying}, 50) }); looks > 8 {
-			t.Errorf("%d queries to find that nothing is retried", looks)
+		if looks := w.countRequests(func() { w.searchAll(overview.Filter{Stage: weir.Retrying}, 50) }); looks > 8 {
+			t.Errorf("%d queries to find no message in retry, want at most 8", looks)
 		}
-		if looks := w.asked(func() {
-			w.find(overview.Filter{Key: "ok/17", To: time.Now().Add(-time.Hour)},
+		if looks := w.countRequests(func() {
+			w.searchAll(overview.Filter{Key: "ok/17", To: time.Now().Add(-time.Hour)},
 				50)
 		}); looks > 20 {
-			t.Errorf("%d queries to find that nothing is so old", looks)
+			t.Errorf("%d queries to find no message that old, want at most 20", looks)
 		}
 	})
 }
 
 func TestSearch_IsBoundedInOneLane(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		w.rows("m_", 16_000, map[string]any{"Stage": "queued", "Contract": "article", "Nonce": "00112233445566778899",
+		w.insertRows("m_", 16_000, map[string]any{"Stage": "queued", "Contract": "article",
+			"Nonce":      "00112233445566778899",
 			"AcceptedAt": time.Now()})
 		var found overview.SearchResult
 		var err error
-		looks := w.asked(func() { found, err = w.all.Search(t.Context(), overview.Filter{Contract: "none"}, 50, "") })
+		looks := w.countRequests(func() {
+			found, err = w.all.Search(t.Context(), overview.Filter{Contract: "none"}, 50,
+				"")
+		})
 		if err != nil || found.Complete || looks > 26 || found.Examined < 9000 {
-			t.Errorf("%d queries, %d rows, complete %v, %v", looks, found.Examined, found.Complete, err)
+			t.Errorf("%d queries, %d rows, complete %v, %v, want Complete false, at most 26, Examined at least 9000 "+
+				"and no error", looks, found.Examined, found.Complete, err)
 		}
 	})
 }
 
 func TestSearch_WhileMessagesCome(t *testing.T) {
 	simulate(t, 2, func(t *testing.T, w *world) {
-		w.many(300, func(int, *weir.Message) {})
+		w.appendMany(300, func(int, *weir.Message) {})
 		first, err := w.all.Search(t.Context(), overview.Filter{}, 100, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.many(300, func(int, *weir.Message) {})
+		w.appendMany(300, func(int, *weir.Message) {})
 		seen := map[weir.ID]bool{}
 		for found := first; ; {
 			for _, st := range found.Messages {
 				if seen[st.Message.ID] || st.Message.ID.Seq < 1 {
-					t.Errorf("%v is found twice", st.Message.ID)
+					t.Errorf("found %v, seen before: %t; want it once, with a sequence number", st.Message.ID,
+						seen[st.Message.ID])
 				}
 				seen[st.Message.ID] = true
 			}
@@ -299,23 +315,23 @@ func TestSearch_WhileMessagesCome(t *testing.T) {
 			}
 		}
 		if len(seen) != 300 {
-			t.Errorf("%d of the 300 that were there at first", len(seen))
+			t.Errorf("%d of the 300 that were there at first, want 300", len(seen))
 		}
 	})
 }
 
 func TestSearch_Continue(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
-		w.many(200, func(int, *weir.Message) {})
+		w.appendMany(200, func(int, *weir.Message) {})
 		f := overview.Filter{Contract: "article"}
 		found, err := w.all.Search(t.Context(), f, 10, "")
 		if err != nil || found.Continue == "" {
-			t.Fatalf("%+v, %v", found, err)
+			t.Fatalf("got %+v, %v, want a Continue and no error", found, err)
 		}
 		refused := func(what string, f overview.Filter, token string) {
 			t.Helper()
 			if _, err := w.all.Search(t.Context(), f, 10, token); weir.KindOf(err) != weir.Malformed {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s: got %v, want an error of kind Malformed", what, err)
 			}
 		}
 		refused("of another filter", overview.Filter{}, found.Continue)
@@ -331,7 +347,8 @@ func TestSearch_Continue(t *testing.T) {
 		}
 		next, err := w.all.Search(t.Context(), f, 10, found.Continue)
 		if err != nil || len(next.Messages) != 10 || next.Messages[0].Message.ID == found.Messages[9].Message.ID {
-			t.Errorf("%+v, %v", next, err)
+			t.Errorf("got %+v, %v, want 10 Messages, ID another than %v and no error", next, err,
+				found.Messages[9].Message.ID)
 		}
 	})
 }
@@ -345,7 +362,7 @@ func TestSearch_Bodies(t *testing.T) {
 			}
 			return b.String()
 		}
-		w.post("blob", body("<a>needle"+noise(200<<10)+"</a>"))
+		w.appendMessage("blob", withBody("<a>needle"+noise(200<<10)+"</a>"))
 		want := map[string]bool{}
 		for i := range 40 { // together more than a call opens
 			key := fmt.Sprint("large/", i)
@@ -353,15 +370,15 @@ func TestSearch_Bodies(t *testing.T) {
 			if i%10 == 0 {
 				text, want[key] = "<a>"+strings.Repeat("hay ", 128<<10)+"NeeDle</a>", true
 			}
-			w.post(key, body(text))
+			w.appendMessage(key, withBody(text))
 		}
 		units := utf16.Encode([]rune("\ufeff<a>needle of ß</a>"))
 		wide := make([]byte, 0, 2*len(units))
 		for _, u := range units {
 			wide = append(wide, byte(u>>8), byte(u))
 		}
-		w.post("wide", func(m *weir.Message) { m.Body = wide })
-		w.post("latin", body("<?xml version='1.0' encoding='ISO-8859-1'?><a>needle \xfcber</a>"))
+		w.appendMessage("wide", func(m *weir.Message) { m.Body = wide })
+		w.appendMessage("latin", withBody("<?xml version='1.0' encoding='ISO-8859-1'?><a>needle \xfcber</a>"))
 		want["wide"], want["latin"] = true, true
 		calls, notSearched, token := 0, 0, ""
 		for {
@@ -371,7 +388,7 @@ func TestSearch_Bodies(t *testing.T) {
 			}
 			for _, st := range found.Messages {
 				if !want[st.Message.Key] || st.Message.Body != nil {
-					t.Errorf("%q is found, or twice, or with its body", st.Message.Key)
+					t.Errorf("%q is found, want another, or it once, or without its body", st.Message.Key)
 				}
 				delete(want, st.Message.Key)
 			}
@@ -384,34 +401,34 @@ func TestSearch_Bodies(t *testing.T) {
 		if len(want) > 0 || calls < 3 || notSearched != 1 {
 			t.Errorf("not found: %v; %d calls, %d not searched", want, calls, notSearched)
 		}
-		if got := w.find(overview.Filter{Text: "ÜBER"}, 5); len(got) != 1 || got[0].Message.Key != "latin" {
-			t.Errorf("a letter of ISO-8859-1: %d found", len(got))
+		if got := w.searchAll(overview.Filter{Text: "ÜBER"}, 5); len(got) != 1 || got[0].Message.Key != "latin" {
+			t.Errorf("a letter of ISO-8859-1: %d found, want 1 and Key latin", len(got))
 		}
 	})
 }
 
 func TestSearch_AfterRetention(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		w.post("bad/old")
-		w.many(3000, func(int, *weir.Message) {})
-		w.post("bad/older")
-		w.drain(time.Minute)
+		w.appendMessage("bad/old")
+		w.appendMany(3000, func(int, *weir.Message) {})
+		w.appendMessage("bad/older")
+		w.drainFor(time.Minute)
 		time.Sleep(2 * time.Hour)
 		r := &lane.Retention{Store: w.store, KeepFinal: time.Hour, KeepDead: 1000 * time.Hour, TimeShare: time.Minute}
 		if _, err := r.RunLane(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		w.many(20, func(int, *weir.Message) {})
+		w.appendMany(20, func(int, *weir.Message) {})
 		for _, f := range []overview.Filter{{}, {Key: "bad/old"}, {Stage: weir.Dead},
 			{To: time.Now().Add(-time.Hour)}} {
 			var got []weir.Status
-			looks := w.asked(func() { got = w.find(f, 100) })
+			looks := w.countRequests(func() { got = w.searchAll(f, 100) })
 			want := map[bool]int{true: 22, false: 2}[f == overview.Filter{}]
 			if f.Key != "" {
 				want = 1
 			}
 			if len(got) != want || got[len(got)-1].Message.Key != "bad/old" || looks > 40 {
-				t.Errorf("%+v: %d found in %d queries", f, len(got), looks)
+				t.Errorf("%+v: %d found in %d queries, want %v, Key bad/old and at most 40", f, len(got), looks, want)
 			}
 		}
 	})

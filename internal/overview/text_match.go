@@ -24,6 +24,11 @@ func (n textMatcher) matchesRow(e *lane.Entry) bool {
 			return true
 		}
 	}
+	for _, s := range m.Shown {
+		if strings.Contains(strings.ToLower(s), n.lower) {
+			return true
+		}
+	}
 	return false
 }
 

@@ -40,7 +40,7 @@ func (s *slowTable) Range(ctx context.Context, q storage.Query) (storage.Page, e
 // Each search for a text reads megabytes of bodies, so only two run at a time.
 func TestSearch_TwoTextsAtATime(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		w.post("a", body("<a>needle</a>"))
+		w.appendMessage("a", withBody("<a>needle</a>"))
 		w.store.Table = &slowTable{Table: w.store.Table, takes: 2 * time.Second}
 		type answer struct {
 			err   error
@@ -70,7 +70,7 @@ func TestSearch_TwoTextsAtATime(t *testing.T) {
 			t.Errorf("%d of 5 were refused, want 3: a search takes longer than they wait", refused)
 		}
 		if _, err := w.all.Search(t.Context(), overview.Filter{Text: "needle"}, 5, ""); err != nil {
-			t.Errorf("when they are done: %v", err)
+			t.Errorf("Search after the others ended = %v, want no error", err)
 		}
 	})
 }
@@ -83,7 +83,7 @@ func TestSearch_OpensBodiesInBatches(t *testing.T) {
 			for range 40 << 10 {
 				b.WriteByte(byte('!' + rand.IntN(90)))
 			}
-			w.post("a", body(b.String()))
+			w.appendMessage("a", withBody(b.String()))
 		}
 		table := &slowTable{Table: w.store.Table}
 		w.store.Table = table

@@ -21,15 +21,15 @@ type searchPosition struct {
 const checksumSize = 8
 
 // encodeToken returns the opaque form.
-func (p searchPosition) encodeToken(f Filter) string {
+func (p searchPosition) encodeToken(filter any) string {
 	b := binary.AppendUvarint(nil, uint64(p.epoch))
 	for _, n := range p.before {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
-	return base64.RawURLEncoding.EncodeToString(append(checksum(f, b), b...))
+	return base64.RawURLEncoding.EncodeToString(append(checksum(filter, b), b...))
 }
 
-func checksum(f Filter, payload []byte) []byte {
+func checksum(f any, payload []byte) []byte {
 	filter, err := json.Marshal(f)
 	if err != nil {
 		panic(err) // a struct of texts, numbers and times
@@ -39,9 +39,9 @@ func checksum(f Filter, payload []byte) []byte {
 }
 
 // parseToken parses a token of the same filter.
-func parseToken(f Filter, token string) (searchPosition, error) {
+func parseToken(filter any, token string) (searchPosition, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(b) < checksumSize || !slices.Equal(b[:checksumSize], checksum(f, b[checksumSize:])) {
+	if err != nil || len(b) < checksumSize || !slices.Equal(b[:checksumSize], checksum(filter, b[checksumSize:])) {
 		return searchPosition{}, tokenError()
 	}
 	var numbers []int64

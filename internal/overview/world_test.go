@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"weir/internal/drain"
@@ -16,6 +15,7 @@ import (
 	"weir/internal/storage"
 	"weir/internal/storage/memory"
 	"weir/internal/testkit/azurite"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
 )
 
@@ -44,17 +44,17 @@ func (r rates) Rate(_ context.Context, _, minutes int) (float64, bool) {
 	return n, known
 }
 
+func (r rates) CompleteUntil() time.Time { return time.Now().Truncate(time.Minute) }
+
 func (r rates) Pace(ctx context.Context, lane int) (float64, bool) { return r.Rate(ctx, lane, pace) }
 
 // simulate runs a test in virtual time over a fresh world on memory storage.
 func simulate(t *testing.T, lanes int, f func(t *testing.T, w *world)) {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		account := memory.New(time.Now)
-		w := newWorld(t, &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: lanes, Now: time.Now},
-			account.Leases())
-		w.account = account
+	lanetest.Simulate(t, func(t *testing.T) {
+		l := lanetest.New(t, lanes)
+		w := newWorld(t, l.Store, l.Account.Leases())
+		w.account = l.Account
 		f(t, w)
 	})
 }
@@ -70,7 +70,7 @@ func newWorld(t testing.TB, store *lane.Store, leases storage.Leases) *world {
 	return w
 }
 
-func (w *world) post(key string, change ...func(*weir.Message)) weir.ID {
+func (w *world) appendMessage(key string, change ...func(*weir.Message)) weir.ID {
 	w.t.Helper()
 	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte("<a>" + key + "</a>")}
 	for _, f := range change {
@@ -84,11 +84,12 @@ func (w *world) post(key string, change ...func(*weir.Message)) weir.ID {
 	return r.Message.ID
 }
 
-// body gives a message a body.
-func body(text string) func(*weir.Message) { return func(m *weir.Message) { m.Body = []byte(text) } }
+func withBody(text string) func(*weir.Message) {
+	return func(m *weir.Message) { m.Body = []byte(text) }
+}
 
-// due makes a message scheduled.
-func due(in time.Duration) func(*weir.Message) {
+// withDelay schedules a message.
+func withDelay(in time.Duration) func(*weir.Message) {
 	return func(m *weir.Message) { m.DueAt = time.Now().Add(in).UTC() }
 }
 
@@ -109,20 +110,16 @@ func (byKey) Send(_ context.Context, d weir.Delivery) weir.Result {
 	return r
 }
 
-type noBell struct{}
-
-func (noBell) EnqueueNow(context.Context, int) error { return nil }
-
-// drain delivers for a span of time, and stops in an orderly way.
-func (w *world) drain(span time.Duration) {
+// drainFor delivers for a span of time, and stops in an orderly way.
+func (w *world) drainFor(span time.Duration) {
 	w.t.Helper()
-	w.while(func() { time.Sleep(span) })
+	w.drainWhile(func() { time.Sleep(span) })
 }
 
-// drained delivers until n messages have left the log.
-func (w *world) drained(n int64) {
+// drainUntilLeft delivers until n messages have left the log, and stops in an orderly way.
+func (w *world) drainUntilLeft(n int64) {
 	w.t.Helper()
-	w.while(func() {
+	w.drainWhile(func() {
 		for left := n; left > 0 && w.t.Context().Err() == nil; {
 			left = n
 			for number := range w.store.Lanes {
@@ -138,11 +135,11 @@ func (w *world) drained(n int64) {
 	})
 }
 
-// while delivers while f runs, and stops in an orderly way.
-func (w *world) while(f func()) {
+// drainWhile delivers while f runs, and stops in an orderly way.
+func (w *world) drainWhile(f func()) {
 	w.t.Helper()
 	d := drain.New(drain.Config{
-		Store: w.store, Leases: w.leases, Sender: byKey{}, Tickets: noBell{}, Lease: 15 * time.Second,
+		Store: w.store, Leases: w.leases, Sender: byKey{}, Tickets: lanetest.NoTickets{}, Lease: 15 * time.Second,
 		Settle: 2 * time.Second, Attempts: 9,
 		Backoff: drain.Backoff{Min: 100 * time.Hour, Max: 200 * time.Hour}, Now: time.Now, Log: quiet, Name: "one",
 	})
@@ -157,8 +154,8 @@ func (w *world) while(f func()) {
 	}
 }
 
-// rows writes rows of a log or an index of lane 0, from sequence number 1 on.
-func (w *world) rows(prefix string, n int, values map[string]any) {
+// insertRows writes rows of a log or an index of lane 0, from sequence number 1 on.
+func (w *world) insertRows(prefix string, n int, values map[string]any) {
 	w.t.Helper()
 	transact := func(ops []storage.Op) {
 		if _, err := w.store.Table.Transact(w.t.Context(), "1.0", ops); err != nil {
@@ -176,7 +173,7 @@ func (w *world) rows(prefix string, n int, values map[string]any) {
 	transact(append(ops, storage.Op{Kind: storage.Merge, Key: "!head", Values: map[string]any{"Next": int64(n + 1)}}))
 }
 
-func (w *world) status(id weir.ID) weir.Status {
+func (w *world) readStatus(id weir.ID) weir.Status {
 	w.t.Helper()
 	st, err := w.store.Status(w.t.Context(), id)
 	if err != nil {
@@ -185,9 +182,9 @@ func (w *world) status(id weir.ID) weir.Status {
 	return st
 }
 
-func (w *world) outlook(id weir.ID) overview.Forecast {
+func (w *world) readForecast(id weir.ID) overview.Forecast {
 	w.t.Helper()
-	o, err := w.all.Forecast(w.t.Context(), w.status(id))
+	o, err := w.all.Forecast(w.t.Context(), w.readStatus(id))
 	if err != nil {
 		w.t.Fatalf("outlook: %v", err)
 	}

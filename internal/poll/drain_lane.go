@@ -73,7 +73,8 @@ func DrainLane(ctx context.Context, log Reader, joiner Joiner, number int, now f
 func (e *DrainResult) recordCounts(before, after lane.Control, now time.Time) {
 	a, b := after.Tail.Counts, before.Tail.Counts
 	e.Done = lane.Counts{Delivered: a.Delivered - b.Delivered, Dead: a.Dead - b.Dead,
-		Cancelled: a.Cancelled - b.Cancelled, Superseded: a.Superseded - b.Superseded}
+		Cancelled: a.Cancelled - b.Cancelled, Superseded: a.Superseded - b.Superseded,
+		Discarded: a.Discarded - b.Discarded}
 	e.Waiting, e.Due = after.WaitingCount(), after.HasWork(now)
 }
 
@@ -98,7 +99,7 @@ func (e *DrainResult) String() string {
 		n    int64
 		what string
 	}{{e.Done.Delivered, "delivered"}, {e.Done.Dead, "dead"}, {e.Done.Cancelled, "cancelled"}, {e.Done.Superseded,
-		"superseded"}} {
+		"superseded"}, {e.Done.Discarded, "discarded"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}
@@ -115,7 +116,7 @@ const (
 	Held        State = "held"        // by another process, with a message that could be sent
 	Paused      State = "paused"      // by an operator or the calendar, or the CMS is unavailable
 	Waiting     State = "waiting"     // all messages are due later
-	Interrupted State = "interrupted" // the process was told to end
+	Interrupted State = "interrupted" // the process got a signal to end
 	Clear       State = "empty"       // except for messages that arrived since
 )
 
@@ -142,7 +143,7 @@ func (e *DrainResult) describeState() string {
 		return fmt.Sprintf("held by another process, %d waiting", e.Waiting)
 	case Paused:
 		if !e.Report.Paused {
-			return fmt.Sprintf("what is left is paused until it is resumed, %d waiting", e.Waiting)
+			return fmt.Sprintf("the rest is paused until it is resumed, %d waiting", e.Waiting)
 		}
 		return fmt.Sprintf("paused %s because %s, %d waiting", describeUntil(e.Report.Until), e.Report.Reason,
 			e.Waiting)

@@ -32,8 +32,8 @@ func (j *joins) ReadControl(context.Context, int) (lane.Control, error) {
 	return j.steps[j.n].control, nil
 }
 
-// at is a lane with three messages of which so many are delivered, and the cursor behind them.
-func at(delivered int64) lane.Control {
+// newControl returns the control rows of a lane with three messages, of which the first ones are delivered.
+func newControl(delivered int64) lane.Control {
 	return lane.Control{Head: lane.Head{Next: 4},
 		Tail: lane.Tail{Cursor: delivered + 1, Counts: lane.Counts{Delivered: delivered}}}
 }
@@ -41,7 +41,7 @@ func at(delivered int64) lane.Control {
 func TestEmpty(t *testing.T) {
 	t.Parallel()
 	soon := time.Date(2000, 1, 1, 0, 0, 5, 0, time.UTC) // virtual time begins 5 s before
-	due := at(3)
+	due := newControl(3)
 	due.Head.Next, due.Tail.Cursor, due.Tail.NextDueAt = 5, 5, soon
 	for name, c := range map[string]struct {
 		steps []joined
@@ -49,37 +49,42 @@ func TestEmpty(t *testing.T) {
 		says  string
 		takes time.Duration
 	}{
-		"Emptied": {[]joined{{control: at(1)}, {drain.Report{State: drain.Idle}, at(3)}}, false,
+		"Emptied": {[]joined{{control: newControl(1)}, {drain.Report{State: drain.Idle}, newControl(3)}}, false,
 			"lane 7: empty, 2 delivered", 0},
-		"Nothing": {[]joined{{control: at(3)}, {drain.Report{State: drain.Idle}, at(3)}}, false, "lane 7: empty", 0},
-		"CameSince": {[]joined{{control: at(2)}, {drain.Report{State: drain.Idle}, at(2)}}, false,
+		"Nothing": {[]joined{{control: newControl(3)}, {drain.Report{State: drain.Idle}, newControl(3)}}, false,
+			"lane 7: empty", 0},
+		"CameSince": {[]joined{{control: newControl(2)}, {drain.Report{State: drain.Idle}, newControl(2)}}, false,
 			"lane 7: emptied, 1 came since", 0},
-		"Held": {[]joined{{control: at(1)}, {drain.Report{State: drain.Busy}, at(1)}}, true,
+		"Held": {[]joined{{control: newControl(1)}, {drain.Report{State: drain.Busy}, newControl(1)}}, true,
 			"lane 7: held by another process, 2 waiting", 0},
-		"HeldIdle": {[]joined{{control: at(1)}, {drain.Report{State: drain.Busy}, at(3)}}, false,
+		"HeldIdle": {[]joined{{control: newControl(1)}, {drain.Report{State: drain.Busy}, newControl(3)}}, false,
 			"lane 7: empty, 2 delivered", 0},
-		"Later": {[]joined{{control: at(2)}, {drain.Report{State: drain.Waiting, Until: soon}, due}}, false,
+		"Later": {[]joined{{control: newControl(2)}, {drain.Report{State: drain.Waiting, Until: soon}, due}}, false,
 			"lane 7: the next is due at 2000-01-01T00:00:05Z, 1 waiting, 1 delivered", 0},
-		"Paused": {[]joined{{control: at(1)},
-			{drain.Report{State: drain.Waiting, Until: soon, Paused: true, Reason: "the CMS is unavailable"}, at(1)}},
+		"Paused": {[]joined{{control: newControl(1)},
+			{drain.Report{State: drain.Waiting, Until: soon, Paused: true, Reason: "the CMS is unavailable"},
+				newControl(1)}},
 			false,
 			"lane 7: paused until 2000-01-01T00:00:05Z because the CMS is unavailable, 2 waiting", 0},
-		"Stopped": {[]joined{{control: at(1)},
+		"Stopped": {[]joined{{control: newControl(1)},
 			{drain.Report{State: drain.Waiting, Until: weir.Forever, Paused: true,
-				Reason: "an operator has paused it: fire"}, at(1)}}, false,
+				Reason: "an operator has paused it: fire"}, newControl(1)}}, false,
 			"lane 7: paused until it is resumed because an operator has paused it: fire, 2 waiting", 0},
-		"KeysStopped": {[]joined{{control: at(2)},
+		"KeysStopped": {[]joined{{control: newControl(2)},
 			{drain.Report{State: drain.Waiting, Until: weir.Forever.Add(-lane.DueLead)}, due}}, false,
-			"lane 7: what is left is paused until it is resumed, 1 waiting, 1 delivered", 0},
-		"Settling": {[]joined{{control: at(1)}, {drain.Report{State: drain.Waiting, Until: soon}, at(2)},
-			{drain.Report{State: drain.Idle}, at(3)}}, false,
+			"lane 7: the rest is paused until it is resumed, 1 waiting, 1 delivered", 0},
+		"Settling": {[]joined{{control: newControl(1)}, {drain.Report{State: drain.Waiting, Until: soon},
+			newControl(2)},
+			{drain.Report{State: drain.Idle}, newControl(3)}}, false,
 			"lane 7: empty, 2 delivered", 5 * time.Second},
-		"ToldToEnd": {[]joined{{control: at(1)}, {drain.Report{State: drain.Working}, at(2)}}, true,
+		"ToldToEnd": {[]joined{{control: newControl(1)}, {drain.Report{State: drain.Working}, newControl(2)}}, true,
 			"lane 7: told to end before it was empty, 1 waiting, 1 delivered", 0},
-		"ShortTrouble": {[]joined{{control: at(1)}, {drain.Report{Err: errors.New("away")}, at(1)},
-			{drain.Report{Err: errors.New("away")}, at(1)}, {drain.Report{State: drain.Idle}, at(3)}}, false,
+		"ShortTrouble": {[]joined{{control: newControl(1)}, {drain.Report{Err: errors.New("away")}, newControl(1)},
+			{drain.Report{Err: errors.New("away")}, newControl(1)}, {drain.Report{State: drain.Idle}, newControl(3)}},
+			false,
 			"lane 7: empty, 2 delivered", 0},
-		"Trouble": {[]joined{{control: at(1)}, {drain.Report{State: drain.Waiting, Err: errors.New("away")}, at(1)}},
+		"Trouble": {[]joined{{control: newControl(1)}, {drain.Report{State: drain.Waiting, Err: errors.New("away")},
+			newControl(1)}},
 			true, "lane 7: storage cannot be reached: away", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/poll"
 	"weir/internal/storage/memory"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
 )
 
@@ -32,14 +33,9 @@ type world struct {
 }
 
 func newWorld(t *testing.T, lanes int, takes time.Duration) *world {
-	w := &world{t: t, account: memory.New(time.Now), takes: takes, accepted: map[string]time.Time{},
-		begun: map[string][]time.Time{}, flying: map[int]int{}}
-	w.store = &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Lanes: lanes, Now: time.Now}
-	if err := w.store.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	w.append = lane.NewAppender(w.store, quiet)
-	return w
+	l := lanetest.New(t, lanes)
+	return &world{t: t, account: l.Account, store: l.Store, append: l.Appender, takes: takes,
+		accepted: map[string]time.Time{}, begun: map[string][]time.Time{}, flying: map[int]int{}}
 }
 
 // Send is the CMS.
@@ -65,9 +61,10 @@ func (w *world) EnqueueNow(context.Context, int) error { return nil }
 // Sweep does nothing: the handler's sweep would only run retention.
 func (w *world) Sweep(context.Context) error { return nil }
 
-func (w *world) put(n int) { w.putDue(n, time.Time{}) }
+func (w *world) acceptNow(n int) { w.putDue(n, time.Time{}) }
 
-// putDue files a message for a moment. From then on it counts as accepted.
+// putDue appends a message. It records the due time as the time of acceptance if that is later, because the lateness of
+// an attempt counts from then.
 func (w *world) putDue(n int, due time.Time) {
 	m := weir.Message{Contract: "article", Key: fmt.Sprintf("/p/%d", n%17), ContentType: "application/xml",
 		Body: []byte("<a/>"), DueAt: due}
@@ -84,7 +81,7 @@ func (w *world) putDue(n int, due time.Time) {
 	}
 }
 
-func (w *world) drainer(sender drain.Sender, notAfter time.Time) *drain.Drainer {
+func (w *world) newDrainer(sender drain.Sender, notAfter time.Time) *drain.Drainer {
 	store := *w.store
 	return drain.New(drain.Config{
 		Store: &store, Leases: w.account.Leases(), Sender: sender, Tickets: w, Lease: 15 * time.Second,
@@ -96,25 +93,25 @@ func (w *world) drainer(sender drain.Sender, notAfter time.Time) *drain.Drainer 
 var tenSeconds = poll.Config{Period: 10 * time.Second, Idle: 2 * time.Second, Estimate: 100 * time.Millisecond,
 	Tolerance: 5, Timeout: time.Second}
 
-// process is one scheduled start: it begins now, with nothing known.
-func (w *world) process(ctx context.Context, cfg poll.Config) (poll.Summary, error) {
+// runOnce runs a process that a scheduler starts now. It knows nothing of earlier runs.
+func (w *world) runOnce(ctx context.Context, cfg poll.Config) (poll.Summary, error) {
 	meter, start := poll.NewMeter(w, time.Now), time.Now()
 	run := &poll.Run{Config: cfg, Start: start, Lanes: w.store.Lanes, Log: w.store,
-		Drainer: w.drainer(meter, cfg.NotAfter(start)),
+		Drainer: w.newDrainer(meter, cfg.NotAfter(start)),
 		Sweeper: w, Meter: meter, Now: time.Now, Logger: quiet}
 	return run.Do(ctx)
 }
 
-// late returns the longest wait of a message for its attempt, and the number of messages with more or
+// measureLateness returns the longest wait of a message for its attempt, and the number of messages with more or
 // less than one attempt.
-func (w *world) late() (longest time.Duration, notOnce int) {
+func (w *world) measureLateness() (longest time.Duration, notOnce int) {
 	for id, at := range w.accepted {
 		begun := w.begun[id]
 		if len(begun) != 1 {
 			notOnce++
 		}
 		if len(begun) > 0 && begun[0].Before(at) {
-			w.t.Errorf("%s was sent %s too early", id, at.Sub(begun[0]))
+			w.t.Errorf("%s was sent %s early, want it after it was accepted and due", id, at.Sub(begun[0]))
 		}
 		if len(begun) > 0 {
 			longest = max(longest, begun[0].Sub(at))
@@ -123,7 +120,7 @@ func (w *world) late() (longest time.Duration, notOnce int) {
 	return longest, notOnce
 }
 
-func TestPeriods_AMessagePutAtAnyMomentIsDeliveredWithinIdleAndASecond(t *testing.T) {
+func TestPeriods_DeliverEachMessageWithinIdleAndASecond(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
@@ -148,19 +145,20 @@ func TestPeriods_AMessagePutAtAnyMomentIsDeliveredWithinIdleAndASecond(t *testin
 				begun := start.Add(time.Duration(n) * tenSeconds.Period)
 				time.Sleep(time.Until(begun))
 				starts = append(starts, begun)
-				s, err := w.process(t.Context(), tenSeconds)
+				s, err := w.runOnce(t.Context(), tenSeconds)
 				if err != nil || time.Since(begun) > tenSeconds.Period {
-					t.Errorf("process %d ended %s after its start: %v", n, time.Since(begun), err)
+					t.Errorf("process %d ended %s after its start: %v, want at most %v and no error", n,
+						time.Since(begun), err, tenSeconds.Period)
 				}
 				delivered += s.Messages
 			}
 			put := <-putting
-			longest, notOnce := w.late()
+			longest, notOnce := w.measureLateness()
 			if longest > tenSeconds.Idle+time.Second || notOnce > 0 || delivered != put || w.overlaps > 0 {
-				t.Errorf("seed %d: %d messages, %d delivered, %d not at once, %d overlaps, longest wait %s", seed,
-					put, delivered, notOnce, w.overlaps, longest)
+				t.Errorf("seed %d: %d of %d delivered, %d not once, %d overlaps, longest wait %s, want each once by %s",
+					seed, delivered, put, notOnce, w.overlaps, longest, tenSeconds.Idle+time.Second)
 			}
-			w.noneLate(starts, tenSeconds)
+			w.checkNoneLate(starts, tenSeconds)
 			if seed == 0 {
 				t.Logf("%d messages over %d periods: longest wait %s", put, periods, longest)
 			}
@@ -168,19 +166,20 @@ func TestPeriods_AMessagePutAtAnyMomentIsDeliveredWithinIdleAndASecond(t *testin
 	}
 }
 
-// noneLate checks that no attempt began whose timeout would have passed its period's end.
-func (w *world) noneLate(starts []time.Time, cfg poll.Config) {
+// checkNoneLate checks that no attempt began whose timeout would have passed its period's end.
+func (w *world) checkNoneLate(starts []time.Time, cfg poll.Config) {
 	for id, begun := range w.begun {
 		for _, at := range begun {
 			into := at.Sub(starts[0]) % cfg.Period
 			if into > cfg.Period-cfg.Timeout {
-				w.t.Errorf("an attempt of %s began %s into its period", id, into)
+				w.t.Errorf("an attempt of %s began %s into its period, want at most %v", id, into,
+					cfg.Period-cfg.Timeout)
 			}
 		}
 	}
 }
 
-func TestPeriods_ABacklogIsWorkedOffOverSeveral(t *testing.T) {
+func TestPeriods_SeveralDeliverABacklog(t *testing.T) {
 	t.Parallel()
 	for name, takes := range map[string]time.Duration{"Fast": 70 * time.Millisecond,
 		"AsSlowAsTheTimeout": time.Second} {
@@ -192,54 +191,56 @@ func TestPeriods_ABacklogIsWorkedOffOverSeveral(t *testing.T) {
 				cfg.Tolerance = 1
 				messages := int(25 * time.Second / takes)
 				for n := range messages {
-					w.put(n)
+					w.acceptNow(n)
 				}
 				start, starts, delivered := time.Now(), []time.Time{}, 0
 				for n := range 4 {
 					begun := start.Add(time.Duration(n) * cfg.Period)
 					time.Sleep(time.Until(begun))
 					starts = append(starts, begun)
-					s, err := w.process(t.Context(), cfg)
+					s, err := w.runOnce(t.Context(), cfg)
 					if err != nil {
 						t.Error(err)
 					}
 					if n < 2 && s.Idle > 0.12 {
-						t.Errorf("process %d idled with work at hand: %s", n, s)
+						t.Errorf("process %d idled with work at hand: %s, want Idle at most 0.12", n, s)
 					}
 					if ended := time.Since(begun); ended > cfg.Period {
-						t.Errorf("process %d ended after %s", n, ended)
+						t.Errorf("process %d ended after %s, want at most %v", n, ended, cfg.Period)
 					}
 					delivered += s.Messages
 				}
-				if _, notOnce := w.late(); delivered != messages || notOnce > 0 || w.overlaps > 0 {
-					t.Errorf("%d of %d delivered, %d not once, %d overlaps", delivered, messages, notOnce, w.overlaps)
+				if _, notOnce := w.measureLateness(); delivered != messages || notOnce > 0 || w.overlaps > 0 {
+					t.Errorf("%d of %d delivered, %d not once, %d overlaps, want each once", delivered, messages,
+						notOnce, w.overlaps)
 				}
-				w.noneLate(starts, cfg)
+				w.checkNoneLate(starts, cfg)
 			})
 		})
 	}
 }
 
-// Two that overlap by half, next to an instance that works all the time.
+// Each process of the scheduler runs beside the next one for half of its period, and beside an instance that works all
+// the time.
 func TestPeriods_OverlappingAndBesideAHost(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, 2, 30*time.Millisecond)
 			dice := rand.New(rand.NewPCG(seed, 2))
-			host := w.drainer(w, time.Time{})
+			host := w.newDrainer(w, time.Time{})
 			var all sync.WaitGroup
 			for n := range 6 {
 				all.Go(func() {
 					time.Sleep(time.Duration(n) * 5 * time.Second)
-					if _, err := w.process(t.Context(), tenSeconds); err != nil {
+					if _, err := w.runOnce(t.Context(), tenSeconds); err != nil {
 						t.Error(err)
 					}
 				})
 			}
 			for n := range 300 {
 				time.Sleep(time.Duration(dice.Int64N(int64(200 * time.Millisecond))))
-				w.put(n)
+				w.acceptNow(n)
 				if dice.IntN(3) == 0 {
 					host.Wake(n % 2)
 				}
@@ -248,11 +249,12 @@ func TestPeriods_OverlappingAndBesideAHost(t *testing.T) {
 			if err := host.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if _, err := w.process(t.Context(), tenSeconds); err != nil {
+			if _, err := w.runOnce(t.Context(), tenSeconds); err != nil {
 				t.Error(err)
 			}
-			if _, notOnce := w.late(); len(w.accepted) != 300 || notOnce > 0 || w.overlaps > 0 {
-				t.Errorf("seed %d: %d accepted, %d not once, %d overlaps", seed, len(w.accepted), notOnce, w.overlaps)
+			if _, notOnce := w.measureLateness(); len(w.accepted) != 300 || notOnce > 0 || w.overlaps > 0 {
+				t.Errorf("seed %d: %d accepted, %d not once, %d overlaps, want 300, each once", seed, len(w.accepted),
+					notOnce, w.overlaps)
 			}
 		})
 	}

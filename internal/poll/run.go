@@ -21,7 +21,7 @@ const (
 	// closeReserve is the time for the last commits and the releases, after the timeout of an
 	// attempt in flight.
 	closeReserve = 4 * time.Second
-	// interruptTimeout bounds the close after the process was told to end.
+	// interruptTimeout bounds the close after a signal to end.
 	interruptTimeout = 8 * time.Second
 )
 
@@ -188,8 +188,8 @@ func (r *Run) laneErrors() error {
 	return errors.Join(problems...)
 }
 
-// closeDrains ends all drains. An attempt in flight may take its timeout, unless the process was
-// told to end.
+// closeDrains ends all drains. An attempt in flight may take its timeout, unless the process got a
+// signal to end.
 func (r *Run) closeDrains(ctx context.Context) error {
 	limit := r.Timeout + closeReserve
 	if ctx.Err() != nil {

@@ -62,7 +62,7 @@ type fake struct {
 	looks   []time.Duration
 	wakes   int
 	closed  time.Duration
-	limit   time.Duration // what Close was given
+	limit   time.Duration // of Close's context
 	takes   time.Duration // one attempt
 }
 
@@ -91,8 +91,8 @@ func (f *fake) Send(context.Context, weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeDelivered, Duration: f.takes}
 }
 
-// run makes a run of a minute that begins now. It averages 2 s × 5 until more is known.
-func (f *fake) run() *poll.Run {
+// newRun makes a run of a minute that begins now. It averages 2 s × 5 until more is known.
+func (f *fake) newRun() *poll.Run {
 	f.started = time.Now()
 	return &poll.Run{
 		Config: poll.Config{Period: time.Minute, Idle: 5 * time.Second, Estimate: 2 * time.Second, Tolerance: 5,
@@ -121,7 +121,7 @@ func TestRun_StopsBeforeThePeriodEnds(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := &fake{takes: c.attempt}
-				r := f.run()
+				r := f.newRun()
 				r.Timeout = c.timeout
 				if c.attempt > 0 {
 					go r.Meter.Send(t.Context(), weir.Delivery{})
@@ -131,7 +131,8 @@ func TestRun_StopsBeforeThePeriodEnds(t *testing.T) {
 					t.Errorf("stopped after %s (%+v), want %s; %v", f.closed, s, c.stops, err)
 				}
 				if f.limit < c.timeout {
-					t.Errorf("an attempt under way was given %s of its timeout of %s", f.limit, c.timeout)
+					t.Errorf("an attempt under way was given %s of its timeout of %s, want at least %v", f.limit,
+						c.timeout, c.timeout)
 				}
 				if want := float64(c.stops-c.attempt) / float64(c.stops); math.Abs(s.Idle-want) > 0.001 ||
 					s.Known != (c.attempt > 0) {
@@ -146,15 +147,16 @@ func TestRun_LooksEachIdleAndSweepsEachMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{control: lane.Control{Head: lane.Head{Next: 2}, Tail: lane.Tail{Cursor: 1}}}
-		r := f.run()
+		r := f.newRun()
 		r.Period = 125 * time.Second
 		s, err := r.Do(t.Context())
 		if err != nil || s.Runs != 23 || f.wakes != 23 || f.sweeps != 2 {
-			t.Errorf("%d runs, %d wakes, %d sweeps, %v", s.Runs, f.wakes, f.sweeps, err)
+			t.Errorf("%d runs, %d wakes, %d sweeps, %v, want Runs 23, wakes 23, sweeps 2 and no error", s.Runs,
+				f.wakes, f.sweeps, err)
 		}
 		for i, at := range f.looks {
 			if at != time.Duration(i)*5*time.Second {
-				t.Errorf("look %d after %s", i, at)
+				t.Errorf("look %d came after %s, want one each 5s", i, at)
 			}
 		}
 		if got := s.String(); got != "23 runs, 0 messages, average 2s (estimate), idle 100 %, 1m55s" {
@@ -163,14 +165,15 @@ func TestRun_LooksEachIdleAndSweepsEachMinute(t *testing.T) {
 	})
 }
 
-func TestRun_WakesForWhatIsDueInThisPeriodOnly(t *testing.T) {
+func TestRun_WakesForMessagesDueInThisPeriodOnly(t *testing.T) {
 	t.Parallel()
 	for due, want := range map[time.Duration]bool{59 * time.Second: true, 2 * time.Minute: false} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{control: lane.Control{Head: lane.Head{Next: 2},
-				Tail: lane.Tail{Cursor: 2, NextDueAt: time.Now().Add(due)}}}
-			if _, err := f.run().Do(t.Context()); err != nil || (f.wakes > 0) != want {
-				t.Errorf("due in %s: woken %d times, %v", due, f.wakes, err)
+				Tail: lane.Tail{Cursor: 2, DueState: lane.DueState{NextDueAt: time.Now().Add(due)}}}}
+			if _, err := f.newRun().Do(t.Context()); err != nil || (f.wakes > 0) != want {
+				t.Errorf("due in %s: woken %d times, %v, want woken %v", due, f.wakes, err,
+					want)
 			}
 		})
 	}
@@ -201,7 +204,7 @@ func TestRun_Fails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := c.f.run()
+				r := c.f.newRun()
 				if c.change != nil {
 					c.change(c.f, r)
 				}
@@ -211,7 +214,7 @@ func TestRun_Fails(t *testing.T) {
 					t.Errorf("error %v, want %q", err, c.says)
 				}
 				if c.f.closed == 0 && c.says != "the period was over" {
-					t.Error("the lanes were not left")
+					t.Error("the lanes were never closed, want them closed at the end")
 				}
 			})
 		})
@@ -224,9 +227,9 @@ func TestRun_EndsInOrderWhenToldTo(t *testing.T) {
 		f := &fake{}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(7*time.Second, cancel)
-		s, err := f.run().Do(ctx)
+		s, err := f.newRun().Do(ctx)
 		if err != nil || s.Worked != 7*time.Second || f.closed != 7*time.Second || s.Runs != 2 {
-			t.Errorf("%+v, left after %s, %v", s, f.closed, err)
+			t.Errorf("%+v, left after %s, %v, want Worked 7s, closed 7s, Runs 2 and no error", s, f.closed, err)
 		}
 	})
 }

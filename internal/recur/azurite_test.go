@@ -17,8 +17,8 @@ import (
 	"weir/internal/weir"
 )
 
-// TestRunner_OnAzurite shows on real storage what the other tests show in memory: rows,
-// conditions, large messages, and several processes at one occurrence.
+// TestRunner_OnAzurite repeats on real storage the tests of rows, conditions, large messages, and several processes at
+// one occurrence.
 func TestRunner_OnAzurite(t *testing.T) {
 	t.Parallel()
 	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t),
@@ -42,13 +42,13 @@ func TestRunner_OnAzurite(t *testing.T) {
 				*lane.Appender
 				*lane.Store
 			}{lane.NewAppender(lanes, quiet), lanes},
-			Contracts: contracts{}, Tickets: bell{}, Now: clock.Now, Logger: quiet,
+			Contracts: contracts{}, Tickets: noTickets{}, Now: clock.Now, Logger: quiet,
 		})
 		t.Cleanup(func() { r.Close(context.Background()) })
 		return r
 	}
 	a := process()
-	large := definition("0 * * * *", keyed("large"), func(d *recur.Definition) {
+	large := newDefinition("0 * * * *", withKey("large"), func(d *recur.Definition) {
 		d.Start, d.End = clock.Now().Add(-time.Hour), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 		noise := make([]byte, 300<<10)
 		_, _ = rand.Read(noise)
@@ -67,12 +67,14 @@ func TestRunner_OnAzurite(t *testing.T) {
 	if err != nil || string(got.Message) != string(large.Message) || !got.Start.Equal(large.Start) ||
 		!got.End.Equal(large.End) || got.Overlap != recur.Skip || !got.NextAt.Equal(first.NextAt) ||
 		got.Version != first.Version {
-		t.Errorf("%+v, %v", got.State, err)
+		t.Errorf("got %+v, %v, want Message %.40q, Start %v, End %v, Overlap %v, NextAt %v, Version %v and no error",
+			got.State, err, string(large.Message), large.Start, large.End, recur.Skip, first.NextAt, first.Version)
 	}
-	if _, err := put("large", definition("@daily"), recur.Condition{NotExists: true}); weir.KindOf(err) != weir.Stale {
-		t.Errorf("put where one is: %v", err)
+	_, err = put("large", newDefinition("@daily"), recur.Condition{NotExists: true})
+	if weir.KindOf(err) != weir.Stale {
+		t.Errorf("put where one is: %v, want an error of kind Stale", err)
 	}
-	if _, err := put("every", definition("@every 1h", func(d *recur.Definition) { d.Missed = recur.All }),
+	if _, err := put("every", newDefinition("@every 1h", func(d *recur.Definition) { d.Missed = recur.All }),
 		recur.Condition{}); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +90,7 @@ func TestRunner_OnAzurite(t *testing.T) {
 	}
 	wg.Wait()
 	b := process()
-	if err := settled(t, b, "every"); err != nil { // while the timers of the others fire
+	if err := settleSchedule(t, b, "every"); err != nil { // while the timers of the others fire
 		t.Fatal(err)
 	}
 	count := 0
@@ -104,19 +106,21 @@ func TestRunner_OnAzurite(t *testing.T) {
 		}
 	}
 	if s, err := b.Get(t.Context(), "every"); err != nil || s.Filed != 3 || count != 3 {
-		t.Errorf("%d messages for three occurrences, %+v, %v", count, s.State, err)
+		t.Errorf("%d messages for three occurrences, %+v, %v, want Filed 3, 3 messages and no error",
+			count, s.State, err)
 	}
 	if err := b.Delete(t.Context(), "large", recur.Condition{Versions: []string{first.Version}}); err != nil {
 		t.Error(err)
 	}
 	page, err := account.Bodies().List(t.Context(), "schedules/", "")
 	if list, listErr := b.List(t.Context()); err != nil || listErr != nil || len(list) != 1 || len(page.Infos) != 0 {
-		t.Errorf("%d schedules and %d blobs are left, %v %v", len(list), len(page.Infos), err, listErr)
+		t.Errorf("%d schedules and %d blobs are left, %v %v, want no listErr, 1 list, 0 Infos and no error",
+			len(list), len(page.Infos), err, listErr)
 	}
 }
 
-// settled brings a schedule up to now, by a change of its definition.
-func settled(t *testing.T, r *recur.Runner, name string) error {
+// settleSchedule changes a schedule's definition, and so brings the schedule up to now.
+func settleSchedule(t *testing.T, r *recur.Runner, name string) error {
 	t.Helper()
 	s, err := r.Get(t.Context(), name)
 	if err != nil {
@@ -126,7 +130,7 @@ func settled(t *testing.T, r *recur.Runner, name string) error {
 	d.End = time.Date(9000+time.Now().Nanosecond()%900, 1, 1, 0, 0, 0, 0, time.UTC)
 	_, _, err = r.Put(t.Context(), name, d, recur.Condition{})
 	if weir.KindOf(err) == weir.Unavailable && err != nil || storage.Is(err, storage.Ambiguous) {
-		return settled(t, r, name)
+		return settleSchedule(t, r, name)
 	}
 	return err
 }

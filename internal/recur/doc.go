@@ -39,9 +39,9 @@
 //
 // After a crash between the append and the move the row still names the occurrence: the next
 // process appends again, finds the message there, and moves on. A new definition never takes over
-// an occurrence that the old one may have filed already. Occurrences that are due within the
-// possible difference of clocks are filed by the old definition first, as messages due at that
-// time.
+// an occurrence that the old one may have filed already. Another process's
+// clock may be ahead by up to clockSkew. So occurrences that are due in less time than that are filed
+// by the old definition first, as messages with their due times.
 //
 // # Local time
 //

@@ -30,8 +30,8 @@ type world struct {
 	memory *memory.Account
 	faults *storagetest.Faults
 	lanes  int
-	final  atomic.Bool // every message is said to be delivered
-	blind  string      // the process that does not hear of it
+	final  atomic.Bool // Status reports each message as delivered
+	blind  string      // the process for which Status ignores final
 }
 
 // simulate runs a test in virtual time.
@@ -39,16 +39,16 @@ func simulate(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, memory: memory.New(time.Now), faults: storagetest.NewFaults(), lanes: 3, blind: "nobody"}
-		if err := w.store("").Open(t.Context()); err != nil {
+		w := &world{t: t, memory: memory.New(time.Now), faults: storagetest.NewFaults(), lanes: 3, blind: "no process"}
+		if err := w.newStore("").Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		f(t, w)
 	})
 }
 
-// store is the lanes as a process sees them; no name = without faults.
-func (w *world) store(actor string) *lane.Store {
+// newStore returns the lanes as a process sees them; an empty name = without faults.
+func (w *world) newStore(actor string) *lane.Store {
 	s := &lane.Store{Table: w.memory.Table(), Bodies: w.memory.Blobs(), Epoch: 1, Lanes: w.lanes, Now: time.Now}
 	if actor != "" {
 		s.Table, s.Bodies = w.faults.As(actor).Table(s.Table), w.faults.As(actor).Blobs(s.Bodies.(*memory.Blobs))
@@ -56,15 +56,21 @@ func (w *world) store(actor string) *lane.Store {
 	return s
 }
 
-// process is a runner of a name, whose clock is ahead by the time given.
-func (w *world) process(actor string, ahead time.Duration) *recur.Runner {
+// newRunner returns the runner of a process whose clock is ahead.
+func (w *world) newRunner(actor string, ahead time.Duration) *recur.Runner {
 	w.t.Helper()
-	store := w.store(actor)
+	return w.newLimitedRunner(actor, ahead, recur.Limits{})
+}
+
+// newLimitedRunner is newRunner with limits for all schedules.
+func (w *world) newLimitedRunner(actor string, ahead time.Duration, limits recur.Limits) *recur.Runner {
+	w.t.Helper()
+	store := w.newStore(actor)
 	now := func() time.Time { return time.Now().Add(ahead) }
 	r := recur.New(recur.Config{
 		Store:     &recur.Store{Table: store.Table, Bodies: store.Bodies, Now: now},
 		Log:       &log{lane.NewAppender(store, quiet), store, w, actor},
-		Contracts: contracts{}, Tickets: bell{}, Now: now, Logger: quiet,
+		Contracts: contracts{}, Tickets: noTickets{}, Now: now, Logger: quiet, Limits: limits,
 	})
 	w.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -74,10 +80,10 @@ func (w *world) process(actor string, ahead time.Duration) *recur.Runner {
 	return r
 }
 
-// started is a process that has looked for schedules.
-func (w *world) started(actor string) *recur.Runner {
+// startRunner returns a runner that has read the schedules.
+func (w *world) startRunner(actor string) *recur.Runner {
 	w.t.Helper()
-	r := w.process(actor, 0)
+	r := w.newRunner(actor, 0)
 	if err := r.Load(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
@@ -99,11 +105,11 @@ func (l *log) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
 	return st, err
 }
 
-type bell struct{}
+type noTickets struct{}
 
-func (bell) EnqueueAsync(int) {}
+func (noTickets) EnqueueAsync(int) {}
 
-// contracts take <a key="…"…/>, and refuse what holds a '!'.
+// contracts accept <a key="…"…/>, and refuse a body with a '!'.
 type contracts struct{}
 
 var key = regexp.MustCompile(`^<a key="([^"]*)"`)
@@ -119,7 +125,7 @@ func (contracts) Accept(_ context.Context, contentType string, body []byte) (wei
 
 const text = `<a key="k" run="{{.Run}}" due="{{.DueAt}}"/>`
 
-func definition(cron string, change ...func(*recur.Definition)) recur.Definition {
+func newDefinition(cron string, change ...func(*recur.Definition)) recur.Definition {
 	d := recur.Definition{Cron: cron, Message: []byte(text)}
 	for _, c := range change {
 		c(&d)
@@ -127,7 +133,7 @@ func definition(cron string, change ...func(*recur.Definition)) recur.Definition
 	return d
 }
 
-func (w *world) put(r *recur.Runner, name string, d recur.Definition) recur.Schedule {
+func (w *world) putSchedule(r *recur.Runner, name string, d recur.Definition) recur.Schedule {
 	w.t.Helper()
 	s, _, err := r.Put(w.t.Context(), name, d, recur.Condition{})
 	if err != nil {
@@ -136,7 +142,7 @@ func (w *world) put(r *recur.Runner, name string, d recur.Definition) recur.Sche
 	return s
 }
 
-func (w *world) get(name string) recur.Schedule {
+func (w *world) getSchedule(name string) recur.Schedule {
 	w.t.Helper()
 	s, err := (&recur.Store{Table: w.memory.Table(), Bodies: w.memory.Blobs(), Now: time.Now}).Get(w.t.Context(), name)
 	if err != nil {
@@ -155,10 +161,10 @@ type filed struct {
 
 var filedText = regexp.MustCompile(`^<a key="([^"]*)" run="(\d+)" due="([^"]*)"`)
 
-// messages reads all lanes.
-func (w *world) messages() []filed {
+// listMessages returns the messages of all lanes.
+func (w *world) listMessages() []filed {
 	w.t.Helper()
-	store := w.store("")
+	store := w.newStore("")
 	var out []filed
 	for number := range w.lanes {
 		entries, err := store.ReadLog(w.t.Context(), number, 1, 1000)
@@ -171,7 +177,7 @@ func (w *world) messages() []filed {
 			}
 			m := filedText.FindSubmatch(e.Message.Body)
 			if m == nil {
-				w.t.Fatalf("a message of no schedule: %s", e.Message.Body)
+				w.t.Fatalf("got the message %s, want one of a schedule", e.Message.Body)
 			}
 			f := filed{Key: string(m[1]), Due: string(m[3]), At: e.Message.AcceptedAt, DueAt: e.Message.DueAt}
 			fmt.Sscan(string(m[2]), &f.Run)
@@ -181,17 +187,17 @@ func (w *world) messages() []filed {
 	return out
 }
 
-// dues are the due times of all messages, sorted as filed by lane.
-func (w *world) dues() string {
+// listDueTimes returns the due times of all messages, by lane in the order of the log.
+func (w *world) listDueTimes() string {
 	var out []string
-	for _, f := range w.messages() {
+	for _, f := range w.listMessages() {
 		out = append(out, strings.TrimPrefix(f.Due, "2000-01-01T"))
 	}
 	return strings.Join(out, " ")
 }
 
-// pass lets time go by, and everything that is due in it happen.
-func pass(d time.Duration) {
+// passTime lets virtual time pass, and waits until all goroutines wait.
+func passTime(d time.Duration) {
 	time.Sleep(d) // of the bubble: virtual
 	synctest.Wait()
 }

@@ -43,9 +43,9 @@ func (s Schedule) wakeAt() time.Time {
 	return s.NextAt.Add(-s.leadTime())
 }
 
-// processDue files, skips or counts as missed each occurrence that is due before now, the
-// schedule's lead time and further have passed, one after the other. It returns the resulting
-// schedule, and reports whether this process moved it there. It may run in many processes at once.
+// processDue files, skips or counts as missed each occurrence that is due by now + the schedule's
+// lead time + further, one after the other. It returns the resulting schedule, and reports whether
+// this process moved it there. It may run in many processes at once.
 func (r *Runner) processDue(ctx context.Context, name string, further time.Duration) (s Schedule, moved bool,
 	err error) {
 	now := r.cfg.Now() // fixed, so that a schedule of each second cannot keep the loop running

@@ -13,16 +13,16 @@ import (
 	"weir/internal/weir"
 )
 
-func plan(t *testing.T, expr, zone string) *recur.Plan {
+func newPlan(t *testing.T, expr, zone string) *recur.Plan {
 	t.Helper()
-	p, err := recur.NewPlan(recur.Definition{Cron: expr, TimeZone: zone}, day("2000-01-01"))
+	p, err := recur.NewPlan(recur.Definition{Cron: expr, TimeZone: zone}, parseDay("2000-01-01"))
 	if err != nil {
-		t.Fatalf("%s: unexpected error: %v", expr, err)
+		t.Fatalf("NewPlan(%q) = %v, want no error", expr, err)
 	}
 	return p
 }
 
-func day(s string) time.Time {
+func parseDay(s string) time.Time {
 	t, err := time.Parse(time.DateOnly, s)
 	if err != nil {
 		panic(err)
@@ -30,9 +30,8 @@ func day(s string) time.Time {
 	return t
 }
 
-// TestPlan_Next/Oracle compares with walking over every minute: one at which the local
-// clock shows what the fields name runs, unless the fields name certain hours and the
-// local clock has shown the same before.
+// TestPlan_Next/Oracle compares with a walk over every minute. A minute is due if the local clock then shows a time
+// that the fields name. If the fields name certain hours, a local time that comes twice is due once.
 func TestPlan_Next(t *testing.T) {
 	t.Parallel()
 	stretches := map[string][2]string{ // around changes of the zone's offset
@@ -60,10 +59,10 @@ func TestPlan_Next(t *testing.T) {
 		t.Run(strings.ReplaceAll(name, "/", "-"), func(t *testing.T) {
 			t.Parallel()
 			for _, expr := range exprs {
-				from, to := day(s[0]), day(s[1])
-				want := oracle(t, expr, zone, from, to)
+				from, to := parseDay(s[0]), parseDay(s[1])
+				want := listByMinutes(t, expr, zone, from, to)
 				var got []string
-				p := plan(t, expr, zone)
+				p := newPlan(t, expr, zone)
 				for at := p.Next(from.Add(-1)); at.Before(to); at = p.Next(at) {
 					got = append(got, at.Format(time.RFC3339))
 				}
@@ -75,7 +74,7 @@ func TestPlan_Next(t *testing.T) {
 	}
 }
 
-func oracle(t *testing.T, expr, zone string, from, to time.Time) []string {
+func listByMinutes(t *testing.T, expr, zone string, from, to time.Time) []string {
 	t.Helper()
 	location, err := time.LoadLocation(zone)
 	if err != nil {
@@ -91,7 +90,7 @@ func oracle(t *testing.T, expr, zone string, from, to time.Time) []string {
 	var out []string
 	for at := from.AddDate(0, 0, -2); at.Before(to); at = at.Add(time.Minute) {
 		_, offset := at.In(location).Zone()
-		wall := at.Add(time.Duration(offset) * time.Second) // what a clock on the wall shows
+		wall := at.Add(time.Duration(offset) * time.Second) // the local time of a wall clock
 		if spec.Next(wall.Add(-time.Second)).Equal(wall) && (everyHour || !shown[wall]) && !at.Before(from) {
 			out = append(out, at.Format(time.RFC3339))
 		}
@@ -141,7 +140,7 @@ func TestPlan_NextEdges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, err := recur.NewPlan(c.d, day("2000-01-01"))
+			p, err := recur.NewPlan(c.d, parseDay("2000-01-01"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,15 +171,15 @@ func TestNewPlan_Refuses(t *testing.T) {
 		"NoSuchZone":         {Cron: "@daily", TimeZone: "Mars/Phobos"},
 		"TheMachinesZone":    {Cron: "@daily", TimeZone: "Local"},
 		"APath":              {Cron: "@daily", TimeZone: "../etc/passwd"},
-		"EndBeforeStart":     {Cron: "@daily", TimeZone: "UTC", Start: day("2026-02-01"), End: day("2026-01-01")},
+		"EndBeforeStart": {Cron: "@daily", TimeZone: "UTC", Start: parseDay("2026-02-01"),
+			End: parseDay("2026-01-01")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := recur.NewPlan(d, day("2000-01-01"))
+			_, err := recur.NewPlan(d, parseDay("2000-01-01"))
 			var e *weir.Error
 			if !errors.As(err, &e) || e.Kind != weir.Invalid || len(e.Problems) != 1 || e.Problems[0].Path == "" {
-				t.Errorf("got %v, want errors.As(err, &e) && e.Kind == weir.Invalid && "+
-					"len(e.Problems) == 1 && e.Problems[0].Path != \"\"", err)
+				t.Errorf("got %v, want one problem with its path", err)
 			}
 		})
 	}
@@ -209,7 +208,7 @@ func TestPlan_Preview(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want := strings.Fields(c.runs)
-			got := plan(t, c.expr, c.zone).Preview(day(c.from).Add(-time.Second), len(want))
+			got := newPlan(t, c.expr, c.zone).Preview(parseDay(c.from).Add(-time.Second), len(want))
 			var runs, skipped, doubled []string
 			for _, r := range got.Runs {
 				runs = append(runs, r.Local.Format("02T15:04-07:00")+string(r.Doubled))
@@ -222,7 +221,8 @@ func TestPlan_Preview(t *testing.T) {
 			}
 			if strings.Join(runs, " ") != strings.Join(want, " ") || strings.Join(skipped, " ") != c.skipped ||
 				strings.Join(doubled, " ") != c.doubled {
-				t.Errorf("runs %v, skipped %v, doubled %v", runs, skipped, doubled)
+				t.Errorf("runs %v, skipped %v, doubled %v, want %v, [%s] and [%s]", runs, skipped, doubled,
+					want, c.skipped, c.doubled)
 			}
 		})
 	}

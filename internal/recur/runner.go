@@ -35,7 +35,7 @@ type Accepter interface {
 // Tickets enqueues a ticket for a lane, without making the caller wait.
 type Tickets interface{ EnqueueAsync(lane int) }
 
-// Config configures a Runner. All fields are required, except Rand.
+// Config configures a Runner. All fields are required, except Rand and Limits.
 type Config struct {
 	Store     *Store
 	Log       Log
@@ -44,6 +44,7 @@ type Config struct {
 	Now       func() time.Time
 	Rand      func() float64 // 0 to 1, called concurrently; nil = math/rand
 	Logger    *slog.Logger
+	Limits    Limits
 }
 
 // Runner runs the schedules in this process: it keeps a timer for each, and changes schedules for
@@ -52,6 +53,8 @@ type Runner struct {
 	cfg    Config
 	ctx    context.Context
 	cancel context.CancelFunc
+
+	putLock chan struct{} // held by Put; not a mutex, because virtual time does not advance past one
 
 	mu       sync.Mutex
 	timers   map[string]*scheduleTimer
@@ -92,7 +95,8 @@ func New(cfg Config) *Runner {
 		cfg.Rand = rand.Float64
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Runner{cfg: cfg, ctx: ctx, cancel: cancel, timers: map[string]*scheduleTimer{}}
+	return &Runner{cfg: cfg, ctx: ctx, cancel: cancel, timers: map[string]*scheduleTimer{},
+		putLock: make(chan struct{}, 1)}
 }
 
 // Load reads the next due time of all schedules, and sets their timers. It is called at start and
@@ -168,7 +172,7 @@ func (r *Runner) fireTimer(name string, t *scheduleTimer) {
 	default:
 		delay := min(minRetry<<min(t.failures, 10), maxRetry)
 		t.failures++
-		r.cfg.Logger.Warn("recur: schedule not run, will retry", "delay", delay, "err", err)
+		r.cfg.Logger.Warn("recur: schedule not run, will retry", "delay_ms", delay.Milliseconds(), "err", err)
 		r.resetTimer(name, r.cfg.Now().Add(delay), readRevision, firesFirst)
 	}
 }

@@ -16,7 +16,7 @@ type Overlap string
 
 // The ways to treat an overlap.
 const (
-	Queue Overlap = "queue" // it is filed all the same
+	Queue Overlap = "queue" // it is filed, and waits behind the last one
 	Skip  Overlap = "skip"  // it is left out, and counted
 )
 
@@ -93,7 +93,7 @@ type State struct {
 
 	Filed   int64  // occurrences that became a message
 	Skipped int64  // left out because of an overlap
-	Missed  int64  // due while no process ran, and not made up for
+	Missed  int64  // due while no process ran, and not filed later
 	Refused int64  // occurrences whose message broke a rule of its contract
 	Refusal string // reason of the last refusal
 }

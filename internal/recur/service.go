@@ -20,12 +20,23 @@ func (r *Runner) List(ctx context.Context) ([]Schedule, error) { return r.cfg.St
 
 // Put stores a definition under a name, and reports whether the schedule is new. If the definition
 // is unchanged, Put writes nothing. Errors: Invalid with every problem, the contract's error about
-// the message, Precondition if cond does not hold.
+// the message, Stale if cond does not hold, Conflict if the Limits would be exceeded.
 func (r *Runner) Put(ctx context.Context, name string, d Definition, cond Condition) (Schedule, bool, error) {
 	d = d.withDefaults()
 	if err := r.checkDefinition(ctx, d); err != nil {
 		return Schedule{}, false, err
 	}
+	return r.storeDefinition(ctx, name, d, cond)
+}
+
+// storeDefinition is Put for a definition that was checked.
+func (r *Runner) storeDefinition(ctx context.Context, name string, d Definition, cond Condition) (Schedule, bool, error) {
+	select {
+	case r.putLock <- struct{}{}: // so that Puts at the same moment count each other against the limits
+	case <-ctx.Done():
+		return Schedule{}, false, errTooBusy()
+	}
+	defer func() { <-r.putLock }()
 	for range maxConflicts {
 		s, created, err := r.putOnce(ctx, name, d, cond)
 		if isChanged(err) {
@@ -37,6 +48,29 @@ func (r *Runner) Put(ctx context.Context, name string, d Definition, cond Condit
 		return s, created, err
 	}
 	return Schedule{}, false, errTooBusy()
+}
+
+// SetPaused pauses or resumes a schedule, and changes nothing else of its definition. A schedule whose definition is
+// not valid any more can be paused, and not resumed. Errors: as of Put, and NotFound.
+func (r *Runner) SetPaused(ctx context.Context, name string, isPaused bool) (Schedule, error) {
+	for range maxConflicts {
+		s, err := r.cfg.Store.Get(ctx, name)
+		if err != nil || s.Paused == isPaused {
+			return s, err
+		}
+		d := s.Definition
+		if d.Paused = isPaused; !isPaused {
+			if err := r.checkDefinition(ctx, d); err != nil {
+				return Schedule{}, err
+			}
+		}
+		stored, _, err := r.storeDefinition(ctx, name, d, Condition{Versions: []string{s.Version}})
+		if weir.KindOf(err) == weir.Stale {
+			continue // another change came first
+		}
+		return stored, err
+	}
+	return Schedule{}, errTooBusy()
 }
 
 func errTooBusy() error {
@@ -93,6 +127,9 @@ func (r *Runner) putOnce(ctx context.Context, name string, d Definition, cond Co
 	}
 	if found && old.Version == d.hashVersion() {
 		return old, false, nil
+	}
+	if err := r.checkLimits(ctx, old, d); err != nil {
+		return Schedule{}, false, err
 	}
 	if found {
 		// Due occurrences belong to the old definition, and so do those that a process with

@@ -19,7 +19,7 @@ import (
 )
 
 // TestCrash_AtEveryWrite kills the command at its first write, at its second, and so on: the
-// write is not made, or it is made, or it arrives after somebody else has taken over. Then
+// write is not made, or it is made, or it arrives after another process has taken over. Then
 // the change is finished or undone, and nothing may be lost, doubled or out of order.
 func TestCrash_AtEveryWrite(t *testing.T) {
 	for name, fault := range map[string]storagetest.Fault{
@@ -42,7 +42,7 @@ func TestCrash_AtEveryWrite(t *testing.T) {
 					crashes = at
 				}
 				if crashes < 20 && !t.Failed() {
-					t.Errorf("only %d writes were tried", crashes)
+					t.Errorf("%d writes were tried, want at least 20", crashes)
 				}
 			})
 		}
@@ -51,67 +51,78 @@ func TestCrash_AtEveryWrite(t *testing.T) {
 
 // crashAt does one change that is killed at a write; false when it had fewer.
 func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
-	h := w.start(2)
-	keep := w.prepare(h)
+	h := w.startHandler(2)
+	keep := w.postAllKinds(h)
 	killed := w.killedCommand(at, fault, 3)
 	if killed && undo {
-		err := w.command(storagetest.NewFaults()).Undo(w.t.Context())
+		err := w.newResharder(storagetest.NewFaults()).Undo(w.t.Context())
 		if errors.Is(err, relane.ErrTooLate) {
-			w.change(3)
+			w.changeLanes(3)
 		} else if err != nil {
 			w.t.Fatalf("undo: %v", err)
 		}
-		time.Sleep(30 * time.Second) // what is late finds lanes that nobody has touched since
-		if w.meta().Open.Number == 1 {
+		time.Sleep(30 * time.Second) // a late write finds lanes without any write since
+		if w.readRecord().Open.Number == 1 {
 			w.noCopies()
 		}
 	} else {
-		w.change(3)
+		w.changeLanes(3)
 	}
-	h.stop(w.t)
+	h.closeDrainer(w.t)
 	for _, last := range []int{0, 4} { // as it is, and after one more change
 		if last != 0 {
-			w.change(last)
+			w.changeLanes(last)
 		}
-		h = w.start(w.meta().Open.Lanes)
+		h = w.startHandler(w.readRecord().Open.Lanes)
 		w.post(h, "k1", fmt.Sprint("afterwards ", last))
 		old := w.post(h, "k2", fmt.Sprint("version 5, ", last),
 			func(m *weir.Message) { m.Supersede, m.Version = true, "5" })
-		w.comes(h, old, weir.Superseded)
-		time.Sleep(30 * time.Second) // what is late arrives
+		w.waitForStage(h, old, weir.Superseded)
+		time.Sleep(30 * time.Second) // a late write arrives
 		for _, s := range w.sent {
 			if !strings.HasPrefix(s.body, "bad") && !strings.HasPrefix(s.body, "version 5") && !keep[s] {
-				w.comes(h, s, weir.Delivered)
+				w.waitForStage(h, s, weir.Delivered)
 			}
 		}
-		w.holds(h, int64(len(keep)))
+		w.checkPromises(h, int64(len(keep)))
+		w.checkRemembered("afterwards")
 		if last != 0 {
 			time.Sleep(farAhead)
-			w.holds(h, 0)
+			w.checkPromises(h, 0)
 		}
-		h.stop(w.t)
+		h.closeDrainer(w.t)
 	}
 	return killed
 }
 
-// noCopies holds that an undone change has left no message behind.
+// checkRemembered checks that messages came with the remembered id of their key.
+func (w *world) checkRemembered(prefix string) {
+	w.t.Helper()
+	for _, r := range w.cms.listRequests() {
+		if want := "item of " + r.key; strings.HasPrefix(r.body, prefix) && r.known != want {
+			w.t.Errorf("%q of key %s came with the id %q, want %q", r.body, r.key, r.known, want)
+		}
+	}
+}
+
+// noCopies checks that an undone change has left no message behind.
 func (w *world) noCopies() {
 	w.t.Helper()
 	for number := range 3 {
 		page, err := w.account.Table().Range(w.t.Context(),
 			storage.Query{Partition: fmt.Sprintf("2.%d", number), From: "a"})
 		if err != nil || len(page.Rows) > 0 {
-			w.t.Errorf("lane %d of the epoch that never opened has %d rows: %v", number, len(page.Rows), err)
+			w.t.Errorf("lane %d of the epoch that never opened has %d rows, %v, want none", number, len(page.Rows), err)
 		}
 	}
 }
 
-// prepare sends messages of every kind, and returns those that must wait.
-func (w *world) prepare(h *handler) map[*sent]bool {
+// postAllKinds sends messages of every kind, and returns those that must wait.
+func (w *world) postAllKinds(h *handler) map[*sent]bool {
 	keep := map[*sent]bool{}
-	w.comes(h, w.post(h, "k1", "bad"), weir.Dead)
-	w.comes(h, w.post(h, "k4", "bad"), weir.Dead)
-	w.comes(h, w.post(h, "k2", "version 7", func(m *weir.Message) { m.Supersede, m.Version = true, "7" }),
+	w.waitForStage(h, w.post(h, "k1", "bad"), weir.Dead)
+	w.waitForStage(h, w.post(h, "k4", "bad"), weir.Dead)
+	w.waitForStage(h, w.post(h, "k2", "version 7", func(m *weir.Message) { m.Supersede, m.Version = true, "7" }),
 		weir.Delivered)
 	later := func(key, body string, after time.Duration) *sent {
 		return w.post(h, key, body, func(m *weir.Message) { m.DueAt = time.Now().Add(after) })
@@ -121,7 +132,7 @@ func (w *world) prepare(h *handler) map[*sent]bool {
 		keep[later("k1", fmt.Sprint("scheduled ", i), farAhead-time.Duration(min(i, 1))*time.Minute)] = true
 		keep[later("k3", fmt.Sprint("scheduled too ", i), farAhead)] = true
 	}
-	w.comes(h, w.post(h, "k4", "flaky"), weir.Retrying)
+	w.waitForStage(h, w.post(h, "k4", "flaky"), weir.Retrying)
 	for i := range 5 {
 		w.post(h, fmt.Sprint("k", i), fmt.Sprint("waits ", i))
 	}
@@ -131,8 +142,7 @@ func (w *world) prepare(h *handler) map[*sent]bool {
 // farAhead is a due time after everything that a test does.
 const farAhead = 2 * time.Hour
 
-// killedCommand runs a change that ends at a write as by SIGKILL. It says whether it came so
-// far.
+// killedCommand runs a change that ends at a write as by SIGKILL. It reports whether the change reached that write.
 func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
 	ctx, kill := context.WithCancel(w.t.Context())
 	defer kill()
@@ -151,23 +161,23 @@ func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
 		}
 		return storagetest.Fault{Kind: storagetest.FailBefore}
 	})
-	err := w.command(faults).Run(ctx, n)
+	err := w.newResharder(faults).Run(ctx, n)
 	if killed := writes.Load() >= int64(at); killed || err == nil {
 		return killed
 	}
-	w.t.Fatalf("the change: %v", err)
+	w.t.Fatalf("change of the number of lanes: %v, want no error", err)
 	return false
 }
 
-// TestFaults_OfStorage holds that a change goes through though every third write fails in
+// TestFaults_OfStorage checks that a change goes through though every third write fails in
 // some way.
 func TestFaults_OfStorage(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
 			w := &world{t: t, account: memory.New(time.Now), cms: &cms{}, crashed: true}
-			h := w.start(3)
-			keep := w.prepare(h)
+			h := w.startHandler(3)
+			keep := w.postAllKinds(h)
 			faults, chance := storagetest.NewFaults(), rand.New(rand.NewPCG(seed, 1))
 			kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter, storagetest.Late}
 			faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -177,17 +187,17 @@ func TestFaults_OfStorage(t *testing.T) {
 				return storagetest.Fault{Kind: kinds[chance.IntN(3)],
 					Delay: time.Duration(chance.IntN(3000)) * time.Millisecond}
 			})
-			if err := w.command(faults).Run(t.Context(), 5); err != nil {
-				t.Fatalf("seed %d: %v", seed, err)
+			if err := w.newResharder(faults).Run(t.Context(), 5); err != nil {
+				t.Fatalf("seed %d: Run = %v, want no error", seed, err)
 			}
-			h.stop(t)
+			h.closeDrainer(t)
 			faults.Wait()
-			h = w.start(5)
+			h = w.startHandler(5)
 			time.Sleep(time.Minute)
-			w.holds(h, int64(len(keep)))
+			w.checkPromises(h, int64(len(keep)))
 			time.Sleep(farAhead)
-			w.holds(h, 0)
-			h.stop(t)
+			w.checkPromises(h, 0)
+			h.closeDrainer(t)
 		})
 	}
 }

@@ -10,7 +10,7 @@
 //	(none) ───────▶ drain ──────────────────▶ refile ─────────▶ books ──────────▶ (none)
 //	                  │                          │              new epoch open     new number
 //	                  └────────────┬─────────────┘
-//	                               ▼ handler lanes --undo
+//	                               ▼ weir lanes --undo
 //	                             undo ─────▶ (none), old number
 //
 //	drain   The command sets Sealed in every head. Then Weir refuses appends and cancellations

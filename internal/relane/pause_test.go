@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 	"weir/internal/relane"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"
@@ -15,7 +16,7 @@ import (
 
 func TestRun_RefusesWhileSomethingIsPaused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		h := w.start(3)
+		h := w.startHandler(3)
 		key := "k1"
 		of := lane.Of(key, 3)
 		for _, p := range []weir.Pause{{Lane: 2, Reason: "fire"}, {Lane: of, Key: key, Reason: "odd"}} {
@@ -23,15 +24,13 @@ func TestRun_RefusesWhileSomethingIsPaused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err := w.command(storagetest.NewFaults()).Run(t.Context(), 5)
+		err := w.newResharder(storagetest.NewFaults()).Run(t.Context(), 5)
 		if !errors.Is(err, relane.ErrPaused) || !strings.Contains(err.Error(), "lane 2 (fire)") ||
 			!strings.Contains(err.Error(), `key "k1" (odd)`) {
-			t.Errorf("got %v, want errors.Is(err, relane.ErrPaused) && "+
-				"strings.Contains(err.Error(), \"lane 2 (fire)\") && "+
-				"strings.Contains(err.Error(), `key \"k1\" (odd)`)", err)
+			t.Errorf(`got %v, want %v with "lane 2 (fire)" and key "k1" (odd)`, err, relane.ErrPaused)
 		}
-		if m := w.meta(); m.Step != lane.StepNone {
-			t.Errorf("got %+v, want m.Step == lane.StepNone", m)
+		if m := w.readRecord(); m.Step != epochs.StepNone {
+			t.Errorf("got %+v, want Step %v", m, epochs.StepNone)
 		}
 		for number, key := range map[int]string{2: "", of: key} {
 			if err := h.store.Resume(t.Context(), number, key); err != nil {
@@ -39,16 +38,15 @@ func TestRun_RefusesWhileSomethingIsPaused(t *testing.T) {
 			}
 			h.drainer.Wake(number)
 		}
-		w.change(5)
-		h.stop(t)
+		w.changeLanes(5)
+		h.closeDrainer(t)
 	})
 }
 
-// A pause that comes in just before its lane is sealed keeps the lane from running empty,
-// and can be ended all the same.
+// A pause that is set just before its lane is sealed keeps the lane from becoming empty. The operator can end it.
 func TestRun_PausedJustBeforeTheSeal(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		h := w.start(2)
+		h := w.startHandler(2)
 		faults, number := storagetest.NewFaults(), lane.Of("k1", 2)
 		faults.Once(func(c storagetest.Call) bool {
 			return c.Op == "Transact" && c.Ops[0].Key == "!head" && c.Ops[0].Values["Sealed"] == true && func() bool {
@@ -59,13 +57,15 @@ func TestRun_PausedJustBeforeTheSeal(t *testing.T) {
 			}()
 		}, storagetest.Fault{})
 		synctest.Wait()         // its drainer has looked at its lanes
-		h.appends.OnFiled = nil // nobody is told, so it still waits when the change begins
+		h.appends.OnFiled = nil // no drainer is woken, so the message still waits when the change begins
 		w.post(h, "k1", "waits")
 		done := make(chan error, 1)
-		go func() { done <- w.command(faults).Run(t.Context(), 5) }()
+		go func() { done <- w.newResharder(faults).Run(t.Context(), 5) }()
 		time.Sleep(time.Minute)
-		if m := w.meta(); m.Step != lane.StepDrain || !strings.Contains(w.told(), "is paused (fire): resume it") {
-			t.Errorf("%+v, told %s", m, w.told())
+		if m := w.readRecord(); m.Step != epochs.StepDrain ||
+			!strings.Contains(w.joinReports(), "is paused (fire): resume it") {
+			t.Errorf("%+v, reported %s, want Step %v and \"is paused (fire): resume it\"", m, w.joinReports(),
+				epochs.StepDrain)
 		}
 		if err := h.store.Resume(t.Context(), number, ""); err != nil {
 			t.Fatal(err)
@@ -73,17 +73,17 @@ func TestRun_PausedJustBeforeTheSeal(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		h.stop(t)
+		h.closeDrainer(t)
 	})
 }
 
-// One that slips in where nothing waits is not lost with the epoch: the change waits for it
-// to be ended, too.
+// A pause that is made just before an empty lane is sealed is not lost with the epoch: the change waits for its end,
+// too.
 func TestRun_PausedJustBeforeTheSealOfAnEmptyLane(t *testing.T) {
 	for name, key := range map[string]string{"Lane": "", "Key": "k1"} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
-				h := w.start(2)
+				h := w.startHandler(2)
 				faults, number := storagetest.NewFaults(), lane.Of("k1", 2)
 				faults.Once(func(c storagetest.Call) bool {
 					if c.Op != "Transact" || c.Ops[0].Key != "!head" || c.Ops[0].Values["Sealed"] != true {
@@ -96,11 +96,12 @@ func TestRun_PausedJustBeforeTheSealOfAnEmptyLane(t *testing.T) {
 					return true
 				}, storagetest.Fault{})
 				done := make(chan error, 1)
-				go func() { done <- w.command(faults).Run(t.Context(), 5) }()
+				go func() { done <- w.newResharder(faults).Run(t.Context(), 5) }()
 				time.Sleep(time.Minute)
-				if m := w.meta(); m.Step != lane.StepDrain ||
-					!strings.Contains(w.told(), "is paused (fire): resume it") {
-					t.Errorf("%+v, told %s", m, w.told())
+				if m := w.readRecord(); m.Step != epochs.StepDrain ||
+					!strings.Contains(w.joinReports(), "is paused (fire): resume it") {
+					t.Errorf("%+v, reported %s, want Step %v and \"is paused (fire): resume it\"", m, w.joinReports(),
+						epochs.StepDrain)
 				}
 				if err := h.store.Resume(t.Context(), number, key); err != nil {
 					t.Fatal(err)
@@ -108,7 +109,7 @@ func TestRun_PausedJustBeforeTheSealOfAnEmptyLane(t *testing.T) {
 				if err := <-done; err != nil {
 					t.Error(err)
 				}
-				h.stop(t)
+				h.closeDrainer(t)
 			})
 		})
 	}

@@ -10,7 +10,10 @@ import (
 
 	"weir/internal/clock"
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 	"weir/internal/lease"
+	"weir/internal/relane/epochend"
+	"weir/internal/retry"
 	"weir/internal/storage"
 )
 
@@ -44,7 +47,7 @@ const (
 
 // Errors of a change.
 var (
-	ErrNumber   = fmt.Errorf("the number of lanes must be 1 to %d", lane.MaxLanes)
+	ErrNumber   = fmt.Errorf("the number of lanes must be 1 to %d", epochs.MaxLanes)
 	ErrUnderWay = errors.New("a change of the number of lanes is under way")
 	ErrUndone   = errors.New("the change is being undone")
 	ErrTooLate  = errors.New("the new number of lanes is in force already")
@@ -55,12 +58,12 @@ var (
 // Run changes the number of lanes to n, or continues such a change. It returns when n is in force.
 // If it fails or ctx ends, the change stays under way: Run it again, or Undo it.
 func (c Resharder) Run(ctx context.Context, n int) error {
-	if n < 1 || n > lane.MaxLanes {
+	if n < 1 || n > epochs.MaxLanes {
 		return ErrNumber
 	}
 	return c.withCommandLease(ctx, func(ctx context.Context) error {
 		meta, err := c.beginChange(ctx, n)
-		for err == nil && meta.Step != lane.StepNone {
+		for err == nil && meta.Step != epochs.StepNone {
 			c.Store.UseEpochRecord(meta)
 			meta, err = c.runStep(ctx, meta)
 		}
@@ -69,41 +72,41 @@ func (c Resharder) Run(ctx context.Context, n int) error {
 }
 
 // beginChange writes that a change is under way.
-func (c Resharder) beginChange(ctx context.Context, n int) (meta lane.EpochRecord, err error) {
+func (c Resharder) beginChange(ctx context.Context, n int) (meta epochs.Record, err error) {
 	err = c.retryTransient(ctx, func() (err error) {
 		meta, err = c.Store.Initialize(ctx, n)
 		return err
 	})
-	if err == nil && meta.Step == lane.StepNone && meta.Open.Lanes != n {
+	if err == nil && meta.Step == epochs.StepNone && meta.Open.Lanes != n {
 		err = c.checkNotPaused(ctx, meta.Open)
 	}
 	if err != nil {
-		return lane.EpochRecord{}, err
+		return epochs.Record{}, err
 	}
 	if err := c.checkNoReplays(ctx, n); err != nil {
-		return lane.EpochRecord{}, err
+		return epochs.Record{}, err
 	}
 	begun := false
-	meta, err = c.Store.UpdateEpochRecord(ctx, func(m *lane.EpochRecord) error {
+	meta, err = epochs.Update(ctx, c.Store.Table, func(m *epochs.Record) error {
 		switch {
-		case m.Step == lane.StepUndo:
+		case m.Step == epochs.StepUndo:
 			return fmt.Errorf("%w: finish that with --undo first", ErrUndone)
-		case m.Step == lane.StepCount && m.Open.Lanes == n, m.Step != lane.StepNone && m.Next.Lanes == n:
+		case m.Step == epochs.StepCount && m.Open.Lanes == n, m.Step != epochs.StepNone && m.Next.Lanes == n:
 			begun = true
-			return lane.ErrNoChange
-		case m.Step != lane.StepNone:
+			return epochs.ErrNoChange
+		case m.Step != epochs.StepNone:
 			return fmt.Errorf("%w, to %d: finish it with that number, or undo it", ErrUnderWay,
 				max(m.Next.Lanes, m.Open.Lanes))
 		case m.Open.Lanes == n:
-			return lane.ErrNoChange
+			return epochs.ErrNoChange
 		}
-		m.Step, m.Next = lane.StepDrain, lane.Epoch{Number: m.Used + 1, Lanes: n}
+		m.Step, m.Next = epochs.StepDrain, epochs.Epoch{Number: m.Used + 1, Lanes: n}
 		m.Used = m.Next.Number
 		return nil
 	})
 	switch {
 	case err != nil:
-	case meta.Step == lane.StepNone:
+	case meta.Step == epochs.StepNone:
 		c.Progress(fmt.Sprintf("The number of lanes is %d.", n))
 	case begun:
 		c.Progress(fmt.Sprintf("Going on with the change to %d lanes.", n))
@@ -114,26 +117,26 @@ func (c Resharder) beginChange(ctx context.Context, n int) (meta lane.EpochRecor
 }
 
 // runStep does the present step of the change and writes the next one.
-func (c Resharder) runStep(ctx context.Context, meta lane.EpochRecord) (lane.EpochRecord, error) {
+func (c Resharder) runStep(ctx context.Context, meta epochs.Record) (epochs.Record, error) {
 	switch meta.Step {
-	case lane.StepDrain:
+	case epochs.StepDrain:
 		if err := c.drainLanes(ctx, meta); err != nil {
 			return meta, err
 		}
-		return c.advanceStep(ctx, meta, func(m *lane.EpochRecord) { m.Step = lane.StepCopy })
-	case lane.StepCopy:
+		return c.advanceStep(ctx, meta, func(m *epochs.Record) { m.Step = epochs.StepCopy })
+	case epochs.StepCopy:
 		if err := c.copyMessages(ctx, meta); err != nil {
 			return meta, err
 		}
-		return c.advanceStep(ctx, meta, func(m *lane.EpochRecord) {
+		return c.advanceStep(ctx, meta, func(m *epochs.Record) {
 			m.Earlier = append(m.Earlier, m.Open)
-			m.Open, m.Next, m.Step = m.Next, lane.Epoch{}, lane.StepCount
+			m.Open, m.Next, m.Step = m.Next, epochs.Epoch{}, epochs.StepCount
 		})
-	case lane.StepCount:
+	case epochs.StepCount:
 		if err := c.recordMoved(ctx, meta); err != nil {
 			return meta, err
 		}
-		meta, err := c.advanceStep(ctx, meta, func(m *lane.EpochRecord) { m.Step = lane.StepNone })
+		meta, err := c.advanceStep(ctx, meta, func(m *epochs.Record) { m.Step = epochs.StepNone })
 		if err == nil {
 			c.Progress(fmt.Sprintf("The number of lanes is %d now. Start the handlers with that setting.",
 				meta.Open.Lanes))
@@ -144,13 +147,14 @@ func (c Resharder) runStep(ctx context.Context, meta lane.EpochRecord) (lane.Epo
 }
 
 // advanceStep writes the next step, if the stored step is still the one that was done.
-func (c Resharder) advanceStep(ctx context.Context, done lane.EpochRecord, to func(*lane.EpochRecord)) (lane.EpochRecord, error) {
+func (c Resharder) advanceStep(ctx context.Context, done epochs.Record, to func(*epochs.Record)) (epochs.Record,
+	error) {
 	want := done
 	to(&want)
-	return c.Store.UpdateEpochRecord(ctx, func(m *lane.EpochRecord) error {
+	return epochs.Update(ctx, c.Store.Table, func(m *epochs.Record) error {
 		switch {
 		case m.Step == want.Step && m.Open == want.Open:
-			return lane.ErrNoChange
+			return epochs.ErrNoChange
 		case m.Step != done.Step || m.Open != done.Open:
 			return ErrUndone
 		}
@@ -161,15 +165,15 @@ func (c Resharder) advanceStep(ctx context.Context, done lane.EpochRecord, to fu
 
 // Undo restores the old number of lanes. It can be repeated.
 func (c Resharder) Undo(ctx context.Context) error {
-	meta, err := c.Store.UpdateEpochRecord(ctx, func(m *lane.EpochRecord) error {
+	meta, err := epochs.Update(ctx, c.Store.Table, func(m *epochs.Record) error {
 		switch m.Step {
-		case lane.StepCount:
-			return fmt.Errorf("%w: finish the change with `handler lanes %d`, and change back then", ErrTooLate,
+		case epochs.StepCount:
+			return fmt.Errorf("%w: finish the change with `weir lanes %d`, and change back then", ErrTooLate,
 				m.Open.Lanes)
-		case lane.StepUndo:
-			return lane.ErrNoChange
-		case lane.StepDrain, lane.StepCopy:
-			m.Step = lane.StepUndo
+		case epochs.StepUndo:
+			return epochs.ErrNoChange
+		case epochs.StepDrain, epochs.StepCopy:
+			m.Step = epochs.StepUndo
 		}
 		return nil // writes the row in any case, so that a delayed write of beginChange fails by its ETag
 	})
@@ -180,7 +184,7 @@ func (c Resharder) Undo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if meta.Step == lane.StepNone {
+	if meta.Step == epochs.StepNone {
 		c.Progress("There is no change to undo.")
 		return nil
 	}
@@ -190,29 +194,29 @@ func (c Resharder) Undo(ctx context.Context) error {
 
 // undoChange undoes the change, unless another command has done so.
 func (c Resharder) undoChange(ctx context.Context) error {
-	var meta lane.EpochRecord
+	var meta epochs.Record
 	err := c.retryTransient(ctx, func() (err error) {
-		meta, err = c.Store.ReadEpochRecord(ctx)
+		meta, err = epochs.Read(ctx, c.Store.Table)
 		return err
 	})
-	if err != nil || meta.Step != lane.StepUndo {
+	if err != nil || meta.Step != epochs.StepUndo {
 		return err
 	}
 	c.Store.UseEpochRecord(meta)
 	if err := c.eachLane(ctx, meta.Open.Lanes, c.reopenLane); err != nil {
 		return err
 	}
-	if err := c.eachLane(ctx, meta.Open.Lanes, c.Store.UnsealLane); err != nil {
+	if err := c.eachLane(ctx, meta.Open.Lanes, epochend.Lanes{Store: c.Store}.Unseal); err != nil {
 		return err
 	}
 	if err := c.eachLane(ctx, meta.Next.Lanes, c.Store.ForEpoch(meta.Next).DeleteLane); err != nil {
 		return err
 	}
-	_, err = c.Store.UpdateEpochRecord(ctx, func(m *lane.EpochRecord) error {
-		if m.Step != lane.StepUndo {
-			return lane.ErrNoChange
+	_, err = epochs.Update(ctx, c.Store.Table, func(m *epochs.Record) error {
+		if m.Step != epochs.StepUndo {
+			return epochs.ErrNoChange
 		}
-		m.Step, m.Next = lane.StepNone, lane.Epoch{}
+		m.Step, m.Next = epochs.StepNone, epochs.Epoch{}
 		return nil
 	})
 	if err == nil {
@@ -231,7 +235,7 @@ func (c Resharder) reopenLane(ctx context.Context, number int) error {
 	for {
 		l, err := c.acquireLease(ctx, c.Store.LeaseName(number))
 		if err == nil {
-			err = c.Store.ReopenLane(l.Context(), number, rand.Text())
+			err = epochend.Lanes{Store: c.Store}.Reopen(l.Context(), number, rand.Text())
 			c.releaseLease(ctx, l)
 			return err
 		}
@@ -251,33 +255,33 @@ func (c Resharder) reopenLane(ctx context.Context, number int) error {
 	}
 }
 
-// ReadEpochRecord returns the number of lanes and the change under way.
-func (c Resharder) ReadEpochRecord(ctx context.Context) (lane.EpochRecord, error) {
-	return c.Store.ReadEpochRecord(ctx)
-}
-
 // withCommandLease calls do under the lease that prevents two commands at a time.
 func (c Resharder) withCommandLease(ctx context.Context, do func(context.Context) error) error {
-	for reported := false; ; reported = true {
-		l, err := c.acquireLease(ctx, commandLeaseName)
-		if err == nil {
-			defer c.releaseLease(ctx, l)
-			err = do(l.Context())
-			if cause := context.Cause(l.Context()); err != nil && cause != nil {
-				err = cause
+	var l *lease.Lease
+	hasReported := false
+	err := retry.Policy{
+		First:       pollInterval,
+		IsTransient: func(err error) bool { return errors.Is(err, lease.ErrBusy) || isTransient(err) },
+		BeforePause: func(_ error, pause time.Duration) (time.Duration, bool) {
+			if !hasReported {
+				c.Progress("Another command is at work, or was killed a moment ago: waiting for it.")
 			}
-			return err
-		}
-		if !errors.Is(err, lease.ErrBusy) && !isTransient(err) {
-			return err
-		}
-		if !reported {
-			c.Progress("Another command is at work, or was killed a moment ago: waiting for it.")
-		}
-		if !clock.Sleep(ctx, pollInterval) {
-			return context.Cause(ctx)
-		}
+			hasReported = true
+			return pause, true
+		},
+	}.Do(ctx, func() (err error) {
+		l, err = c.acquireLease(ctx, commandLeaseName)
+		return err
+	})
+	if err != nil {
+		return err
 	}
+	defer c.releaseLease(ctx, l)
+	err = do(l.Context())
+	if cause := context.Cause(l.Context()); err != nil && cause != nil {
+		err = cause
+	}
+	return err
 }
 
 func (c Resharder) acquireLease(ctx context.Context, name string) (*lease.Lease, error) {
@@ -294,16 +298,13 @@ func (c Resharder) releaseLease(ctx context.Context, l *lease.Lease) {
 
 // retryTransient calls do until it succeeds or fails with an error that is not transient.
 func (c Resharder) retryTransient(ctx context.Context, do func() error) error {
-	for {
-		err := do()
-		if err == nil || !isTransient(err) {
-			return err
-		}
-		c.Log.Warn("relane: storage failed, will retry", "err", err)
-		if !clock.Sleep(ctx, pollInterval) {
-			return context.Cause(ctx)
-		}
-	}
+	return retry.Policy{
+		First: pollInterval, IsTransient: isTransient,
+		BeforePause: func(err error, pause time.Duration) (time.Duration, bool) {
+			c.Log.Warn("relane: storage failed, will retry", "err", err)
+			return pause, true
+		},
+	}.Do(ctx, do)
 }
 
 // eachLane calls do for each of n lanes, with retryTransient.

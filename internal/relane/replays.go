@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"weir/internal/lane"
+	"weir/internal/lane/epochs"
+	"weir/internal/replay/jobrow"
 )
 
 // A bulk replay visits the lanes of one epoch, and its row stands in one of them. So no change begins
@@ -15,11 +16,11 @@ import (
 // replays.
 func (c Resharder) checkNoReplays(ctx context.Context, n int) error {
 	return c.retryTransient(ctx, func() error {
-		meta, err := c.Store.ReadEpochRecord(ctx)
-		if err != nil || meta.Step != lane.StepNone || meta.Open.Lanes == n {
+		meta, err := epochs.Read(ctx, c.Store.Table)
+		if err != nil || meta.Step != epochs.StepNone || meta.Open.Lanes == n {
 			return err
 		}
-		jobs, err := c.Store.ForEpoch(meta.Open).ReadReplayJobs(ctx)
+		jobs, err := jobrow.ReadAll(ctx, c.Store.ForEpoch(meta.Open))
 		if err == nil && len(jobs) > 0 {
 			err = fmt.Errorf("%w (%d): let them end or cancel them, and run this again", ErrReplays, len(jobs))
 		}
@@ -30,7 +31,7 @@ func (c Resharder) checkNoReplays(ctx context.Context, n int) error {
 // recheckNoReplays returns an error if a bulk replay started before the heads were sealed.
 func (c Resharder) recheckNoReplays(ctx context.Context) error {
 	return c.retryTransient(ctx, func() error {
-		jobs, err := c.Store.ReadReplayJobs(ctx)
+		jobs, err := jobrow.ReadAll(ctx, c.Store)
 		if err == nil && len(jobs) > 0 {
 			err = fmt.Errorf("%w (%d): cancel them and run this again; or give the change up with --undo, "+
 				"and run it again when they are over", ErrReplays, len(jobs))

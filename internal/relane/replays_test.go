@@ -6,33 +6,33 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 	"weir/internal/relane"
+	"weir/internal/replay/jobrow"
 	"weir/internal/storage/storagetest"
 	"weir/internal/weir"
 )
 
-// TestRun_RefusedWhileReplaysAreUnderWay: neither before the change is begun, nor where the
-// replay began at the same moment.
+// A change is refused while replays are under way, both before it begins and if a replay begins at the same time.
 func TestRun_RefusedWhileReplaysAreUnderWay(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		h := w.start(2)
+		h := w.startHandler(2)
 		file := func(id string) {
 			t.Helper()
-			if _, err := h.store.CreateReplayJob(t.Context(), lane.ReplayJob{ID: id}); err != nil {
+			if _, err := jobrow.Create(t.Context(), h.store, jobrow.Row{ID: id}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		file("one")
-		if err := w.command(storagetest.NewFaults()).Run(t.Context(), 3); !errors.Is(err, relane.ErrReplays) ||
+		if err := w.newResharder(storagetest.NewFaults()).Run(t.Context(), 3); !errors.Is(err, relane.ErrReplays) ||
 			!strings.Contains(err.Error(), "cancel") {
-			t.Errorf("with one under way: %v", err)
+			t.Errorf("with one under way: %v, want %v with \"cancel\"", err, relane.ErrReplays)
 		}
-		if m := w.meta(); m.Step != lane.StepNone {
-			t.Errorf("begun: %+v", m)
+		if m := w.readRecord(); m.Step != epochs.StepNone {
+			t.Errorf("begun: %+v, want Step %v", m, epochs.StepNone)
 		}
-		w.change(2) // to the number there is
-		if err := h.store.RemoveReplayJob(t.Context(), "one"); err != nil {
+		w.changeLanes(2) // to the number there is
+		if err := jobrow.Remove(t.Context(), h.store, "one"); err != nil {
 			t.Fatal(err)
 		}
 		slips := storagetest.NewFaults()
@@ -43,20 +43,21 @@ func TestRun_RefusedWhileReplaysAreUnderWay(t *testing.T) {
 			file("two") // just before lane 0 is sealed
 			return true
 		}, storagetest.Fault{Kind: storagetest.FailBefore})
-		if err := w.command(slips).Run(t.Context(), 3); !errors.Is(err, relane.ErrReplays) ||
+		if err := w.newResharder(slips).Run(t.Context(), 3); !errors.Is(err, relane.ErrReplays) ||
 			!strings.Contains(err.Error(), "--undo") {
-			t.Errorf("with one that slipped in: %v", err)
+			t.Errorf("with one that slipped in: %v, want %v with \"--undo\"", err, relane.ErrReplays)
 		}
-		if _, err := h.store.CreateReplayJob(t.Context(), lane.ReplayJob{ID: "three"}); weir.KindOf(err) != weir.Unavailable {
-			t.Errorf("another, in a sealed lane: %v", err)
+		if _, err := jobrow.Create(t.Context(), h.store,
+			jobrow.Row{ID: "three"}); weir.KindOf(err) != weir.Unavailable {
+			t.Errorf("another, in a sealed lane: %v, want an error of kind Unavailable", err)
 		}
-		if err := h.store.RemoveReplayJob(t.Context(), "two"); err != nil {
+		if err := jobrow.Remove(t.Context(), h.store, "two"); err != nil {
 			t.Fatal(err)
 		}
-		w.change(3)
-		h.stop(t)
-		h = w.start(3)
+		w.changeLanes(3)
+		h.closeDrainer(t)
+		h = w.startHandler(3)
 		time.Sleep(time.Second)
-		h.stop(t)
+		h.closeDrainer(t)
 	})
 }

@@ -11,7 +11,9 @@ import (
 
 	"weir/internal/clock"
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 	"weir/internal/lease"
+	"weir/internal/relane/epochend"
 )
 
 // maxPausesNamed is the number of pauses that an error names.
@@ -19,7 +21,7 @@ const maxPausesNamed = 10
 
 // checkNotPaused returns an error that names the pauses: a paused lane does not become empty, and
 // so is never closed.
-func (c Resharder) checkNotPaused(ctx context.Context, open lane.Epoch) error {
+func (c Resharder) checkNotPaused(ctx context.Context, open epochs.Epoch) error {
 	return c.retryTransient(ctx, func() error {
 		pauses, err := c.Store.ForEpoch(open).ReadPauses(ctx)
 		if err != nil || len(pauses) == 0 {
@@ -41,8 +43,8 @@ func (c Resharder) checkNotPaused(ctx context.Context, open lane.Epoch) error {
 }
 
 // drainLanes seals the heads and closes every lane as soon as it is empty.
-func (c Resharder) drainLanes(ctx context.Context, meta lane.EpochRecord) error {
-	if err := c.eachLane(ctx, meta.Open.Lanes, c.Store.SealLane); err != nil {
+func (c Resharder) drainLanes(ctx context.Context, meta epochs.Record) error {
+	if err := c.eachLane(ctx, meta.Open.Lanes, epochend.Lanes{Store: c.Store}.Seal); err != nil {
 		return err
 	}
 	if err := c.recheckNoReplays(ctx); err != nil {
@@ -87,18 +89,18 @@ func (c Resharder) closeDrainer(ctx context.Context, d Drainer) {
 
 // closeEmpty closes the lanes that are empty, removes them from open, and returns for each lane the
 // reason why it cannot be closed.
-func (c Resharder) closeEmpty(ctx context.Context, open map[int]bool) (map[int]lane.Remaining, error) {
-	numbers := slices.Sorted(maps.Keys(open))
-	found, closed := make([]lane.Remaining, len(numbers)), make([]bool, len(numbers))
+func (c Resharder) closeEmpty(ctx context.Context, open map[int]bool) (map[int]epochend.Remaining, error) {
+	lanes, numbers := epochend.Lanes{Store: c.Store}, slices.Sorted(maps.Keys(open))
+	found, closed := make([]epochend.Remaining, len(numbers)), make([]bool, len(numbers))
 	err := lane.ForEach(len(numbers), func(i int) (err error) {
 		return c.retryTransient(ctx, func() (err error) {
-			if found[i], err = c.Store.ReadRemaining(ctx, numbers[i]); err == nil && found[i].IsEmpty() {
+			if found[i], err = lanes.ReadRemaining(ctx, numbers[i]); err == nil && found[i].IsEmpty() {
 				closed[i], err = c.closeLane(ctx, numbers[i])
 			}
 			return err
 		})
 	})
-	rests := map[int]lane.Remaining{}
+	rests := map[int]epochend.Remaining{}
 	for i, number := range numbers {
 		if rests[number] = found[i]; closed[i] {
 			delete(open, number)
@@ -117,13 +119,13 @@ func (c Resharder) closeLane(ctx context.Context, number int) (bool, error) {
 		return false, err
 	}
 	defer c.releaseLease(ctx, l)
-	return c.Store.CloseLane(l.Context(), number, rand.Text(), c.Settle)
+	return epochend.Lanes{Store: c.Store}.Close(l.Context(), number, rand.Text(), c.Settle)
 }
 
 // checkNotUndone returns ErrUndone if another command has undone the change.
-func (c Resharder) checkNotUndone(ctx context.Context, meta lane.EpochRecord) error {
+func (c Resharder) checkNotUndone(ctx context.Context, meta epochs.Record) error {
 	return c.retryTransient(ctx, func() error {
-		now, err := c.Store.ReadEpochRecord(ctx)
+		now, err := epochs.Read(ctx, c.Store.Table)
 		if err == nil && (now.Step != meta.Step || now.Next != meta.Next) {
 			return ErrUndone
 		}
@@ -132,7 +134,7 @@ func (c Resharder) checkNotUndone(ctx context.Context, meta lane.EpochRecord) er
 }
 
 // describeRemaining returns a sentence about the messages for which the change waits.
-func describeRemaining(rests map[int]lane.Remaining, now time.Time) string {
+func describeRemaining(rests map[int]epochend.Remaining, now time.Time) string {
 	waiting, lanes, reason := int64(0), 0, ""
 	var until time.Time
 	for _, r := range rests {
@@ -155,15 +157,15 @@ func describeRemaining(rests map[int]lane.Remaining, now time.Time) string {
 		text += fmt.Sprintf("; nothing is sent for another %s", until.Sub(now).Round(time.Second))
 	}
 	if reason != "" {
-		text += fmt.Sprintf(", because %s. `handler lanes --undo` gives the change up", reason)
+		text += fmt.Sprintf(", because %s. `weir lanes --undo` undoes the change", reason)
 	}
 	return text + "."
 }
 
 // copyMessages copies scheduled and dead messages into the next epoch's lanes.
-func (c Resharder) copyMessages(ctx context.Context, meta lane.EpochRecord) error {
-	c.Progress("All lanes are empty and closed; moving what is scheduled and dead.")
-	r := &lane.EpochCopy{From: c.Store, To: c.Store.ForEpoch(meta.Next)}
+func (c Resharder) copyMessages(ctx context.Context, meta epochs.Record) error {
+	c.Progress("All lanes are empty and closed; moving the scheduled and dead messages.")
+	r := &epochend.Copy{From: c.Store, To: c.Store.ForEpoch(meta.Next)}
 	if err := c.retryTransient(ctx, func() error { return r.Prepare(ctx) }); err != nil {
 		return err
 	}
@@ -180,7 +182,7 @@ func (c Resharder) copyMessages(ctx context.Context, meta lane.EpochRecord) erro
 }
 
 // recordMoved writes into the closed lanes the number of messages that were moved.
-func (c Resharder) recordMoved(ctx context.Context, meta lane.EpochRecord) error {
+func (c Resharder) recordMoved(ctx context.Context, meta epochs.Record) error {
 	last := meta.Earlier[len(meta.Earlier)-1]
-	return c.eachLane(ctx, last.Lanes, c.Store.ForEpoch(last).RecordMoved)
+	return c.eachLane(ctx, last.Lanes, epochend.Lanes{Store: c.Store.ForEpoch(last)}.RecordMoved)
 }

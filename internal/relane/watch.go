@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 	"weir/internal/storage"
 )
 
@@ -36,7 +37,7 @@ func Watch(ctx context.Context, store *lane.Store, nudge <-chan struct{}) error 
 		if ctx.Err() != nil {
 			return nil
 		}
-		meta, err := store.ReadEpochRecord(ctx)
+		meta, err := epochs.Read(ctx, store.Table)
 		switch {
 		case storage.Is(err, storage.NotFound), err == nil && !store.UsesEpochRecord(meta):
 			return fmt.Errorf("%w: the process ends, because its memory belongs to the former lanes", lane.ErrReplaced)
@@ -45,7 +46,7 @@ func Watch(ctx context.Context, store *lane.Store, nudge <-chan struct{}) error 
 		case meta.Open.Number != store.Epoch:
 			return fmt.Errorf("%w from %d to %d: the process ends, to be started with that setting", ErrChanged,
 				store.Lanes, meta.Open.Lanes)
-		case meta.Step != lane.StepNone:
+		case meta.Step != epochs.StepNone:
 			pause = underWayInterval
 		default:
 			pause = watchInterval

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -20,7 +21,26 @@ func IdempotencyKey(body []byte) string {
 // Send posts a message with the IdempotencyKey of its body.
 func (c *Client) Send(ctx context.Context, body []byte) (Answer[wire.Receipt], error) {
 	return readAnswer[wire.Receipt](ctx, c, request{method: http.MethodPost, path: "/messages",
-		contentType: "application/xml", idempotency: IdempotencyKey(body), body: body})
+		contentType: "application/xml", idempotency: IdempotencyKey(body), isSubmission: true, body: body})
+}
+
+// SendBatch posts a batch with an idempotency key of its content, mode and paths.
+func (c *Client) SendBatch(ctx context.Context, contentType string, body []byte, mode wire.BatchMode,
+	split []string) (Answer[wire.Batch], error) {
+	query := url.Values{"mode": {string(mode)}, "split": split}
+	key := IdempotencyKey(append([]byte(query.Encode()+"\n"), body...))
+	return readAnswer[wire.Batch](ctx, c, request{method: http.MethodPost, path: "/batches", query: query,
+		contentType: contentType, idempotency: key, isSubmission: true, body: body})
+}
+
+// Batch reads the progress of a batch.
+func (c *Client) Batch(ctx context.Context, id string) (Answer[wire.Batch], error) {
+	return getJSON[wire.Batch](ctx, c, "/batches/"+url.PathEscape(id), nil)
+}
+
+// CancelBatch cancels a batch: parts that are not messages yet do not become messages.
+func (c *Client) CancelBatch(ctx context.Context, id string) (Answer[wire.Batch], error) {
+	return readAnswer[wire.Batch](ctx, c, request{method: http.MethodDelete, path: "/batches/" + url.PathEscape(id)})
 }
 
 // Message reads the state of a message.
@@ -34,9 +54,19 @@ func (c *Client) Outlook(ctx context.Context, id string) (Answer[wire.Message], 
 }
 
 // Body returns the accepted or the edited body of a message.
-func (c *Client) Body(ctx context.Context, id string, edited bool) ([]byte, error) {
+func (c *Client) Body(ctx context.Context, id string, isEdited bool) ([]byte, error) {
 	r := request{method: http.MethodGet, path: messagePath(id) + "/body"}
-	if edited {
+	if isEdited {
+		r.query = url.Values{"which": {"edited"}}
+	}
+	return c.doRequest(ctx, r)
+}
+
+// Reveal returns the accepted or the edited body of a message with its redacted values. It needs the key of the
+// function write.
+func (c *Client) Reveal(ctx context.Context, id string, isEdited bool) ([]byte, error) {
+	r := request{method: http.MethodPost, path: messagePath(id) + "/reveal"}
+	if isEdited {
 		r.query = url.Values{"which": {"edited"}}
 	}
 	return c.doRequest(ctx, r)
@@ -55,6 +85,36 @@ func (c *Client) Find(ctx context.Context, query url.Values) (Answer[MessageList
 	return getJSON[MessageList](ctx, c, "/messages", query)
 }
 
+// List lists messages at a path of the API.
+func (c *Client) List(ctx context.Context, path string, query url.Values) (Answer[MessageList], error) {
+	return getJSON[MessageList](ctx, c, path, query)
+}
+
+// Export copies a list as a file. If it returns an error, the copy may have begun.
+func (c *Client) Export(ctx context.Context, path string, query url.Values, to io.Writer) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		c.requestURL(request{path: path, query: query}), http.NoBody)
+	if err != nil {
+		return &Error{Message: "the request cannot be built", Err: err}
+	}
+	if c.key != "" {
+		req.Header.Set("X-Functions-Key", c.key)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return unreachableError(ctx, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // a problem without its text is one, too
+		return refusalError(resp, body)
+	}
+	if _, err := io.Copy(to, resp.Body); err != nil {
+		return unreachableError(ctx, err)
+	}
+	return nil
+}
+
 // Errors lists dead messages, grouped by cause.
 func (c *Client) Errors(ctx context.Context, limit int) (Answer[wire.ErrorList], error) {
 	return getJSON[wire.ErrorList](ctx, c, "/errors", url.Values{"limit": {strconv.Itoa(limit)}})
@@ -67,12 +127,14 @@ func (c *Client) Replay(ctx context.Context, id string, force bool) (Answer[wire
 }
 
 // Edit replays a dead message with a corrected body.
-func (c *Client) Edit(ctx context.Context, id string, body []byte, note string, force bool) (Answer[wire.Message], error) {
+func (c *Client) Edit(ctx context.Context, id string, body []byte, note string, force bool) (Answer[wire.Message],
+	error) {
 	query := forceQuery(force)
 	if note != "" {
 		query.Set("note", note)
 	}
-	return readAnswer[wire.Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/edit", query: query,
+	return readAnswer[wire.Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/edit",
+		query:       query,
 		contentType: "application/xml", body: body})
 }
 
@@ -98,9 +160,33 @@ func (c *Client) Cancel(ctx context.Context, id string) (Answer[wire.Message], e
 	return readAnswer[wire.Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/cancel"})
 }
 
+// Erase erases the content of a final message.
+func (c *Client) Erase(ctx context.Context, id string) (Answer[wire.Message], error) {
+	return readAnswer[wire.Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/erase"})
+}
+
+// Discard gives a dead message up for good.
+func (c *Client) Discard(ctx context.Context, id, reason string) (Answer[wire.Message], error) {
+	r := request{method: http.MethodPost, path: messagePath(id) + "/discard"}
+	if reason != "" {
+		r.query = url.Values{"reason": {reason}}
+	}
+	return readAnswer[wire.Message](ctx, c, r)
+}
+
+// DiscardMany discards, or counts, the dead messages of a filter, from r.Continue on.
+func (c *Client) DiscardMany(ctx context.Context, r DiscardRequest) (Answer[Discarded], error) {
+	return postJSON[Discarded](ctx, c, "/discards", r)
+}
+
 // CancelMany cancels, or counts, the waiting messages of a filter, from r.Continue on.
 func (c *Client) CancelMany(ctx context.Context, r Cancellation) (Answer[Cancelled], error) {
 	return postJSON[Cancelled](ctx, c, "/cancellations", r)
+}
+
+// Lanes returns the state of all lanes.
+func (c *Client) Lanes(ctx context.Context) (Answer[wire.LaneList], error) {
+	return getJSON[wire.LaneList](ctx, c, "/lanes", nil)
 }
 
 // Pauses lists the pauses that hold now.
@@ -116,6 +202,36 @@ func (c *Client) Pause(ctx context.Context, p PauseRequest) (Answer[wire.PauseLi
 // Resume ends pauses, and lists the remaining ones.
 func (c *Client) Resume(ctx context.Context, t Target) (Answer[wire.PauseList], error) {
 	return postJSON[wire.PauseList](ctx, c, "/resume", t)
+}
+
+// Versions lists the newest delivered versions of a key, of all contracts or of one.
+func (c *Client) Versions(ctx context.Context, key, contract string) (Answer[wire.VersionList], error) {
+	return getJSON[wire.VersionList](ctx, c, "/versions", newKeyQuery(key, contract))
+}
+
+// newKeyQuery returns the query for a key, of all contracts or of one.
+func newKeyQuery(key, contract string) url.Values {
+	query := url.Values{"key": {key}}
+	if contract != "" {
+		query.Set("contract", contract)
+	}
+	return query
+}
+
+// ForgetVersion asks Weir to forget the newest delivered version of a key and contract.
+func (c *Client) ForgetVersion(ctx context.Context, key, contract string) (Answer[wire.VersionList], error) {
+	return postJSON[wire.VersionList](ctx, c, "/versions/forget", map[string]string{"key": key, "contract": contract})
+}
+
+// Remembered lists the CMS's ids that Weir remembers of a key, of all contracts or of one.
+func (c *Client) Remembered(ctx context.Context, key, contract string) (Answer[wire.RememberedList], error) {
+	return getJSON[wire.RememberedList](ctx, c, "/remembered", newKeyQuery(key, contract))
+}
+
+// ForgetRemembered asks Weir to forget the CMS's id of a key and contract.
+func (c *Client) ForgetRemembered(ctx context.Context, key, contract string) (Answer[wire.RememberedList], error) {
+	return postJSON[wire.RememberedList](ctx, c, "/remembered/forget",
+		map[string]string{"key": key, "contract": contract})
 }
 
 func messagePath(id string) string { return "/messages/" + url.PathEscape(id) }

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"weir/internal/upstream"
 )
 
 const (
@@ -22,6 +24,10 @@ const (
 
 // Client calls the API of one Weir. It is safe for concurrent use.
 type Client struct {
+	// Sender has the credentials of the upstream that sends messages and batches; nil = none. Set it before the first
+	// request.
+	Sender *upstream.Sender
+
 	base *url.URL
 	key  string
 	http *http.Client
@@ -43,7 +49,7 @@ func New(address, key string) (*Client, error) {
 	base.RawPath = ""
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 64
-	return &Client{base, key, &http.Client{Transport: transport, Timeout: requestTimeout,
+	return &Client{base: base, key: key, http: &http.Client{Transport: transport, Timeout: requestTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
 }
 
@@ -62,6 +68,8 @@ type request struct {
 	query        url.Values
 	contentType  string
 	idempotency  string
+	ifNoneMatch  string
+	isSubmission bool // it sends a message or a batch
 	body         []byte
 }
 
@@ -73,10 +81,13 @@ func (c *Client) doRequest(ctx context.Context, r request) ([]byte, error) {
 		return nil, &Error{Message: "the request cannot be built", Err: err}
 	}
 	for name, value := range map[string]string{"Content-Type": r.contentType, "Idempotency-Key": r.idempotency,
-		"X-Functions-Key": c.key} {
+		"If-None-Match": r.ifNoneMatch, "X-Functions-Key": c.key} {
 		if value != "" {
 			req.Header.Set(name, value)
 		}
+	}
+	if r.isSubmission && c.Sender != nil {
+		c.Sender.AddTo(req.Header, r.idempotency, time.Now(), r.body)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -125,12 +136,17 @@ func getJSON[T any](ctx context.Context, c *Client, path string, query url.Value
 	return readAnswer[T](ctx, c, request{method: http.MethodGet, path: path, query: query})
 }
 
-// postJSON sends JSON.
+// postJSON posts JSON.
 func postJSON[T any](ctx context.Context, c *Client, path string, v any) (Answer[T], error) {
+	return sendJSON[T](ctx, c, request{method: http.MethodPost, path: path}, v)
+}
+
+// sendJSON sends a request with a body of JSON.
+func sendJSON[T any](ctx context.Context, c *Client, r request, v any) (Answer[T], error) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return Answer[T]{}, fmt.Errorf("encode: %w", err)
 	}
-	return readAnswer[T](ctx, c, request{method: http.MethodPost, path: path, contentType: "application/json",
-		body: body})
+	r.contentType, r.body = "application/json", body
+	return readAnswer[T](ctx, c, r)
 }

@@ -3,11 +3,10 @@ package remote
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
-	"weir/internal/clock"
+	"weir/internal/retry"
 )
 
 // Patience retries calls that fail with Unavailable, until no call has succeeded for GiveUp. Several
@@ -16,29 +15,45 @@ type Patience struct {
 	GiveUp time.Duration
 	First  time.Duration // the first wait; each following one is twice as long
 	Most   time.Duration // the longest wait, unless Weir asks for a longer one
+	// Unreached replaces GiveUp as long as no call was ever answered: then the address is probably wrong. 0 = GiveUp.
+	Unreached time.Duration
+	// Report is called with the first failure after a success, and for how long Do tries again. It may be nil.
+	Report func(err error, left time.Duration)
 
-	mu     sync.Mutex
-	worked time.Time // time of the last success
+	mu         sync.Mutex
+	worked     time.Time // time of the last success
+	isAnswered bool      // a call had an answer, of whatever status
+	isReported bool      // the present failures were reported
 }
 
 // Do calls f until it does not fail with Unavailable. It returns the error of the last call, or of the
 // context.
 func (p *Patience) Do(ctx context.Context, f func(context.Context) error) error {
 	p.failingFor(false)
-	for wait := p.First; ; wait = min(2*wait, p.Most) {
+	var idle time.Duration
+	hasGivenUp := false
+	err := retry.Policy{
+		First: p.First, Max: p.Most, Spread: 0.5,
+		IsTransient: func(err error) bool { return KindOf(err) == Unavailable },
+		BeforePause: func(err error, pause time.Duration) (time.Duration, bool) {
+			pause, idle = max(pause, retryAfter(err)), p.failingFor(false)
+			limit := p.limitFor(err)
+			if hasGivenUp = idle+pause > limit; !hasGivenUp {
+				p.report(err, limit-idle)
+			}
+			return pause, !hasGivenUp
+		},
+	}.Do(ctx, func() error {
 		err := f(ctx)
 		if err == nil || KindOf(err) != Unavailable {
 			p.failingFor(true)
-			return err
 		}
-		pause := max(wait/2+rand.N(wait/2+1), retryAfter(err))
-		if idle := p.failingFor(false); idle+pause > p.GiveUp {
-			return fmt.Errorf("given up after %s: %w", idle.Round(time.Second), err)
-		}
-		if !clock.Sleep(ctx, pause) {
-			return ctx.Err()
-		}
+		return err
+	})
+	if hasGivenUp {
+		return fmt.Errorf("given up after %s: %w", idle.Round(time.Second), err)
 	}
+	return err
 }
 
 // failingFor returns the time since the last success or the first call.
@@ -49,7 +64,33 @@ func (p *Patience) failingFor(works bool) time.Duration {
 	if works || p.worked.IsZero() {
 		p.worked = now
 	}
+	if works {
+		p.isAnswered, p.isReported = true, false
+	}
 	return now.Sub(p.worked)
+}
+
+// limitFor returns how long calls may go on to fail with err.
+func (p *Patience) limitFor(err error) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e, ok := asError(err); ok && e.Status != 0 {
+		p.isAnswered = true
+	}
+	if p.isAnswered || p.Unreached == 0 {
+		return p.GiveUp
+	}
+	return min(p.Unreached, p.GiveUp)
+}
+
+func (p *Patience) report(err error, left time.Duration) {
+	p.mu.Lock()
+	isFirst := !p.isReported
+	p.isReported = true
+	p.mu.Unlock()
+	if isFirst && p.Report != nil {
+		p.Report(err, left)
+	}
 }
 
 func retryAfter(err error) time.Duration {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,7 +27,7 @@ func TestNew(t *testing.T) {
 	} {
 		c, err := remote.New(address, "")
 		if (err == nil) != ok || (err != nil && strings.Contains(err.Error(), "s3cret")) {
-			t.Errorf("%q: %v", address, err)
+			t.Errorf("%q: got %v, want it accepted: %v, and no key in the error", address, err, ok)
 		}
 		if c != nil {
 			c.Close()
@@ -34,8 +35,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// client makes a client of a server that answers like this.
-func client(t *testing.T, below string, h http.HandlerFunc) *remote.Client {
+// newClient returns a client of a server with the handler h.
+func newClient(t *testing.T, below string, h http.HandlerFunc) *remote.Client {
 	t.Helper()
 	s := httptest.NewServer(h)
 	c, err := remote.New(s.URL+below, "s3cret")
@@ -50,15 +51,16 @@ func TestClient_Asks(t *testing.T) {
 	t.Parallel()
 	for below, want := range map[string]string{"": "/api/messages/a%2Fb", "/": "/api/messages/a%2Fb",
 		"/api": "/api/messages/a%2Fb", "/w": "/w/api/messages/a%2Fb"} {
-		c := client(t, below, func(w http.ResponseWriter, r *http.Request) {
+		c := newClient(t, below, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.EscapedPath() != want || r.URL.RawQuery != "" || r.Header.Get("X-Functions-Key") != "s3cret" {
-				t.Errorf("%s %v", r.URL, r.Header)
+				t.Errorf("got %s %v, want EscapedPath %v, no RawQuery and X-Functions-Key s3cret", r.URL, r.Header,
+					want)
 			}
 			w.Write([]byte(` {"id":"a/b","stage":"dead"} `))
 		})
 		if m, err := c.Message(t.Context(), "a/b"); err != nil || m.Value.Stage != "dead" ||
 			string(m.JSON) != `{"id":"a/b","stage":"dead"}` {
-			t.Errorf("%+v %v", m, err)
+			t.Errorf(`got %+v %v, want Stage dead, JSON {"id":"a/b","stage":"dead"} and no error`, m, err)
 		}
 	}
 }
@@ -67,7 +69,7 @@ func TestClient_Errors(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
 		r *http.Request) {
-		t.Errorf("%s was followed, with %v", r.URL, r.Header)
+		t.Errorf("got a request for %s with %v, want the redirect not followed", r.URL, r.Header)
 	}))
 	t.Cleanup(elsewhere.Close)
 	for name, c := range map[string]struct {
@@ -97,14 +99,14 @@ func TestClient_Errors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cl := client(t, "", func(w http.ResponseWriter, _ *http.Request) {
+			cl := newClient(t, "", func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set(c.header, c.value)
 				w.WriteHeader(c.status)
 				w.Write([]byte(c.body))
 			})
 			_, err := cl.Message(t.Context(), "x")
 			if err == nil || remote.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("kind %d: %v", remote.KindOf(err), err)
+				t.Errorf("kind %d: %v, want an error, %v and %q", remote.KindOf(err), err, c.kind, c.says)
 			}
 		})
 	}
@@ -114,7 +116,7 @@ func TestClient_NoAnswer(t *testing.T) {
 	t.Parallel()
 	t.Run("BrokenOff", func(t *testing.T) {
 		t.Parallel()
-		c := client(t, "", func(w http.ResponseWriter, _ *http.Request) {
+		c := newClient(t, "", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			w.Write([]byte(`{"id":"x"`))
 			panic(http.ErrAbortHandler)
@@ -126,12 +128,15 @@ func TestClient_NoAnswer(t *testing.T) {
 	t.Run("Cancelled", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
-		c := client(t, "", func(http.ResponseWriter, *http.Request) { cancel() })
-		if _, err := c.Message(ctx, "x"); err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
+		c := newClient(t, "", func(_ http.ResponseWriter, r *http.Request) {
+			cancel()
+			<-r.Context().Done() // an answer could overtake the cancellation
+		})
+		if _, err := c.Message(ctx, "x"); !errors.Is(err, context.Canceled) {
+			t.Errorf("got the error %v, want %v", err, context.Canceled)
 		}
 	})
-	t.Run("NobodyThere", func(t *testing.T) {
+	t.Run("NoListener", func(t *testing.T) {
 		t.Parallel()
 		s := httptest.NewServer(http.NotFoundHandler())
 		s.Close()
@@ -150,96 +155,136 @@ func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	a, b := remote.IdempotencyKey([]byte("<a/>")), remote.IdempotencyKey([]byte("<b/>"))
 	if a == b || a != remote.IdempotencyKey([]byte("<a/>")) || len(a) > 255 || !strings.HasPrefix(a, "sha256-") {
-		t.Errorf("%q %q", a, b)
+		t.Errorf("got %q and %q, want two that differ, of sha256", a, b)
 	}
 }
 
 var away = &remote.Error{Kind: remote.Unavailable, Message: "away"}
 
-func TestPatience(t *testing.T) {
+func TestPatience_UntilItWorks(t *testing.T) {
 	t.Parallel()
-	t.Run("UntilItWorks", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, tries, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: 4 * time.Second}, 0,
-				time.Now()
-			err := p.Do(t.Context(), func(context.Context) error {
-				if tries++; tries < 6 {
-					return away
-				}
-				return nil
-			})
-			// 1 + 2 + 4 + 4 + 4 s at most, half of it at least
-			if took := time.Since(began); err != nil || tries != 6 || took < 7500*time.Millisecond ||
-				took > 15*time.Second {
-				t.Errorf("%v, %d tries in %s", err, tries, took)
+	synctest.Test(t, func(t *testing.T) {
+		p, tries, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: 4 * time.Second}, 0,
+			time.Now()
+		err := p.Do(t.Context(), func(context.Context) error {
+			if tries++; tries < 6 {
+				return away
 			}
+			return nil
 		})
+		// 1 + 2 + 4 + 4 + 4 s at most, half of it at least
+		if took := time.Since(began); err != nil || tries != 6 || took < 7500*time.Millisecond ||
+			took > 15*time.Second {
+			t.Errorf("%v, %d tries in %s, want 6 tries in 7.5s to 15s and no error", err, tries, took)
+		}
 	})
-	t.Run("RetryAfter", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, tries, began := &remote.Patience{GiveUp: time.Minute, First: time.Millisecond, Most: time.Second}, 0,
-				time.Now()
-			err := p.Do(t.Context(), func(context.Context) error {
-				if tries++; tries < 2 {
-					return &remote.Error{Kind: remote.Unavailable, RetryAfter: 20 * time.Second}
-				}
-				return nil
-			})
-			if took := time.Since(began); err != nil || took < 20*time.Second || took > 21*time.Second {
-				t.Errorf("%v after %s", err, took)
+}
+
+func TestPatience_RetryAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, tries, began := &remote.Patience{GiveUp: time.Minute, First: time.Millisecond, Most: time.Second}, 0,
+			time.Now()
+		err := p.Do(t.Context(), func(context.Context) error {
+			if tries++; tries < 2 {
+				return &remote.Error{Kind: remote.Unavailable, RetryAfter: 20 * time.Second}
 			}
+			return nil
 		})
+		if took := time.Since(began); err != nil || took < 20*time.Second || took > 21*time.Second {
+			t.Errorf("%v after %s, want 20s to 21s and no error", err, took)
+		}
 	})
-	t.Run("GivesUp", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: 10 * time.Second}, time.Now()
-			err := p.Do(t.Context(), func(context.Context) error { return away })
-			if took := time.Since(began); remote.KindOf(err) != remote.Unavailable || took > time.Minute ||
-				took < 45*time.Second {
-				t.Errorf("%v after %s", err, took)
+}
+
+func TestPatience_GivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: 10 * time.Second}, time.Now()
+		err := p.Do(t.Context(), func(context.Context) error { return away })
+		if took := time.Since(began); remote.KindOf(err) != remote.Unavailable || took > time.Minute ||
+			took < 45*time.Second {
+			t.Errorf("got %v after %s, want an error of kind Unavailable after 45 to 60 s", err, took)
+		}
+	})
+}
+
+func TestPatience_NeverReached(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var reports []string
+		p := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: time.Second, Unreached: 5 * time.Second,
+			Report: func(err error, left time.Duration) { reports = append(reports, err.Error()+" "+left.String()) }}
+		began := time.Now()
+		err := p.Do(t.Context(), func(context.Context) error { return away })
+		if took := time.Since(began); remote.KindOf(err) != remote.Unavailable || took > 5*time.Second ||
+			took < 3*time.Second || !slices.Equal(reports, []string{"away 5s"}) {
+			t.Errorf("%v after %s, reports %q; want an end after 3 to 5 s and one report", err, took, reports)
+		}
+	})
+}
+
+func TestPatience_ReachedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: time.Second, Unreached: 5 * time.Second}
+		tries, began := 0, time.Now()
+		err := p.Do(t.Context(), func(context.Context) error {
+			if tries++; tries == 1 {
+				return &remote.Error{Kind: remote.Unavailable, Status: 503, Message: "starting"}
 			}
+			return away
 		})
+		if took := time.Since(began); err == nil || took < 50*time.Second {
+			t.Errorf("%v after %s, want an end after a minute, because an answer had come", err, took)
+		}
 	})
-	t.Run("AtOnce", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, tries := &remote.Patience{First: time.Second, Most: time.Second}, 0
-			if err := p.Do(t.Context(), func(context.Context) error { tries++; return away }); err == nil ||
-				tries != 1 {
-				t.Errorf("%v after %d tries", err, tries)
-			}
-		})
-	})
-	t.Run("NotWhileOthersGetThrough", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: time.Second}, time.Now()
-			var through atomic.Int32
-			go func() {
-				for range 10 {
-					time.Sleep(30 * time.Second)
-					_ = p.Do(t.Context(), func(context.Context) error { through.Add(1); return nil })
-				}
-			}()
-			err := p.Do(t.Context(), func(context.Context) error { return away })
-			if took := time.Since(began); err == nil || through.Load() != 10 || took < 5*time.Minute {
-				t.Errorf("%v after %s, %d others", err, took, through.Load())
-			}
-		})
-	})
-	t.Run("Refused", func(t *testing.T) {
-		t.Parallel()
-		p, tries := &remote.Patience{GiveUp: time.Hour, First: time.Hour, Most: time.Hour}, 0
-		if err := p.Do(t.Context(),
-			func(context.Context) error { tries++; return &remote.Error{Kind: remote.Refused} }); err == nil ||
+}
+
+func TestPatience_AtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, tries := &remote.Patience{First: time.Second, Most: time.Second}, 0
+		if err := p.Do(t.Context(), func(context.Context) error { tries++; return away }); err == nil ||
 			tries != 1 {
-			t.Errorf("%v after %d tries", err, tries)
+			t.Errorf("%v after %d tries, want an error and one try", err, tries)
 		}
 	})
-	t.Run("Cancelled", func(t *testing.T) {
-		t.Parallel()
-		ctx, cancel := context.WithCancel(t.Context())
-		p := &remote.Patience{GiveUp: 3 * time.Hour, First: time.Hour, Most: time.Hour}
-		if err := p.Do(ctx, func(context.Context) error { cancel(); return away }); !errors.Is(err, context.Canceled) {
-			t.Error(err)
+}
+
+func TestPatience_NotWhileOthersGetThrough(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: time.Second}, time.Now()
+		var through atomic.Int32
+		go func() {
+			for range 10 {
+				time.Sleep(30 * time.Second)
+				_ = p.Do(t.Context(), func(context.Context) error { through.Add(1); return nil })
+			}
+		}()
+		err := p.Do(t.Context(), func(context.Context) error { return away })
+		if took := time.Since(began); err == nil || through.Load() != 10 || took < 5*time.Minute {
+			t.Errorf("%v after %s, %d others, want an error, 10 others and at least 5m", err, took, through.Load())
 		}
 	})
+}
+
+func TestPatience_Refused(t *testing.T) {
+	t.Parallel()
+	p, tries := &remote.Patience{GiveUp: time.Hour, First: time.Hour, Most: time.Hour}, 0
+	if err := p.Do(t.Context(),
+		func(context.Context) error { tries++; return &remote.Error{Kind: remote.Refused} }); err == nil ||
+		tries != 1 {
+		t.Errorf("%v after %d tries, want an error and one try", err, tries)
+	}
+}
+
+func TestPatience_Cancelled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &remote.Patience{GiveUp: 3 * time.Hour, First: time.Hour, Most: time.Hour}
+	if err := p.Do(ctx, func(context.Context) error { cancel(); return away }); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
 }

@@ -52,6 +52,30 @@ type Cancellation struct {
 	Continue string        `json:"continue,omitempty"`
 }
 
+// DeadFilter selects dead messages to discard. It needs All or at least one condition.
+type DeadFilter struct {
+	All bool `json:"all,omitempty"`
+	ReplayFilter
+}
+
+// DiscardRequest asks Weir to discard dead messages.
+type DiscardRequest struct {
+	Filter   DeadFilter `json:"filter"`
+	DryRun   bool       `json:"dryRun,omitempty"`
+	Reason   string     `json:"reason,omitempty"`
+	Continue string     `json:"continue,omitempty"`
+}
+
+// Discarded counts the messages of a DiscardRequest.
+type Discarded struct {
+	Selected int       `json:"selected"`
+	Asked    int       `json:"asked"` // requested from the holders of their lanes
+	TooLate  int       `json:"tooLate"`
+	To       time.Time `json:"to"`
+	Complete bool      `json:"complete"`
+	Continue string    `json:"continue,omitempty"`
+}
+
 // Cancelled counts the messages of a cancellation.
 type Cancelled struct {
 	Selected  int       `json:"selected"`

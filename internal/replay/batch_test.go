@@ -14,16 +14,15 @@ import (
 // does so before the job began by the runner's clock.
 func TestRunner_AHolderBehind(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		w.die(1, "/a")
+		w.addDead(1, "/a")
 		w.takes, w.ends = 300*time.Millisecond, func(string) weir.Stage { return weir.Dead }
 		time.Sleep(time.Second)
 		p := w.start()
 		p.Now = func() time.Time { return time.Now().Add(1500 * time.Millisecond) }
-		time.AfterFunc(400*time.Millisecond, w.grant)
-		if j := p.comes(p.begin(plain).ID, replay.Done, time.Minute); j.Matched != 1 || j.Replayed != 1 ||
+		time.AfterFunc(400*time.Millisecond, w.grantRequests)
+		if j := p.waitForState(p.startJob(plain).ID, replay.Done, time.Minute); j.Matched != 1 || j.Replayed != 1 ||
 			j.Refused != 0 || j.DeadAgain != 1 {
-			t.Errorf("got %+v, want j.Matched == 1 && j.Replayed == 1 && j.Refused == 0 && "+
-				"j.DeadAgain == 1", j)
+			t.Errorf("got %+v, want Matched 1, Replayed 1, Refused 0 and DeadAgain 1", j)
 		}
 	})
 }
@@ -32,27 +31,27 @@ func TestRunner_AHolderBehind(t *testing.T) {
 // next key waits until the rate has made up for them.
 func TestRunner_AKeyOfManyTurns(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		w.die(120, "/a")
-		w.die(1, "/b")
+		w.addDead(120, "/a")
+		w.addDead(1, "/b")
 		p := w.start()
 		spec := plain
 		spec.RatePerMinute = 60
-		p.comes(p.begin(spec).ID, replay.Done, 5*time.Minute)
-		list := w.list()
+		p.waitForState(p.startJob(spec).ID, replay.Done, 5*time.Minute)
+		list := w.listAsked()
 		if took := list[119].at.Sub(list[0].at); len(list) != 121 || took > time.Second {
-			t.Errorf("of %d, the 120 of a key took %s", len(list), took)
+			t.Errorf("of %d, the 120 of a key took %s, want 121 and at most 1s", len(list), took)
 		}
 		if took := list[120].at.Sub(list[0].at); took < 2*time.Minute || took > 2*time.Minute+time.Second {
-			t.Errorf("the next key came after %s", took)
+			t.Errorf("the next key came after %s, want 2m to %v", took, 2*time.Minute+time.Second)
 		}
 	})
 }
 
-// TestRunner_TurnNotWrittenDown: where it cannot be written down whose turn it is, nothing is
-// replayed yet, or a process that dies then would leave what nobody counts.
-func TestRunner_TurnNotWrittenDown(t *testing.T) {
+// If the batch cannot be saved, no message of it is replayed: a process that died then would leave replays that no job
+// counts.
+func TestRunner_BatchNotSaved(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		w.die(10, "/a")
+		w.addDead(10, "/a")
 		p, q := w.start(), w.start()
 		saves := 0
 		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -61,17 +60,17 @@ func TestRunner_TurnNotWrittenDown(t *testing.T) {
 					return storagetest.Fault{Kind: storagetest.FailBefore}
 				}
 			}
-			if len(w.list()) == 5 {
+			if len(w.listAsked()) == 5 {
 				p.kill()
 				return storagetest.Fault{Kind: storagetest.FailBefore}
 			}
 			return storagetest.Fault{}
 		})
-		id := p.begin(plain).ID
+		id := p.startJob(plain).ID
 		time.Sleep(time.Minute)
-		q.sweep()
-		if j := q.comes(id, replay.Done, time.Minute); j.Matched != 10 || j.Replayed != 10 || j.Skipped != 0 {
-			t.Errorf("got %+v, want j.Matched == 10 && j.Replayed == 10 && j.Skipped == 0", j)
+		q.sweepForJobs()
+		if j := q.waitForState(id, replay.Done, time.Minute); j.Matched != 10 || j.Replayed != 10 || j.Skipped != 0 {
+			t.Errorf("got %+v, want Matched 10, Replayed 10 and Skipped 0", j)
 		}
 		w.inOrder()
 	})

@@ -5,15 +5,16 @@ import (
 	"encoding/json"
 	"slices"
 
-	"weir/internal/lane"
+	"weir/internal/overview/lists"
+	"weir/internal/replay/jobrow"
 )
 
 // checkpoint is the stored progress of a job, from which another process can continue. The JSON has the
 // names of its fields.
 type checkpoint struct {
-	Until int64         // time of the last death when Job.Matched was counted; 0 = not counted yet
+	Until int64         // latest death among the messages in Job.Matched; 0 = not counted yet
 	Lane  int           // index of the lane that the walk has reached
-	Seq   int64         // in that lane: keys whose first dead message is at or before it have begun
+	Seq   int64         // in that lane; each key with its first dead message at most here has begun
 	Next  []deadMessage // the present batch; the replay of some may already have been requested
 	Open  []deadMessage // replayed, and not final when last polled; sorted
 }
@@ -26,11 +27,11 @@ type deadMessage struct {
 }
 
 // diedAtMicros returns a time of death in microseconds of the Unix epoch.
-func diedAtMicros(d lane.DeadRow) int64 { return d.DiedAt.UnixMicro() }
+func diedAtMicros(d lists.DeadRow) int64 { return d.DiedAt.UnixMicro() }
 
 // includes reports whether a dead message belongs to the job. A message that died after Until does not,
 // because the job may have replayed it before.
-func (p *checkpoint) includes(f Filter, d lane.DeadRow) bool {
+func (p *checkpoint) includes(f Filter, d lists.DeadRow) bool {
 	return diedAtMicros(d) <= p.Until && matchesFilter(f, d)
 }
 
@@ -66,16 +67,16 @@ func (p *checkpoint) addOpen(i deadMessage) {
 }
 
 // encodeJob returns a job and its checkpoint as stored.
-func encodeJob(j Job, p checkpoint) (lane.ReplayJob, error) {
+func encodeJob(j Job, p checkpoint) (jobrow.Row, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
-		return lane.ReplayJob{}, err
+		return jobrow.Row{}, err
 	}
 	remembered, err := json.Marshal(p)
-	return lane.ReplayJob{ID: j.ID, Text: string(text), Checkpoint: string(remembered)}, err
+	return jobrow.Row{ID: j.ID, Text: string(text), Checkpoint: string(remembered)}, err
 }
 
-func decodeJob(r lane.ReplayJob) (j Job, p checkpoint, err error) {
+func decodeJob(r jobrow.Row) (j Job, p checkpoint, err error) {
 	if err = json.Unmarshal([]byte(r.Text), &j); err == nil && r.Checkpoint != "" {
 		err = json.Unmarshal([]byte(r.Checkpoint), &p)
 	}

@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"weir/internal/replay"
+	"weir/internal/replay/jobrow"
 	"weir/internal/storage"
 	"weir/internal/storage/storagetest"
 )
 
-// broken runs a job of which storage's nth call fails, and with it, where the process is
-// killed, all that follow. Whoever carries the job to its end, the numbers are right.
-func broken(t *testing.T, n int, kind storagetest.FaultKind, killed bool) {
+// runWithFault runs a job whose nth call of storage fails. If the process is killed, all calls after it fail, too. The
+// numbers must be right, whichever process ends the job.
+func runWithFault(t *testing.T, n int, kind storagetest.FaultKind, killed bool) {
 	simulate(t, 2, func(t *testing.T, w *world) {
-		w.die(4, keys...)
+		w.addDead(4, keys...)
 		w.late["/e"] = true
 		if n%2 == 0 {
 			w.takes = 50 * time.Second // the holders were killed, too
@@ -38,7 +39,7 @@ func broken(t *testing.T, n int, kind storagetest.FaultKind, killed bool) {
 			p.kill()
 		}
 		for range 4 {
-			q.sweep()
+			q.sweepForJobs()
 			time.Sleep(time.Minute)
 		}
 		jobs, listErr := q.List(t.Context())
@@ -46,16 +47,16 @@ func broken(t *testing.T, n int, kind storagetest.FaultKind, killed bool) {
 			return // killed before it began
 		}
 		if listErr != nil || len(jobs) != 1 {
-			t.Fatalf("got %+v, %v, want listErr == nil && len(jobs) == 1", jobs, listErr)
+			t.Fatalf("got %+v, %v, want no listErr and 1 job", jobs, listErr)
 		}
-		j := q.comes(jobs[0].ID, replay.Done, time.Minute)
+		j := q.waitForState(jobs[0].ID, replay.Done, time.Minute)
 		if j.Matched != 20 || j.Replayed != 16 || j.Delivered != 16 || j.Refused != 4 || j.Skipped != 0 {
-			t.Errorf("got %+v, want j.Matched == 20 && j.Replayed == 16 && j.Delivered == 16 && "+
-				"j.Refused == 4 && j.Skipped == 0", j)
+			t.Errorf("got %+v, want Matched 20, Replayed 16, Delivered 16, Refused 4 and Skipped 0", j)
 		}
 		w.inOrder()
-		if len(w.list()) != 16 || len(w.told()) == 0 {
-			t.Errorf("%d were asked for, %d times told", len(w.list()), len(w.told()))
+		if len(w.listAsked()) != 16 || len(w.listFinished()) == 0 {
+			t.Errorf("%d were asked for, %d ends reported, want 16 asked and more than 0 finished", len(w.listAsked()),
+				len(w.listFinished()))
 		}
 	})
 }
@@ -66,7 +67,7 @@ const brokenCalls = 150
 func TestRunner_Crash(t *testing.T) {
 	for n := 1; n <= brokenCalls; n++ {
 		for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
-			t.Run(fmt.Sprint(n, " ", kind), func(t *testing.T) { broken(t, n, kind, true) })
+			t.Run(fmt.Sprint(n, " ", kind), func(t *testing.T) { runWithFault(t, n, kind, true) })
 		}
 	}
 }
@@ -74,7 +75,7 @@ func TestRunner_Crash(t *testing.T) {
 func TestRunner_Hiccup(t *testing.T) {
 	for n := 1; n <= brokenCalls; n++ {
 		for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
-			t.Run(fmt.Sprint(n, " ", kind), func(t *testing.T) { broken(t, n, kind, false) })
+			t.Run(fmt.Sprint(n, " ", kind), func(t *testing.T) { runWithFault(t, n, kind, false) })
 		}
 	}
 }
@@ -82,9 +83,9 @@ func TestRunner_Hiccup(t *testing.T) {
 // TestRunner_TwoAtOnce: a carrier that lost its lease, and does not know, does no harm.
 func TestRunner_TwoAtOnce(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		w.die(40, keys...)
+		w.addDead(40, keys...)
 		p, q := w.start(), w.start()
-		j := p.begin(plain)
+		j := p.startJob(plain)
 		time.Sleep(5 * time.Second)
 		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 			if c.Port == "leases" {
@@ -92,24 +93,24 @@ func TestRunner_TwoAtOnce(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
-		q.sweep()
-		j = q.comes(j.ID, replay.Done, 3*time.Minute)
-		if j.Delivered != 200 || len(w.list()) != 200 {
-			t.Errorf("got %+v, want j.Delivered == 200 && len(w.list()) == 200", j)
+		q.sweepForJobs()
+		j = q.waitForState(j.ID, replay.Done, 3*time.Minute)
+		if j.Delivered != 200 || len(w.listAsked()) != 200 {
+			t.Errorf("got %+v, want Delivered 200 and 200 asked", j)
 		}
 		w.inOrder()
 	})
 }
 
-// TestRunner_Stalled: a carrier stands still for a minute, in the middle of a turn, while
-// another takes the job up. What it has to say then is not heard.
+// A carrier stands still for a minute in the middle of a batch, while another process takes the job up. Storage must
+// then refuse the writes of the first one.
 func TestRunner_Stalled(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		w.die(40, keys...)
+		w.addDead(40, keys...)
 		p, q := w.start(), w.start()
 		spec := plain
 		spec.RatePerMinute = 60
-		j := p.begin(spec)
+		j := p.startJob(spec)
 		time.Sleep(38 * time.Second) // the next turn comes two seconds later
 		p.stalls <- time.Minute
 		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -119,7 +120,7 @@ func TestRunner_Stalled(t *testing.T) {
 			return storagetest.Fault{}
 		})
 		time.Sleep(20 * time.Second)
-		q.sweep()
+		q.sweepForJobs()
 		if len(p.stalls) != 0 {
 			t.Fatal("it did not stall")
 		}
@@ -128,13 +129,13 @@ func TestRunner_Stalled(t *testing.T) {
 			time.Sleep(time.Second)
 			got, err := q.Get(t.Context(), j.ID)
 			if err != nil || got.Replayed < last {
-				t.Fatalf("after %d: %+v, %v", last, got, err)
+				t.Fatalf("after %d: %+v, %v, want Replayed at least %v and no error", last, got, err, last)
 			}
 			last = got.Replayed
 		}
-		j = q.comes(j.ID, replay.Done, 5*time.Minute)
-		if j.Replayed != 200 || j.Delivered != 200 || len(w.list()) != 200 {
-			t.Errorf("got %+v, want j.Replayed == 200 && j.Delivered == 200 && len(w.list()) == 200", j)
+		j = q.waitForState(j.ID, replay.Done, 5*time.Minute)
+		if j.Replayed != 200 || j.Delivered != 200 || len(w.listAsked()) != 200 {
+			t.Errorf("got %+v, want Replayed 200, Delivered 200 and 200 asked", j)
 		}
 		w.inOrder()
 	})
@@ -143,21 +144,22 @@ func TestRunner_Stalled(t *testing.T) {
 // TestRunner_Close: the next process resumes the jobs of one that has ended.
 func TestRunner_Close(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		w.die(40, keys...)
+		w.addDead(40, keys...)
 		p := w.start()
-		j := p.begin(plain)
+		j := p.startJob(plain)
 		time.Sleep(5 * time.Second)
 		p.stop()
-		n := len(w.list())
+		n := len(w.listAsked())
 		time.Sleep(time.Minute)
-		if len(w.list()) != n || n == 0 || n == 200 {
-			t.Errorf("%d, then %d were asked for", n, len(w.list()))
+		if len(w.listAsked()) != n || n == 0 || n == 200 {
+			t.Errorf("%d, then %d were asked for, want %v asked, more than 0 and another than 200", n,
+				len(w.listAsked()), n)
 		}
-		p.sweep() // it is closed
+		p.sweepForJobs() // it is closed
 		q := w.start()
-		q.sweep()
-		if j = q.comes(j.ID, replay.Done, time.Minute); j.Delivered != 200 {
-			t.Errorf("got %+v, want j.Delivered == 200", j)
+		q.sweepForJobs()
+		if j = q.waitForState(j.ID, replay.Done, time.Minute); j.Delivered != 200 {
+			t.Errorf("got %+v, want Delivered 200", j)
 		}
 		w.inOrder()
 	})
@@ -166,7 +168,7 @@ func TestRunner_Close(t *testing.T) {
 // TestRunner_KilledAtTheEnd: a job that has its row is over, though its note is there still.
 func TestRunner_KilledAtTheEnd(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		w.die(1, keys...)
+		w.addDead(1, keys...)
 		p, q := w.start(), w.start()
 		gone := false
 		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -175,23 +177,23 @@ func TestRunner_KilledAtTheEnd(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
-		j := q.comes(p.begin(plain).ID, replay.Done, time.Minute)
+		j := q.waitForState(p.startJob(plain).ID, replay.Done, time.Minute)
 		time.Sleep(time.Minute)
 		p.stop()
-		if jobs, err := w.store.ReadReplayJobs(t.Context()); err != nil || len(jobs) != 1 {
-			t.Fatalf("got %v, %v, want err == nil && len(jobs) == 1", jobs, err)
+		if jobs, err := jobrow.ReadAll(t.Context(), w.store); err != nil || len(jobs) != 1 {
+			t.Fatalf("got %v, %v, want 1 job and no error", jobs, err)
 		}
 		if all, err := q.List(t.Context()); err != nil || len(all) != 1 || all[0] != j {
-			t.Errorf("got %+v, %v, want err == nil && len(all) == 1 && all[0] == j", all, err)
+			t.Errorf("got %+v, %v, want one job, %+v, and no error", all, err, j)
 		}
-		before := len(w.told())
-		q.sweep()
+		before := len(w.listFinished())
+		q.sweepForJobs()
 		time.Sleep(time.Minute)
-		if jobs, err := w.store.ReadReplayJobs(t.Context()); err != nil || len(jobs) != 0 {
-			t.Errorf("got %v, %v, want err == nil && len(jobs) == 0", jobs, err)
+		if jobs, err := jobrow.ReadAll(t.Context(), w.store); err != nil || len(jobs) != 0 {
+			t.Errorf("got %v, %v, want 0 jobs and no error", jobs, err)
 		}
-		if told := w.told(); len(told) != before+1 || told[before] != j {
-			t.Errorf("told: %+v", told)
+		if told := w.listFinished(); len(told) != before+1 || told[before] != j {
+			t.Errorf("reported: %+v, want %v, the last %+v", told, before+1, j)
 		}
 	})
 }

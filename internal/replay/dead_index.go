@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"weir/internal/lane"
+	"weir/internal/overview/lists"
 )
 
 // deadPage is the number of dead messages of one query: the most that storage returns.
@@ -13,7 +14,7 @@ const deadPage = 1000
 
 // eachDead calls f for the dead messages of a lane after seq, in the order of the log, until f
 // returns false.
-func eachDead(ctx context.Context, log Log, number int, seq int64, f func(lane.DeadRow) bool) error {
+func eachDead(ctx context.Context, log Log, number int, seq int64, f func(lists.DeadRow) bool) error {
 	for {
 		rows, more, err := log.ReadDead(ctx, number, seq, deadPage)
 		if err != nil {
@@ -46,7 +47,7 @@ type deadIndex struct {
 // leaves out the open messages, which may still be listed if the holder has not read the request.
 func readIndex(ctx context.Context, log Log, f Filter, p *checkpoint, number int) (*deadIndex, error) {
 	x := &deadIndex{byKey: map[string][]deadMessage{}, dueOrder: map[int64]string{}}
-	err := eachDead(ctx, log, number, p.Seq, func(d lane.DeadRow) bool {
+	err := eachDead(ctx, log, number, p.Seq, func(d lists.DeadRow) bool {
 		if i := (deadMessage{number, d.Seq, diedAtMicros(d)}); p.includes(f, d) && !p.isOpen(i) {
 			key := lane.KeyHash(d.Key)
 			if len(x.byKey[key]) == 0 {

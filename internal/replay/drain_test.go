@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"weir/internal/drain"
@@ -14,19 +13,12 @@ import (
 	"weir/internal/replay"
 	"weir/internal/storage/memory"
 	"weir/internal/storage/storagetest"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
 )
 
 // The tests of this file run the whole way: messages are filed, drained, die, and are
 // replayed by wishes that holders grant.
-
-// realLog is the log as the handler wires it.
-type realLog struct{ *lane.Store }
-
-func (l realLog) Replay(ctx context.Context, id weir.ID, force bool) error {
-	_, err := l.Store.Replay(ctx, id, lane.ReplayOptions{Force: force})
-	return err
-}
 
 // cms accepts or rejects, and records the accepted messages.
 type cms struct {
@@ -53,13 +45,13 @@ func (c *cms) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return r
 }
 
-func (c *cms) set(rejects func(body string) bool) {
+func (c *cms) setRejects(rejects func(body string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rejects = rejects
 }
 
-func (c *cms) record() []string {
+func (c *cms) listTaken() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.took...)
@@ -83,23 +75,12 @@ type instance struct {
 	faults  *storagetest.Faults
 }
 
-type noBell struct{}
-
-func (noBell) EnqueueNow(context.Context, int) error { return nil }
-
 func simulateWhole(t *testing.T, lanes int, f func(*testing.T, *whole)) {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		account := memory.New(time.Now)
-		w := &whole{t: t, account: account, cms: &cms{rejects: func(string) bool { return true }},
-			posted: map[string]int{}}
-		w.store = &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: lanes, Now: time.Now}
-		if err := w.store.Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		w.append = lane.NewAppender(w.store, quiet)
-		f(t, w)
+	lanetest.Simulate(t, func(t *testing.T) {
+		l := lanetest.New(t, lanes)
+		f(t, &whole{t: t, account: l.Account, store: l.Store, append: l.Appender, posted: map[string]int{},
+			cms: &cms{rejects: func(string) bool { return true }}})
 	})
 }
 
@@ -109,11 +90,12 @@ func (w *whole) start() *instance {
 	store.Table = p.faults.Table(w.account.Table())
 	leases := p.faults.Leases(w.account.Leases())
 	p.store = &store
-	p.drainer = drain.New(drain.Config{Store: &store, Leases: leases, Sender: w.cms, Tickets: noBell{},
+	p.drainer = drain.New(drain.Config{Store: &store, Leases: leases, Sender: w.cms, Tickets: lanetest.NoTickets{},
 		Lease: 15 * time.Second, Settle: 2 * time.Second,
-		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: quiet})
-	p.Runner = replay.New(replay.Config{Store: &store, Log: realLog{&store}, Leases: leases, Lease: 15 * time.Second,
-		Wake: p.drainer.Wake, Now: time.Now, Logger: quiet})
+		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: lanetest.Quiet})
+	p.Runner = replay.New(replay.Config{Store: &store, Log: replay.LogOf(&store), Leases: leases,
+		Lease: 15 * time.Second,
+		Wake:  p.drainer.Wake, Now: time.Now, Logger: lanetest.Quiet})
 	w.t.Cleanup(func() { w.stop(p) })
 	return p
 }
@@ -141,8 +123,8 @@ func (w *whole) sweep(p *instance) {
 	p.ResumeOrphans(c)
 }
 
-// post files the next n messages of each key.
-func (w *whole) post(p *instance, n int, keys ...string) {
+// postEach appends the next n messages of each key.
+func (w *whole) postEach(p *instance, n int, keys ...string) {
 	w.t.Helper()
 	for range n {
 		for _, key := range keys {
@@ -157,8 +139,8 @@ func (w *whole) post(p *instance, n int, keys ...string) {
 	w.sweep(p)
 }
 
-// counts adds up the books of all lanes.
-func (w *whole) counts() (c lane.Counts, waiting int64) {
+// addUpCounts adds up the books of all lanes.
+func (w *whole) addUpCounts() (c lane.Counts, waiting int64) {
 	w.t.Helper()
 	for number := range w.store.Lanes {
 		control, err := w.store.ReadControl(w.t.Context(), number)
@@ -172,16 +154,16 @@ func (w *whole) counts() (c lane.Counts, waiting int64) {
 	return c, waiting
 }
 
-// rest waits until nothing waits.
-func (w *whole) rest() lane.Counts {
+// waitUntilEmpty waits until no message waits.
+func (w *whole) waitUntilEmpty() lane.Counts {
 	w.t.Helper()
 	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		c, waiting := w.counts()
+		c, waiting := w.addUpCounts()
 		if waiting == 0 {
 			return c
 		}
 		if time.Now().After(end) {
-			w.t.Fatalf("%d are waiting, %+v", waiting, c)
+			w.t.Fatalf("at the end of the time %d are waiting: %+v", waiting, c)
 		}
 	}
 }
@@ -189,13 +171,13 @@ func (w *whole) rest() lane.Counts {
 // inOrder checks that the CMS accepted each message once, and those of a key in order.
 func (w *whole) inOrder(n int) {
 	w.t.Helper()
-	last, took := map[string]int{}, w.cms.record()
+	last, took := map[string]int{}, w.cms.listTaken()
 	for _, body := range took {
 		var key string
 		var at int
 		fmt.Sscan(body, &key, &at)
 		if at <= last[key] {
-			w.t.Errorf("%s %d came after %d", key, at, last[key])
+			w.t.Errorf("%s %d came after %d, want more than %v", key, at, last[key], last[key])
 		}
 		last[key] = at
 	}
@@ -204,7 +186,7 @@ func (w *whole) inOrder(n int) {
 	}
 }
 
-func (w *whole) begin(p *instance, s replay.Spec) replay.Job {
+func (w *whole) startJob(p *instance, s replay.Spec) replay.Job {
 	w.t.Helper()
 	time.Sleep(time.Millisecond) // later than the last one died
 	j, err := p.Start(w.t.Context(), s)
@@ -214,7 +196,7 @@ func (w *whole) begin(p *instance, s replay.Spec) replay.Job {
 	return j
 }
 
-func (w *whole) comes(p *instance, id string, s replay.State) replay.Job {
+func (w *whole) waitForState(p *instance, id string, s replay.State) replay.Job {
 	w.t.Helper()
 	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		j, err := p.Get(w.t.Context(), id)
@@ -233,42 +215,44 @@ func (w *whole) comes(p *instance, id string, s replay.State) replay.Job {
 func TestWhole_ComesToItsEnd(t *testing.T) {
 	simulateWhole(t, 3, func(t *testing.T, w *whole) {
 		p := w.start()
-		w.post(p, 20, keys...)
-		if c := w.rest(); c.Dead != 100 {
-			t.Fatalf("got %+v, want c.Dead == 100", c)
+		w.postEach(p, 20, keys...)
+		if c := w.waitUntilEmpty(); c.Dead != 100 {
+			t.Fatalf("got %+v, want Dead 100", c)
 		}
-		w.cms.set(func(body string) bool { return strings.HasPrefix(body, "/e ") && !strings.HasSuffix(body, "0") })
+		w.cms.setRejects(func(body string) bool {
+			return strings.HasPrefix(body, "/e ") &&
+				!strings.HasSuffix(body, "0")
+		})
 		plan, err := p.Plan(t.Context(), plain)
 		if err != nil || plan.Count != 100 || plan.Refused != 0 || !plan.Complete || plan.EstimatedSeconds != 10 {
-			t.Errorf("got %+v, %v, want err == nil && plan.Count == 100 && plan.Refused == 0 && "+
-				"plan.Complete && plan.EstimatedSeconds == 10", plan, err)
+			t.Errorf("got %+v, %v, want Count 100, Refused 0, Complete true, EstimatedSeconds 10 and no error", plan,
+				err)
 		}
-		j := w.comes(p, w.begin(p, plain).ID, replay.Done)
+		j := w.waitForState(p, w.startJob(p, plain).ID, replay.Done)
 		if j.Matched != 100 || j.Replayed != 100 || j.Delivered != 82 || j.DeadAgain != 18 || j.Waiting != 0 {
-			t.Errorf("got %+v, want j.Matched == 100 && j.Replayed == 100 && j.Delivered == 82 && "+
-				"j.DeadAgain == 18 && j.Waiting == 0", j)
+			t.Errorf("got %+v, want Matched 100, Replayed 100, Delivered 82, DeadAgain 18 and Waiting 0", j)
 		}
-		if c := w.rest(); c.Delivered != 82 || c.Dead != 18 {
-			t.Errorf("got %+v, want c.Delivered == 82 && c.Dead == 18", c)
+		if c := w.waitUntilEmpty(); c.Delivered != 82 || c.Dead != 18 {
+			t.Errorf("got %+v, want Delivered 82 and Dead 18", c)
 		}
 		w.inOrder(82)
 		// A message that died before a later one of its key was delivered stays dead.
-		w.cms.set(func(string) bool { return false })
+		w.cms.setRejects(func(string) bool { return false })
 		plan, err = p.Plan(t.Context(), plain)
 		if err != nil || plan.Count != 18 || plan.Refused != 18 {
-			t.Errorf("got %+v, %v, want err == nil && plan.Count == 18 && plan.Refused == 18", plan, err)
+			t.Errorf("got %+v, %v, want Count 18, Refused 18 and no error", plan, err)
 		}
-		if j = w.comes(p, w.begin(p, plain).ID, replay.Done); j.Replayed != 0 || j.Refused != 18 {
-			t.Errorf("got %+v, want j.Replayed == 0 && j.Refused == 18", j)
+		if j = w.waitForState(p, w.startJob(p, plain).ID, replay.Done); j.Replayed != 0 || j.Refused != 18 {
+			t.Errorf("got %+v, want Replayed 0 and Refused 18", j)
 		}
 		w.inOrder(82)
 		forced := plain
 		forced.Force = true
-		if j = w.comes(p, w.begin(p, forced).ID, replay.Done); j.Delivered != 18 || j.Refused != 0 {
-			t.Errorf("got %+v, want j.Delivered == 18 && j.Refused == 0", j)
+		if j = w.waitForState(p, w.startJob(p, forced).ID, replay.Done); j.Delivered != 18 || j.Refused != 0 {
+			t.Errorf("got %+v, want Delivered 18 and Refused 0", j)
 		}
-		if c := w.rest(); c.Delivered != 100 || c.Dead != 0 {
-			t.Errorf("got %+v, want c.Delivered == 100 && c.Dead == 0", c)
+		if c := w.waitUntilEmpty(); c.Delivered != 100 || c.Dead != 0 {
+			t.Errorf("got %+v, want Delivered 100 and Dead 0", c)
 		}
 	})
 }
@@ -278,22 +262,21 @@ func TestWhole_ComesToItsEnd(t *testing.T) {
 func TestWhole_WhileOthersCome(t *testing.T) {
 	simulateWhole(t, 2, func(t *testing.T, w *whole) {
 		p := w.start()
-		w.post(p, 20, keys...)
-		w.rest()
-		w.cms.set(func(string) bool { return false })
-		j := w.begin(p, plain)
+		w.postEach(p, 20, keys...)
+		w.waitUntilEmpty()
+		w.cms.setRejects(func(string) bool { return false })
+		j := w.startJob(p, plain)
 		for i := range 10 {
-			w.post(p, 5, keys[len(keys)-1-i%len(keys)])
+			w.postEach(p, 5, keys[len(keys)-1-i%len(keys)])
 			time.Sleep(time.Second)
 		}
-		j = w.comes(p, j.ID, replay.Done)
+		j = w.waitForState(p, j.ID, replay.Done)
 		if j.Replayed+j.Refused != 100 || j.Delivered != j.Replayed || j.Refused == 0 || j.Delivered == 0 ||
 			j.Skipped != 0 {
-			t.Errorf("got %+v, want j.Replayed + j.Refused == 100 && j.Delivered == j.Replayed && "+
-				"j.Refused != 0 && j.Delivered != 0 && j.Skipped == 0", j)
+			t.Errorf("got %+v, want 100 replayed or refused, some of each, and all replayed ones delivered", j)
 		}
-		if c := w.rest(); c.Dead != j.Refused || c.Delivered != 50+j.Delivered {
-			t.Errorf("got %+v, %+v, want c.Dead == j.Refused && c.Delivered == 50 + j.Delivered", c, j)
+		if c := w.waitUntilEmpty(); c.Dead != j.Refused || c.Delivered != 50+j.Delivered {
+			t.Errorf("got %+v, %+v, want Dead %v and Delivered %v", c, j, j.Refused, 50+j.Delivered)
 		}
 		w.inOrder(int(50 + j.Delivered))
 	})
@@ -303,23 +286,23 @@ func TestWhole_WhileOthersCome(t *testing.T) {
 func TestWhole_Paused(t *testing.T) {
 	simulateWhole(t, 1, func(t *testing.T, w *whole) {
 		p := w.start()
-		w.post(p, 20, keys...)
-		w.rest()
-		w.cms.set(func(string) bool { return false })
+		w.postEach(p, 20, keys...)
+		w.waitUntilEmpty()
+		w.cms.setRejects(func(string) bool { return false })
 		if err := w.store.Pause(t.Context(), weir.Pause{Reason: "lunch", Since: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
-		j := w.begin(p, plain)
+		j := w.startJob(p, plain)
 		time.Sleep(5 * time.Minute)
-		if got := w.comes(p, j.ID, replay.Running); got.Waiting != 100 || len(w.cms.record()) != 0 {
-			t.Errorf("got %+v, want got.Waiting == 100 && len(w.cms.record()) == 0", got)
+		if got := w.waitForState(p, j.ID, replay.Running); got.Waiting != 100 || len(w.cms.listTaken()) != 0 {
+			t.Errorf("got %+v, want 100 waiting and no request", got)
 		}
 		if err := w.store.Resume(t.Context(), 0, ""); err != nil {
 			t.Fatal(err)
 		}
 		w.sweep(p)
-		if j = w.comes(p, j.ID, replay.Done); j.Delivered != 100 {
-			t.Errorf("got %+v, want j.Delivered == 100", j)
+		if j = w.waitForState(p, j.ID, replay.Done); j.Delivered != 100 {
+			t.Errorf("got %+v, want Delivered 100", j)
 		}
 		w.inOrder(100)
 	})
@@ -329,12 +312,12 @@ func TestWhole_Paused(t *testing.T) {
 func TestWhole_Crash(t *testing.T) {
 	simulateWhole(t, 2, func(t *testing.T, w *whole) {
 		p := w.start()
-		w.post(p, 40, keys...)
-		w.rest()
-		w.cms.set(func(string) bool { return false })
+		w.postEach(p, 40, keys...)
+		w.waitUntilEmpty()
+		w.cms.setRejects(func(string) bool { return false })
 		spec := plain
 		spec.RatePerMinute = 300
-		j := w.begin(p, spec)
+		j := w.startJob(p, spec)
 		for range 4 {
 			time.Sleep(7 * time.Second)
 			p.faults.Set(func(storagetest.Call) storagetest.Fault {
@@ -346,15 +329,15 @@ func TestWhole_Crash(t *testing.T) {
 			time.Sleep(time.Minute)
 			w.sweep(p)
 		}
-		j = w.comes(p, j.ID, replay.Done)
+		j = w.waitForState(p, j.ID, replay.Done)
 		if j.Matched != 200 || j.Replayed != 200 || j.Delivered != 200 {
-			t.Errorf("got %+v, want j.Matched == 200 && j.Replayed == 200 && j.Delivered == 200", j)
+			t.Errorf("got %+v, want Matched 200, Replayed 200 and Delivered 200", j)
 		}
-		if c := w.rest(); c.Delivered != 200 || c.Dead != 0 {
-			t.Errorf("got %+v, want c.Delivered == 200 && c.Dead == 0", c)
+		if c := w.waitUntilEmpty(); c.Delivered != 200 || c.Dead != 0 {
+			t.Errorf("got %+v, want Delivered 200 and Dead 0", c)
 		}
-		if n := len(w.cms.record()); n < 200 || n > 200+4*64 { // what was not committed comes again
-			t.Errorf("it took %d", n)
+		if n := len(w.cms.listTaken()); n < 200 || n > 200+4*64 { // uncommitted deliveries are repeated
+			t.Errorf("it took %d, want 200 to %v", n, 200+4*64)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"weir/internal/lane"
+	"weir/internal/overview/lists"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
@@ -32,7 +33,7 @@ const (
 )
 
 // matchesFilter reports whether the filter selects a dead message.
-func matchesFilter(f Filter, d lane.DeadRow) bool {
+func matchesFilter(f Filter, d lists.DeadRow) bool {
 	if f.Key != "" && d.Key != f.Key || f.Contract != "" && d.Contract != f.Contract ||
 		d.DiedAt.Before(f.From) || !f.To.IsZero() && !d.DiedAt.Before(f.To) {
 		return false

@@ -7,6 +7,8 @@ import (
 
 	"weir/internal/clock"
 	"weir/internal/lane"
+	"weir/internal/overview/lists"
+	"weir/internal/replay/jobrow"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -60,7 +62,7 @@ func (r *Runner) runJob(ctx context.Context, id string) error {
 			return context.Cause(ctx)
 		case err != nil:
 			w.retryDelay = min(max(2*w.retryDelay, minRetry), maxRetry)
-			r.Logger.Warn("replay: step failed, will retry", "delay", w.retryDelay, "err", err)
+			r.Logger.Warn("replay: step failed, will retry", "delay_ms", w.retryDelay.Milliseconds(), "err", err)
 			wait = w.retryDelay
 		default:
 			w.retryDelay = 0
@@ -73,7 +75,7 @@ func (r *Runner) runJob(ctx context.Context, id string) error {
 
 // openJob reads a job as its last process left it. It returns nil if the job is over.
 func (r *Runner) openJob(ctx context.Context, id string) (*jobRun, error) {
-	row, err := r.Store.ReadReplayJob(ctx, id)
+	row, err := jobrow.Read(ctx, r.Store, id)
 	if storage.Is(err, storage.NotFound) {
 		return nil, nil
 	}
@@ -145,7 +147,7 @@ func (w *jobRun) countMatches(ctx context.Context) error {
 	// Times of death are by the holders' clocks. A limit by this process's clock could include
 	// messages that the job replays and that die again.
 	matched, until := int64(0), int64(1)
-	err := w.eachDead(ctx, func(d lane.DeadRow) {
+	err := w.eachDead(ctx, func(d lists.DeadRow) {
 		if matchesFilter(w.job.Filter, d) {
 			matched, until = matched+1, max(until, diedAtMicros(d))
 		}
@@ -158,9 +160,9 @@ func (w *jobRun) countMatches(ctx context.Context) error {
 }
 
 // eachDead calls f for every dead message of the job's lanes.
-func (w *jobRun) eachDead(ctx context.Context, f func(lane.DeadRow)) error {
+func (w *jobRun) eachDead(ctx context.Context, f func(lists.DeadRow)) error {
 	for _, number := range w.lanes {
-		if err := eachDead(ctx, w.Log, number, 0, func(d lane.DeadRow) bool { f(d); return true }); err != nil {
+		if err := eachDead(ctx, w.Log, number, 0, func(d lists.DeadRow) bool { f(d); return true }); err != nil {
 			return err
 		}
 	}
@@ -200,54 +202,80 @@ func (w *jobRun) saveBatch(ctx context.Context) error {
 	return err
 }
 
-// replayBatch replays the present batch. If it fails, the rest of the batch stays. Refused messages
-// do not count towards the rate, because they cost the CMS nothing.
+// batchMessage is a message of the present batch, and its row as storage has it now.
+type batchMessage struct {
+	deadMessage
+	entry  *lane.Entry // nil = retention has removed it
+	isDead bool        // and has not been replayed since the batch was selected
+}
+
+// replayBatch replays the present batch, which is of one lane. If it fails, the rest of the batch stays. Refused
+// messages do not count towards the rate, because they cost the CMS nothing.
 func (w *jobRun) replayBatch(ctx context.Context) error {
+	batch, err := w.readBatch(ctx)
+	if err != nil {
+		return err
+	}
+	var asked []*lane.Entry
+	for _, m := range batch {
+		if m.isDead {
+			asked = append(asked, m.entry)
+		}
+	}
 	// If the last batch ran ahead of the rate, start counting from the time it should have ended.
 	began, before := laterOf(w.Now(), w.nextBatchAt), w.job.Replayed
-	defer w.Wake(w.checkpoint.Next[0].lane) // a batch is of one lane
-	for len(w.checkpoint.Next) > 0 {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err := w.replayMessage(ctx, w.checkpoint.Next[0]); err != nil {
-			return err
-		}
-		w.checkpoint.Next = w.checkpoint.Next[1:]
-		taken := time.Duration(w.job.Replayed-before) * time.Minute / time.Duration(w.job.RatePerMinute)
-		w.nextBatchAt = began.Add(taken)
+	defer w.Wake(batch[0].lane)
+	results, err := w.Log.ReplayMany(ctx, batch[0].lane, asked, w.job.Force)
+	w.checkpoint.Next = w.checkpoint.Next[w.recordBatch(batch, results):]
+	taken := time.Duration(w.job.Replayed-before) * time.Minute / time.Duration(w.job.RatePerMinute)
+	w.nextBatchAt = began.Add(taken)
+	if err != nil {
+		w.isResumed = true // some requests may have been written
+		return err
 	}
 	w.isResumed = false
 	w.pollSoon()
 	return w.saveCheckpoint(ctx)
 }
 
-// replayMessage requests the replay of one message.
-func (w *jobRun) replayMessage(ctx context.Context, i deadMessage) error {
-	e, err := w.Log.ReadMessage(ctx, i.lane, i.seq)
-	if storage.Is(err, storage.NotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if e.Stage != weir.Dead || e.Status().FinishedAt.UnixMicro() != i.diedAt {
-		if w.isResumed { // requested by an earlier run that could not save it
-			w.recordReplayed(i)
+// readBatch reads the messages of the present batch.
+func (w *jobRun) readBatch(ctx context.Context) ([]batchMessage, error) {
+	batch := make([]batchMessage, len(w.checkpoint.Next))
+	err := lane.ForEach(len(batch), func(i int) error {
+		m := w.checkpoint.Next[i]
+		e, err := w.Log.ReadMessage(ctx, m.lane, m.seq)
+		if storage.Is(err, storage.NotFound) {
+			batch[i] = batchMessage{deadMessage: m}
+			return nil
 		}
-		return nil
-	}
-	err = w.Log.Replay(ctx, e.Message.ID, w.job.Force)
-	switch {
-	case err == nil:
-		w.recordReplayed(i)
-	case weir.KindOf(err) == weir.Conflict:
-		w.job.Refused++
-	case weir.KindOf(err) != weir.NotFound:
-		w.isResumed = true // the request may have been written
+		if err == nil {
+			batch[i] = batchMessage{m, e, e.Stage == weir.Dead && e.Status().FinishedAt.UnixMicro() == m.diedAt}
+		}
 		return err
+	})
+	return batch, err
+}
+
+// recordBatch records the results of the requests, and returns how many messages of the batch are done: those before
+// the first request without a result.
+func (w *jobRun) recordBatch(batch []batchMessage, results []error) (done int) {
+	for _, m := range batch {
+		switch {
+		case m.isDead && len(results) == 0:
+			return done
+		case m.isDead:
+			if results[0] == nil {
+				w.recordReplayed(m.deadMessage)
+			} else if weir.KindOf(results[0]) == weir.Conflict {
+				w.job.Refused++
+			}
+			results = results[1:]
+		case m.entry != nil && w.isResumed: // requested by an earlier run that could not save it
+			w.recordReplayed(m.deadMessage)
+		}
+		done++
 	}
-	return nil
+	return done
 }
 
 func laterOf(a, b time.Time) time.Time {

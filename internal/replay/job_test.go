@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/overview/lists"
 	"weir/internal/replay"
+	"weir/internal/replay/jobrow"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
-func number(n int) *int { return &n }
+func newInt(n int) *int { return &n }
 
 func TestSpec(t *testing.T) {
 	simulate(t, 4, func(t *testing.T, w *world) {
@@ -23,9 +25,9 @@ func TestSpec(t *testing.T) {
 			problems int
 		}{
 			"Plain":          {func(*replay.Spec) {}, 0},
-			"LaneOutOfRange": {func(s *replay.Spec) { s.Filter.Lane = number(4) }, 1},
-			"NegativeLane":   {func(s *replay.Spec) { s.Filter.Lane = number(-1) }, 1},
-			"LastLane":       {func(s *replay.Spec) { s.Filter.Lane = number(3) }, 0},
+			"LaneOutOfRange": {func(s *replay.Spec) { s.Filter.Lane = newInt(4) }, 1},
+			"NegativeLane":   {func(s *replay.Spec) { s.Filter.Lane = newInt(-1) }, 1},
+			"LastLane":       {func(s *replay.Spec) { s.Filter.Lane = newInt(3) }, 0},
 			"NoTime":         {func(s *replay.Spec) { s.Filter.From, s.Filter.To = now, now }, 1},
 			"YearTenThousand": {func(s *replay.Spec) { s.Filter.To = time.Date(10000, 1, 1, 4, 59, 59, 0, time.UTC) },
 				1},
@@ -52,14 +54,12 @@ func TestSpec(t *testing.T) {
 			}
 			if c.problems == 0 && err != nil ||
 				c.problems > 0 && (e == nil || e.Kind != weir.Invalid || len(e.Problems) != c.problems) {
-				t.Errorf("%s: got %v, want (c.problems != 0 || err == nil) && "+
-					"(c.problems <= 0 || e != nil && e.Kind == weir.Invalid && "+
-					"len(e.Problems) == c.problems)", name, err)
+				t.Errorf("%s: got %v, want %d problems", name, err, c.problems)
 			}
 			if _, err := p.Start(t.Context(), s); (err != nil) != (c.problems > 0) {
-				t.Errorf("%s: started: %v", name, err)
+				t.Errorf("%s: started: got %v, want %d problems", name, err, c.problems)
 			}
-			if jobs, _ := w.store.ReadReplayJobs(t.Context()); c.problems > 0 && len(jobs) != 0 {
+			if jobs, _ := jobrow.ReadAll(t.Context(), w.store); c.problems > 0 && len(jobs) != 0 {
 				t.Errorf("%s is under way", name)
 			}
 			time.Sleep(time.Minute) // it ends: there is nothing to do
@@ -71,11 +71,11 @@ func TestFilter(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		began := time.Now()
 		hour := func(n int) time.Time { return began.Add(time.Duration(n) * time.Hour) }
-		w.dead("/a", "article", 422, `line 3: "x" is bad`, hour(0))
-		w.dead("/a", "article", 422, `line 9: "y" is bad`, hour(1))
-		w.dead("/b", "article", 500, `line 3: "x" is bad`, hour(2))
-		w.dead("/b", "picture", 422, `line 3: "x" is bad`, hour(3))
-		w.dead("/c", "article", 422, `something else`, hour(4))
+		w.addDeadMessage("/a", "article", 422, `line 3: "x" is bad`, hour(0))
+		w.addDeadMessage("/a", "article", 422, `line 9: "y" is bad`, hour(1))
+		w.addDeadMessage("/b", "article", 500, `line 3: "x" is bad`, hour(2))
+		w.addDeadMessage("/b", "picture", 422, `line 3: "x" is bad`, hour(3))
+		w.addDeadMessage("/c", "article", 422, `something else`, hour(4))
 		time.Sleep(5 * time.Hour)
 		bad, _ := weir.Fingerprint("article", 422, `line 1: "z" is bad`)
 		p := w.start()
@@ -86,8 +86,8 @@ func TestFilter(t *testing.T) {
 		}{
 			"All":               {replay.Filter{}, 5, 3},
 			"Key":               {replay.Filter{Key: "/a"}, 2, 1},
-			"KeyAndItsLane":     {replay.Filter{Key: "/a", Lane: number(lane.Of("/a", 3))}, 2, 1},
-			"KeyAndAnotherLane": {replay.Filter{Key: "/a", Lane: number((lane.Of("/a", 3) + 1) % 3)}, 0, 0},
+			"KeyAndItsLane":     {replay.Filter{Key: "/a", Lane: newInt(lane.Of("/a", 3))}, 2, 1},
+			"KeyAndAnotherLane": {replay.Filter{Key: "/a", Lane: newInt((lane.Of("/a", 3) + 1) % 3)}, 0, 0},
 			"Contract":          {replay.Filter{Contract: "picture"}, 1, 1},
 			"Fingerprint":       {replay.Filter{Fingerprint: bad}, 2, 1},
 			"From":              {replay.Filter{From: hour(1)}, 4, 3},
@@ -102,22 +102,22 @@ func TestFilter(t *testing.T) {
 			s.Filter = c.filter
 			plan, err := p.Plan(t.Context(), s)
 			if err != nil || plan.Count != c.count || plan.Keys != c.keys || !plan.Complete {
-				t.Errorf("%s: got %+v, %v, want err == nil && plan.Count == c.count && "+
-					"plan.Keys == c.keys && plan.Complete", name, plan, err)
+				t.Errorf("%s: got %+v, %v, want Count %v, Keys %v, Complete true and no error", name, plan, err,
+					c.count, c.keys)
 			}
 		}
 		s := plain
 		s.Filter.Fingerprint = bad
-		if j := p.comes(p.begin(s).ID, replay.Done, time.Minute); j.Matched != 2 || j.Delivered != 2 ||
+		if j := p.waitForState(p.startJob(s).ID, replay.Done, time.Minute); j.Matched != 2 || j.Delivered != 2 ||
 			j.Filter != s.Filter {
-			t.Errorf("got %+v, want j.Matched == 2 && j.Delivered == 2 && j.Filter == s.Filter", j)
+			t.Errorf("got %+v, want Matched 2, Delivered 2 and Filter %v", j, s.Filter)
 		}
 	})
 }
 
 func TestPlan(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
-		w.die(20, keys...)
+		w.addDead(20, keys...)
 		w.late["/a"] = true
 		p := w.start()
 		plan := func(change func(*replay.Spec)) replay.Plan {
@@ -142,20 +142,20 @@ func TestPlan(t *testing.T) {
 		}
 		if got := plan(func(s *replay.Spec) { s.Force = true }); got.Refused != 0 ||
 			got.EstimatedSeconds != float64(100*3/len(lanes)) {
-			t.Errorf("by force: %+v", got)
+			t.Errorf("by force: got %+v, want none refused, and 3 s for each of 100, over the lanes", got)
 		}
 		if got := plan(func(s *replay.Spec) { s.RatePerMinute = 1 }); got.EstimatedSeconds != 80*60 {
-			t.Errorf("at a low rate: %+v", got)
+			t.Errorf("at a low rate: %+v, want EstimatedSeconds %v", got, 80*60)
 		}
 		if got := plan(func(s *replay.Spec) { s.Filter.Key = "/b" }); got.Count != 20 || got.EstimatedSeconds != 20*3 {
-			t.Errorf("of one key: %+v", got)
+			t.Errorf("of one key: %+v, want Count 20 and EstimatedSeconds %v", got, 20*3)
 		}
-		w.die(50, "/b", "/c", "/d")
+		w.addDead(50, "/b", "/c", "/d")
 		if got := plan(func(*replay.Spec) {}); got.Count != 250 || got.Complete {
-			t.Errorf("of many: %+v", got)
+			t.Errorf("of many: %+v, want Count 250 and Complete false", got)
 		}
-		if jobs, err := w.store.ReadReplayJobs(t.Context()); err != nil || len(jobs) != 0 || len(w.list()) != 0 {
-			t.Errorf("a plan did something: %v, %v", jobs, w.list())
+		if jobs, err := jobrow.ReadAll(t.Context(), w.store); err != nil || len(jobs) != 0 || len(w.listAsked()) != 0 {
+			t.Errorf("a plan did something: %v, %v, want 0 jobs, 0 asked and no error", jobs, w.listAsked())
 		}
 	})
 }
@@ -166,13 +166,13 @@ func TestPlan_StorageAway(t *testing.T) {
 		p := w.start()
 		p.kill()
 		if _, err := p.Plan(t.Context(), plain); weir.KindOf(err) != weir.Unavailable {
-			t.Errorf("got %v, want weir.KindOf(err) == weir.Unavailable", err)
+			t.Errorf("got %v, want an error of kind Unavailable", err)
 		}
 		if _, err := p.List(t.Context()); weir.KindOf(err) != weir.Unavailable {
-			t.Errorf("got %v, want weir.KindOf(err) == weir.Unavailable", err)
+			t.Errorf("got %v, want an error of kind Unavailable", err)
 		}
 		if _, err := p.Get(t.Context(), "00000000000000abcdef0"); weir.KindOf(err) != weir.Unavailable {
-			t.Errorf("got %v, want weir.KindOf(err) == weir.Unavailable", err)
+			t.Errorf("got %v, want an error of kind Unavailable", err)
 		}
 	})
 }
@@ -180,21 +180,21 @@ func TestPlan_StorageAway(t *testing.T) {
 // TestFates asks for messages far apart in the log, which is more than one page.
 func TestFates(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		w.die(250, "/a", "/b")
+		w.addDead(250, "/a", "/b")
 		for _, seq := range []int64{100, 499} {
-			if _, err := w.account.Table().Transact(t.Context(), partition(0),
-				[]storage.Op{{Kind: storage.Delete, Key: row("m_", seq)}}); err != nil {
+			if _, err := w.account.Table().Transact(t.Context(), partitionOf(0),
+				[]storage.Op{{Kind: storage.Delete, Key: rowKey("m_", seq)}}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		fates, err := w.store.ReadStates(t.Context(), 0, []int64{1, 99, 100, 101, 450, 499, 500, 501})
+		fates, err := lists.Reader{Store: w.store}.ReadStates(t.Context(), 0,
+			[]int64{1, 99, 100, 101, 450, 499, 500, 501})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, want := range []weir.Stage{"dead", "dead", "", "dead", "dead", "", "dead", ""} {
 			if fates[i].Stage != want || fates[i].FinishedAt.IsZero() != (want == "") {
-				t.Errorf("%d: got %+v, want fates[i].Stage == want && "+
-					"fates[i].FinishedAt.IsZero() == (want == \"\")", i, fates[i])
+				t.Errorf("%d: got %+v, want stage %q, finished if there is one", i, fates[i], want)
 			}
 		}
 	})

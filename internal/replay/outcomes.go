@@ -3,7 +3,7 @@ package replay
 import (
 	"context"
 
-	"weir/internal/lane"
+	"weir/internal/overview/lists"
 	"weir/internal/weir"
 )
 
@@ -40,8 +40,8 @@ func (w *jobRun) pollOutcomes(ctx context.Context) error {
 }
 
 // readStages reads the stages of the open messages, lane by lane; Open is sorted by lane.
-func (w *jobRun) readStages(ctx context.Context) ([]lane.MessageState, error) {
-	var all []lane.MessageState
+func (w *jobRun) readStages(ctx context.Context) ([]lists.MessageState, error) {
+	var all []lists.MessageState
 	for open := w.checkpoint.Open; len(open) > 0; {
 		var seqs []int64
 		for len(seqs) < len(open) && open[len(seqs)].lane == open[0].lane {
@@ -57,7 +57,7 @@ func (w *jobRun) readStages(ctx context.Context) ([]lane.MessageState, error) {
 }
 
 // countOutcome counts a message's outcome. It returns false if it is not known yet.
-func (w *jobRun) countOutcome(i deadMessage, f lane.MessageState) bool {
+func (w *jobRun) countOutcome(i deadMessage, f lists.MessageState) bool {
 	switch {
 	case f.Stage == weir.Dead && f.FinishedAt.UnixMicro() == i.diedAt:
 		if !f.Refused {

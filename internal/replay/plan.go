@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/overview/lists"
 	"weir/internal/storage"
 	"weir/internal/weir"
 	"weir/internal/wire"
@@ -65,7 +66,7 @@ type planner struct {
 func (p *planner) countMatching(ctx context.Context) error {
 	for _, number := range lanesOf(p.job.Filter, p.Store.Lanes) {
 		before := p.count
-		err := eachDead(ctx, p.Log, number, 0, func(d lane.DeadRow) bool {
+		err := eachDead(ctx, p.Log, number, 0, func(d lists.DeadRow) bool {
 			if p.visited == maxVisited {
 				return false
 			}

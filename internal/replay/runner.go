@@ -7,24 +7,33 @@ import (
 	"sync"
 	"time"
 
-	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/lease"
+	"weir/internal/overview/lists"
+	"weir/internal/replay/jobrow"
+	"weir/internal/retry"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
-// Log is implemented by *lane.Store, except for Replay.
+// Log is implemented by a lane.Store and its lists; see LogOf.
 type Log interface {
-	ReadDead(ctx context.Context, lane int, behind int64, limit int) (rows []lane.DeadRow, more bool, err error)
-	ReadStates(ctx context.Context, lane int, seqs []int64) ([]lane.MessageState, error)
+	ReadDead(ctx context.Context, lane int, behind int64, limit int) (rows []lists.DeadRow, more bool, err error)
+	ReadStates(ctx context.Context, lane int, seqs []int64) ([]lists.MessageState, error)
 	ReadMessage(ctx context.Context, lane int, seq int64) (*lane.Entry, error)
-	// Replay requests the replay of a dead message. Conflict: it is not dead, or a later message of
-	// its key was delivered and force is not set. Repeating a request is harmless.
-	Replay(ctx context.Context, id weir.ID, force bool) error
-	// ReplayObstacle returns why a dead message is not replayed without force; "" if it is. watched is
-	// that of its lane's tail.
-	ReplayObstacle(ctx context.Context, e *lane.Entry, watched int64) (string, error)
+	// ReplayMany requests the replay of dead messages of a lane; see lane.Store.
+	ReplayMany(ctx context.Context, lane int, entries []*lane.Entry, force bool) (results []error, err error)
+	// ReplayObstacle returns the reason for which a dead message is replayed only by force; "" = there is none.
+	// historyFence is Tail.HistoryFence of the message's lane.
+	ReplayObstacle(ctx context.Context, e *lane.Entry, historyFence int64) (string, error)
+}
+
+// LogOf returns the log of a store's lanes.
+func LogOf(s *lane.Store) Log { return storeLog{s, lists.Reader{Store: s}} }
+
+type storeLog struct {
+	*lane.Store
+	lists.Reader
 }
 
 // Config configures a Runner. All fields are required, except Finished.
@@ -34,7 +43,7 @@ type Config struct {
 	Leases   storage.Leases
 	Lease    time.Duration   // 15 to 60 s
 	Wake     func(lane int)  // wakes the worker of a lane; returns at once
-	Interval time.Duration   // between two attempts of one process; 0 = none
+	Interval time.Duration   // shortest time between two attempts of one process; 0 = none
 	Finished func(Job) error // called for each job that is over, until it returns nil; nil = none
 	Now      func() time.Time
 	Logger   *slog.Logger
@@ -81,7 +90,7 @@ func (r *Runner) Start(ctx context.Context, s Spec) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	if _, err := r.Store.CreateReplayJob(ctx, row); err != nil {
+	if _, err := jobrow.Create(ctx, r.Store, row); err != nil {
 		return Job{}, err
 	}
 	r.startJob(j.ID)
@@ -129,7 +138,7 @@ func (r *Runner) stopJob(id string) {
 // ResumeOrphans resumes the jobs whose process has died. control is lane 0's, as the sweep has read
 // it. It returns at once.
 func (r *Runner) ResumeOrphans(control lane.Control) {
-	for _, row := range control.ReplayJobs() {
+	for _, row := range jobrow.InProgress(control) {
 		r.startJob(row.ID)
 	}
 }
@@ -160,24 +169,30 @@ func (r *Runner) startJob(id string) {
 // leaseRetryDelay is the pause before a busy lease is tried again.
 const leaseRetryDelay = 2 * time.Second
 
-// runUnderLease runs a job under its lease. If another process has the lease, it tries again until
-// a dead process's lease has run out, if waitForLease is set; then it leaves the job to the next
-// ResumeOrphans.
+// runUnderLease runs a job under its lease. If another process has the lease, it leaves the job to the next
+// ResumeOrphans. With waitForLease it first tries for the length of a lease, because the lease of a dead process
+// ends in that time.
 func (r *Runner) runUnderLease(ctx context.Context, id string, waitForLease bool) error {
 	cfg := lease.Config{Leases: r.Leases, Length: r.Lease, Now: r.Now, Log: r.Logger}
-	for end := r.Now().Add(r.Lease + leaseRetryDelay); ; {
-		l, err := lease.Acquire(ctx, cfg, "replay-"+id)
-		if err == nil {
-			defer l.Release(ctx)
-			return r.runJob(l.Context(), id)
-		}
-		if !errors.Is(err, lease.ErrBusy) {
-			return err
-		}
-		if !waitForLease || r.Now().After(end) || !clock.Sleep(ctx, leaseRetryDelay) {
-			return nil
-		}
+	end := r.Now().Add(r.Lease + leaseRetryDelay)
+	var l *lease.Lease
+	err := retry.Policy{
+		First: leaseRetryDelay,
+		IsTransient: func(err error) bool {
+			return errors.Is(err, lease.ErrBusy) && waitForLease && !r.Now().After(end)
+		},
+	}.Do(ctx, func() (err error) {
+		l, err = lease.Acquire(ctx, cfg, "replay-"+id)
+		return err
+	})
+	switch {
+	case errors.Is(err, lease.ErrBusy), err != nil && ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return err
 	}
+	defer l.Release(ctx)
+	return r.runJob(l.Context(), id)
 }
 
 // Close stops the jobs of this process, and waits for their end as long as ctx lasts. The jobs stay

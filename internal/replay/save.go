@@ -5,7 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"weir/internal/lane"
+	"weir/internal/overview/lists"
+	"weir/internal/replay/jobrow"
 	"weir/internal/storage"
 )
 
@@ -21,7 +22,7 @@ func (w *jobRun) saveCheckpoint(ctx context.Context) error {
 		return err
 	}
 	row.ETag = w.etag
-	etag, err := w.Store.SaveReplayJob(ctx, row)
+	etag, err := jobrow.Save(ctx, w.Store, row)
 	if err == nil {
 		w.etag = etag
 		return nil
@@ -30,8 +31,8 @@ func (w *jobRun) saveCheckpoint(ctx context.Context) error {
 }
 
 // resolveWrite reads the row after a failed write to find out whether it was written.
-func (w *jobRun) resolveWrite(ctx context.Context, wrote lane.ReplayJob, failed error) error {
-	present, err := w.Store.ReadReplayJob(ctx, wrote.ID)
+func (w *jobRun) resolveWrite(ctx context.Context, wrote jobrow.Row, failed error) error {
+	present, err := jobrow.Read(ctx, w.Store, wrote.ID)
 	switch {
 	case storage.Is(err, storage.NotFound):
 		w.isOver = true
@@ -53,7 +54,7 @@ func (w *jobRun) resolveWrite(ctx context.Context, wrote lane.ReplayJob, failed 
 func (w *jobRun) finishJob(ctx context.Context, s State, reason string) error {
 	if s == Done {
 		refused := int64(0)
-		err := w.eachDead(ctx, func(d lane.DeadRow) {
+		err := w.eachDead(ctx, func(d lists.DeadRow) {
 			if w.checkpoint.includes(w.job.Filter, d) {
 				refused++
 			}

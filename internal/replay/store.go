@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/replay/jobrow"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
 // partition has the rows of jobs that are over, beside the lanes.
-const partition = "replays"
+const partitionOf = "replays"
 
 const (
 	// retention is how long a job is kept after its start.
@@ -29,7 +30,7 @@ type jobStore struct{ store *lane.Store }
 
 // readFinal reads a job that is over. It returns false if there is none.
 func (b jobStore) readFinal(ctx context.Context, id string) (Job, bool, error) {
-	r, err := b.store.Table.Get(ctx, partition, id)
+	r, err := b.store.Table.Get(ctx, partitionOf, id)
 	if storage.Is(err, storage.NotFound) {
 		return Job{}, false, nil
 	}
@@ -57,7 +58,7 @@ func (b jobStore) getJob(ctx context.Context, id string) (Job, error) {
 		if j, found, err := b.readFinal(ctx, id); found || err != nil {
 			return j, apiError(err)
 		}
-		row, err := b.store.ReadReplayJob(ctx, id)
+		row, err := jobrow.Read(ctx, b.store, id)
 		if err == nil {
 			j, _, err := decodeJob(row)
 			return j, err
@@ -74,16 +75,16 @@ var errUnknown = &weir.Error{Kind: weir.NotFound, Op: "replays",
 
 // listJobs returns the newest jobs, newest first.
 func (b jobStore) listJobs(ctx context.Context) ([]Job, error) {
-	rows, err := b.store.ReadReplayJobs(ctx)
+	running, err := jobrow.ReadAll(ctx, b.store)
 	if err != nil {
 		return nil, apiError(err)
 	}
-	page, err := b.store.Table.Range(ctx, storage.Query{Partition: partition, Limit: maxListed})
+	page, err := b.store.Table.Range(ctx, storage.Query{Partition: partitionOf, Limit: maxListed})
 	if err != nil {
 		return nil, apiError(err)
 	}
 	jobs := map[string]Job{}
-	for _, n := range rows {
+	for _, n := range running {
 		j, _, err := decodeJob(n)
 		if err != nil {
 			return nil, err
@@ -111,7 +112,7 @@ func (b jobStore) finishJob(ctx context.Context, j Job, finished func(Job) error
 	if err != nil {
 		return Job{}, err
 	}
-	_, err = b.store.Table.Transact(ctx, partition,
+	_, err = b.store.Table.Transact(ctx, partitionOf,
 		[]storage.Op{{Kind: storage.Insert, Key: j.ID, Values: map[string]any{"Text": string(text)}}})
 	switch {
 	case storage.Is(err, storage.Conflict):
@@ -125,7 +126,7 @@ func (b jobStore) finishJob(ctx context.Context, j Job, finished func(Job) error
 	if err := finished(j); err != nil {
 		return j, err
 	}
-	if err := b.store.RemoveReplayJob(ctx, j.ID); err != nil {
+	if err := jobrow.Remove(ctx, b.store, j.ID); err != nil {
 		return j, err
 	}
 	return j, b.removeOldJobs(ctx)
@@ -133,7 +134,7 @@ func (b jobStore) finishJob(ctx context.Context, j Job, finished func(Job) error
 
 // removeOldJobs removes jobs whose retention is over, up to one transaction.
 func (b jobStore) removeOldJobs(ctx context.Context) error {
-	page, err := b.store.Table.Range(ctx, storage.Query{Partition: partition,
+	page, err := b.store.Table.Range(ctx, storage.Query{Partition: partitionOf,
 		From: idPrefix(b.store.Now().Add(-retention)), Limit: storage.MaxOps, Columns: []string{"Old"}})
 	if err != nil || len(page.Rows) == 0 {
 		return err
@@ -142,7 +143,7 @@ func (b jobStore) removeOldJobs(ctx context.Context) error {
 	for i, r := range page.Rows {
 		ops[i] = storage.Op{Kind: storage.Delete, Key: r.Key}
 	}
-	_, err = b.store.Table.Transact(ctx, partition, ops)
+	_, err = b.store.Table.Transact(ctx, partitionOf, ops)
 	if storage.Is(err, storage.NotFound) {
 		return nil // another process was first
 	}

@@ -4,26 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"weir/internal/lane"
+	"weir/internal/overview/lists"
 	"weir/internal/replay"
 	"weir/internal/storage"
 	"weir/internal/storage/memory"
 	"weir/internal/storage/storagetest"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-var quiet = slog.New(slog.DiscardHandler)
 
 // world is one storage account with dead messages in it, and holders that grant requests: they
 // deliver a message a while after its request, or let it die again.
@@ -34,7 +32,7 @@ type world struct {
 
 	mu       sync.Mutex
 	asked    []asked
-	wishes   []asked                 // what the holders have still to do
+	wishes   []asked                 // requests that the holders have not granted yet
 	takes    time.Duration           // from wish to end; 0 = for ever
 	ends     func(string) weir.Stage // by key; default Delivered
 	late     map[string]bool         // keys of which a later message was delivered
@@ -53,42 +51,36 @@ type asked struct {
 
 func simulate(t *testing.T, lanes int, f func(*testing.T, *world)) {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		account := memory.New(time.Now)
-		w := &world{t: t, account: account, takes: time.Second, late: map[string]bool{}}
-		w.ends = func(string) weir.Stage { return weir.Delivered }
-		w.store = &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: lanes, Now: time.Now}
-		if err := w.store.Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		f(t, w)
+	lanetest.Simulate(t, func(t *testing.T) {
+		l := lanetest.New(t, lanes)
+		f(t, &world{t: t, account: l.Account, store: l.Store, takes: time.Second, late: map[string]bool{},
+			ends: func(string) weir.Stage { return weir.Delivered }})
 	})
 }
 
-func partition(lane int) string         { return fmt.Sprintf("1.%d", lane) }
-func row(kind string, seq int64) string { return kind + lane.OrderPos(seq) }
+func partitionOf(lane int) string          { return fmt.Sprintf("1.%d", lane) }
+func rowKey(kind string, seq int64) string { return kind + lane.OrderPos(seq) }
 
-// die files n dead messages of each key in turn.
-func (w *world) die(n int, keys ...string) {
+// addDead adds n dead messages of each key in turn.
+func (w *world) addDead(n int, keys ...string) {
 	w.t.Helper()
 	for range n {
 		for _, key := range keys {
-			w.dead(key, "article", 422, "bad content", time.Now())
+			w.addDeadMessage(key, "article", 422, "bad content", time.Now())
 		}
 	}
 }
 
-func (w *world) dead(key, contract string, status int64, reason string, at time.Time) {
+func (w *world) addDeadMessage(key, contract string, status int64, reason string, at time.Time) {
 	w.t.Helper()
 	number := lane.Of(key, w.store.Lanes)
-	seq := w.last(number) + 1
-	_, err := w.account.Table().Transact(w.t.Context(), partition(number), []storage.Op{
-		{Kind: storage.Insert, Key: row("m_", seq),
+	seq := w.lastSeq(number) + 1
+	_, err := w.account.Table().Transact(w.t.Context(), partitionOf(number), []storage.Op{
+		{Kind: storage.Insert, Key: rowKey("m_", seq),
 			Values: map[string]any{"Nonce": "0102030405060708090a", "Key": key, "Contract": contract,
 				"Stage": "dead", "FinishedAt": at.UTC(),
 				"Attempts": `[{"number":1,"duration":3000000000,"outcome":"rejected"}]`}},
-		{Kind: storage.Insert, Key: row("x_", seq),
+		{Kind: storage.Insert, Key: rowKey("x_", seq),
 			Values: map[string]any{"Key": key, "Contract": contract, "DiedAt": at.UTC(), "Reason": reason,
 				"CMSStatus": status}},
 	})
@@ -97,9 +89,9 @@ func (w *world) dead(key, contract string, status int64, reason string, at time.
 	}
 }
 
-func (w *world) last(number int) int64 {
+func (w *world) lastSeq(number int) int64 {
 	page, err := w.account.Table().Range(w.t.Context(),
-		storage.Query{Partition: partition(number), From: "m_", To: "m_~"})
+		storage.Query{Partition: partitionOf(number), From: "m_", To: "m_~"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -137,7 +129,7 @@ func (w *world) start() *process {
 			w.finished = append(w.finished, j)
 			return nil
 		},
-		Now: time.Now, Logger: quiet,
+		Now: time.Now, Logger: lanetest.Quiet,
 	})
 	w.t.Cleanup(func() { p.stop() })
 	return p
@@ -156,8 +148,8 @@ func (p *process) kill() {
 	p.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.FailBefore} })
 }
 
-// sweep has the process look for jobs, as each minute's sweep does.
-func (p *process) sweep() {
+// sweepForJobs makes the process look for jobs, as the sweep of each minute does.
+func (p *process) sweepForJobs() {
 	c, err := p.sees.ReadControl(p.t.Context(), 0)
 	if err != nil {
 		p.t.Fatal(err)
@@ -168,18 +160,18 @@ func (p *process) sweep() {
 // log is a lane.Store whose holders are the world's.
 type log process
 
-func (l *log) ReadDead(ctx context.Context, lane int, behind int64, limit int) ([]lane.DeadRow, bool, error) {
-	l.grant()
-	return l.sees.ReadDead(ctx, lane, behind, min(limit, 7)) // so that there is more than one page
+func (l *log) ReadDead(ctx context.Context, lane int, behind int64, limit int) ([]lists.DeadRow, bool, error) {
+	l.grantRequests()
+	return lists.Reader{Store: l.sees}.ReadDead(ctx, lane, behind, min(limit, 7)) // so that there is more than one page
 }
 
-func (l *log) ReadStates(ctx context.Context, lane int, seqs []int64) ([]lane.MessageState, error) {
-	l.grant()
-	return l.sees.ReadStates(ctx, lane, seqs)
+func (l *log) ReadStates(ctx context.Context, lane int, seqs []int64) ([]lists.MessageState, error) {
+	l.grantRequests()
+	return lists.Reader{Store: l.sees}.ReadStates(ctx, lane, seqs)
 }
 
 func (l *log) ReadMessage(ctx context.Context, lane int, seq int64) (*lane.Entry, error) {
-	l.grant()
+	l.grantRequests()
 	return l.sees.ReadMessage(ctx, lane, seq)
 }
 
@@ -190,8 +182,19 @@ func (l *log) ReplayObstacle(_ context.Context, e *lane.Entry, _ int64) (string,
 	return "", nil
 }
 
-// Replay writes a wish, in storage as this process sees it.
-func (l *log) Replay(ctx context.Context, id weir.ID, force bool) error {
+func (l *log) ReplayMany(ctx context.Context, _ int, entries []*lane.Entry, force bool) (results []error, err error) {
+	for _, e := range entries {
+		err := l.requestReplay(ctx, e.Message.ID, force)
+		if kind := weir.KindOf(err); err != nil && kind != weir.Conflict {
+			return results, err
+		}
+		results = append(results, err)
+	}
+	return results, nil
+}
+
+// requestReplay writes a request, in storage as this process sees it.
+func (l *log) requestReplay(ctx context.Context, id weir.ID, force bool) error {
 	select {
 	case d := <-l.stalls:
 		time.Sleep(d)
@@ -206,8 +209,8 @@ func (l *log) Replay(ctx context.Context, id weir.ID, force bool) error {
 	case l.late[e.Message.Key] && !force:
 		return &weir.Error{Kind: weir.Conflict, Op: "replay", Message: "a later one was delivered"}
 	}
-	_, err = l.sees.Table.Transact(ctx, partition(id.Lane),
-		[]storage.Op{{Kind: storage.Insert, Key: row("w_replay_", id.Seq), Values: map[string]any{"Seq": id.Seq}}})
+	_, err = l.sees.Table.Transact(ctx, partitionOf(id.Lane),
+		[]storage.Op{{Kind: storage.Insert, Key: rowKey("w_replay_", id.Seq), Values: map[string]any{"Seq": id.Seq}}})
 	if storage.Is(err, storage.Conflict) {
 		return nil
 	}
@@ -224,28 +227,28 @@ func (l *log) Replay(ctx context.Context, id weir.ID, force bool) error {
 	return nil
 }
 
-// grant does the work of the holders up to now.
-func (w *world) grant() {
+// grantRequests grants, as the holders would, the requests that are due by now.
+func (w *world) grantRequests() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.wishes) > 0 && w.takes > 0 && time.Since(w.wishes[0].at) >= w.takes {
 		g := w.wishes[0]
 		w.wishes = w.wishes[1:]
 		ops := []storage.Op{
-			{Kind: storage.Delete, Key: row("w_replay_", g.seq)},
-			{Kind: storage.Merge, Key: row("m_", g.seq),
+			{Kind: storage.Delete, Key: rowKey("w_replay_", g.seq)},
+			{Kind: storage.Merge, Key: rowKey("m_", g.seq),
 				Values: map[string]any{"Stage": string(w.ends(g.key)), "FinishedAt": time.Now().UTC()}},
-			{Kind: storage.Delete, Key: row("x_", g.seq)},
+			{Kind: storage.Delete, Key: rowKey("x_", g.seq)},
 		}
 		switch w.ends(g.key) {
 		case weir.Dead:
-			ops[2] = storage.Op{Kind: storage.Merge, Key: row("x_", g.seq),
+			ops[2] = storage.Op{Kind: storage.Merge, Key: rowKey("x_", g.seq),
 				Values: map[string]any{"DiedAt": time.Now().UTC()}}
 		case refused:
-			ops = []storage.Op{ops[0], {Kind: storage.Merge, Key: row("m_", g.seq),
+			ops = []storage.Op{ops[0], {Kind: storage.Merge, Key: rowKey("m_", g.seq),
 				Values: map[string]any{"ReplayRefused": "a later one was delivered"}}}
 		}
-		if _, err := w.account.Table().Transact(context.Background(), partition(g.lane), ops); err != nil {
+		if _, err := w.account.Table().Transact(context.Background(), partitionOf(g.lane), ops); err != nil {
 			w.t.Errorf("grant: %v", err)
 		}
 	}
@@ -254,13 +257,13 @@ func (w *world) grant() {
 // refused as the end of a message: its holder refuses the request.
 const refused weir.Stage = "refused"
 
-func (w *world) list() []asked {
+func (w *world) listAsked() []asked {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.asked)
 }
 
-func (w *world) told() []replay.Job {
+func (w *world) listFinished() []replay.Job {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.finished)
@@ -268,17 +271,17 @@ func (w *world) told() []replay.Job {
 
 var plain = replay.Spec{RatePerMinute: 600, StopAtErrorRate: 0.5}
 
-func (p *process) begin(s replay.Spec) replay.Job {
+func (p *process) startJob(s replay.Spec) replay.Job {
 	p.t.Helper()
 	j, err := p.Start(p.t.Context(), s)
 	if err != nil || j.State != replay.Running {
-		p.t.Fatalf("got %+v, %v, want err == nil && j.State == replay.Running", j, err)
+		p.t.Fatalf("got %+v, %v, want State %v and no error", j, err, replay.Running)
 	}
 	return j
 }
 
-// comes waits until a job has a state, and checks that its numbers add up.
-func (p *process) comes(id string, s replay.State, limit time.Duration) replay.Job {
+// waitForState waits until a job has a state, and checks that its numbers add up.
+func (p *process) waitForState(id string, s replay.State, limit time.Duration) replay.Job {
 	p.t.Helper()
 	for end := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
 		j, err := p.Get(p.t.Context(), id)
@@ -302,9 +305,9 @@ func (p *process) comes(id string, s replay.State, limit time.Duration) replay.J
 func (w *world) inOrder() {
 	w.t.Helper()
 	last := map[string]int64{}
-	for _, a := range w.list() {
+	for _, a := range w.listAsked() {
 		if a.seq <= last[a.key] {
-			w.t.Errorf("%q: %d after %d", a.key, a.seq, last[a.key])
+			w.t.Errorf("%q: %d after %d, want more than %v", a.key, a.seq, last[a.key], last[a.key])
 		}
 		last[a.key] = a.seq
 	}

@@ -49,8 +49,8 @@ func (r *recorder) addName(kind, name string) {
 	r.shapes[fmt.Sprintf("%-5s %s", kind, name)] = map[string]string{}
 }
 
-// print returns all shapes with their columns, in a fixed order.
-func (r *recorder) print() string {
+// formatShapes returns all shapes with their columns, in a fixed order.
+func (r *recorder) formatShapes() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var b strings.Builder
@@ -83,7 +83,7 @@ func typeOf(value any) string {
 	return fmt.Sprintf("unknown (%T)", value)
 }
 
-// decompress returns what a compressed column holds, and nothing if it is not compressed.
+// decompress returns the text of a compressed column, or nil if it is not compressed.
 func decompress(packed []byte) []byte {
 	text, err := io.ReadAll(flate.NewReader(bytes.NewReader(packed)))
 	if err != nil {
@@ -115,15 +115,15 @@ func jsonFields(text []byte) string {
 func mergeTypes(known, seen string) string {
 	knownType, knownFields, _ := strings.Cut(known, " JSON ")
 	seenType, seenFields, _ := strings.Cut(seen, " JSON ")
-	types := union(strings.Split(knownType, "|"), []string{seenType})
-	fields := union(strings.Fields(knownFields), strings.Fields(seenFields))
+	types := sortedUnion(strings.Split(knownType, "|"), []string{seenType})
+	fields := sortedUnion(strings.Fields(knownFields), strings.Fields(seenFields))
 	if len(fields) == 0 {
 		return strings.Join(types, "|")
 	}
 	return strings.Join(types, "|") + " JSON " + strings.Join(fields, " ")
 }
 
-func union(a, b []string) []string {
+func sortedUnion(a, b []string) []string {
 	all := slices.DeleteFunc(slices.Concat(a, b), func(s string) bool { return s == "" })
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -134,6 +134,7 @@ var (
 	date          = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}/`)
 	scheduleBlob  = regexp.MustCompile(`^schedules/[^/]+/`)
 	jobID         = regexp.MustCompile(`\b[0-9]{13}[0-9a-f]{8}\b`)
+	batchID       = regexp.MustCompile(`\b[0-9]{13}[0-9a-f]{16}\b`)
 	variablePart  = regexp.MustCompile(`[A-Za-z0-9]+`)
 	digitsOnly    = regexp.MustCompile(`^[0-9]+$`)
 	hexOnly       = regexp.MustCompile(`^[0-9a-f]+$`)
@@ -148,20 +149,23 @@ func shapeOf(partition, key string) string {
 	case partition == "schedules":
 		return partition + " | <name>"
 	}
-	return partition + " | " + placeholders(key)
+	return partition + " | " + replaceNumbers(key)
 }
 
-// placeholders replaces numbers, hashes and random names by their kind and width: a number that is
+// replaceNumbers replaces numbers, hashes and random names by their kind and width: a number that is
 // padded to another width would sort elsewhere.
-func placeholders(name string) string {
+func replaceNumbers(name string) string {
 	if found := date.FindString(name); found != "" {
-		return "<date>/" + placeholders(name[len(found):])
+		return "<date>/" + replaceNumbers(name[len(found):])
 	}
 	if i := jobID.FindStringIndex(strings.ReplaceAll(name, "_", " ")); i != nil {
 		return name[:i[0]] + "<13 digits><8 hex>" + name[i[1]:]
 	}
+	if i := batchID.FindStringIndex(name); i != nil {
+		return name[:i[0]] + "<13 digits><16 hex>" + replaceNumbers(name[i[1]:])
+	}
 	if found := scheduleBlob.FindString(name); found != "" {
-		return "schedules/<name>/" + placeholders(name[len(found):])
+		return "schedules/<name>/" + replaceNumbers(name[len(found):])
 	}
 	return variablePart.ReplaceAllStringFunc(name, func(part string) string {
 		n := len(part)
@@ -179,14 +183,14 @@ func placeholders(name string) string {
 	})
 }
 
-// recordedTable is the table of one process: it records what was written.
+// recordedTable is the table of one process: it records all writes.
 type recordedTable struct {
 	storage.Table
 	p *process
 }
 
 func (t recordedTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
-	if err := t.p.reach("transact"); err != nil {
+	if err := t.p.checkAlive("transact"); err != nil {
 		return nil, err
 	}
 	etags, err := t.Table.Transact(ctx, partition, ops)
@@ -202,14 +206,14 @@ func (t recordedTable) Transact(ctx context.Context, partition string, ops []sto
 }
 
 func (t recordedTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
-	if err := t.p.reach("range"); err != nil {
+	if err := t.p.checkAlive("range"); err != nil {
 		return storage.Page{}, err
 	}
 	return t.Table.Range(ctx, q)
 }
 
 func (t recordedTable) Get(ctx context.Context, partition, key string) (storage.Row, error) {
-	if err := t.p.reach("get"); err != nil {
+	if err := t.p.checkAlive("get"); err != nil {
 		return storage.Row{}, err
 	}
 	return t.Table.Get(ctx, partition, key)
@@ -222,20 +226,20 @@ type recordedBlobs struct {
 }
 
 func (b recordedBlobs) Put(ctx context.Context, name string, data []byte) error {
-	if err := b.p.reach("put blob"); err != nil {
+	if err := b.p.checkAlive("put blob"); err != nil {
 		return err
 	}
-	b.p.w.recorder.addName("blob", placeholders(name))
+	b.p.w.recorder.addName("blob", replaceNumbers(name))
 	return b.Blobs.Put(ctx, name, data)
 }
 
-// List takes its time if the test says so: a look at many blobs then ends early.
+// List is slow if the test wants that, so that a look at many blobs ends early.
 func (b recordedBlobs) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
 	time.Sleep(b.p.w.slowList)
 	return b.Blobs.List(ctx, prefix, marker)
 }
 
-// Delete refuses to remove one blob for good if the test says so.
+// Delete never removes one certain blob if the test wants that.
 func (b recordedBlobs) Delete(ctx context.Context, name string) error {
 	if name == b.p.w.lockedBlob {
 		return &storage.Error{Op: "delete blob", Kind: storage.Conflict, Index: -1}
@@ -250,22 +254,22 @@ type recordedLeases struct {
 }
 
 func (l recordedLeases) Acquire(ctx context.Context, name, id string, length time.Duration) error {
-	if err := l.p.reach("acquire"); err != nil {
+	if err := l.p.checkAlive("acquire"); err != nil {
 		return err
 	}
-	l.p.w.recorder.addName("lease", placeholders(name))
+	l.p.w.recorder.addName("lease", replaceNumbers(name))
 	return l.Leases.Acquire(ctx, name, id, length)
 }
 
 func (l recordedLeases) Renew(ctx context.Context, name, id string) error {
-	if err := l.p.reach("renew"); err != nil {
+	if err := l.p.checkAlive("renew"); err != nil {
 		return err
 	}
 	return l.Leases.Renew(ctx, name, id)
 }
 
 func (l recordedLeases) Release(ctx context.Context, name, id string) error {
-	if err := l.p.reach("release"); err != nil {
+	if err := l.p.checkAlive("release"); err != nil {
 		return err
 	}
 	return l.Leases.Release(ctx, name, id)
@@ -278,15 +282,15 @@ type recordedQueue struct {
 }
 
 func (q recordedQueue) Put(ctx context.Context, text string, delay time.Duration) error {
-	if err := q.p.reach("put ticket"); err != nil {
+	if err := q.p.checkAlive("put ticket"); err != nil {
 		return err
 	}
-	q.p.w.recorder.addName("text", placeholders(text))
+	q.p.w.recorder.addName("text", replaceNumbers(text))
 	return q.Queue.Put(ctx, text, delay)
 }
 
-// reach returns an error when the process was killed: nothing of it reaches storage any more.
-func (p *process) reach(op string) error {
+// checkAlive returns an error if the process was killed: no call of it reaches storage any more.
+func (p *process) checkAlive(op string) error {
 	if p.dead.Load() {
 		return &storage.Error{Op: op, Kind: storage.Unavailable, Index: -1}
 	}

@@ -26,6 +26,7 @@ var kinds = map[string]string{
 	"row   <epoch>.<lane> | !mailed":  "which receivers know that the lane is paused or behind",
 	"row   <epoch>.<lane> | !heir":    "claim of a process to the lane",
 	"row   <epoch>.<lane> | !swept":   "how far retention has come",
+	"row   <epoch>.<lane> | !sums":    "further counters: the number of discarded messages",
 	"row   <epoch>.<lane> | !pause":   "operator's pause of the lane",
 	"row   <epoch>.<lane> | w_resume": "request to try the CMS at once",
 
@@ -38,9 +39,14 @@ var kinds = map[string]string{
 	"row   <epoch>.<lane> | b_<32 hex>":                      "blocked key",
 	"row   <epoch>.<lane> | r_<32 hex>_<19 digits>":          "held message of a blocked key",
 	"row   <epoch>.<lane> | d_<19 digits>":                   "deliveries at the first attempt, packed",
+	"row   <epoch>.<lane> | c_<32 hex>":                      "the CMS's id of a key's item",
 	"row   <epoch>.<lane> | k_<32 hex>":                      "version that was delivered last",
 	"row   <epoch>.<lane> | l_<32 hex>":                      "last delivery of a key with dead messages",
 	"row   <epoch>.<lane> | w_cancel_<19 digits>":            "request to cancel",
+	"row   <epoch>.<lane> | w_erase":                         "request to erase the errors in tail",
+	"row   <epoch>.<lane> | w_forget_<32 hex>":               "request to forget a version",
+	"row   <epoch>.<lane> | w_discard_<19 digits>":           "request to discard a dead message",
+	"row   <epoch>.<lane> | w_forgetid_<32 hex>":             "request to forget the CMS's id of a key's item",
 	"row   <epoch>.<lane> | w_replay_<19 digits>":            "request to replay",
 	"row   <epoch>.<lane> | w_replay_<19 digits>_forced":     "request to replay by force",
 	"row   <epoch>.<lane> | o_<number>.<number>.<number>":    "message of an earlier epoch and its copy",
@@ -54,15 +60,24 @@ var kinds = map[string]string{
 	"row   history | <10 digits>_<10 base32>": "counters of an instance for one hour",
 	"row   audit | <19 digits>_<12 hex>":      "entry of the audit log",
 	"row   replays | <13 digits><8 hex>":      "bulk replay that is over",
+	"row   batches | <13 digits><16 hex>":     "batch",
+	"row   batches | !<13 digits><16 hex>":    "batch with work",
+	"row   batches | i_<32 hex>":              "batch of an idempotency key",
+	"row   upstreams | quota_newsroom":        "daily quota of an upstream",
 	"row   schedules | <name>":                "schedule",
 	"blob  <date>/<number>.<number>/<20 hex>": "large body",
 	"blob  schedules/<name>/<26 base32>":      "large message of a schedule",
-	"lease lane-<number>.<number>":            "holder of a lane",
-	"lease mail-<number>.<number>":            "sender of a lane's events",
-	"lease replay-<13 digits><8 hex>":         "carrier of a bulk replay",
-	"lease lanes":                             "command that changes the number of lanes",
-	"text  weir lane <number>.<number>":       "ticket of a lane",
-	"text  weir lanes <number>":               "ticket of all lanes",
+
+	"blob  batches/<13 digits><16 hex>/document/<number>": "chunk of a batch's document",
+	"blob  batches/<13 digits><16 hex>/problems":          "problems of a batch's parts",
+	"blob  batches/<13 digits><16 hex>/ids/<number>":      "ids of a window of a batch's messages",
+	"lease lane-<number>.<number>":                        "holder of a lane",
+	"lease mail-<number>.<number>":                        "sender of a lane's events",
+	"lease replay-<13 digits><8 hex>":                     "carrier of a bulk replay",
+	"lease batch-<13 digits><16 hex>":                     "process that works on a batch",
+	"lease lanes":                                         "command that changes the number of lanes",
+	"text  weir lane <number>.<number>":                   "ticket of a lane",
+	"text  weir lanes <number>":                           "ticket of all lanes",
 
 	"blob  <date>/<number>.<number>/<20 hex>-<19 digits>": "large body that replaces another",
 }
@@ -70,18 +85,18 @@ var kinds = map[string]string{
 func TestSchema_Golden(t *testing.T) {
 	t.Parallel()
 	written, whole := newRecorder(), false
-	defer func() { compare(t, written, whole) }() // a run that is broken off has a reason, too
+	defer func() { compareWithGolden(t, written, whole) }() // a run that is broken off has a reason, too
 	synctest.Test(t, func(t *testing.T) {
-		newWorld(t, written).run()
+		newWorld(t, written).useEachFeature()
 	})
 	whole = true
 }
 
-// compare compares what was written with what is known. Of a run that was broken off it reports
-// only what is new.
-func compare(t *testing.T, r *recorder, whole bool) {
+// compareWithGolden compares the written columns with the golden file. Of a run that was broken off it reports
+// only new columns.
+func compareWithGolden(t *testing.T, r *recorder, whole bool) {
 	t.Helper()
-	got := r.print()
+	got := r.formatShapes()
 	for shape := range r.shapes {
 		if kinds[shape] == "" {
 			t.Errorf("the run wrote %q, which is not among the known kinds", shape)
@@ -103,21 +118,21 @@ func compare(t *testing.T, r *recorder, whole bool) {
 		t.Error(err)
 		return
 	}
-	missing, added := differences(string(want), got)
+	missing, added := compareColumns(string(want), got)
 	for _, column := range added {
-		t.Errorf("newly written: %s", column)
+		t.Errorf("newly written: %s, want only columns of the golden file", column)
 	}
 	for _, column := range missing {
 		if whole {
-			t.Errorf("no longer written: %s", column)
+			t.Errorf("no longer written: %s, want each column of the golden file", column)
 		}
 	}
 }
 
-// differences lists the columns of kinds that both texts have, which only one of them has. Kinds
+// compareColumns lists the columns of kinds that both texts have, which only one of them has. Kinds
 // that only one has are the matter of the list of kinds.
-func differences(want, got string) (missing, added []string) {
-	known, written := columns(want), columns(got)
+func compareColumns(want, got string) (missing, added []string) {
+	known, written := parseColumns(want), parseColumns(got)
 	for kind := range known {
 		if written[kind] == nil {
 			continue
@@ -143,8 +158,8 @@ func differences(want, got string) (missing, added []string) {
 	return missing, added
 }
 
-// columns returns the columns of each kind in a printed schema.
-func columns(text string) map[string][]string {
+// parseColumns returns the columns of each kind in a printed schema.
+func parseColumns(text string) map[string][]string {
 	kind, all := "", map[string][]string{}
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")

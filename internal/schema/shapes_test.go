@@ -34,7 +34,7 @@ func TestDifferences(t *testing.T) {
 	known, seen := newRecorder(), newRecorder()
 	known.addRow("1.0", "!tail", map[string]any{"Cursor": int64(1), "Open": true, "At": time.Now(), "Absent": nil})
 	seen.addRow("1.0", "!tail", map[string]any{"Place": int64(1), "Open": "true", "At": time.Now()})
-	missing, added := differences(known.print(), seen.print())
+	missing, added := compareColumns(known.formatShapes(), seen.formatShapes())
 	const kind = "row   <epoch>.<lane> | !tail: column "
 	if want := []string{kind + "Cursor int64", kind + "Open bool"}; !slices.Equal(missing, want) {
 		t.Errorf("missing: got %q, want %q", missing, want)

@@ -13,14 +13,15 @@ import (
 )
 
 // writers are the packages that write rows, or name their keys and columns.
-var writers = []string{"../lane", "../lane/rows", "../recur", "../replay", "../history", "../audit"}
+var writers = []string{"../lane", "../lane/rows", "../recur", "../replay", "../history", "../audit", "../batch",
+	"../upstream"}
 
 var (
 	rowPrefix  = regexp.MustCompile(`^(![a-z_]+|[a-z]_)$`)
 	columnName = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 )
 
-// TestSchema_HasEveryKeyAndColumn holds that each key and column that the source names is in the
+// TestSchema_HasEveryKeyAndColumn checks that each key and column that the source names is in the
 // golden file: a new one needs a step of the run that writes it.
 func TestSchema_HasEveryKeyAndColumn(t *testing.T) {
 	t.Parallel()
@@ -53,7 +54,7 @@ func namesOfSource(t *testing.T) (keys, columns map[string]bool) {
 	for _, dir := range writers {
 		files, err := filepath.Glob(dir + "/*.go")
 		if err != nil || len(files) == 0 {
-			t.Fatalf("files of %s: got %d, %v", dir, len(files), err)
+			t.Fatalf("files of %s: got %d, %v, want more than 0 files and no error", dir, len(files), err)
 		}
 		for _, path := range files {
 			if strings.HasSuffix(path, "_test.go") {
@@ -64,10 +65,10 @@ func namesOfSource(t *testing.T) (keys, columns map[string]bool) {
 				t.Fatal(err)
 			}
 			ast.Inspect(file, func(n ast.Node) bool {
-				if text, ok := literal(n); ok && rowPrefix.MatchString(text) {
+				if text, ok := literalText(n); ok && rowPrefix.MatchString(text) {
 					keys[text] = true
 				}
-				if text, ok := literal(columnOf(n)); ok && columnName.MatchString(text) {
+				if text, ok := literalText(columnOf(n)); ok && columnName.MatchString(text) {
 					columns[text] = true
 				}
 				return true
@@ -93,7 +94,7 @@ func columnOf(n ast.Node) ast.Node {
 	return nil
 }
 
-func literal(n ast.Node) (string, bool) {
+func literalText(n ast.Node) (string, bool) {
 	lit, ok := n.(*ast.BasicLit)
 	if !ok || lit.Kind != token.STRING {
 		return "", false

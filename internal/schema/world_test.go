@@ -12,10 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/batch"
+	"weir/internal/contract"
 	"weir/internal/drain"
+	"weir/internal/filing"
 	"weir/internal/history"
 	"weir/internal/lane"
 	"weir/internal/notify"
+	"weir/internal/notify/outbox"
+	"weir/internal/overview/lists"
 	"weir/internal/recur"
 	"weir/internal/replay"
 	"weir/internal/storage/memory"
@@ -33,7 +38,7 @@ const (
 	attemptLimit = 3
 )
 
-// operators are told of everything.
+// operators receive every event.
 var operators = notify.Receiver{
 	URL: operatorURL, Secret: secret, PausedFor: pausedFor, BehindBy: behindBy,
 	Events: []string{
@@ -44,8 +49,8 @@ var operators = notify.Receiver{
 
 var quietLog = slog.New(slog.DiscardHandler)
 
-// half stands for all chances, so that each run takes the same time.
-func half() float64 { return 0.5 }
+// drawHalf replaces each random number, so that each run takes the same time.
+func drawHalf() float64 { return 0.5 }
 
 // world is one storage account, a CMS whose answers the test chooses, and one process at a time.
 type world struct {
@@ -71,10 +76,11 @@ type process struct {
 	store     *lane.Store
 	appender  *lane.Appender
 	drainer   *drain.Drainer
-	bell      *ticket.Sender
+	tickets   *ticket.Sender
 	sender    *notify.Sender
 	schedules *recur.Runner
 	replays   *replay.Runner
+	batches   *batch.Runner
 	keeper    *history.Keeper
 }
 
@@ -93,7 +99,7 @@ func newWorld(t *testing.T, r *recorder) *world {
 func (p *process) newStore(lanes int) *lane.Store {
 	return &lane.Store{
 		Table: recordedTable{p.w.account.Table(), p}, Bodies: recordedBlobs{p.w.account.Blobs(), p},
-		Lanes: lanes, Now: time.Now, SettleTime: settleTime, Rand: half,
+		Lanes: lanes, Now: time.Now, SettleTime: settleTime, Rand: drawHalf,
 	}
 }
 
@@ -104,8 +110,8 @@ func (w *world) start(lanes int) {
 	w.process = p
 	p.store = p.newStore(lanes)
 	w.must(p.store.Open(w.Context()))
-	p.bell = ticket.New(ticket.Config{
-		Queue: recordedQueue{w.queue, p}, Epoch: p.store.Epoch, Now: time.Now, Rand: half, Log: quietLog,
+	p.tickets = ticket.New(ticket.Config{
+		Queue: recordedQueue{w.queue, p}, Epoch: p.store.Epoch, Now: time.Now, Rand: drawHalf, Log: quietLog,
 	})
 	p.startSender()
 	counts := history.NewRecorder(time.Now, func() map[string]int64 { return map[string]int64{"transact": 1} })
@@ -114,15 +120,23 @@ func (w *world) start(lanes int) {
 	p.appender.OnFiled, p.appender.OnWake = p.drainer.OfferAppended, p.drainer.WakeOffered
 	p.schedules = recur.New(recur.Config{
 		Store: &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now},
-		Log:   scheduleLog{p.appender, p.store}, Contracts: accepter{}, Tickets: p.bell,
-		Now: time.Now, Rand: half, Logger: quietLog,
+		Log:   scheduleLog{p.appender, p.store}, Contracts: accepter{}, Tickets: p.tickets,
+		Now: time.Now, Rand: drawHalf, Logger: quietLog,
 	})
 	p.replays = replay.New(replay.Config{
-		Store: p.store, Log: replayLog{p.store}, Leases: recordedLeases{w.account.Leases(), p},
+		Store: p.store, Log: replay.LogOf(p.store), Leases: recordedLeases{w.account.Leases(), p},
 		Lease: leaseLength, Wake: p.drainer.Wake, Now: time.Now, Logger: quietLog,
 		Finished: func(j replay.Job) error {
 			return p.sender.ReplayFinished(context.Background(), j.ID, time.Now(), j)
 		},
+	})
+	set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: "./@path", Split: "/feed/article"}},
+		contract.Limits{MaxBody: 1 << 20})
+	w.must(err)
+	p.batches = batch.New(batch.Config{
+		Store: p.store, Blobs: recordedBlobs{w.account.Blobs(), p}, Leases: recordedLeases{w.account.Leases(), p},
+		Lease: leaseLength, Contracts: set, MaxBody: 1 << 20, Filer: &filing.Filer{Contracts: set, Log: p.appender},
+		Wake: p.drainer.Wake, Refused: func(error) {}, Now: time.Now, Logger: quietLog,
 	})
 	p.keeper = history.NewKeeper(history.Config{Table: p.store.Table, Recorder: counts, Now: time.Now, Log: quietLog})
 }
@@ -131,7 +145,7 @@ func (p *process) startSender() {
 	store := *p.store
 	p.sender = notify.New(notify.Config{
 		Store: &store, Leases: recordedLeases{p.w.account.Leases(), p}, Transport: receivers{p.w},
-		Now: time.Now, Rand: half, Log: quietLog,
+		Now: time.Now, Rand: drawHalf, Log: quietLog,
 		Callbacks: notify.Callbacks{AllowedHosts: []string{"hooks.test"}, Secret: secret},
 		Receivers: []notify.Receiver{operators},
 	})
@@ -140,10 +154,11 @@ func (p *process) startSender() {
 
 func (p *process) newDrainer(store *lane.Store, observer drain.Observer) *drain.Drainer {
 	return drain.New(drain.Config{
-		Store: store, Leases: recordedLeases{p.w.account.Leases(), p}, Sender: cms{p}, Tickets: p.bell,
+		Store: store, Leases: recordedLeases{p.w.account.Leases(), p}, Sender: cms{p}, Tickets: p.tickets,
 		Lease: leaseLength, Settle: settleTime, Attempts: attemptLimit,
 		Backoff: drain.Backoff{Min: time.Second, Max: 10 * time.Second}, Rate: p.w.rate,
-		Now: time.Now, Rand: half, Log: quietLog, Observer: observer, Name: "process",
+		Now: time.Now, Rand: drawHalf, Log: quietLog, Observer: observer, Name: "process",
+		Remembers: func(string) bool { return true },
 	})
 }
 
@@ -154,10 +169,11 @@ func (w *world) stop() {
 	defer cancel()
 	w.must(w.schedules.Close(ctx))
 	w.must(w.replays.Close(ctx))
+	w.must(w.batches.Close(ctx))
 	w.must(w.drainer.Close(ctx))
 	w.must(w.sender.Close(ctx))
 	w.must(w.keeper.Close(ctx))
-	w.bell.Wait(ctx)
+	w.tickets.Wait(ctx)
 	w.process = nil
 }
 
@@ -168,19 +184,20 @@ func (w *world) kill() {
 	defer cancel()
 	_ = w.schedules.Close(ctx)
 	_ = w.replays.Close(ctx)
+	_ = w.batches.Close(ctx)
 	_ = w.drainer.Close(ctx)
 	_ = w.sender.Close(ctx)
 	_ = w.keeper.Close(ctx)
-	w.bell.Wait(ctx)
+	w.tickets.Wait(ctx)
 }
 
-// sweep does what the timer does each minute.
+// sweep does the work of the timer's function.
 func (w *world) sweep() {
 	w.Helper()
 	for number := range w.store.Lanes {
 		c, err := w.store.ReadControl(w.Context(), number)
 		w.must(err)
-		oldest, err := w.store.OldestWaitingSince(w.Context(), number, c)
+		oldest, err := lists.Reader{Store: w.store}.OldestWaitingSince(w.Context(), number, c)
 		w.must(err)
 		w.sender.ObserveLane(number, c)
 		w.sender.ReportLane(w.Context(), number, c, oldest)
@@ -191,8 +208,8 @@ func (w *world) sweep() {
 	}
 }
 
-// await waits until the condition holds, and sweeps each minute.
-func (w *world) await(condition string, holds func() bool) {
+// waitUntil waits until the condition holds, and sweeps each minute.
+func (w *world) waitUntil(condition string, holds func() bool) {
 	w.Helper()
 	began, swept := time.Now(), time.Now()
 	for !holds() {
@@ -223,7 +240,7 @@ func (w *world) post(m weir.Message) weir.ID {
 func (w *world) awaitStage(id weir.ID, stage weir.Stage) {
 	w.Helper()
 	var st weir.Status
-	w.await(fmt.Sprintf("stage %s of message %d", stage, id.Seq), func() (ok bool) {
+	w.waitUntil(fmt.Sprintf("stage %s of message %d", stage, id.Seq), func() (ok bool) {
 		var err error
 		st, err = w.store.Status(w.Context(), id)
 		w.must(err)
@@ -234,7 +251,7 @@ func (w *world) awaitStage(id weir.ID, stage weir.Stage) {
 // awaitTail waits until the tail of a lane satisfies the condition.
 func (w *world) awaitTail(number int, condition string, holds func(lane.Tail) bool) {
 	w.Helper()
-	w.await(condition, func() bool {
+	w.waitUntil(condition, func() bool {
 		c, err := w.store.ReadControl(w.Context(), number)
 		w.must(err)
 		return holds(c.Tail)
@@ -244,11 +261,11 @@ func (w *world) awaitTail(number int, condition string, holds func(lane.Tail) bo
 // awaitRest waits until no message waits, no request is open and no event is to be sent.
 func (w *world) awaitRest() {
 	w.Helper()
-	w.await("all lanes at rest", func() bool {
+	w.waitUntil("all lanes at rest", func() bool {
 		for number := range w.store.Lanes {
 			c, err := w.store.ReadControl(w.Context(), number)
 			w.must(err)
-			if c.WaitingCount() != 0 || c.HasRequests() || c.OutboxMarker() != "" || c.Tail.IsOpen {
+			if c.WaitingCount() != 0 || c.HasRequests() || outbox.MarkerOf(c) != "" || c.Tail.IsOpen {
 				return false
 			}
 		}
@@ -263,8 +280,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// answers chooses what the CMS answers from now on.
-func (w *world) answers(answer func(context.Context, weir.Delivery) weir.Result) {
+func (w *world) setAnswer(answer func(context.Context, weir.Delivery) weir.Result) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.answer = answer
@@ -286,13 +302,13 @@ func (c cms) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return r
 }
 
-// always returns an answer of the CMS that is the same for all.
-func always(r weir.Result) func(context.Context, weir.Delivery) weir.Result {
+// answerAlways returns a CMS with the same answer for each message.
+func answerAlways(r weir.Result) func(context.Context, weir.Delivery) weir.Result {
 	return func(context.Context, weir.Delivery) weir.Result { return r }
 }
 
-// hang is a CMS that never answers.
-func hang(ctx context.Context, _ weir.Delivery) weir.Result {
+// answerNever is a CMS that never answers.
+func answerNever(ctx context.Context, _ weir.Delivery) weir.Result {
 	<-ctx.Done()
 	return weir.Result{Outcome: weir.OutcomeNone, Unanswered: true}
 }
@@ -331,14 +347,6 @@ type scheduleLog struct {
 	*lane.Store
 }
 
-// replayLog is the log as bulk replays need it.
-type replayLog struct{ *lane.Store }
-
-func (l replayLog) Replay(ctx context.Context, id weir.ID, force bool) error {
-	_, err := l.Store.Replay(ctx, id, lane.ReplayOptions{Force: force})
-	return err
-}
-
 // accepter stands for the contracts.
 type accepter struct{}
 
@@ -346,8 +354,8 @@ func (accepter) Accept(_ context.Context, contentType string, body []byte) (weir
 	return weir.Message{Contract: "article", Key: "scheduled", ContentType: contentType, Body: body}, nil
 }
 
-// large returns a body that does not fit into a row.
-func large() []byte {
+// newLargeBody returns a body that does not fit into a row.
+func newLargeBody() []byte {
 	b := make([]byte, 100<<10)
 	_, _ = rand.Read(b)
 	return b

@@ -359,7 +359,8 @@ type TLS struct {
 	CA   Secret `yaml:"ca"`
 }
 
-// NewConfig returns a TLS configuration, or nil for the default.
+// NewConfig returns a TLS configuration, or nil for the default. The caller puts the name of the setting in front of
+// its errors.
 func (t TLS) NewConfig() (*tls.Config, error) {
 	if t == (TLS{}) {
 		return nil, nil
@@ -376,7 +377,7 @@ func (t TLS) NewConfig() (*tls.Config, error) {
 		}
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
-			return nil, errors.New("delivery.tls: cert and key are not a certificate and its private key in PEM")
+			return nil, errors.New("cert and key are not a certificate and its private key in PEM")
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
@@ -390,7 +391,7 @@ func (t TLS) NewConfig() (*tls.Config, error) {
 			config.RootCAs = x509.NewCertPool()
 		}
 		if !config.RootCAs.AppendCertsFromPEM(ca) {
-			return nil, errors.New("delivery.tls: ca has no certificate in PEM")
+			return nil, errors.New("ca has no certificate in PEM")
 		}
 	}
 	return config, nil
@@ -402,11 +403,11 @@ func readPEM(name string, value Secret) ([]byte, error) {
 		return []byte(text), nil
 	}
 	if text == "" {
-		return nil, fmt.Errorf("delivery.tls: %s is missing; cert and key belong together", name)
+		return nil, fmt.Errorf("%s is missing; cert and key belong together", name)
 	}
 	content, err := os.ReadFile(text)
 	if err != nil {
-		return nil, fmt.Errorf("delivery.tls: %s is neither PEM nor the name of a file that can be read", name)
+		return nil, fmt.Errorf("%s is neither PEM nor the name of a file that can be read", name)
 	}
 	return content, nil
 }

@@ -57,7 +57,7 @@ type Keeper struct {
 
 	mu       sync.Mutex
 	current  *kept
-	fetching *fetch
+	fetching *fetchCredential
 	failedAt time.Time
 	failure  error
 }
@@ -70,7 +70,7 @@ type kept struct {
 }
 
 // fetch is a sign-in in progress.
-type fetch struct {
+type fetchCredential struct {
 	done chan struct{}
 	got  *kept
 	err  error
@@ -115,11 +115,11 @@ func (k *Keeper) hasFailedNow(now time.Time) bool {
 
 // startFetch begins a sign-in unless one is in progress. It does not depend on the request that caused it: if
 // that is cut off, the others still get the credential. The caller holds the lock.
-func (k *Keeper) startFetch() *fetch {
+func (k *Keeper) startFetch() *fetchCredential {
 	if k.fetching != nil {
 		return k.fetching
 	}
-	f := &fetch{done: make(chan struct{})}
+	f := &fetchCredential{done: make(chan struct{})}
 	k.fetching = f
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), fetchTimeout)

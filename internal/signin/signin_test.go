@@ -68,7 +68,7 @@ func newRequest(t *testing.T, body string) *http.Request {
 	return req
 }
 
-func send(t *testing.T, rt http.RoundTripper, body string) (int, error) {
+func sendThrough(t *testing.T, rt http.RoundTripper, body string) (int, error) {
 	t.Helper()
 	resp, err := rt.RoundTrip(newRequest(t, body))
 	if err != nil {
@@ -95,8 +95,8 @@ func TestTransport_OneTokenForAll(t *testing.T) {
 			for range 10 {
 				all.Go(func() {
 					for range 100 {
-						if status, err := send(t, rt, "x"); status != 200 || err != nil {
-							t.Errorf("got %d, %v", status, err)
+						if status, err := sendThrough(t, rt, "x"); status != 200 || err != nil {
+							t.Errorf("got %d, %v, want 200 and no error", status, err)
 						}
 						time.Sleep(15 * time.Millisecond)
 					}
@@ -128,18 +128,18 @@ func TestTransport_RenewsOnceAfter401(t *testing.T) {
 		}
 		return 200, ""
 	}), keeper)
-	status, err := send(t, rt, "the body")
+	status, err := sendThrough(t, rt, "the body")
 	want := "Bearer token-1 s=cookie-value the body,Bearer token-2 s=cookie-value the body"
 	if got := strings.Join(bodies, ","); status != 200 || err != nil || got != want {
 		t.Errorf("got %d, %v with %q, want 200 with %q", status, err, got, want)
 	}
 	bodies, refuse = nil, 9
-	if status, err := send(t, rt, "x"); status != 401 || err != nil || len(bodies) != 2 {
+	if status, err := sendThrough(t, rt, "x"); status != 401 || err != nil || len(bodies) != 2 {
 		t.Errorf("got %d, %v after %d requests, want 401 after 2", status, err, len(bodies))
 	}
 	if secrets := strings.Join(keeper.Secrets(), " "); !strings.Contains(secrets, "token-3") ||
 		!strings.Contains(secrets, "cookie-value") {
-		t.Errorf("got the secrets %q", secrets)
+		t.Errorf("got the secrets %q, want token-3 and cookie-value among them", secrets)
 	}
 }
 
@@ -150,11 +150,11 @@ func TestTransport_DeadEndpoint(t *testing.T) {
 		source := &counted{life: time.Hour}
 		source.fails.Store(true)
 		rt := signin.NewTransport(roundTrip(func(*http.Request) (int, string) {
-			t.Error("a request was sent without a credential")
+			t.Error("a request was sent without a credential, want none")
 			return 200, ""
 		}), signin.NewKeeper(source, time.Now))
 		for range 100 {
-			_, err := send(t, rt, "x")
+			_, err := sendThrough(t, rt, "x")
 			var failed *signin.Error
 			if !errors.As(err, &failed) || !strings.HasPrefix(err.Error(), "sign-in: ") {
 				t.Fatalf("got %v, want a sign-in error", err)
@@ -183,7 +183,7 @@ func TestTransport_RenewalFails(t *testing.T) {
 			{true, 6 * time.Minute, false}, {false, time.Minute, true}} {
 			source.fails.Store(c.fails)
 			time.Sleep(c.after)
-			status, err := send(t, rt, "x")
+			status, err := sendThrough(t, rt, "x")
 			if (err == nil && status == 200) != c.isOK {
 				t.Errorf("after %s: got %d, %v; want success: %v", c.after, status, err, c.isOK)
 			}
@@ -192,7 +192,7 @@ func TestTransport_RenewalFails(t *testing.T) {
 	})
 }
 
-func fetch(t *testing.T, s signin.Settings, tools signin.Tools) signin.Credential {
+func fetchCredential(t *testing.T, s signin.Settings, tools signin.Tools) signin.Credential {
 	t.Helper()
 	if tools.Now == nil {
 		tools.Now = time.Now
@@ -215,7 +215,7 @@ func TestSettings_Fixed(t *testing.T) {
 		"Bearer abc":             {Bearer: "abc"},
 		"Key abc":                {Header: &signin.Header{Name: "authorization", Value: "Key abc"}},
 	} {
-		if got := fetch(t, s, signin.Tools{}).Headers.Get("Authorization"); got != want {
+		if got := fetchCredential(t, s, signin.Tools{}).Headers.Get("Authorization"); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -250,10 +250,10 @@ func TestSettings_OAuth2(t *testing.T) {
 				Params:       map[string]string{"audience": "https://api.example"},
 			},
 		}
-		c := fetch(t, s, signin.Tools{Transport: http.DefaultTransport})
+		c := fetchCredential(t, s, signin.Tools{Transport: http.DefaultTransport})
 		if left := time.Until(c.ExpiresAt); c.Headers.Get("Authorization") != "Bearer abc" || left < 290*time.Second ||
 			left > 299*time.Second {
-			t.Errorf("%s: got %v", style, c)
+			t.Errorf("%s: got %v, want Authorization \"Bearer abc\" and left 4m50s to 4m59s", style, c)
 		}
 		s.OAuth2.Params = nil
 		source, err := s.NewSource(signin.Tools{Transport: http.DefaultTransport})
@@ -286,7 +286,7 @@ func TestSettings_OAuth2HidesAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := source.Fetch(t.Context()); err == nil || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s: got %v", body, err)
+			t.Errorf("%s: got %v, want an error without \"s3cret\"", body, err)
 		}
 	}
 }
@@ -316,7 +316,7 @@ func TestSettings_JWT(t *testing.T) {
 			signin.JWT{Alg: "HS256", Key: "secret", KeyID: "id1", Aud: "/admin/", Scheme: "Ghost"}, []byte("secret"),
 		},
 	} {
-		credential := fetch(t, signin.Settings{JWT: &c.settings}, signin.Tools{})
+		credential := fetchCredential(t, signin.Settings{JWT: &c.settings}, signin.Tools{})
 		signed, isGhost := strings.CutPrefix(credential.Headers.Get("Authorization"), "Ghost ")
 		token, err := jwt.Parse(
 			signed,
@@ -325,7 +325,7 @@ func TestSettings_JWT(t *testing.T) {
 			jwt.WithExpirationRequired(),
 		)
 		if err != nil || !isGhost || token.Header["kid"] != "id1" || time.Until(credential.ExpiresAt) > 5*time.Minute {
-			t.Errorf("%s: got %v, %v", name, token, err)
+			t.Errorf("%s: got %v, %v, want a token of the key id1, for 5 min at most", name, token, err)
 		}
 	}
 }
@@ -333,10 +333,10 @@ func TestSettings_JWT(t *testing.T) {
 func TestSettings_Azure(t *testing.T) {
 	t.Parallel()
 	at := time.Now().Add(time.Hour)
-	c := fetch(t, signin.Settings{Azure: &signin.Azure{Scope: "api://cms/.default"}}, signin.Tools{
+	c := fetchCredential(t, signin.Settings{Azure: &signin.Azure{Scope: "api://cms/.default"}}, signin.Tools{
 		Azure: func(_ context.Context, scope string) (string, time.Time, error) { return "for-" + scope, at, nil }})
 	if c.Headers.Get("Authorization") != "Bearer for-api://cms/.default" || !c.ExpiresAt.Equal(at) {
-		t.Errorf("got %v", c)
+		t.Errorf("got %v, want Authorization \"Bearer for-api://cms/.default\" and ExpiresAt %v", c, at)
 	}
 }
 
@@ -385,7 +385,7 @@ func TestTLS(t *testing.T) {
 	}
 	transport := &http.Transport{TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
-	if status, err := send(t, transportTo{transport, server.URL}, ""); status != 404 || err != nil {
+	if status, err := sendThrough(t, transportTo{transport, server.URL}, ""); status != 404 || err != nil {
 		t.Errorf("got %d, %v; want 404", status, err)
 	}
 	for want, settings := range map[string]signin.TLS{

@@ -2,6 +2,7 @@ package signin
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -43,7 +44,37 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
 	resp.Body.Close()
-	return t.next.RoundTrip(again)
+	resp, err = t.next.RoundTrip(again)
+	t.recordCredential(resp, req, renewed)
+	return resp, err
+}
+
+// credentialKey is the key of a usedCredential in the context of an answer's request.
+type credentialKey struct{}
+
+// usedCredential is the credential of one request, and its keeper.
+type usedCredential struct {
+	keeper *Keeper
+	used   *kept
+}
+
+// recordCredential lets DropCredential find the credential of an answer. The recorded request is the unsigned one.
+func (t *Transport) recordCredential(resp *http.Response, req *http.Request, used *kept) {
+	if resp != nil {
+		resp.Request = req.WithContext(context.WithValue(req.Context(), credentialKey{}, usedCredential{t.keeper, used}))
+	}
+}
+
+// DropCredential drops the credential of the request that resp answers, for a CMS that refuses a credential
+// without a 401. The next request signs in anew, unless another one already has. An answer that came through no
+// Transport has no credential to drop. DropCredential is safe for concurrent use.
+func DropCredential(resp *http.Response) {
+	if resp.Request == nil {
+		return
+	}
+	if c, ok := resp.Request.Context().Value(credentialKey{}).(usedCredential); ok {
+		c.keeper.dropCredential(c.used)
+	}
 }
 
 func (t *Transport) sendSigned(req *http.Request, content []byte) (*http.Response, *kept, error) {
@@ -56,6 +87,7 @@ func (t *Transport) sendSigned(req *http.Request, content []byte) (*http.Respons
 		return nil, nil, err
 	}
 	resp, err := t.next.RoundTrip(signed)
+	t.recordCredential(resp, req, c)
 	return resp, c, err
 }
 

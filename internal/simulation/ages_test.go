@@ -34,15 +34,15 @@ func (s *settings) drawAges(d *dice) {
 	}
 }
 
-// showsInDays reports whether days must pass for a mutant to show, which is so of retention's. A
-// process that trusts its lease for ever, say, would ask storage each second of them.
+// showsInDays reports whether a mutant shows only after days. That holds for the mutants of retention. With others
+// days of virtual time can cost too much: a process that always trusts its lease would ask storage each second.
 func showsInDays(name string) bool {
 	return name == "" || slices.ContainsFunc(mutants, func(m mutant) bool {
 		return m.name == name && strings.HasPrefix(m.file, "lane/retention")
 	})
 }
 
-// newCleaner makes a process's retention, which goes its own way.
+// newCleaner returns the retention of a process. Its rounds are independent of sweeps.
 func (p *process) newCleaner() *sweep.Cleaner {
 	store := *p.store
 	store.Table, store.Bodies = p.newTable("retention "), timelimit.Blobs(retentionBlobs{blobPort{p}})
@@ -53,7 +53,7 @@ func (p *process) newCleaner() *sweep.Cleaner {
 	return &sweep.Cleaner{Retention: r, Lanes: p.w.lanes, Now: p.now, Logger: discardLog}
 }
 
-// errForGood is storage's answer to the removal of a row or body that it refuses for good.
+// errForGood returns storage's error for the removal of a row or body that it always refuses.
 func errForGood(op string, kind storage.Kind, index int) error {
 	return &storage.Error{Op: op, Kind: kind, Index: index, Err: errFault}
 }
@@ -70,8 +70,7 @@ func (w *world) refusesRemoval(partition string, ops []storage.Op) error {
 	return nil
 }
 
-// retentionBlobs is the blob storage of retention: it may refuse for good to remove the first
-// body.
+// retentionBlobs is the blob storage of retention. It may always refuse to remove the first body.
 type retentionBlobs struct{ blobPort }
 
 func (b retentionBlobs) Delete(ctx context.Context, name string) error {
@@ -95,7 +94,7 @@ func (c *checker) isStuck(name string) bool {
 
 // letDaysPass lets days pass, and messages with them.
 func (w *world) letDaysPass(ctx context.Context) {
-	if !w.grows || !w.check.holds() || !showsInDays(w.mutant) {
+	if !w.grows || !w.check.hasNoViolation() || !showsInDays(w.mutant) {
 		return
 	}
 	jumps := []time.Duration{keepFor - w.dice.drawBetween("just before", 0, time.Since(w.started)), 0, 0, 0, 0}
@@ -153,7 +152,7 @@ func (w *world) sendMore(ctx context.Context, name string, n int) {
 // awaitRestAfterJump waits until sweeps were made and everything is final.
 func (w *world) awaitRestAfterJump(ctx context.Context) {
 	time.Sleep(roundsTake)
-	for end := time.Now().Add(bound); !w.isAtRest(ctx) && w.check.holds(); time.Sleep(2 * time.Second) {
+	for end := time.Now().Add(bound); !w.isAtRest(ctx) && w.check.hasNoViolation(); time.Sleep(2 * time.Second) {
 		if time.Now().After(end) {
 			w.check.reportViolation("stuck", "work is left %s after days have passed", bound)
 			return
@@ -241,7 +240,8 @@ func (c *checker) checkAged(ctx context.Context) {
 				continue
 			}
 			st, err := c.store.Status(ctx, f.id)
-			if err == nil && time.Since(st.FinishedAt) < keepOf(st.Stage)-time.Second { // a body goes before its row
+			if err == nil && st.ErasedAt.IsZero() &&
+				time.Since(st.FinishedAt) < keepOf(st.Stage)-time.Second { // a body goes before its row
 				_, err = c.store.LoadMessage(ctx, f.id)
 			}
 			if err != nil {

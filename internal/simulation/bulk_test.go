@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/replay"
+	"weir/internal/replay/jobrow"
 	"weir/internal/weir"
 )
 
@@ -27,16 +28,8 @@ func (s *settings) drawBulkReplays(d *dice) {
 func (p *process) bulkCarrier() *replay.Runner {
 	store := *p.store
 	store.Table, store.Rand = p.newTable("bulk "), p.w.dice.newSource(p.name+" bulk store")
-	return replay.New(replay.Config{Store: &store, Log: bulkLog{&store}, Leases: p.newLeases(), Lease: p.w.lease,
+	return replay.New(replay.Config{Store: &store, Log: replay.LogOf(&store), Leases: p.newLeases(), Lease: p.w.lease,
 		Wake: p.drainer.Wake, Now: p.now, Logger: discardLog})
-}
-
-// bulkLog is the log as the runner needs it.
-type bulkLog struct{ *lane.Store }
-
-func (l bulkLog) Replay(ctx context.Context, id weir.ID, force bool) error {
-	_, err := l.Store.Replay(ctx, id, lane.ReplayOptions{Force: force})
-	return err
 }
 
 // bulkLook shows the runner the control rows of lane 0 that a sweep reads, as the program does.
@@ -57,7 +50,26 @@ func (l bulkLook) ReadControl(ctx context.Context, number int) (lane.Control, er
 // the seed's: chances and traces go without it.
 var jobID = regexp.MustCompile(`([0-9]{13})[0-9a-f]{8}`)
 
-func withoutRandom(name string) string { return jobID.ReplaceAllString(name, "$1") }
+func withoutRandom(name string) string {
+	if !hasLongHex(name, 13+8) {
+		return name // most names: the expression would cost more than the operation
+	}
+	return jobID.ReplaceAllString(name, "$1")
+}
+
+// hasLongHex reports whether a text has n hexadecimal digits in a row.
+func hasLongHex(text string, n int) bool {
+	row := 0
+	for i := range len(text) {
+		if row++; text[i]-'0' > 9 && text[i]-'a' > 5 {
+			row = 0
+		}
+		if row == n {
+			return true
+		}
+	}
+	return false
+}
 
 // replayInBulk lets operators begin bulk replays, and cancel some.
 func (w *world) replayInBulk(ctx context.Context) {
@@ -87,7 +99,7 @@ func (w *world) replayInBulk(ctx context.Context) {
 
 // areBulkReplaysOver reports whether all bulk replays are over.
 func (w *world) areBulkReplaysOver(ctx context.Context) bool {
-	jobs, err := w.check.store.ReadReplayJobs(ctx)
+	jobs, err := jobrow.ReadAll(ctx, w.check.store)
 	return err == nil && len(jobs) == 0
 }
 
@@ -125,8 +137,8 @@ func (c *checker) checkLeftOut(ctx context.Context, j replay.Job) {
 		l := c.laneOf(n)
 		for _, f := range l.log {
 			st, err := c.store.Status(ctx, f.id)
-			if err == nil && st.Stage == weir.Dead && f.died.Before(j.StartedAt.Add(-clocks)) &&
-				(j.Force || c.deliveredBehind(l, f) == nil) {
+			if err == nil && st.Stage == weir.Dead && !f.erased && f.died.Before(j.StartedAt.Add(-clocks)) &&
+				(j.Force || c.deliveredBehind(l, f, true) == nil) {
 				c.addViolation("bulk", "seq %d of lane %d is dead since %s: %+v", f.id.Seq, n, f.died, j)
 			}
 		}

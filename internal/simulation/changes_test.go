@@ -11,7 +11,7 @@ import (
 
 // Requests of upstreams beside posting: a due time, a cancellation, another due time.
 
-// drawSchedules draws how much of that a seed has.
+// drawSchedules draws how many of these requests a seed makes.
 func (s *settings) drawSchedules(d *dice) {
 	if d.drawChance("recurring", 0.25) {
 		s.every = time.Duration(3+d.drawBelow("every", 12)) * time.Second
@@ -29,8 +29,8 @@ func (s *settings) drawSchedules(d *dice) {
 }
 
 // dueFor draws a message's due time; zero = none. Several lanes of a process would do things
-// at the very same nanosecond, and which of them is first is not the seed's: so the moments
-// that many share are a microsecond apart from lane to lane.
+// at the very same nanosecond, and the seed does not decide which of them is first. So the due
+// times that many messages share are a microsecond apart from lane to lane.
 func (w *world) dueFor(s *submission, start time.Duration) time.Time {
 	if !w.dice.drawChance("due", w.scheduled) {
 		return time.Time{}
@@ -61,7 +61,7 @@ func (w *world) dueFor(s *submission, start time.Duration) time.Time {
 	return draw(time.Second, 20*time.Second)
 }
 
-// changeMessage cancels and moves a message that was filed, if the seed has it so.
+// changeMessage cancels or moves a filed message, if the seed draws that.
 func (w *world) changeMessage(ctx context.Context, s *submission) {
 	id := w.check.idOf(s)
 	if id.IsZero() {
@@ -156,7 +156,7 @@ func (w *world) moveMessage(ctx context.Context, name string, s *submission, id 
 	}
 }
 
-// lookAtLane has a lane looked at, here and where another process holds it.
+// lookAtLane makes a process, and the holder of the lane, look at the lane.
 func (p *process) lookAtLane(lane int) {
 	p.drainer.Wake(lane)
 	p.bell.EnqueueAsync(lane)
@@ -165,13 +165,13 @@ func (p *process) lookAtLane(lane int) {
 // patience is how long an upstream waits for an answer.
 const patience = 12345 * time.Millisecond
 
-// askProcess is one HTTP request of an upstream.
+// askProcess makes one HTTP request of an upstream, and waits for the answer for patience at most.
 func askProcess[T any](ctx context.Context, p *process, name string, handle func(context.Context) (T, error)) (T,
 	error) {
 	return askWithin(ctx, p, name, patience, handle)
 }
 
-// askWithin is one with a patience of its own.
+// askWithin is askProcess with another patience.
 func askWithin[T any](ctx context.Context, p *process, name string, patience time.Duration,
 	handle func(context.Context) (T, error)) (T, error) {
 	type answer struct {

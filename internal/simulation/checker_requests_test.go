@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/lane"
 	"weir/internal/weir"
 )
 
@@ -25,8 +26,10 @@ func (c *checker) beginRequest(r *request) {
 			r.p.name, r.sent.Sub(until))
 	}
 	c.recordWrite(r, r.fence < l.fence)
-	c.checkOverlap(l, r)
-	l.active = append(l.active, r)
+	if !r.isRead {
+		c.checkOverlap(l, r)
+		l.active = append(l.active, r)
+	}
 	if r.id.Seq > int64(len(l.log)) || l.log[r.id.Seq-1].id != r.id {
 		c.addViolation("lost", "%s sent a message that was never filed: %+v", r.p.name, r.id)
 		return
@@ -46,9 +49,13 @@ func (c *checker) beginRequest(r *request) {
 // own clock.
 func (c *checker) checkNotEarly(l *laneState, f *filed, r *request) {
 	now := r.p.nowAtMost()
-	if until := l.last.Tail.PausedUntil; until.After(now) {
+	until := l.last.Tail.PausedUntil
+	if until.After(now) && (l.last.Tail.ProbedBelow == 0 || l.hadTurn(f)) {
 		c.addViolation("early", "%s sent seq %d of lane %d, which pauses for another %s", r.p.name, f.id.Seq, f.id.Lane,
 			until.Sub(now))
+	}
+	if f.now != "" && f.now != weir.Retrying || f.final != "" {
+		return // its row was read since the last write to it
 	}
 	if st, err := c.store.Status(context.Background(), f.id); err == nil && st.Stage == weir.Retrying &&
 		st.NextAttemptAt.After(now) {
@@ -72,10 +79,10 @@ func (c *checker) checkHandedOver(l *laneState, number int) {
 	}
 }
 
-// checkOverlap checks that two requests of a lane are in the CMS at once only where the earlier
+// checkOverlap checks that two requests of a lane are in the CMS at once only if the earlier
 // holder stood still past the end of its trust; the tail's rules then refuse its commit. A holder
 // whose clock jumped may end its own settle time too early here. The program measures that time by
-// the monotonic clock, which does not jump, and a simulated moment has none of its own.
+// the monotonic clock, which does not jump, and the simulation has no clock of that kind.
 func (c *checker) checkOverlap(l *laneState, r *request) {
 	for _, o := range l.active {
 		former, later := o, r
@@ -97,6 +104,9 @@ func (c *checker) checkOverlap(l *laneState, r *request) {
 
 // checkOrder checks the order of a key, and that only uncommitted deliveries are repeated.
 func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
+	if f.discarded {
+		c.addViolation("discarded", "%s sent seq %d of lane %d after it was discarded", r.p.name, f.id.Seq, f.id.Lane)
+	}
 	if stage := c.stageOf(f); stage.Final() {
 		c.addViolation("repeat", "%s sent seq %d of lane %d, which is %s", r.p.name, f.id.Seq, f.id.Lane, stage)
 	}
@@ -119,7 +129,8 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 		switch {
 		case f.edit && o.edit:
 			// A replayed message goes before those that a crash left uncommitted.
-			if s := c.stageOf(o); o.taken && o.version.Newer(f.version) && s != weir.Dead && s != weir.Cancelled &&
+			if s := c.stageOf(o); o.taken && !o.forgotten && o.version.Newer(f.version) && s != weir.Dead &&
+				s != weir.Cancelled && s != weir.Discarded &&
 				(f.replays == 0 || s == weir.Delivered) {
 				c.addViolation("superseded", "seq %d of key %s was sent after seq %d, which is newer", f.id.Seq, f.key,
 					o.id.Seq)
@@ -129,9 +140,15 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 			if s := c.stageOf(o); earlier && !o.begun && s != weir.Retrying && !s.Final() {
 				c.addViolation("order", "seq %d of key %s was sent before seq %d was tried", f.id.Seq, f.key, o.id.Seq)
 			}
-		case earlier && !c.stageOf(o).Final() && !c.isOutdated(l, o):
-			c.addViolation("order", "seq %d of key %s was sent while seq %d waits", f.id.Seq, f.key, o.id.Seq)
-		case !earlier && o.begun && f.replays == 0:
+		case earlier && !c.stageOf(o).Final():
+			if c.isOutdated(l, o) {
+				o.passed = true
+			} else {
+				c.addViolation("order", "seq %d of key %s was sent while seq %d waits", f.id.Seq, f.key, o.id.Seq)
+			}
+		// If the holder dies before it commits, and an operator has that version forgotten, the next holder sends the
+		// older message after all, and then repeats the later one.
+		case !earlier && o.begun && f.replays == 0 && !f.passed:
 			c.addViolation("order", "seq %d of key %s was sent again after seq %d", f.id.Seq, f.key, o.id.Seq)
 		}
 	}
@@ -160,6 +177,7 @@ func (c *checker) endRequest(r *request) {
 func (c *checker) noteAnswered(r *request, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.recordTurn(r)
 	if r.status == 200 {
 		f := c.laneOf(r.id.Lane).log[r.id.Seq-1]
 		f.taken = true
@@ -168,6 +186,42 @@ func (c *checker) noteAnswered(r *request, whole bool) {
 			f.under = max(f.under, r.fence)
 		}
 	}
+}
+
+// turns is the checker's record of a lane's pause for refused messages.
+type turns struct {
+	pausedUnder int64 // the fence of the holder that began the last pause
+	pausedAt    time.Time
+	judgedAt    time.Time // the CMS judged a message: all may be sent again, before a commit has it
+}
+
+// turn is the last refusal of a message.
+type turn struct {
+	refusedUnder int64
+	refusedAt    time.Time
+}
+
+// recordTurn sees a process get a refusal, or another answer.
+func (c *checker) recordTurn(r *request) {
+	l := c.laneOf(r.id.Lane)
+	if r.status != 403 {
+		l.judgedAt = time.Now()
+		return
+	}
+	l.log[r.id.Seq-1].turn = turn{r.fence, time.Now()}
+}
+
+// recordPause sees a commit. It is called before the lane's last state is replaced.
+func (l *laneState) recordPause(now lane.Control) {
+	if now.Tail.PausedUntil.After(l.last.Tail.PausedUntil) {
+		l.pausedUnder, l.pausedAt = now.Tail.Fence, time.Now()
+	}
+}
+
+// hadTurn reports whether the holder that began the pause knew of the message's refusal, and whether tail has it.
+func (l *laneState) hadTurn(f *filed) bool {
+	isKnown := f.refusedUnder == l.pausedUnder && f.refusedAt.Before(l.pausedAt) && f.id.Seq < l.last.Tail.ProbedBelow
+	return isKnown && l.judgedAt.Before(l.pausedAt) && f.replays == 0
 }
 
 // checkContent checks that the CMS gets the bytes that were submitted.
@@ -181,11 +235,13 @@ func (c *checker) checkContent(f *filed, r *request) {
 	}
 	n, err := numberOf(r.body)
 	switch {
-	case r.edition != f.editions:
-		c.addViolation("content", "%s sent seq %d of lane %d under the name of edition %d, which is %d", r.p.name,
-			f.id.Seq, f.id.Lane, r.edition, f.editions)
+	case c.w.chains.isOn && r.replay == f.replays:
+		return // see checkItems
+	case r.replay != f.replays:
+		c.addViolation("content", "%s sent seq %d of lane %d under the name of replay %d, which is %d", r.p.name,
+			f.id.Seq, f.id.Lane, r.replay, f.replays)
 	case err != nil || n >= len(c.expected) || r.body != cmp.Or(f.edited, string(c.expected[n].message.Body)):
-		c.addViolation("content", "%s sent seq %d of lane %d with a body of %d bytes that nobody submitted: %.40q",
+		c.addViolation("content", "%s sent seq %d of lane %d with a body of %d bytes that was never submitted: %.40q",
 			r.p.name, f.id.Seq, f.id.Lane, len(r.body), r.body)
 	case c.expected[n].key != f.key || c.expected[n].key != r.key, f.number >= 0 && f.number != n:
 		c.addViolation("content", "%s sent submission %d as seq %d of lane %d, which is %d", r.p.name, n, f.id.Seq,

@@ -22,17 +22,18 @@ type violation struct{ kind, text string }
 type counts struct {
 	Messages, Requests, Repeats, Delivered, Dead,
 	Superseded int
-	Crashes, Pauses, Cuts, Stops, Faults, Takeovers, Fenced,
+	Crashes, Deaths, Pauses, Cuts, Stops, Faults, Takeovers, Fenced,
 	LateWriters int
 	Traps, Blobs, Packed int
 	Recurred, Punctual, Scheduled, Released, InTime, Moved, Cancelled,
 	CancelledAtOnce int
 	Replayed, Refused, Edited, Stopped, Resumed int
+	Forgotten, Erased, Discarded                int
 	Bulks, BulkReplayed                         int
-	Crowded, Turned, Removed, Kept              int
+	Crowded, Turned, Removed, Kept, Items       int
 	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
 	MostTickets int
-	// of large worlds, where storage answers
+	// of large worlds, in which storage answers
 	LongestSweep time.Duration
 	// of a lane while it moved
 	LongestStand time.Duration
@@ -56,36 +57,50 @@ func (c *counts) addAll(o counts) {
 
 // filed is a message's row as it came into the log.
 type filed struct {
-	id      weir.ID
-	key     string
-	skip    bool
-	edit    bool // it supersedes, by version
-	version weir.Version
-	body    string
-	idem    string
-	number  int   // of the submission, from its body; -1 = no request has shown it
-	begun   bool  // a request for it has reached the CMS
-	taken   bool  // a process has been told that the CMS took it
-	under   int64 // the fence of that
-	final   weir.Stage
-	now     weir.Stage // as storage has it, if that was read since the last write to the row; else empty
-	gone    bool       // its retention is over, and it was removed
+	id        weir.ID
+	key       string
+	skip      bool
+	edit      bool // it supersedes, by version
+	version   weir.Version
+	forgotten bool // its version was delivered and then forgotten
+	passed    bool // a later message of its key was sent while this one was older than the version delivered last
+	erasing   bool // it may be erased from now on
+	erased    bool // its content was erased
+	body      string
+	idem      string
+	number    int   // of the submission, from its body; -1 = no request has shown it
+	begun     bool  // a request for it has reached the CMS
+	taken     bool  // a process got the CMS's answer that it took the message
+	under     int64 // the fence of that
+	final     weir.Stage
+	now       weir.Stage // as storage has it, if that was read since the last write to the row; else empty
+	gone      bool       // its retention is over, and it was removed
 	scheduling
 	replaying
+	discarding
+	turn
 }
 
 // laneState is a lane as the checker knows it.
 type laneState struct {
 	log     []*filed // by sequence number, from 1
 	fence   int64
+	takenAt time.Time // under this fence
+	takenBy *process
+	taken   int // messages of the log at that time
 	commit  int64
 	nonce   string
 	last    lane.Control
 	active  []*request
 	busy    time.Time          // until then the CMS had a request of it
 	stopped map[string]stopped // pauses in storage, by row
-	crowd   crowding
-	back    int64 // messages that the last commit took back from the dead
+	forgets map[string]bool    // requests to forget a version, by the hash of key and contract
+	// forgottenIDs has the fences of the holders that forgot the remembered id of a key and contract, by their hash,
+	// until the next look-up.
+	forgottenIDs map[string]int64
+	crowd        crowding
+	back         int64 // messages that the last commit took from the dead: replayed or discarded
+	turns
 }
 
 // checker sees everything when it happens, and holds the promises.
@@ -127,7 +142,7 @@ func (c *checker) addViolation(kind, format string, args ...any) {
 	}
 }
 
-func (c *checker) holds() bool {
+func (c *checker) hasNoViolation() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.first == nil
@@ -206,13 +221,16 @@ func (c *checker) applyTransaction(p *process, partition string, ops []storage.O
 		if _, ok := ops[0].Values["Touched"]; ok {
 			c.noteRequests(l, ops)
 			c.notePauses(l, ops)
+			c.noteForgetRequests(l, ops)
+			c.noteErasures(p, l, ops)
 		} else {
 			c.noteAppended(l, number, ops)
 		}
 	case "!tail":
 		c.checkCommitted(p, l, number, ops[0].Values)
-		l.back = c.checkGranted(p, l, ops)
+		l.back = c.checkGranted(p, l, ops) + c.checkDiscarded(p, l, ops)
 		c.noteSettled(p, l, ops)
+		c.checkForgotten(p, l, number, ops)
 		for _, op := range ops {
 			if strings.HasPrefix(op.Key, "d_") {
 				c.counts.Packed++
@@ -267,9 +285,10 @@ func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[str
 	case nonce == "":
 		c.addViolation("outsider", "%s wrote tail of lane %d without holding it", p.name, number)
 	case fence == l.fence+1 && commit == 0:
-		l.nonce = nonce
+		l.nonce, l.takenAt = nonce, time.Now()
 		c.counts.Takeovers++
 		c.checkHandedOver(l, number)
+		c.checkTakenOnce(p, l, number)
 	case fence == l.fence && nonce == l.nonce && commit > l.commit: // one that was refused leaves a gap
 	default:
 		c.addViolation("fence", "%s committed %d under fence %d in lane %d, where %d under %d was last", p.name, commit,
@@ -286,6 +305,7 @@ func (c *checker) checkBooks(l *laneState, number int) {
 		return
 	}
 	before, n := l.last, now.Tail.Counts
+	l.recordPause(now)
 	l.last = now
 	b := before.Tail.Counts
 	switch {
@@ -294,7 +314,7 @@ func (c *checker) checkBooks(l *laneState, number int) {
 	case now.WaitingCount() < 0, now.Tail.Cursor > now.Head.Next, now.Tail.Cursor < before.Tail.Cursor:
 		c.addViolation("books", "lane %d: %+v after %+v", number, now, before)
 	case n.Delivered < b.Delivered || n.Dead < b.Dead-l.back || n.Cancelled < b.Cancelled ||
-		n.Superseded < b.Superseded:
+		n.Superseded < b.Superseded || n.Discarded < b.Discarded:
 		c.addViolation("books", "lane %d: counters %+v after %+v", number, n, b)
 	}
 	l.back = 0
@@ -316,6 +336,8 @@ func (c *checker) recountLane(l *laneState, number int, now lane.Control) {
 			n.Superseded++
 		case weir.Cancelled:
 			n.Cancelled++
+		case weir.Discarded:
+			n.Discarded++
 		}
 	}
 	n.Cancelled -= c.checkRows(l, number, now)

@@ -27,7 +27,9 @@ type request struct {
 	body    string
 	fence   int64
 	attempt int
-	edition int       // of an edited body
+	replay  int       // number of the replay that it belongs to; 0 = none
+	round   int       // run of the chain within the attempt; 0 = the first
+	isRead  bool      // it changes nothing, so it may overlap with others
 	sent    time.Time // by the process
 	began   time.Time // at the CMS
 	status  int       // as the CMS meant to answer
@@ -63,6 +65,9 @@ func (c *fakeCMS) planAnswer(id weir.ID, body string) plan {
 		header: http.Header{}}
 	if w.leaving.kind != "" {
 		p.takes = w.dice.drawBetween(name, 60*time.Millisecond, 120*time.Millisecond)
+		return p
+	}
+	if w.killing.ends > 0 {
 		return p
 	}
 	if w.swift {
@@ -128,8 +133,7 @@ func (c *fakeCMS) spoilPlan(p *plan, name string) {
 // late perhaps: a request that is being written is not held back by a context.
 func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	p, w := c.p, c.p.w
-	name := "send " + r.Header.Get("Weir-Key")
-	if !p.awaitRunning(name) {
+	if !p.awaitRunning("send " + r.Header.Get("Weir-Key")) {
 		return nil, errLost
 	}
 	id, _, err := idempotencyKey(r)
@@ -142,38 +146,53 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	plan := c.cms.planAnswer(id, string(body))
-	if plan.refuse {
-		p.waitFor(r.Context(), w.dice.drawBetween(fmt.Sprint("refused ", id.Lane, " ", id.Seq), 50*time.Microsecond,
-			2*time.Millisecond))
-		p.awaitRunning(name)
-		return nil, errRefused
-	}
-	p.springTrap("send", early)
-	if !p.awaitRunning(name) {
-		return nil, errLost
-	}
-	if t := httptrace.ContextClientTrace(r.Context()); t != nil {
-		t.GotConn(httptrace.GotConnInfo{Reused: true})
-		if plan.stale {
-			return nil, errLost
-		}
-		t.WroteHeaders()
+	if err := p.openConnection(r, plan.refuse, plan.stale, fmt.Sprint("refused ", id.Lane, " ", id.Seq)); err != nil {
+		return nil, err
 	}
 	p.countRequest(1)
 	defer p.countRequest(-1)
+	if w.isKiller(string(body)) {
+		p.dieOf(string(body))
+		p.awaitRunning("die")
+		return nil, errLost
+	}
 	return c.exchangeRequest(r, id, string(body), plan)
 }
 
+// openConnection takes a request to the moment at which its headers are written. It returns errRefused or errLost if
+// the connection is refused, or is a stale one, and errLost if the process dies. refusal names the draw of the time
+// that a refusal takes.
+func (p *process) openConnection(r *http.Request, isRefused, isStale bool, refusal string) error {
+	name := "send " + r.Header.Get("Weir-Key")
+	if isRefused {
+		p.waitFor(r.Context(), p.w.dice.drawBetween(refusal, 50*time.Microsecond, 2*time.Millisecond))
+		p.awaitRunning(name)
+		return errRefused
+	}
+	p.springTrap("send", early)
+	if !p.awaitRunning(name) {
+		return errLost
+	}
+	if t := httptrace.ContextClientTrace(r.Context()); t != nil {
+		t.GotConn(httptrace.GotConnInfo{Reused: true})
+		if isStale {
+			return errLost
+		}
+		t.WroteHeaders()
+	}
+	return nil
+}
+
 // idempotencyKey reads whose request it is.
-func idempotencyKey(r *http.Request) (id weir.ID, edition int, err error) {
-	name, number, edited := strings.Cut(r.Header.Get("Idempotency-Key"), ".")
-	if edited {
-		edition, err = strconv.Atoi(number)
+func idempotencyKey(r *http.Request) (id weir.ID, replay int, err error) {
+	name, number, isReplay := strings.Cut(r.Header.Get("Idempotency-Key"), ".")
+	if isReplay {
+		replay, err = strconv.Atoi(number)
 	}
 	if err == nil {
 		id, err = weir.ParseID(name)
 	}
-	return id, edition, err
+	return id, replay, err
 }
 
 // countRequest counts the requests that are under way.
@@ -194,40 +213,54 @@ func (c *wire) exchangeRequest(r *http.Request, id weir.ID, body string, plan pl
 		cut: make(chan struct{}), done: make(chan struct{})}
 	req.fence, _ = strconv.ParseInt(r.Header.Get("Weir-Fence"), 10, 64)
 	req.attempt, _ = strconv.Atoi(r.Header.Get("Weir-Attempt"))
-	_, req.edition, _ = idempotencyKey(r)
+	_, req.replay, _ = idempotencyKey(r)
 	name := fmt.Sprint("trip ", id.Lane, " ", id.Seq)
-	stood := r.Context().Err() != nil // it stood still before it could send; the rest takes no time
-	if trip := w.dice.drawBetween(name, 50*time.Microsecond, 2*time.Millisecond); !stood &&
-		!p.waitFor(r.Context(), trip) {
-		if w.dice.drawChance(name+" arrives", 0.5) {
-			close(req.cut)
-			c.cms.handleRequest(req, plan)
-		}
-		p.awaitRunning(name)
-		return nil, errLost
+	names := tripNames{trip: name, arrival: name + " arrives", waiting: name}
+	if err := req.awaitAnswer(r.Context(), names, func() { c.cms.handleRequest(req, plan) }); err != nil {
+		return nil, err
 	}
-	c.cms.handleRequest(req, plan)
+	if plan.lose {
+		return c.loseAnswer(r, id, body)
+	}
+	w.check.noteAnswered(req, !plan.torn)
+	return newAnswer(r, plan), nil
+}
+
+// tripNames name the draws of a request's way to the CMS, and the process's waits on it.
+type tripNames struct{ trip, arrival, waiting string }
+
+// awaitAnswer sends the request, which handle takes in at the CMS, and returns when the CMS has answered. It returns
+// the context's cause or errLost if the client stops waiting first; the CMS may have taken the request in then, too.
+func (r *request) awaitAnswer(ctx context.Context, names tripNames, handle func()) error {
+	p := r.p
+	stood := ctx.Err() != nil // the process stood still before it could send; the rest takes no time
+	trip := p.w.dice.drawBetween(names.trip, 50*time.Microsecond, 2*time.Millisecond)
+	if !stood && !p.waitFor(ctx, trip) {
+		if p.w.dice.drawChance(names.arrival, 0.5) {
+			close(r.cut)
+			handle()
+		}
+		p.awaitRunning(names.waiting)
+		return errLost
+	}
+	handle()
 	p.springTrap("send", afterwards)
 	select {
-	case <-req.done:
-		if !p.awaitRunning(name) {
-			return nil, errLost
+	case <-r.done:
+		if !p.awaitRunning(names.waiting) {
+			return errLost
 		}
-		if plan.lose {
-			return c.loseAnswer(r, id, body)
+		return nil
+	case <-ctx.Done():
+		if !p.awaitRunning(names.waiting) {
+			return errLost
 		}
-		w.check.noteAnswered(req, !plan.torn)
-		return newAnswer(r, plan), nil
-	case <-r.Context().Done():
-		if !p.awaitRunning(name) {
-			return nil, errLost
-		}
-		close(req.cut)
-		return nil, context.Cause(r.Context())
+		close(r.cut)
+		return context.Cause(ctx)
 	case <-p.killed:
-		close(req.cut)
-		p.awaitRunning(name)
-		return nil, errLost
+		close(r.cut)
+		p.awaitRunning(names.waiting)
+		return errLost
 	}
 }
 

@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"hash/fnv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,6 +14,8 @@ type dice struct {
 
 	mu sync.Mutex
 	n  map[string]uint64
+
+	draws atomic.Uint64 // everything that takes virtual time draws; see the rule "spins"
 }
 
 func newDice(seed uint64) *dice { return &dice{seed: seed, n: map[string]uint64{}} }
@@ -26,6 +29,7 @@ func (d *dice) drawNext(name string) uint64 {
 }
 
 func (d *dice) drawNth(name string, n uint64) uint64 {
+	d.draws.Add(1)
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	return mixBits(h.Sum64() ^ mixBits(d.seed*0x9E3779B97F4A7C15+n))

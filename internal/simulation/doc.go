@@ -20,13 +20,12 @@
 //     whose checker others wrote (histories_test.go).
 //
 // TestSeeds runs usual worlds, TestLarge large ones (sizes_test.go), TestMoves worlds in which instances leave in order
-// (moves_test.go), TestRelane changes of the number of lanes (relane_test.go). TestMutants_AreCaught takes
-// one rule of the
-// engine away at a time and expects a violation (mutants_test.go).
+// (moves_test.go), TestChains worlds in which a message takes several requests to a stock CMS (chains_test.go,
+// chain_cms_test.go), TestRelane changes of the number of lanes (relane_test.go). TestMutants_AreCaught takes one rule
+// of the engine away at a time and expects a violation (mutants_test.go).
 //
 // # Replay
 //
-// All chances are drawn by name from the seed: the n-th time of this operation by this process. So they do
-// not depend on
-// the order in which goroutines run, and a seed that fails, fails again. docs/simulation.md describes how to run it.
+// All chances are drawn by name from the seed: the n-th time of this operation by this process. So they do not depend
+// on the order in which goroutines run, and a seed that fails, fails again. docs/simulation.md describes how to run it.
 package simulation

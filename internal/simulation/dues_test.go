@@ -22,7 +22,7 @@ type scheduling struct {
 	due       time.Time // as storage has it; zero = it never had one
 	dues      []time.Time
 	waits     bool      // it is scheduled in storage
-	placed    string    // its place, where that was given at its release
+	placed    string    // its position, if it got one when it became due
 	cancelled bool      // at once, while it was scheduled
 	asked     bool      // a wish to cancel it was filed
 	changed   time.Time // when it was filed, or moved last
@@ -43,7 +43,7 @@ func (c *checker) idOf(s *submission) weir.ID {
 	return s.id
 }
 
-// lastDue returns when the last message falls due; from, if none does later.
+// lastDue returns when the last message becomes due; from, if none does later.
 func (c *checker) lastDue(from time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,11 +73,13 @@ func (c *checker) noteRequests(l *laneState, ops []storage.Op) {
 			case ok && strings.HasPrefix(op.Key, "w_replay_"):
 				c.noteReplayRequest(l.log[seq-1], op)
 				c.history.Exclude(l.log[seq-1].key, "replays")
+			case ok && strings.HasPrefix(op.Key, "w_discard_"):
+				c.noteDiscardRequest(l.log[seq-1])
 			}
 			continue
 		}
 		f := l.log[seqOf(op.Key)-1]
-		if op.Values["ReplayNonce"] != nil {
+		if op.Values["ReplayNonce"] != nil || op.Values["ErasedAt"] != nil || op.Values["DiscardAskedAt"] != nil {
 			continue
 		}
 		if due, ok := op.Values["DueAt"].(time.Time); ok {
@@ -108,7 +110,7 @@ func (c *checker) noteSettled(p *process, l *laneState, ops []storage.Op) {
 		if op.Values["Stage"] == string(weir.Dead) {
 			f.died = time.Now()
 		}
-		if op.Values["Stage"] == string(weir.Cancelled) && f.taken && f.under == l.fence {
+		if op.Values["Stage"] == string(weir.Cancelled) && !f.discarded && f.taken && f.under == l.fence {
 			c.addViolation("cancelled", "%s cancelled seq %d of lane %d, which it knew to be delivered", p.name,
 				f.id.Seq, f.id.Lane)
 		}
@@ -243,7 +245,7 @@ func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncount
 			sooner(time.UnixMicro(micros))
 		}
 	}
-	lines := map[string]int64{}
+	lines, first := map[string]int64{}, map[string]*filed{} // by block
 	for _, r := range c.rowsOf(number, "r_") {
 		block, place, _ := strings.Cut(r.Key[2:], "_")
 		seq, _ := r.Values["Seq"].(int64)
@@ -251,7 +253,9 @@ func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncount
 			c.addViolation("rows", "lane %d: %s belongs to nothing", number, r.Key)
 		}
 		held[seq] = true
-		lines[block]++
+		if lines[block]++; lines[block] == 1 {
+			first[block] = l.log[seq-1]
+		}
 	}
 	for _, r := range c.rowsOf(number, "b_") {
 		if n, _ := r.Values["Held"].(int64); n != lines[r.Key[2:]] {
@@ -259,10 +263,11 @@ func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncount
 				lines[r.Key[2:]])
 		}
 		delete(lines, r.Key[2:])
-		at, _ := r.Values["Next"].(time.Time)
-		key, _ := r.Values["Key"].(string)
-		if until := l.pausedUntil(key); until.After(at) {
-			at = until
+	}
+	for _, b := range c.firstBlocks(number) {
+		at := laterOf(b.NextAt, l.pausedUntil(b.KeyHash))
+		if f := first[b.ID]; f != nil { // its due time may be read after the block was written
+			at = laterOf(at, f.due)
 		}
 		sooner(at)
 	}
@@ -281,17 +286,50 @@ func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncount
 	return c.checkRequests(l, number, now, next)
 }
 
+// laterOf returns the later of two times.
+func laterOf(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// firstBlocks returns the blocks of a lane, except those that wait for another one of their key.
+func (c *checker) firstBlocks(number int) (first []lane.KeyBlock) {
+	blocks, err := c.store.ReadBlocks(context.Background(), number)
+	if err != nil {
+		c.addViolation("rows", "read the blocks of lane %d: %v", number, err)
+	}
+	for i := range blocks {
+		b := &blocks[i]
+		waits := b.LogWaitsFrom != 0 && slices.ContainsFunc(blocks, func(o lane.KeyBlock) bool {
+			return o.LogWaitsFrom != 0 && o.KeyHash == b.KeyHash && o.GoesBefore(b)
+		})
+		if !waits {
+			first = append(first, *b)
+		}
+	}
+	return first
+}
+
 // checkRequests does so for wishes and for tail's next due time.
 func (c *checker) checkRequests(l *laneState, number int, now lane.Control, next time.Time) (uncounted int64) {
 	wishes := c.rowsOf(number, "w_")
 	for _, r := range wishes {
-		if r.Key == "w_resume" {
+		if r.Key == "w_resume" || r.Key == "w_erase" || strings.HasPrefix(r.Key, "w_forget") {
 			continue
 		}
 		seq, _ := r.Values["Seq"].(int64)
 		done, _ := r.Values["Done"].(bool)
-		f, replay := l.log[seq-1], strings.HasPrefix(r.Key, "w_replay_")
-		if replay && !f.isRequested() || !replay && (!f.asked || done != f.cancelled) {
+		f := l.log[seq-1]
+		isStray := !f.asked || done != f.cancelled
+		switch {
+		case strings.HasPrefix(r.Key, "w_replay_"):
+			isStray = !f.isRequested()
+		case strings.HasPrefix(r.Key, "w_discard_"):
+			isStray = !f.discardAsked || f.discarded
+		}
+		if isStray {
 			c.addViolation("rows", "lane %d: %s belongs to nothing", number, r.Key)
 		}
 		if done {
@@ -332,7 +370,8 @@ func (c *checker) rowsOf(number int, prefix string) (rows []storage.Row) {
 // isOutdated reports whether a message can only become superseded any more.
 func (c *checker) isOutdated(l *laneState, f *filed) bool {
 	for _, o := range l.log {
-		if f.edit && o.edit && o.key == f.key && o.version.Newer(f.version) && c.stageOf(o) == weir.Delivered {
+		if f.edit && o.edit && !o.forgotten && o.key == f.key && o.version.Newer(f.version) &&
+			c.stageOf(o) == weir.Delivered {
 			return true
 		}
 	}
@@ -350,8 +389,8 @@ const heard = 65 * time.Second
 // before it. Where messages supersede there may be a read and a commit more, of up to 6 ms each.
 const punctuality, superseding = 30 * time.Millisecond, 40 * time.Millisecond
 
-// checkPunctual checks that a message that falls due long after the faults is sent at its due time, by the clock of its
-// sender, if its lane has nothing else to do.
+// checkPunctual checks that a message that becomes due long after the faults is sent at its due time, by the clock of
+// its sender, if its lane has nothing else to do.
 func (c *checker) checkPunctual(l *laneState, f *filed, r *request) {
 	quiet := c.w.started.Add(c.w.trouble + recovered)
 	if after := c.disturbed.Add(recovered); after.After(quiet) {

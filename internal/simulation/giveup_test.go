@@ -9,10 +9,9 @@ import (
 	"weir/internal/storage"
 )
 
-// posts knows of each request that files a message whether anything of it was sent to storage,
-// and when its upstream gave it up or was refused. A post that was given up before must not be
-// sent any more: the upstream posts again, and without an Idempotency-Key that is another
-// message.
+// posts has each request that files a message: whether a part of it was sent to storage, and when
+// its upstream gave it up or was refused. If that was before, no part may be sent any more: the
+// upstream posts again, and without an Idempotency-Key the second post is another message.
 type posts struct {
 	mu      sync.Mutex
 	begun   map[string]int // by message

@@ -14,13 +14,13 @@ import (
 // The history of each key as it is seen from outside, for internal/testkit/linear, whose checker others
 // wrote.
 
-// written is one request as the history has it.
+// written is one request in the history.
 type written struct {
 	r     *request
 	ended time.Time // zero = not yet
-	late  bool      // its sender stood still, and another had the lane when it began, or before it ended
-	whole bool      // the sender got the answer
-	torn  bool      // or the beginning of it
+	late  bool      // its sender stood still, and another process had the lane before the request ended
+	whole bool      // the sender got the whole answer
+	torn  bool      // the sender got the beginning of the answer
 }
 
 // chronicle gathers a run's history.
@@ -30,12 +30,12 @@ type chronicle struct {
 	answered map[weir.ID]*submission
 }
 
-// outside ends the name of a mutant that the history alone must show: the checker is switched
+// outside ends the name of a mutant that the history alone must show, with the checker switched
 // off.
 const outside = ", seen from outside"
 
-// isModelled reports whether the model describes a message's key: not where failures are
-// skipped, where versions supersede, nor where a schedule recurs.
+// isModelled reports whether the model describes a message's key. It describes neither skipped failures nor versions
+// that supersede, nor schedules.
 func isModelled(m weir.Message) bool { return !m.Skip && !m.Supersede && m.Key != recurringKey }
 
 func nameOf(s *submission) string { return fmt.Sprint("message ", s.number) }
@@ -46,6 +46,9 @@ func (c *checker) recordPost(s *submission, sent time.Time, r *lane.Receipt) {
 	defer c.mu.Unlock()
 	if !isModelled(s.message) {
 		c.history.Exclude(s.key, "versions, or failures that are skipped")
+	}
+	if c.w.chains.isOn {
+		c.history.Exclude(s.key, "several requests for a message")
 	}
 	if !s.message.DueAt.IsZero() {
 		c.history.Exclude(s.key, "due times")
@@ -87,8 +90,8 @@ func (c *checker) submissionOfBody(body string) *submission {
 	return nil
 }
 
-// recordRead records how the messages of a key stand, those with it whose post was not answered and
-// that a request has shown. The caller holds mu.
+// recordRead records the stages of a key's messages. A message whose post was not answered is among them if a request
+// has shown it. The caller holds mu.
 func (c *checker) recordRead(key string) {
 	var seen []linear.Seen
 	for _, f := range c.laneOf(lane.Of(key, c.w.lanes)).log {
@@ -96,7 +99,11 @@ func (c *checker) recordRead(key string) {
 			continue
 		}
 		if s := c.submissionOf(f); s != nil {
-			seen = append(seen, linear.Seen{Name: nameOf(s), Stage: string(c.stageOf(f))})
+			stage := c.stageOf(f)
+			if stage == weir.Discarded {
+				stage = weir.Dead // to the model both are given up: neither is written again
+			}
+			seen = append(seen, linear.Seen{Name: nameOf(s), Stage: string(stage)})
 		}
 	}
 	c.history.Read(key, time.Now(), time.Now(), seen...)
@@ -147,7 +154,7 @@ func (w *written) verdictOf() linear.Verdict {
 	return linear.Refused
 }
 
-// checkHistory holds a run's history against the model of one key. A key that breaks it is
+// checkHistory checks a run's history against the model of one key. A key that breaks it is
 // drawn into build/histories.
 func (o *outcome) checkHistory(h *linear.History, name string) {
 	if o.violation != nil {

@@ -71,14 +71,15 @@ func (p *process) awaitReady(ctx context.Context, name string) bool {
 	return p.waitFor(ctx, p.w.dice.drawBetween(p.name+" opens "+name, time.Microsecond, 5*time.Millisecond))
 }
 
-// invokeFunction is one call of a trigger: it fails when the handler dies, and may not outlast
-// functionTimeout, for then the host kills the handler with all that it has in hand.
+// invokeFunction is one call of a trigger: it fails when the handler dies. It must not outlast
+// functionTimeout, because the host then kills the handler and all its other invocations.
 func (p *process) invokeFunction(name string, function func(context.Context) error) error {
 	p.invocations.Add(1)
 	defer p.invocations.Add(-1)
 	if !p.awaitReady(p.listening, name) {
 		return errStarting
 	}
+	p.drainer.MarkTriggered()
 	done := make(chan error, 1)
 	p.host.Go(func() { done <- function(p.listening) })
 	timer := time.NewTimer(p.w.invocationLimit())
@@ -122,6 +123,7 @@ func (p *process) listenToQueue(name string, function func(context.Context, invo
 		}
 		for _, m := range got {
 			running.Add(1)
+			p.w.trace.addLine("%s got ticket %s", p.name, m.Text)
 			p.host.Go(func() {
 				defer running.Add(-1)
 				text, err := json.Marshal(m.Text)
@@ -134,6 +136,7 @@ func (p *process) listenToQueue(name string, function func(context.Context, invo
 				}
 				switch {
 				case err == nil:
+					p.w.trace.addTicketLine("%s has answered ticket %s", p.name, m.Text)
 					err = queue.Delete(context.Background(), m)
 				case m.DequeueCount < 5:
 					_, err = queue.Update(context.Background(), m, m.Text, retryDelay)

@@ -26,12 +26,12 @@ func (p *process) newLeases() storage.Leases { return timelimit.Leases(leasePort
 const (
 	// hangs is how long an operation hangs, unless its caller gives it up.
 	hangs = time.Minute
-	// hungAtMost is when its caller has given it up: with the pause before the lane is looked
-	// at again (2 s at most) a lane has lost ten seconds.
+	// hungAtMost is the longest time after which a caller must give a hanging request up. The holder then pauses for
+	// 2 s at most before it looks at the lane again, so a lane loses ten seconds.
 	hungAtMost = 8 * time.Second
 )
 
-// hangOperation waits for an answer that does not come, and reports whether one came all the same.
+// hangOperation waits as a caller does whose request hangs. It reports a violation if the caller waits too long.
 func (p *process) hangOperation(ctx context.Context, op string) bool {
 	began := time.Now()
 	answered := p.waitFor(ctx, hangs)
@@ -71,9 +71,8 @@ func (p *process) drawFault(op string) faultKind {
 		late}[p.w.dice.drawBelow(p.name+" kind "+op, 7)]
 }
 
-// doOperation makes one operation. write reports whether it changes storage. effect is called once at most,
-// at any time,
-// even after its caller has gone.
+// doOperation makes one operation. write reports whether it changes storage. effect is called once at most, at any
+// time, even after its caller has gone.
 func (p *process) doOperation(ctx context.Context, op string, write bool, effect func() error) error {
 	op = withoutRandom(op)
 	if !p.awaitRunning(op) {
@@ -113,7 +112,7 @@ func (p *process) doOperation(ctx context.Context, op string, write bool, effect
 		return newFault(op, lost)
 	}
 	if !p.waitFor(ctx, out) {
-		// Given up or killed with the request on its way: it may arrive all the same.
+		// The caller gave up or was killed after it had sent the request, which may still arrive.
 		if write && p.w.dice.drawChance(p.name+" arrives "+op, 0.5) {
 			p.arriveLater(back, effect)
 		}
@@ -147,7 +146,7 @@ func (p *process) drawLateness(op string) time.Duration {
 	return p.w.dice.drawBetween(p.name+" late "+op, 250*time.Millisecond, 20*time.Second)
 }
 
-// arriveLater lets something take effect later, whatever becomes of the process.
+// arriveLater lets a request take effect later, also if the process has ended by then.
 func (p *process) arriveLater(in time.Duration, effect func() error) {
 	p.w.loose.Go(func() {
 		time.Sleep(in)
@@ -193,7 +192,7 @@ func (t ports) Range(ctx context.Context, q storage.Query) (storage.Page, error)
 // cutPage makes a page shorter than was asked for, which storage may do at any time.
 func (t ports) cutPage(name string, q storage.Query, got *storage.Page) {
 	dice, n := t.p.w.dice, len(got.Rows)
-	if n > 1 && dice.drawChance(t.p.name+" short "+name, 0.05) {
+	if n > 1 && dice.drawChance(t.p.name+" short "+name, max(t.p.w.shortPages, 0.05)) {
 		got.Rows, got.More = got.Rows[:1+dice.drawBelow(t.p.name+" rows "+name, n-1)], true
 	}
 }
@@ -273,7 +272,10 @@ type queuePort struct {
 
 func (q queuePort) Put(ctx context.Context, text string, delay time.Duration) error {
 	return q.p.doOperation(ctx, "put "+text, true,
-		func() error { return q.Queue.Put(context.Background(), text, delay) })
+		func() error {
+			q.p.w.trace.addTicketLine("%s puts ticket %s, visible after %s", q.p.name, text, delay)
+			return q.Queue.Put(context.Background(), text, delay)
+		})
 }
 
 // blobPort is the large bodies' side.

@@ -36,6 +36,7 @@ type slot struct {
 	all     []*process
 	plans   sync.WaitGroup
 	turn    chan struct{} // one thing happens to it at a time; no mutex, which virtual time does not see
+	deaths  deaths        // see killers_test.go
 }
 
 // process is one life of the program, wired as the handler wires it.
@@ -90,6 +91,9 @@ type standing struct {
 func (w *world) newSlot(number int) *slot {
 	s := &slot{w: w, number: number, turn: make(chan struct{}, 1),
 		offset: w.dice.drawBetween(fmt.Sprint("clock ", number), -time.Second, time.Second)}
+	if w.killing.ends > 0 {
+		s.restartProcesses()
+	}
 	s.startProcess()
 	return s
 }
@@ -113,11 +117,12 @@ func (s *slot) startProcess() {
 	p.bell = ticket.New(ticket.Config{Queue: timelimit.Queue(queuePort{w.account.Queue("tickets"), p}),
 		Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.newSource(p.name + " bell")})
 	p.drainer = drain.New(drain.Config{
-		Store: p.store, Leases: p.newLeases(), Sender: client, Tickets: p.bell, Lease: w.lease, Settle: w.settle,
+		Store: p.store, Leases: p.newLeases(), Sender: p.newChainSender(client), Tickets: p.bell, Lease: w.lease,
+		Settle:   w.settle,
 		Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
 		Observer: p.decided, Backoff: w.backoff, Patience: w.patience, Now: p.now,
 		Rand: w.dice.newSource(p.name + " drain"), Log: discardLog,
-		Hosted: true,
+		Hosted: true, Remembers: func(string) bool { return w.chains.remembers },
 	})
 	p.appends = lane.NewAppender(p.store, discardLog)
 	p.appends.OnFiled, p.appends.OnWake = p.drainer.OfferAppended, p.drainer.WakeOffered
@@ -403,6 +408,7 @@ func (s *slot) currentProcess() *process {
 // endSlot closes all lives of a slot.
 func (s *slot) endSlot(context.Context) {
 	s.plans.Wait()
+	s.stopRestarts()
 	for _, p := range s.all {
 		p.killProcess()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)

@@ -44,9 +44,9 @@ func runnerOf(table storage.Table, log recurringLog, bell recur.Tickets, now fun
 	})
 }
 
-type noBell struct{}
+type noTickets struct{}
 
-func (noBell) EnqueueAsync(int) {}
+func (noTickets) EnqueueAsync(int) {}
 
 // putSchedule puts the schedule, as a user does before anything happens.
 func (w *world) putSchedule(ctx context.Context) error {
@@ -54,7 +54,7 @@ func (w *world) putSchedule(ctx context.Context) error {
 		return nil
 	}
 	log := recurringLog{lane.NewAppender(w.check.store, discardLog), w.check.store}
-	r := runnerOf(w.account.Table(), log, noBell{}, time.Now, w.dice.newSource("schedule"))
+	r := runnerOf(w.account.Table(), log, noTickets{}, time.Now, w.dice.newSource("schedule"))
 	_, _, err := r.Put(ctx, recurring, recur.Definition{
 		Cron: fmt.Sprintf("@every %s", w.every), Message: []byte("<r due='{{.DueAt}}'/>"), Missed: recur.All,
 		End: w.recursUntil(),

@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/drain"
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 	"weir/internal/relane"
 	"weir/internal/storage/memory"
 	"weir/internal/weir"
@@ -165,7 +166,8 @@ func (w *town) judgeRun() {
 func (w *town) atRest() bool {
 	s := w.newStore()
 	for number := range s.Lanes {
-		if c, err := s.ReadControl(context.Background(), number); err != nil || c.WaitingCount() != 0 || c.Tail.IsClosed {
+		if c, err := s.ReadControl(context.Background(), number); err != nil || c.WaitingCount() != 0 ||
+			c.Tail.IsClosed {
 			return false
 		}
 	}
@@ -182,8 +184,8 @@ func (w *town) countLeft() string {
 	return text
 }
 
-// recordLetter holds that the CMS got every letter, in the order in which its key's were filed or
-// fell due, and again only right after itself, by a later holder.
+// recordLetter checks that the CMS got every letter, in the order in which its key's were filed or
+// became due, and again only right after itself, by a later holder.
 func (w *town) recordLetter() {
 	byID := map[string]*letter{}
 	for _, l := range w.letters {
@@ -194,7 +196,7 @@ func (w *town) recordLetter() {
 	for _, e := range w.cms.log {
 		l := byID[e.id]
 		if l == nil {
-			w.addProblem("the CMS got %q as %s, which nobody was given", e.body, e.id)
+			w.addProblem("the CMS got %q as %s, an id that no upstream got", e.body, e.id)
 			continue
 		}
 		before := last[e.key]
@@ -224,8 +226,8 @@ func filedBefore(a, b weir.ID) bool {
 
 // checkBooks checks that all epochs together have every letter once.
 func (w *town) checkBooks() {
-	meta, err := w.newStore().ReadEpochRecord(context.Background())
-	if err != nil || meta.Step != lane.StepNone {
+	meta, err := epochs.Read(context.Background(), w.newStore().Table)
+	if err != nil || meta.Step != epochs.StepNone {
 		w.addProblem("in the end: %+v %v", meta, err)
 		return
 	}
@@ -252,10 +254,11 @@ var relaneMutants = []mutant{
 		new: "if false {", caught: "filed as"},
 	{name: "idempotency keys of earlier epochs forgotten", file: "lane/earlier_epochs.go",
 		text: `if idempotencyKey == "" || len(s.EarlierEpochs) == 0 {`, new: "if true {", caught: "was filed as"},
-	{name: "fences begin anew", file: "lane/epoch_copy.go", text: "fence := slices.Max(fences)",
+	{name: "fences begin anew", file: "relane/epochend/copy.go", text: "fence := slices.Max(fences)",
 		new: "fence := slices.Max(fences) * 0", caught: "under fence"},
-	{name: "a lane reopened without a look at what fell due", file: "lane/close.go",
-		text: "rows.RequestSeq.Is(c.Head.RequestSeq+1)", new: "rows.RequestSeq.Is(c.Head.RequestSeq)", caught: "work is left"},
+	{name: "a lane reopened without a look at what fell due", file: "relane/epochend/lanes.go",
+		text: "rows.RequestSeq.Is(c.Head.RequestSeq+1)", new: "rows.RequestSeq.Is(c.Head.RequestSeq)",
+		caught: "work is left"},
 }
 
 func TestRelane_MutantsAreCaught(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/drain"
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 	"weir/internal/relane"
 	"weir/internal/storage/memory"
 	"weir/internal/storage/storagetest"
@@ -152,7 +153,7 @@ func (silent) EnqueueNow(context.Context, int) error { return nil }
 func (w *town) runTown(slot int) {
 	for n := 1; w.done.Err() == nil; n++ {
 		p := w.newLife(fmt.Sprintf("p%d.%d", slot, n))
-		meta, err := w.newStore().ReadEpochRecord(context.Background())
+		meta, err := epochs.Read(context.Background(), w.newStore().Table)
 		if err == nil {
 			p.store.Lanes = meta.Open.Lanes
 			err = p.store.Open(p.ctx)
@@ -214,14 +215,13 @@ func (p *life) runSweep() {
 // newStore is a store without faults, of the epoch that is open.
 func (w *town) newStore() *lane.Store {
 	s := &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Now: time.Now}
-	if meta, err := s.ReadEpochRecord(context.Background()); err == nil {
+	if meta, err := epochs.Read(context.Background(), s.Table); err == nil {
 		s.UseEpochRecord(meta)
 	}
 	return s
 }
 
-// postLetter sends a letter until it is accepted, as an upstream does, and asks once more where
-// the seed has it so.
+// postLetter posts a letter until it is accepted, as an upstream does, and once more if the seed wants that.
 func (w *town) postLetter(l *letter) {
 	name := fmt.Sprint("letter ", l.number)
 	m := weir.Message{Contract: "article", Key: l.key, ContentType: "application/xml", Body: []byte(l.body)}

@@ -27,8 +27,7 @@ type replaying struct {
 	edited  string    // the body after an edit; "" = as submitted
 	// editedBlob names the blob of that body; "" = it is in the row.
 	editedBlob string
-	editions   int       // how often the body was edited
-	died       time.Time // when storage was told last
+	died       time.Time // when storage got the last one
 }
 
 // drawReplays draws how much of that a seed has.
@@ -96,9 +95,9 @@ func (w *world) replayMessage(ctx context.Context, name string, s *submission) {
 	}
 }
 
-// newCorrection is another body of a message, and where it supersedes, perhaps another version.
+// newCorrection returns another body of a message and, if its contract supersedes, perhaps another version.
 func (w *world) newCorrection(name string, s *submission) *lane.Edit {
-	body := []byte(fmt.Sprintf("<a n='%d'>corrected by %s", s.number, name))
+	body := []byte(fmt.Sprintf("<a n='%d'>corrected by %s%s", s.number, name, w.closingTag()))
 	if w.dice.drawChance(name+" large", w.large) {
 		noise := rand.NewPCG(w.dice.seed, uint64(s.number)+1000)
 		for range 8 << 10 {
@@ -175,7 +174,7 @@ func (c *checker) checkGranted(p *process, l *laneState, ops []storage.Op) (take
 func (c *checker) isRefusable(l *laneState, f *filed, ops []storage.Op) bool {
 	for _, op := range ops {
 		if forced, asked := f.wishes[op.Key]; asked && !forced {
-			return c.deliveredBehind(l, f) != nil
+			return c.deliveredBehind(l, f, true) != nil
 		}
 	}
 	return false
@@ -186,7 +185,8 @@ func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[strin
 	n, _ := v["Replays"].(int64)
 	base, _ := v["Base"].(int64)
 	c.counts.Replayed++
-	switch o := c.deliveredBehind(l, f); {
+	// If the version of the later message was forgotten, this one was tried behind it, and died of that attempt.
+	switch o := c.deliveredBehind(l, f, false); {
 	case !f.isRequested() || int(n) != f.replays+1:
 		c.addViolation("replayed", "%s took back seq %d of lane %d (replay %d), asked for: %v, after %d", p.name,
 			f.id.Seq, f.id.Lane, n, f.isRequested(), f.replays)
@@ -213,7 +213,6 @@ func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[strin
 		c.addViolation("content", "seq %d of lane %d: %v", f.id.Seq, f.id.Lane, err)
 	}
 	f.edited = string(body)
-	f.editions++
 	if f.edit {
 		text, _ := v["EditedVersion"].(string)
 		f.version, _ = weir.ParseVersion(text)
@@ -221,11 +220,11 @@ func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[strin
 }
 
 // deliveredBehind returns a delivered message that stands behind another in its key's order; nil if there is none, or
-// if order does not matter.
-func (c *checker) deliveredBehind(l *laneState, f *filed) *filed {
+// if order does not matter. Without withForgotten it passes over messages whose version was forgotten.
+func (c *checker) deliveredBehind(l *laneState, f *filed, withForgotten bool) *filed {
 	for _, o := range l.log {
 		if !f.skip && o.key == f.key && !o.waits && o.placeInOrder() > f.placeInOrder() &&
-			c.stageOf(o) == weir.Delivered {
+			(withForgotten || !o.forgotten) && c.stageOf(o) == weir.Delivered {
 			return o
 		}
 	}
@@ -241,10 +240,11 @@ func (c *checker) replayAnswered(id weir.ID, err error) bool {
 		return true
 	}
 	switch conflict := weir.KindOf(err) == weir.Conflict; {
-	case err == nil && !f.isRequested() && f.replays == 0 && c.deliveredBehind(c.laneOf(id.Lane), f) == nil:
+	case err == nil && !f.isRequested() && f.replays == 0 && c.deliveredBehind(c.laneOf(id.Lane), f, true) == nil:
 		c.addViolation("replayed", "to replay seq %d of lane %d was answered well, and nothing was asked in storage",
 			id.Seq, id.Lane)
-	case conflict && strings.Contains(err.Error(), "later message") && c.deliveredBehind(c.laneOf(id.Lane), f) == nil:
+	case conflict && strings.Contains(err.Error(), "later message") &&
+		c.deliveredBehind(c.laneOf(id.Lane), f, true) == nil:
 		c.addViolation("replayed", "to replay seq %d of lane %d was refused for nothing: %v", id.Seq, id.Lane, err)
 	}
 	return err == nil || weir.KindOf(err) == weir.Conflict

@@ -37,6 +37,7 @@ func (c *checker) checkAtRest(ctx context.Context, rest bool) {
 	c.checkRecurring(ctx)
 	c.checkBulkReplays(ctx)
 	c.checkAllTold(ctx)
+	c.checkItems()
 	for _, s := range c.expected {
 		if s.id.IsZero() {
 			continue
@@ -57,8 +58,8 @@ func (c *checker) checkAtRest(ctx context.Context, rest bool) {
 	}
 }
 
-// checkLeftovers checks that nothing stands among the held where nothing waits, and that the
-// list of the dead is complete.
+// checkLeftovers checks that a lane without waiting messages has no rows of held ones, and that the list of dead
+// messages is complete.
 func (c *checker) checkLeftovers(ctx context.Context, number int, dead int64) {
 	if c.first != nil {
 		return
@@ -89,7 +90,12 @@ func (c *checker) checkSettled(ctx context.Context, l *laneState, f *filed) {
 	case st.Stage == weir.Delivered && !f.taken:
 		c.addViolation("lost", "seq %d of lane %d counts as delivered, and no answer said so", f.id.Seq, f.id.Lane)
 	case st.Stage == weir.Cancelled && !f.asked:
-		c.addViolation("cancelled", "seq %d of lane %d is cancelled, and nobody asked for it", f.id.Seq, f.id.Lane)
+		c.addViolation("cancelled", "seq %d of lane %d is cancelled without a request", f.id.Seq, f.id.Lane)
+	case f.discardAsked != (st.Stage == weir.Discarded):
+		c.addViolation("discarded", "seq %d of lane %d is %s, and was to be discarded: %v", f.id.Seq, f.id.Lane,
+			st.Stage, f.discardAsked)
+	case st.Stage == weir.Discarded && st.DiscardReason == "" && !f.erasing:
+		c.addViolation("discarded", "seq %d of lane %d has lost the reason of its discard", f.id.Seq, f.id.Lane)
 	case f.cancelled && st.Stage != weir.Cancelled:
 		c.addViolation("cancelled", "seq %d of lane %d was cancelled, and is %s", f.id.Seq, f.id.Lane, st.Stage)
 	case st.Stage == weir.Superseded:

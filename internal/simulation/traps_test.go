@@ -14,8 +14,7 @@ const (
 	afterwards               // it has taken effect, and the answer is on its way
 )
 
-// trap lets something happen to a process at its next operation of a kind: moments that
-// hardly a seed would meet by the clock alone.
+// trap breaks a process at its next operation of a kind. Faults at drawn times would hardly ever meet such a point.
 type trap struct {
 	op     string // part of the operation's name
 	at     moment
@@ -38,10 +37,10 @@ func (p *process) springTrap(op string, at moment) {
 	close(t.sprung)
 }
 
-// patient is how long a trap waits for its operation.
+// patient is the longest time that a trap waits for its operation.
 const patient = 20 * time.Second
 
-// setTrap crashes the process or lets it stand still at its next operation of a kind.
+// setTrap makes the process crash or stand still at its next operation of a kind.
 func (s *slot) setTrap() {
 	w, p, name := s.w, s.currentProcess(), fmt.Sprint("slot ", s.number, " trap")
 	t := &trap{

@@ -32,7 +32,7 @@ func (w *world) sendMessages(ctx context.Context) {
 			start = w.sizes.startOf(w, i)
 		}
 		if w.leaving.kind != "" {
-			start = w.dice.drawBetween(fmt.Sprint("start ", i), 0, 5*time.Second)
+			start = w.drawMoveStart(i, s.key)
 		}
 		s.message.DueAt = w.dueFor(s, start)
 		w.check.expectSubmission(s)
@@ -54,14 +54,17 @@ func (w *world) sendMessages(ctx context.Context) {
 }
 
 func (w *world) newSubmission(i int) *submission {
-	key := fmt.Sprint("k", w.dice.drawBelow("key", w.keys))
+	key := w.drawMoveKey()
 	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: w.newBody(i)}
 	switch kind := key[1] % 4; {
 	case w.leaving.kind != "":
 	case kind == 2:
 		m.Skip = true
-	case kind == 3 && !w.dice.drawChance("no edit", 0.15):
+	case kind == 3 && (w.chains.needsOneContract() || !w.dice.drawChance("no edit", 0.15)):
 		m.Contract, m.Supersede, m.Version = "edit", true, fmt.Sprint(w.dice.drawBelow("version", 20))
+		if w.dice.drawChance("huge version", 0.06) {
+			m.Version = hugeVersion
+		}
 	}
 	if w.dice.drawChance("callback", w.callbacks) {
 		m.Callback = hookURL
@@ -75,7 +78,7 @@ func (w *world) newSubmission(i int) *submission {
 
 // newBody returns a body with the submission's number. A large one does not compress, so it needs a blob.
 func (w *world) newBody(i int) []byte {
-	b := []byte(fmt.Sprintf("<a n='%d'>", i))
+	b := []byte(fmt.Sprintf("<a n='%d'>%s", i, w.closingTag()))
 	if w.dice.drawChance("large", w.large) {
 		noise := rand.NewPCG(w.dice.seed, uint64(i))
 		for range 8 << 10 {
@@ -83,6 +86,14 @@ func (w *world) newBody(i int) []byte {
 		}
 	}
 	return b
+}
+
+// closingTag ends a body that the contract has to read.
+func (w *world) closingTag() string {
+	if w.chains.isOn {
+		return "</a>"
+	}
+	return ""
 }
 
 // numberOf reads which submission a body is.
@@ -124,7 +135,8 @@ func (w *world) sendOther(ctx context.Context, s *submission) {
 	other := submission{message: s.message, idem: s.idem}
 	other.message.Body = []byte("another")
 	p := w.slots[w.dice.drawBelow("other to", len(w.slots))].currentProcess()
-	if r, err := w.postOnce(ctx, p, fmt.Sprint(s.number, " other"), &other); err == nil {
+	if r, err := w.postOnce(ctx, p, fmt.Sprint(s.number, " other"), &other); err == nil &&
+		!w.check.mayBeErased(s) {
 		w.check.reportViolation("twice", "another body under an idempotency key that is taken was answered with %+v",
 			r.Message.ID)
 	}

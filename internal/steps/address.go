@@ -61,7 +61,10 @@ var errEmptyPart = errors.New("it is empty, and an address must not have an empt
 func (a *address) expandAddress(env map[string]any) (string, error) {
 	text, err := a.text.joinParts(env, func(before string, value any) (string, error) {
 		text, err := toText(value)
+		_, isPending := value.(pendingValue)
 		switch {
+		case isPending:
+			return text, nil
 		case err != nil:
 			return "", err
 		case strings.TrimSpace(text) == "":

@@ -3,6 +3,7 @@ package steps
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -52,8 +53,11 @@ func (f *File) compileTree(n ast.Node, path string, s *scope) *tree {
 		if leaf.isConstant() {
 			return &tree{isLeaf: true, fixed: leaf.literalText()}
 		}
-		if !leaf.isSingle() {
+		switch {
+		case !leaf.isSingle():
 			f.requireText(leaf, placeOf(n, path))
+		case leaf.parts[0].expression.kind == rawBytesType:
+			f.addMistake(placeOf(n, path), bytesElsewhere)
 		}
 		return &tree{isLeaf: true, leaf: leaf}
 	case *ast.IntegerNode:
@@ -92,6 +96,9 @@ func (t *tree) evaluateTree(env map[string]any) (value any, keep bool, err error
 		return t.fixed, true, nil
 	case t.isLeaf:
 		value, err := t.leaf.evaluateLeaf(env)
+		if _, isRaw := value.(*rawBytes); isRaw && err == nil {
+			err = t.leaf.newValueError(errors.New(bytesElsewhere))
+		}
 		return value, value != nil, err
 	case t.isList:
 		list := []any{}
@@ -200,7 +207,7 @@ func asList(value any) []any {
 }
 
 // bodyKeys are the settings that define a body.
-var bodyKeys = []string{"json", "form", "xml", "body", "graphql"}
+var bodyKeys = []string{"json", "form", "xml", "multipart", "body", "graphql"}
 
 // compileBody compiles the body of a step, or returns nil if it has none.
 func (f *File) compileBody(settings map[string]pair, st *step, s *scope) body {
@@ -232,15 +239,10 @@ func (f *File) compileBody(settings map[string]pair, st *step, s *scope) body {
 		return f.compileXML(p, st, s)
 	case "graphql":
 		return f.compileGraphQL(settings, p, s)
+	case "multipart":
+		return f.compileMultipart(p, s)
 	}
-	if text, _ := readText(p.value); text != "message" {
-		f.addMistake(p.placeOfValue(),
-			"it must be message (the message's own bytes); for a body of your own write json, form "+
-				"or xml")
-	} else if s.chain == nil {
-		f.addMistake(p.at, "signing in has no message; write json or form")
-	}
-	return messageBody{}
+	return f.compileValueBody(p, s)
 }
 
 func (f *File) compileForm(p pair, s *scope) body {

@@ -21,6 +21,7 @@ type chain struct {
 	steps      []*step
 	selections []contract.Selection // values of the message that expressions read
 	extractor  *contract.Extractor
+	remembering
 }
 
 func (c *chain) addSelection(s contract.Selection) {
@@ -47,6 +48,11 @@ type step struct {
 	forTime    time.Duration
 	retryAfter string // name of the header with the delay
 	needs      needs
+	remember   *template // of the CMS's id of the item; nil = the step learns none
+	say        *template // of the reason if the step of a sign-in fails; nil = status and success alone
+
+	addressesRemembered bool          // the address has a remembered id
+	expressions         []*expression // of all its settings
 }
 
 // header is a header of a step's requests.
@@ -57,8 +63,9 @@ type header struct {
 
 // The settings of a step, except for its method.
 var (
-	methods      = []string{"get", "head", "post", "put", "patch", "delete"}
-	otherKeys    = []string{"name", "when", "headers", "expect", "on", "success", "until", "every", "for", "retryAfter"}
+	methods   = []string{"get", "head", "post", "put", "patch", "delete"}
+	otherKeys = []string{"name", "when", "headers", "expect", "on", "success", "until", "every", "for", "retryAfter",
+		"reads", "remember", "say"}
 	stepName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,39}$`)
 	headerName   = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 	ownHeaders   = []string{"Host", "Content-Length", "Transfer-Encoding", "Trailer", "Idempotency-Key", "Connection"}
@@ -93,6 +100,8 @@ type compiler struct {
 	common     Source // rules for the answers of all steps
 	retryAfter string
 	timeout    time.Duration
+	// canSignInAnew = another sign-in can return a different credential
+	canSignInAnew bool
 }
 
 // compileSteps compiles a list of steps.
@@ -111,6 +120,7 @@ func (c *compiler) compileSteps(n ast.Node, path string) []*step {
 			steps = append(steps, st)
 		}
 	}
+	c.checkRemembering()
 	return steps
 }
 
@@ -160,19 +170,43 @@ func (c *compiler) compileStep(n ast.Node, path, name string, s *scope) *step {
 		settings[p.key] = p
 	}
 	st := &step{name: name, needs: needs{}, retryAfter: c.retryAfter}
+	s.compiled = &st.expressions
 	c.refuseUnknown(pairs)
 	if !c.compileRequest(settings, st, s, placeOf(n, path)) {
 		return nil
 	}
 	st.body = f.compileBody(settings, st, s)
+	c.compileReads(settings, st)
 	c.compileHeaders(settings, st, s)
 	if p, ok := settings["when"]; ok {
 		st.when = f.compileCondition(p.value, p.at.path, s)
 	}
 	c.refuseInSignIn(settings)
 	c.compileAnswer(settings, st, s)
+	c.compileSay(settings, st, s)
 	c.compilePolling(settings, st, s)
+	c.compileRemember(settings, st, s)
 	return st
+}
+
+// compileReads compiles the setting reads: a look-up by POST. It follows the body, because a step that reads by its
+// method has none.
+func (c *compiler) compileReads(settings map[string]pair, st *step) {
+	p, ok := settings["reads"]
+	if !ok {
+		return
+	}
+	value, isBool := p.value.(*ast.BoolNode)
+	switch {
+	case !isBool:
+		c.file.addMistake(p.placeOfValue(), "it must be true or false")
+	case st.isGraphQL:
+		c.file.addMistake(p.at, "leave reads out: a query of GraphQL reads, and a mutation writes")
+	case st.method != http.MethodPost:
+		c.file.addMistake(p.at, "reads belongs to post: get and head always read, and the other methods write")
+	default:
+		st.isSafe = value.Value
+	}
 }
 
 // refuseInSignIn records settings that a sign-in's step cannot have: each step is sent once, and if one fails,
@@ -181,15 +215,32 @@ func (c *compiler) refuseInSignIn(settings map[string]pair) {
 	if c.chain != nil {
 		return
 	}
-	for _, key := range []string{"when", "on", "until", "retryAfter"} {
+	for _, key := range []string{"when", "on", "until", "retryAfter", "reads", "remember"} {
 		if p, ok := settings[key]; ok {
 			c.file.addMistake(
 				p.at,
-				"a step of a sign-in has no %s; it has an address, headers, a body, expect and success",
+				"a step of a sign-in has no %s; it has an address, headers, a body, expect, success and say",
 				key,
 			)
 		}
 	}
+}
+
+// compileSay compiles the setting say of a sign-in's step. An answer that cannot be read leaves the step's status as
+// the reason.
+func (c *compiler) compileSay(settings map[string]pair, st *step, s *scope) {
+	p, ok := settings["say"]
+	if !ok {
+		return
+	}
+	if c.chain != nil {
+		c.file.addMistake(p.at, "say belongs to a rule under on, or to a step of delivery.signIn")
+		return
+	}
+	own := *s
+	own.own, own.isLenient = st, true
+	st.say = c.file.compileTemplate(p.value, p.at.path, &own)
+	c.file.requireText(st.say, p.placeOfValue())
 }
 
 // refuseUnknown records unknown settings of a step.
@@ -197,7 +248,7 @@ func (c *compiler) refuseUnknown(pairs []pair) {
 	known := slices.Concat(otherKeys, methods, bodyKeys, []string{"variables", "address"})
 	for _, p := range pairs {
 		if !slices.Contains(known, p.key) {
-			hint := suggestName(p.key, known)
+			hint := SuggestName(p.key, known)
 			if hint == "" {
 				hint = "; a step has " + strings.Join(known, ", ")
 			}
@@ -245,6 +296,7 @@ func (c *compiler) compileRequest(settings map[string]pair, st *step, s *scope, 
 	}
 	st.isSafe = st.method == http.MethodGet || st.method == http.MethodHead
 	st.address = f.compileAddress(p, s, c.base)
+	st.addressesRemembered = st.address != nil && st.address.text.readsRemembered()
 	return true
 }
 
@@ -358,7 +410,7 @@ func (c *compiler) compilePolling(settings map[string]pair, st *step, s *scope) 
 		case err != nil || d <= 0:
 			f.addMistake(p.placeOfValue(), "%q is not a duration such as 2s or 1m", text)
 		case name == "for" && d > c.timeout:
-			f.addMistake(p.placeOfValue(), "%s is longer than delivery.timeout (%s), which holds for all steps together",
+			f.addMistake(p.placeOfValue(), "%s is longer than delivery.timeout (%s), the limit of all steps together",
 				text, c.timeout)
 		default:
 			*target = d

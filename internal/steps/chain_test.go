@@ -96,8 +96,8 @@ func (s *store) serve(r *http.Request, item map[string]any) (int, any) {
 func TestSender_CreatesAndUpdates(t *testing.T) {
 	t.Parallel()
 	cms := &store{}
-	s := newSender(t, stepsOf(upsert), cms)
-	d := delivery(
+	s := newSender(t, articleWithSteps(upsert), cms)
+	d := newDelivery(
 		`<article id="/news/1"><title>A "b" {{ key }}</title><tag>x</tag><tag>y</tag><price>12.5</price></article>`,
 	)
 	for i, want := range []string{"GET /items?slug=news-1&fields=id,POST /items",
@@ -112,7 +112,7 @@ func TestSender_CreatesAndUpdates(t *testing.T) {
 	item := cms.items[1]
 	if len(cms.items) != 1 || item["title"] != `A "b" {{ key }}` || item["price"] != 12.5 ||
 		fmt.Sprint(item["tags"]) != "[x y]" {
-		t.Errorf("got %v", cms.items)
+		t.Errorf("got %v, want 1 item, title A \"b\" {{ key }}, price 12.5 and tags [x y]", cms.items)
 	}
 	if _, has := item["absent"]; has {
 		t.Errorf("got %v, want the absent field left out", item)

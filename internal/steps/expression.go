@@ -3,7 +3,6 @@ package steps
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,17 +19,26 @@ import (
 
 // expression is a compiled expression.
 type expression struct {
-	program *vm.Program
-	source  string
-	kind    reflect.Type // nil = known only after evaluation
-	reads   bool         // it depends on an answer of the CMS
+	program         *vm.Program
+	source          string
+	kind            reflect.Type // nil = known only after evaluation
+	reads           bool         // it depends on an answer of the CMS
+	message         bool         // it reads the message
+	steps           []string     // names of the steps whose answers it reads
+	readsRemembered bool         // it reads the remembered id
 }
 
 // evaluateExpression returns the value of an expression.
 func (e *expression) evaluateExpression(env map[string]any) (any, error) {
+	if pending := e.findPending(env); pending != "" {
+		return pending, nil
+	}
 	value, err := expr.Run(e.program, env)
 	if err != nil {
-		return nil, e.newValueError(errors.New(firstLine(err)))
+		return nil, e.newValueError(errors.New(explainFailure(firstLine(err))))
+	}
+	if raw, isRaw := value.(*rawBytes); isRaw && raw == nil {
+		return nil, nil
 	}
 	return value, nil
 }
@@ -41,39 +49,14 @@ func (e *expression) evaluateCondition(env map[string]any) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if _, isPending := value.(pendingValue); isPending {
+		return false, errPending
+	}
 	held, ok := value.(bool)
 	if !ok {
 		return false, e.newValueError(fmt.Errorf("it is %s, neither true nor false", describeKind(value)))
 	}
 	return held, nil
-}
-
-// firstLine returns the first line of an error, without the position within the expression.
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	if i := strings.LastIndex(line, " ("); i > 0 && strings.HasSuffix(line, ")") {
-		line = line[:i]
-	}
-	return line
-}
-
-// describeKind returns a value's kind in words.
-func describeKind(value any) string {
-	switch value.(type) {
-	case nil:
-		return "nil"
-	case string:
-		return "a text"
-	case bool:
-		return "true or false"
-	case int, float64:
-		return "a number"
-	case map[string]any:
-		return "an object"
-	case []any, []string:
-		return "a list"
-	}
-	return fmt.Sprintf("a %T", value)
 }
 
 // part is a part of an answer.
@@ -96,8 +79,9 @@ type scope struct {
 	chain     *chain // nil = no message
 	earlier   []*step
 	later     []string
-	own       *step // nil = there is no own answer yet
-	isLenient bool  // the own answer may lack a part that the expression reads
+	own       *step          // nil = there is no own answer yet
+	compiled  *[]*expression // gets each expression; nil = none is collected
+	isLenient bool           // the own answer may lack a part that the expression reads
 }
 
 // buildPrototype returns an environment with a value of the right type for each name.
@@ -143,10 +127,15 @@ func (f *File) compileExpression(source string, s *scope, locate func(line, colu
 		if errors.As(err, &found) {
 			at = locate(found.Line, found.Column)
 		}
-		f.addMistake(at, "%s", s.explainError(err, env))
+		f.addMistake(at, "%s", s.explainError(err, source, env))
 		return nil
 	}
 	e := &expression{program: program, source: strings.TrimSpace(source), reads: visitor.recordWholeUses()}
+	e.steps, e.message = visitor.stepNames(), visitor.readsMessage()
+	e.readsRemembered = visitor.readsRemembered
+	if s.compiled != nil {
+		*s.compiled = append(*s.compiled, e)
+	}
 	if kind := program.Node().Type(); kind != nil && kind.Kind() != reflect.Interface {
 		e.kind = kind
 	}
@@ -187,83 +176,14 @@ func (f *File) locateIn(n yaml.Node, path, source string, line, column int) plac
 	return f.locatePart(n, path, strings.TrimSpace(text), 0, strings.TrimLeft(before, " \t"))
 }
 
-func describeType(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a text"
-	case reflect.Slice, reflect.Array:
-		return "a list"
-	case reflect.Map:
-		return "an object"
-	case reflect.Int, reflect.Int64, reflect.Float64:
-		return "a number"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Pointer:
-		return "a step's answer"
-	case reflect.Func:
-		return "a function"
-	}
-	return "of another kind"
-}
-
-// explainError returns a sentence for the user about an expression that does not compile.
-func (s *scope) explainError(err error, env map[string]any) string {
-	text := firstLine(err)
-	if name, ok := strings.CutPrefix(text, "unknown name "); ok {
-		return s.explainName(name, env)
-	}
-	if rest, ok := strings.CutPrefix(text, "type *steps.answer has no field "); ok {
-		return "a step's answer has no " + rest + "; it has status, json, headers, body and xml('path')"
-	}
-	if rest, ok := strings.CutPrefix(text, "type steps.answer has no field "); ok {
-		return "a step's answer has no " + rest + "; it has status, json, headers, body and xml('path')"
-	}
-	text = strings.NewReplacer("*steps.answer", "step's answer", "interface {}", "any value").Replace(text)
-	switch {
-	case strings.HasPrefix(text, "unexpected token"), strings.HasPrefix(text, "literal not terminated"),
-		strings.HasPrefix(text, "unclosed"), strings.HasPrefix(text, "unrecognized"),
-		strings.HasPrefix(text, "unexpected end"):
-		return "the expression cannot be read (" + text + "); write one such as text('./title') or find.json.id"
-	}
-	return text
-}
-
-// notWords maps words of other languages to those of expressions.
-var notWords = map[string]string{"null": "nil", "None": "nil", "undefined": "nil", "AND": "and", "OR": "or",
-	"NOT": "not", "True": "true", "False": "false"}
-
-func (s *scope) explainName(name string, env map[string]any) string {
-	switch {
-	case slices.Contains(s.later, name):
-		return fmt.Sprintf("%s is a later step; an expression can read the steps above it only", name)
-	case notWords[name] != "":
-		return fmt.Sprintf("%s is not known here; write %s", name, notWords[name])
-	case s.own == nil && ownParts[name] != "":
-		return fmt.Sprintf("%s is not known here, because this step has no answer yet; read an earlier step's, "+
-			"such as find.%s", name, name)
-	case s.chain == nil && slices.Contains(messageNames(), name):
-		return fmt.Sprintf("%s is of a message, and signing in has none", name)
-	case name == "now":
-		return "now is not known here, because a repeated request must be the same; use acceptedAt"
-	case name == "env" || name == "env_":
-		return "the environment cannot be read by expressions; write ${NAME} outside of {{ }}"
-	}
-	names := slices.Sorted(maps.Keys(env))
-	hint := suggestName(name, names)
-	if hint == "" {
-		hint = "; known are " + strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s is not known here%s", name, hint)
-}
-
 // uses collects the paths of the message and the parts of answers that an expression reads.
 type uses struct {
-	file  *File
-	scope *scope
-	at    func(line, column int) place
-	names map[*ast.IdentifierNode]bool // false = only the object of a member, or compared with nil
-	reads bool
+	file            *File
+	scope           *scope
+	at              func(line, column int) place
+	names           map[*ast.IdentifierNode]bool // false = only the object of a member, or compared with nil
+	reads           bool
+	readsRemembered bool
 }
 
 // Visit implements ast.Visitor.
@@ -274,12 +194,24 @@ func (u *uses) Visit(node *ast.Node) {
 			u.names = map[*ast.IdentifierNode]bool{}
 		}
 		u.names[n] = true
+		u.noteRemembered(n)
 	case *ast.MemberNode:
 		u.visitMember(n)
 	case *ast.BinaryNode:
 		u.visitComparison(n)
 	case *ast.CallNode:
 		u.visitCall(n)
+	}
+}
+
+// noteRemembered notes that the expression reads the remembered id.
+func (u *uses) noteRemembered(n *ast.IdentifierNode) {
+	if n.Value != rememberedName || u.scope.chain == nil {
+		return
+	}
+	u.readsRemembered, u.reads = true, true
+	if r := &u.scope.chain.remembering; !r.isRead {
+		r.isRead, r.firstRead = true, u.at(1, n.Location().From)
 	}
 }
 
@@ -398,6 +330,31 @@ func (u *uses) recordWholeUses() bool {
 		}
 	}
 	return u.reads
+}
+
+// readsMessage reports whether a name of the message is read.
+func (u *uses) readsMessage() bool {
+	if u.scope.chain == nil {
+		return false
+	}
+	own := messageNames()
+	for name := range u.names {
+		if slices.Contains(own, name.Value) {
+			return true
+		}
+	}
+	return false
+}
+
+// stepNames returns the names of the steps whose answers are read.
+func (u *uses) stepNames() []string {
+	var names []string
+	for name := range u.names {
+		if u.scope.findStep(name.Value) != nil && !slices.Contains(names, name.Value) {
+			names = append(names, name.Value)
+		}
+	}
+	return names
 }
 
 func (s *scope) findStep(name string) *step {

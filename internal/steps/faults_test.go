@@ -51,68 +51,71 @@ func cutShort(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, `{"data":[`)
 }
 
+// faultCases are the cases of TestSender_FaultAtEachStep.
+var faultCases = map[string]struct {
+	fault      func(http.ResponseWriter)
+	atLookUp   weir.Outcome
+	atWrite    weir.Outcome
+	unanswered bool // of a write
+}{
+	"AnswerLost": {hangUp, weir.OutcomeRetry, weir.OutcomeRetry, true},
+	"HTML": {
+		answer(200, "text/html", "<!DOCTYPE html><html><body>Sign in"), weir.OutcomeUnavailable,
+		weir.OutcomeRetry, false,
+	},
+	"Empty":      {answer(200, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+	"NoContent":  {answer(204, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+	"Null":       {answer(200, "application/json", "null"), weir.OutcomeRetry, weir.OutcomeRetry, false},
+	"OtherShape": {answer(200, "application/json", `{"items":7}`), weir.OutcomeRetry, weir.OutcomeRetry, false},
+	"CutJSON": {
+		answer(200, "application/json", `{"data":[{"id":1}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false,
+	},
+	"MoreThanJSON": {
+		answer(200, "application/json", `{"data":[]}{}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false,
+	},
+	"CutShort": {cutShort, weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+	"TooLong": {
+		answer(200, "application/json", `{"data":[],"x":"`+strings.Repeat("x", 2000)+`"}`),
+		weir.OutcomeUnavailable, weir.OutcomeRetry, false,
+	},
+	"Unauthorized": {
+		answer(401, "application/json", `{"message":"no"}`), weir.OutcomeUnavailable, weir.OutcomeUnavailable,
+		false,
+	},
+	"Forbidden": {
+		answer(403, "application/json", `{"message":"no"}`), weir.OutcomeUnavailable, weir.OutcomeUnavailable,
+		false,
+	},
+	"RateLimit": {
+		answer(429, "application/json", `{}`, "X-Reset", "7"), weir.OutcomeUnavailable, weir.OutcomeUnavailable,
+		false,
+	},
+	"ServerError": {
+		answer(500, "text/html", `<h1>Error establishing a database connection</h1>`), weir.OutcomeRetry,
+		weir.OutcomeRetry, false,
+	},
+	"Maintenance": {
+		answer(503, "text/html", `<h1>away</h1>`), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false,
+	},
+	"GatewayTimeou": {answer(504, "text/html", ``), weir.OutcomeUnavailable, weir.OutcomeUnavailable, true},
+	"Redirect": {
+		answer(302, "text/html", ``, "Location", "/login?key=s3cret"), weir.OutcomeUnavailable,
+		weir.OutcomeUnavailable, false,
+	},
+	"Stale":    {answer(412, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
+	"Conflict": {answer(409, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
+	"BadRequest": {
+		answer(400, "application/json", `{"message":"no such field"}`), weir.OutcomeRejected,
+		weir.OutcomeRejected, false,
+	},
+}
+
 // TestSender_FaultAtEachStep checks that after any single fault, at any step, before or after the change was
 // made, further attempts leave one item. In the first attempt each fault has the given outcome.
 func TestSender_FaultAtEachStep(t *testing.T) {
 	t.Parallel()
 	lookUp, write := 1, 2 // the number of the request that fails
-	for name, c := range map[string]struct {
-		fault      func(http.ResponseWriter)
-		atLookUp   weir.Outcome
-		atWrite    weir.Outcome
-		unanswered bool // of a write
-	}{
-		"AnswerLost": {hangUp, weir.OutcomeRetry, weir.OutcomeRetry, true},
-		"HTML": {
-			answer(200, "text/html", "<!DOCTYPE html><html><body>Sign in"), weir.OutcomeUnavailable,
-			weir.OutcomeRetry, false,
-		},
-		"Empty":      {answer(200, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-		"NoContent":  {answer(204, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-		"Null":       {answer(200, "application/json", "null"), weir.OutcomeRetry, weir.OutcomeRetry, false},
-		"OtherShape": {answer(200, "application/json", `{"items":7}`), weir.OutcomeRetry, weir.OutcomeRetry, false},
-		"CutJSON": {
-			answer(200, "application/json", `{"data":[{"id":1}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false,
-		},
-		"MoreThanJSON": {
-			answer(200, "application/json", `{"data":[]}{}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false,
-		},
-		"CutShort": {cutShort, weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-		"TooLong": {
-			answer(200, "application/json", `{"data":[],"x":"`+strings.Repeat("x", 2000)+`"}`),
-			weir.OutcomeUnavailable, weir.OutcomeRetry, false,
-		},
-		"Unauthorized": {
-			answer(401, "application/json", `{"message":"no"}`), weir.OutcomeUnavailable, weir.OutcomeUnavailable,
-			false,
-		},
-		"Forbidden": {
-			answer(403, "application/json", `{"message":"no"}`), weir.OutcomeUnavailable, weir.OutcomeUnavailable,
-			false,
-		},
-		"RateLimit": {
-			answer(429, "application/json", `{}`, "X-Reset", "7"), weir.OutcomeUnavailable, weir.OutcomeUnavailable,
-			false,
-		},
-		"ServerError": {
-			answer(500, "text/html", `<h1>Error establishing a database connection</h1>`), weir.OutcomeRetry,
-			weir.OutcomeRetry, false,
-		},
-		"Maintenance": {
-			answer(503, "text/html", `<h1>away</h1>`), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false,
-		},
-		"GatewayTimeou": {answer(504, "text/html", ``), weir.OutcomeUnavailable, weir.OutcomeUnavailable, true},
-		"Redirect": {
-			answer(302, "text/html", ``, "Location", "/login?key=s3cret"), weir.OutcomeUnavailable,
-			weir.OutcomeUnavailable, false,
-		},
-		"Stale":    {answer(412, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
-		"Conflict": {answer(409, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
-		"BadRequest": {
-			answer(400, "application/json", `{"message":"no such field"}`), weir.OutcomeRejected,
-			weir.OutcomeRejected, false,
-		},
-	} {
+	for name, c := range faultCases {
 		for at, want := range map[int]weir.Outcome{lookUp: c.atLookUp, write: c.atWrite, 3: c.atWrite} {
 			for _, isAfter := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%d/%v", name, at, isAfter), func(t *testing.T) {
@@ -129,8 +132,9 @@ func TestSender_FaultAtEachStep(t *testing.T) {
 					} else {
 						cms.fault = fault
 					}
-					s := newSender(t, "delivery: { retryAfter: X-Reset, maxAnswer: 1000 }\n"+stepsOf(published), cms)
-					d := delivery(`<article><title>A</title></article>`)
+					text := "delivery: { retryAfter: X-Reset, maxAnswer: 1000 }\n" + articleWithSteps(published)
+					s := newSender(t, text, cms)
+					d := newDelivery(`<article><title>A</title></article>`)
 					r := s.Send(t.Context(), d)
 					want := want
 					if at == 3 && r.Outcome == weir.OutcomeDelivered {
@@ -152,6 +156,34 @@ func TestSender_FaultAtEachStep(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestSender_ReadsByPost checks that a look-up by POST is treated as one: an answer that cannot be read makes the
+// CMS unavailable, and one that was lost leaves nothing at work in it.
+func TestSender_ReadsByPost(t *testing.T) {
+	t.Parallel()
+	const lookUp = "      - name: find\n        post: /search\n        xml: <methodCall><a>{{ key }}</a></methodCall>\n"
+	for name, c := range map[string]struct {
+		setting    string
+		fault      func(http.ResponseWriter)
+		want       weir.Outcome
+		unanswered bool
+	}{
+		"Empty":       {"        reads: true\n", answer(200, "text/html", ""), weir.OutcomeUnavailable, false},
+		"Lost":        {"        reads: true\n", hangUp, weir.OutcomeRetry, false},
+		"WritesEmpty": {"        reads: false\n", answer(200, "text/html", ""), weir.OutcomeRetry, false},
+		"WritesLost":  {"", hangUp, weir.OutcomeRetry, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSender(t, articleWithSteps(lookUp+c.setting),
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { c.fault(w) }))
+			got := s.Send(t.Context(), newDelivery(`<article/>`))
+			if got.Outcome != c.want || got.Unanswered != c.unanswered {
+				t.Errorf("got %+v, want %s, unanswered %v", got, c.want, c.unanswered)
+			}
+		})
 	}
 }
 
@@ -196,7 +228,7 @@ func TestSender_AgainHasAnEnd(t *testing.T) {
 			}
 			s := newSender(
 				t,
-				stepsOf(
+				articleWithSteps(
 					strings.Replace(
 						upsert,
 						"          price: \"{{ number('./price') }}\"\n",
@@ -206,18 +238,18 @@ func TestSender_AgainHasAnEnd(t *testing.T) {
 				),
 				cms,
 			)
-			r := s.Send(t.Context(), delivery(`<article/>`))
+			r := s.Send(t.Context(), newDelivery(`<article/>`))
 			if r.Outcome != c.want || len(cms.requests) != c.sent || len(cms.items) != 1 {
 				t.Errorf("got %+v and %d requests, want %s and %d", r, len(cms.requests), c.want, c.sent)
 			}
 			if r.Outcome == weir.OutcomeRetry &&
 				!strings.Contains(r.Reason, "create: 400: the slug is taken (the steps were run 3 times)") {
-				t.Errorf("got %q", r.Reason)
+				t.Errorf("got %q, want the refusal of the third run", r.Reason)
 			}
 			seen := map[string]bool{}
 			for _, key := range cms.keys {
 				if seen[key] {
-					t.Errorf("two requests of one attempt have the Idempotency-Key %s", key)
+					t.Errorf("two requests of one attempt have the Idempotency-Key %s, want one for each", key)
 				}
 				seen[key] = true
 			}
@@ -225,105 +257,108 @@ func TestSender_AgainHasAnEnd(t *testing.T) {
 	}
 }
 
+// ruleCases are the cases of TestSender_Rules.
+var ruleCases = map[string]struct {
+	step    string
+	answer  func(http.ResponseWriter)
+	want    weir.Outcome
+	reason  string
+	refused bool
+}{
+	"Done": {
+		"{ delete: /items/1, on: [ { when: \"status in [404, 410]\", do: done } ] }", answer(404, "", ""),
+		weir.OutcomeDelivered, "step1: 404", false,
+	},
+	"RejectIn200": {
+		"{ post: /a, json: {}, on: [ { when: json.ok == false, do: reject, say: \"no: {{ json.why }}\" } ] }",
+		answer(200, "", `{"ok":false,"why":"bad"}`), weir.OutcomeRejected, "step1: 200: no: bad", false,
+	},
+	"Unavailable": {
+		"{ post: /a, json: {}, on: [ { when: \"body contains 'database'\", do: unavailable } ] }",
+		answer(500, "", `<h1>database</h1>`), weir.OutcomeUnavailable, "step1: 500", false,
+	},
+	"ForbiddenIs": {
+		"{ patch: /a, json: {}, on: [ { when: status == 403, do: reject } ] }",
+		answer(403, "", `{"errors":[{"message":"You don't have permission","path":["items",1]}]}`),
+		weir.OutcomeRejected, "403", false,
+	},
+	"Refused": {
+		"{ patch: /a, json: {}, success: json.ok }",
+		answer(403, "", `{"errors":[{"message":"no right","path":["items",1]}]}`), weir.OutcomeUnavailable,
+		"step1: 403 Forbidden: no right (items.1)", true,
+	},
+	"Success": {
+		"{ patch: /a, json: {}, success: json?.data?.id != nil }", answer(204, "", ``), weir.OutcomeRetry,
+		"does not fit success: json?.data?.id != nil", false,
+	},
+	"Header": {
+		"{ get: /a, success: \"headers['X-WP-Total'] == '0' and headers['x-none'] == nil\" }",
+		answer(200, "", `[]`, "X-Wp-Total", "0"), weir.OutcomeDelivered, "", false,
+	},
+	"OtherStatus": {
+		"{ post: /a, json: {}, expect: [201] }", answer(200, "", `{}`), weir.OutcomeRetry,
+		"(not an expected status)", false,
+	},
+	"AgainAt504": {
+		"{ post: /a, json: {}, on: [ { when: status == 504, do: again } ] }", answer(504, "", ``),
+		weir.OutcomeRetry, "504", false,
+	},
+	"GraphQLError": {
+		"{ graphql: 'mutation { a }' }",
+		answer(200, "", `{"data":null,"errors":[{"message":"no such template","path":["createItem"]}]}`),
+		weir.OutcomeRejected, "step1: 200: no such template (createItem)", false,
+	},
+	"GraphQLAuth": {
+		"{ graphql: 'query { a }' }",
+		answer(200, "", `{"errors":[{"message":"sign in","extensions":{"code":"UNAUTHENTICATED"}}]}`),
+		weir.OutcomeUnavailable, "sign in", false,
+	},
+	"GraphQLHTML": {
+		"{ graphql: 'query { a }' }", answer(200, "", `<html>`), weir.OutcomeUnavailable,
+		"not JSON, but a page of HTML", false,
+	},
+	"GraphQLGood": {
+		"{ graphql: 'mutation { a }' }", answer(200, "", `{"data":{"a":1}}`), weir.OutcomeDelivered, "", false,
+	},
+	"FaultBad": {
+		"{ post: /xmlrpc, xml: '<methodCall/>' }",
+		answer(200, "text/xml", fault("500", "Content, title, and excerpt are empty.")), weir.OutcomeRejected,
+		"step1: 200: fault 500: Content, title, and excerpt are empty.", false,
+	},
+	"FaultAuth": {
+		"{ post: /xmlrpc, xml: '<methodCall/>' }",
+		answer(200, "text/xml", fault("403", "Incorrect username or password.")), weir.OutcomeUnavailable,
+		"fault 403", false,
+	},
+	"FaultEmpty": {
+		"{ post: /xmlrpc, xml: '<methodCall/>' }", answer(200, "text/html", ""), weir.OutcomeRetry,
+		"the answer is empty and should be XML", false,
+	},
+	"CallGood": {
+		"{ post: /xmlrpc, xml: '<methodCall/>' }",
+		answer(200, "text/xml", "<methodResponse><params/></methodResponse>"), weir.OutcomeDelivered, "", false,
+	},
+	"EmptyPart": {
+		"{ put: \"/items/{{ text('./absent') }}\", json: {} }", answer(200, "", `{}`), weir.OutcomeRejected,
+		"must not have an empty part", false,
+	},
+	"NoNumber": {
+		"{ post: /a, json: { n: \"{{ number('./title') }}\" } }", answer(200, "", `{}`), weir.OutcomeRejected,
+		"not a number", false,
+	},
+}
+
 func TestSender_Rules(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		step    string
-		answer  func(http.ResponseWriter)
-		want    weir.Outcome
-		reason  string
-		refused bool
-	}{
-		"Done": {
-			"{ delete: /items/1, on: [ { when: \"status in [404, 410]\", do: done } ] }", answer(404, "", ""),
-			weir.OutcomeDelivered, "step1: 404", false,
-		},
-		"RejectIn200": {
-			"{ post: /a, json: {}, on: [ { when: json.ok == false, do: reject, say: \"no: {{ json.why }}\" } ] }",
-			answer(200, "", `{"ok":false,"why":"bad"}`), weir.OutcomeRejected, "step1: 200: no: bad", false,
-		},
-		"Unavailable": {
-			"{ post: /a, json: {}, on: [ { when: \"body contains 'database'\", do: unavailable } ] }",
-			answer(500, "", `<h1>database</h1>`), weir.OutcomeUnavailable, "step1: 500", false,
-		},
-		"ForbiddenIs": {
-			"{ patch: /a, json: {}, on: [ { when: status == 403, do: reject } ] }",
-			answer(403, "", `{"errors":[{"message":"You don't have permission","path":["items",1]}]}`),
-			weir.OutcomeRejected, "403", false,
-		},
-		"Refused": {
-			"{ patch: /a, json: {}, success: json.ok }",
-			answer(403, "", `{"errors":[{"message":"no right","path":["items",1]}]}`), weir.OutcomeUnavailable,
-			"step1: 403 Forbidden: no right (items.1)", true,
-		},
-		"Success": {
-			"{ patch: /a, json: {}, success: json?.data?.id != nil }", answer(204, "", ``), weir.OutcomeRetry,
-			"does not fit success: json?.data?.id != nil", false,
-		},
-		"Header": {
-			"{ get: /a, success: \"headers['X-WP-Total'] == '0' and headers['x-none'] == nil\" }",
-			answer(200, "", `[]`, "X-Wp-Total", "0"), weir.OutcomeDelivered, "", false,
-		},
-		"OtherStatus": {
-			"{ post: /a, json: {}, expect: [201] }", answer(200, "", `{}`), weir.OutcomeRetry,
-			"(not an expected status)", false,
-		},
-		"AgainAt504": {
-			"{ post: /a, json: {}, on: [ { when: status == 504, do: again } ] }", answer(504, "", ``),
-			weir.OutcomeRetry, "504", false,
-		},
-		"GraphQLError": {
-			"{ graphql: 'mutation { a }' }",
-			answer(200, "", `{"data":null,"errors":[{"message":"no such template","path":["createItem"]}]}`),
-			weir.OutcomeRejected, "step1: 200: no such template (createItem)", false,
-		},
-		"GraphQLAuth": {
-			"{ graphql: 'query { a }' }",
-			answer(200, "", `{"errors":[{"message":"sign in","extensions":{"code":"UNAUTHENTICATED"}}]}`),
-			weir.OutcomeUnavailable, "sign in", false,
-		},
-		"GraphQLHTML": {
-			"{ graphql: 'query { a }' }", answer(200, "", `<html>`), weir.OutcomeUnavailable,
-			"not JSON, but a page of HTML", false,
-		},
-		"GraphQLGood": {
-			"{ graphql: 'mutation { a }' }", answer(200, "", `{"data":{"a":1}}`), weir.OutcomeDelivered, "", false,
-		},
-		"FaultBad": {
-			"{ post: /xmlrpc, xml: '<methodCall/>' }",
-			answer(200, "text/xml", fault("500", "Content, title, and excerpt are empty.")), weir.OutcomeRejected,
-			"step1: 200: fault 500: Content, title, and excerpt are empty.", false,
-		},
-		"FaultAuth": {
-			"{ post: /xmlrpc, xml: '<methodCall/>' }",
-			answer(200, "text/xml", fault("403", "Incorrect username or password.")), weir.OutcomeUnavailable,
-			"fault 403", false,
-		},
-		"FaultEmpty": {
-			"{ post: /xmlrpc, xml: '<methodCall/>' }", answer(200, "text/html", ""), weir.OutcomeRetry,
-			"the answer is empty and should be XML", false,
-		},
-		"CallGood": {
-			"{ post: /xmlrpc, xml: '<methodCall/>' }",
-			answer(200, "text/xml", "<methodResponse><params/></methodResponse>"), weir.OutcomeDelivered, "", false,
-		},
-		"EmptyPart": {
-			"{ put: \"/items/{{ text('./absent') }}\", json: {} }", answer(200, "", `{}`), weir.OutcomeRejected,
-			"must not have an empty part", false,
-		},
-		"NoNumber": {
-			"{ post: /a, json: { n: \"{{ number('./title') }}\" } }", answer(200, "", `{}`), weir.OutcomeRejected,
-			"not a number", false,
-		},
-	} {
+	for name, c := range ruleCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSender(
 				t,
-				stepsOf("      - "+c.step+"\n"),
+				articleWithSteps("      - "+c.step+"\n"),
 				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { c.answer(w) }),
 			)
-			r := s.Send(t.Context(), delivery(`<article><title>A</title></article>`))
+			r := s.Send(t.Context(), newDelivery(`<article><title>A</title></article>`))
 			if r.Outcome != c.want || !strings.Contains(r.Reason, c.reason) || r.Refused != c.refused {
 				t.Errorf("got %+v, want %s with %q", r, c.want, c.reason)
 			}
@@ -340,30 +375,30 @@ func fault(code, text string) string {
 // Messages of a contract without steps are sent as before.
 func TestSender_WithoutSteps(t *testing.T) {
 	t.Parallel()
-	s := newSender(t, stepsOf("      - get: /a\n"), &store{})
-	d := delivery("<a/>")
+	s := newSender(t, articleWithSteps("      - get: /a\n"), &store{})
+	d := newDelivery("<a/>")
 	d.Message.Contract = "other"
 	if r := s.Send(t.Context(), d); r.Reason != "sent as a single request" {
-		t.Errorf("got %+v", r)
+		t.Errorf("got %+v, want Reason \"sent as a single request\"", r)
 	}
 }
 
 func TestSender_HidesSecrets(t *testing.T) {
 	t.Parallel()
-	text := "delivery: { headers: { Authorization: Bearer s3cret-token } }\n" + stepsOf(
+	text := "delivery: { headers: { Authorization: Bearer s3cret-token } }\n" + articleWithSteps(
 		"      - { post: /a, json: { key: \"${KEY}\" } }\n",
 	)
 	s := newSender(t, text, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		answer(400, "text/plain", r.Header.Get("Authorization")+string(body)+"dynamic")(w)
 	}), func(c *steps.Config) { c.Secrets = func() []string { return []string{"dynamic"} } })
-	r := s.Send(t.Context(), delivery("<a/>"))
+	r := s.Send(t.Context(), newDelivery("<a/>"))
 	if r.Outcome != weir.OutcomeRejected || !strings.Contains(r.Body, "key") {
-		t.Fatalf("got %+v", r)
+		t.Fatalf("got %+v, want Outcome rejected and \"key\" in Body", r)
 	}
 	for _, secret := range []string{"s3cret-token", "value-of-KEY", "dynamic"} {
 		if strings.Contains(fmt.Sprintf("%+v", r), secret) {
-			t.Errorf("got %+v with %s in it", r, secret)
+			t.Errorf("got %+v, want it without %s", r, secret)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package steps
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/url"
 	"path"
@@ -24,7 +25,8 @@ var pathFunctions = map[string]contract.Form{"text": contract.FormText, "texts":
 // message is an attempt's message, as expressions read it.
 type message struct {
 	*weir.Message
-	values map[contract.Selection][]string
+	values       map[contract.Selection][]string
+	rememberedID string // empty = none
 }
 
 // addMessage adds the message and the functions that read it to an environment.
@@ -34,6 +36,10 @@ func addMessage(env map[string]any, m message) {
 	}
 	env["key"], env["version"], env["contract"] = m.Key, m.Version, m.Contract
 	env["id"], env["acceptedAt"] = m.Public().String(), m.AcceptedAt.UTC().Format(time.RFC3339)
+	env[rememberedName] = nil
+	if m.rememberedID != "" {
+		env[rememberedName] = m.rememberedID
+	}
 	read := func(path string, form contract.Form) []string {
 		return m.values[contract.Selection{Path: path, Form: form}]
 	}
@@ -47,7 +53,10 @@ func addMessage(env map[string]any, m message) {
 	}
 	env["text"], env["inner"], env["outer"] = first(contract.FormText), first(contract.FormInner),
 		first(contract.FormOuter)
-	env["texts"] = func(path string) []string { return read(path, contract.FormText) }
+	env["texts"] = func(path string) []string {
+		// JSON has null for a nil slice, which a CMS may refuse as a list.
+		return append([]string{}, read(path, contract.FormText)...)
+	}
 	env["has"] = func(path string) bool { return len(read(path, contract.FormText)) > 0 }
 	env["number"] = func(path string) (any, error) {
 		values := read(path, contract.FormText)
@@ -96,6 +105,7 @@ func addFunctions(env map[string]any) {
 	env["dir"], env["base"] = ofText(path.Dir), ofText(path.Base)
 	env["escape"] = ofText(url.QueryEscape)
 	env["base64"] = ofText(func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) })
+	env["bytes"] = decodeBytes
 	env["uuid5"] = func(namespace string, value any) (any, error) {
 		if value == nil {
 			return nil, nil
@@ -137,6 +147,10 @@ func toText(value any) (string, error) {
 		return "", nil
 	case string:
 		return v, nil
+	case pendingValue:
+		return string(v), nil
+	case *rawBytes:
+		return "", errors.New(bytesElsewhere)
 	case bool:
 		return strconv.FormatBool(v), nil
 	case int:

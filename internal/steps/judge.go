@@ -45,7 +45,9 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 		held, err := st.success.evaluateCondition(env)
 		switch {
 		case err != nil:
-			return r.judgeUnreadable(st, base, "success: "+err.Error())
+			return r.judgeUnreadable(st, base, "success: "+a.explainError(err))
+		case !held && a.Status/100 != 2 && !a.isReadable(): // a good answer was judged above
+			return r.judgeUnreadable(st, base, a.firstProblem())
 		case !held:
 			base.Outcome = weir.OutcomeRetry
 			base.Reason += " (the answer does not fit success: " + st.success.source + ")"
@@ -89,6 +91,24 @@ func parseReset(value string, now time.Time) time.Duration {
 // isReadable reports whether every needed part could be read.
 func (a *answer) isReadable() bool { return len(a.problem) == 0 }
 
+// firstProblem returns why a part cannot be read; empty = each can.
+func (a *answer) firstProblem() string {
+	for _, p := range []part{partJSON, partXML, partBody} {
+		if a.problem[p] != "" {
+			return a.problem[p]
+		}
+	}
+	return ""
+}
+
+// explainError returns why an expression could not be evaluated: often it reads a part that is missing.
+func (a *answer) explainError(err error) string {
+	if problem := a.firstProblem(); problem != "" {
+		return problem
+	}
+	return err.Error()
+}
+
 // findUnreadable returns why a needed part of a good answer cannot be read; empty = all can. An empty answer to
 // a write is accepted if only the rules for all steps need the part.
 func (st *step) findUnreadable(a *answer) string {
@@ -126,6 +146,8 @@ func (r *run) judgeStatus(st *step, a *answer, base weir.Result) verdict {
 	_, isDefined := r.sender.answers[r.chain.contract][a.Status]
 	switch {
 	case isDefined:
+	case r.isGone(st, a):
+		return r.applyAction(st, base, actionForget, "")
 	case a.Status == http.StatusConflict, a.Status == http.StatusPreconditionFailed:
 		return r.applyAction(st, base, actionAgain, "")
 	case a.Status/100 == 2:
@@ -164,7 +186,9 @@ func judgeGraphQL(value any) (action, string) {
 	first, _ := list[0].(map[string]any)
 	extensions, _ := first["extensions"].(map[string]any)
 	switch extensions["code"] {
-	case "UNAUTHENTICATED", "AUTH_NOT_AUTHENTICATED", "RATE_LIMITED", "THROTTLED":
+	case "UNAUTHENTICATED", "AUTH_NOT_AUTHENTICATED":
+		return actionSignIn, words
+	case "RATE_LIMITED", "THROTTLED":
 		return actionUnavailable, words
 	case "INTERNAL_SERVER_ERROR":
 		return actionRetry, words
@@ -220,12 +244,16 @@ func (r *run) applyAction(st *step, result weir.Result, do action, words string)
 		result.Reason = fmt.Sprintf("%s: %d: %s", st.name, result.Status, words)
 	}
 	result.Refused = false
-	if result.Unanswered && (do == actionAgain || do == actionDone) {
+	if result.Unanswered && slices.Contains([]action{actionAgain, actionSignIn, actionForget, actionDone}, do) {
 		do = actionRetry // a gateway timed out: the request may still be at work
 	}
+	if do == actionSignIn && !r.sender.cfg.CanSignInAnew {
+		do = actionUnavailable
+	}
 	result.Outcome = map[action]weir.Outcome{actionOK: weir.OutcomeDelivered, actionDone: weir.OutcomeDelivered,
-		actionAgain: weir.OutcomeRetry, actionRetry: weir.OutcomeRetry, actionReject: weir.OutcomeRejected,
-		actionUnavailable: weir.OutcomeUnavailable}[do]
+		actionAgain: weir.OutcomeRetry, actionForget: weir.OutcomeRetry, actionRetry: weir.OutcomeRetry,
+		actionReject: weir.OutcomeRejected, actionUnavailable: weir.OutcomeUnavailable,
+		actionSignIn: weir.OutcomeUnavailable}[do]
 	return verdict{do, result}
 }
 

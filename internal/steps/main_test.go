@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/parser"
 
+	"weir/internal/cms"
 	"weir/internal/contract"
 	"weir/internal/steps"
 	"weir/internal/weir"
@@ -42,8 +43,12 @@ func (refusing) Send(context.Context, weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeRejected, Reason: "sent as a single request"}
 }
 
-// compile compiles the steps of a settings file.
-func compile(t *testing.T, text, url string, change ...func(*steps.Config)) (*steps.Sender, error) {
+func (refusing) Rehearse(context.Context, weir.Delivery, *cms.Rehearsal) weir.Result {
+	return weir.Result{Outcome: weir.OutcomeRejected, Reason: "rehearsed as a single request"}
+}
+
+// compileSteps compiles the steps of a settings file.
+func compileSteps(t *testing.T, text, url string, change ...func(*steps.Config)) (*steps.Sender, error) {
 	t.Helper()
 	file, err := parser.ParseBytes([]byte(text), 0)
 	if err != nil {
@@ -93,7 +98,7 @@ func newSender(t *testing.T, text string, handler http.Handler, change ...func(*
 	t.Cleanup(server.Close)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	s, err := compile(t, text, server.URL, append([]func(*steps.Config){
+	s, err := compileSteps(t, text, server.URL, append([]func(*steps.Config){
 		func(c *steps.Config) { c.Transport = transport }}, change...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -101,13 +106,13 @@ func newSender(t *testing.T, text string, handler http.Handler, change ...func(*
 	return s
 }
 
-// delivery returns the delivery of a body under the first contract of tests.
-func delivery(body string) weir.Delivery {
+// newDelivery returns the first attempt of a message with a body, under the contract article.
+func newDelivery(body string) weir.Delivery {
 	return weir.Delivery{Fence: 7, Attempt: 1, Message: &weir.Message{
 		ID: weir.ID{Epoch: 1, Lane: 0, Seq: 12, Nonce: "00112233445566778899"}, Contract: "article", Key: "/news/1",
 		ContentType: "application/xml", Body: []byte(body), AcceptedAt: time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)}}
 }
 
-func stepsOf(list string) string {
+func articleWithSteps(list string) string {
 	return "contracts:\n  - name: article\n    root: article\n    key: ./@id\n    steps:\n" + list
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"weir/internal/weir"
 )
@@ -45,12 +46,20 @@ func evaluateHeaders(headers []header, env map[string]any) (http.Header, error) 
 		if err != nil {
 			return nil, fmt.Errorf("header %s: %w", h.name, err)
 		}
+		if strings.ContainsFunc(text, isControl) {
+			return nil, h.value.newValueError(fmt.Errorf("header %s: a line break or another control character cannot "+
+				"stand in a header", h.name))
+		}
 		if value != nil {
 			out.Set(h.name, text)
 		}
 	}
 	return out, nil
 }
+
+// isControl reports whether a character cannot stand in a header. net/http would refuse the request as if the CMS had
+// refused the connection, and the lane would pause for one message.
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // newRequest returns a request that net/http cannot repeat by itself.
 func (p *preparedRequest) newRequest(ctx context.Context) (*http.Request, error) {

@@ -13,14 +13,17 @@ type action string
 
 const (
 	actionOK          action = "ok"          // continue with the next step
+	actionForget      action = "forget"      // forget the remembered id, and start again
 	actionAgain       action = "again"       // start again at the first step
+	actionSignIn      action = "signIn"      // sign in anew, and start again
 	actionDone        action = "done"        // delivered; the remaining steps are not sent
 	actionRetry       action = "retry"       // the attempt has failed, and counts
 	actionReject      action = "reject"      // the message is dead
 	actionUnavailable action = "unavailable" // the CMS has failed, and the attempt does not count
 )
 
-var actions = []action{actionOK, actionAgain, actionDone, actionRetry, actionReject, actionUnavailable}
+var actions = []action{actionOK, actionAgain, actionDone, actionRetry, actionReject, actionUnavailable,
+	actionForget, actionSignIn}
 
 // rule defines the action for some answers.
 type rule struct {
@@ -62,8 +65,16 @@ func (c *compiler) compileRule(n ast.Node, path string, s *scope) (rule, bool) {
 			text, _ := readText(p.value)
 			r.do = action(text)
 			if !slices.Contains(actions, r.do) {
-				f.addMistake(p.placeOfValue(), "%q is not something to do; write ok, again, done, retry, reject or "+
-					"unavailable%s", text, suggestName(text, actionNames()))
+				f.addMistake(p.placeOfValue(),
+					"%q is not something to do; write ok, again, signIn, forget, done, retry, reject "+
+						"or unavailable%s", text, SuggestName(text, actionNames()))
+			}
+			if r.do == actionSignIn && !c.canSignInAnew {
+				f.addMistake(p.placeOfValue(), "signIn needs a delivery.signIn by oauth2, jwt, azure or steps, "+
+					"because no other way has a new credential; write unavailable")
+			}
+			if r.do == actionForget && c.chain != nil && !s.isLenient {
+				c.chain.forgets = append(c.chain.forgets, p.placeOfValue())
 			}
 		case "say":
 			r.say = f.compileTemplate(p.value, p.at.path, s)
@@ -76,7 +87,8 @@ func (c *compiler) compileRule(n ast.Node, path string, s *scope) (rule, bool) {
 		f.addMistake(placeOf(n, path), "the rule has no when; write the condition, such as when: status == 409")
 	}
 	if !slices.ContainsFunc(pairs, func(p pair) bool { return p.key == "do" }) {
-		f.addMistake(placeOf(n, path), "the rule has no do; write ok, again, done, retry, reject or unavailable")
+		f.addMistake(placeOf(n, path),
+			"the rule has no do; write ok, again, signIn, forget, done, retry, reject or unavailable")
 	}
 	return r, r.when != nil
 }

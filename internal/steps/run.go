@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"weir/internal/clock"
 	"weir/internal/cms"
 	"weir/internal/contract"
+	"weir/internal/signin"
 	"weir/internal/weir"
 )
 
@@ -35,10 +35,18 @@ type run struct {
 	limited  context.Context // also ends at the timeout
 	delivery weir.Delivery
 	mask     cms.Mask
-	round    int // number of the chain's run within the attempt, from 1
-	env      map[string]any
-	records  []weir.Step
-	last     weir.Result // of the last answer
+	// rehearsal takes the requests in place of the CMS; nil = the CMS gets them
+	rehearsal *cms.Rehearsal
+	round     int // number of the chain's run within the attempt, from 1
+	env       map[string]any
+	records   []weir.Step
+	last      weir.Result // of the last answer
+
+	hasSignedIn bool // a rule has made this attempt sign in anew
+
+	rememberedID string // the CMS's id of the key's item; empty = none is known
+	learnedID    string // by this attempt; empty = none
+	isForgotten  bool   // the CMS no longer has the item of an id that was remembered
 }
 
 // verdict is the action for an answer, with the attempt's result if it ends here.
@@ -54,10 +62,16 @@ func (r *run) runAttempt() weir.Result {
 		return *failure
 	}
 	for r.round = 1; ; r.round++ {
-		r.env = map[string]any{}
-		addFunctions(r.env)
-		addMessage(r.env, message{r.delivery.Message, values})
+		r.startRound(values)
 		v := r.runSteps()
+		switch {
+		case v.do == actionForget:
+			r.forgetID()
+			v.do = actionAgain
+		case v.do == actionSignIn && !r.hasSignedIn && r.round <= maxAgain:
+			r.hasSignedIn = true
+			v.do = actionAgain
+		}
 		if v.do != actionAgain {
 			return v.result
 		}
@@ -67,6 +81,13 @@ func (r *run) runAttempt() weir.Result {
 			return v.result
 		}
 	}
+}
+
+// startRound removes the answers of the round before.
+func (r *run) startRound(values map[contract.Selection][]string) {
+	r.env = map[string]any{}
+	addFunctions(r.env)
+	addMessage(r.env, message{r.delivery.Message, values, r.rememberedID})
 }
 
 // extractValues returns the values of the message that expressions need.
@@ -98,6 +119,7 @@ func (r *run) runSteps() verdict {
 				return r.failValue(st, err, true)
 			}
 			if !held {
+				r.reportLeftOut(st)
 				continue
 			}
 		}
@@ -113,7 +135,10 @@ func (r *run) runStep(st *step) verdict {
 	giveUpAt := r.sender.cfg.Now().Add(st.forTime)
 	for {
 		v, a := r.sendStep(st)
-		if v.do != actionOK || st.until == nil {
+		if v.do == actionDone || v.do == actionOK && st.until == nil {
+			return r.finishStep(st, v, a)
+		}
+		if v.do != actionOK {
 			return v
 		}
 		reached, err := st.until.evaluateCondition(r.ownEnv(a))
@@ -121,7 +146,7 @@ func (r *run) runStep(st *step) verdict {
 		case err != nil:
 			return r.failStep(st, weir.OutcomeRetry, "until: "+err.Error(), a)
 		case reached:
-			return v
+			return r.finishStep(st, v, a)
 		case r.sender.cfg.Now().Add(st.every).After(giveUpAt):
 			return r.failStep(
 				st,
@@ -129,10 +154,18 @@ func (r *run) runStep(st *step) verdict {
 				fmt.Sprintf("%s does not hold after %s", st.until.source, st.forTime),
 				a,
 			)
-		case !clock.Sleep(r.limited, st.every):
+		case !r.sleep(st.every):
 			return r.stopAttempt(st)
 		}
 	}
+}
+
+// finishStep takes the id in the answer of a step that went well.
+func (r *run) finishStep(st *step, v verdict, a *answer) verdict {
+	if err := r.rememberID(st, a); err != nil {
+		return r.failStep(st, weir.OutcomeRetry, err.Error(), a)
+	}
+	return v
 }
 
 // stopAttempt returns the verdict if the attempt's time ends between two requests.
@@ -156,7 +189,12 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 		r.recordStep(record, v)
 		return v, nil
 	}
-	resp, failure := cms.Exchange(r.ctx, r.limited, r.sender.client, request)
+	client, rehearsed := r.newClient(st)
+	resp, failure := cms.Exchange(r.ctx, r.limited, client, request)
+	if rehearsed != nil && rehearsed.LacksAnswer() {
+		r.outlineSteps(st)
+		return verdict{"", failure}, nil
+	}
 	if resp == nil {
 		v := r.failExchange(st, failure)
 		r.recordStep(record, v)
@@ -169,9 +207,13 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 	}
 	a.parseParts(st.needs)
 	v := r.judgeAnswer(st, a)
+	if v.do == actionSignIn {
+		signin.DropCredential(resp)
+	}
 	if err != nil && r.limited.Err() != nil && !st.isSafe {
 		v.result.Unanswered = true // the CMS was still answering at the timeout
 	}
+	r.reportVerdict(st, v)
 	r.env[st.name] = a
 	record.Status = a.Status
 	r.recordStep(record, v)
@@ -183,7 +225,7 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 // attempt's.
 func (r *run) recordStep(s weir.Step, v verdict) {
 	s.Duration = r.sender.cfg.Now().Sub(s.At)
-	if v.do == actionAgain {
+	if v.do == actionAgain || v.do == actionForget || v.do == actionSignIn {
 		s.Reason = cms.SingleLine(r.mask.Hide(v.result.Reason))
 		s.Reason = strings.ToValidUTF8(s.Reason[:min(len(s.Reason), maxWords)], "")
 	}
@@ -199,22 +241,25 @@ func (r *run) newRequest(st *step) (func(context.Context) (*http.Request, error)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (*http.Request, error) {
-		req, err := p.newRequest(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for name, value := range r.sender.cfg.Headers {
-			req.Header.Set(name, value)
-		}
-		cms.SetMessageHeaders(req, r.delivery)
-		key := r.idempotencyKey(req, st)
-		req.Header.Del(idempotencyHeader)
-		// net/http repeats a request by itself if it has this header in its usual spelling and no body.
-		req.Header[strings.ToLower(idempotencyHeader)] = []string{key}
-		maps.Copy(req.Header, p.headers)
-		return req, nil
-	}, nil
+	return func(ctx context.Context) (*http.Request, error) { return r.completeRequest(ctx, st, p) }, nil
+}
+
+// completeRequest returns the request of a step with all its headers, except those of the sign-in.
+func (r *run) completeRequest(ctx context.Context, st *step, p *preparedRequest) (*http.Request, error) {
+	req, err := p.newRequest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range r.sender.cfg.Headers {
+		req.Header.Set(name, value)
+	}
+	cms.SetMessageHeaders(req, r.delivery)
+	key := r.idempotencyKey(req, st)
+	req.Header.Del(idempotencyHeader)
+	// net/http repeats a request by itself if it has this header in its usual spelling and no body.
+	req.Header[strings.ToLower(idempotencyHeader)] = []string{key}
+	maps.Copy(req.Header, p.headers)
+	return req, nil
 }
 
 // idempotencyKey returns the step's key. Each attempt sends the same keys. After "again", the next round sends

@@ -12,7 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// An unanswered look-up leaves nothing at work in the CMS; a write may.
+// If the CMS does not answer a write, it may still be working on it, so the result is Unanswered. A look-up changes
+// nothing, so its result is not.
 func TestSender_NoAnswerInTime(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -33,7 +34,7 @@ func TestSender_NoAnswerInTime(t *testing.T) {
 			arrived, release := make(chan struct{}), make(chan struct{})
 			s := newSender(
 				t,
-				stepsOf("      - "+c.step+"\n      - { post: /later }\n"),
+				articleWithSteps("      - "+c.step+"\n      - { post: /later }\n"),
 				http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 					close(arrived)
 					<-release
@@ -50,7 +51,7 @@ func TestSender_NoAnswerInTime(t *testing.T) {
 			if c.isCutOff {
 				go func() { <-arrived; cancel() }()
 			}
-			if r := s.Send(ctx, delivery("<a/>")); r.Outcome != c.want || r.Unanswered != c.unanswered {
+			if r := s.Send(ctx, newDelivery("<a/>")); r.Outcome != c.want || r.Unanswered != c.unanswered {
 				t.Errorf("got %+v, want %s, unanswered: %v", r, c.want, c.unanswered)
 			}
 		})
@@ -82,13 +83,13 @@ func TestSender_Until(t *testing.T) {
 			states, sent := strings.Fields(c.states), 0
 			s := newSender(
 				t,
-				stepsOf(step+c.within+"\n"),
+				articleWithSteps(step+c.within+"\n"),
 				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					_, _ = io.WriteString(w, `{"state":"`+states[min(sent, len(states)-1)]+`"}`)
 					sent++
 				}),
 			)
-			r := s.Send(t.Context(), delivery("<a/>"))
+			r := s.Send(t.Context(), newDelivery("<a/>"))
 			if r.Outcome != c.want || !strings.Contains(r.Reason, c.says) || c.sent != 0 && sent != c.sent ||
 				len(r.Steps) > 10 {
 				t.Errorf("got %+v after %d requests, want %s with %q after %d", r, sent, c.want, c.says, c.sent)
@@ -113,6 +114,9 @@ func TestSender_Bodies(t *testing.T) {
 		"JSON": {
 			`{ post: /a, json: { t: "{{ text('./title') }}", u: "-{{ text('./title') }}-" } }`, "/a",
 			"application/json", `{"t":"<b>\"x\" & 'y'","u":"-<b>\"x\" & 'y'-"}`,
+		},
+		"EmptyList": {
+			`{ post: /a, json: { t: "{{ texts('./none') }}" } }`, "/a", "application/json", `{"t":[]}`,
 		},
 		"Form": {
 			`{ post: /a, form: { t: "{{ texts('./tag') }}", n: "{{ text('./none') }}" } }`, "/a",
@@ -139,15 +143,15 @@ func TestSender_Bodies(t *testing.T) {
 			var address, kind, body string
 			s := newSender(
 				t,
-				stepsOf("      - "+c.step+"\n"),
+				articleWithSteps("      - "+c.step+"\n"),
 				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					content, _ := io.ReadAll(r.Body)
 					address, kind, body = r.URL.RequestURI(), r.Header.Get("Content-Type"), string(content)
 					_, _ = io.WriteString(w, `{"data":{}}`)
 				}),
 			)
-			if r := s.Send(t.Context(), delivery(hostile)); r.Outcome != weir.OutcomeDelivered {
-				t.Errorf("got %+v", r)
+			if r := s.Send(t.Context(), newDelivery(hostile)); r.Outcome != weir.OutcomeDelivered {
+				t.Errorf("got %+v, want Outcome delivered", r)
 			}
 			if address != c.address || kind != c.kind || body != c.body {
 				t.Errorf("got %s %s\n%s\nwant %s %s\n%s", address, kind, body, c.address, c.kind, c.body)
@@ -159,7 +163,7 @@ func TestSender_Bodies(t *testing.T) {
 func TestSender_Headers(t *testing.T) {
 	t.Parallel()
 	var got []http.Header
-	s := newSender(t, "delivery: { headers: { X-Fixed: a } }\n"+stepsOf(`
+	s := newSender(t, "delivery: { headers: { X-Fixed: a } }\n"+articleWithSteps(`
       - { name: find, get: /a }
       - { put: /a, headers: { If-Match: "{{ find.headers['eTag'] }}", X-Fixed: b,
           X-None: "{{ find.headers['x-none'] }}" } }
@@ -167,15 +171,15 @@ func TestSender_Headers(t *testing.T) {
 		got = append(got, r.Header)
 		w.Header().Set("ETag", `"v1"`)
 	}))
-	d := delivery("<a/>")
+	d := newDelivery("<a/>")
 	if r := s.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered || len(got) != 2 {
-		t.Fatalf("got %+v after %d requests", r, len(got))
+		t.Fatalf("got %+v after %d requests, want Outcome delivered and 2", r, len(got))
 	}
 	_, hasNone := got[1]["X-None"]
 	if got[0].Get("X-Fixed") != "a" || got[1].Get("X-Fixed") != "b" || got[1].Get("If-Match") != `"v1"` || hasNone ||
 		got[1].Get(
 			"Weir-Fence",
 		) != "7" || got[1].Get("Weir-Key") != "%2Fnews%2F1" || len(got[1].Values("Idempotency-Key")) != 1 {
-		t.Errorf("got %v", got)
+		t.Errorf("got the headers %v, want those of the steps and those of Weir", got)
 	}
 }

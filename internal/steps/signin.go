@@ -80,7 +80,8 @@ func (s *SignIn) compileLife(life Source, path string, names *scope) {
 	}
 }
 
-// Fetch implements signin.Source. Its errors never quote answers, which may have secrets.
+// Fetch implements signin.Source. Its errors quote nothing of an answer, which may have secrets, except the text of
+// the step's setting say.
 func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -151,23 +152,42 @@ func (s *SignIn) sendStep(ctx context.Context, client *http.Client, st *step, en
 	defer resp.Body.Close()
 	a, _ := readAnswer(resp, defaultMaxAnswer)
 	a.parseParts(st.needs)
-	if !st.isExpected(a.Status) {
-		return nil, fmt.Errorf("%d %s", a.Status, http.StatusText(a.Status))
-	}
-	if problem := st.findUnreadable(a); problem != "" {
+	if problem := st.findUnreadable(a); problem != "" && st.isExpected(a.Status) {
 		return nil, fmt.Errorf("%d, but %s", a.Status, problem)
 	}
-	return a, s.checkSuccess(st, a, env)
+	return a, s.checkAnswer(st, a, env)
 }
 
-func (s *SignIn) checkSuccess(st *step, a *answer, env map[string]any) error {
-	if st.success == nil {
-		return nil
-	}
+// checkAnswer returns an error if the step does not expect the answer, or if it does not satisfy success.
+func (s *SignIn) checkAnswer(st *step, a *answer, env map[string]any) error {
 	own := maps.Clone(env)
 	addOwn(own, a)
-	if held, err := st.success.evaluateCondition(own); err != nil || !held {
-		return fmt.Errorf("%d, but the answer does not fit success: %s", a.Status, st.success.source)
+	var problem string
+	if !st.isExpected(a.Status) {
+		problem = fmt.Sprintf("%d %s", a.Status, http.StatusText(a.Status))
+	} else if st.success != nil {
+		if held, err := st.success.evaluateCondition(own); err != nil || !held {
+			problem = fmt.Sprintf("%d, but the answer does not fit success: %s", a.Status, st.success.source)
+		}
 	}
-	return nil
+	if problem == "" {
+		return nil
+	}
+	if words := s.evaluateSay(st, own); words != "" {
+		problem = fmt.Sprintf("%d: %s", a.Status, words)
+	}
+	return errors.New(problem)
+}
+
+// evaluateSay returns the text of the step's setting say, without the secrets of the settings; empty = the step has no
+// such setting, or the answer has no such text.
+func (s *SignIn) evaluateSay(st *step, env map[string]any) string {
+	if st.say == nil {
+		return ""
+	}
+	text, err := st.say.evaluateText(env)
+	if err != nil {
+		return ""
+	}
+	return cms.SingleLine(cms.NewMask(s.cfg.File.Secrets()...).Hide(text))
 }

@@ -1,6 +1,7 @@
 package steps_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 
 	"weir/internal/signin"
 	"weir/internal/steps"
+	"weir/internal/weir"
 )
 
 // signInSettings are the settings of a sign-in by requests.
@@ -87,7 +89,8 @@ for: "{{ token.json.data.expires / 1000 }}"
 		c.Cookies[0].Value != "c1" ||
 		life < 890*time.Second ||
 		life > 900*time.Second {
-		t.Errorf("got %+v with a life of %s", c, life)
+		t.Errorf("got %+v with a life of %s, want X-Csrf-Token t1, X-App weir, 1 Cookie, Value c1 and 14m50s to 15m",
+			c, life)
 	}
 	var _ signin.Source = s
 }
@@ -108,7 +111,7 @@ func TestSignIn_Fails(t *testing.T) {
 	} {
 		s, err := newSignIn(t, text, newPortal(t))
 		if err != nil {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("newSignIn(%s) = %v, want no error", text, err)
 			continue
 		}
 		if _, err := s.Fetch(t.Context()); err == nil || !strings.Contains(err.Error(), want) ||
@@ -133,5 +136,110 @@ func TestNewSignIn_Mistakes(t *testing.T) {
 		if _, err := newSignIn(t, text, "https://cms.example"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
+	}
+}
+
+// The reason of a failed sign-in has the words of the CMS that say selects, without the secrets of the settings.
+func TestSignIn_Says(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"steps: [ { name: login, post: /login, form: { password: \"${PASSWORD}\" }, say: \"{{ body }}\" } ]\n" +
+			"cookies: true\n": "login: 403: … is wrong",
+		loginStep + ", { name: token, get: /token, success: json.none != nil, say: \"no {{ json.data.token }}\" } ]\n" +
+			"cookies: true\n": "token: 200: no t1",
+		loginStep + ", { name: token, get: /token, success: false, say: \"{{ json.none }}\" } ]\ncookies: true\n": "" +
+			"token: 200, but the answer does not fit success: false",
+		"steps: [ { name: login, post: /login, say: \"{{ json.error }}\" } ]\ncookies: true\n": "login: 403 Forbidden",
+	} {
+		s, err := newSignIn(t, text, newPortal(t))
+		if err != nil {
+			t.Errorf("newSignIn(%s) = %v, want no error", text, err)
+			continue
+		}
+		if _, err := s.Fetch(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+// numberedSignIns is a sign-in whose tokens are t1, t2 and so on.
+type numberedSignIns struct{ count int }
+
+func (n *numberedSignIns) Fetch(context.Context) (signin.Credential, error) {
+	n.count++
+	return signin.Credential{Headers: http.Header{"Token": {fmt.Sprint("t", n.count)}}}, nil
+}
+
+func TestSender_SignsInAnewByRule(t *testing.T) {
+	t.Parallel()
+	const chain = `
+      - { name: find, get: /find }
+      - { name: write, post: /write, json: {}, on: [ { when: json?.error == 'session', do: signIn, say: "it ended" } ] }
+`
+	for name, c := range map[string]struct {
+		good    string // the token that the CMS takes
+		ended   string // answer to another token
+		status  int
+		want    weir.Outcome
+		reason  string
+		steps   int
+		signIns int
+	}{
+		"Once":    {"t2", `{"error":"session"}`, 200, weir.OutcomeDelivered, "write: 200", 4, 2},
+		"Twice":   {"t3", `{"error":"session"}`, 200, weir.OutcomeUnavailable, "write: 200: it ended", 4, 2},
+		"Gateway": {"t2", `{"error":"session"}`, 504, weir.OutcomeRetry, "write: 504: it ended", 2, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source := &numberedSignIns{}
+			s := newSender(t, articleWithSteps(chain), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/write" && r.Header.Get("Token") != c.good {
+					w.WriteHeader(c.status)
+					fmt.Fprint(w, c.ended)
+					return
+				}
+				fmt.Fprint(w, `{}`)
+			}), signInBy(source))
+			got := s.Send(t.Context(), newDelivery("<a/>"))
+			if got.Outcome != c.want || !strings.HasPrefix(got.Reason, c.reason) || len(got.Steps) != c.steps ||
+				source.count != c.signIns {
+				t.Errorf("got %+v with %d sign-ins, want %s with %q, %d steps and %d sign-ins", got, source.count, c.want,
+					c.reason, c.steps, c.signIns)
+			}
+		})
+	}
+}
+
+// signInBy signs the requests of a sender in.
+func signInBy(source signin.Source) func(*steps.Config) {
+	return func(c *steps.Config) {
+		c.Transport, c.CanSignInAnew = signin.NewTransport(c.Transport, signin.NewKeeper(source, time.Now)), true
+	}
+}
+
+// GraphQL answers 200 to a token that has ended. A credential that cannot be renewed leaves the CMS unavailable.
+func TestSender_GraphQLSignsInAnew(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change []func(*steps.Config)
+		want   weir.Outcome
+	}{
+		"Renewable": {[]func(*steps.Config){signInBy(&numberedSignIns{})}, weir.OutcomeDelivered},
+		"Fixed":     {nil, weir.OutcomeUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSender(t, articleWithSteps("      - { graphql: 'mutation { a }' }\n"),
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("Token") == "t2" {
+						fmt.Fprint(w, `{"data":{"a":1}}`)
+						return
+					}
+					fmt.Fprint(w, `{"errors":[{"message":"sign in","extensions":{"code":"UNAUTHENTICATED"}}]}`)
+				}), c.change...)
+			if got := s.Send(t.Context(), newDelivery("<a/>")); got.Outcome != c.want {
+				t.Errorf("got %+v, want %s", got, c.want)
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/agnivade/levenshtein"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 )
@@ -273,11 +274,12 @@ func byteOffset(line string, characters int) int {
 	return offset
 }
 
-// suggestName returns a hint with the most similar name; empty = no name is similar.
-func suggestName(given string, names []string) string {
+// SuggestName returns a hint with the most similar name, to stand behind an error; empty = no name is similar.
+func SuggestName(given string, names []string) string {
 	best, bestCost := "", 3
 	for _, name := range names {
-		if cost := editDistance(strings.ToLower(given), strings.ToLower(name)); cost < bestCost && cost < len(given) {
+		cost := levenshtein.ComputeDistance(strings.ToLower(given), strings.ToLower(name))
+		if cost < bestCost && cost < len(given) {
 			best, bestCost = name, cost
 		}
 	}
@@ -285,24 +287,4 @@ func suggestName(given string, names []string) string {
 		return ""
 	}
 	return "; did you mean " + best + "?"
-}
-
-// editDistance returns the number of characters to change between two words.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		previous := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := previous
-			if a[i] != b[j] {
-				cost = 1 + min(previous, row[j], row[j+1])
-			}
-			previous, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

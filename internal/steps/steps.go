@@ -38,6 +38,7 @@ type Messages interface {
 // Next sends the messages whose contract has no steps.
 type Next interface {
 	Send(ctx context.Context, d weir.Delivery) weir.Result
+	Rehearse(ctx context.Context, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result
 }
 
 // Config has the settings of a Sender.
@@ -55,6 +56,8 @@ type Config struct {
 	Transport  http.RoundTripper // signs requests in
 	Secrets    func() []string   // returns the present secrets of the sign-in; nil = none
 	Now        func() time.Time
+	// CanSignInAnew reports whether another sign-in can return a different credential: the rule signIn needs it.
+	CanSignInAnew bool
 }
 
 const defaultMaxAnswer = 4 << 20
@@ -88,7 +91,7 @@ func New(cfg Config) (*Sender, error) {
 	for _, con := range cfg.Contracts {
 		ch := &chain{contract: con.Name}
 		c := &compiler{file: cfg.File, chain: ch, base: base, common: cfg.Rules, retryAfter: cfg.RetryAfter,
-			timeout: cfg.Timeout}
+			timeout: cfg.Timeout, canSignInAnew: cfg.CanSignInAnew}
 		ch.steps = c.compileSteps(con.Steps.node, con.Path)
 		if ch.extractor, err = contract.NewExtractor(ch.selections); err != nil {
 			return nil, err // cannot happen: each selection was checked
@@ -139,12 +142,19 @@ func (s *Sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	if ch == nil {
 		return s.cfg.Next.Send(ctx, d)
 	}
+	return s.sendChain(ctx, ch, d, nil)
+}
+
+// sendChain makes one attempt of a chain; rehearsal = nil sends the requests to the CMS.
+func (s *Sender) sendChain(ctx context.Context, ch *chain, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result {
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	started := s.cfg.Now()
-	r := &run{sender: s, chain: ch, ctx: ctx, limited: limited, delivery: d, mask: s.newMask()}
+	r := &run{sender: s, chain: ch, ctx: ctx, limited: limited, delivery: d, mask: s.newMask(),
+		rehearsal: rehearsal, rememberedID: d.RememberedID}
 	result := r.runAttempt()
 	result.Reason = cms.SingleLine(r.mask.Hide(result.Reason))
+	result.RememberedID, result.IsForgotten = r.learnedID, r.isForgotten
 	result.StartedAt, result.Duration, result.Steps = started, s.cfg.Now().Sub(started), r.records
 	return result
 }

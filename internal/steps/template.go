@@ -3,6 +3,7 @@ package steps
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -178,6 +179,10 @@ func (f *File) requireText(t *template, at place) {
 		if p.expression == nil || p.expression.kind == nil {
 			continue
 		}
+		if p.expression.kind == rawBytesType {
+			f.addMistake(at, bytesElsewhere)
+			continue
+		}
 		switch p.expression.kind.Kind() {
 		case reflect.Slice, reflect.Array, reflect.Map, reflect.Pointer, reflect.Func, reflect.Struct:
 			f.addMistake(at,
@@ -185,4 +190,21 @@ func (f *File) requireText(t *template, at place) {
 					"expression alone", p.expression.source, describeType(p.expression.kind))
 		}
 	}
+}
+
+// readsRemembered reports whether an expression of the template reads the remembered id.
+func (t *template) readsRemembered() bool {
+	return t != nil && slices.ContainsFunc(t.parts, func(p templatePart) bool {
+		return p.expression != nil && p.expression.readsRemembered
+	})
+}
+
+// newValueError returns the error of a value of the template.
+func (t *template) newValueError(err error) error {
+	for _, p := range t.parts {
+		if p.expression != nil {
+			return p.expression.newValueError(err)
+		}
+	}
+	return err
 }

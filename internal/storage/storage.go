@@ -9,6 +9,7 @@ package storage
 
 import (
 	"context"
+	"io"
 	"time"
 )
 
@@ -146,6 +147,41 @@ type BlobMarks interface {
 	// List returns one page of the blobs with a prefix, at most 1000, in the order of their names.
 	// An empty marker means the first page, BlobPage.Next the page that follows.
 	List(ctx context.Context, prefix, marker string) (BlobPage, error)
+}
+
+// File is a version of a file: of a blob that other systems write.
+type File struct {
+	Name        string
+	ETag        ETag
+	Size        int64
+	ModifiedAt  time.Time // in whole seconds on Azure
+	ContentType string
+	Metadata    map[string]string // storage ignores the case of the names
+	// IsGrowing means that the kind of the blob grows while it is written: an append blob or a page blob. Other
+	// systems see a block blob only once it is whole, except in an account with a hierarchical namespace.
+	IsGrowing bool
+}
+
+// FilePage is one page of a listing, as BlobPage is.
+type FilePage struct {
+	Files []File
+	Next  string
+}
+
+// Files are the files of a container. Folders of an account with a hierarchical namespace are not among them.
+type Files interface {
+	// List returns one page of the files with a prefix, at most 1000, in the order of their names. An empty marker
+	// means the first page, FilePage.Next the page that follows.
+	List(ctx context.Context, prefix, marker string) (FilePage, error)
+	// Read returns length bytes of a version of a file from offset on; length is at least 1, and the bytes exist.
+	// Precondition means that the file has another version, NotFound that there is none.
+	Read(ctx context.Context, name string, version ETag, offset, length int64) ([]byte, error)
+	// Write writes a whole file, and replaces an existing one. The file becomes visible at once. An error of body is
+	// returned as it is. Names of metadata are C# identifiers, and values are ASCII.
+	Write(ctx context.Context, name, contentType string, metadata map[string]string, body io.Reader) error
+	// Delete removes a version of a file; an empty version means any. Precondition means that this version does not
+	// exist, NotFound that there is no file; without a file, the error for a version can be either.
+	Delete(ctx context.Context, name string, version ETag) error
 }
 
 // Leases are blob leases, on blobs that are created on demand. The caller chooses the id, a UUID. Each

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel"
 	logsdk "go.opentelemetry.io/otel/sdk/log"
 	metricsdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
 	tracesdk "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -174,8 +175,9 @@ func (e *Export) startLogs(ctx context.Context, local slog.Handler) {
 	e.logs = newLogs(provider, local)
 }
 
-// Metrics starts to send the gathered metrics each OTEL_METRIC_EXPORT_INTERVAL.
-func (e *Export) Metrics(ctx context.Context, g prometheus.Gatherer) {
+// Metrics starts to send the gathered metrics each OTEL_METRIC_EXPORT_INTERVAL, and a last time in Close.
+// It calls refresh before each time, and waits for it.
+func (e *Export) Metrics(ctx context.Context, g prometheus.Gatherer, refresh func(context.Context)) {
 	if e == nil {
 		return
 	}
@@ -187,10 +189,22 @@ func (e *Export) Metrics(ctx context.Context, g prometheus.Gatherer) {
 	case exporter == nil:
 		return
 	}
-	reader := metricsdk.NewPeriodicReader(exporter,
-		metricsdk.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(g))))
+	producer := refreshedProducer{bridge.NewMetricProducer(bridge.WithGatherer(g)), refresh}
+	reader := metricsdk.NewPeriodicReader(exporter, metricsdk.WithProducer(producer))
 	provider := metricsdk.NewMeterProvider(metricsdk.WithReader(reader), metricsdk.WithResource(e.resource))
 	e.atEnd(provider.Shutdown)
+}
+
+// refreshedProducer produces metrics after a refresh.
+type refreshedProducer struct {
+	metricsdk.Producer
+	refresh func(context.Context)
+}
+
+// Produce implements metricsdk.Producer.
+func (p refreshedProducer) Produce(ctx context.Context) ([]metricdata.ScopeMetrics, error) {
+	p.refresh(ctx)
+	return p.Producer.Produce(ctx)
 }
 
 // Log returns a handler that logs to the given one and to the collector.

@@ -5,17 +5,19 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"weir/internal/weir"
 )
 
-// File makes a span around the append of a message without a request (of a schedule), and sets the
-// message's traceparent. The function file appends it.
+// File makes a span around the append of a message without a request (of a schedule, or of a broker), which continues
+// the message's trace if it has one, and sets the message's traceparent. The function file appends it.
 func (e *Export) File(ctx context.Context, m *weir.Message, file func(context.Context) error) error {
 	if e == nil || e.tracer == nil {
 		return file(ctx)
 	}
+	ctx = w3c.Extract(ctx, propagation.MapCarrier{parentCarrierKey: m.TraceParent, stateCarrierKey: m.TraceState})
 	ctx, span := e.tracer.Start(ctx, "file", trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithAttributes(attribute.String("weir.key", m.Key), attribute.String("weir.contract", m.Contract)))
 	defer span.End()

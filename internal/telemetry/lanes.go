@@ -17,15 +17,15 @@ type LaneView struct {
 	Paused  map[string]bool // by whom: operator, calendar, cms
 }
 
-// stale is how old a look may be and still be shown. The timer sweeps on one instance, once
-// a minute: what another one saw when it started must not stand for ever.
+// stale is the age from which the view of a lane is not shown any more. An instance reads the lanes before
+// each export and scrape; if it fails to, its last view must not be shown for ever.
 const stale = 150 * time.Second
 
 // pausers are who can pause a lane.
 var pausers = []string{"operator", "calendar", "cms"}
 
-// lanes shows what this instance last saw of the lanes, as long as that is fresh. Several
-// instances may show one lane: take the largest.
+// lanes shows the last view of this instance of the lanes, as long as that is fresh. Every instance shows
+// every lane: take the largest value of a lane.
 type lanes struct {
 	now func() time.Time
 
@@ -62,7 +62,7 @@ func laneDesc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	waitingDesc = laneDesc("waiting", "Messages of the lane that are not final, as this instance's last sweep saw it.")
+	waitingDesc = laneDesc("waiting", "Messages of the lane that are not final, as this instance last read them.")
 	oldestDesc  = laneDesc("oldest_age_seconds",
 		"For how long the lane's oldest message could have been delivered; 0 when none waits.")
 	pausedDesc = laneDesc("paused", "1 while nothing is delivered, by who paused the lane.", "by")

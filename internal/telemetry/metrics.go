@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,6 +26,9 @@ type Metrics struct {
 	leases   *prometheus.CounterVec
 	removed  *prometheus.CounterVec
 
+	sent    *prometheus.CounterVec // of the upstreams
+	limited *prometheus.CounterVec
+
 	contracts map[string]bool
 	lanes     *lanes
 }
@@ -34,9 +38,10 @@ var _ drain.Observer = (*Metrics)(nil)
 // Build describes the binary.
 type Build struct{ Version, Commit, GoVersion string }
 
-// Config has the sources of Metrics. All fields except Storage are needed.
+// Config has the sources of Metrics. All fields except Storage and Upstreams are needed.
 type Config struct {
 	Contracts []string // their names in the settings
+	Upstreams []string // the same; nil = there are none, and no metrics of them
 	Storage   Counts   // nil = storage is not counted
 	Build     Build
 	Now       func() time.Time
@@ -46,7 +51,7 @@ var (
 	// durationBuckets hold one attempt: from a CMS on the same machine to the longest
 	// timeouts.
 	durationBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
-	// lagBuckets go on to a day, for what waited while the CMS was away.
+	// lagBuckets go on to a day, for messages that waited while the CMS was away.
 	lagBuckets = append(durationBuckets[:len(durationBuckets):len(durationBuckets)], 300, 900, 3600, 14400, 86400)
 )
 
@@ -67,17 +72,22 @@ func NewMetrics(cfg Config) *Metrics {
 			"contract"),
 		attempts: newCounter("delivery_attempts_total",
 			"Attempts, by what they mean to the message and the class of the CMS's status.", "outcome", "status_class"),
-		leases: newCounter("lease_events_total", "What became of the leases of lanes.", "event"),
+		leases: newCounter("lease_events_total", "Events of the leases of lanes, by kind.", "event"),
 		removed: newCounter("retention_removals_total",
 			"Messages that retention removed; messages and bodies that storage refused to remove.", "outcome"),
 		duration: newHistogram("delivery_attempt_duration_seconds", "Time of one attempt.", durationBuckets),
 		lag: newHistogram("delivery_lag_seconds", "Time from acceptance, or the due moment, to delivery.",
 			lagBuckets),
+		sent: newCounter("upstream_messages_accepted_total", "Messages filed, by the upstream that sent them.",
+			"upstream"),
+		limited: newCounter("upstream_messages_limited_total", "Messages that a limit of their upstream refused.",
+			"upstream", "limit"),
 	}
 	for _, name := range cfg.Contracts {
 		m.contracts[name] = true
 	}
 	m.initSeries()
+	m.initUpstreams(cfg.Upstreams)
 	m.Registry.MustRegister(m.accepted, m.refused, m.finished, m.attempts, m.duration, m.lag, m.leases, m.removed,
 		m.lanes, buildInfo(cfg.Build),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -91,16 +101,36 @@ func NewMetrics(cfg Config) *Metrics {
 func (m *Metrics) initSeries() {
 	for name := range m.contracts {
 		m.accepted.WithLabelValues(name)
-		for _, stage := range []weir.Stage{weir.Delivered, weir.Dead, weir.Cancelled, weir.Superseded} {
+		for _, stage := range []weir.Stage{weir.Delivered, weir.Dead, weir.Cancelled, weir.Superseded,
+			weir.Discarded} {
 			m.finished.WithLabelValues(string(stage), name)
 		}
 	}
-	for _, reason := range reasons {
-		m.refused.WithLabelValues(reason)
+	for kind, reason := range reasons {
+		if !slices.Contains(upstreamKinds, kind) {
+			m.refused.WithLabelValues(reason)
+		}
 	}
 	m.Removed(0, 0)
 	for _, event := range []drain.LeaseEvent{drain.LeaseTaken, drain.LeaseBusy, drain.LeaseReleased, drain.LeaseLost} {
 		m.leases.WithLabelValues(string(event))
+	}
+}
+
+// initUpstreams registers the metrics of upstreams, and creates their series.
+func (m *Metrics) initUpstreams(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	m.Registry.MustRegister(m.sent, m.limited)
+	for _, kind := range upstreamKinds {
+		m.refused.WithLabelValues(reasons[kind])
+	}
+	for _, name := range names {
+		m.sent.WithLabelValues(name)
+		for _, limit := range []string{"rate", "dailyQuota"} {
+			m.limited.WithLabelValues(name, limit)
+		}
 	}
 }
 
@@ -125,8 +155,14 @@ func buildInfo(b Build) prometheus.Collector {
 func (m *Metrics) Filed(messages []weir.Message) {
 	for i := range messages {
 		m.accepted.WithLabelValues(m.contractLabel(messages[i].Contract)).Inc()
+		if name := messages[i].Upstream; name != "" {
+			m.sent.WithLabelValues(name).Inc()
+		}
 	}
 }
+
+// Limited implements upstream.Observer.
+func (m *Metrics) Limited(upstream, limit string) { m.limited.WithLabelValues(upstream, limit).Inc() }
 
 // Refused counts a post that was answered with an error.
 func (m *Metrics) Refused(err error) {
@@ -183,7 +219,11 @@ func statusClass(status int) string {
 var reasons = map[weir.Kind]string{
 	weir.Malformed: "malformed", weir.TooLarge: "too_large", weir.Unsupported: "unsupported", weir.Invalid: "invalid",
 	weir.Conflict: "conflict", weir.Unavailable: "unavailable", weir.Internal: "internal",
+	weir.Unauthenticated: "unauthenticated", weir.Forbidden: "forbidden", weir.Limited: "limited",
 }
+
+// upstreamKinds are the kinds of refusals that exist only if the settings have upstreams.
+var upstreamKinds = []weir.Kind{weir.Unauthenticated, weir.Forbidden, weir.Limited}
 
 func refusalReason(k weir.Kind) string {
 	if name, ok := reasons[k]; ok {

@@ -24,15 +24,15 @@ func (counts) Failures() map[string]int64 { return map[string]int64{"queue throt
 // clock is a time that a test moves.
 type clock struct{ now time.Time }
 
-func setup() (*telemetry.Metrics, *clock) {
+func newMetrics() (*telemetry.Metrics, *clock) {
 	c := &clock{noon}
 	return telemetry.NewMetrics(telemetry.Config{Contracts: []string{"article"}, Storage: counts{},
 		Build: telemetry.Build{Version: "v1", Commit: "abc", GoVersion: "go1"},
 		Now:   func() time.Time { return c.now }}), c
 }
 
-// shown is what a scrape would give.
-func shown(t *testing.T, m *telemetry.Metrics) string {
+// scrapeText returns the text that a scraper would read.
+func scrapeText(t *testing.T, m *telemetry.Metrics) string {
 	t.Helper()
 	families, err := m.Registry.Gather()
 	if err != nil {
@@ -47,20 +47,20 @@ func shown(t *testing.T, m *telemetry.Metrics) string {
 	return b.String()
 }
 
-func expect(t *testing.T, m *telemetry.Metrics, lines ...string) {
+func checkLines(t *testing.T, m *telemetry.Metrics, lines ...string) {
 	t.Helper()
-	text := shown(t, m)
+	text := scrapeText(t, m)
 	for _, want := range lines {
 		if !strings.Contains(text, want+"\n") {
-			t.Errorf("%q is missing in:\n%s", want, text)
+			t.Errorf("got\n%s\nwant the line %q", text, want)
 		}
 	}
 }
 
 func TestNewMetrics_KnownSeriesStandAtZero(t *testing.T) {
 	t.Parallel()
-	m, _ := setup()
-	expect(t, m,
+	m, _ := newMetrics()
+	checkLines(t, m,
 		`weir_messages_accepted_total{contract="article"} 0`,
 		`weir_messages_refused_total{reason="too_large"} 0`,
 		`weir_messages_finished_total{contract="article",stage="dead"} 0`,
@@ -73,27 +73,28 @@ func TestNewMetrics_KnownSeriesStandAtZero(t *testing.T) {
 
 func TestMetrics_Filed(t *testing.T) {
 	t.Parallel()
-	m, _ := setup()
+	m, _ := newMetrics()
 	m.Filed([]weir.Message{{Contract: "article"}, {Contract: "article"}, {Contract: "gone"}})
-	expect(t, m, `weir_messages_accepted_total{contract="article"} 2`,
+	checkLines(t, m, `weir_messages_accepted_total{contract="article"} 2`,
 		`weir_messages_accepted_total{contract="other"} 1`)
 }
 
 func TestMetrics_Refused(t *testing.T) {
 	t.Parallel()
-	m, _ := setup()
+	m, _ := newMetrics()
 	m.Refused(&weir.Error{Kind: weir.Invalid})
 	m.Refused(errors.New("foreign"))
 	m.Refused(&weir.Error{Kind: weir.Busy})
-	expect(t, m, `weir_messages_refused_total{reason="invalid"} 1`, `weir_messages_refused_total{reason="internal"} 2`)
+	checkLines(t, m, `weir_messages_refused_total{reason="invalid"} 1`,
+		`weir_messages_refused_total{reason="internal"} 2`)
 }
 
 func TestMetrics_Attempted(t *testing.T) {
 	t.Parallel()
-	m, _ := setup()
+	m, _ := newMetrics()
 	m.Attempted(0, nil, weir.Result{Status: 503, Duration: 20 * time.Millisecond}, weir.OutcomeUnavailable)
 	m.Attempted(0, nil, weir.Result{Duration: 30 * time.Second}, weir.OutcomeRetry)
-	expect(t, m,
+	checkLines(t, m,
 		`weir_delivery_attempts_total{outcome="unavailable",status_class="5xx"} 1`,
 		`weir_delivery_attempts_total{outcome="retry",status_class="none"} 1`,
 		`weir_delivery_attempt_duration_seconds_bucket{le="0.01"} 0`,
@@ -103,14 +104,14 @@ func TestMetrics_Attempted(t *testing.T) {
 
 func TestMetrics_Finished(t *testing.T) {
 	t.Parallel()
-	m, _ := setup()
+	m, _ := newMetrics()
 	m.Finished(0, drain.Final{Stage: weir.Delivered, Contract: "article", AcceptedAt: noon, Since: noon,
 		At: noon.Add(2 * time.Second)})
 	m.Finished(0, drain.Final{Stage: weir.Delivered, Contract: "article", AcceptedAt: noon, Since: noon.Add(time.Hour),
 		At: noon.Add(time.Hour + 3*time.Millisecond)})
 	m.Finished(0, drain.Final{Stage: weir.Dead, Contract: "article", AcceptedAt: noon, At: noon.Add(time.Hour)})
 	m.Finished(0, drain.Final{Stage: weir.Superseded, At: noon})
-	expect(t, m,
+	checkLines(t, m,
 		`weir_messages_finished_total{contract="article",stage="delivered"} 2`,
 		`weir_messages_finished_total{contract="article",stage="dead"} 1`,
 		`weir_messages_finished_total{contract="unknown",stage="superseded"} 1`,
@@ -120,26 +121,26 @@ func TestMetrics_Finished(t *testing.T) {
 
 func TestMetrics_Lease(t *testing.T) {
 	t.Parallel()
-	m, _ := setup()
+	m, _ := newMetrics()
 	m.Lease(3, drain.LeaseBusy)
 	m.Lease(3, drain.LeaseTaken)
-	expect(t, m, `weir_lease_events_total{event="busy"} 1`, `weir_lane_held_by_this_instance{lane="3"} 1`)
+	checkLines(t, m, `weir_lease_events_total{event="busy"} 1`, `weir_lane_held_by_this_instance{lane="3"} 1`)
 	m.Lease(3, drain.LeaseLost)
-	expect(t, m, `weir_lease_events_total{event="lost"} 1`, `weir_lane_held_by_this_instance{lane="3"} 0`)
+	checkLines(t, m, `weir_lease_events_total{event="lost"} 1`, `weir_lane_held_by_this_instance{lane="3"} 0`)
 }
 
 func TestMetrics_Saw(t *testing.T) {
 	t.Parallel()
-	m, c := setup()
+	m, c := newMetrics()
 	m.Saw(2, telemetry.LaneView{Waiting: 7, Oldest: noon.Add(-time.Minute), Paused: map[string]bool{"cms": true}})
 	c.now = noon.Add(30 * time.Second)
-	expect(t, m, `weir_lane_waiting{lane="2"} 7`, `weir_lane_oldest_age_seconds{lane="2"} 90`,
+	checkLines(t, m, `weir_lane_waiting{lane="2"} 7`, `weir_lane_oldest_age_seconds{lane="2"} 90`,
 		`weir_lane_paused{by="cms",lane="2"} 1`, `weir_lane_paused{by="operator",lane="2"} 0`)
 	m.Saw(2, telemetry.LaneView{})
-	expect(t, m, `weir_lane_waiting{lane="2"} 0`, `weir_lane_oldest_age_seconds{lane="2"} 0`,
+	checkLines(t, m, `weir_lane_waiting{lane="2"} 0`, `weir_lane_oldest_age_seconds{lane="2"} 0`,
 		`weir_lane_paused{by="cms",lane="2"} 0`)
 	c.now = noon.Add(4 * time.Minute)
-	if text := shown(t, m); strings.Contains(text, "weir_lane_waiting") {
-		t.Errorf("a look of four minutes ago is still shown:\n%s", text)
+	if text := scrapeText(t, m); strings.Contains(text, "weir_lane_waiting") {
+		t.Errorf("got\n%s\nwant no weir_lane_waiting of a look four minutes ago", text)
 	}
 }

@@ -17,7 +17,7 @@ var (
 	transactionsDesc = prometheus.NewDesc("weir_storage_transactions_total",
 		"Requests sent to storage, repeats included.", []string{"service", "operation"}, nil)
 	failuresDesc = prometheus.NewDesc("weir_storage_failures_total",
-		"Requests to storage that it did not answer, or with throttling, an error of its own or a refusal of our key.",
+		"Requests to storage that got no answer, were throttled, failed by an error of storage, or were refused.",
 		[]string{"service", "reason"}, nil)
 )
 

@@ -35,13 +35,13 @@ func TestSender_Concurrent(t *testing.T) {
 		hung := make(chan error)
 		go func() { hung <- s.bell.Enqueue(ctx, 0) }()
 		<-under
-		s.ring(t, 0) // would hang here
+		s.enqueueTicket(t, 0) // would hang here
 		s.wantPut(t, 0)
 		cancel()
 		if err := <-hung; err == nil {
-			t.Error("no error")
+			t.Error("Enqueue cut off = no error, want one")
 		}
-		s.ring(t, 0)
+		s.enqueueTicket(t, 0)
 		s.wantPut(t, 1)
 	})
 	t.Run("FailuresLeaveNoNoteBehind", func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestSender_Concurrent(t *testing.T) {
 		}
 		wg.Wait()
 		s.faults.Set(nil)
-		s.ring(t, 0)
+		s.enqueueTicket(t, 0)
 		s.wantPut(t, 1)
 	})
 }

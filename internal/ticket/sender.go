@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/storage"
@@ -83,6 +84,7 @@ type Sender struct {
 	mu      sync.Mutex
 	pending []*pendingTicket // put here, and not known to have been received
 
+	isLeaving  atomic.Bool    // this process takes no lane any more
 	background sync.WaitGroup // puts of EnqueueAsync
 }
 
@@ -92,6 +94,8 @@ type pendingTicket struct {
 	visibleAt  time.Time
 	isRequeued bool
 }
+
+func (t *pendingTicket) leadsTo(lane int) bool { return t.lane == lane || t.lane == AllLanes }
 
 // New returns a Sender without pending tickets.
 func New(cfg Config) *Sender { return &Sender{cfg: cfg.withDefaults()} }
@@ -104,11 +108,11 @@ func (s *Sender) Enqueue(ctx context.Context, lane int) error {
 	return s.enqueue(ctx, lane, now, s.drawDelay(s.cfg.MinDelay, s.cfg.MaxDelay), s.cfg.MaxDelay)
 }
 
-// EnqueueNow puts a ticket that is visible at once, unless it has put one for the lane within this
-// second. Older visible tickets do not count, because another instance may have taken them, and
-// the lane has to move.
+// EnqueueNow puts a ticket that is visible at once, unless one for the lane becomes visible within
+// this second. Those that are visible already do not count: another instance may have taken one,
+// and looked at the lane before the last message was filed, and the lane has to move.
 func (s *Sender) EnqueueNow(ctx context.Context, lane int) error {
-	return s.enqueueFresh(ctx, lane, queueResolution, 0)
+	return s.enqueueFresh(ctx, lane, 0, 0)
 }
 
 // EnqueueRelief puts a ticket for another invocation that relieves this one. It puts none if a
@@ -122,20 +126,34 @@ func (s *Sender) EnqueueRelief(ctx context.Context, lane int) error {
 // latest, or became visible no longer ago than earliest.
 func (s *Sender) enqueueFresh(ctx context.Context, lane int, earliest, latest time.Duration) error {
 	now := s.cfg.Now()
-	s.mu.Lock()
-	s.dropTickets(func(t *pendingTicket) bool {
-		return (t.lane == lane || t.lane == AllLanes) && t.visibleAt.Before(now.Add(-earliest))
-	})
-	s.mu.Unlock()
+	s.forgetVisible(lane, now.Add(-earliest))
 	return s.enqueue(ctx, lane, now, 0, latest)
 }
+
+// forgetVisible removes the pending tickets that lead to the lane and became visible before a time.
+func (s *Sender) forgetVisible(lane int, before time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropTickets(func(t *pendingTicket) bool {
+		return t.leadsTo(lane) && t.visibleAt.Before(before)
+	})
+}
+
+// Leave is called when this process takes no lane any more, and still files messages. Other
+// processes get its tickets from now on, and it does not learn when. So from now on EnqueueAsync
+// counts no ticket that may have been visible before the message was filed; see delayAfterLeave.
+func (s *Sender) Leave() { s.isLeaving.Store(true) }
 
 // EnqueueAsync is Enqueue for a caller that must not wait for the queue: it decides at once whether
 // a ticket is needed, and puts it in the background. It logs a failure.
 func (s *Sender) EnqueueAsync(lane int) {
 	now := s.cfg.Now()
-	delay := roundUpToSeconds(s.drawDelay(s.cfg.MinDelay, s.cfg.MaxDelay))
-	reserved := s.reserveTicket(lane, now, now.Add(delay), now.Add(s.cfg.MaxDelay))
+	delay, latest := roundUpToSeconds(s.drawDelay(s.cfg.MinDelay, s.cfg.MaxDelay)), s.cfg.MaxDelay
+	if s.isLeaving.Load() {
+		delay = s.delayAfterLeave(lane, now)
+		latest = delay
+	}
+	reserved := s.reserveTicket(lane, now, now.Add(delay), now.Add(latest))
 	if reserved == nil {
 		return
 	}
@@ -146,6 +164,26 @@ func (s *Sender) EnqueueAsync(lane int) {
 			s.cfg.Log.Warn("ticket: not put", "lane", lane, "err", err)
 		}
 	})
+}
+
+// delayAfterLeave returns the visibility delay of a ticket for a message that was just filed, after
+// Leave: 0 for the first, and two seconds if another became visible within the last second or does
+// so within the next two. So a burst of messages leads to about one ticket a second, and one of them
+// becomes visible after the last message. Those that may be visible already no longer count.
+func (s *Sender) delayAfterLeave(lane int, now time.Time) (delay time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	surelyHidden := now.Add(queueResolution)
+	s.dropTickets(func(t *pendingTicket) bool {
+		if !t.leadsTo(lane) {
+			return false
+		}
+		if t.visibleAt.After(now.Add(-queueResolution)) && !t.visibleAt.After(now.Add(2*queueResolution)) {
+			delay = 2 * queueResolution
+		}
+		return t.visibleAt.Before(surelyHidden)
+	})
+	return delay
 }
 
 // Wait waits until the puts of EnqueueAsync have ended, or ctx ends.
@@ -219,7 +257,7 @@ func (s *Sender) putTicket(ctx context.Context, reserved *pendingTicket, delay t
 		s.cancelTicket(reserved)
 		return fmt.Errorf("ring lane %d: %w", reserved.lane, err)
 	}
-	s.cfg.Log.Debug("ticket: put", "lane", reserved.lane, "delay", delay)
+	s.cfg.Log.Debug("ticket: put", "lane", reserved.lane, "delay_ms", delay.Milliseconds())
 	return nil
 }
 

@@ -30,9 +30,9 @@ func newSetup() *setup {
 	return s
 }
 
-func (s *setup) pass(d time.Duration) { s.now = s.now.Add(d) }
+func (s *setup) passTime(d time.Duration) { s.now = s.now.Add(d) }
 
-func (s *setup) ring(t *testing.T, lane int) {
+func (s *setup) enqueueTicket(t *testing.T, lane int) {
 	t.Helper()
 	if err := s.bell.Enqueue(t.Context(), lane); err != nil {
 		t.Fatal(err)
@@ -54,8 +54,8 @@ func (s *setup) wantPut(t *testing.T, want int64) {
 	}
 }
 
-// take is the host's poll: it gives the visible tickets' texts, and deletes them.
-func (s *setup) take(t *testing.T) []string {
+// takeVisible deletes the visible tickets, as the host's poll does, and returns their texts.
+func (s *setup) takeVisible(t *testing.T) []string {
 	t.Helper()
 	got, err := s.queue.Get(t.Context(), 32, time.Minute)
 	if err != nil {
@@ -73,16 +73,16 @@ func (s *setup) take(t *testing.T) []string {
 
 var enqueueTests = map[string]func(t *testing.T, s *setup){
 	"NamesTheLane": func(t *testing.T, s *setup) {
-		s.ring(t, 3)
-		s.pass(10 * time.Second)
-		if got := s.take(t); len(got) != 1 || got[0] != ticket.Encode(4, 3) {
-			t.Errorf("tickets %q", got)
+		s.enqueueTicket(t, 3)
+		s.passTime(10 * time.Second)
+		if got := s.takeVisible(t); len(got) != 1 || got[0] != ticket.Encode(4, 3) {
+			t.Errorf("got the tickets %q, want one of epoch 4, lane 3", got)
 		}
 	},
 	"AHundredTimesPutsOne": func(t *testing.T, s *setup) {
 		for range 100 {
-			s.ring(t, 3)
-			s.pass(50 * time.Millisecond)
+			s.enqueueTicket(t, 3)
+			s.passTime(50 * time.Millisecond)
 		}
 		s.wantPut(t, 1)
 	},
@@ -90,103 +90,103 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		s.cfg.MaxDelay, s.die = 1500*time.Millisecond, 0.9 // rounded up: later than MaxDelay
 		s.bell = ticket.New(s.cfg)
 		for range 100 {
-			s.ring(t, 3)
+			s.enqueueTicket(t, 3)
 		}
 		s.wantPut(t, 1)
 	},
 	"LanesAreIndependent": func(t *testing.T, s *setup) {
 		for lane := range 4 {
-			s.ring(t, lane)
-			s.ring(t, lane)
+			s.enqueueTicket(t, lane)
+			s.enqueueTicket(t, lane)
 		}
 		s.wantPut(t, 4)
-		s.pass(10 * time.Second)
+		s.passTime(10 * time.Second)
 		s.bell.MarkReceived(2)
 		for lane := range 4 {
-			s.ring(t, lane)
+			s.enqueueTicket(t, lane)
 		}
 		s.wantPut(t, 5)
 	},
 	"TheDelayIsDrawnBetweenTheBounds": func(t *testing.T, s *setup) {
 		s.cfg.MinDelay, s.cfg.MaxDelay, s.die = 4*time.Second, 8*time.Second, 0.75
 		s.bell = ticket.New(s.cfg)
-		s.ring(t, 0)
-		s.pass(7*time.Second - 1)
-		if got := s.take(t); len(got) != 0 {
-			t.Error("visible too early")
+		s.enqueueTicket(t, 0)
+		s.passTime(7*time.Second - 1)
+		if got := s.takeVisible(t); len(got) != 0 {
+			t.Errorf("got %d tickets before their time, want none", len(got))
 		}
-		s.pass(1)
-		if got := s.take(t); len(got) != 1 {
-			t.Error("not visible in time")
+		s.passTime(1)
+		if got := s.takeVisible(t); len(got) != 1 {
+			t.Errorf("got %d tickets at their time, want 1", len(got))
 		}
 	},
 	"NeededEarlierPutsAnother": func(t *testing.T, s *setup) {
 		s.ringAt(t, s.now.Add(time.Minute))
-		s.ring(t, 0)
+		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2)
 		s.ringAt(t, s.now.Add(2*time.Minute)) // one comes before that anyway
 		s.wantPut(t, 2)
 	},
 	"VisibleAndSeenRingsAgain": func(t *testing.T, s *setup) {
-		s.ring(t, 0)
-		s.pass(5 * time.Second)
+		s.enqueueTicket(t, 0)
+		s.passTime(5 * time.Second)
 		s.bell.MarkReceived(0)
-		s.ring(t, 0)
+		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2)
 	},
-	"AnothersTicketSeenLeavesWhatIsStillToCome": func(t *testing.T, s *setup) {
-		s.ring(t, 0)
+	"AReceivedTicketLeavesThePutOneToCome": func(t *testing.T, s *setup) {
+		s.enqueueTicket(t, 0)
 		s.bell.MarkReceived(0)
-		s.ring(t, 0)
+		s.enqueueTicket(t, 0)
 		s.wantPut(t, 1)
 	},
 	"SeenASecondEarlyCounts": func(t *testing.T, s *setup) {
-		s.ring(t, 0)
-		s.pass(4 * time.Second) // the queue's clock is not ours
+		s.enqueueTicket(t, 0)
+		s.passTime(4 * time.Second) // the queue's clock is not ours
 		s.bell.MarkReceived(0)
-		s.ring(t, 0)
+		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2)
 	},
 	"DefaultsSuffice": func(t *testing.T, s *setup) {
 		s.bell = ticket.New(ticket.Config{Queue: s.queue, MinDelay: time.Minute})
-		s.ring(t, 0)
-		s.ring(t, 0)
+		s.enqueueTicket(t, 0)
+		s.enqueueTicket(t, 0)
 		s.wantPut(t, 1)
-		s.pass(time.Minute - 1)
-		if got := s.take(t); len(got) != 0 {
-			t.Error("visible before MinDelay")
+		s.passTime(time.Minute - 1)
+		if got := s.takeVisible(t); len(got) != 0 {
+			t.Errorf("got %d tickets before MinDelay, want none", len(got))
 		}
-		s.pass(1)
-		if got := s.take(t); len(got) != 1 {
-			t.Error("not visible after MinDelay, which bounds MaxDelay")
+		s.passTime(1)
+		if got := s.takeVisible(t); len(got) != 1 {
+			t.Errorf("got %d tickets after MinDelay, which bounds MaxDelay, want 1", len(got))
 		}
 	},
 	"VisibleAndUnseenCountsForAMinute": func(t *testing.T, s *setup) {
-		s.ring(t, 0)
-		s.pass(65*time.Second - 1)
-		s.ring(t, 0)
+		s.enqueueTicket(t, 0)
+		s.passTime(65*time.Second - 1)
+		s.enqueueTicket(t, 0)
 		s.wantPut(t, 1)
-		s.pass(1)
-		s.ring(t, 0)
+		s.passTime(1)
+		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2)
 	},
 	"AFailedPutIsTriedByTheNextRing": func(t *testing.T, s *setup) {
 		s.faults.Once(func(storagetest.Call) bool { return true },
 			storagetest.Fault{Kind: storagetest.FailBefore})
 		if err := s.bell.Enqueue(t.Context(), 0); !storage.Is(err, storage.Unavailable) {
-			t.Fatalf("error %v", err)
+			t.Fatalf("error %v, want an error of kind Unavailable", err)
 		}
 		s.wantPut(t, 0)
-		s.ring(t, 0)
+		s.enqueueTicket(t, 0)
 		s.wantPut(t, 1)
 	},
 	"APutOfUnknownFateIsTriedByTheNextRing": func(t *testing.T, s *setup) {
 		s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailAfter})
 		if err := s.bell.Enqueue(t.Context(), 0); !storage.Is(err, storage.Ambiguous) {
-			t.Fatalf("error %v", err)
+			t.Fatalf("error %v, want an error of kind Ambiguous", err)
 		}
-		s.ring(t, 0)
-		s.ring(t, 0)
+		s.enqueueTicket(t, 0)
+		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2) // the one that did arrive, and the one we know of
 	},
 	"AFailedPutLeavesTheOtherNotes": func(t *testing.T, s *setup) {
@@ -194,7 +194,7 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		s.faults.Once(func(storagetest.Call) bool { return true },
 			storagetest.Fault{Kind: storagetest.FailBefore})
 		if err := s.bell.Enqueue(t.Context(), 0); err == nil {
-			t.Fatal("no error")
+			t.Fatal("Enqueue = no error, want one")
 		}
 		s.ringAt(t, s.now.Add(time.Minute))
 		s.wantPut(t, 1)
@@ -217,16 +217,16 @@ func TestSender_AllLanes(t *testing.T) {
 	tests := map[string]func(t *testing.T, s *setup){
 		"OneTicketInThePlaceOfTheNinthAndAllBehindIt": func(t *testing.T, s *setup) {
 			for lane := range 1000 {
-				s.ring(t, lane)
+				s.enqueueTicket(t, lane)
 			}
 			s.wantPut(t, most+1)
-			s.pass(10 * time.Second)
+			s.passTime(10 * time.Second)
 			want := map[string]bool{ticket.Encode(4, ticket.AllLanes): true}
 			for lane := range most {
 				want[ticket.Encode(4, lane)] = true
 			}
 			got := map[string]bool{}
-			for _, text := range s.take(t) {
+			for _, text := range s.takeVisible(t) {
 				got[text] = true
 			}
 			if !maps.Equal(got, want) {
@@ -241,42 +241,42 @@ func TestSender_AllLanes(t *testing.T) {
 			}
 			s.wantPut(t, most+1)
 			for lane := range 1000 {
-				s.ring(t, lane)
+				s.enqueueTicket(t, lane)
 			}
 			s.wantPut(t, most+2)
 		},
 		"SeenMakesRoom": func(t *testing.T, s *setup) {
 			for lane := range most {
-				s.ring(t, lane)
+				s.enqueueTicket(t, lane)
 			}
-			s.pass(10 * time.Second)
-			s.take(t)
+			s.passTime(10 * time.Second)
+			s.takeVisible(t)
 			s.bell.MarkReceived(3)
-			s.ring(t, 100)
-			s.pass(10 * time.Second)
-			if got, want := s.take(t), ticket.Encode(4, 100); len(got) != 1 || got[0] != want {
+			s.enqueueTicket(t, 100)
+			s.passTime(10 * time.Second)
+			if got, want := s.takeVisible(t), ticket.Encode(4, 100); len(got) != 1 || got[0] != want {
 				t.Errorf("tickets %q, want %q", got, want)
 			}
 		},
 		"SeenRingsAllAgain": func(t *testing.T, s *setup) {
 			for lane := range most + 1 {
-				s.ring(t, lane)
+				s.enqueueTicket(t, lane)
 			}
-			s.pass(10 * time.Second)
+			s.passTime(10 * time.Second)
 			s.bell.MarkReceived(ticket.AllLanes)
-			s.ring(t, 100)
+			s.enqueueTicket(t, 100)
 			s.wantPut(t, most+2)
 		},
 		"AFailedPutLeavesNoNote": func(t *testing.T, s *setup) {
 			for lane := range most {
-				s.ring(t, lane)
+				s.enqueueTicket(t, lane)
 			}
 			s.faults.Once(func(storagetest.Call) bool { return true },
 				storagetest.Fault{Kind: storagetest.FailBefore})
 			if err := s.bell.Enqueue(t.Context(), 100); !storage.Is(err, storage.Unavailable) {
-				t.Fatalf("error %v", err)
+				t.Fatalf("error %v, want an error of kind Unavailable", err)
 			}
-			s.ring(t, 101)
+			s.enqueueTicket(t, 101)
 			s.wantPut(t, most+1)
 		},
 	}
@@ -293,18 +293,18 @@ func TestSender_WithoutDelay(t *testing.T) {
 	s := newSetup()
 	s.cfg.NoDelay, s.cfg.CountsFor = true, 2*time.Second
 	s.bell = ticket.New(s.cfg)
-	s.ring(t, 0)
-	if got := s.take(t); len(got) != 1 {
+	s.enqueueTicket(t, 0)
+	if got := s.takeVisible(t); len(got) != 1 {
 		t.Fatalf("%d tickets are visible at once, want 1", len(got))
 	}
-	s.pass(2*time.Second - 1)
-	s.ring(t, 0)
-	if got := s.take(t); len(got) != 0 {
+	s.passTime(2*time.Second - 1)
+	s.enqueueTicket(t, 0)
+	if got := s.takeVisible(t); len(got) != 0 {
 		t.Errorf("%d tickets within two seconds, want none", len(got))
 	}
-	s.pass(1)
-	s.ring(t, 0)
-	if got := s.take(t); len(got) != 1 {
+	s.passTime(1)
+	s.enqueueTicket(t, 0)
+	if got := s.takeVisible(t); len(got) != 1 {
 		t.Errorf("%d tickets after two seconds, want 1", len(got))
 	}
 }
@@ -316,7 +316,7 @@ func TestSender_EnqueueAt(t *testing.T) {
 			needed := s.now.Add(90500 * time.Millisecond) // the queue makes 91 s of it
 			for range 100 {
 				s.ringAt(t, needed)
-				s.pass(30 * time.Millisecond)
+				s.passTime(30 * time.Millisecond)
 			}
 			s.wantPut(t, 1)
 		},
@@ -325,17 +325,17 @@ func TestSender_EnqueueAt(t *testing.T) {
 				s.ringAt(t, s.now.Add(-time.Hour))
 			}
 			s.wantPut(t, 1)
-			if got := s.take(t); len(got) != 1 {
-				t.Error("not visible at once")
+			if got := s.takeVisible(t); len(got) != 1 {
+				t.Errorf("got %d tickets at once, want 1", len(got))
 			}
 		},
 		"BeyondTheQueuesReachIsAsFarAsItGoes": func(t *testing.T, s *setup) {
 			s.ringAt(t, s.now.Add(30*24*time.Hour))
 			s.ringAt(t, s.now.Add(30*24*time.Hour))
 			s.wantPut(t, 1)
-			s.pass(7 * 24 * time.Hour)
-			if got := s.take(t); len(got) != 1 {
-				t.Error("not visible after seven days")
+			s.passTime(7 * 24 * time.Hour)
+			if got := s.takeVisible(t); len(got) != 1 {
+				t.Errorf("got %d tickets after seven days, want 1", len(got))
 			}
 		},
 	}
@@ -362,20 +362,20 @@ func TestSender_Requeue(t *testing.T) {
 			s := newSetup()
 			s.die = die
 			putBack(t, s)
-			s.pass(want - 1)
-			if got := s.take(t); len(got) != 0 {
-				t.Error("visible too early")
+			s.passTime(want - 1)
+			if got := s.takeVisible(t); len(got) != 0 {
+				t.Errorf("got %d tickets before their time, want none", len(got))
 			}
-			s.pass(1)
-			if got := s.take(t); len(got) != 1 {
-				t.Error("not visible in time")
+			s.passTime(1)
+			if got := s.takeVisible(t); len(got) != 1 {
+				t.Errorf("got %d tickets at their time, want 1", len(got))
 			}
 		})
 	}
 	t.Run("OneComesAnyway", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
-		s.ring(t, 0)
+		s.enqueueTicket(t, 0)
 		putBack(t, s)
 		s.wantPut(t, 1)
 	})
@@ -389,85 +389,15 @@ func TestSender_Requeue(t *testing.T) {
 	t.Run("ALaneBusyForLongKeepsOneTicket", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
-		s.ring(t, 0)
+		s.enqueueTicket(t, 0)
 		for i := range 200 {
 			s.die = float64(i%11) / 10
-			s.pass(time.Second)
-			for range s.take(t) {
+			s.passTime(time.Second)
+			for range s.takeVisible(t) {
 				s.bell.MarkReceived(0)
 				putBack(t, s)
 			}
 			s.wantPut(t, 1)
 		}
 	})
-}
-
-func TestSender_EnqueueAsync(t *testing.T) {
-	t.Parallel()
-	t.Run("PutsOneHoweverOften", func(t *testing.T) {
-		t.Parallel()
-		s := newSetup()
-		for range 10 {
-			s.bell.EnqueueAsync(0)
-		}
-		s.bell.Wait(t.Context())
-		s.wantPut(t, 1)
-		s.pass(10 * time.Second)
-		if got := s.take(t); len(got) != 1 {
-			t.Errorf("took %v", got)
-		}
-	})
-	t.Run("DoesNotWaitForTheQueue", func(t *testing.T) {
-		t.Parallel()
-		s := newSetup()
-		stuck := make(chan struct{})
-		s.faults.Set(func(storagetest.Call) storagetest.Fault {
-			<-stuck
-			return storagetest.Fault{Kind: storagetest.FailBefore}
-		})
-		s.bell.EnqueueAsync(0)
-		close(stuck)
-		s.bell.Wait(t.Context())
-		s.faults.Set(nil)
-		s.bell.EnqueueAsync(0) // the first was not put, so it does not count
-		s.bell.Wait(t.Context())
-		s.wantPut(t, 1)
-	})
-}
-
-// A ticket that was taken by another instance is of no use to a lane that has to move, or to an
-// invocation that has to be relieved here.
-func TestSender_EnqueueNowAndRelief(t *testing.T) {
-	t.Parallel()
-	type step struct {
-		pass    time.Duration
-		ring    func(*ticket.Sender, *testing.T) error
-		tickets int64 // put so far
-	}
-	now := func(b *ticket.Sender, t *testing.T) error { return b.EnqueueNow(t.Context(), 0) }
-	relieve := func(b *ticket.Sender, t *testing.T) error { return b.EnqueueRelief(t.Context(), 0) }
-	plain := func(b *ticket.Sender, t *testing.T) error { return b.Enqueue(t.Context(), 0) } // visible after 5 s
-	all := func(b *ticket.Sender, t *testing.T) error { return b.EnqueueNow(t.Context(), ticket.AllLanes) }
-	for name, steps := range map[string][]step{
-		"NowDoesNotWaitForAHiddenOne":       {{0, plain, 1}, {0, now, 2}},
-		"NowDoesNotRelyOnOneThatWasVisible": {{0, plain, 1}, {7 * time.Second, now, 2}},
-		"NowPutsOneASecond":                 {{0, now, 1}, {0, now, 1}, {2 * time.Second, now, 2}},
-		"NowIsPartOfOneForAllLanes":         {{0, all, 1}, {0, now, 1}},
-		"ReliefComesByAHiddenOne":           {{0, plain, 1}, {0, relieve, 1}},
-		"ReliefComesByOneThatIsJustVisible": {{0, plain, 1}, {10 * time.Second, relieve, 1}},
-		"ReliefNeedsAnotherAfterSomeTime":   {{0, plain, 1}, {16 * time.Second, relieve, 2}, {15 * time.Second, relieve, 3}},
-		"OthersGoOnToRelyOnIt":              {{0, relieve, 1}, {30 * time.Second, plain, 1}, {31 * time.Second, plain, 2}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSetup()
-			for _, step := range steps {
-				s.pass(step.pass)
-				if err := step.ring(s.bell, t); err != nil {
-					t.Fatal(err)
-				}
-				s.wantPut(t, step.tickets)
-			}
-		})
-	}
 }

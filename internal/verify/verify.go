@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"weir/internal/lane"
+	"weir/internal/overview/lists"
 	"weir/internal/storage"
 	"weir/internal/weir"
 )
@@ -103,11 +104,10 @@ func CompareLane(ctx context.Context, s *lane.Store, number int) (Report, error)
 	return r, err
 }
 
-// readLog counts the messages of the log, and looks for the bodies of those that wait. The numbers of
-// messages that wait,
-// or that delivery has not reached yet, go into open.
+// readLog counts the messages of the log, and looks for the bodies of those that wait. The numbers of messages that
+// wait, or that delivery has not reached yet, go into open.
 func (r *Report) readLog(ctx context.Context, s *lane.Store, c lane.Control, open map[int64]bool) error {
-	for scan := s.ScanBackward(r.Lane, c.Head.Next, c.Head.Next); scan.Before > 1; {
+	for scan := (lists.Reader{Store: s}).ScanBackward(r.Lane, c.Head.Next, c.Head.Next); scan.Before > 1; {
 		entries, err := scan.Read(ctx)
 		if err != nil {
 			return err
@@ -165,7 +165,7 @@ func (r *Report) findMissing(ctx context.Context, s *lane.Store, c lane.Control,
 			r.Missing = append(r.Missing, seq)
 		}
 	}
-	waiting, err := s.ReadWaiting(ctx, r.Lane, waitingPages)
+	waiting, err := lists.Reader{Store: s}.ReadWaiting(ctx, r.Lane, waitingPages)
 	if err != nil {
 		return err
 	}

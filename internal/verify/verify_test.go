@@ -2,7 +2,6 @@ package verify_test
 
 import (
 	"crypto/rand"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/storage/memory"
+	"weir/internal/testkit/lanetest"
 	"weir/internal/verify"
 	"weir/internal/weir"
 )
@@ -17,13 +17,13 @@ import (
 func TestCompareLane_Whole(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
-	if r := a.compare(); !r.IsWhole() || r.Accepted != 0 {
+	if r := a.compareLane(); !r.IsWhole() || r.Accepted != 0 {
 		t.Errorf("a new lane: %+v, want it whole with no message", r)
 	}
 	a.appendMessages(5, 0)
 	a.appendMessages(1, 100<<10)
 	a.appendScheduled()
-	r := a.compare()
+	r := a.compareLane()
 	if !r.IsWhole() || r.Accepted != 7 || r.Waiting != 7 || r.Stored != 7 || r.InUse {
 		t.Errorf("got %+v, want a whole lane with 7 messages that wait", r)
 	}
@@ -53,7 +53,7 @@ func TestCompareLane_Differences(t *testing.T) {
 			a.keepHead()
 			a.appendMessages(3, 0)
 			c.change(a)
-			r := a.compare()
+			r := a.compareLane()
 			found := strings.Join(r.Problems(), "; ")
 			if r.IsWhole() || !strings.Contains(found, c.problem) {
 				t.Errorf("got %q, want %q in it", found, c.problem)
@@ -65,6 +65,7 @@ func TestCompareLane_Differences(t *testing.T) {
 // account is a lane in storage in memory.
 type account struct {
 	t      *testing.T
+	lanes  *lanetest.Lanes
 	memory *memory.Account
 	store  *lane.Store
 	head   storage.Row
@@ -72,15 +73,11 @@ type account struct {
 
 func newAccount(t *testing.T) *account {
 	t.Helper()
-	a := &account{t: t, memory: memory.New(time.Now)}
-	a.store = &lane.Store{Table: a.memory.Table(), Bodies: a.memory.Blobs(), Lanes: 1, Now: time.Now}
-	if err := a.store.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return a
+	l := lanetest.New(t, 1)
+	return &account{t: t, lanes: l, memory: l.Account, store: l.Store}
 }
 
-func (a *account) compare() verify.Report {
+func (a *account) compareLane() verify.Report {
 	a.t.Helper()
 	r, err := verify.CompareLane(a.t.Context(), a.store, 0)
 	if err != nil {
@@ -106,27 +103,24 @@ func (a *account) appendScheduled() {
 
 func (a *account) appendMessage(m weir.Message) {
 	a.t.Helper()
-	m.Key, m.Contract, m.ContentType = "/a", "article", "application/xml"
-	if _, err := lane.NewAppender(a.store, slog.New(slog.DiscardHandler)).Append(a.t.Context(), m, ""); err != nil {
-		a.t.Fatal(err)
-	}
+	a.lanes.Append("/a", string(m.Body), func(to *weir.Message) { to.DueAt = m.DueAt })
 }
 
-// partition returns the name of the lane's partition.
-func (a *account) partition() string { return strings.TrimPrefix(a.store.LeaseName(0), "lane-") }
+// partitionName returns the name of the lane's partition.
+func (a *account) partitionName() string { return strings.TrimPrefix(a.store.LeaseName(0), "lane-") }
 
 func (a *account) readRow(key string) storage.Row {
 	a.t.Helper()
-	row, err := a.memory.Table().Get(a.t.Context(), a.partition(), key)
+	row, err := a.memory.Table().Get(a.t.Context(), a.partitionName(), key)
 	if err != nil {
-		a.t.Fatalf("%s: %v", key, err)
+		a.t.Fatalf("get row %s: %v", key, err)
 	}
 	return row
 }
 
-func (a *account) write(op storage.Op) {
+func (a *account) writeRow(op storage.Op) {
 	a.t.Helper()
-	if _, err := a.memory.Table().Transact(a.t.Context(), a.partition(), []storage.Op{op}); err != nil {
+	if _, err := a.memory.Table().Transact(a.t.Context(), a.partitionName(), []storage.Op{op}); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -135,15 +129,15 @@ func (a *account) keepHead() { a.head = a.readRow("!head") }
 
 // restoreHead sets head to its values at keepHead, as if it had been copied then.
 func (a *account) restoreHead() {
-	a.write(storage.Op{Kind: storage.Merge, Key: "!head", Values: a.head.Values, IfMatch: storage.AnyETag})
+	a.writeRow(storage.Op{Kind: storage.Merge, Key: "!head", Values: a.head.Values, IfMatch: storage.AnyETag})
 }
 
 func (a *account) removeRow(prefix string, seq int64) {
-	a.write(storage.Op{Kind: storage.Delete, Key: prefix + lane.OrderPos(seq), IfMatch: storage.AnyETag})
+	a.writeRow(storage.Op{Kind: storage.Delete, Key: prefix + lane.OrderPos(seq), IfMatch: storage.AnyETag})
 }
 
 func (a *account) setStage(seq int64, stage weir.Stage) {
-	a.write(storage.Op{Kind: storage.Merge, Key: "m_" + lane.OrderPos(seq),
+	a.writeRow(storage.Op{Kind: storage.Merge, Key: "m_" + lane.OrderPos(seq),
 		Values:  map[string]any{"Stage": string(stage)},
 		IfMatch: storage.AnyETag})
 }

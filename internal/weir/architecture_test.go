@@ -15,15 +15,14 @@ const (
 )
 
 var (
-	quoted    = regexp.MustCompile("`([^`\n]+)`")
-	treePath  = regexp.MustCompile(`^(internal|functions|handler|tools|docs|deploy)(/[A-Za-z0-9_./-]*)?$`)
-	testName  = regexp.MustCompile(`^Test[A-Z]\w*$`)
-	testFunc  = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(t \*testing\.T\)`)
-	linkedDoc = regexp.MustCompile(`\]\(([a-z]+\.md)[)#]`)
+	quoted   = regexp.MustCompile("`([^`\n]+)`")
+	treePath = regexp.MustCompile(`^(internal|functions|handler|tools|docs|deploy)(/[A-Za-z0-9_./-]*)?$`)
+	testName = regexp.MustCompile(`^Test[A-Z]\w*$`)
+	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(t \*testing\.T\)`)
 )
 
-// TestArchitecture_NamesExist holds that the design document names files, packages, tests and
-// documents that exist, so that a rename changes the document, too.
+// TestArchitecture_NamesExist checks that the design document names files, packages and tests
+// that exist, so that a rename changes the document, too.
 func TestArchitecture_NamesExist(t *testing.T) {
 	t.Parallel()
 	text := readArchitecture(t)
@@ -40,17 +39,12 @@ func TestArchitecture_NamesExist(t *testing.T) {
 			t.Errorf("docs/architecture.md names the test %s, which does not exist", name)
 		}
 	}
-	for _, match := range linkedDoc.FindAllStringSubmatch(text, -1) {
-		if _, err := os.Stat(filepath.Join(root, "docs", match[1])); err != nil {
-			t.Errorf("docs/architecture.md links to %s, which does not exist", match[1])
-		}
-	}
 	if paths < 50 {
 		t.Errorf("got %d paths in docs/architecture.md, want more than 50: is the pattern right?", paths)
 	}
 }
 
-// TestArchitecture_HasEveryPackage holds that each package of the program has its row.
+// TestArchitecture_HasEveryPackage checks that each package of the program has its row.
 func TestArchitecture_HasEveryPackage(t *testing.T) {
 	t.Parallel()
 	text := readArchitecture(t)
@@ -62,7 +56,7 @@ func TestArchitecture_HasEveryPackage(t *testing.T) {
 	}
 	folders, err := filepath.Glob(root + "/functions/*/function.json")
 	if err != nil || len(folders) == 0 {
-		t.Fatalf("functions: got %d, %v", len(folders), err)
+		t.Fatalf("functions: got %d, %v, want more than 0 folders and no error", len(folders), err)
 	}
 	for _, folder := range folders {
 		if name := "functions/" + filepath.Base(filepath.Dir(folder)); !strings.Contains(text, "`"+name+"`") {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/sosodev/duration"
@@ -27,14 +28,39 @@ func ParseMoment(text string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	switch {
 	case err != nil:
-		return time.Time{}, fmt.Errorf("%s is not a time by RFC 3339 with an offset, such as 2030-01-31T08:00:00+01:00",
-			quoteInput(text))
+		return time.Time{}, fmt.Errorf(
+			"%s is not a time by RFC 3339 with an offset, such as 2030-01-31T08:00:00+01:00%s", quoteInput(text),
+			explainLostPlus(text))
 	case t.After(maxDueTime):
 		return time.Time{}, errTooLate
 	case t.Before(minDueTime):
 		return minDueTime, nil
 	}
 	return t.UTC(), nil
+}
+
+// explainLostPlus returns the end of an error for a time whose + an address has turned into a space; "" for other
+// texts.
+func explainLostPlus(text string) string {
+	if _, err := time.Parse(time.RFC3339Nano, strings.Replace(text, " ", "+", 1)); err != nil {
+		return ""
+	}
+	return "; in an address write + as %2B"
+}
+
+// MomentOfSeconds returns the due time that lies so many seconds after the beginning of 1970, to the microsecond. As
+// with ParseMoment, times before 1970 become the beginning of 1970.
+func MomentOfSeconds(seconds float64) (time.Time, error) {
+	switch {
+	case math.IsNaN(seconds):
+		return time.Time{}, errors.New("is not a number")
+	case seconds > float64(maxDueTime.Unix()):
+		return time.Time{}, fmt.Errorf("%w; it counts seconds since 1970", errTooLate)
+	case seconds < 0:
+		return minDueTime, nil
+	}
+	whole, fraction := math.Modf(seconds)
+	return time.Unix(int64(whole), int64(math.Round(fraction*1e6))*1e3).UTC(), nil
 }
 
 // ParseDelay parses a delay, and returns the due time that long after from. The delay is a Go duration

@@ -1,6 +1,7 @@
 package weir_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -25,7 +26,23 @@ func TestParseMoment(t *testing.T) {
 	} {
 		got, err := weir.ParseMoment(text)
 		if (err == nil) != (want != "") || (err == nil && got.Format(time.RFC3339Nano) != want) {
-			t.Errorf("%q: %s, %v", text, got.Format(time.RFC3339Nano), err)
+			t.Errorf("%q: got %s, %v, want %q", text, got.Format(time.RFC3339Nano), err, want)
+		}
+	}
+}
+
+func TestParseMoment_LostPlus(t *testing.T) {
+	t.Parallel()
+	const hint = "write + as %2B"
+	for text, isExpected := range map[string]bool{
+		"2030-01-31T08:00:00 01:00": true,
+		"2030-01-31T08:00:00":       false,
+		"2030-01-31 08:00:00+01:00": false,
+		"soon 01:00":                false,
+	} {
+		_, err := weir.ParseMoment(text)
+		if err == nil || strings.Contains(err.Error(), hint) != isExpected {
+			t.Errorf("%q: got the error %v, want %q in it: %t", text, err, hint, isExpected)
 		}
 	}
 }
@@ -54,7 +71,7 @@ func TestParseDelay(t *testing.T) {
 	} {
 		got, err := weir.ParseDelay(text, from)
 		if (err == nil) != (want != "") || (err == nil && got.Format(time.RFC3339Nano) != want) {
-			t.Errorf("%q: %s, %v", text, got.Format(time.RFC3339Nano), err)
+			t.Errorf("%q: got %s, %v, want %q", text, got.Format(time.RFC3339Nano), err, want)
 		}
 	}
 }

@@ -10,19 +10,21 @@ type Kind int
 
 // The kinds of errors, with their HTTP statuses.
 const (
-	Internal    Kind = iota // 500: a defect of Weir; its text is only logged
-	Malformed               // 400: cannot be parsed
-	NotFound                // 404
-	Conflict                // 409
-	Stale                   // 412: it has changed since the caller read it
-	TooLarge                // 413
-	Unsupported             // 415: media type or encoding
-	Invalid                 // 422: parsed, and breaks a rule
-	Busy                    // another process holds the lease
-	Lost                    // the lease is lost
-	Unavailable             // 503: storage cannot be reached now
-	Rejected                // permanent refusal by the CMS
-	Forbidden               // 403: a page of another site sent it
+	Internal        Kind = iota // 500: a defect of Weir; its text is only logged
+	Malformed                   // 400: cannot be parsed
+	NotFound                    // 404
+	Conflict                    // 409
+	Stale                       // 412: it has changed since the caller read it
+	TooLarge                    // 413
+	Unsupported                 // 415: media type or encoding
+	Invalid                     // 422: parsed, and breaks a rule
+	Busy                        // another process holds the lease
+	Lost                        // the lease is lost
+	Unavailable                 // 503: storage cannot be reached now
+	Rejected                    // permanent refusal by the CMS
+	Forbidden                   // 403: sent by a page of another site, or by an upstream without the right
+	Unauthenticated             // 401: credentials of an upstream are missing or wrong
+	Limited                     // 429: the upstream has used up a limit
 )
 
 // Problem is one mistake in a request.
@@ -40,7 +42,7 @@ type Error struct {
 	Op         string
 	Message    string // safe for the caller to read
 	Problems   []Problem
-	RetryAfter time.Duration // for Unavailable; 0 = unspecified
+	RetryAfter time.Duration // for Unavailable and Limited; 0 = unspecified
 	Err        error         // never shown
 }
 

@@ -33,7 +33,7 @@ func TestFingerprint_Normalised(t *testing.T) {
 	}
 	if _, got := weir.Fingerprint("c", 0, strings.Repeat("ä", 500)); utf8.RuneCountInString(got) != 200 ||
 		!utf8.ValidString(got) {
-		t.Errorf("%d characters", utf8.RuneCountInString(got))
+		t.Errorf("got %d characters, want 200 of UTF-8", utf8.RuneCountInString(got))
 	}
 }
 
@@ -45,15 +45,16 @@ func TestFingerprint_Kinds(t *testing.T) {
 	}
 	one := name("article", 422, "asset 1 is missing")
 	if len(one) != 12 || one != name("article", 422, "asset 99 is missing") {
-		t.Errorf("%q, and another number gives %q", one, name("article", 422, "asset 99 is missing"))
+		t.Errorf("got %q, and with another number %q, want the same of 12 characters",
+			one, name("article", 422, "asset 99 is missing"))
 	}
 	if name("article", 422, `422: {"error":"title_missing"}`) == name("article", 422, `422: {"error":"asset_locked"}`) {
-		t.Error("failures told in JSON are all of one kind")
+		t.Error("two errors in JSON have one fingerprint, want two")
 	}
 	for _, other := range []string{name("picture", 422, "asset 1 is missing"),
 		name("article", 400, "asset 1 is missing"), name("article", 422, "asset 1 is locked")} {
 		if other == one {
-			t.Errorf("another kind of failure has the same name %q", one)
+			t.Errorf("another kind of failure has the same name %q, want another", one)
 		}
 	}
 }

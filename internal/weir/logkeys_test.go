@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// logKeys is the closed list of keys in the log: whoever searches it needs to know them.
+// logKeys is the closed list of keys in the log, so that operators can know all keys for their searches.
 var logKeys = []string{"function", "invocation_id", "message_id", "lane", "key", "seq", "fence", "attempt",
 	"dequeue_count",
-	"stage", "outcome", "reason", "delay", "duration", "status", "depth", "err", "trace_id",
+	"stage", "outcome", "reason", "delay_ms", "duration_ms", "status", "depth", "err", "trace_id",
 	"action", "subject", "detail", "principal", "key_id", "from"}
 
 // logText is a constant, lower-case, and begins with the component.
@@ -40,10 +40,10 @@ func TestLogKeys(t *testing.T) {
 				return err
 			}
 			ast.Inspect(file, func(n ast.Node) bool {
-				if call, ok := n.(*ast.CallExpr); ok && logs(call) {
+				if call, ok := n.(*ast.CallExpr); ok && isLogCall(call) {
 					calls++
 					for _, problem := range problemsOf(call) {
-						t.Errorf("%s: %s", files.Position(call.Pos()), problem)
+						t.Errorf("%s: a log call breaks a rule: %s", files.Position(call.Pos()), problem)
 					}
 				}
 				return true
@@ -55,12 +55,12 @@ func TestLogKeys(t *testing.T) {
 		}
 	}
 	if calls < 40 {
-		t.Errorf("only %d calls were looked at", calls)
+		t.Errorf("looked at %d log calls, want at least 40", calls)
 	}
 }
 
-// logs says whether a call is one of a logger, which all of ours know by its name.
-func logs(call *ast.CallExpr) bool {
+// isLogCall reports whether a call writes a log line. It knows the methods of a logger by their names.
+func isLogCall(call *ast.CallExpr) bool {
 	method, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
 		return false
@@ -86,18 +86,24 @@ func problemsOf(call *ast.CallExpr) []string {
 	var problems []string
 	if method != "With" {
 		at := logMethods[method]
-		if text, ok := constant(args[at]); !ok || !logText.MatchString(text) {
+		if text, ok := constantText(args[at]); !ok || !logText.MatchString(text) {
 			problems = append(problems, "the text is not a constant that begins with the component")
 		}
 		args = args[at+1:]
 	}
 	for i := 0; i < len(args); i++ {
 		name, ok := "", false
-		if attr, is := args[i].(*ast.CallExpr); is && len(attr.Args) > 0 {
-			name, ok = constant(attr.Args[0]) // slog.String and the like
+		var value ast.Expr
+		if attr, is := args[i].(*ast.CallExpr); is && len(attr.Args) > 1 {
+			name, ok = constantText(attr.Args[0]) // slog.String and the like
+			value = attr.Args[1]
 		} else {
-			name, ok = constant(args[i])
-			i++ // its value
+			name, ok = constantText(args[i])
+			i++
+			value = args[min(i, len(args)-1)]
+		}
+		if strings.HasSuffix(name, "_ms") && !isMilliseconds(value) {
+			problems = append(problems, "the value of "+name+" is no call of Milliseconds")
 		}
 		if !ok || !slices.Contains(logKeys, name) {
 			problems = append(problems, "key "+strconv.Quote(name)+" is not on the list")
@@ -106,7 +112,18 @@ func problemsOf(call *ast.CallExpr) []string {
 	return problems
 }
 
-func constant(e ast.Expr) (string, bool) {
+// isMilliseconds reports whether an expression calls time.Duration's Milliseconds. A Duration itself would be logged
+// in nanoseconds.
+func isMilliseconds(e ast.Expr) bool {
+	call, ok := e.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && method.Sel.Name == "Milliseconds"
+}
+
+func constantText(e ast.Expr) (string, bool) {
 	lit, ok := e.(*ast.BasicLit)
 	if !ok || lit.Kind != token.STRING {
 		return "", false

@@ -10,6 +10,7 @@ type Pause struct {
 	Lane   int
 	Key    string // "" = the whole lane
 	Reason string
+	By     string // the person who signed in, or the key, such as "key 3fa9c2d1"; "" = unknown
 	Since  time.Time
 	Until  time.Time // zero = until it is resumed
 }

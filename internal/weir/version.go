@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -29,6 +30,12 @@ func ParseVersion(s string) (Version, error) {
 	return Version{parts: parts}, nil
 }
 
+// VersionAt returns the version that is a time.
+func VersionAt(at time.Time) Version { return Version{at: at} }
+
+// IsTime reports whether the version is a time, and not a number.
+func (v Version) IsTime() bool { return v.parts == nil }
+
 // Newer reports whether v is newer than other. Numbers compare part by part, and a missing part counts
 // as 0: 1.10 is newer than 1.9, but not newer than 1.10.0. A number and a time are never newer than each
 // other.
@@ -42,6 +49,58 @@ func (v Version) Newer(other Version) bool {
 		}
 	}
 	return v.at.After(other.at)
+}
+
+const (
+	// maxUsualDigits is how many digits a number may have before it is suspicious by itself. Seventeen hold a time
+	// down to the millisecond (20260131080000123).
+	maxUsualDigits = 18
+	// jumpDigits is by how many digits a number may exceed its predecessor: a time in milliseconds after one in
+	// seconds has three more. Numbers with less than minJumpDigits are never suspicious.
+	jumpDigits    = 3
+	minJumpDigits = 7
+	// maxAhead is how far a time may lie ahead of the clock.
+	maxAhead = 24 * time.Hour
+)
+
+// DescribeJump returns why v is beyond reason, given the version of its key that was delivered before it, or the zero
+// Version; "" = it is plausible. One mistaken version is enough to supersede all later messages of its key.
+func (v Version) DescribeJump(previous Version, now time.Time) string {
+	if v.parts == nil {
+		if v.at.After(now.Add(maxAhead)) {
+			return "a time more than a day ahead"
+		}
+		return ""
+	}
+	for i := range v.parts {
+		if len(v.parts[i]) > maxUsualDigits {
+			return fmt.Sprintf("a number with more than %d digits", maxUsualDigits)
+		}
+	}
+	if previous.parts == nil {
+		return ""
+	}
+	for i := range v.parts {
+		if a, b := v.partAt(i), previous.partAt(i); a != b {
+			if len(a) >= minJumpDigits && len(a) >= len(b)+jumpDigits {
+				return fmt.Sprintf("more than a hundred times the version before it (%s)", previous)
+			}
+			break
+		}
+	}
+	return ""
+}
+
+// String returns the version in a normal form.
+func (v Version) String() string {
+	if v.parts == nil {
+		return v.at.Format(time.RFC3339Nano)
+	}
+	parts := make([]string, len(v.parts))
+	for i, p := range v.parts {
+		parts[i] = cmp.Or(p, "0")
+	}
+	return strings.Join(parts, ".")
 }
 
 func (v Version) partAt(i int) string {

@@ -22,13 +22,13 @@ type Job struct {
 	RatePerMinute   int       `json:"ratePerMinute"`
 	StopAtErrorRate float64   `json:"stopAtErrorRate"`
 	Force           bool      `json:"force"`
-	Matched         int64     `json:"matched"`   // dead when it began
-	Replayed        int64     `json:"replayed"`  // of those: replay requested
+	Matched         int64     `json:"matched"`   // messages that were dead when the job began
+	Replayed        int64     `json:"replayed"`  // of those matched: their replay was requested
 	Refused         int64     `json:"refused"`   // not replayed, because a later message of the key was delivered
 	Skipped         int64     `json:"skipped"`   // no longer dead when the job reached them
 	Delivered       int64     `json:"delivered"` // of those replayed
 	DeadAgain       int64     `json:"deadAgain"`
-	Otherwise       int64     `json:"otherwise"` // cancelled, superseded or removed
+	Otherwise       int64     `json:"otherwise"` // cancelled, superseded, discarded or removed
 	Waiting         int64     `json:"waiting"`   // not final yet
 	StartedAt       time.Time `json:"startedAt"`
 	UpdatedAt       time.Time `json:"updatedAt"`
@@ -39,7 +39,7 @@ type Job struct {
 // IsRunning reports whether the bulk replay goes on.
 func (j Job) IsRunning() bool { return j.State == JobRunning }
 
-// CountFinal returns the number of its messages that are final.
+// CountFinal returns the number of the job's messages that are final.
 func (j Job) CountFinal() int64 {
 	return j.Delivered + j.DeadAgain + j.Otherwise + j.Refused + j.Skipped
 }
@@ -50,8 +50,8 @@ type JobFilter struct {
 	Lane        *int      `json:"lane,omitempty"`
 	Contract    string    `json:"contract,omitempty"`
 	Fingerprint string    `json:"fingerprint,omitempty"` // of the failure, see weir.Fingerprint
-	From        time.Time `json:"from,omitzero"`         // dead since then
-	To          time.Time `json:"to,omitzero"`           // dead before
+	From        time.Time `json:"from,omitzero"`         // died at this time or later
+	To          time.Time `json:"to,omitzero"`           // died before this time
 }
 
 // JobPlan has the numbers of a bulk replay that is not started.

@@ -16,13 +16,14 @@ type Counts struct {
 	Dead       int64 `json:"dead"`
 	Cancelled  int64 `json:"cancelled"`
 	Superseded int64 `json:"superseded"`
+	Discarded  int64 `json:"discarded"`
 	Moved      int64 `json:"moved,omitempty"` // to the lanes of another epoch
 	Waiting    int64 `json:"waiting"`
 }
 
 // IsBalanced reports whether Accepted is the sum of the others.
 func (c Counts) IsBalanced() bool {
-	return c.Accepted == c.Delivered+c.Dead+c.Cancelled+c.Superseded+c.Moved+c.Waiting
+	return c.Accepted == c.Delivered+c.Dead+c.Cancelled+c.Superseded+c.Discarded+c.Moved+c.Waiting
 }
 
 // Lane is the state of a lane.
@@ -35,13 +36,15 @@ type Lane struct {
 	Exact         bool      `json:"exact"` // all waiting messages were counted by stage
 	OldestAt      time.Time `json:"oldestWaitingAt,omitzero"`
 	OldestSeconds *float64  `json:"oldestWaitingSeconds,omitempty"`
-	Rate1         *float64  `json:"ratePerMinute1,omitempty"`  // messages finished in the last minute
-	Rate15        *float64  `json:"ratePerMinute15,omitempty"` // a minute, in the last 15
+	Rate1         *float64  `json:"ratePerMinute1,omitempty"`  // messages finished in the minute before RatesUntil
+	Rate15        *float64  `json:"ratePerMinute15,omitempty"` // a minute, in the 15 before RatesUntil
+	RatesUntil    time.Time `json:"ratesUntil,omitzero"`       // the last minute that all instances have recorded ends
 	EmptyIn       *float64  `json:"emptyInSeconds,omitempty"`
 	Held          bool      `json:"held"` // a holder has the lane, or died with it
 	Holder        string    `json:"holder,omitempty"`
 	Fence         int64     `json:"fence"`
-	PausedBy      string    `json:"pausedBy,omitempty"` // operator, calendar, cms
+	FoundDown     bool      `json:"foundDown,omitempty"` // the last attempt found the CMS unavailable
+	PausedBy      string    `json:"pausedBy,omitempty"`  // operator, calendar, cms
 	PausedUntil   time.Time `json:"pausedUntil,omitzero"`
 	PauseReason   string    `json:"pauseReason,omitempty"`
 	Pauses        []Pause   `json:"pauses"`

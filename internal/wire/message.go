@@ -2,6 +2,8 @@ package wire
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"weir/internal/weir"
@@ -12,10 +14,13 @@ type Message struct {
 	ID            string     `json:"id"`
 	Stage         weir.Stage `json:"stage"`
 	Contract      string     `json:"contract"`
+	Upstream      string     `json:"upstream,omitempty"` // name of the upstream that sent it
 	Key           string     `json:"key"`
 	Lane          int        `json:"lane"`
 	Sequence      int64      `json:"sequence"`
 	Version       string     `json:"version,omitempty"`
+	Batch         string     `json:"batch,omitempty"`     // id of the batch that it is a part of
+	BatchPart     int        `json:"batchPart,omitempty"` // its place in the batch, from 1
 	AttemptCount  int        `json:"attempts"`
 	AcceptedAt    time.Time  `json:"acceptedAt"`
 	DeliverAt     time.Time  `json:"deliverAt,omitzero"`
@@ -25,15 +30,23 @@ type Message struct {
 	LastError     string     `json:"lastError,omitempty"`
 	CMSStatus     int        `json:"cmsStatus,omitempty"`
 	SupersededBy  string     `json:"supersededBy,omitempty"`
-	Edited        Edit       `json:"edited,omitzero"`
-	Replays       int        `json:"replays,omitempty"`
-	ReplayAskedAt time.Time  `json:"replayAskedAt,omitzero"`
-	ReplayForced  bool       `json:"replayForced,omitempty"`
-	ReplayRefused string     `json:"replayRefused,omitempty"`
-	Position      int        `json:"position,omitempty"`  // in the queue of its key, from 1
-	ExpectedAt    time.Time  `json:"expectedAt,omitzero"` // estimated time of sending
-	WaitsFor      string     `json:"waitsFor,omitempty"`
-	AttemptLog    []Attempt  `json:"attemptLog,omitempty"`
+	// VersionWarning is why the version of this message, or of the one that superseded it, is beyond reason.
+	VersionWarning string `json:"versionWarning,omitempty"`
+	// Shown has values of the body that is sent, by the names that the contract gives them.
+	Shown          map[string]string `json:"shown,omitempty"`
+	DiscardAskedAt time.Time         `json:"discardAskedAt,omitzero"`
+	DiscardReason  string            `json:"discardReason,omitempty"`
+	DiedAt         time.Time         `json:"diedAt,omitzero"`   // of a discarded message
+	ErasedAt       time.Time         `json:"erasedAt,omitzero"` // when its content was erased on demand
+	Edited         Edit              `json:"edited,omitzero"`
+	Replays        int               `json:"replays,omitempty"`
+	ReplayAskedAt  time.Time         `json:"replayAskedAt,omitzero"`
+	ReplayForced   bool              `json:"replayForced,omitempty"`
+	ReplayRefused  string            `json:"replayRefused,omitempty"`
+	Position       int               `json:"position,omitempty"`  // in the queue of its key, from 1
+	ExpectedAt     time.Time         `json:"expectedAt,omitzero"` // estimated time of sending
+	WaitsFor       string            `json:"waitsFor,omitempty"`
+	AttemptLog     []Attempt         `json:"attemptLog,omitempty"`
 }
 
 // Edit describes the body that is sent in place of the accepted one. The zero Edit = there is none.
@@ -87,10 +100,14 @@ func (d *Milliseconds) UnmarshalJSON(data []byte) error {
 func NewMessage(st weir.Status) Message {
 	m := st.Message
 	out := Message{
-		ID: m.Public().String(), Stage: st.Stage, Contract: m.Contract, Key: m.Key, Lane: m.ID.Lane,
-		Sequence: m.ID.Seq, Version: m.Version, AttemptCount: st.AttemptCount,
-		AcceptedAt: m.AcceptedAt, DeliverAt: m.DueAt, FinishedAt: st.FinishedAt, NextAttemptAt: st.NextAttemptAt,
-		CMSStatus: st.CMSStatus, SupersededBy: st.SupersededBy, LastError: st.LastError, Replays: st.Replays,
+		ID: m.Public().String(), Stage: st.Stage, Contract: m.Contract, Upstream: m.Upstream, Key: m.Key,
+		Lane: m.ID.Lane, Sequence: m.ID.Seq, Version: m.Version, Batch: m.Batch, BatchPart: m.BatchPart,
+		AttemptCount: st.AttemptCount, AcceptedAt: m.AcceptedAt, DeliverAt: m.DueAt,
+		FinishedAt: st.FinishedAt, NextAttemptAt: st.NextAttemptAt, CMSStatus: st.CMSStatus,
+		SupersededBy: st.SupersededBy, VersionWarning: st.VersionWarning,
+		DiscardAskedAt: st.DiscardAskedAt, DiscardReason: st.DiscardReason, DiedAt: st.DiedAt,
+		ErasedAt: st.ErasedAt, Shown: m.Shown,
+		LastError: st.LastError, Replays: st.Message.Replays,
 		ReplayAskedAt: st.ReplayAskedAt, ReplayForced: st.ReplayForced, ReplayRefused: st.ReplayRefused,
 	}
 	if !st.EditedAt.IsZero() {
@@ -127,6 +144,17 @@ type MessageList struct {
 	NotSearched int           `json:"notSearched,omitempty"` // bodies in blobs, which a search does not read
 	Complete    bool          `json:"complete"`
 	Continue    string        `json:"continue,omitempty"`
+}
+
+// ShownNames returns the names of the values that messages show, sorted.
+func ShownNames(messages []MessageLine) []string {
+	names := map[string]bool{}
+	for i := range messages {
+		for name := range messages[i].Shown {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 // Receipt is the answer to an accepted message.

@@ -12,6 +12,7 @@ type Pause struct {
 	Lane   int       `json:"lane"`
 	Key    string    `json:"key,omitempty"`
 	Reason string    `json:"reason"`
+	By     string    `json:"by,omitempty"` // who paused; see weir.Pause
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until,omitzero"` // zero = until it is resumed
 }
@@ -20,7 +21,8 @@ type Pause struct {
 func NewPauses(pauses []weir.Pause) []Pause {
 	out := []Pause{}
 	for _, p := range pauses {
-		one := Pause{Scope: "lane", Lane: p.Lane, Key: p.Key, Reason: p.Reason, Since: p.Since, Until: p.Until}
+		one := Pause{Scope: "lane", Lane: p.Lane, Key: p.Key, Reason: p.Reason, By: p.By, Since: p.Since,
+			Until: p.Until}
 		if p.Key != "" {
 			one.Scope = "key"
 		}

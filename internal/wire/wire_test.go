@@ -25,7 +25,7 @@ func TestJSON(t *testing.T) {
 	retried.AttemptLog = []wire.Attempt{{Number: 1, At: noon, Duration: wire.Milliseconds(1999 * time.Microsecond),
 		Outcome: weir.OutcomeRetry}}
 	const head = `{"id":"AQ1","stage":"queued","contract":"article","key":"/a","lane":1,"sequence":7,`
-	const counts = `"accepted":0,"delivered":0,"dead":0,"cancelled":0,"superseded":0,"waiting":0`
+	const counts = `"accepted":0,"delivered":0,"dead":0,"cancelled":0,"superseded":0,"discarded":0,"waiting":0`
 	for name, c := range map[string]struct {
 		value any
 		want  string
@@ -41,10 +41,11 @@ func TestJSON(t *testing.T) {
 		"Lane": {wire.Lane{Pauses: []wire.Pause{}}, `{"lane":0,` + counts + `,"scheduled":0,"queued":0,"retrying":0,` +
 			`"exact":false,"held":false,"fence":0,"pauses":[]}`},
 		"LaneWaiting": {wire.Lane{Counts: wire.Counts{Moved: 1}, OldestAt: noon, OldestSeconds: &half, Rate1: &zero,
-			PausedUntil: noon}, `{"lane":0,"accepted":0,"delivered":0,"dead":0,"cancelled":0,"superseded":0,"moved":1,` +
-			`"waiting":0,"scheduled":0,"queued":0,"retrying":0,"exact":false,` +
-			`"oldestWaitingAt":"2026-01-08T12:00:00Z","oldestWaitingSeconds":0.5,"ratePerMinute1":0,"held":false,` +
-			`"fence":0,"pausedUntil":"2026-01-08T12:00:00Z","pauses":null}`},
+			PausedUntil: noon},
+			`{"lane":0,"accepted":0,"delivered":0,"dead":0,"cancelled":0,"superseded":0,"discarded":0,"moved":1,` +
+				`"waiting":0,"scheduled":0,"queued":0,"retrying":0,"exact":false,` +
+				`"oldestWaitingAt":"2026-01-08T12:00:00Z","oldestWaitingSeconds":0.5,"ratePerMinute1":0,"held":false,` +
+				`"fence":0,"pausedUntil":"2026-01-08T12:00:00Z","pauses":null}`},
 		"LaneList": {wire.LaneList{Lanes: []wire.Lane{}}, `{"lanes":[],"totals":{` + counts +
 			`},"calendar":{"closed":false}}`},
 		"Job": {wire.Job{ID: "one", State: wire.JobRunning, Filter: wire.JobFilter{Lane: &lane}, StartedAt: noon,
@@ -55,9 +56,9 @@ func TestJSON(t *testing.T) {
 		"JobPlan": {wire.JobPlan{Count: 3, EstimatedSeconds: 61}, `{"count":3,"complete":false,` +
 			`"estimatedSeconds":61,"keys":0,"refused":0}`},
 		"PauseList": {wire.PauseList{Pauses: wire.NewPauses([]weir.Pause{{Lane: 1, Key: "/a", Reason: "r", Since: noon},
-			{Lane: 2, Reason: "r", Since: noon, Until: noon}})}, `{"pauses":[` +
+			{Lane: 2, Reason: "r", By: "ada", Since: noon, Until: noon}})}, `{"pauses":[` +
 			`{"scope":"key","lane":1,"key":"/a","reason":"r","since":"2026-01-08T12:00:00Z"},` +
-			`{"scope":"lane","lane":2,"reason":"r","since":"2026-01-08T12:00:00Z","until":"2026-01-08T12:00:00Z"}]}`},
+			`{"scope":"lane","lane":2,"reason":"r","by":"ada","since":"2026-01-08T12:00:00Z","until":"2026-01-08T12:00:00Z"}]}`},
 		"PauseListEmpty": {wire.PauseList{Pauses: wire.NewPauses(nil), Calendar: &wire.Calendar{NextChange: noon}},
 			`{"pauses":[],"calendar":{"closed":false,"nextChange":"2026-01-08T12:00:00Z"}}`},
 	} {
@@ -71,7 +72,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// The client reads what the server wrote.
+// The client reads the server's answers.
 func TestMessage_RoundTrip(t *testing.T) {
 	t.Parallel()
 	sent := wire.NewMessage(weir.Status{Stage: weir.Delivered, FinishedAt: noon, EditedAt: noon, EditNote: "title",

@@ -30,7 +30,11 @@ type bareClient struct {
 const barePartition = "bare"
 
 func newBareClient(ctx context.Context, r *rig) (*bareClient, error) {
-	account, err := azure.Open(azure.Config{ConnectionString: r.yardstickStorage(), Prefix: r.prefix + "bare"})
+	return openBareClient(ctx, r.yardstickStorage(), r.prefix+"bare")
+}
+
+func openBareClient(ctx context.Context, connection, prefix string) (*bareClient, error) {
+	account, err := azure.Open(azure.Config{ConnectionString: connection, Prefix: prefix})
 	if err != nil {
 		return nil, err
 	}
@@ -146,11 +150,11 @@ func measureAcceptLatency(ctx context.Context, r *rig, yardstick *bareClient) (r
 			describeSpread(appends)), r.checkRecord(n + n/10)
 }
 
-// turns is how often posts and bare transactions take turns, each time in a rig of its own:
-// Azurite's time to insert a row grows with the partition, and storage's does not.
+// turns is the number of turns of posts and bare transactions. Each has a rig of its own, because Azurite's time to
+// insert a row grows with the partition, and storage's does not.
 const turns = 5
 
-// throughput is how long a number of steps took together.
+// throughput is the time that a number of steps took together.
 type throughput struct {
 	steps int
 	spent time.Duration
@@ -308,6 +312,36 @@ func pauseFirstLane(ctx context.Context, r *rig) error {
 		c, err := r.store.ReadControl(ctx, 0)
 		return err == nil && time.Until(c.Tail.PausedUntil) > time.Minute && !c.Tail.IsOpen
 	})
+}
+
+// measureBetweenPosts pauses lane 0, so that no delivery takes part, and measures how fast the clients post n messages
+// of some keys, half of them before it calls measure and half after. Azurite files a row more slowly the more rows a
+// lane has, so posts before alone would be compared with an emptier table. Each post has an Idempotency-Key, as other
+// ways in always have: a message then has two rows.
+func measureBetweenPosts(ctx context.Context, r *rig, n, keys int, measure func() error) (*throughput, error) {
+	if err := pauseFirstLane(ctx, r); err != nil {
+		return nil, err
+	}
+	posts := new(throughput)
+	postHalf := func(space string) error {
+		next := make(chan message, n/2)
+		for _, m := range makeMessages(space, n/2, keys) {
+			next <- m
+		}
+		url := r.handlerURLs()[0]
+		return repeatByClients(r, n/2, posts, func() error {
+			m := <-next
+			return postBody(ctx, r.client, url, m.articleBody(),
+				http.Header{"Idempotency-Key": {fmt.Sprintf("%s-%d", m.path, m.version)}})
+		})
+	}
+	if err := postHalf("before"); err != nil {
+		return nil, err
+	}
+	if err := measure(); err != nil {
+		return nil, err
+	}
+	return posts, postHalf("after")
 }
 
 // repeatByClients lets as many clients as a burst has do one thing n times in all.

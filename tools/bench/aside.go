@@ -25,7 +25,7 @@ const (
 )
 
 // runAside measures the handler's memory if it has put many messages aside: behind a blocked key, and
-// when large bodies fall due at one time.
+// when large bodies become due at one time.
 func runAside(ctx context.Context, b *bench) ([]result, error) {
 	behind, err := measureBehindBlocked(ctx, b)
 	if err != nil {

@@ -24,6 +24,9 @@ func runAsYardstick(ctx context.Context) (bool, error) {
 	if was, err := runBareLoop(ctx, os.Stdout); was {
 		return true, err
 	}
+	if was, err := runFloor(ctx, os.Stdin, os.Stdout); was {
+		return true, err
+	}
 	return runTimerProcess(ctx, os.Stdin)
 }
 

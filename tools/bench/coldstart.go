@@ -154,20 +154,22 @@ func (s *coldStart) readParts(began time.Time, log *bytes.Buffer) error {
 	found := map[string]time.Duration{}
 	for lines := bufio.NewScanner(log); lines.Scan(); {
 		var line struct {
-			Time     time.Time     `json:"time"`
-			Message  string        `json:"msg"`
-			Duration time.Duration `json:"duration"`
+			Time     time.Time `json:"time"`
+			Message  string    `json:"msg"`
+			Duration int64     `json:"duration_ms"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			return err
 		}
-		found[line.Message] = line.Duration
+		sinceMain := time.Duration(line.Duration) * time.Millisecond
+		found[line.Message] = sinceMain
 		if line.Message == "handler: listening" {
-			s.process = line.Time.Sub(began) - line.Duration
+			s.process = line.Time.Sub(began) - sinceMain
 		}
 	}
-	listening, ready := found["handler: listening"], found["handler: ready"]
-	if listening == 0 || ready == 0 {
+	listening, isListening := found["handler: listening"]
+	ready, isReady := found["handler: ready"]
+	if !isListening || !isReady {
 		return fmt.Errorf("the handler's log does not say how its start went: %v", found)
 	}
 	s.settings, s.storage, s.request = listening, ready-listening, s.total-s.process-ready

@@ -12,7 +12,7 @@ import (
 )
 
 // runCPU measures the handler's CPU time for a message that is accepted and delivered, both
-// at full speed: the whole time of its process.
+// at full speed: the whole time of its process. The floor, from the same messages, is a yardstick without a target.
 func runCPU(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
@@ -20,6 +20,10 @@ func runCPU(ctx context.Context, b *bench) ([]result, error) {
 	}
 	defer r.shutDown()
 	all, used := makeMessages("cpu", r.sizes.cpu, r.sizes.load.keys), cpuTimes{}
+	before, err := r.readTransactions(ctx)
+	if err != nil {
+		return nil, err
+	}
 	err = addCPUTimes(r, &used, func() error {
 		return runProfiled(ctx, r, func() error {
 			if err := r.sendMessages(ctx, all, r.sizes.load.clients, r.handlerURLs()...); err != nil {
@@ -34,10 +38,22 @@ func runCPU(ctx context.Context, b *bench) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []result{newRow("CPU of the handler per message", "ms",
-		used.handlers*1000/float64(len(all))).limitValue(0.25).
+	after, err1 := r.readTransactions(ctx)
+	if err := errors.Join(err1, r.checkRecord(len(all))); err != nil {
+		return nil, err
+	}
+	transactions := subtractCounts(after, before)["table transact"]
+	floor, err := r.measureFloor(ctx, all, transactions)
+	if err != nil {
+		return nil, err
+	}
+	each := func(seconds float64) float64 { return seconds * 1000 / float64(len(all)) }
+	return []result{newRow("CPU of the handler per message", "ms", each(used.handlers)).limitValue(0.25).
 		withNote("%d messages accepted from %d clients and delivered to a CMS that takes no time; each: %s", len(all),
-			r.sizes.load.clients, used.perStep(len(all)))}, r.checkRecord(len(all))
+			r.sizes.load.clients, used.perStep(len(all))),
+		newRow("CPU of the handler per message, against a bare program", "ms", each(used.handlers)).
+			withBaseline(each(floor)).withNote("the same posts, %.3f transactions per message, the same writes",
+			transactions/float64(len(all)))}, nil
 }
 
 // runProfiled lets the handlers write profiles while do runs, if profiles are asked for. Only

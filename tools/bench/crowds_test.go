@@ -28,10 +28,10 @@ func TestReadDelays(t *testing.T) {
 func TestResult_At(t *testing.T) {
 	t.Parallel()
 	if r := newRow("a", "s", 1).withDelay(0); r.Name != "a" || r.Delay != 0 {
-		t.Errorf("near: got %+v", r)
+		t.Errorf("near: got %+v, want Name a and Delay 0", r)
 	}
 	if r := newRow("a", "s", 1).withDelay(10 * time.Millisecond); r.Name != "a, storage at 10ms" || r.Delay != 10 {
-		t.Errorf("away: got %+v", r)
+		t.Errorf("away: got %+v, want Name \"a, storage at 10ms\" and Delay 10", r)
 	}
 }
 
@@ -90,16 +90,17 @@ func TestBusyWriters(t *testing.T) {
 	}
 }
 
-// TestFarther holds that a second pass measures no more than the first.
+// TestFarther checks that a second pass measures no more than the first.
 func TestFarther(t *testing.T) {
 	t.Parallel()
 	if got := tiny.fartherSizes(); got.trickle.messages != tiny.trickle.messages ||
 		got.backlog.long != tiny.backlog.long || got.recipe != tiny.recipe {
-		t.Errorf("tiny sizes grew: %+v", got)
+		t.Errorf("tiny sizes grew: %+v, want messages %v, long %v and recipe %v", got, tiny.trickle.messages,
+			tiny.backlog.long, tiny.recipe)
 	}
 	if got := fullSizes.fartherSizes(); got.idle.minutes != 1 || got.backlog.long >= fullSizes.backlog.long ||
 		got.load.burst != fullSizes.load.burst {
-		t.Errorf("got %+v, want less of what only counts, and the same burst", got)
+		t.Errorf("got %+v, want fewer messages where only their number counts, and the same burst", got)
 	}
 }
 

@@ -83,7 +83,7 @@ func measureLateness(cms *server.Server, a dueTimes, ready time.Time) ([]float64
 	return late, errors.Join(early...)
 }
 
-// awaitDueMessages waits until all have come and holds the CMS's record against them.
+// awaitDueMessages waits until all messages are delivered, and compares the CMS's record with their due times.
 func awaitDueMessages(ctx context.Context, r *rig, a dueTimes, ready time.Time) ([]float64, error) {
 	if err := r.awaitDelivered(ctx, len(a)); err != nil {
 		return nil, err
@@ -201,7 +201,7 @@ func measureDueKilled(ctx context.Context, b *bench, before time.Duration) (kill
 	return k, nil
 }
 
-// killHandlers ends every handler by SIGKILL and waits until others are ready in their stead.
+// killHandlers ends every handler by SIGKILL and waits until their successors are ready.
 func killHandlers(ctx context.Context, r *rig) error {
 	old := map[int]bool{}
 	for _, i := range r.host.Status().Instances {

@@ -12,13 +12,12 @@ import (
 
 const (
 	everySpace = "/every/"
-	// everyLimit is how long the scenario waits for plain messages that do not come: their lag is
-	// then at least that.
+	// everyLimit is the longest time that the scenario waits for the plain messages.
 	everyLimit = 2 * time.Minute
 )
 
-// runEverySecond has one lane deliver many schedules of one second each: writes must go on, and
-// plain messages beside them must be delivered.
+// runEverySecond measures a lane on which many schedules become due each second: the rate of writes, the longest time
+// without one, and the lag of plain messages beside them.
 func runEverySecond(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: dueLatency})
 	if err != nil {
@@ -53,7 +52,7 @@ func runEverySecond(ctx context.Context, b *bench) ([]result, error) {
 	}
 	lags := plain.deliveryLags(requests)
 	if late != nil {
-		lags = append(lags, milliseconds(time.Since(from))) // of the first that has not come, at least
+		lags = append(lags, milliseconds(time.Since(from))) // the least lag of the messages that are missing
 	}
 	name := func(what string) string { return fmt.Sprintf("%d schedules of one second: %s", n, what) }
 	return []result{
@@ -62,7 +61,7 @@ func runEverySecond(ctx context.Context, b *bench) ([]result, error) {
 		newRow(name("longest standstill of the lane"), "s",
 			longestStandstill(requests, from.Add(time.Second), until).Seconds()).limitValue(1),
 		newRow(name("lag of plain messages, max"), "ms",
-			slices.Max(lags)).limitValue(1000).withNote("one each %s, from the sending: %s; %d posted", besideGap,
+			slices.Max(lags)).limitValue(1000).withNote("one each %s, from its post: %s; %d posted", besideGap,
 			describeSpread(lags), plain.number),
 	}, nil
 }

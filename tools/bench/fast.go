@@ -79,6 +79,6 @@ func runFast(ctx context.Context, b *bench) ([]result, error) {
 			withNote("from a full lane of %d; bare round trip %.3f ms", b.sizes.fast, trip),
 		newRow("fast CMS, deliveries per second in a live burst", "/s",
 			float64(b.sizes.fast)/got.elapsed).withBaseline(1000/trip).
-			withNote("all accepted after %.2f s: what is beyond that is the lane's", got.filed),
+			withNote("all accepted after %.2f s: the rest of the time is the lane's", got.filed),
 	}, nil
 }

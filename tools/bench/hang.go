@@ -18,7 +18,7 @@ const (
 	refusedWithin = 10.0 // s
 	hangLimit     = 75 * time.Second
 	hungFlowGap   = 100 * time.Millisecond
-	largeEvery    = 8 // of the posts into hanging storage, one has a body that needs a blob
+	largeEvery    = 8 // one of so many posts has a body that needs a blob
 	largePost     = 400 << 10
 )
 
@@ -67,12 +67,12 @@ func measureRefusals(ctx context.Context, b *bench) (result, error) {
 	err = r.awaitCondition(ctx, hangLimit, "posts are accepted again",
 		func() bool { return postMessage(ctx, r.client, r.receiveURL(), message{"/again", 1}) == nil })
 	return newRow("storage hangs: until a post is refused, max", "s", slices.Max(waits)).limitValue(refusedWithin).
-		withNote("%d posts within %s, every %dth of %d KiB; p50 %.2f s; accepted again %.2f s after the end of it",
+		withNote("%d posts within %s, every %dth of %d KiB; p50 %.2f s; accepted again %.2f s after storage answers",
 			n, span, largeEvery, largePost>>10, median(waits), time.Since(began).Seconds()), err
 }
 
-// expectRefusal posts a message that cannot be filed. No answer within the client's own time
-// limit counts as a refusal that late.
+// expectRefusal posts a message that cannot be stored. If the client's own time limit ends the request, that counts as
+// a refusal.
 func expectRefusal(ctx context.Context, r *rig, i int) error {
 	path := fmt.Sprint("/hung/", i)
 	body := message{path, 1}.articleBody()
@@ -96,7 +96,7 @@ func expectRefusal(ctx context.Context, r *rig, i int) error {
 	return nil
 }
 
-// hungKinds are the requests of which one is to hang.
+// hungKinds are the kinds of requests to storage. In each measurement one request of a kind hangs.
 var hungKinds = []struct {
 	name string
 	is   func(*http.Request) bool
@@ -156,7 +156,7 @@ func measureOneHang(ctx context.Context, r *rig, name string, is func(*http.Requ
 	return longestStandstill(r.cms.Requests(), from, time.Now()), errors.Join(err, ctx.Err())
 }
 
-// postSteadily posts messages at even distances, without waiting for answers. Refused ones do not count.
+// postSteadily posts messages at even distances, without waiting for answers. It ignores refusals.
 func postSteadily(ctx context.Context, r *rig, space string) {
 	var posts sync.WaitGroup
 	defer posts.Wait()

@@ -50,8 +50,12 @@ func scenarios() []scenario {
 	return []scenario{
 		{"serial", "a burst on one lane, and its storage transactions", runSerial, inEachPass},
 		{"lanes", "the same burst on eight lanes", runLanes, inEachPass},
+		{"chains", "messages that take three requests each, also with tokens of 2 s", runChains, inEachPass},
 		{"fast", "what one lane delivers to a CMS that takes no time", runFast, inEachPass},
 		{"accept", "how soon and how often a message is accepted", runAccept, inEachPass},
+		{"consume", "how often weir consume files a message of a queue, against posts", runConsume, inEachPass},
+		{"batch", "how often a part of a batch is filed, against posts", runBatch, inEachPass},
+		{"files", "how often a file of the inbox is taken, against posts", runFiles, inEachPass},
 		{"cpu", "what a message costs the handler's process", runCPU, inLastPass},
 		{"logs", "what a burst and a trickle leave in the host's log", runLogs, inLastPass},
 		{"trickle", "one message a second: cost, and time to the CMS", runTrickle, inEachPass},
@@ -113,7 +117,7 @@ func main() {
 	only := flag.String("only", "", "names of scenarios, with commas between; empty = all")
 	list := flag.Bool("list", false, "list the scenarios and end")
 	app := flag.String("app", filepath.Join("build", "app"), "script root, as make build stages it")
-	file := flag.String("json", filepath.Join("build", "bench.json"), "where the rows are written")
+	file := flag.String("json", filepath.Join("build", "bench.json"), "file for the rows")
 	delays := flag.String("storage-delay", "0s",
 		"median delay of storage's answers; several, with commas between, are so many passes")
 	profile := flag.String("profile", "",
@@ -170,7 +174,7 @@ func chooseScenarios(only string) ([]scenario, error) {
 	names := strings.Split(only, ",")
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(s scenario) bool { return s.name == name }) {
-			return nil, fmt.Errorf("there is no scenario %q: -list shows what there is", name)
+			return nil, fmt.Errorf("there is no scenario %q: -list shows all", name)
 		}
 	}
 	return slices.DeleteFunc(all, func(s scenario) bool { return !slices.Contains(names, s.name) }), nil

@@ -123,7 +123,7 @@ func measureHeavyPosts(ctx context.Context, b *bench) (result, error) {
 	if err != nil {
 		return result{}, fmt.Errorf("heavy posts: %w", err)
 	}
-	if err := r.awaitCondition(ctx, burstLimit, "what was accepted is written",
+	if err := r.awaitCondition(ctx, burstLimit, "the accepted messages are written",
 		func() bool { return r.cms.Stats().Writes >= got.byStatus[http.StatusAccepted] }); err != nil {
 		return result{}, err
 	}

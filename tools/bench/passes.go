@@ -84,7 +84,7 @@ func (b *bench) delayStorage(ctx context.Context, d time.Duration) (comeBack fun
 	}, nil
 }
 
-// storageDistance is that of a storage account whose median answer is d later than Azurite's.
+// storageDistance returns the delays of a storage account whose median answer is d later than Azurite's.
 func storageDistance(target string, d time.Duration) delay.Config {
 	c := delay.Config{Target: target}
 	if d > 0 {

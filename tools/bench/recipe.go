@@ -20,7 +20,7 @@ import (
 
 // The usual recipe, as it is commonly built on the same platform: an HTTP function puts the
 // message into a queue with a random delay; a queue function takes one blob lease, posts to
-// the CMS, releases; who misses the lease puts the message back with a delay. A status row
+// the CMS, releases; a function that does not get the lease puts the message back with a delay. A status row
 // is written at each step.
 const (
 	recipeDelay     = 10 * time.Second // of a new message, drawn from 0
@@ -33,10 +33,10 @@ const (
 	recipePollMax   = time.Minute
 )
 
-// recipeTransactions is the row that is the yardstick of Weir's.
+// recipeTransactions names the result with which the transactions of Weir are compared.
 const recipeTransactions = "usual recipe, transactions per message"
 
-// recipeRun is one run of it.
+// recipeRun is one run of the recipe.
 type recipeRun struct {
 	account *azure.Account
 	counter azure.Counter

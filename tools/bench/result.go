@@ -15,7 +15,7 @@ type result struct {
 	Baseline *float64 `json:"baseline"` // the yardstick, measured in the same run; null = there is none
 	Ratio    *float64 `json:"ratio"`    // which way round it is taken is in docs/performance.md
 	Target   *float64 `json:"target"`   // null = the row only reports
-	Rule     string   `json:"rule"`     // how the row is held against the target: "ratio >= 0.97"
+	Rule     string   `json:"rule"`     // how the row is compared with the target: "ratio >= 0.97"
 	OK       *bool    `json:"ok"`       // the target is reached; null = there is none
 	Note     string   `json:"note"`
 	Delay    float64  `json:"delay"`           // ms by which storage answered later; 0 = Azurite itself

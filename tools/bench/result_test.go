@@ -23,10 +23,10 @@ func TestPercentile(t *testing.T) {
 		}
 	}
 	if !math.IsNaN(percentile(nil, 0.5)) {
-		t.Error("no samples have a percentile")
+		t.Errorf("percentile 0.5 of no samples is %g, want NaN", percentile(nil, 0.5))
 	}
 	if hundred[0] != 100 {
-		t.Error("the samples were reordered")
+		t.Errorf("the first sample is %g, want 100: percentile must not reorder them", hundred[0])
 	}
 }
 
@@ -49,11 +49,12 @@ func TestResult(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if math.Abs(*c.r.Ratio-c.ratio) > 1e-9 || *c.r.OK != c.ok || c.r.Rule != c.rule {
-				t.Errorf("ratio %g, ok %t, rule %q", *c.r.Ratio, *c.r.OK, c.r.Rule)
+				t.Errorf("ratio %g, ok %t, rule %q, want %g, %t, %q", *c.r.Ratio, *c.r.OK, c.r.Rule, c.ratio,
+					c.ok, c.rule)
 			}
 		})
 	}
 	if r := newRow("a", "ms", 1); r.OK != nil || r.Target != nil || r.Baseline != nil {
-		t.Errorf("a row without target: %+v", r)
+		t.Errorf("a row without target: got %+v, want no OK, Target and Baseline", r)
 	}
 }

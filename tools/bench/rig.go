@@ -26,7 +26,9 @@ type rigOptions struct {
 	instances   int           // 0 = 1
 	latency     time.Duration // of the CMS
 	supersede   bool
+	chains      *chainSite                        // in the place of the demo CMS
 	retryWait   time.Duration                     // before each retry; 0 = the project's own
+	hasFiles    bool                              // files are taken
 	withoutHost bool                              // CMS and storage only
 	canHang     bool                              // handlers and host reach storage through a proxy that can hang
 	groups      []host.Group                      // in the place of instances
@@ -71,7 +73,7 @@ func (b *bench) newRig(ctx context.Context, s rigOptions) (*rig, error) {
 	return r, nil
 }
 
-// newWarmRig is newRig, and sends some messages through the installation before it returns.
+// newWarmRig returns a rig that has already delivered some messages.
 func (b *bench) newWarmRig(ctx context.Context, o rigOptions) (*rig, error) {
 	r, err := b.newRig(ctx, o)
 	if err != nil {
@@ -129,6 +131,9 @@ func (r *rig) startCMS() error {
 	}
 	r.cms = server.New(r.latency, 0)
 	r.site = &http.Server{Handler: r.cms, ReadHeaderTimeout: time.Minute}
+	if r.chains != nil {
+		r.site.Handler = r.chains
+	}
 	r.cmsURL = "http://" + socket.Addr().String() + "/api/content"
 	go r.site.Serve(socket) // ends with Close
 	return nil
@@ -136,7 +141,7 @@ func (r *rig) startCMS() error {
 
 func (r *rig) openStore(ctx context.Context) (err error) {
 	if r.account, err = azure.Open(azure.Config{ConnectionString: r.storage.ConnectionString(),
-		Prefix: r.prefix}); err != nil {
+		Prefix: r.prefix, HasFiles: r.hasFiles}); err != nil {
 		return err
 	}
 	if err := r.account.Ensure(ctx); err != nil {
@@ -175,6 +180,9 @@ func (r *rig) storageConnection() string {
 
 // weirYAML is the weir.yaml of this rig: the project's own, with the changes of its options.
 func (r *rig) weirYAML() string {
+	if r.chains != nil {
+		return r.chainYAML()
+	}
 	version := "version: ./@version"
 	if r.supersede {
 		version += ", supersede: true"
@@ -183,14 +191,20 @@ func (r *rig) weirYAML() string {
 	if r.retryWait > 0 {
 		backoff = fmt.Sprintf(", backoff: [%s]", r.retryWait)
 	}
+	intake := ""
+	if r.hasFiles {
+		intake = "intake: { files: {} }"
+	}
 	return fmt.Sprintf(`
 lanes: %d
 lease: %s
+%s
 delivery: { url: "${WEIR_CMS_URL}"%s }
+schedules: { max: 1000, rate: 1000/s }
 contracts:
   - { name: article, root: article, key: ./@path, %s,
       fields: [ { path: ./title, rule: "required,max=200" }, { path: ./@version, rule: number } ] }
-`, r.lanes, r.lease, backoff, version)
+`, r.lanes, r.lease, intake, backoff, version)
 }
 
 func (r *rig) shutDown() error {
@@ -298,12 +312,12 @@ func (r *rig) awaitCleanDelivery(ctx context.Context, n int) error {
 	return r.checkRecord(n)
 }
 
-// checkRecord holds the CMS's own record against the messages sent: each once, in the order
-// of its key, never two of a key at once.
-func (r *rig) checkRecord(want int) error { return r.checkRecordBut(want, 0) }
+// checkRecord checks in the CMS's own record that each message was written once, in the order of its
+// key, and never two of a key at once.
+func (r *rig) checkRecord(want int) error { return r.checkRecordWithRepeats(want, 0) }
 
-// checkRecordBut allows some repeats, for those a crash may make.
-func (r *rig) checkRecordBut(want, repeats int) error {
+// checkRecordWithRepeats is checkRecord, except that it allows some repeats: a crash may cause them.
+func (r *rig) checkRecordWithRepeats(want, repeats int) error {
 	st := r.cms.Stats()
 	var problems []error
 	check := func(ok bool, format string, args ...any) {

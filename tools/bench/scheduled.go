@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// farAhead is how far ahead the scheduled messages are due: none falls due during the run.
+// farAhead is how far ahead the scheduled messages are due: none becomes due during the run.
 const farAhead = 365 * 24 * time.Hour
 
 // runScheduled compares a lane that holds many scheduled messages with one that holds none:
@@ -76,7 +76,7 @@ func drainBesideScheduled(ctx context.Context, b *bench, waiting int) (map[strin
 	return subtractCounts(after, used), err
 }
 
-// fillScheduled files messages that are due at moments far ahead, many in a transaction.
+// fillScheduled files messages that are due far ahead, many in a transaction.
 func fillScheduled(ctx context.Context, store *lane.Store, n int) error {
 	appender := lane.NewAppender(store, slog.New(slog.DiscardHandler))
 	from := time.Now().Add(farAhead)
@@ -138,7 +138,7 @@ func measureBesideScheduled(ctx context.Context, sizes sizes) ([]result, error) 
 			len(with), sizes.scheduled.burst, sizes.scheduled.inMemory, spent.Seconds())}, nil
 }
 
-// laneTurn is one of two lanes that are measured by turns, and its times.
+// laneTurn has one of the two lanes that are measured in turns, and its times.
 type laneTurn struct {
 	full  *fullLane
 	times *[]float64

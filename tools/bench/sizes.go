@@ -6,6 +6,7 @@ import "time"
 type sizes struct {
 	load      loadSizes
 	accept    acceptSizes
+	consume   int // messages from a queue, and as many posts
 	fast      int // messages to the CMS that takes no time
 	cpu       int // messages whose CPU time is measured
 	logs      logSizes
@@ -20,6 +21,7 @@ type sizes struct {
 	groups    groupSizes
 	cold      coldSizes
 	recipe    int // messages
+	chains    chainSizes
 	crowds    crowdSizes
 }
 
@@ -30,6 +32,12 @@ type loadSizes struct {
 	keys    int // over which they are spread
 	warm    int // messages before a measurement
 	trips   int // bare round trips on each side of one
+}
+
+// chainSizes are the messages that take several requests each.
+type chainSizes struct {
+	burst    int // on one lane
+	signedIn int // with tokens of a short life
 }
 
 type acceptSizes struct {
@@ -166,7 +174,7 @@ type waitSizes struct {
 
 var fullSizes = sizes{
 	load: loadSizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100}, accept: acceptSizes{300, 1000},
-	fast: 3000, cpu: 5000, logs: logSizes{burst: 400, trickle: 60}, trickle: trickleSizes{120, time.Second},
+	consume: 5000, fast: 3000, cpu: 5000, logs: logSizes{burst: 400, trickle: 60}, trickle: trickleSizes{120, time.Second},
 	idle:    idleSizes{backOff: 2 * time.Minute, minutes: 3, wakes: 10},
 	backlog: backlogSizes{short: 1000, long: 20_000, inMemory: 100_000}, takeovers: 3,
 	due:       dueSizes{messages: 1000, lead: 10 * time.Second, span: time.Minute, killed: 200},
@@ -174,7 +182,7 @@ var fullSizes = sizes{
 	scheduled: scheduledSizes{messages: 5000, inMemory: 100_000, burst: 2000, rounds: 60},
 	recurring: recurringSizes{occurrences: 200, lead: 10 * time.Second, kills: 4},
 	groups:    groupSizes{burst: 2000, flow: 200, due: 100}, cold: coldSizes{[]int{1, 64, 208}, 15}, recipe: 60,
-	crowds: fullCrowds,
+	chains: chainSizes{burst: 400, signedIn: 10_000}, crowds: fullCrowds,
 }
 
 var fullCrowds = crowdSizes{
@@ -194,6 +202,6 @@ func (s sizes) fartherSizes() sizes {
 	s.trickle.messages, s.idle.minutes, s.idle.wakes = min(s.trickle.messages, 60), min(s.idle.minutes, 1),
 		min(s.idle.wakes, 5)
 	s.backlog.long, s.takeovers, s.recipe = min(s.backlog.long, 5000), min(s.takeovers, 1), min(s.recipe, 20)
-	s.scheduled.messages = min(s.scheduled.messages, 2000)
+	s.scheduled.messages, s.chains.signedIn = min(s.scheduled.messages, 2000), min(s.chains.signedIn, 2000)
 	return s
 }

@@ -17,7 +17,7 @@ import (
 	"weir/tools/democms/server"
 )
 
-// TestMain lets the test binary be the yardsticks' process, as the program does.
+// TestMain runs a yardstick in place of the tests if the bench started this process for one, as main does.
 func TestMain(m *testing.M) {
 	was, err := runAsYardstick(context.Background())
 	switch {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // tiny is enough to see that a scenario works; its figures are void.
 var tiny = sizes{
 	load: loadSizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5}, accept: acceptSizes{10, 100},
-	fast: 40, cpu: 40, logs: logSizes{burst: 20, trickle: 3}, trickle: trickleSizes{4, 100 * time.Millisecond},
+	consume: 400, fast: 40, cpu: 400, logs: logSizes{burst: 20, trickle: 3}, trickle: trickleSizes{4, 100 * time.Millisecond},
 	idle:    idleSizes{backOff: time.Millisecond, wakes: 2},
 	backlog: backlogSizes{short: 20, long: 40, inMemory: 40}, takeovers: 1,
 	due:       dueSizes{messages: 20, lead: 2 * time.Second, span: 2 * time.Second, killed: 8},
@@ -41,6 +41,7 @@ var tiny = sizes{
 	scheduled: scheduledSizes{messages: 20, inMemory: 40, burst: 20, rounds: 2},
 	recurring: recurringSizes{occurrences: 20, lead: 5 * time.Second, kills: 1},
 	groups:    groupSizes{burst: 500, flow: 5, due: 10}, cold: coldSizes{[]int{1, 5}, 2}, recipe: 4,
+	chains: chainSizes{burst: 10, signedIn: 40},
 	crowds: crowdSizes{
 		due: dueRateSizes{[]int{5}, 2 * time.Second}, moment: momentSizes{[]int{20}, 2 * time.Second},
 		schedules: scheduleSizes{3, 3 * time.Second}, refused: refusedSizes{bad: 1, good: 3},
@@ -93,6 +94,14 @@ func TestBench(t *testing.T) {
 			"tickets, 4 busy lanes, 1 instances: instances the queue asks for" + away,
 			"tickets, 4 busy lanes, 2 instances: most in the queue" + away,
 			"tickets, 4 busy lanes, 2 instances: instances the queue asks for" + away}},
+		"Consume": {0, "consume", []string{"consume rate from RabbitMQ, lane paused"}},
+		"Batch":   {0, "batch", []string{"parts of a batch filed, lane paused"}},
+		"Files":   {0, "files", []string{"files taken from the inbox, lane paused"}},
+		"CPU": {0, "cpu", []string{"CPU of the handler per message",
+			"CPU of the handler per message, against a bare program"}},
+		"Chains": {0, "chains", []string{"chains of three steps, serial burst",
+			"chains with tokens of 2 s: tokens fetched", "chains that remember the id: requests",
+			"chains that remember the id: serial burst"}},
 		"Cold": {2 * time.Millisecond, "coldstart", []string{"cold start, 1 lanes: exec to the first 202" + away,
 			"cold start, 5 lanes: exec to the first 202" + away}},
 		"Hang": {2 * time.Millisecond, "hang", []string{"storage hangs: until a post is refused, max" + away,
@@ -105,7 +114,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// runScenarios runs some with tiny sizes, and holds the file they make against the rows expected.
+// runScenarios runs some scenarios with tiny sizes, and checks that the file they make has the expected rows.
 func runScenarios(t *testing.T, app string, away time.Duration, names string, rows []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -122,7 +131,7 @@ func runScenarios(t *testing.T, app string, away time.Duration, names string, ro
 		t.Error(err)
 	}
 	if err != nil {
-		t.Fatalf("%v\n%s", err, progress.String())
+		t.Fatalf("measure: %v\n%s", err, progress.String())
 	}
 	file := filepath.Join(dir, "bench.json")
 	if err := writeJSON(file, b.results); err != nil {
@@ -131,7 +140,7 @@ func runScenarios(t *testing.T, app string, away time.Duration, names string, ro
 	checkRows(t, file, rows...)
 }
 
-// checkRows holds the file against the names expected: every row has figures.
+// checkRows checks that the file has the expected rows, each with figures.
 func checkRows(t *testing.T, file string, names ...string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -140,16 +149,16 @@ func checkRows(t *testing.T, file string, names ...string) {
 	}
 	var rows []map[string]any
 	if err := json.Unmarshal(text, &rows); err != nil || len(rows) != len(names) {
-		t.Fatalf("%v in\n%s", err, text)
+		t.Fatalf("got %d rows, %v, want %d and no error:\n%s", len(rows), err, len(names), text)
 	}
 	for i, row := range rows {
 		mayBeNone := strings.Contains(names[i], "instances the queue asks for")
 		if v, ok := row["value"].(float64); row["name"] != names[i] || !ok || v < 0 || v == 0 && !mayBeNone {
-			t.Errorf("row %v", row)
+			t.Errorf("got the row %v, want %s with a value", row, names[i])
 		}
 		for _, field := range []string{"unit", "baseline", "ratio", "target", "delay"} {
 			if _, ok := row[field]; !ok {
-				t.Errorf("%s: %s is missing", names[i], field)
+				t.Errorf("%s: got the row %v, want the field %s", names[i], row, field)
 			}
 		}
 	}
@@ -171,7 +180,7 @@ func TestLateness(t *testing.T) {
 	moments[message{"/late", 1}] = now.Add(time.Hour)
 	if _, err := measureLateness(cms, moments, time.Time{}); err == nil ||
 		!strings.Contains(err.Error(), "/late came") {
-		t.Errorf("too early: %v", err)
+		t.Errorf("measureLateness of an early write = %v, want an error with \"/late came\"", err)
 	}
 }
 
@@ -189,16 +198,16 @@ func TestOccurred(t *testing.T) {
 		t.Errorf("repeats of one id: got %+v, want none missed or doubled", o)
 	}
 	if o := countOccurrences(requests[1:], from, until); o.missed != 1 || o.checkCounts() == nil {
-		t.Errorf("one is missing: %+v", o)
+		t.Errorf("one is missing: got %+v, want it counted and refused", o)
 	}
 	second := requests[0]
 	second.ID = "other"
 	if o := countOccurrences(append(requests, second), from, until); o.doubled != 1 || o.checkCounts() == nil {
-		t.Errorf("one is double: %+v", o)
+		t.Errorf("one is double: got %+v, want it counted and refused", o)
 	}
 	requests[0].StartedAt = from.Add(-time.Millisecond)
 	if o := countOccurrences(requests, from, until); o.checkCounts() == nil {
-		t.Errorf("one is early: %+v", o)
+		t.Errorf("one is early: got %+v, want it refused", o)
 	}
 }
 
@@ -206,14 +215,14 @@ func TestChoose(t *testing.T) {
 	t.Parallel()
 	all, err := chooseScenarios("")
 	if err != nil || len(all) < 10 {
-		t.Errorf("%d scenarios, %v", len(all), err)
+		t.Errorf("%d scenarios, %v, want at least 10 and no error", len(all), err)
 	}
 	some, err := chooseScenarios("recipe,serial")
 	if err != nil || len(some) != 2 || some[0].name != "serial" {
 		t.Errorf("got %v, %v, want serial and recipe", some, err)
 	}
 	if _, err := chooseScenarios("serial,serail"); err == nil || !strings.Contains(err.Error(), "serail") {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want an error with \"serail\"", err)
 	}
 }
 
@@ -221,7 +230,7 @@ func TestMessageBody(t *testing.T) {
 	t.Parallel()
 	m := message{"/a/1", 7}
 	if body := m.articleBody(); len(body) != bodySize || !strings.HasSuffix(body, "</article>") {
-		t.Errorf("%d bytes: %s", len(body), body)
+		t.Errorf("%d bytes: %s, want %v bytes that end with \"</article>\"", len(body), body, bodySize)
 	}
 }
 
@@ -230,6 +239,7 @@ func TestLabel(t *testing.T) {
 	labels := `{operation="lease-acquire",service="blob"}`
 	if labelValue(labels, "operation") != "lease-acquire" || labelValue(labels, "service") != "blob" ||
 		labelValue(labels, "lane") != "" {
-		t.Error("labels are misread")
+		t.Errorf("read %q, %q, %q from %s, want lease-acquire, blob and none", labelValue(labels, "operation"),
+			labelValue(labels, "service"), labelValue(labels, "lane"), labels)
 	}
 }

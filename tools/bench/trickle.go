@@ -52,7 +52,7 @@ func (f *trickleFlow) awaitEndWith(ctx context.Context, repeats int) error {
 	if err := f.awaitRest(ctx); err != nil {
 		return err
 	}
-	return f.checkRecordBut(f.number, repeats)
+	return f.checkRecordWithRepeats(f.number, repeats)
 }
 
 // runTrickle sends one message a second to one instance, and measures its cost and its delay.

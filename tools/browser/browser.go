@@ -50,7 +50,7 @@ func Open(t *testing.T, url string) *Tab {
 	})
 	b := &Tab{T: t, URL: url, ctx: ctx}
 	if err := chromedp.Listen(ctx, b.collectProblem); err != nil {
-		t.Fatalf("chromium: %v", err)
+		t.Fatalf("listen to chromium: %v", err)
 	}
 	Call(b, log.Enable, cdp.Empty{})
 	Call(b, runtime.Enable, cdp.Empty{})
@@ -80,7 +80,7 @@ func (b *Tab) Clean() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range b.problems {
-		b.T.Error(p)
+		b.T.Errorf("the page reported %s, want no problem", p)
 	}
 }
 
@@ -111,7 +111,7 @@ func Eval[T any](b *Tab, script string) T {
 	b.T.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
 	if err != nil {
-		b.T.Fatalf("%s: %v", script, err)
+		b.T.Fatalf("evaluate %s: %v", script, err)
 	}
 	return v
 }

@@ -12,6 +12,7 @@ import (
 
 	"weir/functions/receive"
 	"weir/internal/contract"
+	"weir/internal/filing"
 	"weir/internal/httpio"
 	"weir/internal/lane"
 	"weir/internal/storage/memory"
@@ -52,7 +53,7 @@ func BenchmarkReceive(b *testing.B) {
 				r.Header.Set("Content-Type", "application/xml")
 				w := httptest.NewRecorder()
 				if h.ServeHTTP(w, r); w.Code != http.StatusAccepted {
-					b.Fatal(w.Code, w.Body)
+					b.Fatalf("got %v, %v, want 202", w.Code, w.Body)
 				}
 			}
 			b.StopTimer()
@@ -80,7 +81,7 @@ func newReceiver(b *testing.B, log *slog.Logger) http.Handler {
 	if err := store.Open(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	return &receive.Function{Contracts: contracts, Log: lane.NewAppender(store, log), Tickets: noTickets{},
-		Drain:    noTickets{},
+	filer := &filing.Filer{Contracts: contracts, Log: lane.NewAppender(store, log)}
+	return &receive.Function{Filer: filer, Tickets: noTickets{}, Drain: noTickets{},
 		Observer: noTickets{}, Intake: httpio.NewIntake(16<<20, 1<<20), MaxBody: 1 << 20, Now: time.Now, Logger: log}
 }

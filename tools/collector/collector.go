@@ -39,7 +39,8 @@ type Collector struct {
 	mu       sync.Mutex
 	spans    []Span
 	records  []Record
-	metrics  map[string]int // points by name
+	metrics  map[string]int       // points by name
+	gauges   map[gaugeKey]float64 // last values
 	requests int
 	hang     chan struct{} // nil = answers at once
 
@@ -49,9 +50,12 @@ type Collector struct {
 	rpc    net.Listener
 }
 
+// gaugeKey names a gauge of one instance.
+type gaugeKey struct{ metric, lane, instance string }
+
 // Start listens on two free ports of loopback. Close it.
 func Start() (*Collector, error) {
-	c := &Collector{metrics: map[string]int{}}
+	c := &Collector{metrics: map[string]int{}, gauges: map[gaugeKey]float64{}}
 	var err error
 	if c.web, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return nil, err
@@ -89,7 +93,7 @@ func (c *Collector) Hang() (release func()) {
 	return func() { close(hang) }
 }
 
-// Spans are those that came so far.
+// Spans returns the spans that have arrived so far.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +114,20 @@ func (c *Collector) Points(metric string) int {
 	return c.metrics[metric]
 }
 
-// Requests is how many have come, answered or not.
+// LaneGauge returns the last values of a gauge of a lane, by service.instance.id.
+func (c *Collector) LaneGauge(metric, lane string) map[string]float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]float64{}
+	for key, value := range c.gauges {
+		if key.metric == metric && key.lane == lane {
+			out[key.instance] = value
+		}
+	}
+	return out
+}
+
+// Requests returns the number of requests that have arrived, answered or not.
 func (c *Collector) Requests() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,8 +230,13 @@ func (c *Collector) keepMetrics(m *metricspb.ExportMetricsServiceRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range m.ResourceMetrics {
+		instance := attributeTexts(r.Resource.GetAttributes())["service.instance.id"]
 		for _, s := range r.ScopeMetrics {
 			for _, metric := range s.Metrics {
+				for _, point := range metric.GetGauge().GetDataPoints() {
+					lane := attributeTexts(point.Attributes)["lane"]
+					c.gauges[gaugeKey{metric.Name, lane, instance}] = point.GetAsDouble()
+				}
 				c.metrics[metric.Name] += len(metric.GetSum().GetDataPoints()) +
 					len(metric.GetGauge().GetDataPoints()) + len(metric.GetHistogram().GetDataPoints())
 			}

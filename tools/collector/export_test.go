@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -136,16 +138,16 @@ func TestExport_Off(t *testing.T) {
 			e := telemetry.Open(t.Context(), func(name string) string { return env[name] }, telemetry.Build{},
 				slog.DiscardHandler)
 			if e != nil {
-				t.Fatal("exports")
+				t.Fatalf("Open = %v, want no export", e)
 			}
 			sender, local := &fakeCMS{}, slog.DiscardHandler
 			if e.Sender(sender, "POST", "http://cms.example") != sender || e.Log(local) != local {
-				t.Error("something stands between")
+				t.Error("Sender or Log returned a wrapper, want the sender and the handler themselves")
 			}
 			if kept := postReceived(e, upstream); kept != upstream {
-				t.Errorf("the traceparent became %q", kept)
+				t.Errorf("the traceparent became %q, want %v", kept, upstream)
 			}
-			e.Metrics(t.Context(), nil)
+			e.Metrics(t.Context(), nil, func(context.Context) {})
 			e.Close(t.Context())
 		})
 	}
@@ -171,7 +173,7 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 		d.Message = newMessage(kept)
 		sender.Send(t.Context(), d)
 		if d.Message.TraceParent != kept {
-			t.Errorf("the message's own traceparent became %q", d.Message.TraceParent)
+			t.Errorf("the message's own traceparent became %q, want %v", d.Message.TraceParent, kept)
 		}
 	}
 	end()
@@ -196,11 +198,11 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 	}
 	for i, s := range append(waits, delivers...) {
 		if s.Trace != root.Trace || s.Parent != root.ID {
-			t.Errorf("span %d is not of the trace: %+v", i, s)
+			t.Errorf("span %d: got %+v, want it below the span %s", i, s, root.ID)
 		}
 		for name, value := range s.Attributes {
 			if strings.Contains(value, "secret") || strings.Contains(value, "hidden") {
-				t.Errorf("%s holds %q", name, value)
+				t.Errorf(`%s holds %q, want no "secret" and no "hidden"`, name, value)
 			}
 		}
 	}
@@ -209,11 +211,13 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 			t.Errorf("attempt %d: the CMS got %s, want %s", i, got, want)
 		}
 		if !waits[i].End.Equal(delivers[i].Start) {
-			t.Errorf("attempt %d: waited until %s, began %s", i, waits[i].End, delivers[i].Start)
+			t.Errorf("attempt %d: waited until %s, began %s, want %v", i, waits[i].End, delivers[i].Start,
+				delivers[i].Start)
 		}
 	}
 	if !waits[0].Start.Equal(accepted.Truncate(time.Nanosecond)) || waits[1].Start.Before(delivers[0].Start) {
-		t.Errorf("waits began %s and %s", waits[0].Start, waits[1].Start)
+		t.Errorf("waits began %s and %s, want at acceptance and after the first attempt",
+			waits[0].Start, waits[1].Start)
 	}
 	if a := delivers[1]; a.Kind != "SPAN_KIND_CLIENT" || !a.Failed || a.Attributes["error.type"] != "500" ||
 		a.Attributes["weir.outcome"] != "retry" ||
@@ -258,7 +262,7 @@ func TestExport_UnsampledStaysSo(t *testing.T) {
 		t.Errorf("got %+v, want no span", c.Spans())
 	}
 	if got := server.got[0]; !strings.HasPrefix(got, upstream[:36]) || !strings.HasSuffix(got, "-00") {
-		t.Errorf("the CMS got %q", got)
+		t.Errorf("the CMS got %q, want the same trace, not sampled", got)
 	}
 }
 
@@ -278,7 +282,7 @@ func TestExport_WithoutUpstream(t *testing.T) {
 	receive, file, waits, delivers := findSpans(t, c.Spans(), "POST /api/messages"), findSpans(t, c.Spans(), "file"),
 		findSpans(t, c.Spans(), "wait"), findSpans(t, c.Spans(), "deliver")
 	if len(receive) != 1 || receive[0].Parent != "" || !strings.Contains(kept, receive[0].Trace) {
-		t.Errorf("kept %q of %+v", kept, receive)
+		t.Errorf("kept %q of %+v, want 1 receive, no Parent and %q", kept, receive, receive[0].Trace)
 	}
 	if len(file) != 1 || delivers[0].Parent != file[0].ID || file[0].Trace == receive[0].Trace {
 		t.Errorf("got %+v and %+v, want one file span with a trace of its own, and deliveries below it", file, delivers)
@@ -311,7 +315,7 @@ func TestExport_Conventions(t *testing.T) {
 	}
 	if spans := findSpans(t, c.Spans(), "POST /api/messages"); len(spans) != 1 || !spans[0].Failed ||
 		spans[0].Attributes["error.type"] != "503" {
-		t.Errorf("what failed has no error.type: %+v", spans)
+		t.Errorf("got %+v, want one failed span with error.type 503", spans)
 	}
 }
 
@@ -321,7 +325,7 @@ func TestExport_Logs(t *testing.T) {
 	local := slog.NewJSONHandler(&text, nil)
 	e, end := openExport(t, local, "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", c.URL()+"/v1/logs")
 	log := slog.New(e.Log(local)).With("lane", 2)
-	log.Debug("drain: nobody wants to know")
+	log.Debug("drain: below the level")
 	log.Info("drain: attempt", telemetry.TraceIDKey, upstream[3:35])
 	log.Info("drain: attempt", telemetry.TraceIDKey, "")
 	end()
@@ -331,7 +335,7 @@ func TestExport_Logs(t *testing.T) {
 		t.Errorf("got %+v, want two records, the first of the trace", got)
 	}
 	if told := strings.Count(text.String(), `"msg":"drain: attempt","lane":2`); told != 2 {
-		t.Errorf("%d lines in:\n%s", told, text.String())
+		t.Errorf("got the line %d times, want 2:\n%s", told, text.String())
 	}
 }
 
@@ -345,14 +349,18 @@ func TestExport_Metrics(t *testing.T) {
 	c := newCollector(t)
 	e, end := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL())
 	m := telemetry.NewMetrics(telemetry.Config{Contracts: []string{"article"}, Storage: noCalls{}, Now: time.Now})
-	e.Metrics(t.Context(), m.Registry)
+	e.Metrics(t.Context(), m.Registry, func(context.Context) { m.Saw(7, telemetry.LaneView{Waiting: 3}) })
 	m.Filed([]weir.Message{{Contract: "article"}})
 	end()
 	for _, name := range []string{"weir_messages_accepted_total", "weir_delivery_lag_seconds", "weir_build_info",
 		"go_goroutines"} {
 		if c.Points(name) == 0 {
-			t.Errorf("nothing came of %s", name)
+			t.Errorf("got no point of %s, want some", name)
 		}
+	}
+	waiting := slices.Collect(maps.Values(c.LaneGauge("weir_lane_waiting", "7")))
+	if !slices.Equal(waiting, []float64{3}) {
+		t.Errorf("waiting in the lane, by instance: %v, want the 3 of the refresh before the export", waiting)
 	}
 }
 
@@ -376,11 +384,11 @@ func TestExport_UnknownSettingIsToldAndLeftOut(t *testing.T) {
 			e, end := openExport(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 				"http://127.0.0.1:1", c.name, c.value)
 			if kept := postReceived(e, upstream); kept != upstream {
-				t.Errorf("kept %q", kept)
+				t.Errorf("kept %q, want %v", kept, upstream)
 			}
 			end()
 			if !strings.Contains(text.String(), c.value) {
-				t.Errorf("not told:\n%s", text.String())
+				t.Errorf("got the log\n%s\nwant a failure with %s", text.String(), c.value)
 			}
 		})
 	}
@@ -407,10 +415,10 @@ func TestExport_CollectorHangs(t *testing.T) {
 	began := time.Now()
 	e.Close(ctx)
 	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("the end took %s", took)
+		t.Errorf("the end took %s, want at most 30s", took)
 	}
 	if !strings.Contains(text.String(), "not all was exported") {
-		t.Errorf("not told:\n%s", text.String())
+		t.Errorf("got the log\n%s\nwant \"not all was exported\" in it", text.String())
 	}
 }
 
@@ -419,19 +427,19 @@ func TestExport_TraceState(t *testing.T) {
 	e, _ := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_METRICS_EXPORTER", "none")
 	kept, state := postWithState(e, upstream, "vendor=a1,other=b2")
 	if state != "vendor=a1,other=b2" {
-		t.Errorf("it became %q", state)
+		t.Errorf("it became %q, want vendor=a1,other=b2", state)
 	}
 	server := &fakeCMS{answers: []weir.Result{{Outcome: weir.OutcomeDelivered, Status: 201}}}
 	m := newMessage(kept)
 	m.TraceState = state
 	e.Sender(server, "POST", "https://cms.example").Send(t.Context(), weir.Delivery{Message: m, Attempt: 1})
 	if server.states[0] != state {
-		t.Errorf("the CMS got %q", server.states[0])
+		t.Errorf("the CMS got %q, want %v", server.states[0], state)
 	}
 	if _, state := postWithState(e, "", "vendor=a1"); state != "" {
-		t.Errorf("a trace that begins here has %q", state)
+		t.Errorf("a trace that begins here has %q, want none", state)
 	}
 	if _, state := postWithState(e, upstream, "no entry"); state != "" {
-		t.Errorf("an invalid one became %q", state)
+		t.Errorf("an invalid one became %q, want none", state)
 	}
 }

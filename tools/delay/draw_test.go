@@ -45,14 +45,14 @@ func TestConfig_DealsBySeed(t *testing.T) {
 	same := 0
 	for i := range uint64(100) {
 		if again := (Config{Median: Median, Sigma: Sigma}); one.drawFate(i) != again.drawFate(i) {
-			t.Errorf("request %d was dealt two fates", i)
+			t.Errorf("request %d has %+v and %+v, want one fate by one seed", i, one.drawFate(i), again.drawFate(i))
 		}
 		if one.drawFate(i) == other.drawFate(i) {
 			same++
 		}
 	}
 	if same > 0 {
-		t.Errorf("two seeds dealt %d of 100 the same fate", same)
+		t.Errorf("two seeds dealt %d of 100 the same fate, want 0", same)
 	}
 }
 
@@ -74,7 +74,7 @@ func (a answered) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
 }
 
-// TestFar_Delays holds the time of each answer against its fate, in virtual time.
+// TestFar_Delays compares the time of each answer with its fate, in virtual time.
 func TestFar_Delays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

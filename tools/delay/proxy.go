@@ -40,7 +40,7 @@ type Config struct {
 	Median    time.Duration // of the delay of answers, which is log-normal
 	Sigma     float64       // of the delay's logarithm
 	BusyShare float64       // of requests that get 503 ServerBusy, 0 to 1
-	BusyAfter bool          // and are done all the same; otherwise storage never sees them
+	BusyAfter bool          // storage does the refused requests; otherwise it never gets them
 	Seed      uint64        // of delays and refusals
 }
 
@@ -197,7 +197,7 @@ func (f *delayedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	if err := f.holdIfHanging(req); err != nil {
 		return nil, err
 	}
-	resp, err := f.forward(req, dealt.busy)
+	resp, err := f.forwardRequest(req, dealt.busy)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (f *delayedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	return resp, nil
 }
 
-func (f *delayedTransport) forward(req *http.Request, busy bool) (*http.Response, error) {
+func (f *delayedTransport) forwardRequest(req *http.Request, busy bool) (*http.Response, error) {
 	if !busy {
 		return f.storage.RoundTrip(req)
 	}
@@ -218,8 +218,8 @@ func (f *delayedTransport) forward(req *http.Request, busy bool) (*http.Response
 	return newBusyResponse(f.service, req), nil
 }
 
-// consumeRefused reads a refused request to its end, so that its connection can be kept, and lets
-// storage do it, if it is to be done all the same.
+// consumeRefused reads a refused request to its end, so that its connection can be kept. With BusyAfter it passes the
+// request to storage.
 func (f *delayedTransport) consumeRefused(req *http.Request) error {
 	if f.config.BusyAfter {
 		resp, err := f.storage.RoundTrip(req)

@@ -107,8 +107,8 @@ func TestProxy_PassesThrough(t *testing.T) {
 	})
 }
 
-// TestProxy_ServerBusy holds that the adapter takes the refusal for storage's own: it tries the
-// operation again, because storage has not done it.
+// TestProxy_ServerBusy checks that the adapter cannot tell the proxy's refusal from one of storage: its kind is
+// throttled.
 func TestProxy_ServerBusy(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, delay.Config{Target: azurite.Shared(t), BusyShare: 1})
@@ -166,7 +166,7 @@ func TestProxy_Hang(t *testing.T) {
 	release := p.Hang(func(r *http.Request) bool { return r.Method == http.MethodPut }) // of a body, not of a ticket
 	t.Cleanup(release)
 	if err := a.Tickets().Put(t.Context(), "lane 1", 0); err != nil {
-		t.Errorf("what does not match: %v", err)
+		t.Errorf("a request that does not match: got %v, want no error", err)
 	}
 	leaving, leave := context.WithCancel(t.Context())
 	left, stayed := make(chan error, 1), make(chan error, 1)
@@ -174,17 +174,17 @@ func TestProxy_Hang(t *testing.T) {
 	awaitCondition(t, func() bool { return p.Hanging() == 1 })
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
-		t.Errorf("who left got %v, want cancelled", err)
+		t.Errorf("the caller that left: got %v, want cancelled", err)
 	}
 	awaitCondition(t, func() bool { return p.Hanging() == 0 })
 	go func() { stayed <- a.Bodies().Put(t.Context(), "stayed", []byte("b")) }()
 	awaitCondition(t, func() bool { return p.Hanging() == 1 })
 	release()
 	if err := <-stayed; err != nil {
-		t.Errorf("who stayed: %v", err)
+		t.Errorf("the caller that stayed: got %v, want no error", err)
 	}
 	if _, err := a.Bodies().Get(t.Context(), "left"); !storage.Is(err, storage.NotFound) {
-		t.Errorf("of who left: got %v, want not found", err)
+		t.Errorf("the blob of the caller that left: got %v, want not found", err)
 	}
 }
 
@@ -217,7 +217,7 @@ func awaitCondition(t *testing.T, holds func() bool) {
 		select {
 		case <-look.C:
 		case <-t.Context().Done():
-			t.Fatal("the test ended before")
+			t.Fatal("the test ended before the condition held")
 		}
 	}
 }
@@ -252,7 +252,8 @@ func TestProxy_LeavesRequestsAlone(t *testing.T) {
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusAccepted || resp.Header.Get("ETag") != `W/"1"` ||
 		string(body) != "--batchresponse" {
-		t.Errorf("answer %s, %v: %s, %v", resp.Status, resp.Header, body, err)
+		t.Errorf("answer %s, %v: %s, %v, want status 202, ETag W/\"1\", body --batchresponse and no error",
+			resp.Status, resp.Header, body, err)
 	}
 	want := []string{http.MethodPost, target, host, "SharedKey a:b", "", "identity", "--batch"}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
@@ -260,18 +261,18 @@ func TestProxy_LeavesRequestsAlone(t *testing.T) {
 	}
 }
 
-// TestProxy_KeepsConnections counts those made on both sides by requests one after the
-// other, refused ones with bodies among them.
+// TestProxy_KeepsConnections sends requests with bodies one after the other, of which the proxy refuses some, and
+// counts the connections on both sides of the proxy.
 func TestProxy_KeepsConnections(t *testing.T) {
 	t.Parallel()
-	var behindIt, beforeIt atomic.Int64
+	var toStorage, toProxy atomic.Int64
 	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_,
 			_ = io.Copy(io.Discard, r.Body)
 	}))
 	web.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {
-			behindIt.Add(1)
+			toStorage.Add(1)
 		}
 	}
 	web.Start()
@@ -280,7 +281,7 @@ func TestProxy_KeepsConnections(t *testing.T) {
 	dialer := &net.Dialer{}
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network,
 		address string) (net.Conn, error) {
-		beforeIt.Add(1)
+		toProxy.Add(1)
 		return dialer.DialContext(ctx, network, address)
 	}}}
 	t.Cleanup(client.CloseIdleConnections)
@@ -293,8 +294,8 @@ func TestProxy_KeepsConnections(t *testing.T) {
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
 	}
-	if behindIt.Load() != 1 || beforeIt.Load() != 1 {
-		t.Errorf("%d connections to storage and %d to the proxy, want 1 and 1", behindIt.Load(), beforeIt.Load())
+	if toStorage.Load() != 1 || toProxy.Load() != 1 {
+		t.Errorf("%d connections to storage and %d to the proxy, want 1 and 1", toStorage.Load(), toProxy.Load())
 	}
 	if n := p.Refused(); n == 0 || n == 50 {
 		t.Errorf("%d of 50 were refused, want some", n)
@@ -360,10 +361,11 @@ func TestProxy_ConnectionString(t *testing.T) {
 	got := p.ConnectionString(cs + ";")
 	if !strings.HasPrefix(got, "AccountName=a;AccountKey=k==;BlobEndpoint=http://127.0.0.1:") ||
 		!strings.HasSuffix(got, "/a;") || strings.Contains(got, ":1/a") {
-		t.Errorf("got %s", got)
+		t.Errorf(`got %s, want it to begin with "AccountName=a;AccountKey=k==;BlobEndpoint=http://127.0.0.1:", it to `+
+			`end with "/a;" and no ":1/a"`, got)
 	}
 	if other := strings.ReplaceAll(cs, "127.0.0.1", "127.0.0.2"); p.ConnectionString(other) != other {
-		t.Errorf("got %s, want it unchanged: another account's", p.ConnectionString(other))
+		t.Errorf("got %s, want it unchanged, because it names another account", p.ConnectionString(other))
 	}
 }
 
@@ -385,7 +387,7 @@ func endpointOf(t *testing.T, cs string) string {
 	t.Helper()
 	_, address, ok := strings.Cut(cs, "TableEndpoint=")
 	if !ok {
-		t.Fatalf("no table in %s", cs)
+		t.Fatalf("got the connection string %s, want a TableEndpoint", cs)
 	}
 	return strings.TrimSuffix(address, ";")
 }

@@ -2,10 +2,9 @@
 // the demo CMS, and then through Weir. It prints the records that the CMS made of both runs side by
 // side.
 //
-// Many clients send at once, and any free client sends the next version of a path, as if several
-// systems edited one site. So messages can be accepted in another order than that of their versions.
-// For the run through Weir, an inversion counts only if the CMS received two messages against the
-// order in which Weir accepted them.
+// Many clients send at once, and any free client sends the next message of a path, as if several
+// systems edited one site. A message counts as overtaken if a later message of its path was written
+// before it. Later means that it arrived later: at the CMS in the first run, at Weir in the second.
 package main
 
 import (
@@ -20,6 +19,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,8 +31,9 @@ import (
 )
 
 type demoOptions struct {
-	cms, weir                string
-	messages, paths, clients int
+	port, cmsPort, storagePort int // storagePort is that of a system that the demo starts itself
+	messages, paths, clients   int
+	cms, weir                  string // addresses at these ports
 }
 
 // runOutcome is one column of the printed table: the result of a run.
@@ -49,12 +50,14 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var o demoOptions
-	flag.StringVar(&o.cms, "cms", "http://127.0.0.1:7072", "address of the demo CMS")
-	flag.StringVar(&o.weir, "weir", "http://127.0.0.1:7071", "address of Weir")
+	flag.IntVar(&o.port, "port", 7071, "port of Weir")
+	flag.IntVar(&o.cmsPort, "cms-port", 7072, "port of the demo CMS")
+	flag.IntVar(&o.storagePort, "storage-port", 10000, "the first of three ports of Azurite, if the demo starts it")
 	flag.IntVar(&o.messages, "messages", 300, "messages in each run")
-	flag.IntVar(&o.paths, "paths", 20, "content paths they are spread over")
+	flag.IntVar(&o.paths, "paths", 20, "content paths of the messages")
 	flag.IntVar(&o.clients, "clients", 16, "upstream systems that send at once")
 	flag.Parse()
+	o.weir, o.cms = fmt.Sprintf("http://127.0.0.1:%d", o.port), fmt.Sprintf("http://127.0.0.1:%d", o.cmsPort)
 	if err := runDemo(ctx, o, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
@@ -79,8 +82,10 @@ func runDemo(ctx context.Context, o demoOptions, out io.Writer) error {
 		return err
 	}
 	printTable(out, direct, through)
-	if s := through.stats; s.Duplicates+s.Overlaps+s.Failures+int(through.refused) > 0 || s.Writes != o.messages {
-		return errors.New("the column of Weir should be clean and is not")
+	if s := through.stats; s.Duplicates+s.Overlaps+s.Overtaken+s.Failures+int(through.refused) > 0 ||
+		s.Writes != o.messages {
+		return errors.New("the run through Weir has a duplicate, an overlap, an overtaken message or a failure, or " +
+			"wrote another number of messages than were sent")
 	}
 	return nil
 }
@@ -93,7 +98,7 @@ func checkReachable(ctx context.Context, o demoOptions) error {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s answers %s with %s: see what make run prints", name, address, resp.Status)
+			return fmt.Errorf("%s answers %s with %s: see the output of make run", name, address, resp.Status)
 		}
 	}
 	return nil
@@ -102,7 +107,7 @@ func checkReachable(ctx context.Context, o demoOptions) error {
 // startLimit limits the time until a system that the demo starts is ready.
 const startLimit = 60 * time.Second
 
-// ensureRunning starts the system if no process answers at its usual addresses, and returns a
+// ensureRunning starts the system if no process answers at its addresses, and returns a
 // function that ends it.
 func ensureRunning(ctx context.Context, o demoOptions, out io.Writer) (stop func(), err error) {
 	if checkReachable(ctx, o) == nil {
@@ -113,7 +118,8 @@ func ensureRunning(ctx context.Context, o demoOptions, out io.Writer) (stop func
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(filepath.Join("build", "tools", "dev"))
+	cmd := exec.Command(filepath.Join("build", "tools", "dev"), "--port", strconv.Itoa(o.port),
+		"--cms-port", strconv.Itoa(o.cmsPort), "--storage-port", strconv.Itoa(o.storagePort))
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the system: %w", err)
@@ -131,17 +137,28 @@ func ensureRunning(ctx context.Context, o demoOptions, out io.Writer) (stop func
 		select {
 		case <-ticker.C:
 		case <-ended:
-			return nil, errors.New("the system did not start: build/demo.log says why")
+			log.Close()
+			return nil, fmt.Errorf("the system did not start: %s", readLastLine(log.Name()))
 		case <-ctx.Done():
 			stop()
 			return nil, ctx.Err()
 		}
 		if time.Now().After(deadline) {
 			stop()
-			return nil, fmt.Errorf("the system was not ready within %s: build/demo.log says why", startLimit)
+			return nil, fmt.Errorf("the system was not ready within %s; build/demo.log has its output", startLimit)
 		}
 	}
 	return stop, nil
+}
+
+// readLastLine returns the last line of a file: the system that the demo starts prints the reason there if it fails.
+func readLastLine(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
 }
 
 func getURL(ctx context.Context, address string) (*http.Response, error) {
@@ -287,7 +304,7 @@ func printTable(out io.Writer, direct, through runOutcome) {
 	row("duplicates (two items of one path)", func(o runOutcome) any { return o.stats.Duplicates })
 	row("overlapping writes of one path", func(o runOutcome) any { return o.stats.Overlaps })
 	row("writes at once, at most", func(o runOutcome) any { return o.stats.MaxConcurrent })
-	row("inversions (older over newer)", func(o runOutcome) any { return o.stats.Inversions })
+	row("overtaken (an older message written last)", func(o runOutcome) any { return o.stats.Overtaken })
 	row("failures", func(o runOutcome) any { return o.stats.Failures + int(o.refused) })
 	row("time", func(o runOutcome) any { return o.duration.Round(10 * time.Millisecond) })
 	w.Flush()

@@ -1,20 +1,25 @@
-// Command dev starts the whole system on this machine: Azurite, the demo CMS, and the
-// Functions host with the handler. Ctrl-C ends all of it. It leaves no process behind,
-// even when it is killed: each child dies with it.
+// Command dev starts the whole system on this machine: Azurite, the demo CMS, and the Functions host with the handler.
+// It prints a line for each message as its stage changes; the programs' own logs go to build/run.log. Ctrl-C ends
+// all of it.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -22,105 +27,241 @@ import (
 	"weir/internal/testkit/azurite"
 )
 
-// The ports a developer knows by heart: Azurite's own, func's, and the demo CMS's next to it.
+// devOptions are the flags.
+type devOptions struct {
+	port, cmsPort, storagePort int
+	cms                        string
+	verbose                    bool
+}
+
 const (
-	blobPort, queuePort, tablePort = 10000, 10001, 10002
-	hostPort, cmsPort              = 7071, 7072
+	defaultPort    = 7071
+	defaultCMSPort = 7072
+	readyTimeout   = 60 * time.Second
 )
 
-const readyTimeout = 60 * time.Second
+// errLocked means that another process holds the lock.
+var errLocked = errors.New("another process holds the lock")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := runSystem(ctx); err != nil {
+	o, err := parseFlags(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		err = runSystem(ctx, o)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "make run:", err)
 		os.Exit(1)
 	}
 }
 
-func runSystem(ctx context.Context) error {
-	if err := checkPortsFree(); err != nil {
-		return err
+func parseFlags(args []string) (devOptions, error) {
+	var o devOptions
+	flags := flag.NewFlagSet("dev", flag.ContinueOnError)
+	flags.IntVar(&o.port, "port", defaultPort, "port of Weir")
+	flags.IntVar(&o.cmsPort, "cms-port", defaultCMSPort, "port of the demo CMS")
+	flags.IntVar(&o.storagePort, "storage-port", 10000, "the first of three ports of Azurite")
+	flags.StringVar(&o.cms, "cms", "", "address of another CMS; the demo CMS is not started then")
+	flags.BoolVar(&o.verbose, "verbose", false, "print the programs' logs, too")
+	if err := flags.Parse(args); err != nil {
+		return o, err
 	}
-	data := filepath.Join("build", "azurite")
-	storage, err := azurite.Start(ctx, azurite.Options{Dir: data, BlobPort: blobPort, QueuePort: queuePort,
-		TablePort: tablePort})
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unknown argument %q; see --help", flags.Arg(0))
+	}
+	for _, port := range []int{o.port, o.cmsPort, o.storagePort} {
+		if port < 1 || port > 65533 {
+			return o, fmt.Errorf("port %d is not 1 to 65533", port)
+		}
+	}
+	if o.cms == "" {
+		o.cms = fmt.Sprintf("http://127.0.0.1:%d/api/content", o.cmsPort)
+		return o, nil
+	}
+	o.cmsPort = 0
+	if u, err := url.Parse(o.cms); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return o, fmt.Errorf("--cms is %q, and must be an absolute http or https address", o.cms)
+	}
+	return o, nil
+}
+
+// runSystem starts all parts, and ends them when ctx ends.
+func runSystem(ctx context.Context, o devOptions) (err error) {
+	lock, err := lockFolder()
 	if err != nil {
 		return err
+	}
+	defer lock.Close()
+	if err := o.checkPortsFree(); err != nil {
+		return err
+	}
+	log, err := openLog(o.verbose)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	storage, err := azurite.Start(ctx, azurite.Options{Dir: filepath.Join("build", "azurite"), BlobPort: o.storagePort,
+		QueuePort: o.storagePort + 1, TablePort: o.storagePort + 2})
+	if err != nil {
+		return ignoreCancel(ctx, err)
 	}
 	defer storage.Stop()
-	cms, err := startChild("cms", nil, "build/tools/democms", "--port", fmt.Sprint(cmsPort))
-	if err != nil {
-		return err
+	cms := &childProcess{done: make(chan struct{})}
+	if o.cmsPort != 0 {
+		if cms, err = startChild("cms", log, nil, "build/tools/democms", "--port", fmt.Sprint(o.cmsPort)); err != nil {
+			return err
+		}
+		defer cms.stopChild()
 	}
-	defer cms.stopChild()
-	env := []string{
-		"AzureWebJobsStorage=" + storage.ConnectionString(), "FUNCTIONS_WORKER_RUNTIME=custom", "WEIR_PREFIX=weir",
-		fmt.Sprintf("WEIR_CMS_URL=http://127.0.0.1:%d/api/content", cmsPort),
-	}
-	host, err := startChild("host", env, "build/tools/funchost", "--script-root", "build/app", "--port",
-		fmt.Sprint(hostPort), "--development")
+	host, err := startChild("host", log, []string{"AzureWebJobsStorage=" + storage.ConnectionString(),
+		"FUNCTIONS_WORKER_RUNTIME=custom", "WEIR_PREFIX=weir", "WEIR_CMS_URL=" + o.cms},
+		"build/tools/funchost", "--script-root", "build/app", "--port", fmt.Sprint(o.port), "--development")
 	if err != nil {
 		return err
 	}
 	defer host.stopChild()
-	if err := awaitReady(ctx, host, fmt.Sprintf("http://127.0.0.1:%d/api/health", hostPort)); err != nil {
+	if err := awaitReady(ctx, host, o.weir()+"/health"); err != nil {
+		return ignoreCancel(ctx, err)
+	}
+	tail, err := startTail(o, log)
+	if err != nil {
 		return err
 	}
-	printWelcome()
+	defer tail.stopChild()
+	o.printWelcome()
 	select {
 	case <-ctx.Done():
-		fmt.Println("\nstopping")
+		o.printAddresses()
+		fmt.Println("Stopped. make run starts it again, with the messages of before; make clean removes them.")
 		return nil
 	case <-storage.Done():
-		return errors.New("storage (Azurite) has ended")
+		return errors.New("storage (Azurite) has ended; see build/run.log")
 	case <-cms.done:
-		return errors.New("the demo CMS has ended")
+		return errors.New("the demo CMS has ended; see build/run.log")
 	case <-host.done:
-		return errors.New("the host has ended")
+		return errors.New("the host has ended; see build/run.log")
 	}
 }
 
+// lockFolder lets one system at a time use this folder's build/azurite and build/run.log: two emulators would overwrite
+// each other's data.
+func lockFolder() (io.Closer, error) {
+	lock, err := openLocked(filepath.Join("build", "run.lock"))
+	if errors.Is(err, errLocked) {
+		return nil, errors.New("the system of this folder is running already, and uses the data in build/azurite: " +
+			"stop it first, or clone the repository into another folder")
+	}
+	return lock, err
+}
+
+// ignoreCancel returns nil for an error after Ctrl-C.
+func ignoreCancel(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (o devOptions) weir() string { return fmt.Sprintf("http://127.0.0.1:%d/api", o.port) }
+
 // checkPortsFree names the first port that is taken.
-func checkPortsFree() error {
-	for _, port := range []int{blobPort, queuePort, tablePort, cmsPort, hostPort} {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+func (o devOptions) checkPortsFree() error {
+	for _, p := range []struct {
+		port int
+		name string
+	}{{o.storagePort, "STORAGE_PORT"}, {o.storagePort + 1, "STORAGE_PORT"}, {o.storagePort + 2, "STORAGE_PORT"},
+		{o.cmsPort, "CMS_PORT"}, {o.port, "PORT"}} {
+		if p.port == 0 {
+			continue
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.port))
 		if err != nil {
-			return fmt.Errorf("port %d is taken: is the system running already?", port)
+			return fmt.Errorf("port %d is taken: is the system running already? make run %s=… takes another port",
+				p.port, p.name)
 		}
 		l.Close()
 	}
 	return nil
 }
 
-// childProcess is a process that dies with us.
-type childProcess struct {
-	cmd  *exec.Cmd
-	done chan struct{}
+// lineLog is build/run.log. It is safe for concurrent use.
+type lineLog struct {
+	mu   sync.Mutex
+	file *os.File
+	copy io.Writer // nil = none
 }
 
-// startChild runs a program; its lines are passed on behind its name.
-func startChild(name string, env []string, path string, args ...string) (*childProcess, error) {
+func openLog(verbose bool) (*lineLog, error) {
+	f, err := os.Create(filepath.Join("build", "run.log"))
+	if err != nil {
+		return nil, err
+	}
+	l := &lineLog{file: f}
+	if verbose {
+		l.copy = os.Stdout
+	}
+	return l, nil
+}
+
+// printLine writes a line of a program behind the program's name.
+func (l *lineLog) printLine(name, line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(l.file, "[%s] %s\n", name, line)
+	if l.copy != nil {
+		fmt.Fprintf(l.copy, "[%s] %s\n", name, line)
+	}
+}
+
+// Close closes the file.
+func (l *lineLog) Close() { l.file.Close() }
+
+// childProcess is a program that runs beside this one.
+type childProcess struct {
+	cmd      *exec.Cmd
+	done     chan struct{}
+	lastLine string // the last line of its output that is not empty; read it after done
+}
+
+// startTail prints the messages as they change.
+func startTail(o devOptions, log *lineLog) (*childProcess, error) {
+	cmd := exec.Command("build/app/handler", "tail", "--url", o.weir(), "--lines", "0", "--interval", "1s")
+	cmd.Stdout = os.Stdout
+	return startCommand("tail", log, cmd, &cmd.Stderr)
+}
+
+// startChild runs a program whose output goes to the log.
+func startChild(name string, log *lineLog, env []string, path string, args ...string) (*childProcess, error) {
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), env...)
-	// A group of its own: Ctrl-C in the terminal reaches us alone, and we stop in order.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	return startCommand(name, log, cmd, &cmd.Stdout, &cmd.Stderr)
+}
+
+// startCommand runs a command; the given outputs go to the log.
+func startCommand(name string, log *lineLog, cmd *exec.Cmd, outputs ...*io.Writer) (*childProcess, error) {
+	cmd.SysProcAttr = childAttributes()
 	out, in := io.Pipe()
-	cmd.Stdout, cmd.Stderr = in, in
+	for _, output := range outputs {
+		*output = in
+	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
+	c := &childProcess{cmd: cmd, done: make(chan struct{})}
 	var copied sync.WaitGroup
 	copied.Go(func() {
 		lines := bufio.NewScanner(out)
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
-			fmt.Printf("[%s] %s\n", name, lines.Text())
+			log.printLine(name, lines.Text())
+			c.lastLine = cmp.Or(strings.TrimSpace(lines.Text()), c.lastLine)
 		}
 		io.Copy(io.Discard, out)
 	})
-	c := &childProcess{cmd, make(chan struct{})}
 	go func() {
 		cmd.Wait()
 		in.Close()
@@ -135,11 +276,13 @@ const stopLimit = 15 * time.Second
 
 // stopChild ends a child in order, and hard when it does not end.
 func (c *childProcess) stopChild() {
-	c.cmd.Process.Signal(syscall.SIGTERM)
+	if c.cmd.Process.Signal(syscall.SIGTERM) != nil && runtime.GOOS == "windows" {
+		killGroup(c.cmd.Process) // Windows has no SIGTERM
+	}
 	select {
 	case <-c.done:
 	case <-time.After(stopLimit):
-		syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
+		killGroup(c.cmd.Process)
 		<-c.done
 	}
 }
@@ -164,27 +307,53 @@ func awaitReady(ctx context.Context, host *childProcess, address string) error {
 		case <-ctx.Done():
 			return fmt.Errorf("the host did not become ready at %s", address)
 		case <-host.done:
-			return errors.New("the host ended before it was ready; its last lines say why")
+			return fmt.Errorf("the host ended before it was ready; build/run.log has its output, which ends in: %s",
+				host.lastLine)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
-func printWelcome() {
-	fmt.Printf(`
-Weir is running.
+func (o devOptions) printWelcome() {
+	fmt.Print("\nWeir is running.\n")
+	o.printAddresses()
+	fmt.Printf(`Try:
 
-  messages   http://127.0.0.1:%[1]d/api/messages   (POST)
-  health     http://127.0.0.1:%[1]d/api/health
-  operator   http://127.0.0.1:%[1]d/api/dashboard  (the page; open it in a browser)
-  demo CMS   http://127.0.0.1:%[2]d/               (items as a page; /stats as JSON)
-
-Try:
-
-  curl -i -X POST http://127.0.0.1:%[1]d/api/messages -H 'Content-Type: application/xml' \
+  curl -i -X POST %s/messages -H 'Content-Type: application/xml' \
     -d '<article path="/news/1" version="1"><title>Hello</title></article>'
 
-and then curl the Location it answers with. In another terminal: make demo. Ctrl-C ends all.
+and then curl the Location of the answer. %sCtrl-C ends all.
+A line follows for each message whose stage changes; the programs' logs are in build/run.log.
 
-`, hostPort, cmsPort)
+`, o.weir(), o.describeDemo())
+}
+
+// describeDemo returns the sentence that names the command of the demo for these ports, or "" without the demo CMS,
+// because the demo counts what that CMS has received.
+func (o devOptions) describeDemo() string {
+	if o.cmsPort == 0 {
+		return ""
+	}
+	command := "make demo"
+	if o.port != defaultPort {
+		command += fmt.Sprintf(" PORT=%d", o.port)
+	}
+	if o.cmsPort != defaultCMSPort {
+		command += fmt.Sprintf(" CMS_PORT=%d", o.cmsPort)
+	}
+	return "In another terminal: " + command + ". "
+}
+
+func (o devOptions) printAddresses() {
+	fmt.Printf(`
+  messages   %[1]s/messages   (POST)
+  health     %[1]s/health
+  operator   %[1]s/dashboard  (the page; open it in a browser)
+`, o.weir())
+	if o.cmsPort != 0 {
+		fmt.Printf("  demo CMS   http://127.0.0.1:%d/               (items as a page, and faults to try)\n\n",
+			o.cmsPort)
+	} else {
+		fmt.Printf("  CMS        %s\n\n", o.cms)
+	}
 }

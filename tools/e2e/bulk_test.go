@@ -29,16 +29,17 @@ func TestBulkReplay_HandlersKilled(t *testing.T) {
 	other, _, said := s.requestJSON("POST", replays, `{"filter":{"contract":"delete"},"dryRun":true}`, "Content-Type",
 		inJSON)
 	if other != 200 || said["count"] != 0.0 {
-		t.Errorf("of another contract: %d %v", other, said)
+		t.Errorf("of another contract: %d %v, want 200 and count 0", other, said)
 	}
 	code, _, plan := s.requestJSON("POST", replays,
 		`{"filter":{"contract":"article"},"dryRun":true,"ratePerMinute":120}`, "Content-Type", inJSON)
 	if code != 200 || plan["count"] != 60.0 || plan["keys"] != 6.0 || plan["refused"] != 0.0 ||
 		plan["complete"] != true || plan["estimatedSeconds"] != 30.0 {
-		t.Errorf("plan: %d %v", code, plan)
+		t.Errorf("plan: %d %v, want 200, count 60, keys 6, refused 0, complete true and estimatedSeconds 30", code,
+			plan)
 	}
 	if st := s.readStats(); st.Writes != 0 {
-		t.Fatalf("a plan wrote: %+v", st)
+		t.Fatalf("a plan wrote: %+v, want Writes 0", st)
 	}
 	code, _, begun := s.requestJSON("POST", replays,
 		`{"filter":{"contract":"article"},"ratePerMinute":120,"reason":"the CMS is mended"}`, "Content-Type", inJSON)
@@ -47,7 +48,7 @@ func TestBulkReplay_HandlersKilled(t *testing.T) {
 	}
 	one := replays + "/" + begun["id"].(string)
 	if out, code := s.runLanesCommand("3"); code != 1 {
-		t.Errorf("lanes change meanwhile: %d %s", code, out)
+		t.Errorf("weir lanes in a running replay: exit code %d, want 1: %s", code, out)
 	}
 	for kill := range 2 {
 		s.awaitCondition("it moves", 2*time.Minute, func() bool { return s.readStats().Writes >= 10+20*kill })
@@ -69,13 +70,13 @@ func TestBulkReplay_HandlersKilled(t *testing.T) {
 	s.awaitStages(dead, "delivered", 10*time.Second)
 	st := s.readStats()
 	if st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.Writes-st.Repeats != 60 {
-		t.Errorf("the CMS's record: %+v", st)
+		t.Errorf("the CMS's record: %+v, want 60 writes besides repeats, in order", st)
 	}
 	if all := getJSON[struct{ Replays []replayJob }](s, replays).Replays; len(all) != 1 || all[0] != j {
 		t.Errorf("the list of replays: got %+v, want the one that was read", all)
 	}
 	if code, _, said := s.requestJSON("DELETE", one, ""); code != 409 {
-		t.Errorf("cancelled though it is done: %d %v", code, said)
+		t.Errorf("cancelled though it is done: %d %v, want 409", code, said)
 	}
 }
 
@@ -109,7 +110,7 @@ func TestBulkReplay_StoppedAndCancelled(t *testing.T) {
 		t.Errorf("got %d %v, want 200 and cancelled", code, said)
 	}
 	asked := int(said["replayed"].(float64))
-	s.awaitCondition("what was asked for is delivered", time.Minute,
+	s.awaitCondition("the replayed messages are delivered", time.Minute,
 		func() bool { return s.readStats().Writes >= asked })
 	// Another takes its time for one key: had the first gone on, more would be written meanwhile.
 	key := ""
@@ -126,6 +127,6 @@ func TestBulkReplay_StoppedAndCancelled(t *testing.T) {
 	}
 	// A request that was on its way at the cancellation may have come through.
 	if st := s.checkRecord(); st.Writes-asked-j.Replayed > 1 || st.Writes < asked+j.Replayed || st.Writes >= len(dead) {
-		t.Errorf("%d and %d were asked for, and %+v", asked, j.Replayed, st)
+		t.Errorf("%d and %d were asked for, want as many writes: %+v", asked, j.Replayed, st)
 	}
 }

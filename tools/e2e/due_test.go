@@ -23,7 +23,7 @@ func (s *system) requestJSON(method, url, body string, headers ...string) (int, 
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := s.sendRequest(req)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func (s *system) requestJSON(method, url, body string, headers ...string) (int, 
 	data, _ := io.ReadAll(resp.Body)
 	var said map[string]any
 	if err := json.Unmarshal(data, &said); err != nil {
-		s.t.Fatalf("%s %s: %d %q", method, url, resp.StatusCode, data)
+		s.t.Fatalf("%s %s: answered %d %q, want JSON", method, url, resp.StatusCode, data)
 	}
 	return resp.StatusCode, resp.Header.Get("ETag"), said
 }
@@ -80,7 +80,7 @@ func TestDueTimes(t *testing.T) {
 	if code, _, said := s.requestJSON("PATCH", one(past), `{"deliverAt": "0001-01-01T00:00:00Z"}`); code != 200 {
 		t.Errorf("move into the past: got %d %v, want 200", code, said)
 	}
-	s.awaitCondition("what was moved into the past is written", time.Minute,
+	s.awaitCondition("the message moved into the past is written", time.Minute,
 		func() bool { return !s.firstRequestTime("/past").IsZero() })
 	for _, wrong := range []string{`{"deliverAt": "soon"}`, `{}`, `{"deliverAt": "2030-01-01T00:00:00Z", "key": "x"}`,
 		`[`} {
@@ -92,20 +92,20 @@ func TestDueTimes(t *testing.T) {
 		t.Errorf("cancel: got %d %v, want 200 and cancelled", code, said)
 	}
 	if code, _, said := s.requestJSON("DELETE", one(gone), ""); code != 409 {
-		t.Errorf("cancelled twice: %d %v", code, said)
+		t.Errorf("cancelled twice: %d %v, want 409", code, said)
 	}
 	code, _, waited := s.requestJSON("POST", messages, articleXML("/waited", 1), "Prefer", "wait=10")
 	if code != 200 || waited["stage"] != "delivered" {
 		t.Errorf("with Prefer: wait: got %d %v, want 200 and delivered", code, waited)
 	}
 	if code, _, said := s.requestJSON("DELETE", one(waited), ""); code != 409 {
-		t.Errorf("cancelled after delivery: %d %v", code, said)
+		t.Errorf("cancelled after delivery: %d %v, want 409", code, said)
 	}
 	for path, moment := range map[string]time.Time{"/at": due, "/later": soon} {
 		s.awaitCondition(path+" is written", time.Minute, func() bool { return !s.firstRequestTime(path).IsZero() })
 		late := s.firstRequestTime(path).Sub(moment)
 		if t.Logf("%s was written %s after its moment", path, late); late < 0 {
-			t.Errorf("%s was written %s early", path, -late)
+			t.Errorf("%s was written %s early, want it at its due time or later", path, -late)
 		}
 	}
 	s.awaitCondition("both are final", time.Minute, func() bool {
@@ -114,7 +114,7 @@ func TestDueTimes(t *testing.T) {
 		return a["stage"] == "delivered" && b["stage"] == "delivered"
 	})
 	if !s.firstRequestTime("/gone").IsZero() {
-		t.Error("what was cancelled was written")
+		t.Errorf("the cancelled message was written at %s, want it never", s.firstRequestTime("/gone"))
 	}
 }
 
@@ -130,7 +130,7 @@ func TestDueTimes_EveryInstanceKilled(t *testing.T) {
 	s.killNext(1)
 	s.awaitCondition("it is written", time.Minute, func() bool { return !s.firstRequestTime("/at").IsZero() })
 	if late := s.firstRequestTime("/at").Sub(due); late < 0 {
-		t.Errorf("%s early", -late)
+		t.Errorf("written %s early, want it at its due time or later", -late)
 	} else {
 		t.Logf("written %s after its moment, both instances having been killed", late)
 	}

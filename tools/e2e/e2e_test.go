@@ -64,7 +64,7 @@ func TestStorageRestarted_Every202IsDelivered(t *testing.T) {
 	accepted := <-posted
 	s.awaitStages(accepted, "delivered", 2*time.Minute)
 	if st := s.checkRecord(); len(accepted) != 200 || st.Writes-st.Repeats != 200 {
-		t.Errorf("%d accepted, %+v", len(accepted), st)
+		t.Errorf("%d accepted, the CMS's record %+v, want 200, each written", len(accepted), st)
 	}
 	s.checkHistory(accepted)
 }
@@ -96,16 +96,16 @@ func testAPI(t *testing.T) {
 	}
 	again, err := s.postMessageOnce("/a", 1, "k1")
 	if err != nil || !again.Duplicate || again.ID != first.ID || first.Duplicate {
-		t.Errorf("repeat: %+v %v", again, err)
+		t.Errorf("first %+v, repeat %+v, %v, want one ID, and only the repeat a duplicate", first, again, err)
 	}
 	if _, err := s.postMessageOnce("/a", 2, "k1"); err == nil || !strings.Contains(err.Error(), "422") {
-		t.Errorf("the same key with another body: %v", err)
+		t.Errorf("the same key with another body: %v, want an error with \"422\"", err)
 	}
 	if other, err := s.postMessageOnce("/b", 1, "k1"); err != nil || other.Duplicate {
-		t.Errorf("the same key for another ordering key: %+v %v", other, err)
+		t.Errorf("the same key for another ordering key: %+v %v, want Duplicate false and no error", other, err)
 	}
 	if !strings.HasPrefix(first.Location, s.weir+"/api/messages/") {
-		t.Errorf("Location %q", first.Location)
+		t.Errorf("Location %q, want it to begin with %q", first.Location, s.weir+"/api/messages/")
 	}
 	s.awaitStages([]postedMessage{first}, "delivered", time.Minute)
 	large := fmt.Sprintf(`<article path="/large" version="1"><title>L</title><!-- %s --></article>`,

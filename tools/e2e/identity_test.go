@@ -68,7 +68,8 @@ func TestIdentity_WithoutKeys(t *testing.T) {
 	s.runHandler(t.Context(), app, env, "check").checkOutput(t, 0, `(?s)table +ok.*queues +ok.*blobs +ok.*clock +ok`,
 		"")
 	if got := platform.lastRequest(); got != "https://storage.azure.com for 11111111-2222-3333-4444-555555555555" {
-		t.Errorf("tokens were asked for %s", got)
+		t.Errorf("tokens were asked for %s, want \"https://storage.azure.com for "+
+			"11111111-2222-3333-4444-555555555555\"", got)
 	}
 }
 
@@ -108,7 +109,7 @@ func (p *managedIdentity) lastRequest() string {
 	return p.last
 }
 
-// newToken is one that the emulator takes, which looks at everything but the signature.
+// newToken returns a token that the emulator accepts. The emulator checks everything except the signature.
 func newToken(audience string, until int64) string {
 	part := func(v any) string {
 		text, _ := json.Marshal(v)

@@ -23,7 +23,7 @@ type errorCluster struct {
 
 // laneBalance are the counts of a lane.
 type laneBalance struct {
-	Accepted, Delivered, Dead, Cancelled, Superseded, Waiting int64
+	Accepted, Delivered, Dead, Cancelled, Superseded, Discarded, Waiting int64
 }
 
 // TestIncident: the CMS rejects 500 messages for a field, is away for a while, and comes
@@ -68,7 +68,8 @@ func (s *system) runIncident() {
 	found := s.readCluster()
 	if found.Count != keys*each || found.Keys != keys || found.CMSStatus != http.StatusBadRequest ||
 		found.Contract != "article" {
-		t.Fatalf("the cluster: %+v", found)
+		t.Fatalf("the cluster: %+v, want Count %v, Keys %v, CMSStatus 400 and Contract article", found, keys*each,
+			keys)
 	}
 	edited := s.editMessage(bad[0])
 	s.awaitStages([]postedMessage{edited}, "delivered", time.Minute)
@@ -82,14 +83,15 @@ func (s *system) runIncident() {
 	wantRefused := overtaken*each - 1 // the first of them was mended above
 	if done.State != "done" || done.Matched != keys*each-1 || done.Refused != wantRefused ||
 		done.Delivered != keys*each-1-wantRefused || done.DeadAgain != 0 {
-		t.Errorf("the replay: %+v", done)
+		t.Errorf("the replay: %+v, want State done, Matched %v, Refused %v, Delivered %v and DeadAgain 0", done,
+			keys*each-1, wantRefused, keys*each-1-wantRefused)
 	}
 	stop()
 	background.Wait()
 	s.awaitStages(*traffic, "delivered", time.Minute)
 	st := s.checkRecord()
 	if want := keys*each - wantRefused + overtaken + len(*traffic); st.Writes != want || st.Repeats != 0 {
-		t.Errorf("%d writes were due: %+v", want, st)
+		t.Errorf("%d writes were due: %+v, want Writes %v and Repeats 0", want, st, want)
 	}
 	s.checkKeyOrder()
 	s.checkHistory(*traffic)
@@ -145,7 +147,7 @@ func (s *system) readBalance() laneBalance {
 		Totals laneBalance
 	}](s, s.weir+"/api/lanes")
 	for _, b := range append(all.Lanes, all.Totals) {
-		if b.Accepted != b.Delivered+b.Dead+b.Cancelled+b.Superseded+b.Waiting {
+		if b.Accepted != b.Delivered+b.Dead+b.Cancelled+b.Superseded+b.Discarded+b.Waiting {
 			s.t.Errorf("the books do not balance: %+v", b)
 		}
 	}
@@ -170,11 +172,11 @@ func callAPI[T any](s *system, method, path, contentType, body string, want int)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != want {
-		s.t.Fatalf("%s %s: %s %s %v", method, path, resp.Status, text, err)
+		s.t.Fatalf("%s %s: got %s %s %v, want status %v and no error", method, path, resp.Status, text, err, want)
 	}
 	var v T
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&v); err != nil {
-		s.t.Fatalf("%s %s: %v", method, path, err)
+		s.t.Fatalf("%s %s: decode the answer: %v", method, path, err)
 	}
 	return v
 }
@@ -212,7 +214,7 @@ func (s *system) readCluster() errorCluster {
 	s.t.Helper()
 	all := getJSON[struct{ Errors []errorCluster }](s, s.weir+"/api/errors").Errors
 	if len(all) != 1 {
-		s.t.Fatalf("clusters: %+v", all)
+		s.t.Fatalf("clusters: %+v, want one", all)
 	}
 	return all[0]
 }
@@ -251,7 +253,7 @@ func (s *system) replayAll(fingerprint string, want int) replayJob {
 	body := fmt.Sprintf(`{"filter":{"fingerprint":%q},"ratePerMinute":3000`, fingerprint)
 	if dry := callAPI[struct{ Count int }](s, http.MethodPost, "/api/replays", "application/json",
 		body+`,"dryRun":true}`, http.StatusOK); dry.Count != want {
-		s.t.Errorf("the dry run: %+v", dry)
+		s.t.Errorf("the dry run: %+v, want Count %v", dry, want)
 	}
 	began := time.Now()
 	j := callAPI[replayJob](s, http.MethodPost, "/api/replays", "application/json", body+`}`, http.StatusAccepted)
@@ -275,7 +277,8 @@ func (s *system) checkKeyOrder() {
 			continue
 		}
 		if r.Version <= last[r.Path] {
-			s.t.Errorf("%s: version %d was written after %d", r.Path, r.Version, last[r.Path])
+			s.t.Errorf("%s: version %d was written after %d, want more than %v", r.Path, r.Version, last[r.Path],
+				last[r.Path])
 		}
 		last[r.Path] = r.Version
 	}

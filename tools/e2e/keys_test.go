@@ -16,7 +16,8 @@ import (
 )
 
 // keyed are the functions that ask for a key.
-var keyed = []string{"cancel", "metrics", "move", "receive", "schedules", "status", "view", "write"}
+var keyed = []string{"batches", "cancel", "metrics", "move", "receive", "schedules", "status", "validate", "view",
+	"write"}
 
 // targetRequest is a method and a target, as they stand in a request's first line.
 type targetRequest struct{ method, target string }
@@ -48,7 +49,7 @@ func TestKeys_AreABoundary(t *testing.T) {
 	}
 }
 
-// recordedTargets are those that a real host was given.
+// recordedTargets returns the targets that were once sent to a real host.
 func recordedTargets(t *testing.T) (targets []targetRequest) {
 	t.Helper()
 	for line := range strings.Lines(readFile(t, filepath.Join("..", "funchost", "host", "testdata", "targets.tsv"))) {
@@ -60,8 +61,8 @@ func recordedTargets(t *testing.T) (targets []targetRequest) {
 	return targets
 }
 
-// craftedTargets lead from each function's route to addresses of others, by each way to write a
-// step up that hosts and proxies have been seen to read in two ways.
+// craftedTargets returns targets that begin with the route of one function and lead to the address of another by a step
+// up, in each spelling of ../ that either the host or the handler may take for a name.
 func craftedTargets() (targets []targetRequest) {
 	up := []string{`..%5C`, `%2e%2e%5C`, `%252e%252e/`, `%252e%252e%5C`, `%5C..%5C`, `..%255C`, `..%2F`, `.%5C..%5C`}
 	from := map[string][]string{
@@ -73,7 +74,7 @@ func craftedTargets() (targets []targetRequest) {
 	}
 	to := map[string][]string{
 		"GET": {"lanes", "metrics", "dashboard", "messages", "schedules/a"},
-		"POST": {"pause", "messages", "schedules/a/run", "messages/a/cancel", "..%5Csweep", "..%5Cprocess",
+		"POST": {"pause", "messages", "schedules/a/run", "messages/a/cancel", "validate", "..%5Csweep", "..%5Cprocess",
 			"%252e%252e/poison"},
 		"DELETE": {"schedules/a", "replays/7", "messages/a"},
 		"PATCH":  {"schedules/a"},
@@ -95,9 +96,10 @@ func craftedTargets() (targets []targetRequest) {
 // plainTargets reach each function by its own key.
 var plainTargets = []targetRequest{
 	{"DELETE", "/api/messages/a"}, {"GET", "/api/metrics"}, {"PATCH", "/api/messages/a"}, {"POST", "/api/messages"},
-	{"GET", "/api/schedules"},
+	{"GET", "/api/schedules"}, {"GET", "/api/batches"}, {"GET", "/api/batches/a"},
+	{"POST", "/api/batches"}, {"DELETE", "/api/batches/a"},
 	{"GET", "/api/schedules/.night"}, {"GET", "/api/messages/a"}, {"GET", "/api/openapi.yaml"}, {"POST", "/api/resume"},
-	{"POST", "/api/messages/"},
+	{"POST", "/api/messages/"}, {"POST", "/api/validate"},
 }
 
 // sendWithEachKey sends all targets with each key, eight keys at a time.
@@ -125,8 +127,8 @@ var (
 	answered  = regexp.MustCompile(`"http: answered","function":"(\w+)","invocation_id":"([0-9a-f-]+)"`)
 )
 
-// checkReached holds the functions that the handler served against those that the host checked the
-// key of. Each function was served, and each invocation by the function it was for.
+// checkReached compares two logs: for each invocation, the host's has the function whose key it checked, and the
+// handler's the function that answered. They must be the same, and each function must have answered.
 func (s *system) checkReached() {
 	s.t.Helper()
 	all := func(served map[string]int) bool { return len(served) == len(keyed)+1 } // and health
@@ -139,7 +141,7 @@ func (s *system) checkReached() {
 		}
 		for _, m := range answered.FindAllStringSubmatch(log, -1) {
 			if f, isHTTP := called[m[2]]; !isHTTP || f != m[1] {
-				s.t.Errorf("a call of %q was served by %s", f, m[1])
+				s.t.Errorf("a call of %q was served by %s, want the same function", f, m[1])
 			}
 			if slices.Contains(keyed, m[1]) || m[1] == "health" {
 				served[m[1]]++
@@ -186,8 +188,7 @@ func (c *rawClient) sendTarget(r targetRequest) (status int, err error) {
 	return resp.StatusCode, err
 }
 
-// TestStart_WithoutPrefix: the host would run on without the queues' functions, so the start ends and
-// says why.
+// Without WEIR_PREFIX the host would run without the functions of the queues. So the handler ends with the reason.
 func TestStart_WithoutPrefix(t *testing.T) {
 	s, hostPort := newBareSystem(t), freePort(t)
 	s.app = s.stageApp()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// runLanesCommand runs `handler lanes`, and returns its output and exit code.
+// runLanesCommand runs `weir lanes`, and returns its output and exit code.
 func (s *system) runLanesCommand(args ...string) (string, int) {
 	s.t.Helper()
 	e := s.runHandler(s.t.Context(), s.app, nil, append([]string{"lanes"}, args...)...)
@@ -22,10 +22,11 @@ func (s *system) runLanesCommand(args ...string) (string, int) {
 func (s *system) changeLanes(from, to int) {
 	s.t.Helper()
 	out, code := s.runLanesCommand(fmt.Sprint(to), "--json")
-	s.t.Logf("handler lanes %d:\n%s", to, out)
+	s.t.Logf("weir lanes %d:\n%s", to, out)
 	if code != 0 || !strings.Contains(out, fmt.Sprintf("The number of lanes is %d now", to)) ||
 		!strings.Contains(out, fmt.Sprintf(`{"lanes":%d,"epoch":`, to)) {
-		s.t.Fatalf("exit code %d", code)
+		s.t.Fatalf("exit code %d, want 0, %q and %q", code, fmt.Sprintf("The number of lanes is %d now", to),
+			fmt.Sprintf(`{"lanes":%d,"epoch":`, to))
 	}
 	path := filepath.Join(s.app, "weir.yaml")
 	writeFile(s.t, path, strings.Replace(readFile(s.t, path), fmt.Sprintf("lanes: %d ", from),
@@ -63,10 +64,10 @@ func TestLanes_UpAndDown(t *testing.T) {
 	if code, _, said := s.requestJSON("PATCH", one(later),
 		fmt.Sprintf(`{"deliverAt": %q}`, time.Now().Add(time.Second).Format(time.RFC3339Nano))); code != 200 ||
 		said["id"] != later["id"] {
-		t.Errorf("move, by the id of two epochs ago: %d %v", code, said)
+		t.Errorf("move by an id of two epochs ago: got %d %v, want 200 and id %v", code, said, later["id"])
 	}
 	if code, _, said := s.requestJSON("DELETE", one(never), ""); code != 200 || said["stage"] != "cancelled" {
-		t.Errorf("cancel, by the id of two epochs ago: %d %v", code, said)
+		t.Errorf("cancel by an id of two epochs ago: got %d %v, want 200 and stage cancelled", code, said)
 	}
 	for _, m := range []map[string]any{soon, later} {
 		accepted = append(accepted, postedMessage{ID: m["id"].(string), Key: m["key"].(string), version: 1})
@@ -75,11 +76,12 @@ func TestLanes_UpAndDown(t *testing.T) {
 	st := s.readStats()
 	if st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.MaxConcurrent > 5 || len(accepted) != 402 ||
 		st.Writes-st.Repeats != 402 {
-		t.Errorf("%d accepted; the CMS's record: %+v", len(accepted), st)
+		t.Errorf("%d messages accepted, the CMS's record is %+v; want 402, each written once, in order and never two "+
+			"of a key at once", len(accepted), st)
 	}
 	if got := getJSON[postedMessage](s, s.weir+"/api/messages/"+bad.ID); got.Stage != "dead" || got.ID != bad.ID ||
 		got.Attempts != 5 {
-		t.Errorf("the dead one, two epochs later: %+v", got)
+		t.Errorf("the dead message, two epochs later: got %+v, want Stage dead, ID %v and Attempts 5", got, bad.ID)
 	}
 	for _, m := range []postedMessage{accepted[0], bad} {
 		path, version, key := m.Key, 1, "bad"
@@ -89,7 +91,7 @@ func TestLanes_UpAndDown(t *testing.T) {
 		}
 		again, err := s.postMessageOnce(path, version, key)
 		if err != nil || !again.Duplicate || again.ID != m.ID {
-			t.Errorf("%+v again: %+v %v", m, again, err)
+			t.Errorf("posted %+v again: got %+v and %v, want a duplicate with the same id", m, again, err)
 		}
 	}
 }
@@ -116,7 +118,7 @@ func TestLanes_WrongInput(t *testing.T) {
 	} {
 		out, code := s.runLanesCommand(strings.Fields(c.args)...)
 		if code != c.code || !strings.Contains(out, c.says) {
-			t.Errorf("handler lanes %s: %d\n%s", c.args, code, out)
+			t.Errorf("weir lanes %s: %d, want %v with %q:\n%s", c.args, code, c.code, c.says, out)
 		}
 	}
 }
@@ -140,11 +142,11 @@ func TestLanes_InterruptedAndUndone(t *testing.T) {
 	_ = cmd.Wait() // it was killed
 	if out, code := s.runLanesCommand(); code != 0 ||
 		!strings.Contains(out, "A change to 3 lanes is under way (drain)") {
-		t.Errorf("%d\n%s", code, out)
+		t.Errorf("got %d, want 0 and \"A change to 3 lanes is under way (drain)\":\n%s", code, out)
 	}
 	if out, code := s.runLanesCommand("--undo"); code != 0 ||
 		!strings.Contains(out, "Undone: the number of lanes is 2") {
-		t.Fatalf("%d\n%s", code, out)
+		t.Fatalf("got %d, want 0 and \"Undone: the number of lanes is 2\":\n%s", code, out)
 	}
 	s.setFaults(`{}`)
 	after, err := s.postMessageOnce("/p/0", 99, "refused")

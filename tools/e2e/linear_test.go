@@ -10,8 +10,8 @@ import (
 	"weir/internal/testkit/linear"
 )
 
-// The observations of the tests' clients and of the CMS are recorded by key, and held against a model
-// of one key (tools/linear).
+// The observations of the tests' clients and of the CMS are recorded by key, and checked against a model
+// of one key (internal/testkit/linear).
 
 // versionName is a message's name in the history, which the CMS can read from its body.
 func versionName(path string, version int) string { return fmt.Sprintf("%s@%d", path, version) }
@@ -29,7 +29,11 @@ func (s *system) recordPost(path string, version int, sent time.Time, m postedMe
 // readStage reads a message's stage and records it.
 func (s *system) readStage(m postedMessage) (string, error) {
 	asked := time.Now()
-	resp, err := http.Get(s.weir + "/api/messages/" + m.ID)
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.weir+"/api/messages/"+m.ID, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	resp, err := s.sendRequest(req)
 	if err != nil {
 		return "", err
 	}
@@ -44,8 +48,8 @@ func (s *system) readStage(m postedMessage) (string, error) {
 	return got.Stage, nil
 }
 
-// checkHistory holds the recorded history against the model of one key, when every message has come
-// to its end. A key that breaks it is drawn into build/histories.
+// checkHistory checks the recorded history against the model of one key. Every message must be final. A key that
+// breaks the model is drawn into build/histories.
 func (s *system) checkHistory(posted []postedMessage) {
 	s.t.Helper()
 	keys := map[string]bool{}
@@ -66,7 +70,8 @@ func (s *system) checkHistory(posted []postedMessage) {
 		s.t.Error(err)
 	}
 	if done.Keys < len(keys) || done.Operations < 3*len(posted) {
-		s.t.Errorf("the history has %+v of %d keys and %d messages", done, len(keys), len(posted))
+		s.t.Errorf("the history has %+v of %d keys and %d messages, want Keys at least %v and Operations at least "+
+			"%v", done, len(keys), len(posted), len(keys), 3*len(posted))
 	}
 	s.t.Logf("history: %d operations on %d keys", done.Operations, done.Keys)
 }

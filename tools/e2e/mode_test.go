@@ -41,7 +41,7 @@ func modeOf(t *testing.T) host.Mode {
 	}
 	var mode host.Mode
 	if err := mode.Set(cmp.Or(os.Getenv(modeEnv), string(host.Proxying))); err != nil {
-		t.Fatalf("%s: %v", modeEnv, err)
+		t.Fatalf("take the mode of %s: %v", modeEnv, err)
 	}
 	return mode
 }
@@ -162,7 +162,7 @@ func testClientsThatLeave(t *testing.T) {
 		t.Errorf("%+v; want %d writes, none of them a repeat", st, paths*versions)
 	}
 	if out := s.output.String(); strings.Contains(out, `"level":"ERROR"`) {
-		t.Error("the handler logs errors of clients that went away")
+		t.Error("the log has errors, want none of clients that went away")
 	}
 }
 

@@ -51,7 +51,7 @@ func (h *webhookReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get("webhook-id")
 	if err != nil || secret.Sign(id, time.Unix(seconds, 0), body) != r.Header.Get("webhook-signature") ||
 		time.Since(time.Unix(seconds, 0)).Abs() > time.Minute {
-		h.t.Errorf("an event that is not signed as it should be: %v %v %s", err, r.Header, body)
+		h.t.Errorf("got an event with %v %v %s, want a valid signature of the last minute", err, r.Header, body)
 	}
 	h.mu.Lock()
 	status, slow := h.status, h.slow
@@ -132,8 +132,8 @@ func (s *system) postCallbackOnce(callback, path string, version int) (*http.Res
 	return http.DefaultClient.Do(req)
 }
 
-// The receiver is away at first, and handlers are killed all along: everybody is called back,
-// each event under one webhook-id, and of deaths the operator hears, too.
+// The receiver is away at first, and handlers are killed all along. Each callback is still called, each event has one
+// webhook-id, and the operator's receiver gets the dead messages.
 func TestCallbacks_AcrossKillsAndAnAbsentReceiver(t *testing.T) {
 	h := newHook(t)
 	s := newSystem(t, 2, receiverEnv(h)...)
@@ -152,7 +152,7 @@ func TestCallbacks_AcrossKillsAndAnAbsentReceiver(t *testing.T) {
 	for _, m := range accepted {
 		s.awaitCondition(m.ID+" is called back", 3*time.Minute, func() bool { return len(h.eventsOf(m.ID)) > 0 })
 		if told := h.eventsOf(m.ID); len(told) != 1 {
-			t.Errorf("%s was told as %v", m.ID, told)
+			t.Errorf("the events of %s are %v, want one", m.ID, told)
 		}
 	}
 	s.checkRecord()
@@ -169,7 +169,7 @@ func TestNotify_OfADeath(t *testing.T) {
 	s.awaitCondition("the operator is told", time.Minute, func() bool { return len(h.eventsOf(m.ID)) > 0 })
 	for _, kind := range h.eventsOf(m.ID) {
 		if kind != "message.dead" {
-			t.Error(kind)
+			t.Errorf("got %v, want message.dead", kind)
 		}
 	}
 	for callback, says := range map[string]string{"https://elsewhere.example.com/": "not among those allowed",
@@ -187,7 +187,7 @@ func TestNotify_OfADeath(t *testing.T) {
 }
 
 // A receiver that takes 30 s slows neither deliveries nor other receivers.
-func TestCallbacks_ASlowReceiverSlowsNobody(t *testing.T) {
+func TestCallbacks_ASlowReceiverDelaysNoOther(t *testing.T) {
 	slow, quick := newHook(t), newHook(t)
 	s := newSystem(t, 1, receiverEnv(quick, slow)...)
 	slow.setAnswer(http.StatusNoContent, 30*time.Second)
@@ -210,7 +210,7 @@ func TestCallbacks_ASlowReceiverSlowsNobody(t *testing.T) {
 	t.Logf("all was delivered, and the quick receiver told, %s after the last post; the slow one was tried %d times",
 		time.Since(posted).Round(time.Millisecond), slow.countTries())
 	if slow.countTries() == 0 {
-		t.Error("the slow receiver was not tried")
+		t.Error("the slow receiver was never tried, want some tries")
 	}
 	s.checkRecord()
 }

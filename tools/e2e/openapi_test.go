@@ -10,8 +10,8 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// requestStatus sends a request, checks the status, and returns the answer. The name of a header that
-// is to be sent stands before its value.
+// requestStatus sends a request, checks the status, and returns the answer. header has names and values of request
+// headers in turn.
 func (s *system) requestStatus(status int, method, path, body string, header ...string) (answer string,
 	headers http.Header) {
 	s.t.Helper()
@@ -28,7 +28,7 @@ func (s *system) requestStatus(status int, method, path, body string, header ...
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := s.sendRequest(req)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -43,10 +43,14 @@ func (s *system) requestStatus(status int, method, path, body string, header ...
 // postAccepted posts a message, and returns its id.
 func (s *system) postAccepted(path string, header ...string) string {
 	s.t.Helper()
-	_, headers := s.requestStatus(202, "POST", "/api/messages", titledArticle(path, "T"), header...)
+	_, headers := s.requestStatus(202, "POST", "/api/messages", titledArticle(path, anyTitle), header...)
 	location := headers.Get("Location")
 	return location[strings.LastIndex(location, "/")+1:]
 }
+
+// anyTitle is the title of the messages of askEveryOperation. It is a value that no other text has, for the test of
+// redaction.
+const anyTitle = "qx7canary title"
 
 func titledArticle(path, title string) string {
 	return `<article path="` + path + `" version="1"><title>` + title + `</title></article>`
@@ -59,22 +63,31 @@ func (s *system) awaitStage(id, stage string) {
 		func() bool { return getJSON[postedMessage](s, s.weir+"/api/messages/"+id).Stage == stage })
 }
 
-// Every operation that is described is done once with success, in a system where something
-// has happened. That each answer is as described is seen to by the client of all tests.
+// Each operation of the description succeeds once, in a system with messages of all stages. The client of all tests
+// checks each answer against the description.
 func TestOpenAPI_EveryOperation(t *testing.T) { inEachMode(t, testOpenAPIEveryOperation) }
 
 func testOpenAPIEveryOperation(t *testing.T) {
-	s := newSystem(t, 1, "min: 1s, max: 5m", "min: 50ms, max: 100ms")
+	s := newSystem(t, 1, "min: 1s, max: 5m", "min: 50ms, max: 100ms",
+		"root: delete", "root: delete\n    version: ./@version\n    supersede: true\n"+
+			"    steps: [{ name: send, post: \"\", body: message, remember: \"{{ 'item-' + key }}\" }]")
+	s.askEveryOperation()
+	for _, operation := range answers.Missing() {
+		t.Errorf("%s was not asked with success", operation)
+	}
+}
+
+// askEveryOperation asks each operation of the description, in a system as testOpenAPIEveryOperation makes it.
+func (s *system) askEveryOperation() {
 	s.checkMessages()
+	s.checkBatches()
 	dead := s.checkDead()
 	s.checkReplays(dead)
 	s.checkCancellations()
 	s.checkPauses()
 	s.checkSchedules()
+	s.checkVersions()
 	s.checkService()
-	for _, operation := range answers.Missing() {
-		t.Errorf("%s was not asked with success", operation)
-	}
 }
 
 // unchangedStatus returns the status of an answer to If-None-Match if nothing has changed. A host that
@@ -86,12 +99,39 @@ func (s *system) unchangedStatus() int {
 	return http.StatusNotModified
 }
 
+func (s *system) checkBatches() {
+	feed := "<feed>" + titledArticle("/batch", anyTitle) + "<article/></feed>"
+	_, headers := s.requestStatus(202, "POST", "/api/batches?mode=valid&split=/feed/article", feed, "Idempotency-Key", "b")
+	s.requestStatus(202, "POST", "/api/batches?mode=valid&split=/feed/article", feed, "Idempotency-Key", "b")
+	address := headers.Get("Location")
+	s.awaitBatch(address, "its part is delivered", time.Minute,
+		func(b postedBatch) bool { return b.Stages["delivered"] == 1 && len(b.Problems) == 1 })
+	s.requestStatus(200, "GET", strings.TrimPrefix(address, s.weir), "")
+	s.requestStatus(200, "GET", "/api/batches", "")
+	s.requestStatus(404, "GET", "/api/batches/none", "")
+	s.requestStatus(404, "DELETE", "/api/batches/none", "")
+	s.requestStatus(409, "DELETE", strings.TrimPrefix(address, s.weir), "")
+	_, headers = s.requestStatus(202, "POST", "/api/batches?split=/feed/article", writeFeed(10, 500))
+	// 5000 parts are not filed yet when the next request arrives.
+	s.requestStatus(202, "DELETE", strings.TrimPrefix(headers.Get("Location"), s.weir), "")
+	s.requestStatus(400, "POST", "/api/batches?mode=some", feed)
+	s.requestStatus(400, "POST", "/api/batches", feed, "Weir-Deliver-After", "1h")
+	s.requestStatus(415, "POST", "/api/batches", `{}`)
+	s.requestStatus(422, "POST", "/api/batches", feed)
+	s.requestStatus(422, "POST", "/api/batches?split=/a[", feed)
+}
+
 func (s *system) checkMessages() {
-	s.requestStatus(200, "POST", "/api/messages", titledArticle("/a", "T"), "Prefer", "wait=30", "Idempotency-Key", "k")
-	s.requestStatus(202, "POST", "/api/messages", titledArticle("/a", "T"), "Idempotency-Key", "k")
+	s.requestStatus(200, "POST", "/api/messages", titledArticle("/a", anyTitle), "Prefer", "wait=30",
+		"Idempotency-Key", "k")
+	s.requestStatus(202, "POST", "/api/messages", titledArticle("/a", anyTitle), "Idempotency-Key", "k")
 	s.requestStatus(422, "POST", "/api/messages", titledArticle("/a", ""))
-	s.requestStatus(400, "POST", "/api/messages?deliverAt=noon", titledArticle("/a", "T"))
+	s.requestStatus(400, "POST", "/api/messages?deliverAt=noon", titledArticle("/a", anyTitle))
 	s.requestStatus(415, "POST", "/api/messages", `{}`)
+	s.requestStatus(200, "POST", "/api/validate", titledArticle("/a", anyTitle))
+	s.requestStatus(200, "POST", "/api/validate", titledArticle("/a", ""))
+	s.requestStatus(200, "POST", "/api/validate", "<article>")
+	s.requestStatus(415, "POST", "/api/validate", `{}`)
 	id := s.postAccepted("/later", "Weir-Deliver-After", "PT1H")
 	_, headers := s.requestStatus(200, "GET", "/api/messages/"+id, "")
 	tag := headers.Get("ETag")
@@ -102,16 +142,35 @@ func (s *system) checkMessages() {
 	s.requestStatus(200, "GET", "/api/messages/"+id+"/attempts", "")
 	s.requestStatus(200, "DELETE", "/api/messages/"+id, "")
 	s.requestStatus(409, "DELETE", "/api/messages/"+id, "")
+	s.requestStatus(200, "POST", "/api/messages/"+id+"/reveal?as=text", "")
+	s.requestStatus(200, "POST", "/api/messages/"+id+"/erase", "")
+	s.requestStatus(200, "POST", "/api/messages/"+id+"/erase", "")
 	s.requestStatus(200, "POST", "/api/messages/"+s.postAccepted("/later", "Weir-Deliver-After", "PT1H")+"/cancel", "")
 	s.requestStatus(404, "GET", "/api/messages/none", "")
 	s.requestStatus(200, "GET", "/api/messages?stage=cancelled&lane=0&contract=article&text=LATER"+
 		"&from=2020-01-01T00:00:00Z&limit=1", "")
 	s.requestStatus(200, "GET", "/api/messages?key=/a", "")
+	s.requestStatus(200, "GET", "/api/messages?format=csv", "")
+	s.requestStatus(200, "GET", "/api/messages?format=json&keyPrefix=/a", "")
 	s.requestStatus(400, "GET", "/api/messages?limit=0", "")
+	s.requestStatus(200, "GET", "/api/scheduled", "")
+	s.requestStatus(200, "GET", "/api/scheduled?format=csv", "")
 	s.requestStatus(400, "GET", "/api/messages?continue=x", "")
 }
 
-// checkDead has a message die, corrects it, and returns the id of another dead one.
+// checkVersions forgets the version of a key whose contract supersedes, and the id that its step remembered.
+func (s *system) checkVersions() {
+	s.requestStatus(200, "POST", "/api/messages", `<delete path="/gone" version="1"/>`, "Prefer", "wait=30")
+	s.requestStatus(200, "GET", "/api/versions?key=/gone", "")
+	s.requestStatus(400, "GET", "/api/versions", "")
+	s.requestStatus(202, "POST", "/api/versions/forget", `{"key":"/gone","contract":"delete"}`)
+	s.requestStatus(404, "POST", "/api/versions/forget", `{"key":"/never","contract":"delete"}`)
+	s.requestStatus(200, "GET", "/api/remembered?key=/gone", "")
+	s.requestStatus(202, "POST", "/api/remembered/forget", `{"key":"/gone","contract":"delete"}`)
+	s.requestStatus(404, "POST", "/api/remembered/forget", `{"key":"/never","contract":"delete"}`)
+}
+
+// checkDead makes two messages die, corrects one of them, and returns the id of the other.
 func (s *system) checkDead() string {
 	s.setFaults(`{"failPath":"/bad"}`)
 	first := s.postAccepted("/bad")
@@ -128,8 +187,8 @@ func (s *system) checkDead() string {
 	s.requestStatus(404, "GET", "/api/messages/"+first+"/body?which=edited", "")
 	s.requestStatus(404, "GET", "/api/messages/"+first+"/difference", "")
 	s.setFaults(`{}`)
-	s.requestStatus(422, "POST", "/api/messages/"+first+"/edit", titledArticle("/other", "T"))
-	s.requestStatus(202, "POST", "/api/messages/"+first+"/edit?note=a+word", titledArticle("/bad", "U"))
+	s.requestStatus(422, "POST", "/api/messages/"+first+"/edit", titledArticle("/other", anyTitle))
+	s.requestStatus(202, "POST", "/api/messages/"+first+"/edit?note=a+word", titledArticle("/bad", anyTitle+" U"))
 	s.awaitStage(first, "delivered")
 	s.requestStatus(200, "GET", "/api/messages/"+first, "")
 	s.requestStatus(200, "GET", "/api/messages/"+first+"/body?which=edited", "")
@@ -141,8 +200,31 @@ func (s *system) checkDead() string {
 	s.setFaults(`{"failPath":"/bad"}`)
 	third := s.postAccepted("/bad")
 	s.awaitStage(third, "dead")
+	s.checkDiscards()
 	s.setFaults(`{}`)
 	return third
+}
+
+// checkDiscards discards one dead message by its id, and one by its key.
+func (s *system) checkDiscards() {
+	s.setFaults(`{"failPath":"/hopeless"}`)
+	first, second := s.postAccepted("/hopeless"), s.postAccepted("/hopeless")
+	s.awaitStage(second, "dead")
+	s.requestStatus(202, "POST", "/api/messages/"+first+"/discard?reason=gone", "")
+	s.awaitStage(first, "discarded")
+	s.requestStatus(200, "POST", "/api/messages/"+first+"/discard", "")
+	s.requestStatus(409, "POST", "/api/messages/"+first+"/replay", "")
+	s.requestStatus(404, "POST", "/api/messages/none/discard", "")
+	counted, _ := s.requestStatus(200, "POST", "/api/discards", `{"filter":{"key":"/hopeless"},"dryRun":true}`)
+	if !strings.Contains(counted, `"selected":1`) || !strings.Contains(counted, `"asked":0`) {
+		s.t.Errorf("a dry run answered %s, want one selected and none asked", counted)
+	}
+	s.requestStatus(202, "POST", "/api/discards", `{"filter":{"key":"/hopeless"},"reason":"gone"}`)
+	s.awaitStage(second, "discarded")
+	s.requestStatus(200, "GET", "/api/messages?stage=discarded", "")
+	s.requestStatus(422, "POST", "/api/discards", `{"filter":{}}`)
+	s.requestStatus(400, "POST", "/api/discards", `{"everything":true}`)
+	s.requestStatus(415, "POST", "/api/discards", `<all/>`)
 }
 
 func (s *system) checkCancellations() {
@@ -170,10 +252,12 @@ func (s *system) checkReplays(dead string) {
 	s.awaitCondition("the replay is done", 30*time.Second,
 		func() bool { text, _ := s.requestStatus(200, "GET", job, ""); return strings.Contains(text, `"done"`) })
 	s.requestStatus(200, "GET", "/api/replays", "")
+	s.requestStatus(200, "GET", "/api/replays?format=csv", "")
+	s.requestStatus(400, "GET", "/api/replays?format=pdf", "")
 	s.requestStatus(404, "GET", "/api/replays/none", "")
 	s.requestStatus(404, "DELETE", "/api/replays/none", "")
 
-	// One that is cancelled: while all is paused it cannot end.
+	// This one is cancelled. It cannot end before, because everything is paused.
 	s.setFaults(`{"failPath":"/bad"}`)
 	s.awaitStage(s.postAccepted("/bad"), "dead")
 	s.requestStatus(200, "POST", "/api/pause", `{"all":true,"reason":"a replay waits"}`)
@@ -196,6 +280,8 @@ func (s *system) checkPauses() {
 	waiting := s.postAccepted("/a")
 	s.requestStatus(200, "GET", "/api/messages/"+waiting, "")
 	s.requestStatus(200, "GET", "/api/lanes", "")
+	s.requestStatus(200, "GET", "/api/lanes?format=csv", "")
+	s.requestStatus(400, "GET", "/api/lanes?format=pdf", "")
 	s.requestStatus(200, "GET", "/api/lanes/0", "")
 	s.requestStatus(404, "GET", "/api/lanes/9", "")
 	s.requestStatus(404, "GET", "/api/lanes/x", "")
@@ -206,14 +292,20 @@ func (s *system) checkPauses() {
 
 func (s *system) checkSchedules() {
 	const definition = `{"cron":"30 2 * * *","timeZone":"Europe/Berlin",` +
-		`"message":"<article path='/s' version='{{.Run}}'><title>T</title></article>"}`
+		`"message":"<article path='/s' version='{{.Run}}'><title>` + anyTitle + `</title></article>"}`
 	_, headers := s.requestStatus(201, "PUT", "/api/schedules/nightly", definition)
 	s.requestStatus(200, "PUT", "/api/schedules/nightly", definition, "If-Match", headers.Get("ETag"))
 	s.requestStatus(412, "PUT", "/api/schedules/nightly", definition, "If-None-Match", "*")
 	s.requestStatus(422, "PUT", "/api/schedules/other", `{"cron":"x","message":"<a/>"}`)
 	s.requestStatus(202, "POST", "/api/schedules/nightly/run", "")
+	s.requestStatus(200, "POST", "/api/schedules/nightly/pause", "")
+	s.requestStatus(200, "POST", "/api/schedules/nightly/resume", "")
+	s.requestStatus(404, "POST", "/api/schedules/other/pause", "")
 	s.requestStatus(200, "GET", "/api/schedules/nightly", "")
 	s.requestStatus(200, "GET", "/api/schedules", "")
+	s.requestStatus(200, "GET", "/api/schedules?format=csv", "")
+	s.requestStatus(200, "GET", "/api/schedules?format=json", "")
+	s.requestStatus(400, "GET", "/api/schedules?format=pdf", "")
 	s.requestStatus(200, "GET", "/api/schedules/nightly/preview?count=200", "")
 	s.requestStatus(200, "POST", "/api/schedules/other/preview", definition)
 	s.requestStatus(200, "DELETE", "/api/schedules/nightly", "")
@@ -226,6 +318,7 @@ func (s *system) checkService() {
 	s.requestStatus(200, "HEAD", "/api/health", "")
 	s.requestStatus(200, "GET", "/api/checks", "")
 	s.requestStatus(200, "GET", "/api/audit", "")
+	s.requestStatus(200, "GET", "/api/audit?format=csv", "")
 	s.requestStatus(200, "GET", "/api/audit?action=pause&limit=1", "")
 	s.requestStatus(400, "GET", "/api/audit?limit=0", "")
 	s.requestStatus(200, "GET", "/api/metrics", "")

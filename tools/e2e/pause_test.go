@@ -27,7 +27,7 @@ func TestPause_OutlivesHandlers(t *testing.T) {
 	paused := time.Now()
 	accepted := <-posted
 	if out, code := s.runLanesCommand("3"); code != 1 {
-		t.Errorf("lanes change while paused: %d %s", code, out)
+		t.Errorf("weir lanes while paused: exit code %d, want 1: %s", code, out)
 	}
 	for kill := range 2 {
 		s.killNext(kill)
@@ -44,14 +44,14 @@ func TestPause_OutlivesHandlers(t *testing.T) {
 	for _, r := range s.readRequests() {
 		// It is a second and a half, and the delay of a busy machine.
 		if late := r.StartedAt.Sub(paused); late > 6*time.Second {
-			t.Errorf("%s was sent %s after the pause", r.Path, late)
+			t.Errorf("%s was sent %s after the pause, want at most 6s", r.Path, late)
 		}
 	}
 	s.requestPause("resume", `{"all":true}`, 200, 0)
 	s.awaitStages(accepted, "delivered", time.Minute)
 	if st := s.readStats(); before >= 180 || st.Writes-st.Repeats != 180 || st.Duplicates != 0 || st.Overlaps != 0 ||
 		st.Inversions != 0 {
-		t.Errorf("%d requests before it was resumed, then %+v", before, st)
+		t.Errorf("%d requests before the resume, want fewer than 180; then %+v, want 180 in order", before, st)
 	}
 	s.checkHistory(accepted)
 }
@@ -85,13 +85,13 @@ func TestPause_Key(t *testing.T) {
 	s.awaitStages(stopped, "delivered", time.Minute)
 	for _, r := range s.readRequests() {
 		if r.Path == "/p/1" && r.StartedAt.Before(until) {
-			t.Errorf("%s was sent %s early", r.Path, until.Sub(r.StartedAt))
+			t.Errorf("%s was sent %s before the end of its pause, want it later", r.Path, until.Sub(r.StartedAt))
 		}
 	}
 	s.checkRecord()
 }
 
-// requestPause pauses or resumes, and holds how many pauses are in force then.
+// requestPause pauses or resumes, and checks the number of pauses that are in force then.
 func (s *system) requestPause(what, body string, status, pauses int) {
 	s.t.Helper()
 	code, _, said := s.requestJSON("POST", s.weir+"/api/"+what, body, "Content-Type", "application/json")

@@ -13,7 +13,7 @@ import (
 // Real processes started each 10 s, and messages filed at any time by a client that cannot
 // deliver them. How soon they are delivered is held in virtual time, by the tests of
 // internal/poll: here a busy machine may take its time.
-func TestPoll_DeliversWhatIsFiledAtAnyMoment(t *testing.T) {
+func TestPoll_DeliversMessagesFiledAtAnyTime(t *testing.T) {
 	const (
 		period, idle = 10 * time.Second, 2 * time.Second
 		starts       = 3
@@ -50,12 +50,12 @@ func TestPoll_DeliversWhatIsFiledAtAnyMoment(t *testing.T) {
 	}
 	slices.Sort(waits)
 	if len(waits) != messages {
-		t.Fatalf("%d deliveries of %d messages", len(waits), messages)
+		t.Fatalf("%d deliveries, want %d", len(waits), messages)
 	}
 	t.Logf("%d messages: from accepted to delivered %s at the median, %s at most", messages,
 		waits[len(waits)/2].Round(time.Millisecond), waits[len(waits)-1].Round(time.Millisecond))
 	if st := s.readStats(); st.Repeats != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.MaxConcurrent > 2 {
-		t.Errorf("the CMS's record: %+v", st)
+		t.Errorf("the CMS's record: %+v, want Repeats 0, Overlaps 0, Inversions 0 and MaxConcurrent at most 2", st)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestPoll_OverlappingBesideAHost(t *testing.T) {
 		})
 	}
 	s.appendMessage(appender, "/l/0", 0)
-	s.awaitCondition("a process of handler poll has the lane", 10*time.Second,
+	s.awaitCondition("a process of weir poll has the lane", 10*time.Second,
 		func() bool { return s.readStats().Writes == 1 })
 	posted := make(chan []postedMessage, 1)
 	go func() { posted <- s.postBurst(t.Context(), 8, 40) }()
@@ -112,8 +112,9 @@ func TestPoll_OverlappingBesideAHost(t *testing.T) {
 	for _, r := range s.readRequests() {
 		fences[r.Fence] = true
 	}
-	t.Logf("%d of %d messages by handler poll, %d holders", byPoll, want, len(fences))
+	t.Logf("%d of %d messages by weir poll, %d holders", byPoll, want, len(fences))
 	if len(accepted) != 320 || st.Writes != want || st.Repeats != 0 || byPoll == 0 || len(fences) < 2 {
-		t.Errorf("%d accepted by the host, %+v", len(accepted), st)
+		t.Errorf("%d accepted, %+v, %d by weir poll, %d holders; want 320, %d written once, some, 2 or more",
+			len(accepted), st, byPoll, len(fences), want)
 	}
 }

@@ -74,11 +74,11 @@ func TestRecurring_OnceEachSecondAcrossKills(t *testing.T) {
 	for i := range int(last.Filed) {
 		at := last.LastDueAt.Add(-time.Duration(i) * time.Second).Format(time.RFC3339)
 		if len(ticks[at]) != 1 {
-			t.Errorf("%s has %d messages", at, len(ticks[at]))
+			t.Errorf("%s has %d messages, want 1", at, len(ticks[at]))
 		}
 	}
 	if len(ticks) != int(last.Filed) || last.Missed+last.Skipped+last.Refused != 0 {
-		t.Errorf("%d seconds have a message, %+v", len(ticks), last)
+		t.Errorf("%d seconds have a message, want each once: %+v", len(ticks), last)
 	}
 	s.checkRecord()
 	s.logLateness()
@@ -122,36 +122,36 @@ func testRecurringAPI(t *testing.T) {
 	if status, answer := s.sendJSON("PUT", "/api/schedules/nightly",
 		strings.Replace(definition, "{{.Run}}", "x{{.Run}}", 1)); status != http.StatusUnprocessableEntity ||
 		!strings.Contains(answer, `"rule":"number"`) {
-		t.Errorf("a message that breaks its contract: %d %s", status, answer)
+		t.Errorf(`a message that breaks its contract: %d %s, want 422 and "rule":"number"`, status, answer)
 	}
 	if status, answer := s.sendJSON("PUT", "/api/schedules/nightly", definition); status != http.StatusCreated {
 		t.Fatalf("got %d %s, want 201", status, answer)
 	}
 	if status, answer := s.sendJSON("GET", "/api/schedules/nightly/preview?count=400",
 		""); status != http.StatusBadRequest {
-		t.Errorf("preview of 400: %d %s", status, answer)
+		t.Errorf("preview of 400: %d %s, want 400", status, answer)
 	}
 	if status, answer := s.sendJSON("GET", "/api/schedules/nightly/preview?count=200", ""); status != http.StatusOK ||
 		strings.Count(answer, `"dueAt"`) != 200 || !strings.Contains(answer, `T02:30:00","clocksChangeAt"`) {
-		t.Errorf("preview: %d %s", status, answer)
+		t.Errorf(`preview: %d %s, want 200, 200 times "dueAt" and T02:30:00","clocksChangeAt"`, status, answer)
 	}
 	status, answer := s.sendJSON("POST", "/api/schedules/nightly/run", "")
 	var run postedMessage
 	if err := json.Unmarshal([]byte(answer), &run); err != nil || status != http.StatusAccepted {
-		t.Fatalf("run: %d %s", status, answer)
+		t.Fatalf("run: %d %s, want 202 and no error", status, answer)
 	}
 	s.awaitStages([]postedMessage{run}, "delivered", time.Minute)
 	if status, answer := s.sendJSON("PUT", "/api/schedules/copy", `{"cron":"@daily","messageId":"`+run.ID+
 		`"}`); status != http.StatusCreated || !strings.Contains(answer, "/nightly") {
-		t.Errorf("a copy of a stored message: %d %s", status, answer)
+		t.Errorf("a copy of a stored message: %d %s, want 201 and \"/nightly\"", status, answer)
 	}
 	if list := getJSON[struct{ Schedules []scheduleState }](s, s.weir+"/api/schedules"); len(list.Schedules) != 2 {
 		t.Errorf("got %+v, want 2 schedules", list)
 	}
 	if status, _ := s.sendJSON("DELETE", "/api/schedules/copy", ""); status != http.StatusOK {
-		t.Errorf("delete: %d", status)
+		t.Errorf("delete: %d, want 200", status)
 	}
 	if status := s.getStatus(s.weir + "/api/schedules/copy"); status != http.StatusNotFound {
-		t.Errorf("after delete: %d", status)
+		t.Errorf("after delete: %d, want 404", status)
 	}
 }

@@ -79,7 +79,7 @@ func TestReplay(t *testing.T) {
 		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
 	s.awaitStageAt(last, "delivered")
 	if got := fmt.Sprint(slices.Compact(s.writtenVersions("/news/1"))); got != "[1 2 3]" {
-		t.Errorf("written: %s", got)
+		t.Errorf("written: %s, want [1 2 3]", got)
 	}
 	_, _, said = s.requestJSON("GET", dead, "")
 	edited, _ := said["edited"].(map[string]any)
@@ -112,7 +112,7 @@ func (s *system) replayByForce() {
 	}
 	s.awaitStageAt(dead, "delivered")
 	if got := fmt.Sprint(s.writtenVersions("/news/3")); got != "[2 1]" {
-		s.t.Errorf("written: %s", got)
+		s.t.Errorf("written: %s, want [2 1]", got)
 	}
 	if code, _, said = s.requestJSON("POST", dead+"/replay", ""); code != http.StatusConflict {
 		s.t.Errorf("replay of a delivered message: got %d %v, want 409", code, said)

@@ -21,7 +21,7 @@ import (
 )
 
 // An account is copied while Weir accepts and delivers. The copy has each row as it was at another time, and
-// `handler verify` says so. Copied again with the app stopped it is whole, and Weir goes on where it was.
+// `weir verify` reports that. Copied again with the app stopped it is whole, and Weir continues.
 func TestRestore_CopyOfAnAccount(t *testing.T) {
 	s := newFleetSystem(t, 1)
 	posted := make(chan []postedMessage, 1)
@@ -29,7 +29,7 @@ func TestRestore_CopyOfAnAccount(t *testing.T) {
 	s.awaitCondition("the burst is under way", startLimit, func() bool { return s.readStats().Writes >= 150 })
 	torn := newBareSystemBeside(t, 20*time.Millisecond)
 	copyAccount(t, s.storage, torn.storage)
-	if out, code := torn.verify(s.app); code != 1 || !strings.Contains(out, "NOT whole") {
+	if out, code := torn.runVerify(s.app); code != 1 || !strings.Contains(out, "NOT whole") {
 		t.Errorf("verify of a copy that was made meanwhile ended with %d, want 1:\n%s", code, out)
 	}
 
@@ -46,7 +46,7 @@ func TestRestore_CopyOfAnAccount(t *testing.T) {
 	<-h.Done()
 	whole := newBareSystemBeside(t, 20*time.Millisecond)
 	copyAccount(t, s.storage, whole.storage)
-	if out, code := whole.verify(s.app); code != 0 {
+	if out, code := whole.runVerify(s.app); code != 0 {
 		t.Errorf("verify of a copy that was made with the app stopped ended with %d, want 0:\n%s", code, out)
 	}
 	whole.startHost(s.app)
@@ -55,15 +55,15 @@ func TestRestore_CopyOfAnAccount(t *testing.T) {
 		t.Errorf("the books of the copy: %+v; want %d accepted, 1 dead, none waiting", b, len(messages)+len(more)+1)
 	}
 	if m, err := whole.postMessageOnce("/p/0", 1000, keyOf("/p/0", 1000)); err != nil || m.Duplicate {
-		t.Errorf("the copy answered a new message with %+v, %v", m, err)
+		t.Errorf("the copy answered a new message with %+v, %v, want Duplicate false and no error", m, err)
 	}
 	if m, err := whole.sendPost("/p/0", 1, keyOf("/p/0", 1)); err != nil || !m.Duplicate {
 		t.Errorf("the copy answered an old message with %+v, %v; want a duplicate", m, err)
 	}
 }
 
-// verify runs `handler verify` on the storage of a system, and returns its output and exit code.
-func (s *system) verify(app string) (out string, code int) {
+// runVerify runs `weir verify` on the storage of a system, and returns its output and exit code.
+func (s *system) runVerify(app string) (out string, code int) {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), filepath.Join(app, "handler"), "verify")
 	cmd.Dir, cmd.Env = app, append(os.Environ(), s.handlerEnv()...)
@@ -78,12 +78,8 @@ func (s *system) verify(app string) (out string, code int) {
 // startHost starts a host for a system that has none.
 func (s *system) startHost(app string) {
 	s.t.Helper()
-	port := freePort(s.t)
-	s.weir = "http://127.0.0.1:" + port
-	s.startProgram("funchost", append(s.handlerEnv(), "FUNCTIONS_WORKER_RUNTIME=custom"),
-		"--script-root", app, "--port", port, "--state-dir", s.t.TempDir(), "--give-up-after", "-1")
-	s.awaitCondition("the system is ready", startLimit,
-		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
+	s.app = app
+	s.startStagedHost(nil, nil)
 }
 
 // postRejectedOnce posts a message that the CMS rejects while its fault is set.
@@ -92,7 +88,7 @@ func (s *system) postRejectedOnce() {
 	body := `<article path="/bad" version="1"><title>bad</title></article>`
 	res, err := http.Post(s.weir+"/api/messages", "application/xml", strings.NewReader(body))
 	if err != nil || res.StatusCode != http.StatusAccepted {
-		s.t.Fatalf("post a bad message: %v %v", res, err)
+		s.t.Fatalf("post a bad message: %v %v, want status 202 and no error", res, err)
 	}
 	_ = res.Body.Close()
 }

@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -37,8 +38,8 @@ import (
 // built is the folder of the programs that TestMain builds.
 var built string
 
-// answers are held against the API's description, each that a test gets by net/http.
-var answers = &openapitest.Transport{Base: http.DefaultTransport}
+// answers checks each answer that a test gets by net/http against the API's description.
+var answers = &openapitest.Transport{Base: recorded}
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "weir-e2e-")
@@ -56,6 +57,10 @@ func TestMain(m *testing.M) {
 	http.DefaultClient.Transport = answers
 	code := m.Run()
 	os.RemoveAll(dir)
+	if err := stopSharedBroker(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e: broker:", err)
+		code = max(code, 1)
+	}
 	for _, text := range answers.Others() {
 		fmt.Fprintln(os.Stderr, "e2e: not as openapi.yaml has it:", text)
 		code = max(code, 1)
@@ -79,15 +84,16 @@ func buildPrograms(dir string) error {
 
 // system is one installation, with storage of its own.
 type system struct {
-	t       *testing.T
-	storage *azurite.Process
-	dir     string // of storage's data
-	app     string // script root
-	weir    string // address of the host
-	cms     string
-	mode    host.Mode // how its host passes requests on
-	output  *processLogs
-	history linear.History
+	t         *testing.T
+	storage   *azurite.Process
+	dir       string // of storage's data
+	app       string // script root
+	weir      string // address of the host
+	cms       string
+	mode      host.Mode // how its host passes requests on
+	output    *processLogs
+	history   linear.History
+	hasKilled atomic.Bool // whether the test has killed a handler, or ends hosts
 }
 
 // processLogs gathers the output of the processes, to show it if a test fails.
@@ -126,15 +132,24 @@ func newSystemIn(t *testing.T, env []string, instances int, weirYAML ...string) 
 // newSystemUnder is newSystemIn with flags of the host.
 func newSystemUnder(t *testing.T, env, flags []string, weirYAML ...string) *system {
 	t.Helper()
-	s, hostPort := newBareSystem(t), freePort(t)
-	s.weir, s.app = "http://127.0.0.1:"+hostPort, s.stageApp(weirYAML...)
-	t.Cleanup(answers.Watch("127.0.0.1:"+hostPort, func(text string) { t.Error("not as openapi.yaml has it:", text) }))
+	s := newBareSystem(t)
+	s.app = s.stageApp(weirYAML...)
+	s.startStagedHost(env, flags)
+	return s
+}
+
+// startStagedHost starts a host with the staged app, and waits until it is ready.
+func (s *system) startStagedHost(env, flags []string) {
+	s.t.Helper()
+	hostPort := freePort(s.t)
+	s.weir = "http://127.0.0.1:" + hostPort
+	s.t.Cleanup(answers.Watch("127.0.0.1:"+hostPort,
+		func(text string) { s.t.Error("an answer differs from openapi.yaml:", text) }))
 	s.startProgram("funchost", slices.Concat(s.handlerEnv(), env, []string{"FUNCTIONS_WORKER_RUNTIME=custom"}),
 		append([]string{"--script-root", s.app, "--port", hostPort, "--give-up-after", "-1", "--state-dir",
-			t.TempDir()}, flags...)...)
+			s.t.TempDir()}, flags...)...)
 	s.awaitCondition("the system is ready", startLimit,
 		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
-	return s
 }
 
 // newBareSystem starts storage and CMS, and no host. The test goes beside others: each has
@@ -144,7 +159,7 @@ func newBareSystem(t *testing.T) *system {
 	return newBareSystemAt(t, 20*time.Millisecond)
 }
 
-// newBareSystemAt is newBareSystem with a CMS that takes so long for each write.
+// newBareSystemAt is newBareSystem with a CMS that takes the given time for each write.
 func newBareSystemAt(t *testing.T, latency time.Duration) *system {
 	t.Helper()
 	t.Parallel()
@@ -154,6 +169,18 @@ func newBareSystemAt(t *testing.T, latency time.Duration) *system {
 // newBareSystemBeside is newBareSystemAt in a test that has a system already.
 func newBareSystemBeside(t *testing.T, latency time.Duration) *system {
 	t.Helper()
+	s := newStorage(t)
+	cmsPort := freePort(t)
+	s.cms = "http://127.0.0.1:" + cmsPort
+	s.startProgram("democms", nil, "--port", cmsPort, "--latency", latency.String())
+	s.awaitCondition("the CMS is ready", startLimit,
+		func() bool { return s.getStatus(s.cms+"/stats") == http.StatusOK })
+	return s
+}
+
+// newStorage starts storage alone.
+func newStorage(t *testing.T) *system {
+	t.Helper()
 	s := &system{t: t, dir: t.TempDir(), mode: modeOf(t), output: &processLogs{}}
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
@@ -162,11 +189,6 @@ func newBareSystemBeside(t *testing.T, latency time.Duration) *system {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.storage.Stop() })
-	cmsPort := freePort(t)
-	s.cms = "http://127.0.0.1:" + cmsPort
-	s.startProgram("democms", nil, "--port", cmsPort, "--latency", latency.String())
-	s.awaitCondition("the CMS is ready", startLimit,
-		func() bool { return s.getStatus(s.cms+"/stats") == http.StatusOK })
 	t.Cleanup(func() {
 		if t.Failed() {
 			lines := strings.Split(s.output.String(), "\n")
@@ -185,15 +207,20 @@ func (s *system) handlerEnv() []string {
 // stageApp makes a script root of this test's own.
 func (s *system) stageApp(weirYAML ...string) string {
 	s.t.Helper()
+	settings := readFile(s.t, filepath.Join("..", "..", "weir.yaml"))
+	return s.stageAppWith(strings.NewReplacer(weirYAML...).Replace(settings))
+}
+
+// stageAppWith is stageApp with settings of another file.
+func (s *system) stageAppWith(settings string) string {
+	s.t.Helper()
 	app, root := s.t.TempDir(), filepath.Join("..", "..")
-	settings := readFile(s.t, filepath.Join(root, "weir.yaml"))
-	settings = strings.NewReplacer(weirYAML...).Replace(settings)
 	writeFile(s.t, filepath.Join(app, "weir.yaml"), settings, 0o644)
 	writeFile(s.t, filepath.Join(app, "host.json"), readFile(s.t, filepath.Join(root, "host.json")), 0o644)
 	writeFile(s.t, filepath.Join(app, "handler"), readFile(s.t, filepath.Join(built, "handler")), 0o755)
 	functions, err := filepath.Glob(filepath.Join(root, "functions", "*", "function.json"))
 	if err != nil || len(functions) < 7 {
-		s.t.Fatalf("functions: %v %v", functions, err)
+		s.t.Fatalf("functions: %v %v, want at least 7 functions and no error", functions, err)
 	}
 	for _, f := range functions {
 		name := filepath.Base(filepath.Dir(f))
@@ -252,7 +279,7 @@ func (s *system) startProgram(program string, env []string, args ...string) {
 		case <-time.After(20 * time.Second):
 			cmd.Process.Kill()
 			<-done
-			s.t.Errorf("%s did not stop", program)
+			s.t.Errorf("%s runs after its signal, want it to end", program)
 		}
 	})
 }
@@ -266,7 +293,7 @@ func (s *system) awaitCondition(what string, limit time.Duration, holds func() b
 		select {
 		case <-ticker.C:
 		case <-deadline:
-			s.t.Fatalf("not within %s: %s", limit, what)
+			s.t.Fatalf("not reached within %s: %s", limit, what)
 		}
 	}
 }
@@ -281,19 +308,56 @@ func (s *system) getStatus(url string) int {
 	return resp.StatusCode
 }
 
+// postStatus posts nothing to an address, and returns the status; 0 = there was no answer. The host answers 500 without
+// JSON for a handler that was killed meanwhile.
+func (s *system) postStatus(url string) int {
+	resp, err := http.Post(url, "", nil)
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
+}
+
 // getJSON reads JSON.
 func getJSON[T any](s *system, url string) T {
 	s.t.Helper()
 	var v T
-	resp, err := http.Get(url)
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	resp, err := s.sendRequest(req)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil {
-		s.t.Fatalf("%s: %v", url, err)
+		s.t.Fatalf("decode the answer of %s: %v", url, err)
 	}
 	return v
+}
+
+// sendRequest sends a request. A host answers 500 or 502 without a body if its handler is killed while the request
+// runs: if the test does that, sendRequest repeats such a GET for up to 30 s, as a client does.
+func (s *system) sendRequest(req *http.Request) (*http.Response, error) {
+	for limit := time.Now().Add(30 * time.Second); ; {
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil || req.Method != http.MethodGet || !s.hasKilled.Load() || time.Now().After(limit) {
+			return resp, err
+		}
+		if resp.ContentLength > 0 || resp.StatusCode != http.StatusInternalServerError &&
+			resp.StatusCode != http.StatusBadGateway {
+			return resp, nil
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err == nil && len(text) > 0 {
+			resp.Body = io.NopCloser(bytes.NewReader(text))
+			return resp, nil
+		}
+	}
 }
 
 func (s *system) readStats() server.Stats {
@@ -310,7 +374,7 @@ func (s *system) setFaults(json string) {
 	s.t.Helper()
 	resp, err := http.Post(s.cms+"/faults", "application/json", strings.NewReader(json))
 	if err != nil || resp.StatusCode != http.StatusOK {
-		s.t.Fatalf("faults %s: %v %v", json, resp, err)
+		s.t.Fatalf("faults %s: %v %v, want status 200 and no error", json, resp, err)
 	}
 	resp.Body.Close()
 }
@@ -416,7 +480,7 @@ func (s *system) awaitStages(messages []postedMessage, stage string, limit time.
 		s.awaitCondition(fmt.Sprintf("%s is %s", m.ID, stage), max(time.Until(deadline), time.Second), func() bool {
 			got, err := s.readStage(m)
 			if err != nil {
-				s.t.Fatal(m.ID, err)
+				s.t.Fatalf("ask for message %s: %v", m.ID, err)
 			}
 			return got == stage
 		})
@@ -428,7 +492,8 @@ func (s *system) checkRecord() server.Stats {
 	s.t.Helper()
 	st := s.readStats()
 	if st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.MaxConcurrent > 1 {
-		s.t.Errorf("the CMS's record: %+v", st)
+		s.t.Errorf("the CMS's record: %+v, want Duplicates 0, Overlaps 0, Inversions 0 and MaxConcurrent at most 1",
+			st)
 	}
 	return st
 }

@@ -1,8 +1,11 @@
 package e2e_test
 
 import (
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,10 +50,11 @@ func TestTrace_OneOverKilledProcesses(t *testing.T) {
 
 	receive, deliver := named("POST /api/messages", "")[0], named("deliver", "delivered")[0]
 	if receive.Trace != trace || receive.Parent != parent {
-		t.Errorf("receive: %+v", receive)
+		t.Errorf("receive: %+v, want Trace %v and Parent %v", receive, trace, parent)
 	}
 	if deliver.Trace != trace || deliver.Parent != receive.ID || deliver.ByResource["service.instance.id"] == first {
-		t.Errorf("deliver, after %s: %+v", first, deliver)
+		t.Errorf("deliver, after %s: %+v, want Trace %v, Parent %v and service.instance.id another than %v", first,
+			deliver, trace, receive.ID, first)
 	}
 	waited := false
 	for _, w := range named("wait", "") {
@@ -75,6 +79,35 @@ func TestTrace_OneOverKilledProcesses(t *testing.T) {
 	})
 }
 
+// TestMetrics_GaugesFromEachGroup: every instance pushes the gauges of all lanes, also those of groups
+// that run no timer. So the maximum over instances is right, and their sum is not.
+func TestMetrics_GaugesFromEachGroup(t *testing.T) {
+	c, err := collector.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL(), "OTEL_METRIC_EXPORT_INTERVAL=1000"}
+	s := newSystemUnder(t, env, onFlex(0))
+	const instances = 5 // two of http, one each of process, poison and sweep
+	s.awaitCondition("each instance pushes its view of the empty lane", time.Minute, func() bool {
+		waiting := slices.Collect(maps.Values(c.LaneGauge("weir_lane_waiting", "0")))
+		return slices.Equal(waiting, make([]float64, instances))
+	})
+	s.requestStatus(200, "POST", "/api/pause", `{"all":true,"reason":"r"}`)
+	for n := range 2 {
+		s.requestStatus(202, "POST", "/api/messages", titledArticle(fmt.Sprint("/gauges/", n), "T"))
+	}
+	var waiting map[string]float64
+	s.awaitCondition("each instance pushes what waits now", time.Minute, func() bool {
+		waiting = c.LaneGauge("weir_lane_waiting", "0")
+		return slices.Equal(slices.Collect(maps.Values(waiting)), []float64{2, 2, 2, 2, 2})
+	})
+	if oldest := c.LaneGauge("weir_lane_oldest_age_seconds", "0"); len(oldest) != instances {
+		t.Errorf("the age of the oldest message by instance: %v, want it of %d", oldest, instances)
+	}
+}
+
 // runSweep has the timer's function run now.
 func (s *system) runSweep() {
 	s.t.Helper()
@@ -84,7 +117,7 @@ func (s *system) runSweep() {
 	}
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusAccepted {
-		s.t.Fatal(resp.Status)
+		s.t.Fatalf("got %v, want status 202", resp.Status)
 	}
 }
 
@@ -124,14 +157,15 @@ func TestTrace_CommandFlushes(t *testing.T) {
 		}
 	}
 	if delivered != 1 || c.Points("weir_messages_finished_total") == 0 {
-		t.Errorf("%+v, %d points", c.Spans(), c.Points("weir_messages_finished_total"))
+		t.Errorf("%+v, %d points, want one span of a delivery, and points", c.Spans(),
+			c.Points("weir_messages_finished_total"))
 	}
 	defer c.Hang()()
 	s.appendMessage(appender, "/p/a", 1)
 	began := time.Now()
 	s.runHandler(t.Context(), app, env, "drain").checkOutput(t, 0, "delivered", "not all was exported")
 	if took := time.Since(began); took > time.Minute {
-		t.Errorf("it took %s", took)
+		t.Errorf("it took %s, want at most 1m", took)
 	}
 }
 
@@ -161,7 +195,7 @@ func (s *system) postTraced(path, traceparent, tracestate string) {
 	}
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusAccepted {
-		s.t.Fatal(resp.Status)
+		s.t.Fatalf("got %v, want status 202", resp.Status)
 	}
 }
 

@@ -27,7 +27,8 @@ func TestUpgradeAndBack(t *testing.T) {
 	old := u.addHosts(2, u.previous)
 	first := u.postInBackground(paths, each, 1)
 	u.postScheduled(20)
-	u.awaitCondition("the version before is in mid-burst", startLimit, func() bool { return u.readStats().Writes >= 100 })
+	u.awaitCondition("the version before is in mid-burst", startLimit,
+		func() bool { return u.readStats().Writes >= 100 })
 	u.postRejected("of the version before")
 
 	now := u.addHosts(2, u.app)
@@ -123,7 +124,7 @@ func (u *upgrade) awaitMoreWrites(count int) {
 	u.awaitCondition("messages are written", 2*time.Minute, func() bool { return u.readStats().Writes >= before+count })
 }
 
-// postScheduled posts messages that fall due after the first change of versions.
+// postScheduled posts messages that become due after the first change of versions.
 func (u *upgrade) postScheduled(count int) {
 	u.t.Helper()
 	for i := range count {
@@ -141,7 +142,7 @@ func (u *upgrade) postScheduled(count int) {
 		}
 		_ = res.Body.Close()
 		if res.StatusCode != http.StatusAccepted {
-			u.t.Fatalf("a scheduled message was answered %s", res.Status)
+			u.t.Fatalf("a scheduled message was answered %s, want status 202", res.Status)
 		}
 	}
 }
@@ -154,7 +155,7 @@ func (u *upgrade) postRejected(text string) {
 	body := fmt.Sprintf(`<article path="%s" version="1"><title>bad: %s</title></article>`, path, text)
 	res, err := http.Post(u.weir+"/api/messages", "application/xml", strings.NewReader(body))
 	if err != nil || res.StatusCode != http.StatusAccepted {
-		u.t.Fatalf("post a bad message: %v %v", res, err)
+		u.t.Fatalf("post a bad message: %v %v, want status 202 and no error", res, err)
 	}
 	_ = res.Body.Close()
 }

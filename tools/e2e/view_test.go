@@ -48,7 +48,7 @@ func testView(t *testing.T) {
 		})
 	}
 	if got := getJSON[outlook](s, head+"?outlook=1").ExpectedAt; got == nil || time.Until(*got) <= 0 {
-		t.Errorf("the retry is expected at %v", got)
+		t.Errorf("the retry is expected at %v, want a time to come", got)
 	}
 	l := getJSON[struct {
 		laneBalance

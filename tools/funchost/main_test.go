@@ -80,7 +80,7 @@ func startFunchost(t *testing.T) (cmd *exec.Cmd, handler int) {
 			return cmd, readHandlerPID(t, url)
 		}
 	}
-	t.Fatalf("the program ended: %v", lines.Err())
+	t.Fatalf("the program ended (%v), want the line of a started handler", lines.Err())
 	return nil, 0
 }
 
@@ -95,7 +95,7 @@ func readHandlerPID(t *testing.T, url string) int {
 	var status struct{ Instances []struct{ PID int } }
 	if err := json.NewDecoder(res.Body).Decode(&status); err != nil || len(status.Instances) != 1 ||
 		status.Instances[0].PID == 0 {
-		t.Fatalf("status %+v: %v", status, err)
+		t.Fatalf("status %+v: %v, want 1 Instance, PID more than 0 and no error", status, err)
 	}
 	return status.Instances[0].PID
 }
@@ -113,7 +113,7 @@ func awaitGone(t *testing.T, pid int) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatalf("process %d is still there", pid)
+			t.Fatalf("process %d runs, want it ended", pid)
 		}
 	}
 }

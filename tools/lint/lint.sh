@@ -15,6 +15,14 @@ cd "$root"
 # Tests compare an error with the one they expect; the program must look through wrapped errors.
 build/lint/go-errorlint -test=false ./functions/... ./handler/... ./internal/...
 
+# Two public linters of OpenAPI documents, with their recommended rules. A warning fails, too.
+document=$root/internal/openapi/openapi.yaml
+(cd tools/openapi && node_modules/.bin/spectral lint --quiet -F warn "$document")
+REDOCLY_SUPPRESS_UPDATE_NOTICE=true REDOCLY_TELEMETRY=off \
+  tools/openapi/node_modules/.bin/redocly lint --config tools/openapi/redocly.yaml --max-problems 20 "$document" \
+  >build/lint/redocly.log 2>&1 && ! grep -q 'You have [0-9]* warning' build/lint/redocly.log ||
+  { cat build/lint/redocly.log; exit 1; }
+
 base=$(git merge-base HEAD "${LINT_BASE:-main}" 2>/dev/null || true)
 if [ -n "$base" ]; then
   # A mutant quotes the text that it replaces: its line is as long as that.

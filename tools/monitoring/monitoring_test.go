@@ -111,13 +111,13 @@ func checkExpression(known map[string]*dto.MetricFamily, expr string) error {
 	return errors.Join(errs...)
 }
 
-func TestCheck_FindsWhatIsWrong(t *testing.T) {
+func TestCheck_FindsMistakes(t *testing.T) {
 	t.Parallel()
 	known := gatherMetrics(t)
 	for _, expr := range []string{"sum(", "weir_lane_depth", `weir_lane_waiting{stage="dead"}`,
 		"rate(weir_lane_waiting)"} {
 		if checkExpression(known, expr) == nil {
-			t.Errorf("%s: nothing is wrong", expr)
+			t.Errorf("checkExpression(%s) = no error, want one", expr)
 		}
 	}
 	if err := checkExpression(known, `histogram_quantile(0.5,`+
@@ -137,14 +137,15 @@ func TestAlerts(t *testing.T) {
 		checkDuration(t, g.Name, g.Interval)
 		for _, a := range g.Rules {
 			if err := checkExpression(known, a.Expr); err != nil || seen[a.Alert] || a.Alert == "" {
-				t.Errorf("%s: %v, seen before: %v", a.Alert, err, seen[a.Alert])
+				t.Errorf("alert %q: %v, seen before: %v; want a name of its own and a good expression", a.Alert, err,
+					seen[a.Alert])
 			}
 			seen[a.Alert] = true
 			if a.For != "" {
 				checkDuration(t, a.Alert, a.For)
 			}
 			if !slices.Contains([]string{"info", "warning", "critical"}, a.Labels["severity"]) {
-				t.Errorf("%s: severity %q", a.Alert, a.Labels["severity"])
+				t.Errorf("%s: severity %q, want info, warning or critical", a.Alert, a.Labels["severity"])
 			}
 			checkAnnotations(t, a)
 			if url, ok := strings.CutPrefix(a.Annotations["runbook_url"], "docs/operations.md#"); !ok || !runbook[url] {
@@ -153,14 +154,14 @@ func TestAlerts(t *testing.T) {
 		}
 	}
 	if len(seen) < 15 {
-		t.Errorf("only %d alerts", len(seen))
+		t.Errorf("got %d alerts, want at least 15", len(seen))
 	}
 }
 
 func checkDuration(t *testing.T, name, text string) {
 	t.Helper()
 	if _, err := model.ParseDuration(text); err != nil {
-		t.Errorf("%s: %v", name, err)
+		t.Errorf("parse the duration of %s: %v", name, err)
 	}
 }
 
@@ -176,7 +177,7 @@ func checkAnnotations(t *testing.T, a alertRule) {
 			err = filled.Execute(&strings.Builder{}, map[string]any{"Labels": map[string]string{}, "Value": 1.0})
 		}
 		if text == "" || err != nil {
-			t.Errorf("%s: %s %q: %v", a.Alert, name, text, err)
+			t.Errorf("%s: got %s %q: %v, want a text and no error", a.Alert, name, text, err)
 		}
 	}
 }
@@ -215,7 +216,8 @@ func TestDashboard(t *testing.T) {
 	}
 	for _, p := range d.Panels {
 		if ids[p.ID] || p.Title == "" || p.Type != "row" && len(p.Targets) == 0 {
-			t.Errorf("panel %d %q: no title, nothing shown, or its id is another's", p.ID, p.Title)
+			t.Errorf("panel %d %q shows %d things, want an id of its own, a title and some", p.ID, p.Title,
+				len(p.Targets))
 		}
 		ids[p.ID] = true
 		for _, target := range p.Targets {
@@ -225,25 +227,25 @@ func TestDashboard(t *testing.T) {
 	fill := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h", "$job", ".*")
 	for _, expr := range exprs {
 		if err := checkExpression(known, fill.Replace(expr)); err != nil {
-			t.Errorf("%s: %v", expr, err)
+			t.Errorf("parse the expression %s: %v", expr, err)
 		}
 	}
 	if len(exprs) < 20 {
-		t.Errorf("only %d expressions", len(exprs))
+		t.Errorf("got %d expressions, want at least 20", len(exprs))
 	}
 }
 
-func TestAzureAlerts_AskForMetricsThatThereAre(t *testing.T) {
+func TestAzureAlerts_AskForKnownMetrics(t *testing.T) {
 	t.Parallel()
 	known := gatherMetrics(t)
 	text := string(readFile(t, "infra/modules/prometheus.bicep"))
 	found := regexp.MustCompile(`(?m)^\s+expression: '(.+)'$`).FindAllStringSubmatch(text, -1)
 	if len(found) < 5 {
-		t.Errorf("only %d expressions", len(found))
+		t.Errorf("got %d expressions, want at least 5", len(found))
 	}
 	for _, m := range found {
 		if err := checkExpression(known, m[1]); err != nil {
-			t.Errorf("%s: %v", m[1], err)
+			t.Errorf("parse the expression %s: %v", m[1], err)
 		}
 	}
 }
@@ -262,7 +264,7 @@ func TestAzureAlerts_NameSectionsOfTheRunbook(t *testing.T) {
 		}
 	}
 	if seen < 15 {
-		t.Errorf("only %d sections are named", seen)
+		t.Errorf("got %d names of sections, want at least 15", seen)
 	}
 }
 

@@ -24,10 +24,11 @@ const viewKey, writeKey = "view &key=1", "write-key"
 type keyedAPI struct {
 	pages http.Handler
 
-	mu      sync.Mutex
-	view    string // its key
-	got     []string
-	answers map[string]cannedAnswer // by method and path
+	mu        sync.Mutex
+	view      string // its key
+	got       []string
+	answers   map[string]cannedAnswer // by method and path
+	noneMatch string                  // If-None-Match of the last request
 }
 
 type cannedAnswer struct {
@@ -55,6 +56,7 @@ func (a *keyedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
+	a.noneMatch = r.Header.Get("If-None-Match")
 	q := r.URL.Query()
 	q.Del("code")
 	a.got = append(a.got, strings.TrimSpace(fmt.Sprintf("%s %s %s %s %s", r.Method, r.URL.Path, q.Encode(),
@@ -100,7 +102,14 @@ func (a *keyedAPI) lastRequest() string {
 	return a.got[len(a.got)-1]
 }
 
-// openDesk is a browser before a busy system that wants keys.
+// lastNoneMatch returns the header If-None-Match of the last request.
+func (a *keyedAPI) lastNoneMatch() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.noneMatch
+}
+
+// openDesk opens a browser at the page of a busy system that asks for keys.
 func openDesk(t *testing.T) (*browser.Tab, *keyedAPI, *dashboardtest.Source) {
 	t.Helper()
 	f := dashboardtest.NewBusy()
@@ -120,10 +129,10 @@ func enterKey(b *browser.Tab, key string) {
 	b.Type("#key-value", key+browser.Enter)
 }
 
-// confirm answers the question whether it is meant.
+// confirm answers yes to the question of a dialog, which contains asked.
 func confirm(b *browser.Tab, asked string) {
 	b.T.Helper()
-	b.Until("it is asked whether "+asked,
+	b.Until("the dialog asks: "+asked,
 		"document.getElementById('ask').open && "+innerText("#ask-text")+".includes("+fmt.Sprintf("%q", asked)+")")
 	b.Click("#ask [value=yes]")
 }
@@ -143,7 +152,7 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	t.Parallel()
 	b, a, f := openDesk(t)
 	path := "/api/messages/" + dashboardtest.MessageID(1) + "/replay"
-	a.setAnswer("POST "+path, 202, `{"id":"x","stage":"dead"}`, func() { // as it was when it was asked for
+	a.setAnswer("POST "+path, 202, `{"id":"x","stage":"dead"}`, func() { // the answer has the stage before the replay
 		f.Change(func(d *dashboardtest.Data) {
 			i := slices.IndexFunc(d.Messages, func(m wire.MessageLine) bool {
 				return m.ID == dashboardtest.MessageID(1)
@@ -158,9 +167,9 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	b.Until("the key is refused", "document.getElementById('key').open && !document.getElementById('key-wrong').hidden")
 	enterKey(b, writeKey)
 	b.Until("it says what was done",
-		innerText("#toasts")+".includes('The replay of 1 message is asked for: its stage tells')")
+		innerText("#toasts")+".includes('Replay requested.')")
 	checkSent(b, a, "POST "+path)
-	b.Until("the page shows it",
+	b.Until("the page shows the new stage",
 		innerText("#stage")+" === 'queued' && !document.getElementById('replay') && document.getElementById('cancel')")
 	// The next action in this tab needs no key any more.
 	a.setAnswer("POST /api/pause", 200, `{"pauses":[]}`, nil)
@@ -174,7 +183,7 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	b.Clean()
 }
 
-// A tab that was left open must not stay a way to change things.
+// A tab that was left open must not allow changes for ever.
 func TestActions_AnIdleKeyIsForgotten(t *testing.T) {
 	t.Parallel()
 	b, a, _ := openDesk(t)
@@ -199,7 +208,7 @@ func TestActions_AnIdleKeyIsForgotten(t *testing.T) {
 	b.Clean()
 }
 
-func TestActions_GivingNoKeyDoesNothing(t *testing.T) {
+func TestActions_EscapeInsteadOfAKeyDoesNothing(t *testing.T) {
 	t.Parallel()
 	b, a, _ := openDesk(t)
 	visitWithKey(b, "/messages/"+dashboardtest.MessageID(1))
@@ -209,7 +218,7 @@ func TestActions_GivingNoKeyDoesNothing(t *testing.T) {
 	b.Until("the form is ready again",
 		"!document.getElementById('key').open && !('busy' in document.getElementById('replay').dataset)")
 	if got := a.lastRequest(); got != "" {
-		t.Errorf("sent %s", got)
+		t.Errorf("sent %s, want none", got)
 	}
 	b.Clean()
 }
@@ -235,7 +244,7 @@ func TestActions_EditShowsTheContractsProblems(t *testing.T) {
 			".includes('./title: is too long')")
 	checkSent(b, a, "POST "+path+" force=true&note=a+note application/xml; charset=utf-8 <article>ü</article>")
 	if got := browser.Eval[string](b, "document.getElementById('edited').value"); got != "<article>ü</article>" {
-		t.Errorf("what was typed became %q", got)
+		t.Errorf("got the text %q in the editor, want it unchanged", got)
 	}
 	b.Clean()
 }
@@ -247,7 +256,7 @@ func TestActions_ReplayAllOfAnError(t *testing.T) {
 		nil)
 	visitWithKey(b, "/errors/"+dashboardtest.TitleError)
 	if !browser.Eval[bool](b, "document.querySelector('[data-after-dry]').disabled") {
-		t.Error("it can be replayed without having been counted")
+		t.Error("the replay is enabled before the messages were counted, want it disabled")
 	}
 	b.Type("[name=reason]", "limit raised")
 	b.Click("[name=dryRun]")
@@ -271,7 +280,52 @@ func TestActions_ReplayAllOfAnError(t *testing.T) {
 	b.Clean()
 }
 
-func TestActions_ResumeNamesWhatIsPaused(t *testing.T) {
+func TestActions_CancelABatch(t *testing.T) {
+	t.Parallel()
+	b, a, _ := openDesk(t)
+	const id = "90523457719920123456789abcdef"
+	visitWithKey(b, "/batches")
+	b.Click("#batch-" + id + " a")
+	b.Until("the batch is shown", "location.pathname.endsWith('/batches/"+id+"') && "+
+		innerText("#problems")+".includes('monday/feed.xml')")
+	a.setAnswer("DELETE /api/batches/"+id, 202, `{"id":"`+id+`","state":"filing"}`, nil)
+	b.Click("#cancel .danger")
+	confirm(b, "Cancel the batch?")
+	enterKey(b, writeKey)
+	b.Until("it is requested", innerText("#toasts")+".includes('Cancellation requested.')")
+	checkSent(b, a, "DELETE /api/batches/"+id)
+	b.Clean()
+}
+
+func TestActions_ReplayByFilter(t *testing.T) {
+	t.Parallel()
+	b, a, _ := openDesk(t)
+	a.setAnswer("POST /api/replays", 200, `{"count":4,"complete":true,"estimatedSeconds":0,"keys":1,"refused":4}`, nil)
+	visitWithKey(b, "/replays")
+	b.Type("[name='filter.key']", "/news/1")
+	b.Type("[name='filter.lane']", "2")
+	b.Do(chromedp.SetValue(chromedp.CSS("[name='filter.contract']"), "article"))
+	b.Do(chromedp.SetValue(chromedp.CSS("[name='filter.from']"), "2026-11-20T01:30"))
+	b.Click("[name=dryRun]")
+	enterKey(b, writeKey)
+	b.Until("it says why none can be replayed", innerText("output")+
+		".includes('None is left to replay. Tick Force') && document.querySelector('[data-after-dry]').disabled")
+	const filter = `"filter":{"key":"/news/1","lane":2,"contract":"article","from":"2026-11-20T01:30:00.000Z"},` +
+		`"ratePerMinute":60,"stopAtErrorRate":0.5`
+	checkSent(b, a, "POST /api/replays  application/json {"+filter+`,"dryRun":true}`)
+	a.setAnswer("POST /api/replays", 200, `{"count":4,"complete":true,"estimatedSeconds":4,"keys":1,"refused":0}`, nil)
+	b.Click("[name=force]")
+	b.Click("[name=dryRun]")
+	b.Until("all would be replayed", innerText("[data-after-dry]")+" === 'Replay 4 messages'")
+	a.setAnswer("POST /api/replays", 202, `{"id":"r1","state":"running"}`, nil)
+	b.Click("[data-after-dry]")
+	confirm(b, "would be overwritten")
+	b.Until("its progress is shown", "location.pathname.endsWith('/replays/r1')")
+	checkSent(b, a, "POST /api/replays  application/json {"+filter+`,"force":true}`)
+	b.Clean()
+}
+
+func TestActions_ResumeNamesThePausedKey(t *testing.T) {
 	t.Parallel()
 	b, a, _ := openDesk(t)
 	a.setAnswer("POST /api/resume", 200, `{"pauses":[]}`, nil)
@@ -284,7 +338,7 @@ func TestActions_ResumeNamesWhatIsPaused(t *testing.T) {
 	b.Click("#pauses tbody tr:nth-child(3) button")
 	b.Until("the CMS is tried", innerText("#toasts")+".includes('Lane 3 tries the CMS at once.')")
 	checkSent(b, a, `POST /api/resume  application/json {"lane":3}`)
-	// they would go by themselves, sooner or later
+	// toasts also vanish after a while
 	browser.Eval[bool](b, "document.querySelectorAll('#toasts .toast').forEach(t => t.remove()); true")
 	b.Click("[data-action*='/api/resume'][data-one-of] .primary")
 	confirm(b, "What waits is sent at once.")
@@ -300,32 +354,37 @@ func TestActions_CancelAndItsRefusal(t *testing.T) {
 	a.setAnswer("POST "+path, 409, `{"title":"Conflict","detail":"the message is delivered"}`, nil)
 	visitWithKey(b, "/messages/"+dashboardtest.MessageID(3))
 	b.Click("#cancel button")
-	b.Until("it is asked whether it is meant",
+	b.Until("the dialog asks, with the focus on No",
 		"document.getElementById('ask').open && document.activeElement.textContent === 'No'")
 	b.Type("#ask :focus", browser.Enter)
-	b.Until("the form is ready again",
-		"!document.getElementById('ask').open && !('busy' in document.getElementById('cancel').dataset)")
+	awaitReady := func() {
+		b.Until("the form is ready again",
+			"!document.getElementById('ask').open && !('busy' in document.getElementById('cancel').dataset)")
+	}
+	awaitReady()
 	if got := a.lastRequest(); got != "" {
-		t.Errorf("sent %s", got)
+		t.Errorf("sent %s, want none", got)
 	}
 	b.Click("#cancel button")
 	confirm(b, "cannot be undone")
 	enterKey(b, writeKey)
 	b.Until("the refusal is shown", innerText("#cancel output")+" === 'the message is delivered'")
 	a.setAnswer("POST "+path, 202, `{"stage":"queued"}`, nil)
+	awaitReady() // the form takes no click before
 	b.Click("#cancel button")
 	confirm(b, "cannot be undone")
 	b.Until("it says that it is asked for",
-		innerText("#toasts")+".includes('The cancellation is asked for') && "+innerText("#cancel output")+" === ''")
+		innerText("#toasts")+".includes('Cancellation requested.') && "+innerText("#cancel output")+" === ''")
 	a.setAnswer("POST "+path, 200, `{"stage":"cancelled"}`, nil)
+	awaitReady()
 	b.Click("#cancel button")
 	confirm(b, "cannot be undone")
-	b.Until("it says what was done", innerText("#toasts")+".includes('The message is cancelled now.')")
+	b.Until("it says what was done", innerText("#toasts")+".includes('The message is cancelled.')")
 	checkSent(b, a, "POST "+path)
 	b.Clean()
 }
 
-// TestActions_WithoutAnAnswer: the outcome is unknown, and the page says so.
+// Without an answer the outcome is unknown. The page must not show it as done.
 func TestActions_WithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	b, a, _ := openDesk(t)
@@ -334,6 +393,6 @@ func TestActions_WithoutAnAnswer(t *testing.T) {
 	visitWithKey(b, "/messages/"+dashboardtest.MessageID(1))
 	b.Click("#replay button")
 	enterKey(b, writeKey)
-	b.Until("it says that it does not know",
+	b.Until("the outcome is unknown",
 		innerText("#replay output")+".includes('Nothing is known of what became of it')")
 }

@@ -22,11 +22,11 @@ func TestKeyboard(t *testing.T) {
 	b.Visit("/api/dashboard")
 	b.Do(chromedp.KeyEvent(kb.Tab))
 	if got := browser.Eval[string](b, "document.activeElement.className"); got != "skip" {
-		t.Errorf("the first tab stops at %q", got)
+		t.Errorf("the first tab stops at %q, want skip", got)
 	}
 	if !browser.Eval[bool](b, "getComputedStyle(document.activeElement).outlineStyle !== 'none' && "+
 		"document.activeElement.getBoundingClientRect().top >= 0") {
-		t.Error("where the focus is cannot be seen")
+		t.Error("the focused element has no outline or lies above the screen, want it visible")
 	}
 	b.Do(chromedp.KeyEvent(kb.Enter))
 	b.Until("the focus is at the content", "document.activeElement.id === 'main'")
@@ -44,21 +44,21 @@ func TestKeyboard(t *testing.T) {
 			"[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, "+
 				"summary')].filter(e => e.tabIndex < 0).length")
 		nameless := browser.Eval[string](b,
-			`[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, progress, section, [role=img], [role=region]')]
+			`[...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, progress, section, [role=img], [role=group]')]
 			.filter(e => !(e.getAttribute('aria-label') || e.labels?.length || (e.getAttribute('aria-labelledby') && document.getElementById(e.getAttribute('aria-labelledby'))) || e.textContent.trim()))
 			.filter(e => e.id !== 'jobs').map(e => e.outerHTML.slice(0, 80)).join(' ')`)
 		if unreachable != 0 || nameless != "" {
-			t.Errorf("%s: %d cannot be reached; without a name: %s", name, unreachable, nameless)
+			t.Errorf("%s: %d cannot be reached; without a name: %s; want none", name, unreachable, nameless)
 		}
 		if n := browser.Eval[int](b,
 			"document.querySelectorAll('table:not(:has(caption)), th:not([scope])').length"); n != 0 {
-			t.Errorf("%s: %d tables or headings of tables say not what they are", name, n)
+			t.Errorf("%s: %d tables without caption or headings without scope, want none", name, n)
 		}
 	}
 	b.Clean()
 }
 
-// TestState holds that the address keeps the filter and the theme.
+// TestState checks that the address keeps the filter and the theme.
 func TestState(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
@@ -78,14 +78,14 @@ func TestState(t *testing.T) {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 		if n := browser.Eval[int](b, "document.querySelectorAll('.messages tbody tr').length"); n == 0 {
-			t.Error("nothing was found")
+			t.Error("found no message, want some")
 		}
 		b.Reload()
 	}
 	if n := browser.Eval[int](b,
 		"[...document.querySelectorAll('a[href^=\"/\"], link[rel=stylesheet], script[src]')].filter(e => !(new "+
 			"URL(e.href || e.src)).searchParams.has('code')).length"); n != 0 {
-		t.Errorf("%d addresses do not carry the key on", n)
+		t.Errorf("%d addresses lack the key, want each with it", n)
 	}
 	b.Clean()
 }
@@ -118,7 +118,7 @@ func TestThemes(t *testing.T) {
 		for _, page := range []string{"overview", "story", "edited", "pauses"} {
 			b.Visit("/api/dashboard" + dashboardtest.Pages()[page] + "?theme=" + theme)
 			if low := browser.Eval[[]string](b, lowContrast); len(low) > 0 {
-				t.Errorf("%s, %s: contrast is too low: %v", page, theme, low)
+				t.Errorf("%s, %s: contrast is too low: %v, want none", page, theme, low)
 			}
 		}
 	}
@@ -141,7 +141,7 @@ const lowContrast = `(() => {
 	return [...low];
 })()`
 
-// TestUpdate_LeavesTheReaderAlone holds that an update changes new data only, and neither focus, input
+// TestUpdate_LeavesTheReaderAlone checks that an update changes new data only, and neither focus, input
 // nor selection of the reader.
 func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 	t.Parallel()
@@ -168,7 +168,8 @@ func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 			` getSelection().toString().includes("Books"),`+
 			` document.querySelector("#panels").innerText.replace(/\s/g,`+
 			` "").includes("79677")].join()`); got != "true,true,typed,true,false" {
-		t.Errorf("figures open, focus, typed text, selection, and the selected panels left as they are: %s", got)
+		t.Errorf("figures open, focus, typed text, selection, and the selected panels left as they are: %s, want "+
+			"true,true,typed,true,false", got)
 	}
 	browser.Eval[bool](b, "getSelection().removeAllRanges(); "+update)
 	b.Until("the panels are new, too", innerText("#panels")+".replace(/\\s/g, '').includes('79677')")
@@ -183,7 +184,7 @@ func TestUpdate_AnErrorThatIsGone(t *testing.T) {
 	b.Visit("/api/dashboard/errors/" + dashboardtest.TitleError)
 	if !browser.Eval[bool](b, innerText("#error")+
 		".includes('Dead messages') && document.querySelectorAll('#messages tbody tr').length > 0") {
-		t.Error("the error is not shown")
+		t.Error("the page lacks the error or its messages, want both before it is gone")
 	}
 	f.Change(func(d *dashboardtest.Data) { d.Clusters = wire.ErrorList{Complete: true} })
 	browser.Eval[bool](b, "document.dispatchEvent(new Event('visibilitychange'))")
@@ -214,20 +215,20 @@ func TestWithoutScript(t *testing.T) {
 		if shown := browser.Eval[string](b,
 			"[...document.querySelectorAll('form[data-action]')].filter(f => f.getClientRects().length).map(f => "+
 				"f.dataset.action).join()"); shown != "" {
-			t.Errorf("%s shows actions that nothing would send: %s", name, shown)
+			t.Errorf("%s shows the actions %s, want none without a script to send them", name, shown)
 		}
 		if words := browser.Eval[int](b, "document.querySelector('main').innerText.length"); words < 20 {
-			t.Errorf("%s says nothing", name)
+			t.Errorf("%s has %d characters of text, want at least 20", name, words)
 		}
 	}
 	b.Visit("/api/dashboard/messages?" + url.Values{"q": {"politics/3"}}.Encode())
 	if n := browser.Eval[int](b, "document.querySelectorAll('.messages tbody tr').length"); n == 0 {
-		t.Error("nothing was found")
+		t.Error("found no message, want some")
 	}
 	b.Clean()
 }
 
-// TestUpdate_NotWhileHidden holds that a hidden page sends no requests: it takes its
+// TestUpdate_NotWhileHidden checks that a hidden page sends no requests: it takes its
 // timer back, and goes on when it is looked at again.
 func TestUpdate_NotWhileHidden(t *testing.T) {
 	t.Parallel()
@@ -247,7 +248,7 @@ func TestUpdate_NotWhileHidden(t *testing.T) {
 	b.Until("it was updated, and will be again", "asked === 1 && waiting.size === 1")
 	browser.Eval[bool](b, "look(true); true")
 	if got := browser.Eval[string](b, "asked + ' asked, ' + waiting.size + ' waiting'"); got != "1 asked, 0 waiting" {
-		t.Errorf("hidden: %s", got)
+		t.Errorf("hidden: %s, want \"1 asked, 0 waiting\"", got)
 	}
 	browser.Eval[bool](b, "look(false); true")
 	b.Until("it goes on", "asked === 2 && waiting.size === 1")

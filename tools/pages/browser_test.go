@@ -1,4 +1,4 @@
-// Package pages_test holds the operator's page against a real browser: layout, keyboard, themes,
+// Package pages_test tests the operator's page in a real browser: layout, keyboard, themes,
 // updates, actions and hostile content.
 package pages_test
 
@@ -9,8 +9,15 @@ import (
 	"path/filepath"
 	"testing"
 
+	"weir/internal/dashboard/dashboardtest"
 	"weir/tools/browser"
 )
+
+// states are the states of a system in which the pages are looked at, by name.
+func states() map[string]*dashboardtest.Source {
+	return map[string]*dashboardtest.Source{"busy": dashboardtest.NewBusy(), "empty": dashboardtest.NewEmpty(),
+		"broken": dashboardtest.NewBroken(), "down": dashboardtest.NewDown(), "paused": dashboardtest.NewPaused()}
+}
 
 // openBrowser starts a browser on the pages of a handler.
 func openBrowser(t *testing.T, h http.Handler) *browser.Tab {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/dashboard/dashboardtest"
+	"weir/internal/trial"
 	"weir/internal/weir"
 	"weir/internal/wire"
 	"weir/tools/browser"
@@ -29,7 +30,7 @@ func newHostile() *dashboardtest.Source {
 	}
 	all := everything.String()
 	huge := strings.Repeat(all, 1+(1<<20)/len(all))
-	f.Data.Messages = nil
+	f.Data.Messages, f.Data.Trials = nil, map[string]trial.Trial{}
 	for n, a := range attacks {
 		m := dashboardtest.BusyMessage(4*n + 1)
 		m.Key, m.Version, m.Contract, m.LastError, m.Edited.Note, m.ReplayRefused, m.WaitsFor, m.SupersededBy = a, a, a,
@@ -44,6 +45,11 @@ func newHostile() *dashboardtest.Source {
 		f.Data.Messages = append(f.Data.Messages, m)
 		f.Data.Bodies[m.ID], f.Data.Edits[m.ID] = "<a b='"+a+"'>"+a+"<![CDATA["+a+"]]><!--"+a+"-->"+huge,
 			"-"+a+"\n+"+huge
+		request := &trial.Request{Method: a, Address: a + huge, Body: huge,
+			Headers: []trial.Header{{Name: a, Value: huge}}}
+		f.Data.Trials[m.ID] = trial.Trial{Needs: a, Reason: a, Steps: []trial.Step{{Name: a, Request: request},
+			{Name: a, LeftOut: huge}, {Name: a, Ahead: true, OnlyIf: huge, Request: request},
+			{Name: a, Ahead: true, Problem: huge}}}
 	}
 	for i, a := range attacks {
 		f.Data.Clusters.Errors = append(f.Data.Clusters.Errors,
@@ -59,17 +65,23 @@ func newHostile() *dashboardtest.Source {
 	l.Holder, l.LastError, l.PauseReason, l.PausedBy, l.PausedUntil = all, all, all, "cms", dashboardtest.Noon
 	f.Data.Report.Lanes[1].PausedBy, f.Data.Report.Lanes[1].PauseReason = "operator", all
 	f.Data.Report.Calendar.Closed, f.Data.Report.Calendar.Reason = true, all
+	hostile := f.Data.Batches[0]
+	hostile.ID, hostile.Split, hostile.Reason = "h", []string{all}, all
+	hostile.Format, hostile.Mode = wire.BatchFormat(all), wire.BatchMode(all)
+	hostile.Problems = []wire.PartProblem{{Part: 1, File: all, Message: all, Problems: []weir.Problem{{Path: all,
+		Message: all}}}}
+	f.Data.Batches = append(f.Data.Batches, hostile)
 	f.Data.Schedules[0].Cron, f.Data.Schedules[0].TimeZone, f.Data.Schedules[0].Refusal = all, all, all
 	return f
 }
 
-// TestHostileContent holds that the page shows the texts of others and never runs them.
+// TestHostileContent checks that the page shows the texts of others and never runs them.
 func TestHostileContent(t *testing.T) {
 	t.Parallel()
 	f := newHostile()
 	b := openBrowser(t, f.Dashboard())
 	paths := []string{"", "/messages", "/errors", "/errors/f", "/errors/" + strings.Repeat("f", 9), "/replays",
-		"/replays/j", "/replays/jjj", "/pauses",
+		"/replays/j", "/replays/jjj", "/pauses", "/batches", "/batches/h",
 		"/messages?q=%22%3E%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&key=%3Cscript%3E",
 		"/pauses?key=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&lane=%22x", "/%3Cscript%3Ealert(1)%3C/script%3E"}
 	for _, m := range f.Data.Messages {
@@ -79,21 +91,21 @@ func TestHostileContent(t *testing.T) {
 	for _, path := range paths {
 		b.Visit("/api/dashboard" + path)
 		if browser.Eval[bool](b, "'pwned' in window") {
-			t.Errorf("%s: a script ran", path)
+			t.Errorf("%s: a script of a message ran, want none", path)
 		}
 		if n := browser.Eval[int](b,
 			"document.querySelectorAll('img, iframe, object, embed, base, script:not([src]), style, [style], "+
 				"[onerror], [onload], [x]:not(rect)').length"); n != 0 {
-			t.Errorf("%s: %d elements that are none of ours", path, n)
+			t.Errorf("%s: %d elements that are none of ours, want 0", path, n)
 		}
 		if wide := browser.Eval[int](b, "document.documentElement.scrollWidth"); wide > 375 {
-			t.Errorf("%s is %d wide", path, wide)
+			t.Errorf("%s is %d wide, want at most 375", path, wide)
 		}
 		if browser.Eval[bool](b, `/[\u202a-\u202e\u2066-\u2069\u200b\u0000\u001b]/.test(document.body.innerText)`) {
-			t.Errorf("%s: something that cannot be seen is shown", path)
+			t.Errorf("%s: the text has invisible characters, want none", path)
 		}
 		if size := browser.Eval[int](b, "document.documentElement.outerHTML.length"); size > 1<<20 {
-			t.Errorf("%s has %d characters", path, size)
+			t.Errorf("%s has %d characters, want at most 1 MiB", path, size)
 		}
 	}
 	savePicture(b, "hostile")

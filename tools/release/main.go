@@ -1,7 +1,7 @@
 // Command release packs the output of `make release`: a zip of the app for each Linux architecture, one of the
 // commands for each system, a software bill of materials for each binary, and the checksums of all of them.
 //
-//	release -out build/release -app linux-amd64=build/release/stage/linux-amd64 -cli darwin-arm64=…/handler
+//	release -out build/release -app linux-amd64=build/release/stage/linux-amd64 -cli darwin-arm64=…/weir
 package main
 
 import (
@@ -46,7 +46,7 @@ func (p *targetPaths) Set(text string) error {
 func packRelease(args []string, stdout io.Writer) error {
 	var apps, clis, extra targetPaths
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
-	out := flags.String("out", "build/release", "folder for what is packed")
+	out := flags.String("out", "build/release", "folder for the packages")
 	flags.Var(&apps, "app", "target=folder of a staged app; repeatable")
 	flags.Var(&clis, "cli", "target=binary of the commands; repeatable")
 	flags.Var(&extra, "add", "name=file that every zip holds; repeatable")

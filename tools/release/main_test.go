@@ -34,28 +34,32 @@ func TestRelease_PackedAppRuns(t *testing.T) {
 	t.Parallel()
 	app, out := stageApp(t), t.TempDir()
 	target := "linux-" + runtime.GOARCH
+	command := filepath.Join(t.TempDir(), commandName)
+	if err := os.Link(filepath.Join(app, binaryName), command); err != nil {
+		t.Fatal(err)
+	}
 	args := []string{
 		"-out", out, "-add", "LICENSE=../../LICENSE",
-		"-app", target + "=" + app, "-cli", "cli-" + target + "=" + filepath.Join(app, "handler"),
+		"-app", target + "=" + app, "-cli", "cli-" + target + "=" + command,
 	}
 	if err := packRelease(args, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	folder := unpackZip(t, findOnly(t, out, "weir-*-"+target+".zip", "-cli-"))
-	checkVersion(t, folder)
+	checkVersion(t, filepath.Join(folder, binaryName))
 	checkApp(t, folder)
-	checkVersion(t, unpackZip(t, findOnly(t, out, "weir-*-cli-"+target+".zip", "")))
+	checkVersion(t, filepath.Join(unpackZip(t, findOnly(t, out, "weir-*-cli-"+target+".zip", "")), commandName))
 	verifySums(t, out)
 	verifyBill(t, findOnly(t, out, "weir-*-"+target+".cdx.json", "-cli-"))
 }
 
-// checkVersion runs an unpacked handler.
-func checkVersion(t *testing.T, folder string) {
+// checkVersion runs an unpacked program.
+func checkVersion(t *testing.T, program string) {
 	t.Helper()
-	out, err := exec.Command(filepath.Join(folder, "handler"), "version").Output()
+	out, err := exec.Command(program, "version").Output()
 	got, want := string(out), "linux/"+runtime.GOARCH
 	if err != nil || !strings.HasPrefix(got, "weir ") || !strings.Contains(got, want) {
-		t.Errorf("handler version: got %q, %v, want weir … %s", got, err, want)
+		t.Errorf("weir version: got %q, %v, want weir … %s", got, err, want)
 	}
 }
 
@@ -105,7 +109,7 @@ func checkApp(t *testing.T, folder string) {
 	t.Helper()
 	functions, err := filepath.Glob("../../functions/*/function.json")
 	if err != nil || len(functions) == 0 {
-		t.Fatalf("functions: %v, %v", functions, err)
+		t.Fatalf("functions: %v, %v, want more than 0 functions and no error", functions, err)
 	}
 	want := []string{"LICENSE", "host.json", "weir.yaml"}
 	for _, f := range functions {
@@ -135,7 +139,8 @@ func verifySums(t *testing.T, folder string) {
 	}
 	entries, err := os.ReadDir(folder)
 	if err != nil || listed != len(entries)-1 {
-		t.Errorf("checksums of %d files, and the folder has %d beside them, %v", listed, len(entries)-1, err)
+		t.Errorf("checksums of %d files, and the folder has %d beside them, %v, want %v and no error", listed,
+			len(entries)-1, err, len(entries)-1)
 	}
 }
 
@@ -165,7 +170,7 @@ func verifyBill(t *testing.T, path string) {
 	}
 }
 
-func TestRelease_RefusesWhatItCannotPack(t *testing.T) {
+func TestRelease_RefusesFilesThatItCannotPack(t *testing.T) {
 	t.Parallel()
 	dev := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dev, "local.settings.json"), []byte("{}"), 0o600); err != nil {
@@ -181,7 +186,7 @@ func TestRelease_RefusesWhatItCannotPack(t *testing.T) {
 		"app has no binary": {"-app", "linux-amd64=" + t.TempDir()},
 	} {
 		if err := packRelease(append([]string{"-out", t.TempDir()}, args...), io.Discard); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: packRelease = no error, want one", name)
 		}
 	}
 }

@@ -11,10 +11,12 @@ import (
 	"time"
 )
 
-// binaryName is the handler's, as host.json names it.
-const binaryName = "handler"
+const (
+	binaryName  = "handler" // of the app, as host.json names it
+	commandName = "weir"    // of the same program as a command
+)
 
-// zipFile is one of a zip's.
+// zipFile is a file of a zip.
 type zipFile struct{ name, path string }
 
 // listFiles lists the files of a staged app, or the one file of the commands, and finds the handler among them.
@@ -77,9 +79,11 @@ func addFile(w *zip.Writer, f zipFile, at time.Time) error {
 	return err
 }
 
-// modeOf lets the host start the handler: Premium and Dedicated do not set the bit by themselves.
+// modeOf lets the host start the handler, and a shell the command: Premium and Dedicated do not set the bit by
+// themselves.
 func modeOf(name string) fs.FileMode {
-	if strings.TrimSuffix(name, ".exe") == binaryName {
+	switch strings.TrimSuffix(name, ".exe") {
+	case binaryName, commandName:
 		return 0o755
 	}
 	return 0o644

@@ -5,7 +5,7 @@
   const root = document.documentElement;
   root.classList.add("js");
   const byId = (id) => document.getElementById(id);
-  const storedKey = "weir-write-key";
+  const storedKey = (name) => "weir-" + name + "-key"; // of the key of a function
 
   // --- Up to date: what has data-live is made like the server's newest, piece by piece, so
   // that focus, scrolling and what was typed stay.
@@ -52,6 +52,82 @@
     }
   }
 
+  // --- Times. The server writes them in UTC; a reader who chose so sees them in the browser's zone.
+
+  const storedZone = "weir-times";
+  const two = (n) => String(n).padStart(2, "0");
+  const month = (d) => d.toLocaleString("en", { month: "short" });
+
+  // isLocal reports whether the reader chose the browser's zone. A browser that keeps no data throws.
+  function isLocal() {
+    try {
+      return localStorage.getItem(storedZone) === "local";
+    } catch {
+      return false;
+    }
+  }
+
+  // timeText formats a time in the browser's zone, in the form that the server uses for UTC.
+  function timeText(iso, form, now) {
+    const d = new Date(iso), clock = two(d.getHours()) + ":" + two(d.getMinutes()), day = d.getDate() + " " + month(d);
+    switch (form) {
+      case "minute": return clock;
+      case "day": return day;
+      case "step": return day + " " + clock;
+    }
+    if (d.toDateString() === now.toDateString()) return clock + ":" + two(d.getSeconds());
+    if (d.getFullYear() === now.getFullYear()) return day + " " + clock + ":" + two(d.getSeconds());
+    return day + " " + d.getFullYear() + " " + clock;
+  }
+
+  // localize writes all times of a page from the server in the browser's zone, if the reader chose so.
+  function localize(page) {
+    if (!isLocal()) return page;
+    const now = new Date(page.querySelector("#moment time").dateTime);
+    for (const t of page.querySelectorAll("time[datetime]")) {
+      const text = [...t.childNodes].find((n) => n.nodeType === Node.TEXT_NODE && n.nodeValue.trim());
+      const at = new Date(t.dateTime);
+      if (text && at.getUTCFullYear() < 9000) text.nodeValue = timeText(t.dateTime, t.dataset.form, now);
+    }
+    for (const hit of page.querySelectorAll("rect[data-at] > title")) {
+      const lines = hit.textContent.split("\n");
+      lines[0] = timeText(hit.parentNode.dataset.at, "step", now);
+      hit.textContent = lines.join("\n");
+    }
+    for (const label of page.querySelectorAll(".zone")) label.textContent = "local";
+    page.querySelector("#zone").textContent = "Times are " + Intl.DateTimeFormat().resolvedOptions().timeZone + ".";
+    for (const b of page.querySelectorAll("[data-zone]")) b.setAttribute("aria-pressed", String(b.dataset.zone === "local"));
+    return page;
+  }
+
+  // localField returns a time in the browser's zone as the value of an input.
+  function localField(d) {
+    return d.getFullYear() + "-" + two(d.getMonth() + 1) + "-" + two(d.getDate()) + "T" + two(d.getHours()) + ":" + two(d.getMinutes());
+  }
+
+  // fieldTime returns the time that was entered into an input.
+  const fieldTime = (field) => new Date(field.value + (isLocal() ? "" : "Z"));
+
+  document.addEventListener("click", (e) => {
+    const choice = e.target.closest && e.target.closest("[data-zone]");
+    if (!choice) return;
+    try {
+      localStorage.setItem(storedZone, choice.dataset.zone);
+      location.reload();
+    } catch {
+      toast("This browser keeps no settings for this page.");
+    }
+  });
+
+  localize(document);
+  if (isLocal()) {
+    for (const f of document.querySelectorAll("input[type=datetime-local]")) if (f.value) f.value = localField(new Date(f.value + "Z"));
+    // A form that the browser sends by itself sends times in UTC.
+    document.addEventListener("formdata", (e) => {
+      for (const f of e.target.elements) if (f.type === "datetime-local" && f.name && f.value) e.formData.set(f.name, fieldTime(f).toISOString().slice(0, 16));
+    });
+  }
+
   // inUse says that the reader marks text in it, or types in it.
   function inUse(region) {
     const s = getSelection();
@@ -85,7 +161,7 @@
       if (versioned) address.searchParams.set("known", versioned.dataset.version);
       const answer = await fetch(address, { cache: fresh ? "reload" : "default", signal: AbortSignal.timeout(15000) });
       if (!answer.ok) return say("Not updated: " + (unwell[answer.status] || "the server answers " + answer.status) + ".", true);
-      replace(new DOMParser().parseFromString(await answer.text(), "text/html"), fresh);
+      replace(localize(new DOMParser().parseFromString(await answer.text(), "text/html")), fresh);
       say("Updated every " + document.body.dataset.refresh + " s.", false);
     } catch (e) {
       say("Not updated: the server cannot be reached.", true);
@@ -134,34 +210,35 @@
   // not stay a way to change things.
   const keyIdle = 15 * 60 * 1000;
 
-  function keepKey(key) {
-    sessionStorage.setItem(storedKey, JSON.stringify({ key, usedAt: Date.now() }));
+  function keepKey(name, key) {
+    sessionStorage.setItem(storedKey(name), JSON.stringify({ key, usedAt: Date.now() }));
   }
 
-  // keptKey returns the key of the function write, or null.
-  function keptKey() {
+  // keptKey returns the key of a function, or null.
+  function keptKey(name) {
     let kept = null;
     try {
-      kept = JSON.parse(sessionStorage.getItem(storedKey));
+      kept = JSON.parse(sessionStorage.getItem(storedKey(name)));
     } catch { /* not ours: it is removed below */ }
     const age = kept ? Date.now() - kept.usedAt : NaN;
     if (age >= 0 && age < keyIdle) return kept.key;
-    sessionStorage.removeItem(storedKey);
+    sessionStorage.removeItem(storedKey(name));
     return null;
   }
-  setInterval(keptKey, 60 * 1000);
+  setInterval(() => ["write", "schedules"].forEach(keptKey), 60 * 1000);
 
   // askKey gives the key the operator enters, or "".
-  function askKey(wrong) {
+  function askKey(name, wrong) {
     const dialog = byId("key"), field = byId("key-value"), text = byId("key-wrong");
     text.hidden = !wrong;
     text.textContent = wrong ? "This key is not accepted." : "";
     field.value = "";
+    byId("key-function").textContent = name;
     return new Promise((done) => {
       dialog.addEventListener("close", () => {
         const key = dialog.returnValue === "use" ? field.value.trim() : "";
         field.value = "";
-        if (key) keepKey(key);
+        if (key) keepKey(name, key);
         done(key);
       }, { once: true });
       dialog.returnValue = "";
@@ -191,18 +268,20 @@
 
   // send asks for the key where the server wants one, and gives the answer, or null where the
   // operator gave none.
-  async function send(address, method, body, type) {
+  async function send(form, address, method, body, type) {
+    const name = form.dataset.function || "write";
     for (let tries = 0; ; tries++) {
-      const headers = {}, key = keptKey();
+      const headers = {}, key = keptKey(name);
       if (key) {
-        keepKey(key);
+        keepKey(name, key);
         headers["x-functions-key"] = key;
       }
       if (type) headers["Content-Type"] = type;
+      if (method === "PUT" && "new" in form.dataset) headers["If-None-Match"] = "*"; // never replaces another
       const answer = await fetch(address, { method, headers, body, cache: "no-store" });
       if (answer.status !== 401 && answer.status !== 403) return answer;
-      sessionStorage.removeItem(storedKey);
-      if (!(await askKey(tries > 0 || key !== null))) return null;
+      sessionStorage.removeItem(storedKey(name));
+      if (!(await askKey(name, tries > 0 || key !== null))) return null;
     }
   }
 
@@ -211,12 +290,12 @@
     const text = field.value;
     if (text === "" && !("keep" in field.dataset)) return undefined;
     if (field.type === "number" || field.dataset.type === "number") return Number(text);
-    if (field.type === "datetime-local") return new Date(text + "Z").toISOString();
+    if (field.type === "datetime-local") return fieldTime(field).toISOString();
     return text;
   }
 
   function fields(form) {
-    return [...form.elements].filter((f) => f.name && f.type !== "submit" && f.type !== "radio");
+    return [...form.elements].filter((f) => f.name && f.type !== "submit" && f.type !== "radio" && !("inPath" in f.dataset));
   }
 
   // json makes the body from the fields; a point in a name makes an object of its own.
@@ -245,11 +324,69 @@
     return u;
   }
 
-  async function perform(form, dry) {
-    const { action: address, send: way = "", method = "POST" } = form.dataset;
-    if (way === "json") return send(address, method, json(form, dry ? { dryRun: true } : {}), "application/json");
-    if (way === "text") return send(query(form, address), method, form.elements.body.value, "application/xml; charset=utf-8");
-    return send(query(form, address), method);
+  // perform sends a form to its address, or to that of the button. A field can be part of the address.
+  async function perform(form, dry, button) {
+    const { action, send: way = "", method = "POST" } = { ...form.dataset, ...(button ? button.dataset : {}) };
+    const address = action.replace(/%7B(\w+)%7D/gi, (_, name) => encodeURIComponent(form.elements[name].value));
+    if (way === "json") return send(form, address, method, json(form, dry ? { dryRun: true } : {}), "application/json");
+    if (way === "text") return send(form, query(form, address), method, form.elements.body.value, "application/xml; charset=utf-8");
+    return send(form, query(form, address), method);
+  }
+
+  // --- Several messages: each chosen one is changed by a request of its own.
+
+  // chosen returns the ticked boxes of the messages that the form's action can change.
+  function chosen(form) {
+    const stages = form.dataset.each.split(" ");
+    return [...document.querySelectorAll("input[data-stage]:checked")].filter((box) => stages.includes(box.dataset.stage));
+  }
+
+  function countChosen() {
+    for (const form of document.querySelectorAll("form[data-each]")) {
+      const n = chosen(form).length, button = form.querySelector("[data-text]");
+      button.disabled = !n;
+      button.textContent = button.dataset.text.replace("{n}", n);
+    }
+  }
+
+  // performEach sends the form for each chosen message. A message that is refused stays chosen.
+  async function performEach(form, button) {
+    const refused = [];
+    let changed = 0;
+    try {
+      for (const box of chosen(form)) {
+        form.elements.message.value = box.value;
+        const answer = await perform(form, false, button);
+        if (answer === null) break;
+        if (answer.ok) {
+          changed++;
+          box.checked = false;
+        } else refused.push(box.value + ": " + trouble(answer.status, await read(answer)));
+      }
+    } finally {
+      countChosen();
+      show(form, [few(changed, "request is", "requests are") + " accepted.", ...refused].join("\n"), refused.length > 0);
+    }
+    await refresh(true);
+    countChosen();
+  }
+
+  document.addEventListener("change", (e) => {
+    if ("chooseAll" in e.target.dataset) {
+      for (const box of document.querySelectorAll("input[data-stage]")) box.checked = e.target.checked;
+    }
+    countChosen();
+  });
+  countChosen();
+
+  // showRevealed shows a body with its redacted values, until the page is left.
+  async function showRevealed(form, answer) {
+    const text = await answer.text(), box = form.querySelector(".code-box");
+    box.querySelector("pre").textContent = text;
+    box.hidden = false;
+    form.querySelector(".buttons").hidden = true;
+    show(form, "", false);
+    box.focus();
   }
 
   async function read(answer) {
@@ -290,6 +427,7 @@
     const left = a.count - a.refused, go = form.querySelector("[data-after-dry]");
     let text = (a.complete === false ? "At least " : "") + few(a.count, "message", "messages") + " of " + few(a.keys, "key", "keys") + (a.count === 1 ? " matches." : " match.");
     if (a.refused) text += "\n" + a.refused + " of them would be refused: a later one of the key was delivered.";
+    if (!left && a.refused) text += "\nNone is left to replay. Tick Force to replay them anyway.";
     if (left) text += "\nTo replay " + few(left, "message", "messages") + " takes about " + estimate(a.estimatedSeconds) + ".";
     show(form, text, false);
     go.disabled = !left;
@@ -304,6 +442,13 @@
     show(form, "", false);
   }
 
+  // previewed shows the next runs of a schedule that is not stored.
+  function previewed(form, a) {
+    const lines = a.runs.map((r) => r.dueAt.replace("T", " ") + " = " + r.localTime.replace("T", " ") + " " + r.offset);
+    for (const c of [...a.skipped, ...a.doubled]) lines.push(c.localTime.replace("T", " ") + ": " + c.note);
+    show(form, lines.length ? lines.join("\n") : "There are no further runs.", false);
+  }
+
   // done says what was done. 202 says that it is asked for: the stage in that answer is the one
   // before, and nothing to tell.
   async function done(form, status, answer) {
@@ -313,10 +458,21 @@
       location.assign(u);
       return;
     }
+    if (form.dataset.gotoName && answer.name) {
+      const u = new URL(form.dataset.gotoName, location.href);
+      u.searchParams.set("name", answer.name);
+      location.assign(u);
+      return;
+    }
+    if (form.dataset.then) {
+      location.assign(form.dataset.then);
+      return;
+    }
     show(form, "", false);
     const text = (status === 202 && form.dataset.asked) || form.dataset.done || "Done.";
     toast(text.replace(/\{(\w+)\}/g, (_, name) => answer[name] ?? "–"));
     await refresh(true);
+    if (status === 202) setTimeout(() => refresh(true), 1000); // the holder answers the request within about a second
     if (document.activeElement === document.body) byId("main").focus({ preventScroll: true });
   }
 
@@ -330,11 +486,20 @@
     try {
       const ask = dry ? "" : question(form);
       if (ask && !(await sure(ask))) return;
-      const answer = await perform(form, dry);
+      if (form.dataset.each) {
+        await performEach(form, e.submitter);
+        return;
+      }
+      const answer = await perform(form, dry, e.submitter);
       if (answer === null) return;
+      if (answer.ok && "reveals" in form.dataset) {
+        await showRevealed(form, answer);
+        return;
+      }
       const body = await read(answer);
       if (!answer.ok) show(form, trouble(answer.status, body), true);
       else if (dry) counted(form, body);
+      else if (e.submitter && "preview" in e.submitter.dataset) previewed(form, body);
       else await done(form, answer.status, body);
     } catch (err) {
       show(form, "The server cannot be reached. Nothing is known of what became of it: look before you try again.", true);
@@ -356,7 +521,13 @@
     if (!area || "loaded" in area.dataset) return;
     area.readOnly = true; // what is typed before it is there would be lost
     try {
-      const answer = await fetch(area.dataset.load);
+      let answer = await fetch(area.dataset.load);
+      // Weir refuses an edited body with marks in place of its values, and answers 409 if it cannot find the values.
+      if (answer.headers.has("weir-redacted") || answer.status === 409) answer = await send(area.form, area.dataset.reveal, "POST");
+      if (answer === null) {
+        show(area.form, "Editing this body needs the key of write, because it has redacted values. Close this and open it again.", true);
+        return;
+      }
       if (!answer.ok) throw new Error(String(answer.status));
       area.value = await answer.text();
       area.dataset.loaded = "";

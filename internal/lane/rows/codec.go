@@ -165,3 +165,21 @@ func Names(columns ...Column) []string {
 	}
 	return names
 }
+
+// MaxGroupBytes is the estimated size up to which rows are written with one transaction. It is far below
+// storage.MaxPayloadBytes.
+const MaxGroupBytes = 3 << 20
+
+// EstimateSize returns about how many bytes a row takes in a transaction.
+func EstimateSize(v map[string]any) int {
+	n := 1024
+	for _, value := range v {
+		switch value := value.(type) {
+		case []byte:
+			n += len(value) * 4 / 3
+		case string:
+			n += 2 * len(value)
+		}
+	}
+	return n
+}

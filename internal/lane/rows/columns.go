@@ -14,12 +14,15 @@ const (
 	TraceParent          Text         = "TraceParent"
 	TraceState           Text         = "TraceState"
 	Callback             Text         = "Callback"
+	Batch                Text         = "Batch" // id of the batch that it is a part of
+	BatchPart            Int          = "Part"  // its place in the batch
 	DueAt                Time         = "DueAt"
 	AcceptedAt           Time         = "AcceptedAt"
-	Size                 Int          = "Size" // of the body, in bytes
-	Body                 Bytes        = "Body" // compressed; also of an event, as it is sent
-	Blob                 Text         = "Blob" // name of the body, if it is too large for a row
-	IdempotencyRow       Text         = "Idem" // key of its i_ row
+	Size                 Int          = "Size"      // of the body, in bytes
+	Body                 Bytes        = "Body"      // compressed; also of an event, as it is sent
+	Blob                 Text         = "Blob"      // name of the body, if it is too large for a row
+	IdempotencyRow       Text         = "Idem"      // key of its i_ row
+	MovedIdempotencyRow  Text         = "MovedIdem" // of a copy: key of the i_ row in the epoch that accepted it
 	Stage                Text         = "Stage"
 	Attempts             Packed       = "Attempts" // JSON
 	AttemptCount         Int          = "AttemptCount"
@@ -45,9 +48,17 @@ const (
 	EditedSize           Int          = "EditedSize"
 	EditNote             Text         = "EditNote"
 	Edition              Int          = "Edition"
-	CancelNonce          Text         = "CancelNonce" // of the request that cancelled it
-	MoveNonce            Text         = "MoveNonce"   // of the request that changed its due time
-	IsBeingRemoved       Bool         = "Removing"    // retention removes its body
+	DiscardedAt          Time         = "DiscardedAt"    // set = it is discarded; its stage is stored as cancelled
+	DiscardAskedAt       Time         = "DiscardAskedAt" // time of the first request to discard it
+	DiscardReason        Text         = "DiscardReason"  // also in the request
+	CancelNonce          Text         = "CancelNonce"    // of the request that cancelled it
+	MoveNonce            Text         = "MoveNonce"      // of the request that changed its due time
+	ErasedAt             ErasableTime = "ErasedAt"       // when its content was erased; also in k_ rows
+	IsBeingRemoved       Bool         = "Removing"       // retention removes its body
+	Shown                Text         = "Shown"          // JSON: values of the body for lists, by name
+	EditedShown          Text         = "EditedShown"    // the same of the edited body
+	Upstream             Text         = "Upstream"       // name of the upstream that sent it
+	VersionWarning       Text         = "VersionWarning" // why its version, or the superseding one, is suspicious
 )
 
 // Columns of several rows that refer to a message.
@@ -70,10 +81,11 @@ const (
 	Cursor          Int  = "Cursor"
 	Delivered       Int  = "Delivered"
 	Dead            Int  = "Dead"
-	Cancelled       Int  = "Cancelled"
+	Cancelled       Int  = "Cancelled" // with the discarded ones, which are also in !sums
 	Superseded      Int  = "Superseded"
 	Moved           Int  = "Moved"
 	NextDueAt       Time = "NextDue"
+	NextUntriedAt   Time = "NextUntried"
 	LastReleasedAt  Time = "Placed"
 	RequestsSeen    Int  = "TouchedSeen"
 	PausedUntil     Time = "PausedUntil"
@@ -89,11 +101,15 @@ const (
 	Crashes         Int  = "Crashes"
 	InFlightSeq     Int  = "Trying"
 	InFlightCrashes Int  = "TryingCrashes"
+	InFlightFence   Int  = "TryingFence"
 	IsClosed        Bool = "Closed"
 	MovedRecorded   Bool = "Booked"
 	SentBelow       Int  = "Taken"
 	HistoryFence    Int  = "Watched"
 )
+
+// Discarded is the column of further counters, !sums.
+const Discarded Int = "Discarded"
 
 // Columns of a blocked key, b_.
 const (
@@ -102,6 +118,7 @@ const (
 	LogWaitsFrom Int  = "Ahead"
 	IsParked     Bool = "Shelved"
 	ReleasedAt   Time = "Placed"
+	IsUntried    Bool = "Untried"
 )
 
 // Columns of a held message, r_.
@@ -110,9 +127,12 @@ const (
 	WasReplayed Bool = "Again"
 )
 
+// RememberedID is the column of a remembered id, c_.
+const RememberedID Text = "Remembered" // of the item in the CMS
+
 // Columns of the list row of a dead message, x_, and of a pause.
 const (
-	DiedAt Time = "DiedAt"
+	DiedAt Time = "DiedAt" // also of a discarded message
 	Reason Text = "Reason"
 )
 
@@ -148,6 +168,7 @@ const (
 // Columns of a claim, !heir, and of a pause.
 const (
 	Claimant Text = "By"
+	PausedBy Text = "By"
 	Since    Time = "Since"
 	Until    Time = "Until"
 )

@@ -1,8 +1,12 @@
 package rows
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"strconv"
 	"strings"
+	"time"
 
 	"weir/internal/storage"
 )
@@ -16,6 +20,7 @@ const (
 	PauseKey        = "!pause"
 	KeyPausePrefix  = PauseKey + "_"
 	ReplayJobPrefix = "!replay_"
+	SumsKey         = "!sums"
 	RetentionKey    = "!swept"
 	TailKey         = "!tail"
 	ControlEnd      = TailKey + "~" // the first key behind the control rows
@@ -24,6 +29,7 @@ const (
 // Prefixes of the keys of all other rows of a lane. Package lane documents each row.
 const (
 	BlockPrefix        = "b_"
+	RememberedPrefix   = "c_"
 	PackedPrefix       = "d_"
 	IdempotencyPrefix  = "i_"
 	VersionPrefix      = "k_"
@@ -67,6 +73,31 @@ func Pad(n int64, digits int) string {
 
 // ParseSeq parses a sequence number as SeqPos returns it.
 func ParseSeq(pos string) (int64, error) { return strconv.ParseInt(pos, 10, 64) }
+
+// timeDigits is the number of digits for microseconds up to the year 9999.
+const timeDigits = 18
+
+// TimePos returns a time in microseconds with leading zeros, so that times sort as strings.
+func TimePos(t time.Time) string { return Pad(t.UnixMicro(), timeDigits) }
+
+// ParseTimePos parses a time as TimePos returns it.
+func ParseTimePos(pos string) (time.Time, error) {
+	micros, err := strconv.ParseInt(pos, 10, 64)
+	return time.UnixMicro(micros).UTC(), err
+}
+
+// Hash returns a hash of 128 bits in hex, so that collisions in a lane are practically impossible. It includes
+// the length of each part, so ("a", "bc") and ("ab", "c") differ.
+func Hash(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
+		h.Write(n[:])
+		h.Write([]byte(p))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
 
 // MessageKey returns the key of a message.
 func MessageKey(seq int64) string { return MessagePrefix + SeqPos(seq) }

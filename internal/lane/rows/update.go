@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/clock"
+	"weir/internal/storage"
 )
 
 // ErrUndone means that the context of an Update ended before the change was known to be made.
@@ -34,4 +35,20 @@ func Update(ctx context.Context, attempt func() (done bool, err error), pause fu
 			return undone{err}
 		}
 	}
+}
+
+// ResendPause is the pause before rows are read again after an unanswered transaction.
+const ResendPause = 100 * time.Millisecond
+
+// IsUncertain reports whether only reading the rows can tell if a transaction was done: storage has not answered
+// definitely, or has refused operation 0, the condition on a control row, which an earlier copy of the same
+// transaction may have changed.
+func IsUncertain(err error) bool {
+	switch storage.KindOf(err) {
+	case storage.Ambiguous, storage.Throttled, storage.Unavailable:
+		return true
+	case storage.Precondition:
+		return storage.FailedAt(err) <= 0
+	}
+	return false
 }

@@ -11,7 +11,7 @@ import (
 	"weir/internal/openapi/openapitest"
 )
 
-func document(t *testing.T) *openapitest.Document {
+func readDocument(t *testing.T) *openapitest.Document {
 	t.Helper()
 	d, err := openapitest.Read(openapi.Document)
 	if err != nil {
@@ -21,14 +21,15 @@ func document(t *testing.T) *openapitest.Document {
 }
 
 const (
-	receipt = `{"id":"AQAB","stage":"queued","key":"/a","lane":0,"sequence":1,"acceptedAt":"2026-01-08T12:00:00Z","duplicate":false}`
-	gone    = `{"type":"about:blank","title":"Not Found","status":404}`
-	away    = `{"type":"about:blank","title":"Service Unavailable","status":503}`
+	receipt = `{"id":"AQAB","stage":"queued","key":"/a","lane":0,"sequence":1,"acceptedAt":"2026-01-08T12:00:00Z",` +
+		`"duplicate":false}`
+	gone = `{"type":"about:blank","title":"Not Found","status":404}`
+	away = `{"type":"about:blank","title":"Service Unavailable","status":503}`
 )
 
 func TestDocument_Check(t *testing.T) {
 	t.Parallel()
-	d := document(t)
+	d := readDocument(t)
 	for name, c := range map[string]struct {
 		method, address, sent string
 		status                int
@@ -44,16 +45,16 @@ func TestDocument_Check(t *testing.T) {
 			map[string]string{"Content-Type": "application/json"}, receipt, "header Location is missing"},
 		"ARelativeLocation": {"POST", "/api/messages", "<a/>", 202,
 			map[string]string{"Location": "/x", "Content-Type": "application/json"}, receipt, "header Location"},
-		"AnotherField": {"POST", "/api/messages", "<a/>", 202,
+		"UnknownField": {"POST", "/api/messages", "<a/>", 202,
 			map[string]string{"Location": "http://w/", "Content-Type": "application/json"},
 			strings.Replace(receipt, "{", `{"secret":1,`, 1), "secret"},
-		"AFieldLess": {"POST", "/api/messages", "<a/>", 202,
+		"MissingField": {"POST", "/api/messages", "<a/>", 202,
 			map[string]string{"Location": "http://w/", "Content-Type": "application/json"},
 			strings.Replace(receipt, `"lane":0,`, "", 1), "lane"},
 		"AnUnknownStage": {"POST", "/api/messages", "<a/>", 202,
 			map[string]string{"Location": "http://w/", "Content-Type": "application/json"},
 			strings.Replace(receipt, "queued", "stuck", 1), "stage"},
-		"NoMoment": {"POST", "/api/messages", "<a/>", 202,
+		"MalformedTime": {"POST", "/api/messages", "<a/>", 202,
 			map[string]string{"Location": "http://w/", "Content-Type": "application/json"},
 			strings.Replace(receipt, "2026-01-08T", "", 1), "acceptedAt"},
 		"AnotherStatus": {"POST", "/api/messages", "<a/>", 201,
@@ -67,14 +68,17 @@ func TestDocument_Check(t *testing.T) {
 			"limit"},
 		"ALine": {"GET", "/api/messages?limit=9", "", 200,
 			map[string]string{"Content-Type": "application/json"},
-			`{"messages":[{"id":"A","stage":"dead","contract":"a","key":"","lane":0,"sequence":1,"attempts":1,"acceptedAt":"2026-01-08T12:00:00Z","size":3}],"looked":1,"complete":true}`, ""},
+			`{"messages":[{"id":"A","stage":"dead","contract":"a","key":"","lane":0,"sequence":1,"attempts":1,` +
+				`"acceptedAt":"2026-01-08T12:00:00Z","size":3}],"looked":1,"complete":true}`, ""},
 		"ALineWithALog": {"GET", "/api/messages", "", 200, map[string]string{"Content-Type": "application/json"},
-			`{"messages":[{"id":"A","stage":"dead","contract":"a","key":"","lane":0,"sequence":1,"attempts":1,"acceptedAt":"2026-01-08T12:00:00Z","size":3,"attemptLog":[]}],"looked":1,"complete":true}`, "attemptLog"},
-		"UnknownAddress":  {"GET", "/api/secrets", "", 200, nil, "", "not described"},
-		"UnknownMethod":   {"PATCH", "/api/lanes", "", 200, nil, "", "not described"},
-		"RightlyNotFound": {"GET", "/api/secrets", "", 404, nil, "", ""},
-		"ABodyTooMany":    {"HEAD", "/api/health", "", 200, nil, "x", "a body of 1 bytes"},
-		"TheHostFails":    {"GET", "/api/lanes", "", 500, nil, "", ""},
+			`{"messages":[{"id":"A","stage":"dead","contract":"a","key":"","lane":0,"sequence":1,"attempts":1,` +
+				`"acceptedAt":"2026-01-08T12:00:00Z","size":3,"attemptLog":[]}],"looked":1,"complete":true}`,
+			"attemptLog"},
+		"UnknownAddress":           {"GET", "/api/secrets", "", 200, nil, "", "not described"},
+		"UnknownMethod":            {"PATCH", "/api/lanes", "", 200, nil, "", "not described"},
+		"UnknownAddressIsNotFound": {"GET", "/api/secrets", "", 404, nil, "", ""},
+		"UnexpectedBody":           {"HEAD", "/api/health", "", 200, nil, "x", "a body of 1 bytes"},
+		"TheHostFails":             {"GET", "/api/lanes", "", 500, nil, "", ""},
 		"NoProblem": {"GET", "/api/messages/x", "", 404, map[string]string{"Content-Type": "text/plain"}, "404",
 			"text/plain"},
 		"AProblem": {"GET", "/api/messages/x", "", 404,
@@ -85,14 +89,14 @@ func TestDocument_Check(t *testing.T) {
 			map[string]string{"Content-Type": "application/problem+json", "Retry-After": "0"}, away, "Retry-After"},
 		"TheHostIsAway": {"GET", "/api/messages/x", "", 503, map[string]string{"Content-Type": "text/plain"},
 			"Function host is not running.", ""},
-		"WronglyTaken": {"POST", "/api/resume", `{"everything":true}`, 200,
+		"UndescribedBodyAccepted": {"POST", "/api/resume", `{"everything":true}`, 200,
 			map[string]string{"Content-Type": "application/json"}, `{"pauses":[]}`, "everything"},
-		"Taken": {"POST", "/api/resume", `{"key":"/a"}`, 200,
+		"DescribedBodyAccepted": {"POST", "/api/resume", `{"key":"/a"}`, 200,
 			map[string]string{"Content-Type": "application/json"},
 			`{"pauses":[{"scope":"lane","lane":1,"reason":"r","since":"2026-01-08T12:00:00Z"}]}`, ""},
 		"AnyPage": {"GET", "/api/dashboard/a/b?x=1", "", 200,
 			map[string]string{"Content-Type": "text/html; charset=utf-8"}, "<p>", ""},
-		"TheLongerAddress": {"GET", "/api/messages/x/attempts", "", 200,
+		"LongerAddressMatches": {"GET", "/api/messages/x/attempts", "", 200,
 			map[string]string{"Content-Type": "application/json"}, receipt, "count"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,20 +117,21 @@ func TestDocument_Check(t *testing.T) {
 func TestRead_Refuses(t *testing.T) {
 	t.Parallel()
 	whole := string(openapi.Document)
-	if strings.Count(whole, "description: 'What it waits for, in words.'") != 1 {
-		t.Error("the comma that is to be let loose is not there")
+	if strings.Count(whole, "description: 'The reason, without the parts that differ from message to message.'") != 1 {
+		t.Error("the description with a comma is not in the document")
 	}
 	for name, text := range map[string]string{
 		"NoYAML":    "a: b: c",
 		"NoObject":  "- 1",
 		"LooseEnd":  strings.Replace(whole, "'#/components/schemas/Stage'", "'#/components/schemas/Stages'", 1),
 		"BadSchema": strings.Replace(whole, "Count: { type: integer", "Count: { type: whole", 1),
-		"LooseComma": strings.Replace(whole, "description: 'What it waits for, in words.'",
-			"description: What it waits for, in words.", 1),
+		"LooseComma": strings.Replace(whole, "description: 'The reason, without the parts that differ from message "+
+			"to message.'",
+			"description: The reason, without the parts that differ from message to message.", 1),
 		"BadPattern": strings.Replace(whole, "pattern: '^[0-9a-f]{12}$'", "pattern: '^[0-9'", 1),
 	} {
 		if _, err := openapitest.Read([]byte(text)); err == nil {
-			t.Errorf("%s was read", name)
+			t.Errorf("%s was read, want an error", name)
 		}
 	}
 }
@@ -135,7 +140,7 @@ func TestTransport(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("{}")) }))
 	t.Cleanup(s.Close)
-	transport := &openapitest.Transport{Document: document(t), Base: s.Client().Transport}
+	transport := &openapitest.Transport{Document: readDocument(t), Base: s.Client().Transport}
 	client := &http.Client{Transport: transport}
 	get := func(path string) {
 		resp, err := client.Post(s.URL+path, "application/json", strings.NewReader("{}"))
@@ -144,23 +149,24 @@ func TestTransport(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
-	var told []string
-	stop := transport.Watch(strings.TrimPrefix(s.URL, "http://"), func(text string) { told = append(told, text) })
+	var reports []string
+	stop := transport.Watch(strings.TrimPrefix(s.URL, "http://"), func(text string) { reports = append(reports, text) })
 	get("/other")
-	if get("/api/none?code=s3cret"); len(told) != 1 || strings.Contains(told[0], "s3cret") ||
-		!strings.Contains(told[0], "/api/none") {
-		t.Errorf("%q", told)
+	if get("/api/none?code=s3cret"); len(reports) != 1 || strings.Contains(reports[0], "s3cret") ||
+		!strings.Contains(reports[0], "/api/none") {
+		t.Errorf(`got the reports %q, want one with "/api/none" and without "s3cret" in it`, reports)
 	}
 	if n := len(transport.Missing()); n != len(transport.Document.Operations()) {
-		t.Errorf("%d operations are missing before anything was asked", n)
+		t.Errorf("%d operations are missing before the first request, want all %d", n,
+			len(transport.Document.Operations()))
 	}
 	if get("/api/resume"); slices.Contains(transport.Missing(), "POST /api/resume") ||
 		len(transport.Missing()) != len(transport.Document.Operations())-1 {
-		t.Errorf("missing: %v", transport.Missing())
+		t.Errorf("missing: %v, want all operations except POST /api/resume", transport.Missing())
 	}
 	stop()
-	told = told[:1]
-	if get("/api/none"); len(told) != 1 || len(transport.Others()) != 1 {
-		t.Errorf("%q, others %q", told, transport.Others())
+	reports = reports[:1]
+	if get("/api/none"); len(reports) != 1 || len(transport.Others()) != 1 {
+		t.Errorf("got the reports %q and the others %q, want one of each", reports, transport.Others())
 	}
 }

@@ -24,7 +24,9 @@ type Config struct {
 	Identity         Identity // used if there is no connection string
 	// Prefix begins every name, so that several installations share an account:
 	// 3 to 40 of a-z and 0-9, the first a letter (a table's name allows nothing else).
-	Prefix    string
+	Prefix string
+	// HasFiles is set if Ensure creates the containers of files.
+	HasFiles  bool
 	Counter   *Counter          // counts the requests; nil = they are not counted
 	Transport http.RoundTripper // nil = a transport for storage: HTTP/1.1 with many idle connections
 	Now       func() time.Time  // nil = time.Now
@@ -37,10 +39,14 @@ type Account struct {
 	table   *Table
 	tickets *Queue
 	poison  *Queue
+	events  *Queue
 	bodies  *Blobs
 	leases  *Leases
-	now     func() time.Time
-	idle    interface{ CloseIdleConnections() }
+	// The containers of files: dropped, accepted and rejected ones.
+	inbox, accepted, rejected *Files
+	hasFiles                  bool
+	now                       func() time.Time
+	idle                      interface{ CloseIdleConnections() }
 }
 
 // Open prepares the clients; it sends nothing.
@@ -59,12 +65,17 @@ func Open(c Config) (*Account, error) {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
 	a := &Account{
-		table:   &Table{client: clients.table.NewClient(c.Prefix + "lanes"), name: c.Prefix + "lanes"},
-		tickets: &Queue{client: clients.queue.NewQueueClient(c.Prefix + "-tickets")},
-		poison:  &Queue{client: clients.queue.NewQueueClient(c.Prefix + "-tickets-poison")},
-		bodies:  &Blobs{container: clients.blob.NewContainerClient(c.Prefix + "-bodies")},
-		leases:  &Leases{container: clients.blob.NewContainerClient(c.Prefix + "-leases")},
-		now:     c.Now,
+		table:    &Table{client: clients.table.NewClient(c.Prefix + "lanes"), name: c.Prefix + "lanes"},
+		tickets:  &Queue{client: clients.queue.NewQueueClient(c.Prefix + "-tickets")},
+		poison:   &Queue{client: clients.queue.NewQueueClient(c.Prefix + "-tickets-poison")},
+		events:   &Queue{client: clients.queue.NewQueueClient(c.Prefix + "-inbox-events")},
+		bodies:   &Blobs{container: clients.blob.NewContainerClient(c.Prefix + "-bodies")},
+		leases:   &Leases{container: clients.blob.NewContainerClient(c.Prefix + "-leases")},
+		inbox:    &Files{container: clients.blob.NewContainerClient(c.Prefix + "-inbox")},
+		accepted: &Files{container: clients.blob.NewContainerClient(c.Prefix + "-accepted")},
+		rejected: &Files{container: clients.blob.NewContainerClient(c.Prefix + "-rejected")},
+		hasFiles: c.HasFiles,
+		now:      c.Now,
 	}
 	a.idle, _ = c.Transport.(interface{ CloseIdleConnections() })
 	return a, nil
@@ -79,11 +90,23 @@ func (a *Account) Tickets() timelimit.QueuePort { return timelimit.Queue(a.ticke
 // Poison returns the queue for tickets that the host gave up.
 func (a *Account) Poison() timelimit.QueuePort { return timelimit.Queue(a.poison) }
 
+// InboxEvents returns the queue of the events of the inbox.
+func (a *Account) InboxEvents() timelimit.QueuePort { return timelimit.Queue(a.events) }
+
 // Bodies returns the container of large bodies.
 func (a *Account) Bodies() timelimit.BlobPort { return timelimit.Blobs(a.bodies) }
 
 // Leases returns the leases of the lanes.
 func (a *Account) Leases() storage.Leases { return timelimit.Leases(a.leases) }
+
+// Inbox returns the container that other systems put files into.
+func (a *Account) Inbox() storage.Files { return timelimit.Files(a.inbox) }
+
+// Accepted returns the container of the files that became messages or batches.
+func (a *Account) Accepted() storage.Files { return timelimit.Files(a.accepted) }
+
+// Rejected returns the container of the files that did not, and of their problems.
+func (a *Account) Rejected() storage.Files { return timelimit.Files(a.rejected) }
 
 // Close closes idle connections. The account may still be used.
 func (a *Account) Close() {
@@ -96,7 +119,13 @@ func (a *Account) Close() {
 // at the same time.
 func (a *Account) Ensure(ctx context.Context) error {
 	creates := []func(context.Context) error{a.createTable, a.tickets.createQueue, a.poison.createQueue,
+		a.events.createQueue,
 		createContainer(a.bodies.container), createContainer(a.leases.container)}
+	if a.hasFiles {
+		for _, files := range []*Files{a.inbox, a.accepted, a.rejected} {
+			creates = append(creates, createContainer(files.container))
+		}
+	}
 	var all errgroup.Group
 	for _, create := range creates {
 		all.Go(func() error { return create(ctx) })

@@ -21,13 +21,13 @@ func TestOpen_Prefix(t *testing.T) {
 	for _, p := range good {
 		if _, err := azure.Open(azure.Config{ConnectionString: connectTo("http://127.0.0.1:1"),
 			Prefix: p}); err != nil {
-			t.Errorf("%q: %v", p, err)
+			t.Errorf("Open with the prefix %q = %v, want no error", p, err)
 		}
 	}
 	for _, p := range bad {
 		if _, err := azure.Open(azure.Config{ConnectionString: connectTo("http://127.0.0.1:1"),
 			Prefix: p}); err == nil {
-			t.Errorf("%q: accepted", p)
+			t.Errorf("Open with the prefix %q = no error, want one", p)
 		}
 	}
 }
@@ -42,10 +42,10 @@ func TestOpen_Connection(t *testing.T) {
 	} {
 		_, err := azure.Open(azure.Config{ConnectionString: s, Prefix: "abc"})
 		if (err == nil) != ok {
-			t.Errorf("%q: err = %v", s, err)
+			t.Errorf("%q: err = %v, want it accepted: %v", s, err, ok)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("the error shows the string: %v", err)
+			t.Errorf("Open = %v, want an error without the connection string", err)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func TestOpen_ByIdentity(t *testing.T) {
 	} {
 		_, err := azure.Open(azure.Config{Identity: c.i, Prefix: "abc"})
 		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want %q", name, err, c.wrong)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestAccount_Ensure(t *testing.T) {
 	}
 	for _, q := range []storage.QueueLength{a.Tickets(), a.Poison()} {
 		if n, err := q.Length(t.Context()); err != nil || n != 0 {
-			t.Errorf("length = %d, %v", n, err)
+			t.Errorf("length = %d, %v, want 0 and no error", n, err)
 		}
 	}
 	if err := a.Bodies().Put(t.Context(), "b", nil); err != nil {
@@ -116,7 +116,7 @@ func TestAccount_Gone(t *testing.T) {
 	for name, err := range map[string]error{"get": get, "query": query, "transact": transact, "body": body,
 		"length": length} {
 		if !storage.Is(err, storage.Unavailable) || !errors.Is(err, storage.ErrGone) {
-			t.Errorf("%s: err = %v, want unavailable because it is gone: what is missing is not the row", name, err)
+			t.Errorf("%s: err = %v, want unavailable: the table is missing, not the row", name, err)
 		}
 	}
 	if err := a.Leases().Renew(ctx, "l", leaseID); !storage.Is(err, storage.Conflict) {
@@ -128,7 +128,7 @@ func TestAccount_Gone(t *testing.T) {
 		"lease": a.Leases().Acquire(ctx, "l", leaseID, 15*time.Second),
 	} {
 		if err != nil {
-			t.Errorf("%s: err = %v, want what is gone made again", name, err)
+			t.Errorf("%s: err = %v, want the missing resource made again", name, err)
 		}
 	}
 	if n, err := a.Tickets().Length(ctx); n != 1 || err != nil {
@@ -138,7 +138,7 @@ func TestAccount_Gone(t *testing.T) {
 		t.Errorf("body %q, %v, want %q", data, err, "x")
 	}
 	if err := a.Leases().Renew(ctx, "l", leaseID); err != nil {
-		t.Errorf("renew: %v", err)
+		t.Errorf("Renew = %v, want no error", err)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestCounter_Names(t *testing.T) {
 
 	want := map[string]int64{
 		"table create": 1, "table transact": 1, "table get": 1, "table query": 1,
-		"queue create": 2, "queue put": 1, "queue get": 1, "queue update": 1, "queue delete": 1, "queue length": 1,
+		"queue create": 3, "queue put": 1, "queue get": 1, "queue update": 1, "queue delete": 1, "queue length": 1,
 		"blob create": 2, "blob put": 2, "blob mark": 1, "blob list": 1, "blob get": 1, "blob delete": 1,
 		"blob properties":    1,
 		"blob lease-acquire": 2, "blob lease-renew": 1, "blob lease-release": 1,
@@ -250,7 +250,7 @@ func TestCounter_Failures(t *testing.T) {
 				})})
 			if _, err := a.Table().Transact(t.Context(), "p",
 				[]storage.Op{{Kind: storage.Insert, Key: "k"}}); err == nil {
-				t.Fatal("no error")
+				t.Fatal("Transact = no error, want one")
 			}
 			want := map[string]int64{}
 			if c.want != "" {

@@ -35,7 +35,7 @@ func TestTransact_SameBytesAsTheSDK(t *testing.T) {
 			must(t, err)
 			_, err = a.Table().Transact(t.Context(), "p ü+&", everyKind)
 			if err == nil {
-				t.Fatal("nobody answered, and still no error")
+				t.Fatal("got no error, want one: no answer came")
 			}
 			c, err := aztables.NewServiceClientFromConnectionString(connection,
 				&aztables.ClientOptions{ClientOptions: policy.ClientOptions{
@@ -43,9 +43,9 @@ func TestTransact_SameBytesAsTheSDK(t *testing.T) {
 			must(t, err)
 			_, err = c.NewClient("abclanes").SubmitTransaction(t.Context(), theSame(t), nil)
 			if err == nil {
-				t.Fatal("nobody answered, and still no error")
+				t.Fatal("got no error, want one: no answer came")
 			}
-			if got, want := ours.lines(t), theirs.lines(t); !slices.Equal(got, want) {
+			if got, want := ours.requestLines(t), theirs.requestLines(t); !slices.Equal(got, want) {
 				t.Errorf("sent:\n%s\n\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 		})
@@ -97,14 +97,14 @@ type recorder struct {
 func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	r.url, r.kind = req.URL.String(), req.Header.Get("Content-Type")
 	r.body, _ = io.ReadAll(req.Body)
-	return nil, errors.New("nobody there")
+	return nil, errors.New("no answer")
 }
 
 var boundary = regexp.MustCompile(`(batch|changeset)_[-0-9a-zA-Z]+`)
 
-// lines are what was sent, without what differs each time: boundaries, the order of values in
-// a row, and the lengths of lines that depend on how JSON is written.
-func (r *recorder) lines(t *testing.T) []string {
+// requestLines returns the lines of the request, without the parts that differ each time: boundaries, the
+// order of values in a row, and the lengths of lines that depend on how JSON is written.
+func (r *recorder) requestLines(t *testing.T) []string {
 	lines := strings.Split(boundary.ReplaceAllString(r.url+"\r\n"+r.kind+"\r\n"+string(r.body), "$1"), "\r\n")
 	for i, l := range lines {
 		if !strings.HasPrefix(l, "{") {

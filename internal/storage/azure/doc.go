@@ -2,9 +2,9 @@
 // other package imports the SDK.
 //
 // The SDK retries by itself and then returns only the last answer. That is wrong for a conditional
-// write: storage may have carried out the first copy, and refuses the second because its condition no
-// longer holds. So all clients are created without retries, and only calls that may be repeated
-// unnoticed (reads, and blob writes that replace the whole blob) enable them, by their context.
+// write: storage may have carried out the first request, and refuses the repeat because its condition
+// no longer holds. So all clients are created without retries. Only calls that may be repeated
+// unnoticed (reads, and blob writes that replace the whole blob) enable retries, by their context.
 // net/http resends a request only if no byte was written or the method is a read; HTTP/2, which has
 // more cases, is off.
 //

@@ -35,8 +35,8 @@ func (s *trickle) Read(p []byte) (int, error) {
 
 func (s *trickle) Close() error { return nil }
 
-// stalled makes an account whose answers stop coming in the middle of their bodies.
-func stalled(t *testing.T, header http.Header, bytes int) *azure.Account {
+// openStalled opens an account whose answers stop in the middle of their bodies.
+func openStalled(t *testing.T, header http.Header, bytes int) *azure.Account {
 	return openAccount(t, azure.Config{ConnectionString: connectTo("http://storage.test"),
 		Transport: transport(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusOK, Header: header, ContentLength: -1,
@@ -50,7 +50,7 @@ func TestRead_BodyOfTheAnswerHangs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				a := stalled(t, http.Header{}, 2)
+				a := openStalled(t, http.Header{}, 2)
 				began := time.Now()
 				err := call(t.Context(), a)
 				if took := time.Since(began); !storage.Is(err, storage.Unavailable) || took > hangBound+2*time.Second {
@@ -64,7 +64,7 @@ func TestRead_BodyOfTheAnswerHangs(t *testing.T) {
 func TestTransact_BodyOfTheAnswerHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := stalled(t, http.Header{"Content-Type": {"multipart/mixed; boundary=b"}}, 2)
+		a := openStalled(t, http.Header{"Content-Type": {"multipart/mixed; boundary=b"}}, 2)
 		began := time.Now()
 		err := writes["transact"](t.Context(), a)
 		if took := time.Since(began); !storage.Is(err, storage.Ambiguous) || took > hangBound {
@@ -77,7 +77,7 @@ func TestBlobs_GetGoesOnWhileBytesCome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const seconds = 60
-		a := stalled(t, http.Header{}, seconds)
+		a := openStalled(t, http.Header{}, seconds)
 		began := time.Now()
 		_, err := a.Bodies().Get(t.Context(), "b")
 		if took := time.Since(began) - seconds*time.Second; err == nil || took < 0 || took > hangBound {

@@ -61,8 +61,8 @@ func connectTo(url string) string {
 		url)
 }
 
-// refuse answers with an error in storage's way.
-func refuse(w http.ResponseWriter, status int, code string) {
+// answerError answers with an error as storage does.
+func answerError(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("X-Ms-Error-Code", code)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

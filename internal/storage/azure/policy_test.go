@@ -61,7 +61,7 @@ func TestWrite_ConnectionLost(t *testing.T) {
 				t.Errorf("err = %v, want ambiguous", err)
 			}
 			if n := seen.Load(); n != 1 {
-				t.Errorf("sent %d times", n)
+				t.Errorf("sent %d times, want 1", n)
 			}
 		})
 	}
@@ -82,7 +82,7 @@ func TestWrite_LostOnKeptConnection(t *testing.T) {
 		t.Errorf("err = %v, want ambiguous", err)
 	}
 	if n := seen.Load(); n != 2 {
-		t.Errorf("two calls were sent %d times", n)
+		t.Errorf("two calls were sent %d times, want 2", n)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestWrite_Statuses(t *testing.T) {
 			seen.Add(1)
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.Header().Set("Retry-After", "7")
-			refuse(w, test.status, test.code)
+			answerError(w, test.status, test.code)
 		})
 		err := writes["transact"](t.Context(), a)
 		if storage.KindOf(err) != test.want || storage.FailedAt(err) != -1 {
@@ -138,7 +138,7 @@ func TestWrite_Statuses(t *testing.T) {
 			t.Errorf("%d: err = %+v, want RetryAfter 7s", test.status, e)
 		}
 		if seen.Load() != 1 {
-			t.Errorf("%d: sent %d times", test.status, seen.Load())
+			t.Errorf("%d: sent %d times, want 1", test.status, seen.Load())
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestRead_RepeatedThenUnavailable(t *testing.T) {
 			var seen atomic.Int64
 			a := onServer(t, func(w http.ResponseWriter, r *http.Request) {
 				seen.Add(1)
-				refuse(w, http.StatusInternalServerError, "InternalError")
+				answerError(w, http.StatusInternalServerError, "InternalError")
 			})
 			if err := call(t.Context(), a); !storage.Is(err, storage.Unavailable) {
 				t.Errorf("err = %v, want unavailable", err)
@@ -215,11 +215,11 @@ func TestTable_RangeFollowsEmptyAnswers(t *testing.T) {
 	})
 	page, err := a.Table().Range(t.Context(), storage.Query{Partition: "p"})
 	if err != nil || len(page.Rows) != 1 || !page.More || page.Rows[0].Values["N"] != int64(7) {
-		t.Fatalf("page = %+v, %v", page, err)
+		t.Fatalf("page = %+v, %v, want 1 Row, More true, N %v and no error", page, err, int64(7))
 	}
 	if page, err = a.Table().Range(t.Context(), storage.Query{Partition: "p", After: "k"}); err != nil || page.More ||
 		len(page.Rows) != 0 {
-		t.Errorf("last page = %+v, %v", page, err)
+		t.Errorf("last page = %+v, %v, want More false, 0 Rows and no error", page, err)
 	}
 }
 

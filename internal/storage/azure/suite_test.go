@@ -9,9 +9,8 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// advance really waits: the emulator has no clock to turn. It is the one place here
-// where a test sleeps.
-func advance(d time.Duration) { time.Sleep(d) }
+// waitReally sleeps, because the emulator has no clock to turn. No other test here sleeps.
+func waitReally(d time.Duration) { time.Sleep(d) }
 
 func TestTable_Suite(t *testing.T) {
 	t.Parallel()
@@ -27,7 +26,7 @@ func TestQueue_Suite(t *testing.T) {
 		} {
 			return onAzurite(t, azure.Config{}).Tickets()
 		},
-		Advance: advance,
+		Advance: waitReally,
 	})
 }
 
@@ -41,10 +40,15 @@ func TestBlobs_Suite(t *testing.T) {
 	})
 }
 
+func TestFiles_Suite(t *testing.T) {
+	t.Parallel()
+	storagetest.Files(t, func(t *testing.T) storage.Files { return onAzurite(t, azure.Config{HasFiles: true}).Inbox() })
+}
+
 func TestLeases_Suite(t *testing.T) {
 	t.Parallel()
 	storagetest.Leases(t, storagetest.LeaseHarness{
 		Open:    func(t *testing.T) storage.Leases { return onAzurite(t, azure.Config{}).Leases() },
-		Advance: advance,
+		Advance: waitReally,
 	})
 }

@@ -91,19 +91,27 @@ func (b *Blobs) List(ctx context.Context, prefix, marker string) (storage.BlobPa
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var page storage.BlobPage
-	for _, name := range slices.Sorted(maps.Keys(b.blobs)) {
-		if !strings.HasPrefix(name, prefix) || name <= marker {
-			continue
-		}
-		if len(page.Infos) == maxListed {
-			page.Next = page.Infos[maxListed-1].Name
-			break
-		}
+	names, next := listNames(b.blobs, prefix, marker)
+	page := storage.BlobPage{Next: next}
+	for _, name := range names {
 		page.Infos = append(page.Infos, storage.BlobInfo{Name: name, ModifiedAt: b.blobs[name].modifiedAt,
 			Marked: b.blobs[name].marked})
 	}
 	return page, nil
+}
+
+// listNames returns the names of one page of a container, in order, and the marker of the next page; "" = none follows.
+func listNames[T any](all map[string]T, prefix, marker string) (names []string, next string) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !strings.HasPrefix(name, prefix) || name <= marker {
+			continue
+		}
+		if len(names) == maxListed {
+			return names, names[maxListed-1]
+		}
+		names = append(names, name)
+	}
+	return names, ""
 }
 
 // wholeSecondNow returns the time in whole seconds, like the service.

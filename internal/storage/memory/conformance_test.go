@@ -49,6 +49,11 @@ func TestBlobs_Conformance(t *testing.T) {
 	storagetest.Blobs(t, func(*testing.T) storagetest.BlobPort { return memory.New(newClock().Now).Blobs() })
 }
 
+func TestFiles_Conformance(t *testing.T) {
+	t.Parallel()
+	storagetest.Files(t, func(*testing.T) storage.Files { return memory.New(newClock().Now).Files("inbox") })
+}
+
 func TestLeases_Conformance(t *testing.T) {
 	t.Parallel()
 	c := newClock()

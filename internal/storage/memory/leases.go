@@ -81,10 +81,10 @@ var uuidPattern = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-
 // checkLease refuses arguments that Azure refuses.
 func checkLease(id string, length time.Duration) error {
 	if !uuidPattern.MatchString(id) {
-		return newError("lease acquire", storage.Other, errors.New("the id is no UUID"))
+		return newError("lease acquire", storage.Other, errors.New("the id is not a UUID"))
 	}
 	if length < 15*time.Second || length > time.Minute {
-		return newError("lease acquire", storage.Other, fmt.Errorf("length %s", length))
+		return newError("lease acquire", storage.Other, fmt.Errorf("the length %s is not from 15s to 1m", length))
 	}
 	return nil
 }

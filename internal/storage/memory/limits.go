@@ -13,12 +13,12 @@ import (
 
 // Limits of a row, by Azure's documentation ("Understanding the Table service data model").
 const (
-	maxProperty   = 64 << 10 // of bytes, and of text at two bytes a character
+	maxProperty   = 64 << 10 // bytes; a UTF-16 unit of a text counts as two
 	maxRow        = 1 << 20
 	maxKey        = 1 << 10
 	maxProperties = 252
 	maxName       = 255
-	opBytes       = 600 // about what one operation adds to a transaction before its values
+	opBytes       = 600 // about the bytes of one operation in a transaction, without its values
 )
 
 var errTooLarge = errors.New("over the limit")

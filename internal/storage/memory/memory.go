@@ -17,6 +17,7 @@ type Account struct {
 
 	mu     sync.Mutex
 	queues map[string]*Queue
+	files  map[string]*Files
 }
 
 // New returns an empty account that uses the given clock.
@@ -25,6 +26,7 @@ func New(now func() time.Time) *Account {
 		now: now, table: &Table{partitions: map[string]*partition{}},
 		blobs:  &Blobs{now: now, blobs: map[string]*blob{}},
 		leases: &Leases{now: now, leases: map[string]*lease{}}, queues: map[string]*Queue{},
+		files: map[string]*Files{},
 	}
 }
 
@@ -47,4 +49,16 @@ func (a *Account) Queue(name string) *Queue {
 		a.queues[name] = q
 	}
 	return q
+}
+
+// Files returns the files of a container, and creates it on first use.
+func (a *Account) Files(container string) *Files {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f := a.files[container]
+	if f == nil {
+		f = &Files{now: a.now, files: map[string]*file{}}
+		a.files[container] = f
+	}
+	return f
 }

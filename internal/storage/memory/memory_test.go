@@ -53,10 +53,10 @@ func TestTable_TransactAsAzure(t *testing.T) {
 	}
 	if _, err := table.Transact(t.Context(), "", []storage.Op{{Kind: storage.Insert, Key: "k"}}); !storage.Is(err,
 		storage.Other) {
-		t.Errorf("empty partition key: %v", err)
+		t.Errorf("empty partition key: %v, want an error of kind Other", err)
 	}
 	if page, err := table.Range(t.Context(), storage.Query{Partition: "p"}); err != nil || len(page.Rows) != 0 {
-		t.Errorf("left behind: %v, %v", page.Rows, err)
+		t.Errorf("left behind: %v, %v, want 0 Rows and no error", page.Rows, err)
 	}
 }
 
@@ -89,10 +89,11 @@ func TestTable_RangeAgainstModel(t *testing.T) {
 	}
 	for range 200 {
 		from, to := fmt.Sprintf("m_%05d", random.IntN(12000)), fmt.Sprintf("m_%05d", random.IntN(12000))
-		want := within(model, from, to)
+		want := keysWithin(model, from, to)
 		page, err := table.Range(t.Context(), storage.Query{Partition: "p", From: from, To: to})
 		if err != nil || page.More != (len(want) > 1000) {
-			t.Fatalf("seed %d: more %t of %d, %v", seed, page.More, len(want), err)
+			t.Fatalf("seed %d: more %t of %d, %v, want More %v and no error", seed, page.More, len(want), err,
+				len(want) > 1000)
 		}
 		want = want[:min(1000, len(want))]
 		if !slices.EqualFunc(page.Rows, want, func(r storage.Row, k string) bool { return r.Key == k }) {
@@ -101,7 +102,7 @@ func TestTable_RangeAgainstModel(t *testing.T) {
 	}
 }
 
-func within(model map[string]bool, from, to string) (keys []string) {
+func keysWithin(model map[string]bool, from, to string) (keys []string) {
 	for key := range model {
 		if key >= from && key < to {
 			keys = append(keys, key)
@@ -118,10 +119,10 @@ func TestAccount_Queue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := a.Queue("tickets").Length(t.Context()); n != 1 || err != nil {
-		t.Errorf("the same name: %d, %v", n, err)
+		t.Errorf("the same name: %d, %v, want 1 and no error", n, err)
 	}
 	if n, err := a.Queue("poison").Length(t.Context()); n != 0 || err != nil {
-		t.Errorf("another name: %d, %v", n, err)
+		t.Errorf("another name: %d, %v, want 0 and no error", n, err)
 	}
 }
 
@@ -134,13 +135,13 @@ func TestAccount_VirtualTime(t *testing.T) {
 		must(t, a.Leases().Acquire(ctx, "1.0", ours, 15500*time.Millisecond))
 		<-time.After(15600 * time.Millisecond)
 		if err := a.Leases().Acquire(ctx, "1.0", theirs, time.Minute); !storage.Is(err, storage.Conflict) {
-			t.Errorf("storage rounds up to whole seconds: %v", err)
+			t.Errorf("storage rounds up to whole seconds: %v, want an error of kind Conflict", err)
 		}
 		<-time.After(400 * time.Millisecond)
 		must(t, a.Leases().Acquire(ctx, "1.0", theirs, time.Minute))
 		<-time.After(time.Hour)
 		if got, err := a.Queue("tickets").Get(ctx, 1, time.Minute); err != nil || len(got) != 1 {
-			t.Errorf("after the delay: %v, %v", got, err)
+			t.Errorf("after the delay: %v, %v, want one and no error", got, err)
 		}
 	})
 }
@@ -150,7 +151,7 @@ func TestLeases_AcquireID(t *testing.T) {
 	l := memory.New(newClock().Now).Leases()
 	for _, id := range []string{"", "holder 1"} {
 		if err := l.Acquire(t.Context(), "1.0", id, time.Minute); !storage.Is(err, storage.Other) {
-			t.Errorf("id %q: %v", id, err)
+			t.Errorf("id %q: %v, want an error of kind Other", id, err)
 		}
 	}
 }
@@ -177,10 +178,10 @@ func TestBlobs_ListLargest(t *testing.T) {
 	}
 	found, err := b.List(t.Context(), "", "")
 	if err != nil || len(found.Infos) != 1000 || found.Next == "" {
-		t.Fatalf("%d blobs, next %q, %v", len(found.Infos), found.Next, err)
+		t.Fatalf("%d blobs, next %q, %v, want 1000 Infos, a Next and no error", len(found.Infos), found.Next, err)
 	}
 	if found, err = b.List(t.Context(), "", found.Next); err != nil || len(found.Infos) != 1 || found.Next != "" {
-		t.Errorf("then %d blobs, next %q, %v", len(found.Infos), found.Next, err)
+		t.Errorf("then %d blobs, next %q, %v, want 1 Info, no Next and no error", len(found.Infos), found.Next, err)
 	}
 }
 

@@ -1,10 +1,11 @@
 package memory
 
 import (
+	"bytes"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -142,7 +143,7 @@ func (t *Table) applyOp(p *partition, name string, op storage.Op) storage.ETag {
 		}
 	}
 	t.version++
-	row.ETag = storage.ETag(fmt.Sprintf(`W/"%d"`, t.version))
+	row.ETag = storage.ETag(`W/"` + strconv.FormatInt(t.version, 10) + `"`)
 	p.rows[op.Key] = row
 	return row.ETag
 }
@@ -152,7 +153,10 @@ func copyRow(row storage.Row, columns []string) storage.Row {
 	out.Values = make(map[string]any, len(row.Values))
 	for column, value := range row.Values {
 		if columns == nil || slices.Contains(columns, column) {
-			out.Values[column] = copyValue(value)
+			if b, ok := value.([]byte); ok {
+				value = bytes.Clone(b)
+			}
+			out.Values[column] = value
 		}
 	}
 	return out

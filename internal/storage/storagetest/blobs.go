@@ -43,7 +43,7 @@ func putWhole(t *testing.T, b BlobPort) {
 		requireNoError(t, b.Put(ctx, name, data))
 		got, err := b.Get(ctx, name)
 		if err != nil || !bytes.Equal(got, data) {
-			t.Errorf("%s: %d bytes of %d, %v", name, len(got), len(data), err)
+			t.Errorf("%s: %d bytes of %d, %v, want the same bytes and no error", name, len(got), len(data), err)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func putOfTheirOwn(t *testing.T, b BlobPort) {
 	requireNoError(t, err)
 	got[1] = 'Y'
 	if again, err := b.Get(t.Context(), "n"); err != nil || string(again) != "given" {
-		t.Errorf("the blob follows others' bytes: %q, %v", again, err)
+		t.Errorf("the blob follows others' bytes: %q, %v, want given and no error", again, err)
 	}
 }
 
@@ -90,7 +90,7 @@ func markKeepsData(t *testing.T, b BlobPort) {
 	requireNoError(t, b.Put(t.Context(), "n", []byte("kept")))
 	requireNoError(t, b.Mark(t.Context(), "n"))
 	if got, err := b.Get(t.Context(), "n"); err != nil || string(got) != "kept" {
-		t.Errorf("after mark: %q, %v", got, err)
+		t.Errorf("after mark: %q, %v, want kept and no error", got, err)
 	}
 }
 
@@ -105,7 +105,7 @@ func listOrder(t *testing.T, b BlobPort) {
 	wantNames(t, "all", found, names...)
 	for _, info := range found {
 		if info.ModifiedAt.IsZero() || info.ModifiedAt.Location() != time.UTC || info.Marked != (info.Name == "1.0/b") {
-			t.Errorf("%+v", info)
+			t.Errorf("got %+v, want a ModifiedAt, Location %v and Marked %v", info, time.UTC, info.Name == "1.0/b")
 		}
 	}
 }
@@ -142,7 +142,8 @@ func listContinued(t *testing.T, b BlobPort) {
 	first, err := b.List(t.Context(), "2.0/", "")
 	requireNoError(t, err)
 	if len(first.Infos) == 0 || len(first.Infos) > 1000 || first.Next == "" {
-		t.Fatalf("the first page has %d of %d blobs, and goes on with %q", len(first.Infos), blobs, first.Next)
+		t.Fatalf("the first page has %d of %d blobs, and goes on with %q, want 1 to 1000 and a "+
+			"continuation", len(first.Infos), blobs, first.Next)
 	}
 	wantNames(t, "page by page", listAll(t, b, "2.0/"), names...)
 	requireNoError(t, b.Delete(t.Context(), names[0]))
@@ -185,7 +186,7 @@ func blobContextEnded(t *testing.T, b BlobPort) {
 	wantKind(t, "mark", b.Mark(ctx, "n"), storage.Unavailable)
 	wantKind(t, "delete", b.Delete(ctx, "n"), storage.Unavailable)
 	_, err = b.Get(t.Context(), "n")
-	wantKind(t, "get what was not sent", err, storage.NotFound)
+	wantKind(t, "get a blob of a request that was not sent", err, storage.NotFound)
 }
 
 func wantMarked(t *testing.T, b BlobPort, want bool) {

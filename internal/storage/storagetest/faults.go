@@ -12,10 +12,10 @@ import (
 // Call describes one call of a port to a fault hook.
 type Call struct {
 	Actor     string // the caller, as given to As
-	Port      string // "table", "queue", "blobs", "leases"
+	Port      string // "table", "queue", "blobs", "files", "leases"
 	Op        string // the method's name
 	Partition string
-	Key       string // row key, first key of a range, blob or lease name, text put, message ID
+	Key       string // row key, first key of a range, blob, file or lease name, text put, message ID
 	Ops       []storage.Op
 }
 

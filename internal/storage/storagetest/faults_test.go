@@ -24,7 +24,7 @@ type ports struct {
 	leases storage.Leases
 }
 
-func setup(t *testing.T) *ports {
+func newPorts(t *testing.T) *ports {
 	t.Helper()
 	a, f := memory.New(time.Now), storagetest.NewFaults()
 	return &ports{
@@ -33,7 +33,7 @@ func setup(t *testing.T) *ports {
 	}
 }
 
-// write is one way of changing something, and of seeing whether it has changed.
+// write is a write to storage, with a read that shows whether it was done.
 type write struct {
 	prepare func(ctx context.Context, p *ports) error
 	do      func(ctx context.Context, p *ports) error
@@ -113,7 +113,7 @@ func TestFaults_Writes(t *testing.T) {
 			t.Run(name+"/"+op, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					p := setup(t)
+					p := newPorts(t)
 					if w.prepare != nil {
 						requireNoError(t, w.prepare(t.Context(), p))
 					}
@@ -128,11 +128,11 @@ func TestFaults_Writes(t *testing.T) {
 					if took := time.Since(start); took != test.takes {
 						t.Errorf("took %v, want %v", took, test.takes)
 					}
-					// Looking changes a queue, so it is looked at once where nothing comes later.
+					// A read changes a queue. So the test reads it once, if no request comes later.
 					if test.done == test.later {
 						p.faults.Release()
 					} else if w.done(t.Context(), p) && op != "queue Get" {
-						t.Error("done before its time")
+						t.Errorf("%s was done before its release, want it held", op)
 					}
 					p.faults.Wait()
 					if got, want := w.done(t.Context(), p), test.later ||
@@ -163,20 +163,20 @@ func TestFaults_Reads(t *testing.T) {
 	for op, read := range reads {
 		for kind := storagetest.FailBefore; kind <= storagetest.HangAfter; kind++ {
 			synctest.Test(t, func(t *testing.T) {
-				p := setup(t)
+				p := newPorts(t)
 				p.faults.Once(isOp(op), storagetest.Fault{Kind: kind, Delay: time.Hour})
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
 				start := time.Now()
 				if err := read(ctx, p); !storage.Is(err, storage.Unavailable) {
-					t.Errorf("%s kind %d: %v", op, kind, err)
+					t.Errorf("%s kind %d: %v, want an error of kind Unavailable", op, kind, err)
 				}
 				hangs := kind == storagetest.Hang || kind == storagetest.HangAfter
 				if took := time.Since(start); (took == 5*time.Second) != hangs {
-					t.Errorf("%s kind %d took %v", op, kind, took)
+					t.Errorf("%s kind %d took %v, want 5s only if it hangs", op, kind, took)
 				}
 				if err := read(t.Context(), p); storage.Is(err, storage.Unavailable) {
-					t.Errorf("%s kind %d: broken twice: %v", op, kind, err)
+					t.Errorf("%s kind %d: broken twice: %v, want no error of kind Unavailable", op, kind, err)
 				}
 			})
 		}
@@ -191,13 +191,13 @@ func isOp(name string) func(storagetest.Call) bool {
 func TestFaults_Late(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := setup(t)
+		p := newPorts(t)
 		p.faults.Once(isOp("table Transact"), storagetest.Fault{Kind: storagetest.Late, Delay: 10 * time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		ops := []storage.Op{{Kind: storage.Insert, Key: "k", Values: map[string]any{"B": []byte("as sent")}}}
 		_, err := p.table.Transact(ctx, "p", ops)
 		if !storage.Is(err, storage.Ambiguous) {
-			t.Fatal(err)
+			t.Fatalf("got %v, want an error of kind Ambiguous", err)
 		}
 		cancel() // it is under way already
 		ops[0].Values["B"].([]byte)[0] = 'X'
@@ -206,40 +206,40 @@ func TestFaults_Late(t *testing.T) {
 		start := time.Now()
 		p.faults.Wait()
 		if took := time.Since(start); took != 10*time.Second {
-			t.Errorf("arrived after %v", took)
+			t.Errorf("arrived after %v, want 10s", took)
 		}
 		row, err := p.table.Get(t.Context(), "p", "k")
 		if err != nil || string(row.Values["B"].([]byte)) != "as sent" || len(row.Values) != 1 {
-			t.Errorf("row %v, %v", row, err)
+			t.Errorf("got the row %v, %v, want \"as sent\" alone", row, err)
 		}
 	})
 }
 
 func TestFaults_Err(t *testing.T) {
 	t.Parallel()
-	p := setup(t)
+	p := newPorts(t)
 	own := &storage.Error{Op: "table transact", Kind: storage.Throttled, RetryAfter: time.Second}
 	p.faults.Set(func(storagetest.Call) storagetest.Fault {
 		return storagetest.Fault{Kind: storagetest.FailBefore, Err: own}
 	})
 	if err := p.queue.Put(t.Context(), "t", 0); !errors.Is(err, own) {
-		t.Errorf("put: %v", err)
+		t.Errorf("put: %v, want %v", err, own)
 	}
 	if _, err := p.table.Get(t.Context(), "p", "k"); !errors.Is(err, own) {
-		t.Errorf("get: %v", err)
+		t.Errorf("get: %v, want %v", err, own)
 	}
 }
 
 func TestFaults_Once(t *testing.T) {
 	t.Parallel()
-	p := setup(t)
+	p := newPorts(t)
 	p.faults.Once(isOp("queue Put"), storagetest.Fault{Kind: storagetest.FailBefore})
 	p.faults.Once(isOp("queue Put"), storagetest.Fault{Kind: storagetest.FailAfter})
 	kinds := []storage.Kind{storage.Ambiguous, storage.Unavailable}
 	for i := range 3 {
 		err := p.queue.Put(t.Context(), "t", 0)
 		if i < 2 && !storage.Is(err, kinds[i]) || i == 2 && err != nil {
-			t.Errorf("put %d: %v", i, err)
+			t.Errorf("put %d: got %v, want two faults, and then none", i, err)
 		}
 	}
 	p.faults.Once(isOp("queue Put"), storagetest.Fault{Kind: storagetest.FailBefore})
@@ -249,17 +249,17 @@ func TestFaults_Once(t *testing.T) {
 
 func TestFaults_Call(t *testing.T) {
 	t.Parallel()
-	p := setup(t)
+	p := newPorts(t)
 	var calls []storagetest.Call
 	p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 		calls = append(calls, c)
-		p.faults.Release() // a hook may use what it breaks with
+		p.faults.Release() // a hook may call Release itself
 		return storagetest.Fault{}
 	})
 	a := p.faults.As("a").Table(p.Table())
 	tags, err := a.Transact(t.Context(), "p", []storage.Op{{Kind: storage.Insert, Key: "k"}})
 	if err != nil || len(tags) != 1 || tags[0] == "" {
-		t.Fatalf("unbroken: %v, %v", tags, err)
+		t.Fatalf("unbroken: %v, %v, want 1 tag, an ETag and no error", tags, err)
 	}
 	_, err = p.faults.As("b").Table(p.Table()).Get(t.Context(), "p", "k")
 	requireNoError(t, err)
@@ -271,7 +271,7 @@ func TestFaults_Call(t *testing.T) {
 		{Port: "leases", Op: "Acquire", Key: "1.0"}, {Port: "leases", Op: "Renew", Key: "1.0"},
 	}
 	if len(calls) != len(want) {
-		t.Fatalf("%d calls", len(calls))
+		t.Fatalf("%d calls, want %v", len(calls), len(want))
 	}
 	for i, c := range calls {
 		w := want[i]
@@ -280,7 +280,7 @@ func TestFaults_Call(t *testing.T) {
 		}
 	}
 	if len(calls[0].Ops) != 1 || calls[0].Ops[0].Key != "k" {
-		t.Errorf("operations %+v", calls[0].Ops)
+		t.Errorf("operations %+v, want 1 Op and Key k", calls[0].Ops)
 	}
 }
 

@@ -57,8 +57,8 @@ func leaseExpiry(t *testing.T, l storage.Leases, advance func(time.Duration)) {
 	wantKind(t, "acquire what another has", l.Acquire(ctx, "lost", ours, shortest), storage.Conflict)
 	requireNoError(t, l.Renew(ctx, "lost", theirs))
 
-	requireNoError(t, l.Renew(ctx, "kept", ours)) // it ran out, and nobody has taken it
-	wantKind(t, "acquire what was renewed late", l.Acquire(ctx, "kept", theirs, shortest), storage.Conflict)
+	requireNoError(t, l.Renew(ctx, "kept", ours)) // it ran out, and no other process has acquired it
+	wantKind(t, "acquire a lease that was renewed late", l.Acquire(ctx, "kept", theirs, shortest), storage.Conflict)
 	requireNoError(t, l.Acquire(ctx, "idle", ours, shortest))
 	requireNoError(t, l.Release(ctx, "returned", ours))
 	requireNoError(t, l.Acquire(ctx, "returned", theirs, shortest))
@@ -99,7 +99,7 @@ func leaseOneOfMany(t *testing.T, l storage.Leases) {
 		}
 	}
 	if sum != 1 {
-		t.Errorf("%d hold one lease", sum)
+		t.Errorf("%d hold one lease, want 1", sum)
 	}
 }
 
@@ -107,7 +107,7 @@ func leaseReleased(t *testing.T, l storage.Leases) {
 	ctx := t.Context()
 	requireNoError(t, l.Acquire(ctx, "1.0", ours, shortest))
 	requireNoError(t, l.Release(ctx, "1.0", ours))
-	wantKind(t, "renew what was released", l.Renew(ctx, "1.0", ours), storage.Conflict)
+	wantKind(t, "renew a released lease", l.Renew(ctx, "1.0", ours), storage.Conflict)
 	wantKind(t, "release twice", l.Release(ctx, "1.0", ours), storage.Conflict)
 	requireNoError(t, l.Acquire(ctx, "1.0", theirs, shortest))
 	wantKind(t, "acquire what another took", l.Acquire(ctx, "1.0", ours, shortest), storage.Conflict)

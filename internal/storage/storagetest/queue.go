@@ -36,15 +36,15 @@ func putDelayed(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	requireNoError(t, q.Put(t.Context(), "late", 1001*time.Millisecond)) // rounded up to 2 s
 	requireNoError(t, q.Put(t.Context(), "now", 0))
 	if got := takeMessages(t, q, 32); len(got) != 1 || got[0].Text != "now" {
-		t.Fatalf("at once: %+v", got)
+		t.Fatalf("at once: %+v, want one and Text now", got)
 	}
 	advance(1200 * time.Millisecond)
 	if got := takeMessages(t, q, 32); len(got) != 0 {
-		t.Errorf("before the delay was over: %+v", got)
+		t.Errorf("before the delay was over: %+v, want none", got)
 	}
 	advance(800*time.Millisecond + spare)
 	if got := takeMessages(t, q, 32); len(got) != 1 || got[0].Text != "late" || got[0].DequeueCount != 1 {
-		t.Errorf("after the delay: %+v", got)
+		t.Errorf("after the delay: %+v, want one, Text late and DequeueCount 1", got)
 	}
 }
 
@@ -56,16 +56,18 @@ func takenAgain(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	first, err := q.Get(ctx, 1, 2*time.Second)
 	requireNoError(t, err)
 	if got := takeMessages(t, q, 1); len(first) != 1 || len(got) != 0 {
-		t.Fatalf("first %+v, while hidden %+v", first, got)
+		t.Fatalf("first %+v, while hidden %+v, want one, and none while hidden", first, got)
 	}
 	advance(2*time.Second + spare)
 	second := takeMessages(t, q, 1)
 	if len(second) != 1 || second[0].DequeueCount != 2 || second[0].ID != first[0].ID ||
 		second[0].PopReceipt == first[0].PopReceipt {
-		t.Fatalf("second %+v, first %+v", second, first)
+		t.Fatalf("second %+v, first %+v, want one, DequeueCount 2, ID %v and PopReceipt another than %v", second,
+			first, first[0].ID, first[0].PopReceipt)
 	}
 	if !second[0].InsertedAt.Equal(first[0].InsertedAt) {
-		t.Errorf("inserted at %v, then at %v", first[0].InsertedAt, second[0].InsertedAt)
+		t.Errorf("inserted at %v, then at %v, want %v", first[0].InsertedAt, second[0].InsertedAt,
+			first[0].InsertedAt)
 	}
 	wantKind(t, "delete by the first", q.Delete(ctx, first[0]), storage.NotFound)
 	_, err = q.Update(ctx, first[0], "mine", time.Minute)
@@ -80,33 +82,33 @@ func putBack(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	requireNoError(t, q.Put(ctx, "before", 0))
 	got := takeMessages(t, q, 1)
 	if len(got) != 1 {
-		t.Fatalf("got %+v", got)
+		t.Fatalf("got %+v, want one", got)
 	}
 	receipt, err := q.Update(ctx, got[0], "after", 2*time.Second)
 	requireNoError(t, err)
 	if receipt == "" || receipt == got[0].PopReceipt {
-		t.Errorf("receipt %q after %q", receipt, got[0].PopReceipt)
+		t.Errorf("receipt %q after %q, want another receipt", receipt, got[0].PopReceipt)
 	}
 	if again := takeMessages(t, q, 1); len(again) != 0 {
-		t.Errorf("while hidden: %+v", again)
+		t.Errorf("while hidden: %+v, want none", again)
 	}
 	advance(2*time.Second + spare)
 	if again := takeMessages(t, q, 1); len(again) != 1 || again[0].Text != "after" || again[0].DequeueCount != 2 {
-		t.Errorf("after the time: %+v", again)
+		t.Errorf("after the time: %+v, want one, Text after and DequeueCount 2", again)
 	}
 }
 
 func getMessage(t *testing.T, q QueuePort) {
 	if got := takeMessages(t, q, 32); len(got) != 0 {
-		t.Fatalf("an empty queue gives %+v", got)
+		t.Fatalf("got %+v of an empty queue, want none", got)
 	}
 	requireNoError(t, q.Put(t.Context(), "lane 1", 0))
 	got := takeMessages(t, q, 32)
 	if len(got) != 1 || got[0].Text != "lane 1" || got[0].DequeueCount != 1 {
-		t.Fatalf("got %+v", got)
+		t.Fatalf("got %+v, want one, Text \"lane 1\" and DequeueCount 1", got)
 	}
 	if m := got[0]; m.ID == "" || m.PopReceipt == "" || m.InsertedAt.IsZero() || m.InsertedAt.Location() != time.UTC {
-		t.Errorf("got %+v", m)
+		t.Errorf("got %+v, want an ID, a PopReceipt, an InsertedAt and Location %v", m, time.UTC)
 	}
 	wantLength(t, q, 1)
 	requireNoError(t, q.Delete(t.Context(), got[0]))
@@ -124,11 +126,11 @@ func getSeveral(t *testing.T, q QueuePort) {
 	for _, most := range []int{1, 32, 32} {
 		got := takeMessages(t, q, most)
 		if len(got) == 0 || len(got) > most {
-			t.Fatalf("%d messages of at most %d", len(got), most)
+			t.Fatalf("%d messages of at most %d, want more than 0 and at most %v", len(got), most, most)
 		}
 		for _, m := range got {
 			if !want[m.Text] {
-				t.Errorf("%q twice or unknown", m.Text)
+				t.Errorf("got %q twice or unknown, want each of the messages once", m.Text)
 			}
 			delete(want, m.Text)
 		}
@@ -143,17 +145,17 @@ func getHidden(t *testing.T, q QueuePort) {
 	requireNoError(t, q.Put(t.Context(), "delayed", time.Hour))
 	got := takeMessages(t, q, 32)
 	if len(got) != 1 || got[0].Text != "taken" {
-		t.Fatalf("got %+v", got)
+		t.Fatalf("got %+v, want one and Text taken", got)
 	}
 	if again := takeMessages(t, q, 32); len(again) != 0 {
-		t.Errorf("hidden ones: %+v", again)
+		t.Errorf("hidden ones: %+v, want none", again)
 	}
 	wantLength(t, q, 2)
 	if _, err := q.Update(t.Context(), got[0], "shown", 0); err != nil {
-		t.Errorf("show at once: %v", err)
+		t.Errorf("Update to show it at once = %v, want no error", err)
 	}
 	if again := takeMessages(t, q, 32); len(again) != 1 || again[0].Text != "shown" {
-		t.Errorf("shown at once: %+v", again)
+		t.Errorf("shown at once: %+v, want one and Text shown", again)
 	}
 }
 
@@ -164,7 +166,7 @@ func getRefused(t *testing.T, q QueuePort) {
 	_, err = q.Get(t.Context(), 0, time.Minute)
 	wantKind(t, "no messages", err, storage.Other)
 	if got := takeMessages(t, q, 1); len(got) != 1 || got[0].DequeueCount != 1 {
-		t.Errorf("after refusals: %+v", got)
+		t.Errorf("after refusals: %+v, want one and DequeueCount 1", got)
 	}
 }
 
@@ -187,7 +189,7 @@ func getOneTaker(t *testing.T, q QueuePort) {
 		sum += <-counts
 	}
 	if sum != 1 {
-		t.Errorf("%d takers got it", sum)
+		t.Errorf("%d takers got it, want 1", sum)
 	}
 }
 
@@ -196,7 +198,7 @@ func putTexts(t *testing.T, q QueuePort) {
 		requireNoError(t, q.Put(t.Context(), text, 0))
 		got := takeMessages(t, q, 1)
 		if len(got) != 1 || got[0].Text != text {
-			t.Fatalf("%.40q comes back as %.100q", text, fmt.Sprint(got))
+			t.Fatalf("%.40q comes back as %.100q, want one and Text %v", text, fmt.Sprint(got), text)
 		}
 		requireNoError(t, q.Delete(t.Context(), got[0]))
 	}
@@ -239,9 +241,9 @@ func deleteNotFound(t *testing.T, q QueuePort) {
 	requireNoError(t, q.Put(ctx, "lane 1", 0))
 	m := takeMessages(t, q, 1)[0]
 	requireNoError(t, q.Delete(ctx, m))
-	wantKind(t, "delete of what is gone", q.Delete(ctx, m), storage.NotFound)
+	wantKind(t, "delete a message that is gone", q.Delete(ctx, m), storage.NotFound)
 	_, err := q.Update(ctx, m, "gone", time.Minute)
-	wantKind(t, "update of what is gone", err, storage.NotFound)
+	wantKind(t, "update a message that is gone", err, storage.NotFound)
 }
 
 func queueContextEnded(t *testing.T, q QueuePort) {

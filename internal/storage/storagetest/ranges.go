@@ -40,11 +40,11 @@ func rangeOrder(t *testing.T, table storage.Table) {
 	page := queryPage(t, table, storage.Query{})
 	wantKeys(t, "all", page.Rows, keys...)
 	if page.More {
-		t.Error("more than all")
+		t.Error("More = true after all rows, want false")
 	}
 	for _, r := range page.Rows {
 		if r.ETag == "" || r.Values["K"] != r.Key {
-			t.Errorf("row %q: ETag %q, values %v", r.Key, r.ETag, r.Values)
+			t.Errorf("row %q: ETag %q, values %v, want an ETag and K %v", r.Key, r.ETag, r.Values, r.Key)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func rangeBounds(t *testing.T, table storage.Table) {
 		page := queryPage(t, table, test.q)
 		wantKeys(t, name, page.Rows, test.want...)
 		if page.More {
-			t.Errorf("%s: more, and there is none", name)
+			t.Errorf("%s: more, and there is none, want More false", name)
 		}
 	}
 }
@@ -89,7 +89,8 @@ func rangePages(t *testing.T, table storage.Table) {
 		for more := true; more; {
 			page := queryPage(t, table, q)
 			if len(page.Rows) > limit || (page.More && len(page.Rows) == 0) || len(got) > len(keys) {
-				t.Fatalf("limit %d: a page of %d rows, more %t", limit, len(page.Rows), page.More)
+				t.Fatalf("limit %d: a page of %d rows, more %t, want no more rows than the limit, and none empty",
+					limit, len(page.Rows), page.More)
 			}
 			got = append(got, keysOf(page.Rows)...)
 			if more = page.More; more {
@@ -97,7 +98,7 @@ func rangePages(t *testing.T, table storage.Table) {
 			}
 		}
 		if !slices.Equal(got, keys) {
-			t.Errorf("limit %d: %q", limit, got)
+			t.Errorf("limit %d: %q, want %v", limit, got, keys)
 		}
 	}
 }
@@ -110,7 +111,7 @@ func rangeDefaultLimit(t *testing.T, table storage.Table) {
 	insertRows(t, table, keys...)
 	page := queryPage(t, table, storage.Query{})
 	if len(page.Rows) > 1000 || !page.More {
-		t.Fatalf("a page of %d rows, more %t", len(page.Rows), page.More)
+		t.Fatalf("a page of %d rows, more %t, want at most 1000 Rows and More true", len(page.Rows), page.More)
 	}
 	got := keysOf(page.Rows)
 	for page.More && len(got) < len(keys) {
@@ -159,6 +160,6 @@ func rangeOtherPartition(t *testing.T, table storage.Table) {
 	requireNoError(t, err)
 	wantKeys(t, "none", page.Rows)
 	if page.More {
-		t.Error("more of an empty partition")
+		t.Error("More = true of an empty partition, want false")
 	}
 }

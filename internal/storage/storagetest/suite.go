@@ -27,10 +27,7 @@ type BlobPort = interface {
 // QueueHarness provides the suite with empty queues of its own, and with the passing of time:
 // Advance returns when their clock has moved on by at least d.
 type QueueHarness struct {
-	Open func(t *testing.T) interface {
-		storage.Queue
-		storage.QueueLength
-	}
+	Open    func(t *testing.T) QueuePort
 	Advance func(d time.Duration)
 }
 

@@ -61,7 +61,7 @@ func tableContextEnded(t *testing.T, table storage.Table) {
 	_, err = table.Transact(ctx, "p", []storage.Op{insertOp("k", nil)})
 	wantKind(t, "transact, nothing sent", err, storage.Unavailable)
 	_, err = table.Get(t.Context(), "p", "k")
-	wantKind(t, "get what was not sent", err, storage.NotFound)
+	wantKind(t, "get a row of a request that was not sent", err, storage.NotFound)
 }
 
 func valuesRoundTrip(t *testing.T, table storage.Table) {
@@ -101,12 +101,12 @@ func valuesOfTheirOwn(t *testing.T, table storage.Table) {
 	values["C"] = true
 	row := getRow(t, table, "k")
 	if !sameValues(row.Values, map[string]any{"B": []byte("given")}) {
-		t.Errorf("values follow the caller's: %v", row.Values)
+		t.Errorf("values follow the caller's: %v, want \"given\"", row.Values)
 	}
 	row.Values["B"].([]byte)[0] = 'Y'
 	row.Values["C"] = true
 	if got := getRow(t, table, "k").Values; !sameValues(got, map[string]any{"B": []byte("given")}) {
-		t.Errorf("values follow a reader's: %v", got)
+		t.Errorf("values follow a reader's: %v, want \"given\"", got)
 	}
 }
 
@@ -116,7 +116,7 @@ func valuesLimits(t *testing.T, table storage.Table) {
 	}
 	putRow(t, table, insertOp("k", fits))
 	if !sameValues(getRow(t, table, "k").Values, fits) {
-		t.Error("the largest values come back changed")
+		t.Error("the largest values come back changed, want those written")
 	}
 	for name, values := range map[string]map[string]any{
 		"bytes": {"B": make([]byte, 64<<10+1)},
@@ -130,14 +130,14 @@ func valuesLimits(t *testing.T, table storage.Table) {
 	_, err := table.Transact(t.Context(), "p",
 		[]storage.Op{insertOp("fine", nil), insertOp("odd", map[string]any{"N": 1})})
 	if storage.KindOf(err) != storage.Other || storage.FailedAt(err) != 1 {
-		t.Errorf("a value of no type of ours: %v at %d", err, storage.FailedAt(err))
+		t.Errorf("Transact with a value of no stored type = %v at %d, want kind Other at 1", err, storage.FailedAt(err))
 	}
 }
 
 func valuesNil(t *testing.T, table storage.Table) {
 	putRow(t, table, insertOp("k", map[string]any{"A": "a", "B": nil}))
 	if got := getRow(t, table, "k").Values; !sameValues(got, map[string]any{"A": "a"}) {
-		t.Errorf("after insert: %v", got)
+		t.Errorf("after insert: got %v, want A alone", got)
 	}
 	putRow(t, table, storage.Op{Kind: storage.Merge, Key: "k", Values: map[string]any{"A": nil, "C": "c"}})
 	if got := getRow(t, table, "k").Values; !sameValues(got, map[string]any{"A": "a", "C": "c"}) {
@@ -162,16 +162,17 @@ func keysUnusual(t *testing.T, table storage.Table) {
 				_, err := table.Transact(t.Context(), partition,
 					[]storage.Op{{Kind: kind, Key: key, Values: map[string]any{"K": key}}})
 				if err != nil {
-					t.Fatalf("%q/%q kind %d: %v", partition, key, kind, err)
+					t.Fatalf("Transact of kind %d on %q/%q = %v, want no error", kind, partition, key, err)
 				}
 			}
 			row, err := table.Get(t.Context(), partition, key)
 			if err != nil || row.Key != key || row.Partition != partition || row.Values["K"] != key {
-				t.Errorf("%q/%q: %+v, %v", partition, key, row, err)
+				t.Errorf("%q/%q: got %+v, %v, want Key %v, Partition %v, K %v and no error", partition, key, row, err,
+					key, partition, key)
 			}
 			page, err := table.Range(t.Context(), storage.Query{Partition: partition, From: key, To: key + "\x01"})
 			if err == nil && len(page.Rows) != 1 {
-				t.Errorf("%q/%q: %d rows in a range of one", partition, key, len(page.Rows))
+				t.Errorf("%q/%q: got %d rows of a range, want 1", partition, key, len(page.Rows))
 			}
 			requireNoError(t, err)
 			_, err = table.Transact(t.Context(), partition, []storage.Op{{Kind: storage.Delete, Key: key}})
@@ -198,7 +199,7 @@ func putRow(t *testing.T, table storage.Table, op storage.Op) storage.ETag {
 	tags, err := table.Transact(t.Context(), "p", []storage.Op{op})
 	requireNoError(t, err)
 	if len(tags) != 1 {
-		t.Fatalf("%d ETags for one operation", len(tags))
+		t.Fatalf("%d ETags for one operation, want 1", len(tags))
 	}
 	return tags[0]
 }

@@ -14,24 +14,24 @@ func transactKinds(t *testing.T, table storage.Table) {
 	putRow(t, table, insertOp("k", both))
 	putRow(t, table, storage.Op{Kind: storage.Merge, Key: "k", Values: map[string]any{"B": int64(2), "C": true}})
 	if got := getRow(t, table, "k").Values; !sameValues(got, map[string]any{"A": "a", "B": int64(2), "C": true}) {
-		t.Errorf("after merge: %v", got)
+		t.Errorf("after merge: got %v, want A a, B 2 and C true", got)
 	}
 	putRow(t, table, storage.Op{Kind: storage.Replace, Key: "k", Values: map[string]any{"D": "d"}})
 	if got := getRow(t, table, "k").Values; !sameValues(got, map[string]any{"D": "d"}) {
-		t.Errorf("after replace: %v", got)
+		t.Errorf("after replace: got %v, want D alone", got)
 	}
 	putRow(t, table, storage.Op{Kind: storage.Upsert, Key: "k", Values: map[string]any{"E": "e"}})
 	if got := getRow(t, table, "k").Values; !sameValues(got, map[string]any{"E": "e"}) {
-		t.Errorf("after upsert of what is there: %v, want all replaced", got)
+		t.Errorf("after the upsert of a row that exists: got %v, want all columns replaced", got)
 	}
 	if tag := putRow(t, table, storage.Op{Kind: storage.Delete, Key: "k"}); tag != "" {
-		t.Errorf("delete gives ETag %q", tag)
+		t.Errorf("got ETag %q of a delete, want none", tag)
 	}
 	_, err := table.Get(t.Context(), "p", "k")
 	wantKind(t, "after delete", err, storage.NotFound)
 	putRow(t, table, storage.Op{Kind: storage.Upsert, Key: "k", Values: both})
 	if got := getRow(t, table, "k").Values; !sameValues(got, both) {
-		t.Errorf("after upsert of what is not there: %v", got)
+		t.Errorf("after the upsert of a new row: got %v, want both columns", got)
 	}
 }
 
@@ -44,7 +44,7 @@ func transactIfMatch(t *testing.T, table storage.Table) {
 			[]storage.Op{{Kind: kind, Key: "k", IfMatch: old, Values: map[string]any{"N": int64(3)}}})
 		wantKind(t, fmt.Sprintf("kind %d, old ETag", kind), err, storage.Precondition)
 		if storage.FailedAt(err) != 0 {
-			t.Errorf("kind %d failed at %d", kind, storage.FailedAt(err))
+			t.Errorf("kind %d failed at %d, want 0", kind, storage.FailedAt(err))
 		}
 		for _, match := range []storage.ETag{old, "", storage.AnyETag} {
 			_, err = table.Transact(t.Context(), "p", []storage.Op{{Kind: kind, Key: "none", IfMatch: match}})
@@ -52,7 +52,7 @@ func transactIfMatch(t *testing.T, table storage.Table) {
 		}
 	}
 	if row := getRow(t, table, "k"); row.ETag != now || row.Values["N"] != int64(2) {
-		t.Errorf("after refusals: %+v", row)
+		t.Errorf("after refusals: %+v, want ETag %v and N %v", row, now, int64(2))
 	}
 	now = putRow(t, table, storage.Op{Kind: storage.Merge, Key: "k", IfMatch: now})
 	now = putRow(t, table, storage.Op{Kind: storage.Merge, Key: "k", IfMatch: storage.AnyETag,
@@ -75,13 +75,13 @@ func transactETags(t *testing.T, table storage.Table) {
 	keys := []string{"replaced", "new", "", "merged", "upserted"}
 	for range 3 {
 		if len(tags) != len(keys) {
-			t.Fatalf("%d ETags for %d operations", len(tags), len(keys))
+			t.Fatalf("%d ETags, want one for each of %d operations", len(tags), len(keys))
 		}
 		var ops []storage.Op
 		for i, key := range keys {
 			if key == "" {
 				if tags[i] != "" {
-					t.Errorf("delete gives ETag %q", tags[i])
+					t.Errorf("got ETag %q of a delete, want none", tags[i])
 				}
 				continue
 			}
@@ -89,7 +89,7 @@ func transactETags(t *testing.T, table storage.Table) {
 				t.Errorf("%s: ETag %s, want %s", key, row.ETag, tags[i])
 			}
 			if seen[tags[i]] && len(ops) == 0 {
-				t.Errorf("%s: ETag %s again", key, tags[i])
+				t.Errorf("%s: ETag %s again, want a new one", key, tags[i])
 			}
 			ops = append(ops, storage.Op{Kind: storage.Replace, Key: key, IfMatch: tags[i]})
 		}
@@ -173,10 +173,10 @@ func transactLargest(t *testing.T, table storage.Table) {
 	}
 	tags, err := table.Transact(t.Context(), "p", ops)
 	if err != nil || len(tags) != storage.MaxOps || slices.Contains(tags, "") {
-		t.Fatalf("%d ETags, %v", len(tags), err)
+		t.Fatalf("got %d ETags, %v, want one for each operation", len(tags), err)
 	}
 	if page := queryPage(t, table, storage.Query{Columns: []string{}}); len(page.Rows) != storage.MaxOps {
-		t.Errorf("%d rows", len(page.Rows))
+		t.Errorf("%d rows, want %v", len(page.Rows), storage.MaxOps)
 	}
 }
 
@@ -188,7 +188,7 @@ func transactTwice(t *testing.T, table storage.Table) {
 	requireNoError(t, err)
 	_, err = table.Transact(t.Context(), "p", ops)
 	if storage.KindOf(err) != storage.Precondition || storage.FailedAt(err) != 0 {
-		t.Errorf("the second time: %v at %d", err, storage.FailedAt(err))
+		t.Errorf("the second time: %v at %d, want a failed precondition at 0", err, storage.FailedAt(err))
 	}
 }
 
@@ -208,13 +208,13 @@ func transactOneWins(t *testing.T, table storage.Table) {
 				if err == nil {
 					won <- tags[0]
 				} else if storage.KindOf(err) != storage.Precondition || storage.FailedAt(err) != 0 {
-					t.Errorf("a loser's error: %v at %d", err, storage.FailedAt(err))
+					t.Errorf("a loser's error: %v at %d, want a failed precondition at 0", err, storage.FailedAt(err))
 				}
 			})
 		}
 		group.Wait()
 		if len(won) != 1 {
-			t.Fatalf("round %d: %d writers won", round, len(won))
+			t.Fatalf("round %d: %d writers won, want 1", round, len(won))
 		}
 		tag = <-won
 	}
@@ -244,7 +244,7 @@ func transactSeenWhole(t *testing.T, table storage.Table) {
 	for last := int64(0); last < 30 && !t.Failed(); {
 		page := queryPage(t, table, storage.Query{To: "!u"})
 		if len(page.Rows) != 2 || page.Rows[0].Values["N"] != page.Rows[1].Values["N"] {
-			t.Fatalf("half a transaction: %+v", page.Rows)
+			t.Fatalf("half a transaction: %+v, want two rows of one N", page.Rows)
 		}
 		last = page.Rows[0].Values["N"].(int64)
 	}

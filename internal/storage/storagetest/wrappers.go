@@ -3,6 +3,7 @@ package storagetest
 import (
 	"bytes"
 	"context"
+	"io"
 	"maps"
 	"slices"
 	"time"
@@ -27,6 +28,9 @@ func (f *Faults) Blobs(inner BlobPort) BlobPort { return &blobs{f, inner} }
 
 // Leases wraps leases.
 func (f *Faults) Leases(inner storage.Leases) storage.Leases { return &leases{f, inner} }
+
+// Files wraps files.
+func (f *Faults) Files(inner storage.Files) storage.Files { return &files{f, inner} }
 
 type table struct {
 	f     *Faults
@@ -64,8 +68,8 @@ func (t *table) Transact(ctx context.Context, partition string, ops []storage.Op
 	return <-answer, nil
 }
 
-// cloneOps keeps what was asked for: a late transaction must not write what its caller
-// has made of its own since.
+// cloneOps copies operations: a late transaction must write the values of its call, and not those that the caller has
+// changed since.
 func cloneOps(ops []storage.Op) []storage.Op {
 	out := slices.Clone(ops)
 	for i := range out {
@@ -195,5 +199,43 @@ func (l *leases) Renew(ctx context.Context, name, id string) error {
 func (l *leases) Release(ctx context.Context, name, id string) error {
 	return l.f.doWrite(ctx, Call{Port: "leases", Op: "Release", Key: name}, func(ctx context.Context) error {
 		return l.inner.Release(ctx, name, id)
+	})
+}
+
+type files struct {
+	f     *Faults
+	inner storage.Files
+}
+
+func (f *files) List(ctx context.Context, prefix, marker string) (page storage.FilePage, err error) {
+	err = f.f.doRead(ctx, Call{Port: "files", Op: "List", Key: prefix}, func() error {
+		page, err = f.inner.List(ctx, prefix, marker)
+		return err
+	})
+	return page, err
+}
+
+func (f *files) Read(ctx context.Context, name string, version storage.ETag, offset, length int64) (data []byte,
+	err error) {
+	err = f.f.doRead(ctx, Call{Port: "files", Op: "Read", Key: name}, func() error {
+		data, err = f.inner.Read(ctx, name, version, offset, length)
+		return err
+	})
+	return data, err
+}
+
+func (f *files) Write(ctx context.Context, name, contentType string, metadata map[string]string, body io.Reader) error {
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	return f.f.doWrite(ctx, Call{Port: "files", Op: "Write", Key: name}, func(ctx context.Context) error {
+		return f.inner.Write(ctx, name, contentType, metadata, bytes.NewReader(data))
+	})
+}
+
+func (f *files) Delete(ctx context.Context, name string, version storage.ETag) error {
+	return f.f.doWrite(ctx, Call{Port: "files", Op: "Delete", Key: name}, func(ctx context.Context) error {
+		return f.inner.Delete(ctx, name, version)
 	})
 }

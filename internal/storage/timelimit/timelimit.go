@@ -9,6 +9,7 @@ package timelimit
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"weir/internal/storage"
@@ -154,6 +155,48 @@ func (b blobs) List(ctx context.Context, prefix, marker string) (storage.BlobPag
 	ctx, cancel := withCallLimit(ctx, queryLimit)
 	defer cancel()
 	return b.inner.List(ctx, prefix, marker)
+}
+
+// Files limits the time of calls for files; transfers may take any time while bytes move.
+func Files(inner storage.Files) storage.Files { return files{inner} }
+
+type files struct{ inner storage.Files }
+
+func (f files) List(ctx context.Context, prefix, marker string) (storage.FilePage, error) {
+	ctx, cancel := withCallLimit(ctx, queryLimit)
+	defer cancel()
+	return f.inner.List(ctx, prefix, marker)
+}
+
+func (f files) Read(ctx context.Context, name string, version storage.ETag, offset, length int64) ([]byte, error) {
+	ctx, cancel := withSilenceLimit(ctx, silenceLimit)
+	defer cancel()
+	return f.inner.Read(ctx, name, version, offset, length)
+}
+
+func (f files) Write(ctx context.Context, name, contentType string, metadata map[string]string, body io.Reader) error {
+	ctx, cancel := withSilenceLimit(ctx, silenceLimit)
+	defer cancel()
+	return f.inner.Write(ctx, name, contentType, metadata, movingBody{body, ctx})
+}
+
+// movingBody restarts the limit after each read of the body, because a read may wait for other calls of storage.
+type movingBody struct {
+	io.Reader
+	ctx context.Context
+}
+
+// Read implements io.Reader.
+func (m movingBody) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	Moved(m.ctx)
+	return n, err
+}
+
+func (f files) Delete(ctx context.Context, name string, version storage.ETag) error {
+	ctx, cancel := withCallLimit(ctx, callLimit)
+	defer cancel()
+	return f.inner.Delete(ctx, name, version)
 }
 
 // Leases limits the time of each call of leases.

@@ -3,6 +3,7 @@ package timelimit_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,15 +26,17 @@ type ports struct {
 	queue  timelimit.QueuePort
 	blobs  timelimit.BlobPort
 	leases storage.Leases
+	files  storage.Files
 }
 
-func hanging() ports {
+func newHangingPorts() ports {
 	f, account := storagetest.NewFaults(), memory.New(time.Now)
 	f.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.Hang} })
 	return ports{
 		table: timelimit.Table(f.Table(account.Table())),
 		queue: timelimit.Queue(f.Queue(account.Queue("q")).(timelimit.QueuePort)),
 		blobs: timelimit.Blobs(f.Blobs(account.Blobs())), leases: timelimit.Leases(f.Leases(account.Leases())),
+		files: timelimit.Files(f.Files(account.Files("inbox"))),
 	}
 }
 
@@ -60,6 +63,12 @@ var calls = map[string]func(ctx context.Context, p ports) error{
 	"blob delete":  func(ctx context.Context, p ports) error { return p.blobs.Delete(ctx, "b") },
 	"blob mark":    func(ctx context.Context, p ports) error { return p.blobs.Mark(ctx, "b") },
 	"blob list":    func(ctx context.Context, p ports) error { _, err := p.blobs.List(ctx, "", ""); return err },
+	"file list":    func(ctx context.Context, p ports) error { _, err := p.files.List(ctx, "", ""); return err },
+	"file read":    func(ctx context.Context, p ports) error { _, err := p.files.Read(ctx, "f", "", 0, 1); return err },
+	"file write": func(ctx context.Context, p ports) error {
+		return p.files.Write(ctx, "f", "text/xml", nil, strings.NewReader("x"))
+	},
+	"file delete": func(ctx context.Context, p ports) error { return p.files.Delete(ctx, "f", "") },
 	"lease acquire": func(ctx context.Context,
 		p ports) error {
 		return p.leases.Acquire(ctx, "l", leaseID, 15*time.Second)
@@ -77,7 +86,7 @@ func TestCalls_HangForSecondsOnly(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				began := time.Now()
-				err := call(ctx, hanging())
+				err := call(ctx, newHangingPorts())
 				if kind := storage.KindOf(err); kind != storage.Ambiguous && kind != storage.Unavailable {
 					t.Errorf("err = %v, want ambiguous or unavailable", err)
 				}
@@ -135,7 +144,7 @@ func TestCalls_EndWithTheirCaller(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				began := time.Now()
-				if err := call(ctx, hanging()); err == nil || time.Since(began) != time.Second {
+				if err := call(ctx, newHangingPorts()); err == nil || time.Since(began) != time.Second {
 					t.Errorf("err = %v after %s, want one after 1s", err, time.Since(began))
 				}
 			})

@@ -66,6 +66,9 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := exec.LookPath("node"); err != nil {
+		return nil, fmt.Errorf("start azurite: Node 20 is needed (README.md, Quick start): %w", err)
+	}
 	out := newOutput(o.Log)
 	p := &Process{cmd: exec.Command("node", o.commandArgs(script)...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out

@@ -45,7 +45,7 @@ func TestStart_FreePorts(t *testing.T) {
 		}
 		if want := fmt.Sprintf("http://127.0.0.1:%d/%s;", port,
 			azurite.Account); !strings.Contains(p.ConnectionString(), want) {
-			t.Errorf("connection string lacks %s", want)
+			t.Errorf("the connection string lacks %s", want)
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -61,7 +61,7 @@ func TestStart_SameDirAndPortsAgain(t *testing.T) {
 	}
 	<-first.Done()
 	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
-		t.Fatalf("nothing was saved: %v", err)
+		t.Fatalf("got %d saved files, %v, want some", len(files), err)
 	}
 	again := startAzurite(t, azurite.Options{Dir: dir, BlobPort: ports.Blob, QueuePort: ports.Queue,
 		TablePort: ports.Table})
@@ -110,13 +110,13 @@ func TestProcess_Stop(t *testing.T) {
 	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p.Ports().Table))
 	if err == nil {
 		_ = c.Close()
-		t.Error("still listening")
+		t.Error("Azurite listens after Stop, want its port closed")
 	}
 }
 
 func TestShared_OneProcess(t *testing.T) {
 	t.Parallel()
 	if a, b := azurite.Shared(t), azurite.Shared(t); a != b {
-		t.Errorf("two processes: %s and %s", a, b)
+		t.Errorf("two processes: %s and %s, want one", a, b)
 	}
 }

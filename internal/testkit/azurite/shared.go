@@ -33,7 +33,7 @@ func Shared(t testing.TB) string {
 	return sharedProcess.process.ConnectionString()
 }
 
-// Main is a TestMain: it runs the tests, stops what Shared started, looks for leaked
+// Main is a TestMain: it runs the tests, stops the emulator of Shared, looks for leaked
 // goroutines and exits.
 func Main(m *testing.M) { goleak.VerifyTestMain(leakCheckedRun{m}) }
 

@@ -16,10 +16,10 @@ import (
 // patience is how long porcupine may search one key. A key that it has not decided by then fails.
 const patience = time.Minute
 
-// Checked is how much of a history was held against the model.
+// Checked counts the part of a history that was checked against the model.
 type Checked struct{ Keys, Operations, Excluded int }
 
-// Check holds each key against the model. A key that breaks it is drawn into dir as
+// Check checks each key against the model. A key that breaks it is drawn into dir as
 // <name>-<key>.html, and the error names the file.
 func (h *History) Check(dir, name string) (Checked, error) {
 	h.mu.Lock()

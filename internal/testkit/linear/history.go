@@ -20,8 +20,8 @@ type Receipt struct {
 	Duplicate bool
 }
 
-// Learned stands for an answer that was not seen: a later operation showed the message's number.
-// The number spares the search most of the orders in which such posts may have come.
+// Learned is the output of a post whose answer was not seen: a later operation showed the number of
+// its message. With the number, the checker has to try far fewer orders of such posts.
 type Learned struct{ Sequence int64 }
 
 // Begin is a write that reached the CMS. Late marks one whose sender stood still past its
@@ -38,8 +38,8 @@ type Verdict string
 
 // The verdicts.
 const (
-	Taken   Verdict = "taken"   // the CMS answered 2xx; as far as is known, its sender was there
-	Torn    Verdict = "torn"    // it answered 2xx, and the answer broke off: its sender may or may not believe it
+	Taken   Verdict = "taken"   // the CMS answered 2xx, and is not known to have lost the connection to the sender
+	Torn    Verdict = "torn"    // the CMS answered 2xx, and the answer broke off: the sender may take it for a failure
 	Refused Verdict = "refused" // any other answer
 	Lost    Verdict = "lost"    // the sender got no answer
 )
@@ -57,7 +57,7 @@ type Finish struct{ Name, Stage string }
 // Read is a status read, of one message or of several at once.
 type Read struct{ Names []string }
 
-// Rest is a look at a key after everything has come to rest.
+// Rest is a read of a key after all processes have become idle.
 type Rest struct{}
 
 // History gathers operations. The zero History is ready; its methods may be called
@@ -73,8 +73,8 @@ type History struct {
 type postRecord struct {
 	first      int64 // when the first was sent
 	unanswered int64 // when the first that got no answer was sent; 0 = each was answered
-	filed      bool  // an answer shows which of them filed it
-	waited     int64 // when the last read began that showed no end
+	filed      bool  // one of the answers is not a duplicate, so that post filed the message
+	waited     int64 // when the last read began that showed the message queued or retrying
 	finished   int64 // when a read first showed that it is dead, cancelled or superseded
 	stage      string
 }
@@ -99,7 +99,7 @@ func (h *History) Posted(key, name string, sent, answered time.Time, answer *Rec
 		p.first = sent.UnixNano()
 	}
 	if answer == nil {
-		// Several of one message come to the same as their first alone.
+		// Of several posts of one message without an answer, the first can stand for all.
 		if p.unanswered == 0 || sent.UnixNano() < p.unanswered {
 			p.unanswered = sent.UnixNano()
 		}
@@ -154,7 +154,7 @@ func (h *History) Exclude(key, reason string) {
 	h.excluded[key] = cmp.Or(h.excluded[key], reason)
 }
 
-// Rest records for every key that everything has come to rest.
+// Rest records for every key that all processes have become idle.
 func (h *History) Rest(at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -210,10 +210,10 @@ func (h *History) operationsOf(key string) []porcupine.Operation {
 // firstSight is when a message was first seen to be filed, and its number, or 0 if no operation showed it.
 type firstSight struct{ first, sequence int64 }
 
-// firstShown returns by message when it was first seen to be filed. A post whose answer was not seen
-// has taken effect by then. If no operation ever shows it, it may as well have taken effect last,
-// and is left out. Both come to the same as a post without an end, and spare
-// the search the guess.
+// firstShown returns by message when an operation first showed that it was filed, and its number. A
+// post whose answer was not seen has taken effect by then. If no operation shows the message, the post
+// is left out: it may have taken effect after all others. The checker would accept the same histories
+// if such posts had no end, but it would have to guess when each took effect.
 func firstShown(ops []porcupine.Operation) map[string]firstSight {
 	shown := map[string]firstSight{}
 	note := func(name string, at, sequence int64) {

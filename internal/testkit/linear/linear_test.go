@@ -263,7 +263,7 @@ func TestCheck_RefusesBadHistories(t *testing.T) {
 				t.Fatalf("got %v, want %q and %s", err, c.reason, drawn)
 			}
 			if page, err := os.ReadFile(drawn); err != nil || !strings.Contains(string(page), "<html") {
-				t.Errorf("drawn: %v, %d bytes", err, len(page))
+				t.Errorf("drawn: %v, %d bytes, want \"<html\" in page and no error", err, len(page))
 			}
 		})
 	}

@@ -11,17 +11,17 @@ import (
 
 // Faults are the ways in which the CMS misbehaves. Zero is a CMS that works.
 type Faults struct {
-	Down        bool   `json:"down"`        // 503
-	Drop        bool   `json:"drop"`        // the connection is closed without an answer
-	Hang        bool   `json:"hang"`        // no answer until the fault is cleared
-	Slow        string `json:"slow"`        // this much later
-	TooMany     string `json:"tooMany"`     // 429 with this Retry-After (a duration)
-	FailEvery   int    `json:"failEvery"`   // 500 for every nth
-	FailPath    string `json:"failPath"`    // 500 for this path
-	FailFirst   string `json:"failFirst"`   // 500 for first attempts at paths that begin with this
-	FailUnder   string `json:"failUnder"`   // 500 for paths that begin with this
-	RefuseUnder string `json:"refuseUnder"` // 403 for paths that begin with this
-	RejectText  string `json:"rejectText"`  // 400 for bodies with this text in them
+	Down        bool   `json:"down,omitempty"`        // 503
+	Drop        bool   `json:"drop,omitempty"`        // the connection is closed without an answer
+	Hang        bool   `json:"hang,omitempty"`        // no answer until the fault is cleared
+	Slow        string `json:"slow,omitempty"`        // this much later
+	TooMany     string `json:"tooMany,omitempty"`     // 429 with this Retry-After (a duration)
+	FailEvery   int    `json:"failEvery,omitempty"`   // 500 for every nth
+	FailPath    string `json:"failPath,omitempty"`    // 500 for this path
+	FailFirst   string `json:"failFirst,omitempty"`   // 500 for first attempts at paths that begin with this
+	FailUnder   string `json:"failUnder,omitempty"`   // 500 for paths that begin with this
+	RefuseUnder string `json:"refuseUnder,omitempty"` // 403 for paths that begin with this
+	RejectText  string `json:"rejectText,omitempty"`  // 400 for bodies with this text in them
 }
 
 // aborted is the status recorded of a request that got no answer.

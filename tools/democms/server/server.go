@@ -1,6 +1,6 @@
 // Package server is the demo CMS. It looks an item up by its path, waits, then creates or updates
 // it, and lets two writes of one path overlap, as the CMSs do for which Weir was made. It records
-// every write, so that its record can be held against a writer's promises. Tests make it fail.
+// every write, so that its record shows whether a writer kept its promises. Tests make it fail.
 package server
 
 import (
@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ type Request struct {
 	Version   int       `json:"version"`
 	Fence     int64     `json:"fence"`
 	Attempt   int       `json:"attempt"`
+	Order     int64     `json:"order"` // Weir-Sequence; without it the number of the request since the last reset
 	Trace     string    `json:"trace"` // the traceparent
 	State     string    `json:"state"` // the tracestate
 	StartedAt time.Time `json:"startedAt"`
@@ -47,7 +49,9 @@ type Server struct {
 	running      map[string]int // writes in progress, by path
 	inFlight     int
 	stats        Stats
-	latest       map[string]int // highest version written, by path
+	latest       map[string]int   // highest version written, by path
+	newest       map[string]int64 // highest order written, by path
+	arrivals     int64
 	ids          map[string]bool
 	faults       Faults
 	requestCount int
@@ -62,6 +66,7 @@ type Stats struct {
 	Overlaps      int `json:"overlaps"`      // writes that began while another of their path ran
 	MaxConcurrent int `json:"maxConcurrent"` // writes at once, of whatever path
 	Inversions    int `json:"inversions"`    // writes of a version lower than their path's last
+	Overtaken     int `json:"overtaken"`     // writes that came after a later message of their path, see Request.Order
 	Repeats       int `json:"repeats"`       // successful writes under an Idempotency-Key written before
 }
 
@@ -88,6 +93,7 @@ func (s *Server) Reset() {
 	defer s.mu.Unlock()
 	s.items, s.requests, s.stats = nil, nil, Stats{}
 	s.running, s.latest, s.ids = map[string]int{}, map[string]int{}, map[string]bool{}
+	s.newest = map[string]int64{}
 }
 
 // maxBody is the largest body the CMS takes.
@@ -116,11 +122,15 @@ func (s *Server) handleWrite(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	version, _ := strconv.Atoi(firstNonEmpty(c.VersionAttr, c.Version)) // without one it is 0
-	req := Request{ID: r.Header.Get("Idempotency-Key"), Path: firstNonEmpty(c.PathAttr, c.Path), Version: version,
+	req := Request{ID: r.Header.Get("Idempotency-Key"), Path: findPath(c, r.Header), Version: version,
 		Trace: r.Header.Get("Traceparent"), State: r.Header.Get("Tracestate"), StartedAt: time.Now()}
 	req.Fence, _ = strconv.ParseInt(r.Header.Get("Weir-Fence"), 10, 64)
 	req.Attempt, _ = strconv.Atoi(r.Header.Get("Weir-Attempt"))
-	s.recordBegin(req.Path)
+	sequence, err := strconv.ParseInt(r.Header.Get("Weir-Sequence"), 10, 64)
+	arrival := s.recordBegin(req.Path)
+	if req.Order = sequence; err != nil {
+		req.Order = arrival
+	}
 	status, words := s.applyFaults(w, r, req.Path, body)
 	if status == 0 {
 		status, words = s.storeItem(req, c.Title)
@@ -132,6 +142,16 @@ func (s *Server) handleWrite(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(status)
 	fmt.Fprintln(w, words)
+}
+
+// findPath returns the path of the message, or, if the CMS finds none in it, the ordering key: so it takes messages of
+// every contract.
+func findPath(c writeBody, header http.Header) string {
+	key, err := url.PathUnescape(header.Get("Weir-Key"))
+	if err != nil {
+		key = header.Get("Weir-Key")
+	}
+	return firstNonEmpty(firstNonEmpty(c.PathAttr, c.Path), key)
 }
 
 func firstNonEmpty(a, b string) string {
@@ -171,14 +191,17 @@ func (s *Server) storeItem(req Request, title string) (int, string) {
 	return http.StatusCreated, "created"
 }
 
-func (s *Server) recordBegin(path string) {
+// recordBegin returns the number of the request among all since the last reset.
+func (s *Server) recordBegin(path string) (arrival int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.arrivals++
 	if s.running[path]++; s.running[path] > 1 {
 		s.stats.Overlaps++
 	}
 	s.inFlight++
 	s.stats.MaxConcurrent = max(s.stats.MaxConcurrent, s.inFlight)
+	return s.arrivals
 }
 
 func (s *Server) recordEnd(req Request) {
@@ -198,6 +221,10 @@ func (s *Server) recordEnd(req Request) {
 		s.stats.Inversions++
 	}
 	s.latest[req.Path] = max(s.latest[req.Path], req.Version)
+	if req.Order < s.newest[req.Path] {
+		s.stats.Overtaken++
+	}
+	s.newest[req.Path] = max(s.newest[req.Path], req.Order)
 	if req.ID != "" && s.ids[req.ID] {
 		s.stats.Repeats++
 	}
@@ -244,22 +271,43 @@ dl{display:flex;flex-wrap:wrap;gap:.5rem 2rem}dt{opacity:.7}dd{margin:0;font-wei
 <h1>Demo CMS</h1><dl>{{with .Stats}}<div><dt>items</dt><dd>{{.Items}}</dd></div>
 <div><dt>writes</dt><dd>{{.Writes}}</dd></div>
 <div><dt>duplicates</dt><dd>{{.Duplicates}}</dd></div><div><dt>overlaps</dt><dd>{{.Overlaps}}</dd></div>
-<div><dt>inversions</dt><dd>{{.Inversions}}</dd></div>
+<div><dt>overtaken</dt><dd>{{.Overtaken}}</dd></div>
 <div><dt>repeats</dt><dd>{{.Repeats}}</dd></div>
 <div><dt>failures</dt><dd>{{.Failures}}</dd></div>{{end}}</dl>
 <table><thead><tr><th>path<th>version<th>title<th>updated</thead>
 {{range .Items}}<tr><td>{{.Path}}<td>{{.Version}}<td>{{.Title}}
-<td>{{.Updated.Format "15:04:05.000"}}{{else}}<tr><td colspan="4">Nothing has been written yet.{{end}}</table></html>`))
+<td>{{.Updated.Format "15:04:05.000"}}{{else}}<tr><td colspan="4">Nothing has been written yet.{{end}}</table>
+<h2>Faults</h2><p>The CMS can fail on purpose: <code>curl -X POST {{.Address}}/faults -d '{"down": true}'</code>;
+<code>curl -X DELETE {{.Address}}/faults</code> ends that. In force: <code>{{.Faults}}</code></p>
+<table><thead><tr><th>fault<th>effect</thead>{{range .Known}}<tr><td><code>{{index . 0}}</code><td>{{index . 1}}{{end}}
+</table></html>`))
+
+// KnownFaults has an example of each fault, and its effect.
+var KnownFaults = [][2]string{
+	{`"down": true`, "503 for all: Weir pauses the lane"},
+	{`"drop": true`, "closes the connection without an answer"},
+	{`"hang": true`, "does not answer until the fault ends"},
+	{`"slow": "2s"`, "answers so much later"},
+	{`"tooMany": "30s"`, "429 with this Retry-After"},
+	{`"failEvery": 3`, "500 for every third request"},
+	{`"failPath": "/news/1"`, "500 for this path"},
+	{`"failFirst": "/news/"`, "500 for first attempts at paths that begin so"},
+	{`"failUnder": "/news/"`, "500 for paths that begin so"},
+	{`"refuseUnder": "/news/"`, "403 for paths that begin so"},
+	{`"rejectText": "Hello"`, "400 for bodies with this text: the message is dead"},
+}
 
 // showPage shows the items.
-func (s *Server) showPage(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) showPage(w http.ResponseWriter, r *http.Request) {
 	stats := s.Stats()
 	s.mu.Lock()
+	faults, _ := json.Marshal(s.faults) // cannot fail: texts, numbers and bools
 	items := make([]contentItem, 0, len(s.items))
 	for _, it := range s.items {
 		items = append(items, *it)
 	}
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	pageTemplate.Execute(w, map[string]any{"Stats": stats, "Items": items}) // the client is gone when this fails
+	pageTemplate.Execute(w, map[string]any{"Stats": stats, "Items": items, "Address": "http://" + r.Host,
+		"Faults": string(faults), "Known": KnownFaults}) // the client is gone when this fails
 }

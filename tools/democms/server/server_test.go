@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -67,6 +68,69 @@ func TestServer_OneWriterMakesNone(t *testing.T) {
 	}
 }
 
+// The order of messages through Weir is that of Weir-Sequence; of others it is that of their arrival.
+func TestServer_CountsOvertakenWrites(t *testing.T) {
+	t.Parallel()
+	cms, url := startCMS(t, time.Millisecond)
+	for _, sequence := range []string{"4", "6", "5", "", ""} {
+		req, err := http.NewRequest(http.MethodPost, url+"/api/content", strings.NewReader(articleXML("/a", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sequence != "" {
+			req.Header.Set("Weir-Sequence", sequence)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	// 5 came after 6; the direct requests have the numbers 4 and 5.
+	if s := cms.Stats(); s.Overtaken != 3 || s.Writes != 5 {
+		t.Errorf("got %+v, want 5 writes, 3 of them overtaken", s)
+	}
+}
+
+// A message of any contract has its ordering key as the path.
+func TestServer_TakesEveryRoot(t *testing.T) {
+	t.Parallel()
+	cms, url := startCMS(t, time.Millisecond)
+	req, err := http.NewRequest(http.MethodPost, url+"/api/content", strings.NewReader(`<p:product xmlns:p="u"/>`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Weir-Key", "sku%2F1")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if got := cms.Requests(); resp.StatusCode != http.StatusCreated || len(got) != 1 || got[0].Path != "sku/1" {
+		t.Errorf("got %d and %+v, want 201 and the path sku/1", resp.StatusCode, got)
+	}
+}
+
+// The page documents each fault, with an example that the CMS takes.
+func TestServer_PageShowsFaults(t *testing.T) {
+	t.Parallel()
+	_, url := startCMS(t, time.Millisecond)
+	page := getBody(t, url+"/")
+	of := reflect.TypeFor[server.Faults]()
+	for i := range of.NumField() {
+		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		if !strings.Contains(page, "&#34;"+name+"&#34;: ") {
+			t.Errorf("the page does not show the fault %s", name)
+		}
+	}
+	for _, known := range server.KnownFaults {
+		var f server.Faults
+		if err := json.Unmarshal([]byte("{"+known[0]+"}"), &f); err != nil || f == (server.Faults{}) {
+			t.Errorf("%s: got %+v and %v, want a fault", known[0], f, err)
+		}
+	}
+}
+
 func TestServer_Faults(t *testing.T) {
 	t.Parallel()
 	for fault, want := range map[string]int{
@@ -116,7 +180,7 @@ func TestServer_HangEndsWithTheFault(t *testing.T) {
 	go func() { done <- postBody(t, url+"/api/content", articleXML("/a", 1), "") }()
 	select {
 	case got := <-done:
-		t.Fatalf("answered %d while it should hang", got)
+		t.Fatalf("answered %d, want it to hang", got)
 	case <-time.After(100 * time.Millisecond):
 	}
 	postBody(t, url+"/faults", `{}`, "")
@@ -147,4 +211,18 @@ func TestServer_PageEscapes(t *testing.T) {
 	if err := json.NewDecoder(resp.Body).Decode(&stats); err != nil || stats.Writes != 1 {
 		t.Errorf("got %+v, %v, want 1 write", stats, err)
 	}
+}
+
+func getBody(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }

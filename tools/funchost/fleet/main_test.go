@@ -254,7 +254,7 @@ func (r *rig) awaitEnd(h *fleet.Host) {
 	select {
 	case <-h.Done():
 	case <-time.After(patience):
-		r.t.Fatal("the host does not end")
+		r.t.Fatal("the host runs on, want it to end")
 	}
 }
 

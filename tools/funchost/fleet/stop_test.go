@@ -18,10 +18,10 @@ func TestStop_NothingInFlight(t *testing.T) {
 	}
 	r.awaitEnd(h)
 	if isRunning(pid) {
-		t.Error("the handler outlived its host")
+		t.Error("the handler runs after its host, want it to end")
 	}
 	if r.hasNote("signal") {
-		t.Error("the handler got a signal")
+		t.Error("the handler got a signal, want none")
 	}
 }
 
@@ -42,7 +42,8 @@ func TestStop_HTTPRequestIsWaitedFor(t *testing.T) {
 	}
 	r.awaitCondition("the socket is closed", func() bool { return len(listListeningSockets(h.PID())) == 0 })
 	if !isRunning(pid) || !isRunning(h.PID()) || r.hasNote("closed") {
-		t.Error("the host did not wait for the request")
+		t.Errorf("handler runs: %t, host runs: %t, connection closed: %t; want the host to wait for the request",
+			isRunning(pid), isRunning(h.PID()), r.hasNote("closed"))
 	}
 	r.releaseCalls()
 	if got := <-status; got != 200 {
@@ -92,7 +93,7 @@ func TestStop_QueueInvocationThatTakesTooLong(t *testing.T) {
 					orphan)
 			}
 			if r.hasNote("signal") {
-				t.Error("the handler got a signal")
+				t.Error("the handler got a signal, want none")
 			}
 			if n := r.countMessages(); n != 1 {
 				t.Errorf("%d messages are left; want 1, hidden", n)

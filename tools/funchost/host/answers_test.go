@@ -53,7 +53,7 @@ func TestHost_Forwarding_StatusWithoutBodyEndsTheConnection(t *testing.T) {
 		reader := bufio.NewReader(conn)
 		res, err := exchangeRaw(t, conn, reader, "GET /api/messages/7 HTTP/1.1\r\nHost: h\r\n\r\n")
 		if err != nil {
-			t.Fatalf("%d: %v", status, err)
+			t.Fatalf("request after status %d: %v", status, err)
 		}
 		head := res.Header
 		if res.StatusCode != status || head.Get("Etag") != `"e"` || head.Get("Content-Length") != length || res.Close {
@@ -82,7 +82,7 @@ func TestHost_Proxying_StatusWithoutBodyKeepsTheConnection(t *testing.T) {
 		r.setOrder(handlerOrder{Status: status, NoReply: true, Header: http.Header{"Etag": {`"e"`}}})
 		res, err := exchangeRaw(t, conn, reader, "GET /api/messages/7 HTTP/1.1\r\nHost: h\r\n\r\n")
 		if err != nil {
-			t.Fatalf("%d: %v", status, err)
+			t.Fatalf("request after status %d: %v", status, err)
 		}
 		_ = res.Body.Close()
 		if res.StatusCode != status || res.Header.Get("Etag") != `"e"` {
@@ -172,7 +172,7 @@ func TestHost_ClientGoesAway(t *testing.T) {
 		}
 		go func() { r.nextCall(); cancel() }()
 		if _, err := http.DefaultClient.Do(q); err == nil {
-			t.Error("the request was answered")
+			t.Error("Do = no error, want one for the cancelled request")
 		}
 	}
 	t.Run("proxying: the handler learns of it", func(t *testing.T) {
@@ -336,7 +336,7 @@ func TestMode_Set(t *testing.T) {
 		t.Errorf("Set(http) = %v, %q; want an error and no change", err, m)
 	}
 	if err := m.Set("forwarding"); err != nil || m != host.Forwarding {
-		t.Errorf("Set(forwarding) = %v, %q", err, m)
+		t.Errorf("Set(forwarding) = %v, %q, want %v and no error", err, m, host.Forwarding)
 	}
 }
 
@@ -366,7 +366,7 @@ func TestHost_LenientTargets_OnOneConnection(t *testing.T) {
 	} {
 		res, err := exchangeRaw(t, conn, reader, c.request)
 		if err != nil {
-			t.Fatalf("%q: %v", c.request, err)
+			t.Fatalf("exchange of %q = %v, want an answer", c.request, err)
 		}
 		_, _ = io.Copy(io.Discard, res.Body)
 		if res.StatusCode != c.status {

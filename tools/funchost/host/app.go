@@ -31,7 +31,7 @@ type app struct {
 	stderrIsErrors bool
 }
 
-// handlerCommand is how the handler is started.
+// handlerCommand starts the handler.
 type handlerCommand struct {
 	path, dir string
 	args      []string
@@ -125,7 +125,7 @@ func (a *app) readFunctions() error {
 	for _, folder := range folders {
 		raw, err := os.ReadFile(filepath.Join(a.root, folder.Name(), "function.json"))
 		if err != nil {
-			continue // as the host: a folder without one is no function
+			continue // for the host, too, a folder without function.json is no function
 		}
 		f, err := a.readFunction(folder.Name(), raw)
 		if unresolved := (*unresolvedError)(nil); errors.As(err, &unresolved) {
@@ -193,7 +193,7 @@ func (f *function) assignBindings(bindings []functionBinding) error {
 		}
 	}
 	if inputs != 1 {
-		return errors.New("want exactly one trigger")
+		return errors.New("it must have exactly one trigger")
 	}
 	if f.trigger.Name == "" {
 		return errors.New("the trigger has no name")
@@ -239,8 +239,8 @@ func (a *app) completeHTTP(f *function) error {
 	return err
 }
 
-// unresolvedError is of a function that names an app setting which is not set. The host leaves the function
-// out and runs on.
+// unresolvedError reports that a function names an app setting which is not set. The host leaves the function out, and
+// serves the others.
 type unresolvedError struct{ setting string }
 
 func (e *unresolvedError) Error() string {

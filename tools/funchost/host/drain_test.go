@@ -15,7 +15,7 @@ func (r *rig) readDrainStatus() (s host.DrainStatus) {
 	r.t.Helper()
 	a := r.sendRequest("GET", "/admin/host/drain/status", "")
 	if err := json.Unmarshal([]byte(a.body), &s); err != nil || a.StatusCode != 200 {
-		r.t.Fatalf("answered %d %q: %v", a.StatusCode, a.body, err)
+		r.t.Fatalf("answered %d %q: %v, want status 200 and no error", a.StatusCode, a.body, err)
 	}
 	return s
 }
@@ -43,7 +43,7 @@ func TestDrain_StopsListenersAndNotHTTP(t *testing.T) {
 	if got := q.readDrainStatus(); got.State != "Disabled" {
 		t.Errorf("before the drain: %+v; want Disabled", got)
 	}
-	q.enqueue("first")
+	q.enqueueTexts("first")
 	drained := q.nextCall()
 	if got := q.sendRequest("POST", "/admin/host/drain", ""); got.StatusCode != 202 {
 		t.Fatalf("answered %d; want 202", got.StatusCode)
@@ -56,7 +56,7 @@ func TestDrain_StopsListenersAndNotHTTP(t *testing.T) {
 		return strings.Count(q.out.String(), "Stopped the listener for function 'q'")+
 			strings.Count(q.out.String(), "Stopped the listener for function 'tick'") == 2
 	})
-	q.enqueue("second")
+	q.enqueueTexts("second")
 	if got := q.sendRequest("GET", "/api/fn", ""); got.StatusCode != 200 {
 		t.Errorf("HTTP is answered %d; want 200", got.StatusCode)
 	}
@@ -78,7 +78,7 @@ func TestDrain_StopsListenersAndNotHTTP(t *testing.T) {
 func TestRestart_OldHandlerFinishesItsInvocations(t *testing.T) {
 	t.Parallel()
 	q, release := holdQueue(t)
-	q.enqueue("long")
+	q.enqueueTexts("long")
 	old := q.nextCall()
 	var refused atomic.Int64
 	stop, posted := make(chan struct{}), make(chan int)
@@ -112,7 +112,7 @@ func TestRestart_OldHandlerFinishesItsInvocations(t *testing.T) {
 		t.Errorf("status %+v; want one instance, and the replaced handler %d on another port", s, old.PID)
 	}
 	if err := syscall.Kill(old.PID, 0); err != nil {
-		t.Errorf("the old handler is gone while its invocation runs: %v", err)
+		t.Errorf("the old handler is gone (%v), want it there while its invocation runs", err)
 	}
 	release()
 	awaitCondition(t, "the old handler is gone",
@@ -125,16 +125,16 @@ func TestRestart_StopEndsTheReplaced(t *testing.T) {
 	t.Parallel()
 	q, release := holdQueue(t)
 	defer release()
-	q.enqueue("long")
+	q.enqueueTexts("long")
 	old := q.nextCall()
 	if err := q.host.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	q.host.Stop()
 	if err := syscall.Kill(old.PID, 0); err == nil {
-		t.Error("the replaced handler outlived the host")
+		t.Error("the replaced handler runs after the host, want it to end")
 	}
 	if err := q.host.Restart(); err == nil {
-		t.Error("a stopped host was restarted")
+		t.Error("Restart of a stopped host = no error, want one")
 	}
 }

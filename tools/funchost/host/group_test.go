@@ -39,7 +39,7 @@ func TestGroups_EachCallGoesToItsInstance(t *testing.T) {
 	q.startHost()
 	pids := map[int]bool{}
 	for n := range 4 {
-		q.enqueue(fmt.Sprint(n))
+		q.enqueueTexts(fmt.Sprint(n))
 		q.sendRequest("GET", "/api/fn", "")
 		c := q.callTo("/api/fn")
 		pids[c.PID] = true
@@ -51,7 +51,7 @@ func TestGroups_EachCallGoesToItsInstance(t *testing.T) {
 		t.Errorf("HTTP went to %d instances; want 2", len(pids))
 	}
 	q.awaitEmpty()
-	q.enqueue("last")
+	q.enqueueTexts("last")
 	if c := q.callTo("/q"); c.Group != "function:q" {
 		t.Errorf("a message went to group %q; want function:q", c.Group)
 	}
@@ -132,9 +132,9 @@ func TestIdleKill_EndsAndStartsAgain(t *testing.T) {
 	q.awaitScaledIn(1)
 	q.awaitScaledIn(2)
 	if err := syscall.Kill(first.PID, 0); err == nil {
-		t.Error("the handler of a scaled-in instance still runs")
+		t.Error("the handler of a scaled-in instance runs, want it ended")
 	}
-	q.enqueue("wake")
+	q.enqueueTexts("wake")
 	woken := q.callTo("/q")
 	if got := q.sendRequest("GET", "/api/fn", ""); got.StatusCode != 200 {
 		t.Errorf("a request to a group without instances is answered %d; want 200", got.StatusCode)

@@ -25,7 +25,7 @@ type Config struct {
 	ScriptRoot string    // folder of host.json
 	Port       int       // 0 = a free one
 	Instances  int       // 0 = one; each runs all functions
-	Groups     []Group   // in the place of Instances: which run the listeners of which functions
+	Groups     []Group   // instances by the functions that they run; in place of Instances
 	Out        io.Writer // the host's lines and the handlers'; nil = nowhere
 	Quiet      bool      // no lines about single invocations that succeed
 	Env        []string  // nil = this process's
@@ -37,24 +37,26 @@ type Config struct {
 	StateDir     string // for the timers' status; empty = one for the script root in the temporary folder
 	GiveUpAfter  int    // errors of a handler after which the host ends: 0 = 3 as the real one, negative = never
 	Now          func() time.Time
-	// MessageLease is how long a dequeued message is hidden; renewed at half of it. 0 = 10 minutes as the real host.
+	// MessageLease is the time for which a dequeued message is hidden; the host renews it at its half. 0 = 10
+	// minutes, as in the real host.
 	MessageLease time.Duration
-	HTTP         Mode // how old the host is in its way with HTTP; empty = Proxying
+	HTTP         Mode // how the host passes requests on; empty = Proxying
 	Traceparent  bool // Application Insights is connected: calls without a trace get one
-	// StopWait is how long a stopping host waits for queue and timer invocations. 0 = 10 s as the real host.
+	// StopWait is the longest time for which a stopping host waits for queue and timer invocations. 0 = 10 s, as in
+	// the real host.
 	StopWait time.Duration
-	// StopTakes is how long after it closed its socket a stopping host ends the handlers, at the earliest:
-	// about 0.3 s for the real one.
+	// StopTakes is the shortest time between the close of the host's socket and the end of the handlers: about
+	// 0.3 s for the real host.
 	StopTakes time.Duration
 	// Orphan leaves a handler behind, without a parent, when an invocation outlasts StopWait, and when the
 	// host itself is killed: both were seen of the real host. It is meant for a host in a process of its own,
 	// which ends after Stop. Otherwise no handler outlives the host.
 	Orphan bool
-	// ListenAfter is how long after the start of the handlers the host begins to listen: about a second
-	// for the real one. Start returns when the host listens.
+	// ListenAfter is the time between the start of the handlers and that of listening: about a second for the real
+	// host. Start returns when the host listens.
 	ListenAfter time.Duration
-	// IdleKill ends an instance that has had no invocation for so long, by SIGKILL; a request, a message or a
-	// timer of its group starts it again. 0 = never.
+	// IdleKill is the time without an invocation after which an instance is ended by SIGKILL. A request, a message or
+	// a timer of its group starts it again. 0 = never.
 	IdleKill time.Duration
 	// Development sets AZURE_FUNCTIONS_ENVIRONMENT=Development, as func start does: queues are polled every two
 	// seconds. Otherwise the environment decides.
@@ -318,8 +320,8 @@ func (h *Host) pickInstance(f *function) (i *instance, leave func()) {
 	return i, i.inFlight.beginInvocation(f)
 }
 
-// Stop does as the real host does on SIGTERM: the listening socket closes at once, the listeners
-// stop, HTTP requests are waited for to their end and queue and timer invocations for StopWait.
+// Stop does as the real host does on SIGTERM: the listening socket closes at once, and the listeners
+// stop. The host waits until all HTTP requests have ended, and for StopWait for queue and timer invocations.
 // The handlers get no signal but SIGKILL at the end; none is left when it returns, except with Orphan.
 func (h *Host) Stop() {
 	h.mu.Lock()

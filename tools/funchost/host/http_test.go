@@ -37,23 +37,25 @@ func TestHost_Forwarding(t *testing.T) {
 	})
 	if got.StatusCode != 202 || got.body != "the answer" || got.Header.Get("Location") != "/there" ||
 		got.Header.Get("Content-Type") != "application/problem+json" {
-		t.Errorf("answered %d %v %q", got.StatusCode, got.Header, got.body)
+		t.Errorf("answered %d %v %q, want status 202, body \"the answer\", Location /there and Content-Type "+
+			"application/problem+json", got.StatusCode, got.Header, got.body)
 	}
 	c := r.nextCall()
 	if c.Method != "POST" || c.URI != "/api/messages?A=1,2&flag=&code=x" || c.Body != "<a/>" ||
 		c.Host != "weir.example" || c.Chunked {
-		t.Errorf("the handler got %+v", c)
+		t.Errorf("the handler got %+v, want Method POST, URI /api/messages?A=1,2&flag=&code=x, Body <a/>, Host "+
+			"weir.example and Chunked false", c)
 	}
 	if c.Header.Get("Content-Encoding") != "" || c.Header.Get("Content-Type") != "application/xml" ||
 		c.Header.Get("Cookie") != "c=1" {
-		t.Errorf("headers: %v", c.Header)
+		t.Errorf("headers: %v, want no Content-Encoding, Content-Type application/xml and Cookie c=1", c.Header)
 	}
 	if ids := c.Header["X-Azure-Functions-Invocationid"]; len(ids) != 1 || !strings.HasPrefix(ids[0], "mine, ") ||
 		len(ids[0]) != 6+36 {
-		t.Errorf("invocation ids: %v", ids)
+		t.Errorf("invocation ids: %v, want one, \"mine, \" and 36 characters", ids)
 	}
 	if ua := c.Header.Get("User-Agent"); !strings.HasPrefix(ua, "curl Azure-Functions-Host/4.") {
-		t.Errorf("user agent: %q", ua)
+		t.Errorf("user agent: %q, want it to begin with \"curl Azure-Functions-Host/4.\"", ua)
 	}
 	if c.Dir != r.root {
 		t.Errorf("working directory %q; want %q", c.Dir, r.root)
@@ -85,7 +87,7 @@ func TestHost_Forwarding_RefusesChunks(t *testing.T) {
 		t.Errorf("answered %d %q; want an empty 500", got.StatusCode, got.body)
 	}
 	if len(r.calls) != 0 {
-		t.Error("the handler was called")
+		t.Errorf("the handler got %d calls, want none", len(r.calls))
 	}
 }
 
@@ -181,7 +183,7 @@ func TestHost_SpreadsOverInstances(t *testing.T) {
 		t.Errorf("workers: %v; want three", seen)
 	}
 	if s := r.host.Status(); len(s.Instances) != 3 || s.State != "Running" {
-		t.Errorf("status: %+v", s)
+		t.Errorf("status: %+v, want 3 Instances and State Running", s)
 	}
 }
 
@@ -199,11 +201,12 @@ func TestHost_PayloadMode(t *testing.T) {
 	got := r.sendRequest("POST", "/items/7?x=1&x=2", "hello")
 	if got.StatusCode != 201 || got.body != "{\n  \"a\": 1\n}" || got.Header.Get("X-A") != "1" ||
 		!strings.HasPrefix(got.Header.Get("Content-Type"), "text/plain") {
-		t.Errorf("answered %d %v %q", got.StatusCode, got.Header, got.body)
+		t.Errorf("answered %d %v %q, want 201, X-A, text/plain and the indented body", got.StatusCode, got.Header,
+			got.body)
 	}
 	c := r.nextCall()
 	if c.Method != "POST" || c.URI != "/fn" || !c.Chunked {
-		t.Errorf("the handler got %+v", c)
+		t.Errorf("the handler got %+v, want Method POST, URI /fn and Chunked true", c)
 	}
 	for _, want := range []string{`"Params":{"id":"7"}`, `"Query":{"x":"1,2"}`, `"Body":"hello"`, `"Method":"POST"`} {
 		if !strings.Contains(c.Body, want) {
@@ -211,10 +214,10 @@ func TestHost_PayloadMode(t *testing.T) {
 		}
 	}
 	if !strings.Contains(r.out.String(), "a log line") {
-		t.Error("the handler's log is not shown")
+		t.Errorf("got the output %s\nwant the handler's log in it", r.out.String())
 	}
 	if got := r.sendRequest("GET", "/items/seven", ""); got.StatusCode != 404 {
-		t.Errorf("answered %d; want 404 for what is no int", got.StatusCode)
+		t.Errorf("answered %d; want 404 for a text that is no int", got.StatusCode)
 	}
 	r.mu.Lock()
 	r.decide = func(handlerCall) handlerOrder { return handlerOrder{Status: 422} }
@@ -232,12 +235,12 @@ func TestHost_FirstByNameWins(t *testing.T) {
 		"c-off": httpFunction(`,"route":"off","methods":["put"]`),
 	}, env: []string{"AzureWebJobs_c-off_Disabled=1"}}).startHost()
 	if got := r.sendRequest("PUT", "/api/off", ""); got.StatusCode != 404 {
-		t.Errorf("a disabled function answered %d", got.StatusCode)
+		t.Errorf("a disabled function answered %d, want 404", got.StatusCode)
 	}
 	out := r.out.String()
 	at := func(s string) int { return strings.Index(out, s) }
 	if order := []int{at("a-all: [GET] " + r.host.URL() + "/api/{*rest}"), at("b-one: "),
 		at("(disabled)")}; !slices.IsSorted(order) || order[0] < 0 {
-		t.Errorf("functions are not listed by name: %v\n%s", order, out)
+		t.Errorf("functions are listed at %v, want them in order of name:\n%s", order, out)
 	}
 }

@@ -55,11 +55,11 @@ func (n *inFlightCounts) awaitOthers(ctx context.Context) bool {
 	return n.awaitCounts(ctx, func(_, other int) bool { return other == 0 })
 }
 
-// awaitCounts waits until holds does, and reports whether that was before ctx ended.
-func (n *inFlightCounts) awaitCounts(ctx context.Context, holds func(http, other int) bool) bool {
+// awaitCounts waits until isReached returns true for the counts, and reports whether it did before ctx ended.
+func (n *inFlightCounts) awaitCounts(ctx context.Context, isReached func(http, other int) bool) bool {
 	for {
 		http, other, changed := n.readCounts()
-		if holds(http, other) {
+		if isReached(http, other) {
 			return true
 		}
 		select {

@@ -84,7 +84,7 @@ func (i *instance) superviseHandler() error {
 		id := newGUID()
 		p, err := i.startProcess(id)
 		if err != nil {
-			return err // the real host would first let an invocation wait in vain
+			return err // the real host would first let an invocation wait for its time limit
 		}
 		client := newHandlerClient(i.host.app.isForwarding)
 		i.setState(starting, p, client)
@@ -100,14 +100,14 @@ func (i *instance) superviseHandler() error {
 	}
 }
 
-// noLimit lets retire wait for as long as it takes.
+// noLimit lets endInOrder wait until all invocations have ended.
 const noLimit time.Duration = -1
 
-// endInOrder ends the instance in order: it gets no new invocation, queue and timer invocations get so long to
-// end, HTTP requests as long as they need. Then the handler is killed; with Orphan one that is still at an
-// invocation is left behind, and only the connection to it is closed.
+// endInOrder ends the instance: it gets no new invocation, invocations of queues and timers may run for wait, and HTTP
+// requests until they end. Then the host kills the handler. With Config.Orphan, the host leaves a handler alone that
+// still runs an invocation, and only closes the connection to it.
 func (i *instance) endInOrder(wait time.Duration, awaitHTTP func()) {
-	i.host.mu.Lock() // against take
+	i.host.mu.Lock() // pickInstance must not choose the instance any more
 	i.isRetiring.Store(true)
 	i.host.mu.Unlock()
 	i.windDown(wait, awaitHTTP)
@@ -151,7 +151,7 @@ func (i *instance) handlerEnvironment(workerID string) []string {
 	return i.host.app.env.childEnv(more)
 }
 
-// watchProcess watches one process to its end, and returns the error of the handler, or nil if it made none.
+// watchProcess watches a process until it ends, and returns the error that the host counts against the handler, or nil.
 func (i *instance) watchProcess(p *handlerProcess, client *http.Client) error {
 	ctx, cancel := context.WithCancel(i.lifetime)
 	defer cancel()
@@ -179,7 +179,7 @@ func (i *instance) watchProcess(p *handlerProcess, client *http.Client) error {
 			if p.exitCode != 0 || p.isKilledByHost.Load() {
 				return i.exitProblem(p)
 			}
-			ended = nil // before it was ready, the readiness budget runs out
+			ended = nil // a process that ends before it is ready is an error of awaitReady
 			if isReady {
 				i.host.console.logOwn("The handler of instance %d exited with 0. It is not restarted: every "+
 					"invocation fails from now on.", i.number)
@@ -196,7 +196,7 @@ func (i *instance) exitProblem(p *handlerProcess) error {
 	return fmt.Errorf("handler exited with code %d: %s", p.exitCode, strings.Join(p.stderr.lastLines(), "; "))
 }
 
-// countError counts an error, and returns one itself if there were too many.
+// countError counts an error of the handler, if there is one. It returns an error if that was the last allowed one.
 func (i *instance) countError(problem error) error {
 	if problem == nil {
 		i.host.console.logOwn("Restarting the handler of instance %d.", i.number)
@@ -212,7 +212,7 @@ func (i *instance) countError(problem error) error {
 	return nil
 }
 
-// errorBucket counts errors; one that comes long after the one before starts anew.
+// errorBucket counts errors. An error that comes more than errorGap after the last one is the first of a new count.
 type errorBucket struct {
 	count int
 	last  time.Time
@@ -234,7 +234,8 @@ const (
 	pingPause  = 10 * time.Second
 )
 
-// awaitReady asks GET / until anything answers. Only the pauses count towards the budget.
+// awaitReady sends GET / until the handler answers, with any status. Only the pauses between the requests count against
+// the time limit.
 func (i *instance) awaitReady(ctx context.Context, client *http.Client) error {
 	for spent := time.Duration(0); spent < i.host.app.initTimeout; spent += readyPause {
 		err := i.getRoot(ctx, client)
@@ -249,7 +250,7 @@ func (i *instance) awaitReady(ctx context.Context, client *http.Client) error {
 	return fmt.Errorf("handler did not answer on 127.0.0.1:%d within %v", i.handlerPort, i.host.app.initTimeout)
 }
 
-// pingHandler asks now and then for the whole life of the process, as health checks do.
+// pingHandler sends GET / each pingPause until the process ends, as health checks do.
 func (i *instance) pingHandler(ctx context.Context, client *http.Client) {
 	for sleepFor(ctx, pingPause) {
 		_ = i.getRoot(ctx, client) // the real host ignores the answer too

@@ -39,8 +39,8 @@ const (
 	unknown // passes as it is
 )
 
-// lenientConn follows the requests on a connection closely enough to know their first lines.
-// Without that a line of a body could be taken for one.
+// lenientConn parses the requests on a connection far enough to find the first line of each. If it did not know which
+// lines belong to a body, it could change a line of a body.
 type lenientConn struct {
 	*net.TCPConn // and not net.Conn: the server looks for CloseWrite
 	in           *bufio.Reader
@@ -80,7 +80,8 @@ func (c *lenientConn) readBody(p []byte) (int, error) {
 	return n, err
 }
 
-// readLine makes one line ready. An error may be a deadline's, after which reading goes on.
+// readLine makes one line ready. After an error it can be called again, because the error may be a deadline that has
+// passed.
 func (c *lenientConn) readLine() error {
 	text, err := c.in.ReadSlice('\n')
 	c.partial = append(c.partial, text...)

@@ -31,12 +31,19 @@ func exitWith(code int) func(handlerCall) handlerOrder {
 	}
 }
 
+// endHandler sends the request that makes the handler exit. It is a POST, because an HTTP client repeats a GET if the
+// connection closes before the answer, and the repeat could end the next handler.
+func (r *rig) endHandler() hostAnswer {
+	r.t.Helper()
+	return r.sendRequest("POST", "/api/fn?die", "")
+}
+
 // failHandlers makes the handler exit, and waits until another runs in its place.
 func (r *rig) failHandlers() {
 	r.t.Helper()
-	r.sendRequest("GET", "/api/fn", "") // it runs by now
+	r.sendRequest("GET", "/api/fn", "") // answered: the handler runs
 	old := r.instanceStatus(1).WorkerID
-	if got := r.sendRequest("GET", "/api/fn?die", ""); got.StatusCode != 500 {
+	if got := r.endHandler(); got.StatusCode != 500 {
 		r.t.Fatalf("answered %d; want 500", got.StatusCode)
 	}
 	awaitCondition(r.t, "the handler is restarted",
@@ -67,14 +74,14 @@ func TestHost_ExitCode200_RestartsUncounted(t *testing.T) {
 		r.failHandlers()
 	}
 	if got := r.sendRequest("GET", "/api/fn", ""); got.StatusCode != 200 {
-		t.Errorf("answered %d after the restarts", got.StatusCode)
+		t.Errorf("answered %d after the restarts, want 200", got.StatusCode)
 	}
 }
 
 func TestHost_ExitCode0_IsNotRestarted(t *testing.T) {
 	t.Parallel()
 	r := plainRig(t, rigOptions{decide: exitWith(0)}).startHost()
-	r.sendRequest("GET", "/api/fn?die", "")
+	r.endHandler()
 	awaitCondition(t, "the handler is not restarted", func() bool { return r.instanceStatus(1).State == "exited" })
 	if got := r.sendRequest("GET", "/api/fn", ""); got.StatusCode != 500 {
 		t.Errorf("answered %d; want 500", got.StatusCode)
@@ -86,9 +93,9 @@ func TestHost_ThirdErrorEndsIt(t *testing.T) {
 	r := plainRig(t, rigOptions{decide: exitWith(3)}).startHost()
 	r.failHandlers()
 	r.failHandlers()
-	r.sendRequest("GET", "/api/fn?die", "")
+	r.endHandler()
 	if err := r.awaitFailure(); !strings.Contains(err.Error(), "code 3: last words") {
-		t.Errorf("gave up with %v", err)
+		t.Errorf("gave up with %v, want \"code 3: last words\"", err)
 	}
 	if want := "Exceeded http worker restart retry count. Shutting down Functions Host\n"; !strings.Contains(
 		r.out.String(), want) {
@@ -156,7 +163,7 @@ func TestHost_KilledHandlerIsRestarted(t *testing.T) {
 	awaitCondition(t, "another process runs",
 		func() bool { s := r.instanceStatus(1); return s.State == "running" && s.PID != old.PID })
 	if r.instanceStatus(1).Port != old.Port {
-		t.Error("the port changed with the restart")
+		t.Errorf("port %d after the restart, want %d", r.instanceStatus(1).Port, old.Port)
 	}
 }
 
@@ -164,17 +171,17 @@ func TestHost_HandlerThatDiesAtOnce(t *testing.T) {
 	t.Parallel()
 	r := plainRig(t, rigOptions{env: []string{"FUNCHOST_TEST_DIE=1"}}).startHost()
 	if err := r.awaitFailure(); !strings.Contains(err.Error(), "code 7") {
-		t.Errorf("gave up with %v", err)
+		t.Errorf("gave up with %v, want \"code 7\"", err)
 	}
 }
 
-func TestHost_HandlerThatIsNotThere(t *testing.T) {
+func TestHost_MissingHandler(t *testing.T) {
 	t.Parallel()
 	description := map[string]any{"defaultExecutablePath": "no-such-binary"}
 	r := plainRig(t, rigOptions{hostJSON: map[string]any{
 		"customHandler": map[string]any{"description": description}}}).startHost()
 	if err := r.awaitFailure(); !strings.Contains(err.Error(), "no-such-binary") {
-		t.Errorf("gave up with %v", err)
+		t.Errorf("gave up with %v, want \"no-such-binary\"", err)
 	}
 }
 
@@ -184,7 +191,7 @@ func TestHost_HandlerThatNeverListens(t *testing.T) {
 		"arguments": []string{"60"}}, "initializationTimeout": "00:00:00.2"}
 	r := plainRig(t, rigOptions{hostJSON: map[string]any{"customHandler": sleeper}}).startHost()
 	if err := r.awaitFailure(); !strings.Contains(err.Error(), "did not answer") {
-		t.Errorf("gave up with %v", err)
+		t.Errorf("gave up with %v, want \"did not answer\"", err)
 	}
 }
 
@@ -194,7 +201,7 @@ func TestHost_TimeoutKillsTheProcess(t *testing.T) {
 		hostJSON: map[string]any{"functionTimeout": "00:00:01"},
 		decide:   func(c handlerCall) handlerOrder { return handlerOrder{Hang: c.URI == "/api/fn?hang="} },
 	}).startHost()
-	for range 3 { // three are not too many: they are the host's own doing
+	for range 3 { // the host gives up at the third error, but does not count a process that it has killed
 		r.sendRequest("GET", "/api/fn", "")
 		first := r.nextCall().PID
 		if got := r.sendRequest("GET", "/api/fn?hang", ""); got.StatusCode != 500 {
@@ -217,7 +224,7 @@ func TestHost_StopLeavesNoProcess(t *testing.T) {
 	r.host.Stop()
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, syscall.ESRCH) {
-			t.Errorf("process %d is still there: %v", pid, err)
+			t.Errorf("kill of process %d = %v, want it ended", pid, err)
 		}
 	}
 }
@@ -241,12 +248,12 @@ func TestHost_StopWaitsForWorkInFlight(t *testing.T) {
 	})
 	close(release)
 	if a := <-got; a.StatusCode != 200 || a.body != "done" {
-		t.Errorf("answered %d %q", a.StatusCode, a.body)
+		t.Errorf("answered %d %q, want status 200 and body done", a.StatusCode, a.body)
 	}
 	<-stopped
 }
 
-// The handler sees the socket go some time before it is ended.
+// A handler can notice that its host closed its socket, because the host ends it only some time later.
 func TestHost_StopTakes(t *testing.T) {
 	t.Parallel()
 	const takes = 200 * time.Millisecond
@@ -297,7 +304,8 @@ func TestHost_StopsOneInstance(t *testing.T) {
 		}
 	}
 	if got := <-stopped; got != 200 || r.instanceStatus(1).State != "gone" || r.instanceStatus(2).State != "running" {
-		t.Errorf("answered %d, instances %+v", got, r.host.Status().Instances)
+		t.Errorf("answered %d, instances %+v, want 200, the first gone and the second running",
+			got, r.host.Status().Instances)
 	}
 }
 
@@ -317,19 +325,20 @@ func TestHost_CrashAndAddInstances(t *testing.T) {
 	t.Parallel()
 	r := plainRig(t, rigOptions{cfg: host.Config{Instances: 2}}).startHost()
 	if got := r.sendRequest(http.MethodDelete, "/admin/host/instances/1", ""); got.StatusCode != 200 {
-		t.Fatalf("answered %d", got.StatusCode)
+		t.Fatalf("answered %d, want 200", got.StatusCode)
 	}
 	if s := r.instanceStatus(1); s.State != "gone" || s.PID != 0 {
-		t.Errorf("the crashed instance: %+v", s)
+		t.Errorf("the crashed instance: %+v, want State gone and PID 0", s)
 	}
 	for range 3 {
 		if got := r.sendRequest("GET", "/api/fn", ""); got.StatusCode != 200 {
-			t.Errorf("answered %d with one instance left", got.StatusCode)
+			t.Errorf("answered %d with one instance left, want 200", got.StatusCode)
 		}
 	}
 	if got := r.sendRequest(http.MethodPost, "/admin/host/instances", ""); got.StatusCode != 201 ||
 		len(r.host.Status().Instances) != 3 {
-		t.Errorf("answered %d, %d instances", got.StatusCode, len(r.host.Status().Instances))
+		t.Errorf("answered %d, %d instances, want status 201 and 3 Instances", got.StatusCode,
+			len(r.host.Status().Instances))
 	}
 }
 

@@ -20,7 +20,7 @@ func logOnce(t *testing.T, status int, levels ...string) *queueRig {
 			return handlerOrder{Status: status, Stdout: "to stdout\n", Stderr: "to stderr\n"}
 		}})
 	q.startHost()
-	q.enqueue("x")
+	q.enqueueTexts("x")
 	q.awaitEmpty()
 	q.host.Stop()
 	return q
@@ -36,7 +36,7 @@ func TestLog_LinesOfAMessage(t *testing.T) {
 		}
 	}
 	if got, want := logged["Host.Function.Console"].Bytes, int64(len("to stdout")+len("to stderr")); got != want {
-		t.Errorf("%d bytes of the handler's; want %d", got, want)
+		t.Errorf("%d bytes of the handler's output; want %d", got, want)
 	}
 	out := q.out.String()
 	requests, answers := strings.Count(out, "Request ["), strings.Count(out, "Response [")+
@@ -67,8 +67,8 @@ func TestLog_HostJSONFilters(t *testing.T) {
 		"Default": {200, []string{"default=Error"}, map[string]int64{"Host.Function.Console": 1}}, // stderr
 		"Longest": {200, []string{"default=None", "Function=None", "function.Q=Information"},
 			map[string]int64{"Function.q": 3}},
-		"FailureIsE": {500, []string{"default=Error"}, map[string]int64{"Host.Function.Console": 1, "Function.q": 1}},
-		"None":       {500, []string{"default=None"}, map[string]int64{}},
+		"Failure": {500, []string{"default=Error"}, map[string]int64{"Host.Function.Console": 1, "Function.q": 1}},
+		"None":    {500, []string{"default=None"}, map[string]int64{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,7 +82,7 @@ func TestLog_HostJSONFilters(t *testing.T) {
 			}
 			if printed := strings.Contains(q.out.String(),
 				"to stdout"); printed != (c.want["Host.Function.Console"] == 2) {
-				t.Errorf("the handler's line is printed: %t", printed)
+				t.Errorf("the handler's line is printed: %t, want %v", printed, c.want["Host.Function.Console"] == 2)
 			}
 		})
 	}

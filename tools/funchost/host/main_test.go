@@ -61,7 +61,7 @@ func runFakeHandler(director string) int {
 	server := &http.Server{Addr: "127.0.0.1:" + os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/" {
-				w.WriteHeader(http.StatusTeapot) // any answer is ready
+				w.WriteHeader(http.StatusTeapot) // the host takes any answer as a sign that the handler is ready
 				return
 			}
 			o := askDirector(director, r)
@@ -183,7 +183,7 @@ func (o *safeOutput) String() string {
 	return o.text.String()
 }
 
-// rigOptions for a script root. Functions maps folder names to function.json.
+// rigOptions are the options of a rig. functions maps the names of folders to the content of function.json.
 type rigOptions struct {
 	hostJSON  map[string]any
 	functions map[string]string
@@ -274,9 +274,9 @@ func (r *rig) nextCall() handlerCall {
 	case c := <-r.calls:
 		return c
 	case err := <-r.host.Failed():
-		r.t.Fatalf("the host gave up: %v", err)
+		r.t.Fatalf("the host gave up (%v), want a call of the handler", err)
 	case <-time.After(patience):
-		r.t.Fatal("no call came")
+		r.t.Fatal("got no call of the handler, want one")
 	}
 	return handlerCall{}
 }
@@ -288,7 +288,7 @@ func (r *rig) awaitFailure() error {
 	case err := <-r.host.Failed():
 		return err
 	case <-time.After(patience):
-		r.t.Fatal("the host did not give up")
+		r.t.Fatal("the host runs on, want it to give up")
 		return nil
 	}
 }

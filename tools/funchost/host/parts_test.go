@@ -43,7 +43,7 @@ func TestTimerPayload_IsTheHostsOwn(t *testing.T) {
 	}
 }
 
-func TestLiteral_EscapesWhatDotNetEscapes(t *testing.T) {
+func TestLiteral_EscapesLikeDotNet(t *testing.T) {
 	t.Parallel()
 	if got, want := string(encodeString("ä<&>/\"\\\n\u0085\u2028")), `"ä<&>/\"\\\n\u0085\u2028"`; got != want {
 		t.Errorf("literal = %s; want %s", got, want)
@@ -61,7 +61,7 @@ func TestBackoff_Next(t *testing.T) {
 	b.resetPause()
 	if b.nextPause(0) != 100*time.Millisecond || b.nextPause(0) != 180*time.Millisecond ||
 		b.nextPause(1) != 340*time.Millisecond {
-		t.Error("after a reset it does not begin anew, or the factor is not 0.8 to 1.2")
+		t.Error("the pauses after a reset are not 100, 180 and 340 ms, want them anew, by a factor of 0.8 to 1.2")
 	}
 }
 
@@ -79,10 +79,10 @@ func TestInstance_WakeEndsTheRest(t *testing.T) {
 	i.wakeListeners("q-poison", "c") // never blocks
 	meant.awaitNextPoll(time.Hour)
 	if meant.backoff.tries != 0 {
-		t.Error("the pauses did not begin anew")
+		t.Errorf("%d tries after the wake-up, want the pauses to begin anew", meant.backoff.tries)
 	}
 	if len(other.woken) != 0 {
-		t.Error("another queue's listener was woken")
+		t.Error("another queue's listener was woken, want only that of q-poison")
 	}
 }
 
@@ -130,7 +130,7 @@ func TestQueueOptions(t *testing.T) {
 		h := &hostFile{tree: tree}
 		o := h.readQueueOptions(newEnviron(env))
 		if len(h.problems) > 0 {
-			t.Error(h.problems)
+			t.Errorf("got %v, want 0 problems", h.problems)
 		}
 		return o
 	}

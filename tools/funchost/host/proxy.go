@@ -20,7 +20,8 @@ var (
 	errClientLeft = errors.New("the client disconnected while the function was processing the request")
 )
 
-// proxyRequest sends the request on and streams both ways, as hosts do that know enableProxyingHttpRequest.
+// proxyRequest forwards the request and streams both ways. A real host does so if host.json has
+// enableProxyingHttpRequest.
 func (c caller) proxyRequest(w http.ResponseWriter, r *http.Request, f *function, sent requestTarget) {
 	id, start := newGUID(), c.host.console.now()
 	c.reportStart(f, id)
@@ -55,8 +56,8 @@ func (c caller) reportProxied(name, id string, start time.Time, err error) {
 	c.reportEnd(name, id, start, err)
 }
 
-// bufferBody reads a body of a known length before the handler is asked, because the host's HTTP
-// extension does. A chunked one is streamed.
+// bufferBody reads a body of a known length before the request goes to the handler, as the real host's HTTP
+// extension does. A chunked body is streamed.
 func (c caller) bufferBody(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	if r.ContentLength <= 0 {
@@ -67,7 +68,7 @@ func (c caller) bufferBody(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// streamExchange runs one exchange with the handler. It has answered the client if it returns.
+// streamExchange forwards a request to the handler. When it returns, it has answered the client.
 func (c caller) streamExchange(
 	w http.ResponseWriter, r *http.Request, sent requestTarget, id string, client *http.Client,
 ) (err error) {

@@ -49,7 +49,7 @@ func newQueueRig(t *testing.T, settings map[string]any, o rigOptions) *queueRig 
 	return q
 }
 
-func (q *queueRig) enqueue(texts ...string) {
+func (q *queueRig) enqueueTexts(texts ...string) {
 	q.t.Helper()
 	for _, text := range texts {
 		q.enqueueRaw(base64.StdEncoding.EncodeToString([]byte(text)))
@@ -108,23 +108,26 @@ func TestQueue_SuccessDeletes(t *testing.T) {
 	t.Parallel()
 	q := newQueueRig(t, nil, rigOptions{})
 	q.startHost()
-	q.enqueue(`weir "lane" 1.0 ä`)
+	q.enqueueTexts(`weir "lane" 1.0 ä`)
 	c := q.nextCall()
 	inv, text := decodeInvocation(t, c)
 	if text != `weir "lane" 1.0 ä` || inv.Meta("DequeueCount") != "1" || inv.Meta("Id") == "" {
-		t.Errorf("text %q, metadata %q %q", text, inv.Meta("DequeueCount"), inv.Meta("Id"))
+		t.Errorf("text %q, metadata %q %q, want weir \"lane\" 1.0 ä, a DequeueCount of 1 and an Id", text,
+			inv.Meta("DequeueCount"),
+			inv.Meta("Id"))
 	}
 	if c.Method != "POST" || c.URI != "/q" || !c.Chunked ||
 		c.Header.Get("Content-Type") != "application/json; charset=utf-8" ||
 		c.Header.Get("X-Azure-Functions-InvocationId") == "" {
-		t.Errorf("the handler got %+v", c)
+		t.Errorf("the handler got %+v, want Method POST, URI /q, Chunked true, Content-Type \"application/json; "+
+			"charset=utf-8\" and an X-Azure-Functions-InvocationId", c)
 	}
 	q.awaitEmpty()
 	if n := q.countMessages(q.poison); n != -1 {
 		t.Errorf("poison queue: %d; want none", n)
 	}
 	if n := q.host.Status().Transactions; n["queue get"] < 1 || n["queue delete"] != 1 {
-		t.Errorf("the host's own transactions: %v", n)
+		t.Errorf("the host's own transactions: %v, want a get and one delete", n)
 	}
 }
 
@@ -132,7 +135,7 @@ func TestQueue_FieldsOverwriteMetadata(t *testing.T) {
 	t.Parallel()
 	q := newQueueRig(t, nil, rigOptions{})
 	q.startHost()
-	q.enqueue(`{"id":"forged","n":42,"yes":true,"list":[1],"none":null,"o":{"a":1},"myTrigger":"x"}`)
+	q.enqueueTexts(`{"id":"forged","n":42,"yes":true,"list":[1],"none":null,"o":{"a":1},"myTrigger":"x"}`)
 	inv, _ := decodeInvocation(t, q.nextCall())
 	for name, want := range map[string]string{"Id": "forged", "n": "42", "yes": "True", "list": "", "none": "", "o": "",
 		"myTrigger": ""} {
@@ -141,10 +144,10 @@ func TestQueue_FieldsOverwriteMetadata(t *testing.T) {
 		}
 	}
 	if string(inv.Metadata["o"]) != `{"a":1}` {
-		t.Errorf("o = %s", inv.Metadata["o"])
+		t.Errorf("got o = %s, want {\"a\":1}", inv.Metadata["o"])
 	}
 	if _, ok := inv.Metadata["id"]; ok {
-		t.Error("the key lost its spelling")
+		t.Errorf("got the metadata %v, want the key spelled as in the message", inv.Metadata)
 	}
 }
 
@@ -165,7 +168,7 @@ func TestQueue_FailuresEndInPoison(t *testing.T) {
 			q := newQueueRig(t, map[string]any{"maxDequeueCount": 3},
 				rigOptions{decide: func(handlerCall) handlerOrder { return o }})
 			q.startHost()
-			q.enqueue("hello")
+			q.enqueueTexts("hello")
 			if got, want := q.readPoison(), base64.StdEncoding.EncodeToString([]byte("hello")); got != want {
 				t.Errorf("poison message %q; want %q", got, want)
 			}
@@ -173,11 +176,11 @@ func TestQueue_FailuresEndInPoison(t *testing.T) {
 			for n := range 3 {
 				inv, _ := decodeInvocation(t, q.nextCall())
 				if got := inv.Meta("DequeueCount"); got != string(rune('1'+n)) {
-					t.Errorf("call %d has dequeue count %s", n+1, got)
+					t.Errorf("call %d has dequeue count %s, want %d", n+1, got, n+1)
 				}
 			}
 			if len(q.calls) != 0 {
-				t.Error("there were more than three calls")
+				t.Errorf("got %d calls more than three, want none", len(q.calls))
 			}
 		})
 	}
@@ -198,12 +201,12 @@ func TestQueue_PoisonWakesItsListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.startHost()
-	q.enqueue("hello")
+	q.enqueueTexts("hello")
 	if c := q.nextCall(); c.URI != "/q" {
-		t.Errorf("first %s was called", c.URI)
+		t.Errorf("first %s was called, want /q", c.URI)
 	}
 	if c := q.nextCall(); c.URI != "/p" {
-		t.Errorf("then %s was called", c.URI)
+		t.Errorf("then %s was called, want /p", c.URI)
 	}
 	awaitCondition(t, "the poison queue is empty", func() bool { return q.countMessages(q.poison) == 0 })
 }
@@ -219,7 +222,7 @@ func TestQueue_VisibilityTimeoutDelaysTheRetry(t *testing.T) {
 			return handlerOrder{}
 		}})
 	q.startHost()
-	q.enqueue("hello")
+	q.enqueueTexts("hello")
 	q.nextCall()
 	failed := time.Now()
 	q.nextCall()
@@ -235,10 +238,10 @@ func TestQueue_NotBase64(t *testing.T) {
 	q.startHost()
 	q.enqueueRaw("plain text!")
 	if got := q.readPoison(); got != "plain text!" {
-		t.Errorf("poison message %q", got)
+		t.Errorf("poison message %q, want \"plain text!\"", got)
 	}
 	if len(q.calls) != 0 {
-		t.Error("the function was called")
+		t.Errorf("the function got %d calls, want none", len(q.calls))
 	}
 }
 
@@ -248,7 +251,7 @@ func TestQueue_EncodingNone(t *testing.T) {
 	q.startHost()
 	q.enqueueRaw("plain text!")
 	if _, text := decodeInvocation(t, q.nextCall()); text != "plain text!" {
-		t.Errorf("text %q", text)
+		t.Errorf("text %q, want \"plain text!\"", text)
 	}
 	q.awaitEmpty()
 }
@@ -271,7 +274,7 @@ func TestQueue_Concurrency(t *testing.T) {
 			mu.Unlock()
 			return handlerOrder{}
 		}})
-	q.enqueue("1", "2", "3", "4", "5", "6", "7", "8")
+	q.enqueueTexts("1", "2", "3", "4", "5", "6", "7", "8")
 	q.startHost()
 	<-arrived
 	<-arrived // one batch; the next is fetched when one of them is done
@@ -291,11 +294,11 @@ func TestQueue_RenewsTheLease(t *testing.T) {
 	q := newQueueRig(t, nil, rigOptions{cfg: host.Config{MessageLease: 6 * time.Second, Instances: 2},
 		decide: func(handlerCall) handlerOrder { <-release; return handlerOrder{} }})
 	q.startHost()
-	q.enqueue("hello")
+	q.enqueueTexts("hello")
 	q.nextCall()
 	select { // far longer than the lease
 	case c := <-q.calls:
-		t.Errorf("the message came again: %s", c.Body)
+		t.Errorf("the message came again: %s, want it once", c.Body)
 	case <-time.After(13 * time.Second):
 	}
 	close(release)
@@ -315,14 +318,14 @@ func TestQueue_CrashLeavesTheMessageHidden(t *testing.T) {
 			return handlerOrder{}
 		}})
 	q.startHost()
-	q.enqueue("hello")
+	q.enqueueTexts("hello")
 	q.nextCall()
 	began := time.Now()
 	q.sendRequest("DELETE", "/admin/host/instances/1", "")
 	q.sendRequest("POST", "/admin/host/instances", "")
 	inv, _ := decodeInvocation(t, q.nextCall())
 	if d := time.Since(began); d < 1400*time.Millisecond {
-		t.Errorf("the message came again after %v; want what was left of the lease", d)
+		t.Errorf("the message came again after %v; want the rest of the lease", d)
 	}
 	if got := inv.Meta("DequeueCount"); got != "2" {
 		t.Errorf("dequeue count %s; want 2", got)
@@ -342,10 +345,10 @@ func TestQueue_KilledHandlerFailsTheMessage(t *testing.T) {
 			return handlerOrder{}
 		}})
 	q.startHost()
-	q.enqueue("hello")
+	q.enqueueTexts("hello")
 	first, second := q.nextCall(), q.nextCall()
 	if first.PID == second.PID {
-		t.Error("both calls went to one process")
+		t.Errorf("both calls went to process %d, want two processes", first.PID)
 	}
 	q.awaitEmpty()
 }
@@ -362,7 +365,7 @@ func TestQueue_CreatedLater(t *testing.T) {
 	if _, err := q.queue.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	q.enqueue("hello")
+	q.enqueueTexts("hello")
 	q.nextCall()
 	q.awaitEmpty()
 }
@@ -371,6 +374,6 @@ func TestQueue_Traceparent(t *testing.T) {
 	t.Parallel()
 	q := newQueueRig(t, nil, rigOptions{cfg: host.Config{Traceparent: true}})
 	q.startHost()
-	q.enqueue("x")
+	q.enqueueTexts("x")
 	checkTraceparent(t, q.nextCall(), true)
 }

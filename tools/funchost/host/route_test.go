@@ -48,7 +48,7 @@ func TestTemplate_Match(t *testing.T) {
 	} {
 		parsed, err := parseTemplate(c.template)
 		if err != nil {
-			t.Errorf("%s: %v", c.template, err)
+			t.Errorf("parseTemplate(%s) = %v, want no error", c.template, err)
 			continue
 		}
 		params, ok := parsed.matchPath(c.path)

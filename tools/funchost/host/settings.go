@@ -68,8 +68,8 @@ func (e *environment) expandSettings(s string) (text, missing string) {
 	return text, missing
 }
 
-// addLocalSettings adds the Values of local.settings.json. What the environment has already
-// wins. Warnings are for the person at the terminal.
+// addLocalSettings adds the Values of local.settings.json. Values of the environment
+// take precedence. Warnings are for the person at the terminal.
 func (e *environment) addLocalSettings(root string) (warnings []string, err error) {
 	raw, err := os.ReadFile(filepath.Join(root, "local.settings.json"))
 	if errors.Is(err, os.ErrNotExist) {

@@ -38,7 +38,7 @@ func readSeen(t *testing.T) []observation {
 			continue
 		}
 		if len(f) != 9 {
-			t.Fatalf("%d columns: %q", len(f), line)
+			t.Fatalf("%d columns: %q, want 9", len(f), line)
 		}
 		out = append(out, observation{f[0], f[1], outcome{f[2], f[3], f[4]}, outcome{f[5], f[6], f[7]}, f[8]})
 	}
@@ -147,12 +147,12 @@ func (r *rig) sendRaw(request string) hostAnswer {
 	method, _, _ := strings.Cut(request, " ")
 	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
 	if err != nil {
-		r.t.Fatalf("%q: %v", request, err)
+		r.t.Fatalf("read the answer to %q: %v", request, err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		r.t.Fatalf("%q: %v", request, err)
+		r.t.Fatalf("read the body of the answer to %q: %v", request, err)
 	}
 	return hostAnswer{res, string(body)}
 }

@@ -57,7 +57,7 @@ type timerRunner struct {
 	host       *Host
 	function   *function
 	schedule   timerSchedule
-	statusFile string // of the status; empty = not monitored
+	statusFile string // path of the stored status; empty = not monitored
 	status     *scheduleStatus
 }
 

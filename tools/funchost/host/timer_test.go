@@ -23,7 +23,7 @@ func decodeTimer(t *testing.T, c handlerCall) (timer invoke.Timer) {
 		timer, err = inv.Timer("tick")
 	}
 	if err != nil {
-		t.Fatalf("%v in %s", err, c.Body)
+		t.Fatalf("decode the timer of %s: %v", c.Body, err)
 	}
 	return timer
 }
@@ -42,15 +42,17 @@ func TestTimer_OneRunnerForAllInstances(t *testing.T) {
 		if c.URI != "/sweep" || decodeTimer(t, c).IsPastDue ||
 			!strings.Contains(c.Body, `{"tick":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":null,`+
 				`"IsPastDue":false}}`) {
-			t.Errorf("the handler got %+v", c)
+			t.Errorf("the handler got %+v, want URI /sweep, IsPastDue false and %q in Body", c,
+				`{"tick":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":null,`+
+					`"IsPastDue":false}}`)
 		}
 		at = append(at, time.Now())
 	}
 	if d := at[2].Sub(at[1]); d < 500*time.Millisecond {
-		t.Errorf("two runs within %v: more than one runner", d)
+		t.Errorf("two runs within %v, want at least 500ms of one runner", d)
 	}
 	if _, err := os.Stat(r.statusFilePath()); err == nil {
-		t.Error("a schedule that fires more than once a minute has a status")
+		t.Error("a schedule that fires more than once a minute has a status, want none")
 	}
 }
 
@@ -59,7 +61,7 @@ func TestTimer_RunOnStartup(t *testing.T) {
 	r := newRig(t, rigOptions{functions: timerFunction(`,"schedule":"0 0 0 1 1 *","runOnStartup":true`)}).startHost()
 	c := r.nextCall()
 	if decodeTimer(t, c).IsPastDue || !strings.Contains(c.Body, `"Last":"0001-01-01T00:00:00+00:00"`) {
-		t.Errorf("the handler got %s", c.Body)
+		t.Errorf(`the handler got %s, want IsPastDue false and "Last":"0001-01-01T00:00:00+00:00"`, c.Body)
 	}
 }
 
@@ -72,14 +74,14 @@ func TestTimer_PastDueOnStartOnly(t *testing.T) {
 	r.startHost()
 	c := r.nextCall()
 	if !decodeTimer(t, c).IsPastDue || !strings.Contains(c.Body, `"AdjustForDST":false`) {
-		t.Errorf("the handler got %s", c.Body)
+		t.Errorf("the handler got %s, want IsPastDue true and \"AdjustForDST\":false", c.Body)
 	}
 	awaitCondition(t, "the run is recorded", func() bool {
 		raw, _ := os.ReadFile(r.statusFilePath())
 		return strings.Contains(string(raw), now.Add(time.Hour).Format("2006-01-02T15"))
 	})
 	if len(r.calls) != 0 {
-		t.Error("the missed moments counted more than once")
+		t.Errorf("%d more calls for missed moments, want none", len(r.calls))
 	}
 }
 
@@ -102,7 +104,7 @@ func TestTimer_ChangedScheduleIsNotPastDue(t *testing.T) {
 	})
 	r.host.Stop()
 	if len(r.calls) != 0 {
-		t.Error("the timer ran")
+		t.Errorf("the timer ran %d times, want never", len(r.calls))
 	}
 }
 
@@ -110,12 +112,12 @@ func TestTimer_StartedManually(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{functions: timerFunction(`,"schedule":"0 0 0 1 1 *"`)}).startHost()
 	if got := r.sendRequest("POST", "/admin/functions/sweep", `{"input":""}`); got.StatusCode != 202 {
-		t.Fatalf("answered %d", got.StatusCode)
+		t.Fatalf("answered %d, want 202", got.StatusCode)
 	}
 	if decodeTimer(t, r.nextCall()).IsPastDue {
-		t.Error("a manual run is past due")
+		t.Error("IsPastDue of a manual run = true, want false")
 	}
 	if got := r.sendRequest("POST", "/admin/functions/nothing", `{}`); got.StatusCode != 404 {
-		t.Errorf("answered %d for an unknown function", got.StatusCode)
+		t.Errorf("answered %d for an unknown function, want 404", got.StatusCode)
 	}
 }

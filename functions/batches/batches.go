@@ -1,0 +1,244 @@
+// Package batches serves /api/batches: POST accepts a document whose parts become messages, or a zip or multipart of
+// documents. GET lists batches, GET /{id} shows one, and DELETE /{id} cancels it. The folder's key opens the post; the
+// other addresses are opened by the keys of view, status and write, because a program that posts must not see the
+// batches of others.
+package batches
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"weir/internal/batch"
+	"weir/internal/filing"
+	"weir/internal/httpio"
+	"weir/internal/upstream"
+	"weir/internal/weir"
+	"weir/internal/wire"
+)
+
+// Runner stores batches, and works on them; see batch.Runner.
+type Runner interface {
+	Accept(ctx context.Context, s batch.Spec, body io.Reader) (wire.Batch, error)
+	Get(ctx context.Context, id string) (wire.Batch, error)
+	List(ctx context.Context) ([]wire.Batch, error)
+	Cancel(ctx context.Context, id string) (wire.Batch, error)
+}
+
+// Memory reserves memory for a request; see httpio.Intake.
+type Memory interface {
+	Reserve(ctx context.Context, size int64) (release func(), err error)
+}
+
+// Observer is called for each refused batch.
+type Observer interface{ Refused(err error) }
+
+// Function serves batches. All fields but Upstreams are needed.
+type Function struct {
+	Batches Runner
+	// Upstreams are the known upstreams, of which one must have sent each batch; nil = every caller may send.
+	Upstreams *upstream.Set
+	Memory    Memory
+	Observer  Observer
+	Logger    *slog.Logger
+}
+
+// batchMemory is the memory of one upload: its chunk as received and as sent to storage, and buffers.
+const batchMemory = 3 << 20
+
+const (
+	// maxUploads is the number of uploads at a time, and uploadWait how long another one waits before it is
+	// refused with uploadRetry as its Retry-After. An upload may take minutes. Without this limit some slow ones
+	// would take all the memory for bodies, and single posts would be refused.
+	maxUploads  = 4
+	uploadWait  = 5 * time.Second
+	uploadRetry = 10 * time.Second
+)
+
+// uploadTimeout limits the time of one upload. Azure's front end ends a request after 230 s.
+const uploadTimeout = 220 * time.Second
+
+// Post returns the handler of POST /api/batches. It answers 202 when the document is durable, and never before.
+func (f *Function) Post() http.Handler {
+	uploads := semaphore.NewWeighted(maxUploads)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := f.acceptBatch(w, r, uploads)
+		if err != nil {
+			f.Observer.Refused(err)
+			httpio.WriteError(w, r, f.Logger, err)
+			return
+		}
+		w.Header().Set("Location", httpio.BaseURL(r)+"/api/batches/"+b.ID)
+		httpio.WriteJSON(w, http.StatusAccepted, b)
+		f.Logger.Info("batches: accepted", "invocation_id", httpio.InvocationID(r))
+	})
+}
+
+func (f *Function) acceptBatch(w http.ResponseWriter, r *http.Request, uploads *semaphore.Weighted) (wire.Batch,
+	error) {
+	spec, err := readSpec(r, f.Upstreams != nil)
+	if err != nil {
+		return wire.Batch{}, err
+	}
+	body := upload{body: r.Body}
+	if f.Upstreams != nil {
+		if body.sender, err = f.readSender(r, &spec); err != nil {
+			return wire.Batch{}, err
+		}
+		spec.Upstream = body.sender.Claimed()
+	}
+	if r.ContentLength > batch.MaxBytes {
+		return wire.Batch{}, &weir.Error{Kind: weir.TooLarge, Op: "batches",
+			Message: fmt.Sprintf("the batch is over %d bytes", batch.MaxBytes)}
+	}
+	limited, cancel := context.WithTimeout(r.Context(), uploadWait)
+	defer cancel()
+	if err := uploads.Acquire(limited, 1); err != nil {
+		return wire.Batch{}, &weir.Error{Kind: weir.Unavailable, Op: "batches", RetryAfter: uploadRetry, Err: err,
+			Message: "too many batches are being received; this one was not accepted, send it again"}
+	}
+	defer uploads.Release(1)
+	release, err := f.Memory.Reserve(r.Context(), batchMemory)
+	if err != nil {
+		return wire.Batch{}, err
+	}
+	defer release()
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(uploadTimeout)) // fails without a connection, as in a test
+	defer control.SetReadDeadline(time.Time{})
+	return f.Batches.Accept(r.Context(), spec, body)
+}
+
+// readSender begins to verify who sent the batch.
+func (f *Function) readSender(r *http.Request, spec *batch.Spec) (*upstream.Verification, error) {
+	c, err := upstream.ReadCredentials(r.Header, r.URL.Query()[upstream.Parameter])
+	if err != nil {
+		return nil, err
+	}
+	if spec.IdempotencyKey, err = c.IdempotencyKey(spec.IdempotencyKey); err != nil {
+		return nil, err
+	}
+	return f.Upstreams.Verify(c)
+}
+
+// upload is the body of a request. Each error of Read is the client's fault. At the end it returns an error in place of
+// io.EOF if the body is not signed as the request claims, so that the batch is not accepted.
+type upload struct {
+	body   io.Reader
+	sender *upstream.Verification // nil = every caller may send
+}
+
+// Read implements io.Reader.
+func (u upload) Read(p []byte) (int, error) {
+	n, err := u.body.Read(p)
+	if u.sender != nil {
+		u.sender.Write(p[:n])
+		if err == io.EOF { //nolint:errorlint // io.Reader returns io.EOF itself
+			if _, wrong := u.sender.Finish(); wrong != nil {
+				return n, wrong
+			}
+		}
+	}
+	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader returns io.EOF itself
+		err = &weir.Error{Kind: weir.Malformed, Op: "batches", Message: "the body ended early", Err: err}
+	}
+	return n, err
+}
+
+// knownParameters are the names that POST reads. The platform reads code and clientId.
+var knownParameters = []string{"mode", "split", "code", "clientId"}
+
+// maxPaths limits the split paths of one batch.
+const maxPaths = 16
+
+// readSpec parses headers and query. It refuses names that it does not know, so that a misspelt one changes no
+// delivery.
+func readSpec(r *http.Request, hasUpstreams bool) (batch.Spec, error) {
+	s := batch.Spec{ContentType: r.Header.Get("Content-Type"), Mode: wire.BatchAll}
+	known := knownParameters
+	if hasUpstreams {
+		known = append(slices.Clip(known), upstream.Parameter)
+	}
+	for name := range r.Header {
+		isUpstream := hasUpstreams && slices.Contains(upstream.Headers(), name)
+		if !isUpstream && (strings.HasPrefix(name, "Weir-") || strings.HasPrefix(name, "Weir_")) {
+			return s, filing.MalformedError("a batch has no headers that begin with Weir-")
+		}
+	}
+	query := r.URL.Query()
+	for name := range query {
+		if !slices.Contains(known, name) {
+			return s, filing.UnknownNameError("query parameter", name, known)
+		}
+	}
+	switch modes := query["mode"]; {
+	case len(modes) == 0:
+	case len(modes) == 1 && (modes[0] == string(wire.BatchAll) || modes[0] == string(wire.BatchValid)):
+		s.Mode = wire.BatchMode(modes[0])
+	default:
+		return s, filing.MalformedError("mode must be all or valid, and appear once")
+	}
+	if s.Split = query["split"]; len(s.Split) > maxPaths {
+		return s, filing.MalformedError(fmt.Sprintf("split may appear %d times", maxPaths))
+	}
+	keys := r.Header.Values("Idempotency-Key")
+	if len(keys) > 1 || len(keys) == 1 && !filing.IsIdempotencyKey(keys[0]) {
+		return s, filing.MalformedError(
+			"Idempotency-Key must appear once, with 1 to 255 visible ASCII characters (no spaces)")
+	}
+	if len(keys) == 1 {
+		s.IdempotencyKey = keys[0]
+	}
+	return s, nil
+}
+
+// List returns the handler of GET /api/batches.
+func (f *Function) List() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		all, err := f.Batches.List(r.Context())
+		if err != nil {
+			httpio.WriteError(w, r, f.Logger, err)
+			return
+		}
+		httpio.WriteJSON(w, http.StatusOK, struct {
+			Batches []wire.Batch `json:"batches"`
+		}{all})
+	})
+}
+
+// Get returns the handler of GET /api/batches/{id}. The id is the path value "id".
+func (f *Function) Get() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := f.Batches.Get(r.Context(), r.PathValue("id"))
+		if err != nil {
+			httpio.WriteError(w, r, f.Logger, err)
+			return
+		}
+		httpio.WriteJSON(w, http.StatusOK, b)
+	})
+}
+
+// Cancel returns the handler of DELETE /api/batches/{id}. The id is the path value "id". It answers 202 if the process
+// that works on the batch still has to stop, and 200 if the batch is cancelled.
+func (f *Function) Cancel() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, err := f.Batches.Cancel(r.Context(), r.PathValue("id"))
+		if err != nil {
+			httpio.WriteError(w, r, f.Logger, err)
+			return
+		}
+		status := http.StatusAccepted
+		if b.State == wire.BatchCancelled {
+			status = http.StatusOK
+		}
+		httpio.WriteJSON(w, status, b)
+		f.Logger.Info("batches: cancel asked", "invocation_id", httpio.InvocationID(r))
+	})
+}

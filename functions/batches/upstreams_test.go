@@ -1,0 +1,85 @@
+package batches_test
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/functions/batches"
+	"weir/internal/upstream"
+)
+
+const (
+	newsroomKey  = "newsroom-0123456789abcdef"
+	gitHubSecret = "0123456789abcdef0123456789"
+)
+
+// postAs posts the batch <a/> to a function that knows two upstreams.
+func (f *runner) postAs(query string, header http.Header) *httptest.ResponseRecorder {
+	set := upstream.NewSet([]upstream.Definition{{Name: "newsroom", Keys: []string{newsroomKey}},
+		{Name: "forge", Scheme: upstream.GitHub, Secrets: [][]byte{[]byte(gitHubSecret)}},
+		{Name: "shop", Scheme: upstream.StandardWebhooks, Secrets: [][]byte{[]byte(gitHubSecret)},
+			Tolerance: time.Minute},
+	}, nil, time.Now, nil)
+	function := &batches.Function{Batches: f, Upstreams: set, Memory: f, Observer: f,
+		Logger: slog.New(slog.DiscardHandler)}
+	r := httptest.NewRequest(http.MethodPost, "/api/batches"+query, strings.NewReader("<a/>"))
+	r.Header = header
+	w := httptest.NewRecorder()
+	function.Post().ServeHTTP(w, r)
+	return w
+}
+
+// signPost returns the headers of a signed post with the body.
+func signPost(name string, scheme upstream.Scheme, body string) http.Header {
+	h := http.Header{}
+	sender := upstream.Sender{Name: name, Scheme: scheme, Secret: []byte(gitHubSecret)}
+	sender.AddTo(h, "id-1", time.Now(), []byte(body))
+	return h
+}
+
+func TestPost_OfUpstreams(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		query  string
+		header http.Header
+		name   string
+		key    string
+	}{{"?upstream=newsroom", http.Header{"Weir-Upstream-Key": {newsroomKey}}, "newsroom", ""},
+		{"", signPost("forge", upstream.GitHub, "<a/>"), "forge", ""},
+		{"", signPost("shop", upstream.StandardWebhooks, "<a/>"), "shop", "id-1"}} {
+		f := &runner{}
+		if w := f.postAs(c.query, c.header); w.Code != http.StatusAccepted || f.specs[0].Upstream != c.name ||
+			f.specs[0].IdempotencyKey != c.key || f.bodies[0] != "<a/>" {
+			t.Errorf("%s: got %d %+v, want 202 and the idempotency key %q", c.name, w.Code, f.specs, c.key)
+		}
+	}
+}
+
+func TestPost_RefusesOtherSenders(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		query  string
+		header http.Header
+		status int
+	}{"nothing": {"", http.Header{}, 401},
+		"wrong key":      {"", http.Header{"Weir-Upstream-Key": {"x"}}, 401},
+		"another body":   {"", signPost("forge", upstream.GitHub, "<b/>"), 401},
+		"webhook's body": {"", signPost("shop", upstream.StandardWebhooks, "<b/>"), 401},
+		"two names":      {"?upstream=forge", signPost("forge", upstream.GitHub, "<a/>"), 400},
+		"due time":       {"", http.Header{"Weir-Upstream-Key": {newsroomKey}, "Weir-Deliver-After": {"1h"}}, 400},
+	} {
+		f := &runner{}
+		if w := f.postAs(c.query, c.header); w.Code != c.status || len(f.specs) != 0 || f.refused != 1 {
+			t.Errorf("%s: got %d, accepted %+v; want %d and none", name, w.Code, f.specs, c.status)
+		}
+	}
+	f := &runner{} // without upstreams this header is unknown
+	w := f.sendRequest("POST", "/api/batches", strings.NewReader("<a/>"), "Weir-Upstream-Key", newsroomKey)
+	if w.Code != 400 {
+		t.Errorf("without upstreams: got %d, want 400", w.Code)
+	}
+}

@@ -1,0 +1,39 @@
+// Package inbox is the function for the events of the inbox: Event Grid enqueues an event for each file that was put
+// there. The event is a hint only. The function looks at the whole inbox, as the sweep does each minute, so that an
+// event that is lost, repeated or late changes nothing.
+package inbox
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"weir/internal/invoke"
+)
+
+// Collector takes the files of the inbox; see inbox.Collector.
+type Collector interface {
+	CollectSoon(ctx context.Context) error
+}
+
+// Function takes files when an event arrives.
+type Function struct {
+	Inbox  Collector // nil = weir.yaml has no intake.files: events are dropped
+	Logger *slog.Logger
+}
+
+// Handler returns the handler that the host calls.
+func (f *Function) Handler() http.Handler { return invoke.Handler("inbox", f.Logger, f.Take) }
+
+// Take takes the files of the inbox. It returns no error if files are left: the next sweep takes them, and a repeated
+// event would only make Take look at the inbox once more.
+func (f *Function) Take(ctx context.Context, in invoke.Invocation) error {
+	if f.Inbox == nil {
+		f.Logger.Warn("inbox: event dropped, because intake.files is not set", "invocation_id", in.ID)
+		return nil
+	}
+	if err := f.Inbox.CollectSoon(ctx); err != nil {
+		f.Logger.Warn("inbox: files left for the next sweep", "invocation_id", in.ID, "err", err)
+	}
+	return nil
+}

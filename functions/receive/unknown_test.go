@@ -1,0 +1,54 @@
+package receive_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A misspelt due time that is ignored delivers an embargoed message at once.
+func TestFunction_RefusesUnknownNames(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ header, query, want string }{
+		{"Weir-DeliverAt", "", "there is no header Weir-Deliverat; did you mean Weir-Deliver-At?"},
+		{"weir-deliver-after", "", ""},
+		{"Weir_Deliver_At", "", "there is no header Weir_deliver_at; did you mean Weir-Deliver-At?"},
+		{"Weir-Calback", "", "there is no header Weir-Calback; did you mean Weir-Callback?"},
+		{"Weir-Key", "",
+			"there is no header Weir-Key; possible are Weir-Deliver-At, Weir-Deliver-After, Weir-Callback"},
+		{"X-Weir-Trace", "", ""},
+		{"Weirdness", "", ""},
+		{"", "deliverat=2030-01-31T08:00:00Z", "there is no query parameter deliverat; did you mean deliverAt?"},
+		{"", "deliver_after=90s", "there is no query parameter deliver_after; did you mean deliverAfter?"},
+		{"", "wait=3", "there is no query parameter wait; possible are deliverAt, deliverAfter, code, clientId"},
+		{"", "deliverAfter=90s&clientId=default&code=s3cret", ""},
+		{"", strings.Repeat("x", 80) + "=1", "there is no query parameter " + strings.Repeat("x", 60) +
+			"…; possible are"},
+	} {
+		f := &fake{}
+		w := serveReceive(f, func(r *http.Request) {
+			if c.header != "" {
+				r.Header.Set(c.header, "90s")
+			}
+			if c.query != "" {
+				r.URL.RawQuery = c.query
+			}
+		})
+		if c.want == "" {
+			if w.Code != http.StatusAccepted {
+				t.Errorf("header %q, query %q: got %d, want 202", c.header, c.query, w.Code)
+			}
+			continue
+		}
+		var problem struct{ Detail string }
+		if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil {
+			t.Fatal(err)
+		}
+		if w.Code != http.StatusBadRequest || !strings.HasPrefix(problem.Detail, c.want) || f.message.Body != nil {
+			t.Errorf("header %q, query %q: got %d %q, filed %q; want 400 %q and nothing filed", c.header, c.query,
+				w.Code,
+				problem.Detail, f.message.Body, c.want)
+		}
+	}
+}

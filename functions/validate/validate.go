@@ -1,0 +1,51 @@
+// Package validate is the function that checks a body against the contracts and stores nothing:
+// POST /api/validate.
+package validate
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"weir/internal/contract"
+	"weir/internal/httpio"
+	"weir/internal/wire"
+)
+
+// Checker returns the opinion of the contracts about a body; see contract.Set.
+type Checker interface {
+	Check(ctx context.Context, contentType string, body []byte) (contract.Checked, error)
+}
+
+// Intake reads bodies within a limit of memory; see httpio.Intake.
+type Intake interface {
+	ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error)
+}
+
+// Function checks bodies. All fields are needed.
+type Function struct {
+	Contracts Checker
+	Intake    Intake
+	MaxBody   int64
+	Logger    *slog.Logger
+}
+
+// ServeHTTP implements http.Handler. A body that breaks its contract is answered 200, too: its problems are the
+// result.
+func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	found, err := f.checkBody(w, r)
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	httpio.WriteJSON(w, http.StatusOK, wire.NewValidation(found.Message, found.Problems))
+}
+
+func (f *Function) checkBody(w http.ResponseWriter, r *http.Request) (contract.Checked, error) {
+	body, release, err := f.Intake.ReadBody(w, r, f.MaxBody)
+	defer release()
+	if err != nil {
+		return contract.Checked{}, err
+	}
+	return f.Contracts.Check(r.Context(), r.Header.Get("Content-Type"), body)
+}

@@ -1,0 +1,76 @@
+package validate_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"weir/functions/validate"
+	"weir/internal/contract"
+	"weir/internal/httpio"
+)
+
+func TestFunction(t *testing.T) {
+	t.Parallel()
+	set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: "./@id", Version: "./@v",
+		DeliverAt: "./due", Fields: []contract.Field{{Path: "./title", Rule: "required"}}}},
+		contract.Limits{MaxBody: 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		kind, body string
+		status     int
+		want       string
+	}{
+		"Valid": {"application/xml",
+			`<article id="/a" v="3"><title>T</title><due>2030-01-31T08:00:00+01:00</due></article>`,
+			200, `{"valid":true,"contract":"article","key":"/a","version":"3","deliverAt":"2030-01-31T07:00:00Z"}`},
+		"NoType": {"", `<article id="/a" v="3"><title>T</title></article>`, 200,
+			`{"valid":true,"contract":"article","key":"/a","version":"3"}`},
+		"Problems": {"text/xml", "<article v='3'>\n<due>noon</due></article>", 200,
+			`{"valid":false,"contract":"article",` +
+				`"version":"3","problems":[{"path":"./@id","rule":"required",` +
+				`"message":"the ordering key is missing","line":1,"column":1},`},
+		"NoContract": {"text/xml", "<note/>", 200, `{"valid":false,"problems":[{"path":"/","rule":"contract",` +
+			`"message":"no contract accepts the root element note","line":1,"column":1}]}`},
+		"NotXML": {"text/xml", "<article>", 200, `{"valid":false,"problems":[{"rule":"xml",` +
+			`"message":"element <article> is not closed","line":1,"column":10}]}`},
+		"Empty":    {"text/xml", "", 200, `{"valid":false,"problems":[{"message":"the body is empty"}]}`},
+		"Type":     {"text/plain", "<article/>", 415, `"status":415`},
+		"TooLarge": {"text/xml", strings.Repeat(" ", 201), 413, `"status":413`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &validate.Function{Contracts: set, Intake: httpio.NewIntake(1<<20, 200), MaxBody: 200,
+				Logger: slog.New(slog.DiscardHandler)}
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest(http.MethodPost, "/api/validate", strings.NewReader(c.body))
+			r.Header.Set("Content-Type", c.kind)
+			f.ServeHTTP(w, r)
+			if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+				t.Errorf("got %d %s\nwant %d with %s", w.Code, w.Body, c.status, c.want)
+			}
+		})
+	}
+}
+
+func TestFunction_ClientIsGone(t *testing.T) {
+	t.Parallel()
+	set, err := contract.New([]contract.Definition{{Name: "a", Root: "a"}}, contract.Limits{MaxBody: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &validate.Function{Contracts: set, Intake: httpio.NewIntake(1<<20, 100), MaxBody: 100,
+		Logger: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := httptest.NewRecorder()
+	f.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/validate", strings.NewReader("<a/>")).WithContext(ctx))
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("got %d %s, want 503", w.Code, w.Body)
+	}
+}

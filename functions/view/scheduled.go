@@ -1,0 +1,59 @@
+package view
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"weir/internal/httpio"
+	"weir/internal/overview"
+)
+
+// ScheduledReader lists scheduled messages by due time; see overview.Overview.
+type ScheduledReader interface {
+	Scheduled(ctx context.Context, f overview.DueFilter, limit int, token string) (overview.SearchResult, error)
+}
+
+// Scheduled serves GET /api/scheduled. All fields are needed.
+type Scheduled struct {
+	Source     ScheduledReader
+	Lanes      int
+	ShownNames []string // as in Messages
+	// HasUpstreams is as in Messages.
+	HasUpstreams bool
+	Now          func() time.Time
+	Logger       *slog.Logger
+}
+
+// ServeHTTP implements http.Handler.
+func (f *Scheduled) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p := &parameters{values: r.URL.Query()}
+	form := p.readFormat(r)
+	filter := overview.DueFilter{From: p.readTime("from"), To: p.readTime("to")}
+	if p.values.Get("lane") != "" {
+		n := p.readNumber("lane", 0, 0, f.Lanes-1)
+		filter.Lane = &n
+	}
+	p.checkSpan("from", filter.From, "to", filter.To)
+	limit, token := p.readLimit(form), p.values.Get("continue")
+	p.refuseOthers("lane", "from", "to", "limit", "continue", "format")
+	if err := p.toError(); err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	if form != "" {
+		list := func(ctx context.Context, limit int, token string) (overview.SearchResult, error) {
+			return f.Source.Scheduled(ctx, filter, limit, token)
+		}
+		newMessageExport("scheduled", f.ShownNames, f.HasUpstreams, list, f.Now, f.Logger).Write(w, r, form, limit,
+			token)
+		return
+	}
+	found, err := f.Source.Scheduled(r.Context(), filter, limit, token)
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	httpio.WriteJSON(w, http.StatusOK, DescribeMessages(found))
+}

@@ -1,0 +1,56 @@
+package write
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"weir/internal/httpio"
+	"weir/internal/weir"
+	"weir/internal/wire"
+)
+
+// Discarder requests that a dead message is given up for good; see lane.Store.Discard.
+type Discarder interface {
+	Discard(ctx context.Context, id weir.ID, reason string) (weir.Status, error)
+}
+
+// Discard serves POST /api/messages/{id}/discard. All fields are needed.
+type Discard struct {
+	Log    Discarder
+	Caller Caller
+	Logger *slog.Logger
+}
+
+// ServeHTTP implements http.Handler. The id is the path value "id". It answers 202 when the discard is requested, and
+// 200 if the message is discarded already.
+func (f *Discard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	st, err := f.requestDiscard(r)
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	code := http.StatusAccepted
+	if st.Stage == weir.Discarded {
+		code = http.StatusOK
+	}
+	httpio.WriteJSON(w, code, wire.NewMessage(st))
+	f.Caller.Call(st.Message.ID.Lane)
+	f.Logger.Info("write: discard asked", "invocation_id", httpio.InvocationID(r), "message_id",
+		st.Message.Public().String(), "lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
+}
+
+func (f *Discard) requestDiscard(r *http.Request) (weir.Status, error) {
+	id, err := httpio.MessageID(r)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	reason := strings.TrimSpace(r.URL.Query().Get("reason"))
+	if utf8.RuneCountInString(reason) > weir.MaxReason {
+		return weir.Status{}, invalidError("reason", fmt.Sprintf("has more than %d characters", weir.MaxReason))
+	}
+	return f.Log.Discard(r.Context(), id, reason)
+}

@@ -1,0 +1,80 @@
+package write
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"weir/internal/httpio"
+	"weir/internal/lane"
+	"weir/internal/weir"
+	"weir/internal/wire"
+)
+
+// Eraser erases the content of a final message, and reads its status; see lane.Store.
+type Eraser interface {
+	Erase(ctx context.Context, id weir.ID) (weir.Status, error)
+	Status(ctx context.Context, id weir.ID) (weir.Status, error)
+}
+
+// Redactor removes the parameters of a subject's changes from the audit log, and replaces a text in all others.
+type Redactor interface {
+	Redact(ctx context.Context, subject, text, replacement string) error
+}
+
+// Files removes the files that became a message; see inbox.Collector.
+type Files interface {
+	EraseMessage(ctx context.Context, id string) error
+}
+
+// Erase serves POST /api/messages/{id}/erase. All fields are needed, except Files.
+type Erase struct {
+	Log    Eraser
+	Audit  Redactor
+	Files  Files // nil = no files are taken
+	Caller Caller
+	Logger *slog.Logger
+}
+
+// ServeHTTP implements http.Handler. The id is the path value "id". It answers 200 when the content is gone, also if
+// it was before.
+func (f *Erase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	st, err := f.eraseMessage(r)
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	httpio.WriteJSON(w, http.StatusOK, wire.NewMessage(st))
+	f.Caller.Call(st.Message.ID.Lane)
+	f.Logger.Info("write: erased", "invocation_id", httpio.InvocationID(r), "message_id",
+		st.Message.Public().String(), "lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
+}
+
+// eraseMessage redacts the audit log first: once the message is erased, its key is not known any more. The file of the
+// message goes before the message, too, so that an erased message has none.
+func (f *Erase) eraseMessage(r *http.Request) (weir.Status, error) {
+	id, err := httpio.MessageID(r)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	before, err := f.Log.Status(r.Context(), id)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	if !before.Stage.Final() {
+		return f.Log.Erase(r.Context(), id) // it refuses
+	}
+	if before.ErasedAt.IsZero() {
+		key := before.Message.Key
+		if err := f.Audit.Redact(r.Context(), id.String(), key, lane.ErasedKey(key)); err != nil {
+			return weir.Status{}, err
+		}
+	}
+	if f.Files != nil {
+		if err := f.Files.EraseMessage(r.Context(), before.Message.Public().String()); err != nil {
+			return weir.Status{}, &weir.Error{Kind: weir.Unavailable, Op: "erase",
+				Message: "the file of the message cannot be removed at the moment; try again", Err: err}
+		}
+	}
+	return f.Log.Erase(r.Context(), id)
+}

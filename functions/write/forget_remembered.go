@@ -1,0 +1,48 @@
+package write
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"weir/internal/httpio"
+	"weir/internal/lane"
+	"weir/internal/wire"
+)
+
+// RememberedForgetter asks the holder to forget the remembered id of a key and contract; see
+// lane.Store.ForgetRemembered.
+type RememberedForgetter interface {
+	ForgetRemembered(ctx context.Context, key, contract string) (string, error)
+}
+
+// ForgetRemembered serves POST /api/remembered/forget. All fields are needed.
+type ForgetRemembered struct {
+	Log    RememberedForgetter
+	Caller Caller
+	Lanes  int
+	Logger *slog.Logger
+}
+
+// ServeHTTP implements http.Handler. It answers 202 with the id that will be forgotten.
+func (f *ForgetRemembered) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	list, err := f.askToForget(w, r)
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
+	httpio.WriteJSON(w, http.StatusAccepted, list)
+	f.Caller.Call(list.Lane)
+	f.Logger.Info("write: forgetting of a remembered id asked", "invocation_id", httpio.InvocationID(r),
+		"lane", list.Lane)
+}
+
+func (f *ForgetRemembered) askToForget(w http.ResponseWriter, r *http.Request) (wire.RememberedList, error) {
+	key, contract, err := readForgetRequest(w, r)
+	if err != nil {
+		return wire.RememberedList{}, err
+	}
+	id, err := f.Log.ForgetRemembered(r.Context(), key, contract)
+	return wire.RememberedList{Key: key, Lane: lane.Of(key, f.Lanes),
+		Remembered: []wire.RememberedID{{Contract: contract, ID: id}}}, err
+}

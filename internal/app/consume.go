@@ -1,0 +1,113 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"weir/internal/filing"
+	"weir/internal/lane"
+	"weir/internal/rabbitmq"
+	"weir/internal/relane"
+	"weir/internal/telemetry"
+	"weir/internal/upstream"
+	"weir/internal/weir"
+)
+
+// Consume takes messages from the queues of intake.rabbitmq into the lanes until ctx ends. It logs as Serve does, and
+// the reason of each error is logged. If the process is to be started again, the error is a RestartError.
+func Consume(ctx context.Context, p Process) error {
+	setGCPercent(p.Env)
+	limitMemory(p.Env, os.DirFS("/"))
+	level := &slog.LevelVar{}
+	local := newSeverityHandler(p.Stdout, p.Stderr, level)
+	export := telemetry.Open(ctx, p.Env, telemetryBuild(), local)
+	defer flushExport(ctx, export)
+	log := slog.New(export.Log(local))
+	a, err := New(p.Env, log)
+	if err == nil && a.settings.Intake.RabbitMQ == nil {
+		err = errors.New("weir.yaml has no intake.rabbitmq: the broker and the queues to consume")
+	}
+	if err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			log.Error("consume: wrong setting", "err", line)
+		}
+		return err
+	}
+	level.Set(slog.Level(a.settings.Log.Level))
+	a.startExport(ctx, export)
+	return logEnd(a.consumeQueues(ctx), log)
+}
+
+// consumeQueues consumes until ctx ends, or until the lanes that this process knows are gone.
+func (a *App) consumeQueues(ctx context.Context) error {
+	working, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	store, err := a.awaitStore(working, end)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("storage could not be opened: %w", err)
+	}
+	tickets := a.newTickets(store)
+	epochChecks := make(chan struct{}, 1)
+	go func() {
+		if err := relane.Watch(working, store, epochChecks); err != nil {
+			end(err)
+		}
+	}()
+	appender := lane.NewAppender(store, a.log)
+	appender.OnFiled = a.instruments.recordAppended
+	appender.OnWake = tickets.EnqueueAsync
+	appender.OnSealed = func() {
+		select {
+		case epochChecks <- struct{}{}:
+		default:
+		}
+	}
+	upstreams := a.newUpstreams(store.Table)
+	a.newConsumer(appender, tickets.EnqueueAsync, upstreams).Run(working)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout/4)
+	defer cancel()
+	if err := upstreams.ReturnReserved(limited); err != nil {
+		a.log.Warn("consume: reserved quota not returned", "err", err)
+	}
+	tickets.Wait(limited)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return context.Cause(working)
+}
+
+// newConsumer returns the consumer of intake.rabbitmq.
+func (a *App) newConsumer(appender filing.Appender, wake func(lane int), upstreams *upstream.Set) *rabbitmq.Consumer {
+	s := a.settings.Intake.RabbitMQ
+	tlsConfig, _ := s.TLS.NewConfig() // loadSettings has checked it
+	return rabbitmq.New(rabbitmq.Config{URL: string(s.URL), TLS: tlsConfig, Name: "weir " + a.processName(),
+		Queues: s.consumedQueues(), Prefetch: s.prefetchOrDefault(), DeadLetterExchange: s.DeadLetterExchange,
+		RequiresMessageID: s.requiresMessageID(),
+		Filer:             a.newFiler(tracedAppender{appender, a.instruments.export}, upstreams),
+		Wake:              wake, Observer: a.instruments.metrics, Now: time.Now, Log: a.log})
+}
+
+// tracedAppender makes a span of each append. That of a delivery continues the trace of its publisher; a part of a batch
+// begins one.
+type tracedAppender struct {
+	filing.Appender
+	export *telemetry.Export
+}
+
+// AppendWithoutWake implements filing.Appender.
+func (t tracedAppender) AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (
+	filed lane.Receipt, err error) {
+	err = t.export.File(ctx, &m, func(ctx context.Context) error {
+		filed, err = t.Appender.AppendWithoutWake(ctx, m, idempotencyKey)
+		return err
+	})
+	return filed, err
+}

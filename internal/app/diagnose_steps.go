@@ -1,0 +1,133 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"weir/internal/cms"
+	"weir/internal/steps"
+	"weir/internal/weir"
+)
+
+// Sample is a message for the look-ups of Diagnose.
+type Sample struct {
+	File string
+	Body []byte
+}
+
+// diagnoseLookUps sends the look-up of each contract with steps: its first step that only reads. A look-up that
+// reads the message is sent for a sample of its contract.
+func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Finding {
+	sender, hasSteps := d.sender.(*steps.Sender)
+	messages, findings := d.acceptSamples(ctx, samples)
+	if !hasSteps {
+		return findings
+	}
+	for _, c := range d.settings.contractsWithSteps() {
+		f := Finding{Name: "steps"}
+		l, found := sender.FindLookUp(c.Name)
+		m := messages[c.Name]
+		switch {
+		case !found:
+			f.Detail = c.Name + ": every step writes or needs another step's answer, so none was sent"
+		case m == nil && l.NeedsMessage:
+			f.Detail = fmt.Sprintf("%s: %s needs a message, so it was not sent; name a message by --sample FILE",
+				c.Name, l.Step)
+		default:
+			if m == nil {
+				m = &weir.Message{Contract: c.Name, ID: newTrialID(true), AcceptedAt: time.Now()}
+			}
+			d.sendLookUp(ctx, sender, m, &f)
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// acceptSamples returns the samples by contract, and a finding for each one that no contract accepts.
+func (d diagnosis) acceptSamples(ctx context.Context, samples []Sample) (map[string]*weir.Message, []Finding) {
+	messages := map[string]*weir.Message{}
+	var findings []Finding
+	for _, s := range samples {
+		m, err := d.contracts.Accept(ctx, "application/xml", s.Body)
+		if err != nil {
+			findings = append(findings, Finding{Name: "sample", Wrong: fmt.Errorf("%s: %w", s.File, err),
+				Todo: "see weir check " + s.File})
+			continue
+		}
+		m.ID, m.AcceptedAt = newTrialID(true), time.Now()
+		messages[m.Contract] = &m
+	}
+	return messages, findings
+}
+
+// sendLookUp sends the look-up of a message's contract, and adds the answer to the finding.
+func (d diagnosis) sendLookUp(ctx context.Context, sender *steps.Sender, m *weir.Message, f *Finding) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	l := &lookUp{transport: d.cms.Transport()}
+	result := sender.RehearseLookUp(ctx, weir.Delivery{Message: m, Attempt: 1, Fence: 1},
+		&cms.Rehearsal{Answer: l.askCMS, LeaveOut: l.leaveOut, Judge: l.setAction, IsLive: true})
+	switch {
+	case l.leftOut != "":
+		f.Detail = fmt.Sprintf("%s: %s was left out, because this is false: %s", m.Contract, l.step, l.leftOut)
+	case l.isGood():
+		f.Detail = fmt.Sprintf("%s: %s answered %d in %s", m.Contract, l.step, l.status, l.took.Round(time.Millisecond))
+	default:
+		f.Wrong, f.Todo = fmt.Errorf("%s: %s", m.Contract, result.Reason), l.explainAnswer(result.Reason)
+	}
+}
+
+// lookUp records the answer to a look-up.
+type lookUp struct {
+	transport     http.RoundTripper
+	step, leftOut string
+	status        int
+	took          time.Duration
+	action        string
+	isPage        bool // the answer is HTML
+}
+
+func (l *lookUp) askCMS(step string, req *http.Request) (*http.Response, error) {
+	began := time.Now()
+	resp, err := l.transport.RoundTrip(req)
+	l.step, l.took = step, time.Since(began)
+	if err == nil {
+		l.status = resp.StatusCode
+		l.isPage = strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html")
+	}
+	return resp, err
+}
+
+func (l *lookUp) leaveOut(step, condition string) { l.step, l.leftOut = step, condition }
+
+func (l *lookUp) setAction(_, action, _ string) { l.action = action }
+
+func (l *lookUp) isGood() bool { return l.action == "ok" || l.action == "done" }
+
+// explainAnswer returns the usual cause of a bad answer, and how to remove it.
+func (l *lookUp) explainAnswer(reason string) string {
+	switch {
+	case strings.Contains(reason, "sign-in: "):
+		return "see whether delivery.signIn in weir.yaml has the right values"
+	case l.status == http.StatusUnauthorized:
+		return "the CMS does not accept the credential; see delivery.signIn and delivery.headers"
+	case l.status == http.StatusForbidden:
+		return "the CMS knows the user and forbids the step; give the user the rights to read and write there"
+	case l.status/100 == 3:
+		return "the CMS sends the request elsewhere, often to a page for signing in or from http to https; see " +
+			"delivery.url and delivery.signIn"
+	case l.isPage:
+		return "the address leads to a page for people, such as one for signing in or of an error; see " +
+			"delivery.url and the address of the step"
+	case l.status == http.StatusNotFound:
+		return "the CMS has nothing at the address; see delivery.url and the address of the step, or add " +
+			"404 to expect if it means that the item is not there"
+	case l.status == 0:
+		return "see whether delivery.url is right, the CMS runs, and this machine may reach it"
+	}
+	return "see the step in weir.yaml, and the log of the CMS"
+}

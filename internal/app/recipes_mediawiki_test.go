@@ -1,0 +1,255 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"weir/internal/weir"
+)
+
+// mediaWiki answers as MediaWiki 1.39 does to a bot password. The answers were seen from the real one, except those to
+// an edit conflict, a redirect and a protected page, which are as documented. Each failure has status 200.
+type mediaWiki struct {
+	mu       sync.Mutex
+	sessions map[string]bool // by cookie; true = signed in
+	signIns  int
+	revision int
+	pages    map[string]*wikiPage // by title
+	failures map[string]string    // code of the error that the next request of an action is answered with
+	readOnly bool
+	find     map[string]any // replaces the page and query of a look-up; nil = they are those of pages
+	before   func()         // runs once, before the next write
+}
+
+// wikiPage is the newest revision of a page.
+type wikiPage struct {
+	revision int
+	text     string
+}
+
+const wikiPassword = "abcdefghij0123456789abcdefghij01"
+
+func newMediaWiki(isThere bool) *mediaWiki {
+	m := &mediaWiki{sessions: map[string]bool{}, pages: map[string]*wikiPage{}, failures: map[string]string{},
+		revision: 1}
+	if isThere {
+		m.pages["Harbour opens"] = &wikiPage{1, "old"}
+	}
+	return m
+}
+
+func (m *mediaWiki) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var session string
+	if c, err := r.Cookie("wiki_session"); err == nil {
+		session = c.Value
+	}
+	reply := func(value map[string]any) {
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		if failure, ok := value["error"].(map[string]any); ok {
+			w.Header().Set("MediaWiki-API-Error", fmt.Sprint(failure["code"]))
+		}
+		_ = json.NewEncoder(w).Encode(value)
+	}
+	action := r.FormValue("action")
+	if m.before != nil && (action == "edit" || action == "delete") {
+		m.before()
+		m.before = nil
+	}
+	switch {
+	case action == "query" && r.FormValue("type") == "login":
+		session = fmt.Sprint("session-", len(m.sessions))
+		m.sessions[session] = false
+		http.SetCookie(w, &http.Cookie{Name: "wiki_session", Value: session, Path: "/", HttpOnly: true})
+		reply(map[string]any{"query": map[string]any{"tokens": map[string]any{"logintoken": "login-" + session + `+\`}}})
+	case action == "login":
+		reply(m.login(r, session))
+	case r.FormValue("assert") != "user" || !m.sessions[session]:
+		reply(newWikiError("assertuserfailed", "You are no longer logged in, so the action could not be completed."))
+	case m.failures[action] != "":
+		code := m.failures[action]
+		delete(m.failures, action)
+		if code == "maxlag" {
+			w.Header().Set("Retry-After", "5")
+		}
+		reply(newWikiError(code, "the words of "+code))
+	case action == "query":
+		reply(m.findPage(r.FormValue("titles"), session))
+	default:
+		reply(m.write(action, r, session))
+	}
+}
+
+func newWikiError(code, info string) map[string]any {
+	return map[string]any{"error": map[string]any{"code": code, "info": info, "docref": "See the API."}}
+}
+
+// login returns the answer to a sign-in.
+func (m *mediaWiki) login(r *http.Request, session string) map[string]any {
+	_, isThere := m.sessions[session]
+	switch {
+	case m.readOnly:
+		return newWikiError("readonly", "The wiki is currently in read-only mode.")
+	case r.Method != http.MethodPost || !isThere || r.PostFormValue("lgtoken") != "login-"+session+`+\`:
+		return map[string]any{"login": map[string]any{"result": "WrongToken"}}
+	case r.PostFormValue("lgname") != "Weir@weir" || r.PostFormValue("lgpassword") != wikiPassword:
+		return map[string]any{"login": map[string]any{"result": "Failed",
+			"reason": "Incorrect username or password entered. Please try again."}}
+	}
+	m.signIns++
+	m.sessions[session] = true
+	return map[string]any{"login": map[string]any{"result": "Success", "lguserid": 2, "lgusername": "Weir"}}
+}
+
+// findPage returns the answer to a look-up.
+func (m *mediaWiki) findPage(title, session string) map[string]any {
+	query := map[string]any{"tokens": map[string]any{"csrftoken": "csrf-" + session + `+\`}}
+	page := map[string]any{"ns": 0, "title": title, "contentmodel": "wikitext"}
+	if found := m.pages[title]; found != nil {
+		page["pageid"], page["lastrevid"] = 2, found.revision
+	} else {
+		page["missing"] = true
+	}
+	query["pages"] = []any{page}
+	for name, value := range m.find {
+		query[name] = value
+	}
+	return map[string]any{"batchcomplete": true, "curtimestamp": "2026-01-31T08:00:03Z", "query": query}
+}
+
+// write returns the answer to an edit or a delete.
+func (m *mediaWiki) write(action string, r *http.Request, session string) map[string]any {
+	title := r.PostFormValue("title")
+	found := m.pages[title]
+	switch {
+	case r.PostFormValue("token") != "csrf-"+session+`+\`:
+		return newWikiError("badtoken", "Invalid CSRF token.")
+	case m.readOnly:
+		return newWikiError("readonly", "The wiki is currently in read-only mode.")
+	case action == "delete" && found == nil, r.PostForm.Has("nocreate") && found == nil:
+		return newWikiError("missingtitle", "The page you specified doesn't exist.")
+	case action == "delete":
+		delete(m.pages, title)
+		return map[string]any{"delete": map[string]any{"title": title, "reason": "withdrawn", "logid": 4}}
+	case r.PostForm.Has("createonly") && found != nil:
+		return newWikiError("articleexists", "The article you tried to create has been created already.")
+	case found != nil && r.PostFormValue("baserevid") != fmt.Sprint(found.revision):
+		return newWikiError("editconflict", "Edit conflict: Harbour opens")
+	}
+	m.revision++
+	m.pages[title] = &wikiPage{m.revision, r.PostFormValue("text")}
+	return map[string]any{"edit": map[string]any{"result": "Success", "pageid": 2, "title": title,
+		"newrevid": m.revision}}
+}
+
+func openMediaWiki(t *testing.T, cms http.Handler, password string) *recipe {
+	t.Helper()
+	return openRecipe(t, "mediawiki", cms, map[string]string{"WIKI_URL": "", "WIKI_USER": "Weir@weir",
+		"WIKI_PASSWORD": password})
+}
+
+func TestRecipe_MediaWiki(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		isThere bool
+		happens func(m *mediaWiki) // before the write
+		steps   string
+	}{
+		"New":   {false, nil, "find create"},
+		"There": {true, nil, "find update"},
+		"CreatedMeanwhile": {
+			false, func(m *mediaWiki) { m.pages["Harbour opens"] = &wikiPage{1, "other"} }, "find create find update",
+		},
+		"ChangedMeanwhile": {
+			true, func(m *mediaWiki) { m.pages["Harbour opens"].revision = 9 }, "find update find update",
+		},
+		"RemovedMeanwhile": {true, func(m *mediaWiki) { delete(m.pages, "Harbour opens") }, "find update find create"},
+		"SessionEnds":      {true, func(m *mediaWiki) { clear(m.sessions) }, "find update find update"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMediaWiki(c.isThere)
+			if c.happens != nil {
+				m.before = func() { c.happens(m) }
+			}
+			r := openMediaWiki(t, m, wikiPassword)
+			checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeDelivered, "", c.steps)
+			page := m.pages["Harbour opens"]
+			if page == nil || len(m.pages) != 1 || !strings.Contains(page.text, "'''harbour''' opens <ref>Port office</ref> &") {
+				t.Fatalf("got %+v, want one page with the text of the message", page)
+			}
+			checkResult(t, r.send(r.sample("delete.xml")), weir.OutcomeDelivered, "", "find remove")
+			checkResult(t, r.send(r.sample("delete.xml")), weir.OutcomeDelivered, "", "find")
+		})
+	}
+}
+
+// A session can end between two messages, without a 401: the attempt signs in anew, and is delivered.
+func TestRecipe_MediaWikiSignsInAnew(t *testing.T) {
+	t.Parallel()
+	m := newMediaWiki(true)
+	r := openMediaWiki(t, m, wikiPassword)
+	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeDelivered, "", "find update")
+	clear(m.sessions)
+	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeDelivered, "", "find find update")
+	if m.signIns != 2 {
+		t.Errorf("got %d sign-ins, want 2", m.signIns)
+	}
+}
+
+func TestRecipe_MediaWikiFails(t *testing.T) {
+	t.Parallel()
+	type page = map[string]any
+	for name, c := range map[string]struct {
+		change func(m *mediaWiki)
+		want   weir.Outcome
+		reason string
+		steps  string
+	}{
+		"ReadOnlyAtSignIn": {func(m *mediaWiki) { m.readOnly = true }, weir.OutcomeUnavailable,
+			"find: sign-in: login: 200: The wiki is currently in read-only mode.", "find"},
+		"ReadOnlyAtEdit": {func(m *mediaWiki) { m.before = func() { m.readOnly = true } }, weir.OutcomeUnavailable,
+			"create: 200: readonly: The wiki is currently in read-only mode.", "find create"},
+		"Lag": {func(m *mediaWiki) { m.failures["query"] = "maxlag" }, weir.OutcomeUnavailable, "find: 200: maxlag", "find"},
+		"Protected": {func(m *mediaWiki) { m.failures["edit"] = "protectedpage" }, weir.OutcomeRejected,
+			"create: 200: protectedpage", "find create"},
+		"NoRight": {func(m *mediaWiki) { m.failures["edit"] = "permissiondenied" }, weir.OutcomeRetry,
+			"create: 200: permissiondenied", "find create"},
+		"Fault": {func(m *mediaWiki) { m.failures["edit"] = "internal_api_error_DBQueryError" }, weir.OutcomeRetry,
+			"create: 200: internal_api_error_DBQueryError", "find create"},
+		"InvalidTitle": {func(m *mediaWiki) {
+			m.find = page{"pages": []any{page{"title": "a/../b", "invalid": true, "invalidreason": "a relative path"}}}
+		}, weir.OutcomeRejected, "find: 200: a relative path", "find"},
+		"OtherSpelling": {func(m *mediaWiki) {
+			m.find = page{"normalized": []any{page{"from": "harbour_opens", "to": "Harbour opens"}}}
+		}, weir.OutcomeRejected, "find: 200: MediaWiki writes this title as Harbour opens; send that one", "find"},
+		"OtherNamespace": {func(m *mediaWiki) {
+			m.find = page{"pages": []any{page{"ns": 8, "title": "MediaWiki:Common.css", "missing": true}}}
+		}, weir.OutcomeRejected, "find: 200: the title is in another namespace", "find"},
+		"OtherWiki": {func(m *mediaWiki) {
+			m.find = page{"pages": nil, "interwiki": []any{page{"title": "wikipedia:Foo", "iw": "wikipedia"}}}
+		}, weir.OutcomeRejected, "find: 200: the title is in another namespace or wiki", "find"},
+		"Moved": {func(m *mediaWiki) {
+			m.find = page{"pages": []any{page{"pageid": 3, "ns": 0, "title": "Harbour opens", "redirect": true}}}
+		}, weir.OutcomeRejected, "find: 200: the page is a redirect now", "find"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMediaWiki(false)
+			c.change(m)
+			r := openMediaWiki(t, m, wikiPassword)
+			checkResult(t, r.send(r.sample("article.xml")), c.want, c.reason, c.steps)
+			if len(m.pages) != 0 {
+				t.Errorf("got %v, want no page", m.pages)
+			}
+		})
+	}
+	r := openMediaWiki(t, newMediaWiki(false), "wrong")
+	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeUnavailable,
+		"find: sign-in: login: 200: Incorrect username or password entered. Please try again.", "find")
+}

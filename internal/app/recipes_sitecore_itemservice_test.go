@@ -1,0 +1,196 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+
+	"weir/internal/weir"
+)
+
+// itemService answers as the ItemService is documented (doc.sitecore.com: "The RESTful API for the ItemService") and
+// as its public clients read it: a create is answered 201 with a Location, an update and a delete 204.
+type itemService struct {
+	mu       sync.Mutex
+	sessions int
+	items    map[string]map[string]any // by path; the id of an item is the base of its path
+}
+
+const itemServicePath = sitecoreHome + "/news/harbour-opens"
+
+// newItemService has the item above the articles, and harbour-opens if wanted.
+func newItemService(isThere bool) *itemService {
+	s := &itemService{items: map[string]map[string]any{sitecoreHome: {}, sitecoreHome + "/news": {}}}
+	if isThere {
+		s.items[itemServicePath] = map[string]any{"Title": "Before", "Teaser": "Read this"}
+	}
+	return s
+}
+
+func (s *itemService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var body map[string]any
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	if r.URL.Path == "/sitecore/api/ssc/auth/login" {
+		if body["domain"] != "sitecore" || body["username"] != "weir" || body["password"] != "password-of-sitecore" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		s.sessions++
+		http.SetCookie(w, &http.Cookie{Name: ".AspNet.Cookies", Value: fmt.Sprint("session-", s.sessions), Path: "/"})
+		return
+	}
+	cookie, err := r.Cookie(".AspNet.Cookies")
+	if err != nil || cookie.Value != fmt.Sprint("session-", s.sessions) || r.URL.Query().Get("database") != "master" {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	id, _ := url.PathUnescape(strings.TrimPrefix(r.URL.EscapedPath(), "/sitecore/api/ssc/item"))
+	at := s.findPath(r, strings.TrimPrefix(id, "/"))
+	if at == "" {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	switch r.Method {
+	case http.MethodGet:
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		_ = json.NewEncoder(w).Encode(map[string]any{"ItemID": path.Base(at)})
+	case http.MethodPost:
+		s.create(w, at, body)
+	case http.MethodPatch:
+		for name, value := range body {
+			s.items[at][name] = value
+		}
+		w.WriteHeader(http.StatusNoContent)
+	case http.MethodDelete:
+		delete(s.items, at)
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// findPath returns the path of the item that a request is about; empty if there is none.
+func (s *itemService) findPath(r *http.Request, id string) string {
+	for at := range s.items {
+		switch {
+		case id == "" && at == r.URL.Query().Get("path"),
+			r.Method == http.MethodPost && at == "/"+id,
+			r.Method != http.MethodPost && id != "" && path.Base(at) == id:
+			return at
+		}
+	}
+	return ""
+}
+
+func (s *itemService) create(w http.ResponseWriter, parent string, body map[string]any) {
+	if strings.ContainsAny(fmt.Sprint(body["ItemName"]), "?<>|") {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	at := fmt.Sprint(parent, "/", body["ItemName"])
+	if s.items[at] != nil { // as with AllowDuplicateItemNamesOnSameLevel=false
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	delete(body, "ItemName")
+	s.items[at] = body
+	w.Header().Set("Location", "/sitecore/api/ssc/item/"+path.Base(at)+"?database=master")
+	w.WriteHeader(http.StatusCreated)
+}
+
+// listArticles leaves out the two items above the articles. The ItemService publishes nothing, so each counts.
+func (s *itemService) listArticles() (states []string) {
+	for range len(s.items) - 2 {
+		states = append(states, nameState(true))
+	}
+	return states
+}
+
+func openItemService(t *testing.T, cms *itemService, password string, faults ...fault) *recipe {
+	t.Helper()
+	return openRecipe(t, "sitecore-itemservice", &faultyCMS{Handler: cms, faults: faults}, map[string]string{
+		"SITECORE_URL": "", "SITECORE_DOMAIN": "sitecore", "SITECORE_USER": "weir", "SITECORE_PASSWORD": password})
+}
+
+var itemServiceHarness = harness[*itemService]{
+	newCMS: newItemService,
+	open: func(t *testing.T, cms *itemService, faults ...fault) *recipe {
+		t.Helper()
+		return openItemService(t, cms, "password-of-sitecore", faults...)
+	},
+	create:   "POST /sitecore/api/ssc/item",
+	noAPI:    "no ItemService",
+	toCreate: "find parent create",
+	ifNew:    "find parent create",
+	ifThere:  "find update",
+	removals: [2]string{"find remove", "find"},
+}
+
+func TestRecipe_SitecoreItemService(t *testing.T) {
+	t.Parallel()
+	itemServiceHarness.checkDeliveries(t, map[string]delivery{
+		"RemovedMeanwhile": {true, []fault{{request: "PATCH", status: 404}}, "find update find update"},
+		"ParentMovedMeanwhile": {
+			false, []fault{{request: "POST /sitecore/api/ssc/item", status: 404}},
+			"find parent create find parent create",
+		},
+		"SessionEnded": {true, []fault{{request: "PATCH", status: 401}}, "find update"},
+	}, func(t *testing.T, cms *itemService, wasThere bool) {
+		t.Helper()
+		want := map[string]any{"Title": "The harbour opens", "Text": "<p>From Monday on.</p>"}
+		if wasThere {
+			want["Teaser"] = "Read this"
+		} else {
+			want["TemplateID"] = "76036F5E-CBCE-46D1-AF0A-4143F9B557AA"
+		}
+		if fmt.Sprint(cms.items[itemServicePath]) != fmt.Sprint(want) {
+			t.Errorf("got %v, want %v", cms.items, want)
+		}
+	})
+}
+
+func TestRecipe_SitecoreItemServiceFailures(t *testing.T) {
+	t.Parallel()
+	const create = "POST /sitecore/api/ssc/item"
+	itemServiceHarness.checkFailures(t, map[string]failure{
+		"ErrorAfterCreate": {
+			false, fault{request: create, acts: true, status: 500},
+			weir.OutcomeRetry, "500", "find parent create", "find update",
+		},
+		"CreatedMeanwhile": {
+			true, fault{request: "GET", status: 404},
+			weir.OutcomeRetry, "500", "find parent create", "find update",
+		},
+		"PageOfHTMLForUpdate": {
+			true, fault{request: "PATCH", status: 200, body: pageOfHTML},
+			weir.OutcomeRetry, "200", "find update", "find update",
+		},
+		"Forbidden": {
+			false, fault{request: create, status: 403},
+			weir.OutcomeUnavailable, "403", "find parent create", "find parent create",
+		},
+	})
+}
+
+func TestRecipe_SitecoreItemServiceRefusals(t *testing.T) {
+	t.Parallel()
+	cms := newItemService(false)
+	r := openItemService(t, cms, "another")
+	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeUnavailable, "sign-in: login: 403", "find")
+
+	r = openItemService(t, cms, "password-of-sitecore")
+	orphan := `<article path="/sports/a" version="1"><title>A</title></article>`
+	checkResult(t, r.send(orphan), weir.OutcomeRetry, "the parent of /sports/a is not there yet", "find parent")
+	refused := `<article path="/news/a|b" version="1"><title>A</title></article>`
+	checkResult(t, r.send(refused), weir.OutcomeRejected, "400", "find parent create")
+	top := `<article path="/a" version="1"><title>A</title></article>`
+	checkResult(t, r.send(top), weir.OutcomeDelivered, "", "find parent create")
+	if len(cms.items) != 3 || cms.items[sitecoreHome+"/a"] == nil {
+		t.Errorf("got %v, want the article /a alone", cms.items)
+	}
+}

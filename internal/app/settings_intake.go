@@ -1,0 +1,168 @@
+package app
+
+import (
+	"cmp"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/inbox"
+	"weir/internal/rabbitmq"
+	"weir/internal/signin"
+)
+
+// intakeSettings has the ways in beside HTTP.
+type intakeSettings struct {
+	RabbitMQ *rabbitSettings `yaml:"rabbitmq"` // nil = none
+	Files    *fileSettings   `yaml:"files"`    // nil = no files are taken
+}
+
+// fileSettings configures the file drop.
+type fileSettings struct {
+	Quiet     duration     `yaml:"quiet"`
+	Retention *duration    `yaml:"retention"` // nil = defaultFileRetention
+	Folders   []fileFolder `yaml:"folders"`   // files elsewhere have no upstream
+}
+
+// fileFolder assigns the files of a folder to an upstream.
+type fileFolder struct {
+	Folder   string `yaml:"folder"`
+	Upstream string `yaml:"upstream"`
+}
+
+const (
+	// defaultFileRetention is long enough to notice that a file was rejected.
+	defaultFileRetention = duration(30 * 24 * time.Hour)
+	// maxQuiet is the longest time for which a file may wait to be whole.
+	maxQuiet = duration(24 * time.Hour)
+)
+
+// checkValues calls must for each rule. A nil receiver has no values.
+func (f *fileSettings) checkValues(must func(ok bool, format string, args ...any)) {
+	if f == nil {
+		return
+	}
+	must(f.Quiet >= 0 && f.Quiet <= maxQuiet, "intake.files.quiet is %s and must be 0s to 24h", f.Quiet)
+	must(f.retentionOrDefault() >= duration(24*time.Hour), "intake.files.retention is %s and must be at least 1d",
+		f.retentionOrDefault())
+	for i, folder := range f.Folders {
+		name := folder.Folder
+		must(name != "" && len(name) <= maxFolder && path.Clean("/"+name) == "/"+name,
+			"intake.files.folders[%d].folder is %q and must be a path of 1 to %d bytes, without a slash at either end", i,
+			name, maxFolder)
+		must(folder.Upstream != "", "intake.files.folders[%d].upstream is missing: a name of upstreams", i)
+		for _, other := range f.Folders[:i] {
+			isWithin := strings.HasPrefix(name+"/", other.Folder+"/") || strings.HasPrefix(other.Folder+"/", name+"/")
+			must(!isWithin, "intake.files.folders[%d].folder is %q and must not overlap with the earlier %q", i, name,
+				other.Folder)
+		}
+	}
+}
+
+// maxFolder leaves half of the longest name of a blob, 1,024 characters, to the files of a folder.
+const maxFolder = 512
+
+// inboxFolders returns the folders as package inbox takes them.
+func (f *fileSettings) inboxFolders() (folders []inbox.Folder) {
+	for _, one := range f.Folders {
+		folders = append(folders, inbox.Folder{Path: one.Folder, Upstream: one.Upstream})
+	}
+	return folders
+}
+
+func (f *fileSettings) retentionOrDefault() duration {
+	if f.Retention == nil {
+		return defaultFileRetention
+	}
+	return *f.Retention
+}
+
+// rabbitSettings configures weir consume.
+type rabbitSettings struct {
+	URL                secret        `yaml:"url"`
+	TLS                signin.TLS    `yaml:"tls"`
+	Prefetch           *int          `yaml:"prefetch"` // nil = defaultPrefetch
+	Queues             []rabbitQueue `yaml:"queues"`
+	DeadLetterExchange string        `yaml:"deadLetterExchange"` // "" = invalid messages are rejected
+	MessageID          string        `yaml:"messageId"`          // required or optional; "" = required
+}
+
+// rabbitQueue is a queue to consume.
+type rabbitQueue struct {
+	Name     string `yaml:"name"`
+	Contract string `yaml:"contract"` // "" = any
+	Upstream string `yaml:"upstream"` // "" = none, and no limits
+	Consumer string `yaml:"consumer"` // exclusive or single-active; "" = exclusive
+}
+
+// defaultPrefetch fills two transactions of a lane, if each message has a key of its own.
+const defaultPrefetch = 100
+
+// The values of intake.rabbitmq.queues[].consumer and of intake.rabbitmq.messageId.
+const (
+	exclusiveConsumer    = "exclusive"
+	singleActiveConsumer = "single-active"
+
+	requiredMessageID = "required"
+	optionalMessageID = "optional"
+)
+
+// checkValues calls must for each rule. A nil receiver has no values.
+func (r *rabbitSettings) checkValues(contracts []string, must func(ok bool, format string, args ...any)) {
+	if r == nil {
+		return
+	}
+	const path = "intake.rabbitmq."
+	address, err := url.Parse(string(r.URL))
+	must(err == nil && address.Host != "" && (address.Scheme == "amqp" || address.Scheme == "amqps"),
+		path+"url must be the address of the broker: amqps://user:password@host/vhost")
+	_, err = r.TLS.NewConfig()
+	must(err == nil, path+"tls: %v", err)
+	must(r.TLS == (signin.TLS{}) || err != nil || address == nil || address.Scheme != "amqp",
+		path+"tls has no effect on an address that begins with amqp: and needs amqps:")
+	prefetch := r.prefetchOrDefault()
+	must(prefetch >= 1 && prefetch <= 10_000, path+"prefetch is %d and must be 1 to 10000", prefetch)
+	must(r.MessageID == "" || r.MessageID == requiredMessageID || r.MessageID == optionalMessageID,
+		path+"messageId is %q and must be %s or %s", r.MessageID, requiredMessageID, optionalMessageID)
+	must(len(r.DeadLetterExchange) <= maxShortString, path+"deadLetterExchange has %d bytes and may have %d",
+		len(r.DeadLetterExchange), maxShortString)
+	must(len(r.Queues) > 0, path+"queues is missing: the queues to consume")
+	var names []string
+	for i, q := range r.Queues {
+		must(q.Name != "" && len(q.Name) <= maxShortString, path+"queues[%d].name must have 1 to %d bytes", i,
+			maxShortString)
+		must(q.Name == "" || !slices.Contains(names, q.Name), path+"queues[%d].name is taken by an earlier queue", i)
+		must(q.Contract == "" || slices.Contains(contracts, q.Contract),
+			path+"queues[%d].contract is %q, and there is no such contract", i, q.Contract)
+		must(q.Consumer == "" || q.Consumer == exclusiveConsumer || q.Consumer == singleActiveConsumer,
+			path+"queues[%d].consumer is %q and must be %s or %s", i, q.Consumer, exclusiveConsumer, singleActiveConsumer)
+		names = append(names, q.Name)
+	}
+}
+
+// maxShortString is the length of AMQP's names in bytes.
+const maxShortString = 255
+
+func (r *rabbitSettings) prefetchOrDefault() int {
+	if r.Prefetch == nil {
+		return defaultPrefetch
+	}
+	return *r.Prefetch
+}
+
+// consumedQueues returns the queues as package rabbitmq takes them.
+func (r *rabbitSettings) consumedQueues() []rabbitmq.Queue {
+	var queues []rabbitmq.Queue
+	for _, q := range r.Queues {
+		queues = append(queues, rabbitmq.Queue{Name: q.Name, Contract: q.Contract,
+			Upstream: q.Upstream, SingleActive: q.Consumer == singleActiveConsumer})
+	}
+	return queues
+}
+
+// requiresMessageID reports whether a message without message_id is invalid.
+func (r *rabbitSettings) requiresMessageID() bool {
+	return cmp.Or(r.MessageID, requiredMessageID) == requiredMessageID
+}

@@ -1,0 +1,72 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+
+	"weir/internal/steps"
+)
+
+// A problem of a value begins with the value's path, such as delivery.attempts or contracts[0] "product": fields[1].
+var (
+	problemPath  = regexp.MustCompile(`^([a-z][A-Za-z]*(?:\.[a-z][A-Za-z]*|\[\d+\])*)(?: "[^"]*")?(?:[: ]|$)`)
+	contractPath = regexp.MustCompile(`^contracts\[\d+\] "[^"]*": ([a-z][A-Za-z]*(?:\[\d+\])?)\b`)
+)
+
+// addPositions puts the file's name, line and column in front of each problem whose path is in the file, as the
+// parser's own errors have them.
+func (s *Settings) addPositions(err error) error {
+	if err == nil || s.body == nil {
+		return err
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return s.addPosition(err)
+	}
+	var located []error
+	for _, e := range joined.Unwrap() {
+		located = append(located, s.addPositions(e))
+	}
+	return errors.Join(located...)
+}
+
+func (s *Settings) addPosition(err error) error {
+	if m := (steps.Mistake{}); errors.As(err, &m) { // it has line and column already
+		return fmt.Errorf("%s: %w", s.fileName, err)
+	}
+	text := err.Error()
+	m := problemPath.FindStringSubmatch(text)
+	if m == nil {
+		return err
+	}
+	path := m[1]
+	if c := contractPath.FindStringSubmatch(text); c != nil {
+		path += "." + c[1]
+	}
+	for path != "" {
+		if n := s.findNode(path); n != nil {
+			at := n.GetToken().Position
+			return fmt.Errorf("%s: [%d:%d] %w", s.fileName, at.Line, at.Column, err)
+		}
+		path = path[:max(0, strings.LastIndexAny(path, ".["))] // the value is missing: its parent has the position
+	}
+	return err
+}
+
+// findNode returns the node at a path such as contracts[0].fields[1], or nil if the file has none.
+func (s *Settings) findNode(path string) ast.Node {
+	compiled, err := yaml.PathString("$." + path)
+	if err != nil {
+		return nil
+	}
+	n, err := compiled.FilterNode(s.body)
+	if err != nil {
+		return nil
+	}
+	return n
+}

@@ -1,0 +1,173 @@
+package app
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/filing"
+	"weir/internal/storage"
+	"weir/internal/upstream"
+)
+
+// upstreamSettings describes a system that posts messages.
+type upstreamSettings struct {
+	Name       string          `yaml:"name"`
+	Keys       []secret        `yaml:"keys"`      // for the header Weir-Upstream-Key
+	Signature  upstream.Scheme `yaml:"signature"` // github or standard
+	Secrets    []secret        `yaml:"secrets"`   // of the signature
+	Tolerance  duration        `yaml:"tolerance"` // of webhook-timestamp; 0 = defaultTolerance
+	Contracts  []string        `yaml:"contracts"` // none = all
+	Rate       rate            `yaml:"rate"`
+	DailyQuota *int64          `yaml:"dailyQuota"` // nil = no limit
+}
+
+// defaultTolerance is the tolerance that the libraries of Standard Webhooks have.
+const defaultTolerance = duration(5 * time.Minute)
+
+// upstreamName matches the names of upstreams, which become labels, parts of row keys, and parameters.
+var upstreamName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
+
+// checkUpstreams calls must for each rule of the upstreams. No problem repeats a key or a secret.
+func (s *Settings) checkUpstreams(must func(ok bool, format string, args ...any)) {
+	var names []string
+	var secrets []secret
+	for i, u := range s.Upstreams {
+		path := fmt.Sprintf("upstreams[%d].", i)
+		must(upstreamName.MatchString(u.Name),
+			path+"name must have 1 to 64 letters, digits, dots, hyphens and underscores, "+
+				"the first one a letter or a digit")
+		must(!slices.Contains(names, u.Name), path+"name is taken by an earlier upstream")
+		names = append(names, u.Name)
+		u.checkCredentials(path, must)
+		for _, one := range slices.Concat(u.Keys, u.Secrets) {
+			must(!slices.Contains(secrets, one), path+"name: a key or secret of %s is in the list twice", u.Name)
+			secrets = append(secrets, one)
+		}
+		for j, name := range u.Contracts {
+			must(slices.Contains(s.contractNames(), name), path+"contracts[%d] is %q, and there is no such contract",
+				j, name)
+		}
+		must(u.Contracts == nil || len(u.Contracts) > 0, path+"contracts is empty; leave it out to allow all")
+		must(u.DailyQuota == nil || *u.DailyQuota >= 1, path+"dailyQuota must be 1 or more; leave it out for no limit")
+	}
+	if s.Intake.RabbitMQ != nil {
+		for i, q := range s.Intake.RabbitMQ.Queues {
+			must(q.Upstream == "" || slices.Contains(names, q.Upstream),
+				"intake.rabbitmq.queues[%d].upstream is %q, and there is no such upstream", i, q.Upstream)
+		}
+	}
+	if s.Intake.Files != nil {
+		for i, folder := range s.Intake.Files.Folders {
+			must(folder.Upstream == "" || slices.Contains(names, folder.Upstream),
+				"intake.files.folders[%d].upstream is %q, and there is no such upstream", i, folder.Upstream)
+		}
+	}
+}
+
+// checkCredentials calls must for each rule of the keys and secrets. An upstream without either can only send through a
+// queue.
+func (u *upstreamSettings) checkCredentials(path string, must func(ok bool, format string, args ...any)) {
+	must(u.Signature == "" || u.Signature == upstream.GitHub || u.Signature == upstream.StandardWebhooks,
+		path+"signature is %q and must be %s or %s", u.Signature, upstream.GitHub, upstream.StandardWebhooks)
+	must(u.Signature == "" || u.Keys == nil, path+"keys and signature exclude each other: write two upstreams")
+	must(u.Signature != "" || u.Secrets == nil, path+"secrets need signature: github or standard")
+	must(u.Signature == "" || len(u.Secrets) > 0, path+"secrets is missing: the secrets of the signature")
+	must(u.Keys == nil || len(u.Keys) > 0, path+"keys is empty")
+	for i, key := range u.Keys {
+		if err := upstream.CheckKey(string(key)); err != nil {
+			must(false, path+"keys[%d]: %w", i, err)
+		}
+	}
+	for i, one := range u.Secrets {
+		if _, err := upstream.ParseSecret(u.Signature, string(one)); err != nil && u.Signature != "" {
+			must(false, path+"secrets[%d]: %w", i, err)
+		}
+	}
+	must(u.Tolerance >= 0 && u.Tolerance <= duration(time.Hour), path+"tolerance is %s and must be at most 1h",
+		u.Tolerance)
+	must(u.Tolerance == 0 || u.Signature == upstream.StandardWebhooks,
+		path+"tolerance has no effect without signature: standard")
+}
+
+// newDefinition returns the upstream as package upstream takes it.
+func (u *upstreamSettings) newDefinition() upstream.Definition {
+	d := upstream.Definition{Name: u.Name, Scheme: u.Signature, Tolerance: time.Duration(u.Tolerance),
+		Contracts: u.Contracts, Rate: upstream.Rate(u.Rate)}
+	if u.Tolerance == 0 {
+		d.Tolerance = time.Duration(defaultTolerance)
+	}
+	for _, key := range u.Keys {
+		d.Keys = append(d.Keys, string(key))
+	}
+	for _, one := range u.Secrets {
+		parsed, _ := upstream.ParseSecret(u.Signature, string(one)) // loadSettings has checked it
+		d.Secrets = append(d.Secrets, parsed)
+	}
+	if u.DailyQuota != nil {
+		d.DailyQuota = *u.DailyQuota
+	}
+	return d
+}
+
+// describeLimits returns the upstream with its limits in one line, without its keys and secrets.
+func (u *upstreamSettings) describeLimits() string {
+	d := u.newDefinition()
+	parts := []string{"only by a queue or a folder"}
+	switch {
+	case u.Signature != "":
+		parts[0] = fmt.Sprintf("signature %s, secrets: %d", u.Signature, len(u.Secrets))
+	case u.Keys != nil:
+		parts[0] = fmt.Sprintf("keys: %d", len(u.Keys))
+	}
+	if len(d.Contracts) > 0 {
+		parts = append(parts, "contracts "+strings.Join(d.Contracts, " and "))
+	}
+	if d.Rate.Count > 0 {
+		parts = append(parts, d.Rate.String())
+	}
+	if d.DailyQuota > 0 {
+		parts = append(parts, fmt.Sprintf("%d a day", d.DailyQuota))
+	}
+	return u.Name + " (" + strings.Join(parts, ", ") + ")"
+}
+
+func (s *Settings) upstreamNames() (names []string) {
+	for _, u := range s.Upstreams {
+		names = append(names, u.Name)
+	}
+	return names
+}
+
+// newUpstreams returns the upstreams of the settings; nil = there are none. Their quotas are in the table.
+func (a *App) newUpstreams(table storage.Table) *upstream.Set {
+	if len(a.settings.Upstreams) == 0 {
+		return nil
+	}
+	var definitions []upstream.Definition
+	for _, u := range a.settings.Upstreams {
+		definitions = append(definitions, u.newDefinition())
+	}
+	return upstream.NewSet(definitions, table, time.Now, a.instruments.metrics)
+}
+
+// newFiler returns a filer that holds the upstreams to their limits; no upstreams = nil.
+func (a *App) newFiler(appender filing.Appender, upstreams *upstream.Set) *filing.Filer {
+	callbacks, _ := a.settings.callbackRules() // loadSettings has checked them
+	f := &filing.Filer{Contracts: a.contracts, Callbacks: callbacks, Log: appender}
+	if upstreams != nil {
+		f.Limits = upstreams
+	}
+	return f
+}
+
+// diagnoseUpstreams shows the upstreams of the settings.
+func (d diagnosis) diagnoseUpstreams() Finding {
+	var all []string
+	for _, u := range d.settings.Upstreams {
+		all = append(all, u.describeLimits())
+	}
+	return Finding{Name: "upstreams", Detail: strings.Join(all, "; ")}
+}

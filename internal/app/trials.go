@@ -1,0 +1,208 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/cms"
+	"weir/internal/contract"
+	"weir/internal/redact"
+	"weir/internal/trial"
+	"weir/internal/weir"
+)
+
+// Trials makes attempts for messages that are not stored.
+type Trials struct {
+	app       *App
+	variables map[string]string // by value: ${NAME}, in place of the variable's value
+	isLive    bool
+	record    func(step string, a trial.Answer)
+}
+
+// OpenTrials reads the settings. Live trials ask the CMS if a file has no answer, and need the variables of
+// weir.yaml. Others need none of them, and no storage: their requests show ${NAME} for each variable.
+func OpenTrials(env func(string) string, isLive bool) (*Trials, error) {
+	if isLive {
+		a, err := openForTrials(env, false)
+		return &Trials{app: a, isLive: true}, err
+	}
+	text, err := os.ReadFile(configPath(env))
+	if err != nil {
+		return nil, errors.New("weir.yaml cannot be read: " + err.Error())
+	}
+	names := namedVariables(string(text))
+	variables := map[string]string{}
+	standIn := func(name string) string {
+		if !slices.Contains(names, name) {
+			return env(name)
+		}
+		value := standInOf(name)
+		variables[value] = "${" + name + "}"
+		return value
+	}
+	a, err := openForTrials(standIn, true)
+	if err == nil {
+		return &Trials{app: a, variables: variables}, nil
+	}
+	// A variable may hold a number or a duration, for which a stand-in is no valid value.
+	actual := func(name string) string {
+		value := env(name)
+		if slices.Contains(names, name) {
+			if value == "" {
+				return standIn(name)
+			}
+			variables[value] = "${" + name + "}"
+		}
+		return value
+	}
+	if a, err = openForTrials(actual, true); err != nil {
+		return nil, err
+	}
+	return &Trials{app: a, variables: variables}, nil
+}
+
+// namedVariables returns the names in the placeholders of weir.yaml.
+func namedVariables(text string) []string {
+	var names []string
+	for _, found := range variablePattern.FindAllStringSubmatch(text, -1) {
+		names = append(names, found[1])
+	}
+	return names
+}
+
+// standInOf returns a value for a variable that is valid as an address, as a host, and as a text.
+func standInOf(name string) string { return "https://" + name + ".variable.invalid" }
+
+// openForTrials returns an App without storage. Without a sign-in it cannot send to the CMS.
+func openForTrials(env func(string) string, withoutSignIn bool) (*App, error) {
+	local := func(name string) string {
+		switch name {
+		case hostPortName:
+			return ""
+		case "AzureWebJobsStorage":
+			return "UseDevelopmentStorage=true" // it is not opened
+		}
+		return env(name)
+	}
+	a, found := prepareAppWith(local, slog.New(slog.DiscardHandler), withoutSignIn)
+	if a.account != nil {
+		a.account.Close()
+	}
+	return a, errors.Join(found.settings, found.contracts, found.cms)
+}
+
+// RecordAnswers calls record with each answer of the CMS.
+func (t *Trials) RecordAnswers(record func(step string, a trial.Answer)) { t.record = record }
+
+// Try makes one attempt for a body. If the contract refuses the body, the trial has the problems.
+func (t *Trials) Try(ctx context.Context, contentType string, body []byte,
+	answers trial.Answers) trial.Trial {
+	checked, err := t.app.contracts.Check(ctx, contentType, body)
+	m := checked.Message
+	if err != nil || len(checked.Problems) > 0 {
+		return describeRefusal(&m, checked.Problems, err)
+	}
+	m.ID, m.AcceptedAt = newTrialID(t.isLive), trialTime
+	if t.isLive {
+		m.AcceptedAt = time.Now()
+	}
+	runner := t.app.newTrialRunner(t.isLive, t.variables, t.record)
+	mask, hideSecrets := redact.MaskOf(ctx, t.app.contracts, &m), runner.Secrets.Hide
+	runner.Secrets.Hide = func(text string) string { return mask.Hide(hideSecrets(text)) }
+	return runner.RunTrial(ctx, weir.Delivery{Message: &m, Fence: 1, Attempt: 1}, answers)
+}
+
+// Check returns the opinion of the contracts about a body.
+func (t *Trials) Check(ctx context.Context, contentType string, body []byte) (contract.Checked, error) {
+	return t.app.contracts.Check(ctx, contentType, body)
+}
+
+// trialTime is the time of acceptance in trials that ask no CMS, so that their requests are always the same.
+var trialTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// newTrialID returns an id of the first message of a lane. In live trials it is unique, so that the CMS takes no
+// trial for a repetition of another one.
+func newTrialID(isLive bool) weir.ID {
+	id := weir.ID{Epoch: 1, Seq: 1, Nonce: strings.Repeat("0", 20)}
+	if isLive {
+		random := make([]byte, len(id.Nonce)/2)
+		_, _ = rand.Read(random)
+		id.Nonce = hex.EncodeToString(random)
+	}
+	return id
+}
+
+// describeRefusal returns the trial of a message that its contract refuses.
+func describeRefusal(m *weir.Message, problems []weir.Problem, err error) trial.Trial {
+	t := trial.Trial{Contract: m.Contract, Key: m.Key, Version: m.Version, DueAt: m.DueAt, Verdict: trial.Refused,
+		Problems: problems}
+	var e *weir.Error
+	if errors.As(err, &e) {
+		t.Reason = e.Message
+	}
+	return t
+}
+
+// newTrialRunner returns a runner of trials. variables has placeholders for values that are hidden.
+func (a *App) newTrialRunner(isLive bool, variables map[string]string,
+	record func(string, trial.Answer)) *trial.Runner {
+	r := &trial.Runner{Sender: a.sender, Now: time.Now, Record: record, SignsIn: a.settings.Delivery.SignIn.isSet(),
+		Secrets: trial.Secrets{Hide: a.newTrialMask(variables)}}
+	for name := range a.settings.Delivery.Headers {
+		r.Secrets.Headers = append(r.Secrets.Headers, name)
+	}
+	if base, err := url.Parse(a.settings.Delivery.URL); err == nil {
+		for name := range base.Query() {
+			if !strings.Contains(base.Query().Get(name), "{") {
+				r.Secrets.Params = append(r.Secrets.Params, name)
+			}
+		}
+	}
+	if isLive {
+		r.Live = a.cms.Transport()
+	}
+	return r
+}
+
+// newTrialMask returns the function that hides secrets in the texts of a trial.
+func (a *App) newTrialMask(variables map[string]string) func(string) string {
+	placeholders := newPlaceholders(variables)
+	secrets := slices.DeleteFunc(a.settings.file.Secrets(), func(value string) bool { return variables[value] != "" })
+	for _, value := range a.settings.Delivery.Headers {
+		_, credential, _ := strings.Cut(string(value), " ") // after Bearer or Basic
+		secrets = append(secrets, string(value), credential)
+	}
+	if a.keeper != nil {
+		secrets = append(secrets, a.signInSecrets()...)
+	}
+	mask := cms.NewMask(secrets...)
+	return func(text string) string { return mask.Hide(placeholders.Replace(text)) }
+}
+
+// newPlaceholders returns a replacer of variables' values by ${NAME}. It prefers longer values.
+func newPlaceholders(variables map[string]string) *strings.Replacer {
+	const shortest = 4 // a shorter value stands in many texts by chance
+	var values []string
+	for value := range variables {
+		if len(value) >= shortest {
+			values = append(values, value)
+		}
+	}
+	slices.SortFunc(values, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	var pairs []string
+	for _, value := range values {
+		for _, form := range []string{value, url.QueryEscape(value), url.PathEscape(value)} {
+			pairs = append(pairs, form, variables[value])
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}

@@ -1,0 +1,76 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/storage/memory"
+	"weir/internal/ticket"
+	"weir/internal/weir"
+)
+
+// TestRoutes_TriggersShowThatTheHostIsNotDrained: after StopTaking, a call of each trigger lets the
+// drainer take lanes again, if the host itself makes it.
+func TestRoutes_TriggersShowThatTheHostIsNotDrained(t *testing.T) {
+	t.Parallel()
+	own := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711}
+	for _, path := range triggers {
+		for host, want := range map[string]drain.State{own.String(): drain.Working, "a client's": drain.Busy} {
+			t.Run(path[1:]+" for "+host, func(t *testing.T) {
+				t.Parallel()
+				r := newTestRunning(t)
+				r.drainer = newStoppedDrainer(t)
+				table := r.listRoutes()
+				trigger := table[slices.IndexFunc(table, func(o route) bool { return o.path == path })]
+				call := httptest.NewRequest("POST", path, strings.NewReader(`{"Data":{},"Metadata":{}}`))
+				call.Host = host
+				call = call.WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(own)))
+				trigger.handler.ServeHTTP(httptest.NewRecorder(), call)
+				if report := r.drainer.Look(t.Context(), 0); report.State != want {
+					t.Errorf("the lane is %s afterwards, want %s", report.State, want)
+				}
+			})
+		}
+	}
+}
+
+// readyCMS takes every message.
+type readyCMS struct{}
+
+func (readyCMS) Send(context.Context, weir.Delivery) weir.Result {
+	return weir.Result{Outcome: weir.OutcomeDelivered, Status: http.StatusOK}
+}
+
+// newStoppedDrainer returns a drainer of a lane that has a message, after StopTaking.
+func newStoppedDrainer(t *testing.T) *drain.Drainer {
+	t.Helper()
+	account, log := memory.New(time.Now), slog.New(slog.DiscardHandler)
+	store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
+	if err := store.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	message := weir.Message{Contract: "a", Key: "k", ContentType: "application/xml", Body: []byte("<a/>")}
+	if _, err := lane.NewAppender(store, log).Append(t.Context(), message, ""); err != nil {
+		t.Fatal(err)
+	}
+	drainer := drain.New(drain.Config{Store: store, Leases: account.Leases(), Sender: readyCMS{},
+		Lease:   15 * time.Second,
+		Tickets: ticket.New(ticket.Config{Queue: account.Queue("tickets")}), Now: time.Now, Log: log, Hosted: true,
+		Attempts: 5, Backoff: drain.Backoff{Min: time.Minute, Max: time.Hour}})
+	t.Cleanup(func() {
+		if err := drainer.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	drainer.StopTaking()
+	return drainer
+}

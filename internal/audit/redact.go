@@ -1,0 +1,82 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"weir/internal/storage"
+)
+
+// Redact removes the parameters of all entries about a subject, and replaces a text in the parameters of all others:
+// for the ordering key of a message that is erased. Entries and all their other columns stay. It can be repeated after
+// any error.
+func (l *Log) Redact(ctx context.Context, subject, text, replacement string) error {
+	for read := (storage.Query{Partition: partition}); ; {
+		page, err := l.Table.Range(ctx, read)
+		if err != nil {
+			return readError(err)
+		}
+		for _, row := range page.Rows {
+			read.After = row.Key
+			e := fromRow(row)
+			detail := redactDetail(e.Detail, text, replacement)
+			if e.Subject == subject {
+				detail = ""
+			}
+			if detail == e.Detail {
+				continue
+			}
+			_, err := l.Table.Transact(ctx, partition, []storage.Op{{Kind: storage.Merge, Key: row.Key,
+				Values: map[string]any{"Detail": detail}}})
+			if err != nil && !storage.Is(err, storage.NotFound) { // NotFound: it was removed after its time
+				return readError(err)
+			}
+		}
+		if !page.More {
+			return nil
+		}
+	}
+}
+
+// redactDetail replaces a text wherever a string of the JSON has it.
+func redactDetail(detail, text, replacement string) string {
+	if text == "" || detail == "" {
+		return detail
+	}
+	var value any
+	if json.Unmarshal([]byte(detail), &value) != nil {
+		return strings.ReplaceAll(detail, text, replacement)
+	}
+	redacted, isChanged := redactValue(value, text, replacement)
+	if !isChanged {
+		return detail
+	}
+	out, err := json.Marshal(redacted)
+	if err != nil {
+		return ""
+	}
+	return string(out)
+}
+
+// redactValue replaces a text in a value of JSON, and reports whether it was there.
+func redactValue(value any, text, replacement string) (redacted any, isChanged bool) {
+	switch v := value.(type) {
+	case string:
+		out := strings.ReplaceAll(v, text, replacement)
+		return out, out != v
+	case map[string]any:
+		for name, inner := range v {
+			if out, changed := redactValue(inner, text, replacement); changed {
+				v[name], isChanged = out, true
+			}
+		}
+	case []any:
+		for i, inner := range v {
+			if out, changed := redactValue(inner, text, replacement); changed {
+				v[i], isChanged = out, true
+			}
+		}
+	}
+	return value, isChanged
+}

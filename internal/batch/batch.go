@@ -1,0 +1,128 @@
+package batch
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"mime"
+	"regexp"
+	"strings"
+	"time"
+
+	"weir/internal/contract"
+	"weir/internal/weir"
+	"weir/internal/wire"
+)
+
+const (
+	// MaxBytes is the largest size of a batch.
+	MaxBytes = 64 << 20
+	// maxParts is the largest number of parts of a batch.
+	maxParts = 100_000
+	// maxUnpacked is the largest size of all files of a zip together.
+	maxUnpacked = 512 << 20
+	// maxProblems is the number of invalid parts whose problems are kept; the others are only counted.
+	maxProblems = 1000
+	// maxOfPart is the number of problems that are kept of one part, and maxText the bytes of one text.
+	maxOfPart, maxText = 10, 400
+	// maxContentType and maxPath are the bytes of a Content-Type and of a path: the batch's row has to hold them.
+	maxContentType, maxPath = 512, 256
+	// retention is how long a batch is kept after its acceptance.
+	retention = 30 * 24 * time.Hour
+)
+
+// Spec describes a batch to accept.
+type Spec struct {
+	ContentType    string
+	Mode           wire.BatchMode
+	Split          []string // paths; empty = those of the contracts
+	IdempotencyKey string   // empty = none
+	File           string   // name for Config.FinishFile; empty = the batch was posted
+	Upstream       string   // that sent it; empty = the settings have none
+}
+
+// formatOf returns the format that a media type names.
+func formatOf(contentType string) (wire.BatchFormat, error) {
+	kind, params, err := mime.ParseMediaType(contentType)
+	switch {
+	case len(contentType) > maxContentType:
+		return "", &weir.Error{Kind: weir.Unsupported, Op: "batch",
+			Message: fmt.Sprintf("the Content-Type is over %d bytes", maxContentType)}
+	case contentType == "":
+		return wire.BatchXML, nil
+	case err != nil:
+		return "", &weir.Error{Kind: weir.Unsupported, Op: "batch", Message: "the Content-Type cannot be read"}
+	case kind == "application/zip" || kind == "application/x-zip-compressed":
+		return wire.BatchZip, nil
+	case strings.HasPrefix(kind, "multipart/"):
+		if params["boundary"] == "" {
+			return "", &weir.Error{Kind: weir.Unsupported, Op: "batch",
+				Message: "the Content-Type is multipart and has no boundary"}
+		}
+		return wire.BatchMultipart, nil
+	case contract.IsXML(contentType):
+		return wire.BatchXML, nil
+	}
+	return "", &weir.Error{Kind: weir.Unsupported, Op: "batch",
+		Message: "the Content-Type must be XML, application/zip or multipart"}
+}
+
+// compilePaths returns the paths of the parts. Those of the contracts hold if the batch has none of its own and is one
+// document; the files of a zip or of multipart are whole parts then.
+func compilePaths(given []string) ([]*contract.SplitPath, error) {
+	var paths []*contract.SplitPath
+	for _, text := range given {
+		p, err := contract.CompileSplitPath(text)
+		if err == nil && len(text) > maxPath {
+			err = fmt.Errorf("split path %q: it is over %d bytes", truncateText(text), maxPath)
+		}
+		if err != nil {
+			return nil, &weir.Error{Kind: weir.Invalid, Op: "batch", Message: err.Error(),
+				Problems: []weir.Problem{{Path: "split", Rule: "path", Message: err.Error()}}}
+		}
+		paths = append(paths, p)
+	}
+	return paths, nil
+}
+
+// partKey returns the idempotency key of a part.
+func partKey(id string, part int) string { return fmt.Sprintf("batch-%s-%d", id, part) }
+
+// maxMillis is the last time that an id can represent, in the year 2286.
+const maxMillis = 9999999999999
+
+// newID returns a batch's id. It begins with the time left until maxMillis, so that the newest id sorts first. Its 64
+// random bits cannot be guessed.
+func newID(now time.Time) string {
+	random := make([]byte, 8)
+	rand.Read(random) // never fails: crypto/rand ends the program instead
+	return idPrefix(now) + hex.EncodeToString(random)
+}
+
+// idPrefix returns the first part of the ids made at a time. Ids of later times sort before it.
+func idPrefix(t time.Time) string { return fmt.Sprintf("%013d", maxMillis-t.UnixMilli()) }
+
+var idPattern = regexp.MustCompile(`^[0-9]{13}[0-9a-f]{16}$`)
+
+// describeProblem returns the problem of an invalid part.
+func describeProblem(p part, err *weir.Error) wire.PartProblem {
+	out := wire.PartProblem{Part: p.number, File: truncateText(p.file), Line: p.line, Message: truncateText(err.Message)}
+	for _, problem := range err.Problems[:min(len(err.Problems), maxOfPart)] {
+		problem.Path, problem.Message = truncateText(problem.Path), truncateText(problem.Message)
+		if p.line > 0 && problem.Line > 0 {
+			if problem.Line == 1 {
+				problem.Column = 0 // of the part, behind declarations that the document does not have
+			}
+			problem.Line += p.line - 1
+		}
+		out.Problems = append(out.Problems, problem)
+	}
+	return out
+}
+
+func truncateText(text string) string {
+	if len(text) > maxText {
+		return strings.ToValidUTF8(text[:maxText], "") + "…"
+	}
+	return text
+}

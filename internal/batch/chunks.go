@@ -1,0 +1,126 @@
+package batch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// chunkSize is the size of the blobs that a document is stored in, except for the last one.
+const chunkSize = 1 << 20
+
+func blobPrefix(id string) string { return blobsPrefix + id + "/" }
+
+func chunkName(id string, n int) string { return fmt.Sprintf("%sdocument/%04d", blobPrefix(id), n) }
+
+// blobsPrefix begins the names of all blobs of batches.
+const blobsPrefix = "batches/"
+
+// storeDocument stores a document chunk by chunk, and returns its size and its SHA-256.
+func storeDocument(ctx context.Context, blobs storage.Blobs, id string, body io.Reader) (size int64, digest string,
+	err error) {
+	hash, chunk := sha256.New(), make([]byte, chunkSize)
+	for n := 0; ; n++ {
+		length, err := io.ReadFull(body, chunk)
+		isLast := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !isLast {
+			return size, "", err
+		}
+		if size += int64(length); size > MaxBytes {
+			return size, "", errTooLarge()
+		}
+		if length > 0 {
+			hash.Write(chunk[:length])
+			if err := blobs.Put(ctx, chunkName(id, n), chunk[:length]); err != nil {
+				return size, "", err
+			}
+		}
+		if isLast {
+			return size, hex.EncodeToString(hash.Sum(nil)), nil
+		}
+	}
+}
+
+func errTooLarge() error {
+	return &weir.Error{Kind: weir.TooLarge, Op: "batch", Message: fmt.Sprintf("the batch is over %d bytes", MaxBytes)}
+}
+
+// removeDocument removes the chunks of a document of a size. Some may be gone already.
+func removeDocument(ctx context.Context, blobs storage.Blobs, id string, size int64) error {
+	for n := range int((size + chunkSize - 1) / chunkSize) {
+		if err := blobs.Delete(ctx, chunkName(id, n)); err != nil && !storage.Is(err, storage.NotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// document reads a stored document. It holds one chunk. It is not safe for concurrent use.
+type document struct {
+	ctx    context.Context
+	blobs  storage.Blobs
+	id     string
+	size   int64
+	at     int64 // of Read
+	number int   // of chunk
+	chunk  []byte
+
+	failed    error // of storage
+	mayRead   int64 // bytes, while isLimited is set
+	isLimited bool
+}
+
+// errLimit ends the reading of a zip's directory that is too large.
+var errLimit = errors.New("too much was read")
+
+// Read implements io.Reader.
+func (d *document) Read(p []byte) (int, error) {
+	n, err := d.ReadAt(p, d.at)
+	d.at += int64(n)
+	if n > 0 {
+		err = nil
+	}
+	return n, err
+}
+
+// ReadAt implements io.ReaderAt.
+func (d *document) ReadAt(p []byte, at int64) (n int, err error) {
+	if d.mayRead -= int64(len(p)); d.isLimited && d.mayRead < 0 {
+		return 0, errLimit
+	}
+	for n < len(p) {
+		if at >= d.size {
+			return n, io.EOF
+		}
+		number, offset := int(at/chunkSize), int(at%chunkSize)
+		if err := d.loadChunk(number); err != nil {
+			return n, err
+		}
+		if offset >= len(d.chunk) {
+			d.failed = fmt.Errorf("batch %s: chunk %d ends early", d.id, number)
+			return n, d.failed
+		}
+		copied := copy(p[n:], d.chunk[offset:])
+		n, at = n+copied, at+int64(copied)
+	}
+	return n, nil
+}
+
+func (d *document) loadChunk(number int) error {
+	if d.chunk != nil && d.number == number {
+		return nil
+	}
+	d.chunk, d.number = nil, number
+	d.chunk, d.failed = d.blobs.Get(d.ctx, chunkName(d.id, number))
+	if storage.Is(d.failed, storage.NotFound) { // it would never be found
+		d.failed = &weir.Error{Kind: weir.Internal, Op: "batch", Message: "the stored document was removed by others",
+			Err: d.failed}
+	}
+	return d.failed
+}

@@ -1,0 +1,302 @@
+package batch_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/batch"
+	"weir/internal/contract"
+	"weir/internal/filing"
+	"weir/internal/lane"
+	"weir/internal/storage/storagetest"
+	"weir/internal/testkit/lanetest"
+	"weir/internal/weir"
+	"weir/internal/wire"
+)
+
+// The answer to the first transaction is lost, and so is the read of the row after the second one. The batch is
+// accepted, so its document stays.
+func TestAccept_KeepsItsDocumentIfAnswersAreLost(t *testing.T) {
+	simulate(t, func(w *world) {
+		p := w.startProcess()
+		defer p.stop()
+		isLost := map[string]bool{}
+		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			isFirst := !isLost[c.Op]
+			switch {
+			case c.Op == "Transact" && isFirst:
+				isLost[c.Op] = true
+				return storagetest.Fault{Kind: storagetest.FailAfter}
+			case c.Op == "Get" && c.Port == "table" && isFirst:
+				isLost[c.Op] = true
+				return storagetest.Fault{Kind: storagetest.FailBefore}
+			}
+			return storagetest.Fault{}
+		})
+		b := p.accept(batch.Spec{IdempotencyKey: "k"}, feed(3, "/a"))
+		if b.Duplicate {
+			t.Errorf("got %+v, want a new batch", b)
+		}
+		if got := p.awaitFinal(b.ID); got.State != wire.BatchFiled || got.Filed != 3 {
+			t.Errorf("got %+v, want three parts filed", got)
+		}
+	})
+}
+
+// A rejected batch was posted again under its key. The key belongs to the later batch when the rejected one expires,
+// or when its process removes the key once more because the answer to the first removal was lost.
+func TestBatch_LeavesTheKeyOfALaterBatch(t *testing.T) {
+	t.Parallel()
+	t.Run("Expired", func(t *testing.T) {
+		simulate(t, func(w *world) {
+			p := w.startProcess()
+			defer p.stop()
+			p.awaitFinal(p.accept(batch.Spec{IdempotencyKey: "k"}, "<feed/>").ID)
+			time.Sleep(15 * 24 * time.Hour)
+			later := p.awaitFinal(p.accept(batch.Spec{IdempotencyKey: "k"}, feed(3, "/a")).ID)
+			time.Sleep(16 * 24 * time.Hour)
+			if err := p.RemoveExpired(w.Context()); err != nil {
+				t.Fatal(err)
+			}
+			w.checkRepeat(p, later.ID)
+		})
+	})
+	t.Run("AnswerLost", func(t *testing.T) {
+		simulate(t, func(w *world) {
+			p, other := w.startProcess(), w.startProcess()
+			defer p.stop()
+			defer other.stop()
+			p.faults.Once(func(c storagetest.Call) bool {
+				return c.Op == "Transact" && strings.HasPrefix(c.Ops[0].Key, "i_")
+			}, storagetest.Fault{Kind: storagetest.FailAfter})
+			p.accept(batch.Spec{IdempotencyKey: "k"}, "<feed/>")
+			time.Sleep(minRetry / 2)
+			later := other.accept(batch.Spec{IdempotencyKey: "k"}, feed(3, "/a"))
+			time.Sleep(time.Minute)
+			w.checkRepeat(other, later.ID)
+		})
+	})
+}
+
+// minRetry is the shortest pause before a step is tried again.
+const minRetry = time.Second
+
+// checkRepeat posts three articles again under the key k.
+func (w *world) checkRepeat(p *process, id string) {
+	w.Helper()
+	if got := p.accept(batch.Spec{IdempotencyKey: "k"}, feed(3, "/a")); got.ID != id || !got.Duplicate {
+		w.Errorf("posted again: got batch %s, want the duplicate of %s", got.ID, id)
+	}
+}
+
+// failWhile fails the calls that match until the returned function is called.
+func (p *process) failWhile(matches func(storagetest.Call) bool) (mend func()) {
+	p.faults.Set(func(c storagetest.Call) storagetest.Fault {
+		if matches(c) {
+			return storagetest.Fault{Kind: storagetest.FailBefore}
+		}
+		return storagetest.Fault{}
+	})
+	return func() { p.faults.Set(nil) }
+}
+
+func isDocumentRead(c storagetest.Call) bool {
+	return c.Op == "Get" && strings.Contains(c.Key, "/document/")
+}
+
+// A part whose idempotency key was used by a post of another body can never be filed. It is invalid, and blocks
+// neither the other parts nor other batches.
+func TestBatch_PartIsRefusedWhenItIsFiled(t *testing.T) {
+	simulate(t, func(w *world) {
+		p := w.startProcess()
+		defer p.stop()
+		mend := p.failWhile(isDocumentRead)
+		b := p.accept(batch.Spec{}, feed(3, "/a"))
+		if _, err := lane.NewAppender(w.lanes.Store, lanetest.Quiet).Append(w.Context(),
+			weir.Message{Key: "/a", Contract: "article", Body: []byte("<other/>")}, "batch-"+b.ID+"-2"); err != nil {
+			t.Fatal(err)
+		}
+		mend()
+		got := p.awaitFinal(b.ID)
+		if got.Filed != 2 || got.Invalid != 1 || len(got.Problems) != 1 || got.Problems[0].Part != 2 {
+			t.Errorf("got %+v, want two parts filed and a problem of part 2", got)
+		}
+		if next := p.awaitFinal(p.accept(batch.Spec{}, feed(5, "/b")).ID); next.Filed != 5 {
+			t.Errorf("the next batch: got %+v, want five parts filed", next)
+		}
+	})
+}
+
+// The contract becomes stricter while parts are filed, and the process dies after the first window. The problems of
+// both windows are kept.
+func TestBatch_KeepsLateProblemsAfterACrash(t *testing.T) {
+	simulate(t, func(w *world) {
+		var document strings.Builder
+		document.WriteString("<feed>")
+		for n := range 450 {
+			intro := "<intro>x</intro>"
+			if n == 2 || n == 249 {
+				intro = ""
+			}
+			document.WriteString(`<article path="/a"><title>x</title>` + intro + `</article>`)
+		}
+		document.WriteString("</feed>")
+		first := w.startProcess()
+		first.failWhile(func(c storagetest.Call) bool { return c.Op == "Transact" && c.Partition != "batches" })
+		b := first.accept(batch.Spec{}, document.String())
+		time.Sleep(time.Minute)
+		first.kill()
+		var err error
+		w.set, err = contract.New([]contract.Definition{{Name: "article", Root: "article", Key: "./@path",
+			Fields: []contract.Field{{Path: "./intro", Rule: "required"}}}}, contract.Limits{MaxBody: maxBody})
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := w.startProcess()
+		hasWindow := false
+		second.failWhile(func(c storagetest.Call) bool {
+			hasWindow = hasWindow || c.Op == "Put" && strings.HasSuffix(c.Key, "/ids/201")
+			return hasWindow
+		})
+		if err := second.ResumeOrphans(w.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		second.kill()
+		third := w.startProcess()
+		defer third.stop()
+		if err := third.ResumeOrphans(w.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := third.awaitFinal(b.ID)
+		if got.Filed != 448 || got.Invalid != 2 || len(got.Problems) != 2 || got.Problems[0].Part != 3 ||
+			got.Problems[1].Part != 250 {
+			t.Errorf("got %+v, want 448 parts filed and the problems of parts 3 and 250", got)
+		}
+	})
+}
+
+// Another process works on a batch for long. A batch that is posted meanwhile does not wait for its lease.
+func TestBatch_BusyLeaseHoldsBackNoOther(t *testing.T) {
+	simulate(t, func(w *world) {
+		slow, p := w.startProcess(), w.startProcess()
+		defer p.stop()
+		mend := slow.failWhile(isDocumentRead)
+		defer slow.stop()
+		defer mend()
+		slow.accept(batch.Spec{}, feed(3, "/a"))
+		time.Sleep(2 * time.Second)
+		if err := p.ResumeOrphans(w.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		began := time.Now()
+		p.awaitFinal(p.accept(batch.Spec{}, feed(3, "/b")).ID)
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("the batch took %s, want it filed at once", took)
+		}
+	})
+}
+
+// The document of one batch cannot be read for an hour. The other batches go on.
+func TestBatch_FailingBatchHoldsBackNoOther(t *testing.T) {
+	simulate(t, func(w *world) {
+		p := w.startProcess()
+		defer p.stop()
+		var failing atomic.Value // the batch whose document cannot be read; "" = any
+		failing.Store("")
+		mend := p.failWhile(func(c storagetest.Call) bool {
+			return isDocumentRead(c) && strings.Contains(c.Key, failing.Load().(string))
+		})
+		failing.Store(p.accept(batch.Spec{}, feed(3, "/a")).ID)
+		began := time.Now()
+		p.awaitFinal(p.accept(batch.Spec{}, feed(3, "/b")).ID)
+		if took := time.Since(began); took > 5*time.Minute {
+			t.Errorf("the other batch took %s, want it filed within minutes", took)
+		}
+		mend()
+		if err := p.ResumeOrphans(w.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.awaitFinal(failing.Load().(string)); got.Filed != 3 {
+			t.Errorf("got %+v, want three parts filed", got)
+		}
+	})
+}
+
+// Retention removes no accepted batch before it is filed, at any age.
+func TestRemoveExpired_LeavesUnfinishedBatches(t *testing.T) {
+	simulate(t, func(w *world) {
+		p, other := w.startProcess(), w.startProcess()
+		defer p.stop()
+		defer other.stop()
+		mend := p.failWhile(isDocumentRead)
+		b := p.accept(batch.Spec{}, feed(3, "/a"))
+		time.Sleep(31 * 24 * time.Hour)
+		if err := other.RemoveExpired(w.Context()); err != nil {
+			t.Fatal(err)
+		}
+		mend()
+		if err := p.ResumeOrphans(w.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.awaitFinal(b.ID); got.Filed != 3 {
+			t.Errorf("got %+v, want three parts filed", got)
+		}
+	})
+}
+
+// panickingContracts panic once.
+type panickingContracts struct {
+	filing.Contracts
+	hasPanicked bool
+}
+
+// Accept implements filing.Contracts.
+func (c *panickingContracts) Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error) {
+	if !c.hasPanicked {
+		c.hasPanicked = true
+		panic("a defect")
+	}
+	return c.Contracts.Accept(ctx, contentType, body)
+}
+
+// A panic while a part is checked does not end the process. Otherwise the batch would end one process after the other.
+func TestBatch_SurvivesAPanic(t *testing.T) {
+	simulate(t, func(w *world) {
+		p := w.startProcess()
+		defer p.stop()
+		p.Filer.Contracts = &panickingContracts{Contracts: w.set}
+		b := p.accept(batch.Spec{}, feed(3, "/a"))
+		time.Sleep(time.Minute)
+		if err := p.ResumeOrphans(w.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.awaitFinal(b.ID); got.Filed != 3 {
+			t.Errorf("got %+v, want three parts filed", got)
+		}
+	})
+}
+
+// The row of a batch has room for its Content-Type and its paths.
+func TestAccept_RefusesLongTexts(t *testing.T) {
+	t.Parallel()
+	for name, spec := range map[string]batch.Spec{
+		"ContentType": {ContentType: "multipart/mixed; boundary=" + strings.Repeat("b", 40_000)},
+		"Split":       {Split: []string{"/" + strings.Repeat("a", 40_000)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(w *world) {
+				p := w.startProcess()
+				defer p.stop()
+				b, err := p.Accept(w.Context(), spec, strings.NewReader("<a/>"))
+				if kind := kindOf(err); kind != weir.Unsupported && kind != weir.Invalid {
+					t.Errorf("got %+v, %v, want it refused as Unsupported or Invalid", b, err)
+				}
+			})
+		})
+	}
+}

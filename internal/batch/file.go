@@ -1,0 +1,207 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"weir/internal/filing"
+	"weir/internal/weir"
+	"weir/internal/wire"
+)
+
+const (
+	// A window has at most windowParts parts, and of more than one part at most windowBytes.
+	windowParts, windowBytes = 200, 4 << 20
+	// appendsAtOnce is the number of keys whose parts are filed at the same time. While one transaction of a lane is in
+	// flight, the others gather for the next one: so about 24 share one. A transaction takes 49 messages with
+	// idempotency keys (lane.Appender), so that single posts find room in the next one.
+	appendsAtOnce = 48
+	// appendTimeout limits the time of one append.
+	appendTimeout = 15 * time.Second
+)
+
+// checkedPart is a valid part of a window.
+type checkedPart struct {
+	part    part
+	message weir.Message
+	id      string // of its message, as soon as it is filed
+	refusal error  // why it can never be filed
+}
+
+// window has the parts that are filed before the next save.
+type window struct {
+	first int
+	next  int // first part behind it
+	parts []checkedPart
+	bytes int
+}
+
+func (w *window) isFull() bool { return w.next-w.first >= windowParts || w.bytes >= windowBytes }
+
+// fileParts files the parts from the saved position on.
+func (w *work) fileParts(ctx context.Context) error {
+	parts, err := openParts(ctx, &w.Config, &w.batch, w.progress.ContentType)
+	if err != nil {
+		return err
+	}
+	if w.problems, err = w.loadProblems(ctx, w.batch.ID); err != nil {
+		return err
+	}
+	for !w.isCancelled() {
+		next, err := w.readWindow(ctx, parts)
+		var refused *weir.Error
+		if errors.As(err, &refused) && refused.Kind != weir.Unavailable {
+			// The document was read before, when it was checked: the settings have changed.
+			w.batch.Reason = truncateText(refused.Message)
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if next.next == next.first {
+			break
+		}
+		if err := w.fileWindow(ctx, next); err != nil {
+			return err
+		}
+	}
+	if w.isCancelled() {
+		return nil
+	}
+	w.batch.Invalid = w.batch.Parts - w.batch.Filed
+	w.batch.State, w.batch.FinishedAt = wire.BatchFiled, w.Now().UTC().Truncate(time.Microsecond)
+	return w.save(ctx)
+}
+
+// readWindow reads the next window. It has no part at the end of the batch.
+func (w *work) readWindow(ctx context.Context, parts *partReader) (*window, error) {
+	out := &window{first: w.progress.Next, next: w.progress.Next}
+	for !out.isFull() {
+		p, err := parts.next()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if p.number < out.first {
+			continue // filed before a crash
+		}
+		out.next = p.number + 1
+		m, refused := weir.Message{}, p.err
+		if refused == nil {
+			m, refused = w.Filer.Validate(ctx, p.newSubmission(w.batch.Upstream))
+		}
+		switch {
+		case refused == nil:
+			m.Batch, m.BatchPart = w.batch.ID, p.number
+			out.parts = append(out.parts, checkedPart{part: p, message: m})
+			out.bytes += len(p.body)
+		case weir.KindOf(refused) == weir.Unavailable:
+			return nil, refused
+		default:
+			w.addLateProblem(p, refused)
+		}
+	}
+	return out, nil
+}
+
+// addLateProblem adds the problem of a part that was valid when it was checked: the contracts have changed, or the time
+// that limits a version, or a post has used its idempotency key.
+func (w *work) addLateProblem(p part, err error) {
+	for _, known := range w.problems {
+		if known.Part == p.number {
+			return
+		}
+	}
+	var refused *weir.Error
+	if len(w.problems) >= maxProblems || !errors.As(err, &refused) {
+		return
+	}
+	w.problems, w.isUnsaved = append(w.problems, describeProblem(p, refused)), true
+}
+
+// fileWindow files the parts of a window, stores their ids and problems, and saves the position behind them.
+func (w *work) fileWindow(ctx context.Context, one *window) error {
+	if err := w.appendParts(ctx, one.parts); err != nil {
+		return err
+	}
+	var ids strings.Builder
+	filed := 0
+	for _, p := range one.parts {
+		if p.refusal != nil {
+			w.addLateProblem(p.part, p.refusal)
+			continue
+		}
+		fmt.Fprintf(&ids, "%d %s\n", p.part.number, p.id)
+		filed++
+	}
+	if filed > 0 {
+		if err := w.Blobs.Put(ctx, idsName(w.batch.ID, one.first), []byte(ids.String())); err != nil {
+			return err
+		}
+		w.progress.Windows = append(w.progress.Windows, one.first)
+	}
+	if w.isUnsaved {
+		if err := w.saveProblems(ctx); err != nil {
+			return err
+		}
+	}
+	w.progress.Next = one.next
+	w.batch.Filed += filed
+	w.batch.Invalid = max(w.batch.Invalid, one.next-1-w.batch.Filed)
+	return w.save(ctx)
+}
+
+func idsName(id string, first int) string { return blobPrefix(id) + "ids/" + strconv.Itoa(first) }
+
+// appendParts files parts: those of one key in order, and those of several keys at the same time. After an error some
+// may be filed; they are not filed again, because of their idempotency keys.
+func (w *work) appendParts(ctx context.Context, parts []checkedPart) error {
+	byKey, order := map[string][]*checkedPart{}, []string{}
+	for i := range parts {
+		key := parts[i].message.Key
+		if byKey[key] == nil {
+			order = append(order, key)
+		}
+		byKey[key] = append(byKey[key], &parts[i])
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(appendsAtOnce)
+	for _, key := range order {
+		group.Go(func() error {
+			for _, p := range byKey[key] {
+				if err := w.appendPart(ctx, p); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (w *work) appendPart(ctx context.Context, p *checkedPart) error {
+	limited, cancel := context.WithTimeout(ctx, appendTimeout)
+	defer cancel()
+	receipt, err := w.Filer.FileAdmitted(limited, p.message, partKey(w.batch.ID, p.part.number))
+	if filing.IsRefusal(err) {
+		p.refusal = err
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.id = receipt.Message.Public().String()
+	if !receipt.Stage.Final() {
+		w.Wake(receipt.Message.ID.Lane)
+	}
+	return nil
+}

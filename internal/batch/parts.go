@@ -1,0 +1,295 @@
+package batch
+
+import (
+	"archive/zip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+
+	"weir/internal/contract"
+	"weir/internal/filing"
+	"weir/internal/weir"
+	"weir/internal/wire"
+)
+
+// part is one part of a batch.
+type part struct {
+	number      int    // from 1
+	file        string // its name in a zip or in multipart
+	line        int    // of its start tag; 0 = it is a whole file
+	contentType string
+	body        []byte
+	err         error // why it has no body
+}
+
+// newSubmission returns the part as a submission of the batch's upstream.
+func (p part) newSubmission(upstream string) filing.Submission {
+	return filing.Submission{ContentType: p.contentType, Body: p.body, Options: filing.Options{Upstream: upstream}}
+}
+
+// partReader reads the parts of a batch one after the other. next returns io.EOF after the last one. A *weir.Error
+// concerns the whole batch; another error is one of storage.
+type partReader struct {
+	set     *contract.Set
+	maxBody int64
+	paths   []*contract.SplitPath
+	files   fileReader
+
+	file     postedFile
+	splitter *contract.Splitter // of the present file; nil = the next file is to be read
+	number   int
+}
+
+// postedFile is one document of a batch.
+type postedFile struct {
+	name        string
+	contentType string
+	content     io.Reader
+	err         error // why it cannot be read, e.g. it is encrypted
+}
+
+// fileReader returns the documents of a batch one after the other, and then io.EOF.
+type fileReader interface{ nextFile() (postedFile, error) }
+
+// openParts begins to read the parts of a batch.
+func openParts(ctx context.Context, c *Config, b *wire.Batch, contentType string) (*partReader, error) {
+	paths, err := compilePaths(b.Split)
+	if err != nil {
+		return nil, err
+	}
+	r := &partReader{set: c.Contracts, maxBody: c.MaxBody, paths: paths}
+	d := &document{ctx: ctx, blobs: c.Blobs, id: b.ID, size: b.Bytes}
+	switch b.Format {
+	case wire.BatchZip:
+		r.files, err = openZip(d)
+	case wire.BatchMultipart:
+		r.files, err = openMultipart(d, contentType)
+	default:
+		r.files = &oneFile{&postedFile{contentType: contentType, content: d}}
+	}
+	return r, err
+}
+
+// next returns the next part.
+func (r *partReader) next() (part, error) {
+	for {
+		p, found, err := r.nextOfFile()
+		if err != nil {
+			return part{}, err
+		}
+		if !found {
+			continue
+		}
+		if r.number++; r.number > maxParts {
+			return part{}, malformedError(fmt.Sprintf("the batch has more than %d parts", maxParts))
+		}
+		p.number, p.file, p.contentType = r.number, r.file.name, r.file.contentType
+		return p, nil
+	}
+}
+
+// nextOfFile returns the next part of the present file, or found = false if that has no more.
+func (r *partReader) nextOfFile() (p part, found bool, err error) {
+	if r.splitter == nil {
+		if r.file, err = r.files.nextFile(); err != nil {
+			return part{}, false, err
+		}
+		if len(r.paths) == 0 || r.file.err != nil {
+			p, err = r.readWhole()
+			return p, true, err
+		}
+		if r.splitter, err = r.set.Split(r.file.content, r.file.contentType, r.paths...); err != nil {
+			return part{}, false, r.inFile(err)
+		}
+	}
+	one, err := r.splitter.Next()
+	switch {
+	case errors.Is(err, io.EOF):
+		r.splitter = nil
+		return part{}, false, nil
+	case err != nil:
+		return part{}, false, r.inFile(err)
+	}
+	return part{line: one.Line, body: one.Body, err: one.Err}, true, nil
+}
+
+// readWhole reads a file that is a part.
+func (r *partReader) readWhole() (part, error) {
+	if r.file.err != nil {
+		return part{err: r.file.err}, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.file.content, r.maxBody+1))
+	var refused *weir.Error
+	switch {
+	case errors.As(err, &refused) && refused.Kind == weir.Invalid:
+		return part{err: refused}, nil // the file is damaged, and the others can be read
+	case err != nil:
+		return part{}, err
+	case int64(len(body)) > r.maxBody:
+		return part{err: &weir.Error{Kind: weir.TooLarge, Op: "batch",
+			Message: fmt.Sprintf("the part is over %d bytes", r.maxBody)}}, nil
+	}
+	return part{body: body}, nil
+}
+
+// inFile adds the name of the present file to an error that concerns the whole batch.
+func (r *partReader) inFile(err error) error {
+	var refused *weir.Error
+	if r.file.name == "" || !errors.As(err, &refused) {
+		return err
+	}
+	named := *refused
+	named.Message = "file " + truncateText(r.file.name) + ": " + refused.Message
+	return &named
+}
+
+func malformedError(message string) error {
+	return &weir.Error{Kind: weir.Malformed, Op: "batch", Message: message}
+}
+
+// oneFile is the fileReader of a batch that is one document.
+type oneFile struct{ left *postedFile }
+
+func (o *oneFile) nextFile() (postedFile, error) {
+	if o.left == nil {
+		return postedFile{}, io.EOF
+	}
+	f := *o.left
+	o.left = nil
+	return f, nil
+}
+
+// multipartFiles is the fileReader of multipart.
+type multipartFiles struct {
+	document *document
+	reader   *multipart.Reader
+}
+
+func openMultipart(d *document, contentType string) (*multipartFiles, error) {
+	_, params, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return nil, malformedError("the Content-Type cannot be read")
+	}
+	return &multipartFiles{d, multipart.NewReader(d, params["boundary"])}, nil
+}
+
+func (m *multipartFiles) nextFile() (postedFile, error) {
+	p, err := m.reader.NextPart()
+	if err != nil {
+		return postedFile{}, m.describeError(err)
+	}
+	name := p.FileName()
+	if name == "" {
+		name = p.FormName()
+	}
+	return postedFile{name: name, contentType: p.Header.Get("Content-Type"), content: multipartContent{m, p}}, nil
+}
+
+// describeError distinguishes errors of the document from those of storage.
+func (m *multipartFiles) describeError(err error) error {
+	switch {
+	case m.document.failed != nil:
+		return m.document.failed
+	case errors.Is(err, io.EOF):
+		return io.EOF
+	}
+	return malformedError("the body is not multipart, or it ends early")
+}
+
+// multipartContent is the content of one file.
+type multipartContent struct {
+	files *multipartFiles
+	part  io.Reader
+}
+
+// Read implements io.Reader.
+func (c multipartContent) Read(p []byte) (int, error) {
+	n, err := c.part.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = c.files.describeError(err)
+	}
+	return n, err
+}
+
+// zipFiles is the fileReader of a zip.
+type zipFiles struct {
+	document *document
+	files    []*zip.File
+	unpacked int64
+}
+
+// maxDirectory limits the bytes of a zip's directory, which is held in memory.
+const maxDirectory = 8 << 20
+
+func openZip(d *document) (*zipFiles, error) {
+	d.mayRead, d.isLimited = maxDirectory, true
+	z, err := zip.NewReader(d, d.size)
+	d.isLimited = false
+	switch {
+	case d.failed != nil:
+		return nil, d.failed
+	case err != nil:
+		return nil, malformedError("the body is not a zip that can be read")
+	}
+	return &zipFiles{document: d, files: z.File}, nil
+}
+
+func (z *zipFiles) nextFile() (postedFile, error) {
+	for len(z.files) > 0 {
+		f := z.files[0]
+		z.files = z.files[1:]
+		if f.FileInfo().IsDir() {
+			continue
+		}
+		return z.openFile(f)
+	}
+	return postedFile{}, io.EOF
+}
+
+const encryptedFlag = 1 // of a file in a zip, by PKWARE's APPNOTE 4.4.4
+
+func (z *zipFiles) openFile(f *zip.File) (postedFile, error) {
+	posted := postedFile{name: f.Name, contentType: "application/xml"}
+	if f.Flags&encryptedFlag != 0 {
+		posted.err = invalidError("the file is encrypted")
+		return posted, nil
+	}
+	content, err := f.Open()
+	switch {
+	case z.document.failed != nil:
+		return postedFile{}, z.document.failed
+	case err != nil:
+		posted.err = invalidError("the file is damaged, or compressed in another way than deflate")
+		return posted, nil
+	}
+	posted.content = &zipContent{z, content}
+	return posted, nil
+}
+
+func invalidError(message string) error {
+	return &weir.Error{Kind: weir.Invalid, Op: "batch", Message: message}
+}
+
+// zipContent is the content of one file of a zip. It limits the size of all files together.
+type zipContent struct {
+	files   *zipFiles
+	content io.Reader
+}
+
+// Read implements io.Reader.
+func (c *zipContent) Read(p []byte) (int, error) {
+	n, err := c.content.Read(p)
+	c.files.unpacked += int64(n)
+	switch {
+	case c.files.unpacked > maxUnpacked:
+		return 0, malformedError(fmt.Sprintf("the files are over %d bytes when they are unpacked", maxUnpacked))
+	case c.files.document.failed != nil:
+		return 0, c.files.document.failed
+	case err != nil && !errors.Is(err, io.EOF):
+		return 0, invalidError("the file is damaged")
+	}
+	return n, err
+}

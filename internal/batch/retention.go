@@ -1,0 +1,106 @@
+package batch
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"weir/internal/storage"
+)
+
+// uploadTime is the age at which a document without a row was given up by its receiver.
+const uploadTime = 24 * time.Hour
+
+// RemoveExpired removes the batches past their retention. It also removes documents without a batch, which remain if a
+// process dies during Accept.
+func (r *Runner) RemoveExpired(ctx context.Context) error {
+	q := storage.Query{Partition: partition, From: idPrefix(r.Now().Add(-retention)), To: keyPrefix}
+	for {
+		page, err := r.store.table.Range(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, found := range page.Rows {
+			if err := r.removeBatch(ctx, found); err != nil {
+				return err
+			}
+			q.From, q.After = "", found.Key
+		}
+		if !page.More {
+			return r.removeForgotten(ctx)
+		}
+	}
+}
+
+// removeBatch removes the blobs of a final batch, and then its rows.
+func (r *Runner) removeBatch(ctx context.Context, found storage.Row) error {
+	one, err := parseRow(found)
+	if err != nil {
+		return err
+	}
+	id := one.batch.ID
+	if !one.batch.IsFinal() {
+		return nil // parts of the batch are still to be filed
+	}
+	for marker, more := "", true; more; more = marker != "" {
+		page, err := r.Blobs.List(ctx, blobPrefix(id), marker)
+		if err != nil {
+			return err
+		}
+		for _, blob := range page.Infos {
+			if err := r.removeBlob(ctx, blob.Name); err != nil {
+				return err
+			}
+		}
+		marker = page.Next
+	}
+	if err := r.store.releaseKey(ctx, &one); err != nil {
+		return err
+	}
+	for _, key := range []string{workPrefix + id, id} { // the row that leads here comes last
+		if err := r.store.removeRow(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Runner) removeBlob(ctx context.Context, name string) error {
+	if err := r.Blobs.Delete(ctx, name); err != nil && !storage.Is(err, storage.NotFound) {
+		return err
+	}
+	return nil
+}
+
+// removeForgotten removes old blobs whose batch has no row.
+func (r *Runner) removeForgotten(ctx context.Context) error {
+	isKnown := map[string]bool{}
+	for marker, more := "", true; more; more = marker != "" {
+		page, err := r.Blobs.List(ctx, blobsPrefix, marker)
+		if err != nil {
+			return err
+		}
+		for _, blob := range page.Infos {
+			id, _, _ := strings.Cut(strings.TrimPrefix(blob.Name, blobsPrefix), "/")
+			if r.Now().Sub(blob.ModifiedAt) < uploadTime {
+				continue
+			}
+			known, asked := isKnown[id]
+			if !asked {
+				_, err := r.store.table.Get(ctx, partition, id)
+				if err != nil && !storage.Is(err, storage.NotFound) {
+					return err
+				}
+				known = err == nil
+				isKnown[id] = known
+			}
+			if !known {
+				if err := r.removeBlob(ctx, blob.Name); err != nil {
+					return err
+				}
+			}
+		}
+		marker = page.Next
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package batch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+	"weir/internal/wire"
+)
+
+// partition has the rows of batches.
+const partition = "batches"
+
+// The prefixes of the rows' keys. The columns are Text, the batch as users see it, Progress, and in the other rows
+// Batch, the id.
+const (
+	workPrefix = "!"  // <id>: there is work
+	keyPrefix  = "i_" // <hash>: batch of an idempotency key
+)
+
+// progress is the part of a batch's row that users do not see.
+type progress struct {
+	ContentType string `json:"type"`
+	Digest      string `json:"digest"`            // SHA-256 of the document
+	KeyRow      string `json:"keyRow,omitempty"`  // of its idempotency key
+	File        string `json:"file,omitempty"`    // of Spec
+	Next        int    `json:"next"`              // first part of the next window
+	Windows     []int  `json:"windows,omitempty"` // first parts of the windows that were filed
+}
+
+// row is a batch as stored.
+type row struct {
+	batch    wire.Batch
+	progress progress
+	etag     storage.ETag
+}
+
+func (r *row) values() (map[string]any, error) {
+	b := r.batch
+	b.Problems, b.Stages, b.Duplicate = nil, nil, false
+	text, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	hidden, err := json.Marshal(r.progress)
+	return map[string]any{"Text": string(text), "Progress": string(hidden)}, err
+}
+
+func parseRow(from storage.Row) (r row, err error) {
+	text, _ := from.Values["Text"].(string)
+	hidden, _ := from.Values["Progress"].(string)
+	r.etag = from.ETag
+	if err = json.Unmarshal([]byte(text), &r.batch); err == nil {
+		err = json.Unmarshal([]byte(hidden), &r.progress)
+	}
+	if err != nil {
+		err = fmt.Errorf("batch: row %q: %w", from.Key, err)
+	}
+	return r, err
+}
+
+// store reads and writes the rows of batches.
+type store struct{ table storage.Table }
+
+// create inserts the rows of a new batch. If its idempotency key has a batch already, create returns that.
+func (s store) create(ctx context.Context, r row) (known *row, err error) {
+	values, err := r.values()
+	if err != nil {
+		return nil, err
+	}
+	id := r.batch.ID
+	ops := []storage.Op{{Kind: storage.Insert, Key: id, Values: values}, {Kind: storage.Insert, Key: workPrefix + id,
+		Values: map[string]any{"Batch": id}}}
+	if r.progress.KeyRow != "" {
+		ops = append(ops, storage.Op{Kind: storage.Insert, Key: r.progress.KeyRow, Values: map[string]any{"Batch": id}})
+	}
+	_, err = s.table.Transact(ctx, partition, ops)
+	if !storage.Is(err, storage.Conflict) {
+		return nil, err
+	}
+	switch _, readErr := s.read(ctx, id); {
+	case readErr == nil:
+		return nil, nil // an earlier try has inserted the rows, and its answer was lost
+	case !storage.Is(readErr, storage.NotFound):
+		return nil, readErr // the rows may be there: the key row alone would make the batch a repeat of itself
+	case r.progress.KeyRow == "":
+		return nil, err
+	}
+	known, err = s.readByKey(ctx, r.progress.KeyRow)
+	if storage.Is(err, storage.NotFound) { // the earlier batch was rejected, and has just released its key
+		return nil, &storage.Error{Op: "batch create", Kind: storage.Unavailable, Index: -1, Err: err}
+	}
+	return known, err
+}
+
+// readByKey reads the batch of an idempotency key.
+func (s store) readByKey(ctx context.Context, keyRow string) (*row, error) {
+	found, err := s.table.Get(ctx, partition, keyRow)
+	if err != nil {
+		return nil, err
+	}
+	id, _ := found.Values["Batch"].(string)
+	r, err := s.read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+func (s store) read(ctx context.Context, id string) (row, error) {
+	found, err := s.table.Get(ctx, partition, id)
+	if err != nil {
+		return row{}, err
+	}
+	return parseRow(found)
+}
+
+// save replaces the row that r was read from. Precondition or NotFound: another process has written it.
+func (s store) save(ctx context.Context, r *row) error {
+	values, err := r.values()
+	if err != nil {
+		return err
+	}
+	etags, err := s.table.Transact(ctx, partition,
+		[]storage.Op{{Kind: storage.Replace, Key: r.batch.ID, IfMatch: r.etag, Values: values}})
+	if err == nil {
+		r.etag = etags[0]
+	}
+	return err
+}
+
+// endWork removes the row that makes sweeps find a batch.
+func (s store) endWork(ctx context.Context, id string) error { return s.removeRow(ctx, workPrefix+id) }
+
+// releaseKey removes the row of a batch's idempotency key, unless the key belongs to a later batch by now: a rejected
+// batch releases its key, and a step may be repeated long after that.
+func (s store) releaseKey(ctx context.Context, r *row) error {
+	key := r.progress.KeyRow
+	if key == "" {
+		return nil
+	}
+	found, err := s.table.Get(ctx, partition, key)
+	if err == nil && found.Values["Batch"] == r.batch.ID {
+		_, err = s.table.Transact(ctx, partition, []storage.Op{{Kind: storage.Delete, Key: key, IfMatch: found.ETag}})
+	}
+	if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
+		return nil
+	}
+	return err
+}
+
+// removeRow removes a row, if it exists.
+func (s store) removeRow(ctx context.Context, key string) error {
+	_, err := s.table.Transact(ctx, partition, []storage.Op{{Kind: storage.Delete, Key: key}})
+	if storage.Is(err, storage.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// listWork returns the ids of the batches with work, newest first.
+func (s store) listWork(ctx context.Context) (ids []string, err error) {
+	q := storage.Query{Partition: partition, From: workPrefix, To: "0"}
+	for {
+		page, err := s.table.Range(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Rows {
+			ids = append(ids, strings.TrimPrefix(r.Key, workPrefix))
+			q.From, q.After = "", r.Key
+		}
+		if !page.More {
+			return ids, nil
+		}
+	}
+}
+
+// listBatches returns the newest batches, newest first.
+func (s store) listBatches(ctx context.Context, limit int) ([]wire.Batch, error) {
+	page, err := s.table.Range(ctx, storage.Query{Partition: partition, From: "0", To: keyPrefix, Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	batches := make([]wire.Batch, 0, len(page.Rows))
+	for _, found := range page.Rows {
+		r, err := parseRow(found)
+		if err != nil {
+			return nil, err
+		}
+		batches = append(batches, r.batch)
+	}
+	return batches, nil
+}
+
+// keyRowOf returns the key of the row of an upstream's idempotency key; "" for none. Each upstream has keys of its own:
+// otherwise an upstream could use up the key of another one. Batches without an upstream have rows as before the
+// setting upstreams.
+func keyRowOf(upstream, idempotencyKey string) string {
+	if idempotencyKey == "" {
+		return ""
+	}
+	if upstream != "" {
+		idempotencyKey = upstream + "\x00" + idempotencyKey
+	}
+	sum := sha256.Sum256([]byte(idempotencyKey))
+	return keyPrefix + hex.EncodeToString(sum[:16])
+}
+
+// apiError turns a storage error into the error that callers of the API get.
+func apiError(err error) error {
+	switch storage.KindOf(err) {
+	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
+		return &weir.Error{Kind: weir.Unavailable, Op: "batch",
+			Message: "storage cannot be reached at the moment; try again", RetryAfter: 5 * time.Second, Err: err}
+	case storage.NotFound:
+		return &weir.Error{Kind: weir.NotFound, Op: "batch",
+			Message: "there is no batch of this id, or it was removed after thirty days", Err: err}
+	}
+	return err
+}

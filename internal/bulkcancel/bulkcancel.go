@@ -1,0 +1,206 @@
+// Package bulkcancel cancels the waiting messages that a filter selects.
+package bulkcancel
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/lane/rows"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Filter selects waiting messages. An empty field selects all.
+type Filter struct {
+	Key       string
+	KeyPrefix string
+	Contract  string
+	Stage     weir.Stage // scheduled, queued or retrying
+	Lane      *int
+	From, To  time.Time // accepted at or after From, and before To
+}
+
+// selectLanes returns the lanes that can hold selected messages.
+func (f *Filter) selectLanes(n int) []int {
+	var lanes []int
+	for i := range n {
+		if (f.Lane == nil || *f.Lane == i) && (f.Key == "" || lane.Of(f.Key, n) == i) {
+			lanes = append(lanes, i)
+		}
+	}
+	return lanes
+}
+
+// isSelected reports whether the filter selects a waiting message.
+func (f *Filter) isSelected(e *lane.Entry) bool {
+	m := &e.Message
+	switch {
+	case e.Stage.Final(),
+		f.Key != "" && m.Key != f.Key,
+		!strings.HasPrefix(m.Key, f.KeyPrefix),
+		f.Contract != "" && m.Contract != f.Contract,
+		f.Stage != "" && e.Stage != f.Stage,
+		m.AcceptedAt.Before(f.From),
+		!f.To.IsZero() && !m.AcceptedAt.Before(f.To):
+		return false
+	}
+	return true
+}
+
+// Position is the position of a walk through the waiting messages. The zero value is its beginning.
+type Position struct {
+	Lane  int         `json:"l"` // index among the lanes that the filter selects
+	Part  waitingPart `json:"p"`
+	After string      `json:"a"` // the last row read there; "" = none
+}
+
+// IsValid reports whether the position can come from a walk.
+func (p Position) IsValid() bool {
+	prefix := map[waitingPart]string{partScheduled: rows.DuePrefix, partLog: rows.MessagePrefix,
+		partHeld: rows.HeldPrefix}[p.Part]
+	return p.Lane >= 0 && prefix != "" && (p.After == "" || strings.HasPrefix(p.After, prefix))
+}
+
+// waitingPart is one of the three places of a lane for waiting messages. A release moves a message from the
+// first to the last, a block from the second to the last. The walk reads them in this order, so it misses no
+// message that moves meanwhile.
+type waitingPart int
+
+const (
+	partScheduled waitingPart = iota
+	partLog
+	partHeld
+	partEnd
+)
+
+// Counts counts messages that were walked through.
+type Counts struct {
+	lane.CancelCounts
+	Selected int64 // waiting and selected
+	Lanes    []int // lanes with selected messages, unless the call only counts; in rising order
+}
+
+// waitingPage is the number of rows that one step of the walk reads.
+const waitingPage = 500
+
+// Canceller cancels messages in the lanes of a store. It may be used concurrently.
+type Canceller struct{ Store *lane.Store }
+
+// CancelWaiting cancels the waiting messages that a filter selects, in steps. It returns after limit messages,
+// or when ctx ends, with the position to continue at; done reports that none is left. With dryRun it only
+// counts. Repeating a step does no harm.
+func (c Canceller) CancelWaiting(ctx context.Context, f Filter, from Position, limit int,
+	dryRun bool) (counts Counts, at Position, done bool, err error) {
+	lanes := f.selectLanes(c.Store.Lanes)
+	at = from
+	for looked := 0; at.Lane < len(lanes); {
+		if looked >= limit || ctx.Err() != nil {
+			return counts, at, false, nil
+		}
+		number := lanes[at.Lane]
+		entries, next, err := c.readPage(ctx, number, at)
+		if err == nil {
+			looked += len(entries)
+			entries = slices.DeleteFunc(entries, func(e *lane.Entry) bool { return !f.isSelected(e) })
+			counts.Selected += int64(len(entries))
+			if !dryRun && len(entries) > 0 {
+				err = c.cancelEach(ctx, number, entries, &counts)
+			}
+		}
+		if err != nil {
+			return counts, at, false, lane.APIError("cancel", err)
+		}
+		at = next
+	}
+	return counts, at, true, nil
+}
+
+// cancelEach cancels messages of one lane, and counts them.
+func (c Canceller) cancelEach(ctx context.Context, number int, entries []*lane.Entry, counts *Counts) error {
+	if !slices.Contains(counts.Lanes, number) {
+		counts.Lanes = append(counts.Lanes, number)
+	}
+	part, err := c.Store.CancelMany(ctx, number, entries)
+	counts.Cancelled += part.Cancelled
+	counts.Asked += part.Asked
+	counts.TooLate += part.TooLate
+	return err
+}
+
+// readPage reads one page of messages at a position, and returns the position behind it.
+func (c Canceller) readPage(ctx context.Context, number int, at Position) ([]*lane.Entry, Position, error) {
+	if at.Part == partLog {
+		return c.readLogPage(ctx, number, at)
+	}
+	prefix := rows.DuePrefix
+	if at.Part == partHeld {
+		prefix = rows.HeldPrefix
+	}
+	page, err := c.Store.Table.Range(ctx, waitingQuery(c.Store.Partition(number), prefix, at.After,
+		rows.Names(rows.Seq)))
+	if err != nil {
+		return nil, at, err
+	}
+	var seqs []int64
+	for _, r := range page.Rows {
+		seq := lane.HeldFrom(r).Seq
+		if at.Part == partScheduled {
+			d, err := lane.ParseDueKey(r.Key)
+			if err != nil {
+				return nil, at, err
+			}
+			seq = d.Seq
+		}
+		seqs = append(seqs, seq)
+	}
+	slices.Sort(seqs)
+	seqs = slices.Compact(seqs)
+	slices.Reverse(seqs)
+	entries, _, err := c.Store.ReadMany(ctx, number, seqs)
+	return entries, at.positionAfter(page), err
+}
+
+// readWaitingLog reads one page of the log from the cursor on.
+func (c Canceller) readLogPage(ctx context.Context, number int, at Position) ([]*lane.Entry, Position, error) {
+	behind := at.After
+	if behind == "" {
+		control, err := c.Store.ReadControl(ctx, number)
+		if err != nil {
+			return nil, at, err
+		}
+		behind = rows.MessageKey(max(control.Tail.Cursor-1, 0))
+	}
+	page, err := c.Store.Table.Range(ctx,
+		waitingQuery(c.Store.Partition(number), rows.MessagePrefix, behind, lane.ListColumns))
+	if err != nil {
+		return nil, at, err
+	}
+	entries, err := c.Store.EntriesFrom(ctx, number, page.Rows)
+	// Scheduled and held messages are read in parts of their own.
+	entries = slices.DeleteFunc(entries, func(e *lane.Entry) bool { return e.IsHeld || e.Stage == weir.Scheduled })
+	return entries, at.positionAfter(page), err
+}
+
+func waitingQuery(partition, prefix, behind string, columns []string) storage.Query {
+	q := storage.Query{Partition: partition, From: prefix, To: rows.PrefixEnd(prefix), Limit: waitingPage,
+		Columns: columns}
+	if behind != "" {
+		q.From, q.After = "", behind
+	}
+	return q
+}
+
+// positionAfter returns the position behind a page.
+func (p Position) positionAfter(page storage.Page) Position {
+	if page.More || len(page.Rows) == waitingPage {
+		p.After = page.Rows[len(page.Rows)-1].Key
+		return p
+	}
+	if p.Part, p.After = p.Part+1, ""; p.Part == partEnd {
+		p = Position{Lane: p.Lane + 1}
+	}
+	return p
+}

@@ -1,0 +1,192 @@
+package bulkcancel_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"weir/internal/bulkcancel"
+	"weir/internal/lane"
+	"weir/internal/storage/storagetest"
+	"weir/internal/testkit/lanetest"
+	"weir/internal/weir"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const lanes = 3
+
+// withDueTime schedules a message.
+func withDueTime(m *weir.Message) { m.DueAt = time.Now().Add(time.Hour) }
+
+// appendMessages appends three scheduled and two queued messages, and returns the ids by name.
+func appendMessages(l *lanetest.Lanes) map[string]weir.ID {
+	note := func(m *weir.Message) { m.Contract = "note" }
+	ids := map[string]weir.ID{
+		"scheduled a1": l.Append("/a/1", "x", withDueTime),
+		"scheduled a2": l.Append("/a/2", "x", withDueTime),
+		"queued a1":    l.Append("/a/1", "x"),
+	}
+	time.Sleep(time.Minute)
+	ids["scheduled note"] = l.Append("/b/1", "x", withDueTime, note)
+	ids["queued b2"] = l.Append("/b/2", "x")
+	return ids
+}
+
+// A queued message may be in flight, so only its holder can cancel it. Scheduled ones are cancelled at once.
+func TestCanceller_Filter(t *testing.T) {
+	one := lane.Of("/a/2", lanes)
+	for name, c := range map[string]struct {
+		filter           func(bulkcancel.Filter, time.Time) bulkcancel.Filter
+		cancelled, asked int64
+	}{
+		"All": {func(f bulkcancel.Filter, _ time.Time) bulkcancel.Filter { return f }, 3, 2},
+		"Key": {func(f bulkcancel.Filter, _ time.Time) bulkcancel.Filter { f.Key = "/a/1"; return f }, 1, 1},
+		"KeyPrefix": {func(f bulkcancel.Filter, _ time.Time) bulkcancel.Filter { f.KeyPrefix = "/a/"; return f },
+			2, 1},
+		"Contract": {func(f bulkcancel.Filter, _ time.Time) bulkcancel.Filter { f.Contract = "note"; return f },
+			1, 0},
+		"Stage": {func(f bulkcancel.Filter, _ time.Time) bulkcancel.Filter { f.Stage = weir.Queued; return f },
+			0, 2},
+		"From": {func(f bulkcancel.Filter, later time.Time) bulkcancel.Filter { f.From = later; return f }, 1, 1},
+		"To":   {func(f bulkcancel.Filter, later time.Time) bulkcancel.Filter { f.To = later; return f }, 2, 1},
+		"KeyOfAnotherLane": {func(f bulkcancel.Filter, _ time.Time) bulkcancel.Filter {
+			other := (one + 1) % lanes
+			f.Key, f.Lane = "/a/2", &other
+			return f
+		}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lanetest.Simulate(t, func(t *testing.T) {
+				l := lanetest.New(t, lanes)
+				later := time.Now().Add(time.Minute)
+				ids := appendMessages(l)
+				filter := c.filter(bulkcancel.Filter{}, later)
+				cancel := bulkcancel.Canceller{Store: l.Store}.CancelWaiting
+				for _, dryRun := range []bool{true, false} {
+					counts, _, done, err := cancel(t.Context(), filter, bulkcancel.Position{}, 1000, dryRun)
+					if err != nil || !done || counts.Selected != c.cancelled+c.asked {
+						t.Errorf("dry run %t: got %+v, done %t, %v, want %d selected", dryRun, counts, done, err,
+							c.cancelled+c.asked)
+					}
+					want := lane.CancelCounts{Cancelled: c.cancelled, Asked: c.asked}
+					if dryRun {
+						want = lane.CancelCounts{}
+					}
+					if counts.CancelCounts != want {
+						t.Errorf("dry run %t: got %+v, want %+v", dryRun, counts.CancelCounts, want)
+					}
+				}
+				if got := countCancelled(l, ids); got != c.cancelled {
+					t.Errorf("got %d cancelled messages, want %d", got, c.cancelled)
+				}
+			})
+		})
+	}
+}
+
+func countCancelled(l *lanetest.Lanes, ids map[string]weir.ID) (n int64) {
+	for _, id := range ids {
+		if l.Status(id).Stage == weir.Cancelled {
+			n++
+		}
+	}
+	return n
+}
+
+// Each call returns after a page. The next one continues there, so no message is left out or counted twice.
+func TestCanceller_Continues(t *testing.T) {
+	lanetest.Simulate(t, func(t *testing.T) {
+		l := lanetest.New(t, lanes)
+		const n = 700 // more than a page of 500 in the lane of the key
+		for range n {
+			l.Append("/a", "x", withDueTime)
+		}
+		for i := range 5 {
+			l.Append(fmt.Sprint("/b/", i), "x")
+		}
+		cancel := bulkcancel.Canceller{Store: l.Store}.CancelWaiting
+		var total bulkcancel.Counts
+		var at bulkcancel.Position
+		calls := 0
+		for done := false; !done; calls++ {
+			var counts bulkcancel.Counts
+			var err error
+			if counts, at, done, err = cancel(t.Context(), bulkcancel.Filter{}, at, 1, false); err != nil {
+				t.Fatal(err)
+			}
+			if !at.IsValid() {
+				t.Errorf("got the position %+v, want a valid one", at)
+			}
+			total.Selected += counts.Selected
+			total.Cancelled += counts.Cancelled
+			total.Asked += counts.Asked
+			if !slices.IsSorted(counts.Lanes) {
+				t.Errorf("got the lanes %v, want them in rising order", counts.Lanes)
+			}
+		}
+		if total.Selected != n+5 || total.Cancelled != n || total.Asked != 5 || calls < 3 {
+			t.Errorf("got %+v in %d calls, want %d cancelled and 5 asked for in 3 calls at least", total, calls, n)
+		}
+	})
+}
+
+// After a failure of storage the returned position is that of the page that failed, so that the caller can repeat it.
+func TestCanceller_StorageFails(t *testing.T) {
+	lanetest.Simulate(t, func(t *testing.T) {
+		l, faults := lanetest.New(t, lanes), storagetest.NewFaults()
+		ids := appendMessages(l)
+		faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if c.Op == "Range" {
+				return storagetest.Fault{Kind: storagetest.FailBefore}
+			}
+			return storagetest.Fault{}
+		})
+		cancel := bulkcancel.Canceller{Store: l.FaultyStore(faults)}.CancelWaiting
+		_, at, done, err := cancel(t.Context(), bulkcancel.Filter{}, bulkcancel.Position{}, 1000, false)
+		if weir.KindOf(err) != weir.Unavailable || done || at != (bulkcancel.Position{}) {
+			t.Errorf("got position %+v, done %t, %v, want Unavailable at the beginning", at, done, err)
+		}
+		faults.Set(nil)
+		if counts, _, done, err := cancel(t.Context(), bulkcancel.Filter{}, at, 1000, false); err != nil || !done ||
+			counts.Selected != int64(len(ids)) {
+			t.Errorf("got %+v, done %t, %v, want all %d messages selected", counts, done, err, len(ids))
+		}
+	})
+}
+
+func TestCanceller_EndedContext(t *testing.T) {
+	lanetest.Simulate(t, func(t *testing.T) {
+		l := lanetest.New(t, lanes)
+		ids := appendMessages(l)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		counts, at, done, err := bulkcancel.Canceller{Store: l.Store}.CancelWaiting(ctx, bulkcancel.Filter{},
+			bulkcancel.Position{}, 1000, false)
+		if err != nil || done || counts.Selected != 0 || at != (bulkcancel.Position{}) || countCancelled(l, ids) != 0 {
+			t.Errorf("got %+v at %+v, done %t, %v, want no message cancelled", counts, at, done, err)
+		}
+	})
+}
+
+func TestPosition_IsValid(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		position bulkcancel.Position
+		want     bool
+	}{
+		"Beginning":         {bulkcancel.Position{}, true},
+		"ScheduledRow":      {bulkcancel.Position{Lane: 2, After: "s_1"}, true},
+		"RowOfAnotherPart":  {bulkcancel.Position{After: "!head"}, false},
+		"NegativeLane":      {bulkcancel.Position{Lane: -1}, false},
+		"PartThatIsUnknown": {bulkcancel.Position{Part: 3}, false},
+	} {
+		if got := c.position.IsValid(); got != c.want {
+			t.Errorf("%s: got %t for %+v, want %t", name, got, c.position, c.want)
+		}
+	}
+}

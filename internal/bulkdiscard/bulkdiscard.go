@@ -1,0 +1,124 @@
+// Package bulkdiscard discards the dead messages that a filter selects, in steps of bounded size. A walk reads the dead
+// messages lane by lane. Its position is a value of the caller, so that any instance can make the next step.
+package bulkdiscard
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/overview/lists"
+	"weir/internal/weir"
+)
+
+// Filter selects dead messages. An empty field selects all.
+type Filter struct {
+	Key         string
+	Contract    string
+	Fingerprint string // of the error, see weir.Fingerprint
+	Lane        *int
+	From, To    time.Time // dead at or after From, and before To
+}
+
+// selectLanes returns the lanes that can hold selected messages.
+func (f *Filter) selectLanes(n int) []int {
+	var lanes []int
+	for i := range n {
+		if (f.Lane == nil || *f.Lane == i) && (f.Key == "" || lane.Of(f.Key, n) == i) {
+			lanes = append(lanes, i)
+		}
+	}
+	return lanes
+}
+
+// isSelected reports whether the filter selects a dead message.
+func (f *Filter) isSelected(d lists.DeadRow) bool {
+	switch {
+	case f.Key != "" && d.Key != f.Key,
+		f.Contract != "" && d.Contract != f.Contract,
+		d.DiedAt.Before(f.From),
+		!f.To.IsZero() && !d.DiedAt.Before(f.To):
+		return false
+	case f.Fingerprint == "":
+		return true
+	}
+	fingerprint, _ := weir.Fingerprint(d.Contract, d.CMSStatus, d.Reason)
+	return fingerprint == f.Fingerprint
+}
+
+// Position is how far a walk through the dead messages has come. The zero value is its beginning.
+type Position struct {
+	Lane int   `json:"l"` // index among the lanes that the filter selects
+	Seq  int64 `json:"s"` // the last message read there; 0 = none
+}
+
+// IsValid reports whether the position can come from a walk.
+func (p Position) IsValid() bool { return p.Lane >= 0 && p.Seq >= 0 }
+
+// Counts has the results of the messages that a step has read.
+type Counts struct {
+	lane.DiscardCounts
+	Selected int64 // messages that the filter selects
+	Lanes    []int // lanes with selected messages, in rising order; nil if the call only counts
+}
+
+// deadPage is the number of rows that one step of the walk reads.
+const deadPage = 500
+
+// Discarder discards messages in the lanes of a store. It may be used concurrently.
+type Discarder struct{ Store *lane.Store }
+
+// DiscardDead requests the discard of the dead messages that a filter selects, in steps. It returns after limit
+// messages, or when ctx ends, with the position to continue at; done reports whether the walk is at its end. With
+// dryRun it only counts. A step may be repeated.
+func (d Discarder) DiscardDead(ctx context.Context, f Filter, from Position, limit int, reason string,
+	dryRun bool) (counts Counts, at Position, done bool, err error) {
+	lanes := f.selectLanes(d.Store.Lanes)
+	at = from
+	for looked := 0; at.Lane < len(lanes); {
+		if looked >= limit || ctx.Err() != nil {
+			return counts, at, false, nil
+		}
+		number := lanes[at.Lane]
+		found, more, err := lists.Reader{Store: d.Store}.ReadDead(ctx, number, at.Seq, deadPage)
+		if err == nil {
+			looked += len(found)
+			var seqs []int64
+			for _, row := range slices.Backward(found) {
+				if f.isSelected(row) {
+					seqs = append(seqs, row.Seq)
+				}
+			}
+			counts.Selected += int64(len(seqs))
+			if !dryRun && len(seqs) > 0 {
+				err = d.discardEach(ctx, number, seqs, reason, &counts)
+			}
+		}
+		if err != nil {
+			return counts, at, false, lane.APIError("discard", err)
+		}
+		if len(found) > 0 {
+			at.Seq = found[len(found)-1].Seq
+		}
+		if !more && len(found) < deadPage {
+			at = Position{Lane: at.Lane + 1}
+		}
+	}
+	return counts, at, true, nil
+}
+
+// discardEach requests the discard of messages of one lane, and counts them.
+func (d Discarder) discardEach(ctx context.Context, number int, seqs []int64, reason string, counts *Counts) error {
+	if !slices.Contains(counts.Lanes, number) {
+		counts.Lanes = append(counts.Lanes, number)
+	}
+	entries, _, err := d.Store.ReadMany(ctx, number, seqs)
+	if err != nil {
+		return err
+	}
+	part, err := d.Store.DiscardMany(ctx, number, entries, reason)
+	counts.Asked += part.Asked
+	counts.TooLate += part.TooLate
+	return err
+}

@@ -1,0 +1,88 @@
+package bulkdiscard_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/internal/bulkdiscard"
+	"weir/internal/lane"
+	"weir/internal/lane/rows"
+	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/weir"
+)
+
+// putDead fills a lane with dead messages: each second one of the key /odd, with another error.
+func putDead(t *testing.T, s *lane.Store, account *memory.Account, number, n int) {
+	t.Helper()
+	for i := 1; i <= n; i++ {
+		key, reason := "/even", "500 index locked"
+		if i%2 == 1 {
+			key, reason = "/odd", "422 title missing"
+		}
+		seq := int64(i)
+		ops := []storage.Op{
+			{Kind: storage.Insert, Key: rows.MessageKey(seq), Values: rows.Values(rows.Nonce.Is(fmt.Sprintf("%020x", i)),
+				rows.Key.Is(key), rows.Contract.Is("article"), rows.Stage.Is("dead"), rows.FinishedAt.Is(diedAt(i)))},
+			{Kind: storage.Insert, Key: rows.DeadKey(seq), Values: rows.Values(rows.Key.Is(key),
+				rows.Contract.Is("article"), rows.Reason.Is(reason), rows.DiedAt.Is(diedAt(i)))},
+		}
+		if _, err := account.Table().Transact(t.Context(), s.Partition(number), ops); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func diedAt(i int) time.Time { return time.Date(2026, 3, 4, 5, 0, i, 0, time.UTC) }
+
+func TestDiscardDead(t *testing.T) {
+	t.Parallel()
+	const n = 700 // more than one page
+	account := memory.New(time.Now)
+	s := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 2, Now: time.Now}
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	putDead(t, s, account, 1, n)
+	d := bulkdiscard.Discarder{Store: s}
+	odd, _ := weir.Fingerprint("article", 0, "422 title missing")
+	zero, one := 0, 1
+	for name, c := range map[string]struct {
+		filter bulkdiscard.Filter
+		want   int64
+	}{
+		"All":         {bulkdiscard.Filter{}, n},
+		"Lane":        {bulkdiscard.Filter{Lane: &one}, n},
+		"OtherLane":   {bulkdiscard.Filter{Lane: &zero}, 0},
+		"Contract":    {bulkdiscard.Filter{Contract: "article"}, n},
+		"NoContract":  {bulkdiscard.Filter{Contract: "other"}, 0},
+		"Fingerprint": {bulkdiscard.Filter{Fingerprint: odd}, n / 2},
+		"Span":        {bulkdiscard.Filter{From: diedAt(100), To: diedAt(110)}, 10},
+	} {
+		counts, _, done, err := d.DiscardDead(t.Context(), c.filter, bulkdiscard.Position{}, 10_000, "", true)
+		if err != nil || !done || counts.Selected != c.want || counts.Asked != 0 {
+			t.Errorf("%s: got %+v, %v, %v, want %d selected", name, counts, done, err, c.want)
+		}
+	}
+	var asked int64
+	for at, done := (bulkdiscard.Position{}), false; !done; {
+		var counts bulkdiscard.Counts
+		var err error
+		counts, at, done, err = d.DiscardDead(t.Context(), bulkdiscard.Filter{Fingerprint: odd}, at, 1, "old", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked += counts.Asked
+	}
+	requests := 0
+	for r, err := range rows.Scan(t.Context(), account.Table(), rows.WithPrefix(s.Partition(1), "w_discard_", nil)) {
+		if err != nil || rows.Seq.Of(r.Values)%2 != 1 || rows.DiscardReason.Of(r.Values) != "old" {
+			t.Fatalf("got the request %+v, %v, want one about a message of the error, with the reason", r, err)
+		}
+		requests++
+	}
+	if asked != n/2 || requests != n/2 {
+		t.Errorf("got %d asked, and %d requests, want %d", asked, requests, n/2)
+	}
+}

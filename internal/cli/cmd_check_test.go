@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestCheck_Files(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"good.xml": triedArticle, "none.xml": "<other/>",
+		"bad.xml": "<article id='/a'>\n<due>noon</due></article>"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want []string
+	}{
+		"Good": {[]string{"good.xml"}, exitOK,
+			[]string{"good.xml  ok  contract article, key /news/1, due at 2030-01-31T08:00:00Z\n"}},
+		"Bad": {[]string{"good.xml", "bad.xml"}, exitFailed, []string{
+			"good.xml  ok", "bad.xml  wrong: line 2, column 1: the due time",
+			"bad.xml  wrong: line 1, column 1: ./title is required and is missing or empty\n"}},
+		"NoContract": {[]string{"none.xml"}, exitFailed,
+			[]string{"none.xml  wrong: line 1, column 1: no contract accepts the root element other\n"}},
+		"JSON": {[]string{"--json", "good.xml", "none.xml"}, exitFailed, []string{
+			`good.xml","valid":true,"contract":"article","key":"/news/1","deliverAt":"2030-01-31T08:00:00Z"}` + "\n",
+			`none.xml","valid":false,"problems":[{"path":"/",`}},
+		"SampleAndFile": {[]string{"--sample", "good.xml", "good.xml"}, exitUsage,
+			[]string{"--sample is for the check of the CMS"}},
+		"NoSample": {[]string{"--sample", "missing.xml"}, exitUsage, []string{"no such file"}},
+		"NoFile":   {[]string{"missing.xml"}, exitUsage, []string{"no such file"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			settings := strings.Replace(triedSettings, "${TIMEOUT}", "5s", 1)
+			s, stdout, stderr := newTestConsole(newEnvironment(t, settings))
+			args := []string{"check"}
+			for _, arg := range c.args {
+				if strings.HasSuffix(arg, ".xml") {
+					arg = filepath.Join(dir, arg)
+				}
+				args = append(args, arg)
+			}
+			code := s.runCommand(t.Context(), args)
+			if code != c.code {
+				t.Errorf("got exit code %d, want %d", code, c.code)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(stdout.String()+stderr.String(), want) {
+					t.Errorf("got\n%s%s\nwithout %q", stdout, stderr, want)
+				}
+			}
+		})
+	}
+}

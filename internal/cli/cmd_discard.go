@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/remote"
+	"weir/internal/weir"
+)
+
+const discardHelp = `Discards dead messages that are never to be written: those with the given IDs, those that match all
+given flags, or --all. A discarded message is never sent again. It stays, with its history and the
+reason, until its retention is over. This cannot be undone.
+
+If flags select the messages, the command first counts them; with --dry-run it then stops. Else
+--yes, or a yes on the terminal, discards them. A moment is a time like 2026-01-31T08:00:00Z, or
+how long ago it was, like 24h. If the command breaks off, call it again: that does no harm.`
+
+// discardFlags are the flags of discard.
+type discardFlags struct {
+	deadFilter
+	all, dryRun, yes bool
+	reason           string
+}
+
+func newDiscardCommand(s *console) *cobra.Command {
+	a := &apiCommand{console: s}
+	f := &discardFlags{}
+	cmd := &cobra.Command{Use: "discard [ID…]", Short: "Give dead messages up for good", Long: discardHelp}
+	a.addFlags(cmd)
+	f.addFlags(cmd)
+	cmd.Flags().BoolVar(&f.all, "all", false, "all dead messages")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count")
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why; it is kept with each message")
+	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
+		if err := f.checkFlags(args); err != nil {
+			return err
+		}
+		if len(args) > 0 {
+			ids, err := parseMessageIDs(args)
+			if err != nil {
+				return err
+			}
+			return a.discardByID(ctx, ids, f.reason)
+		}
+		return a.discardMatching(ctx, f)
+	})
+	return cmd
+}
+
+// checkFlags returns an error if flags contradict each other, or none selects messages.
+func (f *discardFlags) checkFlags(ids []string) error {
+	given := func(names []string) string {
+		for _, n := range names {
+			if f.cmd.Flags().Changed(n) {
+				return n
+			}
+		}
+		return ""
+	}
+	condition := given(filterFlags[:len(filterFlags)-1])
+	switch {
+	case len(ids) > 0:
+		if name := given(append(slices.Clone(filterFlags), "dry-run", "yes")); name != "" {
+			return &usageError{"--" + name + " does not go with IDs"}
+		}
+	case condition == "" && !f.all:
+		return &usageError{"say which: IDs, or flags, or --all"}
+	case condition != "" && f.all:
+		return &usageError{"--all does not go with --" + condition}
+	}
+	return nil
+}
+
+// discardByID discards messages one by one, and returns the first error.
+func (a *apiCommand) discardByID(ctx context.Context, ids []string, reason string) error {
+	return a.changeEach(ctx, ids, func(id string) (json.RawMessage, string, error) {
+		m, err := a.client.Discard(ctx, id, reason)
+		if m.Value.Stage == weir.Discarded {
+			return m.JSON, id + " is discarded.", err
+		}
+		return m.JSON, id + ": discard requested.", err
+	})
+}
+
+// discardMatching counts the messages of the filter, asks the user, and discards them.
+func (a *apiCommand) discardMatching(ctx context.Context, f *discardFlags) error {
+	selected, err := f.readFilter()
+	if err != nil {
+		return err
+	}
+	filter := remote.DeadFilter{All: f.all, ReplayFilter: selected}
+	counted, err := a.discardAllPages(ctx, remote.DiscardRequest{Filter: filter, DryRun: true})
+	if err != nil {
+		return err
+	}
+	if f.dryRun || counted.Selected == 0 {
+		return a.printDiscarded(counted, "selected", "%s would be discarded.")
+	}
+	if !f.yes {
+		question := fmt.Sprintf("Discard %s for good?", formatCount(counted.Selected, "dead message"))
+		if yes, err := a.askConfirmation(ctx, question); err != nil || !yes {
+			return err
+		}
+	}
+	if filter.To == nil { // messages that died later were not counted, so no person agreed to discard them
+		filter.To, filter.All = &counted.To, false
+	}
+	done, err := a.discardAllPages(ctx, remote.DiscardRequest{Filter: filter, Reason: f.reason})
+	if err != nil {
+		return err
+	}
+	return a.printDiscarded(done, "discarded",
+		fmt.Sprintf("%%s: %d requested, %d came too late.", done.Asked, done.TooLate))
+}
+
+// discardAllPages sends a request until it is complete, and returns the sum of the answers.
+func (a *apiCommand) discardAllPages(ctx context.Context, r remote.DiscardRequest) (remote.Discarded, error) {
+	var sum remote.Discarded
+	patience := a.newPatience(unavailableLimit)
+	for {
+		var part remote.Answer[remote.Discarded]
+		err := patience.Do(ctx, func(ctx context.Context) (err error) {
+			part, err = a.client.DiscardMany(ctx, r)
+			return err
+		})
+		if err != nil {
+			return sum, err
+		}
+		p := part.Value
+		sum.Selected += p.Selected
+		sum.Asked += p.Asked
+		sum.TooLate += p.TooLate
+		sum.To, sum.Complete = p.To, p.Complete
+		if p.Complete {
+			return sum, nil
+		}
+		if r.Continue == p.Continue {
+			return sum, fmt.Errorf("the discard makes no progress after %s; call the command again",
+				formatCount(sum.Selected, "message"))
+		}
+		r.Continue = p.Continue
+	}
+}
+
+// printDiscarded prints the numbers of a discard: as JSON under a name, or by a format for the number of messages.
+func (a *apiCommand) printDiscarded(d remote.Discarded, name, format string) error {
+	if a.json {
+		return a.printJSON(map[string]any{name: d})
+	}
+	a.printLine(format, formatCount(d.Selected, "message"))
+	return nil
+}

@@ -1,0 +1,233 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const triedSettings = `
+delivery:
+  url: ${CMS_URL}/api?key=${API_KEY}
+  headers: { X-Api-Key: short, X-Token: "${TOKEN}" }
+  timeout: ${TIMEOUT}
+  signIn: { bearer: "${TOKEN}" }
+contracts:
+  - name: article
+    root: article
+    key: ./@id
+    deliverAt: ./due
+    fields: [{ path: ./title, rule: required }]
+    steps:
+      - { name: find, get: "/items?ref={{ key }}" }
+      - { name: create, when: len(find.json) == 0, post: /items,
+          json: { title: "{{ text('./title') }}", by: "${TOKEN}" } }
+  - { name: note, root: note }
+`
+
+// runTried runs `weir try` on messages, and returns the exit code and the output.
+func runTried(t *testing.T, variables, messages map[string]string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range messages {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settings := newEnvironment(t, triedSettings)
+	s, out, errs := newTestConsole(func(name string) string {
+		if value := variables[name]; value != "" {
+			return value
+		}
+		if name == "TIMEOUT" { // no stand-in is a duration
+			return "5s"
+		}
+		return settings(name)
+	})
+	for i, arg := range args {
+		args[i] = strings.ReplaceAll(arg, "DIR", dir)
+	}
+	code = s.runCommand(t.Context(), append([]string{"try"}, args...))
+	return code, strings.ReplaceAll(out.String(), dir, "DIR"), strings.ReplaceAll(errs.String(), dir, "DIR")
+}
+
+const triedArticle = `<article id="/news/1"><title>A &amp; B</title><due>2030-01-31T08:00:00Z</due></article>`
+
+func TestTry_Verdicts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		message, answers string
+		code             int
+		want             []string
+	}{
+		"NoAnswers": {triedArticle, "", exitOK, []string{
+			"DIR/a.xml: contract article, key /news/1, due at 2030-01-31T08:00:00Z\ndelivery.signIn adds",
+			"1. find\n   GET ${CMS_URL}/api/items?key=…&ref=%2Fnews%2F1\n", "   X-Api-Key: …\n   X-Token: …\n",
+			"-- create, if this is true: len(find.json) == 0\n   POST ${CMS_URL}/api/items?key=…\n",
+			"   {\n     \"by\": \"${TOKEN}\",\n     \"title\": \"A & B\"\n   }\n",
+			"open: the next step needs the answer to find\n"}},
+		"Delivered": {triedArticle, `{"find": {"status": 200, "json": []}, "create": {"status": 201}}`, exitOK,
+			[]string{"   -> 200: ok\n", "2. create\n", "   -> 201: ok\n\ndelivered\n"}},
+		"LeftOut": {triedArticle, "find: { status: 200, json: [1] }\ncreate: { status: 201 }", exitOK,
+			[]string{"-- create is left out, because this is false: len(find.json) == 0\n\ndelivered\n",
+				"not used: answers to create\n"}},
+		"Dead": {triedArticle, "find: { status: 422, body: 'no such ref' }", exitFailed,
+			[]string{"   -> 422: reject, because 422 Unprocessable Entity: no such ref\n\ndead: find: 422"}},
+		"Unavailable": {triedArticle, "find: { status: 200, body: '<html>' }", exitFailed,
+			[]string{"\nunavailable: find: 200, but the answer is not JSON, but a page of HTML\n"}},
+		"Retry": {triedArticle, "find: { status: 500 }", exitFailed, []string{"\nretry: find: 500"}},
+		"AgainAndNoMore": {triedArticle, "find: { status: 200, json: [] }\ncreate: { status: 409 }", exitOK,
+			[]string{"   -> 409: again, because 409 Conflict\n\n3. find\n", "needs the answer to find"}},
+		"Refused": {"<article/>", "", exitFailed,
+			[]string{"DIR/a.xml: contract article\n\nrefused: line 1, column 1: the ordering key is missing\n" +
+				"refused: line 1, column 1: ./title is required"}},
+		"NotXML": {"<article>\n<b>", "", exitFailed, []string{"refused: line 2, column 4: element <b> is not closed"}},
+		"WithoutSteps": {"<note>hi</note>", "request: { status: 404, body: 'gone ${x}' }", exitFailed, []string{
+			"1. request\n   POST ${CMS_URL}/api?key=…\n", "   Content-Type: application/xml\n",
+			"\n   <note>hi</note>\n   -> 404\n",
+			"\ndead: 404 Not Found: gone ${x}\n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"DIR/a.xml"}
+			if c.answers != "" {
+				args = append(args, "--answers", "DIR/answers")
+			}
+			messages := map[string]string{"a.xml": c.message, "answers": c.answers}
+			code, stdout, stderr := runTried(t, nil, messages, args...)
+			if code != c.code || stderr != "" {
+				t.Errorf("got exit code %d and stderr %q, want %d and none", code, stderr, c.code)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("got\n%s\nwithout\n%s", stdout, want)
+				}
+			}
+		})
+	}
+}
+
+func TestTry_JSON(t *testing.T) {
+	t.Parallel()
+	code, stdout, _ := runTried(t, nil, map[string]string{"a.xml": triedArticle}, "--json", "DIR/a.xml")
+	var got struct {
+		File, Contract, Key, Verdict, Needs string
+		Steps                               []struct {
+			Name, OnlyIf string
+			Request      struct{ Method, Address, Body string }
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exitOK {
+		t.Fatalf("got exit code %d, %v and %s, want %v and no error", code, err, stdout, exitOK)
+	}
+	if got.File != "DIR/a.xml" || got.Key != "/news/1" || got.Verdict != "open" || got.Needs != "find" ||
+		len(got.Steps) != 2 || got.Steps[0].Request.Method != "GET" || got.Steps[1].OnlyIf != "len(find.json) == 0" {
+		t.Errorf("got %s, want File DIR/a.xml, Key /news/1, Verdict open, Needs find, 2 Steps, Method GET and OnlyIf "+
+			"\"len(find.json) == 0\"", stdout)
+	}
+}
+
+func TestTry_WrongUsage(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args    []string
+		answers string
+		code    int
+		says    string
+	}{
+		"NoFile":        {[]string{}, "", exitUsage, "name the files of messages"},
+		"MissingFile":   {[]string{"DIR/none.xml"}, "", exitUsage, "no such file"},
+		"Update":        {[]string{"--update", "DIR/a.xml"}, "", exitUsage, "--update belongs to --expect"},
+		"ExpectAndSend": {[]string{"--expect", "DIR", "--send"}, "", exitUsage, "leave out --answers, --send"},
+		"Record":        {[]string{"--record", "DIR/r", "DIR/a.xml"}, "", exitUsage, "--record belongs to --send"},
+		"NotYAML": {[]string{"--answers", "DIR/answers", "DIR/a.xml"}, "find: [", exitFailed,
+			"DIR/answers: [1:7]"},
+		"UnknownSetting": {[]string{"--answers", "DIR/answers", "DIR/a.xml"}, "find: { status: 200, jsn: 1 }",
+			exitFailed,
+			`unknown field "jsn"`},
+		"NoStatus": {[]string{"--answers", "DIR/answers", "DIR/a.xml"}, "find: [{ status: 200 }, { body: a }]",
+			exitFailed,
+			"answer 2 of find: status is 0 and must be 200 to 599"},
+		"TwoBodies": {[]string{"--answers", "DIR/answers", "DIR/a.xml"}, "find: { status: 200, body: a, json: 1 }",
+			exitFailed, "it has body and json"},
+		"SendWithoutVariables": {[]string{"--send", "DIR/a.xml"}, "", exitFailed, "${CMS_URL}, which is not set"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			messages := map[string]string{"a.xml": triedArticle, "answers": c.answers}
+			code, stdout, stderr := runTried(t, nil, messages, c.args...)
+			if code != c.code || !strings.Contains(stderr, c.says) || stdout != "" {
+				t.Errorf("got exit code %d, stdout %q and stderr %q, want %d and %q", code, stdout, stderr,
+					c.code, c.says)
+			}
+		})
+	}
+}
+
+// triedCMS is a CMS with one collection.
+type triedCMS struct {
+	mu    sync.Mutex
+	items []string
+}
+
+func (c *triedCMS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.Header.Get("Authorization") != "Bearer secret-token" || r.URL.Query().Get("key") != "secret-key" {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	w.Header().Set("Set-Cookie", "session=secret-cookie")
+	if r.Method == http.MethodPost {
+		body, _ := io.ReadAll(r.Body)
+		c.items = append(c.items, string(body))
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, `{"id":1,"by":%q}`, r.Header.Get("X-Token"))
+		return
+	}
+	_, _ = io.WriteString(w, `[]`)
+}
+
+// Answers of the CMS that were recorded lead to the same requests without the CMS.
+func TestTry_SendAndRecord(t *testing.T) {
+	t.Parallel()
+	cms := &triedCMS{}
+	server := httptest.NewServer(cms)
+	t.Cleanup(server.Close)
+	variables := map[string]string{"CMS_URL": server.URL, "API_KEY": "secret-key", "TOKEN": "secret-token"}
+	dir := t.TempDir()
+	messages := map[string]string{"a.xml": triedArticle}
+	code, stdout, stderr := runTried(t, variables, messages, "--send", "--record", dir+"/recorded.yaml", "DIR/a.xml")
+	if code != exitOK || stderr != "" || !strings.HasSuffix(stdout, "\ndelivered\n\n") {
+		t.Fatalf("got exit code %d, stderr %q and\n%s\nwant %d, none, and delivered last", code, stderr, stdout, exitOK)
+	}
+	if len(cms.items) != 1 || cms.items[0] != `{"by":"secret-token","title":"A & B"}` {
+		t.Errorf(`got the items %q, want 1 item and the first {"by":"secret-token","title":"A & B"}`, cms.items)
+	}
+	recorded, err := os.ReadFile(dir + "/recorded.yaml")
+	if err != nil || strings.Contains(stdout+string(recorded), "secret-") {
+		t.Errorf("printed\n%s\nrecorded (%v)\n%s\nwant no secret in them", stdout, err, recorded)
+	}
+	code, again, _ := runTried(t, nil, messages, "--answers", dir+"/recorded.yaml", "DIR/a.xml")
+	if code != exitOK || !strings.Contains(again, "\ndelivered\n") {
+		t.Errorf("got exit code %d with %s:\n%s\nwant %d and delivered", code, recorded, again, exitOK)
+	}
+}
+
+func TestTry_SendToACMSThatIsAway(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	variables := map[string]string{"CMS_URL": server.URL, "API_KEY": "secret-key", "TOKEN": "secret-token"}
+	code, stdout, _ := runTried(t, variables, map[string]string{"a.xml": triedArticle}, "--send", "DIR/a.xml")
+	if code != exitFailed || !strings.Contains(stdout, "unavailable: find: ") || strings.Contains(stdout, "secret-") {
+		t.Errorf("got exit code %d and\n%s\nwant %d, unavailable, and no secret", code, stdout, exitFailed)
+	}
+}

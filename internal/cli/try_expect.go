@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"weir/internal/app"
+)
+
+// The names of the files beside a message of `weir try --expect`.
+const (
+	messageSuffix  = ".xml"
+	answersSuffix  = ".answers.yaml"
+	requestsSuffix = ".requests.txt"
+)
+
+// expectedCase is a message with answers, and the file with the requests that it must make.
+type expectedCase struct{ message, answers, requests string }
+
+// errUnexpected is the error of requests that differ from their file. It is silent, because the difference was printed.
+var errUnexpected = &failure{errors.New("the requests are not as expected"), true}
+
+// runExpect compares the requests of all cases with their files, or writes the files.
+func (s *console) runExpect(ctx context.Context, o *tryOptions, args []string) error {
+	isWhole := len(args) == 0
+	if isWhole {
+		args = []string{filepath.Join(o.expect, "*"+messageSuffix)}
+	}
+	files, err := resolveFiles(args)
+	if err != nil {
+		return err
+	}
+	cases, err := listCases(o.expect, files)
+	if err != nil {
+		return asFailure(err, false)
+	}
+	trials, err := app.OpenTrials(s.env, false)
+	if err != nil {
+		return asFailure(err, false)
+	}
+	var result error
+	for _, c := range cases {
+		isSame, err := s.runCase(ctx, trials, c, o.update)
+		if err != nil {
+			return asFailure(err, false)
+		}
+		if !isSame {
+			result = errUnexpected
+		}
+	}
+	if !isWhole {
+		return result
+	}
+	left, err := listLeftOver(o.expect, cases)
+	if err != nil {
+		return asFailure(err, false)
+	}
+	for _, file := range left {
+		s.printLine("%s belongs to no message and no answers; delete it", sanitizeText(file))
+		result = errUnexpected
+	}
+	return result
+}
+
+// listCases returns the cases of the messages: one for each file of answers in dir, or one without answers.
+func listCases(dir string, files []string) ([]expectedCase, error) {
+	var cases []expectedCase
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+		if file == "-" {
+			return nil, errors.New("--expect needs the names of files, not standard input")
+		}
+		found, err := os.ReadDir(dir)
+		if err != nil && !os.IsNotExist(err) {
+			return nil, err
+		}
+		before := len(cases)
+		for _, entry := range found {
+			rest, isOurs := strings.CutPrefix(entry.Name(), name)
+			if label, ok := strings.CutSuffix(rest, answersSuffix); isOurs && ok && isCaseLabel(label) {
+				cases = append(cases, expectedCase{file, filepath.Join(dir, entry.Name()),
+					filepath.Join(dir, name+label+requestsSuffix)})
+			}
+		}
+		if len(cases) == before {
+			cases = append(cases, expectedCase{message: file, requests: filepath.Join(dir, name+requestsSuffix)})
+		}
+	}
+	return cases, nil
+}
+
+// isCaseLabel reports whether the part of a file's name is empty, or .CASE.
+func isCaseLabel(label string) bool {
+	return label == "" || strings.HasPrefix(label, ".") && strings.Count(label, ".") == 1
+}
+
+// listLeftOver returns the files of requests in dir that belong to no case.
+func listLeftOver(dir string, cases []expectedCase) ([]string, error) {
+	found, err := filepath.Glob(filepath.Join(dir, "*"+requestsSuffix))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(found, func(file string) bool {
+		return slices.ContainsFunc(cases, func(c expectedCase) bool { return c.requests == file })
+	}), nil
+}
+
+// runCase compares the requests of one case with its file, or writes the file. It reports whether they are the
+// same.
+func (s *console) runCase(ctx context.Context, trials *app.Trials, c expectedCase, update bool) (bool, error) {
+	answers, err := s.readAnswers(c.answers)
+	if err != nil {
+		return false, err
+	}
+	body, err := s.readFile(c.message)
+	if err != nil {
+		return false, err
+	}
+	t := trials.Try(ctx, "application/xml", body, answers)
+	got := t.FormatText()
+	if len(t.Unused) > 0 {
+		got += "not used: answers to " + strings.Join(t.Unused, ", ") + "\n"
+	}
+	want, err := os.ReadFile(c.requests)
+	switch {
+	case err != nil && !os.IsNotExist(err):
+		return false, err
+	case got == string(want):
+		return true, nil
+	case update:
+		s.printLine("%s: written", sanitizeText(c.requests))
+		return true, os.WriteFile(c.requests, []byte(got), 0o644)
+	case os.IsNotExist(err):
+		return false, fmt.Errorf("%s is missing; write it with --update", c.requests)
+	}
+	s.printLine("%s", sanitizeLines(udiff.Unified(c.requests, "now", string(want), got)))
+	return false, nil
+}

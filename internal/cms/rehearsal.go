@@ -1,0 +1,72 @@
+package cms
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"weir/internal/weir"
+)
+
+// Rehearsal takes the requests of one attempt in place of the CMS, and is called for each decision of the attempt.
+// All functions are needed; they are called one after the other.
+type Rehearsal struct {
+	// Answer returns the answer to a request of a step. ErrNoAnswer ends the attempt. The request is not signed in.
+	Answer func(step string, req *http.Request) (*http.Response, error)
+	// LeaveOut is called for a step whose condition is false.
+	LeaveOut func(step, condition string)
+	// Judge is called with the action for a step's answer, and its reason.
+	Judge func(step, action, reason string)
+	// Outline is called for each step after the one without an answer.
+	Outline func(o StepOutline)
+	// IsLive reports whether Answer asks a CMS. If not, the pauses of a step that waits are left out.
+	IsLive bool
+}
+
+// SingleStep is the name of the request of a contract without steps.
+const SingleStep = "request"
+
+// ErrNoAnswer means that a rehearsal has no answer to a request.
+var ErrNoAnswer = errors.New("there is no answer")
+
+// StepOutline is a step that a rehearsal did not reach. Each expression that reads a missing answer stands in the
+// request as its source, in {{ }}.
+type StepOutline struct {
+	Step string
+	// Condition decides whether the step is sent, and reads a missing answer. Empty = the step is sent in any case.
+	Condition string
+	Method    string
+	Address   string
+	Header    http.Header
+	Body      []byte
+	Problem   string // why the request cannot be made; empty = the request is complete
+}
+
+// RehearsedStep is the connection of one step to a rehearsal.
+type RehearsedStep struct {
+	rehearsal *Rehearsal
+	step      string
+	hasEnded  bool
+}
+
+// NewStep returns the connection of a step.
+func (r *Rehearsal) NewStep(name string) *RehearsedStep {
+	return &RehearsedStep{rehearsal: r, step: name}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *RehearsedStep) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := s.rehearsal.Answer(s.step, req)
+	s.hasEnded = errors.Is(err, ErrNoAnswer)
+	return resp, err
+}
+
+// LacksAnswer reports whether the attempt ends because the rehearsal has no answer.
+func (s *RehearsedStep) LacksAnswer() bool { return s.hasEnded }
+
+// Rehearse makes one attempt with a rehearsal in place of the CMS.
+func (c *Client) Rehearse(ctx context.Context, d weir.Delivery, rehearsal *Rehearsal) weir.Result {
+	step := rehearsal.NewStep(SingleStep)
+	rehearsed := &Client{cfg: c.cfg, client: NewHTTPClient(step), secrets: c.secrets}
+	return rehearsed.Send(ctx, d)
+}

@@ -1,0 +1,437 @@
+package contract
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"unicode/utf8"
+
+	"weir/internal/weir"
+)
+
+// Part is one element of a document that is split.
+type Part struct {
+	Line int // of its start tag in the document, from 1
+	// Body is the element as the document has it. The namespaces that it inherits are declared in its start tag,
+	// if it does not declare them itself.
+	Body []byte
+	Err  error // why the part has no body: it is too large
+}
+
+// Splitter reads the parts of a document one after the other. It holds one part at a time, and no token that is
+// larger than a part may be. It checks the tags of the whole document; Set.Accept checks the content of a part.
+type Splitter struct {
+	paths      []*SplitPath
+	limits     Limits
+	source     *tokenReader
+	decoder    *xml.Decoder
+	open       []splitElement
+	namespaces namespaceScope
+	hasRoot    bool
+	part       *openPart // nil = outside of the parts
+	err        error     // of an earlier call
+}
+
+type splitElement struct {
+	raw      xml.Name
+	declared []string     // namespace prefixes, which end with the element
+	states   []splitState // by path; nil inside a part
+}
+
+// openPart is a part whose end tag was not read yet.
+type openPart struct {
+	depth     int // number of open elements outside of it
+	line      int
+	insertAt  int // offset in the part, behind the name of its start tag
+	inherited []byte
+}
+
+// maxInherited limits the bytes of the namespace declarations that are added to a part. Without it, a document with
+// many small parts and one large declaration would grow to a multiple of its size.
+const maxInherited = 4 << 10
+
+// Split returns a Splitter of a document in UTF-8 or US-ASCII. A part is an element that one of the paths selects and
+// that is in no other part. The error is a *weir.Error: Unsupported or Malformed.
+func (s *Set) Split(document io.Reader, contentType string, paths ...*SplitPath) (*Splitter, error) {
+	if contentType == "" {
+		contentType = "application/xml"
+	}
+	charset, err := parseContentType(contentType)
+	if err != nil {
+		return nil, err
+	}
+	buffered := bufio.NewReaderSize(document, maxProlog)
+	isASCII, err := checkProlog(buffered, charset)
+	if err != nil {
+		return nil, err
+	}
+	p := &Splitter{paths: paths, limits: s.limits, namespaces: newNamespaceScope(),
+		source: &tokenReader{source: buffered, limit: s.limits.MaxBody, maxEquals: s.limits.Attributes, isASCII: isASCII}}
+	p.decoder = xml.NewDecoder(p.source)
+	// checkProlog has checked the encoding.
+	p.decoder.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
+	return p, nil
+}
+
+// maxProlog limits the bytes up to the end of the XML declaration.
+const maxProlog = 4 << 10
+
+// checkProlog skips a byte order mark, and checks the encoding.
+func checkProlog(in *bufio.Reader, charset string) (isASCII bool, err error) {
+	head, err := in.Peek(maxProlog)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return false, err
+	case len(head) == 0:
+		return false, malformedError("the body is empty")
+	}
+	chosen, err := findEncoding(head, charset)
+	if err != nil {
+		return false, err
+	}
+	if chosen != utf8Name && chosen != ascii {
+		return false, unsupportedError(fmt.Sprintf("the encoding %s cannot be split: UTF-8 and US-ASCII can", chosen))
+	}
+	if marked, rest := cutByteOrderMark(head); marked != "" {
+		_, err = in.Discard(len(head) - len(rest))
+	}
+	return chosen == ascii, err
+}
+
+// findEncoding returns the encoding of a document by its beginning.
+func findEncoding(head []byte, charset string) (string, error) {
+	marked, rest := cutByteOrderMark(head)
+	param, err := canonicalEncoding(charset, "charset parameter")
+	if err != nil {
+		return "", err
+	}
+	chosen, err := reconcileEncodings(marked, "byte order mark", param, "charset parameter")
+	if err != nil || isUTF16(chosen) {
+		return chosen, err
+	}
+	if bytes.HasPrefix(rest, []byte("<\x00")) || bytes.HasPrefix(rest, []byte("\x00<")) {
+		return utf16Name, nil
+	}
+	declared, _, err := readDeclaration(rest)
+	if err != nil {
+		return "", err
+	}
+	chosen, err = reconcileEncodings(chosen, "byte order mark or charset parameter", declared, "XML declaration")
+	return firstNonEmpty(chosen, utf8Name), err
+}
+
+// Next returns the next part, or io.EOF after the end of a well-formed document. Another error is a *weir.Error, or
+// that of the document's reader.
+func (p *Splitter) Next() (Part, error) {
+	for p.err == nil {
+		var part *Part
+		if part, p.err = p.readToken(); part != nil {
+			return *part, nil
+		}
+	}
+	return Part{}, p.err
+}
+
+// readToken reads one token. It returns a part if the token ends it.
+func (p *Splitter) readToken() (*Part, error) {
+	start := p.decoder.InputOffset()
+	line, column := p.decoder.InputPos()
+	p.source.beginToken(start)
+	token, err := p.decoder.RawToken()
+	if errors.Is(err, io.EOF) {
+		return nil, p.endDocument()
+	}
+	if err != nil {
+		if p.source.err != nil {
+			return nil, p.source.err
+		}
+		line, column = p.decoder.InputPos()
+		return nil, p.errorAt(line, column, describeSyntaxError(err))
+	}
+	raw := p.source.bytesFrom(start, p.decoder.InputOffset())
+	problem := ""
+	switch t := token.(type) {
+	case xml.StartElement:
+		problem = p.startElement(t, string(raw), line)
+	case xml.EndElement:
+		if problem = p.endElement(t); problem == "" && p.part != nil && len(p.open) == p.part.depth {
+			return p.endPart(), nil
+		}
+	case xml.Directive:
+		problem = "document type and entity declarations are not accepted"
+	default:
+		if p.part == nil {
+			problem = p.checkOutside(t, string(raw), start)
+		}
+	}
+	if problem != "" {
+		return nil, p.errorAt(line, column, problem)
+	}
+	return nil, nil
+}
+
+// checkOutside returns the problem of a text, comment or instruction outside of the parts.
+func (p *Splitter) checkOutside(token xml.Token, raw string, start int64) string {
+	if !utf8.ValidString(raw) {
+		return "the document is not valid UTF-8"
+	}
+	if at, r := findForbiddenCharacter(raw); at >= 0 {
+		return fmt.Sprintf("the character %U is not allowed in XML", r)
+	}
+	switch t := token.(type) {
+	case xml.CharData:
+		if len(p.open) == 0 && trimSpace(raw) != "" {
+			return fmt.Sprintf("there is text outside the root element: %q", shorten(trimSpace(raw)))
+		}
+	case xml.ProcInst:
+		if start > 0 || t.Target != "xml" {
+			return checkInstruction(t.Target, raw)
+		}
+	}
+	return ""
+}
+
+func (p *Splitter) startElement(t xml.StartElement, raw string, line int) string {
+	switch {
+	case len(p.open) == 0 && p.hasRoot:
+		return "there is more than one root element"
+	case len(p.open) >= 2*p.limits.Depth: // the parts have the limit for themselves
+		return fmt.Sprintf("elements are nested more than %d deep", 2*p.limits.Depth)
+	}
+	p.hasRoot = true
+	if p.part != nil {
+		p.open = append(p.open, splitElement{raw: t.Name})
+		return ""
+	}
+	e, problem := p.enterElement(t)
+	if problem != "" {
+		return problem
+	}
+	if p.isSelected(e.states) {
+		inherited := p.inheritedBy(t) // only for parts, because it reads all namespaces in scope
+		if len(inherited) > maxInherited {
+			return fmt.Sprintf("a part inherits more than %d bytes of namespace declarations", maxInherited)
+		}
+		p.part = &openPart{depth: len(p.open), line: line, inherited: inherited,
+			insertAt: 1 + len(joinRawName(t.Name))}
+		p.source.beginPart()
+	} else if !utf8.ValidString(raw) {
+		return "the document is not valid UTF-8"
+	} else if problem := firstNonEmpty(checkStartTag(raw), p.namespaces.checkAttributes(t.Attr)); problem != "" {
+		return problem
+	}
+	p.open = append(p.open, e)
+	return ""
+}
+
+// enterElement declares the prefixes of an element outside of the parts, and follows the paths.
+func (p *Splitter) enterElement(t xml.StartElement) (splitElement, string) {
+	declared, problem := p.namespaces.declarePrefixes(t.Attr)
+	if problem != "" {
+		return splitElement{}, problem
+	}
+	uri, problem := p.namespaces.lookUpNamespace(t.Name)
+	if problem != "" {
+		return splitElement{}, problem
+	}
+	e := splitElement{raw: t.Name, declared: declared, states: make([]splitState, len(p.paths))}
+	for i, path := range p.paths {
+		parent := startState
+		if len(p.open) > 0 {
+			parent = p.open[len(p.open)-1].states[i]
+		}
+		e.states[i] = path.enterElement(parent, t.Name, uri)
+	}
+	return e, ""
+}
+
+func (p *Splitter) isSelected(states []splitState) bool {
+	for i, path := range p.paths {
+		if path.isSelected(states[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// inheritedBy returns the declarations of the namespaces in scope that an element does not declare itself, in the
+// order of their prefixes.
+func (p *Splitter) inheritedBy(t xml.StartElement) []byte {
+	own := map[string]bool{"xml": true}
+	for _, a := range t.Attr {
+		switch {
+		case a.Name.Space == "xmlns":
+			own[a.Name.Local] = true
+		case a.Name.Space == "" && a.Name.Local == "xmlns":
+			own[""] = true
+		}
+	}
+	var b bytes.Buffer
+	for _, prefix := range slices.Sorted(maps.Keys(p.namespaces)) {
+		bound := p.namespaces[prefix]
+		if own[prefix] || len(bound) == 0 || bound[len(bound)-1] == "" {
+			continue
+		}
+		b.WriteString(" xmlns")
+		if prefix != "" {
+			b.WriteString(":" + prefix)
+		}
+		b.WriteString(`="`)
+		_ = xml.EscapeText(&b, []byte(bound[len(bound)-1])) // a Buffer returns no error
+		b.WriteByte('"')
+	}
+	return b.Bytes()
+}
+
+func (p *Splitter) endElement(t xml.EndElement) string {
+	if len(p.open) == 0 {
+		return fmt.Sprintf("</%s> closes nothing", formatRawName(t.Name))
+	}
+	last := p.open[len(p.open)-1]
+	if last.raw != t.Name {
+		return fmt.Sprintf("element <%s> is closed by </%s>", formatRawName(last.raw), formatRawName(t.Name))
+	}
+	p.namespaces.dropPrefixes(last.declared)
+	p.open = p.open[:len(p.open)-1]
+	return ""
+}
+
+// endPart returns the part whose end tag was read.
+func (p *Splitter) endPart() *Part {
+	open := p.part
+	p.part = nil
+	written, isWhole := p.source.endPart(p.decoder.InputOffset())
+	if !isWhole || int64(len(written)+len(open.inherited)) > p.limits.MaxBody {
+		return &Part{Line: open.line, Err: newError(weir.TooLarge,
+			fmt.Sprintf("the part is over %d bytes", p.limits.MaxBody))}
+	}
+	body := make([]byte, 0, len(written)+len(open.inherited))
+	body = append(body, written[:open.insertAt]...)
+	body = append(body, open.inherited...)
+	return &Part{Line: open.line, Body: append(body, written[open.insertAt:]...)}
+}
+
+// endDocument returns io.EOF if the document is whole.
+func (p *Splitter) endDocument() error {
+	line, column := p.decoder.InputPos()
+	switch {
+	case p.source.err != nil:
+		return p.source.err
+	case len(p.open) > 0:
+		return p.errorAt(line, column,
+			fmt.Sprintf("element <%s> is not closed", formatRawName(p.open[len(p.open)-1].raw)))
+	case !p.hasRoot:
+		return p.errorAt(line, column, "there is no element")
+	}
+	return io.EOF
+}
+
+// joinRawName returns a name as written.
+func joinRawName(n xml.Name) string {
+	if n.Space == "" {
+		return n.Local
+	}
+	return n.Space + ":" + n.Local
+}
+
+func (p *Splitter) errorAt(line, column int, problem string) error {
+	problem = p.limits.describeProblem(problem)
+	return malformedError(fmt.Sprintf("line %d, column %d: %s", line, column, problem),
+		weir.Problem{Rule: "xml", Message: problem, Line: line, Column: column})
+}
+
+// tokenReader keeps the bytes of the present part, or of the present token outside of the parts. It ends with an
+// error at a token that is too large, because the decoder holds a whole token.
+type tokenReader struct {
+	source    io.Reader
+	limit     int64 // bytes of a part, and of a token
+	maxEquals int   // equals signs of a tag: the decoder holds all its attributes
+	isASCII   bool  // other characters are refused
+
+	kept       []byte // from offset base on
+	base       int64
+	tokenAt    int64
+	partAt     int64 // -1 = outside of the parts, or the part is too large
+	equals     int   // since the beginning of the token
+	isTooLarge bool  // the present part
+	err        error // why the reading ended
+}
+
+// readAhead is the number of bytes that the decoder may have read beyond the present token.
+const readAhead = 64 << 10
+
+// Read implements io.Reader.
+func (r *tokenReader) Read(b []byte) (int, error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	end := r.base + int64(len(r.kept))
+	if r.partAt >= 0 && end-r.partAt > r.limit+readAhead {
+		r.partAt, r.isTooLarge = -1, true
+		r.dropBefore(r.tokenAt)
+	}
+	switch {
+	case end-r.tokenAt > r.limit+readAhead:
+		r.err = newError(weir.TooLarge, fmt.Sprintf("a tag, text or comment is over %d bytes", r.limit))
+	case r.equals > r.maxEquals+readAhead && r.isTag():
+		r.err = malformedError(fmt.Sprintf("an element has more than %d attributes", r.maxEquals))
+	}
+	if r.err != nil {
+		return 0, r.err
+	}
+	n, err := r.source.Read(b)
+	if r.isASCII && bytes.ContainsFunc(b[:n], func(c rune) bool { return c >= utf8.RuneSelf }) {
+		r.err = encodingError("the document is not valid US-ASCII")
+		return 0, r.err
+	}
+	r.kept = append(r.kept, b[:n]...)
+	r.equals += bytes.Count(b[:n], []byte("="))
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}
+
+// isTag reports whether the present token can be a start tag.
+func (r *tokenReader) isTag() bool {
+	token := r.kept[r.tokenAt-r.base:]
+	return len(token) > 1 && token[0] == '<' && token[1] != '!' && token[1] != '?'
+}
+
+// beginToken forgets the bytes before a token, except for those of the present part.
+func (r *tokenReader) beginToken(at int64) {
+	r.tokenAt, r.equals = at, 0
+	if r.partAt < 0 {
+		r.dropBefore(at)
+	}
+}
+
+// dropBefore forgets the bytes before an offset when they are more than the others, so that each byte is moved at
+// most once.
+func (r *tokenReader) dropBefore(at int64) {
+	if unused := at - r.base; unused > int64(len(r.kept))/2 {
+		r.kept = r.kept[:copy(r.kept, r.kept[unused:])]
+		r.base = at
+	}
+}
+
+func (r *tokenReader) bytesFrom(start, end int64) []byte { return r.kept[start-r.base : end-r.base] }
+
+// beginPart begins to keep a part at the present token.
+func (r *tokenReader) beginPart() { r.partAt, r.isTooLarge = r.tokenAt, false }
+
+// endPart returns the bytes of the part up to an offset, or false if they are too many. They are valid until the
+// next token.
+func (r *tokenReader) endPart(end int64) ([]byte, bool) {
+	at := r.partAt
+	r.partAt = -1
+	if r.isTooLarge || end-at > r.limit {
+		return nil, false
+	}
+	return r.bytesFrom(at, end), true
+}

@@ -1,0 +1,114 @@
+package contract
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// SplitPath selects the elements of a document that are its parts. It has the steps of a contract's paths that can
+// be decided while a document is read: name, prefix:name, {uri}name, * and // before a step. A path that does not
+// begin with / starts at the root element.
+type SplitPath struct {
+	given string
+	steps []splitStep
+}
+
+// splitStep matches one element below the one that the step before it matched.
+type splitStep struct {
+	isDescendant bool    // at any depth below
+	namespace    *string // nil = any
+	prefix       string  // as written; empty = any
+	local        string  // * = any
+}
+
+// maxSplitSteps is the number of steps that fit into a splitState, with one bit for the end of the path.
+const maxSplitSteps = 63
+
+// splitState is the set of positions in a path that an open element has reached: bit i is set if the steps before
+// i lead to the element.
+type splitState uint64
+
+// CompileSplitPath parses a path.
+func CompileSplitPath(given string) (*SplitPath, error) {
+	p := &SplitPath{given: given}
+	rest, isAbsolute := strings.CutPrefix(given, "/")
+	if !isAbsolute {
+		p.steps = append(p.steps, splitStep{local: "*"})
+	}
+	isDescendant := false
+	for more := true; more; {
+		m := nextStep.FindStringSubmatch(rest)
+		if m == nil || m[2] != "" {
+			return nil, p.newError("a step of a split path has no condition in brackets")
+		}
+		rest, more = rest[len(m[0]):], m[3] == "/"
+		if m[1] == "" && more && !isDescendant {
+			isDescendant = true
+			continue
+		}
+		s, err := parseSplitStep(m[1])
+		if err != nil {
+			return nil, p.newError(err.Error())
+		}
+		s.isDescendant, isDescendant = isDescendant, false
+		p.steps = append(p.steps, s)
+	}
+	if len(p.steps) > maxSplitSteps {
+		return nil, p.newError(fmt.Sprintf("it has more than %d steps", maxSplitSteps))
+	}
+	return p, nil
+}
+
+func (p *SplitPath) newError(problem string) error {
+	return fmt.Errorf("split path %q: %s", truncate(p.given), problem)
+}
+
+// String returns the path as it was given.
+func (p *SplitPath) String() string { return p.given }
+
+func parseSplitStep(name string) (s splitStep, err error) {
+	if n := inNamespace.FindStringSubmatch(name); n != nil && n[1] == "" {
+		return splitStep{namespace: &n[2], local: n[3]}, nil
+	}
+	switch {
+	case name == "":
+		return s, errors.New("a step is empty")
+	case name == "." || name == ".." || !stepNames.MatchString(name):
+		return s, fmt.Errorf("%q is not a step of a split path", truncate(name))
+	}
+	prefix, local, hasPrefix := strings.Cut(name, ":")
+	if !hasPrefix {
+		return splitStep{local: name}, nil
+	}
+	return splitStep{prefix: prefix, local: local}, nil
+}
+
+// startState is the state of the document, which is the parent of the root element.
+const startState splitState = 1
+
+// enterElement returns the state of a child of an element in state s.
+func (p *SplitPath) enterElement(s splitState, raw xml.Name, uri string) splitState {
+	var next splitState
+	for i := range p.steps {
+		if s&(1<<i) == 0 {
+			continue
+		}
+		if p.steps[i].isDescendant {
+			next |= 1 << i
+		}
+		if p.steps[i].matchesName(raw, uri) {
+			next |= 1 << (i + 1)
+		}
+	}
+	return next
+}
+
+// isSelected reports whether the path selects an element in state s.
+func (p *SplitPath) isSelected(s splitState) bool { return s&(1<<len(p.steps)) != 0 }
+
+func (s splitStep) matchesName(raw xml.Name, uri string) bool {
+	return (s.local == "*" || s.local == raw.Local) && (s.prefix == "" || s.prefix == raw.Space) &&
+		(s.namespace == nil || *s.namespace == uri)
+}

@@ -1,0 +1,192 @@
+package drain_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/storage"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+// postDead posts messages that the CMS rejects, and waits until they are dead.
+func (w *world) postDead(p *process, bodies ...string) (ids []weir.ID) {
+	w.t.Helper()
+	for _, body := range bodies {
+		ids = append(ids, w.post("a", body))
+	}
+	p.Wake(0)
+	w.waitUntilIdle()
+	for _, id := range ids {
+		if got := w.status(id).Stage; got != weir.Dead {
+			w.t.Fatalf("got stage %s, want dead", got)
+		}
+	}
+	return ids
+}
+
+func (w *world) discard(id weir.ID, reason string) {
+	w.t.Helper()
+	if _, err := w.store.Discard(w.t.Context(), id, reason); err != nil {
+		w.t.Fatalf("discard: %v", err)
+	}
+}
+
+// expectConflict checks that a request about a message is refused with a reason.
+func (w *world) expectConflict(err error, because string) {
+	w.t.Helper()
+	if weir.KindOf(err) != weir.Conflict || !strings.Contains(err.Error(), because) {
+		w.t.Errorf("got %v, want a conflict that says %q", err, because)
+	}
+}
+
+func TestDiscard_StaysInTheBooksAsDiscarded(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.answerByBody("bad", "worse")
+		p := w.start()
+		ids := w.postDead(p, "bad", "worse")
+		diedAt := w.status(ids[0]).FinishedAt
+		time.Sleep(time.Minute)
+		w.discard(ids[0], "the page is gone")
+		w.discard(ids[0], "asked again")
+		p.Wake(0)
+		w.waitUntilIdle()
+		w.discard(ids[0], "and again")
+		st := w.status(ids[0])
+		if st.Stage != weir.Discarded || st.DiscardReason != "the page is gone" || !st.DiedAt.Equal(diedAt) ||
+			st.FinishedAt.Before(diedAt.Add(time.Minute)) || st.LastError == "" || len(st.Attempts) != 1 {
+			t.Errorf("got %+v, want the message discarded for the first reason, with its death at %s and its attempt",
+				st, diedAt)
+		}
+		w.expectCounts(lane.Counts{Dead: 1, Discarded: 1}, ids...)
+		if got := w.rowKeys("x_"); len(got) != 1 {
+			t.Errorf("got %v in the list of dead messages, want one", got)
+		}
+		_, err := w.store.Replay(t.Context(), ids[0], lane.ReplayOptions{Force: true})
+		w.expectConflict(err, "only a dead message can be replayed, and this one is discarded")
+		_, err = w.store.Cancel(t.Context(), ids[0])
+		w.expectConflict(err, "the message is discarded already")
+		w.erase(ids[0])
+		w.expectCounts(lane.Counts{Dead: 1, Discarded: 1}, ids...)
+		if got := w.status(ids[0]); got.DiscardReason != "" || got.DiedAt.IsZero() {
+			t.Errorf("got %+v of an erased message, want its times without the reason", got)
+		}
+	})
+}
+
+func TestDiscard_IsRefused(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.answerByBody("bad", "worse")
+		p := w.start()
+		ids := w.postDead(p, "bad", "worse")
+		good := w.post("a", "good")
+		p.Wake(0)
+		w.waitUntilIdle()
+		_, err := w.store.Discard(t.Context(), good, "")
+		w.expectConflict(err, "only a dead message can be discarded, and this one is delivered")
+		w.replay(ids[1], lane.ReplayOptions{Force: true})
+		_, err = w.store.Discard(t.Context(), ids[1], "")
+		w.expectConflict(err, "a replay of the message is waiting")
+		w.discard(ids[0], "")
+		_, err = w.store.Replay(t.Context(), ids[0], lane.ReplayOptions{Force: true})
+		w.expectConflict(err, "a request to discard the message is waiting")
+		unknown := good
+		unknown.Seq = 1000
+		if _, err := w.store.Discard(t.Context(), unknown, ""); weir.KindOf(err) != weir.NotFound {
+			t.Errorf("got %v for an unknown message, want not found", err)
+		}
+	})
+}
+
+// A version without this request refuses it. Then the message can still be replayed or discarded.
+func TestDiscard_OfAHolderThatDoesNotKnowIt(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		answers := w.answerByBody("bad")
+		p := w.start()
+		id := w.postDead(p, "bad")[0]
+		w.discard(id, "")
+		w.expireRequests()
+		answers.setStatus("bad", 200)
+		w.replay(id, lane.ReplayOptions{})
+		p.Wake(0)
+		w.waitUntilIdle()
+		w.expectCounts(lane.Counts{Delivered: 1}, id)
+	})
+}
+
+// expireRequests removes the requests of the lane, as a holder does that does not know their kind.
+func (w *world) expireRequests() {
+	w.t.Helper()
+	for _, key := range w.rowKeys("w_") {
+		if _, err := w.account.Table().Transact(w.t.Context(), "1.0",
+			[]storage.Op{{Kind: storage.Delete, Key: key}}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// A holder of an earlier version replaces tail without knowing the number of discarded messages, and takes them for
+// cancelled ones.
+func TestDiscard_CountSurvivesAnEarlierVersion(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.answerByBody("bad", "worse")
+		p := w.start()
+		ids := w.postDead(p, "bad", "worse")
+		w.discard(ids[1], "")
+		p.Wake(0)
+		w.waitUntilIdle()
+		row, err := w.account.Table().Get(t.Context(), "1.0", rowOf(ids[1]))
+		if err != nil || row.Values["Stage"] != "cancelled" {
+			t.Errorf("got the stored stage %v, %v, want cancelled: earlier versions take others for waiting",
+				row.Values["Stage"], err)
+		}
+		tail, err := w.account.Table().Get(t.Context(), "1.0", "!tail")
+		if err != nil || tail.Values["Cancelled"] != int64(1) || tail.Values["Discarded"] != nil {
+			t.Errorf("got %v, %v, want tail to count the message as cancelled", tail.Values, err)
+		}
+		w.expectCounts(lane.Counts{Dead: 1, Discarded: 1}, ids...)
+	})
+}
+
+func rowOf(id weir.ID) string { return "m_" + lane.OrderPos(id.Seq) }
+
+func TestStore_DiscardMany(t *testing.T) {
+	faults := map[string]storagetest.FaultKind{"AnswerLost": storagetest.FailAfter, "NotDone": storagetest.FailBefore}
+	for name, kind := range faults {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *world) {
+				faults := storagetest.NewFaults()
+				broken := *w.store
+				broken.Table = faults.Table(w.account.Table())
+				var bodies []string
+				var seqs []int64
+				for i := range 120 {
+					bodies = append(bodies, string(rune('A'+i)))
+				}
+				w.answerByBody(bodies...)
+				p := w.start(func(c *drain.Config) { c.Attempts = 1 })
+				ids := w.postDead(p, bodies...)
+				w.replay(ids[0], lane.ReplayOptions{Force: true})
+				for _, id := range ids {
+					seqs = append([]int64{id.Seq}, seqs...)
+				}
+				entries, _, err := broken.ReadMany(t.Context(), 0, seqs)
+				if err != nil {
+					t.Fatal(err)
+				}
+				faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" && len(c.Ops) > 10 },
+					storagetest.Fault{Kind: kind})
+				got, err := broken.DiscardMany(t.Context(), 0, entries, "")
+				if want := (lane.DiscardCounts{Asked: 119, TooLate: 1}); err != nil || got != want {
+					t.Errorf("got %+v, %v, want %+v", got, err, want)
+				}
+				p.Wake(0)
+				w.waitUntilIdle()
+				w.expectCounts(lane.Counts{Dead: 1, Discarded: 119}, ids...)
+			})
+		})
+	}
+}

@@ -1,0 +1,46 @@
+package drain
+
+import (
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+)
+
+// Storage may cut an answer at any row. If all messages of such an answer were moved while it was read, the holder
+// knows none of the later ones; were the time to read them lost, too, they would stay scheduled for ever.
+func TestDueCache_KeepsATimeToReadTheRest(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
+	first, second := lane.DueTime{At: at, Seq: 1}, lane.DueTime{At: at.Add(time.Second), Seq: 2}
+	for name, test := range map[string]struct {
+		known, removed []lane.DueTime
+		page           duePage
+		want           time.Time
+	}{
+		"all of the answer moved": {
+			removed: []lane.DueTime{first, second},
+			page:    duePage{dues: []lane.DueTime{first, second}, more: true}, want: second.At,
+		},
+		"answer without a row": {page: duePage{more: true}, want: at.Add(-time.Minute)},
+		"answer without a row, with known times": {
+			known: []lane.DueTime{first, second}, page: duePage{more: true}, want: first.At,
+		},
+		"nothing is left": {removed: []lane.DueTime{first}, page: duePage{dues: []lane.DueTime{first}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := dueCache{nextAt: at.Add(-time.Minute)}
+			if test.known != nil {
+				c.replaceWith(duePage{dues: test.known})
+			}
+			c.beginLoad(make(chan duePage))
+			c.removeDues(test.removed...)
+			c.replaceWith(test.page)
+			if got := c.nextDueAt(); !got.Equal(test.want) || (test.page.more && c.isLoaded) {
+				t.Errorf("got %s as the next due time (loaded: %t), want %s, to be read again if there are more", got,
+					c.isLoaded, test.want)
+			}
+		})
+	}
+}

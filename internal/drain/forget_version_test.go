@@ -1,0 +1,123 @@
+package drain_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+const hugeVersion = "99999999999999999999"
+
+// forgetVersion makes the holder forget the version of a key, as the API does, and returns that version.
+func (w *world) forgetVersion(p *process, key string) string {
+	w.t.Helper()
+	latest, err := w.store.ForgetVersion(w.t.Context(), key, "article")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p.Wake(0)
+	return latest.Version
+}
+
+func TestForgetVersion_EndsTheSilenceOfAKey(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		p := w.start()
+		w.postVersion("a", "1")
+		p.Wake(0)
+		w.waitUntilEmpty(time.Minute)
+		huge := w.postVersion("a", hugeVersion)
+		p.Wake(0)
+		w.waitUntilEmpty(time.Minute)
+		silenced, other := w.postVersion("a", "2"), w.postVersion("b", "2")
+		p.Wake(0)
+		w.waitUntilEmpty(time.Minute)
+		if got := w.forgetVersion(p, "a"); got != hugeVersion {
+			t.Errorf("got %q, want the version that was delivered last", got)
+		}
+		time.Sleep(2 * time.Second) // the holder looks for requests once a second; it still holds the lane
+		w.postVersion("a", "3")
+		w.postVersion("b", "1")
+		p.Wake(0)
+		w.waitUntilEmpty(time.Minute)
+		if got := w.listDelivered("a"); !slices.Equal(got, []string{"1", hugeVersion, "3"}) {
+			t.Errorf("key a: got %v, want 3 after the version was forgotten", got)
+		}
+		if got := w.listDelivered("b"); !slices.Equal(got, []string{"2"}) {
+			t.Errorf("key b: got %v, want 2 alone", got)
+		}
+		for id, want := range map[weir.ID]string{huge: "more than 18 digits", silenced: "more than 18 digits",
+			other: ""} {
+			if got := w.status(id).VersionWarning; (got == "") != (want == "") || !strings.Contains(got, want) {
+				t.Errorf("seq %d: got warning %q, want %q in it", id.Seq, got, want)
+			}
+		}
+	})
+}
+
+func TestForgetVersion_WithoutAHolder(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.postVersion("a", "7")
+		first := w.start()
+		first.Wake(0)
+		w.waitUntilEmpty(time.Minute)
+		first.close(t)
+		if _, err := w.store.ForgetVersion(t.Context(), "a", "article"); err != nil {
+			t.Fatal(err)
+		}
+		w.postVersion("a", "5") // filed before the request is granted: it is delivered, too
+		w.start().Wake(0)
+		w.waitUntilEmpty(time.Minute)
+		if got := w.listDelivered("a"); !slices.Equal(got, []string{"7", "5"}) {
+			t.Errorf("got %v, want 7 and 5", got)
+		}
+		if got := w.rowKeys("w_"); len(got) != 0 {
+			t.Errorf("got requests %v, want none left", got)
+		}
+	})
+}
+
+func TestForgetVersion_NothingRemembered(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		p := w.start()
+		w.postVersion("a", "1")
+		p.Wake(0)
+		w.waitUntilEmpty(time.Minute)
+		w.forgetVersion(p, "a")
+		w.forgetVersion(p, "a") // the same request again is the same request
+		time.Sleep(2 * time.Second)
+		for _, c := range [][2]string{{"a", "article"}, {"b", "article"}, {"a", "other"}} {
+			if _, err := w.store.ForgetVersion(t.Context(), c[0], c[1]); weir.KindOf(err) != weir.NotFound {
+				t.Errorf("%v: got %v, want NotFound", c, err)
+			}
+		}
+		if got := w.rowKeys("k_"); len(got) != 0 {
+			t.Errorf("got %v, want no version left", got)
+		}
+	})
+}
+
+func TestForgetVersion_ALostAnswerIsNoFailure(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		p := w.start()
+		w.postVersion("a", "1")
+		p.Wake(0)
+		w.waitUntilEmpty(time.Minute)
+		store, faults := *w.store, storagetest.NewFaults()
+		store.Table = faults.Table(w.account.Table())
+		lost := false
+		faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if c.Op != "Transact" || lost {
+				return storagetest.Fault{}
+			}
+			lost = true
+			return storagetest.Fault{Kind: storagetest.FailAfter}
+		})
+		if got, err := store.ForgetVersion(t.Context(), "a", "article"); err != nil || got.Version != "1" || !lost {
+			t.Errorf("got %+v, %v, want version 1", got, err)
+		}
+	})
+}

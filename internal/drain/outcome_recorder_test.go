@@ -1,0 +1,198 @@
+package drain
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// newRecorder returns an outcomeRecorder with which three attempts count, and retries wait for a minute.
+func (p *sessionParts) newRecorder() *outcomeRecorder {
+	return &outcomeRecorder{laneScope: p.laneScope, attempts: 3,
+		backoff: Backoff{Steps: []time.Duration{time.Minute}, Rand: func() float64 { return 1 }}, journal: p.journal,
+		readAhead: p.readAhead, keys: p.keys, breaker: p.breaker, guard: p.guard, history: p.history,
+		versions: &latestVersions{store: p.store, byKey: map[string]lane.LatestVersion{}}, remembered: p.remembered}
+}
+
+func (p *sessionParts) recordAndCommit(o *outcomeRecorder, c *candidate, result weir.Result) {
+	p.t.Helper()
+	result.StartedAt = p.now()
+	if err := o.recordOutcome(p.t.Context(), c, result, result.Outcome); err != nil {
+		p.t.Fatalf("recordOutcome: %v", err)
+	}
+	p.commitAll()
+}
+
+var rejected = newResult(weir.OutcomeRejected, 400)
+
+// An outcome makes the message final, holds it for its retry, or leaves it as it is.
+func TestOutcomeRecorder_FromLog(t *testing.T) {
+	for name, c := range map[string]struct {
+		result   weir.Result
+		attempts int // before this one
+		stage    weir.Stage
+		isKept   bool // in the read-ahead
+		blocks   int
+	}{
+		"Delivered":       {fine, 0, weir.Delivered, false, 0},
+		"DeliveredAtLast": {fine, 2, weir.Delivered, false, 0},
+		"Rejected":        {rejected, 0, weir.Dead, false, 0},
+		"Retry":           {flaky, 0, weir.Retrying, false, 1},
+		"LastRetry":       {flaky, 2, weir.Dead, false, 0},
+		"Unavailable":     {down, 0, weir.Queued, true, 0},
+		"CutOff":          {weir.Result{Outcome: weir.OutcomeNone}, 0, weir.Queued, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runWithParts(t, func(t *testing.T, p *sessionParts) {
+				ids := p.appendMessages("a", "b")
+				entries := p.readLog()
+				for range c.attempts {
+					entries[0].Record(flaky, p.fence, true)
+				}
+				p.recordAndCommit(p.newRecorder(), &candidate{entry: entries[0]}, c.result)
+				p.expectStages(ids, c.stage, weir.Queued)
+				if isKept := len(p.readAhead.entries) == 2; isKept != c.isKept || len(p.keys.byID) != c.blocks {
+					t.Errorf("kept in the read-ahead: %t, %d blocks; want %t, %d", isKept, len(p.keys.byID), c.isKept,
+						c.blocks)
+				}
+				var want []weir.Stage
+				if c.stage.Final() {
+					want = append(want, c.stage)
+				}
+				p.finals.expectFinals(t, want...)
+			})
+		})
+	}
+}
+
+// A retry is due after the backoff, or when the CMS asks for it. The key waits for it.
+func TestOutcomeRecorder_SchedulesRetry(t *testing.T) {
+	for name, c := range map[string]struct{ asked, want time.Duration }{
+		"Backoff": {0, time.Minute}, "AskedForLater": {time.Hour, time.Hour}, "AskedForEarlier": {time.Second,
+			time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runWithParts(t, func(t *testing.T, p *sessionParts) {
+				ids := p.appendMessages("a")
+				result := flaky
+				result.RetryAfter = c.asked
+				e := p.readLog()[0]
+				p.recordAndCommit(p.newRecorder(), &candidate{entry: e}, result)
+				status, k := p.readStatus(ids[0]), p.keys.findHolding(e)
+				if k == nil || k.HeldCount != 1 || k.NextAt.Sub(p.now()) != c.want ||
+					!status.NextAttemptAt.Equal(k.NextAt) {
+					t.Errorf("got the block %+v, next attempt %s; want one message in %s", k, status.NextAttemptAt,
+						c.want)
+				}
+			})
+		})
+	}
+}
+
+// Once the message that a block waits for is final, the next one of its key may go at once. The last one takes the
+// block with it.
+func TestOutcomeRecorder_FromBlock(t *testing.T) {
+	runWithParts(t, func(t *testing.T, p *sessionParts) {
+		ids := p.appendMessages("a", "a")
+		entries, o := p.readLog(), p.newRecorder()
+		k := p.holdMessages(p.now().Add(time.Hour), entries...)
+		p.recordAndCommit(o, &candidate{entry: entries[0], block: k}, rejected)
+		if k.HeldCount != 1 || k.NextAt.After(p.now()) {
+			t.Errorf("after the first: got %d held, next at %s; want one that may go at %s", k.HeldCount, k.NextAt,
+				p.now())
+		}
+		p.recordAndCommit(o, &candidate{entry: entries[1], block: k}, fine)
+		p.expectStages(ids, weir.Dead, weir.Delivered)
+		stored, err := p.store.ReadBlocks(t.Context(), 0)
+		if err != nil || len(stored) != 0 || len(p.keys.byID) != 0 {
+			t.Errorf("after the last: got the blocks %v (%v), %d in memory; want none", stored, err, len(p.keys.byID))
+		}
+		// A replay of the dead one must be refused now.
+		if _, err := p.store.Replay(t.Context(), ids[0], lane.ReplayOptions{}); weir.KindOf(err) != weir.Conflict {
+			t.Errorf("replay: got %v, want a conflict, because a later message of the key was delivered", err)
+		}
+	})
+}
+
+// Tail has the last error, cut to its limit between two characters.
+func TestOutcomeRecorder_LastError(t *testing.T) {
+	runWithParts(t, func(t *testing.T, p *sessionParts) {
+		p.appendMessages("a", "b")
+		entries, o := p.readLog(), p.newRecorder()
+		long := rejected
+		long.Reason = "x" + strings.Repeat("ä", maxLastError)
+		p.recordAndCommit(o, &candidate{entry: entries[0]}, long)
+		failedAt := p.now()
+		time.Sleep(time.Second)
+		p.recordAndCommit(o, &candidate{entry: entries[1]}, fine) // it does not clear the error
+		tail := p.readControl().Tail
+		if want := "x" + strings.Repeat("ä", maxLastError/2-1); tail.LastError != want ||
+			!tail.LastErrorAt.Equal(failedAt) {
+			t.Errorf("got %q at %s, want %q at %s", tail.LastError, tail.LastErrorAt, want, failedAt)
+		}
+	})
+}
+
+// Thousands of messages may wait for an unavailable CMS, so none of them keeps its body in memory; nor does one that
+// is final, while its commit takes a while.
+func TestOutcomeRecorder_DropsBodies(t *testing.T) {
+	for name, result := range map[string]weir.Result{"Unavailable": down, "Final": fine} {
+		t.Run(name, func(t *testing.T) {
+			runWithParts(t, func(t *testing.T, p *sessionParts) {
+				p.appendMessages("a")
+				e := p.readLog()[0]
+				if err := p.store.LoadBody(t.Context(), e); err != nil || e.Message.Body == nil {
+					t.Fatalf("LoadBody = %v with a body of %d bytes, want no error and a body", err,
+						len(e.Message.Body))
+				}
+				p.recordAndCommit(p.newRecorder(), &candidate{entry: e}, result)
+				if e.Message.Body != nil {
+					t.Errorf("got %d bytes of the body in memory, want none", len(e.Message.Body))
+				}
+			})
+		})
+	}
+}
+
+// While the holder runs carefully, an outcome is in storage before the next message is sent, and no message counts
+// as in flight.
+func TestOutcomeRecorder_Cautious(t *testing.T) {
+	runWithParts(t, func(t *testing.T, p *sessionParts) {
+		p.appendMessages("a")
+		e := p.readLog()[0]
+		p.guard.cautiousLeft = 2
+		if err := p.guard.recordInFlight(t.Context(), e.Seq()); err != nil || p.readControl().
+			Tail.InFlightSeq != e.Seq() {
+			t.Fatalf("before: got error %v, in flight %d; want %d", err, p.readControl().Tail.InFlightSeq, e.Seq())
+		}
+		if err := p.newRecorder().recordOutcome(t.Context(), &candidate{entry: e}, fine, fine.Outcome); err != nil {
+			t.Fatal(err)
+		}
+		tail := p.readControl().Tail // without a wait for the commit
+		if tail.InFlightSeq != 0 || tail.Counts.Delivered != 1 || p.guard.cautiousLeft != 1 {
+			t.Errorf("got in flight %d, %d delivered, %d left; want 0, 1, 1", tail.InFlightSeq, tail.Counts.Delivered,
+				p.guard.cautiousLeft)
+		}
+	})
+}
+
+// A delivered message forgets the suspicion against it, and its version supersedes older ones from now on.
+func TestOutcomeRecorder_Delivered(t *testing.T) {
+	runWithParts(t, func(t *testing.T, p *sessionParts) {
+		p.appendMessage(weir.Message{Key: "a", Version: "7", Supersede: true})
+		e, o := p.readLog()[0], p.newRecorder()
+		p.breaker.suspects = map[int64]suspicion{e.Seq(): {}}
+		p.recordAndCommit(o, &candidate{entry: e}, fine)
+		latest, err := p.store.ReadLatestVersion(t.Context(), 0, e.SupersedeKey())
+		if err != nil || latest.Version != "7" || o.versions.byKey[e.SupersedeKey()] != latest {
+			t.Errorf("got the latest version %+v (%v), remembered %+v; want 7, twice", latest, err,
+				o.versions.byKey[e.SupersedeKey()])
+		}
+		if len(p.breaker.suspects) != 0 {
+			t.Errorf("got the suspects %v, want none", p.breaker.suspects)
+		}
+	})
+}

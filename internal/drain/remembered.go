@@ -1,0 +1,76 @@
+package drain
+
+import (
+	"context"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// maxRemembered bounds the ids that a session has in memory; beyond it, it reads them again.
+const maxRemembered = 10_000
+
+// rememberedIDs are the CMS's ids by key, as far as a session knows them. "" = it is known that there is none.
+type rememberedIDs struct {
+	laneScope
+	isUsedBy func(contract string) bool // reports whether the messages of a contract use them; nil = none does
+	byKey    map[string]string          // by Entry.RememberedKey
+}
+
+// readID returns the remembered id for a message; "" = there is none.
+func (m *rememberedIDs) readID(ctx context.Context, e *lane.Entry) (string, error) {
+	if !m.isUsed(e) {
+		return "", nil
+	}
+	key := e.RememberedKey()
+	if id, ok := m.byKey[key]; ok {
+		return id, nil
+	}
+	id, err := m.store.ReadRemembered(ctx, m.lane, key)
+	if err == nil {
+		m.keepID(key, id)
+	}
+	return id, err
+}
+
+func (m *rememberedIDs) isUsed(e *lane.Entry) bool {
+	return m.isUsedBy != nil && m.isUsedBy(e.Message.Contract)
+}
+
+func (m *rememberedIDs) keepID(key, id string) {
+	if len(m.byKey) >= maxRemembered {
+		clear(m.byKey)
+	}
+	m.byKey[key] = id
+}
+
+// recordResult adds to the change of an attempt's outcome the id that the attempt learned, or found gone. The key is
+// then pending, so that no batch both writes and removes its row.
+func (m *rememberedIDs) recordResult(c *candidate, ch *lane.Change, result weir.Result) {
+	switch {
+	case !m.isUsed(c.entry):
+		return
+	case result.RememberedID != "" && result.RememberedID != c.rememberedID:
+		ch.SaveRemembered(c.entry, result.RememberedID)
+	case result.IsForgotten && result.RememberedID == "" && c.rememberedID != "":
+		ch.RemoveRemembered(c.entry.RememberedKey())
+	default:
+		return
+	}
+	ch.Key = c.entry.KeyHash()
+	m.keepID(c.entry.RememberedKey(), result.RememberedID)
+}
+
+// forgetID grants a request to forget a remembered id. The session forgets it, too; otherwise the next message would
+// still be written to the item of the id that storage has lost.
+func (h *requestHandler) forgetID(ctx context.Context, r lane.Request, ch *lane.Change) error {
+	key := r.RememberedKey()
+	id, err := h.store.ReadRemembered(ctx, h.lane, key)
+	if err != nil || id == "" {
+		return err
+	}
+	ch.RemoveRemembered(key)
+	h.ids.keepID(key, "")
+	h.log.Info("drain: remembered id forgotten", "fence", h.fence)
+	return nil
+}

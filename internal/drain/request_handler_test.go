@@ -1,0 +1,244 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+// fakeDueMover counts the calls of a requestHandler.
+type fakeDueMover struct {
+	finished, invalidated int
+	err                   error
+}
+
+func (f *fakeDueMover) finishWrites(context.Context) error {
+	f.finished++
+	return f.err
+}
+
+func (f *fakeDueMover) invalidateDueTimes() { f.invalidated++ }
+
+// newHandler returns a requestHandler that has read head's present request number.
+func (p *sessionParts) newHandler() (*requestHandler, *fakeDueMover) {
+	due := &fakeDueMover{}
+	return &requestHandler{laneScope: p.laneScope, journal: p.journal, readAhead: p.readAhead, keys: p.keys,
+		breaker: p.breaker, guard: p.guard, history: p.history, due: due,
+		seen: p.readControl().Head.RequestSeq}, due
+}
+
+// handleAll has a new handler handle the stored requests.
+func (p *sessionParts) handleAll() {
+	p.t.Helper()
+	h, due := p.newHandler()
+	if err := h.handleNew(p.t.Context()); err != nil {
+		p.t.Fatalf("handleNew: %v", err)
+	}
+	if h.hasNew() || due.finished == 0 || due.invalidated != 1 {
+		p.t.Errorf("after handleNew: new requests %t, moves finished %d times, due times read anew %d times; "+
+			"want none, at least once, and once", h.hasNew(), due.finished, due.invalidated)
+	}
+	left, err := p.store.PendingRequests(p.t.Context(), 0, 1)
+	if err != nil || len(left) > 0 {
+		p.t.Errorf("got the requests %v (%v), want none left", left, err)
+	}
+}
+
+func (p *sessionParts) requestCancel(ids ...weir.ID) {
+	p.t.Helper()
+	for _, id := range ids {
+		if _, err := p.store.Cancel(p.t.Context(), id); err != nil {
+			p.t.Fatalf("cancel: %v", err)
+		}
+	}
+}
+
+func (p *sessionParts) requestReplay(id weir.ID, force bool) {
+	p.t.Helper()
+	if _, err := p.store.Replay(p.t.Context(), id, lane.ReplayOptions{Force: force}); err != nil {
+		p.t.Fatalf("replay: %v", err)
+	}
+}
+
+func TestRequestHandler_NothingNew(t *testing.T) {
+	t.Parallel()
+	due := &fakeDueMover{}
+	h := &requestHandler{seen: 3, handled: 3, due: due} // it has no storage: a read would panic
+	if err := h.handleNew(t.Context()); err != nil || due.finished != 0 {
+		t.Errorf("got the error %v and %d calls, want none", err, due.finished)
+	}
+}
+
+// A message is cancelled in the read-ahead, and before it is read. One that is final stays so.
+func TestRequestHandler_CancelFromLog(t *testing.T) {
+	runWithParts(t, func(t *testing.T, p *sessionParts) {
+		ids := p.appendMessages("a", "b", "c")
+		entries := p.readLog()
+		ids = append(ids, p.appendMessages("d", "e")...) // not read ahead
+		p.requestCancel(ids[0], ids[1], ids[3])
+		p.commitFinal(entries[1], weir.Delivered)
+		p.handleAll()
+		p.expectStages(ids, weir.Cancelled, weir.Delivered, weir.Queued, weir.Cancelled, weir.Queued)
+		if len(p.readAhead.entries) != 1 || p.readAhead.entries[0] != entries[2] || !p.readAhead.skipped[4] {
+			t.Errorf("got the read-ahead %v, skipped %v; want message 3 alone, and 4 skipped", p.readAhead.entries,
+				p.readAhead.skipped)
+		}
+		p.finals.expectFinals(t, weir.Cancelled, weir.Cancelled)
+	})
+}
+
+// If the message that a block waits for is cancelled, the next one may go at once; if another one is, the block
+// still waits.
+func TestRequestHandler_CancelHeld(t *testing.T) {
+	for name, c := range map[string]struct {
+		cancelled int // index of the message
+		waits     bool
+	}{"First": {0, false}, "Second": {1, true}} {
+		t.Run(name, func(t *testing.T) {
+			runWithParts(t, func(t *testing.T, p *sessionParts) {
+				ids := p.appendMessages("a", "a", "a")
+				retryAt := p.now().Add(time.Hour)
+				k := p.holdMessages(retryAt, p.readLog()...)
+				p.requestCancel(ids[c.cancelled])
+				p.handleAll()
+				if stage := p.readStatus(ids[c.cancelled]).Stage; stage != weir.Cancelled {
+					t.Errorf("got the stage %s, want cancelled", stage)
+				}
+				if waits := k.NextAt.Equal(retryAt); waits != c.waits || k.HeldCount != 2 {
+					t.Errorf("the block waits for the retry: %t, with %d messages; want %t, 2", waits, k.HeldCount,
+						c.waits)
+				}
+				stored, err := p.store.ReadBlocks(t.Context(), 0)
+				if err != nil || len(stored) != 1 || stored[0].HeldCount != 2 || !stored[0].NextAt.Equal(k.NextAt) {
+					t.Errorf("got the stored blocks %+v (%v), want one like %+v", stored, err, k.KeyBlock)
+				}
+			})
+		})
+	}
+}
+
+// The last held message that is cancelled takes its block with it.
+func TestRequestHandler_CancelAllHeld(t *testing.T) {
+	runWithParts(t, func(t *testing.T, p *sessionParts) {
+		ids := p.appendMessages("a", "a")
+		p.holdMessages(p.now().Add(time.Hour), p.readLog()...)
+		p.requestCancel(ids...)
+		p.handleAll()
+		p.expectStages(ids, weir.Cancelled, weir.Cancelled)
+		if stored, err := p.store.ReadBlocks(t.Context(), 0); err != nil || len(stored) != 0 || len(p.keys.byID) != 0 {
+			t.Errorf("got the blocks %+v (%v) and %d in memory, want none", stored, err, len(p.keys.byID))
+		}
+	})
+}
+
+// More requests than a page holds are handled page by page, all in one call.
+func TestRequestHandler_Pages(t *testing.T) {
+	runWithParts(t, func(t *testing.T, p *sessionParts) {
+		ids := p.appendMessages(slices.Repeat([]string{"a", "b", "c"}, requestPage)...)
+		p.readLog()
+		p.requestCancel(ids...)
+		p.handleAll()
+		if got := p.readControl().Tail.Counts.Cancelled; got != int64(len(ids)) || len(p.readAhead.entries) != 0 {
+			t.Errorf("got %d cancelled and %d left in the read-ahead, want all %d cancelled", got,
+				len(p.readAhead.entries), len(ids))
+		}
+	})
+}
+
+// A replayed message is held in front of its key. The crash guard lets it be tried again.
+func TestRequestHandler_Replay(t *testing.T) {
+	runWithParts(t, func(t *testing.T, p *sessionParts) {
+		ids := p.appendMessages("a", "a")
+		entries := p.readLog()
+		p.commitFinal(entries[0], weir.Dead)
+		p.guard.poisonSeq = 1
+		p.requestReplay(ids[0], false)
+		p.handleAll()
+		p.expectStages(ids, weir.Queued, weir.Queued)
+		k := p.keys.findHolding(entries[0])
+		if k == nil || k.HeldCount != 1 || k.NextAt.After(p.now()) || p.guard.poisonSeq != 0 {
+			t.Errorf("got the block %+v and poison %d, want one message that may go now, and no poison", k,
+				p.guard.poisonSeq)
+		}
+	})
+}
+
+// A replay is refused once a later message of its key was delivered, unless it is forced. An API call that was
+// made before that delivery has left a request.
+func TestRequestHandler_ReplayBehindADelivery(t *testing.T) {
+	for name, force := range map[string]bool{"Refused": false, "Forced": true} {
+		t.Run(name, func(t *testing.T) {
+			runWithParts(t, func(t *testing.T, p *sessionParts) {
+				ids := p.appendMessages("a", "a")
+				entries := p.readLog()
+				p.commitFinal(entries[0], weir.Dead)
+				p.requestReplay(ids[0], force)
+				p.commitFinal(entries[1], weir.Delivered)
+				p.handleAll()
+				status := p.readStatus(ids[0])
+				isRefused := status.Stage == weir.Dead && strings.Contains(status.ReplayRefused, ids[1].String())
+				if isRefused == force || !force && len(p.keys.byID) > 0 {
+					t.Errorf("got the stage %s, refused because of %q, %d blocks; want it refused: %t", status.Stage,
+						status.ReplayRefused, len(p.keys.byID), !force)
+				}
+			})
+		})
+	}
+}
+
+func TestRequestHandler_Resume(t *testing.T) {
+	runWithParts(t, func(t *testing.T, p *sessionParts) {
+		p.breaker.classifyResult(newEntry(1, "a"), down, p.now())
+		ch := &lane.Change{}
+		ch.UpdateTail(func(tail *lane.Tail) { p.breaker.saveTo(tail) })
+		p.journal.record(ch, true)
+		p.commitAll()
+		if err := p.store.Resume(t.Context(), 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		p.handleAll()
+		if until := p.breaker.closedUntil(); until.After(p.now()) {
+			t.Errorf("the lane is closed until %s, want it open at %s", until, p.now())
+		}
+	})
+}
+
+// If a read fails, the requests stay new, and the next call handles them.
+func TestRequestHandler_StorageFails(t *testing.T) {
+	runWithParts(t, func(t *testing.T, p *sessionParts) {
+		ids := p.appendMessages("a")
+		p.readLog()
+		p.requestCancel(ids...)
+		for name, isFailing := range map[string]func(storagetest.Call) bool{
+			"list of requests": func(c storagetest.Call) bool {
+				return c.Op == "Range" && strings.HasPrefix(c.Key,
+					"w_")
+			},
+			"row of a cancelled one": func(c storagetest.Call) bool {
+				return c.Op == "Get" && strings.HasPrefix(c.Key,
+					"m_")
+			},
+		} {
+			h, due := p.newHandler()
+			p.faults.Once(isFailing, storagetest.Fault{Kind: storagetest.FailBefore})
+			if err := h.handleNew(t.Context()); err == nil || !h.hasNew() || due.invalidated != 0 {
+				t.Errorf("%s: got the error %v, new requests %t; want an error and the requests still new", name, err,
+					h.hasNew())
+			}
+		}
+		moves := errors.New("moves not written")
+		h, due := p.newHandler()
+		if due.err = moves; !errors.Is(h.handleNew(t.Context()), moves) || !h.hasNew() {
+			t.Errorf("want the error of the moves, and the requests still new: %t", h.hasNew())
+		}
+		p.handleAll()
+		p.expectStages(ids, weir.Cancelled)
+	})
+}

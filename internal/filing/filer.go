@@ -1,0 +1,125 @@
+// Package filing validates the messages of upstreams and appends them to their lanes. It reads the headers beside the
+// body, checks the body against its contract, and appends the message. Posts, deliveries of a broker and parts of a
+// batch all pass through it, so a header or a rule has the same meaning for each of them.
+package filing
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// Contracts parse a body into a message, or return an error with every problem; see contract.Set.
+type Contracts interface {
+	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
+}
+
+// Callbacks checks the address of a callback. It returns Invalid with the reason if the address is not allowed.
+type Callbacks interface{ Check(address string) error }
+
+// Appender appends a message to its lane, and wakes no drainer; see lane.Appender.
+type Appender interface {
+	AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error)
+}
+
+// Limits hold upstreams to their contracts, rates and quotas; see upstream.Set.
+type Limits interface {
+	// CheckContract returns Forbidden unless the upstream may send messages of the contract.
+	CheckContract(upstream, contract string) error
+	// Admit counts a message of the upstream. giveBack, which is never nil, undoes the count.
+	Admit(ctx context.Context, upstream string) (giveBack func(), err error)
+}
+
+// Submission is a message as an upstream sends it.
+type Submission struct {
+	ContentType string
+	Body        []byte // the message keeps the slice: the caller must not change it any more
+	Options     Options
+}
+
+// Options are the parts of a submission beside its body.
+type Options struct {
+	IdempotencyKey          string    // "" = none
+	DueAt                   time.Time // zero = the message's own due time, or now
+	Callback                string    // "" = none
+	Upstream                string    // the verified name of the upstream; "" = none, and no limits
+	TraceParent, TraceState string    // "" = none
+}
+
+// Filer validates and files submissions. All fields but Limits are needed. It is safe for concurrent use.
+type Filer struct {
+	Contracts Contracts
+	Callbacks Callbacks
+	Log       Appender
+	Limits    Limits // nil = no submission names an upstream
+}
+
+// Validate returns the message of a submission. The error is a *weir.Error: Malformed, TooLarge, Unsupported, Invalid
+// with all problems found, Forbidden if the upstream may not send messages of the contract, or Unavailable if ctx ends
+// while the call waits for memory.
+func (f *Filer) Validate(ctx context.Context, s Submission) (weir.Message, error) {
+	m, err := f.Contracts.Accept(ctx, s.ContentType, s.Body)
+	if err != nil {
+		return weir.Message{}, err
+	}
+	m.Upstream = s.Options.Upstream
+	if f.isLimited(&m) {
+		if err := f.Limits.CheckContract(m.Upstream, m.Contract); err != nil {
+			return weir.Message{}, err
+		}
+	}
+	if !s.Options.DueAt.IsZero() {
+		m.DueAt = s.Options.DueAt
+	}
+	m.Callback = s.Options.Callback
+	m.TraceParent, m.TraceState = s.Options.TraceParent, s.Options.TraceState
+	return m, nil
+}
+
+// File validates a submission and appends it to its lane. The message is durable when File returns without an error;
+// the caller wakes the lane. After an Unavailable error the message may or may not be filed: the caller submits it
+// again with the same idempotency key. After a Limited error it is not filed. Submissions of one key that are filed
+// one after the other keep their order.
+func (f *Filer) File(ctx context.Context, s Submission) (lane.Receipt, error) {
+	m, err := f.Validate(ctx, s)
+	if err != nil {
+		return lane.Receipt{}, err
+	}
+	return f.FileValid(ctx, m, s.Options.IdempotencyKey)
+}
+
+// IsRefusal reports whether an error of a Filer refuses the submission for good: a repeat would fail in the same way.
+func IsRefusal(err error) bool {
+	switch weir.KindOf(err) {
+	case weir.Malformed, weir.TooLarge, weir.Unsupported, weir.Invalid, weir.Forbidden:
+		return true
+	}
+	return false
+}
+
+// FileValid is File for a message that Validate has returned.
+func (f *Filer) FileValid(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error) {
+	if !f.isLimited(&m) {
+		return f.FileAdmitted(ctx, m, idempotencyKey)
+	}
+	giveBack, err := f.Limits.Admit(ctx, m.Upstream)
+	if err != nil {
+		return lane.Receipt{}, err
+	}
+	filed, err := f.FileAdmitted(ctx, m, idempotencyKey)
+	if err == nil && filed.Duplicate || IsRefusal(err) {
+		giveBack() // after any other error the message may be filed
+	}
+	return filed, err
+}
+
+// isLimited reports whether the limits of an upstream concern a message. A batch can name an upstream although the
+// settings no longer have any.
+func (f *Filer) isLimited(m *weir.Message) bool { return m.Upstream != "" && f.Limits != nil }
+
+// FileAdmitted is FileValid for a message that counts against the limits of its upstream already, as part of a batch.
+func (f *Filer) FileAdmitted(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error) {
+	return f.Log.AppendWithoutWake(ctx, m, idempotencyKey)
+}

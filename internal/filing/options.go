@@ -1,0 +1,99 @@
+package filing
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/weir"
+)
+
+// knownHeaders are the headers of a submission that begin with Weir-.
+var knownHeaders = []string{"Weir-Deliver-At", "Weir-Deliver-After", "Weir-Callback"}
+
+// ReadOptions reads the headers of a submission: Idempotency-Key, Weir-Deliver-At or Weir-Deliver-After,
+// Weir-Callback, Traceparent and Tracestate. The names must be canonical, as http.Header has them. A header that
+// begins with Weir- and that no part of Weir reads is Malformed: if a misspelt Weir-Deliver-At were
+// ignored, an embargoed message would be delivered at once. alsoKnown are names that the caller reads. A callback that
+// is not allowed is Invalid.
+func (f *Filer) ReadOptions(h http.Header, now time.Time, alsoKnown ...string) (Options, error) {
+	var o Options
+	var err error
+	known := slices.Concat(knownHeaders, alsoKnown)
+	for name := range h {
+		if (strings.HasPrefix(name, "Weir-") || strings.HasPrefix(name, "Weir_")) && !slices.Contains(known, name) {
+			return o, UnknownNameError("header", name, known)
+		}
+	}
+	o.DueAt, err = ReadDueTime("Weir-Deliver-At", h["Weir-Deliver-At"], "Weir-Deliver-After", h["Weir-Deliver-After"],
+		now)
+	if err != nil {
+		return o, err
+	}
+	if o.IdempotencyKey, err = readIdempotencyKey(h["Idempotency-Key"]); err != nil {
+		return o, err
+	}
+	if o.Callback, err = f.readCallback(h["Weir-Callback"]); err != nil {
+		return o, err
+	}
+	o.TraceParent, o.TraceState = readTraceContext(h)
+	return o, nil
+}
+
+// ReadDueTime returns the due time of a submission. at has the values of the header or parameter atName, which is a
+// moment; after has those of afterName, which is a delay from now. Without any value the time is zero. More than one
+// value, or a bad one, is Malformed.
+func ReadDueTime(atName string, at []string, afterName string, after []string, now time.Time) (time.Time, error) {
+	switch {
+	case len(at)+len(after) == 0:
+		return time.Time{}, nil
+	case len(at)+len(after) > 1:
+		return time.Time{}, MalformedError("send only one of " + atName + " and " + afterName + ", and only once")
+	case len(at) == 1:
+		dueAt, err := weir.ParseMoment(at[0])
+		if err != nil {
+			return time.Time{}, MalformedError(atName + ": " + err.Error())
+		}
+		return dueAt, nil
+	}
+	dueAt, err := weir.ParseDelay(after[0], now)
+	if err != nil {
+		return time.Time{}, MalformedError(afterName + ": " + err.Error())
+	}
+	return dueAt, nil
+}
+
+// visibleASCII matches an idempotency key: RFC 9110's visible characters.
+var visibleASCII = regexp.MustCompile(`^[\x21-\x7e]{1,255}$`)
+
+// IsIdempotencyKey reports whether a text may be an idempotency key: 1 to 255 visible ASCII characters.
+func IsIdempotencyKey(text string) bool { return visibleASCII.MatchString(text) }
+
+// readIdempotencyKey returns the value of the header Idempotency-Key; empty = none.
+func readIdempotencyKey(values []string) (string, error) {
+	if len(values) == 0 {
+		return "", nil
+	}
+	if len(values) > 1 || !IsIdempotencyKey(values[0]) {
+		return "", MalformedError("Idempotency-Key must appear once, with 1 to 255 visible ASCII characters (no spaces)")
+	}
+	return values[0], nil
+}
+
+// readCallback returns the value of the header Weir-Callback; empty = none.
+func (f *Filer) readCallback(values []string) (string, error) {
+	if len(values) == 0 {
+		return "", nil
+	}
+	if len(values) > 1 {
+		return "", MalformedError("send Weir-Callback only once")
+	}
+	return values[0], f.Callbacks.Check(values[0])
+}
+
+// MalformedError returns the error of a submission whose parts beside the body cannot be read.
+func MalformedError(message string) error {
+	return &weir.Error{Kind: weir.Malformed, Op: "filing", Message: message}
+}

@@ -1,0 +1,41 @@
+package filing
+
+import (
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// UnknownNameError returns the Malformed error for a header or parameter that Weir does not know. Its message suggests
+// the nearest known name, or lists all of them.
+func UnknownNameError(kind, name string, known []string) error {
+	nearest, distance := "", len(name)
+	for _, k := range known {
+		// A name with more than a third of wrong letters is another name.
+		if d := levenshtein.ComputeDistance(foldName(name), foldName(k)); d < distance && d <= len(k)/3 {
+			nearest, distance = k, d
+		}
+	}
+	message := "there is no " + kind + " " + truncateName(name)
+	if nearest != "" {
+		message += "; did you mean " + nearest + "?"
+	} else {
+		message += "; possible are " + strings.Join(known, ", ")
+	}
+	return MalformedError(message)
+}
+
+// foldName leaves out how a name is written: Weir-DeliverAt and weir_deliver_at differ from Weir-Deliver-At in that
+// alone.
+func foldName(name string) string {
+	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
+}
+
+// truncateName limits the part of the input that the answer repeats.
+func truncateName(name string) string {
+	const most = 60
+	if len(name) > most {
+		return strings.ToValidUTF8(name[:most], "") + "…"
+	}
+	return name
+}

@@ -1,0 +1,251 @@
+package inbox
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+	"weir/internal/wire"
+)
+
+// keyOf returns the idempotency key of a version of a file.
+func keyOf(f storage.File) string {
+	sum := sha256.Sum256([]byte(f.Name + "\x00" + string(f.ETag)))
+	return "file-" + hex.EncodeToString(sum[:16])
+}
+
+// maxArchived is the number of bytes of a file's name in a name of the archive. A name of a blob has at most 1024
+// characters, and those of a folder and of problemsSuffix are added.
+const maxArchived = 900
+
+// problemsSuffix ends the name of the file with the problems of another file.
+const problemsSuffix = ".problems.json"
+
+// archiveName returns the name of a version of a file among the rejected ones, or among the accepted ones if it is a
+// batch: its folder begins with the time of the last modification, so that the newest file sorts last.
+func archiveName(f storage.File) string {
+	return f.ModifiedAt.UTC().Format("20060102T150405Z") + "-" + keyOf(f)[len("file-"):][:12] + "/" + shortName(f.Name)
+}
+
+// messageName returns the name of a file among the accepted ones if it is a message. EraseMessage finds the file by
+// this name.
+func messageName(id string, f storage.File) string { return id + "/" + shortName(f.Name) }
+
+func shortName(name string) string {
+	if len(name) > maxArchived {
+		return strings.ToValidUTF8(name[:maxArchived], "")
+	}
+	return name
+}
+
+// archiveFile copies a version of a file to a container.
+func (c *Collector) archiveFile(ctx context.Context, to storage.Files, name string, f storage.File,
+	body io.Reader) error {
+	return to.Write(ctx, name, f.ContentType, copyMetadata(f.Metadata), body)
+}
+
+var (
+	metadataName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	metadataValue = regexp.MustCompile(`^[\x20-\x7e]*$`)
+)
+
+// copyMetadata returns the metadata that storage takes in a request. So an archived file keeps its due time, also if it
+// is copied back into the inbox.
+func copyMetadata(given map[string]string) map[string]string {
+	kept := map[string]string{}
+	for name, value := range given {
+		if metadataName.MatchString(name) && metadataValue.MatchString(value) {
+			kept[name] = value
+		}
+	}
+	return kept
+}
+
+// removeTaken deletes a version of a file from the inbox. It leaves a newer version.
+func (c *Collector) removeTaken(ctx context.Context, f storage.File) error {
+	err := writePauses.Do(ctx, func() error { return c.Inbox.Delete(ctx, f.Name, f.ETag) })
+	if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
+		return nil
+	}
+	return err
+}
+
+// rejectFile moves a file to the rejected ones, and writes the problems beside it.
+func (c *Collector) rejectFile(ctx context.Context, f storage.File, reason error) error {
+	var refused *weir.Error
+	if !errors.As(reason, &refused) {
+		return reason
+	}
+	err := writePauses.Do(ctx, func() error {
+		return c.archiveFile(ctx, c.Rejected, archiveName(f), f, c.newReader(ctx, c.Inbox, f))
+	})
+	if isChanged(err) {
+		return nil // the next run takes the new version
+	}
+	if err == nil {
+		err = c.writeProblems(ctx, c.Rejected, archiveName(f), c.describeRefusal(f, refused))
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.removeTaken(ctx, f); err != nil {
+		return err
+	}
+	c.Refused(reason)
+	c.Logger.Warn("inbox: refused", "subject", shortName(f.Name), "reason", refused.Message)
+	return nil
+}
+
+// describeRefusal returns the content of the problems file of a refused file.
+func (c *Collector) describeRefusal(f storage.File, refused *weir.Error) wire.FileProblems {
+	return wire.FileProblems{Name: f.Name, RefusedAt: c.Now().UTC().Truncate(time.Second), Detail: refused.Message,
+		Problems: refused.Problems}
+}
+
+func (c *Collector) writeProblems(ctx context.Context, to storage.Files, name string,
+	problems wire.FileProblems) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // people read the file
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(problems); err != nil {
+		return err
+	}
+	return writePauses.Do(ctx, func() error {
+		return to.Write(ctx, name+problemsSuffix, "application/json", nil, bytes.NewReader(text.Bytes()))
+	})
+}
+
+// FinishBatch writes the problems of a batch beside its file, and moves the file to the rejected ones if the batch was
+// rejected. It may be called again after an error. A file that retention has removed stays removed.
+func (c *Collector) FinishBatch(ctx context.Context, b wire.Batch, name string) error {
+	problems := wire.FileProblems{Name: name[strings.Index(name, "/")+1:], RefusedAt: b.UpdatedAt, Detail: b.Reason,
+		Batch: b.ID, Parts: b.Problems}
+	switch {
+	case b.State != wire.BatchRejected && b.Invalid == 0:
+		return nil
+	case b.State != wire.BatchRejected:
+		problems.Detail = "some parts are invalid, and were not filed"
+		return c.writeProblems(ctx, c.Accepted, name, problems)
+	}
+	if err := c.writeProblems(ctx, c.Rejected, name, problems); err != nil {
+		return err
+	}
+	return c.moveToRejected(ctx, name)
+}
+
+// moveToRejected moves the file of a rejected batch from the accepted ones to the rejected ones.
+func (c *Collector) moveToRejected(ctx context.Context, name string) error {
+	found, err := findExact(ctx, c.Accepted, name)
+	if err != nil || found == nil {
+		return err
+	}
+	if err := c.archiveFile(ctx, c.Rejected, name, *found, c.newReader(ctx, c.Accepted, *found)); err != nil {
+		return err
+	}
+	err = c.Accepted.Delete(ctx, name, "")
+	if storage.Is(err, storage.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// findExact returns the file with exactly this name; nil = there is none.
+func findExact(ctx context.Context, files storage.Files, name string) (*storage.File, error) {
+	page, err := files.List(ctx, name, "") // the name itself sorts before all others that it begins
+	if err != nil || len(page.Files) == 0 || page.Files[0].Name != name {
+		return nil, err
+	}
+	return &page.Files[0], nil
+}
+
+// EraseMessage removes the files that became a message.
+func (c *Collector) EraseMessage(ctx context.Context, id string) error {
+	return c.removeFiles(ctx, c.Accepted, id+"/", func(storage.File) bool { return true })
+}
+
+// RemoveExpired removes accepted and rejected files past their retention.
+func (c *Collector) RemoveExpired(ctx context.Context) error {
+	before := c.Now().Add(-c.Retention)
+	isExpired := func(f storage.File) bool { return f.ModifiedAt.Before(before) }
+	return errors.Join(c.removeFiles(ctx, c.Accepted, "", isExpired), c.removeFiles(ctx, c.Rejected, "", isExpired))
+}
+
+// removeFiles removes the files with a prefix that match. If storage refuses to delete a file, for example because of a
+// legal hold, removeFiles removes the others before it returns the error.
+func (c *Collector) removeFiles(ctx context.Context, from storage.Files, prefix string,
+	matches func(storage.File) bool) error {
+	var first error
+	for marker, more := "", true; more; more = marker != "" {
+		page, err := from.List(ctx, prefix, marker)
+		if errors.Is(err, storage.ErrGone) {
+			return nil
+		}
+		if err != nil {
+			return errors.Join(first, err)
+		}
+		for _, f := range page.Files {
+			if !matches(f) {
+				continue
+			}
+			err := from.Delete(ctx, f.Name, f.ETag)
+			switch {
+			case err == nil || isChanged(err):
+			case endsRun(ctx, err):
+				return errors.Join(first, err)
+			case first == nil:
+				first = err
+			}
+		}
+		marker = page.Next
+	}
+	return first
+}
+
+// isChanged reports whether a file was removed or overwritten since it was listed.
+func isChanged(err error) bool {
+	return storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition)
+}
+
+// chunkSize is the number of bytes of a file that are read at once.
+const chunkSize = 1 << 20
+
+// reader reads a version of a file chunk by chunk.
+type reader struct {
+	ctx   context.Context
+	files storage.Files
+	file  storage.File
+	at    int64
+	chunk []byte
+}
+
+func (c *Collector) newReader(ctx context.Context, files storage.Files, f storage.File) io.Reader {
+	return &reader{ctx: ctx, files: files, file: f}
+}
+
+// Read implements io.Reader.
+func (r *reader) Read(p []byte) (int, error) {
+	if len(r.chunk) == 0 {
+		length := min(chunkSize, r.file.Size-r.at)
+		if length == 0 {
+			return 0, io.EOF
+		}
+		chunk, err := r.files.Read(r.ctx, r.file.Name, r.file.ETag, r.at, length)
+		if err != nil {
+			return 0, err
+		}
+		r.chunk, r.at = chunk, r.at+length
+	}
+	n := copy(p, r.chunk)
+	r.chunk = r.chunk[n:]
+	return n, nil
+}

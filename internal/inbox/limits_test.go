@@ -1,0 +1,177 @@
+package inbox_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/internal/filing"
+	"weir/internal/inbox"
+	"weir/internal/weir"
+)
+
+// limits admits a number of messages of each upstream in each span, and no message of the contract page.
+type limits struct {
+	count   int
+	span    time.Duration
+	refuses int // each so many calls; 0 = none
+
+	mu       sync.Mutex
+	calls    int
+	began    time.Time
+	admitted map[string]int
+}
+
+func (l *limits) CheckContract(_, contract string) error {
+	if contract == "page" {
+		return &weir.Error{Kind: weir.Forbidden, Op: "upstream", Message: "the upstream may not send messages of page"}
+	}
+	return nil
+}
+
+func (l *limits) Admit(_ context.Context, upstream string) (func(), error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); now.Sub(l.began) >= l.span {
+		l.began, l.admitted = now, map[string]int{}
+	}
+	if l.calls++; l.refuses > 0 && l.calls%l.refuses == 0 {
+		return func() {}, &weir.Error{Kind: weir.Limited, Op: "upstream", Message: "the limit was reached a moment ago"}
+	}
+	if l.admitted[upstream] >= l.count {
+		return func() {}, &weir.Error{Kind: weir.Limited, Op: "upstream", Message: "the limit is reached",
+			RetryAfter: time.Until(l.began.Add(l.span))}
+	}
+	l.admitted[upstream]++
+	return func() {}, nil
+}
+
+// withLimits assigns the folders erp and shop to upstreams with limits.
+func withLimits(l *limits) func(*inbox.Config) {
+	return func(cfg *inbox.Config) {
+		filer := *cfg.Filer
+		filer.Limits = filing.Limits(l)
+		cfg.Filer = &filer
+		cfg.Folders = []inbox.Folder{{Path: "erp", Upstream: "planning"}, {Path: "shop/web", Upstream: "shop"}}
+	}
+}
+
+func TestCollect_NamesTheUpstreamOfAFolder(t *testing.T) {
+	simulateInbox(t, func(w *world) {
+		p := w.startProcess(withLimits(&limits{count: 100, span: time.Hour}))
+		defer p.stopProcess()
+		names := map[string]string{"erp/a.xml": "planning", "erp/deep/b.xml": "planning", "shop/web/c.xml": "shop",
+			"shop/d.xml": "", "erpx/e.xml": "", "erp": "", "f.xml": ""}
+		for name := range names {
+			w.dropFile(name, newArticle("/"+name, 1))
+		}
+		w.dropFile("erp/feed.xml", "<feed>"+newArticle("/in a batch", 1)+"</feed>")
+		names["in a batch"] = "planning"
+		p.takeFiles()
+		got := map[string]string{}
+		for _, m := range w.lanes.Messages() {
+			got[m.Key[1:]] = m.Upstream
+		}
+		if fmt.Sprint(got) != fmt.Sprint(names) {
+			t.Errorf("got the upstreams %v, want %v", got, names)
+		}
+	})
+}
+
+// A rate lets through some files each second. The run waits for the next ones, and takes them in the order of each key.
+func TestCollect_KeepsARateWithinARun(t *testing.T) {
+	simulateInbox(t, func(w *world) {
+		p := w.startProcess(withLimits(&limits{count: 4, span: time.Second}))
+		defer p.stopProcess()
+		const files = 40
+		for i := range files {
+			w.dropFile(fmt.Sprintf("erp/%03d.xml", i), newArticle(fmt.Sprint("/", i%3), i))
+		}
+		for i := range 8 {
+			w.dropFile(fmt.Sprintf("free/%d.xml", i), newArticle(fmt.Sprint("/free/", i), i))
+		}
+		began := time.Now()
+		p.takeFiles()
+		if took := time.Since(began); took < 9*time.Second || took > 15*time.Second {
+			t.Errorf("the run took %s, want the ten seconds that %d files need at four a second", took, files)
+		}
+		w.checkNames("inbox", w.inbox)
+		w.checkOrder(files + 8)
+	})
+}
+
+// A limit that ends while a run goes on lets no file overtake an earlier one of its key.
+func TestCollect_KeepsTheOrderWhenALimitEnds(t *testing.T) {
+	simulateInbox(t, func(w *world) {
+		p := w.startProcess(withLimits(&limits{count: 1000, span: time.Hour, refuses: 7}))
+		defer p.stopProcess()
+		const files = 100
+		for i := range files {
+			w.dropFile(fmt.Sprintf("erp/%03d.xml", i), newArticle(fmt.Sprint("/", i%3), i))
+		}
+		for range 3 {
+			p.takeFiles()
+			time.Sleep(time.Minute)
+		}
+		w.checkNames("inbox", w.inbox)
+		w.checkOrder(files)
+	})
+}
+
+// An upstream that has used up its quota leaves its files in the inbox, in order, and holds up no other upstream.
+func TestCollect_LeavesFilesOverAQuota(t *testing.T) {
+	simulateInbox(t, func(w *world) {
+		p := w.startProcess(withLimits(&limits{count: 5, span: 24 * time.Hour}))
+		defer p.stopProcess()
+		time.Sleep(time.Hour)
+		for i := range 12 {
+			w.dropFile(fmt.Sprintf("erp/%02d.xml", i), newArticle(fmt.Sprint("/", i%2), i))
+			w.dropFile(fmt.Sprintf("free/%02d.xml", i), newArticle(fmt.Sprint("/free/", i), i))
+		}
+		p.takeFiles()
+		time.Sleep(time.Minute)
+		p.takeFiles()
+		left := w.namesIn(w.inbox)
+		if len(left) != 7 || len(w.lanes.Messages()) != 17 {
+			t.Errorf("got %d messages and the files %q, want 17 messages, and 7 files of erp", len(w.lanes.Messages()), left)
+		}
+		w.checkOrder(17)
+		for range 3 {
+			time.Sleep(24 * time.Hour)
+			p.takeFiles()
+		}
+		w.checkNames("inbox", w.inbox)
+		w.checkOrder(24)
+	})
+}
+
+// checkOrder checks that a number of messages were filed, those of each key in the order of their titles.
+func (w *world) checkOrder(want int) {
+	w.Helper()
+	all := w.lanes.Messages()
+	if len(all) != want {
+		w.Errorf("got %d messages, want %d", len(all), want)
+	}
+	keys := map[string]bool{}
+	for _, m := range all {
+		keys[m.Key] = true
+	}
+	for key := range keys {
+		var numbers []int
+		for _, body := range w.lanes.BodiesOf(key) {
+			_, text, _ := strings.Cut(body, "<title>")
+			var n int
+			if _, err := fmt.Sscan(strings.TrimSuffix(text, "</title></article>"), &n); err != nil {
+				w.Fatalf("%s: %v, want a number as title", body, err)
+			}
+			numbers = append(numbers, n)
+		}
+		if !slices.IsSorted(numbers) {
+			w.Errorf("key %s was filed in the order %v, want the order of the files", key, numbers)
+		}
+	}
+}

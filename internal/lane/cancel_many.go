@@ -1,0 +1,99 @@
+package lane
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"weir/internal/clock"
+	"weir/internal/lane/rows"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// CancelCounts counts messages by the result of CancelMany.
+type CancelCounts struct {
+	Cancelled int64 // scheduled, and cancelled on return
+	Asked     int64 // the holder cancels them, unless their request is in flight
+	TooLate   int64 // final before the write
+}
+
+// CancelMany cancels waiting messages of one lane that ReadMany or EntriesFrom has returned, or asks the holder
+// to, many with one transaction. After an error, counts has the messages before it. Repeating a call does no harm.
+func (s *Store) CancelMany(ctx context.Context, lane int, entries []*Entry) (counts CancelCounts, err error) {
+	for len(entries) > 0 {
+		nonce, at := newNonce(), s.Now().UTC().Truncate(time.Microsecond)
+		n, ops := cancelGroup(entries, at, nonce)
+		if err := s.cancelTogether(ctx, lane, entries[:n], ops, nonce, &counts); err != nil {
+			return counts, err
+		}
+		entries = entries[n:]
+	}
+	return counts, nil
+}
+
+func isOutboxMarker(op storage.Op) bool { return op.Key == rows.OutboxKey }
+
+// cancelGroup returns the operations that cancel the first n messages in one transaction.
+func cancelGroup(entries []*Entry, at time.Time, nonce string) (n int, ops []storage.Op) {
+	hasMarker := false
+	for _, e := range entries {
+		more := []storage.Op{{Kind: storage.Insert, Key: cancelKey(e.Seq()), Values: rows.Values(rows.Seq.Is(e.Seq()))}}
+		if e.Stage == weir.Scheduled {
+			more = cancelOps(e, at, nonce)
+		}
+		if hasMarker {
+			more = slices.DeleteFunc(more, isOutboxMarker) // a transaction must not write a row twice
+		}
+		if len(ops)+len(more) >= storage.MaxOps { // one operation is for head
+			break
+		}
+		ops, n, hasMarker = append(ops, more...), n+1, hasMarker || slices.ContainsFunc(more, isOutboxMarker)
+	}
+	return n, ops
+}
+
+// cancelTogether cancels a group with one transaction. If a message has changed since it was read, or the
+// answer was lost, it cancels each message alone.
+func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, ops []storage.Op, nonce string,
+	counts *CancelCounts) error {
+	err := s.raiseRequestSeq(ctx, lane, ops)
+	if storage.Is(err, storage.Precondition) && storage.FailedAt(err) <= 0 {
+		if clock.Sleep(ctx, s.drawPause(conflictPause)) { // an append was faster
+			err = s.raiseRequestSeq(ctx, lane, ops)
+		}
+	}
+	if err == nil {
+		for _, e := range group {
+			counts.countCancelled(e.Stage == weir.Scheduled)
+		}
+		if slices.ContainsFunc(group, func(e *Entry) bool {
+			return e.Stage == weir.Scheduled && e.Message.Callback != ""
+		}) && s.Notifier != nil {
+			s.Notifier.WakeOutbox(lane)
+		}
+		return nil
+	}
+	for _, e := range group {
+		st, err := s.cancelWithNonce(ctx, e.Message.ID, nonce)
+		switch weir.KindOf(err) {
+		case weir.Conflict, weir.NotFound:
+			counts.TooLate++
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		counts.countCancelled(st.Stage == weir.Cancelled)
+	}
+	return nil
+}
+
+// countCancelled counts a message that was cancelled, or whose holder was asked.
+func (c *CancelCounts) countCancelled(atOnce bool) {
+	if atOnce {
+		c.Cancelled++
+		return
+	}
+	c.Asked++
+}

@@ -1,0 +1,52 @@
+package lane_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+// Scheduled messages with callbacks are cancelled together, although each of them marks the outbox.
+func TestCancelMany_CancelsMessagesWithCallbacksTogether(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		a := lane.NewAppender(b.faultless, quiet)
+		const n = 20
+		var seqs []int64
+		for i := range n {
+			m := newMessage(fmt.Sprint(i), "x")
+			m.DueAt, m.Callback = time.Now().Add(time.Hour), "https://hooks.example.com/"
+			r, err := a.Append(t.Context(), m, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			seqs = append([]int64{r.Message.ID.Seq}, seqs...)
+		}
+		entries, _, err := b.faultless.ReadMany(t.Context(), 0, seqs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writes := 0
+		b.faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if c.Op == "Transact" {
+				writes++
+			}
+			return storagetest.Fault{}
+		})
+		counts, err := b.store.CancelMany(t.Context(), 0, entries)
+		if err != nil || counts != (lane.CancelCounts{Cancelled: n}) || writes != 1 {
+			t.Errorf("got %+v, %v, in %d transactions, want %d cancelled in one", counts, err, writes, n)
+		}
+		for _, e := range b.readWholeLog() {
+			if e.Stage != weir.Cancelled {
+				t.Errorf("got stage %q of message %d, want cancelled", e.Stage, e.Seq())
+			}
+		}
+		if got := b.countRows("n_"); got != n {
+			t.Errorf("got %d events in the outbox, want %d", got, n)
+		}
+	})
+}

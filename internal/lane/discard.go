@@ -1,0 +1,134 @@
+package lane
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/lane/rows"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// An operator discards a dead message that is never to be written. Like a replay it is a request, which the holder
+// carries out. The message stays with its history and the operator's reason until its retention is over.
+//
+// Versions of the program that do not know the stage read the rows, too. A stage that they do not know would count as
+// waiting there, and a holder that reads the log anew could send the message. So the stored stage is cancelled, with
+// the time of the discard beside it, and tail counts the message among the cancelled ones. The number of discarded
+// messages is in a marker of its own, because a holder of an earlier version replaces tail and would lose a column of
+// it.
+
+// Discard requests that a dead message is given up for good. The lane's holder carries the request out, so the
+// returned Status may be the state before. Repeating it has no effect. Conflict: the message is not dead, or its
+// replay is asked for. Unavailable: the request may or may not be stored.
+func (s *Store) Discard(ctx context.Context, id weir.ID, reason string) (weir.Status, error) {
+	var st weir.Status
+	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) {
+		st = e.status
+		return s.discardOps(ctx, e, reason)
+	})
+	return st, err
+}
+
+// discardOps returns the operations of the request for a message as it is stored; none = there is nothing to do.
+func (s *Store) discardOps(ctx context.Context, e *Entry, reason string) ([]storage.Op, error) {
+	switch {
+	case e.Stage == weir.Discarded:
+		return nil, nil
+	case e.Stage != weir.Dead:
+		return nil, errConflict("discard", "only a dead message can be discarded, and this one is "+string(e.Stage))
+	case rows.IsBeingRemoved.Of(e.row):
+		return nil, &weir.Error{Kind: weir.NotFound, Op: "discard",
+			Message: "the message is being removed after its retention"}
+	}
+	isAsked, err := s.rowsOfLane(e.Message.ID.Lane).isDiscardPending(ctx, e)
+	if err != nil {
+		return nil, APIError("discard", err)
+	}
+	if isAsked {
+		return nil, nil
+	}
+	isReplayAsked, err := s.rowsOfLane(e.Message.ID.Lane).hasPrefix(ctx, requestKey(RequestReplay, e.Seq()))
+	if err != nil {
+		return nil, APIError("discard", err)
+	}
+	if isReplayAsked {
+		return nil, errConflict("discard", "a replay of the message is waiting: discard it if it is dead again")
+	}
+	return discardRequestOps(e, s.Now(), reason), nil
+}
+
+// discardRequestOps returns the operations of a request. They also write the message's row under its ETag: so of a
+// replay and a discard that are asked for at the same time only one is stored, and retention does not remove the
+// message.
+func discardRequestOps(e *Entry, now time.Time, reason string) []storage.Op {
+	return []storage.Op{
+		{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.rowETag(),
+			Values: rows.Values(rows.DiscardAskedAt.Is(now.UTC().Truncate(time.Microsecond)))},
+		{Kind: storage.Insert, Key: requestKey(RequestDiscard, e.Seq()),
+			Values: rows.Sparse(rows.Seq.Is(e.Seq()), rows.DiscardReason.Is(reason))},
+	}
+}
+
+// isDiscardPending reports whether a request to discard the message waits for the holder. It reads storage only if one
+// was ever stored.
+func (p partition) isDiscardPending(ctx context.Context, e *Entry) (bool, error) {
+	if e.status.DiscardAskedAt.IsZero() {
+		return false, nil
+	}
+	return p.hasRow(ctx, requestKey(RequestDiscard, e.Seq()))
+}
+
+// Discard gives a dead message up for good.
+func (c *Change) Discard(e *Entry, w Request, at time.Time) {
+	diedAt := e.status.FinishedAt
+	e.Stage, e.status.FinishedAt = weir.Discarded, at
+	c.UpdateTail(func(t *Tail) {
+		t.Counts.Dead--
+		t.Counts.countStage(weir.Discarded)
+	})
+	c.final = append(c.final, e.Seq())
+	c.addCallback(e.Seq(), e.Message.Callback, weir.Discarded, at)
+	c.ops = append(c.ops,
+		storage.Op{Kind: storage.Delete, Key: rows.DeadKey(e.Seq())},
+		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: rows.Sparse(
+			rows.Stage.Is(storedStage(e.Stage)), rows.DiscardedAt.Is(at), rows.FinishedAt.Is(at),
+			rows.DiedAt.Is(diedAt), rows.DiscardReason.Is(w.reason))},
+		storage.Op{Kind: storage.Upsert, Key: rows.SumsKey}) // see saveSums
+}
+
+// storedStage returns the value of rows.Stage for a stage.
+func storedStage(stage weir.Stage) string {
+	if stage == weir.Discarded {
+		return string(weir.Cancelled)
+	}
+	return string(stage)
+}
+
+// StageFrom returns the stage in a message's row, of which rows.Stage and rows.DiscardedAt were read.
+func StageFrom(v map[string]any) weir.Stage {
+	if stage := weir.Stage(rows.Stage.Of(v)); stage != weir.Cancelled || rows.DiscardedAt.Of(v).IsZero() {
+		return stage
+	}
+	return weir.Discarded
+}
+
+// splitDiscarded takes the number of discarded messages, which a marker has, out of that of cancelled ones.
+func (c *Counts) splitDiscarded(markers []storage.Row) {
+	for _, r := range markers {
+		if r.Key == rows.SumsKey {
+			c.Discarded = rows.Discarded.Of(r.Values)
+			c.Cancelled -= c.Discarded
+		}
+	}
+}
+
+// saveSums fills in the marker of further counters, if one of the operations writes it. It is known only when all
+// changes of a transaction are together.
+func saveSums(ops []storage.Op, n Counts) {
+	for i := range ops {
+		if ops[i].Key == rows.SumsKey {
+			ops[i].Values = rows.Values(rows.Discarded.Is(n.Discarded))
+		}
+	}
+}

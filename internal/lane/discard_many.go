@@ -1,0 +1,82 @@
+package lane
+
+import (
+	"context"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// DiscardCounts counts messages by the result of DiscardMany.
+type DiscardCounts struct {
+	Asked   int64 // the holder discards them
+	TooLate int64 // not dead any more, or about to be replayed
+}
+
+// discardGroup is how many messages one transaction takes, with two operations each and one for head.
+const discardGroup = (storage.MaxOps - 1) / 2
+
+// DiscardMany requests that dead messages of one lane, which ReadMany has returned, are given up for good, many with
+// one transaction. With an error it returns the counts of the messages before it. Repeating a call does no harm.
+func (s *Store) DiscardMany(ctx context.Context, lane int, entries []*Entry, reason string) (DiscardCounts,
+	error) {
+	b := bulkDiscard{store: s, lane: lane, reason: reason}
+	var group []*Entry
+	for i, e := range entries {
+		if e.Stage == weir.Dead && e.status.ReplayAskedAt.IsZero() && e.status.DiscardAskedAt.IsZero() {
+			group = append(group, e)
+		} else if err := b.discardAlone(ctx, e); err != nil { // another request may be waiting
+			return b.counts, err
+		}
+		if len(group) == discardGroup || i == len(entries)-1 {
+			if err := b.discardTogether(ctx, group); err != nil {
+				return b.counts, err
+			}
+			group = nil
+		}
+	}
+	return b.counts, nil
+}
+
+// bulkDiscard is a run of DiscardMany.
+type bulkDiscard struct {
+	store  *Store
+	lane   int
+	reason string
+	counts DiscardCounts
+}
+
+// discardTogether requests it with one transaction. If a message has changed since it was read, or the answer was
+// lost, it requests it of each message alone.
+func (b *bulkDiscard) discardTogether(ctx context.Context, group []*Entry) error {
+	if len(group) == 0 {
+		return nil
+	}
+	var ops []storage.Op
+	for _, e := range group {
+		ops = append(ops, discardRequestOps(e, b.store.Now(), b.reason)...)
+	}
+	if err := b.store.raiseRequestSeq(ctx, b.lane, ops); err == nil {
+		b.counts.Asked += int64(len(group))
+		return nil
+	}
+	for _, e := range group {
+		if err := b.discardAlone(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bulkDiscard) discardAlone(ctx context.Context, e *Entry) error {
+	_, err := b.store.Discard(ctx, e.Message.ID, b.reason)
+	switch {
+	case err == nil:
+		b.counts.Asked++
+		return nil
+	case weir.KindOf(err) == weir.Conflict, weir.KindOf(err) == weir.NotFound:
+		b.counts.TooLate++
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,168 @@
+package lane
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"weir/internal/lane/rows"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Entry is a message of the log.
+type Entry struct {
+	Message        weir.Message // Body is nil until LoadBody
+	Stage          weir.Stage
+	Attempts       []weir.Attempt // the first and the last ten
+	AttemptCount   int            // attempts that count
+	IsHeld         bool           // it has a row among the held messages
+	keyHash        string
+	status         weir.Status
+	attemptsBefore int    // attempts before the last replay
+	releasedPos    string // its position among the held messages, if that is not its position in the log
+	storedBody
+}
+
+// NewEntry returns the entry of a message that was just filed, with its body, as ReadLog would return it.
+func NewEntry(m weir.Message) *Entry {
+	stage := stageOf(&m)
+	return &Entry{Message: m, Stage: stage, keyHash: KeyHash(m.Key), status: weir.Status{Message: m, Stage: stage}}
+}
+
+// stageOf returns the stage in which a message is filed.
+func stageOf(m *weir.Message) weir.Stage {
+	if m.DueAt.IsZero() {
+		return weir.Queued
+	}
+	return weir.Scheduled
+}
+
+// Status returns the message's status. An entry of ScanLog lacks the attempts.
+func (e *Entry) Status() weir.Status { return e.status }
+
+// KeyHash returns the hash by which row keys name an ordering key.
+func (e *Entry) KeyHash() string { return e.keyHash }
+
+// Seq returns the message's sequence number.
+func (e *Entry) Seq() int64 { return e.Message.ID.Seq }
+
+// BlockID returns the block that holds this message if it has to wait for a retry.
+func (e *Entry) BlockID() string { return BlockIDOf(&e.Message) }
+
+// BlockIDOf is Entry.BlockID for a message that was filed.
+func BlockIDOf(m *weir.Message) string { return blockIDOf(m.Key, m.ID.Seq, m.Skip) }
+
+// storedBody is a message's row, from which the body to send can be read.
+type storedBody struct {
+	row          map[string]any // nil = the body is in Message
+	isHeaderOnly bool           // row lacks the body
+	isEdited     bool           // the body to send is not the accepted one
+}
+
+// IsBodyRemote reports whether LoadBody has to read from storage.
+func (e *Entry) IsBodyRemote() bool {
+	return e.Message.Body == nil && (e.isHeaderOnly || e.bodyIn().blob.Of(e.row) != "")
+}
+
+// DropBody removes the body from memory; LoadBody reads it again.
+func (e *Entry) DropBody() { e.Message.Body, e.row, e.isHeaderOnly = nil, nil, true }
+
+// HasBody reports whether the body is in memory, compressed or not.
+func (e *Entry) HasBody() bool { return e.Message.Body != nil || !e.IsBodyRemote() }
+
+// bodyIn returns the columns of the body to send.
+func (b *storedBody) bodyIn() bodyColumns {
+	if b.isEdited {
+		return editedBody
+	}
+	return acceptedBody
+}
+
+// IsBodyInBlob reports whether the body is too large for its row. The entry comes from EntriesFrom or
+// ReadMany.
+func (b *storedBody) IsBodyInBlob() bool { return b.bodyIn().blob.Of(b.row) != "" }
+
+// EditedBlob returns the name of the blob of an edited body; "" = none.
+func (b *storedBody) EditedBlob() string { return editedBody.blob.Of(b.row) }
+
+// WaitingSince returns when a waiting message became deliverable: when it was accepted, became due, or was
+// asked to be replayed.
+func (e *Entry) WaitingSince() time.Time {
+	return laterOf(laterOf(e.Message.AcceptedAt, e.Message.DueAt), e.status.ReplayAskedAt)
+}
+
+// entryFrom returns the entry of an m_ row.
+func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
+	seq, err := rows.SeqOfMessage(r.Key)
+	if err != nil {
+		return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
+	}
+	v := r.Values
+	m := weir.Message{
+		ID:       weir.ID{Epoch: s.Epoch, Lane: lane, Seq: seq, Nonce: rows.Nonce.Of(v)},
+		Origin:   originFrom(rows.Origin.Of(v)),
+		Upstream: rows.Upstream.Of(v),
+		Contract: rows.Contract.Of(v), Key: rows.Key.Of(v), Version: rows.Version.Of(v),
+		Supersede: rows.Supersede.Of(v), Skip: rows.Skip.Of(v), ContentType: rows.ContentType.Of(v),
+		TraceParent: rows.TraceParent.Of(v), TraceState: rows.TraceState.Of(v), Callback: rows.Callback.Of(v),
+		DueAt: rows.DueAt.Of(v), AcceptedAt: rows.AcceptedAt.Of(v), Size: int(rows.Size.Of(v)),
+		Replays: int(rows.Replays.Of(v)), Batch: rows.Batch.Of(v), BatchPart: int(rows.BatchPart.Of(v)),
+	}
+	attempts, err := unpackAttempts(rows.Attempts.Of(v))
+	if err != nil {
+		return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
+	}
+	edited := !rows.EditedAt.Of(v).IsZero()
+	shown := rows.Shown.Of(v)
+	if edited {
+		shown = rows.EditedShown.Of(v)
+		m.Version, m.ContentType = rows.EditedVersion.Of(v), rows.EditedType.Of(v)
+		m.Size, m.Edition = int(rows.EditedSize.Of(v)), int(rows.Edition.Of(v))
+	}
+	if m.Shown, err = unpackShown(shown); err != nil {
+		return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
+	}
+	st := weir.Status{
+		Message: m, Stage: StageFrom(v), Attempts: attempts, AttemptCount: int(rows.AttemptCount.Of(v)),
+		LastError: rows.LastError.Of(v), CMSStatus: int(rows.CMSStatus.Of(v)), NextAttemptAt: rows.NextAttemptAt.Of(v),
+		FinishedAt: rows.FinishedAt.Of(v), SupersededBy: rows.SupersededBy.Of(v), Version: string(r.ETag),
+		ReplayAskedAt: rows.ReplayAskedAt.Of(v), ReplayForced: rows.ReplayForced.Of(v),
+		ReplayRefused:  rows.ReplayRefused.Of(v),
+		VersionWarning: rows.VersionWarning.Of(v), ErasedAt: rows.ErasedAt.Of(v),
+		DiscardAskedAt: rows.DiscardAskedAt.Of(v), DiscardReason: rows.DiscardReason.Of(v), DiedAt: rows.DiedAt.Of(v),
+		EditedAt: rows.EditedAt.Of(v), EditNote: rows.EditNote.Of(v), Held: rows.IsHeld.Of(v),
+	}
+	return &Entry{Message: m, Stage: st.Stage, Attempts: attempts, AttemptCount: st.AttemptCount,
+		IsHeld: rows.IsHeld.Of(v), releasedPos: rows.OrderPos.Of(v), keyHash: KeyHash(m.Key), status: st,
+		attemptsBefore: int(rows.AttemptsBeforeReplay.Of(v)), storedBody: storedBody{row: v, isEdited: edited}}, nil
+}
+
+// plainAttempts is the size up to which attempts are stored as text. Most messages have one attempt, and
+// compressing it costs more than it saves.
+const plainAttempts = 1 << 10
+
+// packAttempts returns the value of the column: text, or compressed bytes if the text is long.
+func packAttempts(a []weir.Attempt) (any, error) {
+	data, err := json.Marshal(a)
+	if err != nil || len(data) <= plainAttempts {
+		return string(data), err
+	}
+	return compressBytes(data)
+}
+
+func unpackAttempts(packed any) (attempts []weir.Attempt, err error) {
+	var data []byte
+	switch packed := packed.(type) {
+	case string:
+		data = []byte(packed)
+	case []byte:
+		if data, err = decompressBytes(packed); err != nil {
+			return nil, err
+		}
+	}
+	if len(data) == 0 {
+		return nil, nil
+	}
+	return attempts, json.Unmarshal(data, &attempts)
+}

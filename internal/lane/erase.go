@@ -1,0 +1,343 @@
+package lane
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"weir/internal/lane/epochs"
+	"weir/internal/lane/rows"
+	"weir/internal/notify/outbox"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Erasure removes the content of a final message on demand: its bodies, the answers of the CMS, notes, addresses and
+// trace. Its ordering key becomes a SHA-256. The row stays with stage, times and numbers, so the books balance, and
+// a repeat with its idempotency key is still no new message.
+//
+// Only final messages are erased, so no holder needs the erased content. The transaction is under the ETag of the
+// message, which a request to replay it writes, and of head, which a change of the number of lanes seals: so neither a
+// replay nor a copy can begin between the check and the erasure.
+
+// Erase erases a message with its copies in earlier epochs, its events that were not sent yet, and its key in the row
+// of the delivered version. It can be repeated after any error, and then does the rest. Conflict: the message is not
+// final, or its replay is asked for. Unavailable: it may have been done in part; ask again.
+func (s *Store) Erase(ctx context.Context, id weir.ID) (weir.Status, error) {
+	copies, err := s.readCopies(ctx, id)
+	if storage.Is(err, storage.NotFound) {
+		return weir.Status{}, errNoMessage("erase")
+	}
+	if err != nil {
+		return weir.Status{}, APIError("erase", err)
+	}
+	r := &eraser{store: s, copies: copies, present: copies[len(copies)-1]}
+	if err := s.rowsOf(r.present.Message.ID).fillFromPacked(ctx, r.present); err != nil {
+		return weir.Status{}, APIError("erase", err)
+	}
+	if err := r.checkErasable(ctx, r.present); err != nil {
+		return weir.Status{}, err
+	}
+	if err := r.eraseCopies(ctx); err != nil {
+		if weir.KindOf(err) != weir.Internal {
+			return weir.Status{}, err
+		}
+		return weir.Status{}, APIError("erase", err)
+	}
+	return s.Status(ctx, id)
+}
+
+// eraser erases one message with its copies.
+type eraser struct {
+	store   *Store
+	copies  []*Entry // its row in each epoch that has one, the oldest first
+	present *Entry   // the last copy, which a holder may still send
+}
+
+// eraseCopies erases a message. The present row is the last one, because a repeat needs its key.
+func (r *eraser) eraseCopies(ctx context.Context) error {
+	if !r.present.IsErased() {
+		if err := r.eraseKeyRows(ctx); err != nil {
+			return err
+		}
+	}
+	for _, e := range r.copies {
+		box := outbox.Outbox{Table: r.store.Table, Partition: r.store.rowsOf(e.Message.ID).name}
+		if err := box.RemoveEventsOf(ctx, e.Seq()); err != nil {
+			return err
+		}
+	}
+	for _, e := range r.copies {
+		if err := r.eraseRow(ctx, e.Message.ID, e == r.present); err != nil {
+			return err
+		}
+	}
+	for _, e := range r.copies { // copies name the same blob
+		for _, in := range []bodyColumns{acceptedBody, editedBody} {
+			if err := r.store.RemoveBody(ctx, in.blob.Of(e.row)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// IsErased reports whether the content of the message was erased.
+func (e *Entry) IsErased() bool { return !e.status.ErasedAt.IsZero() }
+
+// checkErasable returns a Conflict if the message may still be sent.
+func (r *eraser) checkErasable(ctx context.Context, e *Entry) error {
+	if e.IsErased() {
+		return nil
+	}
+	if !e.Stage.Final() {
+		return errConflict("erase", "the message is "+string(e.Stage)+": cancel it first, or wait until it is final")
+	}
+	isAsked, err := r.store.rowsOf(e.Message.ID).hasPrefix(ctx, requestKey(RequestReplay, e.Seq()))
+	if err != nil {
+		return APIError("erase", err)
+	}
+	if isAsked {
+		return errConflict("erase", "a replay of the message is waiting: erase it when that is over")
+	}
+	return nil
+}
+
+// eraseRow erases one row of a message, and the rows that repeat its key or content. It passes over a row that is
+// gone, or erased already.
+func (r *eraser) eraseRow(ctx context.Context, id weir.ID, isPresent bool) error {
+	ctx, cancel := context.WithTimeout(ctx, requestPatience)
+	defer cancel()
+	at := r.store.rowsOf(id)
+	err := rows.Update(ctx, func() (bool, error) {
+		row, err := at.table.Get(ctx, at.name, rows.MessageKey(id.Seq))
+		if storage.Is(err, storage.NotFound) {
+			return true, nil // retention has removed it
+		}
+		if err != nil {
+			return judgeRequest(err)
+		}
+		e, packed, err := r.readWithPacked(ctx, id, row)
+		if err != nil {
+			return judgeRequest(err)
+		}
+		if e.IsErased() {
+			return true, nil
+		}
+		if isPresent {
+			if err := r.checkErasable(ctx, e); err != nil {
+				return true, err
+			}
+		}
+		ops, err := r.eraseOps(ctx, at, row, e, packed)
+		if err == nil && isPresent && id.Epoch == r.store.Epoch {
+			ops, err = r.prependHead(ctx, e, ops)
+		}
+		if err == nil {
+			_, err = at.table.Transact(ctx, at.name, ops)
+		}
+		if weir.KindOf(err) != weir.Internal {
+			return true, err
+		}
+		return judgeRequest(err)
+	}, r.store.PauseAfterConflict)
+	return explainUndone(err)
+}
+
+// readWithPacked returns the entry of a row, and the d_ row that has its delivery; nil = its own row has it.
+func (r *eraser) readWithPacked(ctx context.Context, id weir.ID, row storage.Row) (*Entry, *packedRow, error) {
+	e, err := r.store.ForEpoch(epochs.Epoch{Number: id.Epoch}).entryFrom(id.Lane, row)
+	if err != nil || e.Stage != weir.Queued || e.IsHeld {
+		return e, nil, err
+	}
+	found, err := r.store.rowsOf(id).readPackedRows(ctx, id.Seq, id.Seq)
+	if err != nil || len(found) == 0 {
+		return e, nil, err
+	}
+	one, isThere := found[0].bySeq[id.Seq]
+	if !isThere {
+		return e, nil, nil
+	}
+	e.setDelivered(one, found[0].etag)
+	return e, &found[0], nil
+}
+
+// RequestErase asks the holder to erase the texts of errors in tail.
+const RequestErase RequestKind = "erase"
+
+const eraseKey = rows.RequestPrefix + string(RequestErase)
+
+// prependHead puts an operation before others that fails if head has changed, and so if the lane was sealed. If tail
+// repeats an error of the message, a request to the holder goes with it, because no other process writes tail.
+func (r *eraser) prependHead(ctx context.Context, e *Entry, ops []storage.Op) ([]storage.Op, error) {
+	c, err := r.store.ReadControl(ctx, e.Message.ID.Lane)
+	if err != nil {
+		return nil, err
+	}
+	if c.Head.IsSealed {
+		return nil, SealedError("erase")
+	}
+	requestSeq := c.Head.RequestSeq
+	if e.hasErrorText(c.Tail.LastError) || e.hasErrorText(c.Tail.PauseReason) {
+		requestSeq++
+		ops = append(ops, storage.Op{Kind: storage.Upsert, Key: eraseKey, Values: map[string]any{}})
+	}
+	return append([]storage.Op{c.Head.UpdateOp(rows.RequestSeq.Is(requestSeq))}, ops...), nil
+}
+
+// hasErrorText reports whether text is the beginning of an error of the message.
+func (e *Entry) hasErrorText(text string) bool {
+	if text == "" {
+		return false
+	}
+	for _, a := range e.Attempts {
+		if strings.HasPrefix(a.Reason, text) {
+			return true
+		}
+	}
+	return strings.HasPrefix(e.status.LastError, text)
+}
+
+// EraseErrors erases the texts of errors in tail.
+func (c *Change) EraseErrors() {
+	c.UpdateTail(func(t *Tail) {
+		if t.LastError != "" {
+			t.LastError = erasedReason
+		}
+		if t.PauseReason != "" {
+			t.PauseReason = erasedReason
+		}
+	})
+}
+
+// eraseOps returns the operations that erase a row, and the rows that repeat its key or content.
+func (r *eraser) eraseOps(ctx context.Context, at partition, row storage.Row, e *Entry,
+	packed *packedRow) ([]storage.Op, error) {
+	v, err := e.erasedValues(r.store.Now().UTC().Truncate(time.Microsecond))
+	if err != nil {
+		return nil, err
+	}
+	ops := []storage.Op{{Kind: storage.Replace, Key: row.Key, IfMatch: row.ETag, Values: v}}
+	if packed != nil {
+		op, err := packed.withoutOp(e.Seq())
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, op)
+	}
+	related := []storage.Op{{Key: rows.DeadKey(e.Seq()),
+		Values: rows.Values(rows.Key.Is(rows.Key.Of(v)), rows.Reason.Is(erasedReason))}}
+	if key := rows.IdempotencyRow.Of(row.Values); key != "" {
+		related = append(related, storage.Op{Key: key, Values: rows.Values(rows.BodyHash.Is(""))})
+	}
+	for _, op := range related {
+		found, err := at.table.Get(ctx, at.name, op.Key)
+		switch {
+		case storage.Is(err, storage.NotFound):
+		case err != nil:
+			return nil, err
+		default:
+			ops = append(ops, storage.Op{Kind: storage.Merge, Key: op.Key, IfMatch: found.ETag, Values: op.Values})
+		}
+	}
+	return ops, nil
+}
+
+// erasedReason replaces the last error of a dead message.
+const erasedReason = "erased"
+
+// erasedValues returns the columns that an erased message keeps. All others go, also those of later versions of this
+// program. The names of its blobs stay, so that a repeat and retention find them.
+func (e *Entry) erasedValues(at time.Time) (map[string]any, error) {
+	attempts := make([]weir.Attempt, len(e.Attempts))
+	for i, a := range e.Attempts {
+		attempts[i] = weir.Attempt{Number: a.Number, At: a.At, Duration: a.Duration, Outcome: a.Outcome,
+			Status: a.Status, Fence: a.Fence}
+	}
+	packed, err := packAttempts(attempts)
+	if err != nil {
+		return nil, err
+	}
+	m, st, old := &e.Message, &e.status, e.row
+	v := rows.Sparse(rows.Nonce.Is(m.ID.Nonce), rows.Origin.Is(rows.Origin.Of(old)),
+		rows.CopiedFrom.Is(rows.CopiedFrom.Of(old)), rows.Contract.Is(m.Contract), rows.Key.Is(ErasedKey(m.Key)),
+		rows.Version.Is(m.Version), rows.Supersede.Is(m.Supersede), rows.Skip.Is(m.Skip),
+		rows.ContentType.Is(m.ContentType), rows.DueAt.Is(m.DueAt), rows.AcceptedAt.Is(m.AcceptedAt),
+		rows.Upstream.Is(m.Upstream), rows.Size.Is(int64(m.Size)), acceptedBody.blob.Is(acceptedBody.blob.Of(old)),
+		editedBody.blob.Is(editedBody.blob.Of(old)), rows.IdempotencyRow.Is(rows.IdempotencyRow.Of(old)),
+		rows.MovedIdempotencyRow.Is(rows.MovedIdempotencyRow.Of(old)),
+		rows.AttemptCount.Is(int64(e.AttemptCount)), rows.CMSStatus.Is(int64(st.CMSStatus)),
+		rows.SupersededBy.Is(st.SupersededBy), rows.OrderPos.Is(e.releasedPos),
+		rows.Replays.Is(int64(st.Message.Replays)),
+		rows.VersionWarning.Is(st.VersionWarning), rows.DiscardAskedAt.Is(st.DiscardAskedAt),
+		rows.DiedAt.Is(st.DiedAt), rows.DiscardedAt.Is(rows.DiscardedAt.Of(old)),
+		rows.Batch.Is(m.Batch), rows.BatchPart.Is(int64(m.BatchPart)))
+	rows.Put(v, rows.Stage.Is(storedStage(e.Stage)), rows.Attempts.Is(packed), rows.FinishedAt.Is(st.FinishedAt),
+		rows.ErasedAt.Is(at))
+	if e.Stage == weir.Dead {
+		rows.Put(v, rows.LastError.Is(erasedReason))
+	}
+	if rows.ReplayRefused.Of(old) != "" { // a bulk replay would wait for the holder's answer for ever
+		rows.Put(v, rows.ReplayRefused.Is(erasedReason))
+	}
+	return v, nil
+}
+
+// withoutOp returns the operation that removes one delivery from the d_ row.
+func (f *packedRow) withoutOp(seq int64) (storage.Op, error) {
+	var rest []packedDelivery
+	for _, one := range f.bySeq {
+		if one.Seq != seq {
+			rest = append(rest, one)
+		}
+	}
+	key := rows.PackedKey(f.highSeq)
+	if len(rest) == 0 {
+		return storage.Op{Kind: storage.Delete, Key: key, IfMatch: f.etag}, nil
+	}
+	data, err := packDeliveryList(rest)
+	return storage.Op{Kind: storage.Replace, Key: key, IfMatch: f.etag,
+		Values: rows.Values(rows.FirstSeq.Is(f.lowSeq), rows.PackedMessages.Is(data))}, err
+}
+
+// eraseKeyRows erases the key in the row of the delivered version, if it names the message, and in the row of the
+// remembered id, in all epochs that may have one. A holder that writes such a row meanwhile writes it anew.
+func (r *eraser) eraseKeyRows(ctx context.Context) error {
+	e := r.present
+	public := e.Message.Public()
+	for _, s := range r.store.storesSince(public.Epoch) {
+		id := weir.ID{Epoch: s.Epoch, Lane: Of(e.Message.Key, s.Lanes)}
+		namesMessage := func(v map[string]any) bool { return latestVersionFrom(id, v).ID == public }
+		hasKey := func(v map[string]any) bool { return rows.Key.Of(v) == e.Message.Key }
+		if err := r.eraseKey(ctx, s.rowsOf(id), rows.VersionPrefix+e.SupersedeKey(), namesMessage); err != nil {
+			return err
+		}
+		if err := r.eraseKey(ctx, s.rowsOf(id), rows.RememberedPrefix+e.RememberedKey(), hasKey); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eraseKey erases the ordering key in a row, if there is one that isWanted accepts.
+func (r *eraser) eraseKey(ctx context.Context, at partition, key string, isWanted func(map[string]any) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, requestPatience)
+	defer cancel()
+	err := rows.Update(ctx, func() (bool, error) {
+		row, err := at.table.Get(ctx, at.name, key)
+		if storage.Is(err, storage.NotFound) {
+			return true, nil
+		}
+		if err != nil {
+			return judgeRequest(err)
+		}
+		if !isWanted(row.Values) || !rows.ErasedAt.Of(row.Values).IsZero() {
+			return true, nil
+		}
+		_, err = at.table.Transact(ctx, at.name, []storage.Op{{Kind: storage.Merge, Key: key,
+			IfMatch: row.ETag, Values: rows.Values(rows.Key.Is(ErasedKey(rows.Key.Of(row.Values))),
+				rows.ErasedAt.Is(r.store.Now().UTC().Truncate(time.Microsecond)))}})
+		return judgeRequest(err)
+	}, r.store.PauseAfterConflict)
+	return explainUndone(err)
+}

@@ -1,0 +1,34 @@
+package lane
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"strings"
+
+	"weir/internal/lane/rows"
+)
+
+// erasedKeyPrefix begins the text that replaces an erased ordering key.
+const erasedKeyPrefix = "sha256:"
+
+// ErasedKey returns the text that replaces an erased ordering key: its SHA-256, as `sha256sum` prints it.
+func ErasedKey(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return erasedKeyPrefix + hex.EncodeToString(sum[:])
+}
+
+// OfRow returns the lane of a stored row with an ordering key, if there are that many lanes. An erased key has the lane
+// that it had before: Of uses the beginning of the same hash.
+func OfRow(v map[string]any, lanes int) int {
+	key := rows.Key.Of(v)
+	text, isHash := strings.CutPrefix(key, erasedKeyPrefix)
+	if rows.ErasedAt.Of(v).IsZero() || !isHash {
+		return Of(key, lanes)
+	}
+	sum, err := hex.DecodeString(text)
+	if err != nil || len(sum) != sha256.Size {
+		return Of(key, lanes)
+	}
+	return int(binary.BigEndian.Uint64(sum) % uint64(lanes))
+}

@@ -1,0 +1,72 @@
+package lane
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"weir/internal/lane/rows"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// partition has the rows of one lane of one epoch. It reads them as storage has them, so it needs no more of a Store.
+type partition struct {
+	table storage.Table
+	name  string
+}
+
+// rowsOf returns the partition of the epoch and lane in an id.
+func (s *Store) rowsOf(id weir.ID) partition {
+	return partition{s.Table, rows.Partition(id.Epoch, id.Lane)}
+}
+
+// rowsOfLane returns the partition of a lane of the store's epoch.
+func (s *Store) rowsOfLane(lane int) partition { return partition{s.Table, s.Partition(lane)} }
+
+// hasRow reports whether there is a row with this key.
+func (p partition) hasRow(ctx context.Context, key string) (bool, error) {
+	_, err := p.table.Get(ctx, p.name, key)
+	if storage.Is(err, storage.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// hasPrefix reports whether there is a row whose key begins with prefix.
+func (p partition) hasPrefix(ctx context.Context, prefix string) (bool, error) {
+	found, err := rows.ReadFirst(ctx, p.table, rows.WithPrefix(p.name, prefix, rows.Names(rows.Seq)), 1)
+	return len(found) > 0, err
+}
+
+// maxControlReads limits how often readSnapshot reads again.
+const maxControlReads = 8
+
+// readSnapshot reads the control rows and markers in one snapshot. Storage may cut any answer short, and an
+// incomplete answer lacks tail. Several pages are a snapshot only if a second read returns the same versions.
+func (p partition) readSnapshot(ctx context.Context) ([]storage.Row, error) {
+	var before []storage.Row
+	for range maxControlReads {
+		found, pages, err := p.readControlRows(ctx)
+		if err != nil || pages == 1 || before != nil && slices.EqualFunc(before, found, sameVersion) {
+			return found, err
+		}
+		before = found
+	}
+	return nil, &storage.Error{Op: "lane control", Kind: storage.Unavailable, Index: -1, Err: errNoSnapshot}
+}
+
+var errNoSnapshot = errors.New("storage cuts each answer, and the rows change between two")
+
+func sameVersion(a, b storage.Row) bool { return a.Key == b.Key && a.ETag == b.ETag }
+
+func (p partition) readControlRows(ctx context.Context) (found []storage.Row, pages int, err error) {
+	q := storage.Query{Partition: p.name, From: rows.HeadKey, To: rows.ControlEnd}
+	for page, err := range rows.Pages(ctx, p.table, q) {
+		if err != nil {
+			return nil, pages, err
+		}
+		found, pages = append(found, page.Rows...), pages+1
+	}
+	return found, pages, nil
+}

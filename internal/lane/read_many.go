@@ -1,0 +1,168 @@
+package lane
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/internal/lane/rows"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// ListColumns are the columns of a message for EntriesFrom. Body and attempts are not among them.
+var ListColumns = append(slices.Clone(headerColumns), rows.Names(rows.FinishedAt, rows.NextAttemptAt, rows.SupersededBy,
+	rows.Blob, rows.EditedBlob, rows.EditNote, rows.ReplayRefused, rows.IdempotencyRow, rows.MovedIdempotencyRow,
+	rows.Shown, rows.EditedShown)...)
+
+// maxPage is the largest number of rows that storage returns in one answer.
+const maxPage = 1000
+
+// EntriesFrom returns the entries of m_ rows that were read with ListColumns, in the order of the log. It
+// completes messages whose delivery only a d_ row has, with one more query.
+func (s *Store) EntriesFrom(ctx context.Context, lane int, found []storage.Row) ([]*Entry, error) {
+	entries := make([]*Entry, len(found))
+	low, high := int64(0), int64(0)
+	for i, r := range found {
+		e, err := s.entryFrom(lane, r)
+		if err != nil {
+			return nil, err
+		}
+		e.isHeaderOnly = true
+		entries[i] = e
+		if e.Stage == weir.Queued && !e.IsHeld {
+			if low == 0 {
+				low = e.Seq()
+			}
+			high = e.Seq()
+		}
+	}
+	if low == 0 {
+		return entries, nil
+	}
+	packed, err := s.rowsOfLane(lane).readPackedRows(ctx, low, high)
+	for _, e := range entries {
+		if e.Stage == weir.Queued && !e.IsHeld {
+			e.findInPacked(packed)
+		}
+	}
+	return entries, err
+}
+
+// HasIdempotencyKey reports whether the upstream posted the message with an idempotency key. The entry comes
+// from EntriesFrom or ReadMany.
+func (e *Entry) HasIdempotencyKey(key string) bool {
+	row := cmp.Or(rows.IdempotencyRow.Of(e.row), rows.MovedIdempotencyRow.Of(e.row))
+	return row == idempotencyKeyRow(e.Message.Key, key)
+}
+
+// FindSubmission returns the present position of the message that was posted with an ordering key and an
+// idempotency key, in this epoch or in an earlier one. The zero id means that there is none.
+func (s *Store) FindSubmission(ctx context.Context, key, idempotencyKey string) (weir.ID, error) {
+	lane := Of(key, s.Lanes)
+	row, err := s.Table.Get(ctx, s.Partition(lane), idempotencyKeyRow(key, idempotencyKey))
+	if err == nil {
+		return weir.ID{Epoch: s.Epoch, Lane: lane, Seq: rows.Seq.Of(row.Values)}, nil
+	}
+	if !storage.Is(err, storage.NotFound) {
+		return weir.ID{}, err
+	}
+	_, id, err := s.readEarlierIdempotency(ctx, key, idempotencyKey)
+	if err != nil || id.IsZero() {
+		return weir.ID{}, err
+	}
+	e, err := s.followCopies(ctx, id)
+	if storage.Is(err, storage.NotFound) {
+		return weir.ID{}, nil // retention has just removed it
+	}
+	if err != nil {
+		return weir.ID{}, err
+	}
+	return e.Message.ID, nil
+}
+
+// findInPacked looks for the entry's delivery in d_ rows.
+func (e *Entry) findInPacked(found []packedRow) {
+	for _, f := range found {
+		if one, ok := f.bySeq[e.Seq()]; ok {
+			e.setDelivered(one, f.etag)
+		}
+	}
+}
+
+// manyGap is the largest distance of two sequence numbers that ReadMany reads with one query.
+const manyGap = 32
+
+// ReadMany reads messages without bodies, by falling sequence numbers. It returns those that still exist, and
+// the number of queries.
+func (s *Store) ReadMany(ctx context.Context, lane int, seqs []int64) (entries []*Entry, looks int, err error) {
+	var groups [][]int64
+	for _, seq := range seqs {
+		if n := len(groups); n > 0 && groups[n-1][len(groups[n-1])-1]-seq <= manyGap && groups[n-1][0]-seq < maxPage {
+			groups[n-1] = append(groups[n-1], seq)
+			continue
+		}
+		groups = append(groups, []int64{seq})
+	}
+	found := make([][]*Entry, len(groups))
+	err = ForEach(len(groups), func(i int) (err error) {
+		found[i], err = s.readGroup(ctx, lane, groups[i])
+		return err
+	})
+	return slices.Concat(found...), len(groups), err
+}
+
+// readGroup reads messages with neighbouring sequence numbers.
+func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry, error) {
+	found, _, err := rows.ReadPages(ctx, s.Table,
+		rows.Messages(s.Partition(lane), seqs[len(seqs)-1], seqs[0]+1, ListColumns), maxPage)
+	if err != nil {
+		return nil, err
+	}
+	wanted := found[:0]
+	for _, r := range found {
+		seq, err := rows.SeqOfMessage(r.Key)
+		if err != nil {
+			return nil, fmt.Errorf("lane: row %q: %w", r.Key, err)
+		}
+		if slices.Contains(seqs, seq) {
+			wanted = append(wanted, r)
+		}
+	}
+	entries, err := s.EntriesFrom(ctx, lane, wanted)
+	slices.Reverse(entries)
+	return entries, err
+}
+
+// FindAcceptedAfter returns a sequence number from which on all messages of a log were accepted after at. Up to
+// some hundreds before it may have been, too. Copies from an earlier epoch come first in a log, and count as
+// accepted before. The log ends before next. looks is the number of queries.
+func (s *Store) FindAcceptedAfter(ctx context.Context, lane int, next int64, at time.Time) (seq int64, looks int,
+	err error) {
+	low, high := int64(1), next
+	for high-low > maxPage/2 {
+		mid := low + (high-low)/2
+		page, err := s.Table.Range(ctx, storage.Query{Partition: s.Partition(lane), From: rows.MessageKey(mid),
+			To: rows.MessageKey(high), Limit: 1, Columns: rows.Names(rows.AcceptedAt, rows.Origin)})
+		if err != nil {
+			return 0, looks, err
+		}
+		looks++
+		if len(page.Rows) == 0 {
+			high = mid
+			continue
+		}
+		v := page.Rows[0].Values
+		if rows.Origin.Of(v) == "" && rows.AcceptedAt.Of(v).After(at) {
+			high = mid
+			continue
+		}
+		if low, err = rows.SeqOfMessage(page.Rows[0].Key); err != nil {
+			return 0, looks, err
+		}
+		low++
+	}
+	return high, looks, nil
+}

@@ -1,0 +1,113 @@
+package lane
+
+import (
+	"context"
+
+	"weir/internal/clock"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// ReplayMany requests the replay of dead messages of one lane, many with one transaction, in the given order: the
+// holder may deliver a message before the next is requested. It returns a result for each message, in that order: nil,
+// or the Conflict or NotFound error of Replay. After another failure it returns that error too, and the results of the
+// messages before it. To repeat a call does no harm. The entries have their attempts (ReadMessage).
+func (s *Store) ReplayMany(ctx context.Context, lane int, entries []*Entry, force bool) (results []error, err error) {
+	c, err := s.ReadControl(ctx, lane)
+	if err != nil {
+		return nil, APIError("replay", err)
+	}
+	b := bulkReplay{store: s, lane: lane, force: force, nonce: newNonce(), historyFence: c.Tail.HistoryFence}
+	asked, err := b.prepareAll(ctx, entries)
+	for len(asked) > 0 && err == nil {
+		n := countTogether(asked)
+		err = b.requestTogether(ctx, asked[:n])
+		asked = asked[n:]
+	}
+	return b.results, err
+}
+
+// bulkReplay is a run of ReplayMany.
+type bulkReplay struct {
+	store        *Store
+	lane         int
+	force        bool
+	nonce        string // of all requests: so one that was stored is recognized although the answer was lost
+	historyFence int64  // of tail
+	results      []error
+}
+
+// askedReplay is one message of a run.
+type askedReplay struct {
+	entry *Entry
+	ops   []storage.Op // of its request; none = there is nothing to do
+	err   error        // Conflict or NotFound
+}
+
+// prepareAll finds out side by side which of the messages can be requested.
+func (b *bulkReplay) prepareAll(ctx context.Context, entries []*Entry) ([]askedReplay, error) {
+	asked := make([]askedReplay, len(entries))
+	err := ForEach(len(entries), func(i int) error {
+		ops, err := b.callFor().requestOps(ctx, entries[i])
+		if err != nil && !isReplayRefused(err) {
+			return err
+		}
+		asked[i] = askedReplay{entries[i], ops, err}
+		return nil
+	})
+	return asked, err
+}
+
+func (b *bulkReplay) callFor() *replayCall {
+	return &replayCall{Store: b.store, ReplayOptions: ReplayOptions{Force: b.force}, nonce: b.nonce,
+		historyFence: &b.historyFence}
+}
+
+func isReplayRefused(err error) bool {
+	kind := weir.KindOf(err)
+	return kind == weir.Conflict || kind == weir.NotFound
+}
+
+// countTogether returns how many of the first messages one transaction takes. One of its operations is for head.
+func countTogether(asked []askedReplay) (n int) {
+	for ops := 1; n < len(asked) && ops+len(asked[n].ops) <= storage.MaxOps; n++ {
+		ops += len(asked[n].ops)
+	}
+	return n
+}
+
+// requestTogether requests a group with one transaction. If a message has changed since it was read, or the answer was
+// lost, it requests each message alone, under the same nonce.
+func (b *bulkReplay) requestTogether(ctx context.Context, group []askedReplay) error {
+	var ops []storage.Op
+	for _, a := range group {
+		ops = append(ops, a.ops...)
+	}
+	var failed error
+	if len(ops) > 0 {
+		failed = b.store.raiseRequestSeq(ctx, b.lane, ops)
+		if storage.Is(failed, storage.Precondition) && storage.FailedAt(failed) <= 0 {
+			if clock.Sleep(ctx, b.store.drawPause(conflictPause)) { // an append was faster
+				failed = b.store.raiseRequestSeq(ctx, b.lane, ops)
+			}
+		}
+	}
+	for _, a := range group {
+		err := a.err
+		if failed != nil && len(a.ops) > 0 {
+			err = b.requestAlone(ctx, a.entry)
+		}
+		if err != nil && !isReplayRefused(err) {
+			return err
+		}
+		b.results = append(b.results, err)
+	}
+	return nil
+}
+
+func (b *bulkReplay) requestAlone(ctx context.Context, e *Entry) error {
+	ask := b.callFor()
+	return b.store.changeMessage(ctx, e.Message.ID, func(now *Entry) ([]storage.Op, error) {
+		return ask.requestOps(ctx, now)
+	})
+}

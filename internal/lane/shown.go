@@ -1,0 +1,28 @@
+package lane
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// packShown returns the shown values of a message as text for a row; "" = there are none.
+func packShown(values map[string]string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		panic(err) // a map of texts
+	}
+	return string(text)
+}
+
+func unpackShown(text string) (values map[string]string, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(text), &values); err != nil {
+		return nil, fmt.Errorf("shown values: %w", err)
+	}
+	return values, nil
+}

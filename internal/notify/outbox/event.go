@@ -1,0 +1,98 @@
+package outbox
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"weir/internal/lane/rows"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// CallbackTo is the Receiver of the event for a message's callback. All other receivers have configured names.
+const CallbackTo = "callback"
+
+// Event is an event for one receiver.
+type Event struct {
+	Key          string // identifies the event in its lane
+	Type         string // such as message.dead
+	At           time.Time
+	Seq          int64      // of the message that the event is about; 0 = none
+	Stage        weir.Stage // of the message, at the time of the event
+	Receiver     string     // name of the receiver, or CallbackTo
+	URL          string     // of the receiver, if that is CallbackTo
+	ID           string     // of the event, for receivers; empty until it was sent
+	Body         []byte     // as sent; nil until it was sent
+	NextAt       time.Time  // when to send it, in whole microseconds
+	Attempts     int
+	FirstTriedAt time.Time // of the first try; zero = none
+	rowKey       string    // as read
+}
+
+// FinalEvent returns the event that a message has become final. url is set only for the receiver CallbackTo.
+func FinalEvent(seq int64, stage weir.Stage, at time.Time, receiver, url string) Event {
+	at = at.UTC().Truncate(time.Microsecond)
+	return Event{Key: rows.Hash("final", rows.SeqPos(seq), string(stage), at.Format(time.RFC3339Nano)),
+		Type: "message." + string(stage),
+		At:   at, Seq: seq, Stage: stage, Receiver: receiver, URL: url, NextAt: at}
+}
+
+// NewEvent returns an event that is not about the end of a message. name distinguishes it from all
+// other events of its kind in the lane.
+func NewEvent(kind, name string, at time.Time, receiver string, body []byte) Event {
+	at = at.UTC().Truncate(time.Microsecond)
+	id := rows.Hash(kind, name)
+	return Event{Key: id, Type: kind, At: at, Receiver: receiver, ID: "evt_" + id, Body: body, NextAt: at}
+}
+
+// EventOps returns the operations that put an event into the outbox: its own row, and the marker, which a
+// transaction with several events needs once. A repeat changes nothing while the event is in the outbox.
+func EventOps(e Event) (event, marker storage.Op) {
+	return e.upsertOp(), storage.Op{Kind: storage.Upsert, Key: rows.OutboxKey,
+		Values: rows.Values(rows.EventAt.Is(e.NextAt))}
+}
+
+// enqueueOps returns the operations that put events into the outbox.
+func enqueueOps(events []Event) []storage.Op {
+	ops := make([]storage.Op, 0, len(events)+1)
+	for _, e := range events {
+		ops = append(ops, e.upsertOp())
+	}
+	_, marker := EventOps(events[0])
+	return append(ops, marker)
+}
+
+func (e Event) upsertOp() storage.Op {
+	return storage.Op{Kind: storage.Upsert, Key: e.key(), Values: e.values()}
+}
+
+func (e Event) key() string {
+	return rows.EventPrefix + rows.TimePos(e.NextAt) + "_" + e.Key + "_" + e.Receiver
+}
+
+func (e Event) values() map[string]any {
+	v := rows.Sparse(rows.EventType.Is(e.Type), rows.EventAt.Is(e.At), rows.Seq.Is(e.Seq),
+		rows.Stage.Is(string(e.Stage)), rows.URL.Is(e.URL), rows.EventID.Is(e.ID),
+		rows.EventAttempts.Is(int64(e.Attempts)), rows.FirstTriedAt.Is(e.FirstTriedAt))
+	if e.Body != nil {
+		rows.Put(v, rows.Body.Is(e.Body))
+	}
+	return v
+}
+
+func eventFrom(r storage.Row) (Event, error) {
+	parts := strings.SplitN(strings.TrimPrefix(r.Key, rows.EventPrefix), "_", 3)
+	if len(parts) != 3 {
+		return Event{}, fmt.Errorf("outbox: row %q is no event", r.Key)
+	}
+	nextAt, err := rows.ParseTimePos(parts[0])
+	if err != nil {
+		return Event{}, fmt.Errorf("outbox: row %q: %w", r.Key, err)
+	}
+	v := r.Values
+	return Event{Key: parts[1], Receiver: parts[2], NextAt: nextAt, Type: rows.EventType.Of(v),
+		At: rows.EventAt.Of(v), Seq: rows.Seq.Of(v),
+		Stage: weir.Stage(rows.Stage.Of(v)), URL: rows.URL.Of(v), ID: rows.EventID.Of(v), Body: rows.Body.Of(v),
+		Attempts: int(rows.EventAttempts.Of(v)), FirstTriedAt: rows.FirstTriedAt.Of(v), rowKey: r.Key}, nil
+}

@@ -1,0 +1,146 @@
+package outbox
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/lane/rows"
+	"weir/internal/storage"
+)
+
+// Outbox is the outbox of one lane. Its methods may be called concurrently.
+type Outbox struct {
+	Table     storage.Table
+	Partition string // of the lane
+}
+
+// controlRows are the control rows of a lane as last read.
+type controlRows interface {
+	Marker(key string) (storage.Row, bool)
+}
+
+// MarkerOf returns the version of the row that marks the outbox as perhaps not empty; "" = it is empty.
+func MarkerOf(c controlRows) storage.ETag {
+	r, _ := c.Marker(rows.OutboxKey)
+	return r.ETag
+}
+
+// LeaseName returns the name of the lease whose holder sends the events.
+func (o Outbox) LeaseName() string { return "mail-" + o.Partition }
+
+// Page has the first rows of an outbox.
+type Page struct {
+	Due      []Event
+	NextAt   time.Time // due time of the first event that is not due; zero = none was read
+	More     bool      // there are more due events
+	RowsSeen int       // due or not
+}
+
+// Read reads the first rows, at most limit.
+func (o Outbox) Read(ctx context.Context, now time.Time, limit int) (Page, error) {
+	found, err := o.Table.Range(ctx, storage.Query{Partition: o.Partition, From: rows.EventPrefix,
+		To: rows.PrefixEnd(rows.EventPrefix), Limit: limit})
+	if err != nil {
+		return Page{}, err
+	}
+	p := Page{RowsSeen: len(found.Rows)}
+	for _, r := range found.Rows {
+		e, err := eventFrom(r)
+		if err != nil {
+			return Page{}, err
+		}
+		if e.NextAt.After(now) {
+			p.NextAt = e.NextAt
+			return p, nil
+		}
+		p.Due = append(p.Due, e)
+	}
+	p.More = found.More || len(found.Rows) == limit
+	return p, nil
+}
+
+// Enqueue puts events into the outbox that are not about a message or the state of the lane. Putting an event
+// again that is still there changes nothing.
+func (o Outbox) Enqueue(ctx context.Context, events []Event) error {
+	_, err := o.Table.Transact(ctx, o.Partition, enqueueOps(events))
+	return err
+}
+
+// Postponement has an event before and after it was postponed.
+type Postponement struct{ Was, Is Event }
+
+// Ack removes events from the outbox and postpones others. If that leaves the outbox empty, marker is the
+// version of the marker to remove; "" = keep the marker. An event that is gone already is passed over, and then
+// the marker stays, because another sender may have postponed the event. Ack can be repeated after any error. It
+// returns whether the marker was removed, and whether all rows were as the caller had read them.
+func (o Outbox) Ack(ctx context.Context, gone []Event, later []Postponement,
+	marker storage.ETag) (isEmpty, whole bool, err error) {
+	whole = true
+	for len(gone) > 0 || len(later) > 0 {
+		g := min(len(gone), storage.MaxOps-1) // one operation is for the marker
+		l := min(len(later), (storage.MaxOps-1-g)/2)
+		last := g == len(gone) && l == len(later)
+		ops := ackOps(gone[:g], later[:l])
+		if last && whole && marker != "" {
+			ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: marker})
+		}
+		asSeen, err := o.transactAcks(ctx, gone[:g], later[:l], ops)
+		if err != nil {
+			return false, false, err
+		}
+		whole = whole && asSeen
+		isEmpty = whole && last && marker != ""
+		gone, later = gone[g:], later[l:]
+	}
+	return isEmpty, whole, nil
+}
+
+func ackOps(gone []Event, later []Postponement) []storage.Op {
+	var ops []storage.Op
+	for _, e := range gone {
+		ops = append(ops, storage.Op{Kind: storage.Delete, Key: e.rowKey})
+	}
+	for _, p := range later {
+		ops = append(ops, storage.Op{Kind: storage.Delete, Key: p.Was.rowKey}, p.Is.upsertOp())
+	}
+	return ops
+}
+
+// transactAcks sends one transaction. If storage refuses it because of one of its rows, or the marker, it sends
+// a transaction for each event and returns false.
+func (o Outbox) transactAcks(ctx context.Context, gone []Event, later []Postponement,
+	ops []storage.Op) (whole bool, err error) {
+	_, err = o.Table.Transact(ctx, o.Partition, ops)
+	if !storage.Is(err, storage.NotFound) && !storage.Is(err, storage.Precondition) {
+		return err == nil, err
+	}
+	alone := func(ops []storage.Op) error {
+		_, err := o.Table.Transact(ctx, o.Partition, ops)
+		if storage.Is(err, storage.NotFound) {
+			return nil // an earlier request of ours, or another sender, has removed it
+		}
+		return err
+	}
+	for _, e := range gone {
+		if err := alone(ackOps([]Event{e}, nil)); err != nil {
+			return false, err
+		}
+	}
+	for _, p := range later {
+		if err := alone(ackOps(nil, []Postponement{p})); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// ClearMarker removes the marker of an empty outbox, if it has this version. It returns false if the marker was
+// written again meanwhile, or was removed by an earlier try.
+func (o Outbox) ClearMarker(ctx context.Context, marker storage.ETag) (bool, error) {
+	_, err := o.Table.Transact(ctx, o.Partition,
+		[]storage.Op{{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: marker}})
+	if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
+		return false, nil
+	}
+	return err == nil, err
+}

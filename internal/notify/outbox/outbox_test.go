@@ -1,0 +1,96 @@
+package outbox_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/notify/outbox"
+	"weir/internal/storage"
+	"weir/internal/testkit/lanetest"
+)
+
+// bench is the outbox of one lane on memory storage.
+type bench struct {
+	t     *testing.T
+	store *lane.Store
+	box   outbox.Outbox
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	s := lanetest.New(t, 1).Store
+	return &bench{t: t, store: s, box: outbox.Outbox{Table: s.Table, Partition: s.Partition(0)}}
+}
+
+func (b *bench) readMarker() storage.ETag {
+	b.t.Helper()
+	c, err := b.store.ReadControl(b.t.Context(), 0)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return outbox.MarkerOf(c)
+}
+
+// insertEvents inserts events into the outbox, and returns them as a sender reads them.
+func (b *bench) insertEvents(count int) []outbox.Event {
+	b.t.Helper()
+	for n := range count {
+		e := outbox.NewEvent("test", fmt.Sprint(n), time.Now(), "receiver", nil)
+		if err := b.box.Enqueue(b.t.Context(), []outbox.Event{e}); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	page, err := b.box.Read(b.t.Context(), time.Now(), count+1)
+	if err != nil || len(page.Due) != count {
+		b.t.Fatalf("got %d events, %v, want %d", len(page.Due), err, count)
+	}
+	return page.Due
+}
+
+// If a sender that was suspended removes more events than one transaction takes, and another sender has
+// postponed some of them meanwhile, the marker stays. Without it no sender would look for the postponed events.
+func TestAck_KeepsTheMarkerIfAnotherSenderHasPostponedAnEvent(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	seen := b.insertEvents(storage.MaxOps + 20)
+	marker := b.readMarker()
+	later := seen[0]
+	later.NextAt = later.NextAt.Add(time.Minute)
+	_, whole, err := b.box.Ack(t.Context(), nil, []outbox.Postponement{{Was: seen[0], Is: later}}, "")
+	if !whole || err != nil {
+		t.Fatalf("the other sender postpones an event: got whole %t, %v, want true", whole, err)
+	}
+	isEmpty, whole, err := b.box.Ack(t.Context(), seen, nil, marker)
+	if isEmpty || whole || err != nil {
+		t.Errorf("got empty %t, whole %t, %v, want false, false", isEmpty, whole, err)
+	}
+	if got := b.readMarker(); got != marker {
+		t.Errorf("got version %q of the marker, want %q", got, marker)
+	}
+	page, err := b.box.Read(t.Context(), later.NextAt, 10)
+	if err != nil || len(page.Due) != 1 || !page.Due[0].NextAt.Equal(later.NextAt) {
+		t.Errorf("got events %+v, %v, want the postponed one", page.Due, err)
+	}
+}
+
+func TestClearMarker_KeepsAMarkerThatWasWrittenAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.insertEvents(1)
+	old := b.readMarker()
+	if err := b.box.Enqueue(t.Context(), []outbox.Event{outbox.NewEvent("test", "late", time.Now(), "receiver",
+		nil)}); err != nil {
+		t.Fatal(err)
+	}
+	if isEmpty, err := b.box.ClearMarker(t.Context(), old); isEmpty || err != nil {
+		t.Errorf("with the old version: got empty %t, %v, want false", isEmpty, err)
+	}
+	if isEmpty, err := b.box.ClearMarker(t.Context(), b.readMarker()); !isEmpty || err != nil {
+		t.Errorf("with the present version: got empty %t, %v, want true", isEmpty, err)
+	}
+	if got := b.readMarker(); got != "" {
+		t.Errorf("got a marker of version %q, want none", got)
+	}
+}

@@ -1,0 +1,51 @@
+package lists
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/lane/rows"
+	"weir/internal/storage"
+)
+
+// DeadRow is a row in a lane's list of dead messages.
+type DeadRow struct {
+	Seq       int64
+	OrderPos  string // position in the order of its key
+	Key       string
+	Contract  string
+	DiedAt    time.Time
+	Reason    string
+	CMSStatus int
+}
+
+// ReadDead reads up to limit dead messages behind a sequence number, in the order of the log. It reports
+// whether there are more.
+func (l Reader) ReadDead(ctx context.Context, number int, behind int64, limit int) (found []DeadRow, more bool,
+	err error) {
+	page, err := l.Store.Table.Range(ctx, storage.Query{Partition: l.Store.Partition(number),
+		After: rows.DeadKey(behind),
+		To:    rows.PrefixEnd(rows.DeadPrefix), Limit: limit})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, r := range page.Rows {
+		d, err := deadFrom(r)
+		if err != nil {
+			return nil, false, err
+		}
+		found = append(found, d)
+	}
+	return found, page.More, nil
+}
+
+func deadFrom(r storage.Row) (DeadRow, error) {
+	seq, err := rows.ParseSeq(r.Key[len(rows.DeadPrefix):])
+	v := r.Values
+	pos := rows.OrderPos.Of(v)
+	if pos == "" {
+		pos = rows.SeqPos(seq)
+	}
+	return DeadRow{Seq: seq, OrderPos: pos, Key: rows.Key.Of(v), Contract: rows.Contract.Of(v),
+		DiedAt: rows.DiedAt.Of(v), Reason: rows.Reason.Of(v), CMSStatus: int(rows.CMSStatus.Of(v))}, err
+}

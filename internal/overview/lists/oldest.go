@@ -1,0 +1,73 @@
+package lists
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/lane/rows"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// oldestPage limits the rows of the log and of held messages that OldestWaitingSince reads.
+const oldestPage = 100
+
+// OldestWaitingSince returns when the oldest waiting message became deliverable: when it was accepted, or
+// became due. It returns zero if only scheduled messages wait. It reads the first messages of the log and the
+// first held ones, in three queries at most.
+func (l Reader) OldestWaitingSince(ctx context.Context, number int, c lane.Control) (time.Time, error) {
+	oldest, err := l.oldestOfLog(ctx, number, c)
+	if err != nil || c.Tail.NextDueAt.IsZero() {
+		return oldest, err
+	}
+	held, err := l.oldestHeld(ctx, number)
+	if err != nil || held.IsZero() || !oldest.IsZero() && oldest.Before(held) {
+		return oldest, err
+	}
+	return held, nil
+}
+
+func (l Reader) oldestOfLog(ctx context.Context, number int, c lane.Control) (time.Time, error) {
+	if c.Head.Next <= c.Tail.Cursor {
+		return time.Time{}, nil
+	}
+	entries, err := l.Store.ScanLog(ctx, number, c.Tail.Cursor, oldestPage)
+	if err != nil {
+		return time.Time{}, err
+	}
+	for _, e := range entries {
+		if !e.Stage.Final() && !e.IsHeld && e.Stage != weir.Scheduled {
+			return e.WaitingSince(), nil
+		}
+	}
+	return time.Time{}, nil
+}
+
+// oldestHeld compares the message that was filed first with the replayed message that was filed first: a
+// replayed message may have waited for less time than a later one.
+func (l Reader) oldestHeld(ctx context.Context, number int) (time.Time, error) {
+	page, err := l.Store.Table.Range(ctx, storage.Query{Partition: l.Store.Partition(number), From: rows.HeldPrefix,
+		To: rows.PrefixEnd(rows.HeldPrefix), Limit: oldestPage, Columns: rows.Names(rows.Seq, rows.WasReplayed)})
+	if err != nil {
+		return time.Time{}, err
+	}
+	first := map[bool]int64{} // by whether it was replayed
+	for _, r := range page.Rows {
+		v := r.Values
+		if seq, again := rows.Seq.Of(v), rows.WasReplayed.Of(v); first[again] == 0 || seq < first[again] {
+			first[again] = seq
+		}
+	}
+	var oldest time.Time
+	for _, seq := range first {
+		e, err := l.Store.ReadMessage(ctx, number, seq)
+		if err != nil && !storage.Is(err, storage.NotFound) {
+			return time.Time{}, err
+		}
+		if err == nil && (oldest.IsZero() || e.WaitingSince().Before(oldest)) {
+			oldest = e.WaitingSince()
+		}
+	}
+	return oldest, nil
+}

@@ -1,0 +1,58 @@
+package lists
+
+import (
+	"context"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/lane/rows"
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// MessageState is the stage of a message that was read by its sequence number.
+type MessageState struct {
+	Stage      weir.Stage // "" = retention has removed the message
+	FinishedAt time.Time
+	Refused    bool // the holder has refused the last requested replay
+}
+
+// statesPage is how many rows one query of ReadStates reads. Unwanted rows between two wanted ones cost less
+// than another query.
+const statesPage = 200
+
+var stateColumns = rows.Names(rows.Stage, rows.DiscardedAt, rows.FinishedAt, rows.ReplayRefused)
+
+// ReadStates returns the states of messages of a lane that were dead once. The numbers must be sorted. A
+// message that was never dead may be returned as queued although it was delivered.
+func (l Reader) ReadStates(ctx context.Context, number int, seqs []int64) ([]MessageState, error) {
+	fates := make([]MessageState, len(seqs))
+	for i := 0; i < len(seqs); {
+		page, err := l.Store.Table.Range(ctx, storage.Query{Partition: l.Store.Partition(number),
+			From:  rows.MessageKey(seqs[i]),
+			To:    rows.MessageKey(seqs[len(seqs)-1] + 1),
+			Limit: statesPage, Columns: stateColumns})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Rows {
+			seq, err := rows.SeqOfMessage(r.Key)
+			if err != nil {
+				return nil, err
+			}
+			for i < len(seqs) && seqs[i] < seq {
+				i++
+			}
+			if i < len(seqs) && seqs[i] == seq {
+				v := r.Values
+				fates[i] = MessageState{lane.StageFrom(v), rows.FinishedAt.Of(v),
+					rows.ReplayRefused.Of(v) != ""}
+				i++
+			}
+		}
+		if !page.More {
+			break
+		}
+	}
+	return fates, nil
+}

@@ -1,0 +1,69 @@
+package lists
+
+import (
+	"context"
+	"strings"
+
+	"weir/internal/lane"
+	"weir/internal/lane/rows"
+	"weir/internal/storage"
+)
+
+// WaitingMessages are the waiting messages outside the log: held ones and scheduled ones.
+type WaitingMessages struct {
+	Held       []lane.HeldMessage // by block, then by position
+	DueTimes   []lane.DueTime     // by time
+	IsComplete bool               // there are no others
+}
+
+// ReadWaiting reads the held and the scheduled messages of a lane: one page if that is enough, otherwise at
+// most the given number of pages of each kind.
+func (l Reader) ReadWaiting(ctx context.Context, number, pages int) (WaitingMessages, error) {
+	found, more, err := rows.ReadPages(ctx, l.Store.Table,
+		storage.Query{Partition: l.Store.Partition(number), From: rows.HeldPrefix, To: rows.PrefixEnd(rows.DuePrefix),
+			Columns: waitingColumns}, 1)
+	if err == nil && more {
+		found, more, err = l.readWaitingPages(ctx, number, pages)
+	}
+	st := WaitingMessages{IsComplete: !more}
+	for _, r := range found {
+		if strings.HasPrefix(r.Key, rows.HeldPrefix) {
+			st.Held = append(st.Held, lane.HeldFrom(r))
+			continue
+		}
+		d, err := lane.ParseDueKey(r.Key)
+		if err != nil {
+			return WaitingMessages{}, err
+		}
+		st.DueTimes = append(st.DueTimes, d)
+	}
+	return st, err
+}
+
+var waitingColumns = rows.Names(rows.Seq, rows.WasTried, rows.WasReplayed)
+
+// ReadKeyQueue reads the held messages of a block in order, at most the given number of pages, and reports
+// whether these are all.
+func (l Reader) ReadKeyQueue(ctx context.Context, number int, block string, pages int) (line []lane.HeldMessage,
+	whole bool,
+	err error) {
+	prefix := rows.HeldKey(block, "")
+	found, more, err := rows.ReadPages(ctx, l.Store.Table,
+		rows.WithPrefix(l.Store.Partition(number), prefix, waitingColumns), pages)
+	for _, r := range found {
+		line = append(line, lane.HeldFrom(r))
+	}
+	return line, !more, err
+}
+
+func (l Reader) readWaitingPages(ctx context.Context, number, pages int) (all []storage.Row, more bool, err error) {
+	for _, prefix := range []string{rows.HeldPrefix, rows.DuePrefix} {
+		found, cut, err := rows.ReadPages(ctx, l.Store.Table,
+			rows.WithPrefix(l.Store.Partition(number), prefix, waitingColumns), pages)
+		if err != nil {
+			return nil, false, err
+		}
+		all, more = append(all, found...), more || cut
+	}
+	return all, more, nil
+}

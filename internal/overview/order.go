@@ -1,0 +1,113 @@
+package overview
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weir/internal/weir"
+)
+
+// Order is an order of messages. The zero Order is that of Search: the last accepted first.
+type Order struct {
+	field        string
+	isDescending bool
+}
+
+// OrderFields are the names of the orders, without the sign for a descending one.
+var OrderFields = []string{"accepted", "finished", "due", "key", "version", "attempts", "status"}
+
+// sortField is a field to sort by. Messages without a value go last, in either direction.
+type sortField struct {
+	compare  func(a, b *weir.Status) int
+	hasValue func(*weir.Status) bool // nil = all have one
+}
+
+var sortFields = map[string]sortField{
+	"accepted": {compare: func(a, b *weir.Status) int { return a.Message.AcceptedAt.Compare(b.Message.AcceptedAt) }},
+	"finished": {func(a, b *weir.Status) int { return a.FinishedAt.Compare(b.FinishedAt) },
+		func(st *weir.Status) bool { return !st.FinishedAt.IsZero() }},
+	"due": {func(a, b *weir.Status) int { return a.Message.DueAt.Compare(b.Message.DueAt) },
+		func(st *weir.Status) bool { return !st.Message.DueAt.IsZero() }},
+	"key": {compare: func(a, b *weir.Status) int { return cmp.Compare(a.Message.Key, b.Message.Key) }},
+	"version": {func(a, b *weir.Status) int { return compareVersions(a.Message.Version, b.Message.Version) },
+		func(st *weir.Status) bool { return st.Message.Version != "" }},
+	"attempts": {compare: func(a, b *weir.Status) int { return cmp.Compare(a.AttemptCount, b.AttemptCount) }},
+	"status": {func(a, b *weir.Status) int { return cmp.Compare(a.CMSStatus, b.CMSStatus) },
+		func(st *weir.Status) bool { return st.CMSStatus != 0 }},
+}
+
+// ParseOrder parses the name of an order. A minus before it makes the order descending. An empty text is the
+// zero Order.
+func ParseOrder(text string) (Order, error) {
+	field, isDescending := strings.CutPrefix(text, "-")
+	if text != "" && !slices.Contains(OrderFields, field) {
+		return Order{}, fmt.Errorf("must be one of %s, or one of these with a minus before it",
+			strings.Join(OrderFields, ", "))
+	}
+	return Order{field, isDescending}, nil
+}
+
+// Sort sorts messages. Equal ones stay in their order.
+func (o Order) Sort(messages []weir.Status) {
+	f, isGiven := sortFields[o.field]
+	if !isGiven {
+		return
+	}
+	slices.SortStableFunc(messages, func(a, b weir.Status) int {
+		if f.hasValue != nil && (!f.hasValue(&a) || !f.hasValue(&b)) {
+			return cmp.Compare(countAbsent(f, &a), countAbsent(f, &b))
+		}
+		if o.isDescending {
+			return f.compare(&b, &a)
+		}
+		return f.compare(&a, &b)
+	})
+}
+
+// countAbsent returns 1 for a message without a value.
+func countAbsent(f sortField, st *weir.Status) int {
+	if f.hasValue(st) {
+		return 0
+	}
+	return 1
+}
+
+// compareVersions compares versions as deliveries do. Numbers go before times, and times before other texts.
+func compareVersions(a, b string) int {
+	x, y := rankVersion(a), rankVersion(b)
+	if x.rank != y.rank || x.rank == textRank {
+		return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(a, b))
+	}
+	switch {
+	case x.version.Newer(y.version):
+		return 1
+	case y.version.Newer(x.version):
+		return -1
+	}
+	return 0
+}
+
+// The kinds of versions, in the order of a sorted list.
+const (
+	numberRank = iota
+	timeRank
+	textRank
+)
+
+type rankedVersion struct {
+	rank    int
+	version weir.Version
+}
+
+func rankVersion(text string) rankedVersion {
+	v, err := weir.ParseVersion(text)
+	switch {
+	case err != nil:
+		return rankedVersion{rank: textRank}
+	case v.IsTime():
+		return rankedVersion{timeRank, v}
+	}
+	return rankedVersion{numberRank, v}
+}

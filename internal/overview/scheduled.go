@@ -1,0 +1,132 @@
+package overview
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/overview/lists"
+	"weir/internal/weir"
+)
+
+// DueFilter selects scheduled messages. A zero field matches every one.
+type DueFilter struct {
+	Lane     *int
+	From, To time.Time // due at or after, due before
+}
+
+// duePosition is a place in the list of scheduled messages, which sorts by due time, lane and sequence number.
+type duePosition struct {
+	lane.DueTime
+	lane int
+}
+
+func (p duePosition) compare(other duePosition) int {
+	return cmp.Or(p.At.Compare(other.At), cmp.Compare(p.lane, other.lane), cmp.Compare(p.Seq, other.Seq))
+}
+
+// Scheduled returns up to limit scheduled messages, the first due one first. token is SearchResult.Continue of
+// the previous page with the same filter; empty = the first page. A page has fewer messages if some became due
+// while it was read. It costs one query for each lane, and one for each group of messages that were accepted
+// together.
+func (o *Overview) Scheduled(ctx context.Context, f DueFilter, limit int, token string) (SearchResult, error) {
+	after, err := o.parseDueToken(f, token)
+	if err != nil {
+		return SearchResult{}, err
+	}
+	found := make([][]duePosition, o.Store.Lanes)
+	err = lane.ForEach(len(found), func(n int) (err error) {
+		if f.Lane == nil || *f.Lane == n {
+			found[n], err = o.readDuePositions(ctx, n, f, after, limit+1)
+		}
+		return err
+	})
+	if err != nil {
+		return SearchResult{}, readError("scheduled", err)
+	}
+	page := slices.Concat(found...)
+	slices.SortFunc(page, duePosition.compare)
+	result := SearchResult{Examined: len(page), Complete: len(page) <= limit}
+	if !result.Complete {
+		page = page[:limit]
+		last := page[limit-1]
+		result.Continue = searchPosition{o.Store.Epoch,
+			[]int64{last.At.UnixMicro(), int64(last.lane), last.Seq}}.encodeToken(f)
+	}
+	if result.Messages, err = o.readScheduled(ctx, page); err != nil {
+		return SearchResult{}, readError("scheduled", err)
+	}
+	return result, nil
+}
+
+// parseDueToken returns the position behind which a page begins; nil = at the beginning.
+func (o *Overview) parseDueToken(f DueFilter, token string) (*duePosition, error) {
+	if token == "" {
+		return nil, nil
+	}
+	p, err := parseToken(f, token)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.before) != 3 || p.epoch != o.Store.Epoch { // another number of lanes has another order
+		return nil, tokenError()
+	}
+	return &duePosition{lane.DueTime{At: time.UnixMicro(p.before[0]).UTC(), Seq: p.before[2]}, int(p.before[1])}, nil
+}
+
+// readDuePositions reads the first positions of a lane behind after.
+func (o *Overview) readDuePositions(ctx context.Context, number int, f DueFilter, after *duePosition,
+	limit int) ([]duePosition, error) {
+	span := lists.DueSpan{From: f.From, To: f.To}
+	if after != nil {
+		seq := after.Seq
+		switch {
+		case number < after.lane:
+			seq = math.MaxInt64
+		case number > after.lane:
+			seq = 0
+		}
+		span.After = &lane.DueTime{At: after.At, Seq: seq}
+	}
+	dues, err := lists.Reader{Store: o.Store}.ReadDueTimes(ctx, number, span, limit)
+	positions := make([]duePosition, len(dues))
+	for i, d := range dues {
+		positions[i] = duePosition{d, number}
+	}
+	return positions, err
+}
+
+// readScheduled reads the messages of the positions that are still scheduled.
+func (o *Overview) readScheduled(ctx context.Context, page []duePosition) ([]weir.Status, error) {
+	seqs := make([][]int64, o.Store.Lanes)
+	for _, p := range page {
+		seqs[p.lane] = append(seqs[p.lane], p.Seq)
+	}
+	found := make([]map[int64]weir.Status, len(seqs))
+	err := lane.ForEach(len(seqs), func(n int) error {
+		slices.Sort(seqs[n])
+		slices.Reverse(seqs[n])
+		found[n] = map[int64]weir.Status{}
+		for group := range slices.Chunk(seqs[n], seqsPerRead) {
+			entries, _, err := o.Store.ReadMany(ctx, n, group)
+			if err != nil {
+				return err
+			}
+			for _, e := range entries {
+				found[n][e.Seq()] = e.Status()
+			}
+		}
+		return nil
+	})
+	var messages []weir.Status
+	for _, p := range page {
+		st, isThere := found[p.lane][p.Seq]
+		if isThere && st.Stage == weir.Scheduled && st.Message.DueAt.Equal(p.At) {
+			messages = append(messages, st)
+		}
+	}
+	return messages, err
+}

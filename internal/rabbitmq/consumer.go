@@ -1,0 +1,238 @@
+// Package rabbitmq takes messages from queues of RabbitMQ into the lanes.
+//
+// Each delivery is validated and filed as a post is, and acknowledged after it is durable: until then the broker
+// keeps it, and delivers it again if this process ends or loses its connection. A repeated delivery has the same
+// message_id, which is the idempotency key, so it finds its message filed.
+//
+// One consumer reads a queue at a time, over all processes (see Queue). It files the messages of one key one after
+// the other, in the order of the queue: the next one only after the one before it is durable. Messages of different
+// keys are filed at the same time, and share the lanes' transactions. A delivery that cannot be filed yet holds back
+// its key, and it counts among the unacknowledged ones, of which the broker allows Prefetch. So the broker stops
+// delivering while storage is away.
+//
+// An invalid delivery goes to the dead-letter exchange with its problems, or is rejected if there is none.
+package rabbitmq
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"weir/internal/filing"
+	"weir/internal/retry"
+)
+
+// Queue is a queue to consume. Weir declares no queue.
+type Queue struct {
+	Name     string
+	Contract string // the contract that its messages must match; "" = any
+	Upstream string // the upstream that its messages are of; "" = none
+	// SingleActive must be set for a queue with the argument x-single-active-consumer: the broker then chooses one of
+	// several consumers. Any other queue has one exclusive consumer; other processes try again until that one ends.
+	SingleActive bool
+}
+
+// Observer has a method that is called for each invalid delivery, with the reason.
+type Observer interface{ Refused(err error) }
+
+// Config configures a Consumer. All fields but TLS, Queue.Contract and DeadLetterExchange are needed.
+type Config struct {
+	URL                string      // amqp:// or amqps://, with user, password and virtual host
+	TLS                *tls.Config // nil = the system's authorities
+	Name               string      // of the connection, for the operators of the broker
+	Queues             []Queue
+	Prefetch           int    // deliveries of a queue that are in this process at a time, 1 to 65535
+	DeadLetterExchange string // "" = invalid deliveries are rejected without requeue
+	RequiresMessageID  bool   // a delivery without message_id is invalid
+	Filer              *filing.Filer
+	Wake               func(lane int) // lets a process deliver the messages of a lane; it returns at once
+	Observer           Observer
+	Now                func() time.Time
+	Log                *slog.Logger
+}
+
+// Consumer consumes queues. Call Run once.
+type Consumer struct{ cfg Config }
+
+// New returns a Consumer.
+func New(cfg Config) *Consumer { return &Consumer{cfg: cfg} }
+
+const (
+	// The first and the longest pause before the next connection or consumer, which begin anew after
+	// stableAfter. They are so short because a process that waits for an exclusive queue finds it free only so.
+	firstReconnect = 250 * time.Millisecond
+	maxReconnect   = 5 * time.Second
+	stableAfter    = time.Minute
+
+	dialTimeout = 10 * time.Second // of a connection, with its handshakes
+
+	// stopTimeout bounds the filing of the deliveries that are in hand when the process stops. Container platforms
+	// allow 10 s or more between SIGTERM and SIGKILL.
+	stopTimeout = 7 * time.Second
+
+	closeTimeout = time.Second // of a connection: its other side may be silent
+)
+
+// Run consumes all queues until ctx ends. It then files and acknowledges the deliveries in hand, for stopTimeout at
+// most; the broker keeps the others. When a connection is lost, Run connects again, as often as needed.
+func (c *Consumer) Run(ctx context.Context) {
+	c.repeat(ctx, "connection", func() error { return c.useConnection(ctx) })
+}
+
+// repeat calls work, which returns when its connection or channel is lost, until ctx ends.
+func (c *Consumer) repeat(ctx context.Context, subject string, work func() error) {
+	for ctx.Err() == nil {
+		policy := retry.Policy{First: firstReconnect, Max: maxReconnect, Spread: 0.5,
+			BeforePause: func(err error, pause time.Duration) (time.Duration, bool) {
+				c.cfg.Log.Warn("consume: not consuming", "subject", subject, "delay_ms", pause.Milliseconds(), "err",
+					err)
+				return pause, true
+			}}
+		_ = policy.Do(ctx, func() error { // without a limit, only the end of ctx is an error
+			began := c.cfg.Now()
+			err := work()
+			if ctx.Err() == nil && c.cfg.Now().Sub(began) >= stableAfter {
+				c.cfg.Log.Warn("consume: connection lost", "subject", subject, "err", err)
+				return nil // the next pauses begin anew
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		})
+	}
+}
+
+// errLost is the error of a connection or channel that ended without a reason.
+var errLost = errors.New("the connection was lost")
+
+// useConnection makes a connection and consumes all queues until it is lost or ctx ends.
+func (c *Consumer) useConnection(ctx context.Context) error {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	lost := conn.NotifyClose(make(chan *amqp.Error, 1))
+	connected, disconnect := context.WithCancelCause(ctx)
+	defer disconnect(nil)
+	c.cfg.Log.Info("consume: connected", "from", conn.RemoteAddr().String())
+	letters := &deadLetters{exchange: c.cfg.DeadLetterExchange, connect: c.connect, now: c.cfg.Now}
+	defer letters.stopPublishing()
+	var queues sync.WaitGroup
+	for _, q := range c.cfg.Queues {
+		queues.Go(func() {
+			c.repeat(connected, q.Name, func() error { return c.consumeQueue(connected, conn, q, letters) })
+		})
+	}
+	select {
+	case reason := <-lost:
+		disconnect(asError(reason))
+	case <-ctx.Done():
+	}
+	queues.Wait()
+	closing := conn.CloseDeadline(time.Now().Add(closeTimeout)) // fails if the connection is lost
+	if ctx.Err() == nil {
+		return context.Cause(connected)
+	}
+	return closing
+}
+
+// asError returns a reason of the broker as an error; nil becomes errLost.
+func asError(reason *amqp.Error) error {
+	if reason == nil {
+		return errLost
+	}
+	return reason
+}
+
+// connect makes a connection. Its errors have no secret of the address.
+func (c *Consumer) connect(ctx context.Context) (*amqp.Connection, error) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	properties := amqp.NewConnectionProperties()
+	properties.SetClientConnectionName(c.cfg.Name)
+	var tlsConfig *tls.Config
+	if c.cfg.TLS != nil {
+		tlsConfig = c.cfg.TLS.Clone() // the library sets the server's name
+	}
+	return amqp.DialConfig(c.cfg.URL, amqp.Config{TLSClientConfig: tlsConfig, Properties: properties,
+		Dial: func(network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			// The library lifts the limit after the handshakes.
+			return conn, conn.SetDeadline(time.Now().Add(dialTimeout))
+		}})
+}
+
+// consumeQueue consumes one queue until its channel is lost or ctx ends. ctx ends with the connection, too.
+func (c *Consumer) consumeQueue(ctx context.Context, conn *amqp.Connection, q Queue, letters *deadLetters) error {
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if ctx.Err() == nil { // else the connection is closed, too, and within a time limit
+			ch.Close() // the broker requeues the deliveries that are not acknowledged
+		}
+	}()
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	cancelled := ch.NotifyCancel(make(chan string, 1))
+	if err := ch.Qos(c.cfg.Prefetch, 0, false); err != nil {
+		return err
+	}
+	deliveries, err := ch.Consume(q.Name, c.cfg.Name, false, !q.SingleActive, false, false, nil)
+	if err != nil {
+		return explainRefusal(q, err)
+	}
+	c.cfg.Log.Info("consume: consuming", "subject", q.Name)
+	// The work may go on for stopTimeout after the end of ctx if the process stops, and ends with the channel.
+	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	w := &worker{consumer: c, queue: q, letters: letters, keys: map[string][]*task{}}
+	for {
+		select {
+		case d, isOpen := <-deliveries:
+			if isOpen {
+				w.accept(working, &d)
+				continue
+			}
+		case <-cancelled:
+			return w.abandon(stopWork, fmt.Errorf("the broker ended the consumer: the queue %s was removed, or moved",
+				q.Name))
+		case <-ctx.Done():
+			if !conn.IsClosed() {
+				w.stopInOrder(stopWork)
+				return nil
+			}
+		}
+		return w.abandon(stopWork, awaitReason(closed))
+	}
+}
+
+// awaitReason returns the reason why a channel was closed. The library sends it before it closes the deliveries.
+func awaitReason(closed <-chan *amqp.Error) error {
+	select {
+	case reason := <-closed:
+		return asError(reason)
+	default:
+		return errLost
+	}
+}
+
+// explainRefusal returns the error of a consumer that the broker refused, with the likely reasons.
+func explainRefusal(q Queue, err error) error {
+	var refusal *amqp.Error
+	if errors.As(err, &refusal) && refusal.Code == amqp.AccessRefused && !q.SingleActive {
+		return fmt.Errorf("another consumer reads the queue %s, or it has a single active consumer (then set consumer: "+
+			"single-active): %w", q.Name, err)
+	}
+	return err
+}

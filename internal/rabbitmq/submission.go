@@ -1,0 +1,176 @@
+package rabbitmq
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"net/textproto"
+	"reflect"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"weir/internal/filing"
+	"weir/internal/weir"
+)
+
+// dueHeader is the header with the due time in seconds since 1970, as a number.
+const dueHeader = "perform_job_at"
+
+// newSubmission returns a delivery as a submission. Its message_id becomes the idempotency key, and the headers have
+// the same meaning as those of a post. The error is a *weir.Error that refuses the delivery for good.
+func (c *Consumer) newSubmission(d *amqp.Delivery) (filing.Submission, error) {
+	s := filing.Submission{ContentType: d.ContentType, Body: d.Body}
+	if err := checkEncoding(d.ContentEncoding); err != nil {
+		return s, err
+	}
+	if err := c.checkMessageID(d.MessageId); err != nil {
+		return s, err
+	}
+	headers, dueAt, err := readHeaders(d.Headers)
+	if err != nil {
+		return s, err
+	}
+	if s.Options, err = c.cfg.Filer.ReadOptions(headers, c.cfg.Now()); err != nil {
+		return s, err
+	}
+	if !dueAt.IsZero() {
+		if !s.Options.DueAt.IsZero() {
+			return s, filing.MalformedError("send only one of " + dueHeader + ", Weir-Deliver-At and Weir-Deliver-After")
+		}
+		s.Options.DueAt = dueAt
+	}
+	s.Options.IdempotencyKey = d.MessageId
+	return s, nil
+}
+
+// checkEncoding refuses a body that is compressed. Some clients put the character set into the property
+// content_encoding.
+func checkEncoding(encoding string) error {
+	switch strings.ToLower(encoding) {
+	case "", "identity", "utf-8", "utf8", "us-ascii", "binary":
+		return nil
+	}
+	return &weir.Error{Kind: weir.Unsupported, Op: "consume",
+		Message: fmt.Sprintf("the content_encoding %.40q is not supported: send the body uncompressed", encoding)}
+}
+
+func (c *Consumer) checkMessageID(id string) error {
+	switch {
+	case id == "" && c.cfg.RequiresMessageID:
+		return filing.MalformedError("the property message_id is missing: it is the Idempotency-Key, by which a " +
+			"delivery that the broker repeats stays one message")
+	case id != "" && !filing.IsIdempotencyKey(id):
+		return filing.MalformedError("message_id must have 1 to 255 visible ASCII characters (no spaces)")
+	}
+	return nil
+}
+
+// readHeaders returns the headers that filing.Filer.ReadOptions reads, and the due time of perform_job_at; zero =
+// none. Headers that have no meaning for Weir are ignored.
+func readHeaders(table amqp.Table) (headers http.Header, dueAt time.Time, err error) {
+	headers = http.Header{}
+	for name, value := range table {
+		canonical := textproto.CanonicalMIMEHeaderKey(name)
+		switch {
+		case name == dueHeader:
+			if dueAt, err = readSeconds(value); err != nil {
+				return nil, dueAt, err
+			}
+		case foldName(name) == foldName(dueHeader): // ignored, it would deliver the message at once
+			return nil, dueAt, filing.MalformedError(fmt.Sprintf("there is no header %.60q; did you mean %s?", name,
+				dueHeader))
+		case strings.HasPrefix(canonical, "Weir-") || strings.HasPrefix(canonical, "Weir_"):
+			text, isText := value.(string)
+			if !isText {
+				return nil, dueAt, filing.MalformedError(fmt.Sprintf("the header %.60q must be a text, and is %s", name,
+					describeType(value)))
+			}
+			headers.Add(canonical, text)
+		case canonical == "Traceparent" || canonical == "Tracestate":
+			if text, isText := value.(string); isText {
+				headers.Add(canonical, text)
+			}
+		}
+	}
+	return headers, dueAt, nil
+}
+
+// foldName leaves out how a name is written: performJobAt and perform-job-at differ from perform_job_at in that alone.
+func foldName(name string) string {
+	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
+}
+
+// readSeconds returns the time that a number of seconds since 1970 names, to the microsecond: a 64-bit float is no
+// more accurate.
+func readSeconds(value any) (time.Time, error) {
+	var seconds float64
+	switch v := reflect.ValueOf(value); {
+	case !v.IsValid():
+		return time.Time{}, wrongSecondsError(value)
+	case v.CanInt():
+		seconds = float64(v.Int())
+	case v.CanUint():
+		seconds = float64(v.Uint())
+	case v.CanFloat():
+		seconds = v.Float()
+	default:
+		decimal, isDecimal := value.(amqp.Decimal)
+		if !isDecimal {
+			return time.Time{}, wrongSecondsError(value)
+		}
+		seconds = float64(decimal.Value) / math.Pow10(int(decimal.Scale))
+	}
+	dueAt, err := weir.MomentOfSeconds(seconds)
+	if err != nil {
+		return time.Time{}, filing.MalformedError(dueHeader + ": " + err.Error())
+	}
+	return dueAt, nil
+}
+
+func wrongSecondsError(value any) error {
+	return filing.MalformedError(fmt.Sprintf("%s must be a number of seconds since 1970, such as 1893456000.25, and is %s",
+		dueHeader, describeType(value)))
+}
+
+// describeType returns the name of a header's type for publishers.
+func describeType(value any) string {
+	switch value.(type) {
+	case nil:
+		return "void"
+	case string, []byte:
+		return "a text"
+	case bool:
+		return "a boolean"
+	case time.Time:
+		return "a timestamp"
+	case amqp.Table:
+		return "a table"
+	case []any:
+		return "a list"
+	}
+	return "a number"
+}
+
+// validate returns the message of a delivery, and its idempotency key. The error is one that refuses the delivery for
+// good, except an Unavailable one, which only the end of ctx causes.
+func (c *Consumer) validate(ctx context.Context, q Queue, d *amqp.Delivery) (weir.Message, error) {
+	s, err := c.newSubmission(d)
+	if err != nil {
+		return weir.Message{}, err
+	}
+	s.Options.Upstream = q.Upstream
+	m, err := c.cfg.Filer.Validate(ctx, s)
+	if err != nil {
+		return weir.Message{}, err
+	}
+	if q.Contract != "" && m.Contract != q.Contract {
+		message := fmt.Sprintf("the queue %s takes messages of the contract %s, and this one is of %s", q.Name, q.Contract,
+			m.Contract)
+		return weir.Message{}, &weir.Error{Kind: weir.Invalid, Op: "consume", Message: message,
+			Problems: []weir.Problem{{Path: "/", Rule: "contract", Message: message}}}
+	}
+	return m, nil
+}

@@ -1,0 +1,49 @@
+package rabbitmq
+
+import (
+	"context"
+	"testing"
+
+	"weir/internal/filing"
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// articlesOnly is a filing.Limits whose upstreams may send articles, and have used their quota.
+type articlesOnly struct{}
+
+// CheckContract implements filing.Limits.
+func (articlesOnly) CheckContract(_, contract string) error {
+	if contract != "article" {
+		return &weir.Error{Kind: weir.Forbidden, Message: "not allowed"}
+	}
+	return nil
+}
+
+// Admit implements filing.Limits.
+func (articlesOnly) Admit(context.Context, string) (func(), error) {
+	return func() {}, &weir.Error{Kind: weir.Limited, Message: "used up"}
+}
+
+// A delivery of a contract that its upstream may not send is refused; one over a limit stays in the queue.
+func TestConsumer_HoldsTheUpstreamOfAQueueToItsLimits(t *testing.T) {
+	t.Parallel()
+	c := newTestConsumer(t, &fakeLanes{func(context.Context, weir.Message, string) (lane.Receipt, error) {
+		t.Error("a message over the quota was filed, want none")
+		return lane.Receipt{}, nil
+	}})
+	c.cfg.Filer.Limits = articlesOnly{}
+	q := Queue{Name: "feeds", Upstream: "feeds"}
+	d := newDelivery(nil)
+	m, err := c.validate(t.Context(), q, d)
+	if err != nil || m.Upstream != "feeds" {
+		t.Fatalf("got the upstream %q, %v; want feeds", m.Upstream, err)
+	}
+	if _, err = c.cfg.Filer.FileValid(t.Context(), m, "k"); weir.KindOf(err) != weir.Limited || filing.IsRefusal(err) {
+		t.Errorf("got %v, want Limited, which is no refusal", err)
+	}
+	d.Body = []byte("<note/>")
+	if _, err = c.validate(t.Context(), q, d); weir.KindOf(err) != weir.Forbidden || !filing.IsRefusal(err) {
+		t.Errorf("a note: got %v, want Forbidden, which is a refusal", err)
+	}
+}

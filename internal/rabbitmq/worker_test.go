@@ -1,0 +1,204 @@
+package rabbitmq
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"weir/internal/lane"
+	"weir/internal/weir"
+)
+
+// fakeChannel records the answers to deliveries. It is safe for concurrent use.
+type fakeChannel struct {
+	mu       sync.Mutex
+	acked    []uint64
+	rejected []uint64
+}
+
+func (f *fakeChannel) Ack(tag uint64, _ bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.acked = append(f.acked, tag)
+	return nil
+}
+
+// sortAcked returns the tags of the acknowledged deliveries.
+func (f *fakeChannel) sortAcked() []uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(slices.Values(f.acked))
+}
+
+func (f *fakeChannel) Nack(tag uint64, _, requeue bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if requeue {
+		return fmt.Errorf("delivery %d was requeued", tag)
+	}
+	f.rejected = append(f.rejected, tag)
+	return nil
+}
+
+func (f *fakeChannel) Reject(uint64, bool) error { return nil }
+
+// fakeObserver counts refusals.
+type fakeObserver struct {
+	mu      sync.Mutex
+	refused int
+}
+
+func (f *fakeObserver) Refused(error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refused++
+}
+
+// fileFunc files a message.
+type fileFunc = func(ctx context.Context, m weir.Message, key string) (lane.Receipt, error)
+
+// workerRig is a worker without a broker.
+type workerRig struct {
+	*worker
+	channel *fakeChannel
+	refused *fakeObserver
+	woken   []int
+}
+
+func newWorkerRig(t *testing.T, file fileFunc) *workerRig {
+	t.Helper()
+	r := &workerRig{channel: &fakeChannel{}, refused: &fakeObserver{}}
+	c := newTestConsumer(t, &fakeLanes{file})
+	c.cfg.Observer = r.refused
+	var mu sync.Mutex
+	c.cfg.Wake = func(lane int) {
+		mu.Lock()
+		defer mu.Unlock()
+		r.woken = append(r.woken, lane)
+	}
+	r.worker = &worker{consumer: c, queue: articles, letters: &deadLetters{}, keys: map[string][]*task{}}
+	return r
+}
+
+// deliver passes the n-th delivery of a key to the worker.
+func (r *workerRig) deliver(ctx context.Context, tag uint64, key string) {
+	r.accept(ctx, &amqp.Delivery{Acknowledger: r.channel, DeliveryTag: tag, MessageId: fmt.Sprint(tag),
+		Body: fmt.Appendf(nil, `<article path="%s" version="1"><title>T</title></article>`, key)})
+}
+
+// A key waits until its first message is durable. The other key goes on, and no message is acknowledged before.
+func TestWorker_HoldsBackTheKeyOfAMessageThatIsNotFiled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		filed := map[string][]string{}
+		failures := 3
+		r := newWorkerRig(t, func(_ context.Context, m weir.Message, id string) (lane.Receipt, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if m.Key == "/a" && failures > 0 {
+				failures--
+				return lane.Receipt{}, &weir.Error{Kind: weir.Unavailable, Message: "storage is away"}
+			}
+			filed[m.Key] = append(filed[m.Key], id)
+			m.ID.Lane = 7
+			return lane.Receipt{Message: m, Stage: weir.Queued}, nil
+		})
+		for tag := range uint64(8) {
+			r.deliver(t.Context(), tag, []string{"/a", "/b"}[tag%2])
+		}
+		synctest.Wait()
+		if got := r.channel.sortAcked(); !slices.Equal(got, []uint64{1, 3, 5, 7}) {
+			t.Errorf("while /a waits, %v are acknowledged, want those of /b: 1 3 5 7", got)
+		}
+		r.tasks.Wait()
+		if a, b := strings.Join(filed["/a"], " "), strings.Join(filed["/b"], " "); a != "0 2 4 6" || b != "1 3 5 7" {
+			t.Errorf("filed %s of /a and %s of /b, want 0 2 4 6 and 1 3 5 7", a, b)
+		}
+		if len(r.channel.acked) != 8 || len(r.woken) != 8 || len(r.keys) != 0 {
+			t.Errorf("%d acknowledged, %d wakes, %d keys in work; want 8, 8 and 0", len(r.channel.acked), len(r.woken),
+				len(r.keys))
+		}
+	})
+}
+
+// When the channel is lost, a message that is not filed leaves the later ones of its key to the broker.
+func TestWorker_FilesNoLaterMessageAfterALoss(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, lose := context.WithCancel(t.Context())
+		appends := 0
+		r := newWorkerRig(t, func(ctx context.Context, _ weir.Message, _ string) (lane.Receipt, error) {
+			appends++
+			<-ctx.Done()
+			return lane.Receipt{}, &weir.Error{Kind: weir.Unavailable, Message: "gave up"}
+		})
+		r.deliver(ctx, 0, "/a")
+		r.deliver(ctx, 1, "/a")
+		synctest.Wait()
+		if err := r.abandon(lose, errLost); err != errLost {
+			t.Errorf("got %v, want %v", err, errLost)
+		}
+		if appends != 1 || len(r.channel.acked)+len(r.channel.rejected) != 0 {
+			t.Errorf("%d appends, acknowledged %v, rejected %v; want one append and no answer", appends, r.channel.acked,
+				r.channel.rejected)
+		}
+	})
+}
+
+func TestWorker_RejectsWithoutADeadLetterExchange(t *testing.T) {
+	t.Parallel()
+	r := newWorkerRig(t, func(context.Context, weir.Message, string) (lane.Receipt, error) {
+		return lane.Receipt{}, &weir.Error{Kind: weir.Invalid, Message: "another body under this Idempotency-Key"}
+	})
+	r.deliver(t.Context(), 1, "/a")
+	r.accept(t.Context(), &amqp.Delivery{Acknowledger: r.channel, DeliveryTag: 2, MessageId: "2", Body: []byte("no XML")})
+	r.tasks.Wait()
+	if got := slices.Sorted(slices.Values(r.channel.rejected)); !slices.Equal(got, []uint64{1, 2}) ||
+		r.refused.refused != 2 || len(r.channel.acked) != 0 {
+		t.Errorf("rejected %v with %d counted, acknowledged %v; want 1 and 2 rejected", got, r.refused.refused,
+			r.channel.acked)
+	}
+}
+
+// A defect of this process or its storage must not cost a message.
+func TestWorker_TriesAgainAfterAnInternalError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls, began := 0, time.Now()
+		r := newWorkerRig(t, func(_ context.Context, m weir.Message, _ string) (lane.Receipt, error) {
+			if calls++; calls < 4 {
+				return lane.Receipt{}, &weir.Error{Kind: weir.Internal, Message: "a defect"}
+			}
+			return lane.Receipt{Message: m, Stage: weir.Delivered, Duplicate: true}, nil
+		})
+		r.deliver(t.Context(), 1, "/a")
+		r.tasks.Wait()
+		if took := time.Since(began); len(r.channel.acked) != 1 || len(r.woken) != 0 || took < firstRefile/2 {
+			t.Errorf("acknowledged %v after %s, woke %v; want one after pauses, and no wake for a final message",
+				r.channel.acked, took, r.woken)
+		}
+	})
+}
+
+func TestNewDeadLetter_FitsIntoAFrame(t *testing.T) {
+	t.Parallel()
+	problems := slices.Repeat([]weir.Problem{{Path: "./x", Rule: "required", Message: strings.Repeat("m", 100)}}, 2000)
+	d := newDelivery(amqp.Table{"large": strings.Repeat("h", 80<<10), "nested": amqp.Table{"list": []any{[]byte("x")}}})
+	d.Expiration, d.UserId, d.RoutingKey = "5", "somebody", "r"
+	letter := newDeadLetter("q", d, &weir.Error{Kind: weir.Invalid, Message: "broken", Problems: problems}, testNow)
+	if size := estimateSize(letter.Headers); size > 128<<10-4096 || letter.Headers["large"] != nil {
+		t.Errorf("the headers take %d bytes, want less than a frame, and not the message's own", size)
+	}
+	if letter.Expiration != "" || letter.UserId != "" || letter.DeliveryMode != amqp.Persistent ||
+		letter.Headers[errorHeader] != "broken" || !strings.HasPrefix(letter.Headers[problemsHeader].(string), `[{"path"`) {
+		t.Errorf("got %+v, want a persistent letter without expiration and user, with the problems", letter.Headers)
+	}
+}

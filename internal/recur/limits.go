@@ -1,0 +1,111 @@
+package recur
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/internal/weir"
+)
+
+// Limits bound all schedules together, so that the holder of the schedules' key cannot fill the lanes for ever.
+// A Runner checks them when a schedule is stored. Several processes that store new schedules at the same moment
+// can exceed them by one schedule each. Stored schedules run on if a limit is lowered.
+type Limits struct {
+	Count int     // schedules; 0 = unlimited
+	Rate  float64 // occurrences per second of all schedules that are not paused, each at its busiestRate; 0 = unlimited
+}
+
+// Load is the use that schedules make of the Limits.
+type Load struct {
+	Count int
+	Rate  float64 // per second
+}
+
+// busiestRuns is how many runs are looked at to find the shortest distance between two runs.
+const busiestRuns = 16
+
+// busiestRate returns the occurrences per second of a plan, as if all its runs had the shortest distance that two
+// of its next runs have.
+func (p *Plan) busiestRate(now time.Time) float64 {
+	if p.every > 0 {
+		return 1 / float64(p.every)
+	}
+	shortest := time.Duration(0)
+	last := p.Next(now)
+	for range busiestRuns {
+		next := p.Next(last)
+		if last.IsZero() || next.IsZero() {
+			break
+		}
+		if d := next.Sub(last); shortest == 0 || d < shortest {
+			shortest = d
+		}
+		last = next
+	}
+	if shortest == 0 {
+		return 0
+	}
+	return 1 / shortest.Seconds()
+}
+
+// busiestRate returns the rate of a definition; 0 if it is paused, over, or cannot be read.
+func (d Definition) busiestRate(now time.Time) float64 {
+	if d.Paused || (!d.End.IsZero() && !now.Before(d.End)) {
+		return 0
+	}
+	plan, err := NewPlan(d, now)
+	if err != nil {
+		return 0 // of a later version of this program
+	}
+	return plan.busiestRate(now)
+}
+
+// ReadLoad returns the use that all stored schedules make of the limits.
+func (s *Store) ReadLoad(ctx context.Context) (Load, error) {
+	return s.readLoadExcept(ctx, "")
+}
+
+// readLoadExcept returns the use of all schedules except one.
+func (s *Store) readLoadExcept(ctx context.Context, name string) (Load, error) {
+	all, err := s.List(ctx)
+	var load Load
+	now := s.Now()
+	for _, schedule := range all {
+		if schedule.Name != name {
+			load.Count++
+			load.Rate += schedule.busiestRate(now)
+		}
+	}
+	return load, err
+}
+
+// checkLimits returns a Conflict if d would exceed the limits in place of old, which may be empty. A definition
+// that uses no more than old is never refused.
+func (r *Runner) checkLimits(ctx context.Context, old Schedule, d Definition) error {
+	now := r.cfg.Now()
+	isNew, rate, before := old.etag == "", d.busiestRate(now), 0.0
+	if !isNew {
+		before = old.busiestRate(now)
+	}
+	if (r.cfg.Limits.Count == 0 || !isNew) && (r.cfg.Limits.Rate == 0 || rate <= before) {
+		return nil
+	}
+	others, err := r.cfg.Store.readLoadExcept(ctx, old.Name)
+	if err != nil {
+		return err
+	}
+	if limit := r.cfg.Limits.Count; isNew && limit > 0 && others.Count >= limit {
+		return errLimit(fmt.Sprintf("there are %d schedules, and no more are allowed: delete some, "+
+			"or raise schedules.max in weir.yaml", others.Count))
+	}
+	if limit := r.cfg.Limits.Rate; limit > 0 && rate > before && others.Rate+rate > limit {
+		return errLimit(fmt.Sprintf("the schedules would file up to %.3g messages a second, and %.3g are allowed: "+
+			"let it run less often, or raise schedules.rate in weir.yaml", others.Rate+rate, limit))
+	}
+	return nil
+}
+
+func errLimit(message string) error {
+	return &weir.Error{Kind: weir.Conflict, Op: "schedule", Message: message}
+}

@@ -1,0 +1,101 @@
+package redact
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"weir/internal/contract"
+)
+
+// foldedText is a text in one case and without white space. Forms are compared in this way, and not by a regular
+// expression: values of many words can keep thousands of its states alive for each character of a text, which takes
+// seconds.
+type foldedText struct {
+	text     string
+	offsets  []int  // of each byte's character in the original text
+	hasSpace []bool // for each byte: white space stood before it
+}
+
+func foldText(text string) foldedText {
+	var f foldedText
+	var folded []byte
+	hasSpace := false
+	for at, r := range text {
+		if unicode.IsSpace(r) || unicode.Is(unicode.Z, r) {
+			hasSpace = true
+			continue
+		}
+		before := len(folded)
+		folded = utf8.AppendRune(folded, foldCase(r))
+		for range len(folded) - before {
+			f.offsets, f.hasSpace = append(f.offsets, at), append(f.hasSpace, hasSpace)
+			hasSpace = false
+		}
+	}
+	f.text = string(folded)
+	return f
+}
+
+// foldCase returns the same character for each case of a letter: the lowest one.
+func foldCase(r rune) rune {
+	lowest := r
+	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+		lowest = min(lowest, other)
+	}
+	return lowest
+}
+
+// hasFormAt reports whether a form stands at a byte of a text, which has its characters there. White space may be
+// between the words of the form, and not within them.
+func (f *foldedText) hasFormAt(at int, form *foldedText) bool {
+	for i := 1; i < len(form.text); i++ {
+		if f.hasSpace[at+i] && !form.hasSpace[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// originalRange is a part of an original text, by the offsets of its beginning and its end.
+type originalRange struct{ from, to int }
+
+// findForm returns the places of a form in the original text.
+func (f *foldedText) findForm(original string, form *foldedText) (found []originalRange) {
+	for at := 0; form.text != ""; {
+		next := strings.Index(f.text[at:], form.text)
+		if next < 0 {
+			break
+		}
+		if at += next; !f.hasFormAt(at, form) {
+			at++
+			continue
+		}
+		last := f.offsets[at+len(form.text)-1]
+		_, size := utf8.DecodeRuneInString(original[last:])
+		found = append(found, originalRange{f.offsets[at], last + size})
+		at += len(form.text)
+	}
+	return found
+}
+
+// hideForms returns a text with contract.RedactedMark in place of each form; one mark for forms that overlap.
+func (m Mask) hideForms(text string) string {
+	folded := foldText(text)
+	var found []originalRange
+	for i := range m.anywhere {
+		found = append(found, folded.findForm(text, &m.anywhere[i])...)
+	}
+	slices.SortFunc(found, func(a, b originalRange) int { return cmp.Compare(a.from, b.from) })
+	var b strings.Builder
+	end := 0
+	for i, r := range found {
+		if i == 0 || r.from >= end {
+			b.WriteString(text[end:r.from] + contract.RedactedMark)
+		}
+		end = max(end, r.to)
+	}
+	return b.String() + text[end:]
+}

@@ -1,0 +1,225 @@
+package redact
+
+import (
+	"encoding/base64"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"weir/internal/cms"
+	"weir/internal/contract"
+)
+
+// Mask hides redacted values in texts. The zero mask hides none. It is safe for concurrent use.
+//
+// It finds a value in any case and with other white space, also in the forms of cms.EncodedForms and in base64. At the
+// end of a text that was cut off, it finds the beginning of a value, too. A text that still shares minShared characters
+// with a value repeats a part of it, and is hidden as a whole.
+type Mask struct {
+	hidesAll bool           // each text as a whole: the values cannot be found, or are too many to look for
+	anywhere []foldedText   // forms of values that are hidden wherever they stand
+	words    *regexp.Regexp // short values, hidden only as whole words; nil = none
+	lower    []string       // the forms of anywhere, in lower case, for the end of a text
+
+	parts map[string]bool // all parts of minShared bytes of the values, in lower case
+}
+
+const (
+	// minAnywhere is the length in characters from which a value is hidden inside of words, too. A shorter value, such
+	// as a grade, stands in many words by chance.
+	minAnywhere = 4
+	// minShared is the length in bytes of a part of a value that a text must not have. Shorter parts are in many
+	// texts by chance.
+	minShared = 8
+	// maxForms, maxValueBytes and maxFormBytes bound the memory and the time of a mask. The forms of
+	// a value of words are about six times as long as the value; those of characters that are escaped can be thirty
+	// times as long.
+	maxForms      = 400
+	maxValueBytes = 16 << 10
+	maxFormBytes  = 8 * maxValueBytes
+)
+
+// hiddenText stands in place of a text that is hidden as a whole.
+const hiddenText = contract.RedactedMark + " (this text is hidden, because it may repeat redacted values)"
+
+// NewMask returns a mask of values, and of the same values as a body has them written. It ignores empty ones. If they
+// have more than maxForms different forms, or are longer than maxFormBytes together, the mask hides each text as a
+// whole.
+func NewMask(values, written []string) Mask {
+	var long, short []string
+	size, isKnown := 0, map[string]bool{"": true}
+	for _, value := range slices.Concat(values, written) {
+		value = strings.TrimSpace(value)
+		if isKnown[value] {
+			continue
+		}
+		isKnown[value] = true
+		if size += len(value); size > maxValueBytes {
+			return Mask{hidesAll: true}
+		}
+		forms := cms.EncodedForms(value)
+		if utf8.RuneCountInString(value) < minAnywhere {
+			short = append(short, forms...)
+		} else {
+			long = slices.Concat(long, forms, encodeMore(value))
+		}
+		long, short = sortDistinct(long), sortDistinct(short)
+		if len(long)+len(short) > maxForms || countBytes(long)+countBytes(short) > maxFormBytes {
+			return Mask{hidesAll: true}
+		}
+	}
+	m := Mask{words: compileForms(short)}
+	for _, form := range long {
+		m.anywhere = append(m.anywhere, foldText(form))
+		m.lower = append(m.lower, strings.ToLower(form))
+	}
+	hasTags := func(text string) bool { return strings.Contains(text, "<") }
+	m.parts = partsOf(slices.Concat(values, slices.DeleteFunc(slices.Clone(written), hasTags)))
+	return m
+}
+
+func countBytes(texts []string) (sum int) {
+	for _, text := range texts {
+		sum += len(text)
+	}
+	return sum
+}
+
+// partsOf returns all parts of minShared bytes. The texts must have no tags: the tags in a redacted element are no
+// secret.
+func partsOf(texts []string) map[string]bool {
+	parts := map[string]bool{}
+	for _, value := range texts {
+		value = joinSpaces(value)
+		for end := minShared; end <= len(value); end++ {
+			parts[value[end-minShared:end]] = true
+		}
+	}
+	return parts
+}
+
+// joinSpaces returns a text in lower case, with one space for each white space.
+func joinSpaces(text string) string { return strings.Join(strings.Fields(strings.ToLower(text)), " ") }
+
+// encodeMore returns the forms beyond those of package cms.
+func encodeMore(value string) []string {
+	return []string{strings.ReplaceAll(url.QueryEscape(value), "+", "%20"),
+		base64.RawStdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value))}
+}
+
+// sortDistinct sorts texts, the longest first, and drops those that occur twice.
+func sortDistinct(texts []string) []string {
+	slices.SortFunc(texts, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return strings.Compare(a, b)
+	})
+	return slices.Compact(texts)
+}
+
+// compileForms returns an expression of any of some short forms, which prefers a longer one, so that no rest of it remains.
+func compileForms(forms []string) *regexp.Regexp {
+	if len(forms) == 0 {
+		return nil
+	}
+	var alternatives []string
+	for _, form := range forms {
+		var words []string
+		for _, word := range strings.Fields(form) {
+			words = append(words, regexp.QuoteMeta(word))
+		}
+		alternatives = append(alternatives, strings.Join(words, `[\s\p{Z}]*`))
+	}
+	return regexp.MustCompile(`(?i)` + strings.Join(alternatives, "|"))
+}
+
+// Hide returns a text with contract.RedactedMark in place of each value.
+func (m Mask) Hide(text string) string {
+	if m.hidesAll && text != "" {
+		return hiddenText
+	}
+	if len(m.anywhere) > 0 {
+		text = m.hideEnd(m.hideForms(text))
+	}
+	if m.words != nil {
+		text = m.hideWords(text)
+	}
+	if m.hasPart(text) {
+		return hiddenText
+	}
+	return text
+}
+
+// hasPart reports whether a text has a part of a value, which was not found as a whole.
+func (m Mask) hasPart(text string) bool {
+	if len(m.parts) == 0 {
+		return false
+	}
+	text = strings.ReplaceAll(joinSpaces(text), contract.RedactedMark, "\x00")
+	for end := minShared; end <= len(text); end++ {
+		if m.parts[text[end-minShared:end]] {
+			return true
+		}
+	}
+	return false
+}
+
+// hideWords hides the short values that are whole words.
+func (m Mask) hideWords(text string) string {
+	var b strings.Builder
+	kept := 0
+	for at := 0; at < len(text); {
+		found := m.words.FindStringIndex(text[at:])
+		if found == nil {
+			break
+		}
+		from, to := at+found[0], at+found[1]
+		before, _ := utf8.DecodeLastRuneInString(text[:from])
+		after, size := utf8.DecodeRuneInString(text[to:])
+		if isWordRune(before) || isWordRune(after) && size > 0 {
+			_, size := utf8.DecodeRuneInString(text[from:])
+			at = from + size
+			continue
+		}
+		b.WriteString(text[kept:from] + contract.RedactedMark)
+		kept, at = to, to
+	}
+	return b.String() + text[kept:]
+}
+
+func isWordRune(r rune) bool {
+	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
+}
+
+// keptAnswer is the size up to which package cms keeps an answer, less a character that it may have cut.
+const keptAnswer = 2<<10 - utf8.UTFMax
+
+// hideEnd hides the beginning of a value at the end of a text that was cut off: one with an ellipsis, or an answer of
+// the largest size.
+func (m Mask) hideEnd(text string) string {
+	rest := strings.TrimSuffix(strings.TrimSuffix(text, "…"), "...")
+	if len(rest) == len(text) && len(text) < keptAnswer {
+		return text
+	}
+	whole := strings.TrimRight(rest, "\uFFFD")
+	lower := strings.ToLower(whole)
+	if len(lower) != len(whole) { // a letter has another length in lower case, and offsets would differ
+		lower = whole
+	}
+	longest := 0
+	for _, form := range m.lower {
+		for n := min(len(form), len(lower)); n >= minAnywhere && n > longest; n-- {
+			if strings.HasSuffix(lower, form[:n]) {
+				longest = n
+			}
+		}
+	}
+	if longest == 0 {
+		return text
+	}
+	return rest[:len(lower)-longest] + contract.RedactedMark + text[len(rest):]
+}

@@ -1,0 +1,46 @@
+package redact
+
+import (
+	"context"
+	"slices"
+
+	"weir/internal/weir"
+)
+
+// Next makes attempts; see drain.Sender.
+type Next interface {
+	Send(ctx context.Context, d weir.Delivery) weir.Result
+}
+
+// Sender makes attempts, and hides the redacted values of the message in the texts of their results. The requests to
+// the CMS are unchanged. It is safe for concurrent use.
+type Sender struct {
+	Next      Next
+	Contracts Contracts
+}
+
+// Send implements drain.Sender.
+func (s *Sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
+	r := s.Next.Send(ctx, d)
+	hasReason := slices.ContainsFunc(r.Steps, func(step weir.Step) bool { return step.Reason != "" })
+	if r.Reason == "" && r.Body == "" && !hasReason {
+		return r
+	}
+	mask := MaskOf(ctx, s.Contracts, d.Message)
+	r.Reason, r.Body = mask.Hide(r.Reason), mask.Hide(r.Body)
+	r.Steps = slices.Clone(r.Steps)
+	for i := range r.Steps {
+		r.Steps[i].Reason = mask.Hide(r.Steps[i].Reason)
+	}
+	return r
+}
+
+// MaskOf returns the mask of the values that the contract of a message redacts. If they cannot be found, the mask hides
+// each text as a whole.
+func MaskOf(ctx context.Context, contracts Contracts, m *weir.Message) Mask {
+	found, err := contracts.Redact(ctx, m.Contract, m.ContentType, m.Body)
+	if err != nil || found.HasMore {
+		return Mask{hidesAll: true}
+	}
+	return NewMask(found.Values, found.Written)
+}

@@ -1,0 +1,400 @@
+package simulation_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing/iotest"
+	"time"
+
+	"weir/internal/weir"
+)
+
+// chainCMS is a stock CMS: it has items, which clients find by a field, create, update and publish. By itself it does
+// not keep two items of one ref apart.
+type chainCMS struct {
+	w *world
+
+	mu       sync.Mutex
+	items    []*item
+	made     int                     // items so far
+	removed  map[string]time.Time    // by ref: when an editor removed its item
+	shown    map[string]time.Time    // by ref: when it was published last
+	fences   map[int]int64           // the highest of each lane, if it checks them
+	answered map[string]*chainAnswer // by Idempotency-Key, if it honours that header
+	kinds    map[string]string       // kind of the request with an Idempotency-Key
+}
+
+// item is a thing that the CMS has.
+type item struct {
+	id        int
+	ref       string
+	version   int
+	content   content
+	published *content
+	visible   time.Time // in the index, which look-ups read
+}
+
+// content is the part of an item that a message writes.
+type content struct {
+	Ref     string `json:"ref"`
+	Message string `json:"message"`
+	Text    string `json:"text"`
+}
+
+// chainRequest is a request as the CMS reads it.
+type chainRequest struct {
+	*request
+	name    string // Idempotency-Key
+	step    string
+	method  string
+	path    string
+	query   url.Values
+	header  http.Header
+	content content
+}
+
+// chainAnswer is the CMS's answer.
+type chainAnswer struct {
+	status int
+	body   any
+}
+
+// chainPlan is the CMS's reaction to a request.
+type chainPlan struct {
+	refuse, stale bool // the connection, as in plan
+	lose          bool // the connection, before the answer
+	torn          bool // the answer breaks off
+	html          bool // the answer is a page
+	skip          bool // the request is not carried out
+	takes         time.Duration
+	status        int // instead of the true one
+	header        http.Header
+}
+
+// chainWire is one process's connection.
+type chainWire struct {
+	cms *chainCMS
+	p   *process
+}
+
+func newChainCMS(w *world) *chainCMS {
+	return &chainCMS{w: w, fences: map[int]int64{}, answered: map[string]*chainAnswer{}, kinds: map[string]string{},
+		removed: map[string]time.Time{}, shown: map[string]time.Time{}}
+}
+
+// planAnswer draws the reaction to a request. In some minutes the CMS is down as a whole.
+func (c *chainCMS) planAnswer(r *chainRequest) chainPlan {
+	w, name := c.w, fmt.Sprint("chain ", r.id.Lane, " ", r.id.Seq, " ", r.step)
+	p := chainPlan{takes: w.dice.drawBetween(name, 5*time.Millisecond, 60*time.Millisecond), header: http.Header{}}
+	if n := r.id.Seq; n%7 == 0 && w.chains.stubborn && r.method == http.MethodPut {
+		p.skip, p.status = true, http.StatusPreconditionFailed // however often the chain is run
+		return p
+	}
+	if w.isCalm() {
+		return p
+	}
+	phase := newDice(w.dice.seed + uint64(time.Since(w.started)/(10*time.Second)))
+	if phase.drawChance("down", 0.1) {
+		p.skip, p.status, p.refuse = true, http.StatusServiceUnavailable, w.dice.drawChance(name+" down", 0.5)
+		return p
+	}
+	if w.dice.drawChance(name+" fault", w.cmsFaults) {
+		c.spoilPlan(&p, name)
+		c.keepIndexed(r, &p)
+	}
+	return p
+}
+
+// spoilPlan makes a plan go wrong: before the request is carried out, after it, or instead.
+func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
+	d := c.w.dice
+	pick := func(of ...int) int { return of[d.drawBelow(name+" pick", len(of))] }
+	switch d.drawBelow(name+" what", 14) {
+	case 0:
+		p.takes = d.drawBetween(name+" slow", 500*time.Millisecond, 8*time.Second)
+	case 1, 2: // the answer is lost after the change was made
+		p.lose, p.takes = true, d.drawBetween(name+" lost", 5*time.Millisecond, 3*time.Second)
+	case 3: // it restarts before it has read the request
+		p.lose, p.skip = true, true
+		c.forgetKeys()
+	case 4:
+		p.refuse = true
+	case 5:
+		p.stale = true
+	case 6: // a page to sign in, before the CMS or after it
+		p.html, p.skip = true, d.drawChance(name+" in front", 0.5)
+	case 7:
+		p.torn = true
+	case 8:
+		p.skip, p.status = true, http.StatusUnauthorized
+	case 9:
+		p.skip, p.status = true, pick(409, 412)
+	case 10: // an error after the change was made
+		p.status = pick(500, 500, 502, 503)
+	case 11:
+		p.skip, p.status = true, pick(500, 423, 403, 429, 503)
+		p.header.Set("Retry-After", fmt.Sprint(pick(0, 1, 3)))
+	case 12:
+		p.status = pick(408, 504)
+	case 13:
+		p.skip, p.status = d.drawChance(name+" refused", 0.3), pick(400, 422)
+		if !p.skip {
+			p.status = 0
+		}
+	}
+}
+
+// keepIndexed loses the connection in place of an error after an item was made, if only the index could show the item
+// to the next look-up: a lost connection has to settle, and an error may be followed by the next attempt at once.
+func (c *chainCMS) keepIndexed(r *chainRequest, p *chainPlan) {
+	isMade := r.path == "/items" && !r.isRead && !p.skip
+	if isMade && !c.w.chains.isUnique && c.w.chains.lag > 0 && (p.torn || p.html || p.status >= 400) {
+		p.torn, p.html, p.status, p.lose = false, false, 0, true
+	}
+}
+
+// forgetKeys forgets the Idempotency-Keys, as a restart does: they were in memory.
+func (c *chainCMS) forgetKeys() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.answered)
+}
+
+// RoundTrip sends one request of a chain, as wire.RoundTrip does.
+func (c *chainWire) RoundTrip(r *http.Request) (*http.Response, error) {
+	p := c.p
+	if !p.awaitRunning("send " + r.Header.Get("Weir-Key")) {
+		return nil, errLost
+	}
+	req, err := c.readRequest(r)
+	if err != nil {
+		p.w.check.reportViolation("chain", "%s sent a request that no chain has: %v", p.name, err)
+		return nil, errRefused
+	}
+	plan := c.cms.planAnswer(req)
+	if err := p.openConnection(r, plan.refuse, plan.stale, req.drawName("refused")); err != nil {
+		return nil, err
+	}
+	p.countRequest(1)
+	defer p.countRequest(-1)
+	return c.exchangeRequest(r, req, plan)
+}
+
+// readRequest reads a request, whose Idempotency-Key names its message and its step.
+func (c *chainWire) readRequest(r *http.Request) (*chainRequest, error) {
+	//lint:ignore SA1008 the client sends the name in lower case
+	key := strings.Join(r.Header["idempotency-key"], "")
+	name, rest, _ := strings.Cut(key, "/")
+	step, again, isAgain := strings.Cut(rest, "/")
+	id, number, isReplay := strings.Cut(name, ".")
+	req := &chainRequest{name: key, step: step, method: r.Method, path: r.URL.Path, query: r.URL.Query(),
+		header: r.Header,
+		request: &request{p: c.p, key: r.Header.Get("Weir-Key"), sent: time.Now(), isRead: r.Method == http.MethodGet,
+			cut: make(chan struct{}), done: make(chan struct{})}}
+	var err error
+	if req.id, err = weir.ParseID(id); err != nil {
+		return nil, err
+	}
+	if isReplay {
+		req.replay, _ = strconv.Atoi(number)
+	}
+	if isAgain {
+		req.round, _ = strconv.Atoi(again)
+	}
+	req.fence, _ = strconv.ParseInt(r.Header.Get("Weir-Fence"), 10, 64)
+	req.attempt, _ = strconv.Atoi(r.Header.Get("Weir-Attempt"))
+	if !req.isRead && r.ContentLength != 0 {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || len(body) == 0 {
+			return req, err
+		}
+		return req, json.Unmarshal(body, &req.content)
+	}
+	return req, nil
+}
+
+func (r *chainRequest) drawName(what string) string {
+	return fmt.Sprint(what, " ", r.id.Lane, " ", r.id.Seq, " ", r.step)
+}
+
+func (c *chainWire) exchangeRequest(r *http.Request, req *chainRequest, plan chainPlan) (*http.Response, error) {
+	var got *chainAnswer
+	names := tripNames{trip: req.drawName("trip"), arrival: req.drawName("arrives"), waiting: "send " + req.key}
+	err := req.awaitAnswer(r.Context(), names, func() { c.cms.handleRequest(req, plan, &got) })
+	if err == nil && plan.lose {
+		err = errLost
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.newAnswer(r, req, plan, got), nil
+}
+
+// handleRequest takes a request in, and carries it out when its time is over: up to most of the settle time after its
+// client, or a proxy on the way, has given it up. It writes the CMS's answer to got before it closes req.done, if the
+// CMS has answered by then.
+func (c *chainCMS) handleRequest(req *chainRequest, plan chainPlan, got **chainAnswer) {
+	settle := c.w.settle * 8 / 10
+	req.began = time.Now()
+	c.w.check.beginRequest(req.request)
+	c.w.check.checkChainRequest(req)
+	finish := func() (answer *chainAnswer) {
+		if !plan.skip {
+			answer = c.serveRequest(req)
+		}
+		c.w.check.endRequest(req.request)
+		return answer
+	}
+	c.w.loose.Go(func() {
+		timer := time.NewTimer(plan.takes)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			if plan.lose || plan.status == 504 || plan.status == 408 {
+				close(req.done)
+				time.Sleep(c.w.dice.drawBetween(req.drawName("after"), 0, settle))
+				finish()
+				return
+			}
+		case <-req.cut:
+			time.Sleep(min(time.Until(req.began.Add(plan.takes)), settle))
+		}
+		*got = finish()
+		close(req.done)
+	})
+}
+
+// newAnswer writes the answer as the client gets it, and notes that a message was taken with its last step.
+func (c *chainWire) newAnswer(r *http.Request, req *chainRequest, plan chainPlan, got *chainAnswer) *http.Response {
+	answer := chainAnswer{status: plan.status, body: map[string]any{"message": "trouble"}}
+	if got != nil && plan.status == 0 {
+		answer = *got
+	}
+	text, _ := json.Marshal(answer.body)
+	body := io.Reader(strings.NewReader(string(text)))
+	switch {
+	case plan.html:
+		body, answer.status = strings.NewReader("<!DOCTYPE html><html><body>Sign in</body></html>"), 200
+	case plan.torn:
+		body = io.MultiReader(strings.NewReader(string(text[:len(text)/2])), iotest.ErrReader(io.ErrUnexpectedEOF))
+	}
+	isWhole := !plan.html && !plan.torn
+	if req.status = answer.status; req.step == lastStep && isWhole {
+		c.p.w.check.noteAnswered(req.request, true)
+	}
+	return &http.Response{StatusCode: max(answer.status, 100), ProtoMajor: 1, ProtoMinor: 1, Header: plan.header,
+		Body: io.NopCloser(body), Request: r}
+}
+
+// serveRequest carries a request out, at once and as a whole.
+func (c *chainCMS) serveRequest(r *chainRequest) *chainAnswer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.w.chains.checksFences {
+		if r.fence < c.fences[r.id.Lane] {
+			return newProblem(http.StatusConflict, "the fence has risen")
+		}
+		c.fences[r.id.Lane] = r.fence
+	}
+	if known := c.answered[r.name]; known != nil && c.w.chains.honoursKeys && r.method == http.MethodPost {
+		return known
+	}
+	answer := c.changeItems(r)
+	if r.method == http.MethodPost && answer.status < 300 {
+		c.answered[r.name] = answer
+	}
+	c.w.trace.addLine("the CMS answers %s %s of seq %d of lane %d with %d %v", r.method, r.path, r.id.Seq, r.id.Lane,
+		answer.status, answer.body)
+	return answer
+}
+
+func newProblem(status int, words string) *chainAnswer {
+	return &chainAnswer{status, map[string]any{"message": words}}
+}
+
+// changeItems looks items up, or changes one. The caller holds mu.
+func (c *chainCMS) changeItems(r *chainRequest) *chainAnswer {
+	switch {
+	case r.method == http.MethodGet:
+		return c.findItems(r.query.Get("ref"))
+	case r.path == "/items":
+		return c.createItem(r)
+	}
+	place, isPublish := strings.CutSuffix(strings.TrimPrefix(r.path, "/items/"), "/publish")
+	n, _ := strconv.Atoi(place)
+	i := slices.IndexFunc(c.items, func(it *item) bool { return it.id == n })
+	if i < 0 {
+		return newProblem(http.StatusNotFound, "no such item")
+	}
+	it := c.items[i]
+	if isPublish && c.w.chains.indexesFirst && time.Now().Before(it.visible) {
+		return newProblem(http.StatusConflict, "not in the index yet")
+	}
+	if isPublish {
+		shown := it.content
+		it.published = &shown
+		c.shown[it.ref] = time.Now()
+		return &chainAnswer{http.StatusOK, map[string]any{"state": "published"}}
+	}
+	if match := r.header.Get("If-Match"); match != "" && match != strconv.Itoa(it.version) {
+		return newProblem(http.StatusPreconditionFailed, "another version")
+	}
+	it.content = r.content
+	it.version++
+	return &chainAnswer{http.StatusOK, map[string]any{"id": it.id, "version": it.version}}
+}
+
+func (c *chainCMS) findItems(ref string) *chainAnswer {
+	found := []any{}
+	for _, it := range c.items {
+		if it.ref == ref && !time.Now().Before(it.visible) {
+			found = append(found, map[string]any{"id": it.id, "version": it.version})
+		}
+	}
+	return &chainAnswer{http.StatusOK, map[string]any{"items": found}}
+}
+
+func (c *chainCMS) createItem(r *chainRequest) *chainAnswer {
+	ref := r.content.Ref
+	isTaken := slices.ContainsFunc(c.items, func(it *item) bool { return it.ref == ref })
+	if isTaken && c.w.chains.isUnique {
+		return newProblem(http.StatusConflict, "the ref is taken")
+	}
+	c.made++
+	it := &item{id: c.made, ref: ref, version: 1, content: r.content,
+		visible: time.Now().Add(c.w.dice.drawBetween(r.drawName("index"), 0, c.w.chains.lag))}
+	c.items = append(c.items, it)
+	if isTaken {
+		c.w.check.reportViolation("duplicate", "%s made a second item of %s for seq %d of lane %d", r.p.name, ref,
+			r.id.Seq, r.id.Lane)
+	}
+	return &chainAnswer{http.StatusCreated, map[string]any{"id": it.id, "version": it.version}}
+}
+
+// editItem is an editor who saves an item: its version is another one then.
+func (c *chainCMS) editItem(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.items) > 0 {
+		c.items[n%len(c.items)].version++
+	}
+}
+
+// removeItem is an editor who removes an item.
+func (c *chainCMS) removeItem(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.items) > 0 {
+		i := n % len(c.items)
+		c.w.trace.addLine("an editor removes item %d of %s", c.items[i].id, c.items[i].ref)
+		c.removed[c.items[i].ref] = time.Now()
+		c.items = slices.Delete(c.items, i, i+1)
+	}
+}

@@ -1,0 +1,396 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/parser"
+
+	"weir/internal/contract"
+	"weir/internal/drain"
+	"weir/internal/lane"
+	"weir/internal/lease"
+	"weir/internal/steps"
+	"weir/internal/weir"
+)
+
+// Worlds with a CMS to which a message is written by a chain of requests: look up, create or update, publish.
+
+// chaining describes the chains of a seed; zero = each message is one request.
+type chaining struct {
+	isOn         bool
+	isUnique     bool          // the CMS refuses a second item of one ref
+	honoursKeys  bool          // the CMS repeats its first answer to a repeated Idempotency-Key
+	checksFences bool          // the CMS refuses a fence that is not the highest
+	stubborn     bool          // the CMS refuses all updates of some messages as stale
+	lag          time.Duration // of the index that look-ups read
+	edits        int           // changes by editors
+	indexesFirst bool          // the CMS publishes no item that is not in the index
+	remembers    bool          // the chain remembers the ids of items
+	removals     int           // removals by editors
+	forgets      int           // remembered ids that operators have forgotten
+}
+
+// needsOneContract reports whether the messages of a key have one contract. Two do not share a remembered id, so the
+// second one looks the item up, and the index may not have it yet.
+func (c chaining) needsOneContract() bool { return c.lag > 0 && !c.isUnique }
+
+// lastStep is the step with which a message is delivered.
+const lastStep = "publish"
+
+// settingsText returns the settings file of these worlds.
+func (c chaining) settingsText() string {
+	if c.remembers {
+		return rememberingRecipe
+	}
+	return chainRecipe
+}
+
+const chainRecipe = `
+steps:
+  - name: find
+    get: /items?ref={{ key }}
+    on: [ { when: len(json.items) > 1, do: reject, say: "{{ key }} is there twice" } ]
+  - name: create
+    when: len(find.json.items) == 0
+    post: /items
+    json: &item { ref: "{{ key }}", message: "{{ id }}", text: "{{ text('.') }}" }
+  - name: update
+    when: len(find.json.items) == 1
+    put: /items/{{ find.json.items[0].id }}
+    headers: { If-Match: "{{ find.json.items[0].version }}" }
+    json: *item
+  - name: publish
+    post: /items/{{ create?.json.id ?? find.json.items[0].id }}/publish
+    success: json.state == 'published'
+`
+
+// rememberingRecipe looks an item up only if its id is not known.
+const rememberingRecipe = `
+steps:
+  - name: find
+    when: remembered == nil
+    get: /items?ref={{ key }}
+    remember: "{{ len(json.items) == 1 ? json.items[0].id : nil }}"
+    on: [ { when: len(json.items) > 1, do: reject, say: "{{ key }} is there twice" } ]
+  - name: create
+    when: remembered == nil and len(find.json.items) == 0
+    post: /items
+    json: &item { ref: "{{ key }}", message: "{{ id }}", text: "{{ text('.') }}" }
+    remember: "{{ json.id }}"
+  - name: update
+    when: create == nil
+    put: /items/{{ remembered ?? find.json.items[0].id }}
+    headers: { If-Match: "{{ find == nil ? nil : find.json.items[0].version }}" }
+    json: *item
+    on: [ { when: status == 404, do: forget } ]
+  - name: publish
+    post: /items/{{ create?.json.id ?? remembered ?? find.json.items[0].id }}/publish
+    success: json.state == 'published'
+    on: [ { when: status == 404, do: forget } ]
+`
+
+// drawChains makes the settings of a seed with chains.
+func drawChains(d *dice) settings {
+	s := settings{
+		instances: 1 + d.drawBelow("instances", 3), lanes: 1 + d.drawBelow("lanes", 2),
+		messages: 15 + d.drawBelow("messages", 30), keys: 2 + d.drawBelow("keys", 6),
+		lease: 15 * time.Second, timeout: d.drawBetween("timeout", time.Second, 6*time.Second),
+		attempts: 2 + d.drawBelow("attempts", 4), patience: d.drawBetween("patience", 30*time.Second, 2*time.Minute),
+		backoff: drain.Backoff{Min: d.drawBetween("backoff", 100*time.Millisecond, time.Second),
+			Max: d.drawBetween("backoff", 2*time.Second, 15*time.Second)},
+		faults:    []float64{0, 0.01, 0.03}[d.drawBelow("faults", 3)],
+		cmsFaults: []float64{0.05, 0.15, 0.3, 0.5}[d.drawBelow("cms faults", 4)],
+		trouble:   d.drawBetween("trouble", 20*time.Second, 90*time.Second), bad: [2]int{-1, -1}, refusedRow: -1,
+		crashes: d.drawBelow("crashes", 3), cuts: d.drawBelow("cuts", 2), stops: d.drawBelow("stops", 2),
+	}
+	s.settle = lease.Margin(s.lease)
+	s.chains = chaining{isOn: true, honoursKeys: d.drawChance("honours keys", 0.4),
+		stubborn: d.drawChance("stubborn", 0.3), edits: []int{0, 5, 40}[d.drawBelow("edits", 3)]}
+	if d.drawChance("index lags", 0.3) { // without the CMS's own check, no writer could be right
+		s.chains.isUnique, s.chains.lag = true, d.drawBetween("lag", 0, 3*time.Second)
+	}
+	if d.drawChance("remembers", 0.5) {
+		s.chains.remembers, s.chains.removals = true, []int{0, 4, 12}[d.drawBelow("removals", 3)]
+		if !s.chains.isUnique && d.drawChance("short lag", 0.5) {
+			// If an attempt without an answer has created an item, the item is in the index before the next
+			// look-up, because the settle time and the shortest backoff are longer than this lag.
+			s.chains.lag = d.drawBetween("short lag", 50*time.Millisecond, 300*time.Millisecond)
+			s.backoff.Min, s.chains.indexesFirst = 800*time.Millisecond, d.drawChance("indexes first", 0.5)
+		}
+	}
+	if s.chains.remembers && (s.chains.isUnique || s.chains.lag == 0) { // the next look-up must not lag unnoticed
+		s.chains.forgets = []int{0, 4, 12}[d.drawBelow("forgotten ids", 3)]
+	}
+	if d.drawChance("stands still", 0.4) { // late requests of a former holder are refused by their fence alone
+		s.chains.checksFences = true
+		s.pauses, s.traps = d.drawBelow("pauses", 3), d.drawBelow("traps", 4)
+	}
+	if d.drawChance("replays", 0.5) {
+		s.operators, s.edits = 2+d.drawBelow("operators", 10), []float64{0, 0.3}[d.drawBelow("corrections", 2)]
+	}
+	return s
+}
+
+var noVariables = regexp.MustCompile(`\$\{(\w+)\}`)
+
+// newChainSender returns the client that runs the chains.
+func (p *process) newChainSender(next steps.Next) drain.Sender {
+	if !p.w.chains.isOn {
+		return next
+	}
+	text := p.w.chains.settingsText()
+	file, err := parser.ParseBytes([]byte(text), 0)
+	if err != nil {
+		panic(err) // the recipe is ours
+	}
+	var recipe struct {
+		Steps steps.Source `yaml:"steps"`
+	}
+	if err := yaml.NodeToValue(file.Docs[0].Body, &recipe); err != nil {
+		panic(err)
+	}
+	set, err := contract.New([]contract.Definition{{Name: "article", Root: "a", Key: "./@n"},
+		{Name: "edit", Root: "b", Key: "./@n"}}, contract.Limits{MaxBody: 1 << 20})
+	if err != nil {
+		panic(err)
+	}
+	cfg := steps.Config{File: steps.NewFile(text, file.Docs, noVariables, os.Getenv), URL: "http://cms.test",
+		Timeout: p.w.timeout, Messages: set, Next: next, Transport: &chainWire{p.w.chainCMS, p}, Now: p.now}
+	for _, name := range []string{"article", "edit"} {
+		cfg.Contracts = append(cfg.Contracts, steps.Contract{Name: name, Path: "steps", Steps: recipe.Steps})
+	}
+	sender, err := steps.New(cfg)
+	if err != nil {
+		panic(err)
+	}
+	return sender
+}
+
+// startEditors lets editors change items in the CMS while messages are written to them.
+func (w *world) startEditors() {
+	for i := range w.chains.edits {
+		at := w.dice.drawBetween("editor", 0, w.trouble)
+		w.loose.Go(func() {
+			time.Sleep(at)
+			w.chainCMS.editItem(i)
+		})
+	}
+	for range w.chains.removals {
+		at, n := w.dice.drawBetween("removal", 0, w.trouble), w.dice.drawBelow("removed", 20)
+		w.loose.Go(func() {
+			time.Sleep(at)
+			w.chainCMS.removeItem(n)
+		})
+	}
+}
+
+// startForgettingIDs lets operators ask the holders to forget remembered ids.
+func (w *world) startForgettingIDs(ctx context.Context) {
+	for i := range w.chains.forgets {
+		name := fmt.Sprint("forget id ", i)
+		at, n := w.dice.drawBetween(name+" at", 0, w.trouble), w.dice.drawBelow(name+" key", w.keys)
+		key, contract := fmt.Sprint("k", n), "article"
+		if n%4 == 3 {
+			contract = "edit"
+		}
+		w.upstream.Go(func() {
+			time.Sleep(at)
+			w.askUntilDone(ctx, name, lane.Of(key, w.lanes), func(ctx context.Context, s *lane.Store) error {
+				_, err := s.ForgetRemembered(ctx, key, contract)
+				if weir.KindOf(err) == weir.NotFound && err != nil {
+					return nil
+				}
+				return err
+			})
+		})
+	}
+}
+
+var numberInPath = regexp.MustCompile(`[0-9]+`)
+
+// fileLast files one more message of each key when the faults are over, in worlds of chains. The CMS takes all of them,
+// whatever was lost, removed or half written before.
+func (w *world) fileLast(ctx context.Context) bool {
+	if !w.chains.isOn {
+		return true
+	}
+	first := w.firstRefused()
+	var filed sync.WaitGroup
+	for i := range w.keys {
+		number, key := first+i, fmt.Sprint("k", i)
+		m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: w.newBody(number)}
+		if i%4 == 3 {
+			m.Contract, m.Supersede, m.Version = "edit", true, "99"
+		}
+		s := &submission{number: number, key: key, idem: fmt.Sprint("idem", number), message: m}
+		w.check.expectSubmission(s)
+		filed.Go(func() {
+			time.Sleep(w.dice.drawBetween("last "+key, 0, time.Second))
+			w.sendUntilAccepted(ctx, fmt.Sprint(number), s)
+		})
+	}
+	filed.Wait()
+	return w.awaitRest(ctx) && w.check.checkTaken(first, w.keys)
+}
+
+// checkTaken checks that the CMS has taken submissions, except those of messages that it refuses for good.
+func (c *checker) checkTaken(first, n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := first; i < first+n; i++ {
+		f := c.filedAs(i)
+		if f == nil || f.taken || c.w.chains.stubborn && f.id.Seq%7 == 0 || c.stageOf(f) == weir.Superseded {
+			continue // an earlier version may be too high by mistake
+		}
+		c.addViolation("refused", "the CMS has not taken seq %d of lane %d, key %s, which is %s", f.id.Seq, f.id.Lane,
+			f.key, c.stageOf(f))
+		return false
+	}
+	return true
+}
+
+// maxRounds is how often an attempt may run its chain.
+const maxRounds = 3
+
+// checkChainRequest checks that each Idempotency-Key belongs to one step, and that no attempt repeats its chain without
+// end.
+func (c *checker) checkChainRequest(r *chainRequest) {
+	cms, key := c.w.chainCMS, r.name
+	kind := r.method + numberInPath.ReplaceAllString(r.path, "#")
+	cms.mu.Lock()
+	known := cms.kinds[key]
+	cms.kinds[key] = kind
+	cms.mu.Unlock()
+	if known != "" && known != kind {
+		c.reportViolation("key", "%s sent %s with the Idempotency-Key of %s", r.p.name, kind, known)
+	}
+	c.checkForgottenID(r)
+	if r.round > maxRounds {
+		c.reportViolation("endless", "%s runs the chain of seq %d of lane %d for the %dth time in an attempt", r.p.name,
+			r.id.Seq, r.id.Lane, r.round)
+	}
+}
+
+// checkForgottenID checks that a holder that has forgotten the id of a key's item looks the item up before it writes.
+func (c *checker) checkForgottenID(r *chainRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.laneOf(r.id.Lane)
+	hash := lane.NewEntry(weir.Message{Key: r.key, Contract: r.header.Get("Weir-Contract")}).RememberedKey()
+	switch fence, isForgotten := l.forgottenIDs[hash]; {
+	case !isForgotten:
+	case r.step == "find":
+		delete(l.forgottenIDs, hash)
+	case fence == r.fence:
+		c.addViolation("memory", "%s writes seq %d of lane %d to an item whose id it has forgotten", r.p.name, r.id.Seq,
+			r.id.Lane)
+	}
+}
+
+// checkItems checks that each key with a delivered message has one item, with nothing older than the message that was
+// delivered last. A dead message may have changed the item before it failed. The caller holds mu.
+func (c *checker) checkItems() {
+	if !c.w.chains.isOn || c.first != nil {
+		return
+	}
+	byRef, removed := map[string][]*item{}, c.w.chainCMS.removed
+	for _, it := range c.w.chainCMS.items {
+		byRef[it.ref] = append(byRef[it.ref], it)
+	}
+	newest := map[string]*filed{}
+	for n := range c.w.lanes {
+		for _, f := range c.laneOf(n).log {
+			if c.stageOf(f) == weir.Delivered && (newest[f.key] == nil || newest[f.key].isBefore(f)) {
+				newest[f.key] = f
+			}
+		}
+	}
+	for key, f := range newest {
+		items := byRef[key]
+		if len(items) == 0 && removed[key].After(c.w.chainCMS.shown[key]) {
+			continue // an editor removed it after the last message
+		}
+		if len(items) != 1 {
+			c.addViolation("lost", "key %s has %d items, and seq %d of lane %d was delivered", key, len(items),
+				f.id.Seq, f.id.Lane)
+			continue
+		}
+		c.checkItem(items[0], f)
+		c.checkRememberedID(items[0], f)
+		c.counts.Items++
+	}
+}
+
+// isBefore reports whether o, a message of the same key, is newer than f: by version, or by its position. Messages with
+// onFailure: skip have no order.
+func (f *filed) isBefore(o *filed) bool {
+	switch {
+	case f.edit && o.edit:
+		return o.version.Newer(f.version)
+	case f.skip || o.skip:
+		return false
+	}
+	return f.placeInOrder() < o.placeInOrder()
+}
+
+// checkItem checks one item against the message that was delivered last.
+func (c *checker) checkItem(it *item, f *filed) {
+	id, err := weir.ParseID(it.content.Message)
+	if err != nil {
+		c.addViolation("content", "the item of %s is of message %q", f.key, it.content.Message)
+		return
+	}
+	by := c.laneOf(id.Lane).log[id.Seq-1]
+	switch isLast := by == f || !by.isBefore(f) && !f.isBefore(by); {
+	case by.isBefore(f):
+		c.addViolation("newest", "the item of %s has seq %d, and seq %d was delivered", f.key, by.id.Seq, f.id.Seq)
+	case isLast && !f.skip && (it.published == nil || *it.published != it.content):
+		c.addViolation("newest", "the item of %s has seq %d, and shows %+v", f.key, by.id.Seq, it.published)
+	case by == f && it.content.Text != textOf(f.edited):
+		c.addViolation("content", "the item of %s is %q, and seq %d was edited to %q", f.key, it.content.Text,
+			f.id.Seq, f.edited)
+	}
+}
+
+// checkRememberedID checks that storage has the id of the key's item, or none if it was forgotten on request and the
+// item was not looked up since: the last message of the key may be superseded.
+func (c *checker) checkRememberedID(it *item, f *filed) {
+	if !c.w.chains.remembers {
+		return
+	}
+	e := lane.Entry{Message: weir.Message{Key: f.key, Contract: f.contractName()}}
+	want := strconv.Itoa(it.id)
+	if _, isForgotten := c.laneOf(f.id.Lane).forgottenIDs[e.RememberedKey()]; isForgotten {
+		want = ""
+	}
+	id, err := c.store.ReadRemembered(context.Background(), f.id.Lane, e.RememberedKey())
+	if err != nil || id != want {
+		c.addViolation("memory", "key %s has the item %d, and storage remembers %q (%v), want %q", f.key, it.id,
+			id, err, want)
+	}
+}
+
+func (f *filed) contractName() string {
+	if f.edit {
+		return "edit"
+	}
+	return "article"
+}
+
+// textOf returns the text of a body of these worlds.
+func textOf(body string) string {
+	return textOfBody.ReplaceAllString(body, "")
+}
+
+var textOfBody = regexp.MustCompile(`<[^>]*>`)
+
+// TestChains runs CHAINS seeds from CHAINS_FROM on.
+func TestChains(t *testing.T) { runWorlds(t, "CHAINS", 120, drawChains) }

@@ -1,0 +1,90 @@
+package steps
+
+import (
+	"encoding/base64"
+	"errors"
+	"reflect"
+	"strings"
+
+	"weir/internal/weir"
+)
+
+// rawBytes are bytes that are no text, such as those of a picture. Only body and the parts of multipart take them.
+type rawBytes struct{ content []byte }
+
+var rawBytesType = reflect.TypeFor[*rawBytes]()
+
+const bytesElsewhere = "bytes belong to body, or to the content of a part of multipart"
+
+// decodeBytes decodes base64, as messages have it: with or without padding and line breaks, in either alphabet. It
+// returns nil for nil.
+func decodeBytes(value any) (*rawBytes, error) {
+	if value == nil {
+		return nil, nil
+	}
+	if _, isPending := value.(pendingValue); isPending {
+		return &rawBytes{}, nil
+	}
+	text, err := toText(value)
+	if err != nil {
+		return nil, err
+	}
+	text = strings.NewReplacer("\n", "", "\r", "", "\t", "", " ", "", "-", "+", "_", "/").Replace(text)
+	content, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
+	if err != nil {
+		return nil, errors.New("the text is not base64")
+	}
+	return &rawBytes{content}, nil
+}
+
+// toContent returns a value as the content of a body, with the type that it has by default. hasValue is false if the
+// value is nil.
+func toContent(value any) (content []byte, contentType string, hasValue bool, err error) {
+	if raw, ok := value.(*rawBytes); ok {
+		return raw.content, "application/octet-stream", true, nil
+	}
+	text, err := toText(value)
+	return []byte(text), "text/plain; charset=utf-8", value != nil, err
+}
+
+// requireContent records a mistake if a value can never be the content of a body.
+func (f *File) requireContent(t *template, at place) {
+	if t.isSingle() && t.parts[0].expression.kind == rawBytesType {
+		return
+	}
+	f.requireText(t, at)
+}
+
+// valueBody is a body that is one value.
+type valueBody struct{ value *template }
+
+func (b *valueBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, string, error) {
+	value, err := b.value.evaluateLeaf(env)
+	if err != nil {
+		return nil, "", err
+	}
+	content, contentType, hasValue, err := toContent(value)
+	if err == nil && !hasValue {
+		err = b.value.parts[0].expression.newValueError(errors.New("it is nil, and a body needs a value"))
+	}
+	return content, contentType, err
+}
+
+// compileValueBody compiles the setting body: the message's bytes, or a value.
+func (f *File) compileValueBody(p pair, s *scope) body {
+	text, ok := readText(p.value)
+	switch {
+	case text == "message" && s.chain == nil:
+		f.addMistake(p.at, "signing in has no message; write json or form")
+		return messageBody{}
+	case text == "message":
+		return messageBody{}
+	case !ok || !strings.Contains(text, "{{"):
+		f.addMistake(p.placeOfValue(), "it must be message (the message's own bytes), or a value such as "+
+			"{{ bytes(text('./file')) }}; for other bodies write json, form, xml or multipart")
+		return messageBody{}
+	}
+	t := f.compileTemplate(p.value, p.at.path, s)
+	f.requireContent(t, p.placeOfValue())
+	return &valueBody{t}
+}

@@ -1,0 +1,108 @@
+package steps_test
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/weir"
+)
+
+// A rejection has the status of the answer. Without one it would not count as a verdict of the CMS, and a few bad
+// messages in a row could pause the lane.
+func TestSender_RejectionIsAVerdict(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		step   string
+		answer func(http.ResponseWriter)
+		status int
+	}{
+		"Rule": {
+			"{ post: /a, json: {}, on: [ { when: json.slug != key, do: reject } ] }",
+			answer(201, "", `{"slug":"news-2"}`), 201,
+		},
+		"RuleFor403": {
+			"{ patch: /a, json: {}, on: [ { when: status == 403, do: reject } ] }", answer(403, "", `{}`), 403,
+		},
+		"GraphQL": {
+			"{ graphql: 'mutation { a }' }", answer(200, "", `{"data":null,"errors":[{"message":"no"}]}`), 200,
+		},
+		"Fault": {
+			"{ post: /x, xml: '<methodCall/>' }", answer(200, "text/xml", fault("500", "no")), 200,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSender(t, articleWithSteps("      - "+c.step+"\n"),
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { c.answer(w) }))
+			r := s.Send(t.Context(), newDelivery(`<article/>`))
+			if r.Outcome != weir.OutcomeRejected || r.Status != c.status || r.Refused {
+				t.Errorf("got %+v, want rejected with status %d", r, c.status)
+			}
+		})
+	}
+}
+
+// CMSs name the end of a rate limit in headers of their own: by seconds, with or without a fraction, by a date, or by
+// a Unix time.
+func TestSender_RetryAfter(t *testing.T) {
+	t.Parallel()
+	at := time.Now().Add(90 * time.Second)
+	for name, c := range map[string]struct {
+		value     string
+		low, high time.Duration
+	}{
+		"Seconds":  {"7", 7 * time.Second, 7 * time.Second},
+		"Fraction": {"0.2", time.Second, time.Second},
+		"Date":     {at.UTC().Format(http.TimeFormat), 80 * time.Second, 90 * time.Second},
+		"UnixTime": {strconv.FormatInt(at.Unix(), 10), 80 * time.Second, 90 * time.Second},
+		"Nonsense": {"soon", 0, 0},
+		"None":     {"", 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSender(t, articleWithSteps("      - { get: /a, retryAfter: X-Limit-Reset }\n"),
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					answer(429, "", `{}`, "X-Limit-Reset", c.value)(w)
+				}))
+			r := s.Send(t.Context(), newDelivery(`<article/>`))
+			if r.Outcome != weir.OutcomeUnavailable || r.RetryAfter < c.low || r.RetryAfter > c.high {
+				t.Errorf("got %+v, want a delay from %s to %s", r, c.low, c.high)
+			}
+		})
+	}
+}
+
+// An expected 404 with a page of HTML comes from a proxy or a CMS that is starting. success cannot judge it. So
+// it is not known whether the item exists, and the attempt does not count against the message.
+func TestSender_SuccessOfAnUnreadableAnswer(t *testing.T) {
+	t.Parallel()
+	const page = "<!DOCTYPE html><html>not here"
+	for _, success := range []string{"json.code == 'not_found'", "json?.code == 'not_found'"} {
+		for _, c := range []struct {
+			step, body string
+			want       weir.Outcome
+			reason     string
+		}{
+			{"get: /a", page, weir.OutcomeUnavailable, "step1: 404, but the answer is not JSON, but a page of HTML"},
+			{"get: /a", "", weir.OutcomeUnavailable, "step1: 404, but the answer is empty and should be JSON"},
+			{"delete: /a", page, weir.OutcomeRetry, "step1: 404, but the answer is not JSON, but a page of HTML"},
+			{"get: /a", `{"code":"no_route"}`, weir.OutcomeRetry, ""},
+			{"get: /a", `{"code":"not_found"}`, weir.OutcomeDelivered, ""},
+		} {
+			text := articleWithSteps("      - { " + c.step + ", expect: [200, 404], success: \"" + success + "\" }\n")
+			s := newSender(t, text,
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					answer(http.StatusNotFound, "", c.body)(w)
+				}))
+			r := s.Send(t.Context(), newDelivery(`<article/>`))
+			got := strings.Replace(r.Reason, "success: ", "", 1)
+			if r.Outcome != c.want || c.reason != "" && got != c.reason {
+				t.Errorf("%s, %s, body %q: got %v %q, want %v %q", success, c.step, c.body, r.Outcome, r.Reason, c.want,
+					c.reason)
+			}
+		}
+	}
+}

@@ -1,0 +1,172 @@
+// Package lanetest has lanes on storage in memory, for the tests of packages above the log. A test adds its own CMS,
+// processes and faults.
+package lanetest
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/lane"
+	"weir/internal/storage/memory"
+	"weir/internal/storage/storagetest"
+	"weir/internal/weir"
+)
+
+// Quiet is a log that is thrown away.
+var Quiet = slog.New(slog.DiscardHandler)
+
+// Simulate runs a test in virtual time, beside other tests.
+func Simulate(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}
+
+// Lanes are open lanes. Its methods end the test if storage fails.
+type Lanes struct {
+	Account  *memory.Account
+	Store    *lane.Store // without faults, for the test itself
+	Appender *lane.Appender
+
+	t testing.TB
+}
+
+// New opens lanes on a new account.
+func New(t testing.TB, lanes int) *Lanes {
+	t.Helper()
+	account := memory.New(time.Now)
+	store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: lanes, Now: time.Now}
+	if err := store.Open(t.Context()); err != nil {
+		t.Fatalf("open lanes: %v", err)
+	}
+	return &Lanes{Account: account, Store: store, Appender: lane.NewAppender(store, Quiet), t: t}
+}
+
+// FaultyStore returns the lanes as a process sees them whose storage has these faults.
+func (l *Lanes) FaultyStore(faults *storagetest.Faults) *lane.Store {
+	store := *l.Store
+	store.Table, store.Bodies = faults.Table(l.Account.Table()), faults.Blobs(l.Account.Blobs())
+	return &store
+}
+
+// Append appends a message of the contract "article", except if changes set another, and returns its id.
+func (l *Lanes) Append(key, body string, changes ...func(*weir.Message)) weir.ID {
+	l.t.Helper()
+	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(body)}
+	for _, change := range changes {
+		change(&m)
+	}
+	m.Size = len(m.Body)
+	receipt, err := l.Appender.Append(l.t.Context(), m, "")
+	if err != nil {
+		l.t.Fatalf("append: %v", err)
+	}
+	return receipt.Message.ID
+}
+
+// Status returns the stored status of a message.
+func (l *Lanes) Status(id weir.ID) weir.Status {
+	l.t.Helper()
+	status, err := l.Store.Status(l.t.Context(), id)
+	if err != nil {
+		l.t.Fatalf("status: %v", err)
+	}
+	return status
+}
+
+// Control returns the control rows of a lane.
+func (l *Lanes) Control(number int) lane.Control {
+	l.t.Helper()
+	c, err := l.Store.ReadControl(l.t.Context(), number)
+	if err != nil {
+		l.t.Fatalf("control rows of lane %d: %v", number, err)
+	}
+	return c
+}
+
+// Messages returns all messages with their bodies, in the order of the log of each lane.
+func (l *Lanes) Messages() (all []weir.Message) {
+	l.t.Helper()
+	for number := range l.Store.Lanes {
+		all = append(all, l.readLog(number, func(*weir.Message) bool { return true })...)
+	}
+	return all
+}
+
+// MessagesOf returns the messages of a key with their bodies, in the order of the log.
+func (l *Lanes) MessagesOf(key string) []weir.Message {
+	l.t.Helper()
+	return l.readLog(lane.Of(key, l.Store.Lanes), func(m *weir.Message) bool { return m.Key == key })
+}
+
+// BodiesOf returns the bodies of the messages of a key, in the order of the log.
+func (l *Lanes) BodiesOf(key string) (bodies []string) {
+	l.t.Helper()
+	for _, m := range l.MessagesOf(key) {
+		bodies = append(bodies, string(m.Body))
+	}
+	return bodies
+}
+
+// readLog returns the wanted messages of a lane with their bodies.
+func (l *Lanes) readLog(number int, isWanted func(*weir.Message) bool) (messages []weir.Message) {
+	l.t.Helper()
+	for seq := int64(1); ; {
+		entries, err := l.Store.ReadLog(l.t.Context(), number, seq, 100)
+		if err != nil {
+			l.t.Fatalf("log of lane %d: %v", number, err)
+		}
+		for _, e := range entries {
+			seq = e.Seq() + 1
+			if !isWanted(&e.Message) {
+				continue
+			}
+			if err := l.Store.LoadBody(l.t.Context(), e); err != nil {
+				l.t.Fatalf("body of message %d of lane %d: %v", e.Seq(), number, err)
+			}
+			messages = append(messages, e.Message)
+		}
+		if len(entries) == 0 {
+			return messages
+		}
+	}
+}
+
+// Calls counts calls of a process to the parts around it. It is safe for concurrent use.
+type Calls struct {
+	Wakes    atomic.Int64
+	Refusals atomic.Int64
+}
+
+// CountWake counts a wake of a lane.
+func (c *Calls) CountWake(int) { c.Wakes.Add(1) }
+
+// CountRefusal counts a refused message, or a refused batch.
+func (c *Calls) CountRefusal(error) { c.Refusals.Add(1) }
+
+// Closer is a part of a process that ends in order.
+type Closer interface {
+	Close(ctx context.Context) error
+}
+
+// Close ends parts of a process one after the other. It ends the test if they need longer than a minute.
+func Close(t testing.TB, parts ...Closer) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, part := range parts {
+		if err := part.Close(ctx); err != nil {
+			t.Fatalf("close %T: %v", part, err)
+		}
+	}
+}
+
+// NoTickets is a queue that loses each ticket. The test wakes the processes itself.
+type NoTickets struct{}
+
+// EnqueueNow loses a ticket.
+func (NoTickets) EnqueueNow(context.Context, int) error { return nil }

@@ -1,0 +1,136 @@
+package ticket_test
+
+import (
+	"testing"
+	"time"
+
+	"weir/internal/storage/storagetest"
+	"weir/internal/ticket"
+)
+
+func TestSender_EnqueueAsync(t *testing.T) {
+	t.Parallel()
+	t.Run("PutsOneHoweverOften", func(t *testing.T) {
+		t.Parallel()
+		s := newSetup()
+		for range 10 {
+			s.bell.EnqueueAsync(0)
+		}
+		s.bell.Wait(t.Context())
+		s.wantPut(t, 1)
+		s.passTime(10 * time.Second)
+		if got := s.takeVisible(t); len(got) != 1 {
+			t.Errorf("took %v, want one", got)
+		}
+	})
+	t.Run("DoesNotWaitForTheQueue", func(t *testing.T) {
+		t.Parallel()
+		s := newSetup()
+		stuck := make(chan struct{})
+		s.faults.Set(func(storagetest.Call) storagetest.Fault {
+			<-stuck
+			return storagetest.Fault{Kind: storagetest.FailBefore}
+		})
+		s.bell.EnqueueAsync(0)
+		close(stuck)
+		s.bell.Wait(t.Context())
+		s.faults.Set(nil)
+		s.bell.EnqueueAsync(0) // the first was not put, so it does not count
+		s.bell.Wait(t.Context())
+		s.wantPut(t, 1)
+	})
+	t.Run("IsVisibleAtOnceOfAProcessThatLeaves", func(t *testing.T) {
+		t.Parallel()
+		s := newSetup()
+		s.enqueueTicket(t, 0) // visible after 5 s, and then taken elsewhere
+		s.bell.Leave()
+		for round := range 3 {
+			s.bell.EnqueueAsync(0)
+			s.bell.EnqueueAsync(0)
+			s.bell.Wait(t.Context())
+			if got := s.takeVisible(t); len(got) != 1 {
+				t.Errorf("took %q after round %d, want one", got, round)
+			}
+			s.passTime(8 * time.Second)
+			s.takeVisible(t)
+		}
+	})
+}
+
+// Another instance may take a ticket as soon as it is visible, look at the lane, and find no message there. So one has
+// to become visible after each message.
+func TestSender_EnqueueAsync_AfterLeave(t *testing.T) {
+	t.Parallel()
+	const step, filing, latest = 100 * time.Millisecond, 5 * time.Second, 3 * time.Second
+	for name, every := range map[string]time.Duration{"EachStep": step, "EachHalfSecond": 500 * time.Millisecond,
+		"EachSecond": time.Second, "Each1100ms": 1100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSetup()
+			s.bell.Leave()
+			var waiting []time.Duration // when each message was filed for which no ticket became visible yet
+			taken := 0
+			for at := time.Duration(0); at <= filing+latest; at += step {
+				if got := s.takeVisible(t); len(got) > 0 {
+					taken += len(got)
+					waiting = nil
+				}
+				if len(waiting) > 0 && at-waiting[0] > latest {
+					t.Fatalf("at %s no ticket has become visible after the message of %s, want one within %s", at,
+						waiting[0], latest)
+				}
+				if at <= filing && at%every == 0 {
+					s.bell.EnqueueAsync(0)
+					s.bell.Wait(t.Context())
+					waiting = append(waiting, at)
+				}
+				s.passTime(step)
+			}
+			if len(waiting) > 0 {
+				t.Errorf("no ticket became visible after the messages of %v", waiting)
+			}
+			if most := int((filing+latest)/time.Second) + 1; taken > most {
+				t.Errorf("%d tickets, want one a second at most", taken)
+			}
+		})
+	}
+}
+
+// A ticket that was taken by another instance is of no use to a lane that has to move, or to an
+// invocation that has to be relieved here.
+func TestSender_EnqueueNowAndRelief(t *testing.T) {
+	t.Parallel()
+	type step struct {
+		pass    time.Duration
+		ring    func(*ticket.Sender, *testing.T) error
+		tickets int64 // put so far
+	}
+	now := func(b *ticket.Sender, t *testing.T) error { return b.EnqueueNow(t.Context(), 0) }
+	relieve := func(b *ticket.Sender, t *testing.T) error { return b.EnqueueRelief(t.Context(), 0) }
+	plain := func(b *ticket.Sender, t *testing.T) error { return b.Enqueue(t.Context(), 0) } // visible after 5 s
+	all := func(b *ticket.Sender, t *testing.T) error { return b.EnqueueNow(t.Context(), ticket.AllLanes) }
+	for name, steps := range map[string][]step{
+		"NowDoesNotWaitForAHiddenOne":       {{0, plain, 1}, {0, now, 2}},
+		"NowDoesNotRelyOnOneThatWasVisible": {{0, plain, 1}, {7 * time.Second, now, 2}},
+		"NowPutsOneAtATime":                 {{0, now, 1}, {0, now, 1}, {500 * time.Millisecond, now, 2}},
+		"NowIsPartOfOneForAllLanes":         {{0, all, 1}, {0, now, 1}},
+		"ReliefComesByAHiddenOne":           {{0, plain, 1}, {0, relieve, 1}},
+		"ReliefComesByOneThatIsJustVisible": {{0, plain, 1}, {10 * time.Second, relieve, 1}},
+		"ReliefNeedsAnotherAfterSomeTime": {{0, plain, 1}, {16 * time.Second, relieve, 2},
+			{15 * time.Second, relieve, 3}},
+		"OthersGoOnToRelyOnIt": {{0, relieve, 1}, {30 * time.Second, plain, 1},
+			{31 * time.Second, plain, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSetup()
+			for _, step := range steps {
+				s.passTime(step.pass)
+				if err := step.ring(s.bell, t); err != nil {
+					t.Fatal(err)
+				}
+				s.wantPut(t, step.tickets)
+			}
+		})
+	}
+}

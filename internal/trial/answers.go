@@ -1,0 +1,142 @@
+package trial
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Answer is an answer to a request of a step.
+type Answer struct {
+	Status  int               `yaml:"status"`
+	Headers map[string]string `yaml:"headers,omitempty"`
+	Body    string            `yaml:"body,omitempty"`
+	JSON    any               `yaml:"json,omitempty"` // the body as a tree
+}
+
+// Answers are the answers to the requests of a trial.
+type Answers struct {
+	Steps      map[string][]Answer // by the name of the step, in the order of its requests
+	Remembered string              // the id that an earlier message of the key remembered; empty = none
+}
+
+// rememberedName is the name of Answers.Remembered in a file. No step can have it.
+const rememberedName = "remembered"
+
+// maxRecorded limits the bytes of a live answer that are recorded.
+const maxRecorded = 1 << 20
+
+// answerEntry is one answer, a list of answers, or a text.
+type answerEntry struct {
+	list []Answer
+	text string
+}
+
+// UnmarshalYAML implements yaml.InterfaceUnmarshaler.
+func (e *answerEntry) UnmarshalYAML(decode func(any) error) error {
+	if decode(&e.text) == nil || decode(&e.list) == nil {
+		return nil
+	}
+	var one Answer
+	err := decode(&one)
+	e.list = []Answer{one}
+	return err
+}
+
+// ParseAnswers reads answers in YAML or JSON: by the name of the step, one answer or a list; and remembered.
+func ParseAnswers(text []byte) (Answers, error) {
+	var entries map[string]answerEntry
+	if err := yaml.UnmarshalWithOptions(text, &entries, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
+		return Answers{}, errors.New(yaml.FormatError(err, false, false))
+	}
+	answers := Answers{Steps: map[string][]Answer{}}
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		e := entries[name]
+		switch {
+		case name == rememberedName && e.list == nil:
+			answers.Remembered = e.text
+			continue
+		case name == rememberedName:
+			return Answers{}, errors.New("remembered must be a text: the id that an earlier message remembered")
+		case e.list == nil:
+			return Answers{}, fmt.Errorf("%s must be an answer, such as { status: 200 }, or a list of answers", name)
+		}
+		for i := range e.list {
+			if err := e.list[i].checkAndEncode(); err != nil {
+				return Answers{}, fmt.Errorf("answer %d of %s: %w", i+1, name, err)
+			}
+		}
+		answers.Steps[name] = e.list
+	}
+	return answers, nil
+}
+
+// checkAndEncode reports an answer that no CMS can give, and moves a tree into the body.
+func (a *Answer) checkAndEncode() error {
+	if a.Status < 200 || a.Status > 599 {
+		return fmt.Errorf("status is %d and must be 200 to 599", a.Status)
+	}
+	if a.JSON == nil {
+		return nil
+	}
+	if a.Body != "" {
+		return errors.New("it has body and json, and must have one of them")
+	}
+	body, err := json.Marshal(a.JSON)
+	if err != nil {
+		return fmt.Errorf("json: %w", err)
+	}
+	a.Body = string(body)
+	if a.Headers["Content-Type"] == "" {
+		a.Headers = maps.Clone(a.Headers)
+		if a.Headers == nil {
+			a.Headers = map[string]string{}
+		}
+		a.Headers["Content-Type"] = "application/json"
+	}
+	return nil
+}
+
+// newResponse returns the answer to a request.
+func (a *Answer) newResponse(req *http.Request) *http.Response {
+	header := http.Header{}
+	for name, value := range a.Headers {
+		header.Set(name, value)
+	}
+	return &http.Response{StatusCode: a.Status, Status: fmt.Sprintf("%d %s", a.Status, http.StatusText(a.Status)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: header, Request: req,
+		Body: io.NopCloser(strings.NewReader(a.Body)), ContentLength: int64(len(a.Body))}
+}
+
+// unrecorded are the headers of answers that are not recorded: they have secrets, or change with each answer
+// although no chain reads them.
+var unrecorded = []string{"Set-Cookie", "Date", "Server", "Connection", "Keep-Alive", "Transfer-Encoding",
+	"Content-Length", "X-Powered-By"}
+
+// newAnswer returns an answer of the CMS for a file. text is its body without secrets.
+func newAnswer(resp *http.Response, text string, secrets Secrets) Answer {
+	a := Answer{Status: resp.StatusCode, Headers: map[string]string{}, Body: text}
+	for name, values := range resp.Header {
+		if !slices.Contains(unrecorded, name) && len(values) > 0 {
+			a.Headers[name] = secrets.Hide(values[0])
+		}
+	}
+	var indented bytes.Buffer
+	if json.Indent(&indented, []byte(text), "", "  ") == nil {
+		a.Body = indented.String()
+	}
+	return a
+}
+
+// FormatAnswers returns answers as a file for ParseAnswers.
+func FormatAnswers(answers map[string][]Answer) ([]byte, error) {
+	return yaml.MarshalWithOptions(answers, yaml.UseLiteralStyleIfMultiline(true))
+}

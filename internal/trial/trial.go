@@ -1,0 +1,277 @@
+// Package trial shows the requests that a message would make, before the message is trusted to a CMS. It makes one
+// attempt with the code that delivers messages, and takes the answers from a file, from the CMS, or from nowhere.
+package trial
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"weir/internal/cms"
+	"weir/internal/weir"
+)
+
+// Verdict is the result of a trial.
+type Verdict string
+
+// The verdicts of a trial.
+const (
+	Delivered   Verdict = "delivered"
+	Retry       Verdict = "retry" // the attempt would count, and be repeated
+	Dead        Verdict = "dead"
+	Unavailable Verdict = "unavailable" // the lane would pause
+	Open        Verdict = "open"        // the answer to a request is missing
+	Refused     Verdict = "refused"     // by the contract: the message would not be accepted
+	CutOff      Verdict = "cut off"     // the caller ended the trial
+)
+
+// Trial is the record of one attempt.
+type Trial struct {
+	Contract  string         `json:"contract,omitempty"`
+	Key       string         `json:"key,omitempty"`
+	Version   string         `json:"version,omitempty"`
+	DueAt     time.Time      `json:"dueAt,omitzero"`
+	SignedIn  bool           `json:"signedIn,omitempty"` // the sign-in adds its headers to each request
+	Problems  []weir.Problem `json:"problems,omitempty"` // of a refused message
+	Steps     []Step         `json:"steps,omitempty"`
+	Verdict   Verdict        `json:"verdict"`
+	Reason    string         `json:"reason,omitempty"`
+	Needs     string         `json:"needs,omitempty"`     // step whose answer is missing
+	Remembers string         `json:"remembers,omitempty"` // the id that the next message of the key would get
+	Unused    []string       `json:"unused,omitempty"`    // steps with more answers than requests
+}
+
+// Step is a request of the attempt, a step that was left out, or one that was not reached.
+type Step struct {
+	Name    string   `json:"name"`
+	LeftOut string   `json:"leftOut,omitempty"` // the condition, which is false
+	OnlyIf  string   `json:"onlyIf,omitempty"`  // the condition, which reads a missing answer
+	Ahead   bool     `json:"ahead,omitempty"`   // it comes after the missing answer
+	Request *Request `json:"request,omitempty"`
+	Problem string   `json:"problem,omitempty"` // why there is no request
+	Status  int      `json:"status,omitempty"`  // of the answer
+	Answer  string   `json:"answer,omitempty"`  // its body, if the CMS was asked
+	Millis  int64    `json:"millis,omitempty"`
+	Action  string   `json:"action,omitempty"` // ok, done, again, retry, reject or unavailable
+	Reason  string   `json:"reason,omitempty"`
+}
+
+// Request is a request without secrets.
+type Request struct {
+	Method  string   `json:"method"`
+	Address string   `json:"address"`
+	Headers []Header `json:"headers"`
+	Body    string   `json:"body,omitempty"`
+}
+
+// Header is a header of a request.
+type Header struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Sender makes an attempt with a rehearsal in place of the CMS.
+type Sender interface {
+	Rehearse(ctx context.Context, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result
+}
+
+// Runner makes trials. It is safe for concurrent use.
+type Runner struct {
+	Sender  Sender
+	Live    http.RoundTripper           // connection to the CMS; nil = answers come from the file only
+	SignsIn bool                        // delivery.signIn adds headers, which a trial does not show
+	Secrets Secrets                     // of the settings
+	Now     func() time.Time            // for the time of answers
+	Record  func(step string, a Answer) // is called with each answer of the CMS; nil = none
+}
+
+// maxAnswer limits the bytes of a live answer that are shown.
+const maxAnswer = 2 << 10
+
+// attempt is a trial under way.
+type attempt struct {
+	*Runner
+	ctx     context.Context
+	answers map[string][]Answer
+	trial   Trial
+}
+
+// RunTrial makes one attempt.
+func (r *Runner) RunTrial(ctx context.Context, d weir.Delivery, answers Answers) Trial {
+	if answers.Remembered != "" {
+		d.RememberedID = answers.Remembered
+	}
+	m := d.Message
+	a := &attempt{Runner: r, ctx: ctx, answers: maps.Clone(answers.Steps),
+		trial: Trial{Contract: m.Contract, Key: m.Key, Version: m.Version, DueAt: m.DueAt, SignedIn: r.SignsIn}}
+	if a.answers == nil {
+		a.answers = map[string][]Answer{}
+	}
+	result := r.Sender.Rehearse(ctx, d, &cms.Rehearsal{Answer: a.answerRequest, LeaveOut: a.addLeftOut,
+		Judge:   a.setAction,
+		Outline: a.addOutline, IsLive: r.Live != nil})
+	a.setVerdict(result)
+	for name, left := range a.answers {
+		if len(left) > 0 {
+			a.trial.Unused = append(a.trial.Unused, name)
+		}
+	}
+	slices.Sort(a.trial.Unused)
+	return a.trial
+}
+
+func (a *attempt) setVerdict(result weir.Result) {
+	t := &a.trial
+	if t.Needs != "" {
+		t.Verdict = Open
+		return
+	}
+	t.Reason, t.Remembers = a.Secrets.Hide(result.Reason), a.Secrets.Hide(result.RememberedID)
+	switch result.Outcome {
+	case weir.OutcomeDelivered:
+		t.Verdict, t.Reason = Delivered, ""
+	case weir.OutcomeRejected:
+		t.Verdict = Dead
+	case weir.OutcomeUnavailable:
+		t.Verdict = Unavailable
+	case weir.OutcomeNone:
+		t.Verdict = CutOff
+	default:
+		t.Verdict = Retry
+	}
+}
+
+// answerRequest records a request, and returns its answer: the next one of the file, or that of the CMS.
+func (a *attempt) answerRequest(step string, req *http.Request) (*http.Response, error) {
+	var body []byte
+	if req.Body != nil {
+		var err error
+		if body, err = io.ReadAll(req.Body); err != nil {
+			return nil, err
+		}
+		req.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	a.trial.Steps = append(a.trial.Steps, Step{Name: step,
+		Request: a.Secrets.newRequest(req.Method, req.URL.String(), req.Header, body)})
+	shown := &a.trial.Steps[len(a.trial.Steps)-1]
+	if next := a.answers[step]; len(next) > 0 {
+		a.answers[step] = next[1:]
+		shown.Status = next[0].Status
+		return next[0].newResponse(req), nil
+	}
+	if a.Live == nil {
+		a.trial.Needs = step
+		return nil, cms.ErrNoAnswer
+	}
+	return a.askCMS(shown, req)
+}
+
+// askCMS sends a request to the CMS, and records the answer.
+func (a *attempt) askCMS(shown *Step, req *http.Request) (*http.Response, error) {
+	began := a.Now()
+	resp, err := a.Live.RoundTrip(req)
+	shown.Millis = a.Now().Sub(began).Milliseconds()
+	if err != nil {
+		return nil, err
+	}
+	shown.Status = resp.StatusCode
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRecorded))
+	rest := resp.Body
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(body), errorOrRest(err, rest)), rest}
+	text := a.Secrets.Hide(strings.ToValidUTF8(string(body), "\uFFFD"))
+	shown.Answer = strings.ToValidUTF8(text[:min(len(text), maxAnswer)], "")
+	if a.Record != nil {
+		a.Record(shown.Name, newAnswer(resp, text, a.Secrets))
+	}
+	return resp, nil
+}
+
+// errorOrRest returns a reader of err, or of the rest of an answer if err is nil.
+func errorOrRest(err error, rest io.Reader) io.Reader {
+	if err == nil {
+		return rest
+	}
+	return readerFunc(func([]byte) (int, error) { return 0, err })
+}
+
+type readerFunc func([]byte) (int, error)
+
+// Read implements io.Reader.
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+func (a *attempt) addLeftOut(step, condition string) {
+	a.trial.Steps = append(a.trial.Steps,
+		Step{Name: step, LeftOut: a.Secrets.Hide(condition), Ahead: a.trial.Needs != ""})
+}
+
+func (a *attempt) setAction(step, action, reason string) {
+	shown := &a.trial.Steps[len(a.trial.Steps)-1]
+	shown.Action = action
+	if action != "ok" && action != "done" {
+		shown.Reason = strings.TrimPrefix(a.Secrets.Hide(reason), step+": ")
+	}
+}
+
+func (a *attempt) addOutline(o cms.StepOutline) {
+	s := Step{Name: o.Step, OnlyIf: a.Secrets.Hide(o.Condition), Ahead: true, Problem: a.Secrets.Hide(o.Problem)}
+	if o.Problem == "" {
+		s.Request = a.Secrets.newRequest(o.Method, o.Address, o.Header, o.Body)
+	}
+	a.trial.Steps = append(a.trial.Steps, s)
+}
+
+// Secrets are the parts of requests that a trial does not show.
+type Secrets struct {
+	Hide    func(string) string // masks the secrets in a text
+	Headers []string            // names of headers whose values are secrets
+	Params  []string            // names of parameters of the address whose values are secrets
+}
+
+const hidden = "…"
+
+var userInfo = regexp.MustCompile(`^(https?://)[^/@?#]*@`)
+
+// newRequest returns a request without secrets.
+func (s Secrets) newRequest(method, address string, header http.Header, body []byte) *Request {
+	address = userInfo.ReplaceAllString(address, "${1}"+hidden+"@")
+	for _, name := range s.Params {
+		param := regexp.MustCompile(`([?&]` + regexp.QuoteMeta(name) + `=)[^&]*`)
+		address = param.ReplaceAllString(address, "${1}"+hidden)
+	}
+	r := &Request{Method: method, Address: s.Hide(address), Body: s.Hide(readableBody(body))}
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		shownName := http.CanonicalHeaderKey(name)
+		for _, value := range header[name] {
+			if slices.ContainsFunc(s.Headers, func(secret string) bool { return strings.EqualFold(secret, name) }) {
+				value = hidden
+			}
+			r.Headers = append(r.Headers, Header{shownName, s.Hide(value)})
+		}
+	}
+	slices.SortStableFunc(r.Headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
+	return r
+}
+
+// readableBody returns a body as text. JSON is indented.
+func readableBody(body []byte) string {
+	var indented bytes.Buffer
+	switch {
+	case len(body) > 0 && json.Indent(&indented, body, "", "  ") == nil:
+		return indented.String()
+	case !utf8.Valid(body):
+		return fmt.Sprintf("(%d bytes that are not text in UTF-8)", len(body))
+	}
+	return string(body)
+}

@@ -1,0 +1,288 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/storage/memory"
+	"weir/internal/storage/storagetest"
+	"weir/internal/upstream"
+	"weir/internal/weir"
+)
+
+// newLimited returns a set with the upstream a, as a process with these faults has it.
+func newLimited(table storage.Table, rate upstream.Rate, quota int64) *upstream.Set {
+	return upstream.NewSet([]upstream.Definition{{Name: "a", Rate: rate, DailyQuota: quota}}, table, time.Now,
+		&limits{})
+}
+
+// admitMessage counts a message of the upstream a, and reports whether the set admitted it.
+func admitMessage(t *testing.T, s *upstream.Set) bool {
+	t.Helper()
+	_, err := s.Admit(t.Context(), "a")
+	if err != nil && weir.KindOf(err) != weir.Limited {
+		t.Fatalf("got %v, want no error or Limited", err)
+	}
+	return err == nil
+}
+
+// countAdmitted takes messages of a from the sets in turn until each refuses one, and returns how many were admitted.
+func countAdmitted(t *testing.T, sets ...*upstream.Set) (n int) {
+	t.Helper()
+	for refused := 0; refused < len(sets); {
+		refused = 0
+		for _, s := range sets {
+			if admitMessage(t, s) {
+				n++
+			} else {
+				refused++
+			}
+		}
+	}
+	return n
+}
+
+func TestSet_Rate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newLimited(nil, upstream.Rate{Count: 5, Per: time.Second}, 0)
+		if n := countAdmitted(t, s); n != 5 {
+			t.Errorf("at once: got %d messages, want 5", n)
+		}
+		_, err := s.Admit(t.Context(), "a")
+		var limited *weir.Error
+		if !errors.As(err, &limited) || limited.RetryAfter != 200*time.Millisecond ||
+			limited.Problems[0].Rule != "rate" ||
+			!strings.Contains(limited.Message, "5 messages a second") {
+			t.Errorf("got %+v, want the rate of 5 messages a second, and to wait 200ms", limited)
+		}
+		admitted := 0
+		for range 1000 { // ten times the rate, for 20 s
+			time.Sleep(20 * time.Millisecond)
+			if admitMessage(t, s) {
+				admitted++
+			}
+		}
+		if admitted != 100 {
+			t.Errorf("in 20 s: got %d messages, want 100", admitted)
+		}
+		time.Sleep(time.Hour)
+		if n := countAdmitted(t, s); n != 5 {
+			t.Errorf("after an hour: got %d messages at once, want 5", n)
+		}
+	})
+}
+
+func TestSet_QuotaHoldsOverProcesses(t *testing.T) {
+	t.Parallel()
+	for _, quota := range []int64{1, 7, 100, 5000} {
+		synctest.Test(t, func(t *testing.T) {
+			table := memory.New(time.Now).Table()
+			a, b := newLimited(table, upstream.Rate{}, quota), newLimited(table, upstream.Rate{}, quota)
+			if n := countAdmitted(t, a, b); int64(n) != quota {
+				t.Errorf("got %d messages, want %d", n, quota)
+			}
+			_, err := a.Admit(t.Context(), "a")
+			var limited *weir.Error
+			if !errors.As(err, &limited) || limited.RetryAfter != 24*time.Hour ||
+				limited.Problems[0].Rule != "dailyQuota" {
+				t.Errorf("got %+v, want the daily quota, and to wait for the next day",
+					limited) // the clock begins at 00:00
+			}
+			time.Sleep(24 * time.Hour)
+			if n := countAdmitted(t, b, a); int64(n) != quota {
+				t.Errorf("the next day: got %d messages, want %d", n, quota)
+			}
+		})
+	}
+}
+
+// The row has the day of the process whose clock is furthest ahead. A clock that is wrong by days must not use up the
+// quota of the days until then.
+func TestSet_QuotaBesideAWrongClock(t *testing.T) {
+	t.Parallel()
+	table := memory.New(time.Now).Table()
+	definitions := []upstream.Definition{{Name: "a", DailyQuota: 5}}
+	at := func(now time.Time) *upstream.Set {
+		return upstream.NewSet(definitions, table, func() time.Time { return now }, &limits{})
+	}
+	noon := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	if n := countAdmitted(t, at(noon.AddDate(0, 1, 0))); n != 5 {
+		t.Errorf("a month ahead: got %d messages, want 5", n)
+	}
+	if n := countAdmitted(t, at(noon)); n != 5 {
+		t.Errorf("beside a clock that is a month ahead: got %d messages, want 5", n)
+	}
+	if n := countAdmitted(t, at(noon.Add(-13*time.Hour))); n != 0 {
+		t.Errorf("an hour before the day whose quota is used up: got %d messages, want none", n)
+	}
+}
+
+func TestSet_QuotaUnderContention(t *testing.T) {
+	t.Parallel()
+	table := memory.New(time.Now).Table()
+	const quota = 500
+	var sets []*upstream.Set
+	now := func() time.Time { return time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC) }
+	for range 4 {
+		sets = append(sets, upstream.NewSet([]upstream.Definition{{Name: "a", DailyQuota: quota}}, table, now,
+			&limits{}))
+	}
+	var mu sync.Mutex
+	admitted := 0
+	var all sync.WaitGroup
+	for i := range 1200 {
+		all.Go(func() {
+			for {
+				giveBack, err := sets[i%4].Admit(t.Context(), "a")
+				if weir.KindOf(err) == weir.Unavailable && err != nil {
+					continue // overtaken by the others too often: a client sends the message again
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil && i%10 == 0 {
+					giveBack()
+				} else if err == nil {
+					admitted++
+				}
+				return
+			}
+		})
+	}
+	all.Wait()
+	if rest := countAdmitted(t, sets...); admitted > quota || admitted+rest != quota {
+		t.Errorf("got %d messages and then %d, want %d together", admitted, rest, quota)
+	}
+}
+
+// A process that dies loses its reservation; one that stops in order returns it.
+func TestSet_QuotaOfProcessesThatEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		table := memory.New(time.Now).Table()
+		const quota = 1000
+		stopped, killed := newLimited(table, upstream.Rate{}, quota), newLimited(table, upstream.Rate{}, quota)
+		for range 10 {
+			if !admitMessage(t, stopped) || !admitMessage(t, killed) {
+				t.Fatal("got a refusal of the first messages, want none")
+			}
+		}
+		if err := stopped.ReturnReserved(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rest := countAdmitted(t, newLimited(table, upstream.Rate{}, quota))
+		if total := rest + 20; total > quota || total < quota-quota/20 || total == quota {
+			t.Errorf("got %d messages, want %d less than a twentieth, because a process died", total, quota)
+		}
+		if err := stopped.ReturnReserved(t.Context()); err != nil || admitMessage(t, stopped) {
+			t.Errorf("returned again: %v, and a message was admitted; want neither", err)
+		}
+	})
+}
+
+func TestSet_QuotaGivesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newLimited(memory.New(time.Now).Table(), upstream.Rate{}, 1)
+		giveBack, err := s.Admit(t.Context(), "a")
+		if err != nil || admitMessage(t, s) {
+			t.Fatalf("got %v, and a second message; want one message", err)
+		}
+		giveBack()
+		giveBack, err = s.Admit(t.Context(), "a")
+		if err != nil {
+			t.Fatalf("given back: got %v, want another message", err)
+		}
+		time.Sleep(24 * time.Hour)
+		giveBack() // a message of yesterday
+		if n := countAdmitted(t, s); n != 1 {
+			t.Errorf("the next day: got %d messages, want 1", n)
+		}
+	})
+}
+
+func TestSet_QuotaOfBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newLimited(memory.New(time.Now).Table(), upstream.Rate{Count: 1, Per: time.Minute}, 100)
+		if err := s.AdmitBatch(t.Context(), "a", 90); err != nil {
+			t.Fatal(err)
+		}
+		err := s.AdmitBatch(t.Context(), "a", 11)
+		if weir.KindOf(err) != weir.Limited || !strings.Contains(err.Error(), "has 10 messages left") {
+			t.Errorf("got %v, want Limited with 10 messages left", err)
+		}
+		if err := s.AdmitBatch(t.Context(), "a", 10); err != nil {
+			t.Errorf("got %v, want the last 10 messages", err)
+		}
+	})
+}
+
+// The quota is never exceeded, even if writes fail, or are done without an answer.
+func TestSet_QuotaWhileStorageFails(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
+		synctest.Test(t, func(t *testing.T) {
+			faults, n := storagetest.NewFaults(), 0
+			faults.Set(func(storagetest.Call) storagetest.Fault {
+				if n++; n%3 == 0 {
+					return storagetest.Fault{Kind: kind}
+				}
+				return storagetest.Fault{}
+			})
+			const quota = 200
+			table := faults.Table(memory.New(time.Now).Table())
+			sets := []*upstream.Set{newLimited(table, upstream.Rate{}, quota), newLimited(table, upstream.Rate{},
+				quota)}
+			admitted, failed := 0, 0
+			for i := range 1000 {
+				switch _, err := sets[i%2].Admit(t.Context(), "a"); {
+				case err == nil:
+					admitted++
+				case weir.KindOf(err) == weir.Unavailable:
+					failed++
+				}
+			}
+			if admitted > quota || admitted < quota/2 || failed == 0 {
+				t.Errorf("fault %d: got %d messages and %d failures, want up to %d messages and some failures", kind,
+					admitted, failed, quota)
+			}
+		})
+	}
+}
+
+func TestSet_QuotaOfACallThatIsOver(t *testing.T) {
+	t.Parallel()
+	faults := storagetest.NewFaults()
+	faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.Hang} })
+	s := newLimited(faults.Table(memory.New(time.Now).Table()), upstream.Rate{}, 5)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Admit(ctx, "a"); weir.KindOf(err) != weir.Unavailable {
+		t.Errorf("got %v, want Unavailable", err)
+	}
+}
+
+func TestSet_Contracts(t *testing.T) {
+	t.Parallel()
+	s := newSet(t, nil, time.Now)
+	for _, c := range []struct {
+		upstream, contract string
+		isAllowed          bool
+	}{{"newsroom", "article", true}, {"newsroom", "picture", true}, {"newsroom", "product", false},
+		{"forge", "product", true}, {"gone", "article", false}} {
+		err := s.CheckContract(c.upstream, c.contract)
+		if (err == nil) != c.isAllowed || err != nil && weir.KindOf(err) != weir.Forbidden {
+			t.Errorf("%s with %s: got %v, want allowed %v", c.upstream, c.contract, err, c.isAllowed)
+		}
+	}
+	if _, err := s.Admit(t.Context(), "gone"); weir.KindOf(err) != weir.Forbidden {
+		t.Errorf("an upstream that is gone: got %v, want Forbidden", err)
+	}
+}

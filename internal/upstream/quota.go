@@ -1,0 +1,219 @@
+package upstream
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// partition has a row for each upstream with a daily quota. Its key is quotaPrefix and the name. It has the day of the
+// last reservation, and the messages of that day that are reserved.
+const (
+	partition   = "upstreams"
+	quotaPrefix = "quota_"
+
+	dayColumn      = "Day" // 2026-01-31, in UTC
+	reservedColumn = "Reserved"
+)
+
+const (
+	// A process reserves a twentieth of the rest at a time, and at most maxReserved. So a process that dies, or that
+	// gets no more messages, takes at most a twentieth from the others, and the last messages are reserved singly.
+	restParts, maxReserved = 20, 100
+	// fullFor is the time for which a process does not read a quota again after it found the quota used up.
+	fullFor = time.Second
+	// reserveTries limits the tries of one reservation. Each further one means that another process has just reserved.
+	reserveTries = 10
+)
+
+// quota is the daily quota of one upstream. It is safe for concurrent use.
+type quota struct {
+	row   string
+	limit int64
+	table storage.Table
+	now   func() time.Time
+
+	turn chan struct{} // holds one element while a call reads or writes the row
+
+	mu        sync.Mutex
+	day       string // of held
+	held      int64  // reserved and not taken
+	left      int64  // held, plus the rest in the row at its last read
+	fullUntil time.Time
+}
+
+func newQuota(name string, limit int64, table storage.Table, now func() time.Time) *quota {
+	return &quota{row: quotaPrefix + name, limit: limit, table: table, now: now, turn: make(chan struct{}, 1)}
+}
+
+// takeMessages takes count messages of the daily quota or none, and returns the day of that quota. An empty day means
+// that it took none, because the quota has only left messages.
+func (q *quota) takeMessages(ctx context.Context, count int64) (day string, left int64, err error) {
+	if day, left, isFull := q.takeHeld(count); day != "" || isFull {
+		return day, left, nil
+	}
+	select {
+	case q.turn <- struct{}{}:
+		defer func() { <-q.turn }()
+	case <-ctx.Done():
+		return "", 0, unavailableError(ctx.Err())
+	}
+	for range reserveTries {
+		if day, left, isFull := q.takeHeld(count); day != "" || isFull {
+			return day, left, nil // another call has reserved meanwhile, or found the quota used up
+		}
+		if err = q.reserveMessages(ctx, count); err != nil && !isOvertaken(err) {
+			return "", 0, unavailableError(err) // if a write was done after all, its messages are lost
+		}
+	}
+	return "", 0, unavailableError(err)
+}
+
+// takeHeld takes messages that are held. isFull reports whether storage had too few a moment ago.
+func (q *quota) takeHeld(count int64) (day string, left int64, isFull bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now().UTC()
+	if today := now.Format(time.DateOnly); q.day < today {
+		q.day, q.held, q.left, q.fullUntil = today, 0, 0, time.Time{} // the rest belongs to the former day
+	}
+	if q.held >= count {
+		q.held -= count
+		return q.day, 0, false
+	}
+	return "", q.left, now.Before(q.fullUntil) && q.left < count
+}
+
+// isOvertaken reports whether another process has written the row since it was read.
+func isOvertaken(err error) bool {
+	return storage.Is(err, storage.Precondition) || storage.Is(err, storage.Conflict)
+}
+
+// reserveMessages reserves messages so that count of them are held. If too few are left, it reserves none, and marks
+// the quota as full. The caller has the turn.
+func (q *quota) reserveMessages(ctx context.Context, count int64) error {
+	row, err := q.readRow(ctx)
+	if err != nil {
+		return err
+	}
+	day, more := q.planReservation(row, count)
+	if more == 0 {
+		return nil
+	}
+	if err := q.writeRow(ctx, row, day, row.reservedOn(day)+more); err != nil {
+		return err
+	}
+	q.giveBack(day, more)
+	return nil
+}
+
+// planReservation returns how many messages of a day to reserve for a row as read; 0 = too few are left.
+func (q *quota) planReservation(row quotaRow, count int64) (day string, more int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	// A clock that is further ahead is wrong. If its day were adopted, the upstream would get 429 until that day comes.
+	tomorrow := q.now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
+	if row.day > q.day && row.day <= tomorrow {
+		q.day, q.held = row.day, 0 // the clock of another process is ahead: its day has begun
+	}
+	rest := max(0, q.limit-row.reservedOn(q.day))
+	if q.left = rest + q.held; q.left < count {
+		q.fullUntil = q.now().Add(fullFor)
+		return q.day, 0
+	}
+	return q.day, min(rest, max(count-q.held, min(rest/restParts, maxReserved)))
+}
+
+// giveBack adds messages of a day to those that this process holds.
+func (q *quota) giveBack(day string, count int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.day == day {
+		q.held += count
+		q.left, q.fullUntil = 0, time.Time{}
+	}
+}
+
+// takeAll takes all messages that are held.
+func (q *quota) takeAll() (day string, count int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	day, count = q.day, q.held
+	q.held = 0
+	return day, count
+}
+
+// returnReserved writes back the messages that are held. After an error they are lost: if the write was done after all,
+// a second one would exceed the quota.
+func (q *quota) returnReserved(ctx context.Context) error {
+	day, count := q.takeAll()
+	if count == 0 {
+		return nil
+	}
+	select {
+	case q.turn <- struct{}{}:
+		defer func() { <-q.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var err error
+	for range reserveTries {
+		var row quotaRow
+		if row, err = q.readRow(ctx); err != nil || row.day != day {
+			return err
+		}
+		if err = q.writeRow(ctx, row, day, max(0, row.reserved-count)); !isOvertaken(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// quotaRow is the row of a quota. The zero value is that of a row that does not exist.
+type quotaRow struct {
+	etag     storage.ETag
+	day      string
+	reserved int64
+}
+
+// reservedOn returns how many messages of a day are reserved.
+func (r quotaRow) reservedOn(day string) int64 {
+	if r.day != day {
+		return 0
+	}
+	return r.reserved
+}
+
+func (q *quota) readRow(ctx context.Context) (quotaRow, error) {
+	found, err := q.table.Get(ctx, partition, q.row)
+	if storage.Is(err, storage.NotFound) {
+		return quotaRow{}, nil
+	}
+	if err != nil {
+		return quotaRow{}, err
+	}
+	r := quotaRow{etag: found.ETag}
+	r.day, _ = found.Values[dayColumn].(string)
+	r.reserved, _ = found.Values[reservedColumn].(int64)
+	return r, nil
+}
+
+// writeRow writes the row for a day, unless another process has written it since it was read.
+func (q *quota) writeRow(ctx context.Context, read quotaRow, day string, reserved int64) error {
+	op := storage.Op{Kind: storage.Replace, Key: q.row, IfMatch: read.etag,
+		Values: map[string]any{dayColumn: day, reservedColumn: reserved}}
+	if read.etag == "" {
+		op.Kind, op.IfMatch = storage.Insert, ""
+	}
+	_, err := q.table.Transact(ctx, partition, []storage.Op{op})
+	return err
+}
+
+func unavailableError(err error) error {
+	return &weir.Error{Kind: weir.Unavailable, Op: "upstream",
+		Message:    "the upstream's daily quota cannot be read at the moment; the message was not filed, send it again",
+		RetryAfter: time.Second, Err: err}
+}

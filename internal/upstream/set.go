@@ -1,0 +1,198 @@
+package upstream
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/weir"
+)
+
+// Scheme is the way in which an upstream signs its requests.
+type Scheme string
+
+// The schemes.
+const (
+	GitHub           Scheme = "github"   // X-Hub-Signature-256: HMAC-SHA256 over the body
+	StandardWebhooks Scheme = "standard" // webhook-signature: HMAC-SHA256 over id, timestamp and body
+)
+
+// Definition describes an upstream.
+type Definition struct {
+	Name       string
+	Keys       []string // any of them is right; none = the upstream sends no key
+	Scheme     Scheme   // "" = the upstream does not sign
+	Secrets    [][]byte // any of them is right
+	Tolerance  time.Duration
+	Contracts  []string // none = all
+	Rate       Rate     // zero = no limit
+	DailyQuota int64    // messages a day in UTC; 0 = no limit
+}
+
+// Set has the upstreams of the settings. It is safe for concurrent use. A nil Set has none.
+type Set struct {
+	members []*member
+	now     func() time.Time
+	observe Observer
+}
+
+// Observer is called for each message that a limit refused. limit is rate or dailyQuota.
+type Observer interface{ Limited(upstream, limit string) }
+
+// member is an upstream with the state of its limits.
+type member struct {
+	Definition
+	keys   [][sha256.Size]byte
+	bucket *bucket // nil = no rate
+	quota  *quota  // nil = no daily quota
+}
+
+// NewSet returns the upstreams with the definitions, whose names differ. The quotas are kept in the table.
+func NewSet(definitions []Definition, table storage.Table, now func() time.Time, observe Observer) *Set {
+	s := &Set{now: now, observe: observe}
+	for _, d := range definitions {
+		m := &member{Definition: d}
+		for _, key := range d.Keys {
+			m.keys = append(m.keys, sha256.Sum256([]byte(key)))
+		}
+		if d.Rate.Count > 0 {
+			m.bucket = newBucket(d.Rate)
+		}
+		if d.DailyQuota > 0 {
+			m.quota = newQuota(d.Name, d.DailyQuota, table, now)
+		}
+		s.members = append(s.members, m)
+	}
+	return s
+}
+
+// findMember returns an upstream by its name; nil = there is none.
+func (s *Set) findMember(name string) *member {
+	for _, m := range s.members {
+		if m.Name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// findByKey returns the upstream of a key; nil = there is none. It compares the key with all keys.
+func (s *Set) findByKey(key string) (found *member) {
+	given := sha256.Sum256([]byte(key))
+	for _, m := range s.members {
+		for _, known := range m.keys {
+			if subtle.ConstantTimeCompare(given[:], known[:]) == 1 {
+				found = m
+			}
+		}
+	}
+	return found
+}
+
+// CheckContract returns Forbidden unless an upstream may send messages of a contract.
+func (s *Set) CheckContract(name, contract string) error {
+	m := s.findMember(name)
+	if m == nil {
+		return unknownUpstreamError(name)
+	}
+	if len(m.Contracts) == 0 || slices.Contains(m.Contracts, contract) {
+		return nil
+	}
+	message := fmt.Sprintf("the upstream %s may send messages of %s, and this one is of %s", name,
+		strings.Join(m.Contracts, ", "), contract)
+	return &weir.Error{Kind: weir.Forbidden, Op: "upstream", Message: message,
+		Problems: []weir.Problem{{Path: "/", Rule: "contract", Message: message}}}
+}
+
+// unknownUpstreamError is the error of a name that the settings no longer have, for example that of an earlier batch.
+func unknownUpstreamError(name string) error {
+	return &weir.Error{Kind: weir.Forbidden, Op: "upstream",
+		Message: "the settings have no upstream " + shortenName(name)}
+}
+
+// Admit counts a message of an upstream against its rate and its daily quota. It returns Limited if one of them is used
+// up, and Unavailable if storage does not answer. giveBack, which is never nil, takes the message off the daily quota
+// again; call it if the message was not filed, or was filed before. It does not change the rate, which counts requests.
+func (s *Set) Admit(ctx context.Context, name string) (giveBack func(), err error) {
+	m := s.findMember(name)
+	if m == nil {
+		return func() {}, unknownUpstreamError(name)
+	}
+	if m.bucket != nil {
+		if wait := m.bucket.takeToken(s.now()); wait > 0 {
+			s.observe.Limited(name, "rate")
+			return func() {}, limitError("rate", wait, "the upstream %s sends more than its rate of %s", name, m.Rate)
+		}
+	}
+	return s.admitToQuota(ctx, m, 1)
+}
+
+// AdmitBatch counts the messages of a batch against the daily quota of its upstream, all of them or none. It returns
+// the errors of Admit. The rate does not concern the parts of a batch, which Weir files at its own pace.
+func (s *Set) AdmitBatch(ctx context.Context, name string, count int) error {
+	m := s.findMember(name)
+	if m == nil {
+		return unknownUpstreamError(name)
+	}
+	_, err := s.admitToQuota(ctx, m, int64(count))
+	return err
+}
+
+func (s *Set) admitToQuota(ctx context.Context, m *member, count int64) (giveBack func(), err error) {
+	if m.quota == nil {
+		return func() {}, nil
+	}
+	day, left, err := m.quota.takeMessages(ctx, count)
+	switch {
+	case err != nil:
+		return func() {}, err
+	case day == "":
+		s.observe.Limited(m.Name, "dailyQuota")
+		text := "the upstream %s has used its daily quota of %d messages; the next day begins at 00:00 UTC"
+		args := []any{m.Name, m.DailyQuota}
+		if left > 0 {
+			text = "the upstream %s has %d messages left of its daily quota of %d, and this batch has %d"
+			args = []any{m.Name, left, m.DailyQuota, count}
+		}
+		now := s.now().UTC()
+		return func() {}, limitError("dailyQuota", now.Truncate(24*time.Hour).Add(24*time.Hour).Sub(now), text, args...)
+	}
+	return func() { m.quota.giveBack(day, count) }, nil
+}
+
+// limitError returns the error of a limit that is used up until wait is over.
+func limitError(limit string, wait time.Duration, format string, args ...any) error {
+	message := fmt.Sprintf(format, args...)
+	return &weir.Error{Kind: weir.Limited, Op: "upstream", Message: message, RetryAfter: wait,
+		Problems: []weir.Problem{{Rule: limit, Message: message}}}
+}
+
+// ReturnReserved returns the messages that this process has reserved of daily quotas and not taken. Call it when no
+// more messages arrive. If it fails, they are lost for the day.
+func (s *Set) ReturnReserved(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	var failed error
+	for _, m := range s.members {
+		if m.quota != nil {
+			failed = errors.Join(failed, m.quota.returnReserved(ctx))
+		}
+	}
+	return failed
+}
+
+// shortenName limits the part of the input that an answer repeats.
+func shortenName(name string) string {
+	const most = 60
+	if len(name) > most {
+		return strings.ToValidUTF8(name[:most], "") + "…"
+	}
+	return name
+}

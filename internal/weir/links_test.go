@@ -1,0 +1,86 @@
+package weir_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	markdownLink    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	markdownHeading = regexp.MustCompile(`^#+ (.*)`)
+	notInAnAnchor   = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
+)
+
+// TestLinks_LeadSomewhere checks that the file and the heading of each relative link of the documents exist. Otherwise
+// a moved section would break the links to it.
+func TestLinks_LeadSomewhere(t *testing.T) {
+	t.Parallel()
+	documents := readDocuments(t)
+	if len(documents) < 20 {
+		t.Fatalf("got %d documents below %s, want 20 at least", len(documents), root)
+	}
+	for path, text := range documents {
+		for _, link := range markdownLink.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(link[1], ":") {
+				continue // an address elsewhere
+			}
+			file, anchor, _ := strings.Cut(link[1], "#")
+			target := path
+			if file != "" {
+				target = filepath.Join(filepath.Dir(path), file)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s, want a file that exists: %v", path, link[1], err)
+			} else if linked, isDocument := documents[target]; isDocument && anchor != "" &&
+				!hasAnchor(linked, anchor) {
+				t.Errorf("%s links to %s, want a heading that exists", path, link[1])
+			}
+		}
+	}
+}
+
+// readDocuments returns the Markdown files of the repository by their paths, except built and installed files.
+func readDocuments(t *testing.T) map[string]string {
+	t.Helper()
+	documents := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == "build" || entry.Name() == ".git"):
+			return filepath.SkipDir
+		case entry.IsDir() || filepath.Ext(path) != ".md":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		documents[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return documents
+}
+
+// hasAnchor reports whether a document has a heading whose anchor, as forges make it, is the given one.
+func hasAnchor(text, anchor string) bool {
+	fenced := false
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+		}
+		heading := markdownHeading.FindStringSubmatch(strings.TrimSpace(line))
+		if fenced || heading == nil {
+			continue
+		}
+		name := notInAnAnchor.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading[1])), "")
+		if strings.ReplaceAll(name, " ", "-") == anchor {
+			return true
+		}
+	}
+	return false
+}

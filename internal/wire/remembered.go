@@ -1,0 +1,14 @@
+package wire
+
+// RememberedList lists the CMS's ids that Weir remembers of a key, one for each contract.
+type RememberedList struct {
+	Key        string         `json:"key"`
+	Lane       int            `json:"lane"`
+	Remembered []RememberedID `json:"remembered"`
+}
+
+// RememberedID is the CMS's id of the item of a key and contract. The steps of the next message read it.
+type RememberedID struct {
+	Contract string `json:"contract"`
+	ID       string `json:"id"`
+}

@@ -1,0 +1,27 @@
+package wire
+
+import (
+	"time"
+
+	"weir/internal/weir"
+)
+
+// Validation is the opinion of the contracts about a body that was not stored.
+type Validation struct {
+	IsValid   bool           `json:"valid"`
+	Contract  string         `json:"contract,omitempty"` // empty = no contract accepts the root element
+	Key       string         `json:"key,omitempty"`
+	Version   string         `json:"version,omitempty"`
+	DeliverAt time.Time      `json:"deliverAt,omitzero"`
+	Problems  []weir.Problem `json:"problems,omitempty"`
+}
+
+// NewValidation returns the JSON form of a checked body.
+func NewValidation(m weir.Message, problems []weir.Problem) Validation {
+	v := Validation{IsValid: len(problems) == 0, Contract: m.Contract, Key: m.Key, Version: m.Version,
+		Problems: problems}
+	if !m.DueAt.IsZero() {
+		v.DeliverAt = m.DueAt.UTC()
+	}
+	return v
+}

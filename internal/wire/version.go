@@ -1,0 +1,16 @@
+package wire
+
+// VersionList lists the newest delivered versions of a key, one for each contract.
+type VersionList struct {
+	Key      string    `json:"key"`
+	Lane     int       `json:"lane"`
+	Versions []Version `json:"versions"`
+}
+
+// Version is the newest delivered version of a key and contract. Weir supersedes messages with older ones.
+type Version struct {
+	Contract  string `json:"contract"`
+	Version   string `json:"version"`
+	MessageID string `json:"messageId"`
+	Warning   string `json:"warning,omitempty"` // why the version is suspicious; "" = it is not
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/storage"
+	"weir/internal/storage/azure"
+)
+
+// The floor of the handler's CPU time is that of a bare program that moves the same bytes: it takes the same posts,
+// makes as many transactions with the same client of storage, and sends the same writes to the CMS on one connection.
+// It checks nothing, keeps no order, and forgets everything if it ends.
+
+// floorVariable has the settings of the bare program; set = this process is that program.
+const floorVariable = "WEIR_BENCH_FLOOR"
+
+// floorSettings are the settings of the bare program.
+type floorSettings struct {
+	Storage, Prefix, CMSURL string
+	AppendMost              int // rows of a transaction that files messages
+	CommitMost              int // outcomes of a transaction that records them
+}
+
+// floorCommitWait is how long an outcome waits for others at most: as long as in a holder.
+const floorCommitWait = 100 * time.Millisecond
+
+// floorProgram is the bare program.
+type floorProgram struct {
+	settings  floorSettings
+	rows      *bareBatcher
+	client    *http.Client
+	accepted  chan string // bodies
+	delivered chan struct{}
+	committed atomic.Int64
+}
+
+// runFloor is the bare program if this process was started for it, and reports whether it was. It prints its address,
+// and ends with its input.
+func runFloor(ctx context.Context, in io.Reader, out io.Writer) (bool, error) {
+	text := os.Getenv(floorVariable)
+	if text == "" {
+		return false, nil
+	}
+	var s floorSettings
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return true, err
+	}
+	bare, err := openBareClient(ctx, s.Storage, s.Prefix)
+	if err != nil {
+		return true, err
+	}
+	defer bare.account.Close()
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return true, err
+	}
+	f := &floorProgram{settings: s, rows: &bareBatcher{bare: bare, most: s.AppendMost}, client: newClient(),
+		accepted: make(chan string, 1<<16), delivered: make(chan struct{}, 1<<16)}
+	failed := make(chan error, 3)
+	server := &http.Server{Handler: f, ReadHeaderTimeout: time.Minute}
+	defer server.Close()
+	go func() { failed <- server.Serve(socket) }()
+	go func() { failed <- f.deliver(ctx) }()
+	go func() { failed <- f.commit(ctx, bare.account) }()
+	go func() {
+		_, err := io.Copy(io.Discard, in)
+		failed <- errors.Join(err, errInputEnded)
+	}()
+	fmt.Fprintln(out, socket.Addr())
+	if err := <-failed; !errors.Is(err, errInputEnded) {
+		return true, err
+	}
+	return true, nil
+}
+
+var errInputEnded = errors.New("the input has ended")
+
+// ServeHTTP files a post, or answers with the number of messages that are done.
+func (f *floorProgram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		fmt.Fprint(w, f.committed.Load())
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		// The transaction is also for the posts of others.
+		err = f.rows.fileRow(context.WithoutCancel(r.Context()), message{"/floor", 1})
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	f.accepted <- string(body)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusAccepted)
+	io.WriteString(w, `{"id":"AQABL714SFvJDd7dAA","stage":"queued"}`) // the client's loss if it has gone
+}
+
+// deliver writes the messages to the CMS, one at a time.
+func (f *floorProgram) deliver(ctx context.Context) error {
+	for body := range f.accepted {
+		if err := postBody(ctx, f.client, f.settings.CMSURL, body, nil); err != nil {
+			return err
+		}
+		f.delivered <- struct{}{}
+	}
+	return nil
+}
+
+// commit records outcomes beside the deliveries, many in a transaction.
+func (f *floorProgram) commit(ctx context.Context, account *azure.Account) error {
+	tags, err := account.Table().Transact(ctx, barePartition,
+		[]storage.Op{{Kind: storage.Insert, Key: "!tail", Values: map[string]any{"Delivered": int64(0)}}})
+	for n := int64(0); err == nil; f.committed.Store(n) {
+		<-f.delivered
+		n++
+		for late, most := time.After(floorCommitWait), n+int64(f.settings.CommitMost)-1; late != nil && n < most; {
+			select {
+			case <-f.delivered:
+				n++
+			case <-late:
+				late = nil
+			}
+		}
+		tags, err = account.Table().Transact(ctx, barePartition, []storage.Op{
+			{Kind: storage.Replace, Key: "!tail", IfMatch: tags[0], Values: map[string]any{"Delivered": n}},
+			{Kind: storage.Insert, Key: fmt.Sprintf("d_%019d", n), Values: map[string]any{"Messages": packedBody()}}})
+	}
+	return err
+}
+
+// commitMost is how many outcomes a holder records in one transaction.
+const commitMost = 32
+
+// measureFloor sends the messages through the bare program, with as many transactions as the handler made, and returns
+// the CPU time of its process, in s.
+func (r *rig) measureFloor(ctx context.Context, all []message, transactions float64) (float64, error) {
+	appends := max(1, transactions-float64(len(all))/commitMost)
+	settings, err := json.Marshal(floorSettings{Storage: r.yardstickStorage(), Prefix: r.prefix + "floor",
+		CMSURL: r.cmsURL, AppendMost: max(1, int(math.Ceil(float64(len(all))/appends))), CommitMost: commitMost})
+	if err != nil {
+		return 0, err
+	}
+	url, cmd, end, err := startFloor(ctx, string(settings))
+	if err != nil {
+		return 0, err
+	}
+	defer end()
+	warm := makeMessages("warm", r.sizes.load.warm, r.sizes.load.keys)
+	if err := r.sendThroughFloor(ctx, warm, url, len(warm)); err != nil {
+		return 0, err
+	}
+	before, err1 := readCPUTime(cmd.Process.Pid)
+	err2 := r.sendThroughFloor(ctx, all, url, len(warm)+len(all))
+	after, err3 := readCPUTime(cmd.Process.Pid)
+	return after - before, errors.Join(err1, err2, err3)
+}
+
+// sendThroughFloor sends messages through the bare program, until done messages are done in all.
+func (r *rig) sendThroughFloor(ctx context.Context, all []message, url string, done int) error {
+	r.cms.Reset()
+	if err := r.sendMessages(ctx, all, r.sizes.load.clients, url); err != nil {
+		return err
+	}
+	return r.awaitCondition(ctx, burstLimit, "the bare program is done", func() bool {
+		var n []byte
+		err := getURL(ctx, r.client, url, func(body io.Reader) (err error) {
+			n, err = io.ReadAll(body)
+			return err
+		})
+		return err == nil && string(n) == strconv.Itoa(done)
+	})
+}
+
+// startFloor starts the bare program, this program again, and returns its address and how to end it.
+func startFloor(ctx context.Context, settings string) (url string, cmd *exec.Cmd, end func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", nil, nil, err
+	}
+	cmd = exec.CommandContext(ctx, self)
+	cmd.Env = append(os.Environ(), floorVariable+"="+settings)
+	cmd.Stderr = os.Stderr
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2); err != nil {
+		return "", nil, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", nil, nil, err
+	}
+	end = func() {
+		in.Close()
+		cmd.Wait() // the requests have shown a failure
+	}
+	address, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		end()
+		return "", nil, nil, fmt.Errorf("the bare program has not started: %w", err)
+	}
+	return "http://" + strings.TrimSpace(address) + "/api/messages", cmd, end, nil
+}

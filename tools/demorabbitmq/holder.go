@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// The environment of a holder: this program again, as a process that can be killed.
+const (
+	holderQueue    = "WEIR_DEMO_QUEUE" // set = this process is a holder
+	holderBroker   = "WEIR_DEMO_BROKER"
+	holderCMS      = "WEIR_DEMO_CMS"
+	holderPrefetch = "WEIR_DEMO_PREFETCH"
+)
+
+// writesAtOnce is how many writes to the CMS a holder makes at a time: as many as Weir has lanes.
+const writesAtOnce = lanes
+
+// startHolder starts a holder of the consumer's queue.
+func (c *consumer) startHolder() (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return c.demo.startProgram(self, []string{holderQueue + "=" + c.queueName(),
+		holderBroker + "=" + c.demo.broker.URL(),
+		holderCMS + "=" + c.cmsURL, holderPrefetch + "=" + strconv.Itoa(c.prefetch)})
+}
+
+// runAsHolder runs the usual consumer if this process was started as one, and reports whether it was: each delivery
+// waits in memory for its due time, is posted to the CMS, and then acknowledged.
+func runAsHolder(ctx context.Context) (bool, error) {
+	queue := os.Getenv(holderQueue)
+	if queue == "" {
+		return false, nil
+	}
+	prefetch, err := strconv.Atoi(os.Getenv(holderPrefetch))
+	if err != nil {
+		return true, err
+	}
+	conn, err := amqp.Dial(os.Getenv(holderBroker))
+	if err != nil {
+		return true, err
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		return true, err
+	}
+	if err := ch.Qos(prefetch, 0, false); err != nil {
+		return true, err
+	}
+	deliveries, err := ch.ConsumeWithContext(ctx, queue, "", false, false, false, false, nil)
+	if err != nil {
+		return true, err
+	}
+	writes := make(chan struct{}, writesAtOnce)
+	for delivery := range deliveries {
+		seconds, _ := delivery.Headers["perform_job_at"].(float64) // the demo publishes no other type
+		dueAt := time.UnixMicro(int64(seconds * 1e6))
+		time.AfterFunc(time.Until(dueAt), func() {
+			writes <- struct{}{}
+			defer func() { <-writes }()
+			if postDelivery(ctx, &delivery) == nil {
+				_ = delivery.Ack(false) // fails if the channel is lost: then the message is delivered again
+			}
+		})
+	}
+	return true, errors.New("the channel was lost")
+}
+
+// postDelivery writes a message to the CMS.
+func postDelivery(ctx context.Context, d *amqp.Delivery) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, os.Getenv(holderCMS), bytes.NewReader(d.Body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", d.ContentType)
+	req.Header.Set("Idempotency-Key", d.MessageId)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}

@@ -1,0 +1,56 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// signedIn are the headers that App Service Authentication adds to the requests of a person.
+var signedIn = []string{"X-MS-CLIENT-PRINCIPAL-NAME", "ada@example.org", "x-functions-key", "the-key"}
+
+// A person who signed in is named in the audit log, in the pauses, in a message's story and in the log of the
+// handler, if the platform checks who signs in.
+func TestAudit_NamesThePersonWhoSignedIn(t *testing.T) {
+	s := newSystemIn(t, []string{"WEBSITE_AUTH_ENABLED=True"}, 1)
+	s.checkAuthor("ada@example.org")
+	s.awaitCondition("the log names the person", time.Minute,
+		func() bool { return strings.Contains(s.output.String(), `"principal":"ada@example.org"`) })
+}
+
+// Without sign-in each client can send the header of the person, so the key alone counts.
+func TestAudit_IgnoresAPersonThatTheClientNames(t *testing.T) {
+	s := newSystem(t, 1)
+	s.checkAuthor("key ad44dc8e")
+	if strings.Contains(s.output.String(), "ada@example.org") {
+		t.Errorf("the log has ada@example.org, want it ignored")
+	}
+}
+
+// checkAuthor pauses a key and cancels a message of it, and checks that each place names the author.
+func (s *system) checkAuthor(want string) {
+	s.t.Helper()
+	s.requestStatus(200, "POST", "/api/pause", `{"key":"/news/1","reason":"legal"}`, signedIn...)
+	id := s.postAccepted("/news/1", "Weir-Deliver-After", "PT1H")
+	s.requestStatus(200, "POST", "/api/messages/"+id+"/cancel", "", signedIn...)
+	for path, places := range map[string][]string{
+		"/api/pauses":                          {fmt.Sprintf(`"by":%q`, want)},
+		"/api/lanes/0":                         {fmt.Sprintf(`"by":%q`, want)},
+		"/api/audit?subject=" + id:             {`"keyId":"ad44dc8e"`, `"action":"cancel"`},
+		"/api/dashboard/pauses":                {want},
+		"/api/dashboard/messages/" + id:        {"cancel, <time", want},
+		"/api/dashboard/audit?subject=" + id:   {"Only changes of", "ad44dc8e"},
+		"/api/dashboard/audit?subject=nothing": {"Nothing was changed."},
+	} {
+		answer, _ := s.requestStatus(200, "GET", path, "")
+		for _, place := range places {
+			if !strings.Contains(answer, place) {
+				s.t.Errorf("%s: got %s, want %s", path, answer, place)
+			}
+		}
+	}
+	if got := s.runByAPI("pauses"); got.code != 0 || !strings.Contains(got.stdout, want) {
+		s.t.Errorf("weir pauses: got %+v, want %s", got, want)
+	}
+}

@@ -1,0 +1,205 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/testkit/azurite"
+	"weir/internal/testkit/ziptest"
+)
+
+// postedBatch is the state of a batch.
+type postedBatch struct {
+	ID, State, Reason     string
+	Parts, Invalid, Filed int
+	Duplicate             bool
+	Stages                map[string]int
+	Problems              []struct{ Part, Line int }
+}
+
+// writeFeed returns a document with an article for each path in version 1, then one for each in version 2, up to n.
+func writeFeed(paths, n int) string {
+	var b strings.Builder
+	b.WriteString("<feed>\n")
+	for version := range n {
+		for path := range paths {
+			b.WriteString(versionedArticle(fmt.Sprintf("/p/%d", path), version+1) + "\n")
+		}
+	}
+	b.WriteString("</feed>")
+	return b.String()
+}
+
+// postBatch posts a batch until it is accepted, and returns its address.
+func (s *system) postBatch(query, contentType, document string) string {
+	s.t.Helper()
+	address := ""
+	s.awaitCondition("the batch is accepted", time.Minute, func() bool {
+		req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.weir+"/api/batches"+query,
+			strings.NewReader(document))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", contentType)
+		req.Header.Set("Idempotency-Key", "batch"+query)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		address = resp.Header.Get("Location")
+		return resp.StatusCode == http.StatusAccepted
+	})
+	return address
+}
+
+// awaitBatch waits until a batch satisfies the condition. A handler that was killed does not answer.
+func (s *system) awaitBatch(address, condition string, limit time.Duration,
+	holds func(postedBatch) bool) (b postedBatch) {
+	s.t.Helper()
+	s.awaitCondition(condition, limit, func() bool {
+		resp, err := http.Get(address)
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		b = postedBatch{}
+		return resp.StatusCode == http.StatusOK && json.NewDecoder(resp.Body).Decode(&b) == nil && holds(b)
+	})
+	return b
+}
+
+// TestBatch_HandlersKilled: each of 10,000 parts is delivered once and in order per key, though handlers are killed
+// while the parts are filed.
+func TestBatch_HandlersKilled(t *testing.T) {
+	s := newSystem(t, 2, "lanes: 1 ", "lanes: 4 ", "lease: 30s", "lease: 15s", "    root: article\n",
+		"    root: article\n    split: /feed/article\n")
+	const paths, versions = 100, 100
+	address := s.postBatch("", "application/xml", writeFeed(paths, versions))
+	for kill := range 2 {
+		s.awaitBatch(address, "parts are filed", 2*time.Minute,
+			func(b postedBatch) bool { return b.Filed >= 1000+3000*kill || b.State == "filed" })
+		s.killNext(kill)
+		s.killNext(kill + 1)
+	}
+	began := time.Now()
+	b := s.awaitBatch(address, "all are filed", 5*time.Minute, func(b postedBatch) bool { return b.State != "filing" })
+	t.Logf("filed %s after the last kill", time.Since(began).Round(time.Second))
+	if b.State != "filed" || b.Parts != paths*versions || b.Filed != paths*versions || b.Invalid != 0 {
+		t.Fatalf("got %+v, want %d parts filed", b, paths*versions)
+	}
+	s.awaitBatch(address, "all are delivered", 5*time.Minute,
+		func(b postedBatch) bool { return b.Stages["delivered"] == paths*versions })
+	st := s.readStats()
+	if st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 || st.Writes-st.Repeats != paths*versions {
+		t.Errorf("the CMS's record: got %+v, want each part written once, in order per key", st)
+	}
+	again := s.postBatch("", "application/xml", writeFeed(paths, versions))
+	if again != address {
+		t.Errorf("posted again: got %s, want the same batch %s", again, address)
+	}
+	if left := s.findInStorage("/p/99"); len(left) > 0 && strings.Contains(strings.Join(left, " "), "/document/") {
+		t.Errorf("left in storage: %v, want no document", left)
+	}
+}
+
+// TestBatch_AllOrNothing: with mode all a bad part keeps every part from being filed, and with mode valid the others
+// are delivered.
+func TestBatch_AllOrNothing(t *testing.T) {
+	s := newSystem(t, 1)
+	document := strings.Replace(writeFeed(3, 20), "<title>Version 7</title>", "<title/>", 1)
+	isFinal := func(b postedBatch) bool { return b.State == "filed" || b.State == "rejected" }
+	all := s.awaitBatch(s.postBatch("?split=/feed/article", "text/xml", document), "it is final", time.Minute, isFinal)
+	if all.State != "rejected" || all.Filed != 0 || all.Parts != 60 || len(all.Problems) != 1 ||
+		all.Problems[0].Part != 19 ||
+		all.Problems[0].Line != 20 {
+		t.Errorf("mode all: got %+v, want no part filed, and a problem of part 19 in line 20", all)
+	}
+	address := s.postBatch("?mode=valid&split=/feed/article", "text/xml", document)
+	valid := s.awaitBatch(address, "all are delivered", time.Minute,
+		func(b postedBatch) bool { return isFinal(b) && b.Stages["delivered"] == b.Filed })
+	if valid.State != "filed" || valid.Filed != 59 || valid.Invalid != 1 {
+		t.Errorf("mode valid: got %+v, want 59 parts filed", valid)
+	}
+	if st := s.checkRecord(); st.Writes != 59 {
+		t.Errorf("got %d writes, want 59", st.Writes)
+	}
+}
+
+// TestBatch_ZipAndMultipart: the parts of the files of a zip, and the files of a multipart, are delivered in order per
+// key.
+func TestBatch_ZipAndMultipart(t *testing.T) {
+	s := newSystem(t, 1)
+	zipped := s.postBatch("?split=/feed/article", "application/zip",
+		ziptest.New(t, "1.xml", writeFeed(3, 20), "empty/2.xml", "<feed/>"))
+	b := s.awaitBatch(zipped, "the files of the zip are delivered", time.Minute,
+		func(b postedBatch) bool { return b.State == "filed" && b.Stages["delivered"] == 60 })
+	if b.Parts != 60 || b.Invalid != 0 {
+		t.Errorf("zip: got %+v, want 60 parts", b)
+	}
+	var form strings.Builder
+	for n := range 3 {
+		form.WriteString("--x\r\nContent-Type: application/xml\r\n\r\n" +
+			versionedArticle(fmt.Sprintf("/form/%d", n), 1) + "\r\n")
+	}
+	form.WriteString("--x\r\nContent-Type: text/plain\r\n\r\nno XML\r\n--x--\r\n")
+	posted := s.postBatch("?mode=valid", "multipart/mixed; boundary=x", form.String())
+	b = s.awaitBatch(posted, "the files of the multipart are delivered", time.Minute,
+		func(b postedBatch) bool { return b.State == "filed" && b.Stages["delivered"] == 3 })
+	if b.Parts != 4 || b.Invalid != 1 || len(b.Problems) != 1 || b.Problems[0].Part != 4 {
+		t.Errorf("multipart: got %+v, want three parts filed and a problem of part 4", b)
+	}
+	if st := s.checkRecord(); st.Writes != 63 {
+		t.Errorf("got %d writes, want 63", st.Writes)
+	}
+}
+
+// TestBatch_StorageAway: storage is stopped while parts are filed. Afterwards each part is delivered once, in order per
+// key.
+func TestBatch_StorageAway(t *testing.T) {
+	s := newSystem(t, 1)
+	ports := s.storage.Ports()
+	const paths, versions = 20, 100
+	address := s.postBatch("?split=/feed/article", "application/xml", writeFeed(paths, versions))
+	s.awaitBatch(address, "parts are filed", time.Minute, func(b postedBatch) bool { return b.Filed >= 200 })
+	if err := s.storage.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitCondition("the handler has logged that storage is away", time.Minute,
+		func() bool { return strings.Contains(s.output.String(), `"batch: step failed`) })
+	var err error
+	if s.storage, err = azurite.Start(t.Context(), azurite.Options{Dir: s.dir, BlobPort: ports.Blob,
+		QueuePort: ports.Queue, TablePort: ports.Table}); err != nil {
+		t.Fatal(err)
+	}
+	b := s.awaitBatch(address, "all are delivered", 5*time.Minute,
+		func(b postedBatch) bool { return b.State == "filed" && b.Stages["delivered"] == paths*versions })
+	if b.Parts != paths*versions || b.Invalid != 0 {
+		t.Errorf("got %+v, want %d parts filed", b, paths*versions)
+	}
+	if st := s.checkRecord(); st.Writes-st.Repeats != paths*versions {
+		t.Errorf("the CMS's record: got %+v, want each of %d parts once", st, paths*versions)
+	}
+}
+
+// TestBatch_Cancelled: a batch is cancelled while its parts are filed. The filed ones are delivered, and no other is.
+func TestBatch_Cancelled(t *testing.T) {
+	s := newSystem(t, 1)
+	const all = 10_000
+	address := s.postBatch("?split=/feed/article", "application/xml", writeFeed(100, all/100))
+	s.awaitBatch(address, "parts are filed", time.Minute, func(b postedBatch) bool { return b.Filed > 0 })
+	s.requestStatus(http.StatusAccepted, "DELETE", strings.TrimPrefix(address, s.weir), "")
+	b := s.awaitBatch(address, "it is cancelled, and its messages are delivered", 2*time.Minute,
+		func(b postedBatch) bool { return b.State == "cancelled" && b.Stages["delivered"] == b.Filed })
+	if b.Filed == 0 || b.Filed == all || b.Parts != all {
+		t.Errorf("got %+v, want some of %d parts filed", b, all)
+	}
+	s.requestStatus(http.StatusOK, "DELETE", strings.TrimPrefix(address, s.weir), "")
+	if st := s.checkRecord(); st.Writes != b.Filed {
+		t.Errorf("got %d writes, want %d", st.Writes, b.Filed)
+	}
+}

@@ -1,0 +1,121 @@
+package e2e_test
+
+import (
+	"bufio"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// imageBuild is one FROM of the Dockerfile with its instructions.
+type imageBuild struct {
+	name    string
+	folder  string   // WORKDIR
+	env     []string // name=value
+	runs    []string // commands of RUN
+	copying []string // of COPY --from: a path of the build before, and the place for it
+}
+
+// The steps of the Dockerfile, run outside of a container on a copy of its context, make an app that starts with the
+// environment of the image and accepts a message. Only the two base images are not tried.
+func TestDockerfile_MakesAnAppThatStarts(t *testing.T) {
+	s := newBareSystem(t)
+	builds := readDockerfile(t)
+	if len(builds) != 2 || len(builds[0].runs) < 2 || len(builds[1].copying) != 2 {
+		t.Fatalf("got %+v, want one that builds the app, and one that copies it", builds)
+	}
+	build, image := builds[0], builds[1]
+	context := t.TempDir()
+	copyContext(t, context)
+	for _, command := range build.runs {
+		cmd := exec.CommandContext(t.Context(), "sh", "-ec", command)
+		cmd.Dir, cmd.Env = context, append(os.Environ(), "GOPROXY=off", "GOWORK=off")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("RUN %s: %v\n%s", command, err, out)
+		}
+	}
+	source, isBuilt := strings.CutPrefix(image.copying[0], build.folder)
+	if root := "AzureWebJobsScriptRoot=" + image.copying[1]; !isBuilt || !slices.Contains(image.env, root) {
+		t.Fatalf("got %+v, want a COPY from %s to the folder of AzureWebJobsScriptRoot", image, build.folder)
+	}
+	s.app = filepath.Join(context, source)
+	s.startStagedHost(image.env, nil)
+	address, _ := s.postBody(articleXML("/container", 1))
+	s.awaitStageAt(address, "delivered")
+}
+
+// readDockerfile returns the builds of the Dockerfile.
+func readDockerfile(t *testing.T) (builds []imageBuild) {
+	t.Helper()
+	text := regexp.MustCompile(`\\\n\s*`).ReplaceAllString(readFile(t, filepath.Join("..", "..", "Dockerfile")), "")
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		instruction, rest, _ := strings.Cut(lines.Text(), " ")
+		words := strings.Fields(rest)
+		if instruction == "FROM" {
+			builds = append(builds, imageBuild{name: words[len(words)-1]})
+		}
+		if len(builds) == 0 {
+			continue // ARG and comments
+		}
+		last := &builds[len(builds)-1]
+		switch instruction {
+		case "WORKDIR":
+			last.folder = rest
+		case "RUN":
+			last.runs = append(last.runs, rest)
+		case "ENV":
+			last.env = append(last.env, words...)
+		case "COPY":
+			if words[0] == "--from="+builds[0].name {
+				last.copying = append(last.copying, words[1:]...)
+			}
+		}
+	}
+	return builds
+}
+
+// copyContext copies the files of the repository that .dockerignore lets into a build.
+func copyContext(t *testing.T, to string) {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	ignored := strings.Fields(readFile(t, filepath.Join(root, ".dockerignore")))
+	isIgnored := func(path string) bool {
+		return slices.ContainsFunc(ignored, func(pattern string) bool {
+			whole := path
+			name, isAnywhere := strings.CutPrefix(pattern, "**/")
+			if isAnywhere {
+				whole = filepath.Base(path)
+			}
+			matches, err := filepath.Match(name, whole)
+			return err == nil && matches
+		})
+	}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(root, path)
+		switch {
+		case err != nil:
+			return err
+		case name == ".git" || isIgnored(name): // without .git the build has no version
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case entry.IsDir():
+			return os.MkdirAll(filepath.Join(to, name), 0o755)
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		writeFile(t, filepath.Join(to, name), readFile(t, path), info.Mode().Perm())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,329 @@
+package e2e_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"weir/internal/testkit/azurite"
+	"weir/tools/realbroker"
+)
+
+// stageConsumer stages an app that consumes queues. more are further settings of intake.rabbitmq.
+func (s *system) stageConsumer(b *realbroker.Broker, more string, queues ...*brokerQueue) string {
+	s.t.Helper()
+	return s.stageConsumerAt(b.URL(), more, queues...)
+}
+
+// stageConsumerAt is stageConsumer with the address of the broker.
+func (s *system) stageConsumerAt(url, more string, queues ...*brokerQueue) string {
+	s.t.Helper()
+	return s.stageAppWith(readFile(s.t, filepath.Join("..", "..", "weir.yaml")) + consumerYAML(url, more, queues...))
+}
+
+// consumerYAML returns the settings of an app that consumes queues.
+func consumerYAML(url, more string, queues ...*brokerQueue) string {
+	settings := fmt.Sprintf("\nintake:\n  rabbitmq:\n    url: %s\n%s    queues:\n", url, more)
+	for _, q := range queues {
+		settings += fmt.Sprintf("      - { name: %q, contract: article, consumer: %s, upstream: %q }\n", q.name,
+			q.consumer, q.upstream)
+	}
+	return settings
+}
+
+// consumerProcess is a process of weir consume.
+type consumerProcess struct {
+	cmd    *exec.Cmd
+	output *processLogs
+	ended  chan struct{} // closed when the process has ended
+}
+
+// startConsumer starts weir consume, with more in its environment.
+func (s *system) startConsumer(app string, env ...string) *consumerProcess {
+	s.t.Helper()
+	p := &consumerProcess{cmd: exec.Command(filepath.Join(built, "handler"), "consume"), output: &processLogs{},
+		ended: make(chan struct{})}
+	settings := "WEIR_CONFIG=" + filepath.Join(app, "weir.yaml")
+	p.cmd.Env = slices.Concat(os.Environ(), s.handlerEnv(), []string{settings}, env)
+	output := io.MultiWriter(s.output, p.output)
+	p.cmd.Stdout, p.cmd.Stderr = output, output
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		p.cmd.Wait()
+		close(p.ended)
+	}()
+	s.t.Cleanup(func() { p.endProcess(syscall.SIGKILL) })
+	return p
+}
+
+// endProcess ends the process by a signal, and returns its exit code, or -1 if a signal ended it. A process that takes
+// too long is killed.
+func (p *consumerProcess) endProcess(signal syscall.Signal) int {
+	p.cmd.Process.Signal(signal) // fails if the process has ended
+	timer := time.AfterFunc(20*time.Second, func() { p.cmd.Process.Kill() })
+	defer timer.Stop()
+	<-p.ended
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// awaitConsumer waits until a consumer consumes a queue.
+func (s *system) awaitConsumer(p *consumerProcess) {
+	s.t.Helper()
+	s.awaitCondition("the consumer consumes", time.Minute,
+		func() bool { return strings.Contains(p.output.String(), `"consume: consuming"`) })
+}
+
+// awaitWrites waits until the CMS has had so many writes, and checks that each message was written once, in the order
+// of its key.
+func (s *system) awaitWrites(want int, limit time.Duration) {
+	s.t.Helper()
+	s.awaitCondition(fmt.Sprintf("%d writes", want), limit, func() bool { return s.readStats().Writes >= want })
+	if st := s.checkRecord(); st.Writes != want || st.Repeats != 0 {
+		s.t.Errorf("got %d writes with %d repeats, want %d without: %+v", st.Writes, st.Repeats, want, st)
+	}
+}
+
+func TestRabbitMQ_KeepsTheOrderOfEachKey(t *testing.T) {
+	s := newSystem(t, 1)
+	b := useSharedBroker(t)
+	q := declareQueue(t, b, "")
+	consumer := s.startConsumer(s.stageConsumer(b, "", q))
+	q.publish(newArticles([]string{"/a", "/b"}, 1, 60)...)
+	s.awaitWrites(120, 2*time.Minute)
+	if code := consumer.endProcess(syscall.SIGTERM); code != 0 {
+		t.Errorf("got exit code %d, want 0", code)
+	}
+	if n := q.countReady(); n != 0 {
+		t.Errorf("%d messages are in the queue, want 0: each is acknowledged", n)
+	}
+	if log := s.output.String(); !strings.Contains(log, `"consume: consuming"`) {
+		t.Errorf("got the log %s\nwant \"consume: consuming\"", log)
+	}
+}
+
+// Two consumers, of which one has the queue. The first is killed in the middle of a burst, and then the second.
+func TestRabbitMQ_ConsumersKilledInABurst(t *testing.T) {
+	t.Parallel()
+	for name, arguments := range map[string]amqp.Table{
+		"Classic":             nil,
+		"Quorum":              {"x-queue-type": "quorum"},
+		"QuorumSingleActive":  {"x-queue-type": "quorum", "x-single-active-consumer": true},
+		"ClassicSingleActive": {"x-single-active-consumer": true},
+	} {
+		t.Run(name, func(t *testing.T) { killConsumersInABurst(t, arguments) })
+	}
+}
+
+func killConsumersInABurst(t *testing.T, arguments amqp.Table) {
+	const versions = 250
+	s := newBareSystemAt(t, time.Millisecond)
+	s.app = s.stageApp()
+	s.startStagedHost(nil, []string{"--instances", "1"})
+	b := useSharedBroker(t)
+	q := declareQueueWith(t, b, "", arguments)
+	app := s.stageConsumer(b, "    prefetch: 20\n", q)
+	paths := []string{"/a", "/b", "/c", "/d"}
+	q.publish(newArticles(paths, 1, versions)...)
+	first := s.startConsumer(app)
+	s.awaitCondition("the first consumer takes messages", time.Minute, func() bool { return q.countReady() < 900 })
+	second := s.startConsumer(app)
+	first.endProcess(syscall.SIGKILL)
+	left := q.countReady()
+	s.awaitCondition("the second consumer takes messages", time.Minute, func() bool { return q.countReady() < left/2 })
+	second.endProcess(syscall.SIGKILL)
+	if left = q.countReady(); left == 0 {
+		t.Error("the queue is empty, want both consumers killed in the burst")
+	}
+	s.startConsumer(app)
+	s.awaitWrites(len(paths)*versions, 3*time.Minute)
+}
+
+func TestRabbitMQ_BrokerRestarts(t *testing.T) {
+	s := newSystem(t, 1)
+	b, err := realbroker.Start(t.Context(), t.TempDir(), s.output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Stop() })
+	q := declareQueue(t, b, "")
+	s.startConsumer(s.stageConsumer(b, "    prefetch: 5\n", q))
+	paths := []string{"/a", "/b", "/c"}
+	q.publish(newArticles(paths, 1, 60)...)
+	s.awaitCondition("the CMS has messages", time.Minute, func() bool { return s.readStats().Writes > 0 })
+	if err := b.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q.reconnect(b)
+	if _, err := q.ch.QueueDeclarePassive(q.name, true, false, false, false, nil); err != nil {
+		t.Fatalf("the broker has lost the queue: %v", err)
+	}
+	q.publish(newArticles(paths, 61, 80)...)
+	s.awaitWrites(240, 3*time.Minute)
+}
+
+func TestRabbitMQ_StorageAway(t *testing.T) {
+	s := newSystem(t, 1)
+	b, ports := useSharedBroker(t), s.storage.Ports()
+	q := declareQueue(t, b, "")
+	consumer := s.startConsumer(s.stageConsumer(b, "    prefetch: 10\n", q))
+	paths := []string{"/a", "/b", "/c"}
+	q.publish(newArticles(paths, 1, 10)...)
+	s.awaitCondition("the CMS has messages", time.Minute, func() bool { return s.readStats().Writes > 0 })
+	if err := s.storage.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	q.publish(newArticles(paths, 11, 30)...)
+	s.awaitCondition("the consumer notices", time.Minute,
+		func() bool { return strings.Contains(s.output.String(), `"consume: not filed yet"`) })
+	if n := q.countReady(); n < 50 {
+		t.Errorf("%d messages are in the queue, want 50 and more: the consumer takes 10 at a time", n)
+	}
+	var err error
+	if s.storage, err = azurite.Start(t.Context(), azurite.Options{Dir: s.dir, BlobPort: ports.Blob,
+		QueuePort: ports.Queue, TablePort: ports.Table}); err != nil {
+		t.Fatal(err)
+	}
+	// The CMS may get a delivery again whose commit storage did not take.
+	s.awaitCondition("90 messages are written", 3*time.Minute, func() bool {
+		st := s.readStats()
+		return st.Writes-st.Repeats >= 90
+	})
+	if st := s.checkRecord(); st.Writes-st.Repeats != 90 {
+		t.Errorf("got %+v, want 90 messages, each once", st)
+	}
+	if code := consumer.endProcess(syscall.SIGTERM); code != 0 || q.countReady() != 0 {
+		t.Errorf("got exit code %d and %d messages in the queue, want 0 and 0", code, q.countReady())
+	}
+}
+
+// The broker is short of memory, and takes no dead letter. It still takes acknowledgements, so that valid messages are
+// consumed beyond the prefetch. It takes the dead letter, once, when it has memory again.
+func TestRabbitMQ_BrokerBlocksPublishers(t *testing.T) {
+	s := newSystem(t, 1)
+	b, err := realbroker.Start(t.Context(), t.TempDir(), s.output) // its alarm concerns all queues
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Stop() })
+	q := declareQueue(t, b, "")
+	exchange, dead := declareDeadQueue(t, b)
+	invalid := newArticle("/a", 1)
+	invalid.Body = []byte(`<article path="/a" version="1"/>`)
+	q.publish(append([]amqp.Publishing{invalid}, newArticles([]string{"/b", "/c"}, 1, 30)...)...)
+	setMemory := func(share float64) {
+		if err := b.LimitMemory(t.Context(), share); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setMemory(0)
+	s.startConsumer(s.stageConsumer(b, "    prefetch: 5\n    deadLetterExchange: "+exchange+"\n", q))
+	s.awaitWrites(60, time.Minute)
+	setMemory(0.4)
+	if d := dead.get(s); d.MessageId != invalid.MessageId {
+		t.Errorf("got the dead letter %q, want %q", d.MessageId, invalid.MessageId)
+	}
+	s.awaitCondition("the queue is empty", time.Minute, func() bool { return q.countReady() == 0 })
+	if n := dead.countReady(); n != 0 {
+		t.Errorf("got %d further dead letters, want none", n)
+	}
+}
+
+// The network to the broker is lost, and no connection is closed. The process still ends in time when it is stopped.
+func TestRabbitMQ_StopsWithoutTheBroker(t *testing.T) {
+	s := newSystem(t, 1)
+	b := useSharedBroker(t)
+	q := declareQueue(t, b, "")
+	r, address := startRelay(t, b.Address())
+	app := s.stageConsumer(b, "", q)
+	settings := filepath.Join(app, "weir.yaml")
+	if err := os.WriteFile(settings, []byte(strings.ReplaceAll(readFile(t, settings), b.Address(), address)),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	consumer := s.startConsumer(app)
+	q.publish(newArticles([]string{"/a"}, 1, 3)...)
+	s.awaitWrites(3, time.Minute)
+	close(r.frozen)
+	began := time.Now()
+	if code, took := consumer.endProcess(syscall.SIGTERM), time.Since(began); code != 0 || took > 10*time.Second {
+		t.Errorf("got exit code %d after %s, want 0 within 10s", code, took)
+	}
+}
+
+func TestRabbitMQ_InvalidMessagesAreDeadLetters(t *testing.T) {
+	s := newSystem(t, 1)
+	b := useSharedBroker(t)
+	q := declareQueue(t, b, "")
+	exchange, dead := declareDeadQueue(t, b)
+	s.startConsumer(s.stageConsumer(b, "    deadLetterExchange: "+exchange+"\n", q))
+	noTitle := newArticle("/a", 1)
+	noTitle.Body, noTitle.Headers = []byte(`<article path="/a" version="1"/>`), amqp.Table{"sender": "cms"}
+	reused := newArticle("/a", 3)
+	reused.MessageId = keyOf("/a", 2)
+	noID, dueText, otherContract := newArticle("/a", 4), newArticle("/a", 5), newArticle("/a", 6)
+	noID.MessageId = ""
+	dueText.Headers = amqp.Table{"perform_job_at": "tomorrow"}
+	otherContract.Body = []byte(`<delete path="/a"/>`)
+	for _, c := range []struct {
+		bad  amqp.Publishing
+		want string
+	}{
+		{noTitle, `"path":"./title"`}, {noID, "message_id is missing"}, {dueText, "number of seconds since 1970"},
+		{otherContract, "takes messages of the contract article"},
+	} {
+		q.publish(c.bad)
+		d := dead.get(s)
+		if problems := fmt.Sprint(d.Headers["x-weir-problems"]); !strings.Contains(problems, c.want) ||
+			d.Headers["x-weir-queue"] != q.name || string(d.Body) != string(c.bad.Body) ||
+			d.MessageId != c.bad.MessageId || c.bad.Headers["sender"] != d.Headers["sender"] {
+			t.Errorf("got the dead letter %q of %q with %v, want %q in its problems", d.MessageId, d.Body, d.Headers,
+				c.want)
+		}
+	}
+	q.publish(newArticle("/a", 2), reused)
+	if d := dead.get(s); d.MessageId != reused.MessageId || string(d.Body) != string(reused.Body) {
+		t.Errorf("got the dead letter %q of %q, want the second one with its message_id", d.MessageId, d.Body)
+	}
+	s.awaitWrites(1, time.Minute)
+	if n := q.countReady(); n != 0 {
+		t.Errorf("%d messages are in the queue, want 0", n)
+	}
+}
+
+// A message that is not due neither holds back the others nor stays in the queue.
+func TestRabbitMQ_DueTimes(t *testing.T) {
+	s := newSystem(t, 1)
+	b := useSharedBroker(t)
+	q := declareQueue(t, b, "")
+	consumer := s.startConsumer(s.stageConsumer(b, "    prefetch: 1\n", q))
+	dueAt := time.Now().Add(20 * time.Second)
+	bySeconds, byHeader := newArticle("/due/1", 1), newArticle("/due/2", 1)
+	bySeconds.Headers = amqp.Table{"perform_job_at": float64(dueAt.UnixMicro()) / 1e6}
+	byHeader.Headers = amqp.Table{"Weir-Deliver-At": dueAt.Format(time.RFC3339Nano)}
+	q.publish(bySeconds, byHeader, newArticle("/now", 1))
+	s.awaitCondition("the third message is written", time.Minute, func() bool { return s.readStats().Writes >= 1 })
+	if code := consumer.endProcess(syscall.SIGTERM); code != 0 || q.countReady() != 0 {
+		t.Errorf("got exit code %d and %d messages in the queue, want 0 and 0", code, q.countReady())
+	}
+	s.awaitWrites(3, time.Minute)
+	for _, r := range s.readRequests() {
+		if r.Path != "/now" && r.StartedAt.Before(dueAt.Add(-time.Millisecond)) {
+			t.Errorf("%s was written at %s, want it at %s or later", r.Path, r.StartedAt, dueAt)
+		}
+	}
+}

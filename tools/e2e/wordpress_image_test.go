@@ -1,0 +1,84 @@
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/tools/realcms"
+)
+
+// imageMessage returns the recipe's sample of an image, with a title.
+func imageMessage(t *testing.T, title string) string {
+	t.Helper()
+	sample := readFile(t, "../../recipes/wordpress/messages/image.xml")
+	return strings.Replace(sample, "<title>Harbour</title>", "<title>"+title+"</title>", 1)
+}
+
+// attachment is an image as WordPress shows it.
+type attachment struct {
+	Slug   string
+	Source string `json:"source_url"`
+	Mime   string `json:"mime_type"`
+	Alt    string `json:"alt_text"`
+	Title  struct{ Rendered string }
+}
+
+// readURL reads a body of WordPress.
+func readURL(t *testing.T, address string) []byte {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: got %s, %v: %.300s, want status 200 and no error", address, resp.Status, err, body)
+	}
+	return body
+}
+
+// TestWordPress_Image sends an image in base64 twice. WordPress has its bytes once, with the second title.
+func TestWordPress_Image(t *testing.T) {
+	w := newCMSRun(t, wordPressREST, realcms.Race{}, 1)
+	for n, title := range []string{"Harbour", "Harbour, corrected"} {
+		resp, err := http.Post(w.weir+"/api/messages", "application/xml", strings.NewReader(imageMessage(t, title)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		location := resp.Header.Get("Location")
+		w.awaitCondition(fmt.Sprintf("message %d is delivered", n), time.Minute, func() bool {
+			var status struct{ Stage, LastError string }
+			if err := json.Unmarshal(readURL(t, location), &status); err != nil {
+				t.Fatal(err)
+			}
+			if status.Stage == "dead" {
+				t.Fatalf("message %d is dead: %s, want another stage", n, status.LastError)
+			}
+			return status.Stage == "delivered"
+		})
+	}
+	var all []attachment
+	if err := json.Unmarshal(readURL(t, w.proxy.URL+"/wp-json/wp/v2/media"), &all); err != nil || len(all) != 1 {
+		t.Fatalf("got %d attachments (%v), want 1: %+v", len(all), err, all)
+	}
+	got := all[0]
+	if got.Slug != "harbour-at-dawn" || got.Title.Rendered != "Harbour, corrected" || got.Mime != "image/png" ||
+		got.Alt != "The harbour at dawn" {
+		t.Errorf("got %+v, want the second title", got)
+	}
+	if picture := readURL(t, got.Source); !bytes.HasPrefix(picture, []byte("\x89PNG\r\n")) || len(picture) != 70 {
+		t.Errorf("got %d bytes that begin with %.8q, want the 70 of the PNG", len(picture), picture)
+	}
+}

@@ -1,0 +1,93 @@
+package realcms
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Post is an item of the CMS, as its database has it.
+type Post struct {
+	ID      int    `json:"id"`
+	Slug    string `json:"slug"`
+	Status  string `json:"status"`
+	Title   string `json:"title"`
+	Content string `json:"content"`
+}
+
+// Posts returns the posts whose slug has the prefix, in the order of creation. It reads the database, because the
+// CMS's own look-ups are under test.
+func (wp *WordPress) Posts(ctx context.Context, prefix string) ([]Post, error) {
+	if !isPrefix(prefix) {
+		return nil, fmt.Errorf("%q is no prefix of a slug", prefix)
+	}
+	out, err := wp.runSQL(ctx, "wordpress", "SELECT JSON_OBJECT('id', ID, 'slug', post_name, 'status', post_status, "+
+		"'title', post_title, 'content', post_content) FROM wp_posts WHERE post_type = 'post' AND "+
+		"post_status <> 'auto-draft' AND post_name LIKE '"+prefix+"%' ORDER BY ID")
+	if err != nil {
+		return nil, err
+	}
+	return readPosts(out)
+}
+
+// isPrefix reports whether a text can stand in SQL as the beginning of a slug.
+func isPrefix(text string) bool { return !strings.ContainsAny(text, `'"\%_`) }
+
+// readPosts reads rows of a database, each a JSON object.
+func readPosts(rows string) ([]Post, error) {
+	var posts []Post
+	for row := range strings.Lines(rows) {
+		if strings.TrimSpace(row) == "" {
+			continue
+		}
+		var p Post
+		if err := json.Unmarshal([]byte(row), &p); err != nil {
+			return nil, fmt.Errorf("a row of the CMS's database: %w", err)
+		}
+		posts = append(posts, p)
+	}
+	return posts, nil
+}
+
+// Tally compares the items of a CMS with the messages that should have made them.
+type Tally struct {
+	Slugs   int // that were written
+	Items   int // that the CMS has for them
+	Surplus int // items beyond the first of each slug
+	Missing int // slugs without an item of exactly this slug
+	Stale   int // slugs whose item is not of the newest version
+}
+
+// IsClean reports whether each slug has one item, of the newest version.
+func (t Tally) IsClean() bool { return t == Tally{Slugs: t.Slugs, Items: t.Slugs} }
+
+// numbered matches the end of a slug to which WordPress has added a number, because the slug was taken.
+var numbered = regexp.MustCompile(`-\d+$`)
+
+// TallyPosts counts posts by the slugs of a race. Slugs must not end in a hyphen and digits.
+func TallyPosts(race Race, posts []Post) Tally {
+	t := Tally{Slugs: race.Slugs}
+	counts, newest := map[string]int{}, map[string]bool{}
+	exact := map[string]bool{}
+	for _, p := range posts {
+		base := numbered.ReplaceAllString(p.Slug, "")
+		counts[base]++
+		if base == p.Slug {
+			exact[base] = true
+			newest[base] = newest[base] || VersionOf(p.Title) == race.Versions
+		}
+	}
+	for n := range race.Slugs {
+		slug := race.Slug(n)
+		t.Items += counts[slug]
+		t.Surplus += max(0, counts[slug]-1)
+		if !exact[slug] {
+			t.Missing++
+		} else if !newest[slug] {
+			t.Stale++
+		}
+	}
+	return t
+}

@@ -1,0 +1,169 @@
+package realcms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+const (
+	readyTimeout = 90 * time.Second // a busy machine starts several of these at once
+	stopTimeout  = 20 * time.Second
+	lookInterval = 50 * time.Millisecond
+)
+
+// process is a child with a process group of its own. The kernel ends it when this process dies.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the child has ended
+	err  error         // how it ended; read after done
+}
+
+// startProcess starts a child from a goroutine that keeps its thread until the child has ended: Linux sends
+// the parent-death signal when the thread ends that started the child, even if this process lives on.
+func startProcess(name string, cmd *exec.Cmd, log io.Writer) (*process, error) {
+	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = log, log
+	attributes := cmd.SysProcAttr
+	if attributes == nil {
+		attributes = &syscall.SysProcAttr{}
+	}
+	attributes.Setpgid, attributes.Pdeathsig = true, syscall.SIGTERM
+	cmd.SysProcAttr = attributes
+	// Children of the child keep its output open; Wait does not wait for them.
+	cmd.WaitDelay = time.Second
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := cmd.Start(); err != nil {
+			started <- err
+			return
+		}
+		started <- nil
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// stopGroup ends the child and its group by SIGTERM, and by SIGKILL if that takes too long. A second call does
+// nothing.
+func (p *process) stopGroup() error {
+	if p == nil {
+		return nil
+	}
+	defer syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // the rest of the group
+	if err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("stop %s: %w", p.name, err)
+	}
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return nil
+	case <-timer.C:
+		err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		<-p.done
+		return errors.Join(fmt.Errorf("stop %s: killed, it did not end within %s", p.name, stopTimeout), err)
+	}
+}
+
+// awaitReady waits until check succeeds. It fails if the child ends before.
+func (p *process) awaitReady(ctx context.Context, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("%s ended before it was ready: %w", p.name, errors.Join(p.err, err))
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %w", p.name, errors.Join(ctx.Err(), err))
+		case <-ticker.C:
+		}
+	}
+}
+
+// runToEnd runs a program and returns its output.
+func runToEnd(ctx context.Context, cmd *exec.Cmd) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		if cmd.Process != nil {
+			cmd.Process.Kill()
+		}
+	})
+	defer stop()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, out)
+	}
+	return string(out), nil
+}
+
+// findProgram returns the path of a program, also outside of the usual PATH of users.
+func findProgram(name, debianPackage string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin"} {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is missing: apt-get install -y --no-install-recommends %s", name, debianPackage)
+}
+
+// findAbove returns a folder of the repository that has the marker, below the working directory or the nearest one
+// above it. howTo is the command that makes the marker.
+func findAbove(folder, marker, howTo string) (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		path := filepath.Join(dir, folder)
+		if _, err := os.Stat(filepath.Join(path, marker)); err == nil {
+			return path, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("%s is missing: run %s", filepath.Join(folder, marker), howTo)
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// answersOK reports an error unless the address answers 200.
+func answersOK(ctx context.Context, address string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", address, resp.Status)
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package realcms
+
+import (
+	"context"
+	"crypto/rand"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"weir/tools/freeport"
+)
+
+//go:embed php
+var phpFiles embed.FS
+
+// webWorkers is the number of requests that PHP's own server works on at a time.
+const webWorkers = 8
+
+// WordPressOptions are the settings of one WordPress.
+type WordPressOptions struct {
+	Port int       // 0 = a free one
+	Log  io.Writer // output of the processes; nil = nowhere
+}
+
+// WordPress is a running WordPress with a MariaDB of its own.
+type WordPress struct {
+	URL           string // of the site, without a slash at its end
+	User          string // with the role Editor
+	Password      string // application password of the user, for REST and XML-RPC
+	LoginPassword string // of the user, for the pages
+
+	dir      string
+	port     int
+	log      io.Writer
+	programs wordPressPrograms
+	database *process
+	web      *process
+}
+
+type wordPressPrograms struct{ php, server, install, client string }
+
+func findWordPressPrograms() (p wordPressPrograms, err error) {
+	var problems []error
+	find := func(name, debianPackage string) string {
+		path, err := findProgram(name, debianPackage)
+		problems = append(problems, err)
+		return path
+	}
+	p.php = find("php", "php-cli php-mysql php-xml php-curl")
+	p.server = find("mariadbd", "mariadb-server-core")
+	p.install = find("mariadb-install-db", "mariadb-server-core")
+	p.client = find("mariadb", "mariadb-client-core")
+	return p, errors.Join(problems...)
+}
+
+// StartWordPress installs WordPress into a folder of its own, and starts it. ctx limits the start, not the
+// life of the processes: they end with Stop or with this process. It works as root and as any other user.
+func StartWordPress(ctx context.Context, o WordPressOptions) (*WordPress, error) {
+	programs, err := findWordPressPrograms()
+	if err != nil {
+		return nil, err
+	}
+	unpacked, err := findAbove(filepath.Join("build", "wordpress"), "wp-load.php", "make wordpress")
+	if err != nil {
+		return nil, err
+	}
+	// A path of a socket has at most 107 characters, so the folder is not one of a test.
+	dir, err := os.MkdirTemp("", "weir-wp-")
+	if err != nil {
+		return nil, err
+	}
+	wp := &WordPress{User: "weir", LoginPassword: rand.Text(), dir: dir, port: o.Port, log: o.Log, programs: programs}
+	if wp.log == nil {
+		wp.log = io.Discard
+	}
+	if err := wp.startServer(ctx, unpacked); err != nil {
+		return nil, errors.Join(err, wp.Stop())
+	}
+	return wp, nil
+}
+
+func (wp *WordPress) startServer(ctx context.Context, unpacked string) error {
+	if wp.port == 0 {
+		port, err := freeport.Pick()
+		if err != nil {
+			return err
+		}
+		wp.port = port
+	}
+	wp.URL = "http://127.0.0.1:" + strconv.Itoa(wp.port)
+	if err := wp.copySite(ctx, unpacked); err != nil {
+		return err
+	}
+	if err := wp.startDatabase(ctx); err != nil {
+		return err
+	}
+	out, err := runToEnd(ctx, exec.Command(wp.programs.php, filepath.Join(wp.siteDir(), "setup.php"), wp.User,
+		wp.LoginPassword))
+	if err != nil {
+		return fmt.Errorf("install WordPress: %w", err)
+	}
+	_, password, found := strings.Cut(out, "application-password:")
+	if !found {
+		return fmt.Errorf("install WordPress: no application password in %q", out)
+	}
+	wp.Password = strings.TrimSpace(password)
+	return wp.StartWeb(ctx)
+}
+
+func (wp *WordPress) siteDir() string    { return filepath.Join(wp.dir, "site") }
+func (wp *WordPress) socketPath() string { return filepath.Join(wp.dir, "db.sock") }
+
+// copySite makes a copy of WordPress's files with settings of its own.
+func (wp *WordPress) copySite(ctx context.Context, unpacked string) error {
+	if _, err := runToEnd(ctx, exec.Command("cp", "-r", unpacked, wp.siteDir())); err != nil {
+		return err
+	}
+	plugins := filepath.Join(wp.siteDir(), "wp-content", "mu-plugins")
+	if err := os.MkdirAll(plugins, 0o755); err != nil {
+		return err
+	}
+	for name, to := range map[string]string{
+		"wp-config.php": filepath.Join(wp.siteDir(), "wp-config.php"),
+		"setup.php":     filepath.Join(wp.siteDir(), "setup.php"),
+		"router.php":    filepath.Join(wp.dir, "router.php"),
+		"pages.php":     filepath.Join(plugins, "pages.php"),
+	} {
+		text, err := phpFiles.ReadFile("php/" + name)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, text, 0o644); err != nil {
+			return err
+		}
+	}
+	settings := fmt.Sprintf("<?php\ndefine('REALCMS_SOCKET', '%s');\ndefine('REALCMS_URL', '%s');\n"+
+		"define('REALCMS_SECRET', '%s');\n", wp.socketPath(), wp.URL, rand.Text())
+	return os.WriteFile(filepath.Join(wp.siteDir(), "settings.php"), []byte(settings), 0o600)
+}
+
+// startDatabase makes an empty database and starts its server, which listens on a Unix socket only.
+func (wp *WordPress) startDatabase(ctx context.Context) error {
+	data, temporary := filepath.Join(wp.dir, "db"), filepath.Join(wp.dir, "tmp")
+	// A server removes all temporary tables in its folder when it starts, also those of another server in /tmp.
+	if err := os.Mkdir(temporary, 0o700); err != nil {
+		return err
+	}
+	// The account root of the database needs no password; the socket is in a folder that only this user opens.
+	if _, err := runToEnd(ctx, exec.Command(wp.programs.install, append([]string{"--no-defaults", "--datadir=" + data,
+		"--tmpdir=" + temporary, "--auth-root-authentication-method=normal", "--skip-test-db"},
+		asRoot()...)...)); err != nil {
+		return err
+	}
+	var err error
+	wp.database, err = startProcess("MariaDB", exec.Command(wp.programs.server, append([]string{"--no-defaults",
+		"--datadir=" + data, "--tmpdir=" + temporary, "--socket=" + wp.socketPath(), "--skip-networking",
+		"--skip-log-bin",
+		"--innodb-flush-log-at-trx-commit=2", "--pid-file=" + filepath.Join(wp.dir, "db.pid")},
+		asRoot()...)...), wp.log)
+	if err != nil {
+		return err
+	}
+	return wp.database.awaitReady(ctx, func(ctx context.Context) error {
+		_, err := wp.runSQL(ctx, "", "CREATE DATABASE IF NOT EXISTS wordpress CHARACTER SET utf8mb4")
+		return err
+	})
+}
+
+// asRoot returns the flag without which MariaDB refuses to run as root.
+func asRoot() []string {
+	if os.Geteuid() == 0 {
+		return []string{"--user=root"}
+	}
+	return nil
+}
+
+// runSQL runs SQL, and returns the rows as lines of text.
+func (wp *WordPress) runSQL(ctx context.Context, database, sql string) (string, error) {
+	return runToEnd(ctx, exec.Command(wp.programs.client, "--no-defaults", "--socket="+wp.socketPath(), "--user=root",
+		"--default-character-set=utf8mb4", "--batch", "--raw", "--skip-column-names", "--execute="+sql, database))
+}
+
+// endGroup is a shell script that runs a program, and ends the whole process group on SIGTERM. PHP's server leaves its
+// workers running if it is ended alone, as the kernel does when this process dies.
+const endGroup = `trap 'trap - TERM; kill 0' TERM; "$@" & wait`
+
+// StartWeb starts the web server, after StopWeb on the same port.
+func (wp *WordPress) StartWeb(ctx context.Context) error {
+	cmd := exec.Command("sh", "-c", endGroup, "sh", wp.programs.php, "-d", "opcache.enable_cli=1", "-d",
+		"display_errors=0", "-S", "127.0.0.1:"+strconv.Itoa(wp.port), "-t", wp.siteDir(),
+		filepath.Join(wp.dir, "router.php"))
+	cmd.Env = append(os.Environ(), "PHP_CLI_SERVER_WORKERS="+strconv.Itoa(webWorkers))
+	var err error
+	if wp.web, err = startProcess("PHP", cmd, wp.log); err != nil {
+		return err
+	}
+	return wp.web.awaitReady(ctx, func(ctx context.Context) error {
+		return answersOK(ctx, wp.URL+"/wp-json/wp/v2/posts?_fields=id")
+	})
+}
+
+// StopWeb ends the web server at once, in the midst of its requests. The database keeps running.
+func (wp *WordPress) StopWeb() error { return wp.web.stopGroup() }
+
+// Stop ends all processes and removes the files.
+func (wp *WordPress) Stop() error {
+	return errors.Join(wp.web.stopGroup(), wp.database.stopGroup(), os.RemoveAll(wp.dir))
+}
