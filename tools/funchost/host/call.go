@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"time"
 )
@@ -26,8 +27,14 @@ const timeoutGrace = 2 * time.Second
 // maxAnswer is the number of bytes that are read of an answer.
 const maxAnswer = 100 << 20
 
-func newHandlerClient(forwarding bool) *http.Client {
+var errEnded = errors.New("the handler process has ended")
+
+// newHandlerClient returns the client for the calls of one handler process. No call of it reaches another process:
+// net/http repeats a GET if its reused connection closes before the answer, and the next handler listens on the same
+// port. There, a call that timed out would be made again without a time limit.
+func newHandlerClient(p *handlerProcess, forwarding bool) *http.Client {
 	c := &http.Client{Transport: &http.Transport{
+		DialContext:         p.dialHandler,
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: 256,
 		IdleConnTimeout:     time.Minute,
@@ -36,6 +43,21 @@ func newHandlerClient(forwarding bool) *http.Client {
 		c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
 	return c
+}
+
+// dialHandler connects to the process. The host starts the next process only after this one has ended. A connection
+// made before the end therefore leads to this one.
+func (p *handlerProcess) dialHandler(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-p.ended:
+		return nil, errors.Join(errEnded, conn.Close())
+	default:
+		return conn, nil
+	}
 }
 
 // caller sends invocations to the handler of an instance, by payload or as HTTP requests.

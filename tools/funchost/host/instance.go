@@ -86,7 +86,7 @@ func (i *instance) superviseHandler() error {
 		if err != nil {
 			return err // the real host would first let an invocation wait for its time limit
 		}
-		client := newHandlerClient(i.host.app.isForwarding)
+		client := newHandlerClient(p, i.host.app.isForwarding)
 		i.setState(starting, p, client)
 		problem := i.watchProcess(p, client)
 		client.CloseIdleConnections()

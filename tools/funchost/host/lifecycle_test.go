@@ -31,11 +31,11 @@ func exitWith(code int) func(handlerCall) handlerOrder {
 	}
 }
 
-// endHandler sends the request that makes the handler exit. It is a POST, because an HTTP client repeats a GET if the
-// connection closes before the answer, and the repeat could end the next handler.
+// endHandler sends the request that makes the handler exit. It is a GET, which net/http repeats if a reused connection
+// closes before the answer: the repeat must not end the next handler.
 func (r *rig) endHandler() hostAnswer {
 	r.t.Helper()
-	return r.sendRequest("POST", "/api/fn?die", "")
+	return r.sendRequest("GET", "/api/fn?die", "")
 }
 
 // failHandlers makes the handler exit, and waits until another runs in its place.

@@ -160,6 +160,7 @@ type rig struct {
 	out   *safeOutput
 	cfg   host.Config
 	host  *host.Host
+	over  chan struct{} // closed at the end of the test: no order is waited for any more
 
 	mu     sync.Mutex
 	decide func(handlerCall) handlerOrder
@@ -195,7 +196,7 @@ type rigOptions struct {
 func newRig(t *testing.T, o rigOptions) *rig {
 	t.Helper()
 	r := &rig{t: t, root: t.TempDir(), calls: make(chan handlerCall, 1000), out: &safeOutput{}, cfg: o.cfg,
-		decide: o.decide}
+		decide: o.decide, over: make(chan struct{})}
 	director := httptest.NewServer(http.HandlerFunc(r.answerHandler))
 	t.Cleanup(director.Close)
 	self, err := os.Executable()
@@ -232,11 +233,16 @@ func (r *rig) answerHandler(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	decide := r.decide
 	r.mu.Unlock()
-	var o handlerOrder
-	if decide != nil {
-		o = decide(c)
+	if decide == nil {
+		decide = func(handlerCall) handlerOrder { return handlerOrder{} }
 	}
-	_ = json.NewEncoder(w).Encode(o)
+	decided := make(chan handlerOrder, 1)
+	go func() { decided <- decide(c) }()
+	select {
+	case o := <-decided:
+		_ = json.NewEncoder(w).Encode(o)
+	case <-r.over: // a test that failed before it released its calls must not wait for them
+	}
 }
 
 func (r *rig) writeFile(name, text string) {
@@ -258,6 +264,7 @@ func (r *rig) startHost() *rig {
 	}
 	r.host = h
 	r.t.Cleanup(func() {
+		close(r.over)
 		h.Stop()
 		if r.t.Failed() {
 			r.t.Log(r.out.String())
@@ -324,6 +331,7 @@ func (r *rig) sendRequest(method, path, body string, change ...func(*http.Reques
 		f(q)
 	}
 	client := &http.Client{
+		Timeout:       4 * patience,
 		Transport:     &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: patience},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

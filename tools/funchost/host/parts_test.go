@@ -2,6 +2,10 @@ package host
 
 import (
 	"bytes"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"testing"
 	"time"
@@ -167,5 +171,38 @@ func TestApp_StderrLevel(t *testing.T) {
 		if got != want {
 			t.Errorf("%q: %v; want %v", line, got, want)
 		}
+	}
+}
+
+// The next handler listens on the port of the one that ended. A call of the ended one must not reach it.
+func TestHandlerClient_ReachesNoLaterProcess(t *testing.T) {
+	t.Parallel()
+	next := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer next.Close()
+	p := &handlerProcess{ended: make(chan struct{})}
+	client := newHandlerClient(p, true)
+	defer client.CloseIdleConnections()
+	call := func() error {
+		res, err := client.Get(next.URL)
+		if err != nil {
+			return err
+		}
+		return res.Body.Close()
+	}
+	if err := call(); err != nil {
+		t.Errorf("a call while the process runs: %v, want no error", err)
+	}
+	client.CloseIdleConnections()
+	close(p.ended)
+	if err := call(); !errors.Is(err, errEnded) {
+		t.Errorf("a call after the end of the process: %v, want %v", err, errEnded)
+	}
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	if _, err := p.dialHandler(t.Context(), "tcp", closed.Addr().String()); err == nil {
+		t.Error("a connection to a port without listener: no error, want one")
 	}
 }
