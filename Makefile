@@ -41,7 +41,7 @@ demo-wordpress: azurite wordpress build tools ## 16 clients write to a real Word
 	@build/tools/demowordpress
 
 # With -v go test prints each test itself.
-PROGRESS := $(if $(findstring -v,$(TESTFLAGS)),cat,$(CURDIR)/build/tools/testprogress)
+PROGRESS := $(if $(findstring -v,$(TESTFLAGS)),cat,$(CURDIR)/build/tools/testprogress $(PROGRESSFLAGS))
 AS_EVENTS := $(if $(findstring -v,$(TESTFLAGS)),,-json)
 
 # The packages of tools run one after the other: their tests start hosts, browsers and servers, which would take the
@@ -52,7 +52,7 @@ test: azurite wordpress openapi axe ## every test: unit, conformance on memory a
 	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
 	@set -o pipefail; status=0; $(foreach module,$(MODULES), \
 	  echo "go test -C $(module) ./..."; \
-	  go test -C $(module) $(AS_EVENTS) $(call PACKAGES_AT_ONCE,$(module)) -race -shuffle=on -count=1 -timeout 50m \
+	  go test -C $(module) $(AS_EVENTS) $(call PACKAGES_AT_ONCE,$(module)) -race -shuffle=on -count=1 -timeout 35m \
 	    $(TESTFLAGS) ./... | $(PROGRESS) || status=1;) \
 	exit $$status
 

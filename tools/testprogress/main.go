@@ -6,16 +6,20 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"time"
 )
 
-// reportInterval is the time between two lines about the running tests.
-const reportInterval = 20 * time.Second
-
 func main() {
-	ticker := time.NewTicker(reportInterval)
+	interval := flag.Duration("interval", 20*time.Second, "time between two lines about the running tests")
+	flag.Parse()
+	if *interval <= 0 {
+		fmt.Fprintf(os.Stderr, "testprogress: -interval is %v, want more than 0\n", *interval)
+		os.Exit(2)
+	}
+	ticker := time.NewTicker(*interval)
 	defer ticker.Stop()
 	p := newProgress(os.Stdout, time.Now)
 	if err := p.follow(os.Stdin, ticker.C); err != nil {
