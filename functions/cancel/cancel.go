@@ -35,6 +35,11 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+	reason, err := httpio.ReadReason(r) // the audit list keeps it, as it keeps each parameter
+	if err != nil {
+		httpio.WriteError(w, r, f.Logger, err)
+		return
+	}
 	st, err := f.Log.Cancel(r.Context(), id)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
@@ -48,5 +53,5 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at := st.Message.ID // in the present epoch
 	f.Caller.Call(at.Lane)
 	f.Logger.Info("cancel: asked", "invocation_id", httpio.InvocationID(r), "message_id", id.String(), "lane", at.Lane,
-		"seq", at.Seq, "stage", string(st.Stage))
+		"seq", at.Seq, "stage", string(st.Stage), "reason", reason)
 }

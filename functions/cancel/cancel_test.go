@@ -37,8 +37,10 @@ func TestFunction(t *testing.T) {
 		"queued":    {id, weir.Queued, nil, 202, 1},
 		"final": {id, weir.Delivered, &weir.Error{Kind: weir.Conflict, Message: "the message is delivered already"},
 			409, 0},
-		"unknown": {id, "", &weir.Error{Kind: weir.NotFound, Message: "none"}, 404, 0},
-		"no id":   {"nonsense", "", nil, 404, 0},
+		"unknown":                    {id, "", &weir.Error{Kind: weir.NotFound, Message: "none"}, 404, 0},
+		"no id":                      {"nonsense", "", nil, 404, 0},
+		"reason":                     {id + "?reason=sent+twice", weir.Queued, nil, 202, 1},
+		"a reason of 501 characters": {id + "?reason=" + strings.Repeat("x", 501), "", nil, 422, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

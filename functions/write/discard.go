@@ -2,11 +2,8 @@ package write
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
-	"unicode/utf8"
 
 	"weir/internal/httpio"
 	"weir/internal/weir"
@@ -48,9 +45,9 @@ func (f *Discard) requestDiscard(r *http.Request) (weir.Status, error) {
 	if err != nil {
 		return weir.Status{}, err
 	}
-	reason := strings.TrimSpace(r.URL.Query().Get("reason"))
-	if utf8.RuneCountInString(reason) > weir.MaxReason {
-		return weir.Status{}, invalidError("reason", fmt.Sprintf("has more than %d characters", weir.MaxReason))
+	reason, err := httpio.ReadReason(r)
+	if err != nil {
+		return weir.Status{}, err
 	}
 	return f.Log.Discard(r.Context(), id, reason)
 }

@@ -48,7 +48,7 @@ func newCancelCommand(s *console) *cobra.Command {
 	cmd.Flags().StringVar(&f.to, "to", "", "only messages accepted before this moment (default: now)")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for Weir's log")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why; the audit list and the log keep it")
 	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
 		if err := f.checkFlags(args); err != nil {
 			return err
@@ -61,7 +61,7 @@ func newCancelCommand(s *console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.cancelByID(ctx, ids)
+			return a.cancelByID(ctx, ids, f.reason)
 		}
 		return a.cancelMatching(ctx, f)
 	})
@@ -84,8 +84,11 @@ func (f *cancelFlags) checkFlags(ids []string) error {
 	condition := given(waitingFlags)
 	switch {
 	case len(ids) > 0:
-		if name := given(append([]string{"all", "dry-run", "yes", "reason"}, waitingFlags...)); name != "" {
+		if name := given(append([]string{"all", "dry-run", "yes"}, waitingFlags...)); name != "" {
 			return &usageError{"--" + name + " does not go with IDs"}
+		}
+		if f.batch && f.cmd.Flags().Changed("reason") {
+			return &usageError{"--reason does not go with --batch"}
 		}
 	case f.batch:
 		return &usageError{"--batch needs the IDs of batches"}
@@ -124,9 +127,9 @@ func (f *cancelFlags) readFilter() (remote.WaitingFilter, error) {
 }
 
 // cancelByID cancels messages one by one, and returns the first error.
-func (a *apiCommand) cancelByID(ctx context.Context, ids []string) error {
+func (a *apiCommand) cancelByID(ctx context.Context, ids []string, reason string) error {
 	return a.changeEach(ctx, ids, func(id string) (json.RawMessage, string, error) {
-		m, err := a.client.Cancel(ctx, id)
+		m, err := a.client.Cancel(ctx, id, reason)
 		if m.Value.Stage == weir.Cancelled {
 			return m.JSON, id + " is cancelled.", err
 		}

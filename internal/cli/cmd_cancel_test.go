@@ -13,6 +13,10 @@ func TestCancel_Named(t *testing.T) {
 	f.answerJSON("POST /api/messages/AQ1/cancel", 202, story1)
 	f.answerJSON("POST /api/messages/none/cancel", 404, "there is no such message")
 	f.runCommand("cancel", "AQ1").expectEnd(t, exitOK, "AQ1: cancellation requested\n", "")
+	f.runCommand("cancel", "AQ1", "--reason", "sent twice").expectEnd(t, exitOK, "AQ1: cancellation requested\n", "")
+	if got, want := f.receivedRequests(), "/cancel?reason=sent+twice"; !strings.Contains(got, want) {
+		t.Errorf("got the requests\n%s\nwant one with %s", got, want)
+	}
 	f.runCommand("cancel", "AQ1", "none").expectEnd(t, exitNotFound, "cancellation requested", "there is no such message")
 }
 
@@ -28,6 +32,8 @@ func TestCancel_Batches(t *testing.T) {
 		"Batch b1: cancellation requested\nBatch b2 is cancelled; 600 of 1000 parts are messages.\n", "")
 	f.runCommand("cancel", "--batch", "b3", "b2").expectEnd(t, exitRefused, "Batch b2 is cancelled", "it is filed")
 	f.runCommand("cancel", "--batch").expectEnd(t, exitUsage, "", "--batch needs the IDs of batches")
+	f.runCommand("cancel", "--batch", "--reason", "late", "b1").expectEnd(t, exitUsage, "",
+		"--reason does not go with --batch")
 	f.runCommand("cancel", "--batch", "--all", "b1").expectEnd(t, exitUsage, "", "--all does not go with IDs")
 	if lines := f.runCommand("cancel", "--batch", "--json", "b2").parseLines(t); len(lines) != 1 ||
 		lines[0]["state"] != "cancelled" {

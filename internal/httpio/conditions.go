@@ -1,8 +1,10 @@
 package httpio
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	"weir/internal/weir"
 )
@@ -44,6 +46,18 @@ func IfMatch(r *http.Request) (string, error) {
 	}
 	return "", &weir.Error{Kind: weir.Malformed, Op: "if-match",
 		Message: "If-Match must be one ETag as it was answered, or *"}
+}
+
+// ReadReason returns the query parameter "reason": why an operator makes the change. Without the parameter it returns
+// "".
+func ReadReason(r *http.Request) (string, error) {
+	reason := strings.TrimSpace(r.URL.Query().Get("reason"))
+	if utf8.RuneCountInString(reason) > weir.MaxReason {
+		message := fmt.Sprintf("has more than %d characters", weir.MaxReason)
+		return "", &weir.Error{Kind: weir.Invalid, Op: "reason", Message: message,
+			Problems: []weir.Problem{{Path: "reason", Message: message}}}
+	}
+	return reason, nil
 }
 
 // MessageID parses the path value "id".

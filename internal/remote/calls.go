@@ -156,8 +156,8 @@ func (c *Client) Job(ctx context.Context, id string) (Answer[wire.Job], error) {
 }
 
 // Cancel cancels a message.
-func (c *Client) Cancel(ctx context.Context, id string) (Answer[wire.Message], error) {
-	return readAnswer[wire.Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/cancel"})
+func (c *Client) Cancel(ctx context.Context, id, reason string) (Answer[wire.Message], error) {
+	return c.changeWithReason(ctx, messagePath(id)+"/cancel", reason)
 }
 
 // Erase erases the content of a final message.
@@ -167,7 +167,12 @@ func (c *Client) Erase(ctx context.Context, id string) (Answer[wire.Message], er
 
 // Discard gives a dead message up for good.
 func (c *Client) Discard(ctx context.Context, id, reason string) (Answer[wire.Message], error) {
-	r := request{method: http.MethodPost, path: messagePath(id) + "/discard"}
+	return c.changeWithReason(ctx, messagePath(id)+"/discard", reason)
+}
+
+// changeWithReason posts a change of a message. An empty reason is not sent.
+func (c *Client) changeWithReason(ctx context.Context, path, reason string) (Answer[wire.Message], error) {
+	r := request{method: http.MethodPost, path: path}
 	if reason != "" {
 		r.query = url.Values{"reason": {reason}}
 	}

@@ -2,7 +2,7 @@ package weir
 
 import "time"
 
-// MaxReason limits the characters of a pause's reason.
+// MaxReason limits the characters of the reason that an operator sends with a change.
 const MaxReason = 500
 
 // Pause is an operator's pause of a lane, or of one ordering key.

@@ -353,6 +353,7 @@ func TestActions_CancelAndItsRefusal(t *testing.T) {
 	path := "/api/messages/" + dashboardtest.MessageID(3) + "/cancel"
 	a.setAnswer("POST "+path, 409, `{"title":"Conflict","detail":"the message is delivered"}`, nil)
 	visitWithKey(b, "/messages/"+dashboardtest.MessageID(3))
+	b.Type("#cancel [name=reason]", "sent twice")
 	b.Click("#cancel button")
 	b.Until("the dialog asks, with the focus on No",
 		"document.getElementById('ask').open && document.activeElement.textContent === 'No'")
@@ -380,7 +381,7 @@ func TestActions_CancelAndItsRefusal(t *testing.T) {
 	b.Click("#cancel button")
 	confirm(b, "cannot be undone")
 	b.Until("it says what was done", innerText("#toasts")+".includes('The message is cancelled.')")
-	checkSent(b, a, "POST "+path)
+	checkSent(b, a, "POST "+path+" reason=sent+twice")
 	b.Clean()
 }
 
