@@ -27,6 +27,7 @@ func (r *running) newPages() http.Handler {
 	source := &pageSource{r}
 	return dashboard.New(dashboard.Config{Lanes: source, Past: source, Messages: source, Errors: source,
 		Replays: source, Batches: source, Schedules: source, Changes: source,
+		Obstacles: source,
 		Contracts: r.settings.contractNames(), Upstreams: r.settings.upstreamNames(), Now: time.Now,
 		Log: r.log})
 }
@@ -144,6 +145,24 @@ func (s *pageSource) Body(ctx context.Context, id weir.ID, isEdited bool) (dashb
 		text = strings.ToValidUTF8(string(m.Body), "\uFFFD")
 	}
 	return dashboard.Body{Text: strings.TrimLeft(text, " "), IsRedacted: isRedacted}, nil
+}
+
+// ReplayObstacle implements dashboard.ReplayObstacles.
+func (s *pageSource) ReplayObstacle(ctx context.Context, id weir.ID) (string, error) {
+	st, err := s.store.Status(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	at := st.Message.ID // in the present epoch
+	entries, _, err := s.store.ReadMany(ctx, at.Lane, []int64{at.Seq})
+	if err != nil || len(entries) == 0 {
+		return "", err
+	}
+	control, err := s.store.ReadControl(ctx, at.Lane)
+	if err != nil {
+		return "", err
+	}
+	return s.store.ReplayObstacle(ctx, entries[0], control.Tail.HistoryFence)
 }
 
 // Difference implements dashboard.Messages.

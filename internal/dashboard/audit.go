@@ -36,6 +36,16 @@ func (c Change) Parameters() []Parameter {
 	return parameters
 }
 
+// Reason returns the reason that the author of the change sent; "" = none.
+func (c Change) Reason() string {
+	for _, p := range c.Parameters() {
+		if p.Name == "reason" {
+			return p.Value
+		}
+	}
+	return ""
+}
+
 func (d *Dashboard) auditPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	q := ChangeQuery{Subject: r.URL.Query().Get("subject"), Continue: r.URL.Query().Get("continue")}
 	v := &auditView{page: p, Subject: q.Subject, IsFirst: q.Continue == ""}

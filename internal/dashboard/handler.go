@@ -35,6 +35,7 @@ type Config struct {
 	Batches   Batches
 	Schedules Schedules
 	Changes   Changes
+	Obstacles ReplayObstacles
 	Contracts []string // names for the search
 	Upstreams []string // the same; nil = the settings have none
 	Now       func() time.Time
@@ -53,6 +54,7 @@ type Dashboard struct {
 	batches   cache[[]wire.Batch]
 	schedules cache[[]Schedule]
 	changesOf cache[ChangeList]         // by message
+	obstacles cache[string]             // by message
 	stagesOf  cache[map[weir.Stage]int] // by batch and number of filed parts
 }
 

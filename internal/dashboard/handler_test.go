@@ -124,6 +124,27 @@ func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	}
 }
 
+// An operator reads before the click that Weir would refuse the replay, and why a message was changed.
+func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {
+	t.Parallel()
+	f := dashboardtest.NewBusy()
+	id := dashboardtest.MessageID(1)
+	body := get(f.Dashboard(), "/messages/"+id).Body.String()
+	if strings.Contains(body, `id="obstacle"`) {
+		t.Error("got an obstacle for a message that can be replayed, want none")
+	}
+	f.Data.Obstacles = map[string]string{id: "a later message of its key was delivered: <b>"}
+	f.Data.Changes = []dashboard.Change{{At: dashboardtest.Noon, Action: "cancel", Subject: id, Function: "write",
+		Detail: `{"reason":"sent <twice>"}`}}
+	body = get(f.Dashboard(), "/messages/"+id).Body.String()
+	for _, want := range []string{"A replay needs Force.", "a later message of its key was delivered: &lt;b&gt;",
+		"no key: <bdi>sent &lt;twice&gt;</bdi>"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("got the page\n%s\nwant %q in it", body, want)
+		}
+	}
+}
+
 // The page shows an example with the words that the grouping of errors masks.
 func TestDashboard_ShowsAnExampleOfEachError(t *testing.T) {
 	t.Parallel()
@@ -204,7 +225,7 @@ func TestDashboard_ADefectIsNotTheProcessesEnd(t *testing.T) {
 	var logged bytes.Buffer
 	f := faulty{dashboardtest.NewBusy()}
 	d := dashboard.New(dashboard.Config{Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Schedules: f, Changes: f,
-		Now: f.Now, Log: slog.New(slog.NewJSONHandler(&logged, nil))})
+		Obstacles: f, Now: f.Now, Log: slog.New(slog.NewJSONHandler(&logged, nil))})
 	for path, unread := range map[string]string{"/pauses": "the lanes",
 		"/messages/" + dashboardtest.MessageID(1): "the body"} {
 		if w := get(d, path); w.Code != 200 || !strings.Contains(w.Body.String(), "Could not be read: "+unread) {

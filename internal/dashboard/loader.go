@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/weir"
 	"weir/internal/wire"
 )
 
@@ -110,6 +111,15 @@ func (r *loader) loadChangesOf(m wire.MessageLine, into *[]Change) {
 				return r.d.Changes.Changes(ctx, ChangeQuery{Subject: m.ID, Since: m.AcceptedAt})
 			})
 		*into = list.Changes
+		return err
+	})
+}
+
+// loadObstacleOf loads the reason for which a replay of a dead message needs force.
+func (r *loader) loadObstacleOf(id weir.ID, into *string) {
+	r.loadPart("the check of a replay", func() (err error) {
+		*into, err = r.d.obstacles.load(r.ctx, id.String(), r.page.Now, r.cacheAge(longAge),
+			func(ctx context.Context) (string, error) { return r.d.Obstacles.ReplayObstacle(ctx, id) })
 		return err
 	})
 }

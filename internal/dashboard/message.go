@@ -29,6 +29,7 @@ type storyView struct {
 	Preview       *preview // nil = it could not be made
 	Changes       []Change // newest first
 	CanReplay     bool
+	Obstacle      string // the reason for which a replay needs force; "" = there is none
 	CanCancel     bool
 }
 
@@ -82,6 +83,9 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 	v.Events = messageEvents(m.Message, p.Now)
 	reading := d.newLoader(ctx, p)
 	reading.loadChangesOf(m, &v.Changes)
+	if v.CanReplay {
+		reading.loadObstacleOf(id, &v.Obstacle)
+	}
 	if p.known != v.BodyVersion() { // else the request is an update, and the browser has the body
 		d.loadBodies(reading, v, id)
 	}

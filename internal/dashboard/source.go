@@ -34,6 +34,13 @@ type Messages interface {
 	Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Trial, error)
 }
 
+// ReplayObstacles reads whether a dead message can be replayed without force.
+type ReplayObstacles interface {
+	// ReplayObstacle returns the reason for which Weir refuses the replay of a dead message without force; "" = there
+	// is none.
+	ReplayObstacle(ctx context.Context, id weir.ID) (string, error)
+}
+
 // Body is a body as text.
 type Body struct {
 	Text       string

@@ -33,13 +33,13 @@ func (s *system) checkAuthor(want string) {
 	s.t.Helper()
 	s.requestStatus(200, "POST", "/api/pause", `{"key":"/news/1","reason":"legal"}`, signedIn...)
 	id := s.postAccepted("/news/1", "Weir-Deliver-After", "PT1H")
-	s.requestStatus(200, "POST", "/api/messages/"+id+"/cancel", "", signedIn...)
+	s.requestStatus(200, "POST", "/api/messages/"+id+"/cancel?reason=sent+twice", "", signedIn...)
 	for path, places := range map[string][]string{
 		"/api/pauses":                          {fmt.Sprintf(`"by":%q`, want)},
 		"/api/lanes/0":                         {fmt.Sprintf(`"by":%q`, want)},
 		"/api/audit?subject=" + id:             {`"keyId":"ad44dc8e"`, `"action":"cancel"`},
 		"/api/dashboard/pauses":                {want},
-		"/api/dashboard/messages/" + id:        {"cancel, <time", want},
+		"/api/dashboard/messages/" + id:        {"cancel, <time", want, "<bdi>sent twice</bdi>"},
 		"/api/dashboard/audit?subject=" + id:   {"Only changes of", "ad44dc8e"},
 		"/api/dashboard/audit?subject=nothing": {"Nothing was changed."},
 	} {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -106,6 +107,11 @@ func (s *system) replayByForce() {
 	code, _, said := s.requestJSON("POST", dead+"/replay", "")
 	if code != http.StatusConflict || !strings.Contains(fmt.Sprint(said["detail"]), id) {
 		s.t.Errorf("replay: got %d %v, want 409 that names the later message", code, said)
+	}
+	page := s.readPage("/api/dashboard/messages/" + path.Base(dead))
+	if !strings.Contains(page, "A replay needs Force.") ||
+		!strings.Contains(page, "a later message of its key was delivered: "+id) {
+		s.t.Errorf("got the page\n%s\nwant that a replay needs force, because of %s", page, id)
 	}
 	if code, _, said = s.requestJSON("POST", dead+"/replay?force=true", ""); code != http.StatusAccepted {
 		s.t.Fatalf("replay by force: got %d %v, want 202", code, said)

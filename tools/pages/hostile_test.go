@@ -30,7 +30,7 @@ func newHostile() *dashboardtest.Source {
 	}
 	all := everything.String()
 	huge := strings.Repeat(all, 1+(1<<20)/len(all))
-	f.Data.Messages, f.Data.Trials = nil, map[string]trial.Trial{}
+	f.Data.Messages, f.Data.Trials, f.Data.Obstacles = nil, map[string]trial.Trial{}, map[string]string{}
 	for n, a := range attacks {
 		m := dashboardtest.BusyMessage(4*n + 1)
 		m.Key, m.Version, m.Contract, m.LastError, m.Edited.Note, m.ReplayRefused, m.WaitsFor, m.SupersededBy = a, a, a,
@@ -43,6 +43,7 @@ func newHostile() *dashboardtest.Source {
 			m.Stage, m.FinishedAt = weir.Superseded, dashboardtest.Noon
 		}
 		f.Data.Messages = append(f.Data.Messages, m)
+		f.Data.Obstacles[m.ID] = a
 		f.Data.Bodies[m.ID], f.Data.Edits[m.ID] = "<a b='"+a+"'>"+a+"<![CDATA["+a+"]]><!--"+a+"-->"+huge,
 			"-"+a+"\n+"+huge
 		request := &trial.Request{Method: a, Address: a + huge, Body: huge,

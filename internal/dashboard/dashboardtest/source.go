@@ -46,6 +46,7 @@ type Data struct {
 	Bodies    map[string]string      // by message id
 	Edits     map[string]string      // differences, by message id
 	Trials    map[string]trial.Trial // by message id
+	Obstacles map[string]string      // reasons for which a replay needs force, by message id
 }
 
 // Source serves made-up data to a dashboard, by a clock that the test moves.
@@ -60,7 +61,7 @@ type Source struct {
 // Dashboard returns the pages of the source.
 func (f *Source) Dashboard() *dashboard.Dashboard {
 	return dashboard.New(dashboard.Config{
-		Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Batches: f, Schedules: f, Changes: f,
+		Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Batches: f, Schedules: f, Changes: f, Obstacles: f,
 		Contracts: []string{"article", "delete"},
 		Now:       f.Now, Log: slog.New(slog.DiscardHandler),
 	})
@@ -234,6 +235,11 @@ func (f *Source) Body(ctx context.Context, id weir.ID, _ bool) (dashboard.Body, 
 	}
 	const text = `<?xml version="1.0"?><article path="/news/1" version="3"><title>A title</title></article>`
 	return dashboard.Body{Text: text}, f.err
+}
+
+// ReplayObstacle implements dashboard.ReplayObstacles.
+func (f *Source) ReplayObstacle(_ context.Context, id weir.ID) (string, error) {
+	return f.Data.Obstacles[id.String()], f.err
 }
 
 // Difference implements dashboard.Messages.
