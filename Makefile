@@ -48,7 +48,10 @@ AS_EVENTS := $(if $(findstring -v,$(TESTFLAGS)),,-json)
 # processors from each other's time limits.
 PACKAGES_AT_ONCE = $(if $(filter tools,$(1)),-p 1)
 
+# The test of the Dockerfile runs its `go mod download` without a proxy. The build alone does not fetch each module of
+# go.mod: some are for Windows only.
 test: azurite wordpress openapi axe ## every test: unit, conformance on memory and Azurite, end to end with real processes; E2E_HTTP=forwarding = all of the last under an old host
+	@go mod download
 	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
 	@set -o pipefail; status=0; $(foreach module,$(MODULES), \
 	  echo "go test -C $(module) ./..."; \
