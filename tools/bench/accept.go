@@ -20,7 +20,7 @@ import (
 	"weir/tools/democms/server"
 )
 
-// bareClient makes single storage requests, as yardsticks, under names of its own.
+// bareClient makes the storage requests of yardsticks, one at a time, in a table of its own.
 type bareClient struct {
 	account *azure.Account
 	head    storage.ETag
@@ -49,8 +49,8 @@ func openBareClient(ctx context.Context, connection, prefix string) (*bareClient
 	return &bareClient{account: account, head: tags[0], next: 1}, nil
 }
 
-// newRowOp returns the next message's row, column by column as Weir files it: with smaller rows the
-// yardstick would be another transaction.
+// newRowOp returns the row of the next message, with the columns that Weir files. A smaller row would make the
+// yardstick cheaper than an append.
 func (b *bareClient) newRowOp(m message) storage.Op {
 	return storage.Op{Kind: storage.Insert, Key: fmt.Sprintf("m_%019d", b.next), Values: map[string]any{
 		"Nonce": "00112233445566778899", "Stage": "queued", "Contract": "article", "Key": m.path,
@@ -58,8 +58,8 @@ func (b *bareClient) newRowOp(m message) storage.Op {
 		"ContentType": "application/xml", "AcceptedAt": time.Now(), "Size": int64(bodySize), "Body": packedBody()}}
 }
 
-// packedBody is a body as Weir files it. Any message's body serves, because the yardstick does
-// not count the packing.
+// packedBody is a compressed body as Weir files it. All rows of the yardstick share it, because the yardstick does
+// not count the compression.
 var packedBody = sync.OnceValue(func() []byte {
 	var packed bytes.Buffer
 	w, err := flate.NewWriter(&packed, flate.BestSpeed)
@@ -71,7 +71,7 @@ var packedBody = sync.OnceValue(func() []byte {
 	return packed.Bytes()
 })
 
-// appendRow makes the transaction that filing one message comes down to. For one goroutine.
+// appendRow makes the same transaction as the append of one message. Not safe for concurrent use.
 func (b *bareClient) appendRow(ctx context.Context, m message) error {
 	tags, err := b.account.Table().Transact(ctx, barePartition, []storage.Op{
 		{Kind: storage.Merge, Key: "!head", IfMatch: b.head, Values: map[string]any{"Next": b.next + 1}},
@@ -96,7 +96,7 @@ func timeStep(ctx context.Context, step func() error) (float64, error) {
 // quietPause is enough for the delivery and the commit of one message to a fast CMS.
 const quietPause = 20 * time.Millisecond
 
-// runAccept measures how long one client waits for its 202, and how many 64 get in a second.
+// runAccept measures how long one client waits for its 202, and how many 202 a second 64 clients get.
 func runAccept(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
@@ -116,15 +116,15 @@ func runAccept(ctx context.Context, b *bench) ([]result, error) {
 	return append([]result{latency}, rates...), err
 }
 
-// postWithoutFunction posts the same body to the same handler, at an address without a function: only the way
-// there and back.
+// postWithoutFunction posts the same body to the same handler, at an address without a function. It takes as long as
+// the way to the handler and back.
 func postWithoutFunction(ctx context.Context, r *rig, m message) error {
 	return postFor(ctx, r.client, handlerURL(r.host.Status().Instances[0])+"/api/nothing", m.articleBody(),
 		http.StatusNotFound)
 }
 
-// measureAcceptLatency interleaves posts, hops and appends, so that noise hits all alike. A post is one
-// append, one hop, and the handler's own work.
+// measureAcceptLatency interleaves posts, hops and appends, so that the machine's noise is in each of them. A post
+// takes one append, one hop, and the handler's own work.
 func measureAcceptLatency(ctx context.Context, r *rig, yardstick *bareClient) (result, error) {
 	n := r.sizes.accept.latencies
 	var posts, hops, appends, both []float64
@@ -137,7 +137,7 @@ func measureAcceptLatency(ctx context.Context, r *rig, yardstick *bareClient) (r
 		if err := errors.Join(err1, err2, err3); err != nil {
 			return result{}, err
 		}
-		if i >= n/10 { // before, connections are made and code is compiled
+		if i >= n/10 { // the steps before make connections and have code compiled
 			posts, hops, appends, both = append(posts, post), append(hops, hop), append(appends, add),
 				append(both, hop+add)
 		}
@@ -150,11 +150,11 @@ func measureAcceptLatency(ctx context.Context, r *rig, yardstick *bareClient) (r
 			describeSpread(appends)), r.checkRecord(n + n/10)
 }
 
-// turns is the number of turns of posts and bare transactions. Each has a rig of its own, because Azurite's time to
-// insert a row grows with the partition, and storage's does not.
+// turns is the number of turns of posts and bare transactions. Each turn has a rig of its own: Azurite's time to
+// insert a row grows with the partition, that of Azure Storage does not.
 const turns = 5
 
-// throughput is the time that a number of steps took together.
+// throughput is a number of steps and the time that they took together.
 type throughput struct {
 	steps int
 	spent time.Duration
@@ -165,7 +165,7 @@ func (p *throughput) addSteps(steps int, spent time.Duration) {
 }
 func (p *throughput) perSecond() float64 { return float64(p.steps) / p.spent.Seconds() }
 
-// acceptCounts holds the results of the turns.
+// acceptCounts has the results of the turns.
 type acceptCounts struct {
 	posts, bare, hopped throughput
 	groups              float64  // transactions that filed the posts
@@ -173,9 +173,10 @@ type acceptCounts struct {
 	bareWork            cpuTimes
 }
 
-// measureAcceptRate lets many clients post while the lane is paused, in turns with as many that
-// file through bare transactions, in groups of the size that the posts had, and with as many
-// that do so after a bare hop each: the difference is the handler's own share of the CPUs.
+// measureAcceptRate measures three rates in turns, each with the same number of clients, while the lane is paused: that
+// of posts; that of rows in bare transactions, in groups of the size that the posts had; and that of such rows if each
+// client makes a bare hop before each row. The difference between the first and the last is the handler's share of
+// the CPUs.
 func measureAcceptRate(ctx context.Context, b *bench) ([]result, error) {
 	var in acceptCounts
 	for range turns {
@@ -194,7 +195,7 @@ func measureAcceptRate(ctx context.Context, b *bench) ([]result, error) {
 			rate).withBaseline(in.hopped.perSecond())}, nil
 }
 
-// blocks is how often posts and bare transactions take turns in one rig.
+// blocks is the number of times that posts and bare transactions take turns in one rig.
 const blocks = 4
 
 func takeAcceptTurn(ctx context.Context, b *bench, in *acceptCounts) error {
@@ -241,11 +242,11 @@ func takeAcceptTurn(ctx context.Context, b *bench, in *acceptCounts) error {
 	return err
 }
 
-// bareBatcher files rows as a receiver does: one transaction at a time, and the next one takes the
-// rows that came meanwhile.
+// bareBatcher files rows as a receiver does: one transaction at a time. The next transaction takes the rows that
+// came during the last one.
 type bareBatcher struct {
 	bare *bareClient
-	most int // rows of a transaction
+	most int // rows of a transaction at most
 
 	mu       sync.Mutex
 	waiting  []pendingRow
@@ -287,7 +288,7 @@ func (g *bareBatcher) flushRows(ctx context.Context) {
 	}
 }
 
-// insertGroup makes one transaction of a group. For one goroutine.
+// insertGroup makes one transaction of a group. Not safe for concurrent use.
 func (b *bareClient) insertGroup(ctx context.Context, group []pendingRow) error {
 	ops := []storage.Op{{Kind: storage.Merge, Key: "!head", IfMatch: b.head,
 		Values: map[string]any{"Next": b.next + int64(len(group))}}}
@@ -302,7 +303,7 @@ func (b *bareClient) insertGroup(ctx context.Context, group []pendingRow) error 
 	return err
 }
 
-// pauseFirstLane makes the CMS unavailable for an hour, as far as lane 0 knows.
+// pauseFirstLane writes into the tail of lane 0 that the CMS is unavailable for an hour.
 func pauseFirstLane(ctx context.Context, r *rig) error {
 	r.cms.SetFaults(server.Faults{TooMany: "1h"})
 	if err := postMessage(ctx, r.client, r.receiveURL(), message{"/pause", 1}); err != nil {
@@ -315,9 +316,9 @@ func pauseFirstLane(ctx context.Context, r *rig) error {
 }
 
 // measureBetweenPosts pauses lane 0, so that no delivery takes part, and measures how fast the clients post n messages
-// of some keys, half of them before it calls measure and half after. Azurite files a row more slowly the more rows a
-// lane has, so posts before alone would be compared with an emptier table. Each post has an Idempotency-Key, as other
-// ways in always have: a message then has two rows.
+// of some keys: half of them before it calls measure, and half after. Azurite files a row more slowly the more rows a
+// lane has. If all posts came before measure, they would meet a shorter table than measure does. Each post has an
+// Idempotency-Key, and so its message has two rows, as a message from a file, a queue or a batch has.
 func measureBetweenPosts(ctx context.Context, r *rig, n, keys int, measure func() error) (*throughput, error) {
 	if err := pauseFirstLane(ctx, r); err != nil {
 		return nil, err
@@ -344,7 +345,7 @@ func measureBetweenPosts(ctx context.Context, r *rig, n, keys int, measure func(
 	return posts, postHalf("after")
 }
 
-// repeatByClients lets as many clients as a burst has do one thing n times in all.
+// repeatByClients calls do n times in all, from as many clients as a burst has.
 func repeatByClients(r *rig, n int, spent *throughput, do func() error) error {
 	began := time.Now()
 	var left atomic.Int64

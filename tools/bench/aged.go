@@ -12,11 +12,11 @@ import (
 	"weir/internal/weir"
 )
 
-// age is how old messages are that are past the retention of the project's own settings.
+// age is the age of the messages: more than the retention in the project's own settings, 7 days.
 const age = 8 * 24 * time.Hour
 
-// fillAged files messages and delivers them in this process, by a clock that is age behind, so
-// that they are past their retention when the handler starts.
+// fillAged files messages and delivers them in this process, by a clock that is age behind. When the handler starts,
+// their retention is over.
 func fillAged(ctx context.Context, r *rig, all []message) error {
 	then := func() time.Time { return time.Now().Add(-age) }
 	store := &lane.Store{Table: r.account.Table(), Bodies: r.account.Bodies(), Lanes: r.lanes, Now: then}
@@ -44,8 +44,8 @@ func fillAged(ctx context.Context, r *rig, all []message) error {
 	return closeDrainer(d, err)
 }
 
-// countingSender takes everything at once, and closes a channel after the last message. Lanes
-// send at a time.
+// countingSender accepts each message at once, and closes a channel after the last one. Several lanes may send
+// concurrently.
 type countingSender struct {
 	left atomic.Int64
 	done chan struct{}

@@ -16,16 +16,17 @@ const (
 	residentLimit = 256 // MiB, of a handler on an instance of 512
 	largeBody     = 200 << 10
 	asideLimit    = 10 * time.Minute
-	// asideSpan is how long messages are put aside. Azurite looks through the whole partition for
-	// each row of a transaction, so it may take a quarter of an hour for all; the handler has as
-	// much in memory after the first few hundred.
+	// asideSpan is how long the holder puts messages aside. For all of them it might need a quarter of an hour,
+	// because Azurite looks through the whole partition for each row of a transaction. After the first few hundred
+	// messages the memory of the handler grows no more.
 	asideSpan, asideLeast = time.Minute, 500
-	// asidePause is long because Azurite looks through the whole table at each look.
+	// asidePause is the time between two reads of the state. It is long, because Azurite looks through the whole table
+	// at each read.
 	asidePause = 3 * time.Second
 )
 
-// runAside measures the handler's memory if it has put many messages aside: behind a blocked key, and
-// when large bodies become due at one time.
+// runAside measures the handler's memory in two cases: it has put many messages of a blocked key aside, and many
+// large bodies become due at one time.
 func runAside(ctx context.Context, b *bench) ([]result, error) {
 	behind, err := measureBehindBlocked(ctx, b)
 	if err != nil {
@@ -38,8 +39,8 @@ func runAside(ctx context.Context, b *bench) ([]result, error) {
 	return []result{behind, large}, nil
 }
 
-// measureBehindBlocked fills a lane with messages of one key, of which the first fails and comes again
-// only when all is over, and lets the holder put them aside.
+// measureBehindBlocked fills a lane with messages of one key. The first one fails, and its retry is due only after the
+// measurement. So the holder puts the others aside.
 func measureBehindBlocked(ctx context.Context, b *bench) (result, error) {
 	n := b.sizes.crowds.aside.behind
 	r, err := b.newRig(ctx, rigOptions{retryWait: 2 * asideLimit, beforeHost: func(ctx context.Context, r *rig) error {
@@ -97,7 +98,8 @@ func measureLargeDue(ctx context.Context, b *bench) (result, error) {
 		withNote("all written %.1f s after the moment", took.Seconds()), err
 }
 
-// largeArticle is a message of a size whose text is random, so that it stays as large in storage.
+// largeArticle returns a message of a size. Its text is random, so that compression does not make it smaller in
+// storage.
 func largeArticle(path string, size int) string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	var text strings.Builder

@@ -28,7 +28,7 @@ type drainCost struct {
 
 func (d drainCost) perMessage(v float64) float64 { return v / float64(d.messages) }
 
-// runBacklog compares a long backlog with a short one: the cost of a message must not grow.
+// runBacklog compares a long backlog with a short one: the cost of a message must not grow with the backlog.
 func runBacklog(ctx context.Context, b *bench) ([]result, error) {
 	none, err := measureBacklog(ctx, b, 0)
 	if err != nil {
@@ -57,13 +57,13 @@ func runBacklog(ctx context.Context, b *bench) ([]result, error) {
 			long.peak).withBaseline(short.peak).limitValue(150).withNote("%.1f MiB with no backlog", none.peak),
 	}
 	if b.delay > 0 {
-		return rows, nil // storage in memory is nowhere else
+		return rows, nil // the rows on memory storage do not depend on the delay
 	}
 	timed, err := memoryTimes(ctx, b.sizes.backlog.short, b.sizes.backlog.inMemory)
 	return append(rows, timed), err
 }
 
-// measureBacklog fills a lane before the handler starts, and lets it drain to a CMS that takes no time.
+// measureBacklog fills a lane before the handler starts, and lets it drain to a CMS that answers at once.
 func measureBacklog(ctx context.Context, b *bench, n int) (drainCost, error) {
 	d := drainCost{messages: n}
 	r, err := b.newRig(ctx, rigOptions{beforeHost: func(ctx context.Context, r *rig) error {
@@ -94,8 +94,8 @@ func measureBacklog(ctx context.Context, b *bench, n int) (drainCost, error) {
 
 const backlogLimit = 15 * time.Minute
 
-// readDrainCost reads the counters of a rig that has drained. It leaves out
-// the requests of the start and of the host, which are not for a message.
+// readDrainCost reads the counters of a rig that has drained. It leaves out requests that are for no message: those of
+// the handler's start and of the host.
 func readDrainCost(ctx context.Context, r *rig, d *drainCost) error {
 	used, err := r.readTransactions(ctx)
 	if err != nil {
@@ -130,9 +130,9 @@ func peakMemory(pid int) (float64, error) {
 	return 0, fmt.Errorf("process %d: no VmHWM", pid)
 }
 
-// memoryTimes compares the time per message on memory storage, in this process. The long
-// backlog is there while the short ones drain: rows in memory are work for Go's
-// garbage collector in either lane, and that work is not the engine's.
+// memoryTimes compares the time per message of a long backlog with that of short ones, on memory storage in this
+// process. The long backlog is in memory while the short ones drain, too: its rows are work for Go's garbage
+// collector, and that work is not the engine's.
 func memoryTimes(ctx context.Context, short, long int) (result, error) {
 	full, err := newFull(ctx, long)
 	if err != nil {
@@ -156,7 +156,7 @@ func memoryTimes(ctx context.Context, short, long int) (result, error) {
 			long, len(shorts), short), err
 }
 
-// drainShort drains a number of short backlogs.
+// drainShort drains short backlogs, one after the other, and returns the µs per message of each.
 func drainShort(ctx context.Context, times, n int) ([]float64, error) {
 	var spent []float64
 	for range times {
@@ -217,8 +217,8 @@ func closeDrainer(d *drain.Drainer, err error) error {
 	return err
 }
 
-// lastSender takes every message at once, and closes done after the last. One lane sends one at a
-// time.
+// lastSender accepts each message at once, and closes done after the last one. It has no lock, because one lane sends
+// one message at a time.
 type lastSender struct {
 	left int
 	done chan struct{}
@@ -231,7 +231,7 @@ func (s *lastSender) Send(context.Context, weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now()}
 }
 
-// noTickets sends no tickets: one process drains all lanes.
+// noTickets enqueues no tickets, because one process drains all lanes.
 type noTickets struct{}
 
 func (noTickets) EnqueueNow(context.Context, int) error { return nil }

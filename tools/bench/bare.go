@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// The yardstick of deliveries is a bare loop of posts to the CMS on one connection. It runs
-// as a process of its own, this program again, because the handler does too: a client in
-// the CMS's own process would be spared the switch between them.
+// The yardstick of deliveries is a bare loop of posts to the CMS on one connection. The bench starts itself again for
+// it: the handler is a process apart from the CMS, too, and a client in the CMS's process would need no switch between
+// processes.
 const (
-	bareCount = "WEIR_BENCH_BARE" // how many round trips; set = this process is only that loop
+	bareCount = "WEIR_BENCH_BARE" // number of round trips; set = this process runs only that loop
 	bareURL   = "WEIR_BENCH_URL"
 )
 
@@ -43,7 +43,8 @@ func runBareLoop(ctx context.Context, out io.Writer) (bool, error) {
 	return true, json.NewEncoder(out).Encode(samples)
 }
 
-// measureBareTrips returns the round trips in ms. The first tenth, which warms up, is left out.
+// measureBareTrips returns the durations of the round trips in ms. It leaves out the first tenth, which makes the
+// connection and warms the CMS up.
 func measureBareTrips(ctx context.Context, url string, n int) ([]float64, error) {
 	client := newClient()
 	defer client.CloseIdleConnections()

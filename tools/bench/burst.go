@@ -30,8 +30,8 @@ func makeMessages(space string, n, keys int) []message {
 	return out
 }
 
-// sendMessages posts messages from many clients at once. A key belongs to one client, so that its
-// versions are accepted in order and an inversion at the CMS would be ours.
+// sendMessages posts messages from many clients at once. One client sends all messages of a key, so that Weir accepts
+// its versions in order. An inversion at the CMS would then be Weir's.
 func (r *rig) sendMessages(ctx context.Context, all []message, clients int, urls ...string) error {
 	shares := make([][]message, clients)
 	owner := map[string]int{}
@@ -55,10 +55,10 @@ func (r *rig) sendMessages(ctx context.Context, all []message, clients int, urls
 	return group.Wait()
 }
 
-// receiveURL is the address of the function behind the host.
+// receiveURL returns the address of the function receive at the host.
 func (r *rig) receiveURL() string { return r.host.URL() + "/api/messages" }
 
-// handlerURLs are the addresses of the function on each instance's handler itself.
+// handlerURLs returns the addresses of the function receive at the handlers themselves, one for each instance.
 func (r *rig) handlerURLs() []string {
 	var urls []string
 	for _, i := range r.host.Status().Instances {
@@ -69,14 +69,14 @@ func (r *rig) handlerURLs() []string {
 	return urls
 }
 
-// awaitDelivered waits until the CMS has taken n writes.
+// awaitDelivered waits until the CMS has n writes.
 func (r *rig) awaitDelivered(ctx context.Context, n int) error {
 	return r.awaitCondition(ctx, burstLimit, fmt.Sprintf("the CMS has %d writes", n),
 		func() bool { return r.cms.Stats().Writes >= n })
 }
 
-// warmUp sends messages through everything, waits for rest, and clears the CMS's record:
-// connections are made and the emulator's code is compiled.
+// warmUp posts messages, waits until all are delivered and at rest, and clears the CMS's record. Afterwards all
+// connections are made, and the code of Azurite is compiled.
 func (r *rig) warmUp(ctx context.Context) error {
 	if err := r.sendMessages(ctx, makeMessages("warm", r.sizes.load.warm, 20), 16, r.receiveURL()); err != nil {
 		return fmt.Errorf("warm up: %w", err)
@@ -93,12 +93,12 @@ type burstOutcome struct {
 	elapsed float64 // s, from the first post sent to the last write ended
 	filed   float64 // s, until the last was accepted
 	trip    float64 // ms, bare round trip to the CMS
-	writers float64 // at work at the CMS, on average from its first request to its last
+	writers float64 // average number of requests at the CMS at one time, from the first request to the last
 	used    map[string]float64
 }
 
-// runBurst sends messages at once and waits until all is delivered and at rest. Round trips
-// are measured before and after, so that the machine's load counts for both.
+// runBurst sends messages at once and waits until all are delivered and at rest. It measures bare round trips before
+// and after, so that a change of the machine's load is in both figures.
 func (r *rig) runBurst(ctx context.Context, all []message) (burstOutcome, error) {
 	var b burstOutcome
 	before, err := r.measureTrips(ctx, r.sizes.load.trips)
@@ -136,7 +136,7 @@ func (r *rig) runBurst(ctx context.Context, all []message) (burstOutcome, error)
 	return b, err
 }
 
-// busyWriters returns how many requests were at work at a time, on average.
+// busyWriters returns the average number of requests that the CMS worked on at one time.
 func busyWriters(requests []server.Request) float64 {
 	var work time.Duration
 	var from, until time.Time
@@ -175,7 +175,7 @@ func sumCounts(counts map[string]float64) float64 {
 	return sum
 }
 
-// describeShares shows transactions per message by operation, for a note.
+// describeShares returns the transactions per message by operation, as the text of a note.
 func describeShares(counts map[string]float64, messages int) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
@@ -184,7 +184,7 @@ func describeShares(counts map[string]float64, messages int) string {
 	return strings.Join(parts, ", ")
 }
 
-// runSerial is the burst on one lane.
+// runSerial measures a burst on one lane.
 func runSerial(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: cmsLatency})
 	if err != nil {
@@ -206,7 +206,7 @@ func runSerial(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// runLanes is the same burst on eight lanes: the fullest bounds it.
+// runLanes measures the same burst on eight lanes. The lane with the most messages bounds the time.
 func runLanes(ctx context.Context, b *bench) ([]result, error) {
 	const count = 8
 	r, err := b.newWarmRig(ctx, rigOptions{latency: cmsLatency, lanes: count})

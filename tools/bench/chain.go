@@ -123,7 +123,7 @@ func measureChainBurst(ctx context.Context, b *bench) ([]result, error) {
 		withNote("%d messages, %d clients, bare round trip %.2f ms", n, b.sizes.load.clients, trip)}, nil
 }
 
-// measureTokens posts many messages to a CMS that takes no time and whose tokens live for two seconds.
+// measureTokens posts many messages to a CMS that answers at once and whose tokens live for two seconds.
 func measureTokens(ctx context.Context, b *bench) ([]result, error) {
 	const lanes, instances = 4, 2
 	site := newChainSite(0, tokenLife)

@@ -19,7 +19,7 @@ type chainSite struct {
 
 	mu     sync.Mutex
 	items  []*chainItem
-	tokens map[string]time.Time // until when each is good
+	tokens map[string]time.Time // the time at which each ends
 	stats  chainStats
 }
 
@@ -36,9 +36,9 @@ type chainStats struct {
 	unauthorized int
 	tokens       int // that were given out
 	items        int
-	newest       int // items whose newest version is published; 0 if an update had a lower version
+	newest       int // items whose newest version is published; 0 if an update had a lower version than its item
 	duplicates   int
-	inversions   int // updates with a lower version
+	inversions   int // updates with a lower version than the item had
 	endedAt      time.Time
 }
 
@@ -60,7 +60,7 @@ func newChainSite(latency, tokenLife time.Duration) *chainSite {
 // ServeHTTP implements http.Handler.
 func (s *chainSite) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// giveToken answers as a token endpoint of OAuth2.
+// giveToken answers as a token endpoint of OAuth2 does.
 func (s *chainSite) giveToken(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *chainSite) giveToken(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":%g}`, token, s.tokenLife.Seconds())
 }
 
-// serveStep checks the token, takes its time, and answers with the result of handle.
+// serveStep checks the token, waits for the latency, and answers with the result of handle.
 func (s *chainSite) serveStep(handle func(*http.Request) (int, any)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !s.isSignedIn(r) {
@@ -86,7 +86,7 @@ func (s *chainSite) serveStep(handle func(*http.Request) (int, any)) http.Handle
 		s.mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(answer) // an error is the client's
+		_ = json.NewEncoder(w).Encode(answer) // an error means that the client has gone
 	}
 }
 
@@ -152,7 +152,7 @@ func (s *chainSite) itemOf(r *http.Request) (int, *chainItem) {
 	return id, s.items[id]
 }
 
-// resetStats clears the record and the items; tokens stay good.
+// resetStats clears the record and the items. Tokens stay valid.
 func (s *chainSite) resetStats() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

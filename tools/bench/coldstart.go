@@ -22,7 +22,7 @@ const (
 	// within coldDelay.
 	coldLimit = 150
 	coldDelay = 10 * time.Millisecond
-	// coldPoll is the pause of the host between two questions whether the handler is ready.
+	// coldPoll is the pause between two requests by which the host learns whether the handler is ready.
 	coldPoll = 25 * time.Millisecond
 )
 
@@ -31,12 +31,12 @@ type coldStart struct {
 	process  time.Duration // from exec to main
 	settings time.Duration // from main to listening
 	storage  time.Duration // from listening until storage is open
-	request  time.Duration // from then on to the 202: the host's question, the post
+	request  time.Duration // from then until the 202: the host's request GET /, and the post
 	total    time.Duration
 }
 
 // runColdStart measures how long the request that wakes the app waits: the host starts the handler,
-// asks it until it is ready, and forwards the request. The host's own start is not counted.
+// polls it until it is ready, and forwards the request. The host's own start is not counted.
 func runColdStart(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, lanes := range b.sizes.cold.lanes {
@@ -49,8 +49,8 @@ func runColdStart(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// measureColdStarts takes the median of some starts over storage that is in use, the first left out:
-// it reads the binary from disk.
+// measureColdStarts returns the median of some starts over storage that is in use. It leaves out the first start, which
+// reads the binary from disk.
 func measureColdStarts(ctx context.Context, b *bench, lanes int) (result, error) {
 	r, err := b.newRig(ctx, rigOptions{lanes: lanes, withoutHost: true})
 	if err != nil {
@@ -129,8 +129,8 @@ func startColdHandler(ctx context.Context, r *rig, config string, number int) (s
 	return s, s.readParts(began, &log)
 }
 
-// awaitColdHandler asks as the host does: a refused connection means that the handler is not there yet,
-// any answer that it is.
+// awaitColdHandler polls as the host does: after a refused connection it tries again, and any answer means that the
+// handler is ready.
 func awaitColdHandler(ctx context.Context, r *rig, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
@@ -149,7 +149,7 @@ func awaitColdHandler(ctx context.Context, r *rig, address string) error {
 	}
 }
 
-// readParts takes the parts from the handler's own log: durations are since main.
+// readParts reads the parts from the handler's log, whose durations begin at main.
 func (s *coldStart) readParts(began time.Time, log *bytes.Buffer) error {
 	found := map[string]time.Duration{}
 	for lines := bufio.NewScanner(log); lines.Scan(); {

@@ -19,8 +19,8 @@ import (
 // its earlier message.
 const consumedKeys = 1000
 
-// runConsume measures how many messages in a second weir consume files from a real RabbitMQ, and how many a receiver
-// files from as many posts. The lanes are paused, so that no delivery takes part.
+// runConsume measures how many messages a second weir consume files from a real RabbitMQ, and how many a second a
+// receiver files from the same number of posts. The lanes are paused, so that no delivery takes part.
 func runConsume(ctx context.Context, b *bench) (rows []result, err error) {
 	dir, err := os.MkdirTemp(b.temp, "broker-")
 	if err != nil {
@@ -76,7 +76,7 @@ func measureConsumer(ctx context.Context, r *rig, broker *realbroker.Broker, n i
 	}
 	defer func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait() // a consumer that was told to stop
+		_ = cmd.Wait() // the consumer has got SIGTERM
 	}()
 	var began time.Time // when the first message was seen, and how many were filed then
 	var atFirst int64

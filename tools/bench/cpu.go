@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// runCPU measures the handler's CPU time for a message that is accepted and delivered, both
-// at full speed: the whole time of its process. The floor, from the same messages, is a yardstick without a target.
+// runCPU measures the handler's CPU time per message, accepted and delivered at full speed: the time of the whole
+// process over the number of messages. The floor, of the same messages, is a yardstick without a target.
 func runCPU(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
@@ -56,8 +56,8 @@ func runCPU(ctx context.Context, b *bench) ([]result, error) {
 			transactions/float64(len(all)))}, nil
 }
 
-// runProfiled lets the handlers write profiles while do runs, if profiles are asked for. Only
-// handlers that make profile has built know the signal.
+// runProfiled lets the handlers write CPU profiles while do runs, if the bench has a folder for profiles. Only handlers
+// that `make profile` has built react to the signal.
 func runProfiled(ctx context.Context, r *rig, do func() error) error {
 	if r.profile == "" {
 		return do()
@@ -88,15 +88,14 @@ func signalHandlers(r *rig, s syscall.Signal) error {
 // cpuTimes is the CPU time of the processes that take part, in s.
 type cpuTimes struct{ handlers, storage, bench float64 }
 
-// perStep describes the times as ms for each of n steps. If they add up to all cores, the machine can
-// do no more.
+// perStep describes the times as ms for each of n steps. If they add up to all cores, the machine is the limit.
 func (e cpuTimes) perStep(n int) string {
 	each := func(v float64) float64 { return v * 1000 / float64(n) }
 	return fmt.Sprintf("handler %.3f, Azurite %.3f, clients with host and CMS %.3f ms", each(e.handlers),
 		each(e.storage), each(e.bench))
 }
 
-// addCPUTimes does something and adds the CPU time it took.
+// addCPUTimes calls do and adds the CPU time that the processes used meanwhile to sum.
 func addCPUTimes(r *rig, sum *cpuTimes, do func() error) error {
 	before, err := readCPUTimes(r)
 	if err != nil {
@@ -126,7 +125,7 @@ func readCPUTimes(r *rig) (cpuTimes, error) {
 	return e, errors.Join(err1, err2, err3)
 }
 
-// ticks of the kernel's clock in a second: 100 on every Linux there is for amd64 and arm64.
+// ticks is the number of ticks of the kernel's clock in a second (USER_HZ): 100 on Linux for amd64 and arm64.
 const ticks = 100
 
 // readCPUTime returns the CPU time of a process so far, in s.
@@ -135,7 +134,7 @@ func readCPUTime(pid int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The name, in parentheses, may hold anything; user and system time are fields 14 and 15.
+	// The name of the process, in parentheses, may have any character. User and system time are fields 14 and 15.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	user, err1 := strconv.ParseFloat(fields[11], 64)
 	system, err2 := strconv.ParseFloat(fields[12], 64)

@@ -15,7 +15,7 @@ import (
 	"weir/tools/democms/server"
 )
 
-// fillAtOnce files messages in whatever order, many in a transaction; change sees each first.
+// fillAtOnce files messages, many in a transaction and in no certain order. It calls change with each message before.
 func fillAtOnce(ctx context.Context, store *lane.Store, all []message, atOnce int,
 	change func(int, *weir.Message) (idempotencyKey string)) error {
 	appender := lane.NewAppender(store, slog.New(slog.DiscardHandler))
@@ -36,7 +36,7 @@ func fillAtOnce(ctx context.Context, store *lane.Store, all []message, atOnce in
 	return group.Wait()
 }
 
-// pathsByLane returns so many paths in each lane, lane after lane.
+// pathsByLane returns each paths for each of the lanes: first all of lane 0, then all of lane 1, and so on.
 func pathsByLane(space string, lanes, each int) []string {
 	paths := make([][]string, lanes)
 	for i, missing := 0, lanes*each; missing > 0; i++ {
@@ -79,7 +79,7 @@ func (b *plainTraffic) stopPosting() error {
 	return b.err
 }
 
-// deliveryLags returns, in ms, how long after its sending each plain message's request began at the CMS.
+// deliveryLags returns for each plain message the time from its post to the begin of its request at the CMS, in ms.
 func (b *plainTraffic) deliveryLags(requests []server.Request) []float64 {
 	var lags []float64
 	for _, req := range requests {
@@ -90,7 +90,7 @@ func (b *plainTraffic) deliveryLags(requests []server.Request) []float64 {
 	return lags
 }
 
-// requestsWithin returns the requests that began in a span, in the order of their beginnings.
+// requestsWithin returns the requests that began from one time until another, the earliest first.
 func requestsWithin(requests []server.Request, from, until time.Time) []server.Request {
 	in := slices.DeleteFunc(slices.Clone(requests), func(r server.Request) bool {
 		return r.StartedAt.Before(from) ||

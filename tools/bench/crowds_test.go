@@ -48,7 +48,7 @@ func TestPathsByLane(t *testing.T) {
 	}
 }
 
-// requestsAt are requests of a second each that begin at these seconds.
+// requestsAt returns requests that last a second each, and begin at the given seconds after from.
 func requestsAt(from time.Time, seconds ...int) []server.Request {
 	var all []server.Request
 	for _, s := range seconds {
@@ -90,7 +90,7 @@ func TestBusyWriters(t *testing.T) {
 	}
 }
 
-// TestFarther checks that a second pass measures no more than the first.
+// TestFarther checks that the sizes of a second pass are at most those of the first.
 func TestFarther(t *testing.T) {
 	t.Parallel()
 	if got := tiny.fartherSizes(); got.trickle.messages != tiny.trickle.messages ||

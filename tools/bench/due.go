@@ -18,8 +18,9 @@ import (
 const (
 	dueLatency = time.Millisecond // of the CMS
 	dueLanes   = 8
-	// dueMargin is the time from the restart's readiness to the first due time. dueHeld is that from a
-	// holder's kill; it is shorter than the time by which a lane is taken ahead.
+	// dueMargin is the time from the moment when the restarted handlers are ready to the first due time. dueHeld is the
+	// time from the kill of a holder to the first due time. It is shorter than lane.DueLead, so the holder has the
+	// lane when it is killed.
 	dueMargin = 4 * time.Second
 	dueHeld   = time.Second
 )
@@ -45,8 +46,8 @@ func (a dueTimes) firstDue() (at time.Time) {
 	return at
 }
 
-// postDueMessages posts messages with their due times, from many clients. All must be filed before the
-// first due time.
+// postDueMessages posts messages with their due times, from many clients. It returns an error if the first due time
+// comes before the last message is filed.
 func postDueMessages(ctx context.Context, r *rig, a dueTimes) error {
 	group, posting := errgroup.WithContext(ctx)
 	group.SetLimit(r.sizes.load.clients)
@@ -65,8 +66,8 @@ func postDueMessages(ctx context.Context, r *rig, a dueTimes) error {
 	return nil
 }
 
-// measureLateness returns, in ms, how long after its due time each message's request began at the CMS.
-// A message that was due before ready counts from ready. A request before the due time is an error.
+// measureLateness returns for each message the time from its due time to the begin of its request at the CMS, in ms. If
+// a message was due before ready, the time counts from ready. A request before the due time is an error.
 func measureLateness(cms *server.Server, a dueTimes, ready time.Time) ([]float64, error) {
 	var late []float64
 	var early []error
@@ -95,8 +96,8 @@ func awaitDueMessages(ctx context.Context, r *rig, a dueTimes, ready time.Time) 
 	return late, errors.Join(err, r.checkRecord(len(a)))
 }
 
-// runDue measures how late messages with a due time come: while an instance lives, and after every
-// instance was killed.
+// runDue measures the lateness of messages with a due time: while an instance runs, and after all instances were
+// killed.
 func runDue(ctx context.Context, b *bench) ([]result, error) {
 	live, err := measureDueLive(ctx, b)
 	if err != nil {
@@ -163,13 +164,12 @@ func measureDueLive(ctx context.Context, b *bench) ([]result, error) {
 // killOutcome is the result of a SIGKILL of all instances.
 type killOutcome struct {
 	late       []float64     // ms
-	untilReady time.Duration // until the last was ready again
-	untilLast  time.Duration // until the last message came
+	untilReady time.Duration // until the last handler was ready again
+	untilLast  time.Duration // until the last message reached the CMS
 }
 
-// measureDueKilled kills every instance that long before the first due time, and lets the host restart
-// them.
-func measureDueKilled(ctx context.Context, b *bench, before time.Duration) (killOutcome, error) {
+// measureDueKilled kills all instances, lead before the first due time, and lets the host restart them.
+func measureDueKilled(ctx context.Context, b *bench, lead time.Duration) (killOutcome, error) {
 	var k killOutcome
 	r, err := b.newWarmRig(ctx, rigOptions{lanes: dueLanes, latency: dueLatency, instances: 2, lease: takeoverLease})
 	if err != nil {
@@ -183,7 +183,7 @@ func measureDueKilled(ctx context.Context, b *bench, before time.Duration) (kill
 	if err := awaitReleased(ctx, r); err != nil {
 		return k, err
 	}
-	if !sleepFor(ctx, time.Until(a.firstDue().Add(-before))) {
+	if !sleepFor(ctx, time.Until(a.firstDue().Add(-lead))) {
 		return k, ctx.Err()
 	}
 	began := time.Now()
@@ -201,7 +201,7 @@ func measureDueKilled(ctx context.Context, b *bench, before time.Duration) (kill
 	return k, nil
 }
 
-// killHandlers ends every handler by SIGKILL and waits until their successors are ready.
+// killHandlers ends all handlers by SIGKILL and waits until the handlers that replace them are ready.
 func killHandlers(ctx context.Context, r *rig) error {
 	old := map[int]bool{}
 	for _, i := range r.host.Status().Instances {
@@ -220,7 +220,7 @@ func killHandlers(ctx context.Context, r *rig) error {
 	})
 }
 
-// awaitReleased waits until no lane is held, though messages may wait for their due times.
+// awaitReleased waits until no process holds a lane. Messages may still wait for their due times.
 func awaitReleased(ctx context.Context, r *rig) error {
 	return r.awaitCondition(ctx, readyLimit, "the lanes are released", func() bool {
 		for n := range r.lanes {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// runDueLane measures how late scheduled messages of one lane are sent, at several rates. They are due at random
-// times. One worker of the lane releases, sends and commits them all.
+// runDueLane measures the lateness of scheduled messages of one lane at several rates. They are due at random times.
+// One worker releases, sends and commits all of them.
 func runDueLane(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, rate := range b.sizes.crowds.due.rates {

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// momentLatency is the CMS's: a crowd takes seconds, in which plain messages come, too.
+// momentLatency is the latency of the CMS. It makes the delivery of all messages take seconds, in which plain messages
+// come, too.
 const momentLatency = 10 * time.Millisecond
 
-// runDueMoment files many messages with one due time and posts plain messages beside them: sending must
-// begin at the due time, go on at the CMS's pace, and let the plain messages through.
+// runDueMoment files many messages with one due time and posts plain messages beside them. The holder must begin to
+// send at the due time, go on at the CMS's pace, and send the plain messages meanwhile.
 func runDueMoment(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, n := range b.sizes.crowds.moment.messages {
@@ -78,11 +79,12 @@ func measureDueCrowd(ctx context.Context, b *bench, n int) ([]result, error) {
 type crowdOutcome struct {
 	first float64       // ms from the due time
 	last  time.Duration // from the due time
-	pace  float64       // writes a second from the first to the last of them
+	pace  float64       // writes a second, from the first write to the last
 	lags  []float64     // ms, of the plain messages
 }
 
-// awaitCrowd waits for rest and reads the CMS's record. A message before its due time is an error.
+// awaitCrowd waits until the lane is at rest and reads the CMS's record. It returns an error if the CMS got a message
+// before its due time.
 func awaitCrowd(ctx context.Context, r *rig, a dueTimes, moment time.Time, plain *plainTraffic) (crowdOutcome, error) {
 	var c crowdOutcome
 	all := len(a) + plain.number

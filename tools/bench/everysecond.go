@@ -52,7 +52,7 @@ func runEverySecond(ctx context.Context, b *bench) ([]result, error) {
 	}
 	lags := plain.deliveryLags(requests)
 	if late != nil {
-		lags = append(lags, milliseconds(time.Since(from))) // the least lag of the messages that are missing
+		lags = append(lags, milliseconds(time.Since(from))) // the messages that are missing lag at least so much
 	}
 	name := func(what string) string { return fmt.Sprintf("%d schedules of one second: %s", n, what) }
 	return []result{

@@ -12,8 +12,8 @@ import (
 	"weir/tools/democms/server"
 )
 
-// fillInOrder files messages without a handler, straight into the lanes: each key's in order, all
-// keys at once, so that a transaction takes as many as it holds.
+// fillInOrder files messages straight into the lanes, without a handler. It files the messages of a key in order, and
+// all keys at once, so that each transaction is full.
 func fillInOrder(ctx context.Context, r *rig, all []message) error {
 	return fillStore(ctx, r.store, all)
 }
@@ -41,15 +41,15 @@ func fillStore(ctx context.Context, store *lane.Store, all []message) error {
 	return group.Wait()
 }
 
-// writeRate returns writes per second at the CMS, without the first few: they warm up.
+// writeRate returns the writes per second at the CMS, without the first skip writes, which warm up.
 func writeRate(requests []server.Request, skip int) float64 {
 	requests = requests[skip:]
 	span := requests[len(requests)-1].EndedAt.Sub(requests[0].EndedAt)
 	return float64(len(requests)-1) / span.Seconds()
 }
 
-// runFast measures how much one lane delivers to a CMS that takes no time: once from a lane that
-// was full before, once while messages are being accepted.
+// runFast measures how many messages a second one lane delivers to a CMS that answers at once: from a lane that was
+// filled before, and while messages are being accepted.
 func runFast(ctx context.Context, b *bench) ([]result, error) {
 	backlog := makeMessages("full", b.sizes.fast+b.sizes.load.warm, b.sizes.load.keys)
 	r, err := b.newRig(ctx, rigOptions{beforeHost: func(ctx context.Context,

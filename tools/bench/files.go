@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// runFiles measures how many files a sweep takes in a second, and how many messages are accepted in a second if each
-// is posted. The lane is paused, so that no delivery takes part.
+// runFiles measures how many files a sweep takes in a second, and how many messages Weir accepts in a second if each is
+// posted. The lane is paused, so that no delivery takes part.
 func runFiles(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newRig(ctx, rigOptions{hasFiles: true})
 	if err != nil {
@@ -36,7 +36,7 @@ func measureFiles(ctx context.Context, r *rig, n int) (throughput, error) {
 	if err := dropFiles(ctx, r, n); err != nil {
 		return throughput{}, err
 	}
-	early, err := r.countFiled(ctx) // by a sweep of the timer
+	early, err := r.countFiled(ctx) // files that a sweep of the timer has taken already
 	if err != nil {
 		return throughput{}, err
 	}
@@ -45,7 +45,7 @@ func measureFiles(ctx context.Context, r *rig, n int) (throughput, error) {
 		return throughput{}, err
 	}
 	spent := time.Since(began)
-	filed, err := r.countFiled(ctx) // a sweep ends after 50 s, also if files are left
+	filed, err := r.countFiled(ctx) // a sweep ends after 50 s even if files are left
 	if err == nil && filed == early {
 		err = fmt.Errorf("the sweep took no file, and %d were dropped", n)
 	}

@@ -23,9 +23,10 @@ import (
 
 // The floor of the handler's CPU time is that of a bare program that moves the same bytes: it takes the same posts,
 // makes as many transactions with the same client of storage, and sends the same writes to the CMS on one connection.
-// It checks nothing, keeps no order, and forgets everything if it ends.
+// It checks nothing, keeps no order, and loses its state when it ends.
 
-// floorVariable has the settings of the bare program; set = this process is that program.
+// floorVariable names the environment variable with the settings of the bare program. If it is set, this process is
+// that program.
 const floorVariable = "WEIR_BENCH_FLOOR"
 
 // floorSettings are the settings of the bare program.
@@ -35,7 +36,7 @@ type floorSettings struct {
 	CommitMost              int // outcomes of a transaction that records them
 }
 
-// floorCommitWait is how long an outcome waits for others at most: as long as in a holder.
+// floorCommitWait is how long an outcome waits at most for others of its transaction: as long as in a holder.
 const floorCommitWait = 100 * time.Millisecond
 
 // floorProgram is the bare program.
@@ -48,8 +49,8 @@ type floorProgram struct {
 	committed atomic.Int64
 }
 
-// runFloor is the bare program if this process was started for it, and reports whether it was. It prints its address,
-// and ends with its input.
+// runFloor runs the bare program if this process was started for it, and reports whether it was. The program prints its
+// address, and ends when its input does.
 func runFloor(ctx context.Context, in io.Reader, out io.Writer) (bool, error) {
 	text := os.Getenv(floorVariable)
 	if text == "" {
@@ -97,7 +98,7 @@ func (f *floorProgram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(r.Body)
 	if err == nil {
-		// The transaction is also for the posts of others.
+		// The transaction has rows of other posts, too, so it must not end with this one.
 		err = f.rows.fileRow(context.WithoutCancel(r.Context()), message{"/floor", 1})
 	}
 	if err != nil {
@@ -107,7 +108,7 @@ func (f *floorProgram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.accepted <- string(body)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusAccepted)
-	io.WriteString(w, `{"id":"AQABL714SFvJDd7dAA","stage":"queued"}`) // the client's loss if it has gone
+	io.WriteString(w, `{"id":"AQABL714SFvJDd7dAA","stage":"queued"}`) // an error means that the client has gone
 }
 
 // deliver writes the messages to the CMS, one at a time.
@@ -121,7 +122,7 @@ func (f *floorProgram) deliver(ctx context.Context) error {
 	return nil
 }
 
-// commit records outcomes beside the deliveries, many in a transaction.
+// commit records outcomes while deliveries go on, many in a transaction.
 func (f *floorProgram) commit(ctx context.Context, account *azure.Account) error {
 	tags, err := account.Table().Transact(ctx, barePartition,
 		[]storage.Op{{Kind: storage.Insert, Key: "!tail", Values: map[string]any{"Delivered": int64(0)}}})
@@ -170,7 +171,7 @@ func (r *rig) measureFloor(ctx context.Context, all []message, transactions floa
 	return after - before, errors.Join(err1, err2, err3)
 }
 
-// sendThroughFloor sends messages through the bare program, until done messages are done in all.
+// sendThroughFloor sends messages through the bare program, and waits until it has done the given number in all.
 func (r *rig) sendThroughFloor(ctx context.Context, all []message, url string, done int) error {
 	r.cms.Reset()
 	if err := r.sendMessages(ctx, all, r.sizes.load.clients, url); err != nil {
@@ -186,7 +187,7 @@ func (r *rig) sendThroughFloor(ctx context.Context, all []message, url string, d
 	})
 }
 
-// startFloor starts the bare program, this program again, and returns its address and how to end it.
+// startFloor starts this program again as the bare program. It returns its address, and a function that ends it.
 func startFloor(ctx context.Context, settings string) (url string, cmd *exec.Cmd, end func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -205,7 +206,7 @@ func startFloor(ctx context.Context, settings string) (url string, cmd *exec.Cmd
 	}
 	end = func() {
 		in.Close()
-		cmd.Wait() // the requests have shown a failure
+		cmd.Wait() // if it failed, a request has failed before
 	}
 	address, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {

@@ -14,23 +14,23 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// Instances by number, in the order of the groups of newGroupRig.
+// The numbers of the instances, in the order of the groups of newGroupRig.
 const (
 	byHTTP    = 1
 	byProcess = 2
 )
 
-// Bounds of groups: the lane of a burst moves within a minute and the poll of the other instance, and
-// stands still for two seconds meanwhile. A holder sees messages that others filed within a second.
+// Bounds of the scenario: the lane of a burst moves within a minute plus one poll of the other instance, and gets no
+// write for two seconds at most meanwhile. A holder sees a message of another process within a second.
 const (
 	moveLimit  = 65   // s
 	standLimit = 2000 // ms
 	seenLimit  = 1000 // ms
 )
 
-// runGroups measures Flex Consumption's groups, HTTP and process on an instance each: how a burst that was
-// posted to the one moves to the other, and how soon messages, also those with a due time, come to the
-// CMS from each.
+// runGroups measures the groups of Flex Consumption, with one instance for HTTP and one for process. It measures how
+// the lane of a burst moves from the HTTP instance to the process instance, and the time to the CMS of messages that
+// either instance sends, with a due time and without.
 func runGroups(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, measure := range []func(context.Context, *bench) ([]result, error){
@@ -45,13 +45,14 @@ func runGroups(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// newGroupRig has one lane, so that a fence belongs to one instance.
+// newGroupRig returns a rig with one lane, so that a fence belongs to one instance.
 func newGroupRig(ctx context.Context, b *bench, latency time.Duration) (*rig, error) {
 	all := []host.Group{{Name: "http", Instances: 1}, {Name: host.GroupName("process"), Instances: 1}}
 	return b.newWarmRig(ctx, rigOptions{latency: latency, groups: all, senders: &senderLog{by: map[int64]int{}}})
 }
 
-// senderLog notes which instance sent under which fence, by the handlers' lines in the host's output.
+// senderLog records which instance sent under which fence. It reads that from the handlers' lines in the host's
+// output.
 type senderLog struct {
 	mu sync.Mutex
 	by map[int64]int
@@ -71,7 +72,7 @@ func (s *senderLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// requestsOfInstance returns the CMS's requests that an instance made, in order of time.
+// requestsOfInstance returns the requests of one instance at the CMS, the earliest first.
 func requestsOfInstance(r *rig, instance int) []server.Request {
 	r.senders.mu.Lock()
 	defer r.senders.mu.Unlock()
@@ -81,7 +82,7 @@ func requestsOfInstance(r *rig, instance int) []server.Request {
 	return requests
 }
 
-// measureGroupBurst posts a burst to the http instance and sees when the process instance takes it over.
+// measureGroupBurst posts a burst to the http instance and measures when the process instance takes the lane over.
 func measureGroupBurst(ctx context.Context, b *bench) ([]result, error) {
 	r, err := newGroupRig(ctx, b, cmsLatency)
 	if err != nil {
@@ -116,7 +117,7 @@ func measureGroupBurst(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// lastBefore returns when the last request that had begun before a time ended.
+// lastBefore returns the latest end of the requests that began before a time.
 func lastBefore(requests []server.Request, at time.Time) (ended time.Time) {
 	for _, q := range requests {
 		if q.StartedAt.Before(at) {
@@ -126,8 +127,8 @@ func lastBefore(requests []server.Request, at time.Time) (ended time.Time) {
 	return ended
 }
 
-// measureGroupTrickle posts to the http instance: first one by one, each after the lane was released, and then
-// behind a burst that moves the lane to the process instance, where it stays.
+// measureGroupTrickle posts to the http instance: first one by one, each after the holder has released the lane. Then
+// it posts behind a burst, which moves the lane to the process instance; the lane stays there.
 func measureGroupTrickle(ctx context.Context, b *bench) ([]result, error) {
 	r, err := newGroupRig(ctx, b, cmsLatency)
 	if err != nil {
@@ -148,7 +149,7 @@ func measureGroupTrickle(ctx context.Context, b *bench) ([]result, error) {
 		r.receiveURL()); err != nil {
 		return nil, err
 	}
-	behind := int(time.Second / streamGap) // they come before the holder's next read
+	behind := int(time.Second / streamGap) // posts that come before the holder's next read
 	if err := f.streamUntil(ctx, r.receiveURL(),
 		func() bool { return r.cms.Stats().Writes >= burst+f.number-behind }); err != nil {
 		return nil, err
@@ -167,8 +168,8 @@ func measureGroupTrickle(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// latenciesBy returns the times from the sending of messages to the CMS, in ms: of those that were sent
-// after a given time, and reached the CMS from one instance.
+// latenciesBy returns the times from the post of messages to their requests at the CMS, in ms: of messages that were
+// posted after a given time and delivered by one instance.
 func (f *trickleFlow) latenciesBy(instance int, from time.Time) (out []float64) {
 	for _, q := range requestsOfInstance(f.rig, instance) {
 		if sent, isOurs := f.sent[message{q.Path, q.Version}]; isOurs && sent.After(from) {
@@ -183,8 +184,8 @@ func (f *trickleFlow) groupRow(name string, latencies []float64) result {
 		percentile(latencies, 0.99)).withNote("from the sending: %s", describeSpread(latencies))
 }
 
-// measureGroupDue files messages with due times on the http instance: alone, and beside so many others that the
-// process instance holds the lane.
+// measureGroupDue files messages with due times on the http instance: first alone, then beside a burst, which moves the
+// lane to the process instance.
 func measureGroupDue(ctx context.Context, b *bench) ([]result, error) {
 	alone, err := measureGroupLateness(ctx, b, "alone", false)
 	if err != nil {
@@ -233,7 +234,7 @@ func measureGroupLateness(ctx context.Context, b *bench, name string, busy bool)
 		errors.Join(err1, err2)
 }
 
-// latenessOf is lateness for those of a number of requests that had an appointment.
+// latenessOf returns the lateness of those requests whose messages had a due time, in ms.
 func latenessOf(requests []server.Request, a dueTimes) (late []float64, err error) {
 	for _, q := range requests {
 		due, booked := a[message{q.Path, q.Version}]

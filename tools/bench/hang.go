@@ -18,12 +18,12 @@ const (
 	refusedWithin = 10.0 // s
 	hangLimit     = 75 * time.Second
 	hungFlowGap   = 100 * time.Millisecond
-	largeEvery    = 8 // one of so many posts has a body that needs a blob
+	largeEvery    = 8 // one of 8 posts has a body that needs a blob
 	largePost     = 400 << 10
 )
 
-// runHang measures how soon posts are refused while storage takes requests and answers none, and how
-// long a lane stands still for one request that gets no answer.
+// runHang measures how soon Weir refuses posts while storage takes requests and answers none, and how long the CMS
+// gets no write because one request to storage gets no answer.
 func runHang(ctx context.Context, b *bench) ([]result, error) {
 	posts, err := measureRefusals(ctx, b)
 	if err != nil {
@@ -36,7 +36,7 @@ func runHang(ctx context.Context, b *bench) ([]result, error) {
 	return []result{posts, lane}, nil
 }
 
-// measureRefusals posts while everything hangs, and again when it no longer does.
+// measureRefusals posts while all requests to storage hang, and again when storage answers.
 func measureRefusals(ctx context.Context, b *bench) (result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{canHang: true})
 	if err != nil {
@@ -109,7 +109,7 @@ var hungKinds = []struct {
 }
 
 // measureStandstills lets one request of each kind hang while messages come, and takes the longest time in
-// which the CMS gets none.
+// which the CMS gets no write.
 func measureStandstills(ctx context.Context, b *bench) (result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{canHang: true, lease: takeoverLease, latency: dueLatency})
 	if err != nil {
@@ -130,7 +130,7 @@ func measureStandstills(ctx context.Context, b *bench) (result, error) {
 		withNote("a message each %s; %s", hungFlowGap, strings.Join(notes, ", ")), nil
 }
 
-// measureOneHang returns the lane's longest standstill around one request that hangs.
+// measureOneHang returns the longest time without a write at the CMS around one request that hangs.
 func measureOneHang(ctx context.Context, r *rig, name string, is func(*http.Request) bool) (time.Duration, error) {
 	var taken atomic.Bool
 	posting, stop := context.WithCancel(ctx)
@@ -156,7 +156,7 @@ func measureOneHang(ctx context.Context, r *rig, name string, is func(*http.Requ
 	return longestStandstill(r.cms.Requests(), from, time.Now()), errors.Join(err, ctx.Err())
 }
 
-// postSteadily posts messages at even distances, without waiting for answers. It ignores refusals.
+// postSteadily posts messages at equal intervals, without waiting for answers. It ignores refusals.
 func postSteadily(ctx context.Context, r *rig, space string) {
 	var posts sync.WaitGroup
 	defer posts.Wait()

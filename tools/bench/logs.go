@@ -10,12 +10,11 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// allAtInformation lets everything through that has level Information, as a host.json does that sets
-// no level.
+// allAtInformation sets the log level Information for all categories, as a host.json does that sets no level.
 const allAtInformation = "AzureFunctionsJobHost__logging__logLevel__default=Information"
 
-// runLogs counts the lines that a burst, and a trickle, leave in the log of the host: with host.json as it
-// is, and with everything at Information.
+// runLogs counts the lines of a burst and of a trickle in the log of the host: with the project's host.json, and with
+// all categories at level Information.
 func runLogs(ctx context.Context, b *bench) ([]result, error) {
 	loud, err := measureLog(ctx, b, allAtInformation)
 	if err != nil {
@@ -44,7 +43,7 @@ func logRows(name string, messages int, quiet, loud map[string]host.Logged) []re
 // category.
 type logCounts struct{ burst, trickle map[string]host.Logged }
 
-// measureLog returns the log of both, each until the lane is at rest.
+// measureLog returns the log lines of a burst and of a trickle, each until the lane is at rest.
 func measureLog(ctx context.Context, b *bench, env ...string) (out logCounts, err error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: cmsLatency, env: env})
 	if err != nil {
@@ -79,7 +78,7 @@ func addedTo(before, after map[string]host.Logged) map[string]host.Logged {
 	return added
 }
 
-// logVolume is the average share of a message in the log.
+// logVolume is the average of the log's lines and bytes per message.
 type logVolume struct{ lines, bytes float64 }
 
 func sumOf(log map[string]host.Logged, messages int) (sum logVolume) {
@@ -90,7 +89,7 @@ func sumOf(log map[string]host.Logged, messages int) (sum logVolume) {
 	return sum
 }
 
-// linesBy shows the lines per message by category, for a note.
+// linesBy returns the lines per message by category, as the text of a note.
 func linesBy(log map[string]host.Logged, messages int) string {
 	return byCategory(log, func(n host.Logged) float64 { return float64(n.Lines) / float64(messages) })
 }

@@ -28,7 +28,7 @@ import (
 	"weir/tools/delay"
 )
 
-// scenario measures one thing, in one or several rows. A new one is a file with its function, a
+// scenario is one measurement, with one or several rows in the table. A new scenario needs a file with its function, a
 // line in scenarios, and a line in the smoke test.
 type scenario struct {
 	name  string
@@ -37,15 +37,15 @@ type scenario struct {
 	when  passRule
 }
 
-// passRule is the pass of a run over several delays in which a scenario is measured.
+// passRule says in which passes of a run over several delays a scenario is measured.
 type passRule int
 
 const (
-	inEachPass passRule = iota // in each: the figures depend on the delay
-	inLastPass                 // in the last alone: its counts and bounds do not depend on the delay
+	inEachPass passRule = iota // its figures depend on the delay
+	inLastPass                 // only there: its counts and bounds do not depend on the delay
 )
 
-// scenarios in the order in which they run and are shown.
+// scenarios returns all scenarios, in the order in which they run and appear in the table.
 func scenarios() []scenario {
 	return []scenario{
 		{"serial", "a burst on one lane, and its storage transactions", runSerial, inEachPass},
@@ -93,7 +93,7 @@ type bench struct {
 	storage     *azurite.Process
 	delay       time.Duration // of storage's answers, in this pass; 0 = Azurite itself
 	farStorage  *delay.Proxy  // for handlers and hosts; nil = Azurite itself
-	calmStorage *delay.Proxy  // for yardsticks: the same delay without refusals, which they could not bear
+	calmStorage *delay.Proxy  // for yardsticks, which make no second try: the same delay, and no refusals
 	app         string        // script root
 	log         io.Writer     // of hosts and handlers
 	out         io.Writer     // progress
@@ -101,7 +101,7 @@ type bench struct {
 	profile     string // folder for the handlers' CPU profiles; empty = none are written
 	sizes       sizes
 	results     []result
-	prefixes    int // prefixes given out
+	prefixes    int // number of prefixes in use
 }
 
 func main() {
@@ -156,7 +156,7 @@ func runBench(ctx context.Context, only, delays, app, file, profile string, size
 	return errors.Join(err, writeJSON(file, b.results), stop())
 }
 
-// compareWithRecipe sets the recipe's transactions against Weir's, when both were measured.
+// compareWithRecipe adds the ratio of Weir's transactions to those of the recipe, if both were measured.
 func compareWithRecipe(results []result) {
 	at := func(name string) int {
 		return slices.IndexFunc(results, func(r result) bool { return r.Name == name && r.Error == "" })
@@ -202,8 +202,7 @@ func newBench(ctx context.Context, app, dir string, sizes sizes, out io.Writer) 
 	return b, stop, nil
 }
 
-// runScenarios runs scenarios until ctx ends. An error of one is its row, and does not keep the
-// others from running.
+// runScenarios runs scenarios until ctx ends. If one fails, its row has the error, and the next one runs.
 func (b *bench) runScenarios(ctx context.Context, chosen []scenario) error {
 	var failed []error
 	for _, s := range chosen {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// smallInstance is the memory limit that a handler sets itself on an instance of 512 MiB: half
-	// of it, less the memory that Go does not count. A cgroup of that size needs rights that a bench lacks.
+	// smallInstance is the memory limit that a handler sets itself on an instance of 512 MiB: half of the instance's
+	// memory, less the memory that Go does not count. A cgroup would need rights that the bench does not have.
 	smallInstance = "GOMEMLIMIT=224MiB"
 	heavyElements = 99_000
 	searchedBody  = 30 << 10
@@ -103,7 +103,7 @@ func postAtOnce(ctx context.Context, r *rig, n int, body func(i int) string) (*a
 	})
 }
 
-// heavyArticle is a message of about a megabyte, all of whose elements its contract looks at.
+// heavyArticle returns a message of about a megabyte. Its contract reads all of its elements.
 func heavyArticle(path string, elements int) string {
 	return fmt.Sprintf(`<article path="%s" version="1">%s</article>`, path, strings.Repeat("<title  />", elements-1)+
 		"<title>T</title>")
@@ -178,7 +178,7 @@ func measureHungPosts(ctx context.Context, b *bench) (result, error) {
 	return residentRow(r, fmt.Sprintf("memory, %d posts of 1 MiB while storage hangs: peak resident set", n), got)
 }
 
-// residentRow returns a row with the handler's peak memory since it began.
+// residentRow returns a row with the handler's peak memory since its start.
 func residentRow(r *rig, name string, got *answerCounts) (result, error) {
 	peak, err := peakMemory(r.host.Status().Instances[0].PID)
 	return newRow(name, "MiB", peak).limitValue(residentLimit).withNote("%s; %s, not a cgroup", got, smallInstance), err

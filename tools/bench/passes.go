@@ -11,7 +11,7 @@ import (
 	"weir/tools/delay"
 )
 
-// readDelays reads the passes' delays.
+// readDelays parses the delays of the passes.
 func readDelays(text string) ([]time.Duration, error) {
 	var delays []time.Duration
 	for part := range strings.SplitSeq(text, ",") {
@@ -24,8 +24,8 @@ func readDelays(text string) ([]time.Duration, error) {
 	return delays, nil
 }
 
-// runPasses runs the scenarios once for each delay. An error of one pass does not keep the
-// others from running, except the end of ctx.
+// runPasses runs the scenarios once for each delay. If a pass fails, the next one still runs, except after the end of
+// ctx.
 func (b *bench) runPasses(ctx context.Context, chosen []scenario, delays []time.Duration) error {
 	var failed []error
 	for i, d := range delays {
@@ -40,7 +40,7 @@ func (b *bench) runPasses(ctx context.Context, chosen []scenario, delays []time.
 	return errors.Join(failed...)
 }
 
-// runPass runs scenarios with storage at one distance, which the rows' names show.
+// runPass runs scenarios with one delay of storage, which is in the names of the rows.
 func (b *bench) runPass(ctx context.Context, d time.Duration, chosen []scenario) error {
 	comeBack, err := b.delayStorage(ctx, d)
 	if err != nil {
@@ -56,8 +56,8 @@ func (b *bench) runPass(ctx context.Context, d time.Duration, chosen []scenario)
 	return errors.Join(err, comeBack())
 }
 
-// delayStorage puts the delay between storage and the measured programs, until comeBack. Yardsticks see
-// the same delay; they make single requests and could not bear a refusal.
+// delayStorage puts the delay between storage and the measured programs until the caller calls comeBack. Yardsticks
+// have the same delay, but no refusals, because they make no second try.
 func (b *bench) delayStorage(ctx context.Context, d time.Duration) (comeBack func() error, err error) {
 	if d == 0 {
 		fmt.Fprintln(b.out, "Storage is Azurite itself.")
@@ -84,7 +84,8 @@ func (b *bench) delayStorage(ctx context.Context, d time.Duration) (comeBack fun
 	}, nil
 }
 
-// storageDistance returns the delays of a storage account whose median answer is d later than Azurite's.
+// storageDistance returns the delays of a storage account whose answers come later than Azurite's, by d at the
+// median.
 func storageDistance(target string, d time.Duration) delay.Config {
 	c := delay.Config{Target: target}
 	if d > 0 {
@@ -94,7 +95,7 @@ func storageDistance(target string, d time.Duration) delay.Config {
 	return c
 }
 
-// measuredStorage is the account as handlers and hosts see it in this pass.
+// measuredStorage returns the connection string of handlers and hosts in this pass.
 func (b *bench) measuredStorage() string {
 	if b.farStorage == nil {
 		return b.storage.ConnectionString()
@@ -102,7 +103,7 @@ func (b *bench) measuredStorage() string {
 	return b.farStorage.ConnectionString(b.storage.ConnectionString())
 }
 
-// yardstickStorage is the account as yardsticks see it in this pass.
+// yardstickStorage returns the connection string of yardsticks in this pass.
 func (b *bench) yardstickStorage() string {
 	if b.calmStorage == nil {
 		return b.storage.ConnectionString()

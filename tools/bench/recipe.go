@@ -18,18 +18,17 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// The usual recipe, as it is commonly built on the same platform: an HTTP function puts the
-// message into a queue with a random delay; a queue function takes one blob lease, posts to
-// the CMS, releases; a function that does not get the lease puts the message back with a delay. A status row
-// is written at each step.
+// The usual recipe, as teams commonly build it on the same platform. An HTTP function puts the message into a queue
+// with a random delay. A queue function takes one blob lease, posts to the CMS, and releases the lease. If it does not
+// get the lease, it puts the message back with a delay. Each step writes a status row.
 const (
-	recipeDelay     = 10 * time.Second // of a new message, drawn from 0
+	recipeDelay     = 10 * time.Second // the longest delay of a new message; the shortest is 0
 	recipePutBack   = 5 * time.Second
 	recipeLease     = 15 * time.Second
 	recipeInstances = 2
 	recipeBatch     = 16
 	recipeHide      = 10 * time.Minute
-	recipePoll      = 100 * time.Millisecond // of an empty queue, then about doubled, as by the host
+	recipePoll      = 100 * time.Millisecond // of an empty queue; the pause about doubles, as the host's does
 	recipePollMax   = time.Minute
 )
 
@@ -53,7 +52,7 @@ type recipeTicket struct {
 	Body string `json:"body"`
 }
 
-// runRecipeScenario runs the recipe with fewer messages than Weir gets: only the ratio counts.
+// runRecipeScenario runs the recipe with fewer messages than Weir gets, because only the ratio counts.
 func runRecipeScenario(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newRig(ctx, rigOptions{latency: cmsLatency, withoutHost: true})
 	if err != nil {
@@ -106,7 +105,7 @@ func toFloats(counts map[string]int64) map[string]float64 {
 	return out
 }
 
-// runRecipe accepts all messages, and works on them with two instances until they are done.
+// runRecipe accepts all messages, and runs two instances until all are delivered.
 func (u *recipeRun) runRecipe(ctx context.Context, all []message, clients int) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
@@ -156,7 +155,7 @@ func (u *recipeRun) writeStatus(ctx context.Context, o recipeTicket, stage strin
 	return err
 }
 
-// runInstance takes batches as the host does: the next one once half of it is done.
+// runInstance takes batches of queue messages as the host does: the next batch when half of the last one is done.
 func (u *recipeRun) runInstance(ctx context.Context, number int, all int64) error {
 	work, ctx := errgroup.WithContext(ctx)
 	rest := recipePoll

@@ -18,8 +18,8 @@ const (
 	recurringSchedules = 10
 )
 
-// runRecurring lets several instances run the same schedules, which all of them know: each
-// occurrence must come once. Then the same while instances are killed.
+// runRecurring runs the same schedules on several instances: the CMS must get each occurrence once. Then it does so
+// again while it kills instances.
 func runRecurring(ctx context.Context, b *bench) ([]result, error) {
 	alive, err := measureRecurring(ctx, b, "recurring", 0)
 	if err != nil {
@@ -44,7 +44,7 @@ func measureRecurring(ctx context.Context, b *bench, name string, kills int) ([]
 	if err := putTickSchedules(ctx, r, from, until); err != nil {
 		return nil, err
 	}
-	// Those that start now read the schedules, so that all instances have timers for them.
+	// Instances that start now read the schedules, so that all instances have timers for them.
 	if err := addInstances(ctx, r, recurringInstances-1); err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func putTickSchedules(ctx context.Context, r *rig, from, until time.Time) error 
 	return nil
 }
 
-// putSchedule puts one that is due each second, and whose message has this path.
+// putSchedule puts a schedule that is due each second. Its message has the given path.
 func putSchedule(ctx context.Context, r *rig, name, path string, from, until time.Time) error {
 	text, err := json.Marshal(map[string]any{"cron": "@every 1s", "start": from, "end": until, "missed": "all",
 		"message": fmt.Sprintf(`<article path="%s" version="{{.Run}}"><title>T</title></article>`, path)})
@@ -134,8 +134,7 @@ func addInstances(ctx context.Context, r *rig, n int) error {
 	return r.awaitReady(ctx)
 }
 
-// killInTurn kills handlers, one after the other, at even distances of a time; the host
-// restarts them.
+// killInTurn kills handlers, one after the other, at equal intervals between two times. The host restarts them.
 func killInTurn(ctx context.Context, r *rig, kills int, from, until time.Time) error {
 	step := until.Sub(from) / time.Duration(kills+1)
 	for i := range kills {
@@ -152,15 +151,15 @@ func killInTurn(ctx context.Context, r *rig, kills int, from, until time.Time) e
 	return nil
 }
 
-// occurrenceCounts sums up the CMS's record of a number of schedules.
+// occurrenceCounts is the sum of the CMS's record over all schedules.
 type occurrenceCounts struct {
 	missed, doubled int
 	late            []float64 // ms
 	early           []error
 }
 
-// countOccurrences compares the CMS's record with the schedules. An occurrence is doubled if it has
-// two messages; a repeat after a crash has the same id.
+// countOccurrences compares the CMS's record with the schedules. An occurrence with two message ids is doubled. A
+// write with the same id again is a repeat, which a crash may cause.
 func countOccurrences(requests []server.Request, from, until time.Time) occurrenceCounts {
 	var o occurrenceCounts
 	seen := map[string]map[string]bool{} // ids by path

@@ -12,7 +12,7 @@ import (
 const (
 	badSpace  = "/bad/"
 	goodSpace = "/good/"
-	// refusedLimit is how long the scenario waits for good messages that do not come.
+	// refusedLimit is the longest time that the scenario waits for the good messages.
 	refusedLimit = 90 * time.Second
 )
 
@@ -33,8 +33,8 @@ func runRefused(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// measureBehindRefused fills the lane before the handler starts: first the refused messages, then the
-// good ones.
+// measureBehindRefused fills the lane before the handler starts: first with the messages that the CMS refuses, then
+// with the good ones.
 func measureBehindRefused(ctx context.Context, b *bench, status int, faults server.Faults) (result, error) {
 	n, good := b.sizes.crowds.refused.bad, b.sizes.crowds.refused.good
 	r, err := b.newRig(ctx, rigOptions{latency: dueLatency, beforeHost: func(ctx context.Context, r *rig) error {

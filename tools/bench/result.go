@@ -13,13 +13,13 @@ type result struct {
 	Unit     string   `json:"unit"` // of value and baseline
 	Value    float64  `json:"value"`
 	Baseline *float64 `json:"baseline"` // the yardstick, measured in the same run; null = there is none
-	Ratio    *float64 `json:"ratio"`    // which way round it is taken is in docs/performance.md
+	Ratio    *float64 `json:"ratio"`    // docs/performance.md defines it for each row
 	Target   *float64 `json:"target"`   // null = the row only reports
 	Rule     string   `json:"rule"`     // how the row is compared with the target: "ratio >= 0.97"
-	OK       *bool    `json:"ok"`       // the target is reached; null = there is none
+	OK       *bool    `json:"ok"`       // the target is reached; null = the row has none
 	Note     string   `json:"note"`
 	Delay    float64  `json:"delay"`           // ms by which storage answered later; 0 = Azurite itself
-	Error    string   `json:"error,omitempty"` // of the scenario: the figures are void
+	Error    string   `json:"error,omitempty"` // of the scenario; the figures are then not valid
 }
 
 // newRow begins a row that only reports.
@@ -33,7 +33,7 @@ func (r result) withBaseline(baseline float64) result {
 	return r
 }
 
-// withLeast sets a yardstick that is the least the value could be: the ratio is baseline / value.
+// withLeast sets a yardstick that is the lower bound of the value. The ratio is baseline / value.
 func (r result) withLeast(limit float64) result {
 	r.Baseline, r.Ratio = new(limit), new(limit/r.Value)
 	return r
@@ -51,7 +51,7 @@ func (r result) limitValue(limit float64) result {
 	return r.setVerdict(r.Value <= limit, limit, "value <= %g", limit)
 }
 
-// limitDistance bounds the value's distance from the baseline.
+// limitDistance sets the target that the value exceeds the baseline by at most distance.
 func (r result) limitDistance(distance float64) result {
 	return r.setVerdict(r.Value-*r.Baseline <= distance, distance, "value - baseline <= %g", distance)
 }
@@ -66,12 +66,12 @@ func (r result) withNote(format string, args ...any) result {
 	return r
 }
 
-// requireValue bounds the value from below.
+// requireValue sets the target that the value is at least least.
 func (r result) requireValue(least float64) result {
 	return r.setVerdict(r.Value >= least, least, "value >= %g", least)
 }
 
-// withDelay adds how far away storage was.
+// withDelay records the delay of storage in the row.
 func (r result) withDelay(d time.Duration) result {
 	if d > 0 {
 		r.Name, r.Delay = fmt.Sprintf("%s, storage at %s", r.Name, d), milliseconds(d)
@@ -79,8 +79,8 @@ func (r result) withDelay(d time.Duration) result {
 	return r
 }
 
-// percentile returns the smallest sample that at least p of all (0 to 1) do not exceed: the
-// nearest rank, which is always a sample that occurred. NaN when there is none.
+// percentile returns the smallest sample that a share of at least p (0 to 1) of all samples does not exceed. This is
+// the percentile by nearest rank: it is always one of the samples. Without samples it is NaN.
 func percentile(samples []float64, p float64) float64 {
 	if len(samples) == 0 {
 		return math.NaN()
@@ -102,7 +102,7 @@ func mean(samples []float64) float64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// describeSpread shows the percentiles of latencies in ms, for a note.
+// describeSpread returns the percentiles of latencies in ms, as the text of a note.
 func describeSpread(samples []float64) string {
 	return fmt.Sprintf("p50 %.2f, p90 %.2f, p99 %.2f ms of %d", median(samples), percentile(samples, 0.9),
 		percentile(samples, 0.99), len(samples))

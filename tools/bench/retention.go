@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// retainedTarget is how many messages must be removed a second over all lanes: as many as eight of
-	// them take in at 200 a second each. If Azurite cannot do that, half of its own rate is enough,
-	// because the handler also has to read the messages.
+	// retainedTarget is the number of messages a second that retention must remove over all lanes: eight lanes take in
+	// 200 a second each. If Azurite cannot delete so many, half of its own rate is enough, because the handler also has
+	// to read the messages.
 	retainedTarget, retainedShare = 1600.0, 0.5
 	retentionLimit                = 5 * time.Minute
 	retentionPause                = 100 * time.Millisecond
 )
 
-// runRetention starts a handler over lanes full of old messages, and measures how fast they go and
-// how many requests that takes. The yardstick is bare transactions full of deletions, on as many partitions.
+// runRetention starts a handler over lanes full of old messages, and measures how fast the handler removes them and
+// how many requests it makes. The yardstick is bare transactions full of deletions, on the same number of partitions.
 func runRetention(ctx context.Context, b *bench) ([]result, error) {
 	lanes, each := b.sizes.crowds.retention.lanes, b.sizes.crowds.retention.each
 	r, err := b.newRig(ctx, rigOptions{lanes: lanes, withoutHost: true})
@@ -83,8 +83,8 @@ func oldMessages(lanes, each int) []message {
 	return all
 }
 
-// awaitRemoved waits until each lane's last message is gone, and returns how many are left in all
-// when that takes too long.
+// awaitRemoved waits until the last message of each lane is gone. After its time limit it returns the number of
+// messages that are left in all lanes.
 func awaitRemoved(ctx context.Context, r *rig, each int) (left int, err error) {
 	limited, cancel := context.WithTimeout(ctx, retentionLimit)
 	defer cancel()
@@ -144,8 +144,8 @@ func countMessages(ctx context.Context, r *rig) (n int, err error) {
 // lanePartition is a lane's name in the table.
 func lanePartition(r *rig, number int) string { return fmt.Sprintf("%d.%d", r.store.Epoch, number) }
 
-// measureBareDeletes returns how many messages of two rows each could be removed a second by full
-// transactions alone, one after the other on each of some partitions.
+// measureBareDeletes returns how many messages a second, of two rows each, full transactions alone can remove. Each
+// partition has one transaction at a time.
 func measureBareDeletes(ctx context.Context, r *rig, partitions, each int) (float64, error) {
 	account, err := azure.Open(azure.Config{ConnectionString: r.yardstickStorage(), Prefix: r.prefix + "gone"})
 	if err != nil {
@@ -171,7 +171,7 @@ func measureBareDeletes(ctx context.Context, r *rig, partitions, each int) (floa
 	return float64(partitions*each) / time.Since(began).Seconds(), err
 }
 
-// changeRows inserts or deletes rows, as many in a transaction as there may be.
+// changeRows inserts or deletes rows, in transactions of the largest size.
 func changeRows(ctx context.Context, table storage.Table, partition string, kind storage.OpKind, rows int) error {
 	for from := 0; from < rows; from += storage.MaxOps {
 		var ops []storage.Op

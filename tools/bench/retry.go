@@ -19,14 +19,14 @@ import (
 
 const (
 	retrySpace = "/retry/"
-	// retryWait is long enough to read the time of the retry from the status before the retry.
+	// retryWait is long enough for a read of the message's status before the retry: the status has the time of the
+	// retry.
 	retryWait   = 700 * time.Millisecond
 	statusPause = 5 * time.Millisecond
 )
 
-// runRetry lets every first attempt fail and measures how long after its planned time the
-// second begins. Messages between, which go well, keep the lane from taking it for the
-// CMS's failure.
+// runRetry makes the first attempt of some messages fail, and measures how long after its planned time the second
+// attempt begins. Messages between them succeed: otherwise the holder would pause the lane, as if the CMS had failed.
 func runRetry(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: dueLatency, retryWait: retryWait})
 	if err != nil {
@@ -62,8 +62,8 @@ func runRetry(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// postFailing posts messages whose first attempt fails, each followed by one that goes well, and
-// returns the times that the status names for the second attempts.
+// postFailing posts messages whose first attempt fails, each followed by one that succeeds. It returns the times of the
+// second attempts, as the messages' status has them.
 func postFailing(ctx context.Context, r *rig, n int) (map[string]time.Time, error) {
 	moments := make([]time.Time, n)
 	looks, looking := errgroup.WithContext(ctx)
@@ -77,7 +77,7 @@ func postFailing(ctx context.Context, r *rig, n int) (map[string]time.Time, erro
 		if err := postMessage(ctx, r.client, r.receiveURL(), message{fmt.Sprint("/well/", i), 1}); err != nil {
 			return nil, err
 		}
-		if !sleepFor(ctx, rand.N(2*r.sizes.retry.gap)) { // else retries would keep step with posts
+		if !sleepFor(ctx, rand.N(2*r.sizes.retry.gap)) { // equal pauses would keep retries in step with posts
 			return nil, ctx.Err()
 		}
 	}
@@ -93,7 +93,7 @@ func postFailing(ctx context.Context, r *rig, n int) (map[string]time.Time, erro
 	return planned, nil
 }
 
-// messageState is the part of an answer about a message that is read.
+// messageState has the fields of a message's state that the scenario reads.
 type messageState struct {
 	ID            string    `json:"id"`
 	Stage         string    `json:"stage"`
@@ -138,8 +138,8 @@ func awaitNextAttempt(ctx context.Context, r *rig, id string) (time.Time, error)
 	}
 }
 
-// retryLateness returns, in ms, how long after its planned time each second attempt began. One
-// that began before it is an error.
+// retryLateness returns for each second attempt the time from its planned time to its begin, in ms. An attempt before
+// its planned time is an error.
 func retryLateness(r *rig, planned map[string]time.Time) ([]float64, error) {
 	var late []float64
 	var early []error

@@ -28,12 +28,12 @@ type rigOptions struct {
 	supersede   bool
 	chains      *chainSite                        // in the place of the demo CMS
 	retryWait   time.Duration                     // before each retry; 0 = the project's own
-	hasFiles    bool                              // files are taken
+	hasFiles    bool                              // the handler takes files from an inbox
 	withoutHost bool                              // CMS and storage only
 	canHang     bool                              // handlers and host reach storage through a proxy that can hang
-	groups      []host.Group                      // in the place of instances
+	groups      []host.Group                      // in place of the field instances
 	senders     *senderLog                        // reads the host's output; nil = not needed
-	env         []string                          // more in the handlers' environment
+	env         []string                          // added to the handlers' environment
 	beforeHost  func(context.Context, *rig) error // runs before the host starts
 }
 
@@ -112,7 +112,7 @@ func (r *rig) startAll(ctx context.Context) error {
 	return r.awaitReady(ctx)
 }
 
-// awaitReady waits until every instance's handler answers.
+// awaitReady waits until the handlers of all instances answer.
 func (r *rig) awaitReady(ctx context.Context) error {
 	return r.awaitCondition(ctx, readyLimit, "the handlers are ready", func() bool {
 		for _, i := range r.host.Status().Instances {
@@ -170,7 +170,7 @@ func (r *rig) startHost() (err error) {
 	return err
 }
 
-// storageConnection is the account as this rig's handlers and host see it.
+// storageConnection returns the connection string of this rig's handlers and host.
 func (r *rig) storageConnection() string {
 	if r.hangingProxy != nil {
 		return r.hangingProxy.ConnectionString(r.storage.ConnectionString())
@@ -178,7 +178,7 @@ func (r *rig) storageConnection() string {
 	return r.measuredStorage()
 }
 
-// weirYAML is the weir.yaml of this rig: the project's own, with the changes of its options.
+// weirYAML returns the weir.yaml of this rig: the project's own, changed by the options.
 func (r *rig) weirYAML() string {
 	if r.chains != nil {
 		return r.chainYAML()
@@ -225,13 +225,13 @@ func (r *rig) shutDown() error {
 	return err
 }
 
-// awaitCondition looks again and again until something holds.
+// awaitCondition polls until holds returns true. The error names the condition by what if it does not within limit.
 func (r *rig) awaitCondition(ctx context.Context, limit time.Duration, what string, holds func() bool) error {
 	return waitUntil(ctx, limit, pollPause, what, holds)
 }
 
-// waitUntil looks again after each pause until the condition holds. The error names it if it does
-// not hold within the limit.
+// waitUntil calls holds, with a pause between two calls, until it returns true. The error names the condition by what
+// if it does not within limit.
 func waitUntil(ctx context.Context, limit, between time.Duration, what string, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -297,11 +297,10 @@ func (r *rig) readTransactions(ctx context.Context) (map[string]float64, error) 
 	return sum, nil
 }
 
-// handlerURL is the address of an instance's handler itself.
+// handlerURL returns the address of an instance's handler itself.
 func handlerURL(i host.InstanceStatus) string { return fmt.Sprintf("http://127.0.0.1:%d", i.Port) }
 
-// awaitCleanDelivery waits until the CMS has taken n writes and the lanes are at rest, and checks the
-// CMS's record.
+// awaitCleanDelivery waits until the CMS has n writes and the lanes are at rest, and checks the CMS's record.
 func (r *rig) awaitCleanDelivery(ctx context.Context, n int) error {
 	if err := r.awaitDelivered(ctx, n); err != nil {
 		return err
@@ -312,11 +311,11 @@ func (r *rig) awaitCleanDelivery(ctx context.Context, n int) error {
 	return r.checkRecord(n)
 }
 
-// checkRecord checks in the CMS's own record that each message was written once, in the order of its
-// key, and never two of a key at once.
+// checkRecord checks by the CMS's own record that it got each message once, the messages of a key in order, and never
+// two of a key at once.
 func (r *rig) checkRecord(want int) error { return r.checkRecordWithRepeats(want, 0) }
 
-// checkRecordWithRepeats is checkRecord, except that it allows some repeats: a crash may cause them.
+// checkRecordWithRepeats checks the same as checkRecord, but allows some repeats, because a crash may cause them.
 func (r *rig) checkRecordWithRepeats(want, repeats int) error {
 	st := r.cms.Stats()
 	var problems []error

@@ -14,14 +14,14 @@ import (
 	"weir/internal/weir"
 )
 
-// farAhead is how far ahead the scheduled messages are due: none becomes due during the run.
+// farAhead is the time until the scheduled messages are due, so that none becomes due during the run.
 const farAhead = 365 * 24 * time.Hour
 
-// runScheduled compares a lane that holds many scheduled messages with one that holds none:
-// the cost of its other messages must not grow.
+// runScheduled compares a lane with many scheduled messages and a lane without: the other messages of the first must
+// not cost more.
 func runScheduled(ctx context.Context, b *bench) ([]result, error) {
 	var beside []result
-	if b.delay == 0 { // storage in memory is nowhere else
+	if b.delay == 0 { // the rows on memory storage do not depend on the delay
 		var err error
 		if beside, err = measureBesideScheduled(ctx, b.sizes); err != nil {
 			return nil, err
@@ -94,9 +94,9 @@ func fillScheduled(ctx context.Context, store *lane.Store, n int) error {
 	return group.Wait()
 }
 
-// measureBesideScheduled compares the time per message on memory storage, in this process. Rounds
-// with and without scheduled messages take turns, and the scheduled ones are always in
-// memory: their cost for Go's garbage collector is not the engine's.
+// measureBesideScheduled compares the time per message in a lane with scheduled messages and in one without, on memory
+// storage in this process. The two take turns. The scheduled messages are in memory in both turns, because the work
+// that they cause for Go's garbage collector is not the engine's.
 func measureBesideScheduled(ctx context.Context, sizes sizes) ([]result, error) {
 	many, err := newFull(ctx, 0)
 	if err != nil {
@@ -120,7 +120,7 @@ func measureBesideScheduled(ctx context.Context, sizes sizes) ([]result, error) 
 	var with, without []float64
 	turns := []laneTurn{{none, &without}, {many, &with}}
 	for i := range sizes.scheduled.rounds {
-		slices.Reverse(turns) // neither is always the one that comes after the other
+		slices.Reverse(turns) // so that each goes first in half of the rounds
 		for _, t := range turns {
 			v, err := t.full.runRound(ctx, fmt.Sprint(i), sizes)
 			if err != nil {
@@ -138,13 +138,13 @@ func measureBesideScheduled(ctx context.Context, sizes sizes) ([]result, error) 
 			len(with), sizes.scheduled.burst, sizes.scheduled.inMemory, spent.Seconds())}, nil
 }
 
-// laneTurn has one of the two lanes that are measured in turns, and its times.
+// laneTurn is one of the two lanes that take turns, with its times.
 type laneTurn struct {
 	full  *fullLane
 	times *[]float64
 }
 
-// runRound files messages, drains them, and returns the µs per message of both.
+// runRound files messages and drains them. It returns the µs per message that both took together.
 func (f *fullLane) runRound(ctx context.Context, space string, sizes sizes) (float64, error) {
 	began := time.Now()
 	if err := fillStore(ctx, f.store, makeMessages(space, sizes.scheduled.burst, fullSizes.load.keys)); err != nil {

@@ -2,12 +2,12 @@ package main
 
 import "time"
 
-// sizes are how much each scenario measures: full by default, tiny in the smoke test.
+// sizes has the amounts that the scenarios measure: full by default, tiny in the smoke test.
 type sizes struct {
 	load      loadSizes
 	accept    acceptSizes
-	consume   int // messages from a queue, and as many posts
-	fast      int // messages to the CMS that takes no time
+	consume   int // messages from a queue, and the same number of posts
+	fast      int // messages to the CMS that answers at once
 	cpu       int // messages whose CPU time is measured
 	logs      logSizes
 	trickle   trickleSizes
@@ -28,13 +28,13 @@ type sizes struct {
 // loadSizes are the sizes that most scenarios share.
 type loadSizes struct {
 	burst   int // messages
-	clients int // that post them at once
-	keys    int // over which they are spread
+	clients int // that post the messages concurrently
+	keys    int // over which the messages are spread
 	warm    int // messages before a measurement
-	trips   int // bare round trips on each side of one
+	trips   int // bare round trips before and after a measurement
 }
 
-// chainSizes are the messages that take several requests each.
+// chainSizes has the numbers of messages that take several requests each.
 type chainSizes struct {
 	burst    int // on one lane
 	signedIn int // with tokens of a short life
@@ -62,12 +62,12 @@ type idleSizes struct {
 
 type backlogSizes struct {
 	short, long int // messages
-	inMemory    int // messages of the long one on memory storage
+	inMemory    int // messages of the long backlog on memory storage
 }
 
 type dueSizes struct {
 	messages int           // due at random times
-	lead     time.Duration // until the first of them, for filing all
+	lead     time.Duration // until the first due time; all messages must be filed before
 	span     time.Duration // from the first to the last
 	killed   int           // messages that are due after every instance was killed
 }
@@ -101,8 +101,7 @@ type coldSizes struct {
 	starts int // for each number of lanes
 }
 
-// crowdSizes are the sizes of the scenarios in which many messages come together: at one time,
-// behind one key, on many lanes.
+// crowdSizes has the sizes of the scenarios with many messages at one time, behind one key, or on many lanes.
 type crowdSizes struct {
 	due       dueRateSizes
 	moment    momentSizes
@@ -124,11 +123,11 @@ type dueRateSizes struct {
 
 type momentSizes struct {
 	messages []int         // due at one time
-	lead     time.Duration // until then, for filing all
+	lead     time.Duration // until the due time; all messages must be filed before
 }
 
 type scheduleSizes struct {
-	count int // of one second each
+	count int // schedules that are due each second
 	span  time.Duration
 }
 
@@ -155,7 +154,7 @@ type ticketSizes struct {
 type hangSizes struct {
 	posts int
 	span  time.Duration // from the first of them to the last
-	flow  time.Duration // of messages before one request hangs, and after
+	flow  time.Duration // time in which messages come before one request hangs, and again after it
 }
 
 type memorySizes struct {
@@ -196,8 +195,8 @@ var fullCrowds = crowdSizes{
 	waits:   waitSizes{held: 3000, span: 20 * time.Second, states: 300, backlog: 1500},
 }
 
-// fartherSizes returns the sizes of a second pass, with storage far away: less of the scenarios that
-// count, and none on memory storage.
+// fartherSizes returns the sizes of a second pass, with storage far away: smaller ones for scenarios that only count,
+// and no messages on memory storage.
 func (s sizes) fartherSizes() sizes {
 	s.trickle.messages, s.idle.minutes, s.idle.wakes = min(s.trickle.messages, 60), min(s.idle.minutes, 1),
 		min(s.idle.wakes, 5)

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tiny is enough to see that a scenario works; its figures are void.
+// tiny is enough to see that a scenario works. The figures mean nothing.
 var tiny = sizes{
 	load: loadSizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5}, accept: acceptSizes{10, 100},
 	consume: 400, fast: 40, cpu: 400, logs: logSizes{burst: 20, trickle: 3}, trickle: trickleSizes{4, 100 * time.Millisecond},
@@ -54,7 +54,7 @@ var tiny = sizes{
 	},
 }
 
-// TestBench runs scenarios end to end, with storage near and away: real handlers under the
+// TestBench runs scenarios end to end, with Azurite itself and with delayed answers: with real handlers under the
 // host's stand-in, Azurite, and the demo CMS.
 func TestBench(t *testing.T) {
 	t.Parallel()
@@ -114,7 +114,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// runScenarios runs some scenarios with tiny sizes, and checks that the file they make has the expected rows.
+// runScenarios runs some scenarios with tiny sizes, and checks that their file of results has the expected rows.
 func runScenarios(t *testing.T, app string, away time.Duration, names string, rows []string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -11,8 +11,8 @@ const (
 	edits = 50 // of each
 )
 
-// runSupersede sends bursts of edits under a contract that lets newer ones replace older
-// ones that wait, and counts the writes that reach the CMS.
+// runSupersede sends bursts of edits under a contract by which a newer version replaces an older one that waits. It
+// counts the writes at the CMS.
 func runSupersede(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newRig(ctx, rigOptions{latency: cmsLatency, supersede: true})
 	if err != nil {
@@ -43,7 +43,7 @@ func runSupersede(ctx context.Context, b *bench) ([]result, error) {
 		withNote("%d edits of each of %d items at once; %d were superseded", edits, items, counts.Superseded)}, err
 }
 
-// checkLatestVersions checks that every item ended at the version given.
+// checkLatestVersions checks that each item has the given version at the end.
 func checkLatestVersions(r *rig, version int) error {
 	latest := map[string]int{}
 	for _, req := range r.cms.Requests() {

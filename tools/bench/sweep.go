@@ -12,7 +12,7 @@ import (
 
 const (
 	sweeps     = 3
-	sweepLimit = 5 * time.Minute // functionTimeout, at which the host would kill the handler
+	sweepLimit = 5 * time.Minute // functionTimeout: the host kills the handler after it
 )
 
 // runSweepLanes measures how long a sweep takes over many lanes in which retention has something to do.

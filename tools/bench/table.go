@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// printTable shows the rows to a person; the notes stand below.
+// printTable prints the rows as a table, with the notes below.
 func printTable(out io.Writer, results []result) {
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
@@ -26,7 +26,7 @@ func printTable(out io.Writer, results []result) {
 	}
 }
 
-// formatLine shows a row while the others are not measured yet.
+// formatLine returns the line that the bench prints when a row has been measured.
 func (r result) formatLine() string {
 	return fmt.Sprintf("%s: %s, yardstick %s, ratio %s, %s %s", r.Name, formatQuantity(new(r.Value), r.Unit),
 		formatQuantity(r.Baseline, r.Unit), formatQuantity(r.Ratio, ""), r.Rule, r.formatVerdict())
@@ -44,7 +44,7 @@ func (r result) formatVerdict() string {
 	return "NO"
 }
 
-// formatQuantity writes a number with three or four digits that count.
+// formatQuantity formats a number with three or four significant digits.
 func formatQuantity(v *float64, unit string) string {
 	if v == nil {
 		return "–"

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	takeoverLease = 15 * time.Second // the shortest
+	takeoverLease = 15 * time.Second // the shortest that the settings allow
 	takeoverLimit = 2 * time.Minute
 	streamGap     = 50 * time.Millisecond
-	uncommitted   = 64 // deliveries at most, which a crash may repeat
+	uncommitted   = 64 // deliveries that a crash may repeat, at most
 )
 
-// runTakeover measures how long the CMS gets no request when a lane's holder ends, by SIGKILL
-// and in order, while another instance lives.
+// runTakeover measures how long the CMS gets no request after the end of a lane's holder, by SIGKILL and in order,
+// while another instance runs.
 func runTakeover(ctx context.Context, b *bench) ([]result, error) {
 	killed, err := measureTakeovers(ctx, b, syscall.SIGKILL)
 	if err != nil {
@@ -42,7 +42,7 @@ func runTakeover(ctx context.Context, b *bench) ([]result, error) {
 func measureTakeovers(ctx context.Context, b *bench, signal syscall.Signal) ([]float64, error) {
 	var times []float64
 	for n := range b.sizes.takeovers {
-		// A lease is renewed at a third of its length: ages between are met.
+		// The holder renews its lease after each third of the length. So the ends come at ages from 0 to a third.
 		age := time.Duration(n) * takeoverLease / 3 / time.Duration(b.sizes.takeovers)
 		d, err := measureTakeover(ctx, b, signal, age)
 		if err != nil {
@@ -53,11 +53,11 @@ func measureTakeovers(ctx context.Context, b *bench, signal syscall.Signal) ([]f
 	return times, nil
 }
 
-// measureTakeover lets one instance take the lane, adds a second, ends the first, and returns the time
-// to the CMS's first request under a higher fence. Messages come without a pause, so that
-// the first instance cannot release the lane before.
+// measureTakeover lets one instance take the lane, adds a second instance, and ends the first. It returns the time from
+// then to the first request at the CMS under a higher fence. Messages come all the time, so that the first instance
+// does not release the lane before.
 func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal, age time.Duration) (time.Duration, error) {
-	repeats := 1 // the request under way is cut off, and the CMS may finish it
+	repeats := 1 // the CMS may finish the request that the end cuts off
 	if signal == syscall.SIGKILL {
 		repeats = uncommitted
 	}
@@ -94,8 +94,8 @@ func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal, age t
 	return firstRequestAbove(r, fence).Sub(ended), f.awaitEndWith(ctx, repeats)
 }
 
-// addSecondInstance scales out and returns the address of the new handler's function, while
-// messages go on coming to the one there is.
+// addSecondInstance scales out and returns the address of the function receive at the new handler. Meanwhile it goes on
+// posting messages to the first one.
 func addSecondInstance(ctx context.Context, r *rig, f *trickleFlow, url string) (string, error) {
 	resp, err := r.client.Post(r.host.URL()+"/admin/host/instances", "", nil)
 	if err != nil {
@@ -113,7 +113,7 @@ func addSecondInstance(ctx context.Context, r *rig, f *trickleFlow, url string) 
 	return handlerURL(second) + "/api/messages", err
 }
 
-// streamUntil posts a message now and then until something holds.
+// streamUntil posts messages, with a pause between two, until holds returns true.
 func (f *trickleFlow) streamUntil(ctx context.Context, url string, holds func() bool) error {
 	for began := time.Now(); !holds(); {
 		if err := f.postNext(ctx, url); err != nil {
@@ -129,7 +129,7 @@ func (f *trickleFlow) streamUntil(ctx context.Context, url string, holds func() 
 	return nil
 }
 
-// highestFence is the highest the CMS has seen.
+// highestFence returns the highest fence of the requests at the CMS.
 func highestFence(r *rig) int64 {
 	var fence int64
 	for _, req := range r.cms.Requests() {
@@ -138,7 +138,7 @@ func highestFence(r *rig) int64 {
 	return fence
 }
 
-// firstRequestAbove is when the first request under a higher fence began.
+// firstRequestAbove returns when the first request under a higher fence began; zero = there is none.
 func firstRequestAbove(r *rig, fence int64) (at time.Time) {
 	for _, req := range r.cms.Requests() {
 		if req.Fence > fence && (at.IsZero() || req.StartedAt.Before(at)) {

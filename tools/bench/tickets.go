@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	ticketsPerLane = 2  // at most, for each instance
-	batchSize      = 16 // of host.json: target-based scaling wants an instance for so many messages
+	ticketsPerLane = 2  // the most tickets of a lane for each instance
+	batchSize      = 16 // of host.json: target-based scaling wants one instance for each 16 messages
 	ticketsLook    = time.Second
 	postTries      = 10
 )
 
-// runTickets keeps many lanes busy and watches the queue: it must stay short, because the
-// platform scales by its length. Installations with different numbers of instances run at a time.
+// runTickets keeps many lanes busy and watches the queue. The queue must stay short, because the platform scales out by
+// its length. Installations with different numbers of instances run at the same time.
 func runTickets(ctx context.Context, b *bench) ([]result, error) {
 	counts := b.sizes.crowds.tickets.instances
 	rows := make([][]result, len(counts))
@@ -95,7 +95,7 @@ func postToAllLanes(ctx context.Context, r *rig) (sent int, err error) {
 	}
 }
 
-// postUntilTaken posts a message again while it is answered with an error, as an upstream does.
+// postUntilTaken posts a message again until Weir accepts it, as an upstream does.
 func postUntilTaken(ctx context.Context, r *rig, m message) error {
 	header := http.Header{"Idempotency-Key": {fmt.Sprint(m.path, "-", m.version)}}
 	for try := 1; ; try++ {
@@ -106,8 +106,8 @@ func postUntilTaken(ctx context.Context, r *rig, m message) error {
 	}
 }
 
-// watchQueue returns the most tickets at any time, hidden ones included, and the most instances
-// that target-based scaling would ask for.
+// watchQueue returns the largest number of tickets at one time, hidden ones included, and the largest number of
+// instances that target-based scaling would want.
 func watchQueue(ctx context.Context, r *rig, span time.Duration) (most int, wanted float64, err error) {
 	service, err := azqueue.NewServiceClientFromConnectionString(r.storage.ConnectionString(), nil)
 	if err != nil {

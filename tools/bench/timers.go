@@ -18,9 +18,8 @@ import (
 	"weir/tools/democms/server"
 )
 
-// The yardstick of due times is a process with one timer for each due time, which posts to a CMS of
-// its own. Its lateness is the machine's. It is this program again, with the due times on its standard
-// input.
+// The yardstick of due times is a process with one timer for each due time, which posts to a CMS of its own. Its
+// lateness is that of the machine. The bench starts itself again for it, with the due times on standard input.
 const timersURL = "WEIR_BENCH_TIMERS"
 
 // runTimerProcess posts at the due times if this process was started for that, and reports whether it

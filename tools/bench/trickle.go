@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// trickleFlow is a trickle of messages, one now and then, and when each was sent and accepted.
+// trickleFlow posts single messages with pauses between them. It records when each was posted and accepted.
 type trickleFlow struct {
 	*rig
 	number         int
@@ -17,7 +17,7 @@ func (r *rig) newFlow() *trickleFlow {
 	return &trickleFlow{rig: r, sent: map[message]time.Time{}, answered: map[message]time.Time{}}
 }
 
-// flowKeys is over how many keys a trickle is spread.
+// flowKeys is the number of keys of a trickle.
 const flowKeys = 20
 
 // postNext sends the next message.
@@ -30,8 +30,8 @@ func (f *trickleFlow) postNext(ctx context.Context, url string) error {
 	return err
 }
 
-// deliveryTimes returns, in ms, the times from the sending of each message to the beginning of
-// its request at the CMS, and those from its 202, which are negative if the CMS was first.
+// deliveryTimes returns for each message the time from its post to the begin of its request at the CMS, and the time
+// from its 202 to that begin, in ms. The second is negative if the request began before the 202.
 func (f *trickleFlow) deliveryTimes() (fromSent, fromAnswer []float64) {
 	for _, req := range f.cms.Requests() {
 		m := message{req.Path, req.Version}
@@ -41,10 +41,10 @@ func (f *trickleFlow) deliveryTimes() (fromSent, fromAnswer []float64) {
 	return fromSent, fromAnswer
 }
 
-// awaitEnd waits until all is delivered and at rest, and checks the CMS's record.
+// awaitEnd waits until all messages are delivered and the lanes at rest, and checks the CMS's record.
 func (f *trickleFlow) awaitEnd(ctx context.Context) error { return f.awaitEndWith(ctx, 0) }
 
-// awaitEndWith allows some repeats.
+// awaitEndWith does the same as awaitEnd, but allows some repeats in the record.
 func (f *trickleFlow) awaitEndWith(ctx context.Context, repeats int) error {
 	if err := f.awaitDelivered(ctx, f.number); err != nil {
 		return err
@@ -97,7 +97,7 @@ func runTrickle(ctx context.Context, b *bench) ([]result, error) {
 	used = subtractCounts(after, used)
 	latency, answered := f.deliveryTimes()
 	base, tail := median(appends), "p50"
-	if b.delay > 0 { // storage has a tail of its own there
+	if b.delay > 0 { // delayed storage has a tail of its own
 		base, tail = percentile(appends, 0.99), "p99"
 	}
 	return []result{
@@ -115,8 +115,8 @@ func runTrickle(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// runTwo lets posts alternate between two instances: half of the messages go to the one
-// that does not hold the lane.
+// runTwo posts to two instances in turn, so that half of the messages go to the instance that does not hold the
+// lane.
 func runTwo(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{instances: 2})
 	if err != nil {
@@ -141,8 +141,8 @@ func runTwo(ctx context.Context, b *bench) ([]result, error) {
 		withNote("from the sending: %s, one message each %s", describeSpread(latency), b.sizes.trickle.gap/2)}, nil
 }
 
-// runIdle lets the host's polling back off, counts for whole minutes, and then sees how long
-// a message takes out of that state.
+// runIdle waits until the host polls at its longest interval, counts the requests of whole minutes, and then measures
+// how long a message takes to the CMS.
 func runIdle(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
@@ -175,7 +175,7 @@ func runIdle(ctx context.Context, b *bench) ([]result, error) {
 		}
 	}
 	latency, _ := f.deliveryTimes()
-	const polling = 86400 // once a second
+	const polling = 86400 // polls a day if the host polls once a second
 	return []result{
 		newRow("idle, transactions per day", "",
 			sumCounts(used)/float64(minutes)*24*60).withBaseline(polling).limitValue(6000).

@@ -16,12 +16,12 @@ import (
 
 const (
 	waitedPost    = 50.0 // ms, of a post beside answers that are held
-	waitedLooks   = 2.0  // queries a second and lane: one of the waiting answers, and those of a lane at rest
+	waitedLooks   = 2.0  // queries a second and lane: one for the held answers, and those of a lane at rest
 	stateRequests = 2.0
 )
 
-// runWaits measures posts beside many held answers, the storage requests of those, and the cost of a
-// message's state in a backlog.
+// runWaits measures posts beside many held answers, the storage requests for the held answers, and the cost of reading
+// a message's state in a backlog.
 func runWaits(ctx context.Context, b *bench) ([]result, error) {
 	held, err := measureHeldAnswers(ctx, b)
 	if err != nil {
@@ -34,7 +34,7 @@ func runWaits(ctx context.Context, b *bench) ([]result, error) {
 	return append(held, states...), nil
 }
 
-// measureHeldAnswers pauses all lanes, has answers held, and posts beside them.
+// measureHeldAnswers pauses all lanes, posts with Prefer: wait so that answers are held, and posts beside them.
 func measureHeldAnswers(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{env: []string{smallInstance}})
 	if err != nil {
@@ -94,7 +94,7 @@ func pauseAllLanes(ctx context.Context, r *rig) error {
 	return sendCommand(ctx, r, "/pause", `{"all": true, "reason": "bench"}`)
 }
 
-// sendCommand sends JSON to the first handler itself.
+// sendCommand posts JSON to the first handler, without the host between.
 func sendCommand(ctx context.Context, r *rig, path, body string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, handlerURL(r.host.Status().Instances[0])+"/api"+path,
 		strings.NewReader(body))
@@ -113,7 +113,7 @@ func sendCommand(ctx context.Context, r *rig, path, body string) error {
 	return nil
 }
 
-// postWaiting posts a message that is not delivered, and reports whether its answer was held.
+// postWaiting posts a message with Prefer: wait to a paused lane, and reports whether Weir held its answer.
 func postWaiting(ctx context.Context, r *rig, path string, wait time.Duration) (applied bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.handlerURLs()[0],
 		strings.NewReader(message{path, 1}.articleBody()))
@@ -134,7 +134,7 @@ func postWaiting(ctx context.Context, r *rig, path string, wait time.Duration) (
 	return resp.Header.Get("Preference-Applied") != "", err
 }
 
-// measurePosts posts one message after the other for a while, and returns how long each took, in ms.
+// measurePosts posts one message after the other for a span, and returns how long each post took, in ms.
 func measurePosts(ctx context.Context, r *rig, span time.Duration) (took []float64, err error) {
 	for end := time.Now().Add(span); time.Now().Before(end) && err == nil; sleepFor(ctx, 20*time.Millisecond) {
 		began := time.Now()
@@ -144,7 +144,7 @@ func measurePosts(ctx context.Context, r *rig, span time.Duration) (took []float
 	return took, errors.Join(err, ctx.Err())
 }
 
-// measureStateCosts reads the state of a message in the middle of a backlog.
+// measureStateCosts measures reads of the state of a message in the middle of a backlog.
 func measureStateCosts(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {

@@ -26,8 +26,8 @@ func (noTickets) EnqueueAsync(int) {}
 func (noTickets) WakeOffered(int)  {}
 func (noTickets) Refused(error)    {}
 
-// BenchmarkReceive takes a message through receive into storage in memory: as it is, with
-// traces and logs for a collector of this process, and with traces that are not sampled.
+// BenchmarkReceive files a message through the function receive into storage in memory: without export, with traces and
+// logs for a collector in this process, and with traces that are not sampled.
 func BenchmarkReceive(b *testing.B) {
 	for _, c := range []struct{ name, sampler string }{{"Off", ""}, {"On", "parentbased_always_on"},
 		{"Unsampled", "always_off"}} {
@@ -64,7 +64,7 @@ func BenchmarkReceive(b *testing.B) {
 	}
 }
 
-// discardAll is io.Discard without slog's knowing, which would not even make the lines.
+// discardAll discards what is written. slog makes no lines for io.Discard itself, so it needs a type of its own.
 type discardAll struct{}
 
 func (discardAll) Write(p []byte) (int, error) { return len(p), nil }

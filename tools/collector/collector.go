@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Span is a span as it came.
+// Span is a received span.
 type Span struct {
 	Name, Kind             string
 	Trace, ID, Parent      string // hex
@@ -72,16 +72,16 @@ func Start() (*Collector, error) {
 	return c, nil
 }
 
-// Close ends it.
+// Close ends the collector.
 func (c *Collector) Close() {
 	c.server.Close()
 	c.grpc.Stop()
 }
 
-// URL is its address for http/protobuf.
+// URL returns the address for http/protobuf.
 func (c *Collector) URL() string { return "http://" + c.web.Addr().String() }
 
-// RPC is its address for gRPC, which takes traces alone.
+// RPC returns the address for gRPC, which takes only traces.
 func (c *Collector) RPC() string { return "http://" + c.rpc.Addr().String() }
 
 // Hang withholds all answers until release is called.
@@ -100,14 +100,14 @@ func (c *Collector) Spans() []Span {
 	return append([]Span(nil), c.spans...)
 }
 
-// Records are the log records that came so far.
+// Records returns the log records that have arrived so far.
 func (c *Collector) Records() []Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]Record(nil), c.records...)
 }
 
-// Points returns how many data points of a metric have come.
+// Points returns the number of data points of a metric that have arrived.
 func (c *Collector) Points(metric string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +170,7 @@ func readBody(r *http.Request) ([]byte, error) {
 	return io.ReadAll(unzip)
 }
 
-// keepExport decodes a body by the request's path and keeps its telemetry.
+// keepExport decodes a body by the kind of telemetry that the request's path names, and keeps its content.
 func (c *Collector) keepExport(path string, body []byte) error {
 	switch path {
 	case "/v1/traces":
@@ -217,7 +217,7 @@ func toSpan(s *spanpb.Span, resource []*commonpb.KeyValue) Span {
 	}
 }
 
-// attributeTexts are attributes as text, whatever their type.
+// attributeTexts returns attributes of any type as text, by name.
 func attributeTexts(attributes []*commonpb.KeyValue) map[string]string {
 	out := map[string]string{}
 	for _, a := range attributes {

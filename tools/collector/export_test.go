@@ -33,8 +33,9 @@ func newCollector(t *testing.T) *collector.Collector {
 	return c
 }
 
-// logLines is the output of the log. The SDK's goroutines may write to them when Close has given up
-// on them, and the SDK's error handler is the process's: one test's may write into the next's.
+// logLines is the output of the log. It has a lock for two reasons: goroutines of the SDK may still write after Close
+// has given up waiting for them, and the process has one error handler of the SDK, so errors of one test may reach the
+// log of the next.
 type logLines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -52,7 +53,7 @@ func (l *logLines) String() string {
 	return l.b.String()
 }
 
-// openExport starts an export as a process would. The function ends it, and sends the rest.
+// openExport starts an export as a process would. The returned function sends the rest and ends the export.
 func openExport(t *testing.T, local slog.Handler, env ...string) (*telemetry.Export, func()) {
 	t.Helper()
 	for i := 0; i < len(env); i += 2 {
@@ -72,7 +73,7 @@ func openExport(t *testing.T, local slog.Handler, env ...string) (*telemetry.Exp
 	return e, end
 }
 
-// postReceived sends a request through Receive, and returns the traceparent that the message gets.
+// postReceived sends a request through Receive, and returns the traceparent of the message.
 func postReceived(e *telemetry.Export, traceparent string) (kept string) {
 	kept, _ = postWithState(e, traceparent, "")
 	return kept
@@ -231,7 +232,7 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 	}
 }
 
-// TestExport_UnsampledByTheHost: under Application Insights the host marks all calls so.
+// Under Application Insights the host marks the traces of all calls as not sampled.
 func TestExport_UnsampledByTheHost(t *testing.T) {
 	c := newCollector(t)
 	e, end := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL())
@@ -292,7 +293,7 @@ func TestExport_WithoutUpstream(t *testing.T) {
 	}
 }
 
-// The attributes that the conventions for HTTP require, if they do not follow from the request alone.
+// Spans have the attributes that OpenTelemetry's conventions for HTTP require beyond those of the request.
 func TestExport_Conventions(t *testing.T) {
 	c := newCollector(t)
 	e, end := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL()+"/v1/traces")
@@ -339,7 +340,7 @@ func TestExport_Logs(t *testing.T) {
 	}
 }
 
-// noCalls counts no call of storage.
+// noCalls is a counter without any call of storage.
 type noCalls struct{}
 
 func (noCalls) Snapshot() map[string]int64 { return nil }
@@ -399,7 +400,7 @@ func TestExport_CollectorHangs(t *testing.T) {
 	c := newCollector(t)
 	defer c.Hang()()
 	var text logLines
-	const aMinute = "60000" // each export would take so long
+	const aMinute = "60000" // ms: each export would take so long
 	e, _ := openExport(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(),
 		"OTEL_BSP_SCHEDULE_DELAY",
 		"1",

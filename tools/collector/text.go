@@ -6,7 +6,7 @@ import (
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 )
 
-// valueText is a value as text: strings, numbers and booleans, which is all we send.
+// valueText returns a value as text. It knows strings, numbers and booleans, because Weir sends no other types.
 func valueText(v *commonpb.AnyValue) string {
 	switch v := v.GetValue().(type) {
 	case *commonpb.AnyValue_StringValue:

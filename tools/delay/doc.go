@@ -1,18 +1,16 @@
-// Package delay puts a storage account's distance in front of Azurite: a reverse proxy for its
-// three services that answers later, now and then with 503 ServerBusy, and not at all while a
-// test lets it hang.
+// Package delay is a reverse proxy in front of Azurite's three services that behaves like a storage account far away:
+// it answers later, answers some requests with 503 ServerBusy, and gives no answer while a test lets it hang.
 //
-// Azurite answers in one to two milliseconds, a storage account in five to fifteen, with a tail.
-// Only there a program shows how it behaves with storage far away:
+// Azurite answers in one to two milliseconds, a storage account in five to fifteen, with a tail. Behind the proxy a
+// program shows how it behaves with such an account:
 //
 //	p, err := delay.Start(ctx, delay.Far(azurite.ConnectionString()))
 //	defer p.Close()
 //	use(p.ConnectionString(azurite.ConnectionString()))
 //
-// Requests pass as they are: method, path, query, headers (Host among them) and body, so that
-// their signatures hold and the URLs in answers lead through the proxy again. Connections are
-// kept on both sides. The seed and a request's number decide its delay and refusal, so that a
-// run of equal requests repeats, and no lock is shared between requests. The delay is added to
-// the time that Azurite takes; the hop itself adds half a millisecond, and the timer, which is
-// one of Go's, up to one.
+// The proxy changes nothing in a request: method, path, query, headers (Host among them) and body stay. So signatures
+// stay valid, and URLs in answers lead through the proxy again. It keeps connections on both sides. The seed and the
+// number of a request decide its delay and its refusal, so that the same requests in the same order have the same
+// delays, and requests share no lock. The delay is added to Azurite's own time. The hop through the proxy adds half a
+// millisecond, and Go's timer up to one.
 package delay

@@ -11,7 +11,7 @@ type requestFate struct {
 	busy  bool          // the answer is 503 ServerBusy
 }
 
-// drawFate returns the fate of request n, which depends on the settings and n alone.
+// drawFate returns the fate of request n. It depends only on the settings and n.
 func (c Config) drawFate(n uint64) requestFate {
 	f := requestFate{busy: uniformNumber(c.Seed, 2*n) < c.BusyShare}
 	if c.Median > 0 {

@@ -66,7 +66,7 @@ func TestConfig_DealsWithoutSpread(t *testing.T) {
 	}
 }
 
-// answered is storage that takes a time of its own.
+// answered is a stand-in for storage: it answers after this time.
 type answered time.Duration
 
 func (a answered) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -21,9 +21,9 @@ type requestHold struct {
 
 func (h *requestHold) releaseAll() { h.release.Do(func() { close(h.released) }) }
 
-// Hang lets the requests that match (nil: all) hang from now on: they are accepted and get no
-// answer until release is called. Then those whose callers still wait are passed on. A second
-// Hang ends the first. match may be called concurrently.
+// Hang lets the requests for which match returns true (nil: all) hang from now on: the proxy accepts them and gives no
+// answer until the caller calls release. Then the proxy passes on the requests whose callers still wait. A second call
+// of Hang ends the first. match may be called concurrently.
 func (p *Proxy) Hang(match func(*http.Request) bool) (release func()) {
 	h := &requestHold{matches: match, released: make(chan struct{})}
 	if match == nil {
@@ -38,8 +38,8 @@ func (p *Proxy) Hang(match func(*http.Request) bool) (release func()) {
 	}
 }
 
-// holdIfHanging keeps a request that is to hang until it is released or its caller has left. The body
-// is read first: the server notices that a caller leaves only when the body has been read.
+// holdIfHanging blocks if the request is to hang, until its release or until its caller has left. It reads the body
+// first, because the server notices that a caller has left only after the whole body.
 func (p *Proxy) holdIfHanging(req *http.Request) error {
 	h := p.hang.Load()
 	if h == nil || !h.matches(req) {

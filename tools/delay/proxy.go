@@ -24,27 +24,28 @@ const (
 	table = "table"
 )
 
-// endpoints are their names in a connection string.
+// endpoints has the services by their names in a connection string.
 var endpoints = map[string]string{"BlobEndpoint": blob, "QueueEndpoint": queue, "TableEndpoint": table}
 
-// A storage account in the caller's region, as measured.
+// The distance of a storage account in the caller's region, as measured.
 const (
 	Median    = 10 * time.Millisecond
 	Sigma     = 0.45
 	BusyShare = 0.002
 )
 
-// Config is the storage behind the proxy, and its distance. The zero value is no distance at all.
+// Config is the storage behind the proxy, and its distance. A Config with Target alone adds no delay and refuses
+// nothing.
 type Config struct {
 	Target    string        // connection string of the account behind; its endpoints are http
 	Median    time.Duration // of the delay of answers, which is log-normal
 	Sigma     float64       // of the delay's logarithm
 	BusyShare float64       // of requests that get 503 ServerBusy, 0 to 1
-	BusyAfter bool          // storage does the refused requests; otherwise it never gets them
+	BusyAfter bool          // storage carries refused requests out; otherwise it does not get them
 	Seed      uint64        // of delays and refusals
 }
 
-// Far is a storage account's distance in front of target.
+// Far returns the settings of a storage account in the caller's region, with target behind the proxy.
 func Far(target string) Config {
 	return Config{Target: target, Median: Median, Sigma: Sigma, BusyShare: BusyShare}
 }
@@ -65,7 +66,7 @@ func (c Config) checkLimits() error {
 type Proxy struct {
 	config        Config
 	transport     *http.Transport   // to the account
-	addresses     map[string]string // host:port of the account's endpoints → ours
+	addresses     map[string]string // host:port of the proxy by host:port of the account's endpoint
 	servers       []*http.Server
 	serving       errgroup.Group
 	cancelServing context.CancelFunc // ends the requests in flight
@@ -117,8 +118,8 @@ func readTargets(connection string) (map[string]string, error) {
 	return targets, nil
 }
 
-// newTransport keeps a connection for everything that may be under way at once, for shorter
-// than Azurite does, and changes no request.
+// newTransport returns a transport that keeps one connection for each request that may be under way at once. It closes
+// an idle connection before Azurite does, and changes no request.
 func newTransport() *http.Transport {
 	return &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: time.Minute, DisableCompression: true,
 		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext}
@@ -163,10 +164,10 @@ func (p *Proxy) ConnectionString(cs string) string {
 	return strings.Join(parts, ";")
 }
 
-// Requests returns how many requests came so far.
+// Requests returns the number of requests so far.
 func (p *Proxy) Requests() int { return int(p.requests.Load()) }
 
-// Refused returns how many of them got 503 ServerBusy.
+// Refused returns the number of requests so far that got 503 ServerBusy.
 func (p *Proxy) Refused() int { return int(p.refused.Load()) }
 
 // Close ends the proxy and the requests in flight. Closing twice is allowed.
@@ -190,8 +191,7 @@ type delayedTransport struct {
 	storage http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper: the answer comes the request's delay after storage
-// has given it.
+// RoundTrip implements http.RoundTripper. It returns storage's answer after the request's delay.
 func (f *delayedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	dealt := f.config.drawFate(f.requests.Add(1) - 1)
 	if err := f.holdIfHanging(req); err != nil {

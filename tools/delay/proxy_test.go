@@ -42,7 +42,7 @@ func startProxy(t *testing.T, c delay.Config) *delay.Proxy {
 	return p
 }
 
-// openAccount returns an account of the test's own; the proxy may be nil.
+// openAccount returns an account of the test's own, behind the proxy. The proxy may be nil.
 func openAccount(t *testing.T, p *delay.Proxy, prefix string) *azure.Account {
 	t.Helper()
 	cs := azurite.Shared(t)
@@ -63,7 +63,7 @@ func newPrefix() string {
 	return "t" + hex.EncodeToString(b[:])
 }
 
-// openEnsured returns an account whose table, queues and containers are there.
+// openEnsured returns an account whose table, queues and containers exist.
 func openEnsured(t *testing.T, p *delay.Proxy) *azure.Account {
 	t.Helper()
 	prefix := newPrefix()
@@ -73,8 +73,8 @@ func openEnsured(t *testing.T, p *delay.Proxy) *azure.Account {
 	return openAccount(t, p, prefix)
 }
 
-// TestProxy_PassesThrough runs the ports' conformance suites through it: signatures hold,
-// transactions and their answers stay whole.
+// TestProxy_PassesThrough runs the conformance suites of package storagetest through the proxy: signatures stay valid,
+// and transactions and their answers stay whole.
 func TestProxy_PassesThrough(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, delay.Config{Target: azurite.Shared(t), Median: time.Microsecond})
@@ -134,7 +134,8 @@ func TestProxy_ServerBusy(t *testing.T) {
 	}
 }
 
-// TestProxy_BusyDone distinguishes a refusal before the change from one after it, by the row.
+// TestProxy_BusyDone checks by the row that BusyAfter refuses after the change, and that a refusal without it comes
+// before the change.
 func TestProxy_BusyDone(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[bool]storage.Kind{true: storage.Conflict, false: storage.NotFound} {
@@ -163,7 +164,7 @@ func TestProxy_Hang(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, delay.Config{Target: azurite.Shared(t)})
 	a := openEnsured(t, p)
-	release := p.Hang(func(r *http.Request) bool { return r.Method == http.MethodPut }) // of a body, not of a ticket
+	release := p.Hang(func(r *http.Request) bool { return r.Method == http.MethodPut }) // stores a body
 	t.Cleanup(release)
 	if err := a.Tickets().Put(t.Context(), "lane 1", 0); err != nil {
 		t.Errorf("a request that does not match: got %v, want no error", err)
@@ -222,7 +223,7 @@ func awaitCondition(t *testing.T, holds func() bool) {
 	}
 }
 
-// TestProxy_LeavesRequestsAlone compares the requests behind the proxy with those in front of it.
+// TestProxy_LeavesRequestsAlone checks that the requests behind the proxy equal those in front of it.
 func TestProxy_LeavesRequestsAlone(t *testing.T) {
 	t.Parallel()
 	const target = "/devstoreaccount1/lanes(PartitionKey='a%2Fb',RowKey='%21head')?$filter=RowKey%20ge%20'm_'&a;b"
@@ -302,7 +303,7 @@ func TestProxy_KeepsConnections(t *testing.T) {
 	}
 }
 
-// TestProxy_Concurrent holds many requests at once in storage: none waits for another.
+// TestProxy_Concurrent lets storage answer none of many requests until it has all of them: none may wait for another.
 func TestProxy_Concurrent(t *testing.T) {
 	t.Parallel()
 	const n = 100
@@ -324,7 +325,8 @@ func TestProxy_Concurrent(t *testing.T) {
 	clients.Wait()
 }
 
-// TestProxy_StorageAway expects a lost connection, as without the proxy, and no answer of its own.
+// TestProxy_StorageAway checks that the caller sees a lost connection if storage is away, as without the proxy, and no
+// answer of the proxy's own.
 func TestProxy_StorageAway(t *testing.T) {
 	t.Parallel()
 	p, web := startInFrontOf(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
