@@ -24,7 +24,7 @@ type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time { return c.now }
 
-// newLog returns an empty log, its clock, and the text of its log lines.
+// newLog returns an empty log, its clock, and the buffer that its log lines are written to.
 func newLog(t *testing.T) (*audit.Log, *clock, *bytes.Buffer) {
 	t.Helper()
 	c, out := &clock{time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)}, &bytes.Buffer{}
@@ -86,7 +86,7 @@ func TestLog_RemoveExpired(t *testing.T) {
 	c.now = c.now.Add(29 * 24 * time.Hour)
 	l.Record(t.Context(), audit.Entry{Action: "new"})
 	if err := l.RemoveExpired(t.Context()); err != nil || len(readAll(t, l, audit.Query{Limit: 500})) != 251 {
-		t.Errorf("within the retention: got %v, want nothing removed", err)
+		t.Errorf("within the retention: got error %v or a removed entry, want no error and all 251 entries", err)
 	}
 	c.now = c.now.Add(2 * 24 * time.Hour)
 	if err := l.RemoveExpired(t.Context()); err != nil {
@@ -97,14 +97,14 @@ func TestLog_RemoveExpired(t *testing.T) {
 	}
 }
 
-// broken is a table that refuses each write.
+// broken is a table that fails each write.
 type broken struct{ storage.Table }
 
 func (broken) Transact(context.Context, string, []storage.Op) ([]storage.ETag, error) {
 	return nil, &storage.Error{Op: "table", Kind: storage.Unavailable, Index: -1, Err: errors.New("away")}
 }
 
-// The log has an entry that storage refuses, so no change goes unrecorded.
+// If storage refuses an entry, the process's log has the entry, so that no change goes unrecorded.
 func TestLog_LogsEveryEntry(t *testing.T) {
 	t.Parallel()
 	l, _, out := newLog(t)
@@ -120,12 +120,12 @@ func TestLog_LogsEveryEntry(t *testing.T) {
 	}
 }
 
-// request is a request to the wrapped handler, with the wanted entry; nil = none.
+// request is a request to the wrapped handler, the handler's answer and the wanted entry.
 type request struct {
 	method, target, contentType, body string
-	headers                           []string
-	status                            int
-	want                              *audit.Entry
+	headers                           []string     // name and value in turn
+	status                            int          // of the answer
+	want                              *audit.Entry // nil = none
 }
 
 func TestWrapper(t *testing.T) {
@@ -215,7 +215,7 @@ func serveWrapped(t *testing.T, wrapper audit.Wrapper, c request) {
 	}
 }
 
-// The header of the principal counts only if the platform sets it.
+// The wrapper uses the header of the principal only if the platform sets it: any client could send it otherwise.
 func TestWrapper_NamesThePersonWhoSignedIn(t *testing.T) {
 	t.Parallel()
 	l, _, _ := newLog(t)
@@ -265,6 +265,7 @@ func TestWrapper_RecordsBeforeTheAnswer(t *testing.T) {
 	}
 }
 
+// firstByte is a recorder that calls seen when the answer begins.
 type firstByte struct {
 	*httptest.ResponseRecorder
 	seen func()
@@ -284,6 +285,7 @@ func TestLog_ReadSaysThatStorageIsAway(t *testing.T) {
 	}
 }
 
+// unreadable is a table that fails each read of a range.
 type unreadable struct{ storage.Table }
 
 func (unreadable) Range(context.Context, storage.Query) (storage.Page, error) {

@@ -42,7 +42,7 @@ func (e Entry) Author() string {
 // Log writes and reads entries. Safe for concurrent use.
 type Log struct {
 	Table  storage.Table
-	Keep   time.Duration // age at which entries are removed
+	Keep   time.Duration // age at which entries are removed; 0 = never
 	Now    func() time.Time
 	Logger *slog.Logger
 }
@@ -55,8 +55,8 @@ const (
 	writeTimeout = 5 * time.Second
 )
 
-// Fingerprint returns the beginning of a key's SHA-256. It distinguishes keys, and cannot be reversed, because
-// a function key has far more random bits.
+// Fingerprint returns the first 32 bits of a key's SHA-256, in hexadecimal. They distinguish keys. A function key
+// cannot be computed from them, because it has far more random bits.
 func Fingerprint(key string) string {
 	if key == "" {
 		return ""
@@ -65,8 +65,8 @@ func Fingerprint(key string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Record writes an entry with the present time. If storage refuses the entry, the change still succeeds, and
-// the log has the entry.
+// Record writes an entry with the present time to storage and to the process's log. It returns no error: the change is
+// made already, and must not fail because storage refuses its entry.
 func (l *Log) Record(ctx context.Context, e Entry) {
 	e.At = l.Now().UTC()
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
@@ -120,12 +120,12 @@ func fromRow(row storage.Row) Entry {
 // Query selects entries. Empty fields match every entry.
 type Query struct {
 	Action, Subject string
-	Since           time.Time // entries before it are not read
+	Since           time.Time // only entries at or after Since; zero = all
 	Limit           int       // largest number of entries
 	Continue        string    // Page.Continue of the previous page
 }
 
-// Page is one page of entries, newest first. Continue is empty at the end.
+// Page is one page of entries, newest first. Continue is empty on the last page.
 type Page struct {
 	Entries  []Entry
 	Continue string

@@ -46,8 +46,8 @@ type Wrapper struct {
 	HasSignIn bool
 }
 
-// Wrap returns a handler that passes requests to next. It records requests that made a change or may have made
-// one: those answered 2xx or 5xx. It writes the entry before the answer.
+// Wrap returns a handler that passes requests to next, and records changes. An answer below 300 means that the request
+// made a change; an answer of 500 or more means that it may have made one. The entry is written before the answer.
 func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		action := actionOf(r)
@@ -76,7 +76,7 @@ func actionOf(r *http.Request) string {
 	return action
 }
 
-// AuthorOf returns Entry.Author of a change that the request makes.
+// AuthorOf returns the author of a change that the request makes; see Entry.Author.
 func (w Wrapper) AuthorOf(r *http.Request) string {
 	return w.identify(r).Author()
 }
@@ -105,14 +105,14 @@ func (w Wrapper) entryOf(r *http.Request, function, action string, status int, b
 	return e
 }
 
-// maxCaptured limits the bytes of a request body that are kept for the entry.
+// maxCaptured limits the bytes of a request body that are stored for the entry.
 const maxCaptured = 64 << 10
 
-// capturedBody keeps the beginning of a request body as the handler reads it.
+// capturedBody stores the beginning of a request body while the handler reads the body.
 type capturedBody struct {
 	io.ReadCloser
 	kept bytes.Buffer
-	size int
+	size int // bytes that the handler has read
 }
 
 func (b *capturedBody) Read(p []byte) (int, error) {

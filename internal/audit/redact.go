@@ -8,9 +8,9 @@ import (
 	"weir/internal/storage"
 )
 
-// Redact removes the parameters of all entries about a subject, and replaces a text in the parameters of all others:
-// for the ordering key of a message that is erased. Entries and all their other columns stay. It can be repeated after
-// any error.
+// Redact removes the parameters of the entries about an erased message: subject is its id. In the parameters of all
+// other entries it replaces a text, which is the message's ordering key. The entries themselves and their other columns
+// stay. The caller can repeat Redact after any error.
 func (l *Log) Redact(ctx context.Context, subject, text, replacement string) error {
 	for read := (storage.Query{Partition: partition}); ; {
 		page, err := l.Table.Range(ctx, read)
@@ -29,7 +29,7 @@ func (l *Log) Redact(ctx context.Context, subject, text, replacement string) err
 			}
 			_, err := l.Table.Transact(ctx, partition, []storage.Op{{Kind: storage.Merge, Key: row.Key,
 				Values: map[string]any{"Detail": detail}}})
-			if err != nil && !storage.Is(err, storage.NotFound) { // NotFound: it was removed after its time
+			if err != nil && !storage.Is(err, storage.NotFound) { // NotFound: RemoveExpired removed the entry
 				return readError(err)
 			}
 		}
@@ -39,7 +39,7 @@ func (l *Log) Redact(ctx context.Context, subject, text, replacement string) err
 	}
 }
 
-// redactDetail replaces a text wherever a string of the JSON has it.
+// redactDetail replaces a text in every string of the JSON. If the detail is not JSON, it replaces the text everywhere.
 func redactDetail(detail, text, replacement string) string {
 	if text == "" || detail == "" {
 		return detail
@@ -59,7 +59,7 @@ func redactDetail(detail, text, replacement string) string {
 	return string(out)
 }
 
-// redactValue replaces a text in a value of JSON, and reports whether it was there.
+// redactValue replaces a text in a value of JSON, and reports whether the value had the text.
 func redactValue(value any, text, replacement string) (redacted any, isChanged bool) {
 	switch v := value.(type) {
 	case string:

@@ -30,7 +30,8 @@ func TestLog_Redact(t *testing.T) {
 		}
 		got := readAll(t, l, audit.Query{Limit: 100})
 		if len(got) != len(want) || got[4].KeyID != "3fa9c2d1" || got[4].Action != "edit" {
-			t.Fatalf("%s: got %+v, want %d entries, and all but the parameters of id1", step, got, len(want))
+			t.Fatalf("%s: got %+v, want %d entries, and the entry of id1 without its parameters alone", step, got,
+				len(want))
 		}
 		for i, e := range got {
 			if e.Detail != want[i] {

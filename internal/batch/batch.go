@@ -15,19 +15,21 @@ import (
 )
 
 const (
-	// MaxBytes is the largest size of a batch.
+	// MaxBytes is the largest size of a batch, in bytes.
 	MaxBytes = 64 << 20
 	// maxParts is the largest number of parts of a batch.
 	maxParts = 100_000
-	// maxUnpacked is the largest size of all files of a zip together.
+	// maxUnpacked is the largest size of all files of a zip together, in bytes.
 	maxUnpacked = 512 << 20
-	// maxProblems is the number of invalid parts whose problems are kept; the others are only counted.
+	// maxProblems is the number of invalid parts whose problems are stored; further invalid parts are only counted.
 	maxProblems = 1000
-	// maxOfPart is the number of problems that are kept of one part, and maxText the bytes of one text.
+	// maxOfPart is the number of problems that are stored for one part, and maxText the largest size of a problem's
+	// text, in bytes.
 	maxOfPart, maxText = 10, 400
-	// maxContentType and maxPath are the bytes of a Content-Type and of a path: the batch's row has to hold them.
+	// maxContentType and maxPath are the largest sizes of a Content-Type and of a split path, in bytes. The batch's row
+	// must have room for them.
 	maxContentType, maxPath = 512, 256
-	// retention is how long a batch is kept after its acceptance.
+	// retention is the age at which a final batch is removed.
 	retention = 30 * 24 * time.Hour
 )
 
@@ -35,10 +37,10 @@ const (
 type Spec struct {
 	ContentType    string
 	Mode           wire.BatchMode
-	Split          []string // paths; empty = those of the contracts
+	Split          []string // paths of the parts; empty = the paths of the contracts
 	IdempotencyKey string   // empty = none
 	File           string   // name for Config.FinishFile; empty = the batch was posted
-	Upstream       string   // that sent it; empty = the settings have none
+	Upstream       string   // that sent the batch; empty = the settings have no upstreams
 }
 
 // formatOf returns the format that a media type names.
@@ -67,8 +69,7 @@ func formatOf(contentType string) (wire.BatchFormat, error) {
 		Message: "the Content-Type must be XML, application/zip or multipart"}
 }
 
-// compilePaths returns the paths of the parts. Those of the contracts hold if the batch has none of its own and is one
-// document; the files of a zip or of multipart are whole parts then.
+// compilePaths compiles the split paths of a batch. Without a path, each file of the batch is one part.
 func compilePaths(given []string) ([]*contract.SplitPath, error) {
 	var paths []*contract.SplitPath
 	for _, text := range given {
@@ -111,7 +112,9 @@ func describeProblem(p part, err *weir.Error) wire.PartProblem {
 		problem.Path, problem.Message = truncateText(problem.Path), truncateText(problem.Message)
 		if p.line > 0 && problem.Line > 0 {
 			if problem.Line == 1 {
-				problem.Column = 0 // of the part, behind declarations that the document does not have
+				// In the first line the part has namespace declarations that the document does not have there, so
+				// the part's column is not the document's.
+				problem.Column = 0
 			}
 			problem.Line += p.line - 1
 		}

@@ -24,7 +24,7 @@ func TestBatch_FilesEachPartOnceInOrder(t *testing.T) {
 		keys := []string{"/a", "/b", "/c", "/d"}
 		b := p.accept(batch.Spec{}, feed(950, keys...))
 		if b.State != wire.BatchChecking || b.Parts != 0 || b.Mode != wire.BatchAll || b.Format != wire.BatchXML {
-			t.Errorf("accepted: got %+v, want a batch that is checked", b)
+			t.Errorf("accepted: got %+v, want state checking, no parts, mode all and format xml", b)
 		}
 		got := p.awaitFinal(b.ID)
 		if got.State != wire.BatchFiled || got.Parts != 950 || got.Filed != 950 || got.Invalid != 0 ||
@@ -37,11 +37,11 @@ func TestBatch_FilesEachPartOnceInOrder(t *testing.T) {
 				st.Message.Batch, b.ID)
 		}
 		if w.calls.Wakes.Load() == 0 {
-			t.Error("no lane was woken, want each lane with a message")
+			t.Error("got no wake, want a wake of each lane with a message")
 		}
 		for _, name := range w.blobNames() {
 			if strings.Contains(name, "/document/") {
-				t.Errorf("%s is left, want no copy of the content", name)
+				t.Errorf("got the blob %s, want no blob of the document", name)
 			}
 		}
 	})
@@ -96,7 +96,7 @@ func TestBatch_ZipAndMultipart(t *testing.T) {
 	}
 }
 
-// The files of a zip are split, too, and a problem names its file.
+// With split paths each file of a zip is split into parts. The problem of a part names the part's file.
 func TestBatch_SplitZip(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -150,7 +150,7 @@ func TestAccept_Refuses(t *testing.T) {
 	}
 }
 
-// repeat is an endless reader of one byte.
+// repeat is a reader that returns one byte again and again, without an end.
 type repeat byte
 
 // Read implements io.Reader.
@@ -161,7 +161,7 @@ func (r repeat) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Each batch is accepted, and rejected as a whole when it is read. No part is filed.
+// Each batch is accepted, and rejected as a whole when its parts are checked. No part is filed.
 func TestBatch_Rejects(t *testing.T) {
 	t.Parallel()
 	form, body := multipartOf(t, "a.xml", article("/a", 1))
@@ -204,14 +204,16 @@ func TestBatch_Rejects(t *testing.T) {
 				got := p.awaitFinal(p.accept(batch.Spec{ContentType: c.contentType}, c.body).ID)
 				if got.State != wire.BatchRejected || !strings.Contains(got.Reason, c.says) || got.Filed != 0 ||
 					got.FinishedAt.IsZero() || w.countAll() != 0 {
-					t.Errorf("got %+v and %d messages, want it rejected with %q", got, w.countAll(), c.says)
+					t.Errorf("got %+v and %d messages, want a rejected batch with the reason %q and no message", got,
+						w.countAll(), c.says)
 				}
 			})
 		})
 	}
 }
 
-// A batch of the same Idempotency-Key and document is the same; with another document it is refused.
+// A post with a used Idempotency-Key and the same document returns the earlier batch. A post with the same key and
+// another document is refused.
 func TestAccept_Idempotency(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -238,7 +240,8 @@ func TestAccept_Idempotency(t *testing.T) {
 	})
 }
 
-// The process is killed at one write to storage after the other, before it or after it. The next one files the rest.
+// In each run the process is killed at another write to storage: before the write, or after it. The next process then
+// files the rest of the batch.
 func TestBatch_Killed(t *testing.T) {
 	t.Parallel()
 	keys := []string{"/a", "/b", "/c"}
@@ -251,7 +254,7 @@ func TestBatch_Killed(t *testing.T) {
 	}
 }
 
-// killAt files a batch with a process that is killed at a write.
+// killAt files a batch with a process that is killed at its write number at, and then resumes it with another process.
 func (w *world) killAt(kind storagetest.FaultKind, at int, keys []string) {
 	w.Helper()
 	p, writes, isDead := w.startProcess(), 0, false
@@ -276,17 +279,17 @@ func (w *world) killAt(kind storagetest.FaultKind, at int, keys []string) {
 		w.Fatal(err)
 	}
 	if got := next.awaitFinal(b.ID); got.State != wire.BatchFiled || got.Filed != 450 || got.Stages[weir.Queued] != 450 {
-		w.Errorf("got %+v, want 450 parts filed", got)
+		w.Errorf("got %+v, want 450 parts filed and queued", got)
 	}
 	w.checkEachOnce(450, keys...)
 	for _, name := range w.blobNames() {
 		if strings.Contains(name, "/document/") {
-			w.Errorf("%s is left, want no copy of the content", name)
+			w.Errorf("got the blob %s, want no blob of the document", name)
 		}
 	}
 }
 
-// Two processes sweep, and only one works on a batch.
+// The sweeps of two processes find the same batch, and only one process works on it.
 func TestBatch_OneProcessAtATime(t *testing.T) {
 	simulate(t, func(w *world) {
 		p, other := w.startProcess(), w.startProcess()
@@ -306,7 +309,7 @@ func TestBatch_OneProcessAtATime(t *testing.T) {
 	})
 }
 
-// Storage is away for a while: the work goes on afterwards.
+// Storage fails for a while. The work continues afterwards.
 func TestBatch_StorageAway(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -330,7 +333,7 @@ func TestBatch_StorageAway(t *testing.T) {
 	})
 }
 
-// Old batches are removed with their rows and blobs, and so is a document whose post was broken off by a crash.
+// Old batches are removed with their rows and blobs. A document whose post was broken off by a crash is removed, too.
 func TestRemoveExpired(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -348,7 +351,8 @@ func TestRemoveExpired(t *testing.T) {
 		}
 		if names := strings.Join(w.blobNames(), " "); strings.Contains(names, "aaaabbbb") ||
 			!strings.Contains(names, old.ID) {
-			t.Errorf("after 29 days: got blobs %s, want those of batches alone", names)
+			t.Errorf("after 29 days: got blobs %s, want the blobs of batches, and not the document without a batch",
+				names)
 		}
 		time.Sleep(2 * 24 * time.Hour)
 		if err := p.RemoveExpired(w.Context()); err != nil {
@@ -362,12 +366,13 @@ func TestRemoveExpired(t *testing.T) {
 		}
 		page, err := w.lanes.Account.Table().Range(w.Context(), storage.Query{Partition: "batches"})
 		if err != nil || len(page.Rows) != 1 || strings.Contains(strings.Join(w.blobNames(), " "), old.ID) {
-			t.Errorf("got rows %v, %v and blobs %v, want those of the young batch alone", page.Rows, err, w.blobNames())
+			t.Errorf("got rows %v, %v and blobs %v, want the row of the young batch, and no blob of the old one",
+				page.Rows, err, w.blobNames())
 		}
 	})
 }
 
-// Ids that no batch has, of any form, are not found.
+// Get returns NotFound for an id that no batch has, whether its form is valid or not.
 func TestGet_Unknown(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()

@@ -9,13 +9,14 @@ import (
 	"weir/internal/wire"
 )
 
-// cancelTries is how often a cancel is tried while the process that works on the batch writes the row, too.
+// cancelTries is the number of tries of a cancel. A try fails if the process that works on the batch writes the row at
+// the same time.
 const cancelTries = 10
 
-// Cancel requests the end of a batch: parts that are not filed yet are not filed any more. Messages of filed parts stay
-// as they are. The process that works on the batch carries the request out before its next window; until then the batch
-// has CancelAskedAt. A repeat does nothing. Conflict: the batch has ended in another way. After an Unavailable error
-// the request may be stored or not.
+// Cancel requests the end of a batch: no further window is filed. Messages of filed parts stay as they are. The process
+// that works on the batch carries the request out before its next window; until then the batch has CancelAskedAt. A
+// repeat changes nothing. If the batch is filed or rejected already, Cancel returns Conflict. After an Unavailable
+// error the request may be stored or not.
 func (r *Runner) Cancel(ctx context.Context, id string) (wire.Batch, error) {
 	var failed error
 	for range cancelTries {
@@ -43,7 +44,7 @@ func (r *Runner) Cancel(ctx context.Context, id string) (wire.Batch, error) {
 	return wire.Batch{}, apiError(failed)
 }
 
-// readBatch reads the row of a batch. An id that no batch can have is not found.
+// readBatch reads the row of a batch. For an id that no batch can have it returns NotFound without a read.
 func (r *Runner) readBatch(ctx context.Context, id string) (row, error) {
 	if !idPattern.MatchString(id) {
 		return row{}, &storage.Error{Op: "batch get", Kind: storage.NotFound, Index: -1}
@@ -51,7 +52,7 @@ func (r *Runner) readBatch(ctx context.Context, id string) (row, error) {
 	return r.store.read(ctx, id)
 }
 
-// isCancelled reports whether the batch must end before the parts that are left.
+// isCancelled reports whether a cancel was requested before all parts were filed.
 func (w *work) isCancelled() bool {
 	return !w.batch.CancelAskedAt.IsZero() && (w.batch.State == wire.BatchChecking || w.progress.Next <= w.batch.Parts)
 }

@@ -30,12 +30,12 @@ func TestCancel_KeepsFiledMessages(t *testing.T) {
 		got := p.awaitFinal(p.accept(batch.Spec{IdempotencyKey: "k"}, feed(1000, "/a", "/b")).ID)
 		if got.State != wire.BatchCancelled || got.Filed != 600 || got.Parts != 1000 || got.Invalid != 0 ||
 			got.FinishedAt.IsZero() || got.Stages[weir.Queued] != 600 || w.countAll() != 600 {
-			t.Errorf("got %+v and %d messages, want it cancelled with 600 of 1000 parts filed", got, w.countAll())
+			t.Errorf("got %+v and %d messages, want a cancelled batch with 600 of 1000 parts filed", got, w.countAll())
 		}
 		w.checkEachOnce(600, "/a", "/b")
 		for _, name := range w.blobNames() {
 			if strings.Contains(name, "/document/") {
-				t.Errorf("%s is left, want no copy of the content", name)
+				t.Errorf("got the blob %s, want no blob of the document", name)
 			}
 		}
 		if b, err := other.Cancel(w.Context(), id); err != nil || b.State != wire.BatchCancelled {
@@ -47,7 +47,7 @@ func TestCancel_KeepsFiledMessages(t *testing.T) {
 	})
 }
 
-// A batch whose document cannot be read can be cancelled, also if the answer to the request is lost.
+// A batch whose document cannot be read can be cancelled, even if storage's answer to the write of the request is lost.
 func TestCancel_BeforeThePartsAreChecked(t *testing.T) {
 	simulate(t, func(w *world) {
 		p, other := w.startProcess(), w.startProcess()
@@ -56,14 +56,14 @@ func TestCancel_BeforeThePartsAreChecked(t *testing.T) {
 		mend := p.failWhile(isDocumentRead)
 		defer mend()
 		b := p.accept(batch.Spec{}, feed(3, "/a"))
-		time.Sleep(time.Minute) // p has left it to the next sweep
+		time.Sleep(time.Minute) // p has left the batch to the next sweep
 		other.faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" },
 			storagetest.Fault{Kind: storagetest.FailAfter})
 		if _, err := other.Cancel(w.Context(), b.ID); err != nil {
 			t.Fatal(err)
 		}
 		if got := other.awaitFinal(b.ID); got.State != wire.BatchCancelled || got.Filed != 0 || w.countAll() != 0 {
-			t.Errorf("got %+v and %d messages, want it cancelled without any", got, w.countAll())
+			t.Errorf("got %+v and %d messages, want a cancelled batch and no message", got, w.countAll())
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// chunkSize is the size of the blobs that a document is stored in, except for the last one.
+// chunkSize is the size of a blob of a document, in bytes. Only the last blob may be smaller.
 const chunkSize = 1 << 20
 
 func blobPrefix(id string) string { return blobsPrefix + id + "/" }
@@ -51,7 +51,7 @@ func errTooLarge() error {
 	return &weir.Error{Kind: weir.TooLarge, Op: "batch", Message: fmt.Sprintf("the batch is over %d bytes", MaxBytes)}
 }
 
-// removeDocument removes the chunks of a document of a size. Some may be gone already.
+// removeDocument removes the chunks of a document with the given size. It ignores chunks that are removed already.
 func removeDocument(ctx context.Context, blobs storage.Blobs, id string, size int64) error {
 	for n := range int((size + chunkSize - 1) / chunkSize) {
 		if err := blobs.Delete(ctx, chunkName(id, n)); err != nil && !storage.Is(err, storage.NotFound) {
@@ -61,22 +61,22 @@ func removeDocument(ctx context.Context, blobs storage.Blobs, id string, size in
 	return nil
 }
 
-// document reads a stored document. It holds one chunk. It is not safe for concurrent use.
+// document reads a stored document, with one chunk at a time in memory. It is not safe for concurrent use.
 type document struct {
 	ctx    context.Context
 	blobs  storage.Blobs
 	id     string
 	size   int64
-	at     int64 // of Read
-	number int   // of chunk
+	at     int64 // position of the next Read
+	number int   // of the chunk in memory
 	chunk  []byte
 
-	failed    error // of storage
-	mayRead   int64 // bytes, while isLimited is set
+	failed    error // of the last read of a chunk; nil = none
+	mayRead   int64 // bytes that ReadAt may still read while isLimited is set
 	isLimited bool
 }
 
-// errLimit ends the reading of a zip's directory that is too large.
+// errLimit ends the reading of a zip's directory that is larger than maxDirectory.
 var errLimit = errors.New("too much was read")
 
 // Read implements io.Reader.
@@ -118,7 +118,7 @@ func (d *document) loadChunk(number int) error {
 	}
 	d.chunk, d.number = nil, number
 	d.chunk, d.failed = d.blobs.Get(d.ctx, chunkName(d.id, number))
-	if storage.Is(d.failed, storage.NotFound) { // it would never be found
+	if storage.Is(d.failed, storage.NotFound) { // a repeat would fail, too
 		d.failed = &weir.Error{Kind: weir.Internal, Op: "batch", Message: "the stored document was removed by others",
 			Err: d.failed}
 	}

@@ -14,7 +14,7 @@ import (
 	"weir/internal/wire"
 )
 
-// removedStage stands in the counts for messages that retention has removed.
+// removedStage is the key of the counts for messages that retention has removed.
 const removedStage weir.Stage = "removed"
 
 // readsAtOnce is the number of windows whose messages are read at the same time.
@@ -98,7 +98,7 @@ func (r *Runner) readIDs(ctx context.Context, id string, first int) ([]weir.ID, 
 // lanePlace is a lane of an epoch.
 type lanePlace struct{ epoch, lane int }
 
-// readStages reads the stages of messages, in no order.
+// readStages reads the stages of messages, in no particular order.
 func (r *Runner) readStages(ctx context.Context, ids []weir.ID) (stages []weir.Stage, err error) {
 	byLane := map[lanePlace][]weir.ID{}
 	for _, id := range ids {
@@ -118,8 +118,8 @@ func (r *Runner) readStages(ctx context.Context, ids []weir.ID) (stages []weir.S
 	return stages, nil
 }
 
-// readLane reads the stages of those messages of a lane that still exist. A message of an earlier epoch that was
-// scheduled or dead at its end is read once more, by its id: it has a copy in a later epoch.
+// readLane reads the stages of the messages of a lane that still exist. If a message was scheduled or dead when its
+// epoch ended, a later epoch has a copy of it. Such a message is read once more, by its id, for the stage of the copy.
 func (r *Runner) readLane(ctx context.Context, place lanePlace, ids []weir.ID) (stages []weir.Stage, err error) {
 	seqs := make([]int64, 0, len(ids))
 	for _, id := range ids {

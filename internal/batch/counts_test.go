@@ -12,8 +12,9 @@ import (
 	"weir/internal/weir"
 )
 
-// After a change of the number of lanes the messages of a batch are read in groups, too. Those that were dead are
-// looked up by their ids: this one has no copy any more.
+// After a change of the number of lanes the messages of a batch are still read in groups, with a few reads for each
+// window. A message that was dead at the change is looked up by its id in the new epoch. The dead message of this test
+// has no copy there, so it counts as removed.
 func TestGetStages_OfAnEarlierEpoch(t *testing.T) {
 	simulate(t, func(w *world) {
 		first := w.startProcess()

@@ -17,8 +17,8 @@ import (
 	"weir/internal/wire"
 )
 
-// The answer to the first transaction is lost, and so is the read of the row after the second one. The batch is
-// accepted, so its document stays.
+// The answer to the first transaction is lost. The second transaction finds the rows, but its read of them fails. The
+// batch is accepted, so its document stays.
 func TestAccept_KeepsItsDocumentIfAnswersAreLost(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -46,8 +46,9 @@ func TestAccept_KeepsItsDocumentIfAnswersAreLost(t *testing.T) {
 	})
 }
 
-// A rejected batch was posted again under its key. The key belongs to the later batch when the rejected one expires,
-// or when its process removes the key once more because the answer to the first removal was lost.
+// A rejected batch is posted again under its key, so the key belongs to the later batch. The key stays when the
+// rejected batch expires. It also stays when the process of the rejected batch removes the key a second time, because
+// the answer to the first removal was lost.
 func TestBatch_LeavesTheKeyOfALaterBatch(t *testing.T) {
 	t.Parallel()
 	t.Run("Expired", func(t *testing.T) {
@@ -84,7 +85,7 @@ func TestBatch_LeavesTheKeyOfALaterBatch(t *testing.T) {
 // minRetry is the shortest pause before a step is tried again.
 const minRetry = time.Second
 
-// checkRepeat posts three articles again under the key k.
+// checkRepeat posts the three articles of a batch again under the key k, and checks that the answer is that batch.
 func (w *world) checkRepeat(p *process, id string) {
 	w.Helper()
 	if got := p.accept(batch.Spec{IdempotencyKey: "k"}, feed(3, "/a")); got.ID != id || !got.Duplicate {
@@ -92,7 +93,7 @@ func (w *world) checkRepeat(p *process, id string) {
 	}
 }
 
-// failWhile fails the calls that match until the returned function is called.
+// failWhile fails the calls of storage that match, until the returned function is called.
 func (p *process) failWhile(matches func(storagetest.Call) bool) (mend func()) {
 	p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 		if matches(c) {
@@ -179,7 +180,7 @@ func TestBatch_KeepsLateProblemsAfterACrash(t *testing.T) {
 	})
 }
 
-// Another process works on a batch for long. A batch that is posted meanwhile does not wait for its lease.
+// A process waits for the lease of a batch that another process works on. Meanwhile it files a batch that is posted.
 func TestBatch_BusyLeaseHoldsBackNoOther(t *testing.T) {
 	simulate(t, func(w *world) {
 		slow, p := w.startProcess(), w.startProcess()
@@ -196,12 +197,12 @@ func TestBatch_BusyLeaseHoldsBackNoOther(t *testing.T) {
 		began := time.Now()
 		p.awaitFinal(p.accept(batch.Spec{}, feed(3, "/b")).ID)
 		if took := time.Since(began); took > 4*time.Second {
-			t.Errorf("the batch took %s, want it filed at once", took)
+			t.Errorf("the posted batch was filed after %s, want at most 4s", took)
 		}
 	})
 }
 
-// The document of one batch cannot be read for an hour. The other batches go on.
+// The document of one batch cannot be read for an hour. The process files its other batches meanwhile.
 func TestBatch_FailingBatchHoldsBackNoOther(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -215,7 +216,7 @@ func TestBatch_FailingBatchHoldsBackNoOther(t *testing.T) {
 		began := time.Now()
 		p.awaitFinal(p.accept(batch.Spec{}, feed(3, "/b")).ID)
 		if took := time.Since(began); took > 5*time.Minute {
-			t.Errorf("the other batch took %s, want it filed within minutes", took)
+			t.Errorf("the other batch was filed after %s, want at most 5m", took)
 		}
 		mend()
 		if err := p.ResumeOrphans(w.Context()); err != nil {
@@ -249,7 +250,7 @@ func TestRemoveExpired_LeavesUnfinishedBatches(t *testing.T) {
 	})
 }
 
-// panickingContracts panic once.
+// panickingContracts panics at the first call of Accept.
 type panickingContracts struct {
 	filing.Contracts
 	hasPanicked bool
@@ -264,7 +265,7 @@ func (c *panickingContracts) Accept(ctx context.Context, contentType string, bod
 	return c.Contracts.Accept(ctx, contentType, body)
 }
 
-// A panic while a part is checked does not end the process. Otherwise the batch would end one process after the other.
+// A panic while a part is checked does not end the process. Otherwise one batch would end each process that checks it.
 func TestBatch_SurvivesAPanic(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -281,7 +282,7 @@ func TestBatch_SurvivesAPanic(t *testing.T) {
 	})
 }
 
-// The row of a batch has room for its Content-Type and its paths.
+// The row of a batch has limited room, so Accept refuses a long Content-Type and long paths.
 func TestAccept_RefusesLongTexts(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]batch.Spec{
@@ -294,7 +295,7 @@ func TestAccept_RefusesLongTexts(t *testing.T) {
 				defer p.stop()
 				b, err := p.Accept(w.Context(), spec, strings.NewReader("<a/>"))
 				if kind := kindOf(err); kind != weir.Unsupported && kind != weir.Invalid {
-					t.Errorf("got %+v, %v, want it refused as Unsupported or Invalid", b, err)
+					t.Errorf("got %+v, %v, want Unsupported or Invalid", b, err)
 				}
 			})
 		})

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// A window has at most windowParts parts, and of more than one part at most windowBytes.
+	// A window ends after windowParts parts, or after the part with which its bodies reach windowBytes.
 	windowParts, windowBytes = 200, 4 << 20
-	// appendsAtOnce is the number of keys whose parts are filed at the same time. While one transaction of a lane is in
-	// flight, the others gather for the next one: so about 24 share one. A transaction takes 49 messages with
-	// idempotency keys (lane.Appender), so that single posts find room in the next one.
+	// appendsAtOnce is the number of keys whose parts are filed at the same time. While a transaction of a lane is in
+	// flight, further messages of the lane gather for the next transaction. So about half of them, 24, share one
+	// transaction. A transaction takes 49 messages with idempotency keys (lane.Appender), which leaves room for posts.
 	appendsAtOnce = 48
 	// appendTimeout limits the time of one append.
 	appendTimeout = 15 * time.Second
@@ -31,16 +31,16 @@ const (
 type checkedPart struct {
 	part    part
 	message weir.Message
-	id      string // of its message, as soon as it is filed
-	refusal error  // why it can never be filed
+	id      string // of its message; empty before the part is filed
+	refusal error  // why the part can never be filed; nil = it can
 }
 
 // window has the parts that are filed before the next save.
 type window struct {
 	first int
-	next  int // first part behind it
+	next  int // first part of the window behind this one
 	parts []checkedPart
-	bytes int
+	bytes int // of the parts' bodies
 }
 
 func (w *window) isFull() bool { return w.next-w.first >= windowParts || w.bytes >= windowBytes }
@@ -58,7 +58,7 @@ func (w *work) fileParts(ctx context.Context) error {
 		next, err := w.readWindow(ctx, parts)
 		var refused *weir.Error
 		if errors.As(err, &refused) && refused.Kind != weir.Unavailable {
-			// The document was read before, when it was checked: the settings have changed.
+			// The check has read the document without this error, so the settings have changed since.
 			w.batch.Reason = truncateText(refused.Message)
 			break
 		}
@@ -80,7 +80,7 @@ func (w *work) fileParts(ctx context.Context) error {
 	return w.save(ctx)
 }
 
-// readWindow reads the next window. It has no part at the end of the batch.
+// readWindow reads the next window. At the end of the batch the window has no part.
 func (w *work) readWindow(ctx context.Context, parts *partReader) (*window, error) {
 	out := &window{first: w.progress.Next, next: w.progress.Next}
 	for !out.isFull() {
@@ -92,7 +92,7 @@ func (w *work) readWindow(ctx context.Context, parts *partReader) (*window, erro
 			return nil, err
 		}
 		if p.number < out.first {
-			continue // filed before a crash
+			continue // an earlier process has filed the part
 		}
 		out.next = p.number + 1
 		m, refused := weir.Message{}, p.err
@@ -113,8 +113,8 @@ func (w *work) readWindow(ctx context.Context, parts *partReader) (*window, erro
 	return out, nil
 }
 
-// addLateProblem adds the problem of a part that was valid when it was checked: the contracts have changed, or the time
-// that limits a version, or a post has used its idempotency key.
+// addLateProblem adds the problem of a part that was valid when it was checked. Since then the contracts have changed,
+// the part's version has come too close to a limit of time, or a post has used the part's idempotency key.
 func (w *work) addLateProblem(p part, err error) {
 	for _, known := range w.problems {
 		if known.Part == p.number {
@@ -128,7 +128,7 @@ func (w *work) addLateProblem(p part, err error) {
 	w.problems, w.isUnsaved = append(w.problems, describeProblem(p, refused)), true
 }
 
-// fileWindow files the parts of a window, stores their ids and problems, and saves the position behind them.
+// fileWindow files the parts of a window, stores their ids and problems, and saves the position behind the window.
 func (w *work) fileWindow(ctx context.Context, one *window) error {
 	if err := w.appendParts(ctx, one.parts); err != nil {
 		return err
@@ -162,8 +162,8 @@ func (w *work) fileWindow(ctx context.Context, one *window) error {
 
 func idsName(id string, first int) string { return blobPrefix(id) + "ids/" + strconv.Itoa(first) }
 
-// appendParts files parts: those of one key in order, and those of several keys at the same time. After an error some
-// may be filed; they are not filed again, because of their idempotency keys.
+// appendParts files parts: the parts of one key in order, and parts of different keys at the same time. After an error
+// some parts may be filed. A repeat does not file them again, because of their idempotency keys.
 func (w *work) appendParts(ctx context.Context, parts []checkedPart) error {
 	byKey, order := map[string][]*checkedPart{}, []string{}
 	for i := range parts {

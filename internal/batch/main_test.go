@@ -53,7 +53,7 @@ func simulate(t *testing.T, f func(w *world)) {
 	})
 }
 
-// process is one life of the program.
+// process is one process of Weir, with calls of storage that the test can fail.
 type process struct {
 	*batch.Runner
 	w      *world
@@ -71,13 +71,13 @@ func (w *world) startProcess() *process {
 	return p
 }
 
-// stop ends the process in order.
+// stop closes the process, and waits for its end.
 func (p *process) stop() {
 	p.w.Helper()
 	lanetest.Close(p.w, p)
 }
 
-// kill ends the process as SIGKILL does: nothing of it reaches storage any more.
+// kill ends the process as SIGKILL does: no further call of the process reaches storage.
 func (p *process) kill() {
 	p.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.FailBefore} })
 	p.stop()
@@ -105,7 +105,7 @@ func (p *process) awaitFinal(id string) wire.Batch {
 			p.w.Fatal(err)
 		}
 		if b.IsFinal() {
-			synctest.Wait() // its document is removed
+			synctest.Wait() // until the document is removed
 			return b
 		}
 	}
@@ -118,7 +118,7 @@ func article(key string, n int) string {
 	return fmt.Sprintf(`<article path="%s"><title>%d</title></article>`, key, n)
 }
 
-// feed returns a document with n parts in turn of some keys.
+// feed returns a document with n parts, to which the keys are given in turn.
 func feed(n int, keys ...string) string {
 	var b strings.Builder
 	b.WriteString("<feed>")
@@ -175,7 +175,7 @@ func (w *world) checkEachOnce(n int, keys ...string) {
 	}
 }
 
-// multipartOf returns multipart of files, name and content in turn, with its Content-Type.
+// multipartOf returns a multipart body and its Content-Type. The arguments have the name and the content of each file.
 func multipartOf(t testing.TB, files ...string) (contentType, body string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -196,7 +196,7 @@ func multipartOf(t testing.TB, files ...string) (contentType, body string) {
 	return m.FormDataContentType(), b.String()
 }
 
-// kindOf returns the kind of an error of Accept.
+// kindOf returns the kind of an error; -1 = the error is not a *weir.Error.
 func kindOf(err error) weir.Kind {
 	var e *weir.Error
 	if !errors.As(err, &e) {

@@ -19,10 +19,10 @@ import (
 type part struct {
 	number      int    // from 1
 	file        string // its name in a zip or in multipart
-	line        int    // of its start tag; 0 = it is a whole file
+	line        int    // of its start tag; 0 = the part is a whole file
 	contentType string
 	body        []byte
-	err         error // why it has no body
+	err         error // why the part has no body; nil = it has one
 }
 
 // newSubmission returns the part as a submission of the batch's upstream.
@@ -30,8 +30,8 @@ func (p part) newSubmission(upstream string) filing.Submission {
 	return filing.Submission{ContentType: p.contentType, Body: p.body, Options: filing.Options{Upstream: upstream}}
 }
 
-// partReader reads the parts of a batch one after the other. next returns io.EOF after the last one. A *weir.Error
-// concerns the whole batch; another error is one of storage.
+// partReader reads the parts of a batch one after the other. Its method next returns io.EOF after the last part. A
+// *weir.Error of next refuses the whole batch; any other error comes from storage.
 type partReader struct {
 	set     *contract.Set
 	maxBody int64
@@ -39,8 +39,8 @@ type partReader struct {
 	files   fileReader
 
 	file     postedFile
-	splitter *contract.Splitter // of the present file; nil = the next file is to be read
-	number   int
+	splitter *contract.Splitter // of the present file; nil = no file is being split
+	number   int                // of the last part that was read
 }
 
 // postedFile is one document of a batch.
@@ -48,7 +48,7 @@ type postedFile struct {
 	name        string
 	contentType string
 	content     io.Reader
-	err         error // why it cannot be read, e.g. it is encrypted
+	err         error // why the document cannot be read, for example because it is encrypted; nil = it can
 }
 
 // fileReader returns the documents of a batch one after the other, and then io.EOF.
@@ -91,7 +91,8 @@ func (r *partReader) next() (part, error) {
 	}
 }
 
-// nextOfFile returns the next part of the present file, or found = false if that has no more.
+// nextOfFile returns the next part of the present file. It returns found = false if the file has no further part; the
+// next call opens the next file.
 func (r *partReader) nextOfFile() (p part, found bool, err error) {
 	if r.splitter == nil {
 		if r.file, err = r.files.nextFile(); err != nil {
@@ -116,7 +117,7 @@ func (r *partReader) nextOfFile() (p part, found bool, err error) {
 	return part{line: one.Line, body: one.Body, err: one.Err}, true, nil
 }
 
-// readWhole reads a file that is a part.
+// readWhole reads a file that is one part.
 func (r *partReader) readWhole() (part, error) {
 	if r.file.err != nil {
 		return part{err: r.file.err}, nil
@@ -125,7 +126,7 @@ func (r *partReader) readWhole() (part, error) {
 	var refused *weir.Error
 	switch {
 	case errors.As(err, &refused) && refused.Kind == weir.Invalid:
-		return part{err: refused}, nil // the file is damaged, and the others can be read
+		return part{err: refused}, nil // the file is damaged; the other files can still be read
 	case err != nil:
 		return part{}, err
 	case int64(len(body)) > r.maxBody:
@@ -249,7 +250,8 @@ func (z *zipFiles) nextFile() (postedFile, error) {
 	return postedFile{}, io.EOF
 }
 
-const encryptedFlag = 1 // of a file in a zip, by PKWARE's APPNOTE 4.4.4
+// encryptedFlag is the bit of a file's flags that marks an encrypted file; see PKWARE's APPNOTE, section 4.4.4.
+const encryptedFlag = 1
 
 func (z *zipFiles) openFile(f *zip.File) (postedFile, error) {
 	posted := postedFile{name: f.Name, contentType: "application/xml"}

@@ -8,11 +8,11 @@ import (
 	"weir/internal/storage"
 )
 
-// uploadTime is the age at which a document without a row was given up by its receiver.
+// uploadTime is the age of a chunk after which no receiver still stores its document.
 const uploadTime = 24 * time.Hour
 
-// RemoveExpired removes the batches past their retention. It also removes documents without a batch, which remain if a
-// process dies during Accept.
+// RemoveExpired removes the batches that are older than their retention. It also removes documents without a batch,
+// which remain if a process dies during Accept.
 func (r *Runner) RemoveExpired(ctx context.Context) error {
 	q := storage.Query{Partition: partition, From: idPrefix(r.Now().Add(-retention)), To: keyPrefix}
 	for {
@@ -40,7 +40,7 @@ func (r *Runner) removeBatch(ctx context.Context, found storage.Row) error {
 	}
 	id := one.batch.ID
 	if !one.batch.IsFinal() {
-		return nil // parts of the batch are still to be filed
+		return nil // parts of the batch may still be filed
 	}
 	for marker, more := "", true; more; more = marker != "" {
 		page, err := r.Blobs.List(ctx, blobPrefix(id), marker)
@@ -57,7 +57,8 @@ func (r *Runner) removeBatch(ctx context.Context, found storage.Row) error {
 	if err := r.store.releaseKey(ctx, &one); err != nil {
 		return err
 	}
-	for _, key := range []string{workPrefix + id, id} { // the row that leads here comes last
+	// RemoveExpired finds the batch by its own row. So that row comes last: after a failure the next call can go on.
+	for _, key := range []string{workPrefix + id, id} {
 		if err := r.store.removeRow(ctx, key); err != nil {
 			return err
 		}
@@ -85,8 +86,8 @@ func (r *Runner) removeForgotten(ctx context.Context) error {
 			if r.Now().Sub(blob.ModifiedAt) < uploadTime {
 				continue
 			}
-			known, asked := isKnown[id]
-			if !asked {
+			known, isCached := isKnown[id]
+			if !isCached {
 				_, err := r.store.table.Get(ctx, partition, id)
 				if err != nil && !storage.Is(err, storage.NotFound) {
 					return err

@@ -21,13 +21,13 @@ import (
 	"weir/internal/wire"
 )
 
-// Blobs keeps documents, problems and ids.
+// Blobs stores documents, problems and ids.
 type Blobs interface {
 	storage.Blobs
 	List(ctx context.Context, prefix, marker string) (storage.BlobPage, error)
 }
 
-// Quotas count the messages of upstreams; see upstream.Set.
+// Quotas counts the messages of upstreams; see upstream.Set.
 type Quotas interface {
 	// AdmitBatch counts all parts of a batch against the daily quota of its upstream, or returns Limited and counts
 	// none.
@@ -43,18 +43,18 @@ type Config struct {
 	Contracts *contract.Set // splits documents
 	MaxBody   int64         // of a part
 	Filer     *filing.Filer
-	Quotas    Quotas          // nil = no batch names an upstream
-	Wake      func(lane int)  // wakes the holder of a lane; returns at once
+	Quotas    Quotas          // nil = the settings have no upstreams
+	Wake      func(lane int)  // wakes this process's worker of a lane; returns at once
 	Refused   func(err error) // is called for each invalid part when it is checked
-	// FinishFile, if set, is called when a batch with a Spec.File is filed or rejected, with the problems of its parts.
-	// It is called again after an error, and after a crash.
+	// FinishFile, if set, is called when a batch with a Spec.File is final. The batch has the problems of its parts. It
+	// is called again after an error, and after a crash.
 	FinishFile func(ctx context.Context, b wire.Batch, file string) error
 	Now        func() time.Time
 	Logger     *slog.Logger
 }
 
-// Runner accepts batches and files their parts. Any number of runners may share storage: one at a time works on a
-// batch. It is safe for concurrent use. The caller must Close it.
+// Runner accepts batches and files their parts. Any number of runners may share storage: one runner at a time works on
+// a batch. A Runner is safe for concurrent use. The caller must Close it.
 type Runner struct {
 	Config
 	store  store
@@ -65,8 +65,9 @@ type Runner struct {
 	isClosed bool
 	running  map[string]bool
 	hasTried map[string]bool // batches whose lease this process has tried to get
-	// admitted has the number of parts of batches that this process has counted against a daily quota. If the save that
-	// follows fails, the batch is checked again: counted twice, it could be refused because of its own first count.
+	// admitted has, by id of a batch, the number of parts that this process has counted against a daily quota. If the
+	// following save fails, the batch is checked again. If its parts were then counted again, the quota could refuse
+	// the batch because of its own first count.
 	admitted map[string]int
 	turn     chan struct{} // one batch at a time
 	wg       sync.WaitGroup
@@ -79,13 +80,14 @@ func New(cfg Config) *Runner {
 		hasTried: map[string]bool{}, admitted: map[string]int{}, turn: make(chan struct{}, 1)}
 }
 
-// createPauses has the pauses between two tries to store the rows of a batch.
+// createPauses has the pauses between the tries to store the rows of a batch.
 var createPauses = retry.Policy{First: 200 * time.Millisecond, Max: time.Second, Tries: 5,
 	IsTransient: func(err error) bool { return weir.KindOf(apiError(err)) == weir.Unavailable }}
 
-// Accept stores a batch, and begins to work on it. A repeat of the idempotency key with the same document returns the
-// earlier batch; with another document it is Invalid. After an Unavailable error the batch may have been accepted or
-// not. If body returns an error, Accept returns it, and removes the stored chunks.
+// Accept stores a batch, and begins to work on it. If the idempotency key has a batch with the same document, mode and
+// split already, Accept returns that batch. If they differ, Accept returns Invalid. After an Unavailable error the
+// batch may have been accepted or not. If body returns an error, Accept removes the stored chunks and returns the
+// error.
 func (r *Runner) Accept(ctx context.Context, s Spec, body io.Reader) (wire.Batch, error) {
 	one, err := r.prepareRow(s)
 	if err != nil {
@@ -106,7 +108,7 @@ func (r *Runner) Accept(ctx context.Context, s Spec, body io.Reader) (wire.Batch
 		return err
 	})
 	if err != nil {
-		return wire.Batch{}, apiError(err) // the chunks stay: the row may exist
+		return wire.Batch{}, apiError(err) // the chunks stay, because the rows may be stored
 	}
 	if known != nil {
 		r.discardDocument(ctx, id, one.batch.Bytes)
@@ -155,8 +157,8 @@ func repeatOf(known, posted *row) (wire.Batch, error) {
 	return b, nil
 }
 
-// discardTimeout limits the time of removing the chunks of a batch that was not accepted. RemoveExpired removes those
-// that are left.
+// discardTimeout limits the time for removing the chunks of a batch that was not accepted. RemoveExpired removes the
+// chunks that are left.
 const discardTimeout = 10 * time.Second
 
 func (r *Runner) discardDocument(ctx context.Context, id string, size int64) {
@@ -176,8 +178,8 @@ func (r *Runner) List(ctx context.Context) ([]wire.Batch, error) {
 	return batches, apiError(err)
 }
 
-// ResumeOrphans starts to work on the batches whose process has died, one after the other. It does not wait for the
-// work.
+// ResumeOrphans starts to work on all unfinished batches, one after the other. A batch whose lease another process has
+// is left to that process. ResumeOrphans does not wait for the work.
 func (r *Runner) ResumeOrphans(ctx context.Context) error {
 	ids, err := r.store.listWork(ctx)
 	if err != nil {
@@ -193,7 +195,7 @@ func (r *Runner) ResumeOrphans(ctx context.Context) error {
 	return nil
 }
 
-// startWork works on a batch in a goroutine, unless this process does so already.
+// startWork works on a batch in a goroutine, unless this process works on the batch already.
 func (r *Runner) startWork(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,9 +217,9 @@ func (r *Runner) startWork(id string) {
 // leaseRetryDelay is the pause before a busy lease is tried again.
 const leaseRetryDelay = 2 * time.Second
 
-// workInTurn works on a batch when no other has the turn of this process. If another process has the batch's lease, it
-// tries again until a dead process's lease has run out, if waitForLease is set; then it leaves the batch to the next
-// ResumeOrphans. It does not keep the turn while it waits.
+// workInTurn waits until this process works on no other batch, and then works on the batch. If another process has the
+// batch's lease and waitForLease is set, workInTurn tries again until the lease of a dead process would have run out.
+// Then it leaves the batch to the next ResumeOrphans. Other batches have their turn while it waits.
 func (r *Runner) workInTurn(id string, waitForLease bool) error {
 	for waitUntil := (time.Time{}); ; {
 		isBusy, err := r.tryTurn(id)

@@ -14,22 +14,22 @@ import (
 	"weir/internal/wire"
 )
 
-// partition has the rows of batches.
+// partition is the table partition of the batches' rows.
 const partition = "batches"
 
-// The prefixes of the rows' keys. The columns are Text, the batch as users see it, Progress, and in the other rows
-// Batch, the id.
+// The prefixes of the keys of rows that lead to a batch. These rows have one column: Batch, the id. The row <id> of the
+// batch itself has the columns Text, the batch as users see it, and Progress.
 const (
-	workPrefix = "!"  // <id>: there is work
-	keyPrefix  = "i_" // <hash>: batch of an idempotency key
+	workPrefix = "!"  // followed by <id>: the batch has work
+	keyPrefix  = "i_" // followed by <hash>: the batch of an idempotency key
 )
 
 // progress is the part of a batch's row that users do not see.
 type progress struct {
 	ContentType string `json:"type"`
 	Digest      string `json:"digest"`            // SHA-256 of the document
-	KeyRow      string `json:"keyRow,omitempty"`  // of its idempotency key
-	File        string `json:"file,omitempty"`    // of Spec
+	KeyRow      string `json:"keyRow,omitempty"`  // key of the row of its idempotency key
+	File        string `json:"file,omitempty"`    // see Spec.File
 	Next        int    `json:"next"`              // first part of the next window
 	Windows     []int  `json:"windows,omitempty"` // first parts of the windows that were filed
 }
@@ -68,7 +68,7 @@ func parseRow(from storage.Row) (r row, err error) {
 // store reads and writes the rows of batches.
 type store struct{ table storage.Table }
 
-// create inserts the rows of a new batch. If its idempotency key has a batch already, create returns that.
+// create inserts the rows of a new batch. If its idempotency key has a batch already, create returns that batch.
 func (s store) create(ctx context.Context, r row) (known *row, err error) {
 	values, err := r.values()
 	if err != nil {
@@ -88,7 +88,9 @@ func (s store) create(ctx context.Context, r row) (known *row, err error) {
 	case readErr == nil:
 		return nil, nil // an earlier try has inserted the rows, and its answer was lost
 	case !storage.Is(readErr, storage.NotFound):
-		return nil, readErr // the rows may be there: the key row alone would make the batch a repeat of itself
+		// An earlier try may have inserted the rows. The row of the key would then lead to this batch itself, and the
+		// caller would take it for an earlier batch.
+		return nil, readErr
 	case r.progress.KeyRow == "":
 		return nil, err
 	}
@@ -121,7 +123,8 @@ func (s store) read(ctx context.Context, id string) (row, error) {
 	return parseRow(found)
 }
 
-// save replaces the row that r was read from. Precondition or NotFound: another process has written it.
+// save replaces the row that r was read from. A Precondition or NotFound error means that another process has written
+// or removed the row.
 func (s store) save(ctx context.Context, r *row) error {
 	values, err := r.values()
 	if err != nil {
@@ -138,8 +141,8 @@ func (s store) save(ctx context.Context, r *row) error {
 // endWork removes the row that makes sweeps find a batch.
 func (s store) endWork(ctx context.Context, id string) error { return s.removeRow(ctx, workPrefix+id) }
 
-// releaseKey removes the row of a batch's idempotency key, unless the key belongs to a later batch by now: a rejected
-// batch releases its key, and a step may be repeated long after that.
+// releaseKey removes the row of a batch's idempotency key. It leaves a row that leads to a later batch: the key of a
+// rejected batch may be used again, and releaseKey may be repeated long after that.
 func (s store) releaseKey(ctx context.Context, r *row) error {
 	key := r.progress.KeyRow
 	if key == "" {
@@ -199,9 +202,9 @@ func (s store) listBatches(ctx context.Context, limit int) ([]wire.Batch, error)
 	return batches, nil
 }
 
-// keyRowOf returns the key of the row of an upstream's idempotency key; "" for none. Each upstream has keys of its own:
-// otherwise an upstream could use up the key of another one. Batches without an upstream have rows as before the
-// setting upstreams.
+// keyRowOf returns the key of the row of an upstream's idempotency key; "" = the batch has no idempotency key. The hash
+// includes the upstream, because otherwise an upstream could use up the key of another upstream. Without an upstream
+// the hash is the same as in versions of Weir that have no upstreams.
 func keyRowOf(upstream, idempotencyKey string) string {
 	if idempotencyKey == "" {
 		return ""

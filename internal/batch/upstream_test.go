@@ -17,14 +17,14 @@ import (
 	"weir/internal/wire"
 )
 
-// unobserved is an upstream.Observer.
+// unobserved is an upstream.Observer that does nothing.
 type unobserved struct{}
 
 // Limited implements upstream.Observer.
 func (unobserved) Limited(string, string) {}
 
-// startWithUpstreams starts a process that knows the upstreams feeds, with a daily quota of 10, and pictures, which may
-// send no articles.
+// startWithUpstreams starts a process with two upstreams in its settings: feeds has a daily quota of 10, and pictures
+// may not send articles.
 func (w *world) startWithUpstreams() *process {
 	p := &process{w: w, faults: storagetest.NewFaults()}
 	store := w.lanes.FaultyStore(p.faults)
@@ -47,7 +47,7 @@ func TestBatch_CountsAgainstTheQuotaOfItsUpstream(t *testing.T) {
 		}
 		b = p.awaitFinal(p.accept(batch.Spec{Upstream: "feeds", IdempotencyKey: "k"}, feed(3, "/a")).ID)
 		if b.State != wire.BatchRejected || b.Filed != 0 || !strings.Contains(b.Reason, "has 2 messages left") {
-			t.Errorf("got %+v, want it rejected because 2 messages are left", b)
+			t.Errorf("got %+v, want a rejected batch with the reason that 2 messages are left", b)
 		}
 		time.Sleep(24 * time.Hour) // the rejected batch has released its key
 		b = p.awaitFinal(p.accept(batch.Spec{Upstream: "feeds", IdempotencyKey: "k"}, feed(10, "/a")).ID)
@@ -57,8 +57,8 @@ func TestBatch_CountsAgainstTheQuotaOfItsUpstream(t *testing.T) {
 	})
 }
 
-// The write of the decision fails some times. The batch is checked again, and neither refused nor counted again because
-// of its first count.
+// The write of the decision fails three times, and the batch is checked again each time. The repeated checks do not
+// count its parts against the quota again.
 func TestBatch_CountsOnceIfItIsCheckedAgain(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startWithUpstreams()
@@ -87,12 +87,12 @@ func TestBatch_PartsOfOtherContractsAreInvalid(t *testing.T) {
 		defer p.stop()
 		b := p.awaitFinal(p.accept(batch.Spec{Upstream: "pictures"}, feed(2, "/a")).ID)
 		if b.State != wire.BatchRejected || b.Invalid != 2 || b.Problems[0].Problems[0].Rule != "contract" {
-			t.Errorf("got %+v, want two parts of another contract", b)
+			t.Errorf("got %+v, want a rejected batch with two parts of a contract that is not allowed", b)
 		}
 	})
 }
 
-// An upstream can neither use up an idempotency key of another one, nor see its batch by it.
+// Two upstreams can use the same idempotency key. Each of them gets a batch of its own, and cannot see the other batch.
 func TestBatch_IdempotencyKeyOfAnotherUpstream(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startWithUpstreams()
@@ -113,7 +113,7 @@ func TestBatch_IdempotencyKeyOfAnotherUpstream(t *testing.T) {
 	})
 }
 
-// refusedBody is a body whose signature turns out to be wrong at its end.
+// refusedBody is a body whose signature can only be checked at its end, and is wrong.
 type refusedBody struct{ io.Reader }
 
 // Read implements io.Reader.

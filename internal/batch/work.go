@@ -20,13 +20,14 @@ type work struct {
 	*Runner
 	row
 	problems  []wire.PartProblem
-	isUnsaved bool // there is a problem that is not stored yet
-	savedAt   time.Time
+	isUnsaved bool      // a problem was added since the problems were stored
+	savedAt   time.Time // when the row was read, or saved for the last time
 }
 
 const (
-	// After a failure the step is tried again after minRetry, then after twice as long each time. After maxFailures
-	// failures without progress the batch is left to the next ResumeOrphans: other batches can have the turn meanwhile.
+	// After a failure the step is tried again after minRetry; each further pause is twice as long as the one before.
+	// After maxFailures failures without progress the batch is left to the next ResumeOrphans, so that the process can
+	// work on other batches.
 	minRetry    = time.Second
 	maxFailures = 5
 	// showInterval is the time between two saves of the number of checked parts.
@@ -36,8 +37,8 @@ const (
 // errTakenOver means that another process has changed the batch's row.
 var errTakenOver = errors.New("another process works on the batch")
 
-// processBatch works on a batch until there is no more work, or ctx, which ends with the lease, ends. It returns the
-// last error if the batch has failed maxFailures times in the same window.
+// processBatch works on a batch until the work is done, or ctx ends; ctx ends with the lease. If the batch has failed
+// maxFailures times in the same window, processBatch returns the last error.
 func (r *Runner) processBatch(ctx context.Context, id string) error {
 	delay, failures, window := minRetry, 0, 0
 	for {
@@ -62,7 +63,7 @@ func (r *Runner) processBatch(ctx context.Context, id string) error {
 	}
 }
 
-// tryBatchSafely turns a panic into an error. Otherwise the batch would end one process after the other.
+// tryBatchSafely turns a panic into an error. Otherwise one batch would end each process that works on it.
 func (r *Runner) tryBatchSafely(ctx context.Context, id string) (reached int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -72,8 +73,8 @@ func (r *Runner) tryBatchSafely(ctx context.Context, id string) (reached int, er
 	return r.tryBatch(ctx, id)
 }
 
-// tryBatch takes all steps of a batch from the stored state on. It returns the first part of the window that it has
-// reached. After an error it can be called again.
+// tryBatch takes all steps of a batch from the stored state on. It returns the number of the first part that is not
+// filed yet. After an error it can be called again.
 func (r *Runner) tryBatch(ctx context.Context, id string) (reached int, err error) {
 	one, err := r.store.read(ctx, id)
 	if storage.Is(err, storage.NotFound) {
@@ -112,7 +113,8 @@ func (w *work) takeSteps(ctx context.Context) error {
 		return err
 	}
 	if w.batch.State == wire.BatchRejected {
-		// Nothing was filed: the document may be posted again under its key, for example with other contracts.
+		// No part was filed, so the document may be posted again under its key, for example after a change of
+		// contracts.
 		if err := r.store.releaseKey(ctx, &w.row); err != nil {
 			return err
 		}
@@ -124,7 +126,7 @@ func (w *work) takeSteps(ctx context.Context) error {
 	return nil
 }
 
-// finishFile hands the outcome of a batch to the source of its file.
+// finishFile hands the outcome of a batch to Config.FinishFile, if the batch came from a file.
 func (w *work) finishFile(ctx context.Context) (err error) {
 	if w.FinishFile == nil || w.progress.File == "" {
 		return nil
@@ -136,7 +138,7 @@ func (w *work) finishFile(ctx context.Context) (err error) {
 	return w.FinishFile(ctx, b, w.progress.File)
 }
 
-// checkParts checks all parts, and saves the decision whether they are filed.
+// checkParts checks all parts, decides whether the batch is filed or rejected, and saves the decision.
 func (w *work) checkParts(ctx context.Context) error {
 	w.batch.Parts, w.batch.Invalid = 0, 0
 	reason, err := w.findReason(ctx)
@@ -170,8 +172,8 @@ func (w *work) checkParts(ctx context.Context) error {
 	return w.save(ctx)
 }
 
-// admitParts counts the valid parts against the daily quota of the upstream. It returns why the quota refuses them, or
-// "". If the process dies before the batch is saved, the parts count twice.
+// admitParts counts the valid parts against the daily quota of the upstream. It returns the reason if the quota refuses
+// them, or else "". If the process dies before the batch is saved, another process counts the parts a second time.
 func (w *work) admitParts(ctx context.Context) (string, error) {
 	count := w.batch.Parts - w.batch.Invalid
 	if w.isAdmitted(count) {
@@ -188,7 +190,7 @@ func (w *work) admitParts(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// isAdmitted reports whether this process has counted so many parts of the batch against the quota already.
+// isAdmitted reports whether this process has already counted this number of parts of the batch against the quota.
 func (w *work) isAdmitted(count int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,7 +203,8 @@ func (w *work) setAdmitted(count int) {
 	w.admitted[w.batch.ID] = count
 }
 
-// findReason checks all parts. It returns why the document as a whole is rejected, or "". An error is one of storage.
+// findReason checks all parts. It returns the reason if the document as a whole is rejected, or else "". An error comes
+// from storage, or is Unavailable because the check of a part ended early.
 func (w *work) findReason(ctx context.Context) (string, error) {
 	var refused *weir.Error
 	parts, err := openParts(ctx, &w.Config, &w.batch, w.progress.ContentType)
@@ -231,7 +234,7 @@ func (w *work) findReason(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// addProblem counts an invalid part, and keeps its problem.
+// addProblem counts an invalid part, and adds its problem if there are fewer than maxProblems.
 func (w *work) addProblem(p part) {
 	if p.err == nil {
 		return
@@ -267,7 +270,7 @@ func (w *work) saveProblems(ctx context.Context) error {
 func (r *Runner) loadProblems(ctx context.Context, id string) (problems []wire.PartProblem, err error) {
 	text, err := r.Blobs.Get(ctx, problemsName(id))
 	if storage.Is(err, storage.NotFound) {
-		return nil, nil // there are none, or they are not stored yet
+		return nil, nil // no part is invalid, or the problems are not stored yet
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &problems)
@@ -275,8 +278,9 @@ func (r *Runner) loadProblems(ctx context.Context, id string) (problems []wire.P
 	return problems, err
 }
 
-// save writes the batch's row. It reads the row after a failed write to find out whether it was written, or whether
-// Cancel has written it.
+// save writes the batch's row. After a failed write it reads the row. If the row has this write, save returns no error.
+// If Cancel has written the row, save adopts its request and writes again. If another process has written the row, save
+// returns errTakenOver.
 func (w *work) save(ctx context.Context) error {
 	before := w.batch.UpdatedAt
 	w.savedAt = w.Now()

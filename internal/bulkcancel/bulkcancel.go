@@ -1,4 +1,5 @@
-// Package bulkcancel cancels the waiting messages that a filter selects.
+// Package bulkcancel cancels the waiting messages that a filter selects, in steps of bounded size. The walk through the
+// lanes has a position, which the caller stores, so that any instance can make the next step.
 package bulkcancel
 
 import (
@@ -13,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Filter selects waiting messages. An empty field selects all.
+// Filter selects the waiting messages that match all of its fields. An empty field matches every message.
 type Filter struct {
 	Key       string
 	KeyPrefix string
@@ -23,7 +24,7 @@ type Filter struct {
 	From, To  time.Time // accepted at or after From, and before To
 }
 
-// selectLanes returns the lanes that can hold selected messages.
+// selectLanes returns the lanes, out of n, that can have selected messages.
 func (f *Filter) selectLanes(n int) []int {
 	var lanes []int
 	for i := range n {
@@ -54,7 +55,7 @@ func (f *Filter) isSelected(e *lane.Entry) bool {
 type Position struct {
 	Lane  int         `json:"l"` // index among the lanes that the filter selects
 	Part  waitingPart `json:"p"`
-	After string      `json:"a"` // the last row read there; "" = none
+	After string      `json:"a"` // key of the last row that was read in this part; "" = none
 }
 
 // IsValid reports whether the position can come from a walk.
@@ -64,23 +65,23 @@ func (p Position) IsValid() bool {
 	return p.Lane >= 0 && prefix != "" && (p.After == "" || strings.HasPrefix(p.After, prefix))
 }
 
-// waitingPart is one of the three places of a lane for waiting messages. A release moves a message from the
-// first to the last, a block from the second to the last. The walk reads them in this order, so it misses no
-// message that moves meanwhile.
+// waitingPart is one of the three parts of a lane's rows that have waiting messages. When a scheduled message is due,
+// it moves from the first part to the last. When its key is blocked, a message moves from the second part to the last.
+// The walk reads the parts in this order, so it misses no message that moves meanwhile.
 type waitingPart int
 
 const (
 	partScheduled waitingPart = iota
 	partLog
 	partHeld
-	partEnd
+	partEnd // number of parts
 )
 
-// Counts counts messages that were walked through.
+// Counts has the results of the messages that a step has read.
 type Counts struct {
 	lane.CancelCounts
-	Selected int64 // waiting and selected
-	Lanes    []int // lanes with selected messages, unless the call only counts; in rising order
+	Selected int64 // waiting messages that the filter selects
+	Lanes    []int // lanes with selected messages, in rising order; nil if the call only counts
 }
 
 // waitingPage is the number of rows that one step of the walk reads.
@@ -89,9 +90,9 @@ const waitingPage = 500
 // Canceller cancels messages in the lanes of a store. It may be used concurrently.
 type Canceller struct{ Store *lane.Store }
 
-// CancelWaiting cancels the waiting messages that a filter selects, in steps. It returns after limit messages,
-// or when ctx ends, with the position to continue at; done reports that none is left. With dryRun it only
-// counts. Repeating a step does no harm.
+// CancelWaiting makes one step of the walk from a position: it cancels the waiting messages that a filter selects. It
+// returns when it has read at least limit messages, when the walk is at its end (done), or when ctx ends. The next step
+// continues at the position that it returns. With dryRun it only counts. A step may be repeated.
 func (c Canceller) CancelWaiting(ctx context.Context, f Filter, from Position, limit int,
 	dryRun bool) (counts Counts, at Position, done bool, err error) {
 	lanes := f.selectLanes(c.Store.Lanes)
@@ -130,7 +131,7 @@ func (c Canceller) cancelEach(ctx context.Context, number int, entries []*lane.E
 	return err
 }
 
-// readPage reads one page of messages at a position, and returns the position behind it.
+// readPage reads one page of messages at a position, and returns the position behind the page.
 func (c Canceller) readPage(ctx context.Context, number int, at Position) ([]*lane.Entry, Position, error) {
 	if at.Part == partLog {
 		return c.readLogPage(ctx, number, at)
@@ -163,7 +164,7 @@ func (c Canceller) readPage(ctx context.Context, number int, at Position) ([]*la
 	return entries, at.positionAfter(page), err
 }
 
-// readWaitingLog reads one page of the log from the cursor on.
+// readLogPage reads one page of the log. The first page begins at the cursor.
 func (c Canceller) readLogPage(ctx context.Context, number int, at Position) ([]*lane.Entry, Position, error) {
 	behind := at.After
 	if behind == "" {
@@ -179,7 +180,7 @@ func (c Canceller) readLogPage(ctx context.Context, number int, at Position) ([]
 		return nil, at, err
 	}
 	entries, err := c.Store.EntriesFrom(ctx, number, page.Rows)
-	// Scheduled and held messages are read in parts of their own.
+	// The other two parts have the scheduled and the held messages.
 	entries = slices.DeleteFunc(entries, func(e *lane.Entry) bool { return e.IsHeld || e.Stage == weir.Scheduled })
 	return entries, at.positionAfter(page), err
 }

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const lanes = 3
 
-// withDueTime schedules a message.
+// withDueTime gives a message a due time in an hour.
 func withDueTime(m *weir.Message) { m.DueAt = time.Now().Add(time.Hour) }
 
 // appendMessages appends three scheduled and two queued messages, and returns the ids by name.
@@ -37,7 +37,8 @@ func appendMessages(l *lanetest.Lanes) map[string]weir.ID {
 	return ids
 }
 
-// A queued message may be in flight, so only its holder can cancel it. Scheduled ones are cancelled at once.
+// A queued message may be in flight, so only the holder of its lane can cancel it. Scheduled messages are cancelled at
+// once.
 func TestCanceller_Filter(t *testing.T) {
 	one := lane.Of("/a/2", lanes)
 	for name, c := range map[string]struct {
@@ -98,7 +99,8 @@ func countCancelled(l *lanetest.Lanes, ids map[string]weir.ID) (n int64) {
 	return n
 }
 
-// Each call returns after a page. The next one continues there, so no message is left out or counted twice.
+// Each call returns after a page, and the next call continues behind the page. So no message is left out or counted
+// twice.
 func TestCanceller_Continues(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		l := lanetest.New(t, lanes)
@@ -130,12 +132,13 @@ func TestCanceller_Continues(t *testing.T) {
 			}
 		}
 		if total.Selected != n+5 || total.Cancelled != n || total.Asked != 5 || calls < 3 {
-			t.Errorf("got %+v in %d calls, want %d cancelled and 5 asked for in 3 calls at least", total, calls, n)
+			t.Errorf("got %+v in %d calls, want %d cancelled and 5 requested, in at least 3 calls", total, calls, n)
 		}
 	})
 }
 
-// After a failure of storage the returned position is that of the page that failed, so that the caller can repeat it.
+// After a failure of storage the call returns the position of the page that failed, so that the caller can repeat the
+// page.
 func TestCanceller_StorageFails(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		l, faults := lanetest.New(t, lanes), storagetest.NewFaults()

@@ -1,5 +1,5 @@
 // Package bulkdiscard discards the dead messages that a filter selects, in steps of bounded size. A walk reads the dead
-// messages lane by lane. Its position is a value of the caller, so that any instance can make the next step.
+// messages lane by lane. The walk has a position, which the caller stores, so that any instance can make the next step.
 package bulkdiscard
 
 import (
@@ -12,16 +12,16 @@ import (
 	"weir/internal/weir"
 )
 
-// Filter selects dead messages. An empty field selects all.
+// Filter selects the dead messages that match all of its fields. An empty field matches every message.
 type Filter struct {
 	Key         string
 	Contract    string
-	Fingerprint string // of the error, see weir.Fingerprint
+	Fingerprint string // of the error; see weir.Fingerprint
 	Lane        *int
 	From, To    time.Time // dead at or after From, and before To
 }
 
-// selectLanes returns the lanes that can hold selected messages.
+// selectLanes returns the lanes, out of n, that can have selected messages.
 func (f *Filter) selectLanes(n int) []int {
 	var lanes []int
 	for i := range n {
@@ -47,10 +47,10 @@ func (f *Filter) isSelected(d lists.DeadRow) bool {
 	return fingerprint == f.Fingerprint
 }
 
-// Position is how far a walk through the dead messages has come. The zero value is its beginning.
+// Position is the position of a walk through the dead messages. The zero value is its beginning.
 type Position struct {
 	Lane int   `json:"l"` // index among the lanes that the filter selects
-	Seq  int64 `json:"s"` // the last message read there; 0 = none
+	Seq  int64 `json:"s"` // sequence number of the last message that was read in this lane; 0 = none
 }
 
 // IsValid reports whether the position can come from a walk.
@@ -69,9 +69,9 @@ const deadPage = 500
 // Discarder discards messages in the lanes of a store. It may be used concurrently.
 type Discarder struct{ Store *lane.Store }
 
-// DiscardDead requests the discard of the dead messages that a filter selects, in steps. It returns after limit
-// messages, or when ctx ends, with the position to continue at; done reports whether the walk is at its end. With
-// dryRun it only counts. A step may be repeated.
+// DiscardDead makes one step of the walk from a position: it requests the discard of the dead messages that a filter
+// selects. It returns when it has read at least limit messages, when the walk is at its end (done), or when ctx ends.
+// The next step continues at the position that it returns. With dryRun it only counts. A step may be repeated.
 func (d Discarder) DiscardDead(ctx context.Context, f Filter, from Position, limit int, reason string,
 	dryRun bool) (counts Counts, at Position, done bool, err error) {
 	lanes := f.selectLanes(d.Store.Lanes)

@@ -13,7 +13,8 @@ import (
 	"weir/internal/weir"
 )
 
-// putDead fills a lane with dead messages: each second one of the key /odd, with another error.
+// putDead fills a lane with n dead messages. Those with an odd sequence number have the key /odd; the others have the
+// key /even and another error.
 func putDead(t *testing.T, s *lane.Store, account *memory.Account, number, n int) {
 	t.Helper()
 	for i := 1; i <= n; i++ {
@@ -78,11 +79,11 @@ func TestDiscardDead(t *testing.T) {
 	requests := 0
 	for r, err := range rows.Scan(t.Context(), account.Table(), rows.WithPrefix(s.Partition(1), "w_discard_", nil)) {
 		if err != nil || rows.Seq.Of(r.Values)%2 != 1 || rows.DiscardReason.Of(r.Values) != "old" {
-			t.Fatalf("got the request %+v, %v, want one about a message of the error, with the reason", r, err)
+			t.Fatalf("got the request %+v, %v, want an odd sequence number and the reason \"old\"", r, err)
 		}
 		requests++
 	}
 	if asked != n/2 || requests != n/2 {
-		t.Errorf("got %d asked, and %d requests, want %d", asked, requests, n/2)
+		t.Errorf("got %d messages asked for and %d rows of requests, want %d of each", asked, requests, n/2)
 	}
 }

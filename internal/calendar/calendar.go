@@ -45,7 +45,7 @@ type dateWindow struct {
 	from, to time.Time
 }
 
-// New returns the calendar of settings. The error names every problem, one a line.
+// New returns the calendar of settings. The error names every problem, each on a line of its own.
 func New(s Settings) (*Calendar, error) {
 	c := &Calendar{zone: time.UTC}
 	var problems []error
@@ -83,7 +83,7 @@ func (c *Calendar) addWindow(w Window) (problems []error) {
 		return append(problems, c.addWeekly(w, from, to)...)
 	}
 	if fromErr == nil || toErr == nil {
-		return append(problems, errors.New("from and to are both an hour, such as 22:00, "+
+		return append(problems, errors.New("from and to must be both an hour, such as 22:00, "+
 			"or both a date, such as 2026-12-24T12:00"))
 	}
 	return append(problems, c.addSpan(w)...)
@@ -106,7 +106,7 @@ func (c *Calendar) addWeekly(w Window, from, to timeOfDay) (problems []error) {
 		one.days = [7]bool{true, true, true, true, true, true, true}
 	}
 	if from >= fullDay {
-		problems = append(problems, errors.New("from is before 24:00"))
+		problems = append(problems, errors.New("from must be before 24:00"))
 	}
 	c.weekly = append(c.weekly, one)
 	return problems
@@ -131,8 +131,8 @@ func (c *Calendar) addSpan(w Window) (problems []error) {
 	return problems
 }
 
-// At reports whether the calendar is closed at a time, by which windows, and until when. Windows
-// that follow each other count as one.
+// At reports whether the calendar is closed at a time. The reason has the names of the windows that contain the time.
+// If other windows follow these without a gap, the time until is the end of the last one.
 func (c *Calendar) At(t time.Time) (closed bool, reason string, until time.Time) {
 	var names []string
 	until = c.endOfCovering(t, func(name string) {
@@ -164,7 +164,7 @@ func (c *Calendar) Next(t time.Time) time.Time {
 		consider(s.from)
 	}
 	for i := range c.weekly {
-		// A week and a day: today's may be over.
+		// Nine days have each day of the week, and today's once more: today's window may have begun already.
 		for ahead := range 9 {
 			// A window within a skipped hour never closes.
 			if from, to, ok := c.weekly[i].windowOn(t.In(c.zone), ahead); ok && from.Before(to) {
@@ -178,8 +178,8 @@ func (c *Calendar) Next(t time.Time) time.Time {
 	return next.UTC()
 }
 
-// endOfCovering calls report with the name of each window that contains t, and returns the latest
-// end of them; zero if there is none.
+// endOfCovering calls report with the name of each window that contains t, and returns the latest end of these windows;
+// zero if no window contains t.
 func (c *Calendar) endOfCovering(t time.Time, report func(name string)) (end time.Time) {
 	consider := func(name string, from, to time.Time) {
 		if from.After(t) || !to.After(t) {
@@ -207,8 +207,8 @@ func (c *Calendar) endOfCovering(t time.Time, report func(name string)) (end tim
 	return end
 }
 
-// windowOn returns the window that begins a number of days after local's day; ok is false if none
-// does.
+// windowOn returns the window of the day that is a number of days after the day of local. If no window begins on that
+// day, ok is false.
 func (w *weeklyWindow) windowOn(local time.Time, ahead int) (from, to time.Time, ok bool) {
 	y, m, d := local.Date()
 	date := time.Date(y, m, d+ahead, 0, 0, 0, 0, time.UTC)

@@ -87,7 +87,7 @@ func TestCalendar_ChangeOfClocks(t *testing.T) {
 			}
 		})
 	}
-	// In the hour that is left out there is nothing to close.
+	// The clocks skip the window on this day, so the calendar stays open.
 	if closed, _, _ := c.At(parseTime(t, "2026-03-29T01:00:00Z")); closed {
 		t.Error("closed at the change of the clocks, want open")
 	}
@@ -102,7 +102,7 @@ func TestCalendar_EmptyIsOpen(t *testing.T) {
 	}
 }
 
-// TestCalendar_NextAndAtAgree walks from change to change and asks in between.
+// TestCalendar_NextAndAtAgree goes from change to change, and calls At between two changes.
 func TestCalendar_NextAndAtAgree(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "UTC"} {
@@ -146,9 +146,10 @@ func TestNew_NamesEveryProblem(t *testing.T) {
 		t.Fatal("New found no problem, want an error with all of them")
 	}
 	for _, want := range []string{"Europe/Nowhere", "closed[0] (): name is missing",
-		"closed[1] (a): from and to are both", `closed[2] (b): from: "25:00"`, `closed[2] (b): to: "soon"`,
+		"closed[1] (a): from and to must be both", `closed[2] (b): from: "25:00"`, `closed[2] (b): to: "soon"`,
 		`closed[3] (c): day "funday"`, `closed[3] (c): day "tueday"`,
-		"closed[4] (d): days go with hours", "closed[5] (e): from and to are needed", "closed[6] (f): from is before"} {
+		"closed[4] (d): days go with hours", "closed[5] (e): from and to are needed",
+		"closed[6] (f): from must be before"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("New = %v\nwant an error with %q", err, want)
 		}
@@ -174,7 +175,7 @@ func TestNew_NeverOpen(t *testing.T) {
 	}
 }
 
-// The clocks skip the closed hour. So Next must not return its beginning as a change.
+// The clocks skip the window on this day. So Next must not return the window's beginning as a change.
 func TestCalendar_NextIsAChange(t *testing.T) {
 	t.Parallel()
 	c := mustNew(t, calendar.Settings{TimeZone: "Europe/Berlin",

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// timeOfDay is a time of day in minutes; above fullDay, of the next day.
+// timeOfDay is a time of day in minutes since midnight. A value above fullDay is a time of the next day.
 type timeOfDay int
 
 const fullDay timeOfDay = 24 * 60
@@ -35,7 +35,7 @@ func parseClock(text string) (timeOfDay, error) {
 	return 0, fmt.Errorf("%q is after 24:00", text)
 }
 
-// parseDate parses a date, with or without an hour.
+// parseDate parses a date, with or without an hour. For last, see instantAtWall.
 func (c *Calendar) parseDate(text string, last bool) (time.Time, error) {
 	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02"} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -45,16 +45,16 @@ func (c *Calendar) parseDate(text string, last bool) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither an hour, such as 22:00, nor a date, such as 2026-12-24T12:00", text)
 }
 
-// instantOf returns the instant at which clocks in zone show a time of day on a date.
+// instantOf returns the instant at which clocks in zone show a time of day on a date. For last, see instantAtWall.
 func instantOf(date time.Time, at timeOfDay, zone *time.Location, last bool) time.Time {
 	return instantAtWall(date.Add(time.Duration(at)*time.Minute), zone, last)
 }
 
-// instantAtWall returns the instant at which clocks in zone show the local time wall, written in UTC. If that local
-// time occurs twice, it returns the first instant, or the last if last is true. If it does
-// not occur, it returns the instant of the change.
+// instantAtWall returns the instant at which clocks in zone show the local time wall, which is written as if it were
+// UTC. If that local time occurs twice, instantAtWall returns the second instant if last is true, and else the first.
+// If the clocks skip that local time, it returns the instant of the skip.
 func instantAtWall(wall time.Time, zone *time.Location, last bool) time.Time {
-	// No zone changes its clocks twice in two days.
+	// No zone changes its clocks twice in two days, so one day before and one day after have the only possible offsets.
 	_, before := wall.Add(-24 * time.Hour).In(zone).Zone()
 	_, after := wall.Add(24 * time.Hour).In(zone).Zone()
 	first, second := wall.Add(-time.Duration(before)*time.Second), wall.Add(-time.Duration(after)*time.Second)
@@ -72,7 +72,7 @@ func instantAtWall(wall time.Time, zone *time.Location, last bool) time.Time {
 	return change
 }
 
-// showsWall reports whether clocks in zone show at t the local time wall, written in UTC.
+// showsWall reports whether clocks in zone show the local time wall at the instant t.
 func showsWall(t, wall time.Time, zone *time.Location) bool {
 	_, offset := t.In(zone).Zone()
 	return t.Add(time.Duration(offset) * time.Second).Equal(wall)

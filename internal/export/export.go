@@ -20,9 +20,10 @@ import (
 const MaxLines = 10_000
 
 const (
-	// pageLines is how many lines are in memory at the same time.
+	// pageLines is the largest number of lines that are in memory at the same time.
 	pageLines = 200
-	// maxTime is how long an export reads on. It leaves time for a last read before readers of the API time out.
+	// maxTime is the time after which an export reads no further page. Clients of the API wait longer, so that the page
+	// that is being read at that time still reaches them.
 	maxTime = 15 * time.Second
 )
 
@@ -36,7 +37,7 @@ const (
 )
 
 // ParseFormat returns the format that a request asks for by the parameter format or, without it, by the header
-// Accept; "" = the list is not asked for as a file.
+// Accept; "" = the request does not ask for a file.
 func ParseFormat(r *http.Request) (Format, error) {
 	switch f := Format(r.URL.Query().Get("format")); f {
 	case CSV, JSON:
@@ -60,20 +61,20 @@ type Page[T any] struct {
 	End   any    // JSON object with the fields that follow the lines, if this page is the last one of the export
 }
 
-// List is a list that is written as a file, page by page. All fields are needed.
+// List is a list that is written as a file, page by page. All fields are required.
 type List[T any] struct {
 	File      string // name of the file, without weir- and the format
 	Name      string // name of the list in JSON
 	Columns   []string
 	NewRecord func(T) []string // one cell for each column
-	// ReadPage reads at most limit lines. A list that is one page ignores the token.
+	// ReadPage reads at most limit lines. A list of a single page ignores the token.
 	ReadPage func(ctx context.Context, limit int, token string) (Page[T], error)
 	Now      func() time.Time
 	Log      *slog.Logger
 }
 
-// WriteIfAsked answers with the export, of at most MaxLines lines, if the request asks for one, and reports whether it
-// does. It returns an error, and answers nothing, if it does not know the format; see ParseFormat and Write.
+// WriteIfAsked reports whether the request asks for a file. If so, it answers with the export, of at most MaxLines
+// lines. If the format is unknown, it returns an error and does not answer. See ParseFormat and Write.
 func (x *List[T]) WriteIfAsked(w http.ResponseWriter, r *http.Request) (isAsked bool, err error) {
 	f, err := ParseFormat(r)
 	if err != nil || f == "" {
@@ -83,9 +84,9 @@ func (x *List[T]) WriteIfAsked(w http.ResponseWriter, r *http.Request) (isAsked 
 	return true, nil
 }
 
-// Write answers with the export: at most limit lines, and as many as can be read within maxTime. If the
-// first page cannot be read it answers with an error. If a later page cannot be read it cuts off the connection,
-// so that the client does not take the file for whole.
+// Write answers with the export. It reads until it has limit lines, until the list ends, or until maxTime is over. If
+// the first page cannot be read, it answers with an error. If a later page cannot be read, it cuts off the connection,
+// so that the client does not take the file for complete.
 func (x *List[T]) Write(w http.ResponseWriter, r *http.Request, f Format, limit int, token string) {
 	began := x.Now()
 	p, err := x.ReadPage(r.Context(), min(limit, pageLines), token)
@@ -111,13 +112,13 @@ func (x *List[T]) Write(w http.ResponseWriter, r *http.Request, f Format, limit 
 	}
 }
 
-// lineWriter writes the lines of an export. If the client is gone its writes do nothing, and the next read of
-// storage fails with the request's context.
+// lineWriter writes the lines of an export. It ignores errors of writes: if the client is gone, the request's context
+// has ended, and the next read of storage fails.
 type lineWriter[T any] struct {
 	*List[T]
 	out   http.ResponseWriter
 	csv   *csv.Writer // nil = JSON
-	lines int
+	lines int         // that were written
 }
 
 func newLineWriter[T any](w http.ResponseWriter, x *List[T], f Format) *lineWriter[T] {
@@ -184,7 +185,8 @@ func encodeJSON(v any) []byte {
 	return data
 }
 
-// guardCells puts an apostrophe before each cell that a spreadsheet would run as a formula. Upstreams wrote the texts.
+// guardCells puts an apostrophe before each cell that a spreadsheet would run as a formula. Without it an upstream
+// could send a formula to the operator's spreadsheet, because some cells have texts of upstreams.
 func guardCells(cells []string) []string {
 	for i, cell := range cells {
 		if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {

@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Contracts parse a body into a message, or return an error with every problem; see contract.Set.
+// Contracts parses a body into a message; see contract.Set. Its error has every problem of the body.
 type Contracts interface {
 	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
 }
@@ -24,11 +24,12 @@ type Appender interface {
 	AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error)
 }
 
-// Limits hold upstreams to their contracts, rates and quotas; see upstream.Set.
+// Limits enforces the contracts, rates and quotas of upstreams; see upstream.Set.
 type Limits interface {
-	// CheckContract returns Forbidden unless the upstream may send messages of the contract.
+	// CheckContract returns Forbidden if the upstream may not send messages of the contract.
 	CheckContract(upstream, contract string) error
-	// Admit counts a message of the upstream. giveBack, which is never nil, undoes the count.
+	// Admit counts a message against the rate and the quota of the upstream, or returns Limited. The function giveBack
+	// is never nil, and undoes the count.
 	Admit(ctx context.Context, upstream string) (giveBack func(), err error)
 }
 
@@ -48,12 +49,12 @@ type Options struct {
 	TraceParent, TraceState string    // "" = none
 }
 
-// Filer validates and files submissions. All fields but Limits are needed. It is safe for concurrent use.
+// Filer validates and files submissions. All fields except Limits are required. It is safe for concurrent use.
 type Filer struct {
 	Contracts Contracts
 	Callbacks Callbacks
 	Log       Appender
-	Limits    Limits // nil = no submission names an upstream
+	Limits    Limits // nil = the settings name no upstream, so no message is limited
 }
 
 // Validate returns the message of a submission. The error is a *weir.Error: Malformed, TooLarge, Unsupported, Invalid
@@ -80,8 +81,8 @@ func (f *Filer) Validate(ctx context.Context, s Submission) (weir.Message, error
 
 // File validates a submission and appends it to its lane. The message is durable when File returns without an error;
 // the caller wakes the lane. After an Unavailable error the message may or may not be filed: the caller submits it
-// again with the same idempotency key. After a Limited error it is not filed. Submissions of one key that are filed
-// one after the other keep their order.
+// again with the same idempotency key. After a Limited error the message is not filed. Submissions of one key that are
+// filed one after the other keep their order.
 func (f *Filer) File(ctx context.Context, s Submission) (lane.Receipt, error) {
 	m, err := f.Validate(ctx, s)
 	if err != nil {
@@ -110,16 +111,17 @@ func (f *Filer) FileValid(ctx context.Context, m weir.Message, idempotencyKey st
 	}
 	filed, err := f.FileAdmitted(ctx, m, idempotencyKey)
 	if err == nil && filed.Duplicate || IsRefusal(err) {
-		giveBack() // after any other error the message may be filed
+		giveBack() // no message was added; after any other error the message may be filed
 	}
 	return filed, err
 }
 
-// isLimited reports whether the limits of an upstream concern a message. A batch can name an upstream although the
-// settings no longer have any.
+// isLimited reports whether the limits of an upstream apply to a message. A batch that was accepted under earlier
+// settings can name an upstream although the settings no longer have any.
 func (f *Filer) isLimited(m *weir.Message) bool { return m.Upstream != "" && f.Limits != nil }
 
-// FileAdmitted is FileValid for a message that counts against the limits of its upstream already, as part of a batch.
+// FileAdmitted is FileValid without the limits of the upstream: for the parts of a batch, whose number was counted
+// against the quota when the batch was checked.
 func (f *Filer) FileAdmitted(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error) {
 	return f.Log.AppendWithoutWake(ctx, m, idempotencyKey)
 }

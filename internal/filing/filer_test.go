@@ -11,12 +11,12 @@ import (
 	"weir/internal/weir"
 )
 
-// fake has the ports of a Filer.
+// fake implements the ports of a Filer.
 type fake struct {
-	refusal error     // of Accept
-	dueAt   time.Time // in the body
+	refusal error     // that Accept returns
+	dueAt   time.Time // that the body names
 	filed   []weir.Message
-	keys    []string
+	keys    []string // idempotency keys of the filed messages
 }
 
 func (f *fake) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
@@ -43,7 +43,7 @@ func TestFiler_FilesWithItsOptions(t *testing.T) {
 	}
 	s := filing.Submission{ContentType: "text/xml", Body: []byte("<a/>"), Options: o}
 	if _, err := newFiler(f).File(t.Context(), s); err != nil || len(f.filed) != 1 {
-		t.Fatalf("filed %d, %v; want 1", len(f.filed), err)
+		t.Fatalf("filed %d messages, error %v; want 1 message and no error", len(f.filed), err)
 	}
 	m := f.filed[0]
 	if want := now.Add(90 * time.Second); !m.DueAt.Equal(want) || m.Callback != "https://a.example/" ||
@@ -61,6 +61,6 @@ func TestFiler_FilesNothingThatBreaksItsContract(t *testing.T) {
 	f := &fake{refusal: &weir.Error{Kind: weir.Invalid}}
 	if _, err := newFiler(f).File(t.Context(), filing.Submission{}); weir.KindOf(err) != weir.Invalid ||
 		len(f.filed) != 0 {
-		t.Errorf("filed %d, %v; want none, and Invalid", len(f.filed), err)
+		t.Errorf("filed %d messages, error %v; want no message, and Invalid", len(f.filed), err)
 	}
 }

@@ -14,10 +14,9 @@ import (
 var knownHeaders = []string{"Weir-Deliver-At", "Weir-Deliver-After", "Weir-Callback"}
 
 // ReadOptions reads the headers of a submission: Idempotency-Key, Weir-Deliver-At or Weir-Deliver-After,
-// Weir-Callback, Traceparent and Tracestate. The names must be canonical, as http.Header has them. A header that
-// begins with Weir- and that no part of Weir reads is Malformed: if a misspelt Weir-Deliver-At were
-// ignored, an embargoed message would be delivered at once. alsoKnown are names that the caller reads. A callback that
-// is not allowed is Invalid.
+// Weir-Callback, Traceparent and Tracestate. The names must be canonical, as http.Header has them. The caller reads the
+// headers alsoKnown. Any other header that begins with Weir- is Malformed: if a misspelt Weir-Deliver-At were ignored,
+// an embargoed message would be delivered at once. A callback that is not allowed is Invalid.
 func (f *Filer) ReadOptions(h http.Header, now time.Time, alsoKnown ...string) (Options, error) {
 	var o Options
 	var err error
@@ -42,30 +41,30 @@ func (f *Filer) ReadOptions(h http.Header, now time.Time, alsoKnown ...string) (
 	return o, nil
 }
 
-// ReadDueTime returns the due time of a submission. at has the values of the header or parameter atName, which is a
-// moment; after has those of afterName, which is a delay from now. Without any value the time is zero. More than one
-// value, or a bad one, is Malformed.
-func ReadDueTime(atName string, at []string, afterName string, after []string, now time.Time) (time.Time, error) {
+// ReadDueTime returns the due time of a submission. The header or parameter atName has the values moments; the header
+// or parameter afterName has the values delays, which are counted from now. Without any value the due time is zero.
+// More than one value, or a value that cannot be read, is Malformed.
+func ReadDueTime(atName string, moments []string, afterName string, delays []string, now time.Time) (time.Time, error) {
 	switch {
-	case len(at)+len(after) == 0:
+	case len(moments)+len(delays) == 0:
 		return time.Time{}, nil
-	case len(at)+len(after) > 1:
+	case len(moments)+len(delays) > 1:
 		return time.Time{}, MalformedError("send only one of " + atName + " and " + afterName + ", and only once")
-	case len(at) == 1:
-		dueAt, err := weir.ParseMoment(at[0])
+	case len(moments) == 1:
+		dueAt, err := weir.ParseMoment(moments[0])
 		if err != nil {
 			return time.Time{}, MalformedError(atName + ": " + err.Error())
 		}
 		return dueAt, nil
 	}
-	dueAt, err := weir.ParseDelay(after[0], now)
+	dueAt, err := weir.ParseDelay(delays[0], now)
 	if err != nil {
 		return time.Time{}, MalformedError(afterName + ": " + err.Error())
 	}
 	return dueAt, nil
 }
 
-// visibleASCII matches an idempotency key: RFC 9110's visible characters.
+// visibleASCII matches an idempotency key: 1 to 255 of the visible characters of RFC 9110, section 5.6.2 (VCHAR).
 var visibleASCII = regexp.MustCompile(`^[\x21-\x7e]{1,255}$`)
 
 // IsIdempotencyKey reports whether a text may be an idempotency key: 1 to 255 visible ASCII characters.

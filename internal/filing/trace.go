@@ -20,8 +20,8 @@ const (
 // (https://www.w3.org/TR/trace-context/#tracestate-limits).
 const maxTraceState = 512
 
-// readTraceContext returns traceparent and tracestate. An invalid traceparent counts as none, and so
-// does a tracestate that is invalid or has no traceparent.
+// readTraceContext returns traceparent and tracestate. It returns an empty text for an invalid header, and for a
+// tracestate without a valid traceparent.
 func readTraceContext(h http.Header) (traceParent, traceState string) {
 	traceParent = h.Get("Traceparent")
 	m := traceParentPattern.FindStringSubmatch(traceParent)
@@ -35,7 +35,8 @@ func readTraceContext(h http.Header) (traceParent, traceState string) {
 	return traceParent, truncateTraceState(state).String()
 }
 
-// truncateTraceState drops whole entries, from the last, which is the oldest.
+// truncateTraceState drops entries until the rest has at most maxTraceState bytes. It begins with the last entry, which
+// is the oldest.
 func truncateTraceState(state trace.TraceState) trace.TraceState {
 	for len(state.String()) > maxTraceState {
 		var oldest string

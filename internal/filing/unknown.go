@@ -11,7 +11,7 @@ import (
 func UnknownNameError(kind, name string, known []string) error {
 	nearest, distance := "", len(name)
 	for _, k := range known {
-		// A name with more than a third of wrong letters is another name.
+		// A name with more than a third of wrong letters is another name, not a misspelt one.
 		if d := levenshtein.ComputeDistance(foldName(name), foldName(k)); d < distance && d <= len(k)/3 {
 			nearest, distance = k, d
 		}
@@ -25,8 +25,8 @@ func UnknownNameError(kind, name string, known []string) error {
 	return MalformedError(message)
 }
 
-// foldName leaves out how a name is written: Weir-DeliverAt and weir_deliver_at differ from Weir-Deliver-At in that
-// alone.
+// foldName removes case, hyphens and underscores from a name, so that Weir-DeliverAt and weir_deliver_at equal
+// Weir-Deliver-At.
 func foldName(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 }

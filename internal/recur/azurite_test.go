@@ -17,8 +17,8 @@ import (
 	"weir/internal/weir"
 )
 
-// TestRunner_OnAzurite repeats on real storage the tests of rows, conditions, large messages, and several processes at
-// one occurrence.
+// TestRunner_OnAzurite repeats some tests on real storage: rows, conditions, large messages, and several processes that
+// file the same occurrence.
 func TestRunner_OnAzurite(t *testing.T) {
 	t.Parallel()
 	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t),
@@ -72,7 +72,7 @@ func TestRunner_OnAzurite(t *testing.T) {
 	}
 	_, err = put("large", newDefinition("@daily"), recur.Condition{NotExists: true})
 	if weir.KindOf(err) != weir.Stale {
-		t.Errorf("put where one is: %v, want an error of kind Stale", err)
+		t.Errorf("Put with NotExists of a schedule that exists: got %v, want Stale", err)
 	}
 	if _, err := put("every", newDefinition("@every 1h", func(d *recur.Definition) { d.Missed = recur.All }),
 		recur.Condition{}); err != nil {
@@ -106,7 +106,7 @@ func TestRunner_OnAzurite(t *testing.T) {
 		}
 	}
 	if s, err := b.Get(t.Context(), "every"); err != nil || s.Filed != 3 || count != 3 {
-		t.Errorf("%d messages for three occurrences, %+v, %v, want Filed 3, 3 messages and no error",
+		t.Errorf("got %d messages for three occurrences, %+v, %v; want 3 messages, Filed 3 and no error",
 			count, s.State, err)
 	}
 	if err := b.Delete(t.Context(), "large", recur.Condition{Versions: []string{first.Version}}); err != nil {
@@ -114,12 +114,12 @@ func TestRunner_OnAzurite(t *testing.T) {
 	}
 	page, err := account.Bodies().List(t.Context(), "schedules/", "")
 	if list, listErr := b.List(t.Context()); err != nil || listErr != nil || len(list) != 1 || len(page.Infos) != 0 {
-		t.Errorf("%d schedules and %d blobs are left, %v %v, want no listErr, 1 list, 0 Infos and no error",
+		t.Errorf("after Delete: got %d schedules and %d blobs, errors %v and %v; want 1 schedule, no blob, no error",
 			len(list), len(page.Infos), err, listErr)
 	}
 }
 
-// settleSchedule changes a schedule's definition, and so brings the schedule up to now.
+// settleSchedule changes a schedule's definition, so that r files the occurrences that are due.
 func settleSchedule(t *testing.T, r *recur.Runner, name string) error {
 	t.Helper()
 	s, err := r.Get(t.Context(), name)
@@ -135,7 +135,7 @@ func settleSchedule(t *testing.T, r *recur.Runner, name string) error {
 	return err
 }
 
-// clock stands still until it is moved.
+// clock is a clock that only Add moves.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time

@@ -7,8 +7,8 @@ import (
 	"weir/internal/storage"
 )
 
-// toColumns returns the columns that change as a schedule runs. All of them are written at each
-// change. A zero time is stored as the Unix epoch, because a row keeps no zero time.
+// toColumns returns the columns that change when a schedule runs. Each change writes all of them. A zero time is stored
+// as the Unix epoch, because a table cannot store Go's zero time.
 func (s State) toColumns() map[string]any {
 	return map[string]any{
 		"NextAt": columnTime(s.NextAt), "NextRun": s.NextRun, "Runs": s.Runs, "Anchor": columnTime(s.Anchor),

@@ -16,37 +16,35 @@
 //	missed? (more than Grace late) ──▶ move on as the schedule's "missed" says
 //	   │ no
 //	   ▼
-//	overlap: skip, and the last one's message is not final ──▶ count it as skipped, move on
+//	overlap: skip, and the message of the last run is not final ──▶ count it as skipped, move on
 //	   │ no
 //	   ▼
 //	append the message under the idempotency key <name>@<due>, then move the row on
 //
-// An occurrence counts as due one second early, except with overlap: skip, which has to know
-// whether the last message is final. Its message is filed with the occurrence's due time and
-// delivered then.
+// An occurrence is processed one second before its due time (fileAhead). Its message is filed with the occurrence's due
+// time, and delivered at that time. With overlap: skip the occurrence is processed at its due time, because only then
+// it is known whether the message of the last run is final.
 //
 // # Invariants
 //
-//   - At most one message per occurrence, however many processes fire it at once: they
-//     append the same body under the same idempotency key, because body and key depend only on
-//     the row that named the occurrence.
+//   - An occurrence becomes at most one message, even if several processes file it at the same time. They append the
+//     same body under the same idempotency key, because body and key depend only on the row that named the occurrence.
 //   - An occurrence is processed (filed, skipped, missed or refused) before the row moves on,
 //     and the row moves in the order of the due times.
-//   - The number of an occurrence is in the row before it is due, so that a crash or
-//     another process cannot give it another.
+//   - The number of an occurrence is in the row before the occurrence is due, so that neither a crash nor another
+//     process can give it another number.
 //
 // # Failure
 //
-// After a crash between the append and the move the row still names the occurrence: the next
-// process appends again, finds the message there, and moves on. A new definition never takes over
-// an occurrence that the old one may have filed already. Another process's
-// clock may be ahead by up to clockSkew. So occurrences that are due in less time than that are filed
-// by the old definition first, as messages with their due times.
+// After a crash between the append and the move the row still names the occurrence. The next process appends again,
+// which finds the message in its lane, and then moves the row on. A new definition never files an occurrence that the
+// old definition may have filed already. The clock of another process may be ahead by up to clockSkew. So occurrences
+// that are due within clockSkew are first filed with the old definition, as messages with their due times.
 //
 // # Local time
 //
 // The cron fields name local times. If clocks are set forward, the local times that do not exist
-// are left out. If they are set back, a local time that occurs twice counts once, the first time.
-// But a schedule for every hour ("*" as its hour) counts intervals, and runs in both hours. @every
-// counts elapsed time and ignores local time.
+// are left out. If clocks are set back, a local time that occurs twice is due once, at its first occurrence. But a
+// schedule whose hour field matches every hour ("*") is due at both occurrences. @every counts elapsed time and ignores
+// local time.
 package recur

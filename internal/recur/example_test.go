@@ -7,8 +7,8 @@ import (
 	"weir/internal/recur"
 )
 
-// A plan computes the occurrences of a schedule. A local time that does not exist, because clocks
-// are set forward, is left out.
+// A plan computes the occurrences of a schedule. It leaves out a local time that is skipped when clocks are set
+// forward.
 func ExamplePlan_Preview() {
 	plan, err := recur.NewPlan(recur.Definition{Cron: "30 2 * * *", TimeZone: "Europe/Berlin"}, time.Time{})
 	if err != nil {

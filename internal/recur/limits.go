@@ -8,9 +8,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Limits bound all schedules together, so that the holder of the schedules' key cannot fill the lanes for ever.
-// A Runner checks them when a schedule is stored. Several processes that store new schedules at the same moment
-// can exceed them by one schedule each. Stored schedules run on if a limit is lowered.
+// Limits bounds all schedules together, so that a caller with the function key of schedules cannot fill the lanes
+// without end. A Runner checks the limits when a schedule is stored. Several processes that store new schedules at the
+// same moment can exceed the limits by one schedule each. If a limit is lowered, stored schedules still run.
 type Limits struct {
 	Count int     // schedules; 0 = unlimited
 	Rate  float64 // occurrences per second of all schedules that are not paused, each at its busiestRate; 0 = unlimited
@@ -22,11 +22,11 @@ type Load struct {
 	Rate  float64 // per second
 }
 
-// busiestRuns is how many runs are looked at to find the shortest distance between two runs.
+// busiestRuns is the number of distances between consecutive runs among which busiestRate finds the shortest one.
 const busiestRuns = 16
 
-// busiestRate returns the occurrences per second of a plan, as if all its runs had the shortest distance that two
-// of its next runs have.
+// busiestRate returns the occurrences per second of a plan in its busiest time: it takes the shortest distance between
+// two of the next runs as the distance between all runs.
 func (p *Plan) busiestRate(now time.Time) float64 {
 	if p.every > 0 {
 		return 1 / float64(p.every)
@@ -80,8 +80,8 @@ func (s *Store) readLoadExcept(ctx context.Context, name string) (Load, error) {
 	return load, err
 }
 
-// checkLimits returns a Conflict if d would exceed the limits in place of old, which may be empty. A definition
-// that uses no more than old is never refused.
+// checkLimits returns a Conflict if the limits are exceeded when definition d replaces the schedule old, which may be
+// empty. A definition with at most the rate of old is never refused.
 func (r *Runner) checkLimits(ctx context.Context, old Schedule, d Definition) error {
 	now := r.cfg.Now()
 	isNew, rate, before := old.etag == "", d.busiestRate(now), 0.0

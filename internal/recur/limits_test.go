@@ -10,7 +10,7 @@ import (
 	"weir/internal/weir"
 )
 
-// wantRefusal fails unless err is a Conflict with this text; an empty text means that Put succeeds.
+// wantRefusal fails the test if err is not a Conflict with the text. An empty text means that Put must succeed.
 func wantRefusal(t *testing.T, step string, err error, text string) {
 	t.Helper()
 	switch {
@@ -25,7 +25,7 @@ func TestRunner_Limits(t *testing.T) {
 	paused := func(d *recur.Definition) { d.Paused = true }
 	for name, c := range map[string]struct {
 		limits recur.Limits
-		steps  [][3]string // name of the schedule, cron (behind a '-': paused), text of the refusal
+		steps  [][3]string // name of the schedule, cron fields ('-' before them = paused), text of the refusal
 	}{
 		"Number": {recur.Limits{Count: 2}, [][3]string{{"a", "@daily", ""}, {"b", "@daily", ""},
 			{"c", "@daily", "schedules.max"}, {"b", "@hourly", ""}}},

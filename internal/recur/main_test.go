@@ -31,7 +31,7 @@ type world struct {
 	faults *storagetest.Faults
 	lanes  int
 	final  atomic.Bool // Status reports each message as delivered
-	blind  string      // the process for which Status ignores final
+	blind  string      // the process for which Status ignores the field final
 }
 
 // simulate runs a test in virtual time.
@@ -47,7 +47,7 @@ func simulate(t *testing.T, f func(t *testing.T, w *world)) {
 	})
 }
 
-// newStore returns the lanes as a process sees them; an empty name = without faults.
+// newStore returns the lanes as a process sees them, with its faults. An empty name means no faults.
 func (w *world) newStore(actor string) *lane.Store {
 	s := &lane.Store{Table: w.memory.Table(), Bodies: w.memory.Blobs(), Epoch: 1, Lanes: w.lanes, Now: time.Now}
 	if actor != "" {
@@ -109,7 +109,7 @@ type noTickets struct{}
 
 func (noTickets) EnqueueAsync(int) {}
 
-// contracts accept <a key="…"…/>, and refuse a body with a '!'.
+// contracts accepts a body <a key="…"…/>, and refuses a body with a '!'.
 type contracts struct{}
 
 var key = regexp.MustCompile(`^<a key="([^"]*)"`)
@@ -177,7 +177,7 @@ func (w *world) listMessages() []filed {
 			}
 			m := filedText.FindSubmatch(e.Message.Body)
 			if m == nil {
-				w.t.Fatalf("got the message %s, want one of a schedule", e.Message.Body)
+				w.t.Fatalf("got a message with the body %s, want a message of a schedule", e.Message.Body)
 			}
 			f := filed{Key: string(m[1]), Due: string(m[3]), At: e.Message.AcceptedAt, DueAt: e.Message.DueAt}
 			fmt.Sscan(string(m[2]), &f.Run)
@@ -196,13 +196,13 @@ func (w *world) listDueTimes() string {
 	return strings.Join(out, " ")
 }
 
-// passTime lets virtual time pass, and waits until all goroutines wait.
+// passTime lets virtual time pass, and then waits until all other goroutines are idle.
 func passTime(d time.Duration) {
-	time.Sleep(d) // of the bubble: virtual
+	time.Sleep(d) // virtual time
 	synctest.Wait()
 }
 
-// isMove reports whether a call moves a schedule's row.
+// isMove reports whether a call writes a schedule's row.
 func isMove(c storagetest.Call) bool {
 	return c.Op == "Transact" && c.Partition == "schedules"
 }

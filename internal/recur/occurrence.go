@@ -11,21 +11,20 @@ import (
 	"weir/internal/weir"
 )
 
-// Grace is how late an occurrence may be and still count as on time. A later one was missed,
-// because no process ran.
+// Grace is the largest delay with which an occurrence is still processed as if it were on time. An occurrence with a
+// larger delay was missed, because no process ran.
 const Grace = 10 * time.Second
 
-// clockSkew is the largest difference between the clocks of two processes: /api/health warns when
-// one is two seconds off.
+// clockSkew is the largest difference between the clocks of two processes: each may be wrong by two seconds before
+// /api/health warns.
 const clockSkew = 4 * time.Second
 
-// maxConflicts bounds the tries of a change after lost races.
+// maxConflicts bounds the tries of a change that fail because another process has changed the row.
 const maxConflicts = 20
 
-// fileAhead is how long before its due time an occurrence is filed, as a message with that due
-// time. So it is delivered at its due time, and not later by the time that filing takes. With
-// overlap: skip an occurrence is not filed ahead, because only at its due time it is known whether
-// the last message is final.
+// fileAhead is the time before its due time at which an occurrence is filed, as a message with that due time. So the
+// time that filing takes does not delay the delivery. With overlap: skip an occurrence is not filed ahead, because only
+// at its due time it is known whether the last message is final.
 const fileAhead = time.Second
 
 func (s Schedule) leadTime() time.Duration {
@@ -43,12 +42,13 @@ func (s Schedule) wakeAt() time.Time {
 	return s.NextAt.Add(-s.leadTime())
 }
 
-// processDue files, skips or counts as missed each occurrence that is due by now + the schedule's
-// lead time + further, one after the other. It returns the resulting schedule, and reports whether
-// this process moved it there. It may run in many processes at once.
+// processDue files, skips or counts as missed each occurrence that is due before a limit, one after the other. The
+// limit is the present time plus the schedule's lead time plus the duration further. processDue returns the resulting
+// schedule, and reports whether this process wrote the last change of its state. Several processes may run processDue
+// for the same schedule at the same time.
 func (r *Runner) processDue(ctx context.Context, name string, further time.Duration) (s Schedule, moved bool,
 	err error) {
-	now := r.cfg.Now() // fixed, so that a schedule of each second cannot keep the loop running
+	now := r.cfg.Now() // read once, so that a schedule with an occurrence each second cannot keep the loop running
 	s, err = r.cfg.Store.Get(ctx, name)
 	until := now.Add(s.leadTime() + further)
 	for conflicts := 0; err == nil && !s.NextAt.IsZero() && !s.NextAt.After(until); {
@@ -65,7 +65,7 @@ func (r *Runner) processDue(ctx context.Context, name string, further time.Durat
 		if conflicts++; conflicts > maxConflicts || !(isChanged(err) || storage.Is(err, storage.Ambiguous)) {
 			break
 		}
-		// Another process was first, or the answer to this one's write was lost.
+		// Another process has moved the schedule, or the answer to this process's write was lost.
 		s, err = r.cfg.Store.Get(ctx, name)
 		if !s.NextAt.Equal(before.NextAt) {
 			conflicts = 0
@@ -77,9 +77,9 @@ func (r *Runner) processDue(ctx context.Context, name string, further time.Durat
 	return s, moved, err
 }
 
-// reconcile repairs the row after a race: this process filed the occurrence while another process
-// counted it as skipped or missed. It reports whether the row changed. Later occurrences need to
-// know the message.
+// reconcile repairs the state after a race: this process filed the occurrence while another process counted it as
+// skipped or missed. It reports whether the state changed. Without the repair, overlap: skip would not find the message
+// when the next occurrence is due.
 func (s *Schedule) reconcile(filed Filed, before State) bool {
 	if !s.NextAt.After(before.NextAt) || !s.Last.DueAt.Before(filed.DueAt) {
 		return false // the row has not moved, or has the message
@@ -96,7 +96,8 @@ func (s *Schedule) reconcile(filed Filed, before State) bool {
 	return true
 }
 
-// ignoreChanged drops the error of a lost race, for writes that need not succeed.
+// ignoreChanged drops the error of a write that failed because another process changed the row. It is for writes that
+// need not succeed.
 func ignoreChanged(err error) error {
 	if isChanged(err) {
 		return nil
@@ -134,11 +135,11 @@ func (r *Runner) processNext(ctx context.Context, s *Schedule) error {
 	return err
 }
 
-// passMissed skips the occurrences that were due while no process ran. With One, the last of them
-// stays, marked by CatchUp: it is then filed at any time.
+// passMissed counts the occurrences that were due while no process ran, and moves behind them. With One it stays at the
+// last of them and sets CatchUp, so that this occurrence is filed however late it is.
 func (r *Runner) passMissed(s *Schedule, plan *Plan, now time.Time) {
 	if s.Definition.Missed == One {
-		// An occurrence that is filed ahead of its time now makes up for the others.
+		// The last occurrence may be one that is due within the lead time. It is filed now, and replaces the others.
 		last, count := plan.countMissed(s.NextAt, now.Add(s.leadTime()))
 		s.State.Missed += count - 1
 		s.NextAt, s.CatchUp = last, true
@@ -149,7 +150,7 @@ func (r *Runner) passMissed(s *Schedule, plan *Plan, now time.Time) {
 	s.SettledAt, s.NextAt = last, plan.Next(last)
 }
 
-// moveOn moves to the next occurrence, after the one of due was processed.
+// moveOn moves to the next occurrence, after the occurrence with the given due time was processed.
 func (s *State) moveOn(plan *Plan, due time.Time) {
 	s.SettledAt, s.CatchUp = due, false
 	s.NextAt = plan.Next(due)
@@ -198,7 +199,7 @@ func (r *Runner) fileMessage(ctx context.Context, s *Schedule, now time.Time) er
 	}
 	receipt, err := r.appendMessage(ctx, m, s.Name+"@"+formatDue(due))
 	if weir.KindOf(err) == weir.Invalid && err != nil {
-		// It was filed already, by another definition or with another number in its text.
+		// The occurrence was filed already, with another definition or with another number in its text.
 		receipt, err = lane.Receipt{}, nil
 	}
 	if err != nil {
@@ -212,7 +213,7 @@ func (r *Runner) fileMessage(ctx context.Context, s *Schedule, now time.Time) er
 
 const maxRefusal = 1000 // bytes
 
-// refusalText returns one line about a message's problem.
+// refusalText returns a line with the first problem of a refused message.
 func refusalText(err error) string {
 	var e *weir.Error
 	if !errors.As(err, &e) {
@@ -240,7 +241,8 @@ func (r *Runner) appendMessage(ctx context.Context, m weir.Message, key string) 
 		return receipt, err
 	}
 	id := receipt.Message.ID
-	r.cfg.Tickets.EnqueueAsync(id.Lane) // of a duplicate, too: the process that filed it may have died
+	// A duplicate gets a ticket, too, because the process that filed the message may have died before its ticket.
+	r.cfg.Tickets.EnqueueAsync(id.Lane)
 	if receipt.Duplicate {
 		return receipt, nil
 	}

@@ -16,27 +16,27 @@ const lastYear = 9999
 
 // Plan computes the due times of a schedule.
 //
-// The cron library is asked in UTC only, where no hour is skipped or doubled: it finds the next
-// local time as a wall clock would show it, and Plan turns that into an instant. Asked in the
-// schedule's zone, the library runs a fixed time twice when clocks are set back (30 2 * * * in
-// Berlin), and does not report which local times were left out.
+// Plan passes times to the cron library as if they were UTC, where no hour is skipped or repeated. The library finds
+// the next local time as a wall clock would show it, and Plan turns that local time into an instant. With times of the
+// schedule's zone the library would run a fixed time twice when clocks are set back (30 2 * * * in Berlin), and would
+// not report which local times are skipped.
 type Plan struct {
 	spec       *cron.SpecSchedule // nil for @every
-	every      int64              // seconds
-	anchor     time.Time          // start of the intervals of every
-	isInterval bool               // a doubled hour counts twice
+	every      int64              // length of the intervals of @every, in seconds; 0 = cron fields
+	anchor     time.Time          // start of the first interval
+	isInterval bool               // a local time that occurs twice is due twice
 	zone       *time.Location
 	start, end time.Time
 }
 
-// cronParser follows Vixie cron: if day of month and day of week are both restricted, either is enough.
+// cronParser follows Vixie cron: if day of month and day of week are both restricted, a day that matches one is enough.
 var cronParser = cron.MustNewParser(
 	cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom)
 
 const everyPrefix = "@every "
 
-// NewPlan returns the plan of a definition. anchor is the time from which @every counts if the
-// definition has no start. The error is Invalid and names every problem.
+// NewPlan returns the plan of a definition. If the definition has no start, @every counts from the time anchor. The
+// error is Invalid and names every problem.
 func NewPlan(d Definition, anchor time.Time) (*Plan, error) {
 	p := &Plan{start: d.Start, end: d.End, anchor: anchor.Truncate(time.Second), zone: time.UTC}
 	if !d.Start.IsZero() {
@@ -139,10 +139,10 @@ func (p *Plan) nextOccurrence(after time.Time) time.Time {
 	return p.nextLocal(after)
 }
 
-// nextLocal steps over the changes of the zone's offset. Between two of them, local times and
-// instants have the same order.
+// nextLocal returns the first occurrence after a time by the cron fields. It searches from one change of the zone's
+// offset to the next, because between two changes local times and instants have the same order.
 func (p *Plan) nextLocal(after time.Time) time.Time {
-	at := after.In(p.zone) // between two changes of the offset
+	at := after.In(p.zone) // a time within the span of one offset that is searched
 	for {
 		offset, change := offsetAt(at), nextOffsetChange(at)
 		wall := p.nextWall(after.UTC().Add(offset))
@@ -161,8 +161,9 @@ func (p *Plan) nextLocal(after time.Time) time.Time {
 	}
 }
 
-// nextWall returns the next local time that the fields name, written as if it were UTC. The library
-// searches five years; from one 29 February to the next it can be eight.
+// nextWall returns the next local time that the cron fields name, written as if it were UTC. One call of the library
+// searches five years, but from one 29 February to the next it can be eight years. So nextWall calls it up to three
+// times.
 func (p *Plan) nextWall(after time.Time) time.Time {
 	for range 3 {
 		if after.Year() > lastYear {
@@ -201,9 +202,10 @@ func willRepeat(at time.Time) bool {
 	return back > 0 && !again.Before(end) && (until.IsZero() || again.Before(until))
 }
 
-// nextOffsetChange returns a time after t up to which the zone's offset stays the same; zero = for
-// ever. The offset need not change at it. After the end of the zone's tables ZoneBounds ends each
-// year after 365 days, even leap years, so on their last day it returns an end that has passed.
+// nextOffsetChange returns a time after t up to which the zone's offset stays the same; zero = the offset never
+// changes. The returned time need not be a change of the offset. Behind the end of the zone's tables ZoneBounds takes
+// each year as 365 days. So on the last day of a leap year it returns an end that has passed, and nextOffsetChange
+// returns the time an hour later instead.
 func nextOffsetChange(t time.Time) time.Time {
 	_, end := t.ZoneBounds()
 	if !end.IsZero() && !end.After(t) {
@@ -220,8 +222,8 @@ func offsetAt(t time.Time) time.Duration {
 // countLimit is the number of missed occurrences up to which they are counted one by one.
 const countLimit = 10_000
 
-// countMissed returns the last occurrence up to now and the number of occurrences from first to it,
-// both included. The count stops at countLimit.
+// countMissed returns the last occurrence up to now, and the number of occurrences from first to the last one, with
+// both of them. For cron fields the count stops at countLimit.
 func (p *Plan) countMissed(first, now time.Time) (time.Time, int64) {
 	if !p.end.IsZero() && !now.Before(p.end) {
 		now = p.end.Add(-1)
@@ -240,8 +242,8 @@ func (p *Plan) countMissed(first, now time.Time) (time.Time, int64) {
 	return last, count
 }
 
-// lastBefore returns the last occurrence up to now when there are too many to visit each: it starts
-// further and further back until it finds one.
+// lastBefore returns the last occurrence up to now, if there are too many occurrences to visit all of them. It searches
+// from a time shortly before now, and then from earlier times, until it finds an occurrence.
 func (p *Plan) lastBefore(known, now time.Time) time.Time {
 	for _, back := range []time.Duration{time.Minute, time.Hour, 48 * time.Hour, 32 * 24 * time.Hour} {
 		from := laterOf(known, now.Add(-back))
@@ -252,7 +254,7 @@ func (p *Plan) lastBefore(known, now time.Time) time.Time {
 	return p.scanUntil(known, now)
 }
 
-// scanUntil returns the last occurrence up to now, visiting each after last.
+// scanUntil returns the last occurrence up to now. It visits each occurrence after the time last.
 func (p *Plan) scanUntil(last, now time.Time) time.Time {
 	for next := p.Next(last); !next.IsZero() && !next.After(now); next = p.Next(next) {
 		last = next

@@ -30,11 +30,11 @@ func parseDay(s string) time.Time {
 	return t
 }
 
-// TestPlan_Next/Oracle compares with a walk over every minute. A minute is due if the local clock then shows a time
-// that the fields name. If the fields name certain hours, a local time that comes twice is due once.
+// TestPlan_Next compares Next with a search over every minute. A minute is due if the local clock then shows a time
+// that the fields name. If the fields do not name every hour, a local time that occurs twice is due once.
 func TestPlan_Next(t *testing.T) {
 	t.Parallel()
-	stretches := map[string][2]string{ // around changes of the zone's offset
+	stretches := map[string][2]string{ // zone and name, with the days around a change of the zone's offset
 		"Europe/Berlin spring":      {"2026-03-27", "2026-03-31"},
 		"Europe/Berlin autumn":      {"2026-10-23", "2026-10-27"},
 		"America/New_York spring":   {"2026-03-06", "2026-03-10"},
@@ -110,7 +110,7 @@ func TestPlan_NextEdges(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		d           recur.Definition
-		after, want string // want empty: none
+		after, want string // an empty want = no occurrence
 	}{
 		"SixFields": {recur.Definition{Cron: "15 30 2 * * *", TimeZone: "UTC"}, "2026-01-01T00:00:00Z",
 			"2026-01-01T02:30:15Z"},

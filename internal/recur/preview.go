@@ -8,7 +8,7 @@ const MaxPreview = 200
 // Doubled tells apart the runs at a local time that occurs twice.
 type Doubled string
 
-// The first and the second time, if clocks are set back.
+// The two runs at a local time that occurs twice because clocks are set back.
 const (
 	First  Doubled = "first"
 	Second Doubled = "second"
@@ -17,13 +17,13 @@ const (
 // Run is a future occurrence.
 type Run struct {
 	DueAt   time.Time // UTC
-	Local   time.Time // the same in the schedule's zone
+	Local   time.Time // DueAt in the schedule's zone
 	Doubled Doubled   // empty if the local time occurs once
 }
 
-// Change is a local time that the fields name and that a change of clocks leaves out or repeats.
+// Change is a local time that the cron fields name, and that a change of clocks skips or repeats.
 type Change struct {
-	Local time.Time // as a wall clock would show it, written in UTC
+	Local time.Time // as a wall clock would show it, written as if it were UTC
 	At    time.Time // when the clocks change
 	Runs  int       // number of runs: 0 if skipped, 1 or 2 if doubled
 }
@@ -70,8 +70,8 @@ func (p *Plan) newDoubled(local time.Time) Change {
 	return c
 }
 
-// findSkipped returns up to n local times that the fields name and that do not exist, between two
-// times.
+// findSkipped returns up to n local times between two instants that the cron fields name, and that a change of clocks
+// skips.
 func (p *Plan) findSkipped(from, to time.Time, n int) []Change {
 	var out []Change
 	if !p.start.IsZero() {

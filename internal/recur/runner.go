@@ -12,11 +12,9 @@ import (
 	"weir/internal/weir"
 )
 
-// After a failure a schedule is tried again, at first soon and then less often; the sweep
-// does too.
 const (
-	// A failed schedule is tried again after minRetry, then after twice as long each time, up to
-	// maxRetry. The sweep tries it, too.
+	// After a failure a schedule is tried again after minRetry. Each further pause is twice as long as the one before,
+	// up to maxRetry. The sweep tries the schedule, too.
 	minRetry = 500 * time.Millisecond
 	maxRetry = 30 * time.Second
 )
@@ -54,7 +52,9 @@ type Runner struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	putLock chan struct{} // held by Put; not a mutex, because virtual time does not advance past one
+	// putLock is held by Put. It is not a mutex, because in tests virtual time stops while a goroutine waits for a
+	// mutex.
+	putLock chan struct{}
 
 	mu       sync.Mutex
 	timers   map[string]*scheduleTimer
@@ -69,13 +69,13 @@ type scheduleTimer struct {
 	fireAt     time.Time
 	order      firingOrder
 	revision   int64         // Runner.revision when it was set
-	firingLock chan struct{} // held while firing; not a mutex, because virtual time does not advance past one
+	firingLock chan struct{} // held by fireTimer; not a mutex, for the same reason as Runner.putLock
 	failures   int           // in a row; owned by the holder of firingLock
 }
 
-// firingOrder is the order in which processes fire. The process that filed the last occurrence fires
-// at the due time. All others fire a little later, and usually find the occurrence filed. So an
-// occurrence costs each of them one read, and none waits for another.
+// firingOrder is the order in which the timers of processes fire. The timer of the process that filed the last
+// occurrence fires first. The timers of all other processes fire laterDelay later, and these processes usually find the
+// occurrence filed. So an occurrence costs each of them one read, and no process waits for another.
 type firingOrder bool
 
 const (
@@ -83,10 +83,10 @@ const (
 	firesLater firingOrder = false
 )
 
-// laterDelay is how much later the other processes fire; up to as much again is added at random.
+// laterDelay is the delay of the timers that fire later. A random time of up to laterDelay is added to it.
 const laterDelay = 50 * time.Millisecond
 
-// maxWait bounds a timer's wait, so that adding to it cannot overflow a time.Duration.
+// maxWait bounds a timer's wait, so that the wait plus the delays cannot overflow a time.Duration.
 const maxWait = 100 * 365 * 24 * time.Hour
 
 // New returns a Runner. It has no timers before Load.
@@ -99,8 +99,8 @@ func New(cfg Config) *Runner {
 		putLock: make(chan struct{}, 1)}
 }
 
-// Load reads the next due time of all schedules, and sets their timers. It is called at start and
-// by each sweep, so that a schedule whose process has died is taken over.
+// Load reads the next due time of all schedules, and sets their timers. It is called at the start of the process and by
+// each sweep, so that this process also runs the schedules of a process that has died.
 func (r *Runner) Load(ctx context.Context) error {
 	r.mu.Lock()
 	readRevision := r.revision
@@ -137,7 +137,7 @@ func (r *Runner) resetTimer(name string, at time.Time, readRevision int64, order
 		t.timer = time.AfterFunc(math.MaxInt64, func() { r.fireTimer(name, t) })
 		r.timers[name] = t
 	} else if t.fireAt.Equal(at) {
-		order = order || t.order // a sweep does not make this process fire later
+		order = order || t.order // a sweep does not make the timer fire later
 	}
 	wait := min(at.Sub(r.cfg.Now()), maxWait)
 	if order == firesLater {

@@ -10,7 +10,7 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// The clock of a test begins at 2000-01-01T00:00:00Z, as synctest has it.
+// The clock of each test begins at 2000-01-01T00:00:00Z, because testing/synctest begins there.
 
 func TestRunner_OncePerOccurrence(t *testing.T) {
 	t.Run("FourProcesses", func(t *testing.T) {
@@ -24,8 +24,8 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 			for _, f := range w.listMessages() {
 				if ahead := parseDue(t, f).Sub(f.At); ahead < 950*time.Millisecond || ahead > time.Second ||
 					!f.DueAt.Equal(parseDue(t, f)) {
-					t.Errorf("%s was filed %s before it was due, for %s, want 0.95s to 1s, for the due time", f.Due,
-						ahead, f.DueAt)
+					t.Errorf("occurrence %s was filed %s ahead with the due time %s, want 0.95s to 1s ahead with its "+
+						"own due time", f.Due, ahead, f.DueAt)
 				}
 			}
 			if s := w.getSchedule("s"); s.Filed != 200 || s.State.Missed != 0 || s.Skipped != 0 {
@@ -33,6 +33,7 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 			}
 		})
 	})
+	// Process b did not file the last occurrence, so its timers fire later, and it only reads.
 	t.Run("AFollowerOnlyReads", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.putSchedule(w.newRunner("a", 0), "s", newDefinition("@every 1m"))
@@ -50,7 +51,8 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 			}
 			passTime(time.Minute)
 			if calls["b Transact"] != 0 || calls["b Get"] > 11 || len(w.listMessages()) < 9 {
-				t.Errorf("got %d messages by %v, want at least 9, by 11 reads at most", len(w.listMessages()), calls)
+				t.Errorf("got %d messages and the calls %v; want at least 9 messages, and of b no write and at most "+
+					"11 reads", len(w.listMessages()), calls)
 			}
 		})
 	})
@@ -64,17 +66,19 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 			passTime(2 * time.Minute)
 			got := w.listMessages()
 			if len(got) != 3 {
-				t.Fatalf("got %+v, want 3", got)
+				t.Fatalf("got the messages %+v, want 3", got)
 			}
 			for i, most := range []time.Duration{0, 100 * time.Millisecond, 25 * time.Millisecond} {
 				if late := got[i].At.Add(time.Second).Sub(parseDue(t, got[i])); late < 0 || late > most ||
 					!got[i].DueAt.Equal(parseDue(t, got[i])) {
-					t.Errorf("message %d was filed %s late, want at most %s, with its due time", i, late, most)
+					t.Errorf("message %d was filed %s late with the due time %s, want at most %s late with the due "+
+						"time %s", i, late, got[i].DueAt, most, got[i].Due)
 				}
 			}
 		})
 	})
-	t.Run("OccurrenceInCenturiesIsLeftAlone", func(t *testing.T) { // a time.Duration holds 292 years
+	// The occurrence is 400 years away, but a time.Duration has at most 292 years.
+	t.Run("OccurrenceInCenturiesIsLeftAlone", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.putSchedule(w.newRunner("a", 0), "s", newDefinition("@daily",
 				func(d *recur.Definition) { d.Start = time.Date(2400, 1, 1, 0, 0, 0, 0, time.UTC) }))
@@ -89,7 +93,7 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 			w.startRunner("b")
 			passTime(time.Hour)
 			if looks > 0 {
-				t.Errorf("it was looked at %d times in an hour, want 0", looks)
+				t.Errorf("b read the schedule %d times in an hour, want 0", looks)
 			}
 		})
 	})
@@ -115,7 +119,7 @@ func (w *world) runOnBadStorage(seed uint64) {
 			storagetest.Late}[dice.IntN(3)], Delay: time.Duration(dice.IntN(3000)) * time.Millisecond}
 	})
 	for i, actor := range []string{"b", "c", "d"} {
-		// If this fails, the sweep loads the schedules.
+		// An error does not matter: the next sweep loads the schedules.
 		_ = w.newRunner(actor, time.Duration(i-1)*2*time.Second).Load(w.t.Context())
 	}
 	for i := range 10 {
@@ -131,11 +135,12 @@ func (w *world) runOnBadStorage(seed uint64) {
 	w.checkEachOnce()
 	if s := w.getSchedule("s"); s.Filed < 120 || s.State.Missed != 0 || s.Refused != 0 ||
 		int(s.Filed) != len(w.listMessages()) {
-		w.t.Errorf("got %d messages, %+v, want each of at least 120 filed once", len(w.listMessages()), s.State)
+		w.t.Errorf("got %d messages, %+v, want at least 120 occurrences filed, each as one message, none missed or "+
+			"refused", len(w.listMessages()), s.State)
 	}
 }
 
-// checkEachSecond checks that each second of the first n has one message, numbered in order.
+// checkEachSecond checks that each of the first n seconds has one message, with the number of the second as its run.
 func (w *world) checkEachSecond(n int) {
 	w.t.Helper()
 	w.checkEachOnce()
@@ -146,11 +151,11 @@ func (w *world) checkEachSecond(n int) {
 	for i := range n {
 		at := time.Date(2000, 1, 1, 0, 0, i+1, 0, time.UTC).Format(time.RFC3339)
 		if byDue[at] != i+1 {
-			w.t.Errorf("%s has run %d, want %d", at, byDue[at], i+1)
+			w.t.Errorf("occurrence %s: got run %d, want %d", at, byDue[at], i+1)
 		}
 	}
 	if len(byDue) != n {
-		w.t.Errorf("%d occurrences, want %d", len(byDue), n)
+		w.t.Errorf("got messages of %d occurrences, want %d", len(byDue), n)
 	}
 }
 
@@ -161,8 +166,8 @@ func (w *world) checkEachOnce() {
 		dues[f.Due]++
 		runs[f.Run]++
 		if dues[f.Due] > 1 || runs[f.Run] > 1 {
-			w.t.Errorf("%s is there %d times, run %d %d times, want each at most once",
-				f.Due, dues[f.Due], f.Run, runs[f.Run])
+			w.t.Errorf("got %d messages of occurrence %s and %d messages of run %d, want at most one of each",
+				dues[f.Due], f.Due, runs[f.Run], f.Run)
 		}
 	}
 }
@@ -220,7 +225,8 @@ func TestRunner_Missed(t *testing.T) {
 		dues   string
 		lost   int64
 	}{
-		// With One, the occurrence of 02:30 is filed late, and that of 01:30 is left out.
+		// The process is down from 01:00 on. With One, the occurrence of 02:30 is filed late, and the occurrence of
+		// 01:30 is counted as missed.
 		"One":            {recur.One, 140 * time.Minute, "00:30:00Z 02:30:00Z 03:30:00Z", 1},
 		"All":            {recur.All, 140 * time.Minute, "00:30:00Z 01:30:00Z 02:30:00Z 03:30:00Z", 0},
 		"None":           {recur.None, 140 * time.Minute, "00:30:00Z 03:30:00Z", 2},
@@ -262,15 +268,15 @@ func afterTenYears(t *testing.T, w *world) {
 	passTime(0)
 	got := w.listMessages()
 	if len(got) != 2 || got[0].Due != now || got[1].Due != now {
-		t.Errorf("at %s: got %v, want two due now", now, got)
+		t.Errorf("at %s: got the messages %v, want two messages that are due at that time", now, got)
 	}
 	if s := w.getSchedule("every"); s.State.Missed != 10*365*24*3600 {
 		t.Errorf("got %+v, want Missed %v", s.State, 10*365*24*3600)
 	}
 }
 
-// With One, a crash after the message was filed must not lead to a second one, though more
-// has been missed meanwhile.
+// With One, a crash after the message was filed must not lead to a second message for the same time without a process,
+// although further occurrences were missed before the next process started.
 func TestRunner_MissedOneCrash(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		a := w.newRunner("a", 0)
@@ -282,7 +288,7 @@ func TestRunner_MissedOneCrash(t *testing.T) {
 			if c.Actor == "b" && isMove(c) {
 				moves++
 			}
-			if c.Actor == "b" && moves > 1 { // after the mark, and after the message
+			if c.Actor == "b" && moves > 1 { // the first write sets CatchUp; the second follows the message
 				return storagetest.Fault{Kind: storagetest.FailBefore}
 			}
 			return storagetest.Fault{}
@@ -294,7 +300,7 @@ func TestRunner_MissedOneCrash(t *testing.T) {
 		w.startRunner("c")
 		passTime(0)
 		if got := w.listDueTimes(); got != "01:30:00Z 02:00:00Z" {
-			t.Errorf("filed %s, want one for each time without a runner: 01:30:00Z 02:00:00Z", got)
+			t.Errorf("filed %s, want 01:30:00Z 02:00:00Z: one message for each time without a process", got)
 		}
 	})
 }
@@ -323,12 +329,12 @@ func TestRunner_Overlap(t *testing.T) {
 	t.Run("OneSkipsOccurrencesFiledByAnother", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.final.Store(true)
-			w.blind = "" // the one without faults
+			w.blind = "" // the process without faults
 			w.putSchedule(w.newRunner("b", 0), "s", newDefinition("@every 1h", skip))
 			passTime(time.Hour)
 			other, done := w.newRunner("", 0), false
 			w.faults.Set(func(c storagetest.Call) storagetest.Fault {
-				if !done && isMove(c) { // b has filed the second one
+				if !done && isMove(c) { // b has filed the second occurrence
 					done = true
 					w.putSchedule(other, "s", newDefinition("@every 1h", skip,
 						func(d *recur.Definition) { d.End = time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC) }))
@@ -373,7 +379,7 @@ func TestRunner_StartEndPause(t *testing.T) {
 		passTime(30 * time.Minute)
 		paused := w.putSchedule(a, "p", newDefinition("0 * * * *", func(d *recur.Definition) { d.Paused = true }))
 		if !paused.NextAt.IsZero() {
-			t.Errorf("paused, and next at %s, want no NextAt", paused.NextAt)
+			t.Errorf("paused: got NextAt %s, want none", paused.NextAt)
 		}
 		passTime(3 * time.Hour)
 		w.putSchedule(a, "p", newDefinition("0 * * * *"))

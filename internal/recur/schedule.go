@@ -11,23 +11,23 @@ import (
 	"weir/internal/weir"
 )
 
-// Overlap decides about an occurrence that is due while the message of the last one is not final.
+// Overlap is the treatment of an occurrence that is due while the message of the occurrence before it is not final.
 type Overlap string
 
 // The ways to treat an overlap.
 const (
-	Queue Overlap = "queue" // it is filed, and waits behind the last one
-	Skip  Overlap = "skip"  // it is left out, and counted
+	Queue Overlap = "queue" // the occurrence is filed; its message waits behind the earlier message
+	Skip  Overlap = "skip"  // the occurrence is not filed, and counted in State.Skipped
 )
 
-// Missed decides about the occurrences that were due while no process ran.
+// Missed is the treatment of the occurrences that were due while no process ran.
 type Missed string
 
 // The ways to make up for missed occurrences.
 const (
-	One  Missed = "one"  // one message, for the last of them
-	All  Missed = "all"  // one message for each
-	None Missed = "none" // no message
+	One  Missed = "one"  // the last of them becomes a message
+	All  Missed = "all"  // each of them becomes a message
+	None Missed = "none" // none of them becomes a message
 )
 
 // Definition is the part of a schedule that a user writes.
@@ -36,12 +36,12 @@ type Definition struct {
 	TimeZone    string    // IANA name
 	Message     []byte    // XML, with {{.DueAt}} and {{.Run}}
 	ContentType string    // of the message
-	CopiedFrom  string    `json:"-"` // id of the stored message it was taken from; empty = given
+	CopiedFrom  string    `json:"-"` // id of the stored message that Message was copied from; empty = not copied
 	Overlap     Overlap   // empty = Queue
 	Missed      Missed    // empty = One
 	Paused      bool      // no occurrence is due
-	Start       time.Time // no occurrence before it; zero = none
-	End         time.Time // no occurrence at it or later; zero = none
+	Start       time.Time // earlier occurrences are left out; zero = no limit
+	End         time.Time // occurrences at or after End are left out; zero = no limit
 }
 
 func (d Definition) withDefaults() Definition {
@@ -61,12 +61,11 @@ func (d Definition) withDefaults() Definition {
 	return d
 }
 
-// hashVersion returns the version of a definition: a hash of its content, so the same content again
-// is no change.
+// hashVersion returns the version of a definition: a hash of its content. So a Put of the same content is no change.
 func (d Definition) hashVersion() string {
 	data, err := json.Marshal(d)
 	if err != nil {
-		panic(err) // strings, times up to 9999 and bytes always encode
+		panic(err) // a defect of Weir: strings, bytes and times up to the year 9999 can always be encoded
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:16])
@@ -82,18 +81,18 @@ type Filed struct {
 
 // State is the progress of a schedule.
 type State struct {
-	NextAt    time.Time // of the next occurrence; zero = paused, or over
-	NextRun   int64     // its number
+	NextAt    time.Time // due time of the next occurrence; zero = paused, or over
+	NextRun   int64     // number of the next occurrence
 	Runs      int64     // numbers assigned so far, including NextRun
 	Anchor    time.Time // time from which @every counts
 	SettledAt time.Time // due time of the last occurrence that was processed
-	CatchUp   bool      // the next occurrence stands for all that were missed
+	CatchUp   bool      // the next occurrence replaces all missed occurrences
 	Last      Filed     // the last occurrence that became a message
 	SkippedAt time.Time // due time of the last occurrence that was skipped
 
 	Filed   int64  // occurrences that became a message
-	Skipped int64  // left out because of an overlap
-	Missed  int64  // due while no process ran, and not filed later
+	Skipped int64  // occurrences that were not filed because of an overlap
+	Missed  int64  // occurrences that were due while no process ran, and were not filed later
 	Refused int64  // occurrences whose message broke a rule of its contract
 	Refusal string // reason of the last refusal
 }
@@ -122,13 +121,14 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Condition must hold for a schedule to be changed; zero = no condition.
+// Condition is a condition under which a schedule is changed; the zero value allows every change.
 type Condition struct {
 	Versions  []string // the version is one of these; "*" = any
 	NotExists bool     // no schedule has this name yet
 }
 
-// checkVersion compares c with the present version; empty = there is no schedule.
+// checkVersion returns Stale if the present version of a schedule does not meet the condition. An empty version means
+// that there is no schedule.
 func (c Condition) checkVersion(version string) error {
 	refuse := func(message string) error {
 		return &weir.Error{Kind: weir.Stale, Op: "schedule", Message: message}

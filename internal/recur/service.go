@@ -10,7 +10,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Get returns a schedule with its message. It returns a NotFound error if there is none.
+// Get returns a schedule with its message. It returns NotFound if no schedule has the name.
 func (r *Runner) Get(ctx context.Context, name string) (Schedule, error) {
 	return r.cfg.Store.Get(ctx, name)
 }
@@ -18,9 +18,9 @@ func (r *Runner) Get(ctx context.Context, name string) (Schedule, error) {
 // List returns all schedules, in the order of their names, without their messages.
 func (r *Runner) List(ctx context.Context) ([]Schedule, error) { return r.cfg.Store.List(ctx) }
 
-// Put stores a definition under a name, and reports whether the schedule is new. If the definition
-// is unchanged, Put writes nothing. Errors: Invalid with every problem, the contract's error about
-// the message, Stale if cond does not hold, Conflict if the Limits would be exceeded.
+// Put stores a definition under a name, and reports whether the schedule is new. If the definition is unchanged, Put
+// writes nothing. Errors: Invalid with every problem, the contract's error about the message, Stale if the schedule
+// does not meet cond, Conflict if the Limits would be exceeded.
 func (r *Runner) Put(ctx context.Context, name string, d Definition, cond Condition) (Schedule, bool, error) {
 	d = d.withDefaults()
 	if err := r.checkDefinition(ctx, d); err != nil {
@@ -51,7 +51,7 @@ func (r *Runner) storeDefinition(ctx context.Context, name string, d Definition,
 }
 
 // SetPaused pauses or resumes a schedule, and changes nothing else of its definition. A schedule whose definition is
-// not valid any more can be paused, and not resumed. Errors: as of Put, and NotFound.
+// not valid any more can be paused, but it cannot be resumed. Errors: NotFound, and the errors of Put.
 func (r *Runner) SetPaused(ctx context.Context, name string, isPaused bool) (Schedule, error) {
 	for range maxConflicts {
 		s, err := r.cfg.Store.Get(ctx, name)
@@ -78,8 +78,7 @@ func errTooBusy() error {
 		Message: "the schedule is being changed all the time; try again", RetryAfter: time.Second}
 }
 
-// checkDefinition validates a definition, and takes its message through its contract as the next
-// run would.
+// checkDefinition validates a definition, and checks the message of its next run against the contract.
 func (r *Runner) checkDefinition(ctx context.Context, d Definition) error {
 	if err := d.checkFields(); err != nil {
 		return err
@@ -132,8 +131,8 @@ func (r *Runner) putOnce(ctx context.Context, name string, d Definition, cond Co
 		return Schedule{}, false, err
 	}
 	if found {
-		// Due occurrences belong to the old definition, and so do those that a process with
-		// another clock may just have filed.
+		// The old definition files the occurrences that are due, and those that a process whose clock is ahead may
+		// already have filed.
 		ahead := clockSkew
 		if d.Paused {
 			ahead = 0
@@ -151,7 +150,7 @@ func (r *Runner) putOnce(ctx context.Context, name string, d Definition, cond Co
 		return Schedule{}, false, err
 	}
 	if err := r.writeSchedule(ctx, &next); err != nil {
-		if isChanged(err) { // for certain; otherwise it may still arrive
+		if isChanged(err) { // the row is certainly not written; after another error the write may still arrive
 			r.removeOldMessage(ctx, next, old)
 		}
 		return Schedule{}, false, err
@@ -192,7 +191,7 @@ func (r *Runner) nextRevision(ctx context.Context, name string, old Schedule, d 
 	return next, err
 }
 
-// writeSchedule stores s. If the answer is lost, it reads the row to find out.
+// writeSchedule stores s. If storage's answer is lost, it reads the row to find out whether the row was written.
 func (r *Runner) writeSchedule(ctx context.Context, s *Schedule) error {
 	err := r.cfg.Store.writeRow(ctx, s)
 	if !storage.Is(err, storage.Ambiguous) {
@@ -213,7 +212,8 @@ func (r *Runner) removeOldMessage(ctx context.Context, old, kept Schedule) {
 	}
 }
 
-// Delete removes a schedule. Messages that it has filed stay. Errors: NotFound, Precondition.
+// Delete removes a schedule. Messages that the schedule has filed stay. Errors: NotFound, and Stale if the schedule
+// does not meet cond.
 func (r *Runner) Delete(ctx context.Context, name string, cond Condition) error {
 	for range maxConflicts {
 		s, err := r.cfg.Store.readRow(ctx, name)
@@ -236,8 +236,8 @@ func (r *Runner) Delete(ctx context.Context, name string, cond Condition) error 
 	return errTooBusy()
 }
 
-// Run files a message of the schedule now, even if it is paused. The message counts as no
-// occurrence, and the next occurrence stays as it is.
+// Run files a message of the schedule now, even if the schedule is paused. The message is not an occurrence: the
+// counters and the next occurrence stay as they are.
 func (r *Runner) Run(ctx context.Context, name string) (lane.Receipt, int64, error) {
 	for range maxConflicts {
 		s, err := r.cfg.Store.Get(ctx, name)

@@ -32,7 +32,7 @@ func TestRunner_Put(t *testing.T) {
 			again, created, err := r.Put(t.Context(), "s", d, recur.Condition{})
 			if err != nil || created || again.Version != first.Version || !again.ChangedAt.Equal(first.ChangedAt) ||
 				again.NextAt.Format("15:04") != "02:00" {
-				t.Errorf("got %+v, created %v, %v, want the first one, next at 02:00", again, created, err)
+				t.Errorf("got %+v, created %v, %v, want the first schedule again, next at 02:00", again, created, err)
 			}
 		})
 	})
@@ -58,10 +58,10 @@ func TestRunner_Put(t *testing.T) {
 			w.startRunner("b")
 			passTime(30 * time.Minute)
 			w.putSchedule(r, "s", newDefinition("@every 10m"))
-			r.Close(t.Context()) // only b is left, which looked before the change
+			r.Close(t.Context()) // b is left, and its timer has the time from before the change
 			passTime(31 * time.Minute)
 			if got := w.listDueTimes(); got != "01:00:00Z" {
-				t.Errorf("filed %s: b comes at the time it knew, and makes one of three, want 01:00:00Z", got)
+				t.Errorf("filed %s, want 01:00:00Z: b fires at the old time, and files the last missed occurrence", got)
 			}
 			passTime(10 * time.Minute)
 			if got := w.listDueTimes(); got != "01:00:00Z 01:10:00Z" {
@@ -74,7 +74,7 @@ func TestRunner_Put(t *testing.T) {
 			a := w.newRunner("a", 0)
 			w.putSchedule(a, "s", newDefinition("@every 1h"))
 			a.Close(t.Context())
-			passTime(time.Hour + 2*time.Second) // nothing ran, and not for long
+			passTime(time.Hour + 2*time.Second) // no process ran; the occurrence is late by less than Grace
 			w.putSchedule(w.newRunner("b", 0), "s", newDefinition("@every 1h", withKey("other")))
 			passTime(time.Hour)
 			got := w.listMessages()
@@ -85,9 +85,8 @@ func TestRunner_Put(t *testing.T) {
 	})
 }
 
-// A process whose clock is ahead has filed an occurrence, and stands still before it has
-// moved the row. A process whose clock is behind puts another definition, with another
-// ordering key: the occurrence must not come twice.
+// A process whose clock is ahead has filed an occurrence, and is suspended before it writes the row. A process whose
+// clock is behind then puts another definition, with another ordering key. The occurrence must not be filed twice.
 func TestRunner_PutBetweenAppendAndMove(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.putSchedule(w.newRunner("a", 2*time.Second), "s", newDefinition("0 * * * *"))
@@ -111,7 +110,8 @@ func TestRunner_PutBetweenAppendAndMove(t *testing.T) {
 	})
 }
 
-// An occurrence that is due soon when a new definition is put is filed by the old one, for its time.
+// A new definition is put shortly before an occurrence is due. The occurrence is filed with the old definition, for its
+// own due time.
 func TestRunner_PutShortBeforeADueTime(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		a := w.newRunner("a", 0)
@@ -153,7 +153,7 @@ func TestRunner_PutRefuses(t *testing.T) {
 				r := w.newRunner("a", 0)
 				_, _, err := r.Put(t.Context(), "s", d, recur.Condition{})
 				if _, tried := r.Try(t.Context(), d, 3); fmt.Sprint(tried) != fmt.Sprint(err) {
-					t.Errorf("tried: %v, want %v", tried, fmt.Sprint(err))
+					t.Errorf("Try: got %v, want the error of Put: %v", tried, err)
 				}
 				var e *weir.Error
 				if !errors.As(err, &e) || e.Kind != weir.Invalid || len(e.Problems) == 0 {
@@ -172,7 +172,7 @@ func TestRunner_TryStoresNothing(t *testing.T) {
 			t.Errorf("got %+v, %v, want 3 runs, the last at 03:00, and no error", p, err)
 		}
 		if list, err := r.List(t.Context()); err != nil || len(list) != 0 {
-			t.Errorf("got %+v, %v, want 0 list and no error", list, err)
+			t.Errorf("got %+v, %v, want no schedule and no error", list, err)
 		}
 	})
 }
@@ -197,7 +197,7 @@ func TestRunner_Template(t *testing.T) {
 	})
 }
 
-// messageLane is the lane of the key k.
+// messageLane returns the lane of the key k.
 func (w *world) messageLane() int {
 	for number := range w.lanes {
 		if c, err := w.newStore("").ReadControl(w.t.Context(), number); err == nil && c.Head.Next > 1 {
@@ -214,7 +214,7 @@ func TestRunner_Conditions(t *testing.T) {
 			t.Helper()
 			s, _, err := r.Put(t.Context(), "s", d, c)
 			if (err == nil) != (want == nil) || err != nil && weir.KindOf(err) != weir.Stale {
-				t.Errorf("%s: got %v, want %v", what, err, want)
+				t.Errorf("%s: got %v, want %v, as Stale", what, err, want)
 			}
 			return s
 		}
@@ -243,7 +243,7 @@ func TestRunner_Conditions(t *testing.T) {
 	})
 }
 
-// Two users change a schedule at once, both from the same version: one of them is refused.
+// Two users change a schedule at the same time, both from the same version. One of the changes is refused.
 func TestRunner_LostUpdate(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		a, b := w.newRunner("a", 0), w.newRunner("b", 0)
@@ -289,7 +289,7 @@ func TestRunner_LargeMessage(t *testing.T) {
 			return len(page.Infos)
 		}
 		if got := w.getSchedule("s"); string(got.Message) != large || blobs() != 1 {
-			t.Errorf("%d bytes in %d blobs, want %d in 1", len(got.Message), blobs(), len(large))
+			t.Errorf("got %d bytes in %d blobs, want %d bytes in 1 blob", len(got.Message), blobs(), len(large))
 		}
 		passTime(time.Hour)
 		if got := w.listDueTimes(); got != "01:00:00Z" {
@@ -307,7 +307,7 @@ func TestRunner_LargeMessage(t *testing.T) {
 	})
 }
 
-// A text that never became a definition's must not be read in place of the one that is.
+// A Put stores the blob of its message, and then fails. The schedule must still have the message of the old definition.
 func TestRunner_LargeMessageNotPut(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		noise := make([]byte, 100<<10)
@@ -321,7 +321,7 @@ func TestRunner_LargeMessageNotPut(t *testing.T) {
 		other.Message = append([]byte(`<a key="other"/>`), large.Message...)
 		w.faults.Once(isMove, storagetest.Fault{Kind: storagetest.FailBefore})
 		if _, _, err := r.Put(t.Context(), "s", other, recur.Condition{}); weir.KindOf(err) != weir.Unavailable {
-			t.Errorf("put on storage that is away: %v, want an error of kind Unavailable", err)
+			t.Errorf("Put while storage fails: got %v, want Unavailable", err)
 		}
 		if got := w.getSchedule("s"); string(got.Message) != string(large.Message) {
 			t.Errorf("the message is %.40q, want %.40q", got.Message, string(large.Message))
@@ -329,7 +329,7 @@ func TestRunner_LargeMessageNotPut(t *testing.T) {
 	})
 }
 
-// A move that arrives late must not restore an earlier state of the schedule.
+// A write of the state that arrives late must not restore an earlier state of the schedule.
 func TestRunner_LateMove(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.putSchedule(w.newRunner("a", 0), "s", newDefinition("@every 1h"))
@@ -396,7 +396,7 @@ func TestRunner_SetPaused(t *testing.T) {
 		}
 		passTime(time.Hour)
 		if got := w.listMessages(); len(got) != 1 {
-			t.Errorf("got %d messages since it was resumed, want that of one hour", len(got))
+			t.Errorf("got %d messages after the schedule was resumed, want 1", len(got))
 		}
 		if _, err := r.SetPaused(t.Context(), "none", true); weir.KindOf(err) != weir.NotFound {
 			t.Errorf("got %v for an unknown schedule, want NotFound", err)

@@ -9,7 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// partition is the table partition of the schedules' rows. It is none of a lane's partitions.
+// partition is the table partition of the schedules' rows. No lane has a partition of this name.
 const partition = "schedules"
 
 // Store reads and writes schedules. Its methods may be called concurrently.
@@ -22,7 +22,7 @@ type Store struct {
 	Now func() time.Time
 }
 
-// Get returns a schedule with its message. It returns a NotFound error if there is none.
+// Get returns a schedule with its message. It returns NotFound if no schedule has the name.
 func (s *Store) Get(ctx context.Context, name string) (Schedule, error) {
 	for {
 		schedule, err := s.readRow(ctx, name)
@@ -33,7 +33,8 @@ func (s *Store) Get(ctx context.Context, name string) (Schedule, error) {
 		if err == nil || !storage.Is(err, storage.NotFound) {
 			return schedule, err
 		}
-		// Another definition may have replaced the row after the read, and its message was removed.
+		// The message was not found: a new definition may have replaced the row, and removed the old message,
+		// meanwhile.
 		again, readErr := s.readRow(ctx, name)
 		if readErr != nil {
 			return Schedule{}, readErr

@@ -70,7 +70,7 @@ func newTemplateError(message string) error {
 		weir.Problem{Path: "message", Rule: "template", Message: message})
 }
 
-// renderRun returns the text with a run's due time and number.
+// renderRun returns the text of the message for a run, with the run's due time and number.
 func (t template) renderRun(due time.Time, run int64) []byte {
 	var b bytes.Buffer
 	for _, p := range t {
@@ -91,6 +91,6 @@ func formatDue(due time.Time) string { return due.UTC().Format(time.RFC3339) }
 
 func escapeXML(s string) []byte {
 	var b bytes.Buffer
-	_ = xml.EscapeText(&b, []byte(s)) // a buffer takes everything
+	_ = xml.EscapeText(&b, []byte(s)) // a write to a buffer never fails
 	return b.Bytes()
 }

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// A message is stored in its schedule's row, compressed, up to inlineLimit; a larger one in a
-	// blob. A row's property holds 64 KiB.
+	// A message is stored compressed. Up to inlineLimit bytes it is in its schedule's row, because a property of a row
+	// takes at most 64 KiB. A larger message is in a blob.
 	inlineLimit  = 60 << 10
 	inlineColumn = "Text"
 	blobColumn   = "Blob"
 )
 
-// orphanAge is the age at which a blob that no schedule names is removed. A younger one may belong
-// to a definition that is being stored.
+// orphanAge is the age at which a blob that no schedule names is removed. A younger blob may belong to a definition
+// that is being stored.
 const orphanAge = 24 * time.Hour
 
 func blobPrefix(name string) string { return partition + "/" + name + "/" }
 
-// storeMessage returns the columns that hold a message. The name of a blob is new each time, so
-// that a run always reads the text that its row names.
+// storeMessage stores a message if it is large, and returns the message's columns for its row. Each blob has a new
+// name, so that a run always reads the text that its row names.
 func (s *Store) storeMessage(ctx context.Context, name string, text []byte) (map[string]any, error) {
 	var b bytes.Buffer
 	w, err := flate.NewWriter(&b, flate.DefaultCompression)
@@ -50,7 +50,7 @@ func (s *Store) storeMessage(ctx context.Context, name string, text []byte) (map
 	return map[string]any{blobColumn: blob}, nil
 }
 
-// loadMessage fills in the message. NotFound means that the schedule was changed since it was read.
+// loadMessage reads the message of a schedule into it. NotFound means that the schedule was changed after it was read.
 func (s *Store) loadMessage(ctx context.Context, schedule *Schedule) error {
 	packed, _ := schedule.columns[inlineColumn].([]byte)
 	if blob, _ := schedule.columns[blobColumn].(string); blob != "" {
