@@ -9,14 +9,15 @@ import (
 	"weir/internal/replay/jobrow"
 )
 
-// checkpoint is the stored progress of a job, from which another process can continue. The JSON has the
-// names of its fields.
+// checkpoint is the stored progress of a job, from which another process can continue. Its field names are the names in
+// the stored JSON.
 type checkpoint struct {
-	Until int64         // latest death among the messages in Job.Matched; 0 = not counted yet
-	Lane  int           // index of the lane that the walk has reached
-	Seq   int64         // in that lane; each key with its first dead message at most here has begun
-	Next  []deadMessage // the present batch; the replay of some may already have been requested
-	Open  []deadMessage // replayed, and not final when last polled; sorted
+	Until int64 // latest death among the messages in Job.Matched, see diedAtMicros; 0 = not counted yet
+	Lane  int   // index of the lane that the walk has reached
+	// Seq is the position in that lane: each key whose first dead message is at or before Seq was in a batch.
+	Seq  int64
+	Next []deadMessage // the present batch; the replay of some of its messages may already have been requested
+	Open []deadMessage // the open messages, sorted by lane and position
 }
 
 // deadMessage identifies a message by its position and the time of its death.
@@ -35,8 +36,7 @@ func (p *checkpoint) includes(f Filter, d lists.DeadRow) bool {
 	return diedAtMicros(d) <= p.Until && matchesFilter(f, d)
 }
 
-// MarshalJSON implements json.Marshaler. The form is short, because a table row has up to five hundred
-// messages.
+// MarshalJSON implements json.Marshaler. The form is short, because a row has up to maxOpen messages.
 func (i deadMessage) MarshalJSON() ([]byte, error) {
 	return json.Marshal([3]int64{int64(i.lane), i.seq, i.diedAt})
 }
@@ -59,7 +59,7 @@ func (p *checkpoint) isOpen(i deadMessage) bool {
 	return found && p.Open[at] == i
 }
 
-// addOpen adds a message to the open ones.
+// addOpen adds a message to Open, if Open does not have it.
 func (p *checkpoint) addOpen(i deadMessage) {
 	if at, found := slices.BinarySearchFunc(p.Open, i, compareLog); !found {
 		p.Open = slices.Insert(p.Open, at, i)

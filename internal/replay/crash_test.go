@@ -11,16 +11,16 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// runWithFault runs a job whose nth call of storage fails. If the process is killed, all calls after it fail, too. The
-// numbers must be right, whichever process ends the job.
+// runWithFault runs a job whose nth call of storage fails. If the process is killed, all later calls fail, too. The
+// job's numbers must be right, whichever process ends the job.
 func runWithFault(t *testing.T, n int, kind storagetest.FaultKind, killed bool) {
 	simulate(t, 2, func(t *testing.T, w *world) {
 		w.addDead(4, keys...)
-		w.late["/e"] = true
+		w.hasLater["/e"] = true
 		if n%2 == 0 {
-			w.takes = 50 * time.Second // the holders were killed, too
+			w.grantDelay = 50 * time.Second // the holders were killed, too, so that requests stay pending
 		}
-		p, q := w.start(), w.start()
+		p, q := w.startProcess(), w.startProcess()
 		spec := plain
 		spec.RatePerMinute = 90
 		calls := 0
@@ -44,24 +44,24 @@ func runWithFault(t *testing.T, n int, kind storagetest.FaultKind, killed bool) 
 		}
 		jobs, listErr := q.List(t.Context())
 		if err != nil && listErr == nil && len(jobs) == 0 {
-			return // killed before it began
+			return // the job was not created
 		}
 		if listErr != nil || len(jobs) != 1 {
-			t.Fatalf("got %+v, %v, want no listErr and 1 job", jobs, listErr)
+			t.Fatalf("got the jobs %+v, %v, want 1 job and no error", jobs, listErr)
 		}
 		j := q.waitForState(jobs[0].ID, replay.Done, time.Minute)
 		if j.Matched != 20 || j.Replayed != 16 || j.Delivered != 16 || j.Refused != 4 || j.Skipped != 0 {
 			t.Errorf("got %+v, want Matched 20, Replayed 16, Delivered 16, Refused 4 and Skipped 0", j)
 		}
-		w.inOrder()
-		if len(w.listAsked()) != 16 || len(w.listFinished()) == 0 {
-			t.Errorf("%d were asked for, %d ends reported, want 16 asked and more than 0 finished", len(w.listAsked()),
-				len(w.listFinished()))
+		w.checkOrder()
+		if len(w.listRequested()) != 16 || len(w.listFinished()) == 0 {
+			t.Errorf("got %d requests and %d calls of Finished, want 16 requests and at least 1 call",
+				len(w.listRequested()), len(w.listFinished()))
 		}
 	})
 }
 
-// brokenCalls is more than the calls of storage that such a job makes.
+// brokenCalls is larger than the number of calls of storage that the job of runWithFault makes.
 const brokenCalls = 150
 
 func TestRunner_Crash(t *testing.T) {
@@ -80,11 +80,11 @@ func TestRunner_Hiccup(t *testing.T) {
 	}
 }
 
-// TestRunner_TwoAtOnce: a carrier that lost its lease, and does not know, does no harm.
+// A process loses the lease of its job, and another process runs the job. Each message is still requested once.
 func TestRunner_TwoAtOnce(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(40, keys...)
-		p, q := w.start(), w.start()
+		p, q := w.startProcess(), w.startProcess()
 		j := p.startJob(plain)
 		time.Sleep(5 * time.Second)
 		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -95,23 +95,23 @@ func TestRunner_TwoAtOnce(t *testing.T) {
 		})
 		q.sweepForJobs()
 		j = q.waitForState(j.ID, replay.Done, 3*time.Minute)
-		if j.Delivered != 200 || len(w.listAsked()) != 200 {
-			t.Errorf("got %+v, want Delivered 200 and 200 asked", j)
+		if j.Delivered != 200 || len(w.listRequested()) != 200 {
+			t.Errorf("got %+v, want Delivered 200 and 200 requests", j)
 		}
-		w.inOrder()
+		w.checkOrder()
 	})
 }
 
-// A carrier stands still for a minute in the middle of a batch, while another process takes the job up. Storage must
-// then refuse the writes of the first one.
+// A process is suspended for a minute in the middle of a batch, while another process resumes its job. Storage must
+// then refuse the writes of the first process.
 func TestRunner_Stalled(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(40, keys...)
-		p, q := w.start(), w.start()
+		p, q := w.startProcess(), w.startProcess()
 		spec := plain
 		spec.RatePerMinute = 60
 		j := p.startJob(spec)
-		time.Sleep(38 * time.Second) // the next turn comes two seconds later
+		time.Sleep(38 * time.Second) // the next batch begins two seconds later
 		p.stalls <- time.Minute
 		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 			if c.Port == "leases" {
@@ -122,54 +122,55 @@ func TestRunner_Stalled(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		q.sweepForJobs()
 		if len(p.stalls) != 0 {
-			t.Fatal("it did not stall")
+			t.Fatal("got no request within 20s that stalls, want one")
 		}
 		last := int64(0)
 		for range 60 {
 			time.Sleep(time.Second)
 			got, err := q.Get(t.Context(), j.ID)
 			if err != nil || got.Replayed < last {
-				t.Fatalf("after %d: %+v, %v, want Replayed at least %v and no error", last, got, err, last)
+				t.Fatalf("got %+v, %v, want Replayed at least %d and no error", got, err, last)
 			}
 			last = got.Replayed
 		}
 		j = q.waitForState(j.ID, replay.Done, 5*time.Minute)
-		if j.Replayed != 200 || j.Delivered != 200 || len(w.listAsked()) != 200 {
-			t.Errorf("got %+v, want Replayed 200, Delivered 200 and 200 asked", j)
+		if j.Replayed != 200 || j.Delivered != 200 || len(w.listRequested()) != 200 {
+			t.Errorf("got %+v, want Replayed 200, Delivered 200 and 200 requests", j)
 		}
-		w.inOrder()
+		w.checkOrder()
 	})
 }
 
-// TestRunner_Close: the next process resumes the jobs of one that has ended.
+// A process resumes the jobs of a process that was closed.
 func TestRunner_Close(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(40, keys...)
-		p := w.start()
+		p := w.startProcess()
 		j := p.startJob(plain)
 		time.Sleep(5 * time.Second)
 		p.stop()
-		n := len(w.listAsked())
+		n := len(w.listRequested())
 		time.Sleep(time.Minute)
-		if len(w.listAsked()) != n || n == 0 || n == 200 {
-			t.Errorf("%d, then %d were asked for, want %v asked, more than 0 and another than 200", n,
-				len(w.listAsked()), n)
+		if len(w.listRequested()) != n || n == 0 || n == 200 {
+			t.Errorf("got %d requests before Close and %d a minute later, want the same number, from 1 to 199", n,
+				len(w.listRequested()))
 		}
-		p.sweepForJobs() // it is closed
-		q := w.start()
+		p.sweepForJobs() // does nothing, because p is closed
+		q := w.startProcess()
 		q.sweepForJobs()
 		if j = q.waitForState(j.ID, replay.Done, time.Minute); j.Delivered != 200 {
 			t.Errorf("got %+v, want Delivered 200", j)
 		}
-		w.inOrder()
+		w.checkOrder()
 	})
 }
 
-// TestRunner_KilledAtTheEnd: a job that has its row is over, though its note is there still.
+// A process is killed after it wrote the final row of a job, and before it removed the row of lane 0. The job is over,
+// and the next sweep removes the row.
 func TestRunner_KilledAtTheEnd(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(1, keys...)
-		p, q := w.start(), w.start()
+		p, q := w.startProcess(), w.startProcess()
 		gone := false
 		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 			if gone = gone || c.Op == "Transact" && c.Ops[0].Kind == storage.Delete; gone {
@@ -192,8 +193,8 @@ func TestRunner_KilledAtTheEnd(t *testing.T) {
 		if jobs, err := jobrow.ReadAll(t.Context(), w.store); err != nil || len(jobs) != 0 {
 			t.Errorf("got %v, %v, want 0 jobs and no error", jobs, err)
 		}
-		if told := w.listFinished(); len(told) != before+1 || told[before] != j {
-			t.Errorf("reported: %+v, want %v, the last %+v", told, before+1, j)
+		if reported := w.listFinished(); len(reported) != before+1 || reported[before] != j {
+			t.Errorf("got the calls of Finished %+v, want %d, the last with %+v", reported, before+1, j)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"weir/internal/overview/lists"
 )
 
-// deadPage is the number of dead messages of one query: the most that storage returns.
+// deadPage is the number of dead messages of one query. Storage returns at most this number.
 const deadPage = 1000
 
 // eachDead calls f for the dead messages of a lane after seq, in the order of the log, until f
@@ -32,19 +32,18 @@ func eachDead(ctx context.Context, log Log, number int, seq int64, f func(lists.
 	}
 }
 
-// deadIndex has the messages that a job has still to replay in one lane, grouped by key. A later
-// message of a key must not be replayed long after the first: it would come too late if an upstream
-// sends a new one in between.
+// deadIndex has the messages that a job has still to replay in one lane, grouped by key. The messages of a key must be
+// replayed together: if a new message of the key is delivered in between, the replay of the others is refused.
 type deadIndex struct {
 	keys    []string                 // in the order of each key's first message
 	byKey   map[string][]deadMessage // the remaining messages of each key
-	current []deadMessage            // of the key that the last batch has begun
+	current []deadMessage            // the remaining messages of the key that the last batch has begun
 
 	dueOrder map[int64]string // order positions of messages that were scheduled, by sequence number
 }
 
-// readIndex reads the messages to replay in a lane, after the checkpoint's position there. It
-// leaves out the open messages, which may still be listed if the holder has not read the request.
+// readIndex reads the messages to replay in a lane, after the checkpoint's position there. It leaves out the open
+// messages: an open message is still among the dead ones if the holder has not read its request yet.
 func readIndex(ctx context.Context, log Log, f Filter, p *checkpoint, number int) (*deadIndex, error) {
 	x := &deadIndex{byKey: map[string][]deadMessage{}, dueOrder: map[int64]string{}}
 	err := eachDead(ctx, log, number, p.Seq, func(d lists.DeadRow) bool {
@@ -63,10 +62,11 @@ func readIndex(ctx context.Context, log Log, f Filter, p *checkpoint, number int
 	return x, err
 }
 
-// nextBatch returns the next messages: those of whole keys until there are n, at most so many.
-// Messages of a key are in its order, in which a scheduled message stands after those filed before
-// its due time, because the holder may deliver each before the next is requested. It also returns
-// the new value of checkpoint.Seq, given the present one.
+// nextBatch returns the next messages: all messages of one key after the other, until the batch has at least n
+// messages. The parameter most limits the batch, even within a key. Messages of a key are in the order in which they
+// must be delivered, because the holder may deliver a message before the replay of the next message is requested. In
+// that order a scheduled message follows the messages that were filed before its due time. nextBatch takes the present
+// value of checkpoint.Seq, and also returns its new value.
 func (x *deadIndex) nextBatch(n, most int, seq int64) ([]deadMessage, int64) {
 	var batch []deadMessage
 	for len(batch) < n && (len(x.current) > 0 || len(x.keys) > 0) {
@@ -82,7 +82,7 @@ func (x *deadIndex) nextBatch(n, most int, seq int64) ([]deadMessage, int64) {
 	return batch, seq
 }
 
-// isInProgress reports whether some messages of a key were in a batch, and others were not yet.
+// isInProgress reports whether a key has messages left that were not in the batch with its first messages.
 func (x *deadIndex) isInProgress() bool { return x != nil && len(x.current) > 0 }
 
 // orderOf returns a message's position in its key's order.

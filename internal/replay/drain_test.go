@@ -17,10 +17,10 @@ import (
 	"weir/internal/weir"
 )
 
-// The tests of this file run the whole way: messages are filed, drained, die, and are
-// replayed by wishes that holders grant.
+// The tests of this file have real holders instead of simulated ones: messages are filed, drained, die, and are
+// replayed by requests that the holders grant.
 
-// cms accepts or rejects, and records the accepted messages.
+// cms is a CMS that accepts or rejects messages by their bodies, and records the bodies that it accepted.
 type cms struct {
 	mu      sync.Mutex
 	rejects func(body string) bool
@@ -57,7 +57,7 @@ func (c *cms) listTaken() []string {
 	return append([]string(nil), c.took...)
 }
 
-// whole is a world with real holders.
+// whole is a storage account whose processes have real holders.
 type whole struct {
 	t       *testing.T
 	account *memory.Account
@@ -67,7 +67,7 @@ type whole struct {
 	posted  map[string]int // by key
 }
 
-// instance is a process of it.
+// instance is a process of Weir with a drainer and a runner.
 type instance struct {
 	*replay.Runner
 	store   *lane.Store
@@ -84,7 +84,7 @@ func simulateWhole(t *testing.T, lanes int, f func(*testing.T, *whole)) {
 	})
 }
 
-func (w *whole) start() *instance {
+func (w *whole) startProcess() *instance {
 	p := &instance{faults: storagetest.NewFaults()}
 	store := *w.store
 	store.Table = p.faults.Table(w.account.Table())
@@ -139,7 +139,7 @@ func (w *whole) postEach(p *instance, n int, keys ...string) {
 	w.sweep(p)
 }
 
-// addUpCounts adds up the books of all lanes.
+// addUpCounts adds up the counters of all lanes, and their waiting messages.
 func (w *whole) addUpCounts() (c lane.Counts, waiting int64) {
 	w.t.Helper()
 	for number := range w.store.Lanes {
@@ -163,13 +163,13 @@ func (w *whole) waitUntilEmpty() lane.Counts {
 			return c
 		}
 		if time.Now().After(end) {
-			w.t.Fatalf("at the end of the time %d are waiting: %+v", waiting, c)
+			w.t.Fatalf("after 10m: got %d waiting messages, %+v, want none", waiting, c)
 		}
 	}
 }
 
-// inOrder checks that the CMS accepted each message once, and those of a key in order.
-func (w *whole) inOrder(n int) {
+// checkOrder checks that the CMS accepted n messages, each of them once, and the messages of a key in order.
+func (w *whole) checkOrder(n int) {
 	w.t.Helper()
 	last, took := map[string]int{}, w.cms.listTaken()
 	for _, body := range took {
@@ -177,18 +177,18 @@ func (w *whole) inOrder(n int) {
 		var at int
 		fmt.Sscan(body, &key, &at)
 		if at <= last[key] {
-			w.t.Errorf("%s %d came after %d, want more than %v", key, at, last[key], last[key])
+			w.t.Errorf("key %s: got message %d after %d, want a later message", key, at, last[key])
 		}
 		last[key] = at
 	}
 	if len(took) != n {
-		w.t.Errorf("it took %d, and not %d", len(took), n)
+		w.t.Errorf("the CMS accepted %d messages, want %d", len(took), n)
 	}
 }
 
 func (w *whole) startJob(p *instance, s replay.Spec) replay.Job {
 	w.t.Helper()
-	time.Sleep(time.Millisecond) // later than the last one died
+	time.Sleep(time.Millisecond) // so that the job starts after the last death
 	j, err := p.Start(w.t.Context(), s)
 	if err != nil {
 		w.t.Fatal(err)
@@ -207,14 +207,14 @@ func (w *whole) waitForState(p *instance, id string, s replay.State) replay.Job 
 			return j
 		}
 		if time.Now().After(end) {
-			w.t.Fatalf("not over in time: got %+v", j)
+			w.t.Fatalf("after 10m: got %+v, want state %v", j, s)
 		}
 	}
 }
 
 func TestWhole_ComesToItsEnd(t *testing.T) {
 	simulateWhole(t, 3, func(t *testing.T, w *whole) {
-		p := w.start()
+		p := w.startProcess()
 		w.postEach(p, 20, keys...)
 		if c := w.waitUntilEmpty(); c.Dead != 100 {
 			t.Fatalf("got %+v, want Dead 100", c)
@@ -235,8 +235,8 @@ func TestWhole_ComesToItsEnd(t *testing.T) {
 		if c := w.waitUntilEmpty(); c.Delivered != 82 || c.Dead != 18 {
 			t.Errorf("got %+v, want Delivered 82 and Dead 18", c)
 		}
-		w.inOrder(82)
-		// A message that died before a later one of its key was delivered stays dead.
+		w.checkOrder(82)
+		// A message stays dead if a later message of its key was delivered after its death.
 		w.cms.setRejects(func(string) bool { return false })
 		plan, err = p.Plan(t.Context(), plain)
 		if err != nil || plan.Count != 18 || plan.Refused != 18 {
@@ -245,7 +245,7 @@ func TestWhole_ComesToItsEnd(t *testing.T) {
 		if j = w.waitForState(p, w.startJob(p, plain).ID, replay.Done); j.Replayed != 0 || j.Refused != 18 {
 			t.Errorf("got %+v, want Replayed 0 and Refused 18", j)
 		}
-		w.inOrder(82)
+		w.checkOrder(82)
 		forced := plain
 		forced.Force = true
 		if j = w.waitForState(p, w.startJob(p, forced).ID, replay.Done); j.Delivered != 18 || j.Refused != 0 {
@@ -257,11 +257,11 @@ func TestWhole_ComesToItsEnd(t *testing.T) {
 	})
 }
 
-// TestWhole_WhileOthersCome: new messages of the same keys go on coming. Those replayed go
-// in front of them or not at all.
+// New messages of the same keys are posted during a job. A message that died before them is delivered before them or
+// not at all.
 func TestWhole_WhileOthersCome(t *testing.T) {
 	simulateWhole(t, 2, func(t *testing.T, w *whole) {
-		p := w.start()
+		p := w.startProcess()
 		w.postEach(p, 20, keys...)
 		w.waitUntilEmpty()
 		w.cms.setRejects(func(string) bool { return false })
@@ -273,19 +273,20 @@ func TestWhole_WhileOthersCome(t *testing.T) {
 		j = w.waitForState(p, j.ID, replay.Done)
 		if j.Replayed+j.Refused != 100 || j.Delivered != j.Replayed || j.Refused == 0 || j.Delivered == 0 ||
 			j.Skipped != 0 {
-			t.Errorf("got %+v, want 100 replayed or refused, some of each, and all replayed ones delivered", j)
+			t.Errorf("got %+v, want 100 messages replayed or refused, at least one of each, and all replayed ones "+
+				"delivered", j)
 		}
 		if c := w.waitUntilEmpty(); c.Dead != j.Refused || c.Delivered != 50+j.Delivered {
 			t.Errorf("got %+v, %+v, want Dead %v and Delivered %v", c, j, j.Refused, 50+j.Delivered)
 		}
-		w.inOrder(int(50 + j.Delivered))
+		w.checkOrder(int(50 + j.Delivered))
 	})
 }
 
-// TestWhole_Paused: a job goes on while its lane is paused, and ends when that goes on.
+// A job requests its replays while the lane is paused, and ends after the lane was resumed.
 func TestWhole_Paused(t *testing.T) {
 	simulateWhole(t, 1, func(t *testing.T, w *whole) {
-		p := w.start()
+		p := w.startProcess()
 		w.postEach(p, 20, keys...)
 		w.waitUntilEmpty()
 		w.cms.setRejects(func(string) bool { return false })
@@ -295,7 +296,7 @@ func TestWhole_Paused(t *testing.T) {
 		j := w.startJob(p, plain)
 		time.Sleep(5 * time.Minute)
 		if got := w.waitForState(p, j.ID, replay.Running); got.Waiting != 100 || len(w.cms.listTaken()) != 0 {
-			t.Errorf("got %+v, want 100 waiting and no request", got)
+			t.Errorf("got %+v, want Waiting 100, and no message at the CMS", got)
 		}
 		if err := w.store.Resume(t.Context(), 0, ""); err != nil {
 			t.Fatal(err)
@@ -304,14 +305,14 @@ func TestWhole_Paused(t *testing.T) {
 		if j = w.waitForState(p, j.ID, replay.Done); j.Delivered != 100 {
 			t.Errorf("got %+v, want Delivered 100", j)
 		}
-		w.inOrder(100)
+		w.checkOrder(100)
 	})
 }
 
-// TestWhole_Crash kills the one process there is in the middle of a job, again and again.
+// TestWhole_Crash kills the only process in the middle of a job, four times.
 func TestWhole_Crash(t *testing.T) {
 	simulateWhole(t, 2, func(t *testing.T, w *whole) {
-		p := w.start()
+		p := w.startProcess()
 		w.postEach(p, 40, keys...)
 		w.waitUntilEmpty()
 		w.cms.setRejects(func(string) bool { return false })
@@ -324,7 +325,7 @@ func TestWhole_Crash(t *testing.T) {
 				return storagetest.Fault{Kind: storagetest.FailBefore}
 			})
 			w.stop(p)
-			p = w.start()
+			p = w.startProcess()
 			w.sweep(p)
 			time.Sleep(time.Minute)
 			w.sweep(p)
@@ -337,7 +338,7 @@ func TestWhole_Crash(t *testing.T) {
 			t.Errorf("got %+v, want Delivered 200 and Dead 0", c)
 		}
 		if n := len(w.cms.listTaken()); n < 200 || n > 200+4*64 { // uncommitted deliveries are repeated
-			t.Errorf("it took %d, want 200 to %v", n, 200+4*64)
+			t.Errorf("the CMS accepted %d messages, want 200 to %d", n, 200+4*64)
 		}
 	})
 }

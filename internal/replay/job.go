@@ -14,7 +14,7 @@ import (
 	"weir/internal/wire"
 )
 
-// The JSON forms of a job; its row in storage has the same form as the API.
+// The JSON forms of a job. The job's row in storage has the same form as the answers of the API.
 type (
 	// Job is a bulk replay.
 	Job = wire.Job
@@ -45,7 +45,7 @@ func matchesFilter(f Filter, d lists.DeadRow) bool {
 	return fingerprint == f.Fingerprint
 }
 
-// lanesOf returns the lanes that can have selected messages, of n lanes.
+// lanesOf returns the lanes, out of n, that can have selected messages.
 func lanesOf(f Filter, n int) []int {
 	if f.Key != "" {
 		of := lane.Of(f.Key, n)
@@ -69,15 +69,15 @@ type Spec struct {
 	Filter          Filter
 	RatePerMinute   int
 	StopAtErrorRate float64 // 0 to 1
-	Force           bool    // also messages of keys whose later message was delivered
+	Force           bool    // also replay messages of keys of which a later message was delivered
 	Reason          string
 }
 
 const (
-	// DefaultRate is the number of messages replayed per minute if none is given.
+	// DefaultRate is the number of messages that a job replays per minute if the request names no rate.
 	DefaultRate = 60
 	maxRate     = 6000
-	// DefaultErrorRate is the share of messages dead again at which a job stops, if none is given.
+	// DefaultErrorRate is the share of messages that died again at which a job stops, if the request names no share.
 	DefaultErrorRate = 0.5
 	// maxNameSize bounds a key and a contract's name, in bytes.
 	maxNameSize = 1 << 10
@@ -123,10 +123,10 @@ func newJob(s Spec, now time.Time) Job {
 		StopAtErrorRate: s.StopAtErrorRate, Force: s.Force, StartedAt: now, UpdatedAt: now}
 }
 
-// minOutcomes is the number of outcomes from which a job may stop because of their error rate.
+// minOutcomes is the smallest number of outcomes with which a job may stop because of its error rate.
 const minOutcomes = 10
 
-// stopReason returns why a job must stop; "" if it goes on.
+// stopReason returns the reason for which a job must stop; "" = the job goes on.
 func stopReason(j *Job) string {
 	outcomes := j.Delivered + j.DeadAgain
 	if outcomes < minOutcomes || j.DeadAgain == 0 || float64(j.DeadAgain) < j.StopAtErrorRate*float64(outcomes) {

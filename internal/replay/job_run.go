@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// batchSpan is the time that a batch takes at the job's rate: after a crash the next process
-	// checks that many messages again.
+	// batchSpan is the time that a batch takes at the job's rate. A longer batch would give the next process more
+	// messages to check again after a crash.
 	batchSpan = 2 * time.Second
 	// maxBatch is the largest number of messages of a batch.
 	maxBatch = 50
 	// maxOpen is the largest number of open messages.
 	maxOpen = 500
-	// Open messages are polled after minPoll while outcomes arrive, and at most maxPoll apart
-	// otherwise.
+	// Open messages are polled every minPoll while messages become final. Otherwise the interval doubles after each
+	// poll, up to maxPoll.
 	minPoll, maxPoll = 2 * time.Second, 30 * time.Second
-	// After a failure the same step is tried again after minRetry, then after twice as long each
-	// time, up to maxRetry.
+	// After a failure the same step is tried again after minRetry. Each further pause is twice as long as the one
+	// before, up to maxRetry.
 	minRetry, maxRetry = time.Second, 30 * time.Second
 )
 
@@ -39,14 +39,14 @@ type jobRun struct {
 	deadIndex    *deadIndex // of the present lane; nil = not read yet
 	isResumed    bool       // some messages of checkpoint.Next may have been requested already
 	isUnsaved    bool       // checkpoint.Next is not saved yet
-	nextBatchAt  time.Time
-	pollAt       time.Time
-	pollInterval time.Duration // between two polls
+	nextBatchAt  time.Time  // earliest time of the next batch, by the job's rate
+	pollAt       time.Time  // time of the next poll
+	pollInterval time.Duration
 	retryDelay   time.Duration
 	isOver       bool // the job is over, or another process runs it
 }
 
-// runJob runs a job until it is over, or ctx, which ends with the lease, ends.
+// runJob runs a job until the job is over, or ctx ends; ctx ends with the lease.
 func (r *Runner) runJob(ctx context.Context, id string) error {
 	w, err := r.openJob(ctx, id)
 	if err != nil || w == nil {
@@ -90,7 +90,7 @@ func (r *Runner) openJob(ctx context.Context, id string) (*jobRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	if found { // its process was killed before it removed the row of lane 0
+	if found { // the job's process was killed before it removed the row of lane 0
 		_, err = r.jobs.finishJob(ctx, over, r.Finished)
 		return nil, err
 	}
@@ -99,14 +99,14 @@ func (r *Runner) openJob(ctx context.Context, id string) (*jobRun, error) {
 	return w, nil
 }
 
-// runStep takes the next step of the job, and returns how long to wait before the one after it.
+// runStep takes the next step of the job, and returns the time to wait before the following step.
 func (w *jobRun) runStep(ctx context.Context) (wait time.Duration, err error) {
 	if w.checkpoint.Until == 0 {
 		if err := w.countMatches(ctx); err != nil {
 			return 0, err
 		}
 	}
-	if len(w.checkpoint.Next) > 0 { // left by a crash or a failure
+	if len(w.checkpoint.Next) > 0 { // a crash or a failure has left the batch
 		if err := w.saveBatch(ctx); err != nil {
 			return 0, err
 		}
@@ -134,7 +134,7 @@ func (w *jobRun) runStep(ctx context.Context) (wait time.Duration, err error) {
 	return 0, w.finishJob(ctx, Done, "")
 }
 
-// untilNextPoll returns the time until the open messages are polled.
+// untilNextPoll returns the time until the next poll of the open messages.
 func (w *jobRun) untilNextPoll(now time.Time) time.Duration {
 	if len(w.checkpoint.Open) == 0 {
 		return maxPoll
@@ -142,10 +142,10 @@ func (w *jobRun) untilNextPoll(now time.Time) time.Duration {
 	return max(w.pollAt.Sub(now), 0)
 }
 
-// countMatches counts the job's messages, before it replays any.
+// countMatches counts the job's messages, before the job replays a message.
 func (w *jobRun) countMatches(ctx context.Context) error {
-	// Times of death are by the holders' clocks. A limit by this process's clock could include
-	// messages that the job replays and that die again.
+	// Times of death are by the holders' clocks. So the limit is the latest time of death among the messages. A limit
+	// by this process's clock could include messages that the job replays and that die again.
 	matched, until := int64(0), int64(1)
 	err := w.eachDead(ctx, func(d lists.DeadRow) {
 		if matchesFilter(w.job.Filter, d) {
@@ -169,8 +169,7 @@ func (w *jobRun) eachDead(ctx context.Context, f func(lists.DeadRow)) error {
 	return nil
 }
 
-// selectBatch sets and saves the next batch. The batch stays empty if no message is left, or too
-// many are open.
+// selectBatch sets and saves the next batch. The batch stays empty if no message is left, or maxOpen messages are open.
 func (w *jobRun) selectBatch(ctx context.Context) error {
 	room := min(maxOpen-len(w.checkpoint.Open), maxBatch)
 	for room > 0 && w.checkpoint.Lane < len(w.lanes) {
@@ -202,30 +201,31 @@ func (w *jobRun) saveBatch(ctx context.Context) error {
 	return err
 }
 
-// batchMessage is a message of the present batch, and its row as storage has it now.
+// batchMessage is a message of the present batch with its row.
 type batchMessage struct {
 	deadMessage
-	entry  *lane.Entry // nil = retention has removed it
-	isDead bool        // and has not been replayed since the batch was selected
+	entry  *lane.Entry // as storage has it now; nil = retention has removed it
+	isDead bool        // dead since the time of death that the walk has read
 }
 
-// replayBatch replays the present batch, which is of one lane. If it fails, the rest of the batch stays. Refused
-// messages do not count towards the rate, because they cost the CMS nothing.
+// replayBatch replays the present batch, whose messages are of one lane. After an error the messages without a result
+// stay in the batch. Refused messages do not count towards the rate, because the CMS gets no request for them.
 func (w *jobRun) replayBatch(ctx context.Context) error {
 	batch, err := w.readBatch(ctx)
 	if err != nil {
 		return err
 	}
-	var asked []*lane.Entry
+	var requested []*lane.Entry
 	for _, m := range batch {
 		if m.isDead {
-			asked = append(asked, m.entry)
+			requested = append(requested, m.entry)
 		}
 	}
-	// If the last batch ran ahead of the rate, start counting from the time it should have ended.
+	// A batch of one key may be larger than the rate allows. The next batch then starts earlier than nextBatchAt, but
+	// its time counts from nextBatchAt.
 	began, before := laterOf(w.Now(), w.nextBatchAt), w.job.Replayed
 	defer w.Wake(batch[0].lane)
-	results, err := w.Log.ReplayMany(ctx, batch[0].lane, asked, w.job.Force)
+	results, err := w.Log.ReplayMany(ctx, batch[0].lane, requested, w.job.Force)
 	w.checkpoint.Next = w.checkpoint.Next[w.recordBatch(batch, results):]
 	taken := time.Duration(w.job.Replayed-before) * time.Minute / time.Duration(w.job.RatePerMinute)
 	w.nextBatchAt = began.Add(taken)
@@ -256,7 +256,7 @@ func (w *jobRun) readBatch(ctx context.Context) ([]batchMessage, error) {
 	return batch, err
 }
 
-// recordBatch records the results of the requests, and returns how many messages of the batch are done: those before
+// recordBatch records the results of the requests. It returns the number of messages that are done: all messages before
 // the first request without a result.
 func (w *jobRun) recordBatch(batch []batchMessage, results []error) (done int) {
 	for _, m := range batch {
@@ -270,7 +270,7 @@ func (w *jobRun) recordBatch(batch []batchMessage, results []error) (done int) {
 				w.job.Refused++
 			}
 			results = results[1:]
-		case m.entry != nil && w.isResumed: // requested by an earlier run that could not save it
+		case m.entry != nil && w.isResumed: // an earlier run requested the replay and could not save that
 			w.recordReplayed(m.deadMessage)
 		}
 		done++

@@ -18,7 +18,7 @@ func newInt(n int) *int { return &n }
 
 func TestSpec(t *testing.T) {
 	simulate(t, 4, func(t *testing.T, w *world) {
-		p := w.start()
+		p := w.startProcess()
 		now := time.Now()
 		for name, c := range map[string]struct {
 			change   func(*replay.Spec)
@@ -57,12 +57,12 @@ func TestSpec(t *testing.T) {
 				t.Errorf("%s: got %v, want %d problems", name, err, c.problems)
 			}
 			if _, err := p.Start(t.Context(), s); (err != nil) != (c.problems > 0) {
-				t.Errorf("%s: started: got %v, want %d problems", name, err, c.problems)
+				t.Errorf("%s: Start: got %v, want %d problems", name, err, c.problems)
 			}
 			if jobs, _ := jobrow.ReadAll(t.Context(), w.store); c.problems > 0 && len(jobs) != 0 {
-				t.Errorf("%s is under way", name)
+				t.Errorf("%s: got the jobs %+v, want none", name, jobs)
 			}
-			time.Sleep(time.Minute) // it ends: there is nothing to do
+			time.Sleep(time.Minute) // a started job ends, because no message is dead
 		}
 	})
 }
@@ -78,7 +78,7 @@ func TestFilter(t *testing.T) {
 		w.addDeadMessage("/c", "article", 422, `something else`, hour(4))
 		time.Sleep(5 * time.Hour)
 		bad, _ := weir.Fingerprint("article", 422, `line 1: "z" is bad`)
-		p := w.start()
+		p := w.startProcess()
 		for name, c := range map[string]struct {
 			filter replay.Filter
 			count  int64
@@ -118,8 +118,8 @@ func TestFilter(t *testing.T) {
 func TestPlan(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		w.addDead(20, keys...)
-		w.late["/a"] = true
-		p := w.start()
+		w.hasLater["/a"] = true
+		p := w.startProcess()
 		plan := func(change func(*replay.Spec)) replay.Plan {
 			t.Helper()
 			s := plain
@@ -134,36 +134,38 @@ func TestPlan(t *testing.T) {
 		for _, key := range keys {
 			lanes[lane.Of(key, 3)] = true
 		}
-		// The CMS took three seconds over each of them.
+		// The last attempt of each message took three seconds.
 		parallel := float64(80 * 3 / len(lanes))
 		if got, want := plan(func(*replay.Spec) {}), (replay.Plan{Count: 100, Complete: true,
 			EstimatedSeconds: parallel, Keys: 5, Refused: 20}); got != want {
-			t.Errorf("%+v, want %+v", got, want)
+			t.Errorf("got %+v, want %+v", got, want)
 		}
 		if got := plan(func(s *replay.Spec) { s.Force = true }); got.Refused != 0 ||
 			got.EstimatedSeconds != float64(100*3/len(lanes)) {
-			t.Errorf("by force: got %+v, want none refused, and 3 s for each of 100, over the lanes", got)
+			t.Errorf("with Force: got %+v, want Refused 0 and EstimatedSeconds %d", got, 100*3/len(lanes))
 		}
 		if got := plan(func(s *replay.Spec) { s.RatePerMinute = 1 }); got.EstimatedSeconds != 80*60 {
-			t.Errorf("at a low rate: %+v, want EstimatedSeconds %v", got, 80*60)
+			t.Errorf("at a low rate: got %+v, want EstimatedSeconds %v", got, 80*60)
 		}
 		if got := plan(func(s *replay.Spec) { s.Filter.Key = "/b" }); got.Count != 20 || got.EstimatedSeconds != 20*3 {
-			t.Errorf("of one key: %+v, want Count 20 and EstimatedSeconds %v", got, 20*3)
+			t.Errorf("for one key: got %+v, want Count 20 and EstimatedSeconds %v", got, 20*3)
 		}
 		w.addDead(50, "/b", "/c", "/d")
 		if got := plan(func(*replay.Spec) {}); got.Count != 250 || got.Complete {
-			t.Errorf("of many: %+v, want Count 250 and Complete false", got)
+			t.Errorf("for 250 messages: got %+v, want Count 250 and Complete false", got)
 		}
-		if jobs, err := jobrow.ReadAll(t.Context(), w.store); err != nil || len(jobs) != 0 || len(w.listAsked()) != 0 {
-			t.Errorf("a plan did something: %v, %v, want 0 jobs, 0 asked and no error", jobs, w.listAsked())
+		if jobs, err := jobrow.ReadAll(t.Context(), w.store); err != nil || len(jobs) != 0 ||
+			len(w.listRequested()) != 0 {
+			t.Errorf("after the plans: got the jobs %v, the requests %v, %v; want none and no error", jobs,
+				w.listRequested(), err)
 		}
 	})
 }
 
-// TestPlan_StorageAway: a plan that could not read returns an error.
+// If storage fails, Plan returns an error, and no incomplete plan.
 func TestPlan_StorageAway(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		p := w.start()
+		p := w.startProcess()
 		p.kill()
 		if _, err := p.Plan(t.Context(), plain); weir.KindOf(err) != weir.Unavailable {
 			t.Errorf("got %v, want an error of kind Unavailable", err)
@@ -177,8 +179,8 @@ func TestPlan_StorageAway(t *testing.T) {
 	})
 }
 
-// TestFates asks for messages far apart in the log, which is more than one page.
-func TestFates(t *testing.T) {
+// TestReadStates reads the states of messages that are far apart in the log, so that ReadStates needs several pages.
+func TestReadStates(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(250, "/a", "/b")
 		for _, seq := range []int64{100, 499} {
@@ -187,14 +189,15 @@ func TestFates(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		fates, err := lists.Reader{Store: w.store}.ReadStates(t.Context(), 0,
+		states, err := lists.Reader{Store: w.store}.ReadStates(t.Context(), 0,
 			[]int64{1, 99, 100, 101, 450, 499, 500, 501})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, want := range []weir.Stage{"dead", "dead", "", "dead", "dead", "", "dead", ""} {
-			if fates[i].Stage != want || fates[i].FinishedAt.IsZero() != (want == "") {
-				t.Errorf("%d: got %+v, want stage %q, finished if there is one", i, fates[i], want)
+			if states[i].Stage != want || states[i].FinishedAt.IsZero() != (want == "") {
+				t.Errorf("state %d: got %+v, want stage %q, and a FinishedAt if the stage is not empty", i, states[i],
+					want)
 			}
 		}
 	})

@@ -7,7 +7,8 @@ import (
 	"weir/internal/weir"
 )
 
-// pollSoon shortens the poll interval, because a message was replayed or became final.
+// pollSoon resets the poll interval to minPoll. It is called when a message was replayed or became final, because
+// further messages are then likely to become final.
 func (w *jobRun) pollSoon() {
 	w.pollInterval = minPoll
 	w.pollAt = w.Now().Add(w.pollInterval)
@@ -56,12 +57,12 @@ func (w *jobRun) readStages(ctx context.Context) ([]lists.MessageState, error) {
 	return all, nil
 }
 
-// countOutcome counts a message's outcome. It returns false if it is not known yet.
+// countOutcome counts a message's outcome. It returns false if the message is not final yet.
 func (w *jobRun) countOutcome(i deadMessage, f lists.MessageState) bool {
 	switch {
 	case f.Stage == weir.Dead && f.FinishedAt.UnixMicro() == i.diedAt:
 		if !f.Refused {
-			return false // its holder has not read the request yet
+			return false // the holder has not read the request yet
 		}
 		w.job.Replayed--
 		w.job.Refused++

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// maxVisited is the number of dead messages that a plan reads.
+	// maxVisited is the largest number of dead messages that a plan reads.
 	maxVisited = 100_000
-	// maxChecked is the number of matching messages that a plan checks one by one.
+	// maxChecked is the largest number of matching messages that a plan checks one by one.
 	maxChecked = 200
-	// planTimeout bounds a plan's time.
+	// planTimeout is the time after which a plan is returned incomplete.
 	planTimeout = 20 * time.Second
 )
 
@@ -50,16 +50,16 @@ func (r *Runner) Plan(ctx context.Context, s Spec) (Plan, error) {
 type planner struct {
 	*Runner
 	job       Job
-	visited   int
-	count     int64
-	allListed bool
-	keys      map[string]bool
-	lanes     int // number of lanes with a matching message
-	first     []deadMessage
+	visited   int             // dead messages that were read
+	count     int64           // matching messages
+	allListed bool            // fewer than maxVisited dead messages exist
+	keys      map[string]bool // hashes of the keys of matching messages
+	lanes     int             // lanes with a matching message
+	first     []deadMessage   // the first matching messages, up to one more than maxChecked
 
-	allChecked bool
-	refused    int64
-	durations  []time.Duration
+	allChecked bool            // every matching message was checked
+	refused    int64           // checked messages whose replay would be refused
+	durations  []time.Duration // of the last attempts of the other checked messages
 }
 
 // countMatching counts the matching messages.
@@ -91,8 +91,8 @@ func (p *planner) countMatching(ctx context.Context) error {
 	return nil
 }
 
-// checkMessages reads the first matching messages one by one: would they be refused, and how long
-// did the CMS take for their last attempts?
+// checkMessages reads the first matching messages one by one. It counts those whose replay would be refused, and
+// collects the durations of the last attempts of the others.
 func (p *planner) checkMessages(ctx context.Context) error {
 	historySince := map[int]int64{}
 	for _, i := range p.first {
@@ -105,9 +105,9 @@ func (p *planner) checkMessages(ctx context.Context) error {
 		}
 	}
 	var mu sync.Mutex
-	asked := p.first[:min(len(p.first), maxChecked)]
-	err := lane.ForEach(len(asked), func(n int) error {
-		i := asked[n]
+	checked := p.first[:min(len(p.first), maxChecked)]
+	err := lane.ForEach(len(checked), func(n int) error {
+		i := checked[n]
 		e, err := p.Log.ReadMessage(ctx, i.lane, i.seq)
 		if storage.Is(err, storage.NotFound) || err == nil && e.Stage != weir.Dead {
 			return nil
@@ -128,7 +128,7 @@ func (p *planner) checkMessages(ctx context.Context) error {
 		}
 		return nil
 	})
-	p.allChecked = err == nil && len(asked) == len(p.first)
+	p.allChecked = err == nil && len(checked) == len(p.first)
 	return err
 }
 
@@ -138,9 +138,9 @@ func (p *planner) newPlan() Plan {
 		EstimatedSeconds: p.estimateTime(replayed).Round(time.Second).Seconds()}
 }
 
-// estimateTime returns the time that n messages take, by the slowest of three limits: the CMS's
-// time for their last attempts, one at a time in each lane; the job's rate; the interval of
-// attempts.
+// estimateTime returns the time that n messages take, by the slowest of three limits: the job's rate, the interval
+// between attempts, and the CMS. For the CMS it takes the median duration of the last attempts, with one attempt at a
+// time in each lane.
 func (p *planner) estimateTime(n int64) time.Duration {
 	typical := time.Duration(0)
 	if len(p.durations) > 0 {

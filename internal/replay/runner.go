@@ -16,7 +16,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Log is implemented by a lane.Store and its lists; see LogOf.
+// Log reads dead messages and requests their replay. A lane.Store with a lists.Reader implements it; see LogOf.
 type Log interface {
 	ReadDead(ctx context.Context, lane int, behind int64, limit int) (rows []lists.DeadRow, more bool, err error)
 	ReadStates(ctx context.Context, lane int, seqs []int64) ([]lists.MessageState, error)
@@ -42,15 +42,15 @@ type Config struct {
 	Log      Log
 	Leases   storage.Leases
 	Lease    time.Duration   // 15 to 60 s
-	Wake     func(lane int)  // wakes the worker of a lane; returns at once
-	Interval time.Duration   // shortest time between two attempts of one process; 0 = none
+	Wake     func(lane int)  // wakes this process's worker of a lane; returns at once
+	Interval time.Duration   // shortest time between two attempts of one process; 0 = no limit
 	Finished func(Job) error // called for each job that is over, until it returns nil; nil = none
 	Now      func() time.Time
 	Logger   *slog.Logger
 }
 
-// Runner runs bulk replays, and starts and cancels them for users. Any number of runners may share
-// storage: one at a time runs a job. The caller must Close it.
+// Runner runs bulk replays, and starts and cancels them for users. Any number of runners may share storage: one runner
+// at a time runs a job. The caller must Close the Runner.
 type Runner struct {
 	Config
 	jobs   jobStore
@@ -97,21 +97,21 @@ func (r *Runner) Start(ctx context.Context, s Spec) (Job, error) {
 	return j, nil
 }
 
-// Get returns a job. It returns a NotFound error if there is none.
+// Get returns a job. It returns NotFound if no job has the id.
 func (r *Runner) Get(ctx context.Context, id string) (Job, error) { return r.jobs.getJob(ctx, id) }
 
-// List returns all running jobs and the newest that are over, newest first.
+// List returns all running jobs, and the newest jobs that are over; the newest come first.
 func (r *Runner) List(ctx context.Context) ([]Job, error) { return r.jobs.listJobs(ctx) }
 
-// Cancel ends a job. Another process that runs it stops when it next saves its progress, within
-// seconds. Messages that were replayed stay so. Conflict: the job is over.
+// Cancel ends a job. If another process runs the job, that process stops when it next saves its progress, within
+// seconds. Messages that were replayed stay replayed. If the job is done or stopped already, Cancel returns Conflict.
 func (r *Runner) Cancel(ctx context.Context, id string) (Job, error) {
 	j, err := r.jobs.getJob(ctx, id)
 	if err != nil || j.State == Cancelled {
 		return j, err
 	}
 	r.stopJob(id)
-	if j, err = r.jobs.getJob(ctx, id); err != nil { // as this process left it
+	if j, err = r.jobs.getJob(ctx, id); err != nil { // with the progress that this process has saved
 		return j, err
 	}
 	if j.State == Running {
@@ -135,15 +135,15 @@ func (r *Runner) stopJob(id string) {
 	}
 }
 
-// ResumeOrphans resumes the jobs whose process has died. control is lane 0's, as the sweep has read
-// it. It returns at once.
+// ResumeOrphans starts all jobs in progress that no other process runs, and returns at once. The control rows must be
+// those of lane 0.
 func (r *Runner) ResumeOrphans(control lane.Control) {
 	for _, row := range jobrow.InProgress(control) {
 		r.startJob(row.ID)
 	}
 }
 
-// startJob runs a job in a goroutine, unless this process or another one runs it already.
+// startJob runs a job in a goroutine, unless this process or another process runs the job already.
 func (r *Runner) startJob(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,9 +169,9 @@ func (r *Runner) startJob(id string) {
 // leaseRetryDelay is the pause before a busy lease is tried again.
 const leaseRetryDelay = 2 * time.Second
 
-// runUnderLease runs a job under its lease. If another process has the lease, it leaves the job to the next
-// ResumeOrphans. With waitForLease it first tries for the length of a lease, because the lease of a dead process
-// ends in that time.
+// runUnderLease runs a job under its lease. If another process has the lease, runUnderLease leaves the job to the next
+// ResumeOrphans. With waitForLease it first tries for the length of a lease, because the lease of a dead process ends
+// in that time.
 func (r *Runner) runUnderLease(ctx context.Context, id string, waitForLease bool) error {
 	cfg := lease.Config{Leases: r.Leases, Length: r.Lease, Now: r.Now, Log: r.Logger}
 	end := r.Now().Add(r.Lease + leaseRetryDelay)
@@ -195,8 +195,8 @@ func (r *Runner) runUnderLease(ctx context.Context, id string, waitForLease bool
 	return r.runJob(l.Context(), id)
 }
 
-// Close stops the jobs of this process, and waits for their end as long as ctx lasts. The jobs stay
-// running as stored: another process, or the next one, resumes them.
+// Close stops the work of this process on its jobs, and returns when it has stopped or ctx ends. The jobs stay in the
+// stored state running, so that the sweep of another process resumes them.
 func (r *Runner) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.isClosed = true

@@ -19,24 +19,24 @@ var keys = []string{"/a", "/b", "/c", "/d", "/e"}
 func TestRunner_ReplaysAll(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		w.addDead(20, keys...)
-		p := w.start()
+		p := w.startProcess()
 		time.Sleep(time.Second)
 		j := p.startJob(plain)
 		time.Sleep(time.Millisecond)
-		w.addDead(1, "/a") // died since: not meant
+		w.addDead(1, "/a") // dies after the start, so it does not belong to the job
 		j = p.waitForState(j.ID, replay.Done, time.Minute)
 		if j.Matched != 100 || j.Replayed != 100 || j.Delivered != 100 || j.FinishedAt.IsZero() {
 			t.Errorf("got %+v, want Matched 100, Replayed 100, Delivered 100 and a FinishedAt", j)
 		}
-		w.inOrder()
-		if n := len(w.listAsked()); n != 100 {
-			t.Errorf("%d were asked for, want 100", n)
+		w.checkOrder()
+		if n := len(w.listRequested()); n != 100 {
+			t.Errorf("got %d requests, want 100", n)
 		}
 		if jobs, err := jobrow.ReadAll(t.Context(), w.store); err != nil || len(jobs) != 0 {
-			t.Errorf("still under way: %v, %v", jobs, err)
+			t.Errorf("got the jobs in progress %v, %v, want none and no error", jobs, err)
 		}
-		if told := w.listFinished(); len(told) != 1 || told[0] != j {
-			t.Errorf("reported: %+v, want one, %+v", told, j)
+		if reported := w.listFinished(); len(reported) != 1 || reported[0] != j {
+			t.Errorf("got the calls of Finished %+v, want one with %+v", reported, j)
 		}
 		all, err := p.List(t.Context())
 		if err != nil || len(all) != 1 || all[0] != j {
@@ -45,29 +45,28 @@ func TestRunner_ReplaysAll(t *testing.T) {
 	})
 }
 
-// TestRunner_KeepsKeysTogether: a key's messages are replayed together at any rate, and the job still
-// keeps its rate.
+// The messages of a key are replayed together even at a low rate. On average the job still keeps its rate.
 func TestRunner_KeepsKeysTogether(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(10, "/a", "/b", "/c")
-		p := w.start()
+		p := w.startProcess()
 		spec := plain
 		spec.RatePerMinute = 60
 		began := time.Now()
 		p.waitForState(p.startJob(spec).ID, replay.Done, time.Minute)
-		w.inOrder()
-		list := w.listAsked()
+		w.checkOrder()
+		list := w.listRequested()
 		for i := 0; i < len(list); i += 10 {
-			turn := list[i : i+10]
-			for _, a := range turn {
-				if a.key != turn[0].key || !a.at.Equal(turn[0].at) {
-					t.Errorf("%q at %s, in the turn of %q at %s, want key %v and at %v", a.key, a.at, turn[0].key,
-						turn[0].at, turn[0].key, turn[0].at)
+			group := list[i : i+10]
+			for _, a := range group {
+				if a.key != group[0].key || !a.at.Equal(group[0].at) {
+					t.Errorf("got a request of key %q at %s, want key %q at %s", a.key, a.at, group[0].key, group[0].at)
 				}
 			}
-			if due := began.Add(time.Duration(i) * time.Second); turn[0].at.Before(due) ||
-				turn[0].at.After(due.Add(time.Second)) {
-				t.Errorf("%q came after %s, not after %d s", turn[0].key, turn[0].at.Sub(began), i)
+			if due := began.Add(time.Duration(i) * time.Second); group[0].at.Before(due) ||
+				group[0].at.After(due.Add(time.Second)) {
+				t.Errorf("got the requests of key %q after %s, want %d s to %d s", group[0].key,
+					group[0].at.Sub(began), i, i+1)
 			}
 		}
 	})
@@ -81,17 +80,18 @@ func TestRunner_KeepsTheRate(t *testing.T) {
 				for i := range n {
 					w.addDead(1, fmt.Sprint("/", i))
 				}
-				p := w.start()
+				p := w.startProcess()
 				spec := plain
 				spec.RatePerMinute = rate
 				p.waitForState(p.startJob(spec).ID, replay.Done, time.Hour)
-				list := w.listAsked()
-				ahead := max(1, min(50, rate/30)) // a turn
+				list := w.listRequested()
+				ahead := max(1, min(50, rate/30)) // messages of a batch
 				for i := range list {
 					least := time.Duration(max(i+1-ahead, 0)) * time.Minute / time.Duration(rate)
 					took := list[i].at.Sub(list[0].at)
 					if took < least-time.Microsecond || took > least+4*time.Second+time.Minute/time.Duration(rate) {
-						t.Fatalf("%d came after %s, want %s at the earliest, and soon after", i, took, least)
+						t.Fatalf("got request %d after %s, want %s to %s", i, took, least,
+							least+4*time.Second+time.Minute/time.Duration(rate))
 					}
 				}
 			})
@@ -99,14 +99,15 @@ func TestRunner_KeepsTheRate(t *testing.T) {
 	}
 }
 
-// TestRunner_RefusedTakesNoTime: refused messages do not count for the rate.
+// Refused messages do not count towards the rate: 500 refusals at a rate of one message a minute take less than a
+// minute.
 func TestRunner_RefusedTakesNoTime(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(100, keys...)
 		for _, key := range keys {
-			w.late[key] = true
+			w.hasLater[key] = true
 		}
-		p := w.start()
+		p := w.startProcess()
 		spec := plain
 		spec.RatePerMinute = 1
 		if j := p.waitForState(p.startJob(spec).ID, replay.Done, time.Minute); j.Refused != 500 {
@@ -115,11 +116,12 @@ func TestRunner_RefusedTakesNoTime(t *testing.T) {
 	})
 }
 
-// TestRunner_AHolderAhead: a dead message belongs to the job, even if its holder's clock was ahead.
+// A dead message belongs to the job, even if its holder's clock was ahead, so that its death has a later time than the
+// start of the job.
 func TestRunner_AHolderAhead(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDeadMessage("/a", "article", 422, "bad", time.Now().Add(2*time.Second))
-		p := w.start()
+		p := w.startProcess()
 		if j := p.waitForState(p.startJob(plain).ID, replay.Done, time.Minute); j.Matched != 1 || j.Delivered != 1 {
 			t.Errorf("got %+v, want Matched 1 and Delivered 1", j)
 		}
@@ -142,30 +144,31 @@ func TestRunner_StopsAtErrorRate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, 1, func(t *testing.T, w *world) {
 				w.addDead(40, keys...)
-				w.ends = func(key string) weir.Stage {
+				w.outcomeOf = func(key string) weir.Stage {
 					if slices.Index(keys, key) < c.bad {
 						return weir.Dead
 					}
 					return weir.Delivered
 				}
-				p := w.start()
+				p := w.startProcess()
 				spec := plain
 				spec.RatePerMinute, spec.StopAtErrorRate = 6000, c.rate
 				j := p.waitForState(p.startJob(spec).ID, c.state, 5*time.Minute)
 				outcomes := j.Delivered + j.DeadAgain
 				if c.state == replay.Stopped &&
 					(j.StopReason == "" || outcomes < 10 || float64(j.DeadAgain) < c.rate*float64(outcomes)) {
-					t.Errorf("got %+v, want a reason, and at least 10 outcomes of which %g are dead", j, c.rate)
+					t.Errorf("got %+v, want a StopReason, and at least 10 outcomes with a share of %g dead again", j,
+						c.rate)
 				}
 				if c.state == replay.Done && (j.StopReason != "" || j.DeadAgain != int64(40*c.bad) ||
 					j.Delivered != int64(200-40*c.bad)) {
-					t.Errorf("got %+v, want %d dead again, and all others of 200 delivered", j, 40*c.bad)
+					t.Errorf("got %+v, want no StopReason, DeadAgain %d and Delivered %d", j, 40*c.bad, 200-40*c.bad)
 				}
-				n := len(w.listAsked())
+				n := len(w.listRequested())
 				time.Sleep(time.Minute)
-				if len(w.listAsked()) != n || int64(n) != j.Replayed {
-					t.Errorf("%d, and later %d were asked for, want no more, and as many replayed: %+v",
-						n, len(w.listAsked()), j)
+				if len(w.listRequested()) != n || int64(n) != j.Replayed {
+					t.Errorf("got %d requests at the end of the job and %d a minute later, want Replayed of both: %+v",
+						n, len(w.listRequested()), j)
 				}
 			})
 		})
@@ -175,17 +178,18 @@ func TestRunner_StopsAtErrorRate(t *testing.T) {
 func TestRunner_CountsRefusedAndSkipped(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(4, keys...)
-		w.late["/a"] = true // refused by the API
-		w.ends = func(key string) weir.Stage {
+		w.hasLater["/a"] = true // refused by the API
+		w.outcomeOf = func(key string) weir.Stage {
 			return map[string]weir.Stage{"/b": refused, "/c": weir.Superseded}[key] +
 				map[string]weir.Stage{"/d": weir.Delivered, "/e": weir.Cancelled}[key]
 		}
-		p := w.start()
+		p := w.startProcess()
 		spec := plain
 		spec.RatePerMinute = 60
 		j := p.startJob(spec)
 		time.Sleep(100 * time.Millisecond)
-		// One of /e is replayed by hand before its turn, one of /d edited, and dead again.
+		// Before the job reaches them, an operator replays message 5 of /e, and edits message 4 of /d, which dies
+		// again.
 		for _, hand := range []struct {
 			seq    int64
 			values map[string]any
@@ -197,62 +201,62 @@ func TestRunner_CountsRefusedAndSkipped(t *testing.T) {
 			}
 		}
 		j = p.waitForState(j.ID, replay.Done, 3*time.Minute)
-		// Those done by hand are still in the list of the dead here, which no real holder leaves.
+		// Messages 4 and 5 are still in the list of dead messages, so they count as refused. A real holder would have
+		// removed them.
 		if j.Matched != 20 || j.Replayed != 4+3+3 || j.Otherwise != 7 || j.Delivered != 3 || j.Refused != 4+4+2 {
 			t.Errorf("got %+v, want Matched 20, Replayed %v, Otherwise 7, Delivered 3 and Refused %v", j, 4+3+3,
 				4+4+2)
 		}
-		for _, a := range w.listAsked() {
+		for _, a := range w.listRequested() {
 			if a.force || a.key == "/a" || a.seq == 5 || a.seq == 4 {
-				t.Errorf("asked for %+v, want force false, key another than /a, seq neither 5 "+
-					"nor 4", a)
+				t.Errorf("got the request %+v, want no force, and neither key /a nor message 4 or 5", a)
 			}
 		}
 		spec.Force = true
 		spec.Filter.Key = "/a"
 		j = p.waitForState(p.startJob(spec).ID, replay.Done, time.Minute)
 		if j.Replayed != 4 || !j.Force || j.Refused != 0 {
-			t.Errorf("by force: %+v, want Replayed 4, Force true and Refused 0", j)
+			t.Errorf("with Force: got %+v, want Replayed 4, Force true and Refused 0", j)
 		}
 	})
 }
 
-// If no replayed message is delivered, the job stops at its bound of open messages.
+// If no replayed message becomes final, the job requests no further replay after 500 open messages.
 func TestRunner_BoundsOpenMessages(t *testing.T) {
 	simulate(t, 2, func(t *testing.T, w *world) {
 		w.addDead(120, keys...)
-		w.takes = 0
-		p := w.start()
+		w.grantDelay = 0
+		p := w.startProcess()
 		spec := plain
 		spec.RatePerMinute = 6000
 		j := p.startJob(spec)
 		time.Sleep(10 * time.Minute)
 		got := p.waitForState(j.ID, replay.Running, 0)
-		if got.Waiting != 500 || got.Replayed != 500 || len(w.listAsked()) != 500 {
-			t.Errorf("got %+v, want Waiting 500, Replayed 500 and 500 asked", got)
+		if got.Waiting != 500 || got.Replayed != 500 || len(w.listRequested()) != 500 {
+			t.Errorf("got %+v, want Waiting 500, Replayed 500 and 500 requests", got)
 		}
 		w.mu.Lock()
-		w.takes = time.Second
+		w.grantDelay = time.Second
 		w.mu.Unlock()
 		if j := p.waitForState(j.ID, replay.Done, 2*time.Minute); j.Delivered != 600 {
 			t.Errorf("got %+v, want Delivered 600", j)
 		}
-		w.inOrder()
+		w.checkOrder()
 	})
 }
 
 func TestRunner_Cancel(t *testing.T) {
-	for _, where := range []string{"Here", "InAnotherProcess", "WhereNobodyCarriesIt"} {
+	for _, where := range []string{"Here", "InAnotherProcess", "InADeadProcess"} {
 		t.Run(where, func(t *testing.T) {
 			simulate(t, 1, func(t *testing.T, w *world) {
 				w.addDead(100, keys...)
-				p := w.start()
+				p := w.startProcess()
 				j, by := p.startJob(plain), p
 				time.Sleep(5 * time.Second)
 				if where != "Here" {
-					by = w.start()
+					by = w.startProcess()
 				}
-				if where == "WhereNobodyCarriesIt" {
+				if where == "InADeadProcess" {
 					p.kill()
 				}
 				got, err := by.Cancel(t.Context(), j.ID)
@@ -261,53 +265,53 @@ func TestRunner_Cancel(t *testing.T) {
 						replay.Cancelled)
 				}
 				time.Sleep(3 * time.Second)
-				n := len(w.listAsked())
+				n := len(w.listRequested())
 				if where == "Here" && int64(n) != got.Replayed {
-					t.Errorf("%d were asked for, and Replayed is %d, want the same", n, got.Replayed)
+					t.Errorf("got %d requests and Replayed %d, want the same number", n, got.Replayed)
 				}
 				time.Sleep(5 * time.Minute)
 				by.sweepForJobs()
 				time.Sleep(time.Minute)
-				if len(w.listAsked()) != n || n >= 500 || len(w.listFinished()) != 1 {
-					t.Errorf("%d, then %d were asked for, ends %v, want %v, less than 500 and one end",
-						n, len(w.listAsked()), w.listFinished(), n)
+				if len(w.listRequested()) != n || n >= 500 || len(w.listFinished()) != 1 {
+					t.Errorf("got %d requests, minutes later %d, and the calls of Finished %v; want the same number, "+
+						"below 500, and one call", n, len(w.listRequested()), w.listFinished())
 				}
 				if again, err := by.Cancel(t.Context(), j.ID); err != nil || again != got {
-					t.Errorf("again: %+v, %v", again, err)
+					t.Errorf("second Cancel: got %+v, %v, want %+v and no error", again, err, got)
 				}
 				if now, err := by.Get(t.Context(), j.ID); err != nil || now != got {
-					t.Errorf("later: %+v, %v, want %v and no error", now, err, got)
+					t.Errorf("Get: got %+v, %v, want %+v and no error", now, err, got)
 				}
 			})
 		})
 	}
 }
 
-// A job stays under way until its end is reported, even if the process changes, and its end is reported once.
+// While Finished returns errors, a job stays in progress, even if another process resumes it. Finished succeeds once.
 func TestRunner_ReportsItsEndOnce(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprint("Killed", killed), func(t *testing.T) {
 			simulate(t, 1, func(t *testing.T, w *world) {
 				w.addDead(2, keys...)
-				w.deaf = 5
-				p := w.start()
+				w.failedReports = 5
+				p := w.startProcess()
 				j := p.waitForState(p.startJob(plain).ID, replay.Done, time.Minute)
 				if len(w.listFinished()) != 0 {
-					t.Fatalf("reported: %+v, want none", w.listFinished())
+					t.Fatalf("got the calls of Finished %+v, want none that succeeded", w.listFinished())
 				}
 				if killed {
 					p.kill()
-					p = w.start()
+					p = w.startProcess()
 				}
 				for range 5 {
 					p.sweepForJobs()
 					time.Sleep(time.Minute)
 				}
-				if told := w.listFinished(); len(told) != 1 || told[0] != j {
-					t.Errorf("reported: %+v, want one, %+v", told, j)
+				if reported := w.listFinished(); len(reported) != 1 || reported[0] != j {
+					t.Errorf("got the calls of Finished %+v, want one with %+v", reported, j)
 				}
 				if jobs, err := jobrow.ReadAll(t.Context(), w.store); err != nil || len(jobs) != 0 {
-					t.Errorf("still under way: %v, %v", jobs, err)
+					t.Errorf("got the jobs in progress %v, %v, want none and no error", jobs, err)
 				}
 			})
 		})
@@ -316,10 +320,10 @@ func TestRunner_ReportsItsEndOnce(t *testing.T) {
 
 func TestRunner_CancelOfAJobThatIsOver(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		p := w.start()
+		p := w.startProcess()
 		j := p.waitForState(p.startJob(plain).ID, replay.Done, time.Minute)
 		if _, err := p.Cancel(t.Context(), j.ID); weir.KindOf(err) != weir.Conflict {
-			t.Errorf("cancel of a job that has ended: %v, want an error of kind Conflict", err)
+			t.Errorf("Cancel of a job that is done: got %v, want Conflict", err)
 		}
 		for _, id := range []string{"nothing", "../meta", "0000000000000abcdefab"} {
 			if _, err := p.Cancel(t.Context(), id); weir.KindOf(err) != weir.NotFound {
@@ -332,8 +336,8 @@ func TestRunner_CancelOfAJobThatIsOver(t *testing.T) {
 func TestRunner_Limits(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(1, keys...)
-		w.takes = 0
-		p := w.start()
+		w.grantDelay = 0
+		p := w.startProcess()
 		var first replay.Job
 		for i := range jobrow.MaxInProgress {
 			if j := p.startJob(plain); i == 0 {
@@ -342,12 +346,11 @@ func TestRunner_Limits(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if _, err := p.Start(t.Context(), plain); weir.KindOf(err) != weir.Conflict {
-			t.Errorf("one too many: %v", err)
+			t.Errorf("Start of job %d: got %v, want Conflict", jobrow.MaxInProgress+1, err)
 		}
 		all, err := p.List(t.Context())
 		if err != nil || len(all) != jobrow.MaxInProgress || all[len(all)-1].ID != first.ID {
-			t.Errorf("%d, the oldest %q, %v, want %v jobs, the oldest %v and no error",
-				len(all), all[len(all)-1].ID, err,
+			t.Errorf("got the jobs %+v, %v, want %d jobs, the last of them %s, and no error", all, err,
 				jobrow.MaxInProgress, first.ID)
 		}
 		if _, err := p.Cancel(t.Context(), first.ID); err != nil {
@@ -358,17 +361,17 @@ func TestRunner_Limits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := p.Cancel(t.Context(), all[0].ID); err != nil {
-			t.Errorf("cancel in a sealed lane: %v", err)
+			t.Errorf("Cancel in a sealed lane: got %v, want no error", err)
 		}
 		if _, err := p.Start(t.Context(), plain); weir.KindOf(err) != weir.Unavailable {
-			t.Errorf("in a sealed lane: %v, want an error of kind Unavailable", err)
+			t.Errorf("Start in a sealed lane: got %v, want Unavailable", err)
 		}
 	})
 }
 
 func TestRunner_KeepsThirtyDays(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		p := w.start()
+		p := w.startProcess()
 		old := p.waitForState(p.startJob(plain).ID, replay.Done, time.Minute)
 		time.Sleep(29 * 24 * time.Hour)
 		young := p.waitForState(p.startJob(plain).ID, replay.Done, time.Minute)
@@ -379,16 +382,16 @@ func TestRunner_KeepsThirtyDays(t *testing.T) {
 		p.waitForState(p.startJob(plain).ID, replay.Done, time.Minute)
 		time.Sleep(time.Second)
 		if _, err := p.Get(t.Context(), old.ID); weir.KindOf(err) != weir.NotFound {
-			t.Errorf("the old one: %v, want an error of kind NotFound", err)
+			t.Errorf("the job of 31 days ago: got %v, want NotFound", err)
 		}
 		if _, err := p.Get(t.Context(), young.ID); err != nil {
-			t.Errorf("the young one: %v", err)
+			t.Errorf("the job of two days ago: got %v, want no error", err)
 		}
 	})
 }
 
-// TestRunner_KeepsTheOrderOfScheduled: a message that was filed first and became due last is requested
-// last, because the holder may deliver it before the next request.
+// Message 1 was scheduled, and became due after message 2 was filed. So its replay is requested after message 2,
+// because the holder may deliver a message before the next request.
 func TestRunner_KeepsTheOrderOfScheduled(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(3, "/a")
@@ -398,14 +401,14 @@ func TestRunner_KeepsTheOrderOfScheduled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := w.start()
+		p := w.startProcess()
 		p.waitForState(p.startJob(plain).ID, replay.Done, time.Minute)
 		var got []int64
-		for _, a := range w.listAsked() {
+		for _, a := range w.listRequested() {
 			got = append(got, a.seq)
 		}
 		if !slices.Equal(got, []int64{2, 1, 3}) {
-			t.Errorf("asked for %v, want [2 1 3]", got)
+			t.Errorf("got requests of the messages %v, want [2 1 3]", got)
 		}
 	})
 }

@@ -10,8 +10,7 @@ import (
 	"weir/internal/storage"
 )
 
-// errTakenOver means that another process has changed the job's row: the job is over, or runs
-// there.
+// errTakenOver means that another process has changed the job's row: the job is over, or the other process runs it.
 var errTakenOver = errors.New("the job is over, or another process runs it")
 
 // saveCheckpoint writes the job's progress.
@@ -49,8 +48,8 @@ func (w *jobRun) resolveWrite(ctx context.Context, wrote jobrow.Row, failed erro
 	return errTakenOver
 }
 
-// finishJob writes that the job is over. Messages that match and are still dead were refused; they
-// are counted anew, because after a crash some were requested twice.
+// finishJob writes that the job is over. A job that is done first counts its refused messages again, because the count
+// so far may be wrong after a crash. The refused messages are the messages of the job that are still dead.
 func (w *jobRun) finishJob(ctx context.Context, s State, reason string) error {
 	if s == Done {
 		refused := int64(0)
@@ -81,6 +80,7 @@ func setFinal(j *Job, s State, reason string, now time.Time) {
 	j.State, j.StopReason, j.UpdatedAt, j.FinishedAt = s, reason, now, now
 }
 
+// saveOnExitTimeout limits the time for which the end of a process waits for the last save.
 const saveOnExitTimeout = 3 * time.Second
 
 // saveOnExit writes the job's progress when the process stops running it.

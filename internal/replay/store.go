@@ -14,13 +14,13 @@ import (
 	"weir/internal/weir"
 )
 
-// partition has the rows of jobs that are over, beside the lanes.
+// partitionOf is the table partition with the rows of jobs that are over.
 const partitionOf = "replays"
 
 const (
-	// retention is how long a job is kept after its start.
+	// retention is the age at which a job that is over is removed, counted from its start.
 	retention = 30 * 24 * time.Hour
-	// maxListed is the number of jobs that are over in a list.
+	// maxListed is the largest number of jobs that are over in a list.
 	maxListed = 100
 )
 
@@ -28,7 +28,7 @@ const (
 // A job that has a final row is over, even if it still has a row of lane 0.
 type jobStore struct{ store *lane.Store }
 
-// readFinal reads a job that is over. It returns false if there is none.
+// readFinal reads the final row of a job. It returns false if the job has none.
 func (b jobStore) readFinal(ctx context.Context, id string) (Job, bool, error) {
 	r, err := b.store.Table.Get(ctx, partitionOf, id)
 	if storage.Is(err, storage.NotFound) {
@@ -49,7 +49,8 @@ func decodeFinal(r storage.Row) (j Job, err error) {
 	return j, err
 }
 
-// getJob reads a job. It may end between the two reads, so that both are repeated once.
+// getJob reads a job. The job may end between the read of its final row and the read of its row of lane 0. So both
+// reads are repeated once.
 func (b jobStore) getJob(ctx context.Context, id string) (Job, error) {
 	if !idPattern.MatchString(id) {
 		return Job{}, errUnknown
@@ -104,9 +105,9 @@ func (b jobStore) listJobs(ctx context.Context) ([]Job, error) {
 	return out, nil
 }
 
-// finishJob writes that a job is over. It returns the job as stored, which another process may have
-// written first. finished is called before the row of lane 0 is removed, so that after a crash or
-// an error it is called again.
+// finishJob writes the final row of a job. If another process has written that row already, finishJob returns the job
+// of that row. It calls finished before it removes the row of lane 0, so that finished is called again after a crash or
+// an error.
 func (b jobStore) finishJob(ctx context.Context, j Job, finished func(Job) error) (Job, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
@@ -132,7 +133,7 @@ func (b jobStore) finishJob(ctx context.Context, j Job, finished func(Job) error
 	return j, b.removeOldJobs(ctx)
 }
 
-// removeOldJobs removes jobs whose retention is over, up to one transaction.
+// removeOldJobs removes jobs that are older than their retention, as many as one transaction takes.
 func (b jobStore) removeOldJobs(ctx context.Context) error {
 	page, err := b.store.Table.Range(ctx, storage.Query{Partition: partitionOf,
 		From: idPrefix(b.store.Now().Add(-retention)), Limit: storage.MaxOps, Columns: []string{"Old"}})
@@ -145,7 +146,7 @@ func (b jobStore) removeOldJobs(ctx context.Context) error {
 	}
 	_, err = b.store.Table.Transact(ctx, partitionOf, ops)
 	if storage.Is(err, storage.NotFound) {
-		return nil // another process was first
+		return nil // another process has removed one of them
 	}
 	return err
 }

@@ -23,25 +23,25 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is one storage account with dead messages in it, and holders that grant requests: they
-// deliver a message a while after its request, or let it die again.
+// world is one storage account with dead messages in it, and simulated holders that grant the requests for replays. A
+// granted message gets its next final stage at once.
 type world struct {
 	t       *testing.T
 	account *memory.Account
-	store   *lane.Store // without faults: the test's own eyes and hands
+	store   *lane.Store // for the test itself: without faults
 
-	mu       sync.Mutex
-	asked    []asked
-	wishes   []asked                 // requests that the holders have not granted yet
-	takes    time.Duration           // from wish to end; 0 = for ever
-	ends     func(string) weir.Stage // by key; default Delivered
-	late     map[string]bool         // keys of which a later message was delivered
-	finished []replay.Job
-	deaf     int // how often it is not taken in that a job is over
+	mu            sync.Mutex
+	requested     []replayRequest
+	pending       []replayRequest         // requests that the holders have not granted yet
+	grantDelay    time.Duration           // from a request to the message's next final stage; 0 = never
+	outcomeOf     func(string) weir.Stage // by key; the next final stage of a granted message
+	hasLater      map[string]bool         // keys of which a later message was delivered
+	finished      []replay.Job
+	failedReports int // number of calls of Finished that still fail
 }
 
-// asked is a message that was asked for, for the first time since it died.
-type asked struct {
+// replayRequest is the first request for the replay of a message since it died.
+type replayRequest struct {
 	lane  int
 	seq   int64
 	key   string
@@ -53,8 +53,8 @@ func simulate(t *testing.T, lanes int, f func(*testing.T, *world)) {
 	t.Helper()
 	lanetest.Simulate(t, func(t *testing.T) {
 		l := lanetest.New(t, lanes)
-		f(t, &world{t: t, account: l.Account, store: l.Store, takes: time.Second, late: map[string]bool{},
-			ends: func(string) weir.Stage { return weir.Delivered }})
+		f(t, &world{t: t, account: l.Account, store: l.Store, grantDelay: time.Second, hasLater: map[string]bool{},
+			outcomeOf: func(string) weir.Stage { return weir.Delivered }})
 	})
 }
 
@@ -98,17 +98,17 @@ func (w *world) lastSeq(number int) int64 {
 	return int64(len(page.Rows))
 }
 
-// process is a process with a runner.
+// process is a process of Weir with a runner.
 type process struct {
 	*replay.Runner
 	*world
-	sees   *lane.Store // storage, with its faults
+	sees   *lane.Store // the store as the process sees it, with its faults
 	faults *storagetest.Faults
-	stalls chan time.Duration // how long a call of Replay takes, once
+	stalls chan time.Duration // each value delays one request by that time
 	calls  []int
 }
 
-func (w *world) start() *process {
+func (w *world) startProcess() *process {
 	p := &process{world: w, faults: storagetest.NewFaults(), stalls: make(chan time.Duration, 1)}
 	store := *w.store
 	store.Table = p.faults.Table(w.account.Table())
@@ -123,7 +123,7 @@ func (w *world) start() *process {
 		Finished: func(j replay.Job) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if w.deaf--; w.deaf >= 0 {
+			if w.failedReports--; w.failedReports >= 0 {
 				return errors.New("not now")
 			}
 			w.finished = append(w.finished, j)
@@ -143,7 +143,7 @@ func (p *process) stop() {
 	}
 }
 
-// kill ends a process as SIGKILL would: nothing of it reaches storage any more.
+// kill ends a process as SIGKILL would: no further call of the process reaches storage.
 func (p *process) kill() {
 	p.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.FailBefore} })
 }
@@ -157,12 +157,13 @@ func (p *process) sweepForJobs() {
 	p.ResumeOrphans(c)
 }
 
-// log is a lane.Store whose holders are the world's.
+// log is the Log of a process. Its reads grant the requests that are due, as the holders would.
 type log process
 
 func (l *log) ReadDead(ctx context.Context, lane int, behind int64, limit int) ([]lists.DeadRow, bool, error) {
 	l.grantRequests()
-	return lists.Reader{Store: l.sees}.ReadDead(ctx, lane, behind, min(limit, 7)) // so that there is more than one page
+	// The small limit makes several pages necessary.
+	return lists.Reader{Store: l.sees}.ReadDead(ctx, lane, behind, min(limit, 7))
 }
 
 func (l *log) ReadStates(ctx context.Context, lane int, seqs []int64) ([]lists.MessageState, error) {
@@ -176,7 +177,7 @@ func (l *log) ReadMessage(ctx context.Context, lane int, seq int64) (*lane.Entry
 }
 
 func (l *log) ReplayObstacle(_ context.Context, e *lane.Entry, _ int64) (string, error) {
-	if l.late[e.Message.Key] {
+	if l.hasLater[e.Message.Key] {
 		return "a later one was delivered", nil
 	}
 	return "", nil
@@ -206,7 +207,7 @@ func (l *log) requestReplay(ctx context.Context, id weir.ID, force bool) error {
 		return &weir.Error{Kind: weir.Unavailable, Op: "replay", Err: err}
 	case e.Stage != weir.Dead:
 		return &weir.Error{Kind: weir.Conflict, Op: "replay", Message: "not dead"}
-	case l.late[e.Message.Key] && !force:
+	case l.hasLater[e.Message.Key] && !force:
 		return &weir.Error{Kind: weir.Conflict, Op: "replay", Message: "a later one was delivered"}
 	}
 	_, err = l.sees.Table.Transact(ctx, partitionOf(id.Lane),
@@ -218,8 +219,8 @@ func (l *log) requestReplay(ctx context.Context, id weir.ID, force bool) error {
 		w := l.world
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.asked = append(w.asked, asked{id.Lane, id.Seq, e.Message.Key, time.Now(), force})
-		w.wishes = append(w.wishes, w.asked[len(w.asked)-1])
+		w.requested = append(w.requested, replayRequest{id.Lane, id.Seq, e.Message.Key, time.Now(), force})
+		w.pending = append(w.pending, w.requested[len(w.requested)-1])
 	}
 	if err != nil {
 		return &weir.Error{Kind: weir.Unavailable, Op: "replay", Err: err}
@@ -231,16 +232,16 @@ func (l *log) requestReplay(ctx context.Context, id weir.ID, force bool) error {
 func (w *world) grantRequests() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.wishes) > 0 && w.takes > 0 && time.Since(w.wishes[0].at) >= w.takes {
-		g := w.wishes[0]
-		w.wishes = w.wishes[1:]
+	for len(w.pending) > 0 && w.grantDelay > 0 && time.Since(w.pending[0].at) >= w.grantDelay {
+		g := w.pending[0]
+		w.pending = w.pending[1:]
 		ops := []storage.Op{
 			{Kind: storage.Delete, Key: rowKey("w_replay_", g.seq)},
 			{Kind: storage.Merge, Key: rowKey("m_", g.seq),
-				Values: map[string]any{"Stage": string(w.ends(g.key)), "FinishedAt": time.Now().UTC()}},
+				Values: map[string]any{"Stage": string(w.outcomeOf(g.key)), "FinishedAt": time.Now().UTC()}},
 			{Kind: storage.Delete, Key: rowKey("x_", g.seq)},
 		}
-		switch w.ends(g.key) {
+		switch w.outcomeOf(g.key) {
 		case weir.Dead:
 			ops[2] = storage.Op{Kind: storage.Merge, Key: rowKey("x_", g.seq),
 				Values: map[string]any{"DiedAt": time.Now().UTC()}}
@@ -254,13 +255,13 @@ func (w *world) grantRequests() {
 	}
 }
 
-// refused as the end of a message: its holder refuses the request.
+// refused is an outcome of outcomeOf for which the holder refuses the request, so that the message stays dead.
 const refused weir.Stage = "refused"
 
-func (w *world) listAsked() []asked {
+func (w *world) listRequested() []replayRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.asked)
+	return slices.Clone(w.requested)
 }
 
 func (w *world) listFinished() []replay.Job {
@@ -290,24 +291,25 @@ func (p *process) waitForState(id string, s replay.State, limit time.Duration) r
 		}
 		if j.Replayed != j.Delivered+j.DeadAgain+j.Otherwise+j.Waiting ||
 			j.State == replay.Done && j.Matched != j.Replayed+j.Refused+j.Skipped {
-			p.t.Fatalf("it does not add up: %+v", j)
+			p.t.Fatalf("got %+v, want Replayed = Delivered + DeadAgain + Otherwise + Waiting, and in the end "+
+				"Matched = Replayed + Refused + Skipped", j)
 		}
 		if j.State == s {
 			return j
 		}
 		if time.Now().After(end) {
-			p.t.Fatalf("after %s: %+v", limit, j)
+			p.t.Fatalf("after %s: got %+v, want state %v", limit, j, s)
 		}
 	}
 }
 
-// inOrder checks that each message was asked for once, and those of a key in order.
-func (w *world) inOrder() {
+// checkOrder checks that each message was requested once, and the messages of a key in order.
+func (w *world) checkOrder() {
 	w.t.Helper()
 	last := map[string]int64{}
-	for _, a := range w.listAsked() {
+	for _, a := range w.listRequested() {
 		if a.seq <= last[a.key] {
-			w.t.Errorf("%q: %d after %d, want more than %v", a.key, a.seq, last[a.key], last[a.key])
+			w.t.Errorf("key %q: got message %d after %d, want a later message", a.key, a.seq, last[a.key])
 		}
 		last[a.key] = a.seq
 	}

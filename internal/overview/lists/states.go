@@ -26,7 +26,7 @@ var stateColumns = rows.Names(rows.Stage, rows.DiscardedAt, rows.FinishedAt, row
 // ReadStates returns the states of messages of a lane that were dead once. The numbers must be sorted. A
 // message that was never dead may be returned as queued although it was delivered.
 func (l Reader) ReadStates(ctx context.Context, number int, seqs []int64) ([]MessageState, error) {
-	fates := make([]MessageState, len(seqs))
+	states := make([]MessageState, len(seqs))
 	for i := 0; i < len(seqs); {
 		page, err := l.Store.Table.Range(ctx, storage.Query{Partition: l.Store.Partition(number),
 			From:  rows.MessageKey(seqs[i]),
@@ -45,7 +45,7 @@ func (l Reader) ReadStates(ctx context.Context, number int, seqs []int64) ([]Mes
 			}
 			if i < len(seqs) && seqs[i] == seq {
 				v := r.Values
-				fates[i] = MessageState{lane.StageFrom(v), rows.FinishedAt.Of(v),
+				states[i] = MessageState{lane.StageFrom(v), rows.FinishedAt.Of(v),
 					rows.ReplayRefused.Of(v) != ""}
 				i++
 			}
@@ -54,5 +54,5 @@ func (l Reader) ReadStates(ctx context.Context, number int, seqs []int64) ([]Mes
 			break
 		}
 	}
-	return fates, nil
+	return states, nil
 }

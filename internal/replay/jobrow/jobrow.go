@@ -1,9 +1,10 @@
-// Package jobrow keeps the rows of bulk replays in progress. Package replay runs the jobs and defines the
-// contents of a row.
+// Package jobrow reads and writes the rows of bulk replays (jobs) in progress. Package replay runs the jobs and defines
+// the contents of a row.
 //
-// A row is a marker of lane 0: its key sorts between head and tail. So each process that reads the control rows
-// of that lane sees the jobs of a process that has died. A new row is written under the ETag of head, although
-// head does not change. So of two concurrent jobs one is created after the other, and none after head is sealed.
+// A row is a marker of lane 0: its key sorts between head and tail. So each process that reads the control rows of that
+// lane sees the jobs of a process that has died. A new row is written in one transaction with head, under If-Match,
+// although no column of head changes. So two jobs are never created at the same time, which could exceed MaxInProgress,
+// and no job is created after head was sealed.
 package jobrow
 
 import (
@@ -23,8 +24,8 @@ import (
 type Row struct {
 	ID         string
 	ETag       storage.ETag
-	Text       string // shown to users
-	Checkpoint string // the progress that its runner saves
+	Text       string // the job as users see it, as JSON
+	Checkpoint string // progress that the process that runs the job saves, as JSON
 }
 
 // jobLane is the lane with the rows.
@@ -34,9 +35,9 @@ const jobLane = 0
 const MaxInProgress = 10
 
 const (
-	// createPatience limits how long Create tries to reach storage and to win the race for head.
+	// createPatience limits the time for which Create tries again after failures of storage and other writes of head.
 	createPatience = 5 * time.Second
-	// retryAfter is the Retry-After if it is not known whether a job was created.
+	// retryAfter is the Retry-After of the answer if it is not known whether a job was created.
 	retryAfter = 10 * time.Second
 )
 
@@ -54,7 +55,7 @@ func rowFrom(r storage.Row) Row {
 		Checkpoint: rows.JobCheckpoint.Of(v)}
 }
 
-// InProgress returns the bulk replays in progress, from the control rows of lane 0. Other lanes have none.
+// InProgress returns the bulk replays in progress, from the control rows of lane 0. It returns nil for other lanes.
 func InProgress(c lane.Control) []Row {
 	var jobs []Row
 	for _, r := range c.Markers(rows.ReplayJobPrefix) {
@@ -69,7 +70,7 @@ func ReadAll(ctx context.Context, s *lane.Store) ([]Row, error) {
 	return InProgress(c), err
 }
 
-// Read reads one bulk replay; NotFound if it is not in progress.
+// Read reads one bulk replay. It returns NotFound if the bulk replay is not in progress.
 func Read(ctx context.Context, s *lane.Store, id string) (Row, error) {
 	r, err := s.Table.Get(ctx, partitionOf(s), rowKey(id))
 	if err != nil {
@@ -78,8 +79,9 @@ func Read(ctx context.Context, s *lane.Store, id string) (Row, error) {
 	return rowFrom(r), nil
 }
 
-// Create inserts the row of a new job, and returns it as stored. Conflict: too many jobs are in progress.
-// Unavailable: the number of lanes is being changed, or it is not known whether the job was created.
+// Create inserts the row of a new job, and returns the row as stored. It returns Conflict if MaxInProgress jobs are in
+// progress. It returns Unavailable if the number of lanes is being changed, or if it is not known whether the job was
+// created.
 func Create(ctx context.Context, s *lane.Store, job Row) (created Row, err error) {
 	ctx, cancel := context.WithTimeout(ctx, createPatience)
 	defer cancel()
@@ -131,8 +133,8 @@ func insertRow(ctx context.Context, s *lane.Store, job Row) (Row, error) {
 	return job, nil
 }
 
-// Save replaces the row that a job was read from, and returns its new ETag. Precondition or NotFound: another
-// process has changed or ended the job.
+// Save replaces the row that a job was read from, and returns the row's new ETag. A Precondition or NotFound error
+// means that another process has changed or ended the job.
 func Save(ctx context.Context, s *lane.Store, job Row) (storage.ETag, error) {
 	etags, err := s.Table.Transact(ctx, partitionOf(s),
 		[]storage.Op{{Kind: storage.Replace, Key: rowKey(job.ID), IfMatch: job.ETag, Values: job.values()}})

@@ -43,7 +43,8 @@ func TestCreate(t *testing.T) {
 	})
 }
 
-// An answer that is lost must not make a second job, or an error, of a job that was created.
+// If storage's answer to the creation of a job is lost, Create must return the job, without an error and without a
+// second job.
 func TestCreate_LostAnswer(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		l, faults := lanetest.New(t, 1), storagetest.NewFaults()
@@ -51,7 +52,8 @@ func TestCreate_LostAnswer(t *testing.T) {
 		created, err := jobrow.Create(t.Context(), l.FaultyStore(faults), jobrow.Row{ID: "a", Text: "shown"})
 		jobs, readErr := jobrow.ReadAll(t.Context(), l.Store)
 		if err != nil || readErr != nil || len(jobs) != 1 || jobs[0] != created {
-			t.Errorf("got %+v, %v, and the jobs %+v, %v, want the one job", created, err, jobs, readErr)
+			t.Errorf("got %+v, %v, and the jobs %+v, %v, want one job, which Create returns", created, err,
+				jobs, readErr)
 		}
 	})
 }
@@ -77,7 +79,7 @@ func TestCreate_StorageIsAway(t *testing.T) {
 	})
 }
 
-// A job after the seal would not be read by the next epoch.
+// A sealed lane belongs to an epoch that ends. A job walks through the lanes of one epoch, so Create must refuse it.
 func TestCreate_SealedLane(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		l := lanetest.New(t, 1)
@@ -115,7 +117,7 @@ func TestCreate_TooMany(t *testing.T) {
 	})
 }
 
-// A process that was suspended must not overwrite the progress of the process that has taken its job up.
+// A process that was suspended must not overwrite the progress of the process that has resumed its job.
 func TestSave(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		l := lanetest.New(t, 1)
