@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// The other tests run on memory storage; this one repeats them on Azurite.
+// The other tests run on storage in memory. This test repeats their main cases on Azurite.
 func TestOverview_OnAzurite(t *testing.T) {
 	t.Parallel()
 	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t),
@@ -73,7 +73,7 @@ func TestOverview_OnAzurite(t *testing.T) {
 		found := w.searchAll(f.Filter, 199)
 		w.checkFound(what, found, f.want, all)
 		if len(found) == 0 {
-			t.Errorf("%s: found no message, want some", what)
+			t.Errorf("%s: got no message, want at least one", what)
 		}
 	}
 	lanes, err := w.all.Lanes(t.Context())
@@ -87,7 +87,7 @@ func TestOverview_OnAzurite(t *testing.T) {
 	}
 	clusters, err := w.all.Clusters(t.Context(), 10)
 	if err != nil || len(clusters.List) != 1 || clusters.List[0].Count != 8 || clusters.List[0].Keys != 8 {
-		t.Errorf("got %+v, %v, want 1 List, Count 8, Keys 8 and no error", clusters, err)
+		t.Errorf("got %+v, %v, want one cluster with Count 8 and Keys 8, and no error", clusters, err)
 	}
 	held := w.searchAll(overview.Filter{Stage: weir.Queued, Key: "late/ \"ü\""}, 1)
 	if o := w.readForecast(held[0].Message.ID); o.Position < 2 || !o.ExpectedAt.IsZero() ||

@@ -16,12 +16,12 @@ import (
 type Cluster struct {
 	Fingerprint string
 	Contract    string
-	CMSStatus   int    // 0 = the CMS did not answer
-	Message     string // the reason, with placeholders for the parts that differ
-	Count       int
-	Keys        int
-	First, Last time.Time // when they died
-	Sample      Sample    // the last one that died
+	CMSStatus   int       // 0 = the CMS did not answer
+	Message     string    // the reason, with placeholders for the parts that differ
+	Count       int       // messages
+	Keys        int       // different keys of the messages
+	First, Last time.Time // times of the first and the last death
+	Sample      Sample    // the message that died last
 }
 
 // Sample is one dead message.
@@ -29,16 +29,16 @@ type Sample struct{ ID, Key, Reason string }
 
 // Clusters is the answer of Overview.Clusters.
 type Clusters struct {
-	List     []Cluster // the newest first
-	Examined int       // dead messages that were read
+	List     []Cluster // the cluster with the latest death first
+	Examined int       // number of dead messages that were read
 	Complete bool      // all dead messages were read
 }
 
-// maxClusterQueries bounds the queries beyond the first of each lane.
+// maxClusterQueries bounds the queries of a call, without the first round, which reads a chunk of each lane.
 const maxClusterQueries = 20
 
-// Clusters groups the dead messages by cause, and returns up to limit groups, the newest first. It
-// reads the newest dead messages of each lane first.
+// Clusters groups the dead messages by cause, and returns up to limit groups. The group with the latest death comes
+// first. Clusters begins with the newest messages of each lane.
 func (o *Overview) Clusters(ctx context.Context, limit int) (Clusters, error) {
 	k := &clusterer{byFingerprint: map[string]*openCluster{}}
 	lanes := make([]*lists.BackwardScan, o.Store.Lanes)
@@ -87,10 +87,11 @@ type clusterer struct {
 	byFingerprint map[string]*openCluster
 }
 
+// openCluster is a cluster to which messages are still added.
 type openCluster struct {
 	Cluster
 	keys map[string]bool
-	lane int
+	lane int   // of the sample
 	seq  int64 // of the sample
 }
 
@@ -128,8 +129,8 @@ func (k *clusterer) addDead(number int, d lists.DeadRow) {
 	}
 }
 
-// buildClusters builds the answer, with the ids of the samples. A sample that was replayed or removed
-// since has no id.
+// buildClusters builds the answer. It reads the ids of the samples. A sample that retention has removed meanwhile has
+// no id.
 func (o *Overview) buildClusters(ctx context.Context, k *clusterer, limit int, whole bool) (Clusters, error) {
 	list := make([]*openCluster, 0, len(k.byFingerprint))
 	for _, one := range k.byFingerprint {

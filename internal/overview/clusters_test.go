@@ -17,7 +17,7 @@ func TestClusters(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		none, err := w.all.Clusters(t.Context(), 50)
 		if err != nil || len(none.List) != 0 || !none.Complete {
-			t.Fatalf("got %+v, %v, want 0 List, Complete true and no error", none, err)
+			t.Fatalf("got %+v, %v, want no cluster, Complete true and no error", none, err)
 		}
 		began := time.Now()
 		for i := range 60 {
@@ -31,27 +31,27 @@ func TestClusters(t *testing.T) {
 		w.drainFor(time.Minute)
 		all, err := w.all.Clusters(t.Context(), 50)
 		if err != nil || len(all.List) != 2 || !all.Complete || all.Examined != 61 {
-			t.Fatalf("got %+v, %v, want 2 List, Complete true, Examined 61 and no error", all, err)
+			t.Fatalf("got %+v, %v, want two clusters, Complete true, Examined 61 and no error", all, err)
 		}
 		if c := all.List[0]; c.Contract != "picture" || c.Count != 1 || c.Keys != 1 || c.Sample.ID != last.String() ||
 			c.Sample.Key != "bad/of another" || !c.First.Equal(c.Last) {
-			t.Errorf("the newest: %+v, want Contract picture, Count 1, Keys 1, ID %v, Key \"bad/of another\" and "+
-				"First %v", c, last.String(), c.Last)
+			t.Errorf("the newest cluster: got %+v, want Contract picture, Count 1, Keys 1, ID %v, Key \"bad/of "+
+				"another\" and First %v", c, last.String(), c.Last)
 		}
 		c := all.List[1]
 		want, normalised := weir.Fingerprint("article", 422, c.Sample.Reason)
 		if c.Fingerprint != want || c.Message != normalised || c.CMSStatus != 422 || c.Count != 60 || c.Keys != 20 ||
 			c.First.Before(began) || c.Last.After(ended) || c.Last.Sub(c.First) < time.Minute {
-			t.Errorf("got %+v, want 60 of status 422 over 20 keys, %q", c, normalised)
+			t.Errorf("got %+v, want Count 60, CMSStatus 422, Keys 20, Message %q, and times of the test", c, normalised)
 		}
 		id, err := weir.ParseID(c.Sample.ID)
 		if st := w.readStatus(id); err != nil || st.Stage != weir.Dead || st.Message.Key != c.Sample.Key ||
 			st.LastError != c.Sample.Reason || !st.FinishedAt.Equal(c.Last) {
-			t.Errorf("the sample: %+v, %v, want Stage dead, Key %v, LastError %v, FinishedAt %v and no error", st,
+			t.Errorf("the sample: got %+v, %v, want Stage dead, Key %v, LastError %v, FinishedAt %v and no error", st,
 				err, c.Sample.Key, c.Sample.Reason, c.Last)
 		}
 		if one, err := w.all.Clusters(t.Context(), 1); err != nil || len(one.List) != 1 || one.Examined != 61 {
-			t.Errorf("of one: %+v, %v, want 1 List, Examined 61 and no error", one, err)
+			t.Errorf("limit 1: got %+v, %v, want one cluster, Examined 61 and no error", one, err)
 		}
 		w.checkFound("its messages", w.searchAll(overview.Filter{Fingerprint: c.Fingerprint}, 17),
 			func(st weir.Status) bool {
@@ -71,11 +71,11 @@ func TestClusters_AreBounded(t *testing.T) {
 		}
 		var all overview.Clusters
 		var err error
-		looks := w.countRequests(func() { all, err = w.all.Clusters(t.Context(), 50) })
-		if err != nil || all.Complete || all.Examined < 15_000 || looks > 30 || len(all.List) != 1 ||
+		queries := w.countRequests(func() { all, err = w.all.Clusters(t.Context(), 50) })
+		if err != nil || all.Complete || all.Examined < 15_000 || queries > 30 || len(all.List) != 1 ||
 			all.List[0].Count > all.Examined {
-			t.Errorf("%d queries, %+v, %v, want Complete false, Examined at least 15,000, at most 30 queries, 1 List, "+
-				"Count at most %v and no error", looks, all, err, all.Examined)
+			t.Errorf("got %d queries, %+v, %v, want at most 30 queries, Complete false, Examined at least 15,000, one "+
+				"cluster, Count at most %v and no error", queries, all, err, all.Examined)
 		}
 	})
 }

@@ -26,8 +26,8 @@ func (c *countingTable) Range(ctx context.Context, q storage.Query) (storage.Pag
 	return page, err
 }
 
-// A state without its forecast costs two reads in a lane of any length, because upstreams poll during
-// a backlog.
+// Status without a forecast makes two reads, however many messages are in the lane, because upstreams poll the status
+// during a backlog.
 func TestStatus_CostsTwoReadsInABacklog(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		for range 1500 {
@@ -38,11 +38,14 @@ func TestStatus_CostsTwoReadsInABacklog(t *testing.T) {
 		w.store.Table = table
 		st, err := w.store.Status(t.Context(), id)
 		if err != nil || table.asked > 2 || table.rows > 2 {
-			t.Errorf("a state took %d reads of %d rows, want 2 (%v)", table.asked, table.rows, err)
+			t.Errorf("Status made %d reads of %d rows, %v, want at most 2 reads of 2 rows and no error", table.asked,
+				table.rows, err)
 		}
 		*table = countingTable{Table: table.Table}
 		if _, err := w.all.Forecast(t.Context(), st); err != nil || table.asked > 5 || table.rows > 1010 {
-			t.Errorf("an outlook took %d reads of %d rows, want 5 of 1,010 at most (%v)", table.asked, table.rows, err)
+			t.Errorf("Status and Forecast made %d reads of %d rows, %v, want at most 5 reads of 1,010 rows and no "+
+				"error",
+				table.asked, table.rows, err)
 		}
 	})
 }

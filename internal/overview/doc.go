@@ -5,9 +5,9 @@
 //   - Clusters groups dead messages by the cause of their death.
 //   - Forecast estimates when a waiting message is sent, and names the cause of the wait.
 //
-// Storage returns rows only in the order of a log. So Search and Clusters read the logs of all lanes
-// backwards in chunks, and merge them. The cost of each call is bounded: Search returns a token with
-// which the next call continues.
+// Storage returns rows only in ascending order, oldest message first. So Search and Clusters read the logs of all lanes
+// backwards in chunks, and merge the chunks. The cost of each call is bounded. If a search is not complete, Search
+// returns a token with which the next call continues.
 package overview
 
 import (
@@ -21,10 +21,10 @@ import (
 	"weir/internal/weir"
 )
 
-// Rates has the recent rates of lanes.
+// Rates returns the recent rates of lanes.
 type Rates interface {
-	// Rate returns how many of a lane's messages became final per minute, over the last minutes. It
-	// is not known if no message was seen.
+	// Rate returns the number of a lane's messages that became final per minute, as the mean of the last minutes. The
+	// rate is not known if no counters are recorded.
 	Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool)
 	// CompleteUntil returns the end of the last minute of Rate.
 	CompleteUntil() time.Time
@@ -32,15 +32,15 @@ type Rates interface {
 	Pace(ctx context.Context, lane int) (perMinute float64, known bool)
 }
 
-// Calendar knows the times in which nothing is delivered.
+// Calendar has the times in which no message is sent.
 type Calendar interface {
 	// At reports whether the calendar is closed at a time, for which reason, and until when.
 	At(t time.Time) (closed bool, reason string, until time.Time)
 }
 
-// Redactor removes the values of bodies that readers may not see; see redact.Bodies.
+// Redactor hides the values of bodies that readers may not see; see redact.Bodies.
 type Redactor interface {
-	// HideValues replaces them in the body of a message. After an error the message has no body.
+	// HideValues replaces these values in the body of a message. After an error the message has no body.
 	HideValues(ctx context.Context, m *weir.Message) (hasValues bool, err error)
 }
 
@@ -63,7 +63,7 @@ func (o *Overview) readRate(ctx context.Context, lane, minutes int) Rate {
 	return Rate{n, known}
 }
 
-// readPace returns the rate for estimates.
+// readPace returns the rate of a lane with enough work, for estimates.
 func (o *Overview) readPace(ctx context.Context, lane int) Rate {
 	if o.Rates == nil {
 		return Rate{}
@@ -72,7 +72,7 @@ func (o *Overview) readPace(ctx context.Context, lane int) Rate {
 	return Rate{n, known && n > 0}
 }
 
-// readError returns an error for the caller: a *weir.Error unchanged, a failure of storage as
+// readError returns the error for the caller. It returns a *weir.Error unchanged, and a failure of storage as
 // Unavailable.
 func readError(op string, err error) error {
 	var ours *weir.Error

@@ -13,7 +13,7 @@ import (
 	"weir/internal/weir"
 )
 
-// changeLanes changes the number of lanes, and returns the world of the next epoch.
+// changeLanes changes the number of lanes, and returns a world with the lanes of the next epoch.
 func (w *world) changeLanes(n int) *world {
 	w.t.Helper()
 	fresh := func(lanes int) *lane.Store {
@@ -34,8 +34,8 @@ func (w *world) changeLanes(n int) *world {
 	return newWorld(w.t, fresh(n), w.leases)
 }
 
-// Copies are in the order of their old lanes, one lane after the other, so their times of acceptance
-// are not in order.
+// A change of the number of lanes copies the messages of one old lane after the other. So the copies in a new lane are
+// not in the order of their times of acceptance. A search by time must still find all of them.
 func TestSearch_OfCopies(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		for i := range 1800 {
@@ -54,14 +54,14 @@ func TestSearch_OfCopies(t *testing.T) {
 			from, to := began.Add(time.Duration(5*minutes)*time.Minute),
 				began.Add(time.Duration(5*minutes+3)*time.Minute)
 			if got := w.searchAll(overview.Filter{From: from, To: to}, 200); len(got) != 180 {
-				t.Errorf("%d of the 180 messages of three minutes, want 180", len(got))
+				t.Errorf("got %d of the messages of three minutes, want 180", len(got))
 			}
 		}
 	})
 }
 
-// A change of the number of lanes leaves final messages behind, and copies the others. Each message is
-// found once, a copied one in its new lane.
+// A change of the number of lanes leaves final messages in the earlier epoch, and copies the other messages. A search
+// finds each message once, and a copied message in its new lane.
 func TestSearch_OverEpochs(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		ids := map[string]weir.ID{}
@@ -83,7 +83,7 @@ func TestSearch_OverEpochs(t *testing.T) {
 			w.drainFor(time.Minute)
 		}
 		if len(w.store.EarlierEpochs) != 2 {
-			t.Fatalf("earlier epochs: %v, want 2 EarlierEpochs", w.store.EarlierEpochs)
+			t.Fatalf("got the earlier epochs %v, want 2", w.store.EarlierEpochs)
 		}
 		all := make(map[weir.Stage]int)
 		for _, limit := range []int{7, 100, 200} {
@@ -91,18 +91,17 @@ func TestSearch_OverEpochs(t *testing.T) {
 			for _, st := range w.searchAll(overview.Filter{}, limit) {
 				key := st.Message.Key
 				if seen[key] || st.Message.Public() != ids[key] {
-					t.Errorf("found %q as %s, seen before: %t; want it once, as %s", key, st.Message.Public(),
+					t.Errorf("found key %q as %s, found before: %t; want it once, as %s", key, st.Message.Public(),
 						seen[key], ids[key])
 				}
 				seen[key] = true
 				all[st.Stage]++
 				if truth := w.readStatus(ids[key]); truth.Stage != st.Stage || truth.Message.ID != st.Message.ID {
-					t.Errorf("%q: %+v, and it is %+v, want Stage %v and ID %v", key, st, truth, st.Stage,
-						st.Message.ID)
+					t.Errorf("%q: search found %+v, want the Stage and the ID of Status: %+v", key, st, truth)
 				}
 			}
 			if len(seen) != len(ids) {
-				t.Errorf("%d found, by %d, want %d", len(seen), limit, len(ids))
+				t.Errorf("pages of %d: found %d messages, want %d", limit, len(seen), len(ids))
 			}
 		}
 		if all[weir.Delivered] != 3*250 || all[weir.Dead] != 3*50 || all[weir.Scheduled] != 3*50 {
@@ -110,21 +109,21 @@ func TestSearch_OverEpochs(t *testing.T) {
 				3*250, 3*50, 3*50)
 		}
 		if got := w.searchAll(overview.Filter{Stage: weir.Dead}, 13); len(got) != 50 {
-			t.Errorf("%d dead, want 50", len(got))
+			t.Errorf("got %d dead messages, want 50", len(got))
 		}
 		if got := w.searchAll(overview.Filter{Key: "ok/7"}, 13); len(got) != 1 || got[0].Stage != weir.Delivered {
-			t.Errorf("one of the first epoch by its key: %+v, want one and Stage delivered", got)
+			t.Errorf("by a key of the first epoch: got %+v, want one delivered message", got)
 		}
 		recent := time.Now().Add(-30 * time.Minute)
 		if got := w.searchAll(overview.Filter{From: recent}, 13); len(got) != 50 {
-			t.Errorf("%d since half an hour, want 50", len(got))
+			t.Errorf("got %d messages of the last half hour, want 50", len(got))
 		}
 		if got := w.searchAll(overview.Filter{To: recent.Add(-time.Hour)}, 13); len(got) != 250 {
-			t.Errorf("%d before both changes, want 250", len(got))
+			t.Errorf("got %d messages from before both changes, want 250", len(got))
 		}
 		if clusters, err := w.all.Clusters(t.Context(), 5); err != nil || len(clusters.List) != 1 ||
 			clusters.List[0].Count != 50 || clusters.List[0].Sample.ID != ids[clusters.List[0].Sample.Key].String() {
-			t.Errorf("got %+v, %v, want 1 List, Count 50, ID %v and no error", clusters, err,
+			t.Errorf("got %+v, %v, want one cluster with Count 50 and the sample %v, and no error", clusters, err,
 				ids[clusters.List[0].Sample.Key].String())
 		}
 		sum := overview.Totals{}
@@ -137,7 +136,8 @@ func TestSearch_OverEpochs(t *testing.T) {
 	})
 }
 
-// An operator knows the Idempotency-Key of the upstream's log, and not that the number of lanes has changed since.
+// An operator has an Idempotency-Key from the upstream's log. The search must find its message even if the number of
+// lanes has changed since the post.
 func TestSearch_ByIdempotencyKeyOverEpochs(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		posted := map[string]weir.ID{}

@@ -16,21 +16,21 @@ type Filter struct {
 	Key         string
 	Contract    string
 	Upstream    string
-	Fingerprint string // of the failure; only dead messages have one
+	Fingerprint string // of the failure, see weir.Fingerprint; only dead messages have a fingerprint
 	Lane        *int
-	From, To    time.Time // accepted at or after, accepted before
-	Text        string    // part of key, version, last error, contract or body; case does not matter
+	From, To    time.Time // accepted at or after From, and before To
+	Text        string    // part of key, version, contract, last error, id, shown value or body; case does not matter
 
 	KeyPrefix                string
-	Version                  string      // exactly
-	CMSStatus                StatusRange // of the last answer
-	MinAttempts, MaxAttempts int         // attempts that count; 0 = no bound
-	FinishedFrom, FinishedTo time.Time   // became final at or after, before
-	IdempotencyKey           string      // the header of the post
+	Version                  string      // the whole version
+	CMSStatus                StatusRange // status of the last answer
+	MinAttempts, MaxAttempts int         // number of attempts that count; 0 = no limit
+	FinishedFrom, FinishedTo time.Time   // final at or after FinishedFrom, and before FinishedTo
+	IdempotencyKey           string      // of the post
 	Shown                    ShownFilter
 }
 
-// ShownFilter selects messages by a value that their contract shows. The zero ShownFilter selects all.
+// ShownFilter selects messages by a value that their contract shows. The zero ShownFilter matches every message.
 type ShownFilter struct{ Name, Text string }
 
 // matches reports whether the value contains the text. Case does not matter.
@@ -39,23 +39,23 @@ func (f ShownFilter) matches(m *weir.Message) bool {
 	return f.Name == "" || isShown && strings.Contains(strings.ToLower(value), strings.ToLower(f.Text))
 }
 
-// StatusRange is a range of HTTP statuses, both ends included. The zero StatusRange has every status, and no
-// status.
+// StatusRange is a range of HTTP statuses that includes Low and High. The zero StatusRange matches every message, even
+// without a status.
 type StatusRange struct{ Low, High int }
 
 func (r StatusRange) includes(status int) bool {
 	return r == StatusRange{} || r.Low <= status && status <= r.High
 }
 
-// clockMargin bounds how much the times of acceptance in a log can be out of order, because the
-// receivers' clocks differ, and an append is tried for seconds.
+// clockMargin bounds the difference by which the times of acceptance in a log can be out of order. They are out of
+// order because the receivers' clocks differ, and because an append is tried again for seconds.
 const clockMargin = time.Minute
 
-// namesSubmission reports whether at most one message can match: that of a post with this key and idempotency key.
+// namesSubmission reports whether the filter has a key and an idempotency key, so that at most one message matches.
 func (f *Filter) namesSubmission() bool { return f.Key != "" && f.IdempotencyKey != "" }
 
-// matchesOnlyUnfinished reports whether the filter matches only waiting or dead messages. Those are copied
-// into the next epoch, so a search skips earlier epochs.
+// matchesOnlyUnfinished reports whether the filter matches only waiting or dead messages. A change of the number of
+// lanes copies these messages into the next epoch, so a search for them skips earlier epochs.
 func (f *Filter) matchesOnlyUnfinished() bool {
 	return f.Fingerprint != "" || f.Stage != "" && f.Stage != weir.Delivered && f.Stage != weir.Cancelled &&
 		f.Stage != weir.Superseded && f.Stage != weir.Discarded
@@ -72,7 +72,7 @@ func (f *Filter) matchingLanes(e epochs.Epoch) []int {
 	return lanes
 }
 
-// matches reports whether a message matches, except for the text.
+// matches reports whether a message matches all fields of the filter except Text.
 func (f *Filter) matches(e *lane.Entry) bool {
 	m, st := &e.Message, e.Status()
 	switch {
@@ -94,8 +94,7 @@ func (f *Filter) matches(e *lane.Entry) bool {
 	return f.Fingerprint == "" || st.Stage == weir.Dead && f.matchesFingerprint(m.Contract, st.CMSStatus, st.LastError)
 }
 
-// matchesEnd reports whether a message became final within the wanted span. A message that may still change
-// has not.
+// matchesEnd reports whether a message became final within the wanted span.
 func (f *Filter) matchesEnd(st *weir.Status) bool {
 	if f.FinishedFrom.IsZero() && f.FinishedTo.IsZero() {
 		return true
@@ -104,8 +103,8 @@ func (f *Filter) matchesEnd(st *weir.Status) bool {
 		(f.FinishedTo.IsZero() || st.FinishedAt.Before(f.FinishedTo))
 }
 
-// latestAcceptance returns a time from which on no accepted message matches; zero = there is none. A message
-// becomes final after its acceptance.
+// latestAcceptance returns a time before which every matching message was accepted; zero = the filter sets none. A
+// message becomes final after its acceptance, so FinishedTo is such a time, too.
 func (f *Filter) latestAcceptance() time.Time {
 	if f.To.IsZero() || !f.FinishedTo.IsZero() && f.FinishedTo.Before(f.To) {
 		return f.FinishedTo
@@ -113,7 +112,7 @@ func (f *Filter) latestAcceptance() time.Time {
 	return f.To
 }
 
-// matchesDead is matches for a row of the list of dead messages.
+// matchesDead reports whether a row of the list of dead messages matches the fields of the filter that the row has.
 func (f *Filter) matchesDead(d lists.DeadRow) bool {
 	return (f.Key == "" || d.Key == f.Key) && strings.HasPrefix(d.Key, f.KeyPrefix) &&
 		f.CMSStatus.includes(d.CMSStatus) && (f.Contract == "" || d.Contract == f.Contract) &&
@@ -128,7 +127,8 @@ func (f *Filter) matchesFingerprint(contract string, cmsStatus int, reason strin
 	return fingerprint == f.Fingerprint
 }
 
-// isBeforeSpan reports whether all earlier messages of the log were accepted before the wanted span.
+// isBeforeSpan reports whether a message was accepted so long before From that all earlier messages of the log were
+// accepted before From, too.
 func (f *Filter) isBeforeSpan(e *lane.Entry) bool {
 	return !f.From.IsZero() && e.Message.Origin.IsZero() && e.Message.AcceptedAt.Before(f.From.Add(-clockMargin))
 }

@@ -116,7 +116,7 @@ func TestSearch_ByShownValue(t *testing.T) {
 				t.Errorf("%+v: got %d messages, want %d", f, len(found), want)
 			}
 			if want == 10 && found[0].Message.Shown["desk"] != "Sport" {
-				t.Errorf("got %v, want the shown values", found[0].Message.Shown)
+				t.Errorf("got the shown values %v, want desk Sport", found[0].Message.Shown)
 			}
 		}
 		if found := w.searchAll(overview.Filter{Text: "HARBOUR 3"}, 50); len(found) != 10 {
@@ -155,7 +155,7 @@ func TestOrder(t *testing.T) {
 	}
 	for _, name := range []string{"-", "size", "--key"} {
 		if _, err := overview.ParseOrder(name); err == nil {
-			t.Errorf("ParseOrder(%q) = no error, want one", name)
+			t.Errorf("ParseOrder(%q) = nil, want an error", name)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (secretHider) HideValues(_ context.Context, m *weir.Message) (bool, error) 
 	return isChanged, nil
 }
 
-// A reader must not find a message by a redacted value, or by a body that is not shown.
+// A search must not find a message by a redacted value, or by a body that cannot be redacted.
 func TestSearch_FindsNoRedactedValue(t *testing.T) {
 	simulate(t, 2, func(t *testing.T, w *world) {
 		w.all.Redactor = secretHider{}

@@ -12,21 +12,21 @@ import (
 // Forecast is the forecast of a waiting message. A field is zero if its value is not known.
 type Forecast struct {
 	Position   int       // in the queue of its key, from 1
-	ExpectedAt time.Time // estimated time of sending
-	WaitsFor   string    // a sentence for users
+	ExpectedAt time.Time // estimated time at which the message is sent
+	WaitsFor   string    // what the message waits for, as a text for users
 }
 
 const (
-	// maxQueuePages bounds the pages of a key's queue that are read, and maxForecastRows the rows of
-	// the log before a message.
+	// maxQueuePages bounds the pages of a key's queue that are read. maxForecastRows bounds the rows of the log before
+	// a message that are read.
 	maxQueuePages   = 2
 	maxForecastRows = 1000
 	// maxYear is the last year that RFC 3339 can express.
 	maxYear = 9999
 )
 
-// Forecast returns the forecast of a message, with four queries at most. It is zero for a final
-// message and for one of an earlier epoch.
+// Forecast returns the forecast of a message, with at most four queries. The forecast is zero for a final message and
+// for a message of an earlier epoch.
 func (o *Overview) Forecast(ctx context.Context, st weir.Status) (Forecast, error) {
 	id := st.Message.ID
 	if st.Stage.Final() || id.Epoch != o.Store.Epoch {
@@ -51,8 +51,8 @@ type forecaster struct {
 	st       weir.Status
 	control  lane.Control
 	now      time.Time
-	position int         // in its key's queue; 0 = not known
-	first    weir.Status // of the first message of that queue; zero if that is this message
+	position int         // of the message in its key's queue; 0 = not known
+	first    weir.Status // of the first message of the key's queue; zero if the message itself is the first
 }
 
 // findPosition finds the message's position. The key's held messages are before its messages in the log,
@@ -61,7 +61,7 @@ func (v *forecaster) findPosition(ctx context.Context) error {
 	id := v.st.Message.ID
 	pages := 1
 	if v.st.Held {
-		pages = maxQueuePages // affordable, because the log is not read then
+		pages = maxQueuePages // the forecast of a held message does not read the log, so two queries are allowed here
 	}
 	line, whole, err := lists.Reader{Store: v.Store}.ReadKeyQueue(ctx, id.Lane, lane.BlockIDOf(&v.st.Message), pages)
 	if err != nil {
@@ -93,7 +93,8 @@ func (v *forecaster) readFirst(ctx context.Context, line []lane.HeldMessage) err
 	return err
 }
 
-// countInLog counts the key's messages in the log before the message.
+// countInLog sets the position of a message that is in the log: behind the held messages of its key, and behind the
+// key's messages before it in the log.
 func (v *forecaster) countInLog(ctx context.Context, held int) error {
 	id, cursor := v.st.Message.ID, v.control.Tail.Cursor
 	if id.Seq < cursor || id.Seq-cursor > maxForecastRows {
@@ -116,8 +117,8 @@ func (v *forecaster) countInLog(ctx context.Context, held int) error {
 	return err
 }
 
-// estimateSendTime returns when the message will probably be sent. It returns zero if an operator has to act
-// first, the lane's pace is not known, or the time is after maxYear.
+// estimateSendTime returns the time at which the message will probably be sent. It returns zero if an operator has to
+// act first, if the lane's pace is not known, or if the time is after maxYear.
 func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 	at := laterOf(v.now, laterOf(v.st.NextAttemptAt, v.first.NextAttemptAt))
 	if v.st.Stage == weir.Scheduled {
@@ -135,7 +136,8 @@ func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 		}
 		at = laterOf(at, h.Until)
 	}
-	if v.st.Stage != weir.Scheduled { // the messages before it wait for the same pauses
+	// The messages before this one wait for the same pauses, so the time for them comes after the pauses.
+	if v.st.Stage != weir.Scheduled {
 		if ahead := v.messagesAhead(); ahead > 0 {
 			pace := v.readPace(ctx, v.st.Message.ID.Lane)
 			if !pace.Known {
@@ -153,8 +155,9 @@ func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 	return at
 }
 
-// messagesAhead estimates how many messages are sent before it: the messages before it in its key's queue or, if
-// they are more and it is in the log, those before it in the log.
+// messagesAhead estimates the number of messages that are sent before the message. For a held message these are the
+// messages before it in its key's queue. For a message in the log it takes the messages before it in the log, if they
+// are more.
 func (v *forecaster) messagesAhead() int64 {
 	ahead := int64(max(v.position-1, 0))
 	if !v.st.Held {
@@ -170,14 +173,14 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// describeWait returns the first condition that the message waits for, for users.
+// describeWait returns the first condition that the message waits for, as a text for users.
 func (v *forecaster) describeWait() string {
 	due := v.st.Message.DueAt
 	if v.st.Stage == weir.Scheduled && due.After(v.now) {
 		return "its due time, " + formatTime(due)
 	}
-	if halt := v.firstPauseCause(v.control, v.now); halt.By != "" {
-		return halt.describe()
+	if cause := v.firstPauseCause(v.control, v.now); cause.By != "" {
+		return cause.describe()
 	}
 	if p, ok := findKeyPause(v.control, v.st.Message.Key, v.now); ok {
 		return "its key is paused" + describeReason(p.Reason, p.Until)

@@ -10,11 +10,11 @@ import (
 	"weir/internal/weir"
 )
 
-// checkNear accepts a difference of 2 s.
+// checkNear checks that a time differs from the wanted time by at most 2 s.
 func checkNear(t *testing.T, got, want time.Time) {
 	t.Helper()
 	if got.Sub(want).Abs() > 2*time.Second {
-		t.Errorf("expected at %v, want %v", got, want)
+		t.Errorf("got ExpectedAt %v, want %v", got, want)
 	}
 }
 
@@ -26,11 +26,11 @@ func TestForecast_InTheLog(t *testing.T) {
 		}
 		second := w.appendMessage("a")
 		if o := w.readForecast(first); o.Position != 1 || o.WaitsFor != "its turn in the lane" {
-			t.Errorf("the first: %+v, want Position 1 and WaitsFor \"its turn in the lane\"", o)
+			t.Errorf("the first message: got %+v, want Position 1 and WaitsFor \"its turn in the lane\"", o)
 		}
 		o := w.readForecast(second)
 		if o.Position != 2 || o.WaitsFor != "behind "+first.String()+" of its key" || !o.ExpectedAt.IsZero() {
-			t.Errorf("without a rate: got %+v, want position 2 behind %s, and no ExpectedAt", o, first)
+			t.Errorf("without a pace: got %+v, want Position 2, WaitsFor \"behind %s\" and no ExpectedAt", o, first)
 		}
 		w.rates[pace] = 5
 		checkNear(t, w.readForecast(second).ExpectedAt, time.Now().Add(2*time.Minute))
@@ -38,7 +38,7 @@ func TestForecast_InTheLog(t *testing.T) {
 		other := w.appendMessage("c")
 		if o := w.readForecast(other); o.Position != 1 ||
 			o.WaitsFor != "its turn in the lane, behind about 11 messages" {
-			t.Errorf("another key: %+v, want Position 1 and WaitsFor \"its turn in the lane, behind about 11 "+
+			t.Errorf("another key: got %+v, want Position 1 and WaitsFor \"its turn in the lane, behind about 11 "+
 				"messages\"", o)
 		}
 	})
@@ -65,13 +65,14 @@ func TestForecast_BehindARetry(t *testing.T) {
 			line = append(line, w.appendMessage("late/ '\""))
 		}
 		w.drainFor(time.Minute)
-		behind := w.appendMessage("late/ '\"") // in the log still
+		behind := w.appendMessage("late/ '\"") // still in the log
 		free := w.appendMessage("a")
 		next := w.readStatus(head).NextAttemptAt
 		at := next.UTC().Format(time.RFC3339)
 		if o := w.readForecast(head); o.Position != 1 || o.WaitsFor != "its next attempt at "+at ||
 			!o.ExpectedAt.Equal(next) {
-			t.Errorf("the head: %+v, want Position 1, WaitsFor %v and ExpectedAt %v", o, "its next attempt at "+at,
+			t.Errorf("the first of the queue: got %+v, want Position 1, WaitsFor %v and ExpectedAt %v", o,
+				"its next attempt at "+at,
 				next)
 		}
 		w.rates[pace] = 1
@@ -79,23 +80,23 @@ func TestForecast_BehindARetry(t *testing.T) {
 			o := w.readForecast(id)
 			checkNear(t, o.ExpectedAt, next.Add(time.Duration(i+1)*time.Minute))
 			if o.Position != i+2 || o.WaitsFor != "behind "+head.String()+" of its key, which is retried at "+at {
-				t.Errorf("%d of the line: %+v, want Position %v and WaitsFor %v", i, o, i+2,
+				t.Errorf("message %d behind the first: got %+v, want Position %v and WaitsFor %v", i+1, o, i+2,
 					"behind "+head.String()+" of its key, which is retried at "+at)
 			}
 		}
 		if o := w.readForecast(free); o.Position != 1 {
-			t.Errorf("another key: %+v, want Position 1", o)
+			t.Errorf("another key: got %+v, want Position 1", o)
 		}
 		last := w.appendMessage("late/ '\"")
 		for what, id := range map[string]weir.ID{"held": line[4], "in the log": last} {
 			st := w.readStatus(id)
-			looks := w.countRequests(func() {
+			queries := w.countRequests(func() {
 				if _, err := w.all.Forecast(t.Context(), st); err != nil {
 					t.Error(err)
 				}
 			})
-			if looks > 4 {
-				t.Errorf("%d queries for one %s, want at most 4", looks, what)
+			if queries > 4 {
+				t.Errorf("the forecast of a message %s made %d queries, want at most 4", what, queries)
 			}
 		}
 	})
@@ -107,7 +108,7 @@ func TestForecast_Scheduled(t *testing.T) {
 		at := time.Now().Add(time.Hour).UTC()
 		if o := w.readForecast(id); o.Position != 0 || !o.ExpectedAt.Equal(w.readStatus(id).Message.DueAt) ||
 			o.WaitsFor != "its due time, "+at.Format(time.RFC3339) {
-			t.Errorf("got %+v, want no position, and its due time %s", o, at)
+			t.Errorf("got %+v, want Position 0, ExpectedAt %s and WaitsFor with that time", o, at)
 		}
 	})
 }
@@ -117,13 +118,13 @@ func TestForecast_FinalCostsNothing(t *testing.T) {
 		id := w.appendMessage("a")
 		w.drainFor(time.Minute)
 		st := w.readStatus(id)
-		looks := w.countRequests(func() {
+		queries := w.countRequests(func() {
 			if o, err := w.all.Forecast(t.Context(), st); err != nil || o != (overview.Forecast{}) {
-				t.Errorf("got %+v, %v, want nothing of a final message", o, err)
+				t.Errorf("got %+v, %v, want the zero forecast of a final message and no error", o, err)
 			}
 		})
-		if looks != 0 {
-			t.Errorf("%d queries, want 0", looks)
+		if queries != 0 {
+			t.Errorf("got %d queries, want 0", queries)
 		}
 	})
 }
@@ -149,7 +150,7 @@ func TestForecast_PauseCauses(t *testing.T) {
 			t.Helper()
 			o := w.readForecast(id)
 			if !strings.HasPrefix(o.WaitsFor, words) || at.IsZero() != o.ExpectedAt.IsZero() {
-				t.Errorf("%+v, want %q", o, words)
+				t.Errorf("got %+v, want WaitsFor to begin with %q, and ExpectedAt %v", o, words, at)
 			}
 			checkNear(t, o.ExpectedAt, at)
 		}
@@ -170,8 +171,8 @@ func TestForecast_PauseCauses(t *testing.T) {
 		pause(weir.Pause{Reason: "release"})
 		says("the lane is paused: release", time.Time{})
 		if o := w.readForecast(later); !o.ExpectedAt.IsZero() || !strings.HasPrefix(o.WaitsFor, "its due time") {
-			t.Errorf("one that becomes due in a lane paused for good: %+v, want no ExpectedAt and WaitsFor to begin "+
-				"with \"its due time\"", o)
+			t.Errorf("scheduled in a lane that is paused without an end: got %+v, want no ExpectedAt and WaitsFor to "+
+				"begin with \"its due time\"", o)
 		}
 		if l := w.readLane(0); l.PauseCause.By != overview.ByOperator || len(l.Pauses) != 3 {
 			t.Errorf("got %+v, want By %v and 3 Pauses", l, overview.ByOperator)
@@ -179,8 +180,8 @@ func TestForecast_PauseCauses(t *testing.T) {
 	})
 }
 
-// JSON has no year of five digits. A message that is due in the year 9999, as upstreams write for
-// "never", and then meets a closed calendar, has no expected time.
+// RFC 3339 has no year of five digits. Upstreams use due times in the year 9999 for "never". If the calendar is closed
+// at such a due time, the expected time would be in the year 10000, so the forecast has none.
 func TestForecast_PastTheLastYear(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		last := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
@@ -205,7 +206,7 @@ func TestForecast_UnavailableCMS(t *testing.T) {
 		}
 		want := fmt.Sprint("the CMS is unavailable; next try at ", c.Tail.PausedUntil.UTC().Format(time.RFC3339), ": down")
 		if o := w.readForecast(id); o.WaitsFor != want || !o.ExpectedAt.Equal(c.Tail.PausedUntil) {
-			t.Errorf("%+v, want %q", o, want)
+			t.Errorf("got %+v, want WaitsFor %q, and ExpectedAt %v", o, want, c.Tail.PausedUntil)
 		}
 		if l := w.readLane(0); l.PauseCause.By != overview.ByCMS || l.PauseCause.Reason != c.Tail.PauseReason {
 			t.Errorf("got %+v, want By %v and Reason %v", l, overview.ByCMS, c.Tail.PauseReason)
@@ -213,7 +214,7 @@ func TestForecast_UnavailableCMS(t *testing.T) {
 	})
 }
 
-// A pause also delays the messages in front.
+// A pause also delays the messages before a message. So the time for these messages counts from the end of the pause.
 func TestForecast_PausesDelayTheQueue(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		for i := range 30 {

@@ -10,43 +10,42 @@ import (
 	"weir/internal/weir"
 )
 
-// laneCursor reads one lane for a search, the newest message first: it scans the log backwards, or, if
-// an index of the lane lists the messages of the wanted stage, reads them by sequence number.
+// laneCursor reads one lane for a search, the newest message first. It scans the log backwards. If other rows of the
+// lane list the messages of the wanted stage, it reads these messages by sequence number instead.
 type laneCursor struct {
 	*search
 	store          *lane.Store
 	lane           int
-	isEarlierEpoch bool  // the epoch is over
-	maxBytes       int   // of bodies, for the whole search
-	maxBatch       int   // of bodies, in memory at the same time
-	firstChunk     int64 // rows of the log to read first
+	isEarlierEpoch bool  // the store is of an epoch that is over
+	maxBytes       int   // limit of the bytes of bodies that this cursor reads
+	maxBatch       int   // limit of the bytes of bodies that are in memory at the same time
+	firstChunk     int64 // sequence numbers in the first chunk of the log
 
 	scan      *lists.BackwardScan // nil = only seqs are read
 	scansDead bool                // scan reads the list of dead messages
-	floor     int64               // scan ends here
-	seqs      []int64             // to be read next, descending
-	laterSeqs []int64             // to be read after scan
+	floor     int64               // lowest sequence number that scan reads
+	seqs      []int64             // sequence numbers to read next, descending
+	laterSeqs []int64             // sequence numbers to read after scan, descending
 
 	matches []*lane.Entry // found, and not yet in the result
 
-	bytesRead    int   // of bodies that were searched
+	bytesRead    int   // bytes of bodies that were read
 	shareUsed    bool  // maxBytes is reached
-	resumeBefore int64 // with shareUsed, the next page continues below
+	resumeBefore int64 // if shareUsed is set, the next page continues below this sequence number
 }
 
 // seqsPerRead limits the messages read by one query.
 const seqsPerRead = 50
 
-// deadChunk is the span of the log for which the list of dead messages is read first; the list is
-// usually sparse.
+// deadChunk is the number of sequence numbers whose dead messages are read first. It is large, because few messages are
+// dead usually.
 const deadChunk = 10_000
 
-// maxWaitingPages limits the pages of held and scheduled messages that a search reads. If there are
-// more, it searches the log instead.
+// maxWaitingPages limits the pages of held and scheduled messages that a search reads. If a lane has more pages, the
+// search reads the log instead.
 const maxWaitingPages = 10
 
-// openAt finds the start. before is the sequence number below which to continue; 0 = start with the
-// newest.
+// openAt prepares the cursor to read the messages below a sequence number; 0 = all messages.
 func (s *laneCursor) openAt(ctx context.Context, before int64) error {
 	control, err := s.store.ReadControl(ctx, s.lane)
 	if storage.Is(err, storage.NotFound) && s.isEarlierEpoch {
@@ -55,7 +54,7 @@ func (s *laneCursor) openAt(ctx context.Context, before int64) error {
 	if err != nil {
 		return err
 	}
-	looks, next := 1, control.Head.Next
+	queries, next := 1, control.Head.Next
 	switch {
 	case before > 0:
 		next = min(before, next)
@@ -65,9 +64,9 @@ func (s *laneCursor) openAt(ctx context.Context, before int64) error {
 		if next, more, err = s.store.FindAcceptedAfter(ctx, s.lane, next, last); err != nil {
 			return err
 		}
-		looks += more
+		queries += more
 	}
-	s.addCost(cost{queries: looks})
+	s.addCost(cost{queries: queries})
 	if s.filter.namesSubmission() {
 		s.openSubmission(next)
 		return nil
@@ -82,34 +81,35 @@ func (s *laneCursor) openAt(ctx context.Context, before int64) error {
 	return nil
 }
 
-// openSubmission lets the cursor read the one message of a key with the wanted idempotency key, if this lane has it
-// below before.
+// openSubmission lets the cursor read only the message with the wanted key and idempotency key. If this lane does not
+// have that message below the given sequence number, the cursor reads nothing.
 func (s *laneCursor) openSubmission(before int64) {
 	if at := s.submission; at.Epoch == s.store.Epoch && at.Lane == s.lane && 0 < at.Seq && at.Seq < before {
 		s.seqs = []int64{at.Seq}
 	}
 }
 
-// openWaiting lists the waiting messages below the lane's cursor from the held and scheduled ones.
-// Only queued messages are also in the log, above the cursor.
+// openWaiting lets the cursor read the messages of a waiting stage. Scheduled and retrying messages are all among the
+// scheduled and held rows, so the log is not scanned for them. Queued messages are also in the log, from the lane's
+// cursor on, so the log is scanned down to the lane's cursor.
 func (s *laneCursor) openWaiting(ctx context.Context, cursor int64) error {
-	standing, err := lists.Reader{Store: s.store}.ReadWaiting(ctx, s.lane, maxWaitingPages)
+	waiting, err := lists.Reader{Store: s.store}.ReadWaiting(ctx, s.lane, maxWaitingPages)
 	if err != nil {
 		return err
 	}
-	s.addCost(cost{queries: 1, rows: len(standing.Held) + len(standing.DueTimes)})
-	if !standing.IsComplete {
+	s.addCost(cost{queries: 1, rows: len(waiting.Held) + len(waiting.DueTimes)})
+	if !waiting.IsComplete {
 		return nil
 	}
 	var picks []int64
-	for _, h := range standing.Held {
+	for _, h := range waiting.Held {
 		if h.Tried == (s.filter.Stage == weir.Retrying) {
 			picks = append(picks, h.Seq)
 		}
 	}
 	if s.filter.Stage == weir.Scheduled {
 		picks = picks[:0]
-		for _, d := range standing.DueTimes {
+		for _, d := range waiting.DueTimes {
 			picks = append(picks, d.Seq)
 		}
 	}
@@ -123,15 +123,15 @@ func (s *laneCursor) openWaiting(ctx context.Context, cursor int64) error {
 	return nil
 }
 
-// isScanDone reports whether the scan is at its end.
+// isScanDone reports whether the scan is at its end, or the cursor has none.
 func (s *laneCursor) isScanDone() bool { return s.scan == nil || s.scan.Before <= max(s.floor, 1) }
 
-// isDone reports whether all was read.
+// isDone reports whether the cursor has read all its messages.
 func (s *laneCursor) isDone() bool {
 	return !s.shareUsed && len(s.seqs) == 0 && len(s.laterSeqs) == 0 && s.isScanDone()
 }
 
-// discardRest drops the rest, because none of it matches.
+// discardRest ends the reading, because no earlier message matches.
 func (s *laneCursor) discardRest() { s.scan, s.seqs, s.laterSeqs = nil, nil, nil }
 
 // nextBefore returns the sequence number below which the next page continues.
@@ -151,7 +151,8 @@ func (s *laneCursor) nextBefore() int64 {
 	return 1
 }
 
-// readMore reads the next chunk and keeps matches. It may find none although more messages are left.
+// readMore reads the next chunk, and puts its matches into matches. A chunk may have no match although later chunks
+// have some.
 func (s *laneCursor) readMore(ctx context.Context) error {
 	if s.scansDead && len(s.seqs) == 0 {
 		if err := s.readDeadRows(ctx); err != nil {
@@ -176,9 +177,9 @@ func (s *laneCursor) readMore(ctx context.Context) error {
 }
 
 func (s *laneCursor) readDeadRows(ctx context.Context) error {
-	looks, rows := s.scan.Queries, s.scan.RowsRead
+	queries, rows := s.scan.Queries, s.scan.RowsRead
 	list, err := s.scan.ReadDead(ctx)
-	s.addCost(cost{s.scan.Queries - looks, s.scan.RowsRead - rows})
+	s.addCost(cost{s.scan.Queries - queries, s.scan.RowsRead - rows})
 	for _, d := range list {
 		if s.filter.matchesDead(d) {
 			s.seqs = append(s.seqs, d.Seq)
@@ -189,19 +190,19 @@ func (s *laneCursor) readDeadRows(ctx context.Context) error {
 
 func (s *laneCursor) readBySeq(ctx context.Context) ([]*lane.Entry, error) {
 	n := min(len(s.seqs), seqsPerRead)
-	entries, looks, err := s.store.ReadMany(ctx, s.lane, s.seqs[:n])
+	entries, queries, err := s.store.ReadMany(ctx, s.lane, s.seqs[:n])
 	s.seqs = s.seqs[n:]
 	if s.scansDead {
-		looks = 0 // most of them are matches, so the limit bounds their number
+		queries = 0 // most of these messages match, so the limit of the page bounds their number
 	}
-	s.addCost(cost{looks, len(entries)})
+	s.addCost(cost{queries, len(entries)})
 	return entries, err
 }
 
 func (s *laneCursor) readLogChunk(ctx context.Context) ([]*lane.Entry, error) {
-	looks, rows := s.scan.Queries, s.scan.RowsRead
+	queries, rows := s.scan.Queries, s.scan.RowsRead
 	entries, err := s.scan.Read(ctx)
-	s.addCost(cost{s.scan.Queries - looks, s.scan.RowsRead - rows})
+	s.addCost(cost{s.scan.Queries - queries, s.scan.RowsRead - rows})
 	return slices.DeleteFunc(entries, func(e *lane.Entry) bool { return e.Seq() < s.floor }), err
 }
 
@@ -224,12 +225,12 @@ func (s *laneCursor) keepMatches(ctx context.Context, entries []*lane.Entry) err
 	return s.filterByText(ctx, found)
 }
 
-// filterByText keeps the messages with the text. If maxBytes is reached the page ends there, and the next
-// one continues there.
+// filterByText puts the messages with the text into matches. When maxBytes is reached, the page of the search ends, and
+// the next page continues with the message whose body was not read.
 func (s *laneCursor) filterByText(ctx context.Context, found []*lane.Entry) error {
 	hits := map[*lane.Entry]bool{}
-	var closed []*lane.Entry // whose bodies must be searched
-	held := 0
+	var batch []*lane.Entry // messages whose bodies must be searched
+	batchBytes := 0
 	for i, e := range found {
 		size := e.Message.Size
 		switch {
@@ -240,42 +241,43 @@ func (s *laneCursor) filterByText(ctx context.Context, found []*lane.Entry) erro
 		case s.bytesRead > 0 && s.bytesRead+size > s.maxBytes:
 			s.shareUsed, s.resumeBefore, found = true, e.Seq()+1, found[:i]
 		default:
-			if held > 0 && held+size > s.maxBatch {
-				if err := s.searchBodies(ctx, closed, hits); err != nil {
+			if batchBytes > 0 && batchBytes+size > s.maxBatch {
+				if err := s.searchBodies(ctx, batch, hits); err != nil {
 					return err
 				}
-				closed, held = nil, 0
+				batch, batchBytes = nil, 0
 			}
-			s.bytesRead, held = s.bytesRead+size, held+size
-			closed = append(closed, e)
+			s.bytesRead, batchBytes = s.bytesRead+size, batchBytes+size
+			batch = append(batch, e)
 		}
 		if s.shareUsed {
 			break
 		}
 	}
-	if err := s.searchBodies(ctx, closed, hits); err != nil {
+	if err := s.searchBodies(ctx, batch, hits); err != nil {
 		return err
 	}
 	s.matches = slices.DeleteFunc(found, func(e *lane.Entry) bool { return !hits[e] })
 	return nil
 }
 
-// searchBodies adds the messages whose body has the text to hits, and keeps no body.
-func (s *laneCursor) searchBodies(ctx context.Context, closed []*lane.Entry, hits map[*lane.Entry]bool) error {
-	looks, err := s.store.LoadInline(ctx, s.lane, closed)
+// searchBodies adds the messages whose body has the text to hits. It removes the bodies from memory.
+func (s *laneCursor) searchBodies(ctx context.Context, batch []*lane.Entry, hits map[*lane.Entry]bool) error {
+	queries, err := s.store.LoadInline(ctx, s.lane, batch)
 	if err != nil {
 		return err
 	}
-	s.addCost(cost{queries: looks})
-	for _, e := range closed {
+	s.addCost(cost{queries: queries})
+	for _, e := range batch {
 		hits[e] = s.matchesReadableBody(ctx, e)
 		e.Message.Body = nil
 	}
 	return nil
 }
 
-// matchesReadableBody reports whether a body has the text outside of the values that readers may not see. Otherwise a
-// reader could find a value by asking for each possible one. A body without the text is not parsed.
+// matchesReadableBody reports whether a body has the text outside of the values that readers may not see. If the hidden
+// values were searched, a reader could find out a value by searching for each possible value. A body without the text
+// is not parsed.
 func (s *laneCursor) matchesReadableBody(ctx context.Context, e *lane.Entry) bool {
 	if !s.matcher.matchesBody(e.Message.Body) {
 		return false

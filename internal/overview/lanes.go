@@ -9,7 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Lane is the state of a lane. Its counts come from one snapshot, so that they balance.
+// Lane is the state of a lane. Its counts come from one snapshot of the control rows, so that they balance.
 type Lane struct {
 	Number   int
 	At       time.Time // of the snapshot
@@ -20,19 +20,19 @@ type Lane struct {
 	Scheduled, Queued, Retrying int64 // waiting messages by stage
 	Exact                       bool  // all waiting messages were counted
 
-	OldestAt      time.Time // since when the oldest waiting message could be sent; zero = none waits
-	Rate1         Rate      // over the last minute that is recorded whole
-	Rate15        Rate      // over the last fifteen
-	RatesUntil    time.Time // the end of that minute; zero = not known
+	OldestAt      time.Time // since when the oldest waiting message can be sent; zero = none can
+	Rate1         Rate      // in the last minute whose counters are complete
+	Rate15        Rate      // in the last fifteen such minutes
+	RatesUntil    time.Time // end of the last such minute; zero = not known
 	DrainEstimate DrainEstimate
 
-	Held        bool // a holder has the lane, or died with it
+	Held        bool // a holder has the lane, or died before it handed the lane over
 	Holder      string
 	Fence       int64
 	NextDue     time.Time
 	LastError   string
 	LastErrorAt time.Time
-	Pauses      []weir.Pause // of operators, that hold now: of the lane and of keys
+	Pauses      []weir.Pause // present pauses of operators, of the lane and of keys
 	PauseCause  PauseCause   // why the lane sends nothing
 	FoundDown   bool         // the lane's last attempt found the CMS unavailable
 }
@@ -43,7 +43,7 @@ type Rate struct {
 	Known     bool
 }
 
-// DrainEstimate is the time until all messages that can be sent now are sent.
+// DrainEstimate is the estimated time until all waiting messages are sent, except the scheduled ones.
 type DrainEstimate struct {
 	In    time.Duration
 	Known bool
@@ -52,8 +52,8 @@ type DrainEstimate struct {
 const (
 	// maxLanePages bounds the pages of held and of scheduled messages that are counted in a lane.
 	maxLanePages = 5
-	// maxOldestRows bounds the rows from the cursor on that are read for the oldest message: usually
-	// the first, except for scheduled and held ones.
+	// maxOldestRows bounds the rows of the log that are read to find the oldest message. They begin at the cursor.
+	// Usually the first row is enough, but rows of scheduled and held messages are skipped.
 	maxOldestRows = 200
 )
 
@@ -108,30 +108,30 @@ func (o *Overview) readLane(ctx context.Context, number int) (Lane, error) {
 	return l, nil
 }
 
-// countStages counts waiting messages by stage, and finds the oldest. The rows are read after the
-// snapshot and can have changed since, so the counts are limited to those of the snapshot.
+// countStages counts waiting messages by stage, and finds the oldest one. The rows are read after the snapshot and can
+// have changed since. So the counts are limited to the number of waiting messages in the snapshot.
 func (o *Overview) countStages(ctx context.Context, c lane.Control, l *Lane) error {
-	standing, err := lists.Reader{Store: o.Store}.ReadWaiting(ctx, l.Number, maxLanePages)
+	waiting, err := lists.Reader{Store: o.Store}.ReadWaiting(ctx, l.Number, maxLanePages)
 	if err != nil {
 		return err
 	}
-	l.Exact = standing.IsComplete
-	l.Scheduled = min(int64(len(standing.DueTimes)), l.Waiting)
-	for _, h := range standing.Held {
+	l.Exact = waiting.IsComplete
+	l.Scheduled = min(int64(len(waiting.DueTimes)), l.Waiting)
+	for _, h := range waiting.Held {
 		if h.Tried && l.Retrying < l.Waiting-l.Scheduled {
 			l.Retrying++
 		}
 	}
 	l.Queued = l.Waiting - l.Scheduled - l.Retrying
-	return o.findOldest(ctx, c, standing.Held, l)
+	return o.findOldest(ctx, c, waiting.Held, l)
 }
 
-// findOldest finds since when the oldest message waits. Candidates among the held messages are the
-// first in the log, the first replayed one, and the one that was due first; besides, the next in the
-// log.
-func (o *Overview) findOldest(ctx context.Context, c lane.Control, line []lane.HeldMessage, l *Lane) error {
-	first := map[bool]int64{} // by: was replayed
-	for _, h := range line {
+// findOldest finds the time from which the oldest message waits. It compares four messages: the first held message by
+// sequence number, the first held message that was replayed, the held message that was due first, and the next queued
+// message of the log.
+func (o *Overview) findOldest(ctx context.Context, c lane.Control, held []lane.HeldMessage, l *Lane) error {
+	first := map[bool]int64{} // the lowest sequence number, by whether the message was replayed
+	for _, h := range held {
 		if at := h.ReleasedAt(); !at.IsZero() && !h.Replayed {
 			l.noteWaitingSince(at)
 		} else if first[h.Replayed] == 0 || h.Seq < first[h.Replayed] {
@@ -166,7 +166,8 @@ func (l *Lane) noteWaitingSince(at time.Time) {
 	}
 }
 
-// estimateDrain returns a known estimate if no message can be sent, or the lane's pace is known.
+// estimateDrain returns the estimate for the lane's pace. The estimate is not known if messages could be sent and the
+// lane is paused, or its pace is not known.
 func (l *Lane) estimateDrain(pace Rate) DrainEstimate {
 	left := float64(l.Waiting - l.Scheduled)
 	switch {
@@ -178,14 +179,14 @@ func (l *Lane) estimateDrain(pace Rate) DrainEstimate {
 	return DrainEstimate{In: toDuration(left / pace.PerMinute), Known: true}
 }
 
-// maxEstimate is the largest estimate.
+// maxEstimate is the largest estimate, which prevents an overflow of a time.Duration.
 const maxEstimate = 10 * 365 * 24 * time.Hour
 
-func toDuration(n float64) time.Duration {
-	if n > maxEstimate.Minutes() {
+func toDuration(minutes float64) time.Duration {
+	if minutes > maxEstimate.Minutes() {
 		return maxEstimate
 	}
-	return time.Duration(n * float64(time.Minute))
+	return time.Duration(minutes * float64(time.Minute))
 }
 
 // Totals are sums over lanes.

@@ -15,7 +15,7 @@ func (w *world) readLane(n int) overview.Lane {
 		w.t.Fatal(err)
 	}
 	if sum := l.Counts.Total() + l.Waiting; l.Accepted != sum || l.Scheduled+l.Queued+l.Retrying != l.Waiting {
-		w.t.Errorf("got %+v, want %d accepted, and %d scheduled, queued or retrying", l, sum, l.Waiting)
+		w.t.Errorf("got %+v, want Accepted %d, and Scheduled + Queued + Retrying = %d", l, sum, l.Waiting)
 	}
 	return l
 }
@@ -27,12 +27,12 @@ func TestLanes_Empty(t *testing.T) {
 			!lanes[1].OldestAt.IsZero() || lanes[1].DrainEstimate != (overview.DrainEstimate{Known: true}) {
 			t.Errorf("got %+v, %v, want two empty lanes", lanes, err)
 		}
-		if looks := w.countRequests(func() { w.readLane(0) }); looks != 1 {
-			t.Errorf("%d queries for a lane at rest, want 1", looks)
+		if queries := w.countRequests(func() { w.readLane(0) }); queries != 1 {
+			t.Errorf("got %d queries for an empty lane, want 1", queries)
 		}
 		for _, n := range []int{-1, 2} {
 			if _, err := w.all.Lane(t.Context(), n); weir.KindOf(err) != weir.NotFound {
-				t.Errorf("lane %d: %v, want an error of kind NotFound", n, err)
+				t.Errorf("lane %d: got %v, want NotFound", n, err)
 			}
 		}
 	})
@@ -40,7 +40,7 @@ func TestLanes_Empty(t *testing.T) {
 
 func TestLanes_ByStage(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		first := w.appendMessage("late/a") // it is tried, the others wait behind it
+		first := w.appendMessage("late/a") // the first of its key is tried; the others wait behind it
 		w.appendMessage("late/a")
 		w.appendMessage("late/a")
 		w.appendMessage("late/b")
@@ -59,16 +59,16 @@ func TestLanes_ByStage(t *testing.T) {
 		if _, err := w.store.Cancel(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
-		w.drainFor(time.Minute) // and the next of its key is tried
+		w.drainFor(time.Minute) // the next message of the key is tried
 		if l := w.readLane(0); l.Retrying != 2 || l.Queued != 1 || l.Counts.Cancelled != 1 {
-			t.Errorf("with the next tried: %+v, want Retrying 2, Queued 1 and Cancelled 1", l)
+			t.Errorf("after the attempt of the next message: got %+v, want Retrying 2, Queued 1 and Cancelled 1", l)
 		}
 		w.appendMessage("fresh")
 		if l := w.readLane(0); l.Queued != 2 {
-			t.Errorf("with one in the log: %+v, want Queued 2", l)
+			t.Errorf("with a message in the log: got %+v, want Queued 2", l)
 		}
-		if looks := w.countRequests(func() { w.readLane(0) }); looks > 5 {
-			t.Errorf("%d queries, want at most 5", looks)
+		if queries := w.countRequests(func() { w.readLane(0) }); queries > 5 {
+			t.Errorf("got %d queries, want at most 5", queries)
 		}
 	})
 }
@@ -78,7 +78,7 @@ func TestLanes_Oldest(t *testing.T) {
 		expectOldest := func(want time.Time) {
 			t.Helper()
 			if got := w.readLane(0).OldestAt; got.Sub(want).Abs() > 2*time.Second {
-				t.Errorf("waits since %v, want %v", got, want)
+				t.Errorf("got OldestAt %v, want %v", got, want)
 			}
 		}
 		w.appendMessage("scheduled", withDelay(time.Hour))
@@ -126,7 +126,7 @@ func TestLanes_OldestOfReplayed(t *testing.T) {
 		w.drainFor(time.Minute)
 		if l := w.readLane(0); l.Queued != 2 || l.Retrying != 1 || l.Counts.Dead != 0 ||
 			l.OldestAt.Sub(failedAt).Abs() > 2*time.Second {
-			t.Errorf("%+v, want since %v", l, failedAt)
+			t.Errorf("got %+v, want OldestAt %v", l, failedAt)
 		}
 	})
 }
@@ -170,7 +170,7 @@ func TestLanes_Rates(t *testing.T) {
 		}
 		if l := w.readLane(0); l.DrainEstimate.Known || l.PauseCause.By != overview.ByOperator ||
 			l.PauseCause.Reason != "release" || !l.PauseCause.Until.Equal(until) || len(l.Pauses) != 1 {
-			t.Errorf("paused: %+v, want Known false, By %v, Reason release, Until %v and 1 Pause", l,
+			t.Errorf("paused: got %+v, want Known false, By %v, Reason release, Until %v and 1 Pause", l,
 				overview.ByOperator, until)
 		}
 	})

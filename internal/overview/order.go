@@ -9,19 +9,19 @@ import (
 	"weir/internal/weir"
 )
 
-// Order is an order of messages. The zero Order is that of Search: the last accepted first.
+// Order is an order of messages. The zero Order is the order of Search: the message that was accepted last comes first.
 type Order struct {
 	field        string
 	isDescending bool
 }
 
-// OrderFields are the names of the orders, without the sign for a descending one.
+// OrderFields are the names of the fields to sort by; see ParseOrder.
 var OrderFields = []string{"accepted", "finished", "due", "key", "version", "attempts", "status"}
 
 // sortField is a field to sort by. Messages without a value go last, in either direction.
 type sortField struct {
 	compare  func(a, b *weir.Status) int
-	hasValue func(*weir.Status) bool // nil = all have one
+	hasValue func(*weir.Status) bool // nil = every message has a value
 }
 
 var sortFields = map[string]sortField{
@@ -49,7 +49,7 @@ func ParseOrder(text string) (Order, error) {
 	return Order{field, isDescending}, nil
 }
 
-// Sort sorts messages. Equal ones stay in their order.
+// Sort sorts messages. Messages with equal values stay in their order.
 func (o Order) Sort(messages []weir.Status) {
 	f, isGiven := sortFields[o.field]
 	if !isGiven {
@@ -66,7 +66,7 @@ func (o Order) Sort(messages []weir.Status) {
 	})
 }
 
-// countAbsent returns 1 for a message without a value.
+// countAbsent returns 1 for a message without a value, and 0 for a message with one.
 func countAbsent(f sortField, st *weir.Status) int {
 	if f.hasValue(st) {
 		return 0
@@ -74,7 +74,8 @@ func countAbsent(f sortField, st *weir.Status) int {
 	return 1
 }
 
-// compareVersions compares versions as deliveries do. Numbers go before times, and times before other texts.
+// compareVersions compares versions as deliveries compare them. Numbers come before times, and times before other
+// texts.
 func compareVersions(a, b string) int {
 	x, y := rankVersion(a), rankVersion(b)
 	if x.rank != y.rank || x.rank == textRank {
@@ -89,7 +90,7 @@ func compareVersions(a, b string) int {
 	return 0
 }
 
-// The kinds of versions, in the order of a sorted list.
+// The ranks of the kinds of versions, in ascending order.
 const (
 	numberRank = iota
 	timeRank

@@ -8,7 +8,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Values of PauseCause.By.
+// The values of PauseCause.By.
 const (
 	ByOperator = "operator"
 	ByCalendar = "calendar"
@@ -17,29 +17,29 @@ const (
 
 // PauseCause is the cause for which a lane sends nothing; zero = the lane may send.
 type PauseCause struct {
-	By     string // one of the above
+	By     string // ByOperator, ByCalendar or ByCMS
 	Reason string
 	Until  time.Time // zero = until an operator resumes the lane
 }
 
-// pauseCauses returns all causes that hold now, decisions of people before the state of the CMS.
+// pauseCauses returns all present causes. Decisions of people come before the state of the CMS.
 func (o *Overview) pauseCauses(c lane.Control, now time.Time) []PauseCause {
-	var halts []PauseCause
+	var causes []PauseCause
 	if p, ok := c.LanePause(now); ok {
-		halts = append(halts, PauseCause{ByOperator, p.Reason, p.Until})
+		causes = append(causes, PauseCause{ByOperator, p.Reason, p.Until})
 	}
 	if closed, reason, until := o.isClosed(now); closed {
-		halts = append(halts, PauseCause{ByCalendar, reason, until})
+		causes = append(causes, PauseCause{ByCalendar, reason, until})
 	}
 	if c.Tail.PausedUntil.After(now) {
-		halts = append(halts, PauseCause{ByCMS, c.Tail.PauseReason, c.Tail.PausedUntil})
+		causes = append(causes, PauseCause{ByCMS, c.Tail.PauseReason, c.Tail.PausedUntil})
 	}
-	return halts
+	return causes
 }
 
 func (o *Overview) firstPauseCause(c lane.Control, now time.Time) PauseCause {
-	if halts := o.pauseCauses(c, now); len(halts) > 0 {
-		return halts[0]
+	if causes := o.pauseCauses(c, now); len(causes) > 0 {
+		return causes[0]
 	}
 	return PauseCause{}
 }
@@ -74,7 +74,7 @@ func describeReason(reason string, until time.Time) string {
 	return text
 }
 
-// findKeyPause returns the operator's pause of a key that holds now.
+// findKeyPause returns the operator's present pause of a key.
 func findKeyPause(c lane.Control, key string, now time.Time) (weir.Pause, bool) {
 	for _, p := range c.KeyPauses(now) {
 		if p.Key == key {

@@ -12,13 +12,14 @@ import (
 	"weir/internal/weir"
 )
 
-// DueFilter selects scheduled messages. A zero field matches every one.
+// DueFilter selects scheduled messages. A zero field matches every message.
 type DueFilter struct {
 	Lane     *int
-	From, To time.Time // due at or after, due before
+	From, To time.Time // due at or after From, and before To
 }
 
-// duePosition is a place in the list of scheduled messages, which sorts by due time, lane and sequence number.
+// duePosition is a position in the list of scheduled messages. The list is sorted by due time, lane and sequence
+// number.
 type duePosition struct {
 	lane.DueTime
 	lane int
@@ -28,10 +29,10 @@ func (p duePosition) compare(other duePosition) int {
 	return cmp.Or(p.At.Compare(other.At), cmp.Compare(p.lane, other.lane), cmp.Compare(p.Seq, other.Seq))
 }
 
-// Scheduled returns up to limit scheduled messages, the first due one first. token is SearchResult.Continue of
-// the previous page with the same filter; empty = the first page. A page has fewer messages if some became due
-// while it was read. It costs one query for each lane, and one for each group of messages that were accepted
-// together.
+// Scheduled returns up to limit scheduled messages in the order of their due times. The token is SearchResult.Continue
+// of the previous page with the same filter; an empty token returns the first page. A page has fewer messages if some
+// became due while it was read. Scheduled makes one query for each lane, and further queries for the messages; messages
+// that stand near each other in a log share a query.
 func (o *Overview) Scheduled(ctx context.Context, f DueFilter, limit int, token string) (SearchResult, error) {
 	after, err := o.parseDueToken(f, token)
 	if err != nil {
@@ -62,7 +63,7 @@ func (o *Overview) Scheduled(ctx context.Context, f DueFilter, limit int, token 
 	return result, nil
 }
 
-// parseDueToken returns the position behind which a page begins; nil = at the beginning.
+// parseDueToken returns the position of the last message of the previous page; nil = the first page is wanted.
 func (o *Overview) parseDueToken(f DueFilter, token string) (*duePosition, error) {
 	if token == "" {
 		return nil, nil
@@ -71,13 +72,13 @@ func (o *Overview) parseDueToken(f DueFilter, token string) (*duePosition, error
 	if err != nil {
 		return nil, err
 	}
-	if len(p.before) != 3 || p.epoch != o.Store.Epoch { // another number of lanes has another order
+	if len(p.before) != 3 || p.epoch != o.Store.Epoch { // a change of the number of lanes has changed the order
 		return nil, tokenError()
 	}
 	return &duePosition{lane.DueTime{At: time.UnixMicro(p.before[0]).UTC(), Seq: p.before[2]}, int(p.before[1])}, nil
 }
 
-// readDuePositions reads the first positions of a lane behind after.
+// readDuePositions reads the first positions of a lane that follow the position after.
 func (o *Overview) readDuePositions(ctx context.Context, number int, f DueFilter, after *duePosition,
 	limit int) ([]duePosition, error) {
 	span := lists.DueSpan{From: f.From, To: f.To}
@@ -99,7 +100,7 @@ func (o *Overview) readDuePositions(ctx context.Context, number int, f DueFilter
 	return positions, err
 }
 
-// readScheduled reads the messages of the positions that are still scheduled.
+// readScheduled reads the messages at the positions, and returns those that are still scheduled for the same time.
 func (o *Overview) readScheduled(ctx context.Context, page []duePosition) ([]weir.Status, error) {
 	seqs := make([][]int64, o.Store.Lanes)
 	for _, p := range page {

@@ -20,8 +20,8 @@ func (w *world) followScheduled(f overview.DueFilter, limit int) []weir.Status {
 			w.t.Fatal(err)
 		}
 		if len(found.Messages) > limit || found.Complete != (found.Continue == "") {
-			w.t.Fatalf("got %d messages, complete %v, continue %q, want at most %v Messages and Complete %v",
-				len(found.Messages), found.Complete, found.Continue, limit, found.Continue == "")
+			w.t.Fatalf("got %d messages, Complete %v, Continue %q, want at most %v messages, and either Complete or a "+
+				"Continue", len(found.Messages), found.Complete, found.Continue, limit)
 		}
 		all = append(all, found.Messages...)
 		if token = found.Continue; token == "" {
@@ -64,11 +64,12 @@ func TestScheduled(t *testing.T) {
 			for i, st := range all {
 				key := st.Message.Key
 				if seen[key] || !st.Message.DueAt.Equal(wanted[key]) || st.Stage != weir.Scheduled {
-					t.Errorf("limit %d: %s is %s and due at %v, want at %v, once", limit, key, st.Stage, st.Message.DueAt,
-						wanted[key])
+					t.Errorf("limit %d: %s: got stage %s, due at %v, found before: %t; want it once, scheduled, due "+
+						"at %v",
+						limit, key, st.Stage, st.Message.DueAt, seen[key], wanted[key])
 				}
 				if seen[key] = true; i > 0 && st.Message.DueAt.Before(all[i-1].Message.DueAt) {
-					t.Errorf("limit %d: due at %v, want it no earlier than %v before it",
+					t.Errorf("limit %d: got a message due at %v behind one due at %v, want them in order of due times",
 						limit, st.Message.DueAt, all[i-1].Message.DueAt)
 				}
 			}
@@ -98,7 +99,7 @@ func TestScheduled(t *testing.T) {
 			}
 		}
 		if _, err := w.all.Scheduled(t.Context(), overview.DueFilter{To: to}, 1, found.Continue); err == nil {
-			t.Error("Scheduled with a token of another filter = no error, want one")
+			t.Error("Scheduled with a token of another filter = nil, want an error")
 		}
 	})
 }

@@ -11,29 +11,30 @@ import (
 )
 
 const (
-	// A search ends after maxSearchQueries queries or maxSearchRows rows, beyond the first query of
-	// each lane, and returns the messages found until then.
+	// A search ends after maxSearchQueries queries or maxSearchRows rows, and returns the messages that it found until
+	// then. The first chunk of each lane does not count towards these limits.
 	maxSearchQueries = 20
 	maxSearchRows    = 20_000
-	// maxSearchBytes bounds the bytes of bodies that are searched, over all lanes; minLaneBytes is the
-	// least share of a lane.
+	// maxSearchBytes bounds the bytes of bodies that a search reads. Each lane has an equal share of it, but at least
+	// minLaneBytes.
 	maxSearchBytes = 8 << 20
 	minLaneBytes   = 64 << 10
-	// maxBatchBytes bounds the bytes of bodies in memory at the same time, over all lanes.
+	// maxBatchBytes bounds the bytes of bodies in memory at the same time, with shares in the same way.
 	maxBatchBytes = 2 << 20
 )
 
 // SearchResult is one page of a search.
 type SearchResult struct {
 	Messages      []weir.Status // the newest first; without attempts
-	Examined      int           // messages read
-	BodiesSkipped int           // of those, the ones whose large body was not searched
-	Complete      bool          // no more messages match
+	Examined      int           // number of messages that were read
+	BodiesSkipped int           // number of those messages whose body was too large to be searched
+	Complete      bool          // no further message matches
 	Continue      string        // token of the next page; empty = none
 }
 
-// Search returns up to limit matching messages, the newest first. token is SearchResult.Continue of
-// the previous page with the same filter; empty = the first page. Order.Sort sorts one page.
+// Search returns up to limit matching messages, the newest first. The token is SearchResult.Continue of the previous
+// page with the same filter; an empty token returns the first page. For another order, the caller sorts the page with
+// Order.Sort.
 func (o *Overview) Search(ctx context.Context, f Filter, limit int, token string) (SearchResult, error) {
 	if f.Text != "" {
 		done, err := o.textSearches.acquireSlot(ctx)
@@ -51,8 +52,8 @@ func (o *Overview) Search(ctx context.Context, f Filter, limit int, token string
 	return s.result, nil
 }
 
-// searchEpochs searches one epoch after the other, and returns the token of the next page, or an empty
-// one.
+// searchEpochs searches one epoch after the other. It returns the token of the next page, or "" if the search is
+// complete.
 func (s *search) searchEpochs(ctx context.Context, o *Overview, token string) (string, error) {
 	f := s.filter
 	at := searchPosition{}
@@ -115,7 +116,7 @@ type search struct {
 
 	mu        sync.Mutex
 	totalCost cost
-	firstCost cost // the part of totalCost for the first query of each lane
+	firstCost cost // the part of totalCost for the first chunk of each lane
 }
 
 // cost counts the queries to storage, and the rows that they returned.
@@ -136,15 +137,15 @@ func (s *search) countSkippedBody() {
 	s.result.BodiesSkipped++
 }
 
-// isOverBudget reports whether this call may not query any more.
+// isOverBudget reports whether this call of Search may make no further query.
 func (s *search) isOverBudget() bool {
 	full := slices.ContainsFunc(s.cursors, func(src *laneCursor) bool { return src.shareUsed && len(src.matches) == 0 })
 	return full || s.totalCost.queries-s.firstCost.queries >= maxSearchQueries ||
 		s.totalCost.rows-s.firstCost.rows >= maxSearchRows
 }
 
-// searchEpoch searches one epoch, and reports whether more messages of it may match. before has the
-// sequence number of each lane below which to continue; empty = start with the newest.
+// searchEpoch searches one epoch, and reports whether further messages of the epoch may match. The search continues
+// below the sequence numbers before, one for each lane; without them it starts with the newest messages.
 func (s *search) searchEpoch(ctx context.Context, store *lane.Store, earlier bool, before []int64) (more bool,
 	err error) {
 	if err := s.openCursors(ctx, store, earlier, before); err != nil {
@@ -184,8 +185,8 @@ func (s *search) openCursors(ctx context.Context, store *lane.Store, earlier boo
 	})
 }
 
-// firstChunk returns how many rows of each lane's log to read first: about the limit without a filter,
-// more with one.
+// firstChunk returns the number of rows that are read first from each lane's log. Without a filter every row matches,
+// so about two pages of rows are enough for all lanes together. With a filter more rows are read.
 func (s *search) firstChunk(lanes int) int64 {
 	if s.filter == (Filter{}) {
 		return int64(2*s.limit/lanes + 16)
@@ -202,7 +203,7 @@ func (s *search) position(epoch int) searchPosition {
 	return p
 }
 
-// refillCursors reads on in each lane without a match at hand.
+// refillCursors reads the next chunk of each lane that has no match left.
 func (s *search) refillCursors(ctx context.Context) error {
 	var empty []*laneCursor
 	for _, src := range s.cursors {
@@ -213,8 +214,9 @@ func (s *search) refillCursors(ctx context.Context) error {
 	return lane.ForEach(len(empty), func(i int) error { return empty[i].readMore(ctx) })
 }
 
-// mergeNewest moves the newest matches of all lanes into the result, as long as their order is known. It
-// reports whether the epoch or the limit is reached.
+// mergeNewest moves the newest matches of all lanes into the result. It stops at a lane that has no match left and is
+// not done, because the next message of that lane may be newer. It reports whether the epoch is at its end, or the
+// result has limit messages.
 func (s *search) mergeNewest() (done bool) {
 	for len(s.result.Messages) < s.limit {
 		var newest *laneCursor
@@ -222,7 +224,7 @@ func (s *search) mergeNewest() (done bool) {
 			switch {
 			case len(src.matches) == 0 && src.isDone():
 			case len(src.matches) == 0:
-				return false // its next message may be newer
+				return false // the lane's next message may be newer
 			case newest == nil || src.matches[0].Message.AcceptedAt.After(newest.matches[0].Message.AcceptedAt):
 				newest = src
 			}

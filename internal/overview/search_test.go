@@ -16,7 +16,7 @@ import (
 	"weir/internal/weir"
 )
 
-// searchAll follows a search to its end, and checks each of its answers.
+// searchAll reads all pages of a search, and checks each page.
 func (w *world) searchAll(f overview.Filter, limit int) []weir.Status {
 	w.t.Helper()
 	var all []weir.Status
@@ -27,15 +27,15 @@ func (w *world) searchAll(f overview.Filter, limit int) []weir.Status {
 			w.t.Fatalf("search %+v: %v", f, err)
 		}
 		if len(found.Messages) > limit || found.Complete != (found.Continue == "") {
-			w.t.Fatalf("search %+v: %d messages, complete %v, continue %q, want at most %v Messages and Complete %v",
-				f, len(found.Messages), found.Complete, found.Continue, limit, found.Continue == "")
+			w.t.Fatalf("search %+v: got %d messages, Complete %v, Continue %q, want at most %v messages, and either "+
+				"Complete or a Continue", f, len(found.Messages), found.Complete, found.Continue, limit)
 		}
 		all = append(all, found.Messages...)
 		if found.Complete {
 			return all
 		}
 		if token = found.Continue; calls > 2000 {
-			w.t.Fatalf("search %+v has no end after %d calls, want at most 2000", f, calls)
+			w.t.Fatalf("search %+v: got a Continue after %d calls, want the end within 2000", f, calls)
 		}
 	}
 }
@@ -62,7 +62,8 @@ func (w *world) readAll() []weir.Status {
 	return all
 }
 
-// checkFound compares the found messages with those of all that match.
+// checkFound compares the found messages with the messages of all that match. All of them must be found, once, with
+// their whole status, the newest first.
 func (w *world) checkFound(what string, found []weir.Status, want func(weir.Status) bool, all []weir.Status) {
 	w.t.Helper()
 	missing := map[weir.ID]weir.Status{}
@@ -75,8 +76,8 @@ func (w *world) checkFound(what string, found []weir.Status, want func(weir.Stat
 	for i, st := range found {
 		truth, ok := missing[st.Message.ID]
 		if !ok {
-			w.t.Errorf("%s: found %d of %q (%s), want it once if it matches, else never", what, st.Message.ID.Seq,
-				st.Message.Key, st.Stage)
+			w.t.Errorf("%s: found message %d of key %q (%s), which does not match or was found before", what,
+				st.Message.ID.Seq, st.Message.Key, st.Stage)
 			continue
 		}
 		delete(missing, st.Message.ID)
@@ -84,22 +85,24 @@ func (w *world) checkFound(what string, found []weir.Status, want func(weir.Stat
 			st.LastError != truth.LastError ||
 			!st.FinishedAt.Equal(truth.FinishedAt) || !st.NextAttemptAt.Equal(truth.NextAttemptAt) ||
 			st.SupersededBy != truth.SupersededBy || st.Message.Size != truth.Message.Size {
-			w.t.Errorf("%s: %+v, and it is %+v, want Stage %v, AttemptCount %v, CMSStatus %v, LastError %v, "+
-				"FinishedAt %v, NextAttemptAt %v, SupersededBy %v and Size %v", what, st, truth, truth.Stage,
-				truth.AttemptCount, truth.CMSStatus, truth.LastError, truth.FinishedAt, truth.NextAttemptAt,
-				truth.SupersededBy, truth.Message.Size)
+			w.t.Errorf("%s: got %+v, want Stage %v, AttemptCount %v, CMSStatus %v, LastError %v, FinishedAt %v, "+
+				"NextAttemptAt %v, SupersededBy %v and Size %v", what, st, truth.Stage, truth.AttemptCount,
+				truth.CMSStatus, truth.LastError, truth.FinishedAt, truth.NextAttemptAt, truth.SupersededBy,
+				truth.Message.Size)
 		}
 		if i > 0 && found[i-1].Message.AcceptedAt.Before(st.Message.AcceptedAt) {
-			w.t.Errorf("%s: %v stands before %v, want the newest first", what, found[i-1].Message.AcceptedAt,
+			w.t.Errorf("%s: got a message of %v before one of %v, want the newest first", what,
+				found[i-1].Message.AcceptedAt,
 				st.Message.AcceptedAt)
 		}
 	}
 	if len(missing) > 0 {
-		w.t.Errorf("%s: %d of %d are missing, want all", what, len(missing), n)
+		w.t.Errorf("%s: %d of %d matching messages were not found, want all", what, len(missing), n)
 	}
 }
 
-// oddKeys are keys with characters that need escapes.
+// oddKeys are keys that could be mistaken for something else: empty, very long, like a row key, or with characters that
+// need escapes.
 var oddKeys = []string{"", "a", "a_b", "~", "r_", "ok/%2F?&=#", "'; drop", "ключ", "late/ \u202eabc", "bad/<img src=x>",
 	strings.Repeat("k", 1000), "late/_x_", "bad/\"quoted\""}
 
@@ -201,7 +204,7 @@ func TestSearch_FindsEachMatch(t *testing.T) {
 	}
 }
 
-// countRequests counts the requests of f to storage.
+// countRequests returns the number of requests that f makes to storage.
 func (w *world) countRequests(f func()) int {
 	faults, n := storagetest.NewFaults(), 0
 	faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -243,31 +246,31 @@ func TestSearch_IsBounded(t *testing.T) {
 			for calls := 0; ; calls++ {
 				var found overview.SearchResult
 				var err error
-				looks := w.countRequests(func() { found, err = w.all.Search(t.Context(), f, 50, token) })
-				if err != nil || looks > 20+4*8 || found.Examined > 24_000 {
-					t.Fatalf("%s: %d queries, %d rows, %v, want at most %v, Examined at most 24,000 and no error",
-						what, looks, found.Examined, err, 20+4*8)
+				queries := w.countRequests(func() { found, err = w.all.Search(t.Context(), f, 50, token) })
+				if err != nil || queries > 20+4*8 || found.Examined > 24_000 {
+					t.Fatalf("%s: got %d queries, %d rows, %v, want at most %d queries, 24,000 rows and no error",
+						what, queries, found.Examined, err, 20+4*8)
 				}
 				if token = found.Continue; token == "" || what == "all" {
 					break
 				}
 				if calls > 20 {
-					t.Fatalf("%s: no end after %d calls, want at most 20", what, calls)
+					t.Fatalf("%s: got a Continue after %d calls, want the end within 20", what, calls)
 				}
 			}
 		}
 		if got := w.searchAll(overview.Filter{Contract: "one"}, 50); len(got) != 1 || got[0].Message.Key != "ok/5000" ||
 			got[0].Stage != weir.Delivered {
-			t.Errorf("the one of ten thousand: %+v, want one, Key ok/5000 and Stage delivered", got)
+			t.Errorf("contract one: got %+v, want the delivered message of ok/5000 alone", got)
 		}
-		if looks := w.countRequests(func() { w.searchAll(overview.Filter{Stage: weir.Retrying}, 50) }); looks > 8 {
-			t.Errorf("%d queries to find no message in retry, want at most 8", looks)
+		if queries := w.countRequests(func() { w.searchAll(overview.Filter{Stage: weir.Retrying}, 50) }); queries > 8 {
+			t.Errorf("stage retrying: got %d queries, want at most 8", queries)
 		}
-		if looks := w.countRequests(func() {
+		if queries := w.countRequests(func() {
 			w.searchAll(overview.Filter{Key: "ok/17", To: time.Now().Add(-time.Hour)},
 				50)
-		}); looks > 20 {
-			t.Errorf("%d queries to find no message that old, want at most 20", looks)
+		}); queries > 20 {
+			t.Errorf("before the first message: got %d queries, want at most 20", queries)
 		}
 	})
 }
@@ -279,13 +282,13 @@ func TestSearch_IsBoundedInOneLane(t *testing.T) {
 			"AcceptedAt": time.Now()})
 		var found overview.SearchResult
 		var err error
-		looks := w.countRequests(func() {
+		queries := w.countRequests(func() {
 			found, err = w.all.Search(t.Context(), overview.Filter{Contract: "none"}, 50,
 				"")
 		})
-		if err != nil || found.Complete || looks > 26 || found.Examined < 9000 {
-			t.Errorf("%d queries, %d rows, complete %v, %v, want Complete false, at most 26, Examined at least 9000 "+
-				"and no error", looks, found.Examined, found.Complete, err)
+		if err != nil || found.Complete || queries > 26 || found.Examined < 9000 {
+			t.Errorf("got %d queries, %d rows, Complete %v, %v, want at most 26 queries, at least 9000 rows, Complete "+
+				"false and no error", queries, found.Examined, found.Complete, err)
 		}
 	})
 }
@@ -302,7 +305,7 @@ func TestSearch_WhileMessagesCome(t *testing.T) {
 		for found := first; ; {
 			for _, st := range found.Messages {
 				if seen[st.Message.ID] || st.Message.ID.Seq < 1 {
-					t.Errorf("found %v, seen before: %t; want it once, with a sequence number", st.Message.ID,
+					t.Errorf("found %v, found before: %t; want it once, with a sequence number", st.Message.ID,
 						seen[st.Message.ID])
 				}
 				seen[st.Message.ID] = true
@@ -315,7 +318,7 @@ func TestSearch_WhileMessagesCome(t *testing.T) {
 			}
 		}
 		if len(seen) != 300 {
-			t.Errorf("%d of the 300 that were there at first, want 300", len(seen))
+			t.Errorf("found %d of the messages from before the search, want 300", len(seen))
 		}
 	})
 }
@@ -347,7 +350,7 @@ func TestSearch_Continue(t *testing.T) {
 		}
 		next, err := w.all.Search(t.Context(), f, 10, found.Continue)
 		if err != nil || len(next.Messages) != 10 || next.Messages[0].Message.ID == found.Messages[9].Message.ID {
-			t.Errorf("got %+v, %v, want 10 Messages, ID another than %v and no error", next, err,
+			t.Errorf("second page: got %+v, %v, want 10 messages that do not begin with %v, and no error", next, err,
 				found.Messages[9].Message.ID)
 		}
 	})
@@ -364,7 +367,7 @@ func TestSearch_Bodies(t *testing.T) {
 		}
 		w.appendMessage("blob", withBody("<a>needle"+noise(200<<10)+"</a>"))
 		want := map[string]bool{}
-		for i := range 40 { // together more than a call opens
+		for i := range 40 { // together more bytes than a call reads
 			key := fmt.Sprint("large/", i)
 			text := "<a>" + strings.Repeat("hay ", 128<<10) + "</a>"
 			if i%10 == 0 {
@@ -388,7 +391,8 @@ func TestSearch_Bodies(t *testing.T) {
 			}
 			for _, st := range found.Messages {
 				if !want[st.Message.Key] || st.Message.Body != nil {
-					t.Errorf("%q is found, want another, or it once, or without its body", st.Message.Key)
+					t.Errorf("found %q with %d bytes of body, want only keys with the text, once, without a body",
+						st.Message.Key, len(st.Message.Body))
 				}
 				delete(want, st.Message.Key)
 			}
@@ -399,10 +403,12 @@ func TestSearch_Bodies(t *testing.T) {
 			}
 		}
 		if len(want) > 0 || calls < 3 || notSearched != 1 {
-			t.Errorf("not found: %v; %d calls, %d not searched", want, calls, notSearched)
+			t.Errorf("did not find %v, made %d calls and skipped %d bodies; want all found, 3 calls or more, 1 "+
+				"skipped body",
+				want, calls, notSearched)
 		}
 		if got := w.searchAll(overview.Filter{Text: "ÜBER"}, 5); len(got) != 1 || got[0].Message.Key != "latin" {
-			t.Errorf("a letter of ISO-8859-1: %d found, want 1 and Key latin", len(got))
+			t.Errorf("a letter of ISO-8859-1: found %d messages, want the message of key latin alone", len(got))
 		}
 	})
 }
@@ -422,13 +428,15 @@ func TestSearch_AfterRetention(t *testing.T) {
 		for _, f := range []overview.Filter{{}, {Key: "bad/old"}, {Stage: weir.Dead},
 			{To: time.Now().Add(-time.Hour)}} {
 			var got []weir.Status
-			looks := w.countRequests(func() { got = w.searchAll(f, 100) })
+			queries := w.countRequests(func() { got = w.searchAll(f, 100) })
 			want := map[bool]int{true: 22, false: 2}[f == overview.Filter{}]
 			if f.Key != "" {
 				want = 1
 			}
-			if len(got) != want || got[len(got)-1].Message.Key != "bad/old" || looks > 40 {
-				t.Errorf("%+v: %d found in %d queries, want %v, Key bad/old and at most 40", f, len(got), looks, want)
+			if len(got) != want || got[len(got)-1].Message.Key != "bad/old" || queries > 40 {
+				t.Errorf("%+v: found %d messages in %d queries, want %d, the last of key bad/old, in at most 40 "+
+					"queries", f,
+					len(got), queries, want)
 			}
 		}
 	})

@@ -32,13 +32,13 @@ func (n textMatcher) matchesRow(e *lane.Entry) bool {
 	return false
 }
 
-// matchesBody reports whether a body has the text as written; XML references are not resolved.
+// matchesBody reports whether a body has the text literally. It does not resolve XML references such as &amp;.
 func (n textMatcher) matchesBody(body []byte) bool {
 	return strings.Contains(strings.ToLower(decodeBody(body)), n.lower)
 }
 
-// decodeBody converts a body from the encodings that contracts accept: UTF-16 with a byte order mark, UTF-8,
-// and all others as one byte for each character.
+// decodeBody converts a body from the encodings that contracts accept: UTF-16 with a byte order mark, and UTF-8. It
+// reads any other encoding as ISO-8859-1, with one byte for each character.
 func decodeBody(body []byte) string {
 	switch {
 	case bytes.HasPrefix(body, []byte{0xFF, 0xFE}):

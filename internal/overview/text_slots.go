@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// maxTextSearches limits the concurrent searches for a text: each reads megabytes of bodies.
+	// maxTextSearches limits the concurrent searches for a text, because each of them reads megabytes of bodies.
 	maxTextSearches = 2
-	// maxSlotWait is how long a further search waits before it is refused, and slotRetryAfter is the
-	// Retry-After of the refusal.
+	// maxSlotWait is the time that a further search waits before it is refused. slotRetryAfter is the Retry-After of
+	// the refusal.
 	maxSlotWait    = 3 * time.Second
 	slotRetryAfter = 5 * time.Second
 )

@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// slowTable delays each page, and records the most bytes of bodies in one page.
+// slowTable delays each page, and records the largest number of bytes of bodies in one page.
 type slowTable struct {
 	storage.Table
 	takes time.Duration
@@ -37,7 +37,8 @@ func (s *slowTable) Range(ctx context.Context, q storage.Query) (storage.Page, e
 	return page, err
 }
 
-// Each search for a text reads megabytes of bodies, so only two run at a time.
+// Only two searches for a text run at a time, because each reads megabytes of bodies. Further searches are refused
+// after 3 s.
 func TestSearch_TwoTextsAtATime(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.appendMessage("a", withBody("<a>needle</a>"))
@@ -67,7 +68,7 @@ func TestSearch_TwoTextsAtATime(t *testing.T) {
 			}
 		}
 		if refused != 3 {
-			t.Errorf("%d of 5 were refused, want 3: a search takes longer than they wait", refused)
+			t.Errorf("%d of 5 searches were refused, want 3", refused)
 		}
 		if _, err := w.all.Search(t.Context(), overview.Filter{Text: "needle"}, 5, ""); err != nil {
 			t.Errorf("Search after the others ended = %v, want no error", err)
@@ -89,8 +90,8 @@ func TestSearch_OpensBodiesInBatches(t *testing.T) {
 		w.store.Table = table
 		found, err := w.all.Search(t.Context(), overview.Filter{Text: "needle"}, 5, "")
 		if err != nil || found.Examined < 200 || table.most > 2<<20 || table.most < 1<<20 {
-			t.Errorf("looked at %d, and held %d bytes of bodies at a time, want 200 and 1 to 2 MiB (%v)",
-				found.Examined, table.most, err)
+			t.Errorf("examined %d messages with up to %d bytes of bodies at a time, %v; want at least 200, 1 to 2 MiB "+
+				"and no error", found.Examined, table.most, err)
 		}
 	})
 }

@@ -17,10 +17,11 @@ type searchPosition struct {
 	before []int64
 }
 
-// checksumSize is how many bytes of a hash a token begins with, so that it is valid only for its filter.
+// checksumSize is the number of bytes of the hash at the beginning of a token. The hash makes the token valid for its
+// filter only.
 const checksumSize = 8
 
-// encodeToken returns the opaque form.
+// encodeToken returns the position as a token for pages with the same filter.
 func (p searchPosition) encodeToken(filter any) string {
 	b := binary.AppendUvarint(nil, uint64(p.epoch))
 	for _, n := range p.before {
@@ -32,13 +33,13 @@ func (p searchPosition) encodeToken(filter any) string {
 func checksum(f any, payload []byte) []byte {
 	filter, err := json.Marshal(f)
 	if err != nil {
-		panic(err) // a struct of texts, numbers and times
+		panic(err) // a defect of Weir: a struct of texts, numbers and times can always be encoded
 	}
 	sum := sha256.Sum256(slices.Concat(filter, []byte{0}, payload))
 	return sum[:checksumSize]
 }
 
-// parseToken parses a token of the same filter.
+// parseToken parses a token. It returns an error if the token was made for another filter.
 func parseToken(filter any, token string) (searchPosition, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(b) < checksumSize || !slices.Equal(b[:checksumSize], checksum(filter, b[checksumSize:])) {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { azurite.Main(m) }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// world is a storage account with lanes, filled through the product's own packages.
+// world is a storage account with lanes. Tests fill it with an appender and with the drainer.
 type world struct {
 	t       testing.TB
 	account *memory.Account
@@ -34,10 +34,10 @@ type world struct {
 	rates   rates
 }
 
-// rates are the test's rates, by span in minutes; and the pace.
+// rates has the rate for each number of minutes, and the pace under the key pace.
 type rates map[int]float64
 
-const pace = 0
+const pace = 0 // minutes
 
 func (r rates) Rate(_ context.Context, _, minutes int) (float64, bool) {
 	n, known := r[minutes]
@@ -48,7 +48,7 @@ func (r rates) CompleteUntil() time.Time { return time.Now().Truncate(time.Minut
 
 func (r rates) Pace(ctx context.Context, lane int) (float64, bool) { return r.Rate(ctx, lane, pace) }
 
-// simulate runs a test in virtual time over a fresh world on memory storage.
+// simulate runs a test in virtual time, with a new world on storage in memory.
 func simulate(t *testing.T, lanes int, f func(t *testing.T, w *world)) {
 	t.Helper()
 	lanetest.Simulate(t, func(t *testing.T) {
@@ -88,12 +88,12 @@ func withBody(text string) func(*weir.Message) {
 	return func(m *weir.Message) { m.Body = []byte(text) }
 }
 
-// withDelay schedules a message.
+// withDelay gives a message a due time.
 func withDelay(in time.Duration) func(*weir.Message) {
 	return func(m *weir.Message) { m.DueAt = time.Now().Add(in).UTC() }
 }
 
-// byKey is a CMS that answers by the first word of the key.
+// byKey is a CMS whose answer depends on the beginning of the key.
 type byKey struct{}
 
 func (byKey) Send(_ context.Context, d weir.Delivery) weir.Result {
@@ -110,13 +110,13 @@ func (byKey) Send(_ context.Context, d weir.Delivery) weir.Result {
 	return r
 }
 
-// drainFor delivers for a span of time, and stops in an orderly way.
+// drainFor delivers messages for a span of time, and then closes the drainer.
 func (w *world) drainFor(span time.Duration) {
 	w.t.Helper()
 	w.drainWhile(func() { time.Sleep(span) })
 }
 
-// drainUntilLeft delivers until n messages have left the log, and stops in an orderly way.
+// drainUntilLeft delivers messages until the cursors have passed n messages, and then closes the drainer.
 func (w *world) drainUntilLeft(n int64) {
 	w.t.Helper()
 	w.drainWhile(func() {
@@ -130,12 +130,12 @@ func (w *world) drainUntilLeft(n int64) {
 				}
 				left -= c.Tail.Cursor - 1
 			}
-			time.Sleep(50 * time.Millisecond) // storage has other things to do
+			time.Sleep(50 * time.Millisecond) // leave time of storage to the drainer
 		}
 	})
 }
 
-// drainWhile delivers while f runs, and stops in an orderly way.
+// drainWhile delivers messages while f runs, and then closes the drainer.
 func (w *world) drainWhile(f func()) {
 	w.t.Helper()
 	d := drain.New(drain.Config{

@@ -9,13 +9,13 @@ import (
 	"weir/internal/storage"
 )
 
-// BackwardScan reads a lane from its newest messages back. Storage returns rows in ascending order only, so
-// the scan reads the log in chunks, each of them forwards, and returns each chunk backwards. If retention
-// has left few messages, the chunks grow.
+// BackwardScan reads a lane from its newest message to its oldest. Storage returns rows in ascending order only. So the
+// scan reads the log in chunks of sequence numbers, and reverses each chunk. The chunks grow if they have few messages,
+// for example because retention has removed the others.
 type BackwardScan struct {
-	Before   int64 // sequence numbers below this are still to be read; 1 = none
-	Queries  int   // so far
-	RowsRead int   // so far
+	Before   int64 // sequence numbers below Before are not read yet; 1 = all are read
+	Queries  int   // made so far
+	RowsRead int   // read so far
 
 	store     *lane.Store
 	number    int   // of the lane
@@ -23,14 +23,14 @@ type BackwardScan struct {
 }
 
 const (
-	// maxChunk is the largest number of sequence numbers in a chunk of a full log: storage returns it in one
-	// answer.
+	// maxChunk is the largest number of sequence numbers in a chunk of a log without gaps. Storage returns this number
+	// of rows in one answer.
 	maxChunk = 1000
-	// maxSpan prevents overflows.
+	// maxSpan is the largest number of sequence numbers in any chunk. It prevents overflows.
 	maxSpan = 1 << 40
 )
 
-// ScanBackward returns a scan of the messages below a sequence number. Its first chunk has span numbers.
+// ScanBackward returns a scan of the messages below a sequence number. Its first chunk has span sequence numbers.
 func (l Reader) ScanBackward(number int, before, span int64) *BackwardScan {
 	return &BackwardScan{Before: max(before, 1), store: l.Store, number: number, chunkSize: min(max(span, 1), maxSpan)}
 }
@@ -38,20 +38,20 @@ func (l Reader) ScanBackward(number int, before, span int64) *BackwardScan {
 // Lane returns the number of the lane.
 func (p *BackwardScan) Lane() int { return p.number }
 
-// Read reads the messages of the next chunk, newest first. A chunk may be empty although earlier ones are not.
+// Read reads the messages of the next chunk, newest first. A chunk may be empty although a later chunk has messages.
 func (p *BackwardScan) Read(ctx context.Context) ([]*lane.Entry, error) {
 	found, err := p.readChunk(ctx, rows.MessagePrefix, lane.ListColumns)
 	if err != nil {
 		return nil, err
 	}
 	entries, err := p.store.EntriesFrom(ctx, p.number, found)
-	p.Queries++ // for the deliveries in d_ rows, usually
+	p.Queries++ // EntriesFrom usually makes one query, for the rows d_ of deliveries
 	slices.Reverse(entries)
 	return entries, err
 }
 
-// ReadDead reads the dead messages of the next chunk, newest first. A chunk may be empty although earlier ones
-// are not.
+// ReadDead reads the dead messages of the next chunk, newest first. A chunk may be empty although a later chunk has
+// messages.
 func (p *BackwardScan) ReadDead(ctx context.Context) ([]DeadRow, error) {
 	found, err := p.readChunk(ctx, rows.DeadPrefix, nil)
 	if err != nil {
@@ -66,7 +66,7 @@ func (p *BackwardScan) ReadDead(ctx context.Context) ([]DeadRow, error) {
 	return dead, nil
 }
 
-// readChunk reads the rows of the next chunk, oldest first, and moves Before down to its beginning.
+// readChunk reads the rows of the next chunk, oldest first, and moves Before down to the chunk's first sequence number.
 func (p *BackwardScan) readChunk(ctx context.Context, prefix string, columns []string) ([]storage.Row, error) {
 	if p.Before <= 1 {
 		return nil, nil
@@ -89,8 +89,8 @@ func (p *BackwardScan) readChunk(ctx context.Context, prefix string, columns []s
 	}
 }
 
-// readWhole reads a whole chunk. It stops, and dense is true, if a chunk that was to bridge a gap in the log
-// has more rows than one page.
+// readWhole reads all rows of a chunk. If a chunk of more than maxChunk sequence numbers has more rows than one page,
+// readWhole stops and returns dense = true, so that the caller tries a smaller chunk.
 func (p *BackwardScan) readWhole(ctx context.Context, q storage.Query) (found []storage.Row, dense bool, err error) {
 	for page, err := range rows.Pages(ctx, p.store.Table, q) {
 		if err != nil {
@@ -105,7 +105,8 @@ func (p *BackwardScan) readWhole(ctx context.Context, q storage.Query) (found []
 	return found, false, nil
 }
 
-// growChunk makes the next chunk larger: a caller that continues wants more than the first.
+// growChunk makes the next chunk larger: if this chunk had few messages, or if it was small. A caller that reads a
+// second chunk needs more messages than the first chunk had.
 func (p *BackwardScan) growChunk(found int) {
 	switch {
 	case int64(found) < p.chunkSize/4:

@@ -19,8 +19,8 @@ type DeadRow struct {
 	CMSStatus int
 }
 
-// ReadDead reads up to limit dead messages behind a sequence number, in the order of the log. It reports
-// whether there are more.
+// ReadDead reads up to limit dead messages behind a sequence number, in the order of the log. It reports whether
+// further dead messages follow.
 func (l Reader) ReadDead(ctx context.Context, number int, behind int64, limit int) (found []DeadRow, more bool,
 	err error) {
 	page, err := l.Store.Table.Range(ctx, storage.Query{Partition: l.Store.Partition(number),

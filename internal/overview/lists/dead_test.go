@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// finishAll makes the messages of lane 0 final, as its holder would; stages[i] is that of message i+1.
+// finishAll makes the messages of lane 0 final, as its holder would. Message i+1 gets the stage stages[i].
 func finishAll(t *testing.T, s *lane.Store, stages []weir.Stage) {
 	t.Helper()
 	w, err := s.RaiseFence(t.Context(), 0, "holder", lane.Tail{}, func(*lane.Tail) {})
@@ -57,13 +57,13 @@ func TestReader_ReadDead(t *testing.T) {
 	l := lists.Reader{Store: store}
 	found, more, err := l.ReadDead(t.Context(), 0, 0, 2)
 	if err != nil || len(found) != 2 || !more || found[0].Seq != 1 || found[1].Seq != 3 {
-		t.Fatalf("got %+v, more %v, %v, want messages 1 and 3, and more", found, more, err)
+		t.Fatalf("got %+v, more %v, %v, want messages 1 and 3, more true and no error", found, more, err)
 	}
 	if r := found[1]; r.Key != "/2" || r.Contract != "article" || r.DiedAt.Before(at) {
 		t.Errorf("got %+v, want key /2, contract article, and a death after %s", r, at)
 	}
 	found, more, err = l.ReadDead(t.Context(), 0, found[1].Seq, 5)
 	if err != nil || len(found) != 2 || more || found[0].Seq != 4 || found[1].Seq != 5 {
-		t.Errorf("got %+v, more %v, %v, want messages 4 and 5, and no more", found, more, err)
+		t.Errorf("got %+v, more %v, %v, want messages 4 and 5, more false and no error", found, more, err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package lists reads the rows of a lane for lists, searches and counts: newest messages first, dead messages,
-// held and scheduled ones. It changes no row, and holders do not need it.
+// Package lists reads the rows of a lane for lists, searches and counts: the log from its newest message back, dead
+// messages, held messages and scheduled messages. It changes no row, and delivery does not use it.
 package lists
 
 import "weir/internal/lane"

@@ -9,14 +9,14 @@ import (
 	"weir/internal/storage"
 )
 
-// DueSpan selects due times of a lane, which sort by time and then by sequence number.
+// DueSpan selects due times of a lane. Due times are sorted by time and then by sequence number.
 type DueSpan struct {
-	From  time.Time     // at or after
-	To    time.Time     // before; zero = no end
-	After *lane.DueTime // behind this one; nil = none
+	From  time.Time     // only times at or after From
+	To    time.Time     // only times before To; zero = no limit
+	After *lane.DueTime // only due times that follow After; nil = no limit
 }
 
-// ReadDueTimes reads up to limit due times of a lane in order. Fewer mean that there are no more.
+// ReadDueTimes reads up to limit due times of a lane in order. If it returns fewer, the span has no further due times.
 func (l Reader) ReadDueTimes(ctx context.Context, number int, span DueSpan, limit int) ([]lane.DueTime, error) {
 	q := storage.Query{Partition: l.Store.Partition(number), From: rows.DuePrefix, To: rows.PrefixEnd(rows.DuePrefix)}
 	if !span.From.IsZero() {

@@ -10,12 +10,12 @@ import (
 	"weir/internal/weir"
 )
 
-// oldestPage limits the rows of the log and of held messages that OldestWaitingSince reads.
+// oldestPage limits the rows of the log, and the rows of held messages, that OldestWaitingSince reads.
 const oldestPage = 100
 
-// OldestWaitingSince returns when the oldest waiting message became deliverable: when it was accepted, or
-// became due. It returns zero if only scheduled messages wait. It reads the first messages of the log and the
-// first held ones, in three queries at most.
+// OldestWaitingSince returns the time from which the oldest waiting message could be sent: the time of its acceptance,
+// or its due time. It returns zero if only scheduled messages wait. It reads the first messages of the log and the
+// first held messages.
 func (l Reader) OldestWaitingSince(ctx context.Context, number int, c lane.Control) (time.Time, error) {
 	oldest, err := l.oldestOfLog(ctx, number, c)
 	if err != nil || c.Tail.NextDueAt.IsZero() {
@@ -44,15 +44,16 @@ func (l Reader) oldestOfLog(ctx context.Context, number int, c lane.Control) (ti
 	return time.Time{}, nil
 }
 
-// oldestHeld compares the message that was filed first with the replayed message that was filed first: a
-// replayed message may have waited for less time than a later one.
+// oldestHeld returns the time from which the oldest held message waits. It compares the first message by sequence
+// number with the first replayed message. A replayed message waits since its replay, so a later message may wait for
+// longer.
 func (l Reader) oldestHeld(ctx context.Context, number int) (time.Time, error) {
 	page, err := l.Store.Table.Range(ctx, storage.Query{Partition: l.Store.Partition(number), From: rows.HeldPrefix,
 		To: rows.PrefixEnd(rows.HeldPrefix), Limit: oldestPage, Columns: rows.Names(rows.Seq, rows.WasReplayed)})
 	if err != nil {
 		return time.Time{}, err
 	}
-	first := map[bool]int64{} // by whether it was replayed
+	first := map[bool]int64{} // the lowest sequence number, by whether the message was replayed
 	for _, r := range page.Rows {
 		v := r.Values
 		if seq, again := rows.Seq.Of(v), rows.WasReplayed.Of(v); first[again] == 0 || seq < first[again] {

@@ -18,12 +18,12 @@ func TestReader_OldestWaitingSince(t *testing.T) {
 		at, err := lists.Reader{Store: &lane.Store{}}.OldestWaitingSince(t.Context(), 0,
 			lane.Control{Head: lane.Head{Next: 1}, Tail: lane.Tail{Cursor: 1}})
 		if err != nil || !at.IsZero() {
-			t.Errorf("got %s, %v, want no time", at, err)
+			t.Errorf("got %s, %v, want the zero time and no error", at, err)
 		}
 	})
 	for name, c := range map[string]struct {
 		dueIn time.Duration // of the first message
-		want  int           // which one is the oldest
+		want  int           // index of the oldest message
 	}{
 		"TheFirst":           {0, 0},
 		"NotTheScheduledOne": {time.Hour, 1},
@@ -54,7 +54,7 @@ func TestReader_OldestWaitingSince(t *testing.T) {
 			}
 			at, err := lists.Reader{Store: store}.OldestWaitingSince(t.Context(), 0, control)
 			if err != nil || !at.Equal(accepted[c.want]) {
-				t.Errorf("got %s, %v, want %s", at, err, accepted[c.want])
+				t.Errorf("got %s, %v, want %s and no error", at, err, accepted[c.want])
 			}
 		})
 	}

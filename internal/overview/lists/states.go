@@ -14,17 +14,18 @@ import (
 type MessageState struct {
 	Stage      weir.Stage // "" = retention has removed the message
 	FinishedAt time.Time
-	Refused    bool // the holder has refused the last requested replay
+	Refused    bool // the holder has refused the last request for a replay
 }
 
-// statesPage is how many rows one query of ReadStates reads. Unwanted rows between two wanted ones cost less
-// than another query.
+// statesPage is the largest number of rows that one query of ReadStates reads. The query also reads the rows between
+// two wanted rows, because they cost less than another query.
 const statesPage = 200
 
 var stateColumns = rows.Names(rows.Stage, rows.DiscardedAt, rows.FinishedAt, rows.ReplayRefused)
 
-// ReadStates returns the states of messages of a lane that were dead once. The numbers must be sorted. A
-// message that was never dead may be returned as queued although it was delivered.
+// ReadStates returns the states of messages of a lane that were dead at some time. The sequence numbers must be sorted.
+// ReadStates must not be called for other messages: a message that was never dead may be returned as queued although it
+// was delivered.
 func (l Reader) ReadStates(ctx context.Context, number int, seqs []int64) ([]MessageState, error) {
 	states := make([]MessageState, len(seqs))
 	for i := 0; i < len(seqs); {

@@ -9,15 +9,15 @@ import (
 	"weir/internal/storage"
 )
 
-// WaitingMessages are the waiting messages outside the log: held ones and scheduled ones.
+// WaitingMessages has the held and the scheduled messages of a lane. Other waiting messages are in the log alone.
 type WaitingMessages struct {
-	Held       []lane.HeldMessage // by block, then by position
-	DueTimes   []lane.DueTime     // by time
-	IsComplete bool               // there are no others
+	Held       []lane.HeldMessage // sorted by block, then by position
+	DueTimes   []lane.DueTime     // of the scheduled messages, sorted by time
+	IsComplete bool               // the lane has no further held or scheduled messages
 }
 
-// ReadWaiting reads the held and the scheduled messages of a lane: one page if that is enough, otherwise at
-// most the given number of pages of each kind.
+// ReadWaiting reads the held and the scheduled messages of a lane. If they are more than one page, it reads up to the
+// given number of pages of each kind.
 func (l Reader) ReadWaiting(ctx context.Context, number, pages int) (WaitingMessages, error) {
 	found, more, err := rows.ReadPages(ctx, l.Store.Table,
 		storage.Query{Partition: l.Store.Partition(number), From: rows.HeldPrefix, To: rows.PrefixEnd(rows.DuePrefix),
@@ -42,18 +42,17 @@ func (l Reader) ReadWaiting(ctx context.Context, number, pages int) (WaitingMess
 
 var waitingColumns = rows.Names(rows.Seq, rows.WasTried, rows.WasReplayed)
 
-// ReadKeyQueue reads the held messages of a block in order, at most the given number of pages, and reports
-// whether these are all.
-func (l Reader) ReadKeyQueue(ctx context.Context, number int, block string, pages int) (line []lane.HeldMessage,
-	whole bool,
-	err error) {
+// ReadKeyQueue reads the held messages of a block in order, up to the given number of pages. It reports whether these
+// are all held messages of the block.
+func (l Reader) ReadKeyQueue(ctx context.Context, number int, block string, pages int) (held []lane.HeldMessage,
+	isComplete bool, err error) {
 	prefix := rows.HeldKey(block, "")
 	found, more, err := rows.ReadPages(ctx, l.Store.Table,
 		rows.WithPrefix(l.Store.Partition(number), prefix, waitingColumns), pages)
 	for _, r := range found {
-		line = append(line, lane.HeldFrom(r))
+		held = append(held, lane.HeldFrom(r))
 	}
-	return line, !more, err
+	return held, !more, err
 }
 
 func (l Reader) readWaitingPages(ctx context.Context, number, pages int) (all []storage.Row, more bool, err error) {
