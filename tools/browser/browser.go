@@ -68,7 +68,7 @@ func (b *Tab) collectProblem(event any) {
 	case *runtime.EventExceptionThrown:
 		b.problems = append(b.problems, "exception: "+e.ExceptionDetails.Text+" "+e.ExceptionDetails.URL)
 	case *log.EventEntryAdded:
-		if e.Entry.Source != log.EntrySourceNetwork { // a missing page is no problem
+		if e.Entry.Source != log.EntrySourceNetwork { // a page that answers 404 is no problem
 			b.problems = append(b.problems, "log: "+e.Entry.Text)
 		}
 	}
@@ -92,7 +92,7 @@ func (b *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// Call sends the browser a command of its protocol.
+// Call sends a command of the DevTools protocol to the browser.
 func Call[P, R any](b *Tab, command cdp.Command[P, R], params P) {
 	b.T.Helper()
 	if _, err := chromedp.Call(b.ctx, command, params); err != nil {
@@ -116,8 +116,8 @@ func Eval[T any](b *Tab, script string) T {
 	return v
 }
 
-// Until waits until a script in the page is true. It does not use chromedp's own way to wait, which makes a
-// function from a text: the content security policy of the page forbids that.
+// Until polls until a script in the page returns true. It does not use chromedp's wait, which makes a function from a
+// text: the content security policy of the page forbids that.
 func (b *Tab) Until(what, condition string) {
 	b.T.Helper()
 	ticker, limit := time.NewTicker(30*time.Millisecond), time.After(20*time.Second)

@@ -32,10 +32,10 @@ import (
 // logPath has the output of all processes.
 const logPath = "build/demo-rabbitmq.log"
 
-// demo has the parts that all consumers share.
+// demo has the data that all consumers share.
 type demo struct {
 	messages   int
-	lead, span time.Duration // from the start to the first due time, and from the first to the last one
+	lead, span time.Duration // lead: from the start to the first due time; span: from the first due time to the last
 	firstDueAt time.Time
 	dueAt      map[string]time.Time // by path
 	out        io.Writer
@@ -126,8 +126,9 @@ func (d *demo) chooseDueTimes() {
 	}
 }
 
-// measureDeliveries publishes the messages, runs a consumer and kills it twice: in its first burst, and in the middle
-// of the due times. A supervisor would start it again a second later. It returns the row of the table.
+// measureDeliveries publishes the messages, runs a consumer, and kills it twice: in its first burst, and in the middle
+// of the due times. It starts the consumer again after a second, as a supervisor would. It returns the row of the
+// table.
 func (c *consumer) measureDeliveries(ctx context.Context) (string, error) {
 	stopCMS, err := c.startCMS()
 	if err != nil {
@@ -151,7 +152,7 @@ func (c *consumer) measureDeliveries(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = killWorker(worker) }() // fails if it has ended
+	defer func() { _ = killWorker(worker) }() // an error means that it has ended
 	killAndStart := func(at time.Time) error {
 		if err := sleepUntil(ctx, at); err != nil {
 			return err
@@ -197,7 +198,7 @@ func (c *consumer) startCMS() (stop func(), err error) {
 // queueName returns the name of the consumer's queue.
 func (c *consumer) queueName() string { return "demo-" + c.name }
 
-// publishAll publishes the messages to a new queue, and returns the channel. That ends with ctx.
+// publishAll publishes the messages to a new queue, and returns the channel, which ends with ctx.
 func (c *consumer) publishAll(ctx context.Context) (*amqp.Channel, error) {
 	conn, err := amqp.Dial(c.demo.broker.URL())
 	if err != nil {
@@ -234,7 +235,7 @@ func (c *consumer) publishAll(ctx context.Context) (*amqp.Channel, error) {
 	return ch, nil
 }
 
-// warnOfUnfiled prints how many messages are still in the queue: those that are due soon will be late.
+// warnOfUnfiled prints the number of messages that are still in the queue, because those due soon will be late.
 func (c *consumer) warnOfUnfiled(ch *amqp.Channel) error {
 	state, err := ch.QueueDeclarePassive(c.queueName(), true, false, false, false, nil)
 	if err == nil && state.Messages > 0 {
@@ -269,7 +270,7 @@ func (c *consumer) awaitRequests(ctx context.Context) string {
 	if len(late) == 0 {
 		return "0\t0\t\t\t\t\t\t"
 	}
-	// A 64-bit float of seconds is accurate to less than a microsecond.
+	// A 64-bit float of seconds is accurate to less than a microsecond, so a millisecond early is no rounding error.
 	early, _ := slices.BinarySearch(late, -time.Millisecond)
 	onTime, _ := slices.BinarySearch(late, time.Second)
 	quantile := func(q float64) time.Duration {
@@ -309,7 +310,7 @@ func (d *demo) startProgram(path string, env []string, args ...string) (*exec.Cm
 	cmd := exec.Command(absolute, args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = d.log, d.log
-	// A group of its own: Ctrl-C in the terminal reaches this process alone, which ends the others in order.
+	// In a process group of its own the child does not get Ctrl-C from the terminal. This process ends it in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return cmd, cmd.Start()
 }
@@ -322,6 +323,6 @@ func killWorker(cmd *exec.Cmd) error {
 	if err := cmd.Process.Kill(); err != nil {
 		return err
 	}
-	_ = cmd.Wait() // its error is the kill
+	_ = cmd.Wait() // it returns the kill as an error
 	return nil
 }

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// lanes bounds the writes to the CMS at a time.
+	// lanes bounds the number of concurrent writes to the CMS.
 	lanes        = 4
 	readyTimeout = 90 * time.Second
 	lookInterval = 100 * time.Millisecond
 )
 
-// weir is a host with one instance, which delivers, and storage in memory.
+// weir is a host with one instance, which delivers the messages, and its storage in memory.
 type weir struct {
 	demo    *demo
 	storage *azurite.Process
@@ -73,7 +73,7 @@ func (w *weir) stop() {
 	_ = w.host.Process.Signal(syscall.SIGTERM)
 	timer := time.AfterFunc(20*time.Second, func() { _ = syscall.Kill(-w.host.Process.Pid, syscall.SIGKILL) })
 	defer timer.Stop()
-	_ = w.host.Wait() // a host that was told to stop
+	_ = w.host.Wait() // the host has got SIGTERM
 	_ = w.storage.Stop()
 }
 

@@ -1,6 +1,6 @@
 // Command demowordpress shows the effect of Weir on a real WordPress. Many clients write versions of the same posts at
-// once: first each looks a post up and creates or updates it for itself, and then the same clients post to Weir. It
-// prints both results side by side, and leaves WordPress running until Ctrl-C.
+// once. In the first run each client looks a post up and creates or updates it itself. In the second run the same
+// clients post to Weir. The command prints both results side by side, and leaves WordPress running until Ctrl-C.
 package main
 
 import (
@@ -52,8 +52,8 @@ type outcome struct {
 	tally    realcms.Tally
 	failures int
 	requests int           // to WordPress
-	answered time.Duration // until a client had its answer, on average
-	took     time.Duration // until WordPress had everything
+	answered time.Duration // average time until a client had its answer
+	took     time.Duration // until WordPress had all writes
 }
 
 func (d *demo) run(ctx context.Context) (err error) {
@@ -99,7 +99,7 @@ func (d *demo) newRace(prefix string) realcms.Race {
 // sender writes one version.
 type sender func(ctx context.Context, slug string, version int) error
 
-// measureRace runs a race and then calls wait. It fills in all of the outcome except the tally.
+// measureRace runs a race and then calls wait. It returns the outcome without the tally.
 func (d *demo) measureRace(ctx context.Context, race realcms.Race, proxy *realcms.Proxy, send sender,
 	wait func(context.Context) error) (outcome, error) {
 	var answered atomic.Int64

@@ -24,12 +24,12 @@ import (
 const (
 	readyTimeout = 90 * time.Second
 	stopTimeout  = 20 * time.Second
-	// finalTimeout is how long Weir may take for everything that it has accepted.
+	// finalTimeout is how long Weir may take until all accepted messages are final.
 	finalTimeout = 5 * time.Minute
 	lookInterval = 100 * time.Millisecond
 )
 
-// weir is a host with two instances, with storage of its own.
+// weir is a host with two instances, and its storage.
 type weir struct {
 	url     string
 	storage *azurite.Process
@@ -59,7 +59,7 @@ func startWeir(ctx context.Context, log io.Writer, env []string) (*weir, error) 
 	w.host.Env = append(os.Environ(), append(env, "AzureWebJobsStorage="+w.storage.ConnectionString(),
 		"FUNCTIONS_WORKER_RUNTIME=custom", "WEIR_PREFIX=weir", "WEIR_CONFIG="+settings)...)
 	w.host.Stdout, w.host.Stderr = log, log
-	// A group of its own: Ctrl-C in the terminal reaches this process alone, which stops the host in order.
+	// In a process group of its own the host does not get Ctrl-C from the terminal. This process stops it in order.
 	w.host.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := w.host.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the host: %w", err), w.storage.Stop())

@@ -100,7 +100,7 @@ func readHandlerPID(t *testing.T, url string) int {
 	return status.Instances[0].PID
 }
 
-// awaitGone waits until a process is no more, or is a corpse that only its new parent must bury.
+// awaitGone waits until a process has ended. A zombie counts as ended: only its parent can remove it.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
 	tick, limit := time.NewTicker(10*time.Millisecond), time.After(20*time.Second)

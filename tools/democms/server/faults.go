@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Faults are the ways in which the CMS misbehaves. Zero is a CMS that works.
+// Faults has the faults that the CMS shows. The zero value has none.
 type Faults struct {
 	Down        bool   `json:"down,omitempty"`        // 503
 	Drop        bool   `json:"drop,omitempty"`        // the connection is closed without an answer
 	Hang        bool   `json:"hang,omitempty"`        // no answer until the fault is cleared
-	Slow        string `json:"slow,omitempty"`        // this much later
+	Slow        string `json:"slow,omitempty"`        // answers come this much later (a duration)
 	TooMany     string `json:"tooMany,omitempty"`     // 429 with this Retry-After (a duration)
-	FailEvery   int    `json:"failEvery,omitempty"`   // 500 for every nth
+	FailEvery   int    `json:"failEvery,omitempty"`   // 500 for each nth request
 	FailPath    string `json:"failPath,omitempty"`    // 500 for this path
 	FailFirst   string `json:"failFirst,omitempty"`   // 500 for first attempts at paths that begin with this
 	FailUnder   string `json:"failUnder,omitempty"`   // 500 for paths that begin with this
@@ -24,10 +24,10 @@ type Faults struct {
 	RejectText  string `json:"rejectText,omitempty"`  // 400 for bodies with this text in them
 }
 
-// aborted is the status recorded of a request that got no answer.
+// aborted is the recorded status of a request that got no answer.
 const aborted = -1
 
-// hangPoll is how often a hanging request looks whether it may go on.
+// hangPoll is the time between two checks of a hanging request whether the fault has ended.
 const hangPoll = 10 * time.Millisecond
 
 func (s *Server) setFaults(w http.ResponseWriter, r *http.Request) {
@@ -50,8 +50,8 @@ func (s *Server) setFaults(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) clearFaults(http.ResponseWriter, *http.Request) { s.SetFaults(Faults{}) }
 
-// SetFaults makes the CMS misbehave from now on; the zero value mends it. The spans in f
-// must be durations: other texts count as none.
+// SetFaults replaces the faults of the CMS. The zero value ends all of them. The texts of durations in f must be valid:
+// others count as empty.
 func (s *Server) SetFaults(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

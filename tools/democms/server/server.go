@@ -1,6 +1,6 @@
-// Package server is the demo CMS. It looks an item up by its path, waits, then creates or updates
-// it, and lets two writes of one path overlap, as the CMSs do for which Weir was made. It records
-// every write, so that its record shows whether a writer kept its promises. Tests make it fail.
+// Package server is the demo CMS. It looks an item up by its path, waits, and then creates or updates it. Two writes of
+// one path can overlap, as in the CMSs for which Weir was made. Its record of all writes shows whether writes
+// overlapped, came out of order, or came twice. Tests make it fail.
 package server
 
 import (
@@ -17,13 +17,13 @@ import (
 	"time"
 )
 
-// contentItem is one piece of content. Two items of one path are the damage that Weir prevents.
+// contentItem is an item of content. Two items with the same path are the damage that Weir prevents.
 type contentItem struct {
 	Path, Version, Title string
 	Updated              time.Time
 }
 
-// Request is one write as the CMS saw it.
+// Request is one write as the CMS got it.
 type Request struct {
 	ID        string    `json:"id"` // the Idempotency-Key; empty when there was none
 	Path      string    `json:"path"`
@@ -62,15 +62,15 @@ type Stats struct {
 	Items         int `json:"items"`
 	Writes        int `json:"writes"`
 	Failures      int `json:"failures"`      // answers of 400 and over
-	Duplicates    int `json:"duplicates"`    // items whose path another has too
+	Duplicates    int `json:"duplicates"`    // items whose path another item has, too
 	Overlaps      int `json:"overlaps"`      // writes that began while another of their path ran
-	MaxConcurrent int `json:"maxConcurrent"` // writes at once, of whatever path
-	Inversions    int `json:"inversions"`    // writes of a version lower than their path's last
+	MaxConcurrent int `json:"maxConcurrent"` // concurrent writes, of any paths
+	Inversions    int `json:"inversions"`    // writes of a version lower than the last one of their path
 	Overtaken     int `json:"overtaken"`     // writes that came after a later message of their path, see Request.Order
 	Repeats       int `json:"repeats"`       // successful writes under an Idempotency-Key written before
 }
 
-// New makes an empty CMS.
+// New returns an empty CMS.
 func New(latency, jitter time.Duration) *Server {
 	s := &Server{latency: latency, jitter: jitter, mux: http.NewServeMux()}
 	s.Reset()
@@ -87,7 +87,7 @@ func New(latency, jitter time.Duration) *Server {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// Reset forgets content and record; faults stay.
+// Reset clears content and record. Faults stay.
 func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *Server) Reset() {
 	s.newest = map[string]int64{}
 }
 
-// maxBody is the largest body the CMS takes.
+// maxBody is the largest body that the CMS accepts.
 const maxBody = 8 << 20
 
 // writeBody is the part of a body that the CMS reads, under any root element.
@@ -108,8 +108,8 @@ type writeBody struct {
 	Title       string `xml:"title"`
 }
 
-// handleWrite takes one message. Once it has begun it goes on to its end, also when the client
-// has left, which is why Weir has settle times.
+// handleWrite carries one write out. A write that has begun goes on to its end even if the client has left. This is why
+// Weir has settle times.
 func (s *Server) handleWrite(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -144,8 +144,8 @@ func (s *Server) handleWrite(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, words)
 }
 
-// findPath returns the path of the message, or, if the CMS finds none in it, the ordering key: so it takes messages of
-// every contract.
+// findPath returns the path of the message. If the message has none, it returns the ordering key, so that the CMS
+// accepts messages of every contract.
 func findPath(c writeBody, header http.Header) string {
 	key, err := url.PathUnescape(header.Get("Weir-Key"))
 	if err != nil {
@@ -161,7 +161,8 @@ func firstNonEmpty(a, b string) string {
 	return b
 }
 
-// storeItem is the race: look up, wait, write. The lock is held for each step, not for all.
+// storeItem looks the item up, waits, and writes. It takes the lock for each step alone, so two writes of one path race
+// as in a real CMS.
 func (s *Server) storeItem(req Request, title string) (int, string) {
 	if req.Path == "" {
 		return http.StatusBadRequest, "path is missing"
@@ -191,7 +192,7 @@ func (s *Server) storeItem(req Request, title string) (int, string) {
 	return http.StatusCreated, "created"
 }
 
-// recordBegin returns the number of the request among all since the last reset.
+// recordBegin records that a write of a path begins. It returns the number of the request since the last reset.
 func (s *Server) recordBegin(path string) (arrival int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,7 +249,7 @@ func (s *Server) Stats() Stats {
 
 func (s *Server) showStats(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Stats()) }
 
-// Requests returns every write so far, in the order in which they ended.
+// Requests returns all writes so far, in the order of their ends.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -68,7 +68,7 @@ func TestServer_OneWriterMakesNone(t *testing.T) {
 	}
 }
 
-// The order of messages through Weir is that of Weir-Sequence; of others it is that of their arrival.
+// The order of messages through Weir is that of Weir-Sequence. The order of others is that of their arrival.
 func TestServer_CountsOvertakenWrites(t *testing.T) {
 	t.Parallel()
 	cms, url := startCMS(t, time.Millisecond)

@@ -1,6 +1,7 @@
 // Package fleet runs several instances of an app as the platform does, on the same storage: each is a
 // funchost process with its own listening socket and the handler as its child. A front spreads requests
-// over them. It is for tests in which an instance is stopped or killed, or its handler watches it.
+// over the instances. The package is for tests in which an instance is stopped or killed, or in which the handler
+// watches its host.
 package fleet
 
 import (
@@ -25,10 +26,10 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// Options are common to all hosts of a fleet.
+// Options has the settings that all hosts of a fleet share.
 type Options struct {
 	Binary string    // the funchost program, as Build makes it
-	Args   []string  // of each host; --script-root is needed. Each host runs every timer of its group
+	Args   []string  // of each host; --script-root is required. Each host runs every timer of its group
 	Env    []string  // of each host, added to this process's environment
 	Out    io.Writer // the hosts' output; nil = nowhere
 }
@@ -54,7 +55,7 @@ func Build(dir string) (string, error) {
 	return program, nil
 }
 
-// Start starts the front alone; Add adds hosts.
+// Start starts the front without hosts. Add adds hosts.
 func Start(o Options) (*Fleet, error) {
 	if o.Out == nil {
 		o.Out = io.Discard
@@ -72,14 +73,14 @@ func Start(o Options) (*Fleet, error) {
 // URL is the address of the front, without a slash at its end.
 func (f *Fleet) URL() string { return "http://" + f.address }
 
-// Hosts returns all hosts that were added, in that order, those that have ended included.
+// Hosts returns all hosts in the order of their Add, including those that have ended.
 func (f *Fleet) Hosts() []*Host {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.hosts)
 }
 
-// Close kills the front and all hosts, with handlers that were left behind.
+// Close ends the front, and kills all hosts and the handlers that hosts have left behind.
 func (f *Fleet) Close() {
 	_ = f.front.Close()
 	for _, h := range f.Hosts() {
@@ -97,8 +98,8 @@ type Host struct {
 	err        error // of the exit, after done
 }
 
-// Add starts one more host with arguments of its own, and returns when it listens. The front sends
-// requests to it, except if --group names a group of functions that are not HTTP's.
+// Add starts one more host with further arguments, and returns when the host listens. The front sends requests to the
+// host, except if its --group names a group without HTTP functions.
 func (f *Fleet) Add(ctx context.Context, args ...string) (*Host, error) {
 	h := &Host{done: make(chan struct{}), servesHTTP: groupOf(args) == "" || groupOf(args) == "http"}
 	h.cmd = exec.Command(f.options.Binary, slices.Concat(f.options.Args, []string{"--port", "0"}, args)...)
@@ -137,7 +138,7 @@ func (f *Fleet) relayOutput(out io.Reader, listening chan<- string) {
 	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadString('\n')
-		_, _ = io.WriteString(f.options.Out, line) // for a reader of a failed test
+		_, _ = io.WriteString(f.options.Out, line) // shown if the test fails
 		if m := listensOn.FindStringSubmatch(line); m != nil {
 			listening <- m[1]
 		}
@@ -165,16 +166,16 @@ func (f *Fleet) awaitListening(ctx context.Context, h *Host, listening <-chan st
 // URL is the address of this host, without a slash at its end.
 func (h *Host) URL() string { return h.url }
 
-// PID is the process id of the host; that of the handler is in Status.
+// PID returns the process id of the host. Status has that of the handler.
 func (h *Host) PID() int { return h.cmd.Process.Pid }
 
-// Done is closed when the host's process has ended.
+// Done returns a channel that is closed when the host's process has ended.
 func (h *Host) Done() <-chan struct{} { return h.done }
 
-// Stop sends SIGTERM, as the platform does, and does not wait: see Done.
+// Stop sends SIGTERM, as the platform does. It does not wait for the end; Done does.
 func (h *Host) Stop() error { return h.cmd.Process.Signal(syscall.SIGTERM) }
 
-// Kill ends the host by SIGKILL and waits for its end. Its handler is killed, too, except with --orphan.
+// Kill ends the host by SIGKILL and waits for its end. The kernel then kills the handler, too, except with --orphan.
 func (h *Host) Kill() error {
 	err := h.cmd.Process.Kill()
 	<-h.done

@@ -13,7 +13,7 @@ import (
 // forwardingHeaders are removed by ReverseProxy. The front puts them back, so that the app gets them as sent.
 var forwardingHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
-// newFront sends each request to the next host that takes its connection.
+// newFront returns a proxy that sends each request to the next host that accepts the connection.
 func (f *Fleet) newFront() http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -25,7 +25,7 @@ func (f *Fleet) newFront() http.Handler {
 				}
 			}
 		},
-		// A connection serves one request, so that requests and not connections are spread.
+		// A connection serves one request. Otherwise the front would spread connections over the hosts, not requests.
 		Transport:     &http.Transport{DialContext: f.dialNextHost, DisableKeepAlives: true, DisableCompression: true},
 		FlushInterval: -1,
 		ErrorLog:      log.New(f.options.Out, "front: ", 0),
@@ -34,7 +34,8 @@ func (f *Fleet) newFront() http.Handler {
 
 var errNoHost = errors.New("no host serves HTTP")
 
-// dialNextHost connects to the next host in turn. If one refuses, it tries the next: no byte was sent yet.
+// dialNextHost connects to the next host in turn. If that host refuses, it tries the one after it, which is safe
+// because no byte of the request was sent.
 func (f *Fleet) dialNextHost(ctx context.Context, _, _ string) (net.Conn, error) {
 	err := errNoHost
 	for _, address := range f.nextAddresses() {
@@ -47,7 +48,7 @@ func (f *Fleet) dialNextHost(ctx context.Context, _, _ string) (net.Conn, error)
 	return nil, err
 }
 
-// nextAddresses returns the addresses of the hosts that serve HTTP, each time beginning with another one.
+// nextAddresses returns the addresses of the hosts that serve HTTP. Each call begins with another host.
 func (f *Fleet) nextAddresses() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -25,7 +25,7 @@ import (
 	"weir/tools/funchost/fleet"
 )
 
-// program is funchost, connection the storage of all tests.
+// program is the path of funchost, and connection the connection string of storage, for all tests.
 var program, connection string
 
 func TestMain(m *testing.M) {
@@ -62,19 +62,19 @@ func (r runner) Run() int {
 }
 
 // runFakeHandler is the handler of the tests. It writes a file to a folder for each event: "taken" when an
-// invocation or a request to /api/hold has come, "closed" when its connection was closed, "signal" when
-// the process got a signal. An invocation or such a request ends when there is a file "release".
+// invocation or a request to /api/hold has arrived, "closed" when the host has closed the connection, and "signal"
+// when the process got a signal. It answers the invocation or the request when the file "release" exists.
 func runFakeHandler(dir string) int {
 	note := func(name, text string) {
 		part := filepath.Join(dir, "."+name)
 		_ = os.WriteFile(part, []byte(text), 0o600)
-		_ = os.Rename(part, filepath.Join(dir, name)) // so that a reader never sees half of it
+		_ = os.Rename(part, filepath.Join(dir, name)) // so that no reader sees a part of the file
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals)
 	go func() {
 		for s := range signals {
-			if s != syscall.SIGURG { // the runtime's own
+			if s != syscall.SIGURG { // Go's runtime sends it to itself
 				note("signal", s.String())
 			}
 		}
@@ -101,7 +101,7 @@ func runFakeHandler(dir string) int {
 	return 1
 }
 
-// isReleased waits for the file "release", and reports whether it came before ctx ended.
+// isReleased waits for the file "release", and reports whether the file exists before ctx ends.
 func isReleased(ctx context.Context, dir string) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -258,7 +258,7 @@ func (r *rig) awaitEnd(h *fleet.Host) {
 	}
 }
 
-// hasNote reports whether the handler has left a file.
+// hasNote reports whether the handler has written a file.
 func (r *rig) hasNote(name string) bool {
 	_, err := os.Stat(filepath.Join(r.dir, name))
 	return err == nil
@@ -271,7 +271,7 @@ func (r *rig) releaseCalls() {
 	}
 }
 
-// getURL sends a request on a connection of its own. Status 0 means that no answer came.
+// getURL sends a request on a connection of its own. Status 0 means that it got no answer.
 func (r *rig) getURL(url string) (status int, body string) {
 	q, err := http.NewRequestWithContext(context.WithoutCancel(r.t.Context()), http.MethodGet, url, nil)
 	if err != nil {

@@ -25,7 +25,8 @@ func TestStop_NothingInFlight(t *testing.T) {
 	}
 }
 
-// The handler can see that the socket is closed while the host still waits for the request, and gets no signal.
+// While the host waits for the request, the handler can see that the host's socket is closed. The handler gets no
+// signal.
 func TestStop_HTTPRequestIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -13,15 +13,15 @@ type Status struct {
 	State     string           `json:"state"`
 	Version   string           `json:"version"`
 	Instances []InstanceStatus `json:"instances"`
-	// Replaced are handlers that a restart has given successors, and that still have invocations.
+	// Replaced has the handlers that a restart has replaced and that still run invocations.
 	Replaced []InstanceStatus `json:"replaced,omitempty"`
-	// Transactions are the host's own requests to storage, by service and operation.
+	// Transactions has the numbers of the host's own requests to storage, by service and operation.
 	Transactions map[string]int64 `json:"transactions"`
-	// Logged are the lines that the real host would have logged, by category.
+	// Logged counts the lines that the real host would have logged, by category.
 	Logged map[string]Logged `json:"logged"`
 }
 
-// InstanceStatus is one instance's part of it. A zero PID means that no handler runs.
+// InstanceStatus is the part of Status for one instance. A PID of 0 means that no handler runs.
 type InstanceStatus struct {
 	Number   int    `json:"number"`
 	Group    string `json:"group,omitempty"`
@@ -29,7 +29,7 @@ type InstanceStatus struct {
 	PID      int    `json:"pid"`
 	Port     int    `json:"port"`
 	WorkerID string `json:"workerId"`
-	// In flight there: HTTP requests, and invocations of queues and timers.
+	// The numbers of HTTP requests, and of invocations of queues and timers, in flight on the instance.
 	Requests    int `json:"requests"`
 	Invocations int `json:"invocations"`
 }
@@ -69,8 +69,8 @@ func (i *instance) readStatus() InstanceStatus {
 // adminAPI serves /admin.
 type adminAPI struct{ *Host }
 
-// adminHandler serves /admin: the host's status, drain and restart, and the manual start of functions. Beyond
-// the real host it has
+// adminHandler serves /admin: the host's status, drain and restart, and the manual start of functions. It also has
+// addresses that the real host does not have:
 //
 //	POST   /admin/host/instances      adds an instance; ?group=process: of a group
 //	POST   /admin/host/instances/{n}/stop  ends one in order, as SIGTERM to its own host would
@@ -138,8 +138,8 @@ func (h adminAPI) onInstance(do func(*instance)) http.HandlerFunc {
 	}
 }
 
-// startFunction runs a function that is not HTTP's, in the background: {"input":"…"} becomes the
-// message of a queue trigger.
+// startFunction runs a function without HTTP trigger in the background. Of {"input":"…"}, the input becomes the message
+// of a queue trigger.
 func (h adminAPI) startFunction(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Input string }
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
@@ -179,7 +179,7 @@ func (h adminAPI) startManually(f *function, input string) bool {
 	now := h.console.now()
 	var body []byte
 	if f.hasTrigger("timerTrigger") {
-		s, _ := parseSchedule(f.trigger.pattern) // it parsed before
+		s, _ := parseSchedule(f.trigger.pattern) // the start has parsed it already
 		body = timerPayload(f, s.isCron, nil, false, now)
 	} else {
 		body = queuePayload(f, queueMessage{id: newGUID(), text: input, dequeueCount: 1, inserted: &now, expires: &now,
@@ -187,7 +187,7 @@ func (h adminAPI) startManually(f *function, input string) bool {
 	}
 	h.background.Go(func() {
 		defer leave()
-		_, _ = caller{i}.invokeFunction(newGUID(), f, body) // reported there
+		_, _ = caller{i}.invokeFunction(newGUID(), f, body) // invokeFunction logs the error
 	})
 	return true
 }

@@ -14,7 +14,8 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// proxyRig is an app that asks for both ways, as one does that must run under old and new hosts.
+// proxyRig returns a rig whose host.json enables both forwarding and proxying, as an app does that runs under old and
+// new hosts.
 func proxyRig(t *testing.T, mode host.Mode) *rig {
 	t.Helper()
 	return newRig(t, rigOptions{cfg: host.Config{HTTP: mode}, functions: map[string]string{
@@ -30,7 +31,7 @@ func (r *rig) setOrder(o handlerOrder) {
 	r.decide = func(handlerCall) handlerOrder { return o }
 }
 
-// exchangeRaw sends a request over a connection that is kept, and reads the answer's head.
+// exchangeRaw sends a request over a connection, reads the head of the answer, and leaves the connection open.
 func exchangeRaw(t *testing.T, conn net.Conn, reader *bufio.Reader, request string) (*http.Response, error) {
 	t.Helper()
 	if _, err := io.WriteString(conn, request); err != nil {
@@ -122,8 +123,8 @@ func TestHost_Proxying_AnswerThatBreaks(t *testing.T) {
 	}
 }
 
-// A handler under forwarding sends its whole answer before the client gets a byte; under proxying
-// the client gets the first half while the handler waits for the director.
+// Under forwarding, the client gets no byte before the handler has sent its whole answer. Under proxying, the client
+// gets the first half while the handler waits for the director.
 func TestHost_Answer_BufferedOrStreamed(t *testing.T) {
 	t.Parallel()
 	for mode, isStreamed := range map[host.Mode]bool{host.Forwarding: false, host.Proxying: true} {
@@ -297,7 +298,7 @@ func TestHost_HeaderTooLarge(t *testing.T) {
 	}
 }
 
-// An old host does not know proxying: with that alone in host.json it sends payloads.
+// An old host does not know proxying. If host.json enables only proxying, such a host sends payloads.
 func TestHost_ModeByAgeAndHostJSON(t *testing.T) {
 	t.Parallel()
 	const function = "/status"
@@ -340,8 +341,8 @@ func TestMode_Set(t *testing.T) {
 	}
 }
 
-// Requests on one connection, some with a body that looks like a request: none of its bytes is
-// mended, and each request is.
+// Requests come on one connection, some with a body that looks like a request. The host escapes percent signs in each
+// request line, and changes no byte of a body.
 func TestHost_LenientTargets_OnOneConnection(t *testing.T) {
 	t.Parallel()
 	r := proxyRig(t, host.Forwarding)

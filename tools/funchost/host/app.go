@@ -24,8 +24,8 @@ type app struct {
 	timeout        time.Duration // of a function; negative = none
 	routePrefix    string
 	queues         queueOptions
-	functions      []*function // in the order of their names
-	indexingErrors []error     // of functions that are left out
+	functions      []*function // sorted by name
+	indexingErrors []error     // of functions that the host leaves out
 	filter         logFilter
 	// stderrIsErrors makes each line on stderr an error, except one that has "warn" in it.
 	stderrIsErrors bool
@@ -109,7 +109,7 @@ func readCommand(h *hostFile, root string, env *environment) (handlerCommand, er
 	}
 	args = append(args, h.readStrings(at("workerArguments")...)...)
 	line, _ := env.expandSettings(strings.Join(args, " "))
-	// The host quotes no argument: one with a space becomes two.
+	// The host quotes no argument: an argument with a space becomes two arguments.
 	return handlerCommand{path: path, dir: filepath.Join(root, h.readString("", at("workingDirectory")...)),
 		args: strings.Fields(line)}, nil
 }
@@ -125,7 +125,7 @@ func (a *app) readFunctions() error {
 	for _, folder := range folders {
 		raw, err := os.ReadFile(filepath.Join(a.root, folder.Name(), "function.json"))
 		if err != nil {
-			continue // for the host, too, a folder without function.json is no function
+			continue // the real host also ignores a folder without function.json
 		}
 		f, err := a.readFunction(folder.Name(), raw)
 		if unresolved := (*unresolvedError)(nil); errors.As(err, &unresolved) {
@@ -239,7 +239,7 @@ func (a *app) completeHTTP(f *function) error {
 	return err
 }
 
-// unresolvedError reports that a function names an app setting which is not set. The host leaves the function out, and
+// unresolvedError means that a function names an app setting that is not set. The host leaves the function out, and
 // serves the others.
 type unresolvedError struct{ setting string }
 

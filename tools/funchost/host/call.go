@@ -60,7 +60,7 @@ func (p *handlerProcess) dialHandler(ctx context.Context, network, address strin
 	}
 }
 
-// caller sends invocations to the handler of an instance, by payload or as HTTP requests.
+// caller sends invocations to the handler of an instance, as payloads or as HTTP requests.
 type caller struct{ *instance }
 
 // invokeFunction sends one invocation's payload. It returns an error if the invocation failed.
@@ -99,9 +99,9 @@ func (c caller) invokeFunction(id string, f *function, body []byte) (*invocation
 // unsized hides the length of a body, so that the client sends it in chunks, as the host on Azure does.
 type unsized struct{ io.Reader }
 
-// callWithTimeout runs one call under functionTimeout. If the call does not end within timeoutGrace after
-// that, it kills the handler process and so ends all other calls in flight. The context of the call ends
-// only with the instance.
+// callWithTimeout runs one call under functionTimeout. If the call runs on for timeoutGrace after functionTimeout, the
+// host kills the handler process, which ends all other calls in flight, too. The context of the call ends only with
+// the instance.
 func (c caller) callWithTimeout(call func(context.Context, *http.Client) error) error {
 	p, client, err := c.awaitCallable()
 	if err != nil {

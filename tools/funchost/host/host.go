@@ -102,8 +102,8 @@ func Run(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// Start reads the script root, listens, and starts the handlers. It does not wait until they are
-// ready: as with the real host, requests do.
+// Start reads the script root, listens, and starts the handlers. It does not wait until they are ready. As with the
+// real host, the first requests wait for that.
 func Start(cfg Config) (*Host, error) {
 	h, err := newHost(cfg)
 	if err != nil {
@@ -186,7 +186,7 @@ func newHost(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// takePort binds now, so that a taken port is an error of the start.
+// takePort binds the port at once, so that Start fails if another program has the port.
 func takePort(port int) (*boundSocket, error) {
 	bound, err := bindPort(port)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -225,7 +225,7 @@ func (h *Host) URL() string { return "http://" + h.address }
 // renewals, over all instances), under keys such as "queue get". The handlers count their own.
 func (h *Host) Transactions() map[string]int64 { return h.storage.Snapshot() }
 
-// Failed receives the reason when the host must give up. The caller then stops it.
+// Failed returns a channel that gets the reason when the host must give up. The caller then stops the host.
 func (h *Host) Failed() <-chan error { return h.failed }
 
 func (h *Host) reportFatal(err error) {
@@ -293,7 +293,8 @@ func (h *Host) launchInstance(number int, group string) (*instance, error) {
 	return i, nil
 }
 
-// allInstances returns every instance there has been, with its last handler.
+// allInstances returns all instances since the start, also those that have ended. A handler that a restart has replaced
+// is not among them.
 func (h *Host) allInstances() []*instance {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -306,8 +307,8 @@ func (h *Host) allReplaced() []*instance {
 	return append([]*instance(nil), h.replaced...)
 }
 
-// pickInstance picks the instance for an invocation, those of its group in turn, and counts the invocation there
-// until leave is called. It returns nil when no instance is left.
+// pickInstance picks the instance for an invocation: the instances of the function's group in turn. It counts the
+// invocation on that instance until the caller calls leave. It returns nil if no instance is left.
 func (h *Host) pickInstance(f *function) (i *instance, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -322,7 +323,7 @@ func (h *Host) pickInstance(f *function) (i *instance, leave func()) {
 
 // Stop does as the real host does on SIGTERM: the listening socket closes at once, and the listeners
 // stop. The host waits until all HTTP requests have ended, and for StopWait for queue and timer invocations.
-// The handlers get no signal but SIGKILL at the end; none is left when it returns, except with Orphan.
+// The handlers get only SIGKILL at the end. When Stop returns, no handler is left, except with Orphan.
 func (h *Host) Stop() {
 	h.mu.Lock()
 	first := !h.isStopping

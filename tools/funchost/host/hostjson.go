@@ -176,7 +176,7 @@ func parseSpan(s string) (time.Duration, error) {
 	return time.Duration(d*24+h)*time.Hour + time.Duration(m)*time.Minute + time.Duration(sec*float64(time.Second)), nil
 }
 
-// queueOptions are host.json's extensions.queues.
+// queueOptions has extensions.queues of host.json.
 type queueOptions struct {
 	batchSize, newBatchThreshold, maxDequeueCount int
 	visibilityTimeout, maxPollingInterval         time.Duration
@@ -194,7 +194,7 @@ func (h *hostFile) readQueueOptions(env *environment) queueOptions {
 	}
 	if o.maxPollingInterval == time.Minute && strings.EqualFold(env.getVar("AZURE_FUNCTIONS_ENVIRONMENT"),
 		"Development") {
-		o.maxPollingInterval = 2 * time.Second // the host does so for a minute that was set, too
+		o.maxPollingInterval = 2 * time.Second // the host replaces a minute that host.json sets, too
 	}
 	processors := runtime.NumCPU()
 	if env.getVar("WEBSITE_SKU") == "Dynamic" {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Mode is how a host passes HTTP requests on to the handler, which depends on the host's age.
+// Mode is the way in which a host passes HTTP requests on to the handler. It depends on the age of the host.
 type Mode string
 
 // A host older than June 2025 forwards, and does not know enableProxyingHttpRequest. A newer one
@@ -35,17 +35,17 @@ func (m *Mode) String() string { return string(*m) }
 // maxBody is the largest body of a request.
 const maxBody = 104857600
 
-// maxHeader is about the size of a request's header that Kestrel takes; net/http adds 4 KB by itself.
+// maxHeader is the largest header of a request, about the limit of Kestrel. net/http adds 4 KB to it.
 const maxHeader = 32<<10 - 4096
 
 // httpFront takes the HTTP requests of clients, and passes them to the instances.
 type httpFront struct{ *Host }
 
-// newServer makes the server that clients of the host talk to.
+// newServer returns the server to which the clients of the host connect.
 func (h httpFront) newServer() *http.Server {
 	return &http.Server{
 		Handler: h.newHandler(), ReadHeaderTimeout: time.Minute, MaxHeaderBytes: maxHeader,
-		DisableGeneralOptionsHandler: true, // OPTIONS * is no function's
+		DisableGeneralOptionsHandler: true, // no function has the address *
 	}
 }
 
@@ -80,7 +80,7 @@ func (h httpFront) serveFunction(w http.ResponseWriter, r *http.Request, sent re
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	case r.ContentLength > maxBody:
-		w.WriteHeader(http.StatusInternalServerError) // and not 413: reading it fails inside the invocation
+		w.WriteHeader(http.StatusInternalServerError) // not 413, because the read fails inside the invocation
 		return
 	}
 	i, leave := h.pickInstance(f)
@@ -122,7 +122,7 @@ func (h httpFront) isAuthorized(f *function, r *http.Request) bool {
 		(equalKeys(given, h.cfg.Key) || equalKeys(given, h.cfg.FunctionKeys[f.name]))
 }
 
-// givenKey reads the key a client sent; the header comes before the query.
+// givenKey returns the key that a client sent. A key in the header takes precedence over one in the query.
 func givenKey(r *http.Request) string {
 	if key := r.Header.Get("x-functions-key"); key != "" {
 		return key

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// serveByPayload runs an HTTP function by payload: the request goes into the invocation's data, the answer
-// comes out of its outputs.
+// serveByPayload runs an HTTP function by payload: the payload has the request as data, and the handler returns the
+// answer as an output.
 func (c caller) serveByPayload(w http.ResponseWriter, r *http.Request, f *function, params map[string]string) {
 	id := newGUID()
 	body, err := httpPayload(f, r, params, c.host.console.now().UTC().Format("2006-01-02T15:04:05.0000000Z"))
@@ -30,7 +30,7 @@ func (c caller) serveByPayload(w http.ResponseWriter, r *http.Request, f *functi
 	}
 }
 
-// httpPayload writes the request as an object. A body without a length is not in it.
+// httpPayload encodes the request as a JSON object. It leaves out a body without a length.
 func httpPayload(f *function, r *http.Request, params map[string]string, utcNow string) ([]byte, error) {
 	scheme := "http://"
 	request := map[string]any{
@@ -84,8 +84,8 @@ func bodyValue(kind string, raw []byte) any {
 	return string(raw)
 }
 
-// answerWith writes the HTTP output binding's value. No outputs at all are an empty 204, outputs
-// without ours a 200 with an empty object.
+// answerWith answers with the value of the HTTP output binding. Without any outputs it answers an empty 204. With
+// outputs, but none of this name, it answers 200 and an empty object.
 func answerWith(w http.ResponseWriter, out *invocationResult, name string) error {
 	if out.Outputs == nil {
 		w.WriteHeader(http.StatusNoContent)
@@ -135,13 +135,13 @@ func statusOf(candidates ...any) (int, error) {
 	return http.StatusOK, nil
 }
 
-// bodyText is a string's text; anything else is written out as indented JSON.
+// bodyText returns the text of a JSON string. It returns any other value as indented JSON.
 func bodyText(raw json.RawMessage) []byte {
 	var text string
 	if len(raw) == 0 || json.Unmarshal(raw, &text) == nil {
 		return []byte(text)
 	}
 	var b bytes.Buffer
-	_ = json.Indent(&b, raw, "", "  ") // valid already
+	_ = json.Indent(&b, raw, "", "  ") // raw is valid JSON
 	return b.Bytes()
 }

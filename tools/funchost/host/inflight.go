@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// inFlightCounts counts the invocations in flight on one instance. A stopping host waits without limit for
-// HTTP requests, and for ten seconds for the others.
+// inFlightCounts counts the invocations in flight on one instance. A stopping host waits without limit for HTTP
+// requests, and for ten seconds for invocations of queues and timers.
 type inFlightCounts struct {
 	mu          sync.Mutex
 	http, other int
 	begun       int
-	changed     chan struct{} // closed and made anew whenever an invocation ends
+	changed     chan struct{} // closed and replaced when an invocation ends
 }
 
 func (n *inFlightCounts) beginInvocation(f *function) (end func()) {
@@ -43,7 +43,7 @@ func (n *inFlightCounts) readCounts() (http, other int, changed <-chan struct{})
 	return n.http, n.other, n.changed
 }
 
-// countBegun returns how many invocations there have been.
+// countBegun returns the number of invocations since the instance's start.
 func (n *inFlightCounts) countBegun() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -29,7 +29,7 @@ type instance struct {
 	group       string
 	handlerPort int // kept over restarts
 	lifetime    context.Context
-	crash       context.CancelFunc // no more calls, and no message is released
+	crash       context.CancelFunc // ends all calls; messages in hand are not put back
 	ended       chan struct{}
 
 	listening     context.Context // ends before lifetime: the listeners stop
@@ -74,7 +74,7 @@ func (i *instance) hostPort() string { return fmt.Sprintf("127.0.0.1:%d", i.hand
 
 func (i *instance) handlerURL(path string) string { return "http://" + i.hostPort() + path }
 
-// superviseHandler keeps the handler running until life ends or the host must give up.
+// superviseHandler keeps the handler running until the instance ends or the host must give up.
 func (i *instance) superviseHandler() error {
 	defer close(i.ended)
 	defer i.setState(gone, nil, nil)
@@ -103,9 +103,9 @@ func (i *instance) superviseHandler() error {
 // noLimit lets endInOrder wait until all invocations have ended.
 const noLimit time.Duration = -1
 
-// endInOrder ends the instance: it gets no new invocation, invocations of queues and timers may run for wait, and HTTP
-// requests until they end. Then the host kills the handler. With Config.Orphan, the host leaves a handler alone that
-// still runs an invocation, and only closes the connection to it.
+// endInOrder ends the instance. The instance gets no new invocation. Invocations of queues and timers may run on for
+// wait, and HTTP requests until they end. Then the host kills the handler. With Config.Orphan, the host does not kill a
+// handler that still runs an invocation, and only closes the connection to it.
 func (i *instance) endInOrder(wait time.Duration, awaitHTTP func()) {
 	i.host.mu.Lock() // pickInstance must not choose the instance any more
 	i.isRetiring.Store(true)

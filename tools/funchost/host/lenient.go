@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// lenientListener accepts request targets that net/http refuses and Kestrel takes: a percent sign
-// that begins no escape. Such a sign becomes %25, which means the same to everything behind.
+// lenientListener accepts request targets that net/http refuses and Kestrel accepts: those with a percent sign that
+// begins no escape. It replaces such a sign by %25, which decodes to the same.
 type lenientListener struct{ net.Listener }
 
 func (l lenientListener) Accept() (net.Conn, error) {
@@ -36,19 +36,19 @@ const (
 	chunkSize
 	chunkData
 	trailerLine
-	unknown // passes as it is
+	unknown // the rest passes unchanged
 )
 
 // lenientConn parses the requests on a connection far enough to find the first line of each. If it did not know which
 // lines belong to a body, it could change a line of a body.
 type lenientConn struct {
-	*net.TCPConn // and not net.Conn: the server looks for CloseWrite
+	*net.TCPConn // not net.Conn, because the server needs CloseWrite
 	in           *bufio.Reader
 	expects      requestPart
 	left         int64 // bytes of the body or chunk
 	isChunked    bool
 	partial      []byte // of a line
-	ready        []byte // to be read by the server
+	ready        []byte // bytes that the server reads next
 }
 
 func (c *lenientConn) Read(p []byte) (int, error) {
@@ -145,7 +145,7 @@ func (c *lenientConn) takeChunkSize(line string) {
 	case size == 0:
 		c.expects = trailerLine
 	default:
-		c.expects, c.left = chunkData, size+2 // with the line's end
+		c.expects, c.left = chunkData, size+2 // with the line break behind the chunk
 	}
 }
 

@@ -41,7 +41,7 @@ func (r *rig) endHandler() hostAnswer {
 // failHandlers makes the handler exit, and waits until another runs in its place.
 func (r *rig) failHandlers() {
 	r.t.Helper()
-	r.sendRequest("GET", "/api/fn", "") // answered: the handler runs
+	r.sendRequest("GET", "/api/fn", "") // its answer shows that the handler runs
 	old := r.instanceStatus(1).WorkerID
 	if got := r.endHandler(); got.StatusCode != 500 {
 		r.t.Fatalf("answered %d; want 500", got.StatusCode)
@@ -253,7 +253,8 @@ func TestHost_StopWaitsForWorkInFlight(t *testing.T) {
 	<-stopped
 }
 
-// A handler can notice that its host closed its socket, because the host ends it only some time later.
+// Between the close of the host's socket and the kill of the handler the host waits for StopTakes, so that the handler
+// can notice the closed socket.
 func TestHost_StopTakes(t *testing.T) {
 	t.Parallel()
 	const takes = 200 * time.Millisecond

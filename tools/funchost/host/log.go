@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// logLevel is how severe a line is, as host.json names it.
+// logLevel is the severity of a line, with the names of host.json.
 type logLevel int
 
 const (
@@ -22,21 +22,23 @@ const (
 	levelWarning
 	levelError
 	levelCritical
-	levelNone // as a limit: no line
+	levelNone // as a limit it admits no line
 )
 
 var levelNames = []string{"Trace", "Debug", "Information", "Warning", "Error", "Critical", "None"}
 
-// Categories of the real host's lines. Those of an invocation are "Function." and the function's name.
+// The categories of the real host's lines. A line of an invocation has the category "Function." and the function's
+// name.
 const (
 	categoryConsole = "Host.Function.Console" // the handler's output
 	categoryStorage = "Azure.Core"            // the queue listener's requests
-	categoryPoison  = "Host.Triggers.Queues"  // messages given up
+	categoryPoison  = "Host.Triggers.Queues"  // messages that go to the poison queue
 )
 
 func categoryOf(f string) string { return "Function." + f }
 
-// logFilter is host.json's logging.logLevel: the least level by prefix of the category, "" for the rest.
+// logFilter is logging.logLevel of host.json: the lowest level that is logged, by prefix of the category. The prefix ""
+// is for all other categories.
 type logFilter map[string]logLevel
 
 func (h *hostFile) readLogFilter() logFilter {
@@ -57,7 +59,7 @@ func (h *hostFile) readLogFilter() logFilter {
 	return filter
 }
 
-// admitsLevel reports whether a line is logged: the rule with the longest matching prefix decides.
+// admitsLevel reports whether a line is logged. The rule with the longest prefix of the category decides.
 func (f logFilter) admitsLevel(category string, level logLevel) bool {
 	rule := ""
 	for prefix := range f {
@@ -74,15 +76,14 @@ type Logged struct {
 	Lines, Bytes int64
 }
 
-// Logged returns the counts by category. Lines of the stand-in's own, which the real host does not have,
-// do not count.
+// Logged returns the counts by category. It does not count lines that only the stand-in has.
 func (h *Host) Logged() map[string]Logged {
 	h.console.mu.Lock()
 	defer h.console.mu.Unlock()
 	return maps.Clone(h.console.logged)
 }
 
-// admitLine applies host.json's filter to a line of the real host's, and counts those that pass.
+// admitLine applies host.json's filter to a line that the real host has, too, and counts the line if it passes.
 func (c *console) admitLine(category string, level logLevel, text string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +98,7 @@ func (c *console) admitLine(category string, level logLevel, text string) bool {
 	return true
 }
 
-// logEvent logs a line of the real host's. Quiet keeps those from the output that are no warning.
+// logEvent logs a line that the real host has, too. With Config.Quiet the output gets only warnings and errors.
 func (c *console) logEvent(category string, level logLevel, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if c.admitLine(category, level, text) && (!c.quiet || level >= levelWarning) {
@@ -119,7 +120,7 @@ func (a *app) stderrLevel(line string) logLevel {
 	}
 }
 
-// reportStart logs the beginning of an invocation, by the instance that runs it.
+// reportStart logs that an invocation begins, and on which instance.
 func (c caller) reportStart(f *function, id string) {
 	reason := "This function was programmatically called via the host APIs."
 	switch {
@@ -165,7 +166,7 @@ func (l requestLog) Do(q *policy.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// withoutSignature replaces the signature, which grants access.
+// withoutSignature returns the address with the signature masked, because the signature grants access.
 func withoutSignature(u *url.URL) string {
 	shown := *u
 	query := shown.Query()
@@ -176,7 +177,7 @@ func withoutSignature(u *url.URL) string {
 	return shown.String()
 }
 
-// shownHeaders are those that Azure.Core logs with their values; the others are redacted.
+// shownHeaders has the headers that Azure.Core logs with their values. It redacts the others.
 var shownHeaders = []string{
 	"X-Ms-Request-Id", "X-Ms-Client-Request-Id", "X-Ms-Return-Client-Request-Id", "X-Ms-Version", "X-Ms-Date", "Accept",
 	"Cache-Control", "Connection", "Content-Length", "Content-Type", "Date", "Etag", "Expires", "Last-Modified",

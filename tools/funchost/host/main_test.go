@@ -20,7 +20,7 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// directorEnv makes this test binary a handler: one that asks the test for orders.
+// directorEnv has the address of the director. If it is set, this test binary is a handler that gets its orders there.
 const directorEnv = "FUNCHOST_TEST_DIRECTOR"
 
 func TestMain(m *testing.M) {
@@ -56,7 +56,7 @@ type handlerOrder struct {
 	Watch   bool // ask the director again when the client has gone away
 }
 
-// runFakeHandler is the fake handler: each request but GET / is sent to the director, whose order it follows.
+// runFakeHandler is the fake handler. For each request except GET / it asks the director for an order, and follows it.
 func runFakeHandler(director string) int {
 	server := &http.Server{Addr: "127.0.0.1:" + os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -152,7 +152,7 @@ func followOrder(w http.ResponseWriter, o handlerOrder) {
 	fmt.Fprint(w, o.Body)
 }
 
-// rig is a script root, a director, and the host on them.
+// rig is a host with its script root, and the director, which answers the fake handler with the test's orders.
 type rig struct {
 	t     *testing.T
 	root  string
@@ -160,7 +160,7 @@ type rig struct {
 	out   *safeOutput
 	cfg   host.Config
 	host  *host.Host
-	over  chan struct{} // closed at the end of the test: no order is waited for any more
+	over  chan struct{} // closed at the end of the test, so that no call waits for an order
 
 	mu     sync.Mutex
 	decide func(handlerCall) handlerOrder

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// orderedObject is a JSON object that keeps its order and, as .NET's dictionaries here, finds its
-// names whatever their case. A name keeps its first spelling.
+// orderedObject is a JSON object that keeps the order of its names and compares them without regard to case, as the
+// host's dictionaries do. A name keeps its first spelling.
 type orderedObject struct {
 	names  []string
 	values []json.RawMessage
@@ -28,7 +28,7 @@ func (m *orderedObject) setMember(name string, value json.RawMessage) {
 	m.names, m.values = append(m.names, name), append(m.values, value)
 }
 
-// MarshalJSON keeps the order.
+// MarshalJSON encodes the names in their order.
 func (m *orderedObject) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -44,8 +44,8 @@ func (m *orderedObject) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// encodeString writes a JSON string as .NET does: only quotes, backslashes, control characters
-// and three odd line ends are escaped.
+// encodeString encodes a JSON string as .NET does: it escapes only quotes, backslashes, control characters and the
+// line breaks U+0085, U+2028 and U+2029.
 func encodeString(s string) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -55,10 +55,10 @@ func encodeString(s string) json.RawMessage {
 	return json.RawMessage(strings.ReplaceAll(text, "\u0085", `\u0085`))
 }
 
-// encodeTwice is how a string goes over the wire: a JSON string holding a JSON string.
+// encodeTwice returns a string as the payload has it: as a JSON string that contains a JSON string.
 func encodeTwice(s string) json.RawMessage { return encodeString(string(encodeString(s))) }
 
-// encodeTime is how a time goes over the wire.
+// encodeTime returns a time as the payload has it.
 func encodeTime(t *time.Time) json.RawMessage {
 	if t == nil {
 		return json.RawMessage("null")
@@ -66,7 +66,7 @@ func encodeTime(t *time.Time) json.RawMessage {
 	return encodeString(t.UTC().Format("2006-01-02T15:04:05-07:00"))
 }
 
-// encodePayload is the body of an invocation.
+// encodePayload returns the body of an invocation.
 func encodePayload(data, metadata *orderedObject) []byte {
 	d, _ := data.MarshalJSON()
 	m, _ := metadata.MarshalJSON()
@@ -78,7 +78,7 @@ func systemMetadata(function string, now time.Time) json.RawMessage {
 		encodeString(function), now.UTC().Format("2006-01-02T15:04:05.0000000Z"), newGUID())
 }
 
-// queueMessage holds the parts of a dequeued message that the payload has.
+// queueMessage has the parts of a dequeued message that are in the payload.
 type queueMessage struct {
 	id, popReceipt                 string
 	text                           string // decoded
@@ -104,8 +104,8 @@ func queuePayload(f *function, m queueMessage, now time.Time) []byte {
 	return encodePayload(data, meta)
 }
 
-// mergeFields copies the top-level fields of a JSON object into the metadata, and
-// overwrites the host's own: a handler must not trust them. Arrays and nulls are left out.
+// mergeFields copies the top-level fields of a JSON object into the metadata, except arrays and nulls. It overwrites
+// the host's own fields, so a handler must not trust them.
 func mergeFields(meta *orderedObject, text string) {
 	if t := strings.TrimSpace(text); !strings.HasPrefix(t, "{") || !strings.HasSuffix(t, "}") {
 		return
@@ -126,7 +126,7 @@ func mergeFields(meta *orderedObject, text string) {
 	}
 }
 
-// encodeField encodes a message's field: objects as they are, the rest as .NET prints it.
+// encodeField encodes a field of a message: an object as it is, any other value as .NET prints it.
 func encodeField(raw json.RawMessage) json.RawMessage {
 	switch raw[0] {
 	case '{':
@@ -166,7 +166,7 @@ func timerPayload(f *function, cron bool, status *scheduleStatus, pastDue bool, 
 	return encodePayload(data, meta)
 }
 
-// encodePreciseTime writes a time as .NET does within objects: up to seven digits of a second.
+// encodePreciseTime encodes a time as .NET does within objects: with up to seven digits of a second.
 func encodePreciseTime(t time.Time) json.RawMessage {
 	return encodeString(t.Format("2006-01-02T15:04:05.9999999-07:00"))
 }

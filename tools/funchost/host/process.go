@@ -13,16 +13,17 @@ type handlerProcess struct {
 	cmd            *exec.Cmd
 	workerID       string
 	ended          chan struct{} // closed when it has ended and its output is read
-	exitCode       int           // read after done; -1 = by a signal
+	exitCode       int           // to be read after ended is closed; -1 = a signal ended it
 	stdout         *lineWriter
 	stderr         *lineWriter
-	isKilledByHost atomic.Bool // we ended it: no error of the handler's
+	isKilledByHost atomic.Bool // the host ended it, so its end is no error of the handler
 }
 
-// stdoutLevel is Information, whatever the handler means its line to be.
+// stdoutLevel returns Information for each line of stdout.
 func stdoutLevel(string) logLevel { return levelInformation }
 
-// outputDelay is how long a dead handler's output is waited for: a grandchild may hold it open.
+// outputDelay is how long the host waits for the output of a handler that has ended. A child of the handler may keep
+// the output open.
 const outputDelay = time.Second
 
 func (i *instance) startProcess(workerID string) (*handlerProcess, error) {
@@ -49,8 +50,8 @@ func (i *instance) startProcess(workerID string) (*handlerProcess, error) {
 	return p, nil
 }
 
-// startAndWait starts the child and waits for it, on one thread: the kernel sends the death signal
-// when the thread that started the child ends, not the process.
+// startAndWait starts the child and waits for it on one locked thread. The kernel sends the death signal when the
+// thread ends that started the child, even if the process lives.
 func (p *handlerProcess) startAndWait(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -59,7 +60,7 @@ func (p *handlerProcess) startAndWait(started chan<- error) {
 		return
 	}
 	close(started)
-	_ = p.cmd.Wait() // how it ended is in ProcessState
+	_ = p.cmd.Wait() // ProcessState has the result
 	p.stdout.flushPartial()
 	p.stderr.flushPartial()
 	p.exitCode = p.cmd.ProcessState.ExitCode()
@@ -68,7 +69,7 @@ func (p *handlerProcess) startAndWait(started chan<- error) {
 
 func (p *handlerProcess) processID() int { return p.cmd.Process.Pid }
 
-// killHandler ends it as the host does, without a word of warning.
+// killHandler ends the process by SIGKILL, as the host does.
 func (p *handlerProcess) killHandler() {
 	p.isKilledByHost.Store(true)
 	_ = p.cmd.Process.Kill() // it may have ended by itself

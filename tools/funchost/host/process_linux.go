@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// dieWithParent lets the kernel kill the handler when this process dies, however it dies. The
-// process group stays shared, as it is with the real host: Ctrl-C reaches the handler too.
+// dieWithParent lets the kernel kill the handler when this process ends for any reason. Both stay in one process group,
+// as with the real host, so Ctrl-C reaches the handler, too.
 func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

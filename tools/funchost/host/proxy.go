@@ -20,7 +20,7 @@ var (
 	errClientLeft = errors.New("the client disconnected while the function was processing the request")
 )
 
-// proxyRequest forwards the request and streams both ways. A real host does so if host.json has
+// proxyRequest passes the request on, and streams request and answer. A real host does so if host.json sets
 // enableProxyingHttpRequest.
 func (c caller) proxyRequest(w http.ResponseWriter, r *http.Request, f *function, sent requestTarget) {
 	id, start := newGUID(), c.host.console.now()
@@ -112,7 +112,7 @@ func (c caller) rewriteRequest(p *httputil.ProxyRequest, sent requestTarget, id 
 // urlFor returns the handler's address for a path and a query that are escaped.
 func (c caller) urlFor(path, query string) *url.URL {
 	u := &url.URL{Scheme: "http", Host: c.hostPort(), RawPath: path, RawQuery: query}
-	u.Path, _ = url.PathUnescape(path) // it was escaped by us
+	u.Path, _ = url.PathUnescape(path) // escaped above, so it decodes
 	return u
 }
 

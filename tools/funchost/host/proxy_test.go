@@ -19,7 +19,7 @@ type refusing struct {
 }
 
 func (f *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
-	defer func() { _ = r.Body.Close() }() // as transports do, also if they fail
+	defer func() { _ = r.Body.Close() }() // as transports do, even if they fail
 	f.tries++
 	if f.left--; f.left >= 0 {
 		return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
@@ -29,7 +29,7 @@ func (f *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, err
 }
 
-// closable is a body that cannot be read any more after Close.
+// closable is a body that fails to read after Close.
 type closable struct {
 	io.Reader
 	isClosed bool

@@ -27,18 +27,18 @@ type queueListener struct {
 	function *function
 	options  queueOptions
 	queue    *azqueue.QueueClient
-	poison   *azqueue.QueueClient // nil: the queue can have none
-	ctx      context.Context      // ends the taking; messages in hand go on
+	poison   *azqueue.QueueClient // nil = the queue has none: it is one, or its name is too long
+	ctx      context.Context      // its end stops the polls; messages in hand are processed to their end
 	stop     context.CancelFunc
 	backoff  pollBackoff
 
 	mu      sync.Mutex
 	running int
-	freed   chan struct{} // one message has been dealt with
-	woken   chan struct{} // this instance has put a message there itself
+	freed   chan struct{} // gets a value when the handler has processed a message
+	woken   chan struct{} // gets a value when this instance has put a message into the queue
 }
 
-// newListeners makes the listeners of one instance; they share one transport.
+// newListeners returns the listeners of one instance. They share one transport.
 func (i *instance) newListeners() ([]*queueListener, error) {
 	var out []*queueListener
 	for _, f := range i.host.app.functions {
@@ -54,7 +54,8 @@ func (i *instance) newListeners() ([]*queueListener, error) {
 	return out, nil
 }
 
-// queueService makes a client of the function's storage account. Its connections are to be closed in the end.
+// queueService returns a client of the function's storage account, and its transport. The caller closes the transport's
+// connections at the end.
 func (h *Host) queueService(f *function) (*azqueue.ServiceClient, *http.Transport, error) {
 	connection := f.trigger.connection
 	if strings.TrimRight(connection, ";") == "UseDevelopmentStorage=true" {
@@ -93,8 +94,8 @@ func (i *instance) newListener(f *function) (*queueListener, error) {
 	return l, nil
 }
 
-// pollUntilStopped polls until the listener is stopped. A poll that found something is followed by the
-// next as soon as few enough messages are in hand.
+// pollUntilStopped polls until the listener is stopped. After a poll with messages it polls again when at most
+// newBatchThreshold of them are in hand.
 func (l *queueListener) pollUntilStopped() {
 	defer l.host.console.logOwn("Stopped the listener for function '%s'", l.function.name)
 	defer l.stop()
@@ -120,7 +121,7 @@ func (l *queueListener) pollUntilStopped() {
 	}
 }
 
-// awaitNextPoll waits for the next poll. A message this very instance has put is polled for at once.
+// awaitNextPoll waits for the next poll. If this instance has put a message into the queue, it returns at once.
 func (l *queueListener) awaitNextPoll(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -144,7 +145,7 @@ func (i *instance) wakeListeners(queue, connection string) {
 	}
 }
 
-// firstLine shortens the SDK's errors, which show a whole response.
+// firstLine returns the first line of an error. The SDK's errors contain a whole response.
 func firstLine(err error) string {
 	var res *azcore.ResponseError
 	if errors.As(err, &res) {
@@ -211,8 +212,8 @@ func (l *queueListener) awaitRoom() {
 	}
 }
 
-// pollBackoff spaces the polls of an empty queue: 100 ms, then about 200, 300, 500, 900, 1700 ms
-// and so on to the longest.
+// pollBackoff has the pause between polls of an empty queue: 100 ms, then about 200, 300, 500, 900, 1700 ms and so on
+// up to maxPollingInterval.
 type pollBackoff struct {
 	maxPause time.Duration
 	tries    int

@@ -63,7 +63,7 @@ func (q *queueRig) enqueueRaw(text string) {
 	}
 }
 
-// countMessages counts the messages of a queue, the hidden ones too; -1 = there is no such queue.
+// countMessages returns the number of messages of a queue, hidden ones included; -1 = the queue does not exist.
 func (q *queueRig) countMessages(of *azqueue.QueueClient) int {
 	res, err := of.GetProperties(q.t.Context(), nil)
 	if err != nil {
@@ -277,7 +277,7 @@ func TestQueue_Concurrency(t *testing.T) {
 	q.enqueueTexts("1", "2", "3", "4", "5", "6", "7", "8")
 	q.startHost()
 	<-arrived
-	<-arrived // one batch; the next is fetched when one of them is done
+	<-arrived // one batch; the listener fetches the next one when one of its messages is done
 	release <- struct{}{}
 	<-arrived
 	<-arrived
@@ -302,7 +302,7 @@ func TestQueue_RenewsTheLease(t *testing.T) {
 	case <-time.After(13 * time.Second):
 	}
 	close(release)
-	q.awaitEmpty() // the last receipt is the one used
+	q.awaitEmpty() // the delete succeeds only with the receipt of the last renewal
 }
 
 func TestQueue_CrashLeavesTheMessageHidden(t *testing.T) {

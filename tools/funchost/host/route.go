@@ -17,7 +17,7 @@ type routeSegment struct {
 	literal    string
 	name       string
 	isOptional bool
-	isCatchAll bool // catch-all
+	isCatchAll bool // {*name}: the rest of the path
 	constraint *regexp.Regexp
 }
 
@@ -40,7 +40,7 @@ func parseTemplate(text string) (routeTemplate, error) {
 	return t, nil
 }
 
-// splitTemplate splits at the slashes outside of parameters, because an expression may hold some.
+// splitTemplate splits a template at the slashes outside of parameters. A regex constraint may contain slashes.
 func splitTemplate(text string) []string {
 	var parts []string
 	depth, from := 0, 0
@@ -94,7 +94,7 @@ func parseSegment(part string) (routeSegment, error) {
 	return s, err
 }
 
-// undoubleBraces undoes the doubling of braces within a parameter. A single one is an error.
+// undoubleBraces replaces doubled braces within a parameter by single ones. A single brace is an error.
 func undoubleBraces(s string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -109,8 +109,8 @@ func undoubleBraces(s string) (string, error) {
 	return b.String(), nil
 }
 
-// matchPath compares a path that is decoded, except for %2F. A slash at the end does not count, nor does
-// case. An empty segment matches only a catch-all that has begun before it.
+// matchPath matches a path that is decoded except for %2F. It ignores case and a slash at the end. An empty segment
+// matches only a catch-all that has begun before it.
 func (t routeTemplate) matchPath(path string) (params map[string]string, ok bool) {
 	path = strings.TrimPrefix(path, "/")
 	var parts []string
@@ -124,7 +124,7 @@ func (t routeTemplate) matchPath(path string) (params map[string]string, ok bool
 			return nil, false
 		case s.isCatchAll:
 			return params, s.captureRest(params, path, i)
-		case i >= len(parts) && s.isOptional: // and so may be those behind
+		case i >= len(parts) && s.isOptional: // the segments behind it may be optional, too
 		case i >= len(parts):
 			return nil, false
 		case s.name == "":
@@ -140,8 +140,8 @@ func (t routeTemplate) matchPath(path string) (params map[string]string, ok bool
 	return params, len(parts) <= len(t.segments)
 }
 
-// captureRest takes the path from a segment on, with a slash at its end. If no path is left the
-// parameter has no value, and its constraint fails, even one that an empty text would pass.
+// captureRest takes the rest of the path from a segment on, with a slash at its end. If no segment is left, the
+// parameter has no value, and its constraint fails, even a constraint that an empty text would pass.
 func (s routeSegment) captureRest(params map[string]string, path string, from int) bool {
 	parts := strings.SplitN(path, "/", from+1)
 	if len(parts) <= from || parts[from] == "" {

@@ -31,7 +31,7 @@ func TestTemplate_Match(t *testing.T) {
 		{rest, "/api/a/12", map[string]string{"rest": "a/12"}},
 		{rest, "/api/a/12/", nil}, // the value ends with the slash
 		{rest, "/api/a/123", nil},
-		{rest, "/api", nil}, // without a value a constraint is broken
+		{rest, "/api", nil}, // a parameter without a value breaks its constraint
 		{rest, "/api/", nil},
 		{"api/{*rest}", "/api", none},
 		{"api/{*rest}", "/api/a//b/", map[string]string{"rest": "a//b/"}},
@@ -44,7 +44,7 @@ func TestTemplate_Match(t *testing.T) {
 		{"a/{x?}/{n:regex(^[0-9]+\\z)?}", "/a/b/c", nil},
 		{"a/{x?}/{n:regex(^[0-9]+\\z)?}", "/a/b/1/2", nil},
 		{"a/{x?}/b", "/a", nil},
-		{`a/{n:regex(^\d+$)}`, "/a/٣", map[string]string{"n": "٣"}}, // .NET's \d is every script's
+		{`a/{n:regex(^\d+$)}`, "/a/٣", map[string]string{"n": "٣"}}, // in .NET, \d matches the digits of all scripts
 	} {
 		parsed, err := parseTemplate(c.template)
 		if err != nil {

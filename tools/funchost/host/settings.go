@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// environment is the host's environment, inherited by its handlers. It holds the app settings.
+// environment is the environment of the host, with the app settings. Its handlers inherit it.
 type environment struct {
-	names  []string // in order of appearance
+	names  []string // in the order in which they were first set
 	values map[string]string
 }
 
@@ -56,7 +56,7 @@ func (e *environment) childEnv(more map[string]string) []string {
 
 var settingPattern = regexp.MustCompile(`%[^%]+%`)
 
-// expandSettings replaces each %NAME%; it reports the first name that is not set.
+// expandSettings replaces each %NAME%. It returns the first name that is not set as missing.
 func (e *environment) expandSettings(s string) (text, missing string) {
 	text = settingPattern.ReplaceAllStringFunc(s, func(m string) string {
 		name := strings.Trim(m, "%")
@@ -68,8 +68,8 @@ func (e *environment) expandSettings(s string) (text, missing string) {
 	return text, missing
 }
 
-// addLocalSettings adds the Values of local.settings.json. Values of the environment
-// take precedence. Warnings are for the person at the terminal.
+// addLocalSettings adds the Values of local.settings.json. Variables of the environment take precedence. The host
+// prints the warnings.
 func (e *environment) addLocalSettings(root string) (warnings []string, err error) {
 	raw, err := os.ReadFile(filepath.Join(root, "local.settings.json"))
 	if errors.Is(err, os.ErrNotExist) {

@@ -20,8 +20,8 @@ func bindPort(port int) (*boundSocket, error) {
 		return nil, os.NewSyscallError("socket", err)
 	}
 	s := &boundSocket{fd: fd}
-	err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR,
-		1) // connections of an earlier host may linger
+	// Connections of an earlier host may linger on the port.
+	err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
 	if err == nil {
 		err = syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
 	}

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// boundSocket listens from the start: to take a port without listening is written for Linux only.
+// boundSocket listens from the start. Only the implementation for Linux takes a port without listening.
 type boundSocket struct {
 	net.Listener
 	address string

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// requestTarget is a request's address as Kestrel hands it to the router: the path decoded once and
-// without dot segments, the query as the client sent it.
+// requestTarget is a request's address as Kestrel passes it to the router: the path is decoded once and has no dot
+// segments, the query is as the client sent it.
 type requestTarget struct {
 	path, query string
 	hasQuery    bool
@@ -25,7 +25,7 @@ func parseTarget(method, raw string) (requestTarget, int) {
 	}
 	var t requestTarget
 	t.path, t.query, t.hasQuery = strings.Cut(raw, "?")
-	// A path that holds %2F keeps it: the router must not see a slash there.
+	// %2F stays in the path, because the router must not see a slash there.
 	t.path = removeDotSegments(decodeEscapes(t.path, func(r rune) bool { return r != '/' }))
 	if strings.ContainsRune(t.path, 0) {
 		return requestTarget{}, http.StatusBadRequest
@@ -42,7 +42,7 @@ func isASCII(s string) bool {
 // backslashes into slashes, resolves dots once more, and ends the path at ? and #.
 func (t requestTarget) rebuildPath() string {
 	path := t.path
-	if !t.hasQuery { // a URI ignores white space at its end
+	if !t.hasQuery { // the host's parser of URIs ignores white space at the end
 		path = strings.TrimRight(path, " \t\r\n")
 	}
 	if at := strings.IndexAny(path, "?#"); at >= 0 {
@@ -52,7 +52,7 @@ func (t requestTarget) rebuildPath() string {
 	return escapeBytes(removeDotSegments(path), ":/[]@!$&'()*+,;=%")
 }
 
-// encodePath returns the path that a proxying host sends on: the decoded one, encoded once more.
+// encodePath returns the path that a proxying host sends on: the decoded path, encoded again.
 func (t requestTarget) encodePath() string {
 	return escapeBytes(strings.ReplaceAll(t.path, "%", "%25"), ":/@!$&'()*+,;=%")
 }
