@@ -107,8 +107,8 @@ func checkReachable(ctx context.Context, o demoOptions) error {
 // startLimit limits the time until a system that the demo starts is ready.
 const startLimit = 60 * time.Second
 
-// ensureRunning starts the system if no process answers at its addresses, and returns a
-// function that ends it.
+// ensureRunning starts the system if no process answers at its addresses, and returns a function that ends the system
+// if the demo has started it.
 func ensureRunning(ctx context.Context, o demoOptions, out io.Writer) (stop func(), err error) {
 	if checkReachable(ctx, o) == nil {
 		return func() {}, nil

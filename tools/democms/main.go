@@ -1,5 +1,5 @@
-// Command democms is a small CMS with the race in it that Weir exists for: two concurrent
-// writes to one path make two items.
+// Command democms is a small CMS with the fault that Weir works around: two concurrent writes to one path make two
+// items.
 package main
 
 import (

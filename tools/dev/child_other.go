@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// childAttributes: without Linux there is no signal at the parent's death, and children outlive a kill of this program.
+// childAttributes returns nil. Only Linux has a signal at the death of the parent; elsewhere children outlive a kill of
+// this program.
 func childAttributes() *syscall.SysProcAttr { return nil }
 
 func killGroup(p *os.Process) { p.Kill() }

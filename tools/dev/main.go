@@ -168,7 +168,7 @@ func ignoreCancel(ctx context.Context, err error) error {
 
 func (o devOptions) weir() string { return fmt.Sprintf("http://127.0.0.1:%d/api", o.port) }
 
-// checkPortsFree names the first port that is taken.
+// checkPortsFree returns an error that names the first port that is in use.
 func (o devOptions) checkPortsFree() error {
 	for _, p := range []struct {
 		port int
@@ -271,10 +271,10 @@ func startCommand(name string, log *lineLog, cmd *exec.Cmd, outputs ...*io.Write
 	return c, nil
 }
 
-// stopLimit is how long a child may take to stop; the host waits 10 s for its invocations.
+// stopLimit is how long a child may take to stop. The host needs 10 s if it waits for invocations.
 const stopLimit = 15 * time.Second
 
-// stopChild ends a child in order, and hard when it does not end.
+// stopChild ends a child by SIGTERM, and by SIGKILL if it has not ended after stopLimit.
 func (c *childProcess) stopChild() {
 	if c.cmd.Process.Signal(syscall.SIGTERM) != nil && runtime.GOOS == "windows" {
 		killGroup(c.cmd.Process) // Windows has no SIGTERM

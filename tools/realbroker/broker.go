@@ -37,7 +37,7 @@ type Broker struct {
 	mapper, node *child
 }
 
-// Start starts a node with its data in dir, and returns when it takes connections. Its output goes to log.
+// Start starts a node with its data in dir, and returns when the node accepts connections. Its output goes to log.
 func Start(ctx context.Context, dir string, log io.Writer) (*Broker, error) {
 	return startNode(ctx, dir, log, "")
 }
@@ -71,7 +71,7 @@ func startNode(ctx context.Context, dir string, log io.Writer, more string) (*Br
 		"RABBITMQ_DIST_PORT="+strconv.Itoa(ports[1]),
 		"ERL_EPMD_PORT="+strconv.Itoa(ports[2]), "ERL_EPMD_ADDRESS=127.0.0.1",
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none")
-	// Without this one the node starts a port mapper that outlives it.
+	// Otherwise the node starts a port mapper, which outlives the node.
 	mapper := exec.Command("epmd", "-port", strconv.Itoa(ports[2]), "-address", "127.0.0.1")
 	var err error
 	if b.mapper, err = b.startChild(mapper); err != nil {

@@ -20,7 +20,7 @@ import (
 	"weir/tools/freeport"
 )
 
-// EncryptedBroker is a Broker that takes TLS connections, too: of clients that have a certificate of its authority.
+// EncryptedBroker is a Broker that also accepts TLS connections of clients with a certificate of its authority.
 type EncryptedBroker struct {
 	*Broker
 	// CA, ClientCert and ClientKey are PEM files: the authority of the broker's certificate, and a client's certificate

@@ -27,7 +27,7 @@ type DirectusOptions struct {
 // Directus is a running Directus with a PostgreSQL of its own. Its collection articles has no unique field but its id.
 type Directus struct {
 	URL   string
-	Token string // of a user who may read and write articles, and nothing else
+	Token string // of a user who may only read and write articles
 
 	dir      string
 	script   string
@@ -92,7 +92,7 @@ func (d *Directus) newCommand(name string) *exec.Cmd {
 		"DB_USER=postgres", "DB_PASSWORD=none", "SECRET="+d.secret, "ADMIN_EMAIL=admin@example.com",
 		"ADMIN_PASSWORD="+d.secret, "ADMIN_TOKEN="+d.admin, "TELEMETRY=false", "HOST=127.0.0.1",
 		"PORT="+strconv.Itoa(d.port), "PUBLIC_URL="+d.URL, "LOG_LEVEL=warn",
-		// On a busy machine Directus would answer 503 to any request, even to those that prepare a test.
+		// Without this, Directus answers 503 to all requests on a busy machine, even to those that prepare a test.
 		"PRESSURE_LIMITER_ENABLED=false")
 	return cmd
 }
@@ -113,7 +113,7 @@ func (d *Directus) Stop() error {
 	return errors.Join(d.web.stopGroup(), d.database.process.stopGroup(), os.RemoveAll(d.dir))
 }
 
-// makeArticles makes the collection, and a user with the rights that the recipe names.
+// makeArticles makes the collection articles, and a user with the rights that the recipe names.
 func (d *Directus) makeArticles(ctx context.Context) error {
 	field := func(name, kind string, schema map[string]any) map[string]any {
 		return map[string]any{"field": name, "type": kind, "schema": schema}

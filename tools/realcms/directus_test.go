@@ -9,7 +9,7 @@ import (
 	"weir/tools/realcms"
 )
 
-// TestDirectus_ClientsWithoutWeirLeaveDuplicates is as for WordPress. Directus keeps the same slug twice.
+// Directus has two articles of one slug if two clients create it at the same time.
 func TestDirectus_ClientsWithoutWeirLeaveDuplicates(t *testing.T) {
 	t.Parallel()
 	d, err := realcms.StartDirectus(t.Context(), realcms.DirectusOptions{Log: t.Output()})

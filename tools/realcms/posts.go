@@ -32,7 +32,7 @@ func (wp *WordPress) Posts(ctx context.Context, prefix string) ([]Post, error) {
 	return readPosts(out)
 }
 
-// isPrefix reports whether a text can stand in SQL as the beginning of a slug.
+// isPrefix reports whether a text can be put into a LIKE pattern of SQL without escapes.
 func isPrefix(text string) bool { return !strings.ContainsAny(text, `'"\%_`) }
 
 // readPosts reads rows of a database, each a JSON object.
@@ -54,7 +54,7 @@ func readPosts(rows string) ([]Post, error) {
 // Tally compares the items of a CMS with the messages that should have made them.
 type Tally struct {
 	Slugs   int // that were written
-	Items   int // that the CMS has for them
+	Items   int // items that the CMS has for these slugs
 	Surplus int // items beyond the first of each slug
 	Missing int // slugs without an item of exactly this slug
 	Stale   int // slugs whose item is not of the newest version

@@ -14,7 +14,7 @@ import (
 // Spoil is a way to spoil an answer of the CMS.
 type Spoil int
 
-// The ways. The CMS has done its work in each of them.
+// In each of these ways the CMS has carried the request out.
 const (
 	SpoilNone Spoil = iota
 	SpoilLose       // the connection ends without an answer
@@ -62,7 +62,7 @@ func StartProxy(target string, choose func(r *http.Request, body []byte) Fault) 
 	return p, nil
 }
 
-// Count returns how many requests came by these methods; by all of them if none is given.
+// Count returns the number of requests with one of the methods, or of all requests if methods is empty.
 func (p *Proxy) Count(methods ...string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,8 +84,8 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// ServeHTTP passes a request on. A client that disconnects does not end the request to the CMS, which would not
-// notice either.
+// ServeHTTP passes a request on. If the client disconnects, the request to the CMS goes on, because the CMS itself
+// would not notice the disconnect either.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -97,7 +97,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fault := p.choose(r, body)
 	resp, answer, err := p.passOn(r, body)
 	if err != nil {
-		panic(http.ErrAbortHandler) // the CMS is away: so is the connection
+		panic(http.ErrAbortHandler) // the CMS is away, so the client loses its connection, too
 	}
 	if fault.Then != nil {
 		fault.Then()

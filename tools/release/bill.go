@@ -39,12 +39,13 @@ func readStamp(binary string) (buildStamp, error) {
 	return s, nil
 }
 
-// versionText is that of the tag, or one that is made of the commit's time and name, or devel outside of a checkout.
+// versionText returns the version of the tag. Without a tag it is made of the commit's time and name, and outside of a
+// checkout it is "devel".
 func (s buildStamp) versionText() string {
 	return cmp.Or(strings.Trim(s.info.Main.Version, "()"), "devel")
 }
 
-// fileVersion is the version in names of files, without the plus sign that some servers change.
+// fileVersion returns the version for names of files, without the plus sign, because some servers change it.
 func (s buildStamp) fileVersion() string { return strings.ReplaceAll(s.versionText(), "+", "-") }
 
 // writeBill writes the modules that the binary was linked from, and the Go version, as CycloneDX.

@@ -25,7 +25,7 @@ func main() {
 	}
 }
 
-// targetPaths are the values of a flag that is given once for each target: target=path.
+// targetPaths has the values of a flag that can be repeated: target=path, once for each target.
 type targetPaths []targetPath
 
 type targetPath struct{ target, path string }

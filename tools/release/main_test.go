@@ -63,7 +63,7 @@ func checkVersion(t *testing.T, program string) {
 	}
 }
 
-// findOnly returns the one file that a pattern names, without those that hold a word.
+// findOnly returns the only file that matches a pattern and does not have the text without in its name.
 func findOnly(t *testing.T, folder, pattern, without string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(folder, pattern))

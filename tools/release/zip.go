@@ -19,7 +19,8 @@ const (
 // zipFile is a file of a zip.
 type zipFile struct{ name, path string }
 
-// listFiles lists the files of a staged app, or the one file of the commands, and finds the handler among them.
+// listFiles returns the files of a staged app, or the single file of the commands, and the path of the binary among
+// them.
 func listFiles(path string) (files []zipFile, binary string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -32,7 +33,7 @@ func listFiles(path string) (files []zipFile, binary string, err error) {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		// Settings of a developer's machine hold its keys.
+		// The settings of a developer's machine contain keys.
 		if entry.Name() == "local.settings.json" {
 			return fmt.Errorf("%s stands in the app, and a release must not hold it", at)
 		}
@@ -43,7 +44,7 @@ func listFiles(path string) (files []zipFile, binary string, err error) {
 	return files, filepath.Join(path, binaryName), err
 }
 
-// writeZip writes files in their order, all of one time, so that the same build makes the same zip.
+// writeZip writes the files in their order, all with the same time, so that the same build makes the same zip.
 func writeZip(path string, files []zipFile, at time.Time) (err error) {
 	out, err := os.Create(path)
 	if err != nil {
@@ -79,8 +80,8 @@ func addFile(w *zip.Writer, f zipFile, at time.Time) error {
 	return err
 }
 
-// modeOf lets the host start the handler, and a shell the command: Premium and Dedicated do not set the bit by
-// themselves.
+// modeOf returns the mode of a file of the zip. It makes the programs executable, because Premium and Dedicated do not
+// do that.
 func modeOf(name string) fs.FileMode {
 	switch strings.TrimSuffix(name, ".exe") {
 	case binaryName, commandName:

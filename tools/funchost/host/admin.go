@@ -138,8 +138,8 @@ func (h adminAPI) onInstance(do func(*instance)) http.HandlerFunc {
 	}
 }
 
-// startFunction runs a function without HTTP trigger in the background. Of {"input":"…"}, the input becomes the message
-// of a queue trigger.
+// startFunction runs a function without HTTP trigger in the background. Of {"input":"…"}, the input becomes the
+// message of a queue trigger.
 func (h adminAPI) startFunction(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Input string }
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))

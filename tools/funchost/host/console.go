@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// console is the host's output: its own lines, with the time, and those of the handlers.
+// console is the host's output: the lines of the host, with the time, and the lines of the handlers.
 type console struct {
 	mu    sync.Mutex
 	out   io.Writer
@@ -22,7 +22,7 @@ type console struct {
 func (c *console) writeLine(line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, _ = io.WriteString(c.out, line+"\n") // nowhere to report it
+	_, _ = io.WriteString(c.out, line+"\n") // an error has no place to go
 }
 
 func (c *console) logOwn(format string, args ...any) {
@@ -36,10 +36,10 @@ func (c *console) logDetail(format string, args ...any) {
 	}
 }
 
-// maxLine is the length at which a line is cut.
+// maxLine is the largest length of a line in bytes. The rest of a longer line is left out.
 const maxLine = 64 << 10
 
-// lineWriter passes a handler's output on line by line, each with a prefix, and remembers the last three.
+// lineWriter passes a handler's output on line by line, each line with a prefix. It remembers the last three lines.
 type lineWriter struct {
 	console *console
 	prefix  string
@@ -74,7 +74,7 @@ func (l *lineWriter) writeThrough(line string) {
 	}
 }
 
-// flushPartial writes the last line if it has no line end.
+// flushPartial writes the last line if it ends without a line break.
 func (l *lineWriter) flushPartial() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,7 +15,7 @@ var constraints = map[string]*regexp.Regexp{
 	"alpha": regexp.MustCompile(`(?i)^[a-z]*$`),
 }
 
-// parseConstraint reads the text behind a parameter's colon, its braces no longer doubled.
+// parseConstraint parses the text behind a parameter's colon. Its braces are single ones.
 func parseConstraint(text string) (*regexp.Regexp, error) {
 	if known := constraints[text]; known != nil {
 		return known, nil
@@ -38,13 +38,12 @@ func parseConstraint(text string) (*regexp.Regexp, error) {
 	return check, nil
 }
 
-// netClasses are escapes that mean more to .NET than to Go.
+// netClasses has the escapes that match more characters in .NET than in Go, as classes of Go.
 var netClasses = map[byte]string{'d': `\p{Nd}`, 'w': `\p{L}\p{Mn}\p{Nd}\p{Pc}`}
 
 var errNotInGo = errors.New("not supported here: Go has no expression that means the same")
 
-// translateRegex writes a .NET expression in Go's syntax. It refuses
-// an expression whose meaning would change.
+// translateRegex translates a .NET expression to Go's syntax. It refuses an expression whose meaning would change.
 func translateRegex(expression string) (string, error) {
 	var b strings.Builder
 	inClass := false
@@ -63,7 +62,7 @@ func translateRegex(expression string) (string, error) {
 			return "", errNotInGo
 		case c == '[':
 			inClass = true
-			// A bracket that comes first is a member.
+			// A bracket at the beginning of a class is a member of it.
 			for _, first := range []string{"^]", "]"} {
 				if strings.HasPrefix(rest, first) {
 					return "", errNotInGo
@@ -101,7 +100,7 @@ func translateEscape(rest string, inClass bool) (string, error) {
 	}
 }
 
-// translateEnd writes .NET's $, which also matches before a line feed at the very end. Go's does not.
+// translateEnd translates $. In .NET it also matches before a line feed at the end of the text, in Go it does not.
 func translateEnd(rest string) (string, error) {
 	if strings.Trim(rest, ")") != "" && !strings.HasPrefix(strings.TrimLeft(rest, ")"), "|") {
 		return "", errNotInGo

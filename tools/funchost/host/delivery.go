@@ -21,8 +21,8 @@ type delivery struct {
 	popReceipt string // of the last renewal
 }
 
-// processMessage calls the function, and deletes, releases or gives up the message. If the instance crashes it does
-// neither: the message becomes visible when its lease ends.
+// processMessage calls the function. Then it deletes the message, releases it, or moves it to the poison queue. If the
+// instance crashes, it does none of these: the message becomes visible when its lease ends.
 func (d *delivery) processMessage() {
 	if *d.message.DequeueCount > int64(d.options.maxDequeueCount) {
 		d.moveToPoison("it was dequeued too often")
@@ -49,7 +49,7 @@ func (d *delivery) processMessage() {
 	}
 }
 
-// callFunction runs the function while the message is renewed.
+// callFunction runs the function, and keeps the message hidden meanwhile.
 func (d *delivery) callFunction(text string) error {
 	ctx, cancel := context.WithCancel(d.instance.lifetime)
 	var renewing sync.WaitGroup
@@ -67,7 +67,7 @@ func (d *delivery) callFunction(text string) error {
 	return err
 }
 
-// keepHidden hides the message anew at half of each lease.
+// keepHidden renews the lease of the message at half of its length.
 func (d *delivery) keepHidden(ctx context.Context) {
 	for sleepFor(ctx, d.host.cfg.MessageLease/2) {
 		err := d.hideFor(ctx, d.host.cfg.MessageLease)
@@ -83,7 +83,7 @@ func (d *delivery) keepHidden(ctx context.Context) {
 	}
 }
 
-// hideFor sets when the message becomes visible. Each time it gets a new receipt.
+// hideFor hides the message for a span from now. Storage returns a new receipt each time.
 func (d *delivery) hideFor(ctx context.Context, span time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,8 +110,8 @@ func (d *delivery) deleteMessage() error {
 	return err
 }
 
-// moveToPoison moves the message's body to the poison queue. If the queue can have none, the message stays
-// hidden until its lease ends.
+// moveToPoison moves the message's body to the poison queue. If the queue has no poison queue, the message stays hidden
+// until its lease ends.
 func (d *delivery) moveToPoison(reason string) {
 	if d.poison == nil {
 		return

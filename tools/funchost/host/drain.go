@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// DrainStatus is the answer to GET /admin/host/drain/status. It counts invocations only: work that the
-// handler does outside any invocation does not count.
+// DrainStatus is the answer to GET /admin/host/drain/status. It counts only invocations, not work that the handler does
+// outside of any invocation.
 type DrainStatus struct {
 	State                  string `json:"state"` // Disabled, InProgress, Completed
 	OutstandingInvocations int    `json:"outstandingInvocations"`
 	OutstandingRetries     int    `json:"outstandingRetries"` // always 0: retry policies are not supported here
 }
 
-// Drain stops the listeners of queues and timers; invocations in flight and HTTP go on. The platform drains
-// a host before it takes the instance away. Restart ends it.
+// Drain stops the listeners of queues and timers. Invocations in flight and HTTP go on. The platform drains a host
+// before it takes the instance away. Restart ends the drain.
 func (h *Host) Drain() {
 	h.mu.Lock()
 	h.isDraining = true
@@ -26,7 +26,7 @@ func (h *Host) Drain() {
 	}
 }
 
-// DrainStatus returns how far the drain is.
+// DrainStatus returns the state of the drain.
 func (h *Host) DrainStatus() DrainStatus {
 	s := DrainStatus{State: "Disabled"}
 	for _, i := range h.allInstances() {
@@ -44,8 +44,9 @@ func (h *Host) DrainStatus() DrainStatus {
 	return s
 }
 
-// Restart restarts the script host, as a changed file or setting does: beside each handler a second one
-// starts on another port and takes all that is new. The first lives until its invocations have ended.
+// Restart restarts the script host, as the real host does after a change of a file or setting. Beside each handler a
+// second one starts on another port and gets all new invocations. The first handler lives until its invocations have
+// ended.
 func (h *Host) Restart() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,7 +76,8 @@ func (h *Host) Restart() error {
 
 var errStopping = errors.New("the host is stopping")
 
-// retireReplaced ends an instance that has a successor or gets one when it is needed. It waits without limit.
+// retireReplaced ends an instance that another has replaced, or will replace when it is needed. It waits without limit
+// for the invocations of the instance.
 func (h *Host) retireReplaced(old *instance) {
 	old.endInOrder(noLimit, old.awaitHTTP)
 	h.mu.Lock()

@@ -20,7 +20,7 @@ func (r *rig) readDrainStatus() (s host.DrainStatus) {
 	return s
 }
 
-// holdQueue makes a rig whose queue invocations are held until release is called, while HTTP is answered.
+// holdQueue returns a rig whose handler answers HTTP requests, but no queue invocation before the test calls release.
 func holdQueue(t *testing.T) (q *queueRig, release func()) {
 	t.Helper()
 	held := make(chan struct{})
@@ -120,7 +120,7 @@ func TestRestart_OldHandlerFinishesItsInvocations(t *testing.T) {
 	q.awaitEmpty()
 }
 
-// A stop does not wait for a replaced handler any longer than for another.
+// A stopping host waits for StopWait for a replaced handler, too, and not longer.
 func TestRestart_StopEndsTheReplaced(t *testing.T) {
 	t.Parallel()
 	q, release := holdQueue(t)

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// contentHeaders are lost when a request is forwarded: .NET refuses them among request headers.
+// contentHeaders has the headers that a forwarding host loses, because .NET refuses them among request headers.
 var contentHeaders = []string{
 	"Allow", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location", "Content-Md5",
 	"Content-Range", "Expires", "Last-Modified",
 }
 
-// hopHeaders belong to one connection.
+// hopHeaders has the headers that belong to one connection.
 var hopHeaders = []string{
 	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
@@ -59,7 +59,7 @@ func (c caller) buildForwarded(r *http.Request, sent requestTarget, id string) (
 	if r.ContentLength < 0 {
 		return nil, errChunked
 	}
-	body, err := io.ReadAll(r.Body) // the real host reads it all first, too
+	body, err := io.ReadAll(r.Body) // the real host also reads the whole body first
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (c caller) buildForwarded(r *http.Request, sent requestTarget, id string) (
 	}
 	c.host.addTraceparent(out.Header)
 	if len(body) > 0 {
-		// Without GetBody net/http cannot send it twice by itself.
+		// Without GetBody net/http cannot send the body a second time.
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
 	return out, nil
@@ -126,8 +126,8 @@ func hasNoBody(status int) bool {
 	return status == http.StatusNoContent || status == http.StatusResetContent || status == http.StatusNotModified
 }
 
-// relayAndClose writes status and headers, and ends the connection without notice: the forwarding
-// host writes an empty body after them, which Kestrel takes for an error of the host.
+// relayAndClose writes status and headers, and closes the connection. The forwarding host writes an empty body after
+// them, and Kestrel closes the connection because of that.
 func (c caller) relayAndClose(w http.ResponseWriter, answer *http.Response) {
 	c.host.console.logOwn("An unhandled host error has occurred. "+
 		"Writing to the response body is invalid for responses with status code %d.", answer.StatusCode)

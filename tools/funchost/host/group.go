@@ -11,9 +11,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
-// Group is a number of instances that run the listeners of some functions only, as Flex Consumption has
-// them: all HTTP functions are one group, each other function is one of its own. The handler is started
-// whole on every instance.
+// Group is a number of instances that run only the listeners of some functions, as on Flex Consumption. All HTTP
+// functions are one group, and each other function is a group of its own. Every instance starts the same handler.
 type Group struct {
 	Name      string // FUNCTIONS_TARGET_GROUP: "http", "function:process"; empty = every function
 	Instances int
@@ -21,8 +20,8 @@ type Group struct {
 
 const httpGroup = "http"
 
-// ParseGroups reads "2", or instances by group such as "http=2,process=1". The short name of a function's
-// group is the function's.
+// ParseGroups parses a number of instances such as "2", or numbers by group such as "http=2,process=1". The short name
+// of a function's group is the name of the function.
 func ParseGroups(text string) ([]Group, error) {
 	if n, err := strconv.Atoi(text); err == nil {
 		if n < 1 {
@@ -62,7 +61,7 @@ func (f *function) isIn(group string) bool {
 	}
 }
 
-// configuredGroups are Config's. Otherwise a host on Flex learns its one group from its environment.
+// configuredGroups returns Config.Groups. If there are none, a host on Flex gets its one group from the environment.
 func configuredGroups(cfg Config, env *environment) []Group {
 	if len(cfg.Groups) > 1 || len(cfg.Groups) == 1 && cfg.Groups[0].Name != "" {
 		return cfg.Groups
@@ -79,7 +78,7 @@ func configuredGroups(cfg Config, env *environment) []Group {
 
 const flexSKU = "FlexConsumption"
 
-// checkGroups finds groups that no function is in.
+// checkGroups returns an error if a group has no function.
 func (a *app) checkGroups(groups []Group) error {
 	for _, g := range groups {
 		if !slices.ContainsFunc(a.functions, func(f *function) bool { return f.isIn(g.Name) }) {
@@ -89,8 +88,8 @@ func (a *app) checkGroups(groups []Group) error {
 	return nil
 }
 
-// instancesFor returns the instances that run an invocation of the function: those of its group. A host that has
-// no such instance runs it on any, because the real one does, too, when it is asked.
+// instancesFor returns the instances that can run an invocation of the function: those of its group. If the host has
+// none, it returns all instances, because the real host also runs what it is sent.
 func (h *Host) instancesFor(f *function) []*instance {
 	var out []*instance
 	for _, i := range h.instances {
@@ -109,8 +108,8 @@ func (h *Host) listensFor(f *function) bool {
 	return slices.ContainsFunc(h.instances, func(i *instance) bool { return f.isIn(i.group) })
 }
 
-// scaleInWhenIdle ends an instance that has had no invocation for a while, as the platform does: whatever
-// the handler does outside an invocation does not count, and it gets no notice.
+// scaleInWhenIdle ends an instance that has had no invocation for span, as the platform does. Work of the handler
+// outside of an invocation does not prevent that, and the handler gets no signal before its end.
 func (i *instance) scaleInWhenIdle(span time.Duration) {
 	seen := 0
 	for sleepFor(i.lifetime, span) {
@@ -127,9 +126,9 @@ func (i *instance) scaleInWhenIdle(span time.Duration) {
 	}
 }
 
-// markScaledIn takes the instance out of use, and reports whether it could: no invocation is in flight there.
+// markScaledIn takes the instance out of use, unless an invocation is in flight there. It reports whether it did.
 func (i *instance) markScaledIn() bool {
-	i.host.mu.Lock() // against take
+	i.host.mu.Lock() // so that pickInstance does not pick it meanwhile
 	defer i.host.mu.Unlock()
 	http, other, _ := i.inFlight.readCounts()
 	if http+other > 0 || i.isRetiring.Load() {
@@ -182,11 +181,10 @@ func startScaling(h *Host) error {
 	return nil
 }
 
-// scalePause is how often the scale controller looks at a queue whose group has no instance.
+// scalePause is the time between two looks of the scale controller at a queue whose group has no instance.
 const scalePause = time.Second
 
-// scaleByQueue starts an instance when a message can be seen in the queue of a function and no instance of
-// its group is left.
+// scaleByQueue starts an instance if the queue of a function has a visible message and its group has no instance.
 func scaleByQueue(ctx context.Context, h *Host, f *function, queue *azqueue.QueueClient) {
 	for sleepFor(ctx, scalePause) {
 		h.mu.Lock()
@@ -206,11 +204,11 @@ func scaleByQueue(ctx context.Context, h *Host, f *function, queue *azqueue.Queu
 	}
 }
 
-// availableFor returns the instances that take an invocation of the function now. The caller holds the lock.
+// availableFor returns the instances that can get an invocation of the function now. The caller holds the lock.
 func (h *Host) availableFor(f *function) []*instance {
 	var out []*instance
 	for _, i := range h.instancesFor(f) {
-		// An instance that retires is not picked any more, except for the last requests to a stopping host.
+		// A retiring instance gets only the last requests to a stopping host.
 		if i.isAlive() && (h.isStopping || !i.isRetiring.Load()) {
 			out = append(out, i)
 		}

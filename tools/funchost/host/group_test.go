@@ -19,7 +19,7 @@ func newGroupRig(t *testing.T, o rigOptions) *queueRig {
 	return q
 }
 
-// callTo waits for a call to an address, and passes over others.
+// callTo waits for a call to an address, and ignores calls to others.
 func (r *rig) callTo(uri string) handlerCall {
 	r.t.Helper()
 	for {
@@ -142,7 +142,7 @@ func TestIdleKill_EndsAndStartsAgain(t *testing.T) {
 	if c := q.callTo("/api/fn"); c.PID == first.PID || c.Group != "http" {
 		t.Errorf("answered by %d of group %q; want another process than %d, of http", c.PID, c.Group, first.PID)
 	}
-	q.awaitScaledIn(1) // as idle as the other, which has an invocation in flight
+	q.awaitScaledIn(1) // idle for as long as the other, which has an invocation in flight
 	if s := q.instanceStatus(2); s.PID != woken.PID || s.State != "running" {
 		t.Errorf("with an invocation in flight the instance is %+v; want it to run", s)
 	}

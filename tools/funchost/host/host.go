@@ -26,7 +26,7 @@ type Config struct {
 	Port       int       // 0 = a free one
 	Instances  int       // 0 = one; each runs all functions
 	Groups     []Group   // instances by the functions that they run; in place of Instances
-	Out        io.Writer // the host's lines and the handlers'; nil = nowhere
+	Out        io.Writer // for the lines of the host and the handlers; nil = none are written
 	Quiet      bool      // no lines about single invocations that succeed
 	Env        []string  // nil = this process's
 	EnableAuth bool      // keys are checked; otherwise everyone is admin, as under func start
@@ -35,31 +35,31 @@ type Config struct {
 	// FunctionKeys are keys of single functions, by the functions' names.
 	FunctionKeys map[string]string
 	StateDir     string // for the timers' status; empty = one for the script root in the temporary folder
-	GiveUpAfter  int    // errors of a handler after which the host ends: 0 = 3 as the real one, negative = never
+	GiveUpAfter  int    // errors of a handler after which the host ends; 0 = 3, as the real host; negative = no limit
 	Now          func() time.Time
-	// MessageLease is the time for which a dequeued message is hidden; the host renews it at its half. 0 = 10
-	// minutes, as in the real host.
+	// MessageLease is the time for which the host hides a dequeued message. It renews the lease at half of that time. 0
+	// = 10 minutes, as in the real host.
 	MessageLease time.Duration
-	HTTP         Mode // how the host passes requests on; empty = Proxying
+	HTTP         Mode // the way in which the host passes requests on; empty = Proxying
 	Traceparent  bool // Application Insights is connected: calls without a trace get one
 	// StopWait is the longest time for which a stopping host waits for queue and timer invocations. 0 = 10 s, as in
 	// the real host.
 	StopWait time.Duration
-	// StopTakes is the shortest time between the close of the host's socket and the end of the handlers: about
-	// 0.3 s for the real host.
+	// StopTakes is the shortest time between the close of the host's socket and the kill of the handlers: about 0.3 s
+	// for the real host.
 	StopTakes time.Duration
-	// Orphan leaves a handler behind, without a parent, when an invocation outlasts StopWait, and when the
-	// host itself is killed: both were seen of the real host. It is meant for a host in a process of its own,
-	// which ends after Stop. Otherwise no handler outlives the host.
+	// Orphan lets a handler live on without a parent if an invocation outlasts StopWait, or if the host itself is
+	// killed. The real host was seen to do both. Use it only if the host has a process of its own, which ends after
+	// Stop. Without Orphan no handler outlives the host.
 	Orphan bool
-	// ListenAfter is the time between the start of the handlers and that of listening: about a second for the real
-	// host. Start returns when the host listens.
+	// ListenAfter is the time between the start of the handlers and the moment at which the host listens: about a
+	// second for the real host. Start returns when the host listens.
 	ListenAfter time.Duration
-	// IdleKill is the time without an invocation after which an instance is ended by SIGKILL. A request, a message or
-	// a timer of its group starts it again. 0 = never.
+	// IdleKill is the time without an invocation after which the host ends an instance by SIGKILL. A request, a message
+	// or a timer of its group starts it again. 0 = never.
 	IdleKill time.Duration
-	// Development sets AZURE_FUNCTIONS_ENVIRONMENT=Development, as func start does: queues are polled every two
-	// seconds. Otherwise the environment decides.
+	// Development sets AZURE_FUNCTIONS_ENVIRONMENT=Development, as func start does. The host then polls queues every
+	// two seconds. If it is false, the variable of the environment decides.
 	Development bool
 }
 
@@ -81,7 +81,7 @@ type Host struct {
 
 	mu         sync.Mutex
 	instances  []*instance
-	replaced   []*instance // by a restart, and not ended yet
+	replaced   []*instance // instances that a restart has replaced, and that have not ended yet
 	isStopping bool
 	isDraining bool
 	nextTurn   uint64
@@ -231,7 +231,7 @@ func (h *Host) Failed() <-chan error { return h.failed }
 func (h *Host) reportFatal(err error) {
 	select {
 	case h.failed <- err:
-	default: // the first reason counts
+	default: // only the first reason is reported
 	}
 }
 
@@ -321,8 +321,8 @@ func (h *Host) pickInstance(f *function) (i *instance, leave func()) {
 	return i, i.inFlight.beginInvocation(f)
 }
 
-// Stop does as the real host does on SIGTERM: the listening socket closes at once, and the listeners
-// stop. The host waits until all HTTP requests have ended, and for StopWait for queue and timer invocations.
+// Stop ends the host as SIGTERM ends the real one. The listening socket closes at once, and the listeners stop. The
+// host waits until all HTTP requests have ended, and at most StopWait for queue and timer invocations.
 // The handlers get only SIGKILL at the end. When Stop returns, no handler is left, except with Orphan.
 func (h *Host) Stop() {
 	h.mu.Lock()

@@ -61,8 +61,8 @@ func (t requestTarget) encodePath() string {
 // percent sign that begins no escape is escaped.
 func (t requestTarget) encodeQuery() string { return escapePercents(t.query) }
 
-// rebuildQuery returns the query that a forwarding host sends on. Values of one name, whatever its
-// case, are joined by commas under the last spelling of the name, and each name has a value.
+// rebuildQuery returns the query that a forwarding host sends on. It compares names without regard to case, joins the
+// values of one name by commas under the last spelling of the name, and gives each name a value, even an empty one.
 func (t requestTarget) rebuildQuery() string {
 	var names []string
 	values := map[string][]string{}
@@ -125,8 +125,8 @@ func removeDotSegments(path string) string {
 	return "/" + strings.Join(out, "/")
 }
 
-// decodeEscapes replaces the percent escapes of runes that are wanted. Escapes that are no UTF-8
-// stay as they are.
+// decodeEscapes decodes the percent escapes of runes for which isWanted returns true. Escapes that are not UTF-8 stay
+// unchanged.
 func decodeEscapes(s string, isWanted func(rune) bool) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -142,7 +142,7 @@ func decodeEscapes(s string, isWanted func(rune) bool) string {
 	return b.String()
 }
 
-// escapedRune reads the escapes of one rune from the beginning of s. Size 0 = there are none.
+// escapedRune decodes the escapes of one rune at the beginning of s. Size 0 = s begins with no escape of a rune.
 func escapedRune(s string) (r rune, size int) {
 	var raw []byte
 	for isEscape(s[size:]) {
@@ -180,8 +180,8 @@ func isLetterOrDigit(c byte) bool {
 
 const hexDigits = "0123456789ABCDEF"
 
-// escapeBytes writes every byte as an escape, except unreserved characters, those in allowed, and a
-// percent sign that begins an escape.
+// escapeBytes escapes every byte, except unreserved characters, characters in allowed, and a percent sign that begins
+// an escape.
 func escapeBytes(s, allowed string) string {
 	var b strings.Builder
 	s = escapePercents(s)

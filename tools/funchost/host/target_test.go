@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Every path that a proxying host was seen to send on, without the routes before it.
+// The test has every path that a real proxying host was seen to send on, and calls encodePath without the routes.
 func TestTarget_EncodePath(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("testdata/targets.tsv")

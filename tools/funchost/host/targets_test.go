@@ -48,7 +48,7 @@ func readSeen(t *testing.T) []observation {
 	return out
 }
 
-// weirRoutes are the routes that the targets were tried on, with the parameters as given.
+// weirRoutes returns the routes with which the targets were tried on a real host, with these parameters.
 func weirRoutes(id, rest, path string) map[string]string {
 	out := map[string]string{}
 	for name, v := range map[string][2]string{
@@ -90,8 +90,8 @@ func tryTargets(t *testing.T, functions map[string]string, column func(observati
 	}
 }
 
-// notProxied are the targets that cannot reach the handler's record through a host: the column
-// proxying was seen without one. TestTarget_EncodePath has them.
+// notProxied has the targets that reach no handler through a host, each with the reason. Their column proxying was seen
+// without the routes. TestTarget_EncodePath tests them.
 var notProxied = map[string]string{
 	"//api/health":       "a path that begins with an empty segment matches no route",
 	"/admin/host/status": "the host's own address",
@@ -120,13 +120,13 @@ func TestHost_Targets_Proxying(t *testing.T) {
 	}
 }
 
-// sendTarget sends a target as it is, which no HTTP client would, and returns the outcome.
+// sendTarget sends a target unchanged, which no HTTP client does, and returns the outcome.
 func (r *rig) sendTarget(method, target string) outcome {
 	r.t.Helper()
 	res := r.sendRaw(method + " " + target + " HTTP/1.1\r\nHost: weir.example\r\nConnection: close\r\n\r\n")
 	got := outcome{res.Status[:3], "-", "-"}
 	select {
-	case c := <-r.calls: // the handler is asked before the answer comes
+	case c := <-r.calls: // the handler gets the call before the client gets the answer
 		got.function, got.received = r.functionOf(c), c.Method+" "+c.URI
 	default:
 	}
@@ -157,7 +157,7 @@ func (r *rig) sendRaw(request string) hostAnswer {
 	return hostAnswer{res, string(body)}
 }
 
-// functionOf returns the function that a call was made for. The handler does not know it; the host's log does.
+// functionOf returns the function of a call. It reads the host's log, because the call does not contain the function.
 func (r *rig) functionOf(c handlerCall) string {
 	id := c.Header.Get("X-Azure-Functions-InvocationId")
 	line := regexp.MustCompile(`Executing 'Functions\.(\S+)' \(.*Id=` + regexp.QuoteMeta(id))

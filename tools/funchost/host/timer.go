@@ -61,7 +61,7 @@ type timerRunner struct {
 	status     *scheduleStatus
 }
 
-// startTimers starts the one runner of each timer function. The caller holds the lock.
+// startTimers starts one runner for each timer function. The caller holds the lock.
 func (h *Host) startTimers() {
 	for _, f := range h.app.functions {
 		if !f.hasTrigger("timerTrigger") || f.isDisabled || !h.listensFor(f) {
@@ -108,13 +108,13 @@ func (t *timerRunner) runUntil(ctx context.Context) {
 
 func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
-		return a // the clock may wake us a little early
+		return a // the timer may fire a little before the time
 	}
 	return b
 }
 
-// isPastDue reports whether a time was missed according to the stored status. If the schedule has changed since,
-// none was.
+// isPastDue reports whether the timer has missed a time according to the stored status. After a change of the schedule
+// it has missed none.
 func (t *timerRunner) isPastDue(now time.Time) bool {
 	if t.statusFile == "" {
 		return false
