@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// signedIn are the headers that App Service Authentication adds to the requests of a person.
+// signedIn has the headers that App Service Authentication adds to the requests of a person, and a function key.
 var signedIn = []string{"X-MS-CLIENT-PRINCIPAL-NAME", "ada@example.org", "x-functions-key", "the-key"}
 
-// A person who signed in is named in the audit log, in the pauses, in a message's story and in the log of the
-// handler, if the platform checks who signs in.
+// If the platform checks who signs in, the audit log, the pauses, the page of a message and the log of the handler name
+// the person.
 func TestAudit_NamesThePersonWhoSignedIn(t *testing.T) {
 	s := newSystemIn(t, []string{"WEBSITE_AUTH_ENABLED=True"}, 1)
 	s.checkAuthor("ada@example.org")
@@ -19,7 +19,7 @@ func TestAudit_NamesThePersonWhoSignedIn(t *testing.T) {
 		func() bool { return strings.Contains(s.output.String(), `"principal":"ada@example.org"`) })
 }
 
-// Without sign-in each client can send the header of the person, so the key alone counts.
+// Without sign-in each client can send the header with a person's name. So the author is the key, not that person.
 func TestAudit_IgnoresAPersonThatTheClientNames(t *testing.T) {
 	s := newSystem(t, 1)
 	s.checkAuthor("key ad44dc8e")

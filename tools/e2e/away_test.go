@@ -33,7 +33,7 @@ func (s *system) newAPICommand(ctx context.Context, args ...string) (cmd *exec.C
 	return cmd, stdout, stderr
 }
 
-// writeArticles writes n messages of one path each, and returns their directory.
+// writeArticles writes n files with a message each, all of different paths, and returns their directory.
 func writeArticles(t *testing.T, n int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,9 +44,8 @@ func writeArticles(t *testing.T, n int) string {
 	return dir
 }
 
-// Files are sent, the sending is interrupted, the handler is killed, and the same command is
-// run again: each message is written once. There are so many that the first command cannot
-// be through before it is interrupted.
+// The test interrupts weir send, kills the handler, and runs the same command again: the CMS gets each message once.
+// There are enough files that the first command does not end before its interrupt.
 func TestSend_InterruptedAndResumed(t *testing.T) {
 	s := newSystem(t, 1, "lease: 30s", "lease: 15s", "level: info", "level: debug")
 	files := filepath.Join(writeArticles(t, 200), "*.xml")
@@ -75,8 +74,7 @@ func TestSend_InterruptedAndResumed(t *testing.T) {
 	s.runByAPI("send", files).checkOutput(t, 0, `^200 files: 0 accepted, 200 sent before\n$`, "")
 }
 
-// An operator who has only an address sees a message die, finds out why, and has it
-// delivered again.
+// An operator who has only Weir's address finds a dead message and the reason, and has it delivered again.
 func TestOperator_ByCommands(t *testing.T) { inEachMode(t, testOperatorByCommands) }
 
 func testOperatorByCommands(t *testing.T) {
@@ -123,7 +121,7 @@ func testOperatorByCommands(t *testing.T) {
 			` 0 waiting`, "")
 }
 
-// tail shows accepted messages and their ends, and exits with 0 when it is interrupted.
+// weir tail shows accepted messages and their final stages, and exits with 0 after an interrupt.
 func TestTail(t *testing.T) {
 	s := newSystem(t, 1)
 	out := &processLogs{}

@@ -57,7 +57,8 @@ func (s *system) postBatch(query, contentType, document string) string {
 	return address
 }
 
-// awaitBatch waits until a batch satisfies the condition. A handler that was killed does not answer.
+// awaitBatch waits until a batch satisfies the condition. It ignores failed requests, because the test may kill
+// handlers.
 func (s *system) awaitBatch(address, condition string, limit time.Duration,
 	holds func(postedBatch) bool) (b postedBatch) {
 	s.t.Helper()
@@ -73,8 +74,8 @@ func (s *system) awaitBatch(address, condition string, limit time.Duration,
 	return b
 }
 
-// TestBatch_HandlersKilled: each of 10,000 parts is delivered once and in order per key, though handlers are killed
-// while the parts are filed.
+// The test kills handlers while they file the 10,000 parts of a batch. Weir still delivers each part once and in order
+// per key.
 func TestBatch_HandlersKilled(t *testing.T) {
 	s := newSystem(t, 2, "lanes: 1 ", "lanes: 4 ", "lease: 30s", "lease: 15s", "    root: article\n",
 		"    root: article\n    split: /feed/article\n")
@@ -107,8 +108,7 @@ func TestBatch_HandlersKilled(t *testing.T) {
 	}
 }
 
-// TestBatch_AllOrNothing: with mode all a bad part keeps every part from being filed, and with mode valid the others
-// are delivered.
+// With mode all, Weir files no part of a batch that has a bad one. With mode valid, it delivers the others.
 func TestBatch_AllOrNothing(t *testing.T) {
 	s := newSystem(t, 1)
 	document := strings.Replace(writeFeed(3, 20), "<title>Version 7</title>", "<title/>", 1)
@@ -130,8 +130,7 @@ func TestBatch_AllOrNothing(t *testing.T) {
 	}
 }
 
-// TestBatch_ZipAndMultipart: the parts of the files of a zip, and the files of a multipart, are delivered in order per
-// key.
+// Weir delivers the parts of the files of a zip, and the files of a multipart, in order per key.
 func TestBatch_ZipAndMultipart(t *testing.T) {
 	s := newSystem(t, 1)
 	zipped := s.postBatch("?split=/feed/article", "application/zip",
@@ -158,8 +157,7 @@ func TestBatch_ZipAndMultipart(t *testing.T) {
 	}
 }
 
-// TestBatch_StorageAway: storage is stopped while parts are filed. Afterwards each part is delivered once, in order per
-// key.
+// The test stops storage while Weir files parts. After storage is back, Weir delivers each part once, in order per key.
 func TestBatch_StorageAway(t *testing.T) {
 	s := newSystem(t, 1)
 	ports := s.storage.Ports()
@@ -186,7 +184,7 @@ func TestBatch_StorageAway(t *testing.T) {
 	}
 }
 
-// TestBatch_Cancelled: a batch is cancelled while its parts are filed. The filed ones are delivered, and no other is.
+// The test cancels a batch while Weir files its parts. Weir delivers the filed parts, and no other.
 func TestBatch_Cancelled(t *testing.T) {
 	s := newSystem(t, 1)
 	const all = 10_000

@@ -14,7 +14,7 @@ import (
 	"weir/tools/realbroker"
 )
 
-// sharedBroker is the broker of all tests that do not stop it. Each test has queues of its own.
+// sharedBroker is the broker of all tests except those that stop theirs. Each test has queues of its own.
 var sharedBroker struct {
 	sync.Mutex
 	broker *realbroker.Broker
@@ -66,7 +66,7 @@ func declareQueue(t *testing.T, b *realbroker.Broker, suffix string) *brokerQueu
 	return declareQueueWith(t, b, suffix, nil)
 }
 
-// declareQueueWith is declareQueue with arguments for the broker.
+// declareQueueWith does the same as declareQueue, and passes arguments to the broker.
 func declareQueueWith(t *testing.T, b *realbroker.Broker, suffix string, arguments amqp.Table) *brokerQueue {
 	t.Helper()
 	q := &brokerQueue{t: t, name: t.Name() + suffix, consumer: "exclusive"}
@@ -80,7 +80,7 @@ func declareQueueWith(t *testing.T, b *realbroker.Broker, suffix string, argumen
 	return q
 }
 
-// reconnect makes a connection again, after the broker was stopped.
+// reconnect makes a new connection after a stop of the broker.
 func (q *brokerQueue) reconnect(b *realbroker.Broker) {
 	q.t.Helper()
 	conn, err := amqp.Dial(b.URL())
@@ -123,7 +123,7 @@ func waitConfirmed(ctx context.Context, c *amqp.DeferredConfirmation) bool {
 	return isAcked && err == nil
 }
 
-// countReady returns the number of messages that no consumer has.
+// countReady returns the number of messages in the queue that no consumer has in hand.
 func (q *brokerQueue) countReady() int {
 	q.t.Helper()
 	state, err := q.ch.QueueDeclarePassive(q.name, true, false, false, false, nil)
@@ -148,7 +148,7 @@ func (q *brokerQueue) get(s *system) amqp.Delivery {
 	return d
 }
 
-// newArticle returns a message of a version, with its id.
+// newArticle returns a message for the broker with a version of a path, and its message_id.
 func newArticle(path string, version int) amqp.Publishing {
 	return amqp.Publishing{ContentType: "application/xml", MessageId: keyOf(path, version),
 		Body: []byte(versionedArticle(path, version))}
@@ -178,7 +178,8 @@ func declareDeadQueue(t *testing.T, b *realbroker.Broker) (exchange string, dead
 	return exchange, dead
 }
 
-// relay passes connections on to an address until it is frozen: then all stay open, and silent.
+// relay passes connections on to an address until a test freezes it. Then all connections stay open, and it passes no
+// byte on.
 type relay struct {
 	listener net.Listener
 	frozen   chan struct{}

@@ -15,8 +15,8 @@ type replayJob struct {
 	Delivered, DeadAgain, Otherwise, Waiting int
 }
 
-// TestBulkReplay_HandlersKilled: the CMS rejects everything, is mended, and gets it all
-// after all: once, in order, though every handler is killed meanwhile.
+// The CMS rejects all messages. After it accepts messages again, a bulk replay delivers each of them once and in order,
+// although the test kills every handler meanwhile.
 func TestBulkReplay_HandlersKilled(t *testing.T) {
 	s := newSystem(t, 2, "lanes: 1 ", "lanes: 2 ", "lease: 30s", "lease: 15s")
 	s.setFaults(`{"rejectText":"Version"}`)
@@ -56,7 +56,7 @@ func TestBulkReplay_HandlersKilled(t *testing.T) {
 	}
 	var j replayJob
 	s.awaitCondition("it is done", 4*time.Minute, func() bool {
-		resp, err := http.Get(one) // fails if this handler was killed
+		resp, err := http.Get(one) // an error means that the test has killed this handler
 		if err != nil {
 			return false
 		}
@@ -80,7 +80,7 @@ func TestBulkReplay_HandlersKilled(t *testing.T) {
 	}
 }
 
-// TestBulkReplay_StoppedAndCancelled: messages that are still wrong stop a replay; a user ends one.
+// A bulk replay stops by itself if the CMS still rejects the messages. A user can cancel another one.
 func TestBulkReplay_StoppedAndCancelled(t *testing.T) {
 	s := newSystem(t, 1)
 	s.setFaults(`{"rejectText":"Version"}`)
@@ -112,7 +112,7 @@ func TestBulkReplay_StoppedAndCancelled(t *testing.T) {
 	asked := int(said["replayed"].(float64))
 	s.awaitCondition("the replayed messages are delivered", time.Minute,
 		func() bool { return s.readStats().Writes >= asked })
-	// Another takes its time for one key: had the first gone on, more would be written meanwhile.
+	// Another replay delivers one key. If the first replay had gone on, the CMS would get more meanwhile.
 	key := ""
 	for _, m := range dead {
 		if now := getJSON[struct{ Stage, Key string }](s, s.weir+"/api/messages/"+m.ID); now.Stage == "dead" {
@@ -125,7 +125,7 @@ func TestBulkReplay_StoppedAndCancelled(t *testing.T) {
 	if j.State != "done" || j.Replayed == 0 || j.Delivered != j.Replayed {
 		t.Errorf("got %+v, want done, and all that was replayed delivered", j)
 	}
-	// A request that was on its way at the cancellation may have come through.
+	// A request that was under way at the cancellation may have reached the CMS.
 	if st := s.checkRecord(); st.Writes-asked-j.Replayed > 1 || st.Writes < asked+j.Replayed || st.Writes >= len(dead) {
 		t.Errorf("%d and %d were asked for, want as many writes: %+v", asked, j.Replayed, st)
 	}

@@ -24,22 +24,22 @@ import (
 const (
 	chaosLanes    = 8
 	chaosIdleKill = 5 * time.Second
-	// uncommittedFor is the time within which a write is committed: 100 ms, and the delay of a busy machine.
-	// If its process is killed before, the write may be repeated.
+	// uncommittedFor is the longest time until the commit of a write: 100 ms, and the delay of a busy machine. If the
+	// process is killed before the commit, the next holder may repeat the write.
 	uncommittedFor = 5 * time.Second
 )
 
-// TestChaos ends and restarts processes in all the ways in which a platform does, in random order, while
-// clients post to two hosts with eight lanes. Each acknowledged message is written, those of a key in order,
-// never two of a lane at a time. A message is written twice only if a handler was killed by SIGKILL without
-// notice in between, less than uncommittedFor after the first write began.
+// TestChaos ends and restarts processes in all the ways in which a platform does, in random order, while clients
+// post to two hosts with eight lanes. The CMS gets each acknowledged message, those of a key in order, and never two
+// of a lane at a time. It gets a message twice only if SIGKILL ended a handler between the two writes, less than
+// uncommittedFor after the first one began.
 func TestChaos(t *testing.T) { newChaos(t, "", "").runChaos() }
 
-// TestChaos_OnFlex is TestChaos with groups of functions on hosts of their own: posts come to the one of HTTP,
-// tickets to the two of process.
+// TestChaos_OnFlex does the same with groups of functions on hosts of their own: posts come to the host of HTTP, and
+// tickets to the two hosts of process.
 func TestChaos_OnFlex(t *testing.T) {
 	c := newChaos(t, "http", "process", "process")
-	c.startHost("sweep") // not among those that end: it has no handler between two sweeps
+	c.startHost("sweep") // the test does not end this host, which has no handler between two sweeps
 	c.runChaos()
 }
 
@@ -69,10 +69,10 @@ type chaosRun struct {
 	*system
 	fleet   *fleet.Fleet
 	random  *rand.Rand
-	hosts   []*fleet.Host // that have not ended
+	hosts   []*fleet.Host // hosts that have not ended
 	groups  map[*fleet.Host]string
 	begunAt time.Time
-	killed  []time.Time // moments at which a handler was killed without notice
+	killed  []time.Time // moments at which SIGKILL ended a handler
 
 	mu     sync.Mutex
 	halted chan struct{} // if not nil, the clients wait until it is closed
@@ -90,7 +90,7 @@ func newChaos(t *testing.T, groups ...string) *chaosRun {
 		Args: []string{"--script-root", c.app, "--state-dir", t.TempDir(), "--give-up-after", "-1",
 			"--http", string(c.mode), "--idle-kill", chaosIdleKill.String(),
 			"--stop-takes", "300ms"},
-		// A holder that a request woke gets its invocation when the host polls next.
+		// A holder that a request woke gets its invocation at the next poll of the host.
 		Env: append(c.handlerEnv(), "FUNCTIONS_WORKER_RUNTIME=custom",
 			"AzureFunctionsJobHost__extensions__queues__maxPollingInterval=00:00:02"),
 		Out: c.output,
@@ -130,7 +130,7 @@ func (c *chaosRun) startHost(group string) *fleet.Host {
 	return h
 }
 
-// awaitServing waits until a host's handler answers: by the host, if it forwards requests.
+// awaitServing waits until a host's handler answers a request.
 func (c *chaosRun) awaitServing(h *fleet.Host) {
 	c.t.Helper()
 	c.awaitCondition("the host serves", startLimit, func() bool {
@@ -193,7 +193,7 @@ func chaosPaths() []string {
 	return paths
 }
 
-// awaitTurn waits for the client's next turn, and reports whether it may post.
+// awaitTurn waits for the client's next turn, and reports whether the client may post.
 func (c *chaosRun) awaitTurn(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
@@ -226,8 +226,8 @@ func (c *chaosRun) planActs() []chaosAct {
 	return acts
 }
 
-// pickHost picks a host. Three times of four it is the one that holds the most lanes, because an end of it
-// interrupts the most.
+// pickHost picks a host. In three of four cases it picks the host that holds the most lanes, because its end interrupts
+// the most deliveries.
 func (c *chaosRun) pickHost() *fleet.Host {
 	if c.random.IntN(4) == 0 {
 		return c.hosts[c.random.IntN(len(c.hosts))]
@@ -281,12 +281,12 @@ func (c *chaosRun) drainHost() {
 	c.awaitCondition("the drain is completed", 2*time.Minute, func() bool {
 		return getJSON[host.DrainStatus](c.system, h.URL()+"/admin/host/drain/status").State == "Completed"
 	})
-	_ = h.Kill() // its exit is an error
+	_ = h.Kill() // the killed process exits with an error
 	c.removeHost(h)
 	c.addHost(c.groups[h])
 }
 
-// killHandler ends a handler without notice; its host starts another.
+// killHandler ends a handler by SIGKILL. Its host starts another.
 func (c *chaosRun) killHandler() {
 	h := c.pickHost()
 	var pid int
@@ -307,7 +307,7 @@ func (c *chaosRun) restartHost() {
 	c.awaitServing(h)
 }
 
-// awaitIdleKill halts the clients until a host has killed its handler because that had no invocation.
+// awaitIdleKill halts the clients until a host has killed its handler because the handler had no invocation.
 func (c *chaosRun) awaitIdleKill() {
 	before := strings.Count(c.output.String(), "is scaled in.")
 	halted := make(chan struct{})
@@ -324,8 +324,8 @@ func (c *chaosRun) awaitIdleKill() {
 		func() bool { return strings.Count(c.output.String(), "is scaled in.") > before })
 }
 
-// attendedFor is how long each holder must have had an invocation in flight: then it is one that stays
-// with the lanes, and not one that is answered at once.
+// attendedFor is how long each holder must have had an invocation in flight. An invocation that runs for so long stays
+// with the lanes; the others are answered at once.
 const attendedFor = 2 * time.Second
 
 // awaitProgress waits until each lane has written a message since the call, and each holder has an invocation
@@ -370,8 +370,8 @@ var heldLane = regexp.MustCompile(`(?m)^weir_lane_held_by_this_instance\{lane="\
 // scaledIn matches the host's line about a handler that it killed because it had no invocation.
 var scaledIn = regexp.MustCompile(`(?m)^\[(\S+)\] .* is scaled in\.`)
 
-// addIdleKills adds the moments at which a host killed its handler, as the hosts logged them. A holder
-// that a request has just woken has no invocation yet, so a write may come twice then.
+// addIdleKills adds the moments at which a host killed an idle handler to killed. It reads them from the hosts' log. A
+// holder that a request has just woken has no invocation yet, so such a kill may repeat a write.
 func (c *chaosRun) addIdleKills() {
 	c.t.Helper()
 	for _, line := range scaledIn.FindAllStringSubmatch(c.output.String(), -1) {
@@ -425,8 +425,8 @@ func byStart(a, b server.Request) int {
 	return cmp.Compare(a.StartedAt.UnixNano(), b.StartedAt.UnixNano())
 }
 
-// wasKilledBetween reports whether a handler, of whichever host, was killed after the first write began and
-// before the second, within uncommittedFor. The CMS may read a request shortly after its sender was killed.
+// wasKilledBetween reports whether a handler of any host was killed between the begins of two writes, within
+// uncommittedFor after the first. The CMS may read a request shortly after its sender was killed.
 func (c *chaosRun) wasKilledBetween(first, second server.Request) bool {
 	const moment = time.Second
 	return slices.ContainsFunc(c.killed, func(at time.Time) bool {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestClient_GeneratedFromTheDocument checks that a public generator and a strict compiler take openapi.yaml, and that
-// their client works with Weir.
+// TestClient_GeneratedFromTheDocument checks that a public generator makes a client from openapi.yaml, that a strict
+// compiler accepts the client, and that the client works with Weir.
 func TestClient_GeneratedFromTheDocument(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {

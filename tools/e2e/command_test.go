@@ -28,7 +28,7 @@ type commandResult struct {
 	stdout, stderr string
 }
 
-// runHandler runs the handler as a command, with a weir.yaml in app, to its end.
+// runHandler runs the handler as a command in the folder app, which has a weir.yaml, and waits for its end.
 func (s *system) runHandler(ctx context.Context, app string, env []string, args ...string) commandResult {
 	s.t.Helper()
 	cmd := exec.CommandContext(ctx, filepath.Join(built, "handler"), args...)
@@ -61,7 +61,7 @@ func (s *system) openAppender(lanes int) (*lane.Appender, *azure.Account) {
 	return lane.NewAppender(store, slog.New(slog.NewTextHandler(io.Discard, nil))), account
 }
 
-// appendMessage files version n+1 of one path. It tries again as an upstream does, if other receivers write the lane.
+// appendMessage files version n+1 of a path. If other receivers write to the lane, it tries again, as an upstream does.
 func (s *system) appendMessage(a *lane.Appender, path string, n int) weir.Message {
 	s.t.Helper()
 	body := fmt.Sprintf(`<article path="%s" version="%d"><title>T</title></article>`, path, n+1)

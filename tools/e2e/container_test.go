@@ -18,11 +18,11 @@ type imageBuild struct {
 	folder  string   // WORKDIR
 	env     []string // name=value
 	runs    []string // commands of RUN
-	copying []string // of COPY --from: a path of the build before, and the place for it
+	copying []string // of COPY --from: a path in the first build, and its path in this one
 }
 
-// The steps of the Dockerfile, run outside of a container on a copy of its context, make an app that starts with the
-// environment of the image and accepts a message. Only the two base images are not tried.
+// The test runs the steps of the Dockerfile outside of a container, on a copy of its context. The app that they make
+// starts with the environment of the image and accepts a message. Only the two base images are not tested.
 func TestDockerfile_MakesAnAppThatStarts(t *testing.T) {
 	s := newBareSystem(t)
 	builds := readDockerfile(t)

@@ -14,9 +14,8 @@ import (
 	"weir/tools/browser"
 )
 
-// TestDashboard_AnOperatorsDay takes the page through a bad day, in a browser, against the
-// whole system: messages die, they are found, one is corrected, the rest is replayed, a key
-// is paused and resumed.
+// TestDashboard_AnOperatorsDay uses the page in a browser, with the whole system behind it: messages die, the operator
+// finds them, corrects one and replays the others, and pauses and resumes a key.
 func TestDashboard_AnOperatorsDay(t *testing.T) { inEachMode(t, testDashboardAnOperatorsDay) }
 
 func testDashboardAnOperatorsDay(t *testing.T) {
@@ -130,7 +129,7 @@ func TestStop_KeepsTheFigures(t *testing.T) {
 	}
 }
 
-// countAttempts returns the number of attempts that the page shows. It waits up to 10 s for a number.
+// countAttempts returns the number of attempts that the page shows. It waits up to 10 s until the number is want.
 func (c *fleetSystem) countAttempts(want int) (shown int) {
 	c.t.Helper()
 	pattern := regexp.MustCompile(`<dt>Attempts</dt><dd>(\d+)</dd>`)

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Messages are discarded one by one and by their error, although handlers are killed meanwhile. The CMS gets none of
-// them any more, a waiting message of the key is delivered, and the books and the audit log have them.
+// An operator discards messages one by one and by their error while the test kills handlers. The CMS gets no discarded
+// message any more. Weir delivers a waiting message of the key. The books and the audit log have the discarded
+// messages.
 func TestDiscard_AlthoughHandlersAreKilled(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s", "attempts: 5", "attempts: 2", "min: 1s, max: 5m",
 		"min: 50ms, max: 100ms")
@@ -71,7 +72,8 @@ func TestDiscard_AlthoughHandlersAreKilled(t *testing.T) {
 	}
 }
 
-// awaitDiscarded waits until a message is discarded. A handler that is killed may leave requests without an answer.
+// awaitDiscarded waits until a message is discarded. It ignores requests without an answer, because the test kills
+// handlers.
 func (s *system) awaitDiscarded(address string) {
 	s.t.Helper()
 	s.awaitCondition(address+" is discarded", 2*time.Minute, func() bool {
@@ -79,7 +81,7 @@ func (s *system) awaitDiscarded(address string) {
 	})
 }
 
-// askOnce returns the answer to a request; "" = none, because a handler was killed.
+// askOnce returns the answer to a request; "" = there is none, because the test has killed the handler.
 func (s *system) askOnce(method, address string) string {
 	req, err := http.NewRequestWithContext(s.t.Context(), method, address, http.NoBody)
 	if err != nil {

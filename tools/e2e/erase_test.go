@@ -18,16 +18,16 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// The key of the messages that are erased, and a text of their bodies and of the note of an edit.
+// The key of the erased messages, and a text that is in their bodies and in the note of an edit.
 const personalKey, personalText = "/people/ada-lovelace", "Ada King, Countess of Lovelace"
 
-// An erased message leaves no trace of its content in storage and in answers, although a handler is killed
-// meanwhile; stage, counters and the audit log remain.
+// Storage and answers have no content of an erased message any more, although the test kills a handler meanwhile.
+// Stage, counters and the audit log remain.
 func TestErase_LeavesNoContent(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s", "attempts: 5", "attempts: 2", "min: 1s, max: 5m",
 		"min: 50ms, max: 100ms")
 	s.setFaults(fmt.Sprintf(`{"rejectText":%q}`, personalText))
-	photo := randomText(200 << 10) // so the body does not fit into a row
+	photo := randomText(200 << 10) // makes the body too large for a row
 	body := fmt.Sprintf(`<article path=%q version="1"><title>%s</title><photo>%s</photo></article>`, personalKey,
 		personalText, photo)
 	address, id := s.postBody(body)
@@ -108,8 +108,8 @@ func (s *system) checkOthersAfterErasure() {
 	}
 }
 
-// A version that is far too high by mistake supersedes all later messages of its key. It is forgotten on request,
-// although handlers are killed meanwhile.
+// A version that is far too high by mistake supersedes all later messages of its key. On request Weir forgets it,
+// although the test kills handlers meanwhile.
 func TestForgetVersion_DeliversTheKeyAgain(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s", "version: ./@version\n",
 		"version: ./@version\n    supersede: true\n")
@@ -186,7 +186,7 @@ func (s *system) findInStorage(texts ...string) (places []string) {
 	for _, blob := range blobs.Infos {
 		data, err := account.Bodies().Get(s.t.Context(), blob.Name)
 		if storage.Is(err, storage.NotFound) {
-			continue // it was removed meanwhile
+			continue // the row or blob was removed meanwhile
 		}
 		if err != nil {
 			s.t.Fatal(err)

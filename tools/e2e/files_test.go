@@ -10,7 +10,7 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// withFiles are the replacements in weir.yaml for a file drop and the split path of a feed.
+// withFiles has the replacements in weir.yaml that switch the inbox for files on and split feeds.
 var withFiles = []string{"log: { level: info }", "log: { level: info }\nintake: { files: {} }", "    root: article\n",
 	"    root: article\n    split: /feed/article\n"}
 
@@ -38,7 +38,7 @@ func (s *system) dropFile(a *azure.Account, name, content string, metadata map[s
 	}
 }
 
-// sendEvent enqueues an event of Event Grid, as it does for each file.
+// sendEvent enqueues an event as Event Grid does for each file.
 func (s *system) sendEvent(a *azure.Account) {
 	s.t.Helper()
 	const event = `{"topic":"/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/a",` +
@@ -70,8 +70,7 @@ func (s *system) listFiles(files storage.Files, isArchive bool) (names []string)
 	return names
 }
 
-// TestFiles_HandlersKilled: each of many files is delivered once and in order per key, though handlers are killed while
-// they take the files.
+// The test kills handlers while they take files. Weir still delivers each file once and in order per key.
 func TestFiles_HandlersKilled(t *testing.T) {
 	s := newSystem(t, 2, append([]string{"lanes: 1 ", "lanes: 4 ", "lease: 30s", "lease: 15s"}, withFiles...)...)
 	a := s.openAccount()
@@ -108,8 +107,8 @@ func TestFiles_HandlersKilled(t *testing.T) {
 	}
 }
 
-// TestFiles_BySweepAndByEvent: the sweep takes files without an event, and moves bad ones with their problems. A
-// version that is dropped again under the same name is a new message.
+// The sweep takes files without an event, and moves bad files to a folder with their problems. A new content under the
+// same name is a new message.
 func TestFiles_BySweepAndByEvent(t *testing.T) {
 	s := newSystem(t, 1, withFiles...)
 	a := s.openAccount()

@@ -23,8 +23,8 @@ import (
 	"weir/internal/testkit/azurite"
 )
 
-// TestIdentity_WithoutKeys runs the handler on storage that takes no key: it asks the
-// platform for tokens of its managed identity, as inside Azure Functions.
+// TestIdentity_WithoutKeys runs the handler on storage that accepts no key. The handler gets tokens of its managed
+// identity from the platform, as inside Azure Functions.
 func TestIdentity_WithoutKeys(t *testing.T) {
 	s := newBareSystem(t)
 	cert, key := newCertificate(t)
@@ -73,7 +73,7 @@ func TestIdentity_WithoutKeys(t *testing.T) {
 	}
 }
 
-// managedIdentity hands out tokens, as App Service does on loopback.
+// managedIdentity issues tokens, as App Service does on loopback.
 type managedIdentity struct {
 	*httptest.Server
 
@@ -121,7 +121,7 @@ func newToken(audience string, until int64) string {
 		"nbf": past, "exp": until}) + "." + part("signature")
 }
 
-// newCertificate makes one for 127.0.0.1, valid for a day, and its key.
+// newCertificate makes a certificate for 127.0.0.1, valid for a day, and its key.
 func newCertificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

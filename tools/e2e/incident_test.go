@@ -14,28 +14,27 @@ import (
 	"time"
 )
 
-// errorCluster is a row of GET /api/errors, as far as the incident needs it.
+// errorCluster has the fields of a row of GET /api/errors that the test reads.
 type errorCluster struct {
 	Fingerprint, Contract, Message string
 	CMSStatus, Count, Keys         int
 	Sample                         struct{ ID, Key, Reason string }
 }
 
-// laneBalance are the counts of a lane.
+// laneBalance has the counts of a lane.
 type laneBalance struct {
 	Accepted, Delivered, Dead, Cancelled, Superseded, Discarded, Waiting int64
 }
 
-// TestIncident: the CMS rejects 500 messages for a field, is away for a while, and comes
-// back. The operator finds the cluster, mends one message by edit and replays the rest with
-// a rate cap, while other traffic flows. No message is written twice or out of order, and the
-// counts balance at all times.
+// The CMS rejects 500 messages for a field, is away for a while, and comes back. The operator finds the group of
+// errors, corrects one message and replays the others with a limit of their rate, while other messages come. The CMS
+// gets no message twice or out of order, and the counts balance at all times.
 func TestIncident(t *testing.T) {
 	newSystem(t, 2, incidentSettings...).runIncident()
 }
 
-// TestIncident_OnFlex is TestIncident with groups on instances of their own, of which the host ends
-// those that have no invocation for a while.
+// TestIncident_OnFlex does the same with groups on instances of their own. The host ends an instance that has had no
+// invocation for a while.
 func TestIncident_OnFlex(t *testing.T) {
 	s := newSystemUnder(t, nil, onFlex(5*time.Second), incidentSettings...)
 	s.runIncident()
@@ -80,7 +79,7 @@ func (s *system) runIncident() {
 	s.awaitStages(newer, "delivered", time.Minute)
 
 	done := s.replayAll(found.Fingerprint, keys*each-1)
-	wantRefused := overtaken*each - 1 // the first of them was mended above
+	wantRefused := overtaken*each - 1 // the first dead message was corrected above
 	if done.State != "done" || done.Matched != keys*each-1 || done.Refused != wantRefused ||
 		done.Delivered != keys*each-1-wantRefused || done.DeadAgain != 0 {
 		t.Errorf("the replay: %+v, want State done, Matched %v, Refused %v, Delivered %v and DeadAgain 0", done,
@@ -97,7 +96,7 @@ func (s *system) runIncident() {
 	s.checkHistory(*traffic)
 }
 
-// startTraffic posts other messages until ctx ends, a few each second.
+// startTraffic posts a few other messages a second until ctx ends.
 func (s *system) startTraffic(ctx context.Context, wg *sync.WaitGroup) *[]postedMessage {
 	var posted []postedMessage
 	wg.Go(func() {
@@ -120,12 +119,12 @@ func (s *system) startTraffic(ctx context.Context, wg *sync.WaitGroup) *[]posted
 	return &posted
 }
 
-// watchBalance holds the books to their sum, as often as they can be read.
+// watchBalance reads the books all the time, and checks that they balance.
 func (s *system) watchBalance(ctx context.Context, wg *sync.WaitGroup) {
 	wg.Go(func() {
 		looked := 0
 		for ctx.Err() == nil {
-			if s.readBalance().Accepted > 0 { // a problem's counts are zero and balance, too
+			if s.readBalance().Accepted > 0 { // the counts of a failed answer are zero, and would balance
 				looked++
 			}
 			select {
@@ -139,7 +138,7 @@ func (s *system) watchBalance(ctx context.Context, wg *sync.WaitGroup) {
 	})
 }
 
-// readBalance holds the books of each lane to their sum, and returns those of all lanes.
+// readBalance checks that the counts of each lane balance, and returns their sum over all lanes.
 func (s *system) readBalance() laneBalance {
 	s.t.Helper()
 	all := getJSON[struct {
@@ -154,8 +153,7 @@ func (s *system) readBalance() laneBalance {
 	return all.Totals
 }
 
-// callAPI sends a request with a body to Weir, and reads JSON from an answer of the status
-// wanted.
+// callAPI sends a request with a body to Weir, checks the status of the answer, and reads JSON from it.
 func callAPI[T any](s *system, method, path, contentType, body string, want int) T {
 	s.t.Helper()
 	req, err := http.NewRequest(method, s.weir+path, strings.NewReader(body))
@@ -203,13 +201,13 @@ func (s *system) postBad(keys, each int) []postedMessage {
 	return slices.Concat(all...)
 }
 
-// pausedBy returns who has paused the lane; empty = it is not paused.
+// pausedBy returns the field pausedBy of the lane; "" = it is not paused.
 func (s *system) pausedBy() string {
 	s.t.Helper()
 	return getJSON[struct{ PausedBy string }](s, s.weir+"/api/lanes/0").PausedBy
 }
 
-// readCluster is the one cluster of errors there is.
+// readCluster returns the only group of errors.
 func (s *system) readCluster() errorCluster {
 	s.t.Helper()
 	all := getJSON[struct{ Errors []errorCluster }](s, s.weir+"/api/errors").Errors
@@ -219,7 +217,7 @@ func (s *system) readCluster() errorCluster {
 	return all[0]
 }
 
-// editMessage mends a message: first wrongly, which is refused, then rightly.
+// editMessage edits a dead message: first with an invalid body, which Weir refuses, then with a valid one.
 func (s *system) editMessage(m postedMessage) postedMessage {
 	s.t.Helper()
 	path := "/api/messages/" + m.ID + "/edit?note=without+the+field"
@@ -247,7 +245,7 @@ func (s *system) postNewer(keys, version int) []postedMessage {
 	return newer
 }
 
-// replayAll replays a cluster, after a dry run, and waits for its end.
+// replayAll replays a group of errors after a dry run, and waits for the end of the replay.
 func (s *system) replayAll(fingerprint string, want int) replayJob {
 	s.t.Helper()
 	body := fmt.Sprintf(`{"filter":{"fingerprint":%q},"ratePerMinute":3000`, fingerprint)
@@ -267,8 +265,7 @@ func (s *system) replayAll(fingerprint string, want int) replayJob {
 	return j
 }
 
-// checkKeyOrder holds the CMS's record to the order of each key: each write had a higher
-// version than all before it.
+// checkKeyOrder checks the CMS's record: each write of a key has a higher version than all writes of the key before.
 func (s *system) checkKeyOrder() {
 	s.t.Helper()
 	last := map[string]int{}

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// keyed are the functions that ask for a key.
+// keyed has the functions that require a key.
 var keyed = []string{"batches", "cancel", "metrics", "move", "receive", "schedules", "status", "validate", "view",
 	"write"}
 
 // targetRequest is a method and a target, as they stand in a request's first line.
 type targetRequest struct{ method, target string }
 
-// TestKeys_AreABoundary sends each target with the key of each function, to an old host and to a
-// new one. No request reaches an address of another function than the one whose key it has.
+// TestKeys_AreABoundary sends each target with the key of each function, to an old host and to a new one. No request
+// reaches an address of another function than that of its key.
 func TestKeys_AreABoundary(t *testing.T) {
 	for _, mode := range []string{"forwarding", "proxying"} {
 		t.Run(mode, func(t *testing.T) {
@@ -61,8 +61,8 @@ func recordedTargets(t *testing.T) (targets []targetRequest) {
 	return targets
 }
 
-// craftedTargets returns targets that begin with the route of one function and lead to the address of another by a step
-// up, in each spelling of ../ that either the host or the handler may take for a name.
+// craftedTargets returns targets that begin with the route of one function and lead to the address of another by
+// ../, in each spelling that either the host or the handler may read as a name.
 func craftedTargets() (targets []targetRequest) {
 	up := []string{`..%5C`, `%2e%2e%5C`, `%252e%252e/`, `%252e%252e%5C`, `%5C..%5C`, `..%255C`, `..%2F`, `.%5C..%5C`}
 	from := map[string][]string{
@@ -93,7 +93,7 @@ func craftedTargets() (targets []targetRequest) {
 	return targets
 }
 
-// plainTargets reach each function by its own key.
+// plainTargets has a target for each function, which its own key opens.
 var plainTargets = []targetRequest{
 	{"DELETE", "/api/messages/a"}, {"GET", "/api/metrics"}, {"PATCH", "/api/messages/a"}, {"POST", "/api/messages"},
 	{"GET", "/api/schedules"}, {"GET", "/api/batches"}, {"GET", "/api/batches/a"},
@@ -127,8 +127,8 @@ var (
 	answered  = regexp.MustCompile(`"http: answered","function":"(\w+)","invocation_id":"([0-9a-f-]+)"`)
 )
 
-// checkReached compares two logs: for each invocation, the host's has the function whose key it checked, and the
-// handler's the function that answered. They must be the same, and each function must have answered.
+// checkReached compares two logs for each invocation: the host's log has the function whose key the host checked, and
+// the handler's log has the function that answered. These must be the same, and each function must have answered.
 func (s *system) checkReached() {
 	s.t.Helper()
 	all := func(served map[string]int) bool { return len(served) == len(keyed)+1 } // and health
@@ -152,8 +152,7 @@ func (s *system) checkReached() {
 	s.t.Logf("served: %v", served)
 }
 
-// rawClient sends targets as they are, which no HTTP client would. It keeps its connection if the
-// host does.
+// rawClient sends targets unchanged, which no HTTP client does. It reuses its connection unless the host closes it.
 type rawClient struct {
 	address, key string
 	conn         net.Conn
@@ -188,7 +187,7 @@ func (c *rawClient) sendTarget(r targetRequest) (status int, err error) {
 	return resp.StatusCode, err
 }
 
-// Without WEIR_PREFIX the host would run without the functions of the queues. So the handler ends with the reason.
+// Without WEIR_PREFIX the host would leave the functions of the queues out. So the handler exits and logs the reason.
 func TestStart_WithoutPrefix(t *testing.T) {
 	s, hostPort := newBareSystem(t), freePort(t)
 	s.app = s.stageApp()

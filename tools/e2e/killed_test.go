@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// onFlex are the flags of a host that runs each group of functions on instances of its own, as Flex
-// Consumption does, and ends an instance that has had no invocation for a while by SIGKILL.
+// onFlex returns the flags of a host that runs each group of functions on instances of its own, as Flex Consumption
+// does, and kills an instance that has had no invocation for idleKill.
 func onFlex(idleKill time.Duration) []string {
 	return []string{"--instances", "http=2,process=1,poison=1,sweep=1", "--idle-kill", idleKill.String()}
 }
@@ -23,8 +23,8 @@ func testHandlerKilledNothingIsLost(t *testing.T) {
 	s.runWithKills(s.killNext)
 }
 
-// TestHandlerKilled_OnFlex kills the holder of the lane, in whichever group it is. The host also ends each instance
-// without an invocation, even those of HTTP: the test reads its progress from the CMS, and sends them no request.
+// TestHandlerKilled_OnFlex kills the holder of the lane in any group. The host also kills each instance that is idle,
+// even those of HTTP. So the test reads its progress from the CMS and sends no request to the instances.
 func TestHandlerKilled_OnFlex(t *testing.T) {
 	s := newSystemUnder(t, nil, onFlex(3*time.Second), "lease: 30s", "lease: 15s")
 	s.runWithKills(func(int) { s.killHolder() })
@@ -35,8 +35,8 @@ func TestHandlerKilled_OnFlex(t *testing.T) {
 	}
 }
 
-// runWithKills ends handlers three times in a burst. Each acknowledged message is written, those of a
-// key in order, one at a time, and the books balance.
+// runWithKills ends handlers three times in a burst. The CMS gets each acknowledged message, those of a key in order,
+// one at a time, and the books balance.
 func (s *system) runWithKills(kill func(turn int)) {
 	s.t.Helper()
 	posted := make(chan []postedMessage, 1)
@@ -46,7 +46,7 @@ func (s *system) runWithKills(kill func(turn int)) {
 		s.awaitCondition("the lane moves", time.Minute, func() bool { return s.readStats().Writes >= before+20 })
 		kill(turn)
 		killed, at := s.readStats().Writes, time.Now()
-		// That is lease + settle and a second at most, 18 s, and the delay of a busy machine.
+		// That takes lease + settle + 1 s = 18 s at most, and the delay of a busy machine.
 		s.awaitCondition("the lane moves again", time.Minute, func() bool { return s.readStats().Writes > killed+1 })
 		s.t.Logf("moved again after %s", time.Since(at).Round(10*time.Millisecond))
 	}
@@ -72,7 +72,7 @@ func (s *system) runWithKills(kill func(turn int)) {
 	s.checkHistory(accepted)
 }
 
-// hostStatus is the status that the stand-in host has of its instances.
+// hostStatus is the answer of the stand-in for the host about its instances.
 type hostStatus struct{ Instances []instanceStatus }
 
 type instanceStatus struct {
@@ -80,8 +80,8 @@ type instanceStatus struct {
 	Group                          string
 }
 
-// killNext ends one handler by SIGKILL, the instances in turn. The test does not
-// know which one holds the lane; of three kills over two instances at least two end the holder.
+// killNext ends a handler by SIGKILL, that of each instance in turn. The test does not know which handler holds the
+// lane. Of three kills over two instances at least two end the holder.
 func (s *system) killNext(turn int) {
 	s.t.Helper()
 	s.hasKilled.Store(true)
@@ -92,8 +92,8 @@ func (s *system) killNext(turn int) {
 	})
 }
 
-// killHolder ends the handler that holds the lane, as its own metrics have it. A holder that the host
-// ends at the same time is passed over.
+// killHolder ends the handler whose metrics show that it holds the lane. It ignores a holder that the host ends at the
+// same time.
 func (s *system) killHolder() {
 	s.t.Helper()
 	s.hasKilled.Store(true)
@@ -108,12 +108,13 @@ func (s *system) killHolder() {
 	})
 }
 
-// holdsLane asks the handler itself. One that does not answer holds none.
+// holdsLane reports whether the handler's metrics show that it holds the lane. A handler that does not answer holds
+// none.
 func (i instanceStatus) holdsLane(lane int) bool {
 	return strings.Contains(i.readMetrics(), fmt.Sprintf("weir_lane_held_by_this_instance{lane=\"%d\"} 1\n", lane))
 }
 
-// readMetrics are the handler's own; empty if it does not answer.
+// readMetrics returns the handler's own metrics; "" = it does not answer.
 func (i instanceStatus) readMetrics() string {
 	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/api/metrics", i.Port))
 	if err != nil {

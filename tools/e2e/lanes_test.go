@@ -18,7 +18,7 @@ func (s *system) runLanesCommand(args ...string) (string, int) {
 	return e.stdout + e.stderr, e.code
 }
 
-// changeLanes changes the number of lanes and deploys the setting.
+// changeLanes changes the number of lanes by the command and deploys the new setting.
 func (s *system) changeLanes(from, to int) {
 	s.t.Helper()
 	out, code := s.runLanesCommand(fmt.Sprint(to), "--json")
@@ -51,7 +51,7 @@ func TestLanes_UpAndDown(t *testing.T) {
 	var accepted []postedMessage
 	from := 2
 	for round, to := range []int{5, 1} {
-		// A burst goes on through all of it: the client repeats each post that is answered with 503.
+		// A burst goes on during the change: the client repeats each post that Weir answers with 503.
 		posted := make(chan []postedMessage, 1)
 		go func() { posted <- s.postBurstFrom(t.Context(), 8, 25, 1+25*round) }()
 		before := s.readStats().Writes

@@ -13,11 +13,12 @@ import (
 // The observations of the tests' clients and of the CMS are recorded by key, and checked against a model
 // of one key (internal/testkit/linear).
 
-// versionName is a message's name in the history, which the CMS can read from its body.
+// versionName returns the name of a message in the history. Path and version are in the message's body, so the test
+// can name the CMS's writes, too.
 func versionName(path string, version int) string { return fmt.Sprintf("%s@%d", path, version) }
 
-// recordPost records one post. A refusal counts as an answer that was not seen: a 503 may
-// have been filed.
+// recordPost records one post. It records a refusal as a post without an answer, because a message answered with 503
+// may have been filed.
 func (s *system) recordPost(path string, version int, sent time.Time, m postedMessage, err error) {
 	var receipt *linear.Receipt
 	if err == nil {
@@ -42,14 +43,14 @@ func (s *system) readStage(m postedMessage) (string, error) {
 	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
 		return "", err
 	}
-	if resp.StatusCode == http.StatusOK && m.version != 0 { // else it was not posted by try
+	if resp.StatusCode == http.StatusOK && m.version != 0 { // without a version the message is not in the history
 		s.history.Read(m.Key, asked, time.Now(), linear.Seen{Name: versionName(m.Key, m.version), Stage: got.Stage})
 	}
 	return got.Stage, nil
 }
 
-// checkHistory checks the recorded history against the model of one key. Every message must be final. A key that
-// breaks the model is drawn into build/histories.
+// checkHistory checks the recorded history by the model of one key. Every message must be final. It draws a key that
+// breaks the model into build/histories.
 func (s *system) checkHistory(posted []postedMessage) {
 	s.t.Helper()
 	keys := map[string]bool{}

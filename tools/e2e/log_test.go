@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// On Azure log lines cost more than storage does: a message that is accepted and delivered
-// without incident has one.
+// On Azure log lines cost more than storage. So a message that is accepted and delivered at the first attempt has one
+// line.
 func TestLog_OneLineAMessage(t *testing.T) {
 	s := newSystem(t, 1)
 	begun := len(s.output.String()) // the readiness checks have lines of their own

@@ -18,21 +18,21 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// modeEnv names the way that the host passes requests on in tests that run in one way only. Without
-// it that is proxying, as by the hosts of today.
+// modeEnv is the environment variable with the mode of the host in tests that run in one mode only. Without it the host
+// proxies, as present hosts do.
 const modeEnv = "E2E_HTTP"
 
-// inEachMode runs a test under an old host, which forwards requests, and under a new one, which
-// proxies them. It is for tests of addresses, answers and acceptance, and for the simplest ones of
-// crashes; delivery, which the others are about, does not depend on it.
+// inEachMode runs a test under an old host, which forwards requests, and under a new one, which proxies them. It is for
+// tests of addresses, answers and acceptance, and for the simplest tests of crashes. The other tests are about
+// delivery, which does not depend on the mode.
 func inEachMode(t *testing.T, test func(*testing.T)) {
-	t.Parallel() // the subtests go beside all others, and not only beside each other
+	t.Parallel() // so that the subtests run beside all other tests
 	for _, mode := range []host.Mode{host.Forwarding, host.Proxying} {
 		t.Run(string(mode), test)
 	}
 }
 
-// modeOf returns the way that the host of a test passes requests on.
+// modeOf returns the mode of the host of a test.
 func modeOf(t *testing.T) host.Mode {
 	t.Helper()
 	switch mode := host.Mode(path.Base(t.Name())); mode {
@@ -46,8 +46,8 @@ func modeOf(t *testing.T) host.Mode {
 	return mode
 }
 
-// TestHTTP_PollingKeepsTheConnection: a client that polls with an ETag, over one connection, loses
-// none of its requests. A host that forwards would drop the connection after a 304 or a 204.
+// A client that polls with an ETag over one connection gets an answer to each request. A host that forwards would close
+// the connection after a 304 or a 204.
 func TestHTTP_PollingKeepsTheConnection(t *testing.T) { inEachMode(t, testPollingKeepsTheConnection) }
 
 func testPollingKeepsTheConnection(t *testing.T) {
@@ -82,13 +82,13 @@ func testPollingKeepsTheConnection(t *testing.T) {
 	}
 }
 
-// TestHTTP_ChunkedUpload: a host that proxies takes a body of no known length, one that forwards
-// refuses it before the handler sees it.
+// A host that proxies accepts a body without a known length. A host that forwards refuses it, and the handler gets no
+// request.
 func TestHTTP_ChunkedUpload(t *testing.T) { inEachMode(t, testChunkedUpload) }
 
 func testChunkedUpload(t *testing.T) {
 	s := newSystem(t, 1)
-	body := io.MultiReader(strings.NewReader(titledArticle("/chunked", "T"))) // of no type that net/http measures
+	body := io.MultiReader(strings.NewReader(titledArticle("/chunked", "T"))) // net/http does not know its length
 	req, err := http.NewRequestWithContext(t.Context(), "POST", s.weir+"/api/messages", body)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func testChunkedUpload(t *testing.T) {
 	}
 }
 
-// TestHTTP_LongWait: an answer that Weir holds comes through, in each mode.
+// The client gets an answer that Weir holds for long, in each mode.
 func TestHTTP_LongWait(t *testing.T) { inEachMode(t, testLongWait) }
 
 func testLongWait(t *testing.T) {
@@ -126,9 +126,8 @@ func testLongWait(t *testing.T) {
 	s.requestStatus(200, "POST", "/api/messages", titledArticle("/soon", "T"), "Prefer", "wait=30")
 }
 
-// TestHTTP_ClientsThatLeave: clients go away at any time of a post, or break off before, within or
-// after its body, and come back with the same key. Each message is filed once and delivered once, and
-// no ERROR is logged.
+// Clients disconnect at any time of a post, or before, within or after its body, and post again with the same
+// Idempotency-Key. Weir files and delivers each message once, and logs no ERROR.
 func TestHTTP_ClientsThatLeave(t *testing.T) { inEachMode(t, testClientsThatLeave) }
 
 func testClientsThatLeave(t *testing.T) {
@@ -166,7 +165,7 @@ func testClientsThatLeave(t *testing.T) {
 	}
 }
 
-// postAndLeave posts, and goes away after a while if there is no answer by then.
+// postAndLeave posts a message, and disconnects if it has no answer after the given time.
 func (s *system) postAndLeave(at string, version int, after time.Duration) {
 	s.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: max(after, time.Millisecond)}
@@ -183,7 +182,7 @@ func (s *system) postAndLeave(at string, version int, after time.Duration) {
 	}
 }
 
-// postAndBreakOff sends so many halves of a message, and closes the connection without reading.
+// postAndBreakOff sends 0, 1 or 2 halves of a message, and closes the connection without reading an answer.
 func (s *system) postAndBreakOff(at string, version, halves int) {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.weir, "http://"))

@@ -28,7 +28,7 @@ type fleetSystem struct {
 	lanes map[string]int // of accepted messages, by path
 }
 
-// newFleetSystem starts storage, a CMS and hosts that run all functions. weirYAML is as for stage.
+// newFleetSystem starts storage, a CMS and hosts that run all functions. weirYAML has replacements as for stageApp.
 func newFleetSystem(t *testing.T, hosts int, weirYAML ...string) *fleetSystem {
 	t.Helper()
 	s := newBareSystem(t)
@@ -50,8 +50,8 @@ func newFleetSystem(t *testing.T, hosts int, weirYAML ...string) *fleetSystem {
 	return c
 }
 
-// useFront sends the test's requests to the front of a fleet, and checks the answers against openapi.yaml. The
-// front answers 502 by itself if a host ends with a request in flight. It closes the fleet at the test's end.
+// useFront sends the test's requests to the front of a fleet, and checks the answers against openapi.yaml. It closes
+// the fleet at the end of the test. The front itself answers 502 if a host ends with a request in flight.
 func (s *system) useFront(f *fleet.Fleet) {
 	s.t.Cleanup(f.Close)
 	s.weir = f.URL()
@@ -141,7 +141,7 @@ func (c *fleetSystem) countHeldLanes(h *fleet.Host) (lanes int) {
 	return lanes
 }
 
-// awaitHolder waits until that many lanes are held, and returns the host that holds the most.
+// awaitHolder waits until hosts hold the given number of lanes, and returns the host that holds the most.
 func (c *fleetSystem) awaitHolder(lanes int) (holder *fleet.Host) {
 	c.t.Helper()
 	c.awaitCondition("all lanes are held", startLimit, func() bool {
@@ -169,8 +169,8 @@ func (c *fleetSystem) livingHosts() []*fleet.Host {
 	})
 }
 
-// longestGaps returns by lane the longest time from the end of a write to the start of the next one, among those that
-// started after since. Messages waited all the time, so no process wrote to the CMS for that long.
+// longestGaps returns for each lane the longest time from the end of a write to the start of the next one, if that
+// started after since. Messages waited all the time, so this is how long the lane stood still.
 func (c *fleetSystem) longestGaps(since time.Time) map[int]time.Duration {
 	c.t.Helper()
 	c.mu.Lock()
@@ -189,8 +189,8 @@ func (c *fleetSystem) longestGaps(since time.Time) map[int]time.Duration {
 	return longest
 }
 
-// awaitWrittenOnce waits until that many messages are written, and checks that each was written once and none
-// beside another of its lane.
+// awaitWrittenOnce waits until the CMS has the given number of messages. It checks that the CMS got each message once,
+// and never two of a lane at a time.
 func (c *fleetSystem) awaitWrittenOnce(count int, limit time.Duration) {
 	c.t.Helper()
 	c.awaitCondition("everything is written", limit, func() bool { return c.readStats().Items >= count })
@@ -222,9 +222,9 @@ func (c *fleetSystem) countInvocations(h *fleet.Host) int {
 	return d.OutstandingInvocations
 }
 
-// A deployment or a scale-in stops a host while its handler delivers a burst. STOPS is the number of stops (default 1)
-// with one lane, and with eight. Each has a storage of its own, because the emulator gets slower with each message. The
-// test logs how long the lanes stood; `-parallel 1` measures one stop at a time.
+// A deployment or a scale-in stops a host while its handler delivers a burst. STOPS is the number of stops (default 1),
+// each with one lane and with eight. Each stop has a storage of its own, because the emulator gets slower with each
+// message. The test logs how long the lanes stood still. `-parallel 1` measures one stop at a time.
 func TestStop_DuringABurst(t *testing.T) {
 	stops, err := strconv.Atoi(os.Getenv("STOPS"))
 	if err != nil {
@@ -271,10 +271,9 @@ func stopDuringABurst(t *testing.T, lanes int) (standstills []time.Duration) {
 	return standstills
 }
 
-// A host is stopped in the first seconds of a burst, before the first ticket has arrived. It has no
-// invocation to wait for, so it ends its handler 0.3 s after it closed its socket. If the handler has
-// handed the lane over by then, no message is written twice. Otherwise the next holder may repeat the
-// uncommitted deliveries.
+// The test stops a host in the first seconds of a burst, before the first ticket has arrived. The host has no
+// invocation to wait for, so it ends its handler 0.3 s after it has closed its socket. If the handler has handed the
+// lane over by then, the CMS gets no message twice. Otherwise the next holder may repeat the uncommitted deliveries.
 func TestStop_BeforeTheFirstTicket(t *testing.T) {
 	stops, err := strconv.Atoi(os.Getenv("STOPS"))
 	if err != nil {
@@ -283,7 +282,7 @@ func TestStop_BeforeTheFirstTicket(t *testing.T) {
 	const handedOver, uncommitted = "handler: lanes handed over", 64
 	c := newFleetSystem(t, 2, "lanes: 1 ", "lanes: 1 ", "min: 0s, max: 10s", "min: 5m, max: 6m")
 	inTime, standstills, total := 0, []time.Duration{}, 0
-	for n := 0; n < stops || inTime == 0 && n < 5; n++ { // a busy machine may take longer once
+	for n := 0; n < stops || inTime == 0 && n < 5; n++ { // on a busy machine a hand-over may take too long
 		h, began, size := c.awaitHolderAlone(fmt.Sprint("burst", n))
 		total += size
 		before, repeats := strings.Count(c.output.String(), handedOver), c.readStats().Repeats
@@ -317,9 +316,9 @@ func TestStop_BeforeTheFirstTicket(t *testing.T) {
 		c.readStats().Repeats, describeSpread(standstills))
 }
 
-// awaitHolderAlone posts bursts until a host holds the lane in the middle of one and has no invocation. The CMS
-// is slow while a burst is posted, so that work is left, and fast from then on. If the first ticket arrived before a
-// burst was posted, as on a busy machine, the next burst is smaller.
+// awaitHolderAlone posts bursts until a host holds the lane in the middle of a burst and has no invocation. The CMS is
+// slow during the posts of a burst, so that work is left, and fast afterwards. On a busy machine the first ticket may
+// arrive before the end of the posts. Then the next burst is smaller.
 func (c *fleetSystem) awaitHolderAlone(prefix string) (h *fleet.Host, began time.Time, posted int) {
 	c.t.Helper()
 	before := c.readStats().Items
@@ -346,7 +345,8 @@ func (c *fleetSystem) awaitHolderAlone(prefix string) (h *fleet.Host, began time
 	return nil, began, posted
 }
 
-// Before the platform removes an instance it drains it, and ends it as soon as no invocation is in flight.
+// Before the platform removes an instance, it drains the instance. It ends the instance as soon as no invocation is in
+// flight.
 func TestDrain_DuringABurst(t *testing.T) {
 	c := newFleetSystem(t, 2)
 	const size = 3500 // a hundred seconds and more
@@ -370,9 +370,9 @@ func TestDrain_DuringABurst(t *testing.T) {
 	t.Logf("the lane stood for %s at most", c.longestGaps(time.Time{})[0])
 }
 
-// Four instances are replaced one after the other while messages are posted. A round without a stop comes
-// first: its posts show how long an acceptance takes without stops. With stops nine of ten take five times as
-// long at most.
+// The test replaces four instances, one after the other, while clients post messages. A round without stops comes
+// first: its posts show how long an acceptance takes without stops. With stops, nine of ten posts take at most five
+// times as long.
 func TestRollingRestart_UnderLoad(t *testing.T) {
 	c := newFleetSystem(t, 4, "lanes: 1 ", "lanes: 4 ")
 	const rounds, size = 4, 500

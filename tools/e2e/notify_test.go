@@ -27,7 +27,7 @@ type webhookReceiver struct {
 	status int
 	slow   time.Duration
 	tries  int
-	events map[string]map[string]string // by message: by webhook-id, the type
+	events map[string]map[string]string // by message, then by webhook-id: the type of the event
 }
 
 func newHook(t *testing.T) *webhookReceiver {
@@ -84,7 +84,7 @@ func (h *webhookReceiver) countTries() int {
 	return h.tries
 }
 
-// eventsOf returns the events of a message so far: their types by webhook-id.
+// eventsOf returns the types of the events of a message so far, by webhook-id.
 func (h *webhookReceiver) eventsOf(id string) map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,8 +93,8 @@ func (h *webhookReceiver) eventsOf(id string) map[string]string {
 
 func (h *webhookReceiver) hostName() string { return strings.TrimPrefix(h.URL, "http://") }
 
-// receiverEnv are settings that allow callbacks to these receivers, and send the first one the
-// deaths.
+// receiverEnv returns the environment that allows callbacks to these receivers and sends events of dead messages to the
+// first of them.
 func receiverEnv(hooks ...*webhookReceiver) []string {
 	var hosts []string
 	for _, h := range hooks {
@@ -106,7 +106,7 @@ func receiverEnv(hooks ...*webhookReceiver) []string {
 		strings.Join(hosts, ", "), webhookSecret, hooks[0].URL+"/deaths", webhookSecret), "lease: 30s", "lease: 15s"}
 }
 
-// postWithCallback posts until it is accepted, with a callback.
+// postWithCallback posts a message with a callback until Weir accepts it.
 func (s *system) postWithCallback(callback, path string, version int) (m postedMessage) {
 	s.t.Helper()
 	s.awaitCondition(path+" is accepted", time.Minute, func() bool {
@@ -132,8 +132,8 @@ func (s *system) postCallbackOnce(callback, path string, version int) (*http.Res
 	return http.DefaultClient.Do(req)
 }
 
-// The receiver is away at first, and handlers are killed all along. Each callback is still called, each event has one
-// webhook-id, and the operator's receiver gets the dead messages.
+// The receiver is away at first, and the test kills handlers all the time. Weir still calls each callback, uses one
+// webhook-id for each event, and sends the dead messages to the operator's receiver.
 func TestCallbacks_AcrossKillsAndAnAbsentReceiver(t *testing.T) {
 	h := newHook(t)
 	s := newSystem(t, 2, receiverEnv(h)...)
@@ -186,7 +186,7 @@ func TestNotify_OfADeath(t *testing.T) {
 	}
 }
 
-// A receiver that takes 30 s slows neither deliveries nor other receivers.
+// A receiver that answers after 30 s delays neither deliveries nor other receivers.
 func TestCallbacks_ASlowReceiverDelaysNoOther(t *testing.T) {
 	slow, quick := newHook(t), newHook(t)
 	s := newSystem(t, 1, receiverEnv(quick, slow)...)

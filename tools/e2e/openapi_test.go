@@ -56,7 +56,7 @@ func titledArticle(path, title string) string {
 	return `<article path="` + path + `" version="1"><title>` + title + `</title></article>`
 }
 
-// awaitStage waits until a message has come to a stage.
+// awaitStage waits until a message has the given stage.
 func (s *system) awaitStage(id, stage string) {
 	s.t.Helper()
 	s.awaitCondition(id+" is "+stage, time.Minute,
@@ -112,7 +112,7 @@ func (s *system) checkBatches() {
 	s.requestStatus(404, "DELETE", "/api/batches/none", "")
 	s.requestStatus(409, "DELETE", strings.TrimPrefix(address, s.weir), "")
 	_, headers = s.requestStatus(202, "POST", "/api/batches?split=/feed/article", writeFeed(10, 500))
-	// 5000 parts are not filed yet when the next request arrives.
+	// 5000 parts are so many that the next request arrives before all of them are filed.
 	s.requestStatus(202, "DELETE", strings.TrimPrefix(headers.Get("Location"), s.weir), "")
 	s.requestStatus(400, "POST", "/api/batches?mode=some", feed)
 	s.requestStatus(400, "POST", "/api/batches", feed, "Weir-Deliver-After", "1h")
@@ -257,7 +257,7 @@ func (s *system) checkReplays(dead string) {
 	s.requestStatus(404, "GET", "/api/replays/none", "")
 	s.requestStatus(404, "DELETE", "/api/replays/none", "")
 
-	// This one is cancelled. It cannot end before, because everything is paused.
+	// The next replay is cancelled. It does not end before that, because all lanes are paused.
 	s.setFaults(`{"failPath":"/bad"}`)
 	s.awaitStage(s.postAccepted("/bad"), "dead")
 	s.requestStatus(200, "POST", "/api/pause", `{"all":true,"reason":"a replay waits"}`)

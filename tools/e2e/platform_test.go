@@ -8,9 +8,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 )
 
-// TestTableRemoved_BeginsAnew removes the table under a running handler. The handler's process
-// ends, because the lanes and numbers in its memory belong to that table; the host starts another,
-// which makes the table again and accepts messages.
+// TestTableRemoved_BeginsAnew removes the table while a handler runs. The handler exits, because the lanes and
+// numbers in its memory belong to that table. The host starts another handler, which makes the table again and
+// accepts messages.
 func TestTableRemoved_BeginsAnew(t *testing.T) {
 	s := newSystem(t, 1)
 	before, err := s.postMessageOnce("/before", 1, "before")
@@ -41,8 +41,8 @@ func TestTableRemoved_BeginsAnew(t *testing.T) {
 	}
 }
 
-// TestDeliveryByProcess leaves delivery to the instances that get tickets: a ticket leads to each
-// message, and no receiver sends one by itself.
+// With delivery by process, only instances that get tickets deliver. A ticket leads to each message, and no receiver
+// sends one itself.
 func TestDeliveryByProcess(t *testing.T) {
 	s := newSystem(t, 2, "method: POST", "method: POST\n  instances: process")
 	accepted := s.postBurst(t.Context(), 5, 10)

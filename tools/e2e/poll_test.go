@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Real processes started each 10 s, and messages filed at any time by a client that cannot
-// deliver them. How soon they are delivered is held in virtual time, by the tests of
-// internal/poll: here a busy machine may take its time.
+// The test starts a process of weir poll each 10 s, and files messages at any time by a client that cannot deliver
+// them. The tests of internal/poll check in virtual time how soon each is delivered, because a busy machine has
+// delays.
 func TestPoll_DeliversMessagesFiledAtAnyTime(t *testing.T) {
 	const (
 		period, idle = 10 * time.Second, 2 * time.Second
@@ -32,7 +32,7 @@ func TestPoll_DeliversMessagesFiledAtAnyTime(t *testing.T) {
 				idle.String(), "--estimate", "100ms")
 		})
 	}
-	// Moments over all periods but the last seconds, which have no process after them.
+	// The due times are spread over all periods except the last seconds, after which no process runs.
 	accepted := map[string]time.Time{}
 	for _, at := range randomDueTimes(messages, starts*period-5*time.Second) {
 		<-time.After(time.Until(began.Add(at)))
@@ -59,7 +59,7 @@ func TestPoll_DeliversMessagesFiledAtAnyTime(t *testing.T) {
 	}
 }
 
-// randomDueTimes draws n moments below limit, in order.
+// randomDueTimes returns n random durations below limit, sorted.
 func randomDueTimes(n int, limit time.Duration) []time.Duration {
 	all := make([]time.Duration, n)
 	for i := range all {
@@ -69,8 +69,8 @@ func randomDueTimes(n int, limit time.Duration) []time.Duration {
 	return all
 }
 
-// Processes that overlap by half, next to a Functions host: the lane changes hands at least
-// when the first one leaves, and no message is lost, doubled or out of order.
+// Two processes of weir poll overlap by half of their time, beside a Functions host. The lane gets another holder at
+// least when the first process ends. No message is lost, doubled or out of order.
 func TestPoll_OverlappingBesideAHost(t *testing.T) {
 	s := newSystem(t, 1, "timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s")
 	appender, _ := s.openAppender(1)

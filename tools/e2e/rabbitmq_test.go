@@ -18,13 +18,13 @@ import (
 	"weir/tools/realbroker"
 )
 
-// stageConsumer stages an app that consumes queues. more are further settings of intake.rabbitmq.
+// stageConsumer stages an app that consumes queues. more has further settings of intake.rabbitmq.
 func (s *system) stageConsumer(b *realbroker.Broker, more string, queues ...*brokerQueue) string {
 	s.t.Helper()
 	return s.stageConsumerAt(b.URL(), more, queues...)
 }
 
-// stageConsumerAt is stageConsumer with the address of the broker.
+// stageConsumerAt does the same as stageConsumer, with the address of a broker.
 func (s *system) stageConsumerAt(url, more string, queues ...*brokerQueue) string {
 	s.t.Helper()
 	return s.stageAppWith(readFile(s.t, filepath.Join("..", "..", "weir.yaml")) + consumerYAML(url, more, queues...))
@@ -47,7 +47,7 @@ type consumerProcess struct {
 	ended  chan struct{} // closed when the process has ended
 }
 
-// startConsumer starts weir consume, with more in its environment.
+// startConsumer starts weir consume, and adds env to its environment.
 func (s *system) startConsumer(app string, env ...string) *consumerProcess {
 	s.t.Helper()
 	p := &consumerProcess{cmd: exec.Command(filepath.Join(built, "handler"), "consume"), output: &processLogs{},
@@ -68,10 +68,10 @@ func (s *system) startConsumer(app string, env ...string) *consumerProcess {
 	return p
 }
 
-// endProcess ends the process by a signal, and returns its exit code, or -1 if a signal ended it. A process that takes
-// too long is killed.
+// endProcess sends a signal to the process, waits for its end, and returns the exit code; -1 = a signal ended it. It
+// kills a process that does not end in time.
 func (p *consumerProcess) endProcess(signal syscall.Signal) int {
-	p.cmd.Process.Signal(signal) // fails if the process has ended
+	p.cmd.Process.Signal(signal) // an error means that the process has ended
 	timer := time.AfterFunc(20*time.Second, func() { p.cmd.Process.Kill() })
 	defer timer.Stop()
 	<-p.ended
@@ -85,8 +85,8 @@ func (s *system) awaitConsumer(p *consumerProcess) {
 		func() bool { return strings.Contains(p.output.String(), `"consume: consuming"`) })
 }
 
-// awaitWrites waits until the CMS has had so many writes, and checks that each message was written once, in the order
-// of its key.
+// awaitWrites waits until the CMS has the given number of writes, and checks that it got each message once, in the
+// order of its key.
 func (s *system) awaitWrites(want int, limit time.Duration) {
 	s.t.Helper()
 	s.awaitCondition(fmt.Sprintf("%d writes", want), limit, func() bool { return s.readStats().Writes >= want })
@@ -113,7 +113,7 @@ func TestRabbitMQ_KeepsTheOrderOfEachKey(t *testing.T) {
 	}
 }
 
-// Two consumers, of which one has the queue. The first is killed in the middle of a burst, and then the second.
+// One of two consumers has the queue. The test kills the first consumer in the middle of a burst, and then the second.
 func TestRabbitMQ_ConsumersKilledInABurst(t *testing.T) {
 	t.Parallel()
 	for name, arguments := range map[string]amqp.Table{
@@ -198,7 +198,7 @@ func TestRabbitMQ_StorageAway(t *testing.T) {
 		QueuePort: ports.Queue, TablePort: ports.Table}); err != nil {
 		t.Fatal(err)
 	}
-	// The CMS may get a delivery again whose commit storage did not take.
+	// The CMS may get a delivery again if storage has refused its commit.
 	s.awaitCondition("90 messages are written", 3*time.Minute, func() bool {
 		st := s.readStats()
 		return st.Writes-st.Repeats >= 90
@@ -211,11 +211,11 @@ func TestRabbitMQ_StorageAway(t *testing.T) {
 	}
 }
 
-// The broker is short of memory, and takes no dead letter. It still takes acknowledgements, so that valid messages are
-// consumed beyond the prefetch. It takes the dead letter, once, when it has memory again.
+// The broker is short of memory, and accepts no dead letter. It still accepts acknowledgements, so the consumer files
+// more valid messages than the prefetch. When the broker has memory again, it gets the dead letter once.
 func TestRabbitMQ_BrokerBlocksPublishers(t *testing.T) {
 	s := newSystem(t, 1)
-	b, err := realbroker.Start(t.Context(), t.TempDir(), s.output) // its alarm concerns all queues
+	b, err := realbroker.Start(t.Context(), t.TempDir(), s.output) // not shared: its alarm stops all queues
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestRabbitMQ_BrokerBlocksPublishers(t *testing.T) {
 	}
 }
 
-// The network to the broker is lost, and no connection is closed. The process still ends in time when it is stopped.
+// The network to the broker is lost, and all connections stay open. The process still ends in time after SIGTERM.
 func TestRabbitMQ_StopsWithoutTheBroker(t *testing.T) {
 	s := newSystem(t, 1)
 	b := useSharedBroker(t)
@@ -305,7 +305,7 @@ func TestRabbitMQ_InvalidMessagesAreDeadLetters(t *testing.T) {
 	}
 }
 
-// A message that is not due neither holds back the others nor stays in the queue.
+// A message with a due time does not delay the others, and does not stay in the queue until it is due.
 func TestRabbitMQ_DueTimes(t *testing.T) {
 	s := newSystem(t, 1)
 	b := useSharedBroker(t)

@@ -10,8 +10,8 @@ import (
 	"weir/tools/realbroker"
 )
 
-// The broker asks for a client certificate. A consumer that lacks it, or the broker's authority, or that reaches the
-// broker by a name that its certificate lacks, takes no message.
+// The broker requires a client certificate. A consumer takes no message if it has no certificate or not the broker's
+// authority, or if it uses a name of the broker that is not in the broker's certificate.
 func TestRabbitMQ_Encrypted(t *testing.T) {
 	s := newSystem(t, 1)
 	b, err := realbroker.StartEncrypted(t.Context(), t.TempDir(), s.output)
@@ -30,7 +30,7 @@ func TestRabbitMQ_Encrypted(t *testing.T) {
 			"certificate is not valid for any names, but wanted to match localhost"},
 	} {
 		p := s.startConsumer(s.stageConsumerAt(c.url, "    tls: { "+c.tls+" }\n", q))
-		// A broker that misses the client's certificate sends an alert and closes the connection, and the close can
+		// If the client sends no certificate, the broker sends an alert and closes the connection. The close can
 		// overtake the alert. So the reason is in the log after a few tries.
 		s.awaitCondition(fmt.Sprintf("a consumer with %s logs %q", c.name, c.want), time.Minute, func() bool {
 			log := p.output.String()

@@ -29,7 +29,7 @@ type cmsAPI struct {
 	recipe   string
 	isCreate func(r *http.Request, body []byte) bool
 	isUpdate func(r *http.Request, body []byte) bool
-	// start starts the CMS. The recipe's variables depend on the address under which Weir sees it.
+	// start starts the CMS. The recipe's variables depend on the address by which Weir reaches the CMS.
 	start func(ctx context.Context, log io.Writer) (_ realCMS, url string, variables func(url string) []string, _ error)
 }
 
@@ -56,7 +56,7 @@ type cmsRun struct {
 	ids map[string]bool // of accepted messages
 }
 
-// newCMSRun starts everything. settings replaces text of the recipe's: old and new text in turn.
+// newCMSRun starts the CMS, the proxy and Weir. settings has replacements in the recipe: old and new text in turn.
 func newCMSRun(t *testing.T, api cmsAPI, race realcms.Race, instances int, settings ...string) *cmsRun {
 	t.Helper()
 	t.Parallel()
@@ -77,7 +77,7 @@ func newCMSRun(t *testing.T, api cmsAPI, race realcms.Race, instances int, setti
 	}
 	t.Cleanup(func() { w.proxy.Close() })
 	text := readFile(t, filepath.Join("..", "..", "recipes", api.recipe, "weir.yaml"))
-	// The shortest lease: a killed holder's lane stands still for about this long.
+	// This is the shortest lease. The lane of a killed holder stands still for about as long.
 	w.app = w.stageAppWith("lease: 15s\n" + strings.NewReplacer(settings...).Replace(text))
 	w.startStagedHost(variables(w.proxy.URL), []string{"--instances", fmt.Sprint(instances)})
 	return w
@@ -99,7 +99,7 @@ func (w *cmsRun) setFaults(choose func(r *http.Request, body []byte) realcms.Fau
 	w.faults.Store(&choose)
 }
 
-// postUntilAccepted posts a version until it is accepted, as an upstream does.
+// postUntilAccepted posts a version until Weir accepts it, as an upstream does.
 func (w *cmsRun) postUntilAccepted(ctx context.Context, slug string, version int) error {
 	for {
 		id, err := w.postOnce(ctx, slug, version)
@@ -140,7 +140,7 @@ func (w *cmsRun) postOnce(ctx context.Context, slug string, version int) (id str
 	return location[strings.LastIndex(location, "/")+1:], nil
 }
 
-// startRace sends the race from all clients. The channel returns the errors.
+// startRace sends the messages of the race from all clients. The channel gets the errors.
 func (w *cmsRun) startRace() <-chan []error {
 	sent := make(chan []error, 1)
 	go func() { sent <- w.race.Run(w.t.Context(), w.postUntilAccepted) }()
@@ -161,7 +161,7 @@ func (w *cmsRun) awaitRace(sent <-chan []error) {
 	for id := range w.ids {
 		var stage string
 		w.awaitCondition(id+" is final", max(time.Until(limit), time.Second), func() bool {
-			stage, _ = w.readStage(postedMessage{ID: id}) // a handler that was killed does not answer
+			stage, _ = w.readStage(postedMessage{ID: id}) // an error means that the test has killed the handler
 			return stage == "delivered" || stage == "superseded" || stage == "dead"
 		})
 		if stages[stage]++; stage == "dead" {
@@ -172,7 +172,7 @@ func (w *cmsRun) awaitRace(sent <-chan []error) {
 	w.t.Logf("%v; the CMS got %d requests, %d of them writes", stages, w.proxy.Count(), w.writes.Load())
 }
 
-// checkPosts demands one post for each slug, with the newest version.
+// checkPosts checks that the CMS has one post for each slug, with the newest version.
 func (w *cmsRun) checkPosts() {
 	w.t.Helper()
 	posts, err := w.cms.Posts(w.t.Context(), w.race.Prefix)
@@ -185,8 +185,9 @@ func (w *cmsRun) checkPosts() {
 }
 
 // testTwoKills kills the holder at the worst moments: when the CMS has created an item, or updated one, and has not
-// answered yet. Each race has a first update: the next holder repeats the create that was not answered, and finds the
-// item. It may have no second one, if all versions are accepted before the first kill and supersede each other.
+// answered yet. Each race has a first update: the next holder repeats the create without an answer, finds the item, and
+// updates it. A race may have no second update, if Weir accepts all versions before the first kill and the newest
+// supersedes the others.
 func testTwoKills(t *testing.T, api cmsAPI, race realcms.Race) {
 	w := newCMSRun(t, api, race, 2)
 	reached, killed := make(chan string), make(chan struct{})
@@ -224,8 +225,9 @@ func testTwoKills(t *testing.T, api cmsAPI, race realcms.Race) {
 	w.checkPosts()
 }
 
-// testSpoiltAnswers loses answers to creates and updates, spoils others, and restarts the CMS in the midst of it. Each
-// version is written, because none supersedes another; so one client should post them, in order.
+// testSpoiltAnswers loses answers to creates and updates, spoils others, and restarts the CMS in the middle. The CMS
+// gets each version, because none supersedes another. So the race should have one client, which posts the versions
+// in order.
 func testSpoiltAnswers(t *testing.T, api cmsAPI, race realcms.Race) {
 	w := newCMSRun(t, api, race, 1, "supersede: true", "supersede: false", "delivery:\n",
 		"delivery:\n  settle: 1s\n  backoff: { min: 100ms, max: 1s }\n")
@@ -235,7 +237,7 @@ func testSpoiltAnswers(t *testing.T, api cmsAPI, race realcms.Race) {
 		n := requests.Add(1)
 		spoil := realcms.SpoilNone
 		switch {
-		case api.isCreate(r, body) && w.creates.Load()%3 == 1: // the first create, too
+		case api.isCreate(r, body) && w.creates.Load()%3 == 1: // also for the first create
 			spoil = realcms.SpoilLose
 		case n%9 == 0:
 			spoil = []realcms.Spoil{realcms.SpoilHTML, realcms.SpoilCut, realcms.SpoilLose}[n/9%3]

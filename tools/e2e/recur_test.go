@@ -36,8 +36,8 @@ func (s *system) sendJSON(method, path, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// A schedule of each second runs in two handlers, which are killed in turn: each second
-// has its message, and none has two.
+// A schedule with a message each second runs in two handlers, which the test kills in turn. Each second has one
+// message.
 func TestRecurring_OnceEachSecondAcrossKills(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s")
 	definition := `{"cron":"@every 1s","missed":"all",` +
@@ -46,7 +46,7 @@ func TestRecurring_OnceEachSecondAcrossKills(t *testing.T) {
 		t.Fatalf("got %d %s, want 201", status, answer)
 	}
 	var known int64
-	filed := func() int64 { // as last heard, while no handler answers
+	filed := func() int64 { // the last known number while no handler answers
 		status, answer := s.sendJSON("GET", "/api/schedules/tick", "")
 		var now scheduleState
 		if status == http.StatusOK {
@@ -84,7 +84,7 @@ func TestRecurring_OnceEachSecondAcrossKills(t *testing.T) {
 	s.logLateness()
 }
 
-// logLateness logs how long after their due times messages came to the CMS.
+// logLateness logs the times from the due times of messages to their writes at the CMS.
 func (s *system) logLateness() {
 	s.t.Helper()
 	var late []time.Duration
@@ -98,7 +98,7 @@ func (s *system) logLateness() {
 		late[len(late)-1])
 }
 
-// readTicks are the messages that the CMS got, by due time and then by id.
+// readTicks returns the messages that the CMS has got, by due time and then by id.
 func (s *system) readTicks() map[string]map[string]bool {
 	s.t.Helper()
 	out := map[string]map[string]bool{}

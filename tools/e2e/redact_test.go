@@ -21,7 +21,7 @@ import (
 	"weir/tools/collector"
 )
 
-// canary is in each redacted value, and in no other text.
+// canary is a text that is in each redacted value, and nowhere else.
 const canary = "qx7canary"
 
 // hasCanary reports whether a text has a redacted value, in any case.
@@ -39,7 +39,7 @@ type recordedAnswers struct {
 	byHost map[string][]string
 }
 
-// recorded is beneath the client of all tests.
+// recorded is part of the HTTP client of all tests.
 var recorded = &recordedAnswers{byHost: map[string][]string{}}
 
 // startRecording begins to gather the answers of a host.
@@ -78,8 +78,8 @@ func (a *recordedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// echo is in front of the demo CMS. Its answer repeats the body of the request in several forms. It rejects messages of
-// people.
+// echo is a proxy in front of the demo CMS. Its answer repeats the body of the request in several forms. It rejects
+// messages of people.
 type echo struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -190,8 +190,8 @@ func newPerson(id string) string {
 		` street</street></home><card p:no="` + canary + `-card" no="2"/></person>`
 }
 
-// newRedactingSystem starts a system whose contracts redact values, with a CMS that repeats them. Its log has each
-// attempt.
+// newRedactingSystem starts a system whose contracts redact values, with a CMS whose answers repeat the values. The log
+// of the system has each attempt.
 func newRedactingSystem(t *testing.T, otlp, receiver string) (*system, *echo) {
 	t.Helper()
 	s := newBareSystem(t)
@@ -210,8 +210,8 @@ func newRedactingSystem(t *testing.T, otlp, receiver string) (*system, *echo) {
 	return s, cms
 }
 
-// Messages with a redacted value at each kind of place come in by each way, each operation of the API is asked, and
-// each page and command. Only reveal, the CMS and storage have the values.
+// Messages with redacted values at each kind of place come by each way into the system. The test then calls each
+// operation of the API, and opens each page and runs each command. Only reveal, the CMS and storage have the values.
 func TestRedact_ReadersSeeNoValue(t *testing.T) {
 	c, err := collector.Start()
 	if err != nil {
@@ -251,8 +251,8 @@ func TestRedact_ReadersSeeNoValue(t *testing.T) {
 	s.checkOthersHaveTheValues(dead, cms)
 }
 
-// postPeople posts people by HTTP, in a batch and in UTF-16, and returns the ids of two dead ones; the second was
-// edited. It also posts people that break a rule.
+// postPeople posts messages of people by HTTP, in a batch and in UTF-16. It returns the ids of two dead messages, of
+// which the second was edited. It also posts messages that break a rule.
 func (s *system) postPeople() (dead, edited string) {
 	s.t.Helper()
 	ids := make([]string, 2)
@@ -313,7 +313,7 @@ func (s *system) postPeople() (dead, edited string) {
 	return ids[0], ids[1]
 }
 
-// readAllOf reads every address of two dead people, and each list and page that has them.
+// readAllOf reads every address of two dead messages, and each list and page that has them.
 func (s *system) readAllOf(dead, edited string) {
 	s.t.Helper()
 	for _, id := range []string{dead, edited} {

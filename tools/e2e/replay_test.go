@@ -37,7 +37,7 @@ func (s *system) awaitStageAt(address, stage string) postedMessage {
 	return m
 }
 
-// writtenVersions are the versions that the CMS took for a path, in order.
+// writtenVersions returns the versions of a path that the CMS has written, in order.
 func (s *system) writtenVersions(path string) (versions []int) {
 	for _, r := range s.readRequests() {
 		if r.Path == path && r.Status < 300 {
@@ -47,8 +47,8 @@ func (s *system) writtenVersions(path string) (versions []int) {
 	return versions
 }
 
-// A dead message that is corrected goes in front of the waiting messages of its key, whatever
-// processes die meanwhile; one behind which something was delivered goes by force alone.
+// A corrected dead message goes before the waiting messages of its key, although processes die meanwhile. If a later
+// message of its key was delivered, Weir replays it only by force.
 func TestReplay(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s", "{ min: 1s, max: 5m }", "[20s]")
 	s.setFaults(`{"rejectText":"Helo"}`)
@@ -96,7 +96,7 @@ func TestReplay(t *testing.T) {
 	s.replayByForce()
 }
 
-// replayByForce has a message delivered behind which another one was.
+// replayByForce replays a dead message after a later message of its key was delivered.
 func (s *system) replayByForce() {
 	s.t.Helper()
 	dead, _ := s.postBody(articleWithTitle("/news/3", 1, "Helo"))

@@ -20,8 +20,8 @@ import (
 	"weir/internal/testkit/azurite"
 )
 
-// An account is copied while Weir accepts and delivers. The copy has each row as it was at another time, and
-// `weir verify` reports that. Copied again with the app stopped it is whole, and Weir continues.
+// The test copies an account while Weir accepts and delivers. The copy has rows of different times, and `weir verify`
+// reports that. A second copy, made while the app is stopped, is consistent, and Weir continues on it.
 func TestRestore_CopyOfAnAccount(t *testing.T) {
 	s := newFleetSystem(t, 1)
 	posted := make(chan []postedMessage, 1)
@@ -93,7 +93,7 @@ func (s *system) postRejectedOnce() {
 	_ = res.Body.Close()
 }
 
-// books are the sums of the lanes' counters.
+// books has the sums of the lanes' counters.
 type books struct{ Accepted, Delivered, Dead, Waiting int }
 
 func (s *system) sumBooks() books {
@@ -141,7 +141,7 @@ func copyAccount(t *testing.T, from, to *azurite.Process) {
 
 func copyRows(t *testing.T, from, to *aztables.Client) {
 	t.Helper()
-	top := int32(100) // of a page, so that the copy takes some time
+	top := int32(100) // rows of a page: few, so that the copy takes some time
 	for pages := from.NewListEntitiesPager(&aztables.ListEntitiesOptions{Top: &top}); pages.More(); {
 		page, err := pages.NextPage(t.Context())
 		if err != nil {
@@ -155,7 +155,7 @@ func copyRows(t *testing.T, from, to *aztables.Client) {
 	}
 }
 
-// withoutETag removes the parts of a row that storage sets itself.
+// withoutETag removes the columns of a row that storage sets itself.
 func withoutETag(t *testing.T, row []byte) []byte {
 	t.Helper()
 	columns := map[string]json.RawMessage{}

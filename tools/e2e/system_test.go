@@ -1,6 +1,5 @@
-// Package e2e_test runs the whole system as processes on this machine: Azurite, the demo
-// CMS, the stand-in for the Functions host with one or more handlers. The CMS's own
-// record is the judge.
+// Package e2e_test runs the whole system as processes on this machine: Azurite, the demo CMS, and the stand-in for the
+// Functions host with one or more handlers. The tests check the CMS's own record.
 //
 // The host is a new one, which proxies requests, except in tests that run in each mode by inEachMode.
 // E2E_HTTP=forwarding runs all others under an old host, too.
@@ -90,10 +89,10 @@ type system struct {
 	app       string // script root
 	weir      string // address of the host
 	cms       string
-	mode      host.Mode // how its host passes requests on
+	mode      host.Mode // the way in which its host passes requests on
 	output    *processLogs
 	history   linear.History
-	hasKilled atomic.Bool // whether the test has killed a handler, or ends hosts
+	hasKilled atomic.Bool // the test kills handlers or ends hosts
 }
 
 // processLogs gathers the output of the processes, to show it if a test fails.
@@ -123,13 +122,13 @@ func newSystem(t *testing.T, instances int, weirYAML ...string) *system {
 	return newSystemIn(t, nil, instances, weirYAML...)
 }
 
-// newSystemIn is newSystem with more in the environment.
+// newSystemIn does the same as newSystem, and adds env to the environment.
 func newSystemIn(t *testing.T, env []string, instances int, weirYAML ...string) *system {
 	t.Helper()
 	return newSystemUnder(t, env, []string{"--instances", fmt.Sprint(instances)}, weirYAML...)
 }
 
-// newSystemUnder is newSystemIn with flags of the host.
+// newSystemUnder does the same as newSystemIn, with flags of the host.
 func newSystemUnder(t *testing.T, env, flags []string, weirYAML ...string) *system {
 	t.Helper()
 	s := newBareSystem(t)
@@ -152,21 +151,21 @@ func (s *system) startStagedHost(env, flags []string) {
 		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
 }
 
-// newBareSystem starts storage and CMS, and no host. The test goes beside others: each has
-// processes and storage of its own, and most of its time is waiting.
+// newBareSystem starts storage and CMS, and no host. It marks the test as parallel: each test has processes and storage
+// of its own, and waits most of the time.
 func newBareSystem(t *testing.T) *system {
 	t.Helper()
 	return newBareSystemAt(t, 20*time.Millisecond)
 }
 
-// newBareSystemAt is newBareSystem with a CMS that takes the given time for each write.
+// newBareSystemAt does the same as newBareSystem, with a CMS that takes the given time for each write.
 func newBareSystemAt(t *testing.T, latency time.Duration) *system {
 	t.Helper()
 	t.Parallel()
 	return newBareSystemBeside(t, latency)
 }
 
-// newBareSystemBeside is newBareSystemAt in a test that has a system already.
+// newBareSystemBeside does the same as newBareSystemAt, in a test that has a system already.
 func newBareSystemBeside(t *testing.T, latency time.Duration) *system {
 	t.Helper()
 	s := newStorage(t)
@@ -178,7 +177,7 @@ func newBareSystemBeside(t *testing.T, latency time.Duration) *system {
 	return s
 }
 
-// newStorage starts storage alone.
+// newStorage starts only storage.
 func newStorage(t *testing.T) *system {
 	t.Helper()
 	s := &system{t: t, dir: t.TempDir(), mode: modeOf(t), output: &processLogs{}}
@@ -198,7 +197,7 @@ func newStorage(t *testing.T) *system {
 	return s
 }
 
-// handlerEnv are the settings in the handler's environment.
+// handlerEnv returns the settings in the handler's environment.
 func (s *system) handlerEnv() []string {
 	return []string{"AzureWebJobsStorage=" + s.storage.ConnectionString(), "WEIR_PREFIX=weir", "WEIR_CMS_URL=" + s.cms +
 		"/api/content"}
@@ -211,7 +210,7 @@ func (s *system) stageApp(weirYAML ...string) string {
 	return s.stageAppWith(strings.NewReplacer(weirYAML...).Replace(settings))
 }
 
-// stageAppWith is stageApp with settings of another file.
+// stageAppWith does the same as stageApp, with other settings than the project's.
 func (s *system) stageAppWith(settings string) string {
 	s.t.Helper()
 	app, root := s.t.TempDir(), filepath.Join("..", "..")
@@ -320,7 +319,7 @@ func (s *system) postStatus(url string) int {
 	return resp.StatusCode
 }
 
-// getJSON reads JSON.
+// getJSON reads JSON from an address.
 func getJSON[T any](s *system, url string) T {
 	s.t.Helper()
 	var v T
@@ -369,7 +368,7 @@ func (s *system) readRequests() []server.Request {
 	return getJSON[[]server.Request](s, s.cms+"/requests")
 }
 
-// setFaults switches the CMS's misbehaviour.
+// setFaults replaces the faults of the demo CMS.
 func (s *system) setFaults(json string) {
 	s.t.Helper()
 	resp, err := http.Post(s.cms+"/faults", "application/json", strings.NewReader(json))
@@ -386,10 +385,10 @@ type postedMessage struct {
 	Sequence                  int64
 	Duplicate                 bool
 	Location                  string `json:"-"`
-	version                   int    // as posted
+	version                   int    // as the test posted it
 }
 
-// postMessageOnce posts once.
+// postMessageOnce posts a message once, without a repeat.
 func (s *system) postMessageOnce(path string, version int, idempotencyKey string) (postedMessage, error) {
 	sent := time.Now()
 	m, err := s.sendPost(path, version, idempotencyKey)
@@ -426,7 +425,7 @@ func (s *system) sendPost(path string, version int, idempotencyKey string) (post
 	return m, json.NewDecoder(resp.Body).Decode(&m)
 }
 
-// postUntilAccepted posts until it is accepted, as an upstream does: under one idempotency key.
+// postUntilAccepted posts a message until Weir accepts it, always with one Idempotency-Key, as an upstream does.
 func (s *system) postUntilAccepted(ctx context.Context, path string, version int) (postedMessage, error) {
 	for {
 		m, err := s.postMessageOnce(path, version, keyOf(path, version))
@@ -447,7 +446,7 @@ func (s *system) postBurst(ctx context.Context, paths, n int) []postedMessage {
 	return s.postBurstFrom(ctx, paths, n, 1)
 }
 
-// postBurstFrom is burst for versions from first on.
+// postBurstFrom does the same as postBurst, for versions from first on.
 func (s *system) postBurstFrom(ctx context.Context, paths, n, first int) []postedMessage {
 	var mu sync.Mutex
 	var accepted []postedMessage
@@ -457,10 +456,10 @@ func (s *system) postBurstFrom(ctx context.Context, paths, n, first int) []poste
 			for v := range n {
 				m, err := s.postUntilAccepted(ctx, fmt.Sprintf("/p/%d", p), first+v)
 				if err != nil {
-					return // ctx has ended, and with it, as a rule, the test: it cannot report an error any more
+					return // ctx has ended, mostly with the test, which then cannot report an error any more
 				}
 				if v%4 == 0 {
-					_, _ = s.readStage(m) // a handler that was killed does not answer
+					_, _ = s.readStage(m) // an error means that the test has killed the handler
 				}
 				mu.Lock()
 				accepted = append(accepted, m)
@@ -472,7 +471,7 @@ func (s *system) postBurstFrom(ctx context.Context, paths, n, first int) []poste
 	return accepted
 }
 
-// awaitStages waits until every message has come to the stage given.
+// awaitStages waits until every message has the given stage.
 func (s *system) awaitStages(messages []postedMessage, stage string, limit time.Duration) {
 	s.t.Helper()
 	deadline := time.Now().Add(limit)
@@ -487,7 +486,7 @@ func (s *system) awaitStages(messages []postedMessage, stage string, limit time.
 	}
 }
 
-// checkRecord checks the CMS's record: no write doubled, overlapped or out of order.
+// checkRecord checks that no write in the CMS's record is doubled, overlaps another or is out of order.
 func (s *system) checkRecord() server.Stats {
 	s.t.Helper()
 	st := s.readStats()

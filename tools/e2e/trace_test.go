@@ -13,8 +13,8 @@ import (
 	"weir/tools/collector"
 )
 
-// The process that took the message dies before it is delivered, and another delivers it:
-// the spans of both, and the CMS's requests, are one trace, which is the upstream's.
+// The process that accepted the message dies before the delivery, and another process delivers it. The spans of both
+// processes, and the CMS's requests, belong to the trace of the upstream.
 func TestTrace_OneOverKilledProcesses(t *testing.T) {
 	c, err := collector.Start()
 	if err != nil {
@@ -22,7 +22,7 @@ func TestTrace_OneOverKilledProcesses(t *testing.T) {
 	}
 	defer c.Close()
 	env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL(), "OTEL_METRIC_EXPORT_INTERVAL=1000",
-		// Milliseconds: a killed process loses the telemetry that it has not sent.
+		// In milliseconds: often, because a killed process loses the telemetry that it has not sent.
 		"OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_BLRP_SCHEDULE_DELAY=100"}
 	s := newSystemIn(t, env, 1, "max: 5m", "max: 1s", "lease: 30s", "lease: 15s")
 	s.setFaults(`{"down":true}`)
@@ -79,8 +79,8 @@ func TestTrace_OneOverKilledProcesses(t *testing.T) {
 	})
 }
 
-// TestMetrics_GaugesFromEachGroup: every instance pushes the gauges of all lanes, also those of groups
-// that run no timer. So the maximum over instances is right, and their sum is not.
+// Every instance pushes the gauges of all lanes, even instances of groups that run no timer. So the maximum over the
+// instances is right, and their sum is not.
 func TestMetrics_GaugesFromEachGroup(t *testing.T) {
 	c, err := collector.Start()
 	if err != nil {
@@ -108,7 +108,7 @@ func TestMetrics_GaugesFromEachGroup(t *testing.T) {
 	}
 }
 
-// runSweep has the timer's function run now.
+// runSweep starts the function sweep now.
 func (s *system) runSweep() {
 	s.t.Helper()
 	resp, err := http.Post(s.weir+"/admin/functions/sweep", "application/json", strings.NewReader("{}"))
@@ -121,7 +121,7 @@ func (s *system) runSweep() {
 	}
 }
 
-// hasMetrics reports whether the only instance's metrics have these lines.
+// hasMetrics reports whether the metrics of the only instance have these lines.
 func (s *system) hasMetrics(lines ...string) bool {
 	resp, err := http.Get(s.weir + "/api/metrics")
 	if err != nil {
@@ -178,7 +178,7 @@ func hasTrace(records []collector.Record, text, trace string) bool {
 	return false
 }
 
-// postTraced posts as an upstream that traces.
+// postTraced posts a message with trace headers, as an upstream that traces does.
 func (s *system) postTraced(path, traceparent, tracestate string) {
 	s.t.Helper()
 	body := `<article path="` + path + `" version="1"><title>Traced</title></article>`
@@ -199,7 +199,8 @@ func (s *system) postTraced(path, traceparent, tracestate string) {
 	}
 }
 
-// TestTrace_UnderApplicationInsights: the host then marks each call that has no trace as not sampled.
+// With Application Insights, the host marks each call without a trace as not sampled. Weir's traces must not depend on
+// that mark.
 func TestTrace_UnderApplicationInsights(t *testing.T) { inEachMode(t, testTraceOfUnsampled) }
 
 func testTraceOfUnsampled(t *testing.T) {

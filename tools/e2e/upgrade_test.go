@@ -15,11 +15,11 @@ import (
 )
 
 // `make upgrade` builds the release before this one and runs these tests. They need the history of the repository, so
-// they are no part of `make test`.
+// `make test` does not run them.
 
-// The steps of docs/deploy.md, in the middle of a burst: hosts of this version beside those of the version before, the
-// old ones stopped, and later the other way round. No message may be lost or change its order, and each version has to
-// read the other's messages.
+// The test takes the steps of docs/deploy.md in the middle of a burst. It starts hosts of this version beside hosts
+// of the version before, stops the old ones, and later does the reverse. No message may be lost or change its order,
+// and each version has to read the messages of the other.
 func TestUpgradeAndBack(t *testing.T) {
 	const paths, each = 40, 25
 	u := newUpgrade(t)
@@ -75,7 +75,8 @@ func newUpgrade(t *testing.T) *upgrade {
 	return u
 }
 
-// ignoreAnswers lets answers of an address differ from openapi.yaml, because the version before has its own.
+// ignoreAnswers lets answers of an address differ from openapi.yaml, because the version before has a description of
+// its own.
 func (u *upgrade) ignoreAnswers(url string) {
 	u.t.Cleanup(answers.Watch(strings.TrimPrefix(url, "http://"), func(string) {}))
 }
@@ -117,7 +118,7 @@ func (u *upgrade) postInBackground(paths, versions, first int) <-chan []postedMe
 	return accepted
 }
 
-// awaitMoreWrites waits until the CMS has taken that many more messages.
+// awaitMoreWrites waits until the CMS has count more writes than now.
 func (u *upgrade) awaitMoreWrites(count int) {
 	u.t.Helper()
 	before := u.readStats().Writes
@@ -160,8 +161,8 @@ func (u *upgrade) postRejected(text string) {
 	_ = res.Body.Close()
 }
 
-// checkBooks checks that the lanes have delivered so many messages, have the bad ones as dead and no other left,
-// and that the CMS has so many items.
+// checkBooks checks that the lanes have delivered the given number of messages, that only the bad ones are dead and
+// none waits, and that the CMS has the given number of items.
 func (u *upgrade) checkBooks(delivered, items int) {
 	u.t.Helper()
 	type books struct {

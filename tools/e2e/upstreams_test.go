@@ -70,8 +70,8 @@ func (s *system) avoidMidnight() {
 	}
 }
 
-// TestUpstreams_FilesOfAFolder drops more files into the folder of an upstream than its quota has: the rest stays in
-// the inbox, and the files of others are taken.
+// TestUpstreams_FilesOfAFolder drops more files into the folder of an upstream than its quota allows. The rest stays in
+// the inbox, and Weir takes the files of other upstreams.
 func TestUpstreams_FilesOfAFolder(t *testing.T) {
 	s := newSystemIn(t, []string{"NEWSROOM_KEY=" + newsroomKey, "SHOP_SECRET=" + shopSecret}, 1, "contracts:\n",
 		upstreamsYAML, "log: { level: info }", "log: { level: info }\nintake: { files: { folders: ["+
@@ -105,8 +105,8 @@ func TestUpstreams_FilesOfAFolder(t *testing.T) {
 	}
 }
 
-// TestUpstreams_QueueOverTheQuota publishes more messages to the queue of an upstream than its quota has: the rest
-// stays in the queue, none is refused, and the messages of another queue are filed.
+// TestUpstreams_QueueOverTheQuota publishes more messages to the queue of an upstream than its quota allows. The rest
+// stays in the queue, Weir refuses none, and it files the messages of another queue.
 func TestUpstreams_QueueOverTheQuota(t *testing.T) {
 	s := newBareSystem(t)
 	s.avoidMidnight()
@@ -132,8 +132,8 @@ func TestUpstreams_QueueOverTheQuota(t *testing.T) {
 	}
 }
 
-// TestUpstreams_TwoInstancesShareAQuota posts to two instances in turn: together they accept the quota, and no message
-// more. Repeats do not count.
+// TestUpstreams_TwoInstancesShareAQuota posts to two instances in turn. Together they accept exactly the quota.
+// Repeated posts do not count.
 func TestUpstreams_TwoInstancesShareAQuota(t *testing.T) {
 	s := newUpstreamSystem(t)
 	s.avoidMidnight()
@@ -185,7 +185,7 @@ func TestUpstreams_OnlyTheirMessagesAreFiled(t *testing.T) {
 			t.Errorf("%s: got %d, want 401", name, code)
 		}
 	}
-	for range 3 { // a recorded request that is sent again finds its message
+	for range 3 { // a repeat of a recorded request leads to the first message
 		if code := s.postSigned("/signed", "id-1", body, now); code != http.StatusAccepted {
 			t.Fatalf("signed: got %d, want 202", code)
 		}

@@ -18,7 +18,7 @@ type searchResult struct {
 	Continue string
 }
 
-// TestView: an operator finds a waiting message and sees why it waits.
+// An operator finds a waiting message and sees why it waits.
 func TestView(t *testing.T) { inEachMode(t, testView) }
 
 func testView(t *testing.T) {

@@ -48,7 +48,8 @@ func readURL(t *testing.T, address string) []byte {
 	return body
 }
 
-// TestWordPress_Image sends an image in base64 twice. WordPress has its bytes once, with the second title.
+// TestWordPress_Image sends an image in base64 twice, with two titles. WordPress then has the image once, with the
+// second title.
 func TestWordPress_Image(t *testing.T) {
 	w := newCMSRun(t, wordPressREST, realcms.Race{}, 1)
 	for n, title := range []string{"Harbour", "Harbour, corrected"} {
