@@ -19,8 +19,8 @@ import (
 	"weir/internal/weir"
 )
 
-// apiCommand is the base of the commands that call the HTTP API of a Weir: its address, its key and a client.
-// They need neither settings nor storage.
+// apiCommand is the base of the commands that call the HTTP API of a Weir. It has the address, the function key and the
+// client. These commands need neither settings nor storage.
 type apiCommand struct {
 	*console
 	address, key string
@@ -30,8 +30,8 @@ type apiCommand struct {
 
 const exitHelp = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 not found; 4 refused; 5 not reached or unavailable."
 
-// addFlags adds the flags that all of them have. The values of the environment are no defaults of the flags,
-// because the help would print them, the function key included.
+// addFlags adds the flags that all these commands have. Values from the environment are not defaults of the flags,
+// because the help prints defaults, and must not print the function key.
 func (a *apiCommand) addFlags(cmd *cobra.Command) {
 	cmd.Long += "\n\n" + exitHelp
 	flags := cmd.PersistentFlags()
@@ -40,8 +40,8 @@ func (a *apiCommand) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 }
 
-// wrapRun returns the run function of a command: it makes the client and calls do. Wrong usage and other failures
-// are errors of different types.
+// wrapRun returns the run function of a command. That function makes the client and calls do. It returns wrong usage
+// and other failures as errors of different types; see failure.
 func (a *apiCommand) wrapRun(do func(ctx context.Context, args []string) error) func(*cobra.Command,
 	[]string) error {
 	return func(cmd *cobra.Command, args []string) error {
@@ -79,13 +79,13 @@ type usageError struct{ text string }
 
 func (u *usageError) Error() string { return u.text }
 
-// newPatience returns the retries of a command whose Weir is unavailable.
+// newPatience returns the rules by which a command repeats requests while Weir is unavailable.
 func (s *console) newPatience(giveUp time.Duration) *remote.Patience {
 	return &remote.Patience{GiveUp: giveUp, First: s.firstRetryWait, Most: 30 * time.Second, Unreached: unreachedLimit}
 }
 
-// unreachedLimit is how long a command tries to reach a Weir that never answered. It covers a Weir that is being
-// started.
+// unreachedLimit is the time for which a command repeats its first request to an address that never answered. It is
+// long enough for a Weir that is just starting.
 const unreachedLimit = 5 * time.Second
 
 // printLine prints one line.
@@ -113,8 +113,8 @@ func (s *console) printTable(rows [][]string) {
 	w.Flush()
 }
 
-// sanitizeText makes text of others safe for one line of a terminal: it replaces characters that would
-// control the terminal, or change the direction of writing.
+// sanitizeText makes text from outside safe for one line of a terminal. It replaces characters that would control the
+// terminal, or change the direction of writing.
 func sanitizeText(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -146,7 +146,7 @@ func formatCount[N int | int64](n N, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// readKeyFlag returns --key; nil if it is not given.
+// readKeyFlag returns the value of --key; nil if the flag is not given.
 func readKeyFlag(cmd *cobra.Command, key string) (*string, error) {
 	switch {
 	case !cmd.Flags().Changed("key"):
@@ -165,7 +165,8 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// parseTimeOrAge parses a flag that is a time, or how long ago it was; nil if text is empty.
+// parseTimeOrAge parses the value of a flag, which is a time or an age such as 24h. It returns nil if the text is
+// empty.
 func parseTimeOrAge(name, text string) (*time.Time, error) {
 	if text == "" {
 		return nil, nil

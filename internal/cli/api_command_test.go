@@ -17,16 +17,17 @@ import (
 	"weir/internal/wire"
 )
 
-// fakeServer answers as a Weir does. It checks each request and each answer against the API's description.
+// fakeServer is an HTTP server with the addresses of a Weir; a test sets its answers. It checks each request and each
+// answer against the API's description.
 type fakeServer struct {
 	t        *testing.T
 	document *openapitest.Document
 	server   *httptest.Server
 	mux      *http.ServeMux
 
-	mu    sync.Mutex
-	asked []string
-	spoil func(w http.ResponseWriter, r *http.Request) bool // if it returns true, it has answered itself
+	mu       sync.Mutex
+	received []string
+	spoil    func(w http.ResponseWriter, r *http.Request) bool // returns true if it has answered the request
 }
 
 // description returns the description of the API. It is read once for all tests.
@@ -51,7 +52,7 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.t.Errorf("got %s with %v (%v), want the key in X-Functions-Key only", r.URL, r.Header, err)
 	}
 	f.mu.Lock()
-	f.asked = append(f.asked, r.Method+" "+r.URL.String()+" "+string(sent))
+	f.received = append(f.received, r.Method+" "+r.URL.String()+" "+string(sent))
 	spoil := f.spoil
 	f.mu.Unlock()
 	r.Body = io.NopCloser(bytes.NewReader(sent))
@@ -97,7 +98,7 @@ func (f *fakeServer) answerJSON(pattern string, status int, texts ...string) {
 func (f *fakeServer) receivedRequests() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return strings.Join(f.asked, "\n")
+	return strings.Join(f.received, "\n")
 }
 
 // newConsole returns a console whose environment has only the address and the key of this server.
@@ -226,8 +227,8 @@ func TestAPICommand_Usage(t *testing.T) {
 			exitUsage, "", "--url or WEIR_URL")
 	})
 	t.Cleanup(func() {
-		if asked := f.receivedRequests(); asked != "" {
-			t.Errorf("got the requests %s, want none", asked)
+		if requests := f.receivedRequests(); requests != "" {
+			t.Errorf("got the requests %s, want none", requests)
 		}
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A warning is printed by weir check, and fails nothing.
+// weir check prints a warning, and the warning does not make a check fail.
 func TestCheck_PrintsWarnings(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(minimal, "http://127.0.0.1:7072", "http://cms.invalid", 1)

@@ -21,7 +21,7 @@ const (
 	exitOK          = 0
 	exitFailed      = 1   // the command failed, and printed the reason
 	exitUsage       = 2   // wrong usage: an unknown command, a bad flag
-	exitNotFound    = 3   // the API answered that there is no such thing
+	exitNotFound    = 3   // the API does not have what the command names
 	exitRefused     = 4   // the API refused the request
 	exitUnavailable = 5   // the API was not reached, or is unavailable
 	exitRestart     = 200 // the host starts the process again, and counts no failure
@@ -39,7 +39,7 @@ call the HTTP API of a Weir. They need only its address (WEIR_URL, --url) and a 
 Exit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage. Commands that call the
 HTTP API also use 3 not found, 4 refused, 5 not reached or unavailable.`
 
-// console has the environment, the streams and the pauses of all commands.
+// console has the environment, the streams and the waiting times of all commands.
 type console struct {
 	env            func(string) string
 	stdin          io.Reader
@@ -47,7 +47,7 @@ type console struct {
 	startedAt      time.Time     // of the process
 	firstRetryWait time.Duration // before the first retry of a request
 	pollInterval   time.Duration // between two reads of a bulk replay
-	gracePeriod    time.Duration // for requests in flight after Ctrl-C
+	gracePeriod    time.Duration // time after Ctrl-C in which requests in flight may finish
 }
 
 // Run runs the command that the arguments name, and returns the exit code. Without a command it serves a
@@ -63,8 +63,8 @@ func (s *console) serveHost(ctx context.Context) error {
 	return app.Serve(ctx, app.Process{Env: s.env, Stdout: s.stdout, Stderr: s.stderr, StartedAt: s.startedAt})
 }
 
-// failure is the error of a command that was called correctly. A silent failure has been printed already.
-// Every error of another type means wrong usage.
+// failure is the error of a command that was called correctly. A silent failure was printed already. Every error of
+// another type means wrong usage.
 type failure struct {
 	err    error
 	silent bool
@@ -123,7 +123,7 @@ func (s *console) printError(err error) {
 	}
 }
 
-// newRootCommand returns the command `weir` with all its subcommands. Without one it serves a Functions host.
+// newRootCommand returns the command `weir` with all its subcommands. Without a subcommand it serves a Functions host.
 func newRootCommand(s *console) *cobra.Command {
 	root := &cobra.Command{
 		Use: "weir", Short: "Weir's commands", Long: rootHelp, Args: refuseUnknownCommand,
@@ -147,8 +147,8 @@ func newRootCommand(s *console) *cobra.Command {
 	return root
 }
 
-// openApp makes the App for a command. Its logs go to stderr, because stdout is for the output of the
-// command. The caller must Close it.
+// openApp makes the App for a command. The App logs to stderr, because stdout is for the output of the command. The
+// caller must Close the App.
 func (s *console) openApp(ctx context.Context, verbose bool) (*app.App, error) {
 	level := slog.LevelWarn
 	if verbose {

@@ -48,7 +48,8 @@ func TestConsole_ExitCodes(t *testing.T) {
 			s, stdout, stderr := newTestConsole(newEnvironment(t, c.text))
 			if code := s.runCommand(t.Context(), append([]string{}, c.args...)); code != c.code ||
 				!strings.Contains(stderr.String(), c.says) || (c.says == "" && stderr.Len() > 0) {
-				t.Errorf("exit code %d, want %d; stdout %q, stderr %q", code, c.code, stdout, stderr)
+				t.Errorf("got exit code %d, stdout %q and stderr %q, want %d and stderr with %q", code, stdout, stderr,
+					c.code, c.says)
 			}
 			if c.code == exitUsage && stdout.Len() > 0 {
 				t.Errorf("got stdout %q, want none for wrong usage", stdout)
@@ -78,7 +79,7 @@ func TestConsole_JSON(t *testing.T) {
 			}
 			for _, want := range c.want {
 				if !strings.Contains(stdout.String(), want) {
-					t.Errorf("%s is not in:\n%s", want, stdout)
+					t.Errorf("got stdout\n%s\nwant %s in it", stdout, want)
 				}
 			}
 			for line := range strings.Lines(stdout.String()) {
@@ -101,7 +102,7 @@ func TestPollFlags_WinOverTheFile(t *testing.T) {
 	want := poll.Config{Period: 5 * time.Minute, Idle: 3 * time.Second, Estimate: 2 * time.Second, Tolerance: 2,
 		Timeout: 30 * time.Second}
 	if got != want {
-		t.Errorf("%+v, want %+v", got, want)
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
@@ -115,7 +116,7 @@ func TestPrintFinding(t *testing.T) {
 	}
 }
 
-// The host counts each exit code except 200 as a failure, and gives up after the third.
+// The host counts each exit code except 200 as a failure, and does not start the process again after the third failure.
 func TestExitCode_Restart(t *testing.T) {
 	t.Parallel()
 	if got := exitCode(asFailure(&app.RestartError{Err: errors.New("the host stays")}, true)); got != exitRestart {
@@ -138,7 +139,9 @@ func TestConsole_ServesAHost(t *testing.T) {
 		"WEIR_PREFIX", "news"))
 	want := `"level":"ERROR","msg":"handler: wrong setting","err":"weir.yaml: [1:8] lanes is 0`
 	if code := s.runCommand(t.Context(), []string{}); code != exitFailed || !strings.Contains(stderr.String(), want) {
-		t.Errorf("exit code %d, want %d; stdout %q, stderr %q, want %s in it", code, exitFailed, stdout, stderr, want)
+		t.Errorf("got exit code %d, stdout %q and stderr %q, want %d and stderr with %s", code, stdout, stderr,
+			exitFailed,
+			want)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestAudit_PrintsEntriesOfAllPages(t *testing.T) {
 		}
 	}
 	if strings.Contains(got.out, "\x1b") || strings.Contains(got.out, "There is more") {
-		t.Errorf("got\n%q\nwant no control characters, and no note of more", got.out)
+		t.Errorf("got\n%q\nwant no control characters, and no note that there is more", got.out)
 	}
 	want := "GET /api/audit?limit=500 \nGET /api/audit?continue=row1&limit=500 \nGET /api/audit?continue=row2&limit=500 "
 	if got := f.receivedRequests(); got != want {

@@ -18,9 +18,10 @@ With --batch the IDs are those of batches: parts that are not messages yet do no
 A scheduled message is cancelled at once. The holder of its lane cancels a message that is queued
 or retrying, unless it is sending the message already; the message's stage shows the result.
 
-The command first counts the messages that meet the flags; with --dry-run it then stops. Else
---yes, or a yes on the terminal, cancels them. A moment is a time like 2026-01-31T08:00:00Z, or
-how long ago it was, like 24h. If the command breaks off, call it again: that does no harm.`
+The command first counts the messages that match the flags; with --dry-run it then stops.
+Otherwise it asks on the terminal before it cancels them; with --yes it does not ask. A moment is a
+time like 2026-01-31T08:00:00Z, or how long ago it was, like 24h. If the command breaks off, call
+it again: a repeat does no harm.`
 
 // cancelFlags are the flags of cancel.
 type cancelFlags struct {
@@ -48,7 +49,7 @@ func newCancelCommand(s *console) *cobra.Command {
 	cmd.Flags().StringVar(&f.to, "to", "", "only messages accepted before this moment (default: now)")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why; the audit list and the log keep it")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "the reason, for the audit list and the log")
 	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
 		if err := f.checkFlags(args); err != nil {
 			return err
@@ -209,8 +210,8 @@ func (a *apiCommand) cancelAllPages(ctx context.Context, r remote.Cancellation) 
 	}
 }
 
-// printCancelled prints the numbers of a cancellation: as JSON under a name, or by a format for the number of
-// messages.
+// printCancelled prints the numbers of a cancellation: as JSON in a field of the given name, or as text. The format of
+// the text gets the number of selected messages.
 func (a *apiCommand) printCancelled(c remote.Cancelled, name, format string) error {
 	if a.json {
 		return a.printJSON(map[string]any{name: c})

@@ -51,7 +51,7 @@ func TestCancel_Matching(t *testing.T) {
 POST /api/cancellations {"filter":{"keyPrefix":"/new/","stage":"queued"},"dryRun":true,"continue":"t0"}
 POST /api/cancellations {"filter":{"keyPrefix":"/new/","stage":"queued","to":"2026-01-08T12:00:00Z"},"reason":"one by one"}`
 	if got := f.receivedRequests(); got != want {
-		t.Errorf("asked\n%s\nwant\n%s", got, want)
+		t.Errorf("got the requests\n%s\nwant\n%s", got, want)
 	}
 	f.runCommand("cancel", "--key", "/a", "--dry-run").expectEnd(t, exitOK, "2 messages would be cancelled.\n", "")
 	f.runCommand("cancel", "--key", "/a").expectEnd(t, exitUsage, "", "there is no terminal to ask at: add --yes")
@@ -61,7 +61,7 @@ POST /api/cancellations {"filter":{"keyPrefix":"/new/","stage":"queued","to":"20
 	}
 	wantAll := `{"filter":{"to":"2026-01-08T12:00:00Z"}}`
 	if got := f.receivedRequests(); !strings.HasSuffix(got, wantAll) {
-		t.Errorf("got the requests\n%s\nwant the last one with %s: all goes with no other condition", got, wantAll)
+		t.Errorf("got the requests\n%s\nwant the last one with %s, without the field all", got, wantAll)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestCancel_Usage(t *testing.T) {
 	} {
 		f.runCommand(*args...).expectEnd(t, exitUsage, "", text)
 	}
-	if asked := f.receivedRequests(); asked != "" {
-		t.Errorf("got the requests %s, want none", asked)
+	if requests := f.receivedRequests(); requests != "" {
+		t.Errorf("got the requests %s, want none", requests)
 	}
 }

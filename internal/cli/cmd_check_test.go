@@ -53,7 +53,7 @@ func TestCheck_Files(t *testing.T) {
 			}
 			for _, want := range c.want {
 				if !strings.Contains(stdout.String()+stderr.String(), want) {
-					t.Errorf("got\n%s%s\nwithout %q", stdout, stderr, want)
+					t.Errorf("got\n%s%s\nwant %q in it", stdout, stderr, want)
 				}
 			}
 		})

@@ -58,15 +58,14 @@ type deadFilter struct {
 	lane          int
 }
 
-// addFlags adds the flags.
 func (f *deadFilter) addFlags(cmd *cobra.Command) {
 	f.cmd = cmd
-	cmd.Flags().StringVar(&f.key, "key", "", "only those of this ordering key")
-	cmd.Flags().IntVar(&f.lane, "lane", 0, "only those of this lane")
-	cmd.Flags().StringVar(&f.contract, "contract", "", "only those of this contract")
-	cmd.Flags().StringVar(&f.fingerprint, "fingerprint", "", "only those of this error, see dead list --errors")
-	cmd.Flags().StringVar(&f.from, "from", "", "only those that died from this moment on")
-	cmd.Flags().StringVar(&f.to, "to", "", "only those that died before this moment")
+	cmd.Flags().StringVar(&f.key, "key", "", "only messages of this ordering key")
+	cmd.Flags().IntVar(&f.lane, "lane", 0, "only messages of this lane")
+	cmd.Flags().StringVar(&f.contract, "contract", "", "only messages of this contract")
+	cmd.Flags().StringVar(&f.fingerprint, "fingerprint", "", "only messages of this error, see dead list --errors")
+	cmd.Flags().StringVar(&f.from, "from", "", "only messages that died from this moment on")
+	cmd.Flags().StringVar(&f.to, "to", "", "only messages that died before this moment")
 }
 
 // readFilter returns the filter of the flags.
@@ -118,10 +117,11 @@ func newDeadListCommand(a *apiCommand) *cobra.Command {
 	var file exportFlag
 	cmd := &cobra.Command{Use: "list", Short: "List dead messages", Long: deadListHelp, Args: cobra.NoArgs}
 	f.addFlags(cmd)
-	cmd.Flags().StringVar(&text, "text", "", "only those with this text in key, error or body")
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many at most; the default of --format is as many as Weir allows")
+	cmd.Flags().StringVar(&text, "text", "", "only messages with this text in key, error or body")
+	cmd.Flags().IntVar(&limit, "limit", 50, "messages or errors at most; the default of --format is the most that "+
+		"Weir allows")
 	file.addFlag(cmd)
-	cmd.Flags().BoolVar(&byError, "errors", false, "sort them by error instead")
+	cmd.Flags().BoolVar(&byError, "errors", false, "list the errors instead of the messages")
 	for _, name := range []string{"key", "lane", "contract", "fingerprint", "from", "to", "text"} {
 		cmd.MarkFlagsMutuallyExclusive("errors", name)
 	}
@@ -183,7 +183,7 @@ func (a *apiCommand) printDeadList(ctx context.Context, query url.Values, limit 
 	return a.printRows(rows, "No dead messages.", complete)
 }
 
-// printRows prints a table, or none if it has no rows.
+// printRows prints a table of headings and rows, or the text none if there are only headings.
 func (a *apiCommand) printRows(rows [][]string, none string, complete bool) error {
 	if len(rows) > 1 {
 		a.printTable(rows)
@@ -276,7 +276,7 @@ func (a *apiCommand) printDead(m *wire.Message, body []byte) {
 	a.printStory(m)
 	last := ""
 	for _, t := range m.AttemptLog {
-		if t.Answer != "" && t.Answer != last { // most often it says the same each time
+		if t.Answer != "" && t.Answer != last { // the answers to most attempts are the same
 			a.printLine("\nThe CMS's answer to attempt %d:", t.Number)
 			fmt.Fprint(a.stdout, sanitizeLines(t.Answer))
 			last = t.Answer
@@ -298,7 +298,8 @@ func decodeBody(body []byte) string {
 	return strings.TrimLeft(text, " ")
 }
 
-// printText prints the beginning of a foreign text. If it is cut, more is printed as the way to read the rest.
+// printText prints the beginning of a text from outside. If it cuts the text, it prints the number of bytes that are
+// left, and the hint more.
 func (a *apiCommand) printText(text, more string) {
 	fmt.Fprint(a.stdout, sanitizeLines(text[:min(len(text), maxShown)]))
 	if len(text) > maxShown {

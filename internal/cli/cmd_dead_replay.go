@@ -24,9 +24,9 @@ refused if a later message of the key was delivered, unless --force is given. --
 corrected body, which must pass the contract and have the same key.
 
 If flags select the messages, the command first counts them, and estimates the time; with
---dry-run it then stops. Else --yes, or a yes on the terminal, starts the replay. The replay goes
-on without this command: --wait watches it to its end, and ends with 1 if the replay was stopped
-or messages died again.
+--dry-run it then stops. Otherwise it asks on the terminal before it starts the replay; with --yes
+it does not ask. The replay goes on without this command. With --wait the command watches the
+replay to its end, and ends with 1 if the replay was stopped or messages died again.
 
 --json prints a line for each named message; else the plan ({"plan"}) and the replay as the API
 returns it.`
@@ -45,16 +45,16 @@ func newDeadReplayCommand(a *apiCommand) *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{Use: "replay [ID…]", Short: "Have dead messages delivered again", Long: deadReplayHelp}
 	f.addFlags(cmd)
-	cmd.Flags().BoolVar(&f.all, "all", false, "all there are")
+	cmd.Flags().BoolVar(&f.all, "all", false, "all dead messages")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count")
-	cmd.Flags().BoolVar(&f.force, "force", false, "also where a later one of the key was delivered")
+	cmd.Flags().BoolVar(&f.force, "force", false, "also messages of keys of which a later message was delivered")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().IntVar(&f.rate, "rate", 0, "how many a minute, 1 to 6000 (default: Weir's)")
+	cmd.Flags().IntVar(&f.rate, "rate", 0, "messages a minute, 1 to 6000 (default: Weir's)")
 	cmd.Flags().Float64Var(&f.stop, "stop-at-error-rate", 0,
 		"stop if this share dies again, 0 to 1 (default: Weir's)")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why; it is kept with the replay")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "the reason, stored with the replay")
 	cmd.Flags().StringVar(&f.with, "with", "", "a file with the corrected body, for one ID")
-	cmd.Flags().StringVar(&f.note, "note", "", "why it was corrected; it is kept with the message")
+	cmd.Flags().StringVar(&f.note, "note", "", "the reason of the correction, stored with the message")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "watch the replay to its end")
 	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
 		if err := f.checkFlags(args); err != nil {
@@ -72,7 +72,7 @@ func newDeadReplayCommand(a *apiCommand) *cobra.Command {
 	return cmd
 }
 
-// filterFlags are the flags that select messages. The last one is all.
+// filterFlags are the flags that select messages. The last one must be "all".
 var filterFlags = []string{"key", "lane", "contract", "from", "to", "fingerprint", "all"}
 
 // checkFlags returns an error if flags contradict each other, or none selects messages.
@@ -191,7 +191,7 @@ func (s *console) askConfirmation(ctx context.Context, question string) (bool, e
 	fmt.Fprintf(s.stderr, "%s [y/N] ", question)
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(s.stdin).ReadString('\n') // an error is no yes
+		line, _ := bufio.NewReader(s.stdin).ReadString('\n') // after an error the line is no yes
 		answer <- line
 	}()
 	select {

@@ -260,16 +260,16 @@ func TestTail(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	looks := 0
+	reads := 0
 	f.mux.HandleFunc("GET /api/messages", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		switch looks++; looks {
-		case 1: // three are there, two are shown
+		switch reads++; reads {
+		case 1: // the page has three messages; tail prints two of them
 			fmt.Fprint(w, page(`,"continue":"t"`, line("A3", "queued"), line("A2", "queued"), line("A1", "delivered")))
-		case 2: // one is new, one has changed
+		case 2: // one message is new, and one has another stage
 			fmt.Fprint(w, page("", line("A4", "queued"), line("A3", "dead"), line("A2", "queued"), line("A1",
 				"delivered")))
-		case 3: // so many are new that the next page is needed
+		case 3: // all messages of the page are new, so tail needs the next page
 			fmt.Fprint(w, page(`,"continue":"t"`, line("A6", "queued")))
 		case 4:
 			if r.URL.Query().Get("continue") != "t" {
@@ -298,16 +298,17 @@ func TestTail(t *testing.T) {
 	}
 	if want := "A2 queued, A3 queued, A3 dead, A4 queued, A5 queued, A6 queued, A6 delivered"; strings.Join(got,
 		", ") != want || d.code != exitOK || !strings.Contains(d.errors, "storage is away") {
-		t.Errorf("%+v, want %s", d, want)
+		t.Errorf("got %v and %+v, want %s, exit code %d and the error of storage", got, d, want, exitOK)
 	}
 	if !strings.Contains(d.out, "/a: locked\n") || !strings.HasPrefix(f.receivedRequests(),
 		"GET /api/messages?key=%2Fa&lane=0&limit=100&stage=queued ") {
-		t.Errorf("got %s\nand the requests %s\nwant the reason, and the filter in the first request", d.out,
+		t.Errorf("got %s\nand the requests %s\nwant the reason of the dead message, and the filter in the first "+
+			"request", d.out,
 			f.receivedRequests())
 	}
 }
 
-func TestAsk(t *testing.T) {
+func TestAskConfirmation_NoTerminal(t *testing.T) {
 	t.Parallel()
 	s, _, _ := newFakeServer(t).newConsole()
 	if yes, err := s.askConfirmation(t.Context(), "?"); yes || err == nil {
@@ -315,7 +316,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-func TestAgo(t *testing.T) {
+func TestParseTimeOrAge(t *testing.T) {
 	t.Parallel()
 	if at, err := parseTimeOrAge("from", "24h"); err != nil || time.Since(*at) < 24*time.Hour ||
 		time.Since(*at) > 25*time.Hour {
@@ -326,7 +327,7 @@ func TestAgo(t *testing.T) {
 	}
 	for _, text := range []string{"yesterday", "-1h", "2026-01-08"} {
 		if _, err := parseTimeOrAge("from", text); err == nil {
-			t.Errorf("%q was read, want an error", text)
+			t.Errorf("parseTimeOrAge(%q) = nil, want an error", text)
 		}
 	}
 }

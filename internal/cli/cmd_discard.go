@@ -16,9 +16,10 @@ const discardHelp = `Discards dead messages that are never to be written: those 
 given flags, or --all. A discarded message is never sent again. It stays, with its history and the
 reason, until its retention is over. This cannot be undone.
 
-If flags select the messages, the command first counts them; with --dry-run it then stops. Else
---yes, or a yes on the terminal, discards them. A moment is a time like 2026-01-31T08:00:00Z, or
-how long ago it was, like 24h. If the command breaks off, call it again: that does no harm.`
+If flags select the messages, the command first counts them; with --dry-run it then stops.
+Otherwise it asks on the terminal before it discards them; with --yes it does not ask. A moment is
+a time like 2026-01-31T08:00:00Z, or how long ago it was, like 24h. If the command breaks off, call
+it again: a repeat does no harm.`
 
 // discardFlags are the flags of discard.
 type discardFlags struct {
@@ -36,7 +37,7 @@ func newDiscardCommand(s *console) *cobra.Command {
 	cmd.Flags().BoolVar(&f.all, "all", false, "all dead messages")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why; it is kept with each message")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "the reason, stored with each message")
 	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
 		if err := f.checkFlags(args); err != nil {
 			return err
@@ -148,7 +149,8 @@ func (a *apiCommand) discardAllPages(ctx context.Context, r remote.DiscardReques
 	}
 }
 
-// printDiscarded prints the numbers of a discard: as JSON under a name, or by a format for the number of messages.
+// printDiscarded prints the numbers of a discard: as JSON in a field of the given name, or as text. The format of the
+// text gets the number of selected messages.
 func (a *apiCommand) printDiscarded(d remote.Discarded, name, format string) error {
 	if a.json {
 		return a.printJSON(map[string]any{name: d})

@@ -27,7 +27,7 @@ func TestDiscard_Matching(t *testing.T) {
 POST /api/discards {"filter":{"fingerprint":"8239b7e33e57"},"dryRun":true,"continue":"t0"}
 POST /api/discards {"filter":{"fingerprint":"8239b7e33e57","to":"2026-01-08T12:00:00Z"},"reason":"old"}`
 	if got := f.receivedRequests(); got != want {
-		t.Errorf("asked\n%s\nwant\n%s", got, want)
+		t.Errorf("got the requests\n%s\nwant\n%s", got, want)
 	}
 	f.runCommand("discard", "--key", "/a", "--dry-run").expectEnd(t, exitOK, "2 messages would be discarded.\n", "")
 	f.runCommand("discard", "--key", "/a").expectEnd(t, exitUsage, "", "there is no terminal to ask at: add --yes")
@@ -48,7 +48,7 @@ func TestDiscard_Usage(t *testing.T) {
 	} {
 		f.runCommand(*args...).expectEnd(t, exitUsage, "", text)
 	}
-	if asked := f.receivedRequests(); asked != "" {
-		t.Errorf("got the requests %s, want none", asked)
+	if requests := f.receivedRequests(); requests != "" {
+		t.Errorf("got the requests %s, want none", requests)
 	}
 }

@@ -67,7 +67,7 @@ func (s *console) printDrainResult(e *poll.DrainResult, asJSON bool) error {
 }
 
 // errWorkLeft is the error of a drain that left a message that could have been sent.
-var errWorkLeft = errors.New("something is left that could have gone")
+var errWorkLeft = errors.New("a message is left that could have been sent")
 
 func (s *console) runDrain(ctx context.Context, a *app.App, asJSON bool) error {
 	results, err := a.DrainLanes(ctx)

@@ -138,7 +138,7 @@ type lanesOutput struct {
 	Epoch   int            `json:"epoch"`
 	Setting int            `json:"setting"`
 	Change  *changeOutput  `json:"change,omitempty"`
-	Earlier []epochs.Epoch `json:"earlier,omitempty"` // that still have messages, oldest first
+	Earlier []epochs.Epoch `json:"earlier,omitempty"` // earlier epochs that still have messages, oldest first
 }
 
 // changeOutput is a change that is under way.

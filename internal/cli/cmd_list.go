@@ -21,26 +21,26 @@ a line in parentheses, and JSON has "complete": false.`
 
 // listFlags are the flags of list that are parameters of the API, with their help.
 var listFlags = [][3]string{
-	{"stage", "stage", "only those of this stage"},
-	{"key", "key", "only those of this ordering key"},
-	{"key-prefix", "keyPrefix", "only those whose ordering key begins with this"},
-	{"lane", "lane", "only those of this lane"},
-	{"contract", "contract", "only those of this contract"},
-	{"upstream", "upstream", "only those of this upstream"},
-	{"version", "version", "only those of this version"},
-	{"cms-status", "cmsStatus", "only those with this last status of the CMS, like 422 or 5xx"},
-	{"attempts-from", "attemptsFrom", "only those with at least this many attempts"},
-	{"attempts-to", "attemptsTo", "only those with at most this many attempts"},
-	{"idempotency-key", "idempotencyKey", "only those posted with this Idempotency-Key"},
-	{"shown", "shown", "only those that show this, like title:harbour"},
-	{"text", "text", "only those with this text in key, error or body"},
-	{"from", "from", "only those accepted from this time on; with --scheduled, due"},
-	{"to", "to", "only those accepted before this time; with --scheduled, due"},
-	{"finished-from", "finishedFrom", "only those that became final from this time on"},
-	{"finished-to", "finishedTo", "only those that became final before this time"},
+	{"stage", "stage", "only messages of this stage"},
+	{"key", "key", "only messages of this ordering key"},
+	{"key-prefix", "keyPrefix", "only messages whose ordering key begins with this"},
+	{"lane", "lane", "only messages of this lane"},
+	{"contract", "contract", "only messages of this contract"},
+	{"upstream", "upstream", "only messages of this upstream"},
+	{"version", "version", "only messages of this version"},
+	{"cms-status", "cmsStatus", "only messages with this last status of the CMS, like 422 or 5xx"},
+	{"attempts-from", "attemptsFrom", "only messages with at least this many attempts"},
+	{"attempts-to", "attemptsTo", "only messages with at most this many attempts"},
+	{"idempotency-key", "idempotencyKey", "only messages posted with this Idempotency-Key"},
+	{"shown", "shown", "only messages that show this, like title:harbour"},
+	{"text", "text", "only messages with this text in key, error or body"},
+	{"from", "from", "only messages accepted from this time on; with --scheduled: due from this time on"},
+	{"to", "to", "only messages accepted before this time; with --scheduled: due before this time"},
+	{"finished-from", "finishedFrom", "only messages that became final from this time on"},
+	{"finished-to", "finishedTo", "only messages that became final before this time"},
 }
 
-// scheduledFlags are those of listFlags that --scheduled allows.
+// scheduledFlags are the flags of listFlags that go with --scheduled.
 var scheduledFlags = []string{"lane", "from", "to"}
 
 func newListCommand(s *console) *cobra.Command {

@@ -50,7 +50,7 @@ func TestList_ScheduledAndFiles(t *testing.T) {
 	f.runCommand("list", "--scheduled", "--lane", "0", "--format", "csv").expectEnd(t, exitOK,
 		"id,stage\r\nx,scheduled\r\n", "")
 	if got := f.receivedRequests(); !strings.HasSuffix(got, "GET /api/scheduled?format=csv&lane=0 ") {
-		t.Errorf("got the requests\n%s\nwant no limit, so that the server's holds", got)
+		t.Errorf("got the requests\n%s\nwant the last one without a limit, so that the server's default applies", got)
 	}
 	for text, args := range map[string][]string{"--limit must be": {"--limit", "0"}, "must be csv": {"--format", "xml"},
 		"--key is empty": {"--key", ""}, "--from is": {"--from", "noon"}, "none of the others": {"--scheduled", "--key", "/a"}} {
@@ -58,7 +58,7 @@ func TestList_ScheduledAndFiles(t *testing.T) {
 	}
 }
 
-// A file that was cut off must not end like a whole one.
+// A file that was cut off must not end like a complete file.
 func TestList_AFileThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)

@@ -121,7 +121,7 @@ func newPausesCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// printPauses prints the pauses, those of the lanes that wait for the CMS, and the state of the calendar.
+// printPauses prints the pauses of operators, the lanes that wait for the CMS, and the state of the calendar.
 func (a *apiCommand) printPauses(list remote.Answer[wire.PauseList], lanes []wire.Lane, err error) error {
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ CMS is no failure: its messages wait.
 
 The flags take precedence over the settings under poll: in weir.yaml.`
 
-// pollFlags has the flags of weir poll. Those of the first two lines are settings, too.
+// pollFlags has the flags of weir poll. The durations and the tolerance are also settings.
 type pollFlags struct {
 	period, idle, estimate time.Duration
 	tolerance              float64

@@ -95,7 +95,7 @@ func newNextRunsCommand(a *apiCommand) *cobra.Command {
 	return cmd
 }
 
-// printRuns prints runs to come.
+// printRuns prints future runs.
 func (a *apiCommand) printRuns(preview remote.Answer[wire.SchedulePreview], err error) error {
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (a *apiCommand) printRuns(preview remote.Answer[wire.SchedulePreview], err 
 	return nil
 }
 
-// newSetPausedCommand returns the command that pauses schedules, or the one that resumes them.
+// newSetPausedCommand returns the command that pauses schedules, or the command that resumes them.
 func (a *apiCommand) newSetPausedCommand(use, short string, set func(c *remote.Client, ctx context.Context,
 	name string) (remote.Answer[wire.Schedule], error)) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: requireScheduleName(1, 1, "a schedule's name")}

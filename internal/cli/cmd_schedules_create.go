@@ -21,7 +21,7 @@ definition and prints the next runs; it stores nothing.
 
   weir schedules create nightly report.xml --cron '30 2 * * *' --time-zone Europe/Berlin`
 
-// previewedRuns is how many runs --dry-run prints.
+// previewedRuns is the number of runs that --dry-run prints.
 const previewedRuns = 10
 
 // scheduleFlags are the flags of schedules create.
@@ -94,7 +94,7 @@ func (f *scheduleFlags) readDefinition(ctx context.Context, s *console, files []
 	return d, err
 }
 
-// readMessageText reads a message for JSON, which holds only UTF-8.
+// readMessageText reads a message that is sent within JSON, and so must be UTF-8.
 func (s *console) readMessageText(ctx context.Context, file string) (string, error) {
 	body, err := s.readContent(ctx, file)
 	switch {

@@ -176,13 +176,14 @@ func (s *sendRun) sendAll(ctx context.Context) error {
 		s.awaitAllFinal(ctx)
 	}
 	for _, r := range s.sent {
-		s.reportFile(r) // those whose messages were not final when the wait ended
+		s.reportFile(r) // if it was not reported yet, because its message was not final when the wait ended
 	}
 	return s.printSummary(ctx)
 }
 
-// runParallel calls do for each item, at most parallel at a time. It starts no more calls when ctx ends or isStopped
-// returns true. Calls in flight continue: their context finishing ends a grace period after ctx.
+// runParallel calls do for each item, with at most `parallel` calls at a time. It starts no further call when ctx ends
+// or isStopped returns true. The context finishing of a call ends a grace period after ctx, so that calls in flight can
+// finish.
 func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, items []T,
 	do func(ctx, finishing context.Context, item T), isStopped func() bool) {
 	finishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -195,7 +196,7 @@ func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, 
 			break
 		}
 		group.Go(func() error {
-			if ctx.Err() == nil && !isStopped() { // while the call waited for its turn
+			if ctx.Err() == nil && !isStopped() { // the run may have stopped after Go
 				do(ctx, finishing, item)
 			}
 			return nil
@@ -241,7 +242,8 @@ func (s *sendRun) sendFile(ctx, finishing context.Context, file string) {
 	})
 }
 
-// recordRefusal records why a file was not accepted. An error that would concern every file stops the run.
+// recordRefusal records the reason for which a file was not accepted. If every other file would fail with the same
+// error, it stops the run.
 func (s *sendRun) recordRefusal(file string, err error) {
 	var e *remote.Error
 	switch {
@@ -282,7 +284,7 @@ func (s *sendRun) recordResult(r sentFile, count func(*sendCounts)) {
 	s.progress.addOne()
 }
 
-// reportRetry prints why files wait.
+// reportRetry prints the error because of which requests are repeated, and the time for which they are.
 func (s *sendRun) reportRetry(err error, left time.Duration) {
 	s.progress.printBetween(func() {
 		fmt.Fprintf(s.stderr, "weir: %s; trying again for up to %s\n", sanitizeText(err.Error()),
@@ -366,10 +368,10 @@ func (s *sendRun) printSummary(ctx context.Context) error {
 	return nil
 }
 
-// maxListed is the number of accepted files up to which send prints each with its id.
+// maxListed is the largest number of accepted files that send lists with their ids.
 const maxListed = 10
 
-// printSent lists the accepted files in the order in which they were given, so that the ids are at hand for status.
+// printSent lists the accepted files in the given order, with the ids of their messages.
 func (s *sendRun) printSent() {
 	if len(s.sent) == 0 || len(s.sent) > maxListed {
 		return

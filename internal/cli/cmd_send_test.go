@@ -22,7 +22,7 @@ type fakeIntake struct {
 	mu    sync.Mutex
 	filed map[string]string // body by idempotency key
 	posts int
-	ends  string // the stage they all come to
+	ends  string // the stage of each message when its status is read
 }
 
 func newFakeIntake(t *testing.T) *fakeIntake {
@@ -84,13 +84,13 @@ func TestSend(t *testing.T) {
 	in.runCommand("send", "-p", "1", filepath.Join(dir, "000.xml"), filepath.Join(dir, "01*.xml")).expectEnd(t, exitOK,
 		"11 files: 0 accepted, 11 sent before\n", "")
 	if len(in.filed) != 20 {
-		t.Errorf("%d messages were filed, want 20", len(in.filed))
+		t.Errorf("got %d filed messages, want 20", len(in.filed))
 	}
 	in.runCommand("send", "--wait", dir+"/00*.xml").expectEnd(t, exitOK, "10 files: 0 accepted, 10 sent before; 10 "+
 		"delivered\n", "")
 }
 
-// A directory stands for its files *.xml; the ids of a few files are printed in their order.
+// A directory stands for its files *.xml. For a few files the command prints the ids in the order of the files.
 func TestSend_Directory(t *testing.T) {
 	t.Parallel()
 	in, dir := newFakeIntake(t), writeFiles(t, 3)
@@ -179,8 +179,8 @@ func TestSend_Stdin(t *testing.T) {
 	}
 }
 
-// Of each two requests one is answered with 503, 429, 500 without a body, a broken
-// connection, or by an answer that is lost after the message was filed.
+// Every second request fails: with 503, with 429, with 500 without a body, with a broken connection, or with a broken
+// connection after the message was filed.
 func TestSend_TriesAgain(t *testing.T) {
 	t.Parallel()
 	in, dir := newFakeIntake(t), writeFiles(t, 20)
@@ -211,7 +211,9 @@ func TestSend_TriesAgain(t *testing.T) {
 	}
 	d := in.runCommand("send", dir+"/*.xml")
 	if d.code != exitOK || len(in.filed) != 20 || !strings.Contains(d.out, "sent before") {
-		t.Errorf("%+v, %d filed, want code %v, 20 filed and \"sent before\" in out", d, len(in.filed), exitOK)
+		t.Errorf("got %+v and %d filed messages, want exit code %d, 20 filed messages and \"sent before\" in the "+
+			"output", d,
+			len(in.filed), exitOK)
 	}
 }
 
@@ -257,7 +259,7 @@ func TestSend_InterruptedAndResumed(t *testing.T) {
 			cancel()
 			close(interrupted)
 		} else if len(reached) > 20 {
-			<-interrupted // under way as it is interrupted: it is finished
+			<-interrupted // the request is in flight when the command is interrupted, and still finishes
 		}
 		return false
 	}
@@ -268,13 +270,13 @@ func TestSend_InterruptedAndResumed(t *testing.T) {
 	first.expectEnd(t, exitFailed, fmt.Sprintf("50 files: %d accepted, %d not sent\n", filed, 50-filed),
 		"interrupted; send the same files again")
 	if filed < 20 || filed > 24 || time.Since(began) > s.gracePeriod/2 {
-		t.Errorf("%d filed after %s, want 20 to 24 within %s", filed, time.Since(began), s.gracePeriod/2)
+		t.Errorf("got %d filed messages after %s, want 20 to 24 within %s", filed, time.Since(began), s.gracePeriod/2)
 	}
 	in.spoil = nil
 	in.runCommand("send", dir+"/*.xml").expectEnd(t, exitOK, fmt.Sprintf("50 files: %d accepted, %d sent before\n",
 		50-filed, filed), "")
 	if len(in.filed) != 50 {
-		t.Errorf("%d messages were filed, want 50", len(in.filed))
+		t.Errorf("got %d filed messages, want 50", len(in.filed))
 	}
 }
 
@@ -294,7 +296,7 @@ func TestSend_InterruptedWhileWaitingToTryAgain(t *testing.T) {
 	commandResult{s.runCommand(ctx, []string{"send", dir + "/*.xml"}), stdout.String(), stderr.String()}.expectEnd(t,
 		exitFailed, "5 not sent", "interrupted")
 	if took := time.Since(began); took > s.gracePeriod/2 {
-		t.Errorf("ended after %s, want it within half of %s", took, s.gracePeriod)
+		t.Errorf("the command ended after %s, want within %s", took, s.gracePeriod/2)
 	}
 }
 
@@ -327,7 +329,7 @@ func TestSend_InterruptedWhileReadingStdin(t *testing.T) {
 	r, w := io.Pipe()
 	s.stdin = r
 	go func() {
-		w.Write([]byte("<a>")) // is read, and its end never comes
+		w.Write([]byte("<a>")) // the command reads this, and then waits for the end of stdin
 		cancel()
 	}()
 	commandResult{s.runCommand(ctx, []string{"send", "-"}), stdout.String(), stderr.String()}.expectEnd(t, exitFailed,

@@ -27,11 +27,11 @@ cancelled or discarded, or if it is still not final after the time of --wait.
 --json prints the answer of the API in one line.`
 
 const (
-	// The state of an awaited message is read after firstPollPause, and then after pauses that double up to
-	// lastPollPause.
+	// With --wait, the state of a message is read again after firstPollPause. Each further pause is twice as long as
+	// the one before, up to lastPollPause.
 	firstPollPause = 300 * time.Millisecond
 	lastPollPause  = 5 * time.Second
-	// unavailableLimit is how long commands without a flag for it wait for an unavailable Weir.
+	// unavailableLimit is the time for which a command without --give-up repeats requests to an unavailable Weir.
 	unavailableLimit = 5 * time.Minute
 )
 
@@ -51,7 +51,7 @@ func newStatusCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// waitFlag is the value of --wait: how long to wait. Without a value, it is for ever.
+// waitFlag is the value of --wait, the longest time to wait. --wait without a value means foreverDuration.
 type waitFlag struct{ time.Duration }
 
 const (
@@ -135,7 +135,7 @@ func (a *apiCommand) showStatus(ctx context.Context, id string, wait time.Durati
 // isGoodEnd reports whether a message with this final stage needs no more attention.
 func isGoodEnd(s weir.Stage) bool { return s == weir.Delivered || s == weir.Superseded }
 
-// awaitFinal reads the state of a message until it is final, or the time is over.
+// awaitFinal reads the state of a message until the message is final, or limit is over.
 func (a *apiCommand) awaitFinal(ctx context.Context, id string, limit time.Duration) (
 	m remote.Answer[wire.Message], err error) {
 	deadline, patience := time.Now().Add(limit), a.newPatience(unavailableLimit)
@@ -186,7 +186,7 @@ func (a *apiCommand) printStory(m *wire.Message) {
 	a.printForecast(m)
 }
 
-// printSteps prints the requests of an attempt with a chain of them.
+// printSteps prints the requests of an attempt of a contract with steps.
 func (a *apiCommand) printSteps(steps []wire.Step) {
 	for _, s := range steps {
 		status := "no answer"
@@ -207,8 +207,8 @@ type operatorAction struct {
 	text string
 }
 
-// listActions returns the known actions in order: the last edit, and the last replay, unless it came with
-// that edit.
+// listActions returns the known actions in order: the last edit and the last replay. An edit includes a replay, which
+// is not listed a second time.
 func listActions(m *wire.Message) (actions []operatorAction) {
 	asked, force := m.ReplayAskedAt, ""
 	if m.ReplayForced {
@@ -231,7 +231,7 @@ func listActions(m *wire.Message) (actions []operatorAction) {
 	return actions
 }
 
-// printActions prints the actions before a time, and returns the others. The zero time is the end of time.
+// printActions prints the actions before a time, and returns the others. The zero time means all actions.
 func (a *apiCommand) printActions(actions []operatorAction, before time.Time) []operatorAction {
 	for len(actions) > 0 && (before.IsZero() || actions[0].at.Before(before)) {
 		a.printLine("%s  %s", formatTime(actions[0].at), actions[0].text)
@@ -240,7 +240,7 @@ func (a *apiCommand) printActions(actions []operatorAction, before time.Time) []
 	return actions
 }
 
-// printEnd prints how a message ended, or when its next attempt is.
+// printEnd prints the final stage of a message with its time, or the time of the next attempt.
 func (a *apiCommand) printEnd(m *wire.Message) {
 	if !m.DiedAt.IsZero() {
 		a.printLine("%s  %s", formatTime(m.DiedAt), sanitizeText("dead"+afterColon(m.LastError)))
@@ -261,7 +261,8 @@ func (a *apiCommand) printEnd(m *wire.Message) {
 	}
 }
 
-// printForecast prints the reason why a message waits, its expected end, and how often it was replayed.
+// printForecast prints the reason for which a message waits, the time at which it is expected to be sent, and the
+// number of its replays.
 func (a *apiCommand) printForecast(m *wire.Message) {
 	if m.WaitsFor != "" {
 		a.printLine("It waits for: %s", sanitizeText(m.WaitsFor))

@@ -23,9 +23,9 @@ the newest 100 matching messages, so changes of older ones do not show. With --j
 the message as the API lists it. Each read costs Weir a few requests to storage for each lane.`
 
 const (
-	tailPage  = 100 // messages of a page
-	tailPages = 10  // pages of one read, if all messages are new
-	tailKnown = 20000
+	tailPage  = 100   // messages of a page
+	tailPages = 10    // largest number of pages of one read
+	tailKnown = 20000 // messages whose stages tail remembers before it forgets all of them
 )
 
 // tailFlags has the flags of tail.
@@ -84,8 +84,8 @@ type tailRun struct {
 	known map[string]weir.Stage // the stage of each message that was printed
 }
 
-// followMessages prints new messages and changes until ctx ends, which is no error. It waits for an
-// unavailable Weir, except at the first read.
+// followMessages prints new messages and changes until ctx ends; that end is no error. If Weir is unavailable,
+// followMessages tries again, except at the first read.
 func (t *tailRun) followMessages(ctx context.Context, f tailFlags) error {
 	for first := true; ; {
 		news, err := t.readNews(ctx, first)
@@ -147,8 +147,8 @@ func (t *tailRun) readNews(ctx context.Context, first bool) ([]json.RawMessage, 
 	return news, nil
 }
 
-// filterNews adds the new messages and changes of a page to news. It reports whether the page had a known
-// message, so that the pages behind it have no news.
+// filterNews adds the new messages and changes of a page to news. It reports whether the page had a message that was
+// printed before. If so, the later pages have no new messages.
 func (t *tailRun) filterNews(page []json.RawMessage, seen map[string]weir.Stage,
 	news *[]json.RawMessage) (hasKnown bool) {
 	for _, line := range page {

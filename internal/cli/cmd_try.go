@@ -86,7 +86,7 @@ func (o *tryOptions) checkUsage(args []string) error {
 	return nil
 }
 
-// errVerdict is the error of a trial with a bad verdict, which was printed.
+// errVerdict is the error of a trial with another verdict than delivered or open. The verdict was printed.
 var errVerdict = errors.New("a verdict is bad")
 
 func (s *console) runTry(ctx context.Context, o *tryOptions, files []string) error {

@@ -46,7 +46,7 @@ func runTried(t *testing.T, variables, messages map[string]string, args ...strin
 		if value := variables[name]; value != "" {
 			return value
 		}
-		if name == "TIMEOUT" { // no stand-in is a duration
+		if name == "TIMEOUT" { // the setting must be a duration, so ${TIMEOUT} would be refused
 			return "5s"
 		}
 		return settings(name)
@@ -107,7 +107,7 @@ func TestTry_Verdicts(t *testing.T) {
 			}
 			for _, want := range c.want {
 				if !strings.Contains(stdout, want) {
-					t.Errorf("got\n%s\nwithout\n%s", stdout, want)
+					t.Errorf("got\n%s\nwant in it\n%s", stdout, want)
 				}
 			}
 		})
@@ -195,7 +195,7 @@ func (c *triedCMS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `[]`)
 }
 
-// Answers of the CMS that were recorded lead to the same requests without the CMS.
+// A trial with the recorded answers of the CMS makes the same requests, without the CMS.
 func TestTry_SendAndRecord(t *testing.T) {
 	t.Parallel()
 	cms := &triedCMS{}
@@ -213,7 +213,8 @@ func TestTry_SendAndRecord(t *testing.T) {
 	}
 	recorded, err := os.ReadFile(dir + "/recorded.yaml")
 	if err != nil || strings.Contains(stdout+string(recorded), "secret-") {
-		t.Errorf("printed\n%s\nrecorded (%v)\n%s\nwant no secret in them", stdout, err, recorded)
+		t.Errorf("got the output\n%s\nand the record\n%s\n%v, want no secret in them, and no error", stdout, recorded,
+			err)
 	}
 	code, again, _ := runTried(t, nil, messages, "--answers", dir+"/recorded.yaml", "DIR/a.xml")
 	if code != exitOK || !strings.Contains(again, "\ndelivered\n") {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// durationFlag is a flag whose value is a length of time. Its error names the units, which that of pflag's own flags
-// does not.
+// durationFlag is a flag whose value is a length of time. Its error names the units; the error of pflag's own flag for
+// a duration does not.
 type durationFlag struct{ value *time.Duration }
 
 func addDurationFlag(flags *pflag.FlagSet, value *time.Duration, name string, usual time.Duration, usage string) {

@@ -18,8 +18,8 @@ func (f *exportFlag) addFlag(cmd *cobra.Command) {
 // isGiven reports whether the list is to be printed as a file.
 func (f *exportFlag) isGiven() bool { return f.format != "" }
 
-// printList prints the list at a path of the API as a file. limit is the flag --limit of cmd, if cmd has one; without
-// it the file has as many lines as Weir allows.
+// printList prints the list at a path of the API as a file. If the user gave --limit, the file has at most limit lines.
+// Otherwise it has as many lines as Weir allows.
 func (f *exportFlag) printList(ctx context.Context, a *apiCommand, cmd *cobra.Command, path string, query url.Values,
 	limit int) error {
 	switch {

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// batchPollInterval is the least time between two reads of a batch's progress.
+	// batchPollInterval is the shortest pause between two reads of a batch's progress.
 	batchPollInterval = time.Second
-	// pollShare is the length of the pause in durations of the last read: for a large batch Weir reads
-	// thousands of rows.
+	// pollShare is the length of the pause divided by the duration of the last read. A slow read costs Weir thousands
+	// of rows, so the pause after it is longer.
 	pollShare = 4
 )
 
@@ -40,7 +40,7 @@ func (s *sendRun) sendBatches(ctx context.Context) error {
 	return failed
 }
 
-// isFatal reports whether an error would concern the other files, too.
+// isFatal reports whether the other files would fail with the same error.
 func isFatal(err error) bool {
 	var e *remote.Error
 	return errors.As(err, &e) && (e.Kind != remote.Refused || e.Status == 401 || e.Status == 403)
@@ -73,7 +73,8 @@ func (s *sendRun) sendBatch(ctx context.Context, file string) error {
 	return s.reportBatch(file, last)
 }
 
-// followBatch reads a batch until it is final, and with --wait until its messages are.
+// followBatch reads a batch until it is final. With --wait it then reads on until all its messages are final, or the
+// time is over.
 func (s *sendRun) followBatch(ctx context.Context, id string) (last remote.Answer[wire.Batch], err error) {
 	until := time.Time{}
 	for {

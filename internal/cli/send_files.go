@@ -19,8 +19,8 @@ import (
 // maxFile is the size of the largest request that the Functions host accepts.
 const maxFile = 100 << 20
 
-// resolveFiles returns the files of the arguments. The error names every wrong argument, so that no file is
-// sent before all of them are right.
+// resolveFiles returns the files that the arguments name. If an argument is wrong, it returns no file, and an error
+// that names every wrong argument. So no file is sent before all arguments are right.
 func resolveFiles(args []string) ([]string, error) {
 	var files, wrong []string
 	for _, arg := range args {
@@ -63,7 +63,8 @@ func describeFileError(err error) string {
 	return err.Error()
 }
 
-// listXMLFiles returns the files *.xml of a directory, in the order of their names, without those of directories in it.
+// listXMLFiles returns the files *.xml of a directory, in the order of their names. It leaves out the files of
+// subdirectories.
 func listXMLFiles(directory string) ([]string, error) {
 	entries, err := os.ReadDir(directory) // sorted
 	if err != nil {
@@ -119,7 +120,7 @@ func readLimited(in io.Reader) ([]byte, error) {
 // reportInterval is the time between two lines of progress, if there is no terminal for a bar.
 const reportInterval = 10 * time.Second
 
-// progressReport shows the progress: as a bar on a terminal, else as a line now and then.
+// progressReport shows the progress: as a bar on a terminal, else as a line after each reportInterval.
 type progressReport struct {
 	bar   *progressbar.ProgressBar
 	mu    sync.Mutex
@@ -155,7 +156,8 @@ func (s *console) newProgress(what string, total int) *progressReport {
 	return p
 }
 
-// addOne counts one more. A bar that cannot be drawn is no reason to stop.
+// addOne adds 1 to the number of items that are done. It ignores errors of the bar, because the command goes on without
+// the bar.
 func (p *progressReport) addOne() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,7 +167,7 @@ func (p *progressReport) addOne() {
 	}
 }
 
-// setCount sets how many are done, of how many.
+// setCount sets the number of items that are done, and the number of all items.
 func (p *progressReport) setCount(done, total int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

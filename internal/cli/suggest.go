@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// refuseUnknownCommand is the Args of a command that has subcommands and takes no arguments: it proposes names that the
-// first argument may stand for.
+// refuseUnknownCommand is the Args of a command that has subcommands and takes no arguments. Its error suggests the
+// subcommands with a name like the first argument.
 func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -32,7 +32,7 @@ func suggestFlag(cmd *cobra.Command, err error) error {
 	if !errors.As(err, &unknown) {
 		return err
 	}
-	given, nearest, distance := unknown.GetSpecifiedName(), "", 3 // of two wrong letters at most
+	given, nearest, distance := unknown.GetSpecifiedName(), "", 3 // a suggestion differs in at most two letters
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if d := levenshtein.ComputeDistance(given, f.Name); d < distance && d < len(given) {
 			nearest, distance = f.Name, d
@@ -44,8 +44,8 @@ func suggestFlag(cmd *cobra.Command, err error) error {
 	return &usageError{err.Error() + "; did you mean --" + nearest + "?"}
 }
 
-// messageIDPattern matches each text that is one segment of an address. Another text, such as an empty one, would
-// lead the request to another address than that of a message.
+// messageIDPattern matches each text that is one segment of an address. With another text, such as an empty one, the
+// request would go to an address that is not a message's.
 var messageIDPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // parseMessageID returns the id of an argument that is an id, or the address of a message, such as the Location of a
@@ -64,7 +64,8 @@ func parseMessageID(argument string) (string, error) {
 	return id, nil
 }
 
-// parseMessageIDs returns an error if one argument is wrong: then the command changes no message.
+// parseMessageIDs parses all arguments with parseMessageID. It returns an error if one of them is wrong, so that the
+// command then changes no message.
 func parseMessageIDs(arguments []string) ([]string, error) {
 	ids := make([]string, len(arguments))
 	for i, a := range arguments {
@@ -77,12 +78,12 @@ func parseMessageIDs(arguments []string) ([]string, error) {
 	return ids, nil
 }
 
-// scheduleNamePattern matches the names that schedules may have. The host has no function at the address of another
-// name, and a client reads the host's 404 as "there is no Weir at this address".
+// scheduleNamePattern matches the names that schedules may have. For any other name the host answers 404, because no
+// function has that address. The client would report that answer as "there is no Weir at this address".
 var scheduleNamePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// requireScheduleName returns an Args check of commands whose first argument is a schedule's name. Like
-// requireArguments it allows least to most arguments, which expected names.
+// requireScheduleName returns the check of requireArguments for a command whose first argument is a schedule's name.
+// The check also refuses a name that no schedule can have.
 func requireScheduleName(least, most int, expected string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := requireArguments(least, most, expected)(cmd, args); err != nil {
@@ -96,8 +97,8 @@ func requireScheduleName(least, most int, expected string) cobra.PositionalArgs 
 	}
 }
 
-// requireArguments returns a check that a command has least to most arguments; a negative most is no limit. expected
-// names them in the error.
+// requireArguments returns a check that a command has at least `least` and at most `most` arguments; a negative `most`
+// means no limit. The text expected names the arguments in the error.
 func requireArguments(least, most int, expected string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < least || most >= 0 && len(args) > most {

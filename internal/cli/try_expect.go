@@ -69,7 +69,8 @@ func (s *console) runExpect(ctx context.Context, o *tryOptions, args []string) e
 	return result
 }
 
-// listCases returns the cases of the messages: one for each file of answers in dir, or one without answers.
+// listCases returns the cases of the messages. A message has a case for each of its files of answers in dir. Without
+// such a file it has one case without answers.
 func listCases(dir string, files []string) ([]expectedCase, error) {
 	var cases []expectedCase
 	for _, file := range files {
@@ -96,7 +97,7 @@ func listCases(dir string, files []string) ([]expectedCase, error) {
 	return cases, nil
 }
 
-// isCaseLabel reports whether the part of a file's name is empty, or .CASE.
+// isCaseLabel reports whether the part of a file's name between the message's name and the suffix is empty, or .CASE.
 func isCaseLabel(label string) bool {
 	return label == "" || strings.HasPrefix(label, ".") && strings.Count(label, ".") == 1
 }
@@ -112,8 +113,8 @@ func listLeftOver(dir string, cases []expectedCase) ([]string, error) {
 	}), nil
 }
 
-// runCase compares the requests of one case with its file, or writes the file. It reports whether they are the
-// same.
+// runCase compares the requests of one case with its file, or writes the file. It reports whether the file has exactly
+// these requests in the end.
 func (s *console) runCase(ctx context.Context, trials *app.Trials, c expectedCase, update bool) (bool, error) {
 	answers, err := s.readAnswers(c.answers)
 	if err != nil {

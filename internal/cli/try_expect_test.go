@@ -44,7 +44,7 @@ func TestTryExpect(t *testing.T) {
 	run(exitFailed, "b.requests.txt is missing")
 }
 
-// The requests of each recipe are held by files that integrators can copy.
+// Each recipe has files with its expected requests, which integrators can copy.
 func TestTryExpect_Recipes(t *testing.T) {
 	t.Parallel()
 	recipes, err := filepath.Glob("../../recipes/*/weir.yaml")

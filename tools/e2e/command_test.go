@@ -217,9 +217,9 @@ func TestCommand_Drain(t *testing.T) {
 	}
 	s.runHandler(t.Context(), app, nil, "drain", "--json").checkOutput(t, 1,
 		fmt.Sprintf(`\{"lane":%d,"state":"held",.*"waiting":\d\}`, other.ID.Lane),
-		`something is left that could have gone`)
+		`a message is left that could have been sent`)
 	drain().checkOutput(t, 1, fmt.Sprintf(`lane %d: held by another process, \d waiting`, other.ID.Lane),
-		`something is left that could have gone`)
+		`a message is left that could have been sent`)
 }
 
 func TestCommand_Check(t *testing.T) {
