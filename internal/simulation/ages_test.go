@@ -14,18 +14,19 @@ import (
 	"weir/internal/weir"
 )
 
-// Retention: when everything has come to rest, some seeds go on for days. All instances are
-// killed, time jumps, and new ones start, while upstreams send and storage fails. Retention then
-// removes messages past their retention and no others, and in the end all of them.
+// Some seeds go on for days after everything has come to rest. The world kills all instances, lets time jump, and
+// starts new instances, while upstreams send and storage fails. Retention must then remove the messages whose
+// retention is over and no others, and in the end all of them.
 
 const (
 	keepFor     = 4 * 24 * time.Hour
 	keepDeadFor = 8 * 24 * time.Hour
-	// roundsTake is how long instances live between two jumps: some sweeps, and their rounds.
+	// roundsTake is how long instances live between two jumps of time: long enough for some sweeps and their rounds of
+	// retention.
 	roundsTake = 150 * time.Second
 )
 
-// drawAges draws how messages age in a seed.
+// drawAges draws how long a seed goes on for retention.
 func (s *settings) drawAges(d *dice) {
 	s.grows = d.drawChance("grows old", 0.35)
 	s.refusedRow, s.refusesBody = -1, d.drawChance("refuses a body", 0.3)
@@ -34,15 +35,15 @@ func (s *settings) drawAges(d *dice) {
 	}
 }
 
-// showsInDays reports whether a mutant shows only after days. That holds for the mutants of retention. With others
-// days of virtual time can cost too much: a process that always trusts its lease would ask storage each second.
+// showsInDays reports whether a mutant shows only after days: a mutant of retention does. With others, days of virtual
+// time can cost too much real time: a process that always trusts its lease would ask storage each second.
 func showsInDays(name string) bool {
 	return name == "" || slices.ContainsFunc(mutants, func(m mutant) bool {
 		return m.name == name && strings.HasPrefix(m.file, "lane/retention")
 	})
 }
 
-// newCleaner returns the retention of a process. Its rounds are independent of sweeps.
+// newCleaner returns the retention of a process.
 func (p *process) newCleaner() *sweep.Cleaner {
 	store := *p.store
 	store.Table, store.Bodies = p.newTable("retention "), timelimit.Blobs(retentionBlobs{blobPort{p}})
@@ -135,7 +136,7 @@ func (w *world) jumpDays(d time.Duration) {
 func (w *world) sendMore(ctx context.Context, name string, n int) {
 	for range n {
 		s := w.newSubmission(len(w.check.expected))
-		if isModelled(s.message) { // the histories of such keys are concluded
+		if isModelled(s.message) { // the checker has already concluded the histories of such keys
 			s.key, s.message.Key, s.message.Skip = "k2", "k2", true
 		}
 		s.idem = fmt.Sprint("idem", s.number)
@@ -149,7 +150,7 @@ func (w *world) sendMore(ctx context.Context, name string, n int) {
 	w.upstream.Wait()
 }
 
-// awaitRestAfterJump waits until sweeps were made and everything is final.
+// awaitRestAfterJump waits until sweeps have run and all messages are final.
 func (w *world) awaitRestAfterJump(ctx context.Context) {
 	time.Sleep(roundsTake)
 	for end := time.Now().Add(bound); !w.isAtRest(ctx) && w.check.hasNoViolation(); time.Sleep(2 * time.Second) {
@@ -168,7 +169,7 @@ func keepOf(stage weir.Stage) time.Duration {
 	return keepFor
 }
 
-// removal is a message that a transaction is about to remove.
+// removal is a message that the next transaction removes.
 type removal struct {
 	f  *filed
 	st weir.Status
@@ -193,7 +194,7 @@ func (c *checker) findRemovals(l *laneState, ops []storage.Op) (found []removal)
 	return found
 }
 
-// checkRemoved checks that a removed message was final, and for long enough.
+// checkRemoved checks that a removed message was final for its whole retention.
 func (c *checker) checkRemoved(p *process, l *laneState, ops []storage.Op, gone []removal) {
 	for _, r := range gone {
 		switch early := r.st.FinishedAt.Add(keepOf(r.st.Stage)).Sub(p.nowAtMost()); {
@@ -211,7 +212,7 @@ func (c *checker) checkRemoved(p *process, l *laneState, ops []storage.Op, gone 
 	}
 }
 
-// checkStaysDelivered checks that a delivered message stays delivered until it is gone.
+// checkStaysDelivered checks that a delivered message stays delivered until it is removed.
 func (c *checker) checkStaysDelivered(l *laneState) {
 	for _, f := range l.log {
 		if f.final != weir.Delivered || f.gone {
@@ -241,7 +242,7 @@ func (c *checker) checkAged(ctx context.Context) {
 			}
 			st, err := c.store.Status(ctx, f.id)
 			if err == nil && st.ErasedAt.IsZero() &&
-				time.Since(st.FinishedAt) < keepOf(st.Stage)-time.Second { // a body goes before its row
+				time.Since(st.FinishedAt) < keepOf(st.Stage)-time.Second { // retention removes the body before the row
 				_, err = c.store.LoadMessage(ctx, f.id)
 			}
 			if err != nil {
@@ -254,8 +255,8 @@ func (c *checker) checkAged(ctx context.Context) {
 	}
 }
 
-// checkEmptied checks that in the end only the row and the body are left that storage refuses to
-// remove, and the rows that belong to them.
+// checkEmptied checks that in the end only one row and one body are left, which storage refuses to remove, and the rows
+// that belong to them.
 func (c *checker) checkEmptied(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

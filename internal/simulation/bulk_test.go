@@ -12,10 +12,10 @@ import (
 	"weir/internal/weir"
 )
 
-// Bulk replays: every instance may carry them, and whatever happens to instances, each
-// comes to its end, has left nothing out, and its numbers add up.
+// Any instance may run a bulk replay. Whatever happens to the instances, each bulk replay must end, leave no message
+// out, and have numbers that add up.
 
-// drawBulkReplays draws how many there are.
+// drawBulkReplays draws the number of bulk replays.
 func (s *settings) drawBulkReplays(d *dice) {
 	if d.drawChance("bulks", 0.3) {
 		s.bulk, s.bulkForce, s.bulkCancel = 1+d.drawBelow("bulk", 3),
@@ -24,7 +24,7 @@ func (s *settings) drawBulkReplays(d *dice) {
 	}
 }
 
-// bulkCarrier makes a process's runner. Its way to storage is its own.
+// bulkCarrier returns the runner of a process. It has ports of its own to storage.
 func (p *process) bulkCarrier() *replay.Runner {
 	store := *p.store
 	store.Table, store.Rand = p.newTable("bulk "), p.w.dice.newSource(p.name+" bulk store")
@@ -32,7 +32,7 @@ func (p *process) bulkCarrier() *replay.Runner {
 		Wake: p.drainer.Wake, Now: p.now, Logger: discardLog})
 }
 
-// bulkLook shows the runner the control rows of lane 0 that a sweep reads, as the program does.
+// bulkLook passes the control rows of lane 0 that a sweep reads to the runner, as the program does.
 type bulkLook struct {
 	mailLook
 	carrier *replay.Runner
@@ -46,8 +46,8 @@ func (l bulkLook) ReadControl(ctx context.Context, number int) (lane.Control, er
 	return c, err
 }
 
-// jobID finds a job's id in a key or a name. Its end is drawn by crypto/rand, which is not
-// the seed's: chances and traces go without it.
+// jobID matches the id of a job in a key or a name. Its end comes from crypto/rand and not from the seed, so names of
+// draws and traces leave it out.
 var jobID = regexp.MustCompile(`([0-9]{13})[0-9a-f]{8}`)
 
 func withoutRandom(name string) string {
@@ -88,7 +88,7 @@ func (w *world) replayInBulk(ctx context.Context) {
 				return
 			}
 			time.Sleep(w.dice.drawBetween(name+" cancels after", 100*time.Millisecond, 20*time.Second))
-			// The calls may outlive this: each has its own variables.
+			// The calls may outlive this function, so each has its own variables.
 			other := w.slots[w.dice.drawBelow(name+" cancels at", len(w.slots))].currentProcess()
 			over, err := askProcess(ctx, other, name,
 				func(ctx context.Context) (replay.Job, error) { return other.carrier.Cancel(ctx, j.ID) })
@@ -129,10 +129,10 @@ func (c *checker) checkBulkReplays(ctx context.Context) {
 	}
 }
 
-// checkLeftOut checks that nothing is dead any more that was before a bulk replay began, except
-// messages that stand in front of a delivery.
+// checkLeftOut checks that a bulk replay has left no dead message out that had died before it began, except messages
+// before a delivered one of their key.
 func (c *checker) checkLeftOut(ctx context.Context, j replay.Job) {
-	const clocks = 4 * time.Second // how far two of them may differ, and then some
+	const clocks = 4 * time.Second // more than two clocks may differ
 	for n := range c.w.lanes {
 		l := c.laneOf(n)
 		for _, f := range l.log {

@@ -16,14 +16,14 @@ import (
 	"weir/internal/weir"
 )
 
-// chainCMS is a stock CMS: it has items, which clients find by a field, create, update and publish. By itself it does
-// not keep two items of one ref apart.
+// chainCMS is a stock CMS with items, which clients find by a field, create, update and publish. By itself it allows
+// two items with one ref.
 type chainCMS struct {
 	w *world
 
 	mu       sync.Mutex
 	items    []*item
-	made     int                     // items so far
+	made     int                     // number of items created so far
 	removed  map[string]time.Time    // by ref: when an editor removed its item
 	shown    map[string]time.Time    // by ref: when it was published last
 	fences   map[int]int64           // the highest of each lane, if it checks them
@@ -31,7 +31,7 @@ type chainCMS struct {
 	kinds    map[string]string       // kind of the request with an Idempotency-Key
 }
 
-// item is a thing that the CMS has.
+// item is an item of the CMS.
 type item struct {
 	id        int
 	ref       string
@@ -48,7 +48,7 @@ type content struct {
 	Text    string `json:"text"`
 }
 
-// chainRequest is a request as the CMS reads it.
+// chainRequest is a request at the CMS.
 type chainRequest struct {
 	*request
 	name    string // Idempotency-Key
@@ -66,7 +66,7 @@ type chainAnswer struct {
 	body   any
 }
 
-// chainPlan is the CMS's reaction to a request.
+// chainPlan is the drawn reaction of the CMS to a request.
 type chainPlan struct {
 	refuse, stale bool // the connection, as in plan
 	lose          bool // the connection, before the answer
@@ -74,11 +74,11 @@ type chainPlan struct {
 	html          bool // the answer is a page
 	skip          bool // the request is not carried out
 	takes         time.Duration
-	status        int // instead of the true one
+	status        int // answered instead of the true status
 	header        http.Header
 }
 
-// chainWire is one process's connection.
+// chainWire is the connection of one process to the CMS.
 type chainWire struct {
 	cms *chainCMS
 	p   *process
@@ -94,7 +94,7 @@ func (c *chainCMS) planAnswer(r *chainRequest) chainPlan {
 	w, name := c.w, fmt.Sprint("chain ", r.id.Lane, " ", r.id.Seq, " ", r.step)
 	p := chainPlan{takes: w.dice.drawBetween(name, 5*time.Millisecond, 60*time.Millisecond), header: http.Header{}}
 	if n := r.id.Seq; n%7 == 0 && w.chains.stubborn && r.method == http.MethodPut {
-		p.skip, p.status = true, http.StatusPreconditionFailed // however often the chain is run
+		p.skip, p.status = true, http.StatusPreconditionFailed // the same each time the chain runs
 		return p
 	}
 	if w.isCalm() {
@@ -112,7 +112,7 @@ func (c *chainCMS) planAnswer(r *chainRequest) chainPlan {
 	return p
 }
 
-// spoilPlan makes a plan go wrong: before the request is carried out, after it, or instead.
+// spoilPlan adds a fault to a plan: before the CMS carries the request out, after it, or instead.
 func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 	d := c.w.dice
 	pick := func(of ...int) int { return of[d.drawBelow(name+" pick", len(of))] }
@@ -121,14 +121,14 @@ func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 		p.takes = d.drawBetween(name+" slow", 500*time.Millisecond, 8*time.Second)
 	case 1, 2: // the answer is lost after the change was made
 		p.lose, p.takes = true, d.drawBetween(name+" lost", 5*time.Millisecond, 3*time.Second)
-	case 3: // it restarts before it has read the request
+	case 3: // the CMS restarts before it has read the request
 		p.lose, p.skip = true, true
 		c.forgetKeys()
 	case 4:
 		p.refuse = true
 	case 5:
 		p.stale = true
-	case 6: // a page to sign in, before the CMS or after it
+	case 6: // a sign-in page, instead of the request or instead of its answer
 		p.html, p.skip = true, d.drawChance(name+" in front", 0.5)
 	case 7:
 		p.torn = true
@@ -151,8 +151,9 @@ func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 	}
 }
 
-// keepIndexed loses the connection in place of an error after an item was made, if only the index could show the item
-// to the next look-up: a lost connection has to settle, and an error may be followed by the next attempt at once.
+// keepIndexed replaces an error after the creation of an item by a lost connection, if the next look-up finds the item
+// only in the index. After a lost connection the holder waits for the settle time, so the index has the item by then.
+// After an error the next attempt may come at once.
 func (c *chainCMS) keepIndexed(r *chainRequest, p *chainPlan) {
 	isMade := r.path == "/items" && !r.isRead && !p.skip
 	if isMade && !c.w.chains.isUnique && c.w.chains.lag > 0 && (p.torn || p.html || p.status >= 400) {
@@ -160,14 +161,14 @@ func (c *chainCMS) keepIndexed(r *chainRequest, p *chainPlan) {
 	}
 }
 
-// forgetKeys forgets the Idempotency-Keys, as a restart does: they were in memory.
+// forgetKeys clears the Idempotency-Keys, which the CMS has in memory, as a restart does.
 func (c *chainCMS) forgetKeys() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.answered)
 }
 
-// RoundTrip sends one request of a chain, as wire.RoundTrip does.
+// RoundTrip sends one request of a chain in the same way as wire.RoundTrip.
 func (c *chainWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	p := c.p
 	if !p.awaitRunning("send " + r.Header.Get("Weir-Key")) {
@@ -237,9 +238,9 @@ func (c *chainWire) exchangeRequest(r *http.Request, req *chainRequest, plan cha
 	return c.newAnswer(r, req, plan, got), nil
 }
 
-// handleRequest takes a request in, and carries it out when its time is over: up to most of the settle time after its
-// client, or a proxy on the way, has given it up. It writes the CMS's answer to got before it closes req.done, if the
-// CMS has answered by then.
+// handleRequest receives a request, and carries it out after a drawn time. That may be most of the settle time after
+// its client, or a proxy on the way, has given the request up. If the CMS has answered by then, handleRequest writes
+// the answer to got before it closes req.done.
 func (c *chainCMS) handleRequest(req *chainRequest, plan chainPlan, got **chainAnswer) {
 	settle := c.w.settle * 8 / 10
 	req.began = time.Now()
@@ -271,7 +272,8 @@ func (c *chainCMS) handleRequest(req *chainRequest, plan chainPlan, got **chainA
 	})
 }
 
-// newAnswer writes the answer as the client gets it, and notes that a message was taken with its last step.
+// newAnswer returns the answer as the client gets it. It records that the CMS has taken the message if this was its
+// last step.
 func (c *chainWire) newAnswer(r *http.Request, req *chainRequest, plan chainPlan, got *chainAnswer) *http.Response {
 	answer := chainAnswer{status: plan.status, body: map[string]any{"message": "trouble"}}
 	if got != nil && plan.status == 0 {
@@ -378,7 +380,7 @@ func (c *chainCMS) createItem(r *chainRequest) *chainAnswer {
 	return &chainAnswer{http.StatusCreated, map[string]any{"id": it.id, "version": it.version}}
 }
 
-// editItem is an editor who saves an item: its version is another one then.
+// editItem saves an item as an editor does, which changes its version.
 func (c *chainCMS) editItem(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -387,7 +389,7 @@ func (c *chainCMS) editItem(n int) {
 	}
 }
 
-// removeItem is an editor who removes an item.
+// removeItem removes an item as an editor does.
 func (c *chainCMS) removeItem(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,9 +21,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Worlds with a CMS to which a message is written by a chain of requests: look up, create or update, publish.
+// In these worlds a message is a chain of requests to the CMS: look up, create or update, publish.
 
-// chaining describes the chains of a seed; zero = each message is one request.
+// chaining has the settings of the chains of a seed. The zero value means that each message is one request.
 type chaining struct {
 	isOn         bool
 	isUnique     bool          // the CMS refuses a second item of one ref
@@ -38,11 +38,11 @@ type chaining struct {
 	forgets      int           // remembered ids that operators have forgotten
 }
 
-// needsOneContract reports whether the messages of a key have one contract. Two do not share a remembered id, so the
-// second one looks the item up, and the index may not have it yet.
+// needsOneContract reports whether all messages of a key must have one contract. Two contracts do not share a
+// remembered id. So the second contract looks the item up, and the index may not have the item yet.
 func (c chaining) needsOneContract() bool { return c.lag > 0 && !c.isUnique }
 
-// lastStep is the step with which a message is delivered.
+// lastStep is the step after which a message is delivered.
 const lastStep = "publish"
 
 // settingsText returns the settings file of these worlds.
@@ -97,7 +97,7 @@ steps:
     on: [ { when: status == 404, do: forget } ]
 `
 
-// drawChains makes the settings of a seed with chains.
+// drawChains draws the settings of a seed with chains.
 func drawChains(d *dice) settings {
 	s := settings{
 		instances: 1 + d.drawBelow("instances", 3), lanes: 1 + d.drawBelow("lanes", 2),
@@ -114,7 +114,7 @@ func drawChains(d *dice) settings {
 	s.settle = lease.Margin(s.lease)
 	s.chains = chaining{isOn: true, honoursKeys: d.drawChance("honours keys", 0.4),
 		stubborn: d.drawChance("stubborn", 0.3), edits: []int{0, 5, 40}[d.drawBelow("edits", 3)]}
-	if d.drawChance("index lags", 0.3) { // without the CMS's own check, no writer could be right
+	if d.drawChance("index lags", 0.3) { // without a check by the CMS, no writer could avoid a second item
 		s.chains.isUnique, s.chains.lag = true, d.drawBetween("lag", 0, 3*time.Second)
 	}
 	if d.drawChance("remembers", 0.5) {
@@ -126,10 +126,10 @@ func drawChains(d *dice) settings {
 			s.backoff.Min, s.chains.indexesFirst = 800*time.Millisecond, d.drawChance("indexes first", 0.5)
 		}
 	}
-	if s.chains.remembers && (s.chains.isUnique || s.chains.lag == 0) { // the next look-up must not lag unnoticed
+	if s.chains.remembers && (s.chains.isUnique || s.chains.lag == 0) { // else a look-up could miss it
 		s.chains.forgets = []int{0, 4, 12}[d.drawBelow("forgotten ids", 3)]
 	}
-	if d.drawChance("stands still", 0.4) { // late requests of a former holder are refused by their fence alone
+	if d.drawChance("stands still", 0.4) { // only the fence lets the CMS refuse late requests of a former holder
 		s.chains.checksFences = true
 		s.pauses, s.traps = d.drawBelow("pauses", 3), d.drawBelow("traps", 4)
 	}
@@ -149,7 +149,7 @@ func (p *process) newChainSender(next steps.Next) drain.Sender {
 	text := p.w.chains.settingsText()
 	file, err := parser.ParseBytes([]byte(text), 0)
 	if err != nil {
-		panic(err) // the recipe is ours
+		panic(err) // the recipe is part of this test, so it is valid
 	}
 	var recipe struct {
 		Steps steps.Source `yaml:"steps"`
@@ -216,8 +216,8 @@ func (w *world) startForgettingIDs(ctx context.Context) {
 
 var numberInPath = regexp.MustCompile(`[0-9]+`)
 
-// fileLast files one more message of each key when the faults are over, in worlds of chains. The CMS takes all of them,
-// whatever was lost, removed or half written before.
+// fileLast files one more message of each key when the faults are over, in worlds of chains. The CMS must take all of
+// them, even if items were lost, removed or half written before.
 func (w *world) fileLast(ctx context.Context) bool {
 	if !w.chains.isOn {
 		return true
@@ -257,11 +257,11 @@ func (c *checker) checkTaken(first, n int) bool {
 	return true
 }
 
-// maxRounds is how often an attempt may run its chain.
+// maxRounds is the largest number of runs of the chain in one attempt.
 const maxRounds = 3
 
-// checkChainRequest checks that each Idempotency-Key belongs to one step, and that no attempt repeats its chain without
-// end.
+// checkChainRequest checks that each Idempotency-Key belongs to one step, and that an attempt runs its chain at most
+// maxRounds times.
 func (c *checker) checkChainRequest(r *chainRequest) {
 	cms, key := c.w.chainCMS, r.name
 	kind := r.method + numberInPath.ReplaceAllString(r.path, "#")
@@ -295,8 +295,9 @@ func (c *checker) checkForgottenID(r *chainRequest) {
 	}
 }
 
-// checkItems checks that each key with a delivered message has one item, with nothing older than the message that was
-// delivered last. A dead message may have changed the item before it failed. The caller holds mu.
+// checkItems checks that each key with a delivered message has one item, whose content is not older than the message
+// that was delivered last. It may be newer, because a dead message may have changed the item before it failed. The
+// caller holds mu.
 func (c *checker) checkItems() {
 	if !c.w.chains.isOn || c.first != nil {
 		return
@@ -341,7 +342,7 @@ func (f *filed) isBefore(o *filed) bool {
 	return f.placeInOrder() < o.placeInOrder()
 }
 
-// checkItem checks one item against the message that was delivered last.
+// checkItem checks that the content of an item is that of the message that was delivered last, or newer.
 func (c *checker) checkItem(it *item, f *filed) {
 	id, err := weir.ParseID(it.content.Message)
 	if err != nil {
@@ -360,8 +361,9 @@ func (c *checker) checkItem(it *item, f *filed) {
 	}
 }
 
-// checkRememberedID checks that storage has the id of the key's item, or none if it was forgotten on request and the
-// item was not looked up since: the last message of the key may be superseded.
+// checkRememberedID checks that storage has the id of the key's item. It may have none if the id was forgotten on
+// request and no message has looked the item up since. That can happen if the last message of the key was
+// superseded.
 func (c *checker) checkRememberedID(it *item, f *filed) {
 	if !c.w.chains.remembers {
 		return

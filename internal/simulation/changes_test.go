@@ -9,9 +9,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Requests of upstreams beside posting: a due time, a cancellation, another due time.
+// Upstreams give messages due times, cancel messages, and move them to other due times.
 
-// drawSchedules draws how many of these requests a seed makes.
+// drawSchedules draws the shares of messages with a due time, a cancellation or a move.
 func (s *settings) drawSchedules(d *dice) {
 	if d.drawChance("recurring", 0.25) {
 		s.every = time.Duration(3+d.drawBelow("every", 12)) * time.Second
@@ -28,9 +28,9 @@ func (s *settings) drawSchedules(d *dice) {
 	}
 }
 
-// dueFor draws a message's due time; zero = none. Several lanes of a process would do things
-// at the very same nanosecond, and the seed does not decide which of them is first. So the due
-// times that many messages share are a microsecond apart from lane to lane.
+// dueFor draws a message's due time; zero = none. A due time that many messages share differs by a microsecond from
+// lane to lane. Otherwise several lanes of a process would act at the same nanosecond, and the seed would not decide
+// which of them is first.
 func (w *world) dueFor(s *submission, start time.Duration) time.Time {
 	if !w.dice.drawChance("due", w.scheduled) {
 		return time.Time{}
@@ -86,8 +86,8 @@ func (w *world) changeMessage(ctx context.Context, s *submission) {
 	}
 }
 
-// changeIn draws when to ask for a change: soon, some time, or about when the message is
-// released by one instance's clock.
+// changeIn draws when to request a change: soon, later, or about the time at which the message is released by the clock
+// of one instance.
 func (w *world) changeIn(name string, s *submission) time.Duration {
 	switch kind := w.dice.drawBelow(name+" when", 5); {
 	case kind == 0:
@@ -100,7 +100,7 @@ func (w *world) changeIn(name string, s *submission) time.Duration {
 	return max(0, moment+w.dice.drawBetween(name, -80*time.Millisecond, 40*time.Millisecond))
 }
 
-// cancelMessage asks some instance until it answers.
+// cancelMessage requests a cancellation from drawn instances until one answers.
 func (w *world) cancelMessage(ctx context.Context, name string, id weir.ID) {
 	for range 20 {
 		p := w.slots[w.dice.drawBelow("cancel to "+name, len(w.slots))].currentProcess()
@@ -118,7 +118,8 @@ func (w *world) cancelMessage(ctx context.Context, name string, id weir.ID) {
 	}
 }
 
-// moveMessage moves a message to another due time: earlier, later, in the past, at its very release, the same.
+// moveMessage moves a message to another due time: an earlier or a later one, one in the past, the moment of its
+// release, or the same one.
 func (w *world) moveMessage(ctx context.Context, name string, s *submission, id weir.ID) {
 	due := time.Now().Add(w.dice.drawBetween("move in "+name, -10*time.Second, 0))
 	switch w.dice.drawBelow("move kind "+name, 6) {
@@ -165,13 +166,13 @@ func (p *process) lookAtLane(lane int) {
 // patience is how long an upstream waits for an answer.
 const patience = 12345 * time.Millisecond
 
-// askProcess makes one HTTP request of an upstream, and waits for the answer for patience at most.
+// askProcess makes one HTTP request of an upstream, and waits for the answer for at most patience.
 func askProcess[T any](ctx context.Context, p *process, name string, handle func(context.Context) (T, error)) (T,
 	error) {
 	return askWithin(ctx, p, name, patience, handle)
 }
 
-// askWithin is askProcess with another patience.
+// askWithin does the same as askProcess, with another limit.
 func askWithin[T any](ctx context.Context, p *process, name string, patience time.Duration,
 	handle func(context.Context) (T, error)) (T, error) {
 	type answer struct {
@@ -180,7 +181,7 @@ func askWithin[T any](ctx context.Context, p *process, name string, patience tim
 	}
 	var none T
 	if p.isDead() {
-		return none, errLost // nothing listens
+		return none, errLost // no process listens
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -200,7 +201,7 @@ func askWithin[T any](ctx context.Context, p *process, name string, patience tim
 	select {
 	case a := <-got:
 		return a.t, a.err
-	case <-time.After(patience + time.Millisecond): // it stands still
+	case <-time.After(patience + time.Millisecond): // the process stands still
 		return none, context.DeadlineExceeded
 	case <-p.killed:
 		return none, errLost

@@ -10,9 +10,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Checks of the requests that reach the CMS.
+// This file has the checks of the requests that reach the CMS.
 
-// beginRequest sees a request reach the CMS.
+// beginRequest is called when a request reaches the CMS.
 func (c *checker) beginRequest(r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,7 +37,7 @@ func (c *checker) beginRequest(r *request) {
 	c.checkMoved(l, l.log[r.id.Seq-1], r)
 	c.checkDue(l, l.log[r.id.Seq-1], r)
 	c.checkPaused(l, l.log[r.id.Seq-1], r)
-	if r.fence < l.fence { // it stood still, or the lines above have failed
+	if r.fence < l.fence { // its sender stood still, or a check above has failed
 		c.counts.LateWriters++
 		return
 	}
@@ -45,8 +45,8 @@ func (c *checker) beginRequest(r *request) {
 	c.checkNotEarly(l, l.log[r.id.Seq-1], r)
 }
 
-// checkNotEarly checks that nothing is sent before the time that was set for it, by the sender's
-// own clock.
+// checkNotEarly checks that no message is sent before the time of its next attempt, or in a pause, by the sender's own
+// clock.
 func (c *checker) checkNotEarly(l *laneState, f *filed, r *request) {
 	now := r.p.nowAtMost()
 	until := l.last.Tail.PausedUntil
@@ -55,7 +55,7 @@ func (c *checker) checkNotEarly(l *laneState, f *filed, r *request) {
 			until.Sub(now))
 	}
 	if f.now != "" && f.now != weir.Retrying || f.final != "" {
-		return // its row was read since the last write to it
+		return // the checker has read the row since its last change
 	}
 	if st, err := c.store.Status(context.Background(), f.id); err == nil && st.Stage == weir.Retrying &&
 		st.NextAttemptAt.After(now) {
@@ -64,8 +64,8 @@ func (c *checker) checkNotEarly(l *laneState, f *filed, r *request) {
 	}
 }
 
-// checkHandedOver checks the work that the last holder left. A holder that closed tail has committed all
-// deliveries that it knew of. No holder leaves more uncommitted than a crash may repeat.
+// checkHandedOver checks the uncommitted deliveries of the last holder. A holder that has closed tail must have
+// committed all deliveries that it knew of. No holder may leave more uncommitted deliveries than a crash may repeat.
 func (c *checker) checkHandedOver(l *laneState, number int) {
 	left := 0
 	for _, f := range l.log {
@@ -79,10 +79,10 @@ func (c *checker) checkHandedOver(l *laneState, number int) {
 	}
 }
 
-// checkOverlap checks that two requests of a lane are in the CMS at once only if the earlier
-// holder stood still past the end of its trust; the tail's rules then refuse its commit. A holder
-// whose clock jumped may end its own settle time too early here. The program measures that time by
-// the monotonic clock, which does not jump, and the simulation has no clock of that kind.
+// checkOverlap checks that two requests of a lane are in the CMS at once only if the earlier holder stood still past
+// the end of its trust. Storage then refuses its commit by the fence. A holder whose clock jumped may end its own
+// settle time too early here: the program measures that time by the monotonic clock, which does not jump, and the
+// simulation has no such clock.
 func (c *checker) checkOverlap(l *laneState, r *request) {
 	for _, o := range l.active {
 		former, later := o, r
@@ -128,7 +128,7 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 		earlier := o.placeInOrder() < f.placeInOrder()
 		switch {
 		case f.edit && o.edit:
-			// A replayed message goes before those that a crash left uncommitted.
+			// A replayed message goes before the messages that a crash left uncommitted.
 			if s := c.stageOf(o); o.taken && !o.forgotten && o.version.Newer(f.version) && s != weir.Dead &&
 				s != weir.Cancelled && s != weir.Discarded &&
 				(f.replays == 0 || s == weir.Delivered) {
@@ -136,7 +136,7 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 					o.id.Seq)
 			}
 		case f.skip:
-			// Retrying: it was refused a connection, which the CMS does not see.
+			// A retrying message may have been refused a connection, which the CMS does not see.
 			if s := c.stageOf(o); earlier && !o.begun && s != weir.Retrying && !s.Final() {
 				c.addViolation("order", "seq %d of key %s was sent before seq %d was tried", f.id.Seq, f.key, o.id.Seq)
 			}
@@ -157,7 +157,7 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 	f.begun = true
 }
 
-// endRequest sees the CMS finish with a request.
+// endRequest is called when the CMS has finished with a request.
 func (c *checker) endRequest(r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +173,7 @@ func (c *checker) endRequest(r *request) {
 	c.w.trace.addLine("the CMS is done with seq %d of lane %d for %s", r.id.Seq, r.id.Lane, r.p.name)
 }
 
-// noteAnswered sees a process get its answer.
+// noteAnswered is called when a process gets the answer to its request.
 func (c *checker) noteAnswered(r *request, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +182,7 @@ func (c *checker) noteAnswered(r *request, whole bool) {
 		f := c.laneOf(r.id.Lane).log[r.id.Seq-1]
 		f.taken = true
 		c.findWrite(r).whole, c.findWrite(r).torn = whole, !whole
-		if whole { // else it is the client's own affair whether it believes it
+		if whole { // the client may or may not accept a part of an answer
 			f.under = max(f.under, r.fence)
 		}
 	}
@@ -192,7 +192,7 @@ func (c *checker) noteAnswered(r *request, whole bool) {
 type turns struct {
 	pausedUnder int64 // the fence of the holder that began the last pause
 	pausedAt    time.Time
-	judgedAt    time.Time // the CMS judged a message: all may be sent again, before a commit has it
+	judgedAt    time.Time // when the CMS judged a message: all may be sent from then on, even before the commit
 }
 
 // turn is the last refusal of a message.
@@ -201,7 +201,7 @@ type turn struct {
 	refusedAt    time.Time
 }
 
-// recordTurn sees a process get a refusal, or another answer.
+// recordTurn is called when a process gets a refusal or another answer.
 func (c *checker) recordTurn(r *request) {
 	l := c.laneOf(r.id.Lane)
 	if r.status != 403 {
@@ -211,7 +211,7 @@ func (c *checker) recordTurn(r *request) {
 	l.log[r.id.Seq-1].turn = turn{r.fence, time.Now()}
 }
 
-// recordPause sees a commit. It is called before the lane's last state is replaced.
+// recordPause is called with a commit, before it replaces the lane's last state.
 func (l *laneState) recordPause(now lane.Control) {
 	if now.Tail.PausedUntil.After(l.last.Tail.PausedUntil) {
 		l.pausedUnder, l.pausedAt = now.Tail.Fence, time.Now()
@@ -236,7 +236,7 @@ func (c *checker) checkContent(f *filed, r *request) {
 	n, err := numberOf(r.body)
 	switch {
 	case c.w.chains.isOn && r.replay == f.replays:
-		return // see checkItems
+		return // checkItems checks the content in worlds of chains
 	case r.replay != f.replays:
 		c.addViolation("content", "%s sent seq %d of lane %d under the name of replay %d, which is %d", r.p.name,
 			f.id.Seq, f.id.Lane, r.replay, f.replays)

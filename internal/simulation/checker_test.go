@@ -15,10 +15,10 @@ import (
 	"weir/internal/weir"
 )
 
-// violation is a promise that was not kept.
+// violation is a broken promise.
 type violation struct{ kind, text string }
 
-// counts sums up the events of runs.
+// counts has the numbers of events of one or several runs.
 type counts struct {
 	Messages, Requests, Repeats, Delivered, Dead,
 	Superseded int
@@ -33,9 +33,9 @@ type counts struct {
 	Crowded, Turned, Removed, Kept, Items       int
 	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
 	MostTickets int
-	// of large worlds, in which storage answers
+	// of sweeps of large worlds during which storage answered
 	LongestSweep time.Duration
-	// of a lane while it moved
+	// the longest time without a request of a lane that moved
 	LongestStand time.Duration
 	// from the end of faults to rest
 	Longest time.Duration
@@ -55,7 +55,7 @@ func (c *counts) addAll(o counts) {
 	}
 }
 
-// filed is a message's row as it came into the log.
+// filed is a message in the log, as the checker knows it.
 type filed struct {
 	id        weir.ID
 	key       string
@@ -71,9 +71,9 @@ type filed struct {
 	number    int   // of the submission, from its body; -1 = no request has shown it
 	begun     bool  // a request for it has reached the CMS
 	taken     bool  // a process got the CMS's answer that it took the message
-	under     int64 // the fence of that
+	under     int64 // the fence of that process
 	final     weir.Stage
-	now       weir.Stage // as storage has it, if that was read since the last write to the row; else empty
+	now       weir.Stage // the stage in storage, if the checker has read it since the last write to the row; else empty
 	gone      bool       // its retention is over, and it was removed
 	scheduling
 	replaying
@@ -92,7 +92,7 @@ type laneState struct {
 	nonce   string
 	last    lane.Control
 	active  []*request
-	busy    time.Time          // until then the CMS had a request of it
+	busy    time.Time          // the end of the last request of the lane at the CMS
 	stopped map[string]stopped // pauses in storage, by row
 	forgets map[string]bool    // requests to forget a version, by the hash of key and contract
 	// forgottenIDs has the fences of the holders that forgot the remembered id of a key and contract, by their hash,
@@ -103,10 +103,10 @@ type laneState struct {
 	turns
 }
 
-// checker sees everything when it happens, and holds the promises.
+// checker is called for each event when it happens, and checks the promises.
 type checker struct {
 	w     *world
-	store *lane.Store // straight to storage
+	store *lane.Store // reads storage without faults and delays
 
 	mu        sync.Mutex
 	first     *violation
@@ -124,7 +124,7 @@ func newChecker(w *world) *checker {
 	return &checker{w: w, lanes: map[int]*laneState{}, told: map[string]map[weir.Stage]bool{}}
 }
 
-// reportViolation notes the first violation; the rest follows from it.
+// reportViolation records the first violation. Later ones mostly follow from it.
 func (c *checker) reportViolation(kind, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,7 +243,7 @@ func (c *checker) applyTransaction(p *process, partition string, ops []storage.O
 	return etags, nil
 }
 
-// noteAppended notes the messages of an append.
+// noteAppended records the messages of an append.
 func (c *checker) noteAppended(l *laneState, number int, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		if op.Key[:2] != "m_" {
@@ -289,7 +289,7 @@ func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[str
 		c.counts.Takeovers++
 		c.checkHandedOver(l, number)
 		c.checkTakenOnce(p, l, number)
-	case fence == l.fence && nonce == l.nonce && commit > l.commit: // one that was refused leaves a gap
+	case fence == l.fence && nonce == l.nonce && commit > l.commit: // a refused commit leaves a gap
 	default:
 		c.addViolation("fence", "%s committed %d under fence %d in lane %d, where %d under %d was last", p.name, commit,
 			fence, number, l.commit, l.fence)
@@ -297,7 +297,7 @@ func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[str
 	l.fence, l.commit = fence, commit
 }
 
-// checkBooks checks that every state balances and nothing counts backwards.
+// checkBooks checks that the counts of every state balance, and that no count falls.
 func (c *checker) checkBooks(l *laneState, number int) {
 	now, err := c.store.ReadControl(context.Background(), number)
 	if err != nil {
@@ -346,7 +346,7 @@ func (c *checker) recountLane(l *laneState, number int, now lane.Control) {
 	}
 }
 
-// stageOf is a message's stage as storage has it now.
+// stageOf returns a message's stage in storage.
 func (c *checker) stageOf(f *filed) weir.Stage {
 	if stage := cmp.Or(f.final, f.now); stage != "" {
 		return stage
@@ -363,8 +363,8 @@ func (c *checker) stageOf(f *filed) weir.Stage {
 	return st.Stage
 }
 
-// forgetStages forgets the stages of messages whose rows a transaction has written. A row of first
-// deliveries stands for the rows of many.
+// forgetStages clears the known stages of messages whose rows a transaction has written. A row of first deliveries
+// changes the stages of many messages.
 func (l *laneState) forgetStages(ops []storage.Op) {
 	for _, op := range ops {
 		if strings.HasPrefix(op.Key, "d_") {

@@ -15,11 +15,11 @@ import (
 	"weir/internal/weir"
 )
 
-// fakeCMS takes requests, and works on them for a while: also on those whose client has
-// left, though not for longer than settle allows for.
+// fakeCMS receives requests, and works on each for a while. It also works on a request whose client has left, for less
+// than the settle time.
 type fakeCMS struct{ w *world }
 
-// request is one request as the CMS has it.
+// request is one request at the CMS.
 type request struct {
 	p       *process
 	id      weir.ID
@@ -39,7 +39,7 @@ type request struct {
 
 func (c *fakeCMS) newTransport(p *process) http.RoundTripper { return &wire{c, p} }
 
-// wire is one process's connection.
+// wire is the connection of one process to the CMS.
 type wire struct {
 	cms *fakeCMS
 	p   *process
@@ -47,10 +47,10 @@ type wire struct {
 
 var errRefused, errLost = errors.New("connection refused"), errors.New("connection reset by peer")
 
-// plan is the CMS's reaction to a request.
+// plan is the drawn reaction of the CMS to a request.
 type plan struct {
 	refuse bool // the connection
-	stale  bool // it is a kept one that was closed before anything was written
+	stale  bool // the kept connection was closed before the request was written
 	lose   bool // the connection, before the answer
 	torn   bool // the answer's body breaks off
 	takes  time.Duration
@@ -58,7 +58,7 @@ type plan struct {
 	header http.Header
 }
 
-// planAnswer draws it. Some minutes the CMS is down as a whole.
+// planAnswer draws a plan. In some minutes the CMS is down as a whole.
 func (c *fakeCMS) planAnswer(id weir.ID, body string) plan {
 	w, name := c.w, fmt.Sprint("cms ", id.Lane, " ", id.Seq)
 	p := plan{takes: w.dice.drawBetween(name, 5*time.Millisecond, 60*time.Millisecond), status: 200,
@@ -99,7 +99,7 @@ func (c *fakeCMS) planAnswer(id weir.ID, body string) plan {
 	return p
 }
 
-// spoilPlan makes a plan go wrong.
+// spoilPlan adds a fault to a plan.
 func (c *fakeCMS) spoilPlan(p *plan, name string) {
 	d := c.w.dice
 	pick := func(of ...int) int { return of[d.drawBelow(name+" pick", len(of))] }
@@ -129,8 +129,8 @@ func (c *fakeCMS) spoilPlan(p *plan, name string) {
 	}
 }
 
-// RoundTrip sends one request. A process that stands still sends it when it goes on, too
-// late perhaps: a request that is being written is not held back by a context.
+// RoundTrip sends one request. A process that stands still sends it when it goes on, perhaps too late: the end of a
+// context does not stop a request that is being written.
 func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	p, w := c.p, c.p.w
 	if !p.awaitRunning("send " + r.Header.Get("Weir-Key")) {
@@ -159,8 +159,8 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.exchangeRequest(r, id, string(body), plan)
 }
 
-// openConnection takes a request to the moment at which its headers are written. It returns errRefused or errLost if
-// the connection is refused, or is a stale one, and errLost if the process dies. refusal names the draw of the time
+// openConnection returns when the headers of the request are written. It returns errRefused if the connection is
+// refused, and errLost if the connection is stale or the process dies. refusal is the name of the draw for the time
 // that a refusal takes.
 func (p *process) openConnection(r *http.Request, isRefused, isStale bool, refusal string) error {
 	name := "send " + r.Header.Get("Weir-Key")
@@ -183,7 +183,7 @@ func (p *process) openConnection(r *http.Request, isRefused, isStale bool, refus
 	return nil
 }
 
-// idempotencyKey reads whose request it is.
+// idempotencyKey returns the message and the replay of a request, from its Idempotency-Key.
 func idempotencyKey(r *http.Request) (id weir.ID, replay int, err error) {
 	name, number, isReplay := strings.Cut(r.Header.Get("Idempotency-Key"), ".")
 	if isReplay {
@@ -195,7 +195,7 @@ func idempotencyKey(r *http.Request) (id weir.ID, replay int, err error) {
 	return id, replay, err
 }
 
-// countRequest counts the requests that are under way.
+// countRequest adds n to the number of requests under way.
 func (p *process) countRequest(n int) {
 	p.mu.Lock()
 	p.requests += n
@@ -226,14 +226,14 @@ func (c *wire) exchangeRequest(r *http.Request, id weir.ID, body string, plan pl
 	return newAnswer(r, plan), nil
 }
 
-// tripNames name the draws of a request's way to the CMS, and the process's waits on it.
+// tripNames has the names of the draws for a request's way to the CMS, and for the process's waits.
 type tripNames struct{ trip, arrival, waiting string }
 
-// awaitAnswer sends the request, which handle takes in at the CMS, and returns when the CMS has answered. It returns
-// the context's cause or errLost if the client stops waiting first; the CMS may have taken the request in then, too.
+// awaitAnswer sends the request, calls handle at the CMS, and returns when the CMS has answered. If the client stops
+// waiting before, it returns the context's cause or errLost; the CMS may have received the request even then.
 func (r *request) awaitAnswer(ctx context.Context, names tripNames, handle func()) error {
 	p := r.p
-	stood := ctx.Err() != nil // the process stood still before it could send; the rest takes no time
+	stood := ctx.Err() != nil // the process stood still before it sent
 	trip := p.w.dice.drawBetween(names.trip, 50*time.Microsecond, 2*time.Millisecond)
 	if !stood && !p.waitFor(ctx, trip) {
 		if p.w.dice.drawChance(names.arrival, 0.5) {
@@ -264,7 +264,7 @@ func (r *request) awaitAnswer(ctx context.Context, names tripNames, handle func(
 	}
 }
 
-// loseAnswer is a connection that broke. Where requests are sent again by themselves, they are.
+// loseAnswer breaks the connection. If the HTTP client repeats such a request by itself, loseAnswer sends it again.
 func (c *wire) loseAnswer(r *http.Request, id weir.ID, body string) (*http.Response, error) {
 	if c.p.w.mutant == "requests sent again by themselves" {
 		return c.exchangeRequest(r, id, body, c.cms.planAnswer(id, body))
@@ -272,8 +272,8 @@ func (c *wire) loseAnswer(r *http.Request, id weir.ID, body string) (*http.Respo
 	return nil, errLost
 }
 
-// handleRequest takes a request in. The CMS may work on a request that was cut off for most of the settle time.
-// A lost connection is such a cut, too, and so is a proxy that gives up on the way (408, 504).
+// handleRequest receives a request. After the request was cut off, the CMS may work on it for most of the settle
+// time. A lost connection cuts a request off, and so does a proxy that gives up on the way (408, 504).
 func (c *fakeCMS) handleRequest(req *request, plan plan) {
 	settle := c.w.settle * 8 / 10
 	req.began = time.Now()

@@ -10,10 +10,10 @@ import (
 	"weir/internal/lane"
 )
 
-// Many messages that become due at one time, long after the faults, with storage as slow as an
-// account is. The checks: they keep the CMS's pace, and other messages do not wait for them.
+// In some seeds many messages, a crowd, become due at one time, long after the faults, with storage as slow as a real
+// account. The checker checks that they are sent at the CMS's pace, and that other messages do not wait for them.
 
-// drawCrowd draws them, for some seeds.
+// drawCrowd draws a crowd for some seeds.
 func (s *settings) drawCrowd(d *dice) {
 	if d.drawBelow("crowd", 100) != 0 {
 		return
@@ -25,7 +25,7 @@ func (s *settings) drawCrowd(d *dice) {
 	s.forgets, s.erasers = 0, 0
 }
 
-// crowdAt returns their due time in a lane; zero = there are none.
+// crowdAt returns the due time of the crowd in a lane; zero = the lane has none.
 func (w *world) crowdAt(number int) time.Time {
 	if w.crowd == 0 {
 		return time.Time{}
@@ -33,8 +33,8 @@ func (w *world) crowdAt(number int) time.Time {
 	return w.started.Add(w.trouble + recovered + 3*time.Minute + time.Duration(number)*time.Microsecond).UTC()
 }
 
-// sendCrowd files them, early enough for every instance to know of them, and others about their
-// moment, one for each key.
+// sendCrowd files the crowd, one message for each key, early enough that every instance knows of it. It also files
+// messages without a due time about the due time of the crowd.
 func (w *world) sendCrowd(ctx context.Context) {
 	file := func(i int, key string, at time.Time, due bool) {
 		s := w.newSubmission(i)
@@ -65,7 +65,7 @@ func (w *world) sendCrowd(ctx context.Context) {
 // countPlain returns how many messages without a due time are filed about the due time of a crowd.
 func (w *world) countPlain() int { return min(w.crowd, 50) }
 
-// drawSlowTrip draws the time of one request to slow storage: log-normal, as measured with accounts.
+// drawSlowTrip draws the time of one request to slow storage. It is log-normal, as measured with real accounts.
 func (w *world) drawSlowTrip(name string) time.Duration {
 	normal := math.Sqrt(-2*math.Log(1-w.dice.drawFloat(name+" far"))) * math.Cos(
 		2*math.Pi*w.dice.drawFloat(name+" turn"))
@@ -73,26 +73,27 @@ func (w *world) drawSlowTrip(name string) time.Duration {
 }
 
 const (
-	// crowdLate is how late the first of a crowd may be: another request may be under way.
+	// crowdLate is how late the first message of a crowd may be sent, because another request may be under way.
 	crowdLate = punctuality + 60*time.Millisecond
-	// crowdIdle is the share of the time in which the CMS may have nothing of a lane while some
-	// of its crowd wait: a request's way to it is up to 2 ms of 32 on average.
+	// crowdIdle is the largest share of the time in which the CMS may have no request of a lane while messages of
+	// its crowd wait. The way to the CMS takes up to 2 of the 32 ms of an average request.
 	crowdIdle = 0.1
-	// plainLag is how long a message that is filed beside a crowd may wait: a busy holder looks each second for
-	// messages that other instances have filed. One that was filed before the lane moved also waits for the move,
-	// standsAtMost.
+	// plainLag is how long a message that is filed beside a crowd may wait: a busy holder looks once a second for
+	// messages that other instances have filed. A message that was filed before the lane moved also waits for the
+	// move, standsAtMost.
 	plainLag = 1500 * time.Millisecond
 )
 
-// crowding is a lane's crowd as the checker knows it.
+// crowding is the crowd of a lane, as the checker knows it.
 type crowding struct {
-	sent      int
-	first     time.Time
-	idle, gap time.Duration // without a request, up to the crowd's last and since
+	sent  int
+	first time.Time
+	// idle is the time without a request at the CMS up to the last message of the crowd, gap is that since then.
+	idle, gap time.Duration
 }
 
-// checkCrowd checks that a crowd is sent from its due time on as fast as the CMS takes it, and that
-// nothing else waits for that.
+// checkCrowd checks that a crowd is sent from its due time on as fast as the CMS answers, and that no other message
+// waits for it.
 func (c *checker) checkCrowd(l *laneState, f *filed, r *request) {
 	at := c.w.crowdAt(f.id.Lane)
 	if at.IsZero() || f.begun || c.disturbed.Add(recovered).After(at) {
@@ -102,7 +103,7 @@ func (c *checker) checkCrowd(l *laneState, f *filed, r *request) {
 		l.crowd.gap += time.Since(l.busy)
 	}
 	switch {
-	// to grant wishes takes the time of a few requests to storage
+	// with cancellations or moves the holder also makes a few requests to storage
 	case f.due.Equal(at) && c.w.cancels == 0 && c.w.moves == 0:
 		if l.crowd.sent++; l.crowd.sent == 1 {
 			l.crowd.first = time.Now()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// dice draws chances by name. The n-th draw of a name is the same in every run of a seed,
-// whatever goroutines did in between.
+// dice draws random values by name. The n-th draw of a name is the same in every run of a seed, in whatever order the
+// goroutines run.
 type dice struct {
 	seed uint64
 
@@ -47,19 +47,19 @@ func mixBits(x uint64) uint64 {
 // drawFloat draws from 0 up to 1.
 func (d *dice) drawFloat(name string) float64 { return float64(d.drawNext(name)>>11) / (1 << 53) }
 
-// drawChance is true with probability p.
+// drawChance returns true with probability p.
 func (d *dice) drawChance(name string, p float64) bool { return d.drawFloat(name) < p }
 
 // drawBelow draws from 0 to n-1.
 func (d *dice) drawBelow(name string, n int) int { return int(d.drawFloat(name) * float64(n)) }
 
-// drawBetween draws a time, to the nanosecond: hardly two of a run are equal.
+// drawBetween draws a duration to the nanosecond, so that two draws of a run are hardly ever equal.
 func (d *dice) drawBetween(name string, low, high time.Duration) time.Duration {
 	return low + time.Duration(d.drawFloat(name)*float64(high-low))
 }
 
-// newSource returns chances for a part that several goroutines use. They depend on the time and not on the goroutine
-// that comes first.
+// newSource returns a source of random values for a part that several goroutines use. The values depend on the virtual
+// time, not on the order of the goroutines.
 func (d *dice) newSource(name string) func() float64 {
 	return func() float64 {
 		return float64(d.drawNth(name, uint64(time.Now().UnixNano()))>>11) / (1 << 53)

@@ -13,7 +13,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Dead messages that operators discard, and the checks of that.
+// Operators discard dead messages; the checker checks the discards.
 
 // discarding is the discard of a message as the checker knows it.
 type discarding struct {
@@ -52,7 +52,7 @@ func (w *world) startDiscarders(ctx context.Context) {
 	}
 }
 
-// discardMessage asks some instance until it answers.
+// discardMessage requests a discard from drawn instances until one answers.
 func (w *world) discardMessage(ctx context.Context, name string, id weir.ID) {
 	for range 20 {
 		p := w.slots[w.dice.drawBelow(name+" to", len(w.slots))].currentProcess()
@@ -107,7 +107,7 @@ func (c *checker) discardAnswered(id weir.ID, err error) bool {
 	return err == nil || isConflict
 }
 
-// noteDiscardRequest notes that a discard was asked for in storage.
+// noteDiscardRequest records that storage has a request to discard a message.
 func (c *checker) noteDiscardRequest(f *filed) {
 	if stage := c.stageOf(f); stage != weir.Dead || f.isRequested() {
 		c.addViolation("discarded", "a discard of seq %d of lane %d was filed, which is %s (a replay waits: %v)",

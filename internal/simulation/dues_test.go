@@ -13,23 +13,23 @@ import (
 	"weir/internal/weir"
 )
 
-// Checks of due times, and of requests to cancel and move messages.
+// This file has the checks of due times, and of requests to cancel and move messages.
 
 // scheduling is a message's due time, and the requests to change it, as the checker knows them.
 type scheduling struct {
-	accepted  time.Time // by the clock of who accepted it
+	accepted  time.Time // by the clock of the receiver
 	filed     time.Time // when it came into the log
-	due       time.Time // as storage has it; zero = it never had one
+	due       time.Time // the due time in storage; zero = it never had one
 	dues      []time.Time
 	waits     bool      // it is scheduled in storage
 	placed    string    // its position, if it got one when it became due
 	cancelled bool      // at once, while it was scheduled
-	asked     bool      // a wish to cancel it was filed
-	changed   time.Time // when it was filed, or moved last
-	answered  bool      // and a caller got that answer, or that it is cancelled
+	asked     bool      // a request to cancel it is in storage
+	changed   time.Time // when the message was filed, or moved last
+	answered  bool      // a caller got the answer that the message is, or will be, cancelled
 }
 
-// placeInOrder is a message's position among all of its key.
+// placeInOrder returns a message's position among all messages of its key.
 func (f *filed) placeInOrder() string {
 	if f.placed != "" {
 		return f.placed
@@ -43,7 +43,7 @@ func (c *checker) idOf(s *submission) weir.ID {
 	return s.id
 }
 
-// lastDue returns when the last message becomes due; from, if none does later.
+// lastDue returns when the last message becomes due, or from, if no message becomes due after it.
 func (c *checker) lastDue(from time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +62,7 @@ func seqOf(key string) int64 {
 	return seq
 }
 
-// noteRequests notes the requests that a transaction on head files.
+// noteRequests records the requests that a transaction on head files.
 func (c *checker) noteRequests(l *laneState, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		if op.Kind != storage.Merge || op.Key[:2] != "m_" {
@@ -97,7 +97,7 @@ func (c *checker) noteRequests(l *laneState, ops []storage.Op) {
 	}
 }
 
-// noteSettled notes the changes of messages in a holder's commit.
+// noteSettled records the changes of messages in a holder's commit.
 func (c *checker) noteSettled(p *process, l *laneState, ops []storage.Op) {
 	for _, op := range ops {
 		if op.Key[:2] != "m_" {
@@ -117,8 +117,8 @@ func (c *checker) noteSettled(p *process, l *laneState, ops []storage.Op) {
 	}
 }
 
-// checkReleased checks that a message takes its place behind all of its key that was sent, and
-// not before its time.
+// checkReleased checks that a released message gets a position behind all messages of its key that were sent, and
+// that it is not released before its due time.
 func (c *checker) checkReleased(p *process, l *laneState, f *filed, place string) {
 	if !f.waits {
 		c.addViolation("unreleased", "%s released seq %d of lane %d, which is not scheduled", p.name, f.id.Seq,
@@ -135,9 +135,9 @@ func (c *checker) checkReleased(p *process, l *laneState, f *filed, place string
 	c.checkInTime(l, f, place)
 }
 
-// checkInTime checks that a message goes before those of its key that were accepted after its due time,
-// however late it was released, except those that had been sent by then, or may have been. The clocks of the
-// receiver and the holder may differ by two seconds.
+// checkInTime checks that a released message gets a position before the messages of its key that were accepted after
+// its due time, even if its release came late. It leaves out messages that were sent before the release, or may have
+// been. The clocks of the receiver and the holder may differ by two seconds.
 func (c *checker) checkInTime(l *laneState, f *filed, place string) {
 	known := l.last.Tail.SentBelow
 	for _, o := range slices.Backward(l.log) {
@@ -168,7 +168,7 @@ func (c *checker) checkDue(l *laneState, f *filed, r *request) {
 	}
 }
 
-// findFiled returns a message that a caller got an answer about; nil if it is lost.
+// findFiled returns the message with an acknowledged id; nil = it is lost.
 func (c *checker) findFiled(id weir.ID) *filed {
 	if l := c.laneOf(id.Lane); id.Seq <= int64(len(l.log)) {
 		return l.log[id.Seq-1]
@@ -200,7 +200,7 @@ func (c *checker) cancelAnswered(id weir.ID, asked time.Time, st weir.Status, er
 	return err == nil || weir.KindOf(err) == weir.Conflict
 }
 
-// moveAnswered does so for a move.
+// moveAnswered checks the answer to a move, and reports whether the caller need not ask again.
 func (c *checker) moveAnswered(id weir.ID, due time.Time, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,9 +222,9 @@ func (c *checker) moveAnswered(id weir.ID, due time.Time, err error) bool {
 	return err == nil || weir.KindOf(err) == weir.Conflict
 }
 
-// checkRows checks that a lane's rows belong together: a scheduled message has one row under its
-// due time, a held one stands once in its key's queue at its place, each request row was asked for, and tail has the
-// next due time. checkRows returns the number of messages that are cancelled and not counted yet.
+// checkRows checks that the rows of a lane match: a scheduled message has one row under its due time, a held one has
+// one row in its key's queue at its position, each row of a request was written for a request, and tail has the next
+// due time. It returns the number of cancelled messages that are not counted yet.
 func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncounted int64) {
 	next := time.Time{}
 	sooner := func(at time.Time) {
@@ -266,7 +266,7 @@ func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncount
 	}
 	for _, b := range c.firstBlocks(number) {
 		at := laterOf(b.NextAt, l.pausedUntil(b.KeyHash))
-		if f := first[b.ID]; f != nil { // its due time may be read after the block was written
+		if f := first[b.ID]; f != nil { // the checker may read its due time after the block was written
 			at = laterOf(at, f.due)
 		}
 		sooner(at)
@@ -312,7 +312,7 @@ func (c *checker) firstBlocks(number int) (first []lane.KeyBlock) {
 	return first
 }
 
-// checkRequests does so for wishes and for tail's next due time.
+// checkRequests checks the rows of requests, and tail's next due time, for checkRows.
 func (c *checker) checkRequests(l *laneState, number int, now lane.Control, next time.Time) (uncounted int64) {
 	wishes := c.rowsOf(number, "w_")
 	for _, r := range wishes {
@@ -367,7 +367,7 @@ func (c *checker) rowsOf(number int, prefix string) (rows []storage.Row) {
 	}
 }
 
-// isOutdated reports whether a message can only become superseded any more.
+// isOutdated reports whether a waiting message can only end as superseded.
 func (c *checker) isOutdated(l *laneState, f *filed) bool {
 	for _, o := range l.log {
 		if f.edit && o.edit && !o.forgotten && o.key == f.key && o.version.Newer(f.version) &&
@@ -378,15 +378,16 @@ func (c *checker) isOutdated(l *laneState, f *filed) bool {
 	return false
 }
 
-// recovered is the time after the last fault from which every lane is served again after the faults: leases have
-// run out, and sweeps were made.
+// recovered is the time after the last fault within which every lane is served again: leases have ended, and sweeps
+// have run.
 const recovered = 2*time.Minute + 30*time.Second
 
-// heard is the time from which every live instance knows of a message: its next sweep.
+// heard is the time within which every live instance learns of a message: by its next sweep.
 const heard = 65 * time.Second
 
-// punctuality is how late that may be: a request's way to the CMS, and some reads of storage
-// before it. Where messages supersede there may be a read and a commit more, of up to 6 ms each.
+// punctuality is how late a due message may be sent: by a request's way to the CMS, and some reads of storage before
+// it. superseding is the same if versions supersede each other: then there may be one more read and commit, of up to
+// 6 ms each.
 const punctuality, superseding = 30 * time.Millisecond, 40 * time.Millisecond
 
 // checkPunctual checks that a message that becomes due long after the faults is sent at its due time, by the clock of

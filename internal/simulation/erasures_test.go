@@ -10,7 +10,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Erasures on demand, and the checks of them.
+// Operators erase messages; the checker checks the erasures.
 
 // drawErasures draws how many operators of a seed erase messages.
 func (s *settings) drawErasures(d *dice) {
@@ -68,7 +68,7 @@ func (w *world) eraseMessage(ctx context.Context, name string, id weir.ID) {
 	}
 }
 
-// noteErasing notes that a message may be erased from now on. Its receivers may then get no event of its end.
+// noteErasing records that a message may be erased from now on. Its receivers may then get no event of its end.
 func (c *checker) noteErasing(id weir.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

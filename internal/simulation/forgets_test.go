@@ -27,7 +27,7 @@ func (s *settings) drawForgets(d *dice) {
 // startForgets lets operators ask the holders to forget versions of keys.
 func (w *world) startForgets(ctx context.Context) {
 	var keys []string
-	for i := 3; i < w.keys; i += 4 { // those whose messages supersede
+	for i := 3; i < w.keys; i += 4 { // keys with a contract that supersedes
 		keys = append(keys, fmt.Sprint("k", i))
 	}
 	for i := range w.settings.forgets {
@@ -49,7 +49,7 @@ func (w *world) startForgets(ctx context.Context) {
 	}
 }
 
-// noteForgetRequests notes the requests to forget a version in a transaction on head.
+// noteForgetRequests records the requests to forget a version in a transaction on head.
 func (c *checker) noteForgetRequests(l *laneState, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		if strings.HasPrefix(op.Key, "w_forget_") {

@@ -9,9 +9,9 @@ import (
 	"weir/internal/storage"
 )
 
-// posts has each request that files a message: whether a part of it was sent to storage, and when
-// its upstream gave it up or was refused. If that was before, no part may be sent any more: the
-// upstream posts again, and without an Idempotency-Key the second post is another message.
+// posts records for each post whether a part of it was sent to storage, and when its upstream gave it up or was
+// refused. If the upstream gave up first, no part may be sent any more: the upstream posts again, and without an
+// Idempotency-Key the second post is another message.
 type posts struct {
 	mu      sync.Mutex
 	begun   map[string]int // by message
@@ -23,7 +23,7 @@ func newPosts() *posts {
 	return &posts{begun: map[string]int{}, sent: map[string]bool{}, givenUp: map[string]time.Time{}}
 }
 
-// beginPost names a request. The name goes into the row as the message's trace state.
+// beginPost returns a name for a post. The row gets the name as the message's trace state.
 func (p *posts) beginPost(message string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -31,15 +31,15 @@ func (p *posts) beginPost(message string) string {
 	return fmt.Sprintf("post=%s-%d", strings.ReplaceAll(message, " ", "-"), p.begun[message])
 }
 
-// giveUp notes that its upstream no longer waits for the request.
+// giveUp records that the upstream no longer waits for the answer to a post.
 func (p *posts) giveUp(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.givenUp[name] = time.Now()
 }
 
-// noteSent notes the messages that a transaction files, and returns the name of a request in it that was
-// given up before anything of it was sent.
+// noteSent records the messages that a transaction files. It returns the name of a post among them whose upstream
+// gave up before a part of the post was sent; "" = there is none.
 func (p *posts) noteSent(ops []storage.Op) (abandoned string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 	"weir/internal/weir"
 )
 
-// The history of each key as it is seen from outside, for internal/testkit/linear, whose checker others
-// wrote.
+// The checker records the history of each key as upstreams, readers and the CMS see it. internal/testkit/linear
+// checks the history by a public library.
 
-// written is one request in the history.
+// written is one write at the CMS in the history.
 type written struct {
 	r     *request
 	ended time.Time // zero = not yet
@@ -30,8 +30,7 @@ type chronicle struct {
 	answered map[weir.ID]*submission
 }
 
-// outside ends the name of a mutant that the history alone must show, with the checker switched
-// off.
+// outside is the end of the name of a mutant that only the history must show: the checker is then switched off.
 const outside = ", seen from outside"
 
 // isModelled reports whether the model describes a message's key. It describes neither skipped failures nor versions
@@ -79,7 +78,7 @@ func (c *checker) findWrite(r *request) *written {
 			return c.history.writes[i]
 		}
 	}
-	return &written{r: r} // it broke a promise before it was recorded
+	return &written{r: r} // the request broke a promise before it was recorded
 }
 
 // submissionOfBody returns the submission of a body.
@@ -101,7 +100,7 @@ func (c *checker) recordRead(key string) {
 		if s := c.submissionOf(f); s != nil {
 			stage := c.stageOf(f)
 			if stage == weir.Discarded {
-				stage = weir.Dead // to the model both are given up: neither is written again
+				stage = weir.Dead // for the model a discarded message is dead: it is not written again either
 			}
 			seen = append(seen, linear.Seen{Name: nameOf(s), Stage: string(stage)})
 		}
@@ -117,8 +116,7 @@ func (c *checker) submissionOf(f *filed) *submission {
 	return c.history.answered[f.id]
 }
 
-// concludeHistories reads every message once more at rest, and writes the requests down. The caller
-// holds mu.
+// concludeHistories reads every message once more at rest, and adds the writes to the histories. The caller holds mu.
 func (c *checker) concludeHistories() {
 	seen := map[string]bool{}
 	for _, s := range c.expected {
@@ -154,8 +152,8 @@ func (w *written) verdictOf() linear.Verdict {
 	return linear.Refused
 }
 
-// checkHistory checks a run's history against the model of one key. A key that breaks it is
-// drawn into build/histories.
+// checkHistory checks a run's history by the model of one key. It draws a key that breaks the model into
+// build/histories.
 func (o *outcome) checkHistory(h *linear.History, name string) {
 	if o.violation != nil {
 		return
@@ -167,8 +165,7 @@ func (o *outcome) checkHistory(h *linear.History, name string) {
 	}
 }
 
-// moduleRoot is the module's directory: the simulation runs in its package's and in the
-// module's.
+// moduleRoot returns the directory of the module. The simulation runs in the directory of its package or of the module.
 func moduleRoot() string {
 	dir, err := os.Getwd()
 	for err == nil {

@@ -11,19 +11,19 @@ import (
 	"weir/internal/invoke"
 )
 
-// The platform: how many invocations a host runs, how long it lets one run, when it forwards to a
-// handler that is still starting, and when it ends an instance.
+// This file simulates the platform: how many invocations a host runs at once and for how long, how it treats a handler
+// that is still starting, and when it ends an instance.
 
-// The host's settings, as host.json and its extensions have them.
+// The settings of the host are those of host.json and of its extensions.
 const (
 	batchSize         = 16
-	newBatchThreshold = 8 // more messages are fetched only when no more than these are at work
+	newBatchThreshold = 8 // the host fetches more messages only if at most so many are in work
 	functionTimeout   = 5 * time.Minute
 	retryDelay        = 5 * time.Second  // after a failed invocation
-	lockedFor         = 10 * time.Minute // a message in the hands of a host that died
+	lockedFor         = 10 * time.Minute // a message that a dead host had in hand is hidden for so long
 	deathsAllowed     = 3                // of a handler, before its host gives up
-	holdsAtMost       = 15 * time.Second // a handler that is starting holds a request that long
-	staysAtMost       = 70 * time.Second // functionTimeout in worlds of moves: a minute with the lanes, and the end
+	holdsAtMost       = 15 * time.Second // the longest time that a starting handler holds a request
+	staysAtMost       = 70 * time.Second // functionTimeout in worlds of moves; an invocation stays 60 s
 )
 
 var errStarting, errHandlerGone = errors.New("503: the handler is starting"), errors.New("the handler is gone")
@@ -36,7 +36,7 @@ type hosting struct {
 	scales   bool          // by the queue's length
 }
 
-// drawHost draws it.
+// drawHost draws the behaviour of the platform.
 func (s *settings) drawHost(d *dice) {
 	if d.drawChance("cold starts", 0.3) {
 		s.hosting.cold = []time.Duration{time.Second, 4 * time.Second, 25 * time.Second}[d.drawBelow("cold", 3)]
@@ -53,7 +53,7 @@ func (s *settings) drawHost(d *dice) {
 // platform is the host of a process.
 type platform struct {
 	readyAt     time.Time
-	hostLives   atomic.Bool  // though the handler is dead: its messages come back at once
+	hostLives   atomic.Bool  // the host lives although the handler is dead: its messages return at once
 	invocations atomic.Int32 // queue and timer calls, and requests
 }
 
@@ -67,12 +67,12 @@ func (p *process) awaitReady(ctx context.Context, name string) bool {
 	if !p.waitFor(ctx, min(left, holdsAtMost)) || left > holdsAtMost {
 		return false
 	}
-	// Callers that waited for the same time go on one after the other.
+	// Callers that have waited for the same moment go on one after the other.
 	return p.waitFor(ctx, p.w.dice.drawBetween(p.name+" opens "+name, time.Microsecond, 5*time.Millisecond))
 }
 
-// invokeFunction is one call of a trigger: it fails when the handler dies. It must not outlast
-// functionTimeout, because the host then kills the handler and all its other invocations.
+// invokeFunction makes one call of a trigger, which fails when the handler dies. The call must end before
+// functionTimeout, after which the host would kill the handler with all its other invocations.
 func (p *process) invokeFunction(name string, function func(context.Context) error) error {
 	p.invocations.Add(1)
 	defer p.invocations.Add(-1)
@@ -103,9 +103,9 @@ func (w *world) invocationLimit() time.Duration {
 	return functionTimeout
 }
 
-// listenToQueue takes messages of a queue, as the host does: hidden for ten minutes in hand,
-// deleted after success, back after failure, moved to poison after five; no more at a time than it
-// has slots for.
+// listenToQueue takes messages of a queue as the host does. It hides a message for ten minutes, deletes it after a
+// success, returns it after a failure, and moves it to the poison queue after five. It takes no more messages at a time
+// than it has slots.
 func (p *process) listenToQueue(name string, function func(context.Context, invoke.Invocation) error) {
 	queue := p.w.account.Queue(name)
 	var running atomic.Int32
@@ -179,8 +179,7 @@ func (s *slot) handlerDies(name string, nth int) {
 	w.check.addCounts(func(c *counts) { c.HandlerDeaths++ })
 }
 
-// endIdle ends the instance at a moment at which no invocation shows the platform that it is
-// at work, whatever it drains; without a word, and another comes later.
+// endIdle kills the instance at a moment without an invocation, even if it drains lanes. Another instance starts later.
 func (s *slot) endIdle(name string) {
 	w, p := s.w, s.currentProcess()
 	for range 300 {
@@ -213,8 +212,8 @@ func (w *world) startScaling() {
 	})
 }
 
-// scaleTo starts the first instances, and ends those above that have no invocation. One to which
-// something else is happening is left alone.
+// scaleTo starts the first wanted instances, and ends those above them that have no invocation. It ignores an instance
+// that another fault has in hand.
 func (w *world) scaleTo(wanted int) {
 	for i, s := range w.slots {
 		select {

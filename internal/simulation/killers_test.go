@@ -8,9 +8,9 @@ import (
 	"weir/internal/drain"
 )
 
-// Worlds in which a message ends each process that sends it. The CMS takes all others, and the settle time is often
-// longer than a holder stays with a lane in which it may send nothing: then holders hand the lane over between two
-// crashes.
+// In worlds of killers a message ends each process that sends it. The CMS takes all other messages. The settle time is
+// often longer than a holder stays with a lane in which it may send nothing. Holders then hand the lane over between
+// two crashes.
 
 // deathsAtMost is how many processes such a message ends: three until the lane runs carefully, and three more until
 // the message is dead.
@@ -19,7 +19,7 @@ const deathsAtMost = 6
 // killing is the message that ends processes; zero = a world of another kind.
 type killing struct{ begins, ends int } // the number of its submission is in [begins, ends)
 
-// drawKillers makes the settings of a seed.
+// drawKillers draws the settings of a seed with killers.
 func drawKillers(d *dice) settings {
 	s := settings{
 		instances: 1 + d.drawBelow("instances", 2), lanes: 1 + d.drawBelow("lanes", 2),
@@ -39,7 +39,7 @@ func (w *world) isKiller(body string) bool {
 	return err == nil && n >= w.killing.begins && n < w.killing.ends
 }
 
-// deaths of the processes of a slot, each with the name of the process.
+// deaths passes on the deaths of a slot's processes, each with the name of the process.
 type deaths struct {
 	names   chan string   // has room for the death of the running process
 	over    chan struct{} // closed when no process is started any more

@@ -16,19 +16,19 @@ import (
 	"weir/internal/weir"
 )
 
-// The events of messages that became final: the callback of a message is called at least once with its stage, and a
-// receiver gets the event of every dead message, across all faults of processes, storage and receivers.
+// When a message becomes final, Weir calls its callback at least once with its stage. A receiver gets the event of
+// every dead message. Both must hold despite all faults of processes, storage and receivers.
 
 const (
 	hookURL   = "https://hooks.test/done"
 	deathsURL = "https://ops.test/deaths"
 )
 
-// mailKeys sign the events.
+// mailKeys returns the keys that sign the events.
 var mailKeys = func() notify.Secret {
 	s, err := notify.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
-		panic(err) // it is ours
+		panic(err) // the key is part of this test, so it is valid
 	}
 	return s
 }()
@@ -39,7 +39,7 @@ func (s *settings) drawReceivers(d *dice) {
 	s.deaths = d.drawChance("deaths", 0.3)
 }
 
-// newNotifier makes a process's sender. Its way to storage is its own.
+// newNotifier returns the sender of events of a process. It has ports of its own to storage.
 func (p *process) newNotifier() *notify.Sender {
 	store := *p.store
 	store.Table, store.Notifier = p.newTable("mail "), nil
@@ -54,7 +54,7 @@ func (p *process) newNotifier() *notify.Sender {
 	return notify.New(cfg)
 }
 
-// mailLook shows the sender the control rows that a sweep reads, as the program does.
+// mailLook passes the control rows that a sweep reads to the sender, as the program does.
 type mailLook struct {
 	*lane.Store
 	sender *notify.Sender
@@ -68,8 +68,8 @@ func (l mailLook) ReadControl(ctx context.Context, number int) (lane.Control, er
 	return c, err
 }
 
-// hooks are a process's way to receivers, which are slow, refuse, or take an event and lose
-// the answer.
+// hooks is the transport of a process to receivers. They are slow, refuse events, or accept an event and lose the
+// answer.
 type hooks struct{ p *process }
 
 func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -80,7 +80,7 @@ func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	var about struct {
 		Data struct{ Lane, Sequence int64 }
-	} // ids are not the seed's
+	} // ids do not come from the seed
 	if err := json.Unmarshal(body, &about); err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
 		Request: r}, nil
 }
 
-// noteEvent sees a receiver take an event: it must be signed, and true.
+// noteEvent is called when a receiver gets an event. It checks the signature, and that the stage is true.
 func (c *checker) noteEvent(r *http.Request, body []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestMain runs on one processor: the order of goroutines that are ready at one nanosecond
-// is then the same each time, as far as anything depends on it.
+// TestMain runs the tests on one processor. The order of goroutines that are ready at one nanosecond is then mostly the
+// same in each run.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(400) // a world is small, and soon gone
+	debug.SetGCPercent(400) // a world is small and short-lived
 	os.Exit(m.Run())
 }

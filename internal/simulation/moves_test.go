@@ -13,11 +13,11 @@ import (
 	"weir/internal/lease"
 )
 
-// Worlds without faults, in which the platform removes instances: it stops their hosts, drains them, or ends those that
-// have had no invocation for a while. Each lane has work all the time, so that the checker sees a lane that stands
-// still. No message may be written twice.
+// Worlds of moves have no faults. The platform removes instances: it stops their hosts, drains them, or ends instances
+// that have had no invocation for a while. Each lane has work all the time, so that the checker notices a lane that
+// stands still. The CMS may get no message twice.
 
-// leaving is the way in which instances are removed; zero = a world of another kind.
+// leaving is the way in which the platform removes instances. The zero value is for worlds of other kinds.
 type leaving struct {
 	kind   leavingKind
 	groups bool // of functions, on instances of their own
@@ -60,17 +60,17 @@ func (m leaving) groupOf(slot int) group {
 }
 
 const (
-	// standsAtMost is how long a lane may stand when its instance goes in order: until another one
-	// polls (2 to 6 s here), and 2 s.
+	// standsAtMost is how long a lane may stand still when its instance ends in order: until another instance polls (2
+	// to 6 s here), and 2 s more.
 	standsAtMost = 8 * time.Second
-	// standsAlone is that bound on a host that lives on alone: its lanes do not move.
+	// standsAlone is the same bound for a host that lives on alone, whose lanes do not move.
 	standsAlone = 500 * time.Millisecond
-	// waitsInGroups is how long a message waits at most in a lane that seldom has one, if no instance goes:
-	// the process that has claimed the lane looks at it each 0.8 s.
+	// waitsInGroups is how long a message waits at most in a lane that seldom has one, if no instance ends: the process
+	// that has claimed the lane looks at it each 0.8 s.
 	waitsInGroups = 3 * time.Second
-	// unattendedAtMost is how long an instance of HTTP functions, which never has an invocation, keeps a lane
-	// while others live that have: 2 s until its ticket, 2 to 6 s until one of them polls, a second each until
-	// the holder sees the claim and the claimant sees the free lane, and the time for a write in hand.
+	// unattendedAtMost is how long an instance of HTTP functions, which never has an invocation, may keep a lane while
+	// other instances can have one: 2 s until its ticket, 2 to 6 s until one of them polls, a second each until the
+	// holder sees the claim and the claimant sees the free lane, and the time for a write in hand.
 	unattendedAtMost = 12 * time.Second
 	// idleFor is how long an instance has had no invocation when the platform ends it.
 	idleFor = 30 * time.Second
@@ -84,7 +84,7 @@ func (m leaving) waitsAtMost() time.Duration {
 	return standsAtMost
 }
 
-// drawMoves makes the settings of a seed. The kinds take turns.
+// drawMoves draws the settings of a seed. The kinds of moves take turns.
 func drawMoves(d *dice) settings {
 	s := settings{
 		instances: 2 + d.drawBelow("instances", 2), lanes: 1 + d.drawBelow("lanes", 2), keys: 2000,
@@ -107,18 +107,18 @@ func drawMoves(d *dice) settings {
 	if s.leaving.kind == alone {
 		s.instances = 1
 	}
-	s.messages = 1400 * s.lanes // for a little more than the time of trouble
+	s.messages = 1400 * s.lanes // for a little longer than the faults last
 	switch {
 	case s.leaving.hasSeldomLane():
 		s.lanes, s.messages, s.trouble = 2, 2900, 4*time.Minute
 	case s.leaving.kind == oneByOne:
-		s.messages = 170 * s.lanes // so a lane has one each 0.7 s, and is seldom released in between
+		s.messages = 170 * s.lanes // a lane gets one each 0.7 s, and is seldom released between two
 	}
 	return s
 }
 
-// seldomLane is a lane of some worlds. It gets a message each few seconds, so it is often free, and the
-// first process that looks at it takes it.
+// seldomLane is a lane of some worlds that gets a message every few seconds. So it is often free, and the first process
+// that looks at it takes it.
 const seldomLane = 1
 
 func (m leaving) hasSeldomLane() bool { return m.kind == inUse || m.kind == trickles }
@@ -144,8 +144,8 @@ func (w *world) drawMoveStart(i int, key string) time.Duration {
 	return w.dice.drawBetween(fmt.Sprint("start ", i), 0, limit)
 }
 
-// pickReceiver returns the slot that a submission is posted to: one that is not on its way out. If
-// drained instances get posts, they get all of them.
+// pickReceiver returns the slot that gets a post: one that is not about to end. If drained instances get posts in this
+// world, they get all posts.
 func (w *world) pickReceiver(name string) *slot {
 	n := w.dice.drawBelow("to "+name, len(w.slots))
 	if w.leaving.kind == "" {
@@ -195,8 +195,8 @@ func (w *world) planMoves() {
 	})
 }
 
-// pickLeaver returns the slot that goes next. If drained instances get posts, it is the one that
-// holds the lane with work, because only a process with an invocation can notice the drain.
+// pickLeaver returns the slot that ends next. If drained instances get posts in this world, that is the slot that holds
+// the lane with work, because only a process with an invocation can notice the drain.
 func (w *world) pickLeaver() *slot {
 	for w.leaving.kind == inUse && !w.isCalm() {
 		for _, s := range w.slots {
@@ -209,8 +209,8 @@ func (w *world) pickLeaver() *slot {
 	return w.slots[w.dice.drawBelow("goes", len(w.slots))]
 }
 
-// stopHost sends a SIGTERM to the host, which closes its socket, and takes no ticket any more. The process
-// sees that, if it can. It waits ten seconds for invocations in flight.
+// stopHost sends SIGTERM to the host. The host closes its socket, which the process notices if it can, and takes no
+// more tickets. The host waits ten seconds for invocations in flight.
 func (s *slot) stopHost() {
 	w, p := s.w, s.currentProcess()
 	w.trace.addLine("%s: its host stops", p.name)
@@ -232,9 +232,8 @@ func (s *slot) stopHost() {
 	p.killProcess()
 }
 
-// drainHost ends an instance as the platform does after a drain: it gets no tickets any more, and
-// is killed as soon as none of its invocations is in flight. If it still gets posts, it is killed a
-// little later.
+// drainHost ends an instance as the platform does after a drain: the instance gets no more tickets, and is killed as
+// soon as none of its invocations is in flight. If it still gets posts, it is killed a little later.
 func (s *slot) drainHost() {
 	p := s.currentProcess()
 	s.w.trace.addLine("%s is drained", p.name)
@@ -248,8 +247,8 @@ func (s *slot) drainHost() {
 	}
 }
 
-// awaitEndAfterDrain waits until the platform ends a process whose host is drained, if that still gets
-// posts. The process may hold no lane then.
+// awaitEndAfterDrain waits until the platform ends a process whose host is drained and still gets posts. The process
+// may hold no lane at its end.
 func (p *process) awaitEndAfterDrain() {
 	if p.w.leaving.kind != inUse {
 		return
@@ -322,7 +321,7 @@ func (c *checker) checkMoved(l *laneState, f *filed, r *request) {
 			r.p.name)
 	}
 	if l.busy.IsZero() || f.filed.After(l.busy) {
-		return // it had no work
+		return // the lane had no work
 	}
 	stood, limit := time.Since(l.busy), standsAtMost
 	if c.w.leaving.kind == alone {

@@ -12,15 +12,14 @@ import (
 	"testing"
 )
 
-// mutant is one rule of the core taken away: text of a source file that stands there once,
-// and its replacement. The program itself has no switches for this; the compiler is given
-// the changed file in place of the real one. A mutant without file changes the simulation,
-// which looks for its name.
+// mutant is the program without one rule of the engine. It has a text that is once in a source file, and a replacement.
+// The program itself has no switches for mutants: the compiler gets the changed file in place of the real one. A
+// mutant without a file changes the simulation, which checks for the mutant's name.
 type mutant struct {
 	name      string
 	file      string // below internal/
 	text, new string
-	caught    string // kinds of violations that show it
+	caught    string // kinds of violations by which it may be caught
 	seeds     string // at most; n@from begins with another seed than 1
 }
 
@@ -107,21 +106,21 @@ var mutants = []mutant{
 	{"forgotten bodies left alone", "lane/retention_forgotten.go", "if info.Marked || len(parts) != 3 {", "if true {", "left", ""},
 }
 
-// mutantsSeenFromOutside are caught by the history alone; see histories_test.go.
+// mutantsSeenFromOutside has the mutants that only the history must catch; see histories_test.go.
 var mutantsSeenFromOutside = []mutant{
 	{"blocked keys off" + outside, "drain/selector.go", "case block != nil && e.Seq() >= block.firstLogPos:", "case false:", "history", ""},
 	{"closed keys off" + outside, "drain/committer.go", "return c.pendingKeys[keyHash] > 0", "return false", "history", ""},
 	{"a lost answer taken for a failure" + outside, "lane/append_batch.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.pending.head = nil, Head{}\n\t\treturn err", "history", ""},
 }
 
-// mutantsOfLarge are caught in large worlds alone; see sizes_test.go.
+// mutantsOfLarge has the mutants that only large worlds catch; see sizes_test.go.
 var mutantsOfLarge = []mutant{
 	{"each ticket stays with its lane", "../functions/process/stay.go", "case s == nil || s.limited.Err() != nil:", "case true:", "tickets", "6"},
 	{"a sweep looks at one lane after the other", "lane/delete.go", "const maxConcurrent = 8", "const maxConcurrent = 1", "sweep", "6"},
 	{"each outcome in a commit of its own", "drain/session.go", "s.journal.waitBelow(ctx, maxUncommitted)", "s.journal.waitBelow(ctx, 1)", "cost|late", "6"},
 }
 
-// mutantsOfMoves are caught in worlds in which instances go alone; see moves_test.go.
+// mutantsOfMoves has the mutants that only worlds of moves catch; see moves_test.go.
 var mutantsOfMoves = []mutant{
 	{"a lane released before the commit", "drain/session.go", "s.journal.addChange(s.buildHandOver(), true)", "_ = s.buildHandOver\n\tcancel()", "again|repeat", "12"},
 	{"a lane kept without an invocation", "../functions/process/stay.go", "= 45 * time.Second\n\thandOverAt            = 58 * time.Second", "= time.Hour\n\thandOverAt            = time.Hour", "stands|again", "12"},
@@ -137,18 +136,18 @@ var mutantsOfMoves = []mutant{
 	{"a lane not claimed from its next holder", "../functions/process/process.go", "f.keptUnder[lane] == holderFence && ", "", "unattended", "42"},
 }
 
-// mutantsOfShortPages are caught in worlds in which storage cuts most pages; see short_pages_test.go.
+// mutantsOfShortPages has the mutants that worlds of short pages catch; see short_pages_test.go.
 var mutantsOfShortPages = []mutant{
 	{"the rest of a cut answer of due times forgotten", "drain/due_cache.go", "horizon = p.dues[len(p.dues)-1].At", "horizon = time.Time{}", "stuck|rows", "200"},
 }
 
-// mutantsOfKillers are caught in worlds in which a message ends each process that sends it; see killers_test.go.
+// mutantsOfKillers has the mutants that worlds of killers catch; see killers_test.go.
 var mutantsOfKillers = []mutant{
 	{"a holder that made no attempt ends the crashes in a row", "drain/crash_guard.go", "if g.hasSurvived {", "if true {", "killer|stuck", "30"},
 	{"an attempt that was not made absolves its message", "drain/crash_guard.go", "if outcome == weir.OutcomeNone {", "if false {", "killer", "1@102"},
 }
 
-// mutantsOfChains are caught in worlds in which a message takes several requests; see chains_test.go.
+// mutantsOfChains has the mutants that worlds of chains catch; see chains_test.go.
 var mutantsOfChains = []mutant{
 	{"a failed look-up means none", "steps/answer.go", "a.problem[partJSON] = \"the answer is not JSON\" + a.kindOfBody()", "a.JSON = map[string]any{\"items\": []any{}}", "duplicate", "30"},
 	{"a cut look-up means none", "steps/answer.go", "			a.problem[p] = a.cutBy", "			a.JSON = map[string]any{\"items\": []any{}}\n\t\t\t_ = p", "duplicate", "30"},
@@ -205,7 +204,7 @@ func TestMutants_AreCaughtInWorldsOfChains(t *testing.T) {
 	catchMutants(t, mutantsOfChains, "TestChains", "CHAINS")
 }
 
-// catchMutants checks that a test of a kind of worlds catches each mutant; see runWorlds for env.
+// catchMutants checks that a test of one kind of worlds catches each mutant; see runWorlds for env.
 func catchMutants(t *testing.T, mutants []mutant, test, env string) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
@@ -216,7 +215,8 @@ func catchMutants(t *testing.T, mutants []mutant, test, env string) {
 	}
 }
 
-// isCaught runs a test of the simulation with the rule taken away.
+// isCaught runs a test of the simulation on the mutant. It fails t unless that test reports a violation of the expected
+// kind.
 func (m mutant) isCaught(t *testing.T, test string, env ...string) {
 	t.Helper()
 	args := []string{"test", "-count=1", "-run", "^" + test + "$"}
@@ -233,7 +233,8 @@ func (m mutant) isCaught(t *testing.T, test string, env ...string) {
 	t.Logf("%.200s", shown)
 }
 
-// readSource returns the path and the text of the file that a mutant changes, in which its quoted text stands once.
+// readSource returns the path and the text of the file that a mutant changes. It fails the test unless the quoted
+// text is in the file once.
 func (m mutant) readSource(t *testing.T) (path, source string) {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", m.file))

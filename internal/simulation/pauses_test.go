@@ -11,15 +11,15 @@ import (
 	"weir/internal/weir"
 )
 
-// Pauses by operators, and the checks of them.
+// Operators pause lanes and keys; the checker checks the pauses.
 
-// stopped is a pause as storage has it.
+// stopped is a pause in storage.
 type stopped struct {
 	at    time.Time // since when
 	until time.Time // zero = it has no end
 }
 
-// drawPauses draws how much of that a seed has.
+// drawPauses draws the number of pauses of a seed.
 func (s *settings) drawPauses(d *dice) {
 	if d.drawChance("stopping", 0.4) {
 		s.stopped = 1 + d.drawBelow("stopped", 4)
@@ -33,7 +33,7 @@ func (w *world) startPauses(ctx context.Context) {
 		at, d := w.dice.drawBetween(name+" at", 0, w.trouble),
 			w.dice.drawBetween(name+" for", 100*time.Millisecond, 40*time.Second)
 		lanes, key := []int{w.dice.drawBelow(name+" lane", w.lanes)}, ""
-		resumes := false // only: that ends the wait for the CMS
+		resumes := false // resume without a pause before, which ends the lane's wait for the CMS
 		switch w.dice.drawBelow(name+" what", 6) {
 		case 0:
 			lanes = lanes[:0]
@@ -68,7 +68,7 @@ func (w *world) startPauses(ctx context.Context) {
 	}
 }
 
-// askUntilDone asks one instance after the other until one has done it.
+// askUntilDone asks one instance after the other until one has carried the request out.
 func (w *world) askUntilDone(ctx context.Context, name string, number int,
 	do func(context.Context, *lane.Store) error) {
 	for {
@@ -86,7 +86,7 @@ func (w *world) askUntilDone(ctx context.Context, name string, number int,
 	}
 }
 
-// notePauses notes the changes of pauses in a transaction on head.
+// notePauses records the changes of pauses in a transaction on head.
 func (c *checker) notePauses(l *laneState, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		switch {
@@ -113,7 +113,7 @@ func (c *checker) notePauses(l *laneState, ops []storage.Op) {
 }
 
 const (
-	// obeyed is how long after it was written a pause may be unknown to who sends.
+	// obeyed is how long after the write of a pause a sender may not know of it.
 	obeyed = 1500*time.Millisecond + 10*time.Millisecond
 	// clocks is how far the clocks of two processes may differ, and jump.
 	clocks = 2 * time.Second
@@ -127,14 +127,14 @@ func (c *checker) checkPaused(l *laneState, f *filed, r *request) {
 			continue
 		}
 		if since := r.sent.Sub(s.at); since > obeyed && !r.p.stoodSince(s.at) &&
-			!r.p.slot.jumpedSince(s.at.Add(-obeyed)) { // the last look may be as old
+			!r.p.slot.jumpedSince(s.at.Add(-obeyed)) { // the sender's last look at the pauses may be so old
 			c.addViolation("paused", "%s sent seq %d of lane %d, key %s, %s after %s was written", r.p.name, f.id.Seq,
 				f.id.Lane, f.key, since, row)
 		}
 	}
 }
 
-// pausedUntil is the end of a key's pause, as storage has it; zero = it is not paused.
+// pausedUntil returns the end of a key's pause in storage; zero = the key is not paused.
 func (l *laneState) pausedUntil(keyHash string) time.Time {
 	s, ok := l.stopped["!pause_"+keyHash]
 	if ok && s.until.IsZero() {

@@ -10,21 +10,21 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// ports are a process's way to storage. Every operation takes its time, may be broken by
-// the seed, and ends with the process. A part that works beside the rest of a process has its own name, so that its
-// chances are its own, too.
+// ports is the access of a process to storage. Every operation takes time, may fail as the seed decides, and ends with
+// the process. A part that works beside the rest of a process has a name of its own, so that its draws are independent
+// of the rest.
 type ports struct {
 	p  *process
 	as string
 }
 
-// newTable returns the table with the time limits of the program; as names a part that has chances of its own.
-func (p *process) newTable(as string) storage.Table { return timelimit.Table(ports{p: p, as: as}) }
+// newTable returns the table with the time limits of the program. part is the name of a part with draws of its own.
+func (p *process) newTable(part string) storage.Table { return timelimit.Table(ports{p: p, as: part}) }
 
 func (p *process) newLeases() storage.Leases { return timelimit.Leases(leasePort{p}) }
 
 const (
-	// hangs is how long an operation hangs, unless its caller gives it up.
+	// hangs is how long an operation hangs, unless its caller gives up.
 	hangs = time.Minute
 	// hungAtMost is the longest time after which a caller must give a hanging request up. The holder then pauses for
 	// 2 s at most before it looks at the lane again, so a lane loses ten seconds.
@@ -71,9 +71,9 @@ func (p *process) drawFault(op string) faultKind {
 		late}[p.w.dice.drawBelow(p.name+" kind "+op, 7)]
 }
 
-// doOperation makes one operation. write reports whether it changes storage. effect is called once at most, at any
-// time, even after its caller has gone.
-func (p *process) doOperation(ctx context.Context, op string, write bool, effect func() error) error {
+// doOperation makes one operation. isWrite reports whether it changes storage. effect is called at most once, at any
+// time, even after the caller has given up.
+func (p *process) doOperation(ctx context.Context, op string, isWrite bool, effect func() error) error {
 	op = withoutRandom(op)
 	if !p.awaitRunning(op) {
 		return newFault(op, storage.Unavailable)
@@ -91,7 +91,7 @@ func (p *process) doOperation(ctx context.Context, op string, write bool, effect
 		p.w.trace.addLine("%s %s: fault %d", p.name, op, kind)
 	}
 	lost := storage.Unavailable
-	if write {
+	if isWrite {
 		lost = storage.Ambiguous
 	}
 	switch kind {
@@ -105,7 +105,7 @@ func (p *process) doOperation(ctx context.Context, op string, write bool, effect
 		p.hangOperation(ctx, op)
 		return newFault(op, lost)
 	case late:
-		if write {
+		if isWrite {
 			p.arriveLater(p.drawLateness(op), effect)
 		}
 		p.waitFor(ctx, out)
@@ -113,7 +113,7 @@ func (p *process) doOperation(ctx context.Context, op string, write bool, effect
 	}
 	if !p.waitFor(ctx, out) {
 		// The caller gave up or was killed after it had sent the request, which may still arrive.
-		if write && p.w.dice.drawChance(p.name+" arrives "+op, 0.5) {
+		if isWrite && p.w.dice.drawChance(p.name+" arrives "+op, 0.5) {
 			p.arriveLater(back, effect)
 		}
 		p.awaitRunning(op)
@@ -132,13 +132,13 @@ func (p *process) doOperation(ctx context.Context, op string, write bool, effect
 	if answered := wait(ctx, back); !p.awaitRunning(op) || kind != none || !answered {
 		return newFault(op, lost)
 	}
-	if p.w.mutant == "SDK-like resends" && write && p.w.dice.drawChance(p.name+" resend "+op, 0.3) {
+	if p.w.mutant == "SDK-like resends" && isWrite && p.w.dice.drawChance(p.name+" resend "+op, 0.3) {
 		return effect()
 	}
 	return err
 }
 
-// drawLateness is how late something arrives: mostly about as late as its sender asks again.
+// drawLateness draws how late a request arrives: mostly about when its sender asks again.
 func (p *process) drawLateness(op string) time.Duration {
 	if p.w.dice.drawChance(p.name+" soon "+op, 0.6) {
 		return p.w.dice.drawBetween(p.name+" late "+op, time.Millisecond, 250*time.Millisecond)
@@ -146,7 +146,7 @@ func (p *process) drawLateness(op string) time.Duration {
 	return p.w.dice.drawBetween(p.name+" late "+op, 250*time.Millisecond, 20*time.Second)
 }
 
-// arriveLater lets a request take effect later, also if the process has ended by then.
+// arriveLater lets a request take effect later, even if the process has ended by then.
 func (p *process) arriveLater(in time.Duration, effect func() error) {
 	p.w.loose.Go(func() {
 		time.Sleep(in)
@@ -154,7 +154,7 @@ func (p *process) arriveLater(in time.Duration, effect func() error) {
 	})
 }
 
-// waitFor passes time; false when the caller gave up or the process was killed first.
+// waitFor waits, and reports whether the time has passed before the caller gave up or the process was killed.
 func (p *process) waitFor(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -189,7 +189,7 @@ func (t ports) Range(ctx context.Context, q storage.Query) (storage.Page, error)
 	return got, err
 }
 
-// cutPage makes a page shorter than was asked for, which storage may do at any time.
+// cutPage makes a page shorter than the caller asked for, as storage may do at any time.
 func (t ports) cutPage(name string, q storage.Query, got *storage.Page) {
 	dice, n := t.p.w.dice, len(got.Rows)
 	if n > 1 && dice.drawChance(t.p.name+" short "+name, max(t.p.w.shortPages, 0.05)) {
@@ -233,7 +233,7 @@ func copyOps(ops []storage.Op) []storage.Op {
 	return out
 }
 
-// leasePort is the leases' side of a process.
+// leasePort is the access of a process to leases.
 type leasePort struct{ p *process }
 
 func (l leasePort) Acquire(ctx context.Context, name, id string, length time.Duration) error {
@@ -264,7 +264,7 @@ func (l leasePort) Release(ctx context.Context, name, id string) error {
 	})
 }
 
-// queuePort is the tickets' side.
+// queuePort is the access of a process to the queue of tickets.
 type queuePort struct {
 	*memory.Queue
 	p *process
@@ -278,7 +278,7 @@ func (q queuePort) Put(ctx context.Context, text string, delay time.Duration) er
 		})
 }
 
-// blobPort is the large bodies' side.
+// blobPort is the access of a process to blobs, which have large bodies.
 type blobPort struct{ p *process }
 
 func (b blobPort) Put(ctx context.Context, name string, data []byte) error {

@@ -24,22 +24,22 @@ import (
 	"weir/internal/ticket"
 )
 
-// slot is one instance of the platform: a host, and the processes it runs one after the other.
+// slot is one instance of the platform: a host, and the processes that it runs one after the other.
 type slot struct {
 	w      *world
 	number int
 
 	mu      sync.Mutex
 	offset  time.Duration // of its clock, within a second
-	jumped  time.Time     // when that last changed; zero = never
+	jumped  time.Time     // when the offset last changed; zero = never
 	current *process
 	all     []*process
 	plans   sync.WaitGroup
-	turn    chan struct{} // one thing happens to it at a time; no mutex, which virtual time does not see
+	turn    chan struct{} // allows one fault at a time; virtual time would stop at a mutex
 	deaths  deaths        // see killers_test.go
 }
 
-// process is one life of the program, wired as the handler wires it.
+// process is one process of the program, wired as in the handler.
 type process struct {
 	w       *world
 	slot    *slot
@@ -70,18 +70,18 @@ type process struct {
 	mu       sync.Mutex
 	dead     bool
 	requests int           // under way to the CMS
-	resume   chan struct{} // closed when it goes on; nil = it runs
+	resume   chan struct{} // closed when the process goes on; nil = it runs
 	standing []*standing
 	resumed  time.Time
-	cutUntil time.Time            // storage is not reached before, or its leases are not
-	onlyCut  string               // operations that are cut off begin with this
-	trap     *trap                // sprung by its next operation of a kind
+	cutUntil time.Time            // the process cannot reach storage, or a part of it, before
+	onlyCut  string               // the names of operations that are cut off begin with this
+	trap     *trap                // its next operation of a kind springs it
 	trust    map[string]time.Time // by lease: when the trust in the last grant ends
 }
 
-// standing is a goroutine of a process that stands still. They go on one after the other, as
-// they came; who came in the same nanosecond, by name: which of them was first is not the
-// seed's.
+// standing is a goroutine of a process that stands still. Afterwards these goroutines go on one after the other, in the
+// order in which they stopped. Those that stopped in the same nanosecond go on in the order of their names, because the
+// seed does not decide which of them was first.
 type standing struct {
 	since time.Time
 	name  string
@@ -98,7 +98,7 @@ func (w *world) newSlot(number int) *slot {
 	return s
 }
 
-// startProcess begins a new life.
+// startProcess starts a process.
 func (s *slot) startProcess() {
 	w := s.w
 	p := &process{w: w, slot: s, name: fmt.Sprintf("p%d.%d", s.number, len(s.all)+1), killed: make(chan struct{}),
@@ -110,7 +110,7 @@ func (s *slot) startProcess() {
 	client, err := cms.New(cms.Config{URL: "http://cms.test/content", Method: "POST", Timeout: w.timeout, Now: p.now,
 		Transport: w.cms.newTransport(p)})
 	if err != nil {
-		panic(err) // the settings are ours
+		panic(err) // the settings are part of this test, so they are valid
 	}
 	p.store = &lane.Store{Table: p.newTable(""), Bodies: timelimit.Blobs(blobPort{p}), Epoch: w.check.store.Epoch,
 		Lanes: w.lanes, Now: p.now, Rand: w.dice.newSource(p.name + " store")}
@@ -145,15 +145,15 @@ func (s *slot) startProcess() {
 	p.serveTriggers()
 }
 
-// readClock is the slot's wall clock.
+// readClock returns the time by the slot's wall clock.
 func (s *slot) readClock() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Add(s.offset)
 }
 
-// nowAtMost is the latest that the process may think it is: it may have read its clock, and
-// storage may have taken its time, before the clock jumped.
+// nowAtMost returns the latest time that the process may assume. It may have read its clock before a jump, and then
+// have waited for storage.
 func (p *process) nowAtMost() time.Time {
 	now := p.now()
 	p.slot.mu.Lock()
@@ -164,8 +164,9 @@ func (p *process) nowAtMost() time.Time {
 	return now
 }
 
-// awaitRunning waits while the process stands still. It is false when the process has been
-// killed, and then comes back only when all is over: nothing of it goes on. name names the caller.
+// awaitRunning waits while the process stands still, and reports whether the process runs. If the process was
+// killed, it returns false only at the end of the world, so that no part of the process goes on. name is the name of
+// the caller.
 func (p *process) awaitRunning(name string) bool {
 	for {
 		p.mu.Lock()
@@ -208,8 +209,8 @@ func (p *process) killProcess() {
 	}
 }
 
-// standStillFor makes the process stand still: nothing of it reaches anything, nor does it notice
-// anything. Then it goes on as if no time had passed.
+// standStillFor makes the process stand still: it sends nothing and notices nothing. Then it goes on as if no time had
+// passed.
 func (p *process) standStillFor(d time.Duration) {
 	p.standStill()
 	time.Sleep(d)
@@ -245,24 +246,24 @@ func (p *process) isCutOff(op string) bool {
 	return time.Now().Before(p.cutUntil) && strings.HasPrefix(op, p.onlyCut)
 }
 
-// noteGrant notes until when a grant of a lease can be trusted.
+// noteGrant records until when the process may trust a grant of a lease.
 func (p *process) noteGrant(name string, asked time.Time, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if until := asked.Add(length - lease.Margin(length)); until.After(p.trust[name]) { // a late copy grants nothing new
+	if until := asked.Add(length - lease.Margin(length)); until.After(p.trust[name]) { // a late copy extends nothing
 		p.trust[name] = until
 	}
 }
 
-// trustedUntil returns until when the process may trust a lease, and reports whether it has stood still
-// lately, so that it may not have noticed the end of it.
+// trustedUntil returns until when the process may trust a lease. It also reports whether the process has stood still
+// lately: then it may not have noticed the end of its trust.
 func (p *process) trustedUntil(name string) (until time.Time, stoodStill bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.trust[name], p.resume != nil || (!p.resumed.IsZero() && p.resumed.After(p.trust[name]))
 }
 
-// serveTriggers is the host: it takes tickets and calls the sweep.
+// serveTriggers does the work of the host: it takes tickets and calls the sweep.
 func (p *process) serveTriggers() {
 	group := p.w.leaving.groupOf(p.slot.number)
 	if p.w.mutant != "watch and sweep off" && group.runsSweep() {
@@ -381,8 +382,7 @@ func (w *world) meddleWithTail() {
 	}
 }
 
-// planAt calls do at a time within the time of trouble, one call after
-// another.
+// planAt calls do at a drawn time while faults go on. The calls of a slot come one after the other.
 func (s *slot) planAt(name string, do func()) {
 	when := s.w.dice.drawBetween(name+" when", 0, s.w.trouble)
 	s.plans.Go(func() {
@@ -391,7 +391,7 @@ func (s *slot) planAt(name string, do func()) {
 		case s.turn <- struct{}{}:
 		default:
 			s.turn <- struct{}{}
-			// not in the same nanosecond as the one before
+			// so that two calls do not come in one nanosecond
 			time.Sleep(s.w.dice.drawBetween(name+" turn", time.Microsecond, time.Millisecond))
 		}
 		do()
@@ -405,7 +405,7 @@ func (s *slot) currentProcess() *process {
 	return s.current
 }
 
-// endSlot closes all lives of a slot.
+// endSlot closes all processes of a slot.
 func (s *slot) endSlot(context.Context) {
 	s.plans.Wait()
 	s.stopRestarts()

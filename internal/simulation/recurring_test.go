@@ -13,19 +13,19 @@ import (
 	"weir/internal/weir"
 )
 
-// A recurring message: every instance runs its schedule, and of each occurrence there is
-// exactly one message, whatever happens to them. One schedule only: two that are due at the
-// same nanosecond would be filed in an order that is not the seed's.
+// Every instance runs the schedule of a recurring message. Each occurrence must have exactly one message, whatever
+// happens to the instances. There is only one schedule, because the seed would not decide the order of two schedules
+// that are due at the same nanosecond.
 
 const recurring, recurringKey = "recurring", "recurring"
 
-// recurringLog is the log as the runner needs it.
+// recurringLog implements the log for the runner of schedules.
 type recurringLog struct {
 	*lane.Appender
 	*lane.Store
 }
 
-// accepter stands for the contracts.
+// accepter stands in for the contracts.
 type accepter struct{}
 
 func (accepter) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
@@ -67,7 +67,7 @@ func (w *world) putSchedule(ctx context.Context) error {
 
 func (w *world) recursUntil() time.Time { return w.started.Add(w.trouble + w.every*2) }
 
-// listOccurrences are the messages that there have to be.
+// listOccurrences returns the bodies of the messages that must exist.
 func (w *world) listOccurrences() (bodies []string) {
 	if w.every == 0 {
 		return nil

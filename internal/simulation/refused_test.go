@@ -9,18 +9,17 @@ import (
 	"weir/internal/weir"
 )
 
-// A CMS that refuses messages for themselves, once the faults are over and all is at rest: more
-// keys than a holder tries in a while stand in front of others, which must not wait for them.
+// After the faults, when all is at rest, the CMS refuses single messages for good in some seeds. They are of more keys
+// than a holder tries within seconds, and stand before messages of other keys. Those must not wait for them.
 
 const (
-	// turned bounds the time until a message of another key is delivered, with refused ones in
-	// front.
+	// turned bounds the time until a message of another key is delivered, with refused messages before it.
 	turned = 10 * time.Second
-	// others is how many of those there are.
+	// others is the number of messages of other keys.
 	others = 4
 )
 
-// drawRefusals draws how much of that a seed has.
+// drawRefusals draws the number of refused messages of a seed.
 func (s *settings) drawRefusals(d *dice) {
 	s.patience = d.drawBetween("patience", 30*time.Second, 2*time.Minute)
 	if s.rate > 20*time.Millisecond || !d.drawChance("refusals", 0.15) {
@@ -34,10 +33,10 @@ func (s *settings) drawRefusals(d *dice) {
 	s.backoff.Max = d.drawBetween("long pauses", 15*time.Second, time.Minute)
 }
 
-// firstRefused returns the number of the first of them: behind all that was submitted before.
+// firstRefused returns the number of the first refused submission, which follows those of all other parts.
 func (w *world) firstRefused() int { return w.messages + w.crowd + w.countPlain() }
 
-// isRefused reports whether the CMS never takes a submission.
+// isRefused reports whether the CMS always refuses a submission.
 func (w *world) isRefused(number int) bool {
 	return number >= w.firstRefused() && number < w.firstRefused()+w.refused
 }
@@ -49,11 +48,11 @@ func (w *world) fileRefused(ctx context.Context) bool {
 		return true
 	}
 	for left := w.check.undisturbedFor(); left > 0; left = w.check.undisturbedFor() {
-		time.Sleep(left) // an outage may outlast the faults, and a request that hangs may outlast the outage
+		time.Sleep(left) // an outage may outlast the faults, and a hanging request the outage
 	}
 	bad := w.firstRefused()
 	good := bad + w.refused
-	began := time.Now() // from the first on, the CMS may refuse them: the last may be filed long after
+	began := time.Now() // the CMS may refuse them from the first on, and the last may be filed much later
 	w.fileAll(ctx, bad, w.refused, "bad")
 	time.Sleep(w.stand)
 	if w.refusal == 403 && time.Since(began) < w.patience-clocks {
@@ -85,14 +84,14 @@ func (w *world) fileAll(ctx context.Context, first, n int, key string) {
 	filed.Wait()
 }
 
-// undisturbedFor is how long the last fault's consequences may last.
+// undisturbedFor returns how long the consequences of the last fault may still last.
 func (c *checker) undisturbedFor() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Until(c.disturbed.Add(recovered))
 }
 
-// filedAs returns a submission as it stands in the log; nil if it was never answered.
+// filedAs returns the message of a submission in the log; nil = the submission got no answer.
 func (c *checker) filedAs(number int) *filed {
 	id := c.expected[number].id
 	if id.IsZero() {
@@ -101,7 +100,7 @@ func (c *checker) filedAs(number int) *filed {
 	return c.laneOf(id.Lane).log[id.Seq-1]
 }
 
-// isAllTaken reports whether the CMS has taken all of some submissions.
+// isAllTaken reports whether the CMS has taken n submissions from first on.
 func (c *checker) isAllTaken(first, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +112,7 @@ func (c *checker) isAllTaken(first, n int) bool {
 	return true
 }
 
-// checkFair checks that refused messages, however many, keep none of another key for long.
+// checkFair checks that refused messages do not delay messages of other keys by more than turned.
 func (c *checker) checkFair(first, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +126,7 @@ func (c *checker) checkFair(first, n int) {
 	}
 }
 
-// checkSpared checks that no attempt is counted while the CMS may have failed as a whole.
+// checkSpared checks that no attempt counts while the CMS may have failed as a whole.
 func (c *checker) checkSpared(first, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,9 +20,9 @@ import (
 	"weir/internal/weir"
 )
 
-// TestRelane changes the number of lanes while instances crash, storage fails, and
-// messages wait, are dead, or are to be delivered later; the command is killed at any write
-// and run again or undone. RELANES and FROM choose seeds.
+// TestRelane changes the number of lanes while instances crash, storage fails, and messages wait, are dead, or are
+// scheduled. It kills the command at any write, and then runs it again or undoes the change. RELANES and FROM choose
+// seeds.
 func TestRelane(t *testing.T) {
 	seeds, from := readNumber(t, "RELANES", 60), readNumber(t, "RELANES_FROM", 1)
 	crashes, commands, changes := 0, 0, 0
@@ -35,7 +35,7 @@ func TestRelane(t *testing.T) {
 			w.judgeRun()
 			end()
 			w.loose.Wait()
-			time.Sleep(10 * time.Minute) // callers that wait give up
+			time.Sleep(10 * time.Minute) // callers that still wait give up meanwhile
 			for _, p := range w.problems {
 				t.Errorf("seed %d: %s", seed, p)
 			}
@@ -60,7 +60,7 @@ func newTown(seed uint64) *town {
 	return w
 }
 
-// playTown lets everything happen.
+// playTown runs the town: instances, upstreams, faults, and the changes of the number of lanes.
 func (w *town) playTown(ctx context.Context) {
 	d := w.dice
 	if _, err := w.newStore().Initialize(ctx, 1+d.drawBelow("lanes", 4)); err != nil {
@@ -90,7 +90,7 @@ func (w *town) playTown(ctx context.Context) {
 	w.upstream.Wait()
 }
 
-// changeLanes is an operator: the command is run again until it has gone through, or undone.
+// changeLanes runs the command as an operator does: again and again until it succeeds, or until the change is undone.
 func (w *town) changeLanes(ctx context.Context, n int) {
 	undo := w.dice.drawChance("undo", 0.3)
 	for try := 0; ctx.Err() == nil; try++ {
@@ -124,7 +124,7 @@ func (w *town) changeLanes(ctx context.Context, n int) {
 	}
 }
 
-// commandDrainer ends with its command: at once, when that was killed.
+// commandDrainer ends with its command. If the command was killed, it ends at once.
 type commandDrainer struct {
 	*drain.Drainer
 	p *life
@@ -139,7 +139,7 @@ func (d commandDrainer) Close(ctx context.Context) error {
 	return d.Drainer.Close(ctx)
 }
 
-// judgeRun waits until everything is at rest and holds the promises.
+// judgeRun waits until everything is at rest, and checks the promises.
 func (w *town) judgeRun() {
 	for end := time.Now().Add(15 * time.Minute); !w.atRest(); time.Sleep(time.Second) {
 		if time.Now().After(end) {
@@ -147,7 +147,7 @@ func (w *town) judgeRun() {
 			return
 		}
 	}
-	time.Sleep(30 * time.Second) // late requests arrive
+	time.Sleep(30 * time.Second) // meanwhile late requests arrive
 	for _, l := range w.letters {
 		st, err := w.newStore().Status(context.Background(), l.id)
 		want := weir.Delivered
@@ -184,8 +184,8 @@ func (w *town) countLeft() string {
 	return text
 }
 
-// recordLetter checks that the CMS got every letter, in the order in which its key's were filed or
-// became due, and again only right after itself, by a later holder.
+// recordLetter checks that the CMS got every letter, and the letters of a key in the order in which they were filed or
+// became due. The CMS may get a letter twice only in succession, the second time from a later holder.
 func (w *town) recordLetter() {
 	byID := map[string]*letter{}
 	for _, l := range w.letters {
@@ -219,12 +219,12 @@ func (w *town) recordLetter() {
 	}
 }
 
-// filedBefore compares two messages of a key, which were in one lane in each epoch.
+// filedBefore reports whether a was filed before b. Both are of one key, so they were in one lane in each epoch.
 func filedBefore(a, b weir.ID) bool {
 	return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Seq < b.Seq
 }
 
-// checkBooks checks that all epochs together have every letter once.
+// checkBooks checks that every letter is in exactly one of the epochs.
 func (w *town) checkBooks() {
 	meta, err := epochs.Read(context.Background(), w.newStore().Table)
 	if err != nil || meta.Step != epochs.StepNone {
@@ -247,8 +247,8 @@ func (w *town) checkBooks() {
 	}
 }
 
-// relaneMutants are rules of a change taken away, as in mutants_test.go; caught is part of a
-// problem that TestRelane prints then.
+// relaneMutants has changes of the number of lanes without one of their rules, as in mutants_test.go. caught is a
+// part of the problem that TestRelane then prints.
 var relaneMutants = []mutant{
 	{name: "a sealed lane takes messages", file: "lane/append_batch.go", text: "if t.pending.head.IsSealed {",
 		new: "if false {", caught: "filed as"},

@@ -17,10 +17,9 @@ import (
 	"weir/internal/weir"
 )
 
-// The scenario of relane_test.go has a world of its own, because the checker of the other follows one epoch only.
+// The scenario of relane_test.go has a world of its own, because the checker of the usual world follows only one epoch.
 
-// town is instances, upstreams and a CMS over one storage account, in which the number of
-// lanes changes.
+// town has instances, upstreams and a CMS over one storage account, in which the number of lanes changes.
 type town struct {
 	dice     *dice
 	account  *memory.Account
@@ -40,7 +39,7 @@ type town struct {
 	commands int
 }
 
-// letter is a message as its upstream knows it.
+// letter is a message, as its upstream knows it.
 type letter struct {
 	number    int
 	key, body string
@@ -70,7 +69,7 @@ type life struct {
 	mu     sync.Mutex
 	dead   bool
 	writes int
-	killAt int // at this write it is killed; 0 = never
+	killAt int // it is killed at this write; 0 = never
 }
 
 func (w *town) newLife(name string) *life {
@@ -111,7 +110,7 @@ func (p *life) isDead() bool {
 	return p.dead
 }
 
-// killLife ends it as SIGKILL does.
+// killLife ends the process as SIGKILL does.
 func (p *life) killLife() {
 	p.mu.Lock()
 	p.dead = true
@@ -119,12 +118,12 @@ func (p *life) killLife() {
 	p.closeLife(0)
 }
 
-// closeLife ends its drains within a time, and all that goes on in it.
+// closeLife ends the drains of the process within a time limit, and then all its goroutines.
 func (p *life) closeLife(within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if p.drainer != nil {
-		_ = p.drainer.Close(ctx) // not in time: as if it were killed
+		_ = p.drainer.Close(ctx) // an error means that it took too long: then it ends as if it were killed
 	}
 	p.end()
 }
@@ -148,8 +147,7 @@ type silent struct{}
 func (silent) Enqueue(context.Context, int) error    { return nil }
 func (silent) EnqueueNow(context.Context, int) error { return nil }
 
-// runTown is one slot's: process after process, each with the setting that is deployed, until
-// the end.
+// runTown runs the processes of one slot, one after the other, each with the deployed number of lanes, until the end.
 func (w *town) runTown(slot int) {
 	for n := 1; w.done.Err() == nil; n++ {
 		p := w.newLife(fmt.Sprintf("p%d.%d", slot, n))
@@ -158,7 +156,7 @@ func (w *town) runTown(slot int) {
 			p.store.Lanes = meta.Open.Lanes
 			err = p.store.Open(p.ctx)
 		}
-		if err != nil { // storage, or the number changed just then: the host starts it again
+		if err != nil { // storage failed, or the number has just changed: the host starts it again
 			p.end()
 			time.Sleep(w.dice.drawBetween("start again", 500*time.Millisecond, 2*time.Second))
 			continue
@@ -168,7 +166,7 @@ func (w *town) runTown(slot int) {
 	}
 }
 
-// runLife is one process's time, until it is killed, its epoch is over or all is.
+// runLife runs one process until it is killed, its epoch is over, or the town ends.
 func (p *life) runLife(slot int) {
 	w := p.w
 	nudge := make(chan struct{}, 1)
@@ -212,7 +210,7 @@ func (p *life) runSweep() {
 	}
 }
 
-// newStore is a store without faults, of the epoch that is open.
+// newStore returns a store of the open epoch, without faults.
 func (w *town) newStore() *lane.Store {
 	s := &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Now: time.Now}
 	if meta, err := epochs.Read(context.Background(), s.Table); err == nil {
@@ -253,7 +251,7 @@ func (w *town) postLetter(l *letter) {
 	}
 }
 
-// recorder is the CMS: it takes a while, refuses bad messages, and records the others.
+// recorder is the CMS. It takes some time for each message, refuses bad messages, and records the others.
 type recorder struct {
 	mu     sync.Mutex
 	active map[string]string // by key: the message that is being written
@@ -267,7 +265,7 @@ type entry struct {
 	at            time.Time
 }
 
-// sender is one process's way to it.
+// sender is the access of one process to the CMS.
 type sender struct{ p *life }
 
 func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
@@ -288,7 +286,7 @@ func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	c.log = append(c.log, entry{m.Public().String(), m.Key, string(m.Body), d.Fence, started})
 	c.mu.Unlock()
 	finished := make(chan struct{})
-	w.loose.Go(func() { // even after its caller has gone
+	w.loose.Go(func() { // the CMS goes on even after its caller has gone
 		time.Sleep(w.dice.drawBetween("cms "+m.Key, 5*time.Millisecond, 300*time.Millisecond))
 		c.mu.Lock()
 		delete(c.active, m.Key)

@@ -16,21 +16,21 @@ import (
 	"weir/internal/weir"
 )
 
-// Replays by operators, and the checks of them.
+// Operators replay dead messages; the checker checks the replays.
 
 // replaying is a message's replays as the checker knows them.
 type replaying struct {
-	wishes  map[string]bool // rows of those that wait in storage: is it to be done in any case?
+	wishes  map[string]bool // requests in storage, by row: whether the replay is forced
 	replays int
-	revived time.Time // when it was taken back last
-	base    int       // attempts before the last one
+	revived time.Time // when the message was last taken back from the dead
+	base    int       // attempts before the last replay
 	edited  string    // the body after an edit; "" = as submitted
-	// editedBlob names the blob of that body; "" = it is in the row.
+	// editedBlob is the name of the blob of the edited body; "" = the body is in the row.
 	editedBlob string
-	died       time.Time // when storage got the last one
+	died       time.Time // when storage got the last request
 }
 
-// drawReplays draws how much of that a seed has.
+// drawReplays draws the number of operators of a seed who replay.
 func (s *settings) drawReplays(d *dice) {
 	if d.drawChance("replays", 0.5) {
 		s.operators = 2 + d.drawBelow("operators", 20)
@@ -69,7 +69,7 @@ func (c *checker) listDead() (dead []*submission) {
 	return dead
 }
 
-// replayMessage asks some instance until it answers.
+// replayMessage requests a replay from drawn instances until one answers.
 func (w *world) replayMessage(ctx context.Context, name string, s *submission) {
 	id := w.check.idOf(s)
 	o := lane.ReplayOptions{Force: w.dice.drawChance(name+" force", w.forces)}
@@ -82,7 +82,7 @@ func (w *world) replayMessage(ctx context.Context, name string, s *submission) {
 			error) {
 			return p.store.Replay(ctx, id, o)
 		})
-		text, _, _ := strings.Cut(fmt.Sprint(err), "delivered: ") // ids are not the seed's
+		text, _, _ := strings.Cut(fmt.Sprint(err), "delivered: ") // ids do not come from the seed
 		w.trace.addLine("%s: %s replays lane %d seq %d (force %v, edit %v): %s, %s", p.name, name, id.Lane, id.Seq,
 			o.Force, o.Edit != nil, st.Stage, text)
 		if err == nil {
@@ -124,7 +124,7 @@ func (r *replaying) isForced() bool {
 	return false
 }
 
-// noteReplayRequest notes that a replay was asked for in storage.
+// noteReplayRequest records that storage has a request to replay a message.
 func (c *checker) noteReplayRequest(f *filed, op storage.Op) {
 	force, _ := op.Values["Force"].(bool)
 	if f.isRequested() && (f.isForced() || !force) {
@@ -139,8 +139,8 @@ func (c *checker) noteReplayRequest(f *filed, op storage.Op) {
 	f.wishes[op.Key] = force
 }
 
-// checkGranted checks that a replay was asked for, and does not go behind a later delivery. It returns the number of
-// messages that the commit takes back.
+// checkGranted checks that each replay in a commit was requested, and that no later message of the key was
+// delivered. It returns the number of messages that the commit takes back from the dead.
 func (c *checker) checkGranted(p *process, l *laneState, ops []storage.Op) (taken int64) {
 	done := map[string]*filed{}
 	for _, op := range ops {
@@ -169,8 +169,8 @@ func (c *checker) checkGranted(p *process, l *laneState, ops []storage.Op) (take
 	return taken
 }
 
-// isRefusable reports whether a commit may refuse a replay: one that is not forced is done with,
-// and stands in front of a delivery.
+// isRefusable reports whether a commit may refuse a replay: the replay is not forced, and a later message of the key
+// was delivered.
 func (c *checker) isRefusable(l *laneState, f *filed, ops []storage.Op) bool {
 	for _, op := range ops {
 		if forced, asked := f.wishes[op.Key]; asked && !forced {
@@ -180,12 +180,12 @@ func (c *checker) isRefusable(l *laneState, f *filed, ops []storage.Op) bool {
 	return false
 }
 
-// checkTakenBack checks that of one message.
+// checkTakenBack makes the checks of checkGranted for one message.
 func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[string]any) {
 	n, _ := v["Replays"].(int64)
 	base, _ := v["Base"].(int64)
 	c.counts.Replayed++
-	// If the version of the later message was forgotten, this one was tried behind it, and died of that attempt.
+	// If the version of the later message was forgotten, this message was tried after it, and that attempt failed.
 	switch o := c.deliveredBehind(l, f, false); {
 	case !f.isRequested() || int(n) != f.replays+1:
 		c.addViolation("replayed", "%s took back seq %d of lane %d (replay %d), asked for: %v, after %d", p.name,
@@ -219,8 +219,8 @@ func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[strin
 	}
 }
 
-// deliveredBehind returns a delivered message that stands behind another in its key's order; nil if there is none, or
-// if order does not matter. Without withForgotten it passes over messages whose version was forgotten.
+// deliveredBehind returns a delivered message with a later position of the same key; nil = there is none, or the
+// contract has no order. Without withForgotten it leaves out messages whose version was forgotten.
 func (c *checker) deliveredBehind(l *laneState, f *filed, withForgotten bool) *filed {
 	for _, o := range l.log {
 		if !f.skip && o.key == f.key && !o.waits && o.placeInOrder() > f.placeInOrder() &&

@@ -8,9 +8,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Checks at the end, when everything has come to rest.
+// This file has the checks at the end, when everything has come to rest.
 
-// checkAtRest counts everything at the end.
+// checkAtRest makes all checks at the end, among them a recount of all rows.
 func (c *checker) checkAtRest(ctx context.Context, rest bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *checker) checkLeftovers(ctx context.Context, number int, dead int64) {
 	}
 }
 
-// checkSettled checks that a message came to an end, and to a true one.
+// checkSettled checks that a message is final, and that its stage is true.
 func (c *checker) checkSettled(ctx context.Context, l *laneState, f *filed) {
 	st, err := c.store.Status(ctx, f.id)
 	switch {
@@ -118,7 +118,7 @@ func (c *checker) checkSettled(ctx context.Context, l *laneState, f *filed) {
 	}
 }
 
-// describeWaiting names the messages that are left.
+// describeWaiting returns the names of the messages that still wait.
 func (c *checker) describeWaiting() string {
 	text := ""
 	for n := range c.w.lanes {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// readNumber reads a setting of a run from the environment.
+// readNumber returns a number from the environment, or otherwise if the variable is not set.
 func readNumber(t *testing.T, name string, otherwise uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(name)
@@ -77,16 +77,16 @@ func TestSeeds(t *testing.T) {
 	t.Logf("%d seeds in %s: %+v", seeds, time.Since(began).Round(time.Millisecond), sum)
 }
 
-// maxReplays is how often a seed runs until two of its runs are the same. A run has up to three places at which Go
-// chooses by chance, so up to eight courses: two of nine runs are the same.
+// maxReplays is how often a seed may run until two of its runs are the same. A run has up to three places at which Go
+// chooses by chance, and so up to eight different courses. Of nine runs two are then the same; twelve leave some room.
 const maxReplays = 12
 
-// TestSeeds_ReplayExactly checks that a seed is one run: everything happens at the same
-// nanosecond each time.
+// TestSeeds_ReplayExactly checks that a seed always makes the same run, in which each event comes at the same
+// nanosecond.
 //
-// The race detector shuffles goroutines on purpose, so this runs in a process without it.
-// Even there a select chooses by chance if two of its cases became ready in one nanosecond, and a busy machine
-// interrupts goroutines between two things of one nanosecond. So one seed in ten may need more than two runs.
+// The race detector shuffles goroutines on purpose, so the test starts a process without it. Even there a select
+// chooses by chance if two of its cases became ready in one nanosecond, and a busy machine interrupts goroutines
+// between two events of one nanosecond. So one seed in ten may need more than two runs.
 func TestSeeds_ReplayExactly(t *testing.T) {
 	if os.Getenv("REPLAY") == "" {
 		cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-run", "^TestSeeds_ReplayExactly$",
@@ -114,8 +114,8 @@ func TestSeeds_ReplayExactly(t *testing.T) {
 	}
 }
 
-// replaySeed runs a seed until two runs were the same, maxReplays times at most. It returns how often it ran, or one
-// more if no two were the same, and the first difference of two runs.
+// replaySeed runs a seed until two of its runs are the same, at most maxReplays times. It returns the number of
+// runs, or maxReplays + 1 if no two were the same, and the first difference of two runs.
 func replaySeed(t *testing.T, seed uint64) (tries int, differs string) {
 	var seen []string
 	for len(seen) < maxReplays {
@@ -141,7 +141,7 @@ func firstDifference(a, b string) string {
 	return fmt.Sprintf("%d and %d lines", len(x), len(y))
 }
 
-// TestSeed replays SEED with everything that happens.
+// TestSeed runs the seed SEED, and prints each event.
 func TestSeed(t *testing.T) {
 	seed := readNumber(t, "SEED", 1)
 	first := runSeed(t, seed, os.Getenv("MUTANT"))

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// Worlds in which storage cuts most pages. A holder that moves due messages then often reads an answer of which nothing
-// is left to move.
+// In worlds of short pages storage cuts most pages. A holder that moves due messages then often reads a page without a
+// message to move.
 
 func drawShortPages(d *dice) settings {
 	s := drawSettings(d)

@@ -14,8 +14,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Large worlds: a backlog of thousands, a thousand messages due at one time, more lanes than a
-// host has slots. They are few, because each takes as long as a hundred others.
+// Large worlds have a backlog of thousands of messages, a thousand messages with one due time, or more lanes than a
+// host has slots. The tests run few of them, because each takes as long as a hundred others.
 
 // sizes has the bounds of a large world; zero = a world of the usual size.
 type sizes struct {
@@ -31,7 +31,7 @@ const (
 	manyLane largeKind = "more lanes than slots"
 )
 
-// drawLarge makes the settings of a large seed. The kinds take turns.
+// drawLarge draws the settings of a large seed. The three kinds take turns.
 func drawLarge(d *dice) settings {
 	s := settings{
 		instances: 1 + d.drawBelow("instances", 3), lanes: 1 + d.drawBelow("lanes", 3),
@@ -49,10 +49,10 @@ func drawLarge(d *dice) settings {
 	case together:
 		s.messages, s.scheduled, s.lanes = 1000+d.drawBelow("messages", 300), 1, 1+d.drawBelow("lanes", 2)
 		s.moments[0] = s.trouble + recovered + 10*time.Second
-		s.sizes.commit = 0.5 // a release is one, too
+		s.sizes.commit = 0.5 // a release also needs a transaction on tail
 	case manyLane:
 		s.lanes, s.messages, s.keys, s.trouble = 32+d.drawBelow("more lanes", 16), 3000, 1000, 2*time.Minute
-		s.sizes.commit = 2 // hardly two of a lane come together
+		s.sizes.commit = 2 // a lane hardly ever has two messages at a time
 	}
 	return s
 }
@@ -70,8 +70,8 @@ func (z sizes) startOf(w *world, i int) time.Duration {
 	return w.dice.drawBetween(fmt.Sprint("start ", i), 0, limit)
 }
 
-// decided counts by lane the messages that holders decided to be final and storage does not have yet: they are in
-// memory, and a crash repeats them.
+// decided counts by lane the messages that are final for their holder and not yet in storage. They are only in memory,
+// and after a crash the next holder repeats them.
 type decided struct {
 	w  *world
 	mu sync.Mutex
@@ -82,7 +82,7 @@ func (d *decided) Attempted(int, *weir.Message, weir.Result, weir.Outcome) {}
 
 func (d *decided) Finished(number int, _ drain.Final) {
 	if d.w.sizes.kind == "" {
-		return // commits are not counted; see transacted
+		return // countTransaction counts the commits
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +106,7 @@ func (d *decided) noteCommitted(number int, n int64) {
 // The bounds of a large world.
 const (
 	uncommittedAtMost = 400
-	ticketsAtMost     = 2 // of a lane and instance; an instance has one more, that of the invocation that stays
+	ticketsAtMost     = 2 // for each lane and instance; the invocation that stays has one more
 	sweepAtMost       = 100 * time.Millisecond
 )
 
@@ -138,7 +138,7 @@ func (w *world) watchSizes(ctx context.Context) {
 	})
 }
 
-// sweepIn sweeps, and checks the time that this takes, if storage answers each request of the sweep.
+// sweepIn runs a sweep. If storage answers each request of the sweep, it checks how long the sweep takes.
 func (p *process) sweepIn(ctx context.Context) error {
 	began, calm := time.Now(), p.w.isCalm()
 	err := p.sweep.Sweep(ctx)

@@ -10,11 +10,12 @@ import (
 type moment int
 
 const (
-	early      moment = iota // it is about to be sent
-	afterwards               // it has taken effect, and the answer is on its way
+	early      moment = iota // the operation is about to be sent
+	afterwards               // the operation has taken effect, and the caller has no answer yet
 )
 
-// trap breaks a process at its next operation of a kind. Faults at drawn times would hardly ever meet such a point.
+// trap crashes or stops a process at its next operation of a kind. Faults at drawn times would hardly ever hit such a
+// point.
 type trap struct {
 	op     string // part of the operation's name
 	at     moment

@@ -7,10 +7,10 @@ import (
 	"weir/internal/storage"
 )
 
-// Storage names one operation that a transaction failed at: not always the first that would, and
-// sometimes none.
+// When storage refuses a transaction, it names one failed operation. That is not always the first that fails, and
+// sometimes storage names none.
 
-// namesAnother returns the refusal of a transaction as storage may word it, too.
+// namesAnother returns another refusal of the same transaction, as storage may answer it.
 func (t ports) namesAnother(op, partition string, ops []storage.Op, err error) error {
 	var refused *storage.Error
 	if !errors.As(err, &refused) || refused.Index < 0 || !t.p.w.dice.drawChance(t.p.name+" names another "+op, 0.1) {
@@ -29,7 +29,7 @@ func (t ports) namesAnother(op, partition string, ops []storage.Op, err error) e
 	return &said
 }
 
-// wouldFail reports whether an operation alone would fail now.
+// wouldFail reports whether an operation would fail now if it were alone in its transaction.
 func (t ports) wouldFail(partition string, op storage.Op) (storage.Kind, bool) {
 	row, err := t.p.w.account.Table().Get(context.Background(), partition, op.Key)
 	switch {

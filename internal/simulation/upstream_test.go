@@ -11,15 +11,15 @@ import (
 	"weir/internal/weir"
 )
 
-// submission is a message as an upstream sees it: sent until it is answered.
+// submission is a message of an upstream, which posts it until it gets an answer.
 type submission struct {
 	number    int
 	key, idem string
 	message   weir.Message
-	id        weir.ID // as acknowledged
+	id        weir.ID // the acknowledged id
 }
 
-// sendMessages lets upstreams send at moments of the seed, in bursts and alone.
+// sendMessages lets upstreams post messages at drawn times, in bursts and one by one.
 func (w *world) sendMessages(ctx context.Context) {
 	at := time.Duration(0)
 	for i := range w.messages {
@@ -88,7 +88,7 @@ func (w *world) newBody(i int) []byte {
 	return b
 }
 
-// closingTag ends a body that the contract has to read.
+// closingTag returns the end of a body in worlds in which the contract parses bodies.
 func (w *world) closingTag() string {
 	if w.chains.isOn {
 		return "</a>"
@@ -96,7 +96,7 @@ func (w *world) closingTag() string {
 	return ""
 }
 
-// numberOf reads which submission a body is.
+// numberOf returns the number of the submission in a body.
 func numberOf(body string) (n int, err error) {
 	_, err = fmt.Sscanf(body, "<a n='%d'>", &n)
 	return n, err
@@ -156,7 +156,7 @@ func (p *process) receiveMessage(ctx context.Context, name string, m weir.Messag
 	return r, err
 }
 
-// postOnce is one HTTP request that files a message.
+// postOnce makes one HTTP request to file a message.
 func (w *world) postOnce(ctx context.Context, p *process, name string, s *submission) (lane.Receipt, error) {
 	m := s.message
 	m.TraceState = w.posts.beginPost(name)

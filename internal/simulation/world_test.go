@@ -22,7 +22,7 @@ import (
 	"weir/internal/testkit/linear"
 )
 
-// settings describe the world of one seed.
+// settings has the settings of the world of one seed.
 type settings struct {
 	instances, lanes, messages, keys int
 	lease                            time.Duration
@@ -34,8 +34,8 @@ type settings struct {
 	atOnce                           int           // attempts of a process at a time; 0 = no bound
 	faults                           float64       // probability of a storage fault
 	shortPages                       float64       // probability that storage cuts a page; 0 = one in twenty
-	cmsFaults                        float64       // and of a request that the CMS does not just take
-	rejects                          float64       // and of one that it refuses for good
+	cmsFaults                        float64       // probability of a request that the CMS does not simply take
+	rejects                          float64       // probability of a request that the CMS refuses for good
 	swift                            bool          // the CMS takes next to no time
 	trouble                          time.Duration // how long faults go on
 	bad                              [2]int        // submissions that the CMS never takes
