@@ -1,4 +1,4 @@
-// Package functions_test holds the folders of functions to the host's rules.
+// Package functions_test checks the function.json files and host.json against the rules of the Functions host.
 package functions_test
 
 import (
@@ -23,17 +23,19 @@ type trigger struct {
 	Route     string   `json:"route"`
 }
 
-// TestRoutes_CatchAllsComeLast: the host tries functions in the order of their names and
-// takes the first that matches, so a route that takes every path shadows those after it.
+// TestRoutes_CatchAllsComeLast: the host tries functions in the order of their names and takes the first
+// function that matches. So a catch-all route, which takes every path, must come after all others: the host
+// would never reach a later route.
 func TestRoutes_CatchAllsComeLast(t *testing.T) {
 	t.Parallel()
-	taken := map[string]string{} // the catch-all so far, by method
+	taken := map[string]string{} // the function of the catch-all route, by method
 	for _, file := range listInOrder(t) {
 		name := filepath.Dir(file)
 		tr := readTrigger(t, file)
 		for _, method := range tr.Methods {
 			if by, shadowed := taken[method]; shadowed {
-				t.Errorf("%s %s of %s comes after the catch-all of %s, want it before", method, tr.Route, name, by)
+				t.Errorf("%s %s of %s comes after the catch-all route of %s; want it before that route", method,
+					tr.Route, name, by)
 			}
 			if strings.HasPrefix(tr.Route, "{*") {
 				taken[method] = name
@@ -41,12 +43,12 @@ func TestRoutes_CatchAllsComeLast(t *testing.T) {
 		}
 	}
 	if len(taken) != 3 {
-		t.Errorf("got the catch-alls %v, want 3", taken)
+		t.Errorf("got the catch-all routes %v, want 3", taken)
 	}
 }
 
-// TestRoutes_AsDescribed chooses a function for each operation of the API as the host does. It must be the one whose
-// key the document names.
+// TestRoutes_AsDescribed chooses a function for each operation of the API as the host does. The function must
+// be the one whose key the OpenAPI document names.
 func TestRoutes_AsDescribed(t *testing.T) {
 	t.Parallel()
 	document, err := openapitest.Read(openapi.Document)
@@ -56,10 +58,11 @@ func TestRoutes_AsDescribed(t *testing.T) {
 	for _, operation := range document.Operations() {
 		method, path, _ := strings.Cut(operation, " ")
 		described, keyless := document.Function(operation)
-		path = strings.NewReplacer("{", "", "}", "").Replace(path) // a parameter's name stands for its value
+		path = strings.NewReplacer("{", "", "}", "").Replace(path) // the parameter's name stands for a value
 		chosen, tr := chooseFunction(t, method, strings.TrimPrefix(path, "/api/"))
 		if chosen != described || keyless != (tr.AuthLevel == "anonymous") {
-			t.Errorf("%s goes to %q (%s), want %q and without key: %t", operation, chosen, tr.AuthLevel, described,
+			t.Errorf("%s goes to %q with authLevel %q; want %q, and a call without a key allowed: %t", operation,
+				chosen, tr.AuthLevel, described,
 				keyless)
 		}
 	}
@@ -77,12 +80,12 @@ func chooseFunction(t *testing.T, method, path string) (string, trigger) {
 	return "", trigger{}
 }
 
-// parameter matches a parameter of a route: {name:regex(^…\z)}, and with a ? behind the constraint
-// it may be missing.
+// parameter matches a parameter of a route: {name:regex(^…\z)}. A ? behind the constraint makes the parameter
+// optional.
 var parameter = regexp.MustCompile(`/\{\*?[a-z]+(?::regex\(\^(.*?)\\z\))?(\??)\}`)
 
-// routeTakes reports whether the host's router takes a route for a path. It ignores case and a slash at
-// the end.
+// routeTakes reports whether the host's router takes a route for a path. The router ignores case, and a slash
+// at the end of the path.
 func routeTakes(route, path string) bool {
 	pattern := parameter.ReplaceAllString(strings.NewReplacer("{{", "\x01", "}}", "\x02").Replace("/"+route),
 		"(?:/(?:$1))$2")
@@ -90,12 +93,12 @@ func routeTakes(route, path string) bool {
 	return regexp.MustCompile("(?i)^" + pattern + "/?$").MatchString("/" + path)
 }
 
-// hostile are values of a parameter that make an old host forward another path.
+// hostile are values of a parameter that make an old host forward another path than the one that it checked.
 var hostile = []string{".", "..", "../a", "a/..", "a/../b", "./a", "a/.", `a\b`, `..\a`, "a%2e", "%5c", "a b", "a?b",
 	"a#b", "a\n", "a\t", "a//b", "dashboard/.."}
 
-// TestRoutes_AreConstrained: the host checks a key for one path, and an old one forwards another
-// path if the path has dots, backslashes or escapes in it.
+// TestRoutes_AreConstrained: the host checks the key for the path of the request. If that path has dots,
+// backslashes or escapes in it, an old host then forwards another path. So the routes must refuse such values.
 func TestRoutes_AreConstrained(t *testing.T) {
 	t.Parallel()
 	parameters := 0
@@ -105,7 +108,7 @@ func TestRoutes_AreConstrained(t *testing.T) {
 			parameters++
 			for _, hostile := range hostile {
 				if routeTakes(p[0][1:], hostile) {
-					t.Errorf("%s: %s takes %q, want it refused", file, p[0], hostile)
+					t.Errorf("%s: the parameter %s takes %q; want this value refused", file, p[0], hostile)
 				}
 			}
 		}
@@ -123,8 +126,9 @@ func TestChooseFunction(t *testing.T) {
 	for path, want := range map[string]string{
 		"GET schedules": "schedules", "GET schedules/": "schedules", "GET schedules/.night": "schedules",
 		"DELETE schedules/...": "schedules",
-		"POST schedules/a/run": "schedules", "POST schedules/a/pause": "schedules", "POST schedules/a/paused": "", "POST schedules/..": "",
-		"GET schedules/..": "", "POST schedules/..\\pause": "",
+		"POST schedules/a/run": "schedules", "POST schedules/a/pause": "schedules", "POST schedules/a/paused": "",
+		"POST schedules/..": "",
+		"GET schedules/..":  "", "POST schedules/..\\pause": "",
 		"GET messages/..\\dashboard": "", "GET messages/a\n": "", "GET messages/a": "status",
 		"GET messages/a/body": "view",
 		"GET Messages":        "view", "GET messages/": "view", "GET dashboard/": "view",
@@ -167,9 +171,10 @@ func readTrigger(t *testing.T, file string) trigger {
 	return f.Bindings[0]
 }
 
-// TestHostFile holds three rules of host.json. Both flags are set, one for old hosts and one for new ones:
-// without its flag a host sends HTTP requests as payloads. Only the categories with Weir's lines are at Information,
-// because the host's own lines cost more than storage does. Sampling drops no failure.
+// TestHostFile checks three rules of host.json. Both flags of forwarding are set, one for old hosts and one for
+// new hosts: without its flag a host sends HTTP requests as payloads. Only the log categories with Weir's lines
+// are at Information, because the host's own lines cost more than storage does. Sampling drops no type of
+// telemetry that shows failures.
 func TestHostFile(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../host.json")
@@ -189,7 +194,7 @@ func TestHostFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := h.CustomHandler; !c.EnableForwardingHTTPRequest || !c.EnableProxyingHTTPRequest {
-		t.Errorf("got %+v, want both", c)
+		t.Errorf("got %+v, want both flags of forwarding set", c)
 	}
 	want := map[string]string{"default": "Warning", "Host.Function.Console": "Information",
 		"Host.Startup": "Information", "Host.Aggregator": "Information"}
@@ -199,7 +204,7 @@ func TestHostFile(t *testing.T) {
 	kept := strings.Split(h.Logging.ApplicationInsights.SamplingSettings.ExcludedTypes, ";")
 	for _, kind := range []string{"Exception", "Request", "Trace"} {
 		if !slices.Contains(kept, kind) {
-			t.Errorf("sampling drops some of the type %s, want all kept", kind)
+			t.Errorf("sampling drops telemetry of the type %s; want this type excluded from sampling", kind)
 		}
 	}
 }

@@ -1,7 +1,7 @@
-// Package batches serves /api/batches: POST accepts a document whose parts become messages, or a zip or multipart of
-// documents. GET lists batches, GET /{id} shows one, and DELETE /{id} cancels it. The folder's key opens the post; the
-// other addresses are opened by the keys of view, status and write, because a program that posts must not see the
-// batches of others.
+// Package batches serves /api/batches: POST accepts a document whose parts become messages, or a zip or
+// multipart of documents. GET lists batches, GET /{id} shows one, and DELETE /{id} cancels it. The key of the
+// function batches opens only the POST. The keys of view, status and write open the other addresses, because a
+// program that posts batches must not see the batches of others.
 package batches
 
 import (
@@ -50,13 +50,13 @@ type Function struct {
 	Logger    *slog.Logger
 }
 
-// batchMemory is the memory of one upload: its chunk as received and as sent to storage, and buffers.
+// batchMemory is the memory of one upload: its chunk as received, its chunk as sent to storage, and buffers.
 const batchMemory = 3 << 20
 
 const (
-	// maxUploads is the number of uploads at a time, and uploadWait how long another one waits before it is
-	// refused with uploadRetry as its Retry-After. An upload may take minutes. Without this limit some slow ones
-	// would take all the memory for bodies, and single posts would be refused.
+	// maxUploads is the number of uploads at a time. Another upload waits for uploadWait at most, and is then
+	// refused with uploadRetry as its Retry-After. An upload may take minutes: without this limit a few slow
+	// uploads would take all the memory for bodies, and single posts would be refused.
 	maxUploads  = 4
 	uploadWait  = 5 * time.Second
 	uploadRetry = 10 * time.Second
@@ -128,8 +128,9 @@ func (f *Function) readSender(r *http.Request, spec *batch.Spec) (*upstream.Veri
 	return f.Upstreams.Verify(c)
 }
 
-// upload is the body of a request. Each error of Read is the client's fault. At the end it returns an error in place of
-// io.EOF if the body is not signed as the request claims, so that the batch is not accepted.
+// upload is the body of a request. Each error of Read is the client's fault. At the end of the body, Read
+// returns an error in place of io.EOF if the body does not have the signature that the request claims. So such
+// a batch is not accepted.
 type upload struct {
 	body   io.Reader
 	sender *upstream.Verification // nil = every caller may send
@@ -158,8 +159,8 @@ var knownParameters = []string{"mode", "split", "code", "clientId"}
 // maxPaths limits the split paths of one batch.
 const maxPaths = 16
 
-// readSpec parses headers and query. It refuses names that it does not know, so that a misspelt one changes no
-// delivery.
+// readSpec parses headers and query. It refuses unknown names: otherwise a misspelt name would silently leave
+// its setting at the default.
 func readSpec(r *http.Request, hasUpstreams bool) (batch.Spec, error) {
 	s := batch.Spec{ContentType: r.Header.Get("Content-Type"), Mode: wire.BatchAll}
 	known := knownParameters
@@ -225,8 +226,8 @@ func (f *Function) Get() http.Handler {
 	})
 }
 
-// Cancel returns the handler of DELETE /api/batches/{id}. The id is the path value "id". It answers 202 if the process
-// that works on the batch still has to stop, and 200 if the batch is cancelled.
+// Cancel returns the handler of DELETE /api/batches/{id}. The id is the path value "id". It answers 202 if the
+// process that works on the batch still has to stop, and 200 if the batch is already cancelled.
 func (f *Function) Cancel() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := f.Batches.Cancel(r.Context(), r.PathValue("id"))

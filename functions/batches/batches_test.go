@@ -26,8 +26,8 @@ type runner struct {
 	err        error
 	refused    int
 	released   int             // reservations that were released
-	reserveErr error           // of Reserve
-	state      wire.BatchState // of a batch that is cancelled
+	reserveErr error           // the error that Reserve returns
+	state      wire.BatchState // the state of the batch that Cancel returns
 }
 
 func (f *runner) Accept(_ context.Context, s batch.Spec, body io.Reader) (wire.Batch, error) {
@@ -66,7 +66,7 @@ func (f *runner) countRelease() {
 
 func (f *runner) Refused(error) { f.refused++ }
 
-// sendRequest sends a request to the function. header has names and values in turn.
+// sendRequest sends a request to the function. header has names and values alternately.
 func (f *runner) sendRequest(method, address string, body io.Reader, header ...string) *httptest.ResponseRecorder {
 	function := &batches.Function{Batches: f, Memory: f, Observer: f, Logger: slog.New(slog.DiscardHandler)}
 	mux := http.NewServeMux()
@@ -88,13 +88,14 @@ func TestPost(t *testing.T) {
 	f := &runner{}
 	w := f.sendRequest("POST", "/api/batches?mode=valid&split=/a/b&split=//c&code=secret", strings.NewReader("<a/>"),
 		"Content-Type", "text/xml", "Idempotency-Key", "k")
-	want := batch.Spec{ContentType: "text/xml", Mode: wire.BatchValid, Split: []string{"/a/b", "//c"}, IdempotencyKey: "k"}
+	want := batch.Spec{ContentType: "text/xml", Mode: wire.BatchValid, Split: []string{"/a/b", "//c"},
+		IdempotencyKey: "k"}
 	if w.Code != http.StatusAccepted || w.Header().Get("Location") != "http://example.com/api/batches/one" ||
 		!reflect.DeepEqual(f.specs, []batch.Spec{want}) || f.bodies[0] != "<a/>" || f.released != 1 {
 		t.Errorf("got %d %v %+v %q, want 202 and %+v", w.Code, w.Header(), f.specs, f.bodies, want)
 	}
 	if f.sendRequest("POST", "/api/batches", strings.NewReader("<a/>")); f.specs[1].Mode != wire.BatchAll {
-		t.Errorf("got mode %q without one, want all", f.specs[1].Mode)
+		t.Errorf("a post without mode: got mode %q, want all", f.specs[1].Mode)
 	}
 }
 
@@ -135,7 +136,7 @@ func TestPost_TooLarge(t *testing.T) {
 	f := &runner{}
 	w := f.sendRequest("POST", "/api/batches", strings.NewReader(strings.Repeat("x", batch.MaxBytes+1)))
 	if w.Code != http.StatusRequestEntityTooLarge || len(f.specs) != 0 {
-		t.Errorf("got %d, want 413 before the body is read", w.Code)
+		t.Errorf("got %d and %d accepted batches; want 413 and none", w.Code, len(f.specs))
 	}
 }
 
@@ -143,11 +144,11 @@ func TestPost_NoMemory(t *testing.T) {
 	t.Parallel()
 	f := &runner{reserveErr: &weir.Error{Kind: weir.Unavailable}}
 	if w := f.sendRequest("POST", "/api/batches", strings.NewReader("<a/>")); w.Code != 503 || len(f.specs) != 0 {
-		t.Errorf("got %d, want 503 before the body is read", w.Code)
+		t.Errorf("got %d and %d accepted batches; want 503 and none", w.Code, len(f.specs))
 	}
 }
 
-// brokenReader is a connection that ends.
+// brokenReader is the body of a request whose connection breaks.
 type brokenReader struct{}
 
 // Read implements io.Reader.
@@ -185,14 +186,14 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// heldBody is a body of which nothing arrives until it is released.
+// heldBody is a body whose Read waits until the channel is closed.
 type heldBody chan struct{}
 
 // Read implements io.Reader.
 func (b heldBody) Read([]byte) (int, error) { <-b; return 0, io.EOF }
 
 // At most four uploads are read at a time, so that memory is left for single posts. The fifth upload is refused
-// after a while.
+// after a time of waiting.
 func TestPost_FewUploadsAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

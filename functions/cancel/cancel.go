@@ -11,13 +11,14 @@ import (
 	"weir/internal/wire"
 )
 
-// Canceller cancels a scheduled message at once. For another one it requests the cancellation from the
-// holder; the stage of the returned Status shows which. It returns Conflict if the message is final.
+// Canceller cancels a scheduled message at once. For a message in another stage it requests the cancellation
+// from the holder. The stage of the returned Status shows whether the message is cancelled already. Cancel
+// returns Conflict if the message is final.
 type Canceller interface {
 	Cancel(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Caller wakes the lane's drainer, here or in the process that holds the lane.
+// Caller wakes the lane's drainer, in this process or in the process that holds the lane.
 type Caller interface{ Call(lane int) }
 
 // Function cancels messages. All fields are needed.
@@ -27,15 +28,15 @@ type Function struct {
 	Logger *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. The id is the path value "id". It answers 200 if the message
-// is cancelled, and 202 if the holder still has to decide; the message's stage shows the result.
+// ServeHTTP implements http.Handler. The id is the path value "id". It answers 200 if the message is cancelled,
+// and 202 if the holder still has to decide. The message's stage shows the holder's decision.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, err := httpio.MessageID(r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	reason, err := httpio.ReadReason(r) // the audit list keeps it, as it keeps each parameter
+	reason, err := httpio.ReadReason(r) // read for its check only: the audit log stores the query, and so the reason
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
@@ -50,7 +51,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		code = http.StatusOK
 	}
 	httpio.WriteJSON(w, code, wire.NewMessage(st))
-	at := st.Message.ID // in the present epoch
+	at := st.Message.ID // the position in the present epoch, which may differ from id
 	f.Caller.Call(at.Lane)
 	f.Logger.Info("cancel: asked", "invocation_id", httpio.InvocationID(r), "message_id", id.String(), "lane", at.Lane,
 		"seq", at.Seq, "stage", string(st.Stage), "reason", reason)

@@ -51,7 +51,8 @@ func TestFunction(t *testing.T) {
 			mux.ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "/api/messages/"+c.id, nil))
 			if w.Code != c.status || len(f.called) != c.calls ||
 				(w.Code < 300 && !strings.Contains(w.Body.String(), string(c.stage))) {
-				t.Errorf("answered %d %s, cancelled %v; want %d, stage %q and %d calls", w.Code, w.Body, f.called,
+				t.Errorf("got %d %s and the called lanes %v; want %d, stage %q and %d called lanes", w.Code, w.Body,
+					f.called,
 					c.status, c.stage, c.calls)
 			}
 		})

@@ -12,13 +12,13 @@ import (
 // Check checks one dependency of Weir. Callers with the key of view can read the detail.
 type Check func(ctx context.Context) (detail string, err error)
 
-// Function runs checks. All callers share one report for reportAge, because GET /api/health needs no
-// key, and frequent callers must not load storage.
+// Function runs checks. All callers share one report for reportAge: GET /api/health needs no key, so without
+// sharing anybody could load storage with frequent calls.
 type Function struct {
 	checks map[string]Check
 	now    func() time.Time
 
-	turn chan struct{} // holds one value while a caller reads or makes the report
+	turn chan struct{} // has one value while a caller reads or makes the report
 	last report
 }
 
@@ -28,9 +28,9 @@ func New(checks map[string]Check, now func() time.Time) *Function {
 }
 
 const (
-	// maxCheckTime limits all checks together, because monitors wait only a few seconds.
+	// maxCheckTime limits the time of all checks together, because monitors wait only a few seconds.
 	maxCheckTime = 5 * time.Second
-	// reportAge is the age up to which a report is shared.
+	// reportAge is the time for which callers share a report.
 	reportAge = 5 * time.Second
 )
 
@@ -68,8 +68,9 @@ func (r report) write(w http.ResponseWriter) {
 	httpio.WriteJSON(w, status, r)
 }
 
-// currentReport returns the shared report. If that is too old, it makes another one, and other callers wait for
-// it. The checks go on if their caller disconnects, because others share the result.
+// currentReport returns the shared report. If the report is too old, currentReport makes another one, and other
+// callers wait for it. The checks go on if the caller that started them disconnects, because other callers
+// share the result.
 func (f *Function) currentReport(ctx context.Context) report {
 	f.turn <- struct{}{}
 	defer func() { <-f.turn }()

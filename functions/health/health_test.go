@@ -49,7 +49,7 @@ func TestFunction(t *testing.T) {
 	}
 }
 
-// Calls need no key, so many of them must cost storage as little as one.
+// GET /api/health needs no key, so many calls must cost storage as little as one call.
 func TestFunction_SharesAReport(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestFunction_SharesAReport(t *testing.T) {
 	})
 }
 
-// A caller that disconnects does not spoil the report that others share.
+// A caller that disconnects does not end the checks, because other callers share the report.
 func TestFunction_FinishesForACallerThatDisconnects(t *testing.T) {
 	t.Parallel()
 	f := health.New(map[string]health.Check{

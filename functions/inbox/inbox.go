@@ -1,6 +1,6 @@
-// Package inbox is the function for the events of the inbox: Event Grid enqueues an event for each file that was put
-// there. The event is a hint only. The function looks at the whole inbox, as the sweep does each minute, so that an
-// event that is lost, repeated or late changes nothing.
+// Package inbox is the function for the events of the inbox: Event Grid enqueues an event for each file that a
+// system puts into the inbox. The event is a hint only. For each event the function looks at the whole inbox,
+// as the sweep does each minute. So a lost, repeated or late event changes nothing.
 package inbox
 
 import (
@@ -18,7 +18,7 @@ type Collector interface {
 
 // Function takes files when an event arrives.
 type Function struct {
-	Inbox  Collector // nil = weir.yaml has no intake.files: events are dropped
+	Inbox  Collector // nil = weir.yaml has no intake.files, so events are dropped
 	Logger *slog.Logger
 }
 

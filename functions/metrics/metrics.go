@@ -10,7 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// New returns the handler. It is safe for concurrent use, and logs metrics that cannot be gathered.
+// New returns the handler. It is safe for concurrent use, and logs an error for metrics that cannot be
+// gathered.
 func New(g prometheus.Gatherer, log *slog.Logger) http.Handler {
 	return promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)})
 }

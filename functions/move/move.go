@@ -16,17 +16,17 @@ import (
 	"weir/internal/wire"
 )
 
-// maxBody limits the bytes of a request, which has one time.
+// maxBody limits the bytes of a request's body, which has only one field.
 const maxBody = 4 << 10
 
-// Mover changes the due time of a scheduled message. version is the version of the state that the client
-// knows; empty = any. Mover returns Conflict if the message is not scheduled any more, and Stale if the
-// state has another version.
+// Mover changes the due time of a scheduled message. version is the version of the message's state that the
+// client knows; empty = any version. Reschedule returns Conflict if the message is not scheduled any more, and
+// Stale if its state has another version.
 type Mover interface {
 	Reschedule(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error)
 }
 
-// Caller wakes the lane's drainer, here or in the process that holds the lane.
+// Caller wakes the lane's drainer, in this process or in the process that holds the lane.
 type Caller interface{ Call(lane int) }
 
 // Function moves messages. All fields are needed.
@@ -71,7 +71,7 @@ func (f *Function) moveMessage(w http.ResponseWriter, r *http.Request) (weir.Sta
 	return f.Log.Reschedule(r.Context(), id, due, version)
 }
 
-// parseDueTime parses the only field of the body.
+// parseDueTime parses the body, which has only the field deliverAt.
 func parseDueTime(body []byte) (time.Time, error) {
 	var wanted struct {
 		DeliverAt *string `json:"deliverAt"`

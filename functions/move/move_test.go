@@ -62,12 +62,14 @@ func TestFunction(t *testing.T) {
 			}
 			mux.ServeHTTP(w, r)
 			if w.Code != c.status || f.version != c.version || (f.called == 1) != (w.Code == 200) {
-				t.Fatalf("%d %s, version %q, want %d and version %q, moved only if 200", w.Code, w.Body, f.version,
+				t.Fatalf("got %d %s, version %q and %d calls; want %d, version %q and one call only if 200", w.Code,
+					w.Body, f.version, f.called,
 					c.status, c.version)
 			}
 			if w.Code == 200 && (f.due.Format(time.RFC3339) != "2030-01-31T07:00:00Z" ||
 				w.Header().Get("ETag") != `"8"`) {
-				t.Errorf("moved to %s, headers %s, want 2030-01-31T07:00:00Z and ETag \"8\"", f.due, w.Header())
+				t.Errorf("got the due time %s and the headers %s; want 2030-01-31T07:00:00Z and ETag \"8\"", f.due,
+					w.Header())
 			}
 		})
 	}

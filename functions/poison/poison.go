@@ -1,5 +1,6 @@
-// Package poison is the function for tickets that the host gave up. It logs each of them and enqueues a
-// new ticket for the same lane, or again for all lanes, so that their messages do not wait for the sweep.
+// Package poison is the function for tickets that the host gave up. It logs each such ticket and enqueues a new
+// one for the same lane (or for all lanes, if the ticket was for all), so that the messages do not wait for the
+// sweep.
 package poison
 
 import (
@@ -12,7 +13,7 @@ import (
 	"weir/internal/ticket"
 )
 
-// retryAfter is the approximate delay of the new ticket, because the old one failed five times.
+// retryAfter is the approximate delay of the new ticket. It is long because the old ticket failed five times.
 const retryAfter = time.Minute
 
 // Tickets enqueues tickets under the merge rule of package ticket.

@@ -32,7 +32,8 @@ func TestFunction_Take(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := fn.Take(t.Context(), in); err != nil || strings.Join(tickets.calls, ",") != want {
-			t.Errorf("%q: got %q, %v, want %q", text, tickets.calls, err, want)
+			t.Errorf("ticket %q: got the requeued tickets %q and the error %v; want %q and no error", text,
+				tickets.calls, err, want)
 		}
 	}
 }

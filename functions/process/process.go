@@ -1,9 +1,9 @@
-// Package process is the function that answers a ticket: it looks at the ticket's lane, and
-// starts the lane's drain if there is work. The drain itself is never part of an invocation.
+// Package process is the function that answers a ticket: it looks at the ticket's lane, and starts the lane's
+// drain if there is work. The drain itself is never part of an invocation.
 //
-// The host runs 16 + 8 tickets at a time. So the function answers a ticket as soon as it knows
-// the state of the lane. One invocation stays while this process drains or claims lanes, because the
-// host may end a process that has no invocation in flight. See stay.go.
+// The host runs up to 16 + 8 tickets at a time (batchSize + newBatchThreshold of host.json). So the function
+// answers a ticket as soon as it knows the state of the lane. One invocation stays while this process drains
+// or claims lanes, because the host may end a process that has no invocation in flight. See stay.go.
 package process
 
 import (
@@ -20,11 +20,11 @@ import (
 	"weir/internal/ticket"
 )
 
-// ticketAhead is the time within which due work gets a ticket. For later work the sweep wakes the
-// lane: it reads the due time in tail.
+// ticketAhead is the time within which due work gets a ticket. The sweep wakes the lane for later work, because
+// it reads the due time in tail.
 const ticketAhead = 2 * time.Minute
 
-// Drainer starts the drains of lanes, and reports how they stand.
+// Drainer starts the drains of lanes, and reports their states.
 type Drainer interface {
 	// Look returns as soon as this process knows the state of the lane. Join returns when this process
 	// no longer drains the lane, or when ctx ends.
@@ -37,9 +37,10 @@ type Drainer interface {
 	Held() []int
 }
 
-// Holder knows whether an invocation stays with the lanes of this process. Attend is called when one begins to stay,
-// Yield when it ends or is about to. HandOver hands a lane over to another process. StopTaking is called when the
-// host seems to be drained: the process then takes no lane until its host calls it again.
+// Holder is informed whether an invocation stays with the lanes of this process. The function calls Attend when
+// an invocation begins to stay, and Yield when it ends or is about to end. HandOver hands a lane over to
+// another process. StopTaking is called when the host seems to be drained: this process then takes no lane
+// until its host calls it again.
 type Holder interface {
 	Attend()
 	Yield()
@@ -47,7 +48,7 @@ type Holder interface {
 	StopTaking()
 }
 
-// Tickets enqueues tickets, and knows those on their way; see ticket.Sender.
+// Tickets enqueues tickets, and knows which tickets are on their way; see ticket.Sender.
 type Tickets interface {
 	Enqueuer
 	MarkReceived(lane int)
@@ -110,20 +111,22 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	return errors.Join(f.enqueueTicket(ctx, number, report), f.stayWith(ctx, nil))
 }
 
-// isHeldElsewhere reports whether another process holds the lane, so that this one claims it. The lane may have no work
-// at this moment: a holder without an invocation would otherwise keep a lane whose messages come one at a time.
+// isHeldElsewhere reports whether another process holds the lane, so that this process claims the lane. It
+// claims a lane even if the lane has no work at this moment. Otherwise a holder without an invocation would
+// keep a lane whose messages come one at a time.
 func isHeldElsewhere(r drain.Report) bool { return r.State == drain.Busy || r.HolderFence != 0 }
 
-// hasClaimed reports whether this process claimed the lane shortly before, and the present holder kept it. Then it does
-// not claim the lane again until the ticket that it requeued after that claim has arrived.
+// hasClaimed reports whether this process claimed the lane shortly before, and the present holder kept the
+// lane. In that case this process does not claim the lane again until the ticket that it requeued after that
+// claim has arrived.
 func (f *Function) hasClaimed(lane int, holderFence int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.keptUnder[lane] == holderFence && f.Tickets.AwaitsRequeued(lane)
 }
 
-// answerAll answers a ticket for all lanes. If lanes are busy or wait, it enqueues another such ticket for
-// each of these two states.
+// answerAll answers a ticket for all lanes. If some lanes are busy, it enqueues another ticket for all lanes;
+// if some lanes wait, it enqueues one, too.
 func (f *Function) answerAll(ctx context.Context) error {
 	reports := make([]drain.Report, f.Lanes)
 	_ = lane.ForEach(f.Lanes, func(number int) error {
@@ -131,13 +134,13 @@ func (f *Function) answerAll(ctx context.Context) error {
 		return nil
 	})
 	var lanes []followedLane
-	next := map[drain.State]drain.Report{} // by state, the report with the earliest Until
+	next := map[drain.State]drain.Report{} // for each state, the report with the earliest Until
 	for number, r := range reports {
 		if r.Err != nil {
 			return r.Err
 		}
 		if isHeldElsewhere(r) {
-			r.State = drain.Busy // it is claimed, with or without work
+			r.State = drain.Busy // its lane is claimed, with or without work
 		}
 		if r.State == drain.Working || r.State == drain.Busy {
 			lanes = append(lanes, followedLane{number, r.State == drain.Working, r.State == drain.Busy, r.HolderFence})
@@ -154,8 +157,8 @@ func (f *Function) answerAll(ctx context.Context) error {
 	return f.stayWith(ctx, lanes)
 }
 
-// enqueueTicket enqueues a ticket if the lane has or will soon have work. It returns the error of the report, if
-// there is one.
+// enqueueTicket enqueues a ticket if the lane has work or will soon have work. It returns the error of the
+// report, if there is one.
 func (f *Function) enqueueTicket(ctx context.Context, lane int, r drain.Report) error {
 	switch {
 	case r.Err != nil:

@@ -17,8 +17,8 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// fakes is the drainer, the holder and the queue of tickets. It records the calls of the function. Lanes without a
-// report are idle.
+// fakes are the drainer, the holder and the queue of tickets. They record the calls of the function. A lane
+// without a report is idle.
 type fakes struct {
 	looked map[int]drain.Report // the report of a look, by lane
 	joined drain.Report         // the report at the end of the drain

@@ -9,43 +9,46 @@ import (
 	"weir/internal/drain"
 )
 
-// A Functions host may end a process while none of its invocations is in flight, and no host lets
-// an invocation run for ever. So the invocations of a process relieve each other:
+// A Functions host may end a process while none of its invocations is in flight, and no host lets an invocation
+// run for ever. So the invocations of a process relieve each other:
 //
-//	0 s   an invocation begins to stay with the lanes that this process drains; claims do not count
-//	10 s  it enqueues a ticket for another invocation, and again 15 s and 30 s later
-//	45 s  none has come: it enqueues a ticket for each of its lanes, and a lane goes to the process
-//	      that claims it. The process takes no further lane until a queue or timer calls it again.
+//	0 s   an invocation begins to stay with the lanes that this process drains or claims
+//	10 s  the invocation enqueues a ticket for another invocation if this process drains a lane, and does
+//	      the same 15 s and 30 s later
+//	45 s  no other invocation has come: the staying one enqueues a ticket for each lane that this process
+//	      drains, and a lane goes to the process that claims it. This process takes no further lane until
+//	      a queue or timer calls it again.
 //	58 s  the lanes are handed over, claimed or not
-//	60 s  it ends
+//	60 s  the invocation ends
 //
-// A live host fetches a ticket within seconds: its first polls after a message that it found are 0.1
-// to 7 s later, the next one 13 s. Any invocation that arrives takes the place of the one that stays,
-// and the time begins anew. So the lanes of a live host do not move. A host that is drained fetches no
-// tickets, and its lanes move.
+// A live host fetches a ticket within seconds: its first polls after a message that it found are 0.1 to 7 s
+// later, the next poll 13 s. Any invocation that arrives relieves the one that stays, and the time begins anew.
+// So the lanes of a live host do not move. A host that is being drained fetches no tickets, so its lanes move.
 //
-// A process also takes lanes without a ticket, for messages that it files itself. The invocation stays
-// with those, too: the host reports that it is drained as soon as none is in flight, and is then ended.
+// A process also takes lanes without a ticket, for messages that it files itself. The invocation stays with
+// those lanes, too: a host that is being drained reports that it is drained as soon as no invocation is in
+// flight, and the platform then ends the host.
 const (
 	reliefAt, reliefEvery = 10 * time.Second, 15 * time.Second
 	yieldAt               = 45 * time.Second
 	handOverAt            = 58 * time.Second
 	stayLimit             = time.Minute
-	// relievedFrom is how long an invocation stays before another takes its place. So of tickets that
-	// arrive together only the first stays, and the others are answered at once.
+	// relievedFrom is the time for which an invocation stays before another one can relieve it. So if several
+	// tickets arrive together, only the first one's invocation stays, and the function answers the others at
+	// once.
 	relievedFrom = 5 * time.Second
 )
 
-// stay is the time in which invocations of a process stay with its lanes, one after the other. Each
-// other invocation adds its lanes to it and is answered at once. When a lane's drain is over, the
-// stay enqueues a ticket for the lane, as the lane's own invocation would have done.
+// stay is the time in which invocations of a process stay with its lanes, one after the other. Each other
+// invocation adds its lanes to the stay and is answered at once. When a lane's drain is over, the stay enqueues
+// a ticket for the lane if work is left.
 type stay struct {
-	limited context.Context // of joins and claims; ends with the stay
-	whole   context.Context // of puts; does not end
+	limited context.Context // for joins and claims; ends with the stay
+	whole   context.Context // for enqueuing tickets; does not end with the stay
 	end     context.CancelFunc
 	seat    *seat
 	lanes   map[int]bool // true = drained by this process, false = claimed
-	open    int          // number of lanes whose end or ticket is awaited
+	open    int          // number of lanes whose drain or claim, or whose ticket after it, is awaited
 	errs    []error
 	over    chan struct{} // closed when open has come to 0
 }
@@ -53,20 +56,21 @@ type stay struct {
 // followedLane is a lane with which an invocation stays.
 type followedLane struct {
 	lane        int
-	isDrained   bool  // by this process; else to be claimed
-	isShared    bool  // busy, and the ticket for all lanes was requeued for it
-	holderFence int64 // of the process that it is claimed from
+	isDrained   bool  // drained by this process; false = to be claimed
+	isShared    bool  // another process holds it, and the ticket for all lanes was requeued for it
+	holderFence int64 // the fence of the process that it is claimed from
 }
 
-// seat is the place of the one invocation that stays.
+// seat is the place of the one invocation that stays. Another invocation takes the place by closing relieved.
 type seat struct {
 	takenAt  time.Time
 	relieved chan struct{} // closed when another invocation has come
 }
 
-// stayWith adds lanes to those of the invocation that stays, and returns. If none stays, or one has
-// stayed for relievedFrom, the caller's invocation takes its place. Then stayWith returns when no lane
-// is left, when another invocation relieves it, or after a minute. Busy lanes are claimed.
+// stayWith adds lanes to the lanes of the invocation that stays, and returns. If no invocation stays, or one
+// has stayed for relievedFrom, the caller's invocation takes the seat. In that case stayWith returns when no
+// lane is left, when another invocation relieves this one, or after a minute. Lanes that other processes hold
+// are claimed.
 func (f *Function) stayWith(ctx context.Context, lanes []followedLane) error {
 	f.mu.Lock()
 	s := f.staying
@@ -99,7 +103,7 @@ func (f *Function) stayWith(ctx context.Context, lanes []followedLane) error {
 	return f.keepSeat(ctx, s, mine)
 }
 
-// keepSeat keeps the timetable above, until the stay is over or another invocation has taken the seat.
+// keepSeat follows the timetable above, until the stay is over or another invocation has taken the seat.
 func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 	relief, yield := time.NewTimer(reliefAt), time.NewTimer(yieldAt)
 	handOver, limit := time.NewTimer(handOverAt), time.NewTimer(stayLimit)
@@ -107,8 +111,8 @@ func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 		defer t.Stop()
 	}
 	for {
-		// If a timer has fired at the same moment, its ticket or hand-over would concern lanes that are free by now, or
-		// with which another invocation stays.
+		// This check comes first because a timer may have fired at the same moment. The timer's ticket or
+		// hand-over would concern lanes that are free by now, or with which another invocation stays.
 		if isClosed(s.over) {
 			return errors.Join(s.errs...)
 		}
@@ -146,7 +150,7 @@ func isClosed(signal <-chan struct{}) bool {
 	}
 }
 
-// enqueueRelief enqueues a ticket for an invocation that relieves this one. Any lane will do.
+// enqueueRelief enqueues a ticket whose invocation relieves this one. The ticket may name any lane.
 func (f *Function) enqueueRelief(s *stay) {
 	f.followHeld(s)
 	if drained := f.drainedLanes(s); len(drained) > 0 {
@@ -154,8 +158,8 @@ func (f *Function) enqueueRelief(s *stay) {
 	}
 }
 
-// yieldLanes enqueues a ticket for each lane, and from now on lets it go to a process that claims
-// it, and takes no other.
+// yieldLanes enqueues a ticket for each lane. From then on a lane goes to the process that claims it, and this
+// process takes no further lane.
 func (f *Function) yieldLanes(s *stay, mine *seat) {
 	f.mu.Lock()
 	if f.hasSeat(s, mine) {
@@ -182,7 +186,7 @@ func (f *Function) handOverLanes(s *stay, mine *seat) {
 	}
 }
 
-// endStay ends the waits for the drains, unless another invocation stays with them by now.
+// endStay ends the waits for the drains, except if another invocation stays with the lanes by now.
 func (f *Function) endStay(s *stay, mine *seat) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

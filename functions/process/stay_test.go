@@ -37,8 +37,8 @@ func (d drains) Join(ctx context.Context, lane int) drain.Report {
 	}
 }
 
-// elsewhere is a lane that another process holds. putBack is another such lane, which this process claimed shortly
-// before, so that its ticket is back in the queue.
+// elsewhere is a lane that another process holds. putBack is another such lane. This process claimed putBack
+// shortly before, so that its ticket is back in the queue.
 const elsewhere, putBack = 3, 2
 
 func (d drains) Claim(ctx context.Context, lane int) drain.Report {
@@ -52,12 +52,13 @@ func (d drains) Claim(ctx context.Context, lane int) drain.Report {
 	}
 }
 
-// heldDrains are the drains of one process, and the lanes that it holds, some of them without a ticket.
+// heldDrains are the drains of one process, and the lanes that the process holds. Some of these lanes have no
+// ticket.
 type heldDrains struct {
 	drains
 	mu          sync.Mutex
 	lanes       []int
-	holderFence int64 // of each lane that another process holds
+	holderFence int64 // the fence of each lane that another process holds
 }
 
 func (d *heldDrains) Look(ctx context.Context, lane int) drain.Report {
@@ -88,12 +89,12 @@ func (d *heldDrains) setHeld(lanes ...int) {
 	d.lanes = lanes
 }
 
-// calls records the calls of the function: the lanes of tickets by Enqueue and EnqueueAt, and all other calls.
+// calls records the calls of the function: lanes has the lanes of tickets, and other has all other calls.
 type calls struct {
 	mu    sync.Mutex
 	start time.Time
 	lanes []int
-	after []time.Duration // the time of each since the start
+	after []time.Duration // the time since the start at which each of lanes was added
 	other []string        // the other calls, each with its time
 }
 
@@ -124,7 +125,7 @@ func (r *calls) Yield()            { r.recordCall("yield") }
 func (r *calls) StopTaking()       { r.recordCall("stop taking") }
 func (r *calls) HandOver(lane int) { r.recordCall("hand over %d", lane) }
 
-// checkCalls checks the calls other than Enqueue and EnqueueAt.
+// checkCalls compares the calls in other with want.
 func (r *calls) checkCalls(t *testing.T, want ...string) {
 	t.Helper()
 	r.mu.Lock()
@@ -143,7 +144,7 @@ func (r *calls) Requeue(_ context.Context, lane int, about time.Duration) error 
 	return nil
 }
 
-// checkLanes compares the lanes of all tickets so far, sorted.
+// checkLanes compares the lanes of all tickets so far, sorted, with lanes.
 func (r *calls) checkLanes(t *testing.T, lanes ...int) {
 	t.Helper()
 	r.mu.Lock()
@@ -196,11 +197,11 @@ func checkAnswered(t *testing.T, what string, done <-chan error, want bool) {
 	select {
 	case err := <-done:
 		if !want || err != nil {
-			t.Errorf("%s was answered (%v), want it to stay", what, err)
+			t.Errorf("%s: the function answered it (error %v); want it to stay or, if answered, no error", what, err)
 		}
 	default:
 		if want {
-			t.Errorf("%s stays, want it answered", what)
+			t.Errorf("%s: its invocation stays; want an answer", what)
 		}
 	}
 }
@@ -331,7 +332,7 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 	}
 }
 
-// A process also holds lanes without a ticket: those of messages that it has appended.
+// A process holds lanes without a ticket if it has appended their messages itself.
 func TestFunction_StaysWithLanesThatNoTicketNamed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(t *testing.T, o *instance){

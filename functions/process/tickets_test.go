@@ -21,28 +21,28 @@ import (
 	"weir/internal/ticket"
 )
 
-// The host of each instance: the shipped host.json.
+// The settings of the shipped host.json for each host.
 const (
 	batchSize         = 16
 	newBatchThreshold = 8
 )
 
-// town stands for the app: a queue, instances that ring and answer tickets, and the lanes that they drain.
+// town stands for the app: a queue, instances that enqueue and answer tickets, and the lanes that they drain.
 type town struct {
 	queue     *countedQueue
 	instances int
 
 	mu    sync.Mutex
 	lanes []townLane
-	late  time.Duration // the longest time for which work waited for a look
+	late  time.Duration // the longest time that work waited for a look at its lane
 }
 
 // townLane is a lane that gets a message each second.
 type townLane struct {
-	holder int           // instance; -1 = none
-	work   time.Time     // when the first message was filed since the last look; zero = none was
-	until  time.Time     // when its drain ends
-	freed  chan struct{} // closed at the drain's end
+	holder int           // the instance that drains it; -1 = none
+	work   time.Time     // when the first message since the last look was filed; zero = no message was filed
+	until  time.Time     // the time at which its drain ends
+	freed  chan struct{} // closed at the end of its drain
 }
 
 // countedQueue counts its tickets, hidden ones included, by their text.
@@ -66,7 +66,8 @@ func (q *countedQueue) Delete(ctx context.Context, m storage.QueueMessage) error
 	return q.Queue.Delete(ctx, m)
 }
 
-// countTickets returns the ticket's text that the queue holds most often, how often, and the number of all tickets.
+// countTickets returns the ticket's text that the queue has most often, the number of tickets with that text,
+// and the number of all tickets.
 func (q *countedQueue) countTickets() (text string, most, all int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -109,7 +110,7 @@ func (d drainer) Look(_ context.Context, number int) drain.Report {
 	return drain.Report{State: drain.Working}
 }
 
-// Claim implements process.Drainer: every holder here has an invocation, and keeps its lanes.
+// Claim implements process.Drainer. Each holder of this test has an invocation, so it keeps its lanes.
 func (d drainer) Claim(ctx context.Context, number int) drain.Report {
 	d.mu.Lock()
 	freed := d.lanes[number].freed
@@ -125,13 +126,13 @@ func (d drainer) Claim(ctx context.Context, number int) drain.Report {
 	return drain.Report{State: drain.Busy}
 }
 
-// A drainer does not care for invocations: its lanes never move.
+// These methods do nothing, because the lanes of this test never move.
 func (drainer) Attend()      {}
 func (drainer) Yield()       {}
 func (drainer) HandOver(int) {}
 func (drainer) StopTaking()  {}
 
-// Held implements process.Drainer: these drains all begin with a ticket.
+// Held implements process.Drainer. Each drain of this test begins with a ticket, so none is held without one.
 func (drainer) Held() []int { return nil }
 
 // Join implements process.Drainer.
@@ -151,7 +152,7 @@ func (d drainer) Join(ctx context.Context, number int) drain.Report {
 	}
 }
 
-// appendEachSecond appends a message to each lane each second, at one instance. A drained lane stays held for busyFor.
+// appendEachSecond appends a message to each lane each second, at one instance. A drain lasts for busyFor.
 func (w *town) appendEachSecond(ctx context.Context, bell *ticket.Sender, busyFor func() time.Duration) {
 	for ctx.Err() == nil {
 		for number := range w.lanes {
@@ -166,8 +167,7 @@ func (w *town) appendEachSecond(ctx context.Context, bell *ticket.Sender, busyFo
 	}
 }
 
-// runHost takes tickets as the Functions host does: 16 at a time, and the next ones when no
-// more than 8 are left.
+// runHost takes tickets as the Functions host does: 16 at a time, and the next ones when 8 or fewer are left.
 func (w *town) runHost(ctx context.Context, f *process.Function, idle time.Duration) {
 	var running atomic.Int64
 	for ctx.Err() == nil {
@@ -181,7 +181,7 @@ func (w *town) runHost(ctx context.Context, f *process.Function, idle time.Durat
 			go func() {
 				defer running.Add(-1)
 				text, _ := json.Marshal(m.Text)
-				sleepFor(ctx, 20*time.Millisecond) // of the host's and storage's
+				sleepFor(ctx, 20*time.Millisecond) // the time that the host and storage take
 				if f.Process(ctx, invoke.Invocation{Data: map[string]json.RawMessage{"ticket": text}}) == nil {
 					_ = w.queue.Delete(context.WithoutCancel(ctx), m)
 				}
@@ -223,9 +223,9 @@ type settings struct {
 	bell             ticket.Config
 }
 
-// runTown runs a town for an hour, and checks the number of tickets each second: at most two for each lane
-// and instance, and at most so many that target-based scaling (length / batchSize) wants one instance
-// more than there are.
+// runTown runs a town for an hour, and checks the number of tickets each second. The queue may have at most two
+// tickets for each lane and instance. Target-based scaling asks for length / batchSize instances: this may be
+// at most one more than there are.
 func runTown(t *testing.T, s settings) (w *town, most int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	w = &town{
@@ -263,13 +263,14 @@ func runTown(t *testing.T, s settings) (w *town, most int) {
 		most = max(most, tickets)
 		limit := 2 * s.instances
 		if text == ticket.Encode(1, ticket.AllLanes) {
-			limit *= 2 // rung soon, put back, in the hands of the invocation that stays
+			limit *= 2 // enqueued soon, requeued, and in the hands of the invocation that stays
 		}
 		if ofOne > limit {
-			t.Fatalf("%d tickets %q, want %d at most", ofOne, text, limit)
+			t.Fatalf("got %d tickets %q in the queue, want %d at most", ofOne, text, limit)
 		}
 		if wanted := (tickets + batchSize - 1) / batchSize; wanted > s.instances+1 {
-			t.Fatalf("%d tickets want %d instances where there are %d, want one more at most",
+			t.Fatalf("target-based scaling asks for %[2]d instances for %[1]d tickets, and there are %[3]d; "+
+				"want one more at most",
 				tickets, wanted, s.instances)
 		}
 	}
@@ -279,8 +280,8 @@ func runTown(t *testing.T, s settings) (w *town, most int) {
 	return w, most
 }
 
-// Many more lanes are busy than the host has slots, for ever or in turns. Only tickets lead to a lane here: no process
-// is woken by its own messages, polls a busy lane or sweeps.
+// Many more lanes are busy than the host has slots, for ever or in turns. Only tickets lead to a lane here: no
+// process wakes a lane for its own messages, polls a busy lane or sweeps.
 func TestFunction_TicketsAreBounded(t *testing.T) {
 	t.Parallel()
 	forGood := func() func() time.Duration { return func() time.Duration { return 24 * time.Hour } }
@@ -295,14 +296,15 @@ func TestFunction_TicketsAreBounded(t *testing.T) {
 					t.Parallel()
 					synctest.Test(t, func(t *testing.T) {
 						w, most := runTown(t, settings{lanes: lanes, instances: instances, busyFor: busyFor()})
-						// A ticket comes within 10 s, and the host looks each 2 s. One of ours that another
-						// instance took is relied on for a minute.
+						// A ticket comes within 10 s, and the host looks every 2 s. Instead of enqueuing a
+						// ticket, an instance relies for a minute on its own last ticket, even if another
+						// instance has taken that ticket.
 						w.mu.Lock()
 						defer w.mu.Unlock()
 						if limit := 75 * time.Second; w.late > limit {
-							t.Errorf("work was looked at after %s, want %s at most", w.late, limit)
+							t.Errorf("a lane with work was looked at after %s, want %s at most", w.late, limit)
 						}
-						t.Logf("%d tickets at most, work looked at after %s at most", most, w.late)
+						t.Logf("%d tickets at most, lanes with work were looked at after %s at most", most, w.late)
 					})
 				})
 			}

@@ -12,15 +12,15 @@ import (
 	"weir/internal/upstream"
 )
 
-// requestOptions are the parts of a request beside its body.
+// requestOptions are the parts of a request except its body.
 type requestOptions struct {
 	filing.Options
 	sender  *upstream.Verification // nil = every caller may send
-	dueFrom string                 // "header", "query", or "" if the request has no due time
-	wait    time.Duration          // how long the client lets the answer wait for the outcome
+	dueFrom string                 // "header", "query", or "" if neither has a due time
+	wait    time.Duration          // the time that the answer may wait for the outcome
 }
 
-// readOptions parses headers and query. A due time in a header takes precedence over one in the query.
+// readOptions parses headers and query. A due time in a header takes precedence over a due time in the query.
 func (f *Function) readOptions(r *http.Request) (requestOptions, error) {
 	o := requestOptions{wait: readPreferWait(r.Header.Values("Prefer"))}
 	query, err := f.readQuery(r)
@@ -49,8 +49,8 @@ func (f *Function) readOptions(r *http.Request) (requestOptions, error) {
 	return o, err
 }
 
-// knownParameters are the query parameters that this function reads, and those that the platform reads and leaves in
-// the address: code and clientId (a key, and the name of one).
+// knownParameters are the query parameters that this function reads, and code and clientId, which the platform
+// reads: a key, and the key's name. The platform leaves them in the address.
 var knownParameters = []string{"deliverAt", "deliverAfter", "code", "clientId"}
 
 // readSender begins to verify who sent the request.
@@ -87,7 +87,7 @@ func (f *Function) readQuery(r *http.Request) (url.Values, error) {
 	return query, nil
 }
 
-// maxWait limits the time that an answer waits for the message's outcome.
+// maxWait limits the time for which an answer waits for the message's outcome.
 const maxWait = 60 * time.Second
 
 // readPreferWait returns the preference "wait" of the header Prefer (RFC 7240), at most maxWait. It ignores a

@@ -18,8 +18,8 @@ import (
 	"weir/internal/wire"
 )
 
-// Drain is the drainer of this process. It is woken after the answer, because it would compete with the
-// answer for the CPU.
+// Drain is the drainer of this process. The function wakes it after the answer, because the drainer would
+// compete with the answer for the CPU.
 type Drain interface{ WakeOffered(lane int) }
 
 // Tickets enqueues a ticket for a lane without blocking the caller. It returns no error: the message is
@@ -34,7 +34,7 @@ type Intake interface {
 	ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error)
 }
 
-// Waiter holds an answer until a message is final; see Waits.
+// Waiter delays an answer until a message is final; see Waits.
 type Waiter interface {
 	AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held, final bool)
 }
@@ -82,7 +82,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if asked.wait == 0 {
-		defer f.wakeLane(filed) // also if the answer cannot be written
+		defer f.wakeLane(filed) // deferred, so that the lane is woken even if the answer cannot be written
 	}
 	httpio.WriteJSON(w, http.StatusAccepted, describeReceipt(filed, asked))
 	f.logAccepted(r, filed)
@@ -93,8 +93,8 @@ func (f *Function) writeRefusal(w http.ResponseWriter, r *http.Request, err erro
 	httpio.WriteError(w, r, f.Logger, err)
 }
 
-// wakeLane wakes the drainer of this process, and enqueues a ticket. A repeated message that is final
-// needs no ticket; its lane may belong to an earlier epoch.
+// wakeLane wakes the drainer of this process, and enqueues a ticket. It does neither for a repeated message
+// that is final: nothing is left to do, and the message's lane may belong to an earlier epoch.
 func (f *Function) wakeLane(filed lane.Receipt) {
 	if !filed.Duplicate {
 		f.Drain.WakeOffered(filed.Message.ID.Lane)
@@ -127,8 +127,8 @@ func (f *Function) logAccepted(r *http.Request, filed lane.Receipt) {
 		"lane", m.ID.Lane, "seq", m.ID.Seq, "stage", string(filed.Stage), "trace_id", m.TraceID())
 }
 
-// maxFileTime limits the time of a post after its body was read: to check it, store it, and append it
-// behind earlier posts. So a post is answered 503 within ten seconds if storage hangs.
+// maxFileTime limits the time of a post after its body was read: the time to check the message, store it, and
+// append it behind earlier posts. So a post gets the answer 503 within ten seconds if storage hangs.
 const maxFileTime = 9 * time.Second
 
 func (f *Function) fileMessage(w http.ResponseWriter, r *http.Request, asked requestOptions) (lane.Receipt, error) {
@@ -144,8 +144,8 @@ func (f *Function) fileMessage(w http.ResponseWriter, r *http.Request, asked req
 			return lane.Receipt{}, err
 		}
 	}
-	// From here on a disconnect of the client does not end the append. A cancelled append may have become
-	// durable, and then only the sweep would wake its lane.
+	// From here on a disconnect of the client does not end the append. Otherwise a cancelled append could have
+	// become durable, and then only the sweep would wake its lane.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), maxFileTime)
 	defer cancel()
 	return f.Filer.File(ctx, filing.Submission{ContentType: r.Header.Get("Content-Type"), Body: body, Options: o})

@@ -22,13 +22,13 @@ import (
 
 // fake implements all ports of the function.
 type fake struct {
-	message   weir.Message // as appended
+	message   weir.Message // the message that was appended
 	idem      string
-	err       error // of Append
+	err       error // the error that Append returns
 	rung      bool
-	duplicate bool        // the message is filed already
-	woken     []bool      // for each wake, whether the answer was written before
-	answered  func() bool // the answer was written
+	duplicate bool        // true = the message is filed already
+	woken     []bool      // for each wake, whether the answer was written before it
+	answered  func() bool // reports whether the answer was written
 	embargo   time.Time   // due time in the body
 	hangs     bool        // Append waits until its context ends
 	waits     *receive.Waits
@@ -90,11 +90,11 @@ func TestFunction_WakesTheDrainOnceItHasAnswered(t *testing.T) {
 	t.Parallel()
 	f := &fake{}
 	if serveReceive(f, nil); !slices.Equal(f.woken, []bool{true}) {
-		t.Errorf("got wakes after the answer %v, want one, true", f.woken)
+		t.Errorf("got for each wake whether the answer was written before it: %v; want [true]", f.woken)
 	}
 	f = &fake{duplicate: true}
 	if serveReceive(f, nil); len(f.woken) != 0 {
-		t.Errorf("woken %d times for a repeat, want 0", len(f.woken))
+		t.Errorf("a repeated message woke its lane %d times, want 0", len(f.woken))
 	}
 	f = &fake{}
 	func() {
@@ -103,7 +103,7 @@ func TestFunction_WakesTheDrainOnceItHasAnswered(t *testing.T) {
 			httptest.NewRequest(http.MethodPost, "/api/messages", strings.NewReader("<a/>")))
 	}()
 	if len(f.woken) != 1 || !f.rung {
-		t.Errorf("without an answer: woken %d times, ticket %v, want once and a ticket", len(f.woken), f.rung)
+		t.Errorf("without an answer: got %d wakes and a ticket %v, want one wake and a ticket", len(f.woken), f.rung)
 	}
 }
 
@@ -138,7 +138,8 @@ func TestFunction_Accepted(t *testing.T) {
 	}
 	if f.idem != "k-1" || f.message.TraceParent != parent || !f.rung ||
 		strings.Contains(w.Header().Get("Location"), "s3cret") {
-		t.Errorf("got %+v, want idem k-1, TraceParent %v, rung true and no \"s3cret\" in Location", f, parent)
+		t.Errorf("got %+v and the Location %q; want idem k-1, TraceParent %v, rung true and no \"s3cret\" in Location",
+			f, w.Header().Get("Location"), parent)
 	}
 }
 
@@ -149,7 +150,7 @@ func TestFunction_StorageHangs(t *testing.T) {
 		w := serveReceive(&fake{hangs: true}, nil)
 		if took := time.Since(began); w.Code != 503 || w.Header().Get("Retry-After") == "" ||
 			took > 10*time.Second {
-			t.Errorf("%d, Retry-After %q after %s, want 503 and a time within 10s", w.Code,
+			t.Errorf("got %d with Retry-After %q after %s; want 503 with Retry-After within 10s", w.Code,
 				w.Header().Get("Retry-After"), took)
 		}
 	})
@@ -183,7 +184,8 @@ func TestFunction_Callback(t *testing.T) {
 		w := serveReceive(f, func(r *http.Request) { r.Header["Weir-Callback"] = c.values })
 		if filed := f.message.Callback; w.Code != c.code || c.code == 202 && filed != c.values[0] ||
 			c.code != 202 && filed != "" {
-			t.Errorf("%q: got %d and the callback %q, want %d and the value only if accepted", c.values, w.Code,
+			t.Errorf("%q: got %d and the stored callback %q; want %d, and the value stored only with 202", c.values,
+				w.Code,
 				f.message.Callback, c.code)
 		}
 	}
@@ -301,7 +303,8 @@ func TestFunction_Due(t *testing.T) {
 	}
 }
 
-// A cancelled append may have become durable. So the function finishes it, and wakes its lane.
+// A cancelled append may have become durable. So the function finishes the append after a disconnect, and wakes
+// the lane.
 func TestFunction_ClientGone(t *testing.T) {
 	t.Parallel()
 	f := &fake{}
@@ -311,6 +314,7 @@ func TestFunction_ClientGone(t *testing.T) {
 		*r = *r.WithContext(gone)
 	})
 	if f.message.Key != "/a" || len(f.woken) != 1 || f.refused != nil {
-		t.Errorf("filed %+v, woken %v, refused %v; want one that is filed and woken", f.message, f.woken, f.refused)
+		t.Errorf("filed %+v, %d wakes, refused %v; want the message /a, one wake and no refusal", f.message,
+			len(f.woken), f.refused)
 	}
 }

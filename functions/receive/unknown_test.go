@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A misspelt due time that is ignored delivers an embargoed message at once.
+// The function refuses a misspelt due time: ignoring it would deliver an embargoed message at once.
 func TestFunction_RefusesUnknownNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ header, query, want string }{

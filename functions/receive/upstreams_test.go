@@ -19,13 +19,13 @@ const (
 	gitHubSecret = "0123456789abcdef0123456789"
 )
 
-// unlimited is an upstream.Observer.
+// unlimited is an upstream.Observer that does nothing.
 type unlimited struct{}
 
 // Limited implements upstream.Observer.
 func (unlimited) Limited(string, string) {}
 
-// newUpstreams returns upstreams of which newsroom has a daily quota of two messages.
+// newUpstreams returns a set of upstreams. One of them, newsroom, has a daily quota of two messages.
 func newUpstreams() *upstream.Set {
 	secret := []byte(gitHubSecret)
 	return upstream.NewSet([]upstream.Definition{{Name: "newsroom", Keys: []string{newsroomKey}, DailyQuota: 2},
@@ -124,7 +124,7 @@ func TestFunction_RefusesOtherSenders(t *testing.T) {
 	}
 }
 
-// Without upstreams the function does not know their header and their parameter.
+// If the settings have no upstreams, the function refuses the header and the parameter of upstreams as unknown.
 func TestFunction_WithoutUpstreams(t *testing.T) {
 	t.Parallel()
 	for _, change := range []func(*http.Request){
@@ -139,7 +139,8 @@ func TestFunction_WithoutUpstreams(t *testing.T) {
 	f := &fake{}
 	w := serveReceive(f, func(r *http.Request) { r.Header.Set("X-Hub-Signature-256", "sha256=00") })
 	if w.Code != http.StatusAccepted || f.message.Upstream != "" {
-		t.Errorf("a signature for others: got %d and the upstream %q, want 202 and none", w.Code, f.message.Upstream)
+		t.Errorf("a signature in a header that Weir does not read: got %d and the upstream %q, want 202 and none",
+			w.Code, f.message.Upstream)
 	}
 }
 
@@ -152,7 +153,7 @@ func TestFunction_LimitsOfAnUpstream(t *testing.T) {
 	if w := post(&fake{}, newsroomKey); w.Code != http.StatusAccepted {
 		t.Fatalf("the first message: got %d, want 202", w.Code)
 	}
-	for range 5 { // a repeat does not count
+	for range 5 { // a repeated message is not charged to the quota
 		if w := post(&fake{duplicate: true}, newsroomKey); w.Code != http.StatusAccepted {
 			t.Fatalf("a repeat: got %d, want 202", w.Code)
 		}
@@ -171,7 +172,8 @@ func TestFunction_LimitsOfAnUpstream(t *testing.T) {
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != http.StatusTooManyRequests ||
 			p.Status != w.Code || len(p.Problems) != 1 || p.Problems[0].Rule != want || f.message.Body != nil ||
 			w.Header().Get("Retry-After") == "" || w.Header().Get("Retry-After") == "0" {
-			t.Errorf("got %d %s after %q, %v; want 429 of %s with a time", w.Code, w.Body,
+			t.Errorf("got %d %s with Retry-After %q, %v; want 429 with the limit %s and a Retry-After above 0", w.Code,
+				w.Body,
 				w.Header().Get("Retry-After"), err,
 				want)
 		}

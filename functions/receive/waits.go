@@ -24,21 +24,21 @@ type States interface {
 }
 
 const (
-	// firstPollAfter is the time before the first poll of a lane with held answers, pollInterval the
-	// time between two polls, and pollLimit the time limit of one poll.
+	// firstPollAfter is the time before the first poll of a lane with held answers. pollInterval is the time
+	// between two polls, and pollLimit is the time limit of one poll.
 	firstPollAfter = 200 * time.Millisecond
 	pollInterval   = time.Second
 	pollLimit      = 10 * time.Second
 )
 
-// Waits holds answers until messages are final. A commit of this process ends the wait at once. For
-// commits of other processes it polls the lane's control rows each second, once for all answers that
-// wait there, and reads their messages only after a commit. It is safe for concurrent use; all exported
-// fields are needed.
+// Waits holds answers until messages are final. A commit of this process ends the wait at once. For commits of
+// other processes, Waits polls the lane's control rows each second, once for all answers that wait for messages
+// of the lane. It reads these messages only after a commit. It is safe for concurrent use. All exported fields
+// are needed.
 type Waits struct {
 	Finals  Finals
 	States  States
-	MaxHeld int // answers held at the same time
+	MaxHeld int // the largest number of answers held at the same time
 
 	mu    sync.Mutex
 	held  int
@@ -47,7 +47,7 @@ type Waits struct {
 
 // laneWatch is a lane with held answers.
 type laneWatch struct {
-	waiting map[*heldAnswer]bool // false = its message was read as final
+	waiting map[*heldAnswer]bool // false = its message is already read as final
 	stop    context.CancelFunc
 }
 
@@ -58,8 +58,8 @@ type heldAnswer struct {
 	final  chan struct{} // closed when its message was read as final
 }
 
-// AwaitFinal waits until the message is final. held reports whether it waited. It does not wait if the message is
-// due too late, or if MaxHeld answers are held.
+// AwaitFinal waits until the message is final. held reports whether it waited. It does not wait if the message
+// is due after the wait, or if MaxHeld answers are held already.
 func (w *Waits) AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held,
 	final bool) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -85,8 +85,8 @@ func (w *Waits) AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Du
 	return st, true, err == nil && st.Stage.Final()
 }
 
-// awaitFinal waits, and reports whether the message may be final: this process made it final, a poll
-// read it as final, or the process stops.
+// awaitFinal waits, and reports whether the message may be final. It may be final if this process made it
+// final, if a poll read it as final, or if the process stops.
 func (w *Waits) awaitFinal(ctx context.Context, id weir.ID) bool {
 	here, stop := w.Finals.AwaitFinal(id)
 	defer stop()
@@ -118,7 +118,7 @@ func (w *Waits) releaseHold() {
 	w.held--
 }
 
-// addWaiter registers an answer, and begins to poll the lane if it is the first there.
+// addWaiter registers an answer. If it is the first answer of the lane, addWaiter begins to poll the lane.
 func (w *Waits) addWaiter(number int, one *heldAnswer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,7 +135,7 @@ func (w *Waits) addWaiter(number int, one *heldAnswer) {
 	l.waiting[one] = true
 }
 
-// removeWaiter removes an answer, and ends the polls of the lane with the last one.
+// removeWaiter removes an answer. With the last answer of the lane, the polls of the lane end.
 func (w *Waits) removeWaiter(number int, one *heldAnswer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,8 +146,8 @@ func (w *Waits) removeWaiter(number int, one *heldAnswer) {
 	}
 }
 
-// pollLane polls a lane until ctx ends. After a failed poll, the next one compares with the last
-// successful one.
+// pollLane polls a lane until ctx ends. After a failed poll, the next poll is compared with the last successful
+// one, so that no commit is missed.
 func (w *Waits) pollLane(ctx context.Context, number int, l *laneWatch) {
 	timer := time.NewTimer(firstPollAfter)
 	defer timer.Stop()

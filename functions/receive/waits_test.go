@@ -20,18 +20,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is storage and the drain of this process, as Waits sees them.
+// world is storage and the drain of this process, as Waits sees them: messages become final only by
+// commitStage.
 type world struct {
 	mu      sync.Mutex
 	stages  map[int64]weir.Stage
 	control lane.Control
 	fails   bool
-	here    map[int64][]chan struct{} // by message, closed when this process makes it final
+	here    map[int64][]chan struct{} // for each message, the channels that are closed when this process makes it final
 
 	asked
 }
 
-// asked counts the requests to storage.
+// asked has the numbers of requests to storage, by kind.
 type asked struct{ looks, queries, rows, states int }
 
 func (w *world) copyAsked() asked {
@@ -91,7 +92,7 @@ func (w *world) ReadMany(_ context.Context, _ int, seqs []int64) (entries []*lan
 	return entries, 1, nil
 }
 
-// commitStage makes messages final: in this process (here), or in another one.
+// commitStage makes messages final: in this process if here is true, else in another process.
 func (w *world) commitStage(here bool, stage weir.Stage, seqs ...int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,12 +118,12 @@ func TestFunction_Wait(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prefer string
-		after  time.Duration // until this process makes the message final
+		after  time.Duration // the time until this process makes the message final
 		due    time.Duration
-		held   int // answers at most
+		held   int // the largest number of held answers
 		status int
 		took   time.Duration
-		wait   string // the preference applied
+		wait   string // the preference that the answer says was applied
 	}{
 		"final in time":       {"wait=10", 3 * time.Second, 0, 1, 200, 3 * time.Second, "wait=10"},
 		"already final":       {"respond-async, Wait=10", 0, 0, 1, 200, 0, "wait=10"},
@@ -161,8 +162,8 @@ func TestFunction_Wait(t *testing.T) {
 	}
 }
 
-// Waits polls a lane once a second for all of its answers. It reads messages only after a commit, and
-// none above the cursor.
+// Waits polls a lane once a second for all held answers of the lane together. It reads messages only after a
+// commit, and reads no message above the cursor.
 func TestWaits_OneLookASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,35 +183,36 @@ func TestWaits_OneLookASecond(t *testing.T) {
 		}
 		time.Sleep(4500 * time.Millisecond)
 		if got, want := far.copyAsked(), (asked{looks: 5}); got != want {
-			t.Errorf("while nothing happens: got %+v, want %+v", got, want)
+			t.Errorf("without a commit: got the requests %+v, want %+v", got, want)
 		}
 		far.commitStage(false, weir.Delivered, 0, 1, 2, 3)
 		time.Sleep(time.Second)
 		if got, want := far.copyAsked(), (asked{looks: 6, queries: 1, rows: 4, states: 4}); len(answers) != 4 ||
 			got != want {
-			t.Errorf("4 final elsewhere: %d answers, got %+v, want %+v", len(answers), got, want)
+			t.Errorf("after another process made 4 messages final: got %d answers and the requests %+v; want 4 and %+v",
+				len(answers), got, want)
 		}
 		far.commitStage(true, weir.Dead, 10, 11)
 		synctest.Wait()
 		if len(answers) != 6 {
-			t.Errorf("2 final here: %d answers, want 6 at once", len(answers))
+			t.Errorf("after this process made 2 further messages final: got %d answers, want 6 at once", len(answers))
 		}
 		for range 3000 {
 			a := <-answers
 			if early := a.seq < 4 || a.seq == 10 || a.seq == 11; a.final != early ||
 				early == (a.after == 20*time.Second) {
-				t.Errorf("got %+v, want final %v and early %v", a, early,
+				t.Errorf("got the answer %+v; want final %v, and an answer before the end of its wait %v", a, early,
 					a.after != 20*time.Second)
 			}
 		}
 		synctest.Wait()
 		looks := far.copyAsked().looks
 		if looks > 21 {
-			t.Errorf("%d looks in 20 s, want 21 at most", looks)
+			t.Errorf("got %d reads of the control rows in 20 s, want 21 at most", looks)
 		}
 		time.Sleep(time.Minute)
 		if more := far.copyAsked().looks - looks; more != 0 {
-			t.Errorf("%d looks without a held answer, want none", more)
+			t.Errorf("got %d reads of the control rows without a held answer, want none", more)
 		}
 	})
 }
@@ -253,10 +255,11 @@ func TestWaits_SeesCommitsOfOtherProcesses(t *testing.T) {
 				waits := &receive.Waits{Finals: far, States: far, MaxHeld: 1}
 				st, held, final := waits.AwaitFinal(t.Context(), c.filed, 30*time.Second)
 				if took := time.Since(began); !held || !final || !st.Stage.Final() || took > c.within {
-					t.Errorf("got %v, %v, %q after %s, want it final within %s", held, final, st.Stage, took, c.within)
+					t.Errorf("got held %v, final %v and stage %q after %s; want a held answer, final within %s", held,
+						final, st.Stage, took, c.within)
 				}
 				if _, held, _ := waits.AwaitFinal(t.Context(), newReceipt(99), time.Second); !held {
-					t.Error("the next answer is not held, want the place of the first free again")
+					t.Error("the next answer is not held; want it held, because the first answer has ended its wait")
 				}
 				synctest.Wait()
 			})

@@ -1,6 +1,7 @@
-// Package schedules is the function for recurring messages below /api/schedules: PUT, GET and DELETE
-// /{name}, GET for the list, POST /{name}/run, /{name}/pause and /{name}/resume, and /{name}/preview. GET previews the stored schedule,
-// POST the definition in the body, which is not stored.
+// Package schedules is the function for recurring messages below /api/schedules. It serves PUT, GET and DELETE
+// of /{name}, GET of the list, POST of /{name}/run, /{name}/pause and /{name}/resume, and GET and POST of
+// /{name}/preview. GET previews the stored schedule. POST previews the definition in the body, and does not
+// store it.
 package schedules
 
 import (
@@ -20,7 +21,7 @@ import (
 )
 
 // Schedules stores and runs schedules. Its methods return NotFound if there is no such schedule, and
-// Precondition if a condition does not hold.
+// Precondition if the schedule does not meet a condition of the caller.
 type Schedules interface {
 	Reader
 	Put(ctx context.Context, name string, d recur.Definition, cond recur.Condition) (s recur.Schedule, created bool,
@@ -48,12 +49,12 @@ type Function struct {
 	Schedules Schedules
 	Stored    Stored
 	Contracts redact.Contracts
-	MaxBody   int64 // of a message
+	MaxBody   int64 // the largest size of a message's body
 	Now       func() time.Time
 	Logger    *slog.Logger
 }
 
-// Routes returns the handlers by path below /api/schedules.
+// Routes returns the handlers by their path below /api/schedules.
 func (f *Function) Routes() map[string]http.Handler {
 	only := func(h func(http.ResponseWriter, *http.Request) error, methods ...string) http.Handler {
 		return httpio.AllowMethods(f.handleNamed(h), methods...)
@@ -68,8 +69,8 @@ func (f *Function) Routes() map[string]http.Handler {
 	}
 }
 
-// handleNamed checks the name in the path, if there is one, and then calls h. An error of either becomes the
-// answer.
+// handleNamed checks the name in the path, if there is one, and then calls h. An error of the check or of h
+// becomes the answer.
 func (f *Function) handleNamed(h func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var err error
@@ -106,7 +107,7 @@ func (f *Function) listSchedules(ctx context.Context) ([]wire.Schedule, error) {
 	all, err := f.Schedules.List(ctx)
 	out := []wire.Schedule{}
 	for _, s := range all {
-		s.Message = nil // the address of one schedule shows its message, without redacted values
+		s.Message = nil // only GET of one schedule has its message, without redacted values
 		out = append(out, describeSchedule(s))
 	}
 	return out, err
@@ -127,9 +128,9 @@ func (f *Function) serveOne(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// writeSchedule answers with a schedule. The ETag is that of its definition, which If-Match protects; it does not
-// change when the schedule runs. The answer has the message without redacted values, and no message if they cannot be
-// found.
+// writeSchedule answers with a schedule. The ETag is the version of its definition, which If-Match protects: it
+// does not change when the schedule runs. The answer has the message without redacted values. It has no message
+// if Weir cannot find the values to redact.
 func (f *Function) writeSchedule(w http.ResponseWriter, r *http.Request, status int, s recur.Schedule) {
 	w.Header().Set("ETag", strconv.Quote(s.Version))
 	s.Message = redact.HideTemplate(r.Context(), f.Contracts, s.ContentType, s.Message)
@@ -168,7 +169,7 @@ func (f *Function) deleteSchedule(w http.ResponseWriter, r *http.Request) error 
 	if err := f.Schedules.Delete(r.Context(), name, cond); err != nil {
 		return err
 	}
-	// Not 204: after a 204, a host that forwards requests closes the client's connection.
+	// not 204: a host that forwards requests closes the client's connection after a 204
 	httpio.WriteJSON(w, http.StatusOK, deletedJSON{Name: name, Deleted: true})
 	return nil
 }

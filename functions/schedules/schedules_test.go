@@ -20,7 +20,7 @@ import (
 
 var noon = time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC)
 
-// fake keeps one schedule, "nightly".
+// fake has one schedule, "nightly".
 type fake struct {
 	exists bool
 	put    recur.Definition
@@ -138,7 +138,8 @@ func TestFunction_Put(t *testing.T) {
 		again := serveRequest(f, "PUT", "/nightly", got.Body.String(), "If-Match", got.Header().Get("ETag"))
 		if first.Code != 200 || got.Code != 200 || again.Code != 200 || again.Body.String() != first.Body.String() ||
 			len(f.cond.Versions) != 1 || f.cond.Versions[0] != "v1" {
-			t.Errorf("PUT = %d %s\nGET = %d\nPUT again = %d %s by %+v\nwant 200, one answer, and version v1",
+			t.Errorf("PUT = %d %s\nGET = %d\nPUT again = %d %s by %+v\nwant 200 three times, the same body from "+
+				"GET and PUT, and a PUT by version v1",
 				first.Code, first.Body, got.Code, again.Code, again.Body, f.cond)
 		}
 	})
@@ -196,10 +197,11 @@ func TestFunction_Refuses(t *testing.T) {
 			t.Parallel()
 			w := serveRequest(&fake{}, c.method, c.path, c.body, c.headers...)
 			if w.Code != c.status || w.Header().Get("Content-Type") != "application/problem+json" {
-				t.Errorf("got %d %s %s, want the problem %d", w.Code, w.Header().Get("Content-Type"), w.Body, c.status)
+				t.Errorf("got %d %s %s, want %d application/problem+json", w.Code, w.Header().Get("Content-Type"),
+					w.Body, c.status)
 			}
 			if strings.Contains(w.Body.String(), "Go struct") || strings.Contains(w.Body.String(), "2006") {
-				t.Errorf("got %s, want no words of Go in it", w.Body)
+				t.Errorf("got %s, want no names of Go types or layouts in it", w.Body)
 			}
 		})
 	}
@@ -274,7 +276,7 @@ func TestFunction_ExportsTheList(t *testing.T) {
 		w := serveRequest(f, "GET", query, "")
 		if w.Code != 200 || !strings.HasPrefix(w.Body.String(), want) ||
 			!strings.Contains(w.Header().Get("Content-Disposition"), `filename="weir-schedules.`) {
-			t.Errorf("%s: got %d %v %s, want the file %s", query, w.Code, w.Header(), w.Body, want)
+			t.Errorf("%s: got %d %v %s, want 200 and the file %s", query, w.Code, w.Header(), w.Body, want)
 		}
 	}
 	if w := serveRequest(f, "GET", "?format=pdf", ""); w.Code != 400 {

@@ -11,10 +11,10 @@ import (
 	"weir/internal/wire"
 )
 
-// maxOverhead limits the bytes of a definition without its message.
+// maxOverhead limits the bytes of a definition beside its message.
 const maxOverhead = 64 << 10
 
-// readDefinition parses the body of a PUT, or of a POST to preview.
+// readDefinition parses the body of a PUT, or of a POST for a preview.
 func (f *Function) readDefinition(w http.ResponseWriter, r *http.Request) (recur.Definition, error) {
 	var in wire.ScheduleDefinition
 	// An escaped byte of XML can take six bytes in JSON.
@@ -87,7 +87,7 @@ func describeSchedule(s recur.Schedule) wire.Schedule {
 	}
 	if utf8.Valid(s.Message) {
 		out.Message = string(s.Message)
-	} else { // not valid UTF-8, so JSON cannot hold it
+	} else { // it is not valid UTF-8, so JSON cannot carry it
 		out.MessageID = s.CopiedFrom
 	}
 	return out

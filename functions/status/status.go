@@ -52,8 +52,8 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, f.describeStatus(r, st, outlook))
 }
 
-// wantsForecast reports whether the caller asks for the forecast (parameter outlook). It is not the
-// default, because it reads up to a thousand rows of the lane, and upstreams poll during a backlog.
+// wantsForecast reports whether the caller asks for the forecast (parameter outlook). The forecast is not the
+// default: it reads up to a thousand rows of the lane, and upstreams poll messages during a backlog.
 func wantsForecast(r *http.Request) (bool, error) {
 	switch r.URL.Query().Get("outlook") {
 	case "", "0", "false":

@@ -72,11 +72,12 @@ func TestFunction(t *testing.T) {
 			"nextAttemptAt and an attemptLog of 2", w.Code, w.Body)
 	}
 	if w := get(id.String(), w.Header().Get("ETag")); w.Code != 304 || w.Body.Len() != 0 {
-		t.Errorf("with its ETag: %d %s, want status 304 and an empty body", w.Code, w.Body)
+		t.Errorf("with its ETag: got %d %s, want status 304 and an empty body", w.Code, w.Body)
 	}
 	if w := get(id.String()+"?outlook=perhaps", ""); w.Code != 400 ||
 		w.Header().Get("Content-Type") != "application/problem+json" {
-		t.Errorf("a wrong outlook: %d %s, want status 400 and Content-Type application/problem+json", w.Code, w.Body)
+		t.Errorf("a wrong outlook: got %d %s, want status 400 and Content-Type application/problem+json", w.Code,
+			w.Body)
 	}
 	for _, wrong := range []string{other.String(), "nonsense", id.String() + "A", "AAAA"} {
 		if w := get(wrong, ""); w.Code != 404 || w.Header().Get("Content-Type") != "application/problem+json" {
@@ -118,6 +119,6 @@ func TestFunction_Forecast(t *testing.T) {
 	st.Stage = weir.Delivered
 	if got := ask(reader{st: st, unasked: t}, "?outlook=1"); got["position"] != nil || got["expectedAt"] != nil ||
 		got["waitsFor"] != nil {
-		t.Errorf("of a final message: %v, want no position, no expectedAt and no waitsFor", got)
+		t.Errorf("of a final message: got %v, want no position, no expectedAt and no waitsFor", got)
 	}
 }

@@ -11,27 +11,29 @@ import (
 const (
 	// lanesAtOnce is the number of lanes that a round cleans at the same time.
 	lanesAtOnce = 8
-	// roundLimit is the longest time that a round spends on the lanes. It may spend as much again on the lanes of
-	// earlier epochs. It is less than the minute between two sweeps.
+	// roundLimit is the longest time that a round spends on the lanes. A round may spend the same time once
+	// more on the lanes of earlier epochs. roundLimit is shorter than the minute between two sweeps.
 	roundLimit = 50 * time.Second
-	// maxOverrun is added to roundLimit for turns that began before it was over.
+	// maxOverrun is the time past roundLimit that a turn may take if it began within roundLimit.
 	maxOverrun = 20 * time.Second
 	// forgottenLimit limits the search for forgotten bodies, which takes place once a day.
 	forgottenLimit = 5 * time.Minute
-	// retryAfter is the pause after a failed removal: until the next sweep.
+	// retryAfter is the time after a failed removal before the next attempt. It is shorter than the minute
+	// between two sweeps, so the next sweep tries again.
 	retryAfter = 50 * time.Second
 )
 
-// Retention removes old messages and bodies. Each method returns the time at which it has more to do; zero = at once.
+// Retention removes old messages and bodies. Each method returns the time at which it has more to remove; zero
+// = at once.
 type Retention interface {
 	RunLane(ctx context.Context, lane int) (time.Time, error)
 	RunEarlierEpochs(ctx context.Context) (time.Time, error)
 	RemoveForgottenBodies(ctx context.Context) (time.Time, error)
 }
 
-// Cleaner removes messages and bodies past their retention, in the background: one round at a time
-// in a process, each begun by BeginRound and bounded in time. Its exported fields are set before
-// the first round; all except ForgottenAt are required.
+// Cleaner removes messages and bodies past their retention, in the background. BeginRound begins a round. A
+// process has one round at a time, and each round has a time limit. The exported fields are set before the
+// first round; all except ForgottenAt are required.
 type Cleaner struct {
 	Retention Retention
 	Lanes     int
@@ -43,20 +45,20 @@ type Cleaner struct {
 
 	mu        sync.Mutex
 	isClosed  bool
-	isAwaited bool               // another round was asked for since the last one began
-	done      chan struct{}      // closed when the round is over; nil = none is under way
-	cancel    context.CancelFunc // of the round
+	isAwaited bool               // BeginRound was called since the last round began
+	done      chan struct{}      // closed when the round is over; nil = no round is under way
+	cancel    context.CancelFunc // ends the round
 	lanes     map[int]*laneTurn
-	earlierAt time.Time // when earlier epochs are cleaned next
+	earlierAt time.Time // when the round cleans earlier epochs next
 }
 
-// laneTurn is a lane with the times of its last and its next turn.
+// laneTurn is a lane with the time of its last turn, and the time from which it has its next turn.
 type laneTurn struct {
 	number         int
 	lastAt, nextAt time.Time
 }
 
-// BeginRound begins a round, and returns at once. If one is under way, another follows it.
+// BeginRound begins a round, and returns at once. If a round is under way, another round follows it.
 func (c *Cleaner) BeginRound() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +90,7 @@ func (c *Cleaner) nextRound() bool {
 	return true
 }
 
-// Close ends the round that is under way, and begins no other. Another process continues the removal.
+// Close ends the round that is under way, and prevents further rounds. Another process continues the removal.
 func (c *Cleaner) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.isClosed = true
@@ -132,8 +134,8 @@ func (c *Cleaner) runWithin(ctx context.Context, limit time.Duration,
 	return c.Now().Add(retryAfter)
 }
 
-// cleanLanes cleans the lanes that are due, a few at a time and in turn, until all are clean or the
-// time is over. The lanes that have waited longest come first.
+// cleanLanes cleans the lanes that are due, up to lanesAtOnce at the same time, until all are clean or the time
+// is over. The lanes with the longest time since their last turn come first.
 func (c *Cleaner) cleanLanes(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, roundLimit+maxOverrun)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"weir/functions/sweep"
 )
 
-// endless is a retention with endless work in every lane.
+// endless is a retention that always has more to remove in every lane.
 type endless struct{}
 
 func (endless) RunLane(ctx context.Context, _ int) (time.Time, error) {
@@ -29,12 +29,13 @@ func (endless) RemoveForgottenBodies(context.Context) (time.Time, error) {
 	return time.Now().Add(time.Hour), nil
 }
 
-// work is a retention. Each call for a lane takes a second, and leaves one call less to do in that lane.
+// work is a retention. Each call for a lane takes a second, and lowers the number of calls that the lane needs
+// by one.
 type work struct {
 	mu                       sync.Mutex
-	left, runs, failures     map[int]int // by lane: calls to do, calls so far, calls that will fail
-	active, most             int         // calls for lanes: under way now, and the most that were at a time
-	earlier, forgotten, cuts int         // calls for earlier epochs, for forgotten bodies, and calls that ctx ended
+	left, runs, failures     map[int]int // by lane: calls that are needed, calls so far, and calls that will fail
+	active, most             int         // calls for lanes: under way now, and the largest number at the same time
+	earlier, forgotten, cuts int         // calls for earlier epochs, for forgotten bodies, and all that ctx ended
 }
 
 func (w *work) RunLane(ctx context.Context, lane int) (time.Time, error) {
@@ -72,7 +73,7 @@ func (w *work) RemoveForgottenBodies(context.Context) (time.Time, error) {
 	return time.Now().Add(24 * time.Hour), nil
 }
 
-// runCleaner lets a cleaner work for some minutes, and wakes it in each.
+// runCleaner lets a cleaner work for some minutes, and begins a round in each minute.
 func runCleaner(t *testing.T, w *work, lanes, minutes int, then func(*testing.T, *sweep.Cleaner)) {
 	t.Helper()
 	t.Parallel()
@@ -118,7 +119,7 @@ func TestCleaner_LanesTakeTurns(t *testing.T) {
 		defer w.mu.Unlock()
 		for lane := range 100 {
 			if runs := w.runs[lane]; runs < 8 || runs > 16 {
-				t.Errorf("lane %d had %d turns, want about as many as the others: 12", lane, runs)
+				t.Errorf("lane %d got %d turns, want 8 to 16, because each lane gets about 12", lane, runs)
 			}
 		}
 		if w.most != 8 {
@@ -134,7 +135,7 @@ func TestCleaner_AFailureHoldsUpNoOtherLane(t *testing.T) {
 	w := &work{failures: map[int]int{0: 5}}
 	runCleaner(t, w, 3, 10, func(t *testing.T, _ *sweep.Cleaner) {
 		if w.runs[0] != 6 || w.runs[1] != 1 || w.runs[2] != 1 {
-			t.Errorf("turns %v, want 6 of the one that failed five times, a minute apart, and 1 of the others",
+			t.Errorf("got the turns %v by lane; want 6 of lane 0, which failed five times, and 1 of each other lane",
 				w.runs)
 		}
 	})
@@ -150,7 +151,8 @@ func TestCleaner_OneRoundAtATime(t *testing.T) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.most != 1 || w.runs[0] > 71 {
-			t.Errorf("%d turns of a lane at a time, want 1; %d in 70 s, want at most 71", w.most, w.runs[0])
+			t.Errorf("got %d turns of a lane at the same time, want 1; got %d turns in 70 s, want at most 71", w.most,
+				w.runs[0])
 		}
 	})
 }

@@ -1,7 +1,7 @@
-// Package sweep is the function of the timer: each minute it looks at every lane, so that a lane does
-// not stand still for long if a ticket or a process was lost. It also takes the files of the inbox. Each
-// sweep begins a round of the Cleaner, which removes messages and bodies past their retention. No invocation
-// waits for that.
+// Package sweep is the function of the timer: each minute it looks at every lane, so that a lane does not stand
+// still for long if a ticket or a process was lost. It also takes the files of the inbox. Each sweep begins a
+// round of the Cleaner, which removes messages and bodies past their retention. No invocation waits for that
+// round.
 package sweep
 
 import (
@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// wakeAhead is how long before its due time a lane is woken: two sweeps.
+	// wakeAhead is the time before its due time at which a lane is woken. It spans two sweeps.
 	wakeAhead = 2 * time.Minute
 	// sweepLimit bounds the time of a sweep. The host restarts the handler, and with it every
 	// drain, if an invocation takes longer than host.json's functionTimeout of 5 min.
@@ -30,19 +30,19 @@ type Reader interface {
 	ReadControl(ctx context.Context, lane int) (lane.Control, error)
 }
 
-// Waker wakes a lane in this process, which drains it, or watches it while another process holds
+// Waker wakes a lane in this process. The process drains the lane, or watches it while another process holds
 // it.
 type Waker interface{ Wake(lane int) }
 
 // RoundBeginner begins a round of removal in the background, and returns at once.
 type RoundBeginner interface{ BeginRound() }
 
-// Schedules runs recurring messages in this process. Load reads them again if they are due.
+// Schedules runs recurring messages in this process. Load reads the schedules again if a read is due.
 type Schedules interface {
 	Load(ctx context.Context) error
 }
 
-// Inbox takes the files that other systems dropped; see inbox.Collector.
+// Inbox takes the files that other systems put into the inbox; see inbox.Collector.
 type Inbox interface {
 	Collect(ctx context.Context) error
 }
@@ -53,13 +53,13 @@ type Function struct {
 	Waker     Waker
 	Cleaner   RoundBeginner
 	Schedules Schedules
-	Inbox     Inbox // nil = no files are taken
+	Inbox     Inbox // nil = weir.yaml has no intake.files
 	Lanes     int
 	Now       func() time.Time
 	Logger    *slog.Logger
 
 	once sync.Once
-	turn chan struct{} // a process has one sweep of the lanes at a time
+	turn chan struct{} // lets one sweep of the lanes run at a time in this process
 }
 
 // Handler returns the handler that the host calls.
@@ -69,15 +69,16 @@ func (f *Function) Handler() http.Handler {
 	})
 }
 
-// Sweep looks at all lanes, a few at a time, and takes the files beside that. If one lane cannot be read, it still
-// looks at the others. It returns when it has looked at every lane and taken the files, or when sweepLimit is over.
+// Sweep looks at all lanes, a few at a time, and takes the files in parallel. If it cannot read one lane, it
+// still looks at the others. It returns when it has looked at every lane and taken the files, or when
+// sweepLimit is over.
 func (f *Function) Sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
 	var files sync.WaitGroup
 	var filesErr error
 	if f.Inbox != nil {
-		files.Go(func() { // files can take the whole time, and no sweep of the lanes waits for them
+		files.Go(func() { // in parallel, because files can take the whole time and the lanes must not wait for them
 			if err := f.Inbox.Collect(ctx); err != nil {
 				filesErr = fmt.Errorf("inbox: %w", err)
 			}
@@ -111,7 +112,7 @@ func (f *Function) sweepLanes(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// wakeIfDue wakes a lane that has work, or will have soon.
+// wakeIfDue wakes a lane that has work now, or will have work within wakeAhead.
 func (f *Function) wakeIfDue(ctx context.Context, number int) error {
 	control, err := f.Log.ReadControl(ctx, number)
 	if err != nil {

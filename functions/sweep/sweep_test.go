@@ -17,16 +17,16 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// fake is everything that a sweep uses.
+// fake implements all ports of a sweep.
 type fake struct {
 	controls []lane.Control
-	broken   int           // lane that cannot be read; -1 = none
-	each     time.Duration // of a look
-	hangs    bool          // every look, until its context ends
+	broken   int           // the lane that cannot be read; -1 = none
+	each     time.Duration // the time that a look takes
+	hangs    bool          // true = every look waits until its context ends
 
 	mu     sync.Mutex
 	woken  []int
-	rounds int // of the cleaner
+	rounds int // the rounds of the cleaner that were begun
 	loaded int
 }
 
@@ -80,7 +80,7 @@ func TestFunction_Sweep(t *testing.T) {
 		t.Error("got no error, want one: lane 3 could not be read")
 	}
 	if slices.Sort(f.woken); !slices.Equal(f.woken, []int{1, 2, 5}) {
-		t.Errorf("woken %v, want [1 2 5]", f.woken)
+		t.Errorf("got the woken lanes %v, want [1 2 5]", f.woken)
 	}
 	f.broken = -1
 	for range 3 {
@@ -102,7 +102,7 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 			controls: make([]lane.Control, lanes),
 			broken:   -1,
 			each:     50 * time.Millisecond,
-		} // five operations of 10 ms
+		} // a look is five operations of 10 ms
 		for i := range f.controls {
 			f.controls[i] = lane.Control{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}
 		}
@@ -110,7 +110,7 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 		cleaner := &sweep.Cleaner{Retention: &endless{}, Lanes: lanes, Now: time.Now, Logger: fn.Logger}
 		fn.Cleaner = cleaner
 		began := time.Now()
-		for range 3 { // retention is at work from the first one on
+		for range 3 { // the first sweep begins retention, so retention works during the others
 			if err := fn.Sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -125,8 +125,8 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 	})
 }
 
-// A sweep ends far below functionTimeout even if storage hangs, and so does a sweep that waits
-// for it.
+// A sweep ends far below functionTimeout even if storage hangs. A sweep that waits for it ends in the same
+// time.
 func TestFunction_StorageHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -156,7 +156,8 @@ type inbox struct {
 
 func (i *inbox) Collect(context.Context) error { i.calls++; return i.err }
 
-// TestFunction_TakesFiles: a lane that cannot be read does not keep the files, nor do files keep the lanes.
+// TestFunction_TakesFiles: the sweep takes the files even if it cannot read a lane, and wakes the lanes even if
+// it cannot take the files.
 func TestFunction_TakesFiles(t *testing.T) {
 	t.Parallel()
 	work := lane.Control{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}
@@ -168,11 +169,11 @@ func TestFunction_TakesFiles(t *testing.T) {
 		t.Errorf("got %v, want the errors of the files and of lane 1", err)
 	}
 	if files.calls != 1 || !slices.Equal(f.woken, []int{0}) {
-		t.Errorf("got %d looks at the inbox, and woke %v; want 1 and [0]", files.calls, f.woken)
+		t.Errorf("got %d looks at the inbox and the woken lanes %v; want 1 and [0]", files.calls, f.woken)
 	}
 }
 
-// countWork returns how often lanes were woken and rounds of the cleaner begun.
+// countWork returns the number of wakes of lanes, and the number of rounds of the cleaner that were begun.
 func (f *fake) countWork() (woken, rounds int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,8 +188,8 @@ func (hangingInbox) Collect(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// TestFunction_FilesHoldUpNoLane: while files are taken, the lanes are woken and retention begins, also by the next
-// sweep.
+// TestFunction_FilesHoldUpNoLane: while a sweep takes files, that sweep and the next one wake the lanes and
+// begin retention.
 func TestFunction_FilesHoldUpNoLane(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"weir/internal/wire"
 )
 
-// Checker returns the opinion of the contracts about a body; see contract.Set.
+// Checker checks a body against the contracts; see contract.Set.
 type Checker interface {
 	Check(ctx context.Context, contentType string, body []byte) (contract.Checked, error)
 }
@@ -30,8 +30,8 @@ type Function struct {
 	Logger    *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. A body that breaks its contract is answered 200, too: its problems are the
-// result.
+// ServeHTTP implements http.Handler. It answers 200 for a body that breaks its contract, too, because the
+// problems are the result of the check.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	found, err := f.checkBody(w, r)
 	if err != nil {

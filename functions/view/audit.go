@@ -27,7 +27,7 @@ type Audit struct {
 	Logger *slog.Logger
 }
 
-// auditEntry is the JSON form of an entry.
+// auditEntry is the JSON form of an entry of the audit log.
 type auditEntry struct {
 	At         time.Time       `json:"at"`
 	Action     string          `json:"action"`
@@ -41,7 +41,7 @@ type auditEntry struct {
 	Invocation string          `json:"invocationId,omitempty"`
 }
 
-// Bounds of the parameter limit.
+// The default and the upper bound of the parameter limit.
 const defaultAuditLimit, maxAuditLimit = 50, 500
 
 // ServeHTTP implements http.Handler.

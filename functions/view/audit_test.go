@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// auditLog answers each query with one page, and keeps the query.
+// auditLog answers each query with one page, and stores the query.
 type auditLog struct {
 	page  audit.Page
 	err   error
@@ -84,7 +84,7 @@ func TestAudit_RefusesWrongParameters(t *testing.T) {
 		f := &auditLog{}
 		if w := f.get(query); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) ||
 			f.asked != nil {
-			t.Errorf("%s: got %d %s, want 400 %s, and nothing read", query, w.Code, w.Body, want)
+			t.Errorf("%s: got %d %s, want 400 %s, and no read of the audit log", query, w.Code, w.Body, want)
 		}
 	}
 	away := &auditLog{err: &weir.Error{Kind: weir.Unavailable, Op: "audit", Message: "away"}}

@@ -59,8 +59,8 @@ func Compare(ctx context.Context, bodies Bodies, id weir.ID) (string, error) {
 	return diffBodies(&accepted, &edited), nil
 }
 
-// diffBodies returns a unified diff. Both bodies are indented first, one element a line, because many
-// upstreams send a body as one line. If they differ only in layout, the original bodies are compared.
+// diffBodies returns a unified diff. It indents both bodies first, with one element a line, because many
+// upstreams send a body as one line. If the indented bodies are equal, it compares the original bodies.
 func diffBodies(accepted, edited *weir.Message) string {
 	before, after := indentBody(accepted), indentBody(edited)
 	if before == after {
@@ -69,13 +69,15 @@ func diffBodies(accepted, edited *weir.Message) string {
 	return udiff.Unified("accepted", "edited", before, after)
 }
 
-// maxIndentSize is the size up to which a body is indented, because the tree takes many times its size.
+// maxIndentSize is the largest size of a body that is indented, because the tree takes many times the body's
+// size.
 const maxIndentSize = 4 << 20
 
-// maxIndentDepth is the depth above which a body is not indented, because indentation would dominate it.
+// maxIndentDepth is the largest depth of a body that is indented: with more levels, most of each line would be
+// indentation.
 const maxIndentDepth = 32
 
-// indentWidth returns the number of spaces of a level.
+// indentWidth returns the number of spaces for each level.
 func indentWidth(root *etree.Element) int {
 	if treeDepth(root) > maxIndentDepth {
 		return 0

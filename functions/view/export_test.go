@@ -31,7 +31,7 @@ func TestExport_CSV(t *testing.T) {
 		r.FieldsPerRecord = -1
 		records, err := r.ReadAll()
 		if err != nil || len(records) != 5 {
-			t.Fatalf("%s: got %d records, %v; want a heading, three messages, and a remark", w, len(records), err)
+			t.Fatalf("%s: got %d records, %v; want 5: a heading, three messages, and a remark", w, len(records), err)
 		}
 		cells := map[string]string{}
 		for i, name := range records[0] {
@@ -71,7 +71,7 @@ func TestExport_JSON(t *testing.T) {
 	list = wire.MessageList{}
 	if err := json.Unmarshal(ask("/api/messages?format=json").Body.Bytes(), &list); err != nil || !list.Complete ||
 		len(list.Messages) != 1 {
-		t.Errorf("got %+v, %v; want one message, and that it is all", list, err)
+		t.Errorf("got %+v, %v; want one message and Complete true", list, err)
 	}
 	if w := ask("/api/messages", "Accept", "text/html, text/csv;q=0.5"); strings.Contains(w.Body.String(), "(not") ||
 		!strings.HasPrefix(w.Body.String(), "id,stage,") {
@@ -80,7 +80,7 @@ func TestExport_JSON(t *testing.T) {
 	var errors wire.ErrorList
 	if err := json.Unmarshal(ask("/api/errors?format=json").Body.Bytes(), &errors); err != nil ||
 		len(errors.Errors) != 1 || errors.Looked != 3 {
-		t.Errorf("got %+v, %v, want one, Looked 3 and no error", errors, err)
+		t.Errorf("got %+v, %v; want one cause, Looked 3 and no error", errors, err)
 	}
 	expectAnswer(t, ask("/api/errors?format=csv"), 200, "0123456789ab,article,422,asset <n>,3,2,2026-01-08T12:00:00Z,")
 	for _, query := range []string{"messages?format=xml", "messages?format=csv&sort=key", "messages?format=csv&limit=10001",
@@ -90,7 +90,8 @@ func TestExport_JSON(t *testing.T) {
 	}
 }
 
-// Each of these lists has a cell that a spreadsheet would run as a formula without an apostrophe before it.
+// Each of these lists has a cell that begins with a formula. The export puts an apostrophe before the formula,
+// so that a spreadsheet does not run it.
 func TestExport_OfOtherLists(t *testing.T) {
 	t.Parallel()
 	s, ask := newReads(t)
@@ -113,7 +114,7 @@ func TestExport_OfOtherLists(t *testing.T) {
 	}
 	expectAnswer(t, ask("/api/audit?format=csv&action=pause&subject=one&limit=1"), 200)
 	if q := s.query; q.Action != "pause" || q.Subject != "one" || q.Limit != 1 {
-		t.Errorf("the audit log was asked for %+v, want action pause, subject one and limit 1", q)
+		t.Errorf("the audit log got the query %+v, want action pause, subject one and limit 1", q)
 	}
 	for _, address := range []string{"/api/audit?format=pdf", "/api/audit?format=csv&limit=10001",
 		"/api/replays?format=pdf", "/api/lanes?format=pdf"} {
@@ -155,7 +156,7 @@ func TestExport_FailsVisibly(t *testing.T) {
 	s.fails, s.failsBehind = nil, &weir.Error{Kind: weir.Unavailable, Message: "away"}
 	defer func() {
 		if p := recover(); p != http.ErrAbortHandler {
-			t.Errorf("got %v, want the connection cut off when the second page cannot be read", p)
+			t.Errorf("got the panic %v, want http.ErrAbortHandler when the second page cannot be read", p)
 		}
 	}()
 	ask("/api/messages?format=csv")
@@ -168,7 +169,8 @@ func TestExport_EndsInTime(t *testing.T) {
 	var list wire.MessageList
 	if err := json.Unmarshal(ask("/api/messages?format=json").Body.Bytes(), &list); err != nil || list.Complete ||
 		len(list.Messages) < 2 || len(list.Messages) > 4 {
-		t.Errorf("got %d messages, complete %v, %v; want as many as could be read in 15 s", len(list.Messages),
+		t.Errorf("got %d messages, complete %v, %v; want the 2 to 4 messages that can be read in 15 s, and no error",
+			len(list.Messages),
 			list.Complete, err)
 	}
 }

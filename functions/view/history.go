@@ -53,7 +53,7 @@ func describeQuantiles(d history.Durations) quantiles {
 const (
 	defaultHistory = 60
 	maxHistory     = 8 * 24 * 60
-	// maxSteps is about the number of steps that a plot can show.
+	// maxSteps is the number of steps that a plot can show, approximately.
 	maxSteps = 240
 )
 
@@ -82,8 +82,8 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
 
-// ChooseStep returns the step for a span of minutes: the shortest that divides a day and needs at most
-// maxSteps steps.
+// ChooseStep returns the step for a span of minutes: the shortest step of up to an hour that splits the span into
+// maxSteps steps or fewer, else an hour.
 func ChooseStep(minutes int) time.Duration {
 	for _, step := range []int{1, 5, 15, 30, 60} {
 		if minutes/step <= maxSteps {

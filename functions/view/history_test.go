@@ -46,14 +46,14 @@ func TestHistory(t *testing.T) {
 		t.Fatalf("answered %d %s: %v, want status 200 and no error", w.Code, w.Body, err)
 	}
 	if source.span != 24*time.Hour || source.step != 15*time.Minute || source.lane != 2 || got.StepSeconds != 900 {
-		t.Errorf("asked for %+v, want span 24h, step 15m, lane 2 and StepSeconds 900", source)
+		t.Errorf("got a read of %+v, want span 24h, step 15m, lane 2 and StepSeconds 900", source)
 	}
 	if m := got.Minutes[0]; m.Accepted != 3 || m.Delivered != 2 || m.Waiting != 1 || m.Oldest != 1 ||
 		m.Transactions != 4 || m.Attempt.P50 < 0.09 || m.Attempt.P50 > 0.11 {
 		t.Errorf("got %+v, want Accepted 3, Delivered 2, Waiting 1, Oldest 1, Transactions 4 and P50 0.09 to 0.11", m)
 	}
 	if _, source := ask(""); source.span != time.Hour || source.step != time.Minute || source.lane != -1 {
-		t.Errorf("by itself: %+v, want span 1h, step 1m and lane -1", source)
+		t.Errorf("without parameters: got a read of %+v, want span 1h, step 1m and lane -1", source)
 	}
 	for _, query := range []string{"?minutes=0", "?minutes=x", "?minutes=999999", "?lane=4", "?lane=-1", "?minuets=5",
 		"?lane=1&lane=2"} {

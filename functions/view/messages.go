@@ -25,7 +25,7 @@ type Searcher interface {
 type Messages struct {
 	Source     Searcher
 	Lanes      int
-	ShownNames []string // of the values that contracts show, sorted; they are columns of an export
+	ShownNames []string // names of the values that contracts show, sorted; they are columns of an export
 	// HasUpstreams is true if the settings have upstreams. An export then has the column upstream.
 	HasUpstreams bool
 	Now          func() time.Time
@@ -81,8 +81,8 @@ func newMessageExport(file string, shownNames []string, hasUpstreams bool,
 var messageColumns = []string{"id", "stage", "contract", "key", "lane", "sequence", "version", "attempts",
 	"acceptedAt", "deliverAt", "finishedAt", "nextAttemptAt", "cmsStatus", "lastError", "size"}
 
-// columnsOf returns the columns of exported messages: messageColumns, the upstream if the settings have any, and the
-// values that contracts show.
+// columnsOf returns the columns of exported messages: messageColumns, the column upstream if the settings have
+// upstreams, and the values that contracts show.
 func columnsOf(shownNames []string, hasUpstreams bool) []string {
 	columns := slices.Clone(messageColumns)
 	if hasUpstreams {
@@ -123,11 +123,11 @@ func DescribeMessages(found overview.SearchResult) wire.MessageList {
 const (
 	defaultLimit = 50
 	maxLimit     = 200
-	// maxText limits the bytes of a parameter: a key has up to 1 KiB.
+	// maxText limits the bytes of a parameter. It is the largest size of a key.
 	maxText = 1 << 10
 )
 
-// maxAttempts is the largest number of attempts that a search can ask for.
+// maxAttempts is the largest number of attempts that the parameters of a search may have.
 const maxAttempts = 1_000_000
 
 var searchParameters = []string{"stage", "key", "keyPrefix", "contract", "upstream", "version", "fingerprint",
@@ -138,13 +138,13 @@ var searchParameters = []string{"stage", "key", "keyPrefix", "contract", "upstre
 // Search has the parameters of a search.
 type Search struct {
 	Filter   overview.Filter
-	Order    overview.Order // of the messages of one answer
+	Order    overview.Order // the order of the messages in one answer
 	Limit    int
 	Continue string
 	format   export.Format
 }
 
-// ParseSearch parses the parameters of a search for a page. The error names every problem.
+// ParseSearch parses the parameters of a search for the operator's page. The error names every problem.
 func ParseSearch(values url.Values, lanes int) (Search, error) {
 	p := &parameters{values: values}
 	return p.readSearch(lanes, "")

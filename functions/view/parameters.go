@@ -37,11 +37,11 @@ func (p *parameters) toError() error {
 	return &weir.Error{Kind: weir.Malformed, Op: "view", Message: strings.Join(texts, "; "), Problems: p.problems}
 }
 
-// hostParameters are for the host, which authenticates the caller by them.
+// hostParameters are the parameters by which the host authenticates the caller.
 var hostParameters = []string{"code", "clientId"}
 
-// refuseOthers refuses parameters other than the named ones: a search without its misspelt filter would find
-// everything. It refuses repeated parameters, too.
+// refuseOthers refuses parameters other than the named ones: without the refusal, a search whose filter is
+// misspelt would find everything. It also refuses repeated parameters.
 func (p *parameters) refuseOthers(names ...string) {
 	for name, given := range p.values {
 		switch {

@@ -28,12 +28,12 @@ type source struct {
 	limit  int
 	token  string
 	due    overview.DueFilter
-	query  audit.Query // of the audit log
+	query  audit.Query // the last query of the audit log
 	fails  error
 
-	isLast      bool          // the page of messages is the last one
-	failsBehind error         // of the pages behind the first one
-	passTime    time.Duration // by which each page of messages moves the clock
+	isLast      bool          // true = the page of messages is the last one
+	failsBehind error         // the error of each page after the first one
+	passTime    time.Duration // the time by which each page of messages moves the clock
 	clock       time.Duration
 }
 
@@ -86,7 +86,7 @@ func (s *source) LoadEditedMessage(context.Context, weir.ID) (weir.Message, erro
 	return weir.Message{}, &weir.Error{Kind: weir.NotFound, Message: "the message was not edited"}
 }
 
-// frozen is a calendar that is closed.
+// frozen is a calendar that is always closed.
 type frozen struct{}
 
 func (frozen) At(time.Time) (bool, string, time.Time) { return true, "freeze", noon.Add(time.Hour) }
@@ -111,7 +111,7 @@ var busy = overview.Lane{
 	PauseCause: overview.PauseCause{By: overview.ByCMS, Reason: "503", Until: noon.Add(time.Minute)},
 }
 
-// newReads serves the addresses, and checks the answers against the API's document.
+// newReads serves the addresses, and compares the answers with the OpenAPI document.
 func newReads(t *testing.T) (*source, func(address string, header ...string) *httptest.ResponseRecorder) {
 	t.Helper()
 	document, err := openapitest.Read(openapi.Document)
@@ -137,7 +137,7 @@ func newReads(t *testing.T) (*source, func(address string, header ...string) *ht
 			r.Header.Set(header[i], header[i+1])
 		}
 		mux.ServeHTTP(w, r)
-		if w.Code != http.StatusBadRequest { // whose request is not as the document has it
+		if w.Code != http.StatusBadRequest { // a 400 may be due to a request that the document does not allow
 			for _, text := range document.Check(openapitest.Exchange{Request: r, Status: w.Code, Header: w.Header(),
 				Received: w.Body.Bytes()}) {
 				t.Errorf("GET %s breaks openapi.yaml: %s", address, text)
@@ -165,7 +165,7 @@ func TestMessages(t *testing.T) {
 	expectAnswer(t, ask("/api/messages"), 200, `"looked":7`, `"notSearched":2`, `"complete":false`, `"continue":"abc"`,
 		`"size":25`, `"stage":"dead"`, `"lane":2`, `"shown":{"title":"=1+1"}`)
 	if s.limit != 50 || s.filter != (overview.Filter{}) || s.token != "" {
-		t.Errorf("read %+v by %d, want no filter by 50", s.filter, s.limit)
+		t.Errorf("got a search with %+v and limit %d, want no filter and limit 50", s.filter, s.limit)
 	}
 	q := url.Values{"stage": {"dead"}, "key": {"a&b=/ü'"}, "contract": {"article"}, "lane": {"3"},
 		"from": {"2026-01-08T13:00:00+01:00"}, "to": {"2026-01-09T00:00:00Z"},
@@ -178,7 +178,8 @@ func TestMessages(t *testing.T) {
 	if f.Lane = nil; f != (overview.Filter{Stage: weir.Dead, Key: "a&b=/ü'", Contract: "article", From: noon,
 		To: noon.Add(12 * time.Hour), Text: "Straße", Fingerprint: "0123456789ab"}) ||
 		s.limit != 200 || s.token != "xyz" {
-		t.Errorf("asked for %+v, limit %d, token %q, want the filters of the address, 200, xyz", f, s.limit, s.token)
+		t.Errorf("got a search with %+v, limit %d, token %q; want the filters of the address, limit 200, token xyz", f,
+			s.limit, s.token)
 	}
 	expectAnswer(t, ask("/api/messages?keyPrefix=/n&version=3&cmsStatus=5xx&attemptsFrom=2&attemptsTo=4"+
 		"&idempotencyKey=a-b&shown=title:A:b"+
@@ -186,7 +187,7 @@ func TestMessages(t *testing.T) {
 	if s.filter != (overview.Filter{KeyPrefix: "/n", Version: "3", CMSStatus: overview.StatusRange{Low: 500, High: 599},
 		MinAttempts: 2, MaxAttempts: 4, IdempotencyKey: "a-b", Shown: overview.ShownFilter{Name: "title", Text: "A:b"},
 		FinishedFrom: noon, FinishedTo: noon.Add(12 * time.Hour)}) {
-		t.Errorf("asked for %+v, want the further filters of the address", s.filter)
+		t.Errorf("got a search with %+v; want the filters of the address", s.filter)
 	}
 	s.fails = errors.New("password=hunter2")
 	if w := ask("/api/messages"); w.Code != 500 || strings.Contains(w.Body.String(), "hunter2") {
@@ -243,7 +244,7 @@ func TestErrors(t *testing.T) {
 	expectAnswer(t, ask("/api/errors?limit=3"), 200, `"fingerprint":"0123456789ab"`, `"lastAt":"2026-01-08T13:00:00Z"`,
 		`"sample":{"id":"AQ","key":"/a","reason":"asset 1"}`, `"complete":false`)
 	if s.limit != 3 {
-		t.Errorf("limit %d, want 3", s.limit)
+		t.Errorf("got the limit %d, want 3", s.limit)
 	}
 	expectAnswer(t, ask("/api/errors?limit=1000&order=up"), 400, `"path":"limit"`, "order")
 }
@@ -267,7 +268,7 @@ func TestBody(t *testing.T) {
 	}
 	if again := ask("/api/messages/"+id+"/body", "If-None-Match", w.Header().Get("ETag")); again.Code != 304 ||
 		again.Body.Len() > 0 {
-		t.Errorf("with its ETag: %d, want status 304 and an empty body", again.Code)
+		t.Errorf("with its ETag: got %d, want status 304 and an empty body", again.Code)
 	}
 	expectAnswer(t, ask("/api/messages/"+id+"/body?which=edited"), 404)
 	expectAnswer(t, ask("/api/messages/"+id+"/body?which=other"), 400)
@@ -281,7 +282,7 @@ func TestAttempts(t *testing.T) {
 	expectAnswer(t, w, 200, `"count":30`, `"outcome":"rejected"`, `"answer":"answer"`)
 	if again := ask("/api/messages/"+message.Message.ID.String()+"/attempts", "If-None-Match",
 		w.Header().Get("ETag")); again.Code != 304 {
-		t.Errorf("with its ETag: %d, want 304", again.Code)
+		t.Errorf("with its ETag: got %d, want 304", again.Code)
 	}
 	expectAnswer(t, ask("/api/messages/nonsense/attempts"), 404)
 }

@@ -19,8 +19,8 @@ type Jobs interface {
 	Get(ctx context.Context, id string) (replay.Job, error)
 }
 
-// Replays serves GET /api/replays, and with a path value "id" GET /api/replays/{id}. All
-// fields are needed.
+// Replays serves GET /api/replays. With a path value "id" it serves GET /api/replays/{id}. All fields are
+// needed.
 type Replays struct {
 	Jobs   Jobs
 	Now    func() time.Time
@@ -53,8 +53,8 @@ func (f *Replays) readAnswer(r *http.Request) (any, error) {
 	}{jobs}, err
 }
 
-// writeExport answers a request that has the parameter format: with the list as a file, or with an error. It reports
-// whether it has answered.
+// writeExport answers a request that has the parameter format. The answer is the list as a file, or an error.
+// It reports whether it has answered.
 func writeExport[T any](w http.ResponseWriter, r *http.Request, list *export.List[T]) bool {
 	isAsked, err := list.WriteIfAsked(w, r)
 	if err != nil {

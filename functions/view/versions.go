@@ -18,7 +18,7 @@ type VersionReader interface {
 // Versions serves GET /api/versions. All fields are needed.
 type Versions struct {
 	Reader    VersionReader
-	Contracts []string // whose messages supersede each other
+	Contracts []string // the contracts whose messages supersede each other
 	Lanes     int
 	Logger    *slog.Logger
 }
@@ -52,8 +52,8 @@ func (f *Versions) readVersions(r *http.Request) (wire.VersionList, error) {
 	return list, nil
 }
 
-// readKeyAndContracts returns the key that a request asks for, and the contract that it names. Without a contract it
-// returns those of the settings.
+// readKeyAndContracts returns the key in a request, and the contract that the request names. If the request
+// names no contract, it returns the contracts of the settings.
 func readKeyAndContracts(r *http.Request, contracts []string) (key string, asked []string, err error) {
 	p := &parameters{values: r.URL.Query()}
 	p.refuseOthers("key", "contract")
@@ -62,7 +62,7 @@ func readKeyAndContracts(r *http.Request, contracts []string) (key string, asked
 		p.addProblem("key", "is missing")
 	}
 	if name := p.readText("contract"); name != "" {
-		contracts = []string{name} // it may have been removed from the settings
+		contracts = []string{name} // also a contract that the settings no longer have
 	}
 	return key, contracts, p.toError()
 }

@@ -33,15 +33,15 @@ type Cancellations struct {
 }
 
 const (
-	// maxCancelled limits the messages that one request reads. With storage operations of
-	// 10 ms they take less than maxCancelTime.
+	// maxCancelled limits the messages that one request reads. If a storage operation takes 10 ms, the request
+	// reads them in less than maxCancelTime.
 	maxCancelled = 20_000
 	// maxCancelTime limits the time of a request. The host waits 230 s for an answer.
 	maxCancelTime = 20 * time.Second
 )
 
-// cancellationsRequest is the body of a request. The filter needs a condition or "all": true, so that
-// an empty object, or a script with an empty variable, does not cancel every message.
+// cancellationsRequest is the body of a request. The filter needs a condition or "all": true. Otherwise an
+// empty object, or a script with an empty variable, would cancel every message.
 type cancellationsRequest struct {
 	Filter struct {
 		All       bool       `json:"all"`
@@ -58,7 +58,7 @@ type cancellationsRequest struct {
 	Continue string `json:"continue"`
 }
 
-// cancellationsAnswer counts the messages of one request.
+// cancellationsAnswer has the numbers of messages of one request.
 type cancellationsAnswer struct {
 	Selected  int64     `json:"selected"`
 	Cancelled int64     `json:"cancelled"`
@@ -69,14 +69,14 @@ type cancellationsAnswer struct {
 	Continue  string    `json:"continue,omitempty"`
 }
 
-// continuation is the content of the field continue.
+// continuation is the content of the answer's field continue.
 type continuation struct {
 	bulkcancel.Position
 	To time.Time `json:"t"`
 }
 
-// ServeHTTP implements http.Handler. It answers a dry run with 200, and a cancellation with 202, because
-// the holders cancel some messages later. The stages of the messages show the result.
+// ServeHTTP implements http.Handler. It answers a dry run with 200. It answers a cancellation with 202, because
+// the holders cancel some messages later: the stages of the messages show the result.
 func (f *Cancellations) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := f.serveCancellations(w, r); err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
@@ -142,8 +142,7 @@ func (in *cancellationsRequest) parseRequest(lanes int, now time.Time) (bulkcanc
 		}
 	}
 	if f.To.IsZero() {
-		// Without an end the walk would also cancel messages that arrive meanwhile, and might never
-		// end.
+		// Without an end, the walk would also cancel messages that arrive while it runs, and might never end.
 		f.To = now.UTC()
 	}
 	return f, c.Position, nil

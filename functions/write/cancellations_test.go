@@ -47,7 +47,7 @@ func TestCancellations(t *testing.T) {
 		body   string
 		status int
 		want   bulkcancel.Filter
-		path   string // of the problem
+		path   string // the path of the problem
 	}{
 		"All":            {`{"filter":{"all":true}}`, 202, bulkcancel.Filter{To: now()}, ""},
 		"Key":            {`{"filter":{"key":"/a"}}`, 202, bulkcancel.Filter{Key: "/a", To: now()}, ""},
@@ -78,7 +78,7 @@ func TestCancellations(t *testing.T) {
 			}
 			if w.Code >= 400 {
 				if len(f.filters) != 0 {
-					t.Errorf("something was cancelled: %+v, want 0 filters", f.filters)
+					t.Errorf("a refused request cancelled messages by the filters %+v, want no cancellation", f.filters)
 				}
 				return
 			}
@@ -87,7 +87,8 @@ func TestCancellations(t *testing.T) {
 				got.Lane = c.want.Lane
 			}
 			if got != c.want || f.dry[0] != (w.Code == 200) || len(f.called) != 1 || f.called[0] != 2 {
-				t.Errorf("asked for %+v (dry run: %t), lanes %v were called; want %+v, lane 2", got, f.dry[0], f.called,
+				t.Errorf("got the filter %+v, dry run %t and the called lanes %v; want %+v and lane 2", got, f.dry[0],
+					f.called,
 					c.want)
 			}
 		})
@@ -112,7 +113,8 @@ func TestCancellations_GoesOn(t *testing.T) {
 		t.Fatalf("got %+v, %v, want Complete true, no Continue and no error", second, err)
 	}
 	if f.places[1].Lane != 1 || !f.filters[1].To.Equal(now()) {
-		t.Errorf("went on at %+v with %+v, want lane 1 and the first request's moment", f.places[1], f.filters[1])
+		t.Errorf("the second request went on at %+v with the filter %+v; want lane 1, and the time of the first "+
+			"request as the end", f.places[1], f.filters[1])
 	}
 }
 

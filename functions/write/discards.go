@@ -31,8 +31,8 @@ type Discards struct {
 	Logger *slog.Logger
 }
 
-// discardsRequest is the body of a request. The filter needs a condition or "all": true, so that an empty object, or a
-// script with an empty variable, does not discard every dead message.
+// discardsRequest is the body of a request. The filter needs a condition or "all": true. Otherwise an empty
+// object, or a script with an empty variable, would discard every dead message.
 type discardsRequest struct {
 	Filter struct {
 		All         bool       `json:"all"`
@@ -48,7 +48,7 @@ type discardsRequest struct {
 	Continue string `json:"continue"`
 }
 
-// discardsAnswer counts the messages of one request.
+// discardsAnswer has the numbers of messages of one request.
 type discardsAnswer struct {
 	Selected int64     `json:"selected"`
 	Asked    int64     `json:"asked"`
@@ -58,14 +58,14 @@ type discardsAnswer struct {
 	Continue string    `json:"continue,omitempty"`
 }
 
-// discardContinuation is the content of the field continue.
+// discardContinuation is the content of the answer's field continue.
 type discardContinuation struct {
 	bulkdiscard.Position
 	To time.Time `json:"t"`
 }
 
-// ServeHTTP implements http.Handler. It answers a dry run with 200, and a discard with 202, because the holders of the
-// lanes carry it out. The stages of the messages show the result.
+// ServeHTTP implements http.Handler. It answers a dry run with 200. It answers a discard with 202, because the
+// holders of the lanes carry it out: the stages of the messages show the result.
 func (f *Discards) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := f.serveDiscards(w, r); err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
@@ -111,8 +111,8 @@ func (f *Discards) serveDiscards(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// parseRequest checks a request, and returns its filter and the position at which it continues. Without an end the
-// filter ends now: messages that die meanwhile were not counted.
+// parseRequest checks a request, and returns its filter and the position at which it continues. If the filter
+// has no end, parseRequest sets the end to now: messages that die later were not in the counts of a dry run.
 func (in *discardsRequest) parseRequest(lanes int, now time.Time) (bulkdiscard.Filter, bulkdiscard.Position, error) {
 	var c discardContinuation
 	f := bulkdiscard.Filter{Key: derefOrZero(in.Filter.Key), Contract: derefOrZero(in.Filter.Contract),

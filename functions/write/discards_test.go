@@ -89,7 +89,7 @@ func TestDiscards(t *testing.T) {
 		body   string
 		status int
 		want   bulkdiscard.Filter
-		path   string // of the problem
+		path   string // the path of the problem
 	}{
 		"All":         {`{"filter":{"all":true}}`, 202, bulkdiscard.Filter{To: now()}, ""},
 		"Fingerprint": {`{"filter":{"fingerprint":"8239b7e33e57"}}`, 202, bulkdiscard.Filter{Fingerprint: "8239b7e33e57", To: now()}, ""},
@@ -136,13 +136,15 @@ func TestDiscards_GoesOn(t *testing.T) {
 	w := f.post("/api/discards", `{"filter":{"key":"/a"},"reason":" old "}`)
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || answer.Selected != 3 || answer.Asked != 2 ||
 		answer.TooLate != 1 || answer.Complete || f.reasons[0] != "old" {
-		t.Fatalf("got %s, %v for the reason %q, want the counts of one step", w.Body, err, f.reasons)
+		t.Fatalf("got %s, %v for the reason %q, want the counts of the first step and the reason old", w.Body, err,
+			f.reasons)
 	}
 	answer.Complete = false
 	w = f.post("/api/discards", `{"filter":{"key":"/a"},"continue":"`+answer.Continue+`"}`)
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || !answer.Complete || f.places[1].Seq != 7 ||
 		!f.filters[1].To.Equal(now()) {
-		t.Errorf("got %s, %v at %+v until %s, want the end from 7 on", w.Body, err, f.places, f.filters[1].To)
+		t.Errorf("got %s, %v with the positions %+v and the end %s; want the end of the walk, continued at 7, "+
+			"and the end of the first request", w.Body, err, f.places, f.filters[1].To)
 	}
 	f.err = errors.New("storage")
 	if w := f.post("/api/discards", `{"filter":{"key":"/a"}}`); w.Code != 500 {

@@ -24,8 +24,8 @@ type EditLog interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Edit serves POST /api/messages/{id}/edit: it replays a dead message with the body of the request. The
-// accepted body is kept. All fields are needed.
+// Edit serves POST /api/messages/{id}/edit: it replays a dead message with the body of the request. The log
+// still stores the accepted body. All fields are needed.
 type Edit struct {
 	Contracts Accepter
 	Log       EditLog

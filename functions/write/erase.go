@@ -17,7 +17,8 @@ type Eraser interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Redactor removes the parameters of a subject's changes from the audit log, and replaces a text in all others.
+// Redactor removes the parameters of a subject's changes from the audit log. In all other entries, it replaces
+// a text.
 type Redactor interface {
 	Redact(ctx context.Context, subject, text, replacement string) error
 }
@@ -31,13 +32,13 @@ type Files interface {
 type Erase struct {
 	Log    Eraser
 	Audit  Redactor
-	Files  Files // nil = no files are taken
+	Files  Files // nil = weir.yaml has no intake.files
 	Caller Caller
 	Logger *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. The id is the path value "id". It answers 200 when the content is gone, also if
-// it was before.
+// ServeHTTP implements http.Handler. The id is the path value "id". It answers 200 when the content is erased,
+// even if an earlier request erased it.
 func (f *Erase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	st, err := f.eraseMessage(r)
 	if err != nil {
@@ -50,8 +51,9 @@ func (f *Erase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		st.Message.Public().String(), "lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
 }
 
-// eraseMessage redacts the audit log first: once the message is erased, its key is not known any more. The file of the
-// message goes before the message, too, so that an erased message has none.
+// eraseMessage redacts the audit log first, because the message's key is not known any more once the message is
+// erased. It also removes the message's file before it erases the message: if it stops between the two, the
+// message is not erased yet and the request can be repeated.
 func (f *Erase) eraseMessage(r *http.Request) (weir.Status, error) {
 	id, err := httpio.MessageID(r)
 	if err != nil {
@@ -62,7 +64,7 @@ func (f *Erase) eraseMessage(r *http.Request) (weir.Status, error) {
 		return weir.Status{}, err
 	}
 	if !before.Stage.Final() {
-		return f.Log.Erase(r.Context(), id) // it refuses
+		return f.Log.Erase(r.Context(), id) // Erase refuses the message and returns the reason
 	}
 	if before.ErasedAt.IsZero() {
 		key := before.Message.Key

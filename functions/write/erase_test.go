@@ -78,7 +78,7 @@ func TestErase(t *testing.T) {
 	}
 }
 
-// files has the file of a message; it records the calls in the log.
+// files has the file of a message. It records the calls in the log.
 type files struct {
 	log  *erasable
 	fail error

@@ -24,7 +24,8 @@ type ForgetVersion struct {
 	Logger *slog.Logger
 }
 
-// forgetRequest is the body of a request. Both fields are needed: a contract by mistake must not be all contracts.
+// forgetRequest is the body of a request. Both fields are needed: a missing contract must not mean all
+// contracts.
 type forgetRequest struct {
 	Key      *string `json:"key"`
 	Contract string  `json:"contract"`

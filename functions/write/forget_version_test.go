@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// versions remembers one version of the key k and the contract c.
+// versions is a log with one version, for the key k and the contract c.
 type versions struct {
 	asked  []string
 	called []int
@@ -29,7 +29,7 @@ func (f *versions) ForgetVersion(_ context.Context, key, contract string) (lane.
 
 func (f *versions) Call(lane int) { f.called = append(f.called, lane) }
 
-// ForgetRemembered has one id of the key k and the contract c.
+// ForgetRemembered finds one id, for the key k and the contract c.
 func (f *versions) ForgetRemembered(_ context.Context, key, contract string) (string, error) {
 	_, err := f.ForgetVersion(context.Background(), key, contract)
 	return "17", err
@@ -45,7 +45,7 @@ func TestForgetRemembered(t *testing.T) {
 	checkForgetting(t, "remembered", `"remembered":[{"contract":"c","id":"17"}]`)
 }
 
-// checkForgetting sends requests to forget a thing, and looks for the answer to the one that is granted.
+// checkForgetting sends requests to forget a thing. The valid request must get an answer with the text granted.
 func checkForgetting(t *testing.T, thing, granted string) {
 	t.Helper()
 	for name, c := range map[string]struct {
@@ -77,7 +77,7 @@ func checkForgetting(t *testing.T, thing, granted string) {
 			}
 			if isAsked := c.status == 202; (len(f.called) == 1) != isAsked ||
 				(isAsked && f.called[0] != lane.Of("k", 3)) {
-				t.Errorf("got calls of lanes %v, want one of the key's lane: %v", f.called, isAsked)
+				t.Errorf("got calls of the lanes %v; want one call of the key's lane: %v", f.called, isAsked)
 			}
 		})
 	}

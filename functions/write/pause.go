@@ -24,13 +24,13 @@ type Pauser interface {
 	ReadPauses(ctx context.Context) ([]weir.Pause, error)
 }
 
-// Caller wakes the lane's drainer, here or in the process that holds the lane.
+// Caller wakes the lane's drainer, in this process or in the process that holds the lane.
 type Caller interface{ Call(lane int) }
 
 // Pause serves POST /api/pause. All fields are needed.
 type Pause struct {
 	Pauser Pauser
-	// NameAuthor returns the name of who sent the request, for weir.Pause.By.
+	// NameAuthor returns the name of the sender of a request, for weir.Pause.By.
 	NameAuthor func(*http.Request) string
 	Lanes      int
 	Now        func() time.Time
@@ -44,8 +44,8 @@ type target struct {
 	Key  *string `json:"key"`
 }
 
-// pauseRequest is the body of a request. It repeats the fields of target instead of embedding it, because an
-// error of the JSON decoder would call an embedded field "target.lane".
+// pauseRequest is the body of a request. It repeats the fields of target, because the JSON decoder would name
+// an embedded field "target.lane" in an error.
 type pauseRequest struct {
 	All    bool       `json:"all"`
 	Lane   *int       `json:"lane"`
@@ -68,7 +68,7 @@ func (f *Pause) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writePauses(w, pauses)
 }
 
-// pauseTarget pauses the target, and returns all pauses that hold then.
+// pauseTarget pauses the target, and returns all pauses that are then in force.
 func (f *Pause) pauseTarget(w http.ResponseWriter, r *http.Request) ([]weir.Pause, error) {
 	var in pauseRequest
 	if err := httpio.ReadJSON(w, r, &in); err != nil {
@@ -168,7 +168,7 @@ func invalidError(path, message string) error {
 }
 
 // forEachLane calls do with each index of lanes, a few at a time. If do fails for some of several lanes, the
-// error has their numbers. The client may then repeat the whole request.
+// error names these lanes. The client may then repeat the whole request.
 func forEachLane(lanes []int, do func(i int) error) error {
 	failed := make([]error, len(lanes))
 	err := lane.ForEach(len(lanes), func(i int) error { failed[i] = do(i); return failed[i] })

@@ -129,7 +129,7 @@ func TestPause(t *testing.T) {
 				t.Errorf("answered %d %s, want %v, paused %v and no \"target\"", status, text, c.status, c.paused)
 			}
 			if c.status != 200 && len(f.all) != 0 {
-				t.Errorf("answered %d and paused all lanes: %v, want none paused", status, f.all)
+				t.Errorf("got %d and the pauses %v, want no pause", status, f.all)
 			}
 		})
 	}
@@ -175,7 +175,8 @@ func TestResume(t *testing.T) {
 				{Lane: 2, Reason: "r"}: true, {Lane: of, Key: "k", Reason: "r"}: true}}
 			status, text, left := f.postPause(t, "resume", c.body)
 			if status != 200 || len(left) != c.left || len(f.called) != c.lookedAt {
-				t.Errorf("%d %s, lanes %v were looked at, want 200, %v left and %v lanes", status, text, f.called,
+				t.Errorf("got %d %s and the called lanes %v; want 200, %v pauses left and %v called lanes", status,
+					text, f.called,
 					c.left, c.lookedAt)
 			}
 		})

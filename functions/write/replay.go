@@ -24,8 +24,8 @@ type Replay struct {
 	Logger *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. The id is the path value "id". It answers 202 when the
-// replay is requested; the message's stage shows the result.
+// ServeHTTP implements http.Handler. The id is the path value "id". It answers 202 when the replay is
+// requested. The message's stage shows the result.
 func (f *Replay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	st, err := f.requestReplay(r)
 	if err != nil {

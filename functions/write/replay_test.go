@@ -43,7 +43,7 @@ func (d *dead) Replay(_ context.Context, id weir.ID, o lane.ReplayOptions) (weir
 	return d.newStatus(), nil
 }
 
-// Accept reads "contract key version".
+// Accept parses a body of the form "contract key version".
 func (d *dead) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
 	words := strings.Fields(string(body))
 	if len(words) != 3 {
@@ -88,14 +88,15 @@ func TestReplay(t *testing.T) {
 			d := newDead()
 			w := d.postChange(address, "")
 			if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) || len(d.asked) != d.called {
-				t.Fatalf("answered %d %s, asked %+v, called %d; want %d, and one request only if 202", w.Code, w.Body,
+				t.Fatalf("got %d %s, the replays %+v and %d calls; want %d, and one replay and one call only if 202",
+					w.Code, w.Body,
 					d.asked, d.called, c.status)
 			}
 			if c.status != 202 {
 				return
 			}
 			if o := d.asked[0]; o.Force != c.force || o.Edit != nil {
-				t.Errorf("asked %+v, want Force %v and no Edit", o, c.force)
+				t.Errorf("got the replay %+v, want Force %v and no Edit", o, c.force)
 			}
 			var got struct {
 				ID, Stage, ReplayRefused string
@@ -138,7 +139,8 @@ func TestEdit(t *testing.T) {
 			w := d.postChange(id+"/edit"+c.query, c.body)
 			if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) || len(d.asked) != d.called ||
 				!strings.Contains(w.Body.String(), c.says) {
-				t.Fatalf("answered %d %s, asked %+v, called %d; want %d, and one request only if 202", w.Code, w.Body,
+				t.Fatalf("got %d %s, the replays %+v and %d calls; want %d, and one replay and one call only if 202",
+					w.Code, w.Body,
 					d.asked, d.called, c.status)
 			}
 			if c.status != 202 {
@@ -147,7 +149,8 @@ func TestEdit(t *testing.T) {
 			o := d.asked[0]
 			if e := o.Edit; e == nil || string(e.Body) != c.body || e.ContentType != "text/xml" || e.Version != "4" ||
 				(e.Note == "typo") != (name == "with a note") || o.Force != (name == "by force") {
-				t.Errorf("asked %+v with the edit %+v, want the body %q, version 4, and the options of the address", o,
+				t.Errorf("got the replay %+v with the edit %+v; want the body %q, version 4, and the options of "+
+					"the address", o,
 					e, c.body)
 			}
 		})

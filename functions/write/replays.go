@@ -24,8 +24,7 @@ type Replays struct {
 	Logger *slog.Logger
 }
 
-// replaysRequest is the body of POST. The filter must be present; an empty one selects all dead
-// messages.
+// replaysRequest is the body of POST. The filter must be present. An empty filter selects all dead messages.
 type replaysRequest struct {
 	Filter *struct {
 		Key         *string    `json:"key"`

@@ -86,7 +86,7 @@ func TestReplays(t *testing.T) {
 			}
 			if w.Code >= 400 {
 				if len(f.specs) != 0 {
-					t.Errorf("begun: %+v, want 0 specs", f.specs)
+					t.Errorf("a refused request began the jobs %+v, want none", f.specs)
 				}
 				return
 			}
@@ -103,7 +103,8 @@ func TestReplays(t *testing.T) {
 			}
 			if f.planned && said["count"] != 7.0 || !f.planned &&
 				(said["id"] != "one" || w.Header().Get("Location") != "http://example.com/api/replays/one") {
-				t.Errorf("answered %v with %v, want 7 of a plan, or the id and the address of a job", said, w.Header())
+				t.Errorf("answered %v with %v, want the number 7 for a plan, or the id and the address of a job", said,
+					w.Header())
 			}
 		})
 	}

@@ -17,9 +17,10 @@ type Bodies interface {
 	LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 }
 
-// Reveal serves POST /api/messages/{id}/reveal: it answers with a body and its redacted values, byte for byte, or with
-// the parameter as=text as text in UTF-8. The request changes nothing. It is a POST of this function, because it needs
-// the key of this function and an entry in the audit log. All fields are needed.
+// Reveal serves POST /api/messages/{id}/reveal. It answers with a body and its redacted values, byte for byte.
+// With the parameter as=text it answers with the body as text in UTF-8. The request changes nothing. It is a
+// POST of this function, because it needs the key of this function and an entry in the audit log. All fields
+// are needed.
 type Reveal struct {
 	Bodies Bodies
 	Logger *slog.Logger
@@ -58,7 +59,7 @@ func (f *Reveal) loadMessage(r *http.Request) (weir.Message, error) {
 		return m, err
 	}
 	text, err := contract.Text(m.ContentType, m.Body)
-	if err != nil { // the message was accepted under other rules for its encoding
+	if err != nil { // the contract that accepted the message had other rules for the encoding
 		text = strings.ToValidUTF8(string(m.Body), "\uFFFD")
 	}
 	m.Body, m.ContentType = []byte(strings.TrimLeft(text, " ")), "text/plain; charset=utf-8"

@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// latinBodies has an accepted body in ISO-8859-1, and an edited one that is not XML by its Content-Type.
+// latinBodies has an accepted body in ISO-8859-1, and an edited body whose Content-Type is not XML.
 type latinBodies struct{}
 
 func (latinBodies) LoadMessage(_ context.Context, id weir.ID) (weir.Message, error) {
