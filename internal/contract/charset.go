@@ -20,7 +20,7 @@ const (
 	utf8Name    = "utf-8"
 	utf16LE     = "utf-16le"
 	utf16BE     = "utf-16be"
-	utf16Name   = "utf-16" // the byte order mark decides between the two
+	utf16Name   = "utf-16" // the byte order mark decides between utf16LE and utf16BE
 	latin1      = "iso-8859-1"
 	windows1252 = "windows-1252"
 )
@@ -37,24 +37,24 @@ var byteOrderMarks = []struct {
 	name string
 }{{[]byte{0xEF, 0xBB, 0xBF}, utf8Name}, {[]byte{0xFF, 0xFE}, utf16LE}, {[]byte{0xFE, 0xFF}, utf16BE}}
 
-// declaration matches the XML declaration. Its groups are version and encoding, each once for
-// either quote. It matches ASCII only, so its length is the same in each encoding that we convert.
+// declaration matches the XML declaration. Version and encoding have two groups each, one for each kind of quotes.
+// It matches ASCII only, so the declaration has the same length in each encoding that Weir converts.
 var declaration = regexp.MustCompile(`^<\?xml[ \t\r\n]+version[ \t\r\n]*=[ \t\r\n]*(?:"([\w.:-]*)"|'([\w.:-]*)')` +
 	`(?:[ \t\r\n]+encoding[ \t\r\n]*=[ \t\r\n]*(?:"([A-Za-z][\w.-]*)"|'([A-Za-z][\w.-]*)'))?` +
 	`(?:[ \t\r\n]+standalone[ \t\r\n]*=[ \t\r\n]*(?:"(?:yes|no)"|'(?:yes|no)'))?[ \t\r\n]*\?>`)
 
-// declarationStart matches text that must be a declaration; <?xml-stylesheet is none.
+// declarationStart matches the start of a declaration, but not of an instruction such as <?xml-stylesheet.
 var declarationStart = regexp.MustCompile(`^<\?xml[ \t\r\n?]`)
 
-// decodeBody determines the encoding from byte order mark, charset parameter and declaration, and
-// returns the text in UTF-8, without the mark and with a blanked declaration. If two of them differ
-// the body is refused: a guess would garble some message silently.
+// decodeBody determines the encoding from byte order mark, charset parameter and declaration. It returns the
+// text in UTF-8, without the mark and with a blanked declaration. If two of the three sources differ, it
+// refuses the body: a guess would garble some message silently.
 func decodeBody(body []byte, charset string) (string, error) {
 	text, _, err := decodeKnown(body, charset)
 	return text, err
 }
 
-// decodeKnown is decodeBody; it also returns the name of the encoding.
+// decodeKnown does what decodeBody does, and also returns the name of the encoding.
 func decodeKnown(body []byte, charset string) (text, encoding string, err error) {
 	marked, rest := cutByteOrderMark(body)
 	param, err := canonicalEncoding(charset, "charset parameter")
@@ -70,7 +70,7 @@ func decodeKnown(body []byte, charset string) (text, encoding string, err error)
 		return "", "", encodingError("UTF-16 needs a byte order mark")
 	}
 	head := rest
-	if isUTF16(chosen) { // in all other encodings the declaration has the bytes of ASCII
+	if isUTF16(chosen) { // in all other encodings the bytes of the declaration are ASCII
 		text, _ := convertToUTF8(rest, chosen)
 		head = []byte(text)
 	}
@@ -106,8 +106,8 @@ func cutByteOrderMark(body []byte) (name string, rest []byte) {
 
 func isUTF16(name string) bool { return name == utf16Name || name == utf16LE || name == utf16BE }
 
-// blankDeclaration replaces the declaration by spaces, because its encoding no longer holds. Lines
-// and columns stay.
+// blankDeclaration replaces the declaration by spaces, because the text no longer has the encoding that it
+// names. Lines and columns stay the same.
 func blankDeclaration(decl string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\r' {
@@ -117,8 +117,8 @@ func blankDeclaration(decl string) string {
 	}, decl)
 }
 
-// readDeclaration returns the encoding that the XML declaration names, if any, and the
-// declaration's length; 0 if there is none.
+// readDeclaration returns the encoding that the XML declaration names, if any, and the declaration's length.
+// The length is 0 if there is no declaration.
 func readDeclaration(head []byte) (encoding string, length int, err error) {
 	if !declarationStart.Match(head) {
 		return "", 0, nil
@@ -148,8 +148,8 @@ func canonicalEncoding(name, where string) (string, error) {
 		truncate(name), where))
 }
 
-// reconcileEncodings returns the encoding that both sources name, or the only one named. "utf-16"
-// agrees with the byte order of a byte order mark, which is always source a.
+// reconcileEncodings returns the encoding that both sources name, or the only named one. If one of the sources is a
+// byte order mark, it is source a. Its byte order is more exact than "utf-16", and agrees with it.
 func reconcileEncodings(a, whereA, b, whereB string) (string, error) {
 	switch {
 	case a == "" || b == "" || a == b:
@@ -187,8 +187,8 @@ func convertToUTF8(body []byte, name string) (text string, ok bool) {
 	return b.String(), true
 }
 
-// decoders return the first character of a non-empty slice, and its size in bytes; 0 if it is
-// invalid.
+// decoders return the first character of a non-empty slice, and its size in bytes. The size is 0 if the
+// character is invalid.
 var decoders = map[string]func([]byte) (rune, int){
 	utf8Name: func(b []byte) (rune, int) {
 		r, size := utf8.DecodeRune(b)
@@ -227,18 +227,18 @@ func utf16Rune(b []byte, order binary.ByteOrder) (rune, int) {
 		return 0, 0
 	}
 	r = utf16.DecodeRune(r, rune(order.Uint16(b[2:])))
-	if r == utf8.RuneError { // not a pair of surrogates
+	if r == utf8.RuneError { // the two units are not a pair of surrogates
 		return 0, 0
 	}
 	return r, 4
 }
 
-// encodingError refuses an encoding. Its rule distinguishes it from problems of the XML.
+// encodingError refuses a body because of its encoding. Its rule distinguishes it from problems of the XML.
 func encodingError(message string) error {
 	return malformedError(message, weir.Problem{Rule: "encoding", Message: message})
 }
 
-// malformedErrorAt adds line and column of the end of the text before the problem.
+// malformedErrorAt adds line and column of the problem, which lies behind the text before.
 func malformedErrorAt(rule, message, before string) error {
 	line, column := lineColumn(before)
 	return malformedError(fmt.Sprintf("line %d, column %d: %s", line, column, message),

@@ -10,19 +10,19 @@ import (
 	"weir/internal/weir"
 )
 
-// Checked is the opinion of the contracts about a body.
+// Checked is the result of checking a body against the contracts.
 type Checked struct {
-	// Message has the values that could be read: those of a body with problems may be missing. Its Contract is
-	// empty if no contract accepts the root element.
+	// Message has the values that Check could read. If the body has problems, some values may be missing. Its
+	// Contract is empty if no contract accepts the root element.
 	Message weir.Message
-	// Problems are all problems, each with its line and column, as far as it has a place; nil = Accept accepts the
+	// Problems are all problems, each with line and column if the problem has a place; nil = Accept accepts the
 	// body.
 	Problems []weir.Problem
 }
 
-// Check returns the opinion of the contracts about a body. A body that Accept would refuse as Malformed or Invalid
-// is no error. The error is a *weir.Error: TooLarge, Unsupported, or Unavailable if ctx ends while the call waits
-// for memory.
+// Check checks a body against the contracts. If Accept would refuse the body as Malformed or Invalid, Check
+// returns the problems and no error. The error is a *weir.Error: TooLarge, Unsupported, or Unavailable if ctx
+// ends while the call waits for memory.
 func (s *Set) Check(ctx context.Context, contentType string, body []byte) (Checked, error) {
 	places := &places{left: maxProblems}
 	m, err := s.acceptBody(ctx, contentType, body, places)
@@ -38,15 +38,15 @@ func (s *Set) Check(ctx context.Context, contentType string, body []byte) (Check
 	return Checked{m, e.Problems}, nil
 }
 
-// places are the positions of a document's elements. A nil *places has none, and costs nothing.
+// places are the positions of a document's elements. A nil *places stores no positions, and costs nothing.
 type places struct {
 	text  string
 	spans map[*etree.Element]span
-	left  int // positions that may still be looked up: each costs a look at the text before it
+	left  int // number of further look-ups of a line and column: each reads the text before the position
 }
 
-// span has the offsets of an element's start tag, of its content, and of its end tag. Those of the content are equal if
-// the element has none.
+// span has the offsets of an element's start tag, of its content, and of its end tag. The last two are equal if
+// the element has no content.
 type span struct{ start, content, end int }
 
 // bytesPerPlace is an upper estimate of the memory of an element's position.
@@ -81,7 +81,7 @@ func (l *places) endElement(e *etree.Element, end int) {
 	l.spans[e] = s
 }
 
-// setPlace sets line and column of a problem to an element's start tag.
+// setPlace sets line and column of a problem to the position of an element's start tag.
 func (l *places) setPlace(p *weir.Problem, e *etree.Element) {
 	if l == nil || l.left == 0 {
 		return
@@ -92,8 +92,8 @@ func (l *places) setPlace(p *weir.Problem, e *etree.Element) {
 	}
 }
 
-// setPathPlace sets the place of problems to the first element that a path selects or, if it selects none, to the
-// last element on the way to it.
+// setPathPlace sets the place of problems to the first element that a path selects. If the path selects no
+// element, it sets the place to the last element on the way to it.
 func (l *places) setPathPlace(problems []weir.Problem, p *path, doc *etree.Document) {
 	if l == nil || len(problems) == 0 {
 		return
@@ -104,7 +104,7 @@ func (l *places) setPathPlace(problems []weir.Problem, p *path, doc *etree.Docum
 	}
 }
 
-// findNearest returns the first element that a path selects, or the last one on the way to it.
+// findNearest returns the first element that a path selects, or the last element on the way to it.
 func (l *places) findNearest(p *path, doc *etree.Document) *etree.Element {
 	nearest := doc.Root()
 	found := []*etree.Element{nearest}

@@ -34,7 +34,7 @@ func TestSet_Check(t *testing.T) {
 		"  <author><name>N</name></author></meta>\n <title>T</title><tag>abc</tag>\n</article>"
 	for name, c := range map[string]struct {
 		body           string
-		message        string // contract, key, version
+		message        string // contract, key and version of the message
 		problems       []string
 		hasNoDueTime   bool
 		acceptedByBoth bool
@@ -79,28 +79,32 @@ func TestSet_Check(t *testing.T) {
 			m := got.Message
 			if !slices.Equal(problems, c.problems) || m.Contract+" "+m.Key+" "+m.Version != c.message ||
 				m.DueAt.IsZero() != c.hasNoDueTime {
-				t.Errorf("got %q, %s %s %s due %s; want %q and %q", problems, m.Contract, m.Key, m.Version, m.DueAt,
+				t.Errorf("got the problems %q and the message %s %s %s due %s; want %q and %q", problems, m.Contract,
+					m.Key, m.Version, m.DueAt,
 					c.problems, c.message)
 			}
 			accepted, err := set.Accept(t.Context(), "text/xml", []byte(c.body))
 			if (err == nil) != c.acceptedByBoth || c.acceptedByBoth && !m.DueAt.Equal(accepted.DueAt) {
-				t.Errorf("Accept returns %v, want an error: %v, or the same due time", err, !c.acceptedByBoth)
+				t.Errorf("Accept returned the due time %s and the error %v; want an error: %t, or else the due "+
+					"time of Check", accepted.DueAt, err, !c.acceptedByBoth)
 			}
 		})
 	}
 }
 
-// A body that breaks a rule at each of its elements must not cost a look at the whole text for each of them.
+// Each element of the body breaks a rule. Check must not read the whole text for each of them, so it finds
+// lines and columns only for the listed problems.
 func TestSet_CheckOfManyProblems(t *testing.T) {
 	t.Parallel()
 	set := newCheckedSet(t)
 	body := "<article>" + strings.Repeat("<tag>long</tag>", 10_000) + "</article>"
 	got, err := set.Check(t.Context(), "", []byte(body))
 	if err != nil || len(got.Problems) != 101 || got.Problems[100].Message != "and 9904 more" {
-		t.Fatalf("got %d problems and %v, want 100 and the number of the others", len(got.Problems), err)
+		t.Fatalf("got %d problems and %v, want 100 problems, and one with the number of the others", len(got.Problems),
+			err)
 	}
 	if last := got.Problems[99]; last.Line != 1 || last.Column < 1_000 {
-		t.Errorf("got %+v, want its column", last)
+		t.Errorf("got %+v, want line 1 and a column of at least 1,000", last)
 	}
 }
 

@@ -1,18 +1,21 @@
-// Package contract turns an XML body into a weir.Message, or reports every problem of the body.
-// A body passes three checks, each with bounded cost:
+// Package contract turns an XML body into a weir.Message, or reports every problem of the body. A body passes
+// three steps, each with bounded cost:
 //
 //  1. Its encoding is determined, and it is converted to UTF-8 (charset.go).
 //  2. It is checked as a stream of tokens, so that depth, size and document types are refused
 //     before a tree exists (scan.go, wellformed.go).
 //  3. The rules of its contract are applied to the tree (definition.go, path.go, rules.go).
 //
-// The message keeps the body unchanged.
+// The message has the body unchanged.
 //
-// If the standards leave a choice: a missing Content-Type means application/xml; an unknown
-// encoding is Unsupported, two sources that name different ones are Malformed; UTF-16 needs a byte
-// order mark; a value is an element's own text or an attribute, without surrounding space; a step
-// of a path without a prefix matches elements with any prefix, an attribute without a prefix only
-// attributes without one.
+// The standards leave some choices. The package chooses:
+//
+//   - A missing Content-Type means application/xml.
+//   - An unknown encoding is Unsupported. Two sources that name different encodings are Malformed.
+//   - UTF-16 needs a byte order mark.
+//   - A value is an element's own text or an attribute, without surrounding space.
+//   - A step of a path without a prefix matches elements with any prefix. An attribute without a prefix
+//     matches only attributes without a prefix.
 package contract
 
 import (
@@ -35,17 +38,17 @@ import (
 type Limits struct {
 	MaxBody    int64 // bytes
 	Depth      int   // nested elements; 0 = 256
-	Elements   int   // in all; 0 = 100,000
+	Elements   int   // in the document; 0 = 100,000
 	Attributes int   // of one element; 0 = 100,000
-	// bytes that all bodies being parsed at once may take; a body that weighs more is parsed alone;
-	// 0 = 64 MiB
+	// bytes that all bodies being parsed at the same time may take; a body that needs more is parsed alone; 0 =
+	// 64 MiB
 	Memory int64
 	Now    func() time.Time // the clock that limits versions; nil = time.Now
 
-	hidesInput bool // problems of a document that is not well-formed do not repeat its words
+	hidesInput bool // problems of a document that is not well-formed do not repeat the document's words
 }
 
-// Set holds all contracts. It is safe for concurrent use.
+// Set has all contracts. It is safe for concurrent use.
 type Set struct {
 	contracts []*compiledContract
 	limits    Limits
@@ -104,8 +107,7 @@ func (l Limits) orDefaults() Limits {
 	return l
 }
 
-// SuccessRules returns, by contract name, the expression that the body of a successful answer must
-// match.
+// SuccessRules returns, for each contract name, the expression that the body of a successful answer must match.
 func (s *Set) SuccessRules() map[string]*regexp.Regexp {
 	rules := map[string]*regexp.Regexp{}
 	for _, c := range s.contracts {
@@ -116,8 +118,8 @@ func (s *Set) SuccessRules() map[string]*regexp.Regexp {
 	return rules
 }
 
-// Answers returns, by contract name and status, the outcomes that contracts define for answers of
-// the CMS.
+// Answers returns, for each contract name and status, the outcome that the contract defines for answers of the
+// CMS.
 func (s *Set) Answers() map[string]map[int]weir.Outcome {
 	answers := map[string]map[int]weir.Outcome{}
 	for _, c := range s.contracts {
@@ -131,9 +133,9 @@ func (s *Set) Answers() map[string]map[int]weir.Outcome {
 	return answers
 }
 
-// Accept parses a body. The message keeps the slice, so the caller must not change it any more.
-// The error is a *weir.Error: Malformed, TooLarge, Unsupported, Invalid with all problems found, or
-// Unavailable if ctx ends while the call waits for memory.
+// Accept parses a body. The message has the slice itself, so the caller must not change the slice any more. The
+// error is a *weir.Error: Malformed, TooLarge, Unsupported, Invalid with all problems found, or Unavailable if
+// ctx ends while the call waits for memory.
 func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error) {
 	m, err := s.acceptBody(ctx, contentType, body, nil)
 	if err != nil {
@@ -142,7 +144,8 @@ func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir
 	return m, nil
 }
 
-// acceptBody is Accept. If a body breaks rules of its contract, it also returns the values that could be read.
+// acceptBody does what Accept does. If a body breaks rules of its contract, it also returns the values that it
+// could read.
 func (s *Set) acceptBody(ctx context.Context, contentType string, body []byte, places *places) (weir.Message, error) {
 	if len(body) == 0 {
 		return weir.Message{}, malformedError("the body is empty")
@@ -169,7 +172,7 @@ func (s *Set) acceptBody(ctx context.Context, contentType string, body []byte, p
 	return m, err
 }
 
-// parseBody runs the three checks.
+// parseBody takes the three steps of the package comment.
 func (s *Set) parseBody(charset string, body []byte, places *places) (weir.Message, error) {
 	text, err := decodeBody(body, charset)
 	if err != nil {
@@ -198,8 +201,8 @@ func (s *Set) parseBody(charset string, body []byte, places *places) (weir.Messa
 	return m, nil
 }
 
-// findContract returns the contract of a root element, or nil. A contract that names the namespace
-// takes precedence.
+// findContract returns the contract of a root element, or nil. A contract that names the namespace takes
+// precedence over a contract without a namespace.
 func (s *Set) findContract(root qualifiedName) *compiledContract {
 	var byLocal *compiledContract
 	for _, c := range s.contracts {
@@ -213,7 +216,7 @@ func (s *Set) findContract(root qualifiedName) *compiledContract {
 	return byLocal
 }
 
-// SplitPaths returns the paths of the parts of a batch, by the contracts.
+// SplitPaths returns the paths to the parts of a batch that the contracts define.
 func (s *Set) SplitPaths() (paths []string) {
 	for _, c := range s.contracts {
 		if c.def.Split != "" && !slices.Contains(paths, c.def.Split) {
@@ -223,7 +226,7 @@ func (s *Set) SplitPaths() (paths []string) {
 	return paths
 }
 
-// IsXML reports whether a Content-Type is one of XML that Accept takes.
+// IsXML reports whether Accept takes a Content-Type as XML.
 func IsXML(contentType string) bool {
 	_, err := parseContentType(contentType)
 	return err == nil
@@ -232,7 +235,7 @@ func IsXML(contentType string) bool {
 // maxContentType limits the bytes of a Content-Type, because it is stored in a row and sent to the CMS.
 const maxContentType = 256
 
-// extendedParameter matches a parameter of RFC 2231, such as charset*=UTF-8”latin1.
+// extendedParameter matches an extended parameter (RFC 2231), such as charset*=UTF-8”latin1.
 var extendedParameter = regexp.MustCompile(`;[^=;"]*\*[^=;"]*=`)
 
 // parseContentType checks that a Content-Type is XML, and returns its charset in lower case.
@@ -242,7 +245,8 @@ func parseContentType(contentType string) (charset string, err error) {
 		return "", unsupportedError(fmt.Sprintf("the Content-Type may have %d characters, of printable ASCII",
 			maxContentType))
 	}
-	// mime also reads extended parameters (charset*=), which a CMS may not know: it would read other text.
+	// mime also reads extended parameters (charset*=). A CMS may not know them, and would then read another
+	// text than Weir.
 	kind, params, err := mime.ParseMediaType(contentType)
 	if err != nil || extendedParameter.MatchString(contentType) {
 		return "", unsupportedError("the Content-Type cannot be read")

@@ -111,14 +111,14 @@ func TestSet_Accept(t *testing.T) {
 				want = "application/xml"
 			}
 			if string(m.Body) != c.body || m.Size != len(c.body) || m.ContentType != want {
-				t.Errorf("kept %q (%d bytes) as %q, want Body %v, Size %v and ContentType %v", m.Body, m.Size,
+				t.Errorf("got the body %q (%d bytes) as %q, want Body %v, Size %v and ContentType %v", m.Body, m.Size,
 					m.ContentType, c.body, len(c.body), want)
 			}
 		})
 	}
 }
 
-// A path selects the same elements as etree's path, but each once.
+// A path selects the same elements as etree's path, but each element only once.
 func TestSet_Accept_KeyByPath(t *testing.T) {
 	t.Parallel()
 	const body = `<list xmlns:n="u" id="9"><item kind="x/@y"><k>1</k><t>a</t></item><item><k>2</k><t>b</t><deep><k>3</k></deep></item><n:k n:id="4" id="5">6</n:k></list>`
@@ -145,7 +145,7 @@ func TestSet_Accept_KeyByPath(t *testing.T) {
 				got = problemOf(t, err).Rule
 			}
 			if got != want {
-				t.Errorf("%q, want %q (%v)", got, want, err)
+				t.Errorf("got the key %q, want %q (error %v)", got, want, err)
 			}
 		})
 	}

@@ -11,8 +11,8 @@ import (
 	"weir/internal/contract"
 )
 
-// Each of these bodies takes minutes or gigabytes if the namespaces are copied for each element, or
-// if an element is kept once for each way that leads to it.
+// Each of these bodies would take minutes or gigabytes if Accept copied the namespaces for each element, or
+// stored an element once for each way that leads to it.
 func TestSet_Accept_CostsLittle(t *testing.T) {
 	t.Parallel()
 	prefixes, attributes := strings.Builder{}, strings.Builder{}
@@ -60,8 +60,8 @@ func TestSet_Accept_CostsLittle(t *testing.T) {
 	}
 }
 
-// maxCostRatio lies between the cost of Accept (up to about 20 times the yardstick) and a cost that grows with the
-// square of the body (thousands of times).
+// maxCostRatio lies between two costs in units of the yardstick: the cost of Accept, which is up to about 20,
+// and a cost that grows with the square of the body, which would be thousands.
 const maxCostRatio = 300
 
 // readTokens is the yardstick: it reads the body and builds nothing.

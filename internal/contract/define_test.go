@@ -49,15 +49,15 @@ func TestNew_NeedsContractsAndLimits(t *testing.T) {
 	}
 }
 
-// A path that starts at the document with another element than the root would select nothing in any message: with such
-// a key each message is refused.
+// A path that starts at the document with another element than the root would select nothing in any message. If
+// it were the path of the key, Weir would refuse each message.
 func TestNew_PathsThatMissTheRoot(t *testing.T) {
 	t.Parallel()
 	for root, path := range map[string]string{"a": "/a/b", "{http://u}a": "/p:a/b", "{u}a": "/{u}a/@b", "b": "/*/c",
 		"c": "//a", "d": "/@e"} {
 		if _, err := contract.New([]contract.Definition{{Name: "c", Root: root, Key: path}},
 			contract.Limits{MaxBody: 100}); err != nil {
-			t.Errorf("root %s, key %s: got the error %v, want none", root, path, err)
+			t.Errorf("root %s, key %s: got the error %v, want no error", root, path, err)
 		}
 	}
 	_, err := contract.New([]contract.Definition{{Name: "c", Root: "{u}a", Key: "/name", Version: "/p:b/@v",
@@ -86,12 +86,12 @@ func TestNew_Paths(t *testing.T) {
 	} {
 		_, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: path}}, contract.Limits{MaxBody: 100})
 		if (err == nil) != (says == "") || (err != nil && !strings.Contains(err.Error(), says)) {
-			t.Errorf("%s: %v, want %q", path, err, says)
+			t.Errorf("path %s: got the error %v, want %q", path, err, says)
 		}
 	}
 }
 
-// An unusable rule must fail at startup: later it would accept everything, or fail each request.
+// New must refuse an unusable rule. Later such a rule would accept everything, or fail for each request.
 func TestNew_Rules(t *testing.T) {
 	t.Parallel()
 	for rule, says := range map[string]string{
@@ -107,12 +107,13 @@ func TestNew_Rules(t *testing.T) {
 		_, err := contract.New([]contract.Definition{{Name: "a", Root: "a",
 			Fields: []contract.Field{{Path: "./b", Rule: rule}}}}, contract.Limits{MaxBody: 100})
 		if (err == nil) != (says == "") || (err != nil && !strings.Contains(err.Error(), says)) {
-			t.Errorf("%s: %v, want %q", rule, err, says)
+			t.Errorf("rule %s: got the error %v, want %q", rule, err, says)
 		}
 	}
 }
 
-// A comparison that counts characters would accept the number -5 for gt=0, and refuse 99 for min=10.
+// A comparison that compares the number of characters would accept the number -5 for gt=0, and refuse 99 for
+// min=10.
 func TestNew_NumberRules(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ kind, rule, want string }{
@@ -134,7 +135,7 @@ func TestNew_NumberRules(t *testing.T) {
 		_, err := contract.New([]contract.Definition{{Name: "a", Root: "a",
 			Fields: []contract.Field{{Path: "./b", Rule: c.rule, Type: c.kind}}}}, contract.Limits{MaxBody: 100})
 		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("type %q, rule %q: got %v, want %q", c.kind, c.rule, err, c.want)
+			t.Errorf("type %q, rule %q: got the error %v, want %q", c.kind, c.rule, err, c.want)
 		}
 	}
 }
@@ -207,7 +208,7 @@ func TestSet_Answers(t *testing.T) {
 		_, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Answers: answers}},
 			contract.Limits{MaxBody: 100})
 		if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "answers") {
-			t.Errorf("%v: got %v, want answers and %s named", answers, err, says)
+			t.Errorf("answers %v: got the error %v, want an error that names answers and %q", answers, err, says)
 		}
 	}
 }

@@ -18,17 +18,18 @@ import (
 type Definition struct {
 	Name      string `yaml:"name"`
 	Root      string `yaml:"root"`      // root element: local name, or {uri}local; {}local = in no namespace
-	Key       string `yaml:"key"`       // path to the ordering key; empty = one key for all such contracts
+	Key       string `yaml:"key"`       // path to the ordering key; empty = all messages of the contract have one key
 	Version   string `yaml:"version"`   // path to the version; empty = none
 	DeliverAt string `yaml:"deliverAt"` // path to the due time; empty = none
-	Split     string `yaml:"split"`     // path of such messages in a batch; empty = the batch must name one
-	// a newer version replaces older waiting ones of its key; needs key and version
+	Split     string `yaml:"split"`     // path to such messages in a batch; empty = the batch must name a path
+	// true: a newer version replaces older waiting messages of its key; needs key and version
 	Supersede bool `yaml:"supersede"`
-	// highest version: a number, numbers with dots, a time, or how far a time may lie ahead (+24h); empty = any
+	// highest version: a number, numbers with dots, a time, or a distance from now for versions that are times
+	// (+24h); empty = any
 	VersionMax string `yaml:"versionMax"`
 	OnFailure  string `yaml:"onFailure"` // block | skip; empty = block with a key, skip without
-	Success    string `yaml:"success"`   // regular expression a 2xx answer must match; empty = any 2xx
-	// by status: rejected | retry | unavailable, for a CMS that uses the status in its own way
+	Success    string `yaml:"success"`   // regular expression that the body of a 2xx answer must match; empty = any 2xx
+	// outcome of a status: rejected | retry | unavailable, for a CMS that uses the status in its own way
 	Answers map[int]string `yaml:"answers"`
 	Fields  []Field        `yaml:"fields"`
 	Show    []ShownField   `yaml:"show"`   // columns of lists
@@ -38,18 +39,19 @@ type Definition struct {
 // Field is a rule for the values at a path.
 type Field struct {
 	Path string `yaml:"path"` // etree path; a last step /@name selects an attribute
-	Rule string `yaml:"rule"` // validator/v10 tag, applied to each value; required = at least one that is not empty
-	// number: the rule compares numbers; empty or text: min, max, gt and their like compare the number of characters
+	Rule string `yaml:"rule"` // validator/v10 tag, applied to each value; required = at least one value is not empty
+	// number: the rule compares numbers; empty or text: min, max, gt and similar rules compare the number of
+	// characters
 	Type string `yaml:"type"`
 }
 
 // maxKey limits the bytes of an ordering key, because it is stored in a row and sent in a header.
 const maxKey = 1 << 10
 
-// maxName limits the bytes of a contract's name for the same reason.
+// maxName limits the bytes of a contract's name, because the name is stored in a row and sent in a header.
 const maxName = 128
 
-// maxProblems limits the problems listed for one message; the others are counted.
+// maxProblems limits the problems listed for one message. A last problem has the number of the others.
 const maxProblems = 100
 
 // compiledContract is a contract ready for use.
@@ -63,12 +65,12 @@ type compiledContract struct {
 	success *regexp.Regexp
 	fields  []rule
 	shown   []compiledField
-	secret  []*path // whose values are redacted
-	needs   needs   // of all paths
+	secret  []*path // paths of the values that are redacted
+	needs   needs   // the needs of all paths
 }
 
-// listMissedRoots returns a problem for each path that selects nothing because it starts at the document with another
-// element than the contract's root.
+// listMissedRoots returns a problem for each path that starts at the document with another element than the
+// contract's root, because the path selects nothing.
 func (c *compiledContract) listMissedRoots() (problems []string) {
 	check := func(name string, p *path) {
 		if err := p.checkRoot(c.def.Root); err != nil {
@@ -258,12 +260,12 @@ func (c *compiledContract) checkVersion(version string, now time.Time) []weir.Pr
 	return nil
 }
 
-// isInvisible reports whether a character hides or reorders the text around it, so that an operator reads
-// another key than the one that is stored.
+// isInvisible reports whether a character hides or reorders the text around it. An operator would read another
+// key than the stored one.
 func isInvisible(r rune) bool { return unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp) }
 
-// readSingleValue returns the only value at a path. Several different values are a problem, because
-// the wrong key would break the order of messages.
+// readSingleValue returns the only value at a path. Several different values are a problem: a wrong key would
+// break the order of messages.
 func readSingleValue(s *path, doc *etree.Document, what string) (string, []weir.Problem) {
 	problem := func(rule, message string) (string, []weir.Problem) {
 		return "", []weir.Problem{{Path: s.given, Rule: rule, Message: "the " + what + " " + message}}

@@ -71,8 +71,8 @@ func NewExtractor(selections []Selection) (*Extractor, error) {
 	return x, nil
 }
 
-// Extract returns the values of each selection, in the order of the document. The body was accepted
-// before; its error is one of Accept's.
+// Extract returns the values of each selection, in the order of the document. The body must be one that Accept
+// accepted. The error is one of the errors of Accept.
 func (s *Set) Extract(ctx context.Context, x *Extractor, contentType string, body []byte) ([][]string, error) {
 	if len(x.paths) == 0 {
 		return nil, nil
@@ -119,8 +119,8 @@ func (p *path) selectForm(doc *etree.Document, form Form) []string {
 	return out
 }
 
-// voidElements are HTML's elements without an end tag. All others get one, because HTML parsers read
-// <p/> as <p>.
+// voidElements are HTML's elements without an end tag. All other elements get an end tag, because HTML parsers
+// read <p/> as <p>.
 var voidElements = map[string]bool{"area": true, "base": true, "br": true, "col": true, "embed": true, "hr": true,
 	"img": true, "input": true, "link": true, "meta": true, "source": true, "track": true, "wbr": true}
 
@@ -155,19 +155,19 @@ func writeContent(b *strings.Builder, e *etree.Element) {
 	}
 }
 
-// Tree is an XML document that is not a message, such as an answer.
+// Tree is an XML document that is not a message, such as an answer of the CMS.
 type Tree struct{ doc *etree.Document }
 
 // TreePath is a compiled path into a Tree.
 type TreePath struct{ *path }
 
-// CompileTreePath compiles a path as contracts have it.
+// CompileTreePath compiles a path in the form that contracts use.
 func CompileTreePath(given string) (TreePath, error) {
 	p, err := compileSelection(Selection{Path: given})
 	return TreePath{p}, err
 }
 
-// ParseTree parses a document whose encoding is UTF-8, or declared by itself.
+// ParseTree parses a document in UTF-8, or in the encoding that the document declares.
 func ParseTree(body []byte, limits Limits) (Tree, error) {
 	text, err := decodeBody(body, "")
 	if err != nil {

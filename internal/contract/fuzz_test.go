@@ -39,12 +39,13 @@ func FuzzAccept(f *testing.F) {
 			return
 		}
 		if string(m.Body) != before || m.Size != len(before) || m.ContentType != kind && kind != "" {
-			t.Fatalf("kept as %+v, want the body %q of type %q", m, before, kind)
+			t.Fatalf("got the message %+v, want the body %q of type %q", m, before, kind)
 		}
 		keyless := m.Contract == "ping" || m.Contract == "queue"
 		if len(m.Key) > 1<<10 || (m.Key == "") != keyless || !utf8.ValidString(m.Key) ||
 			strings.TrimSpace(m.Key) != m.Key || strings.ContainsFunc(m.Key, unicode.IsControl) {
-			t.Fatalf("key %q of %s, want trimmed UTF-8 of at most 1 KiB without control characters, or none: %t", m.Key,
+			t.Fatalf("got the key %q of contract %s; want trimmed UTF-8 of at most 1 KiB without control "+
+				"characters, and an empty key only if the contract has no key: %t", m.Key,
 				m.Contract, keyless)
 		}
 		if utf8.Valid(body) && !strings.Contains(before, "<?xml") && !strings.Contains(kind, "charset") {
@@ -53,7 +54,8 @@ func FuzzAccept(f *testing.F) {
 	})
 }
 
-// checkRefused fails if an error has a kind that httpio does not know, or a problem without a text.
+// checkRefused fails the test if an error has a kind that httpio does not know, or has a problem without a
+// text.
 func checkRefused(t *testing.T, err error) {
 	t.Helper()
 	var e *weir.Error
@@ -69,7 +71,8 @@ func checkRefused(t *testing.T, err error) {
 		}
 	}
 	if strings.HasPrefix(e.Message, "the body is not well-formed") {
-		t.Fatalf("got %q, want the stream to refuse it before the tree", e.Message)
+		t.Fatalf("got %q from the parser of the tree; want the check of the stream to refuse the body before",
+			e.Message)
 	}
 }
 
@@ -81,7 +84,8 @@ func checkReadable(t *testing.T, text string) {
 		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 			return
 		} else if err != nil {
-			t.Fatalf("Token in %q = %v, want each accepted document well-formed", text, err)
+			t.Fatalf("the standard decoder returned an error for the accepted document %q: %v; want no error", text,
+				err)
 		}
 	}
 }

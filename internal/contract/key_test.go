@@ -8,7 +8,8 @@ import (
 	"weir/internal/weir"
 )
 
-// A key is trimmed as XML trims, and nothing else is taken from it: Weir and the CMS must read the same key.
+// Accept trims a key only by XML's white space. All other characters stay, so that Weir and the CMS read the
+// same key.
 func TestSet_Accept_KeysWithOtherSpace(t *testing.T) {
 	t.Parallel()
 	s, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "./@k"}},
@@ -28,7 +29,7 @@ func TestSet_Accept_KeysWithOtherSpace(t *testing.T) {
 	}
 }
 
-// A CMS that does not know extended parameters would read the text by another charset.
+// Accept refuses extended parameters: a CMS that does not know them would read the text in another charset.
 func TestSet_Accept_RefusesExtendedParameters(t *testing.T) {
 	t.Parallel()
 	s := newSet(t)
@@ -41,7 +42,7 @@ func TestSet_Accept_RefusesExtendedParameters(t *testing.T) {
 	} {
 		if _, err := s.Accept(t.Context(), contentType,
 			[]byte("<ping/>")); (weir.KindOf(err) != weir.Unsupported) != want {
-			t.Errorf("%s: got %v, want it accepted: %t", contentType, err, want)
+			t.Errorf("%s: got the error %v; want the Content-Type accepted: %t", contentType, err, want)
 		}
 	}
 }

@@ -2,14 +2,15 @@ package contract
 
 import "github.com/beevik/etree"
 
-// namespaces looks up the namespaces of one document. etree's own look-up reads all attributes of each ancestor every
-// time, so a hostile body with many declarations and many elements would cost their product.
+// namespaces looks up the namespaces of one document. etree's own look-up reads all attributes of each ancestor
+// at each look-up. For a hostile body with many declarations and many elements, that cost would be the product
+// of both numbers.
 type namespaces map[*etree.Element]map[string]string
 
 // ofElement returns the namespace of an element, or "" if it has none.
 func (n namespaces) ofElement(e *etree.Element) string { return n.resolve(e, e.Space) }
 
-// ofAttribute returns the namespace of an attribute of e. One without a prefix has none.
+// ofAttribute returns the namespace of an attribute of e. An attribute without a prefix has no namespace.
 func (n namespaces) ofAttribute(e *etree.Element, a etree.Attr) string {
 	if a.Space == "" {
 		return ""
@@ -29,7 +30,8 @@ func (n namespaces) resolve(e *etree.Element, prefix string) string {
 	return ""
 }
 
-// declaredBy returns the declarations of one element: namespace by prefix, the default one by "".
+// declaredBy returns the declarations of one element: the namespace of each prefix. The default namespace has
+// the prefix "".
 func (n namespaces) declaredBy(e *etree.Element) map[string]string {
 	declared, known := n[e]
 	if known {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// needs are the parts of a document that a contract's paths can select or traverse. Other parts are
-// checked but not kept, because a tree of the whole document takes up to 30 times the body's
-// memory. The zero value needs only the root element.
+// needs are the parts of a document that a contract's paths can select or traverse. Other parts are checked,
+// but are not in the tree, because a tree of the whole document takes up to 30 times the body's memory. The
+// zero value needs only the root element.
 type needs struct {
-	all          bool            // all elements: a path traverses elements that it does not name
+	all          bool            // all elements, because a path traverses elements that it does not name
 	elements     map[string]bool // by local name
 	attributes   map[string]bool // by local name
-	declarations bool            // of namespaces
-	markup       bool            // all attributes: an element is read as markup
+	declarations bool            // declarations of namespaces
+	markup       bool            // all attributes, because an element is read as markup
 }
 
 func (n *needs) needsElement(local string) bool { return n.all || n.elements[local] }
@@ -29,7 +29,7 @@ func (n *needs) needsAttribute(given xml.Name) bool {
 	return n.attributes[given.Local]
 }
 
-// addStep adds a step by its selector. A step that traverses unnamed elements (// or *) needs every
+// addStep adds a step of a path by its selector. A step that traverses unnamed elements (// or *) needs every
 // element.
 func (n *needs) addStep(selector string) {
 	switch selector {

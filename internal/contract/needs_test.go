@@ -13,7 +13,7 @@ func needAll(qualifiedName) needs {
 		attributes: map[string]bool{"a": true, "b": true, "c": true, "xmlns": true}}
 }
 
-// A path must find the same in a tree with only the needed parts.
+// A path must find the same values in the whole tree and in a tree with only the needed parts.
 func TestNeeds_PathsFindTheSame(t *testing.T) {
 	t.Parallel()
 	var paths []*path
@@ -52,7 +52,7 @@ func TestNeeds_PathsFindTheSame(t *testing.T) {
 	}
 }
 
-// randomXML returns an element of few names, so that paths find much.
+// randomXML returns an element. Its names are few, so that paths find much.
 func randomXML(random *rand.Rand, depth int) string {
 	names := []string{"a", "a", "b", "c", "d", "p:a"}
 	n := names[random.IntN(len(names))]
@@ -84,7 +84,7 @@ func randomXML(random *rand.Rand, depth int) string {
 	return b.String() + "</" + n + ">"
 }
 
-// A contract whose paths name all their steps keeps only those parts of a document.
+// If the paths of a contract name all their steps, the tree has only those parts of a document.
 func TestNeeds_TheRestIsNotKept(t *testing.T) {
 	t.Parallel()
 	c, problems := compileDefinition(Definition{Name: "r", Root: "r", Key: "./@id",

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// busySet has room for ten bytes, which are taken.
+// busySet returns a set with memory for ten bytes, all of which are taken.
 func busySet(t *testing.T) *Set {
 	t.Helper()
 	s, err := New([]Definition{{Name: "a", Root: "a"}}, Limits{MaxBody: 100, Memory: 10})
@@ -22,7 +22,7 @@ func busySet(t *testing.T) *Set {
 		t.Fatal(err)
 	}
 	if !s.memory.TryAcquire(10) || s.memory.TryAcquire(1) {
-		t.Fatal("TryAcquire found other than 10 bytes of room, want exactly 10")
+		t.Fatal("the set's memory is not 10 bytes, want exactly 10")
 	}
 	return s
 }
@@ -56,7 +56,7 @@ func TestSet_Accept_TakesItsTurnAndGivesItBack(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(answers) != 0 {
-			t.Fatalf("%d of %d calls of Accept came back without room, want none", len(answers), len(bodies))
+			t.Fatalf("%d of %d calls of Accept returned while no memory was free, want none", len(answers), len(bodies))
 		}
 		s.memory.Release(10)
 		kinds := map[weir.Kind]int{}
@@ -69,12 +69,12 @@ func TestSet_Accept_TakesItsTurnAndGivesItBack(t *testing.T) {
 			t.Errorf("got %v, want Malformed 2, Invalid 1 and no other", kinds)
 		}
 		if !s.memory.TryAcquire(10) {
-			t.Error("TryAcquire(10) found no room, want all bytes given back")
+			t.Error("TryAcquire(10) failed after all calls of Accept returned, want all 10 bytes free again")
 		}
 	})
 }
 
-// A value that the rule cannot check breaks the rule.
+// A value that the rule cannot check is a problem of that rule.
 func TestRule_Problems_RefusesUncheckableValues(t *testing.T) {
 	t.Parallel()
 	p, err := compilePath("./a")

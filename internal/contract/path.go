@@ -11,29 +11,29 @@ import (
 	"github.com/beevik/etree"
 )
 
-// path is an etree path, split into steps. etree keeps an element once for each way that leads to
-// it (for each child that a filter matches), so a hostile body makes it keep billions. Here each
-// step selects each element once.
+// path is an etree path, split into steps. etree lists an element once for each way that leads to it (for each
+// child that a filter matches), so with a hostile body it lists billions. Here each step selects each element
+// once.
 type path struct {
 	given    string
-	absolute bool // starts at the document, not at the root element
+	absolute bool // true = starts at the document; false = at the root element
 	steps    []step
 	first    string // local name of the first step, if the path starts at the document
 	space    string // prefix of attr, if namespace is nil
 	attr     string // name of the attribute that the last step selects; empty = the element's text
-	// namespace is the one of attr in a step @{uri}local; nil if the step compares the prefix
+	// namespace is the namespace of attr in a step @{uri}local; nil = the step compares the prefix
 	namespace *string
 	needs     needs
 }
 
 type step struct {
 	selector     etree.Path
-	namespace    *string // nil = any
-	isDescendant bool    // the empty step of //
+	namespace    *string // nil = any namespace
+	isDescendant bool    // true for the empty step of //
 	filters      []filter
 }
 
-// filter keeps the element at position, or, if position is 0, the elements that meet condition.
+// filter selects the element at position. If position is 0, it selects the elements that meet condition.
 type filter struct {
 	position  int // from 1, or from -1 backwards
 	condition etree.Path
@@ -69,7 +69,7 @@ func compilePath(given string) (*path, error) {
 	return p, nil
 }
 
-// addStep takes one more step; the last may be an attribute.
+// addStep adds a step of the path. The last step may be an attribute.
 func (p *path) addStep(name, filters string, more bool) error {
 	var namespace *string
 	if n := inNamespace.FindStringSubmatch(name); n != nil {
@@ -79,7 +79,8 @@ func (p *path) addStep(name, filters string, more bool) error {
 	if a := attribute.FindStringSubmatch(name); a != nil && filters == "" && !more {
 		p.space, p.attr, p.namespace = a[1], a[2], namespace
 		p.needs.addAttribute(p.attr)
-		p.absolute = p.absolute && len(p.steps) > 0 // the document has no attributes: /@a means the root element's
+		// The document has no attributes, so /@a means an attribute of the root element.
+		p.absolute = p.absolute && len(p.steps) > 0
 		return nil
 	}
 	if !stepNames.MatchString(name) {
@@ -117,8 +118,8 @@ func (p *path) addStep(name, filters string, more bool) error {
 	return nil
 }
 
-// checkRoot returns an error if the path starts at the document with another element than the root, so that it selects
-// nothing in any message.
+// checkRoot returns an error if the path starts at the document with another element than the root, because the
+// path then selects nothing in any message.
 func (p *path) checkRoot(root string) error {
 	_, local, isQualified := strings.Cut(root, "}")
 	if !isQualified {
@@ -142,8 +143,8 @@ func compileFilter(given string) (f filter, err error) {
 	return f, err
 }
 
-// trimSpace removes surrounding white space as XML defines it. Other space belongs to the value, for the
-// CMS reads it, too: two keys that differ by it must not become one.
+// trimSpace removes surrounding white space as XML defines it. Any other space belongs to the value, because
+// the CMS reads it, too: two keys that differ only by such a space must stay two keys.
 func trimSpace(value string) string { return strings.Trim(value, " \t\r\n") }
 
 // placedValue is a selected value with its place in the document.
@@ -162,7 +163,7 @@ func (p *path) selectPlacedValues(doc *etree.Document) []placedValue {
 			out = append(out, placedValue{element: e, text: trimSpace(ownText(e))})
 			continue
 		}
-		for _, a := range e.Attr { // not SelectAttr, for which path also matches x:path
+		for _, a := range e.Attr { // not SelectAttr, which takes x:path for path, too
 			if a.Key == p.attr && p.isInSpace(e, a, spaces) {
 				out = append(out, placedValue{e, a.FullKey(), trimSpace(a.Value)})
 			}
@@ -187,7 +188,7 @@ func (p *path) isInSpace(e *etree.Element, a etree.Attr, spaces namespaces) bool
 	return spaces.ofAttribute(e, a) == *p.namespace
 }
 
-// selectPlaces returns the elements that have the values.
+// selectPlaces returns the elements whose text or attribute the path selects.
 func (p *path) selectPlaces(doc *etree.Document) []*etree.Element {
 	start := doc.Root()
 	if p.absolute {
@@ -200,7 +201,7 @@ func (p *path) selectPlaces(doc *etree.Document) []*etree.Element {
 	return found
 }
 
-// selectElements returns the elements that the step selects from the given ones, each once.
+// selectElements returns the elements that the step selects from the given elements, each once.
 func (s *step) selectElements(given []*etree.Element, spaces namespaces) []*etree.Element {
 	var out []*etree.Element
 	seen := map[*etree.Element]bool{}
@@ -250,8 +251,8 @@ func (f *filter) keepMatching(found []*etree.Element) []*etree.Element {
 	return out
 }
 
-// appendDescendants appends an element and its descendants. A seen element was appended with all its
-// descendants.
+// appendDescendants appends an element and its descendants. It skips an element in seen, because that element
+// is already appended with all its descendants.
 func appendDescendants(e *etree.Element, seen map[*etree.Element]bool, out []*etree.Element) []*etree.Element {
 	if seen[e] {
 		return out

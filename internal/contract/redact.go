@@ -17,32 +17,33 @@ import (
 	"weir/internal/weir"
 )
 
-// RedactedMark stands in place of a redacted value. Accept refuses a message that has it in place of a value that its
-// contract redacts: it is a copy of a body as a reader sees it, and the CMS would store the mark.
+// RedactedMark stands in place of a redacted value. Accept refuses a message that has the mark in place of a
+// value that its contract redacts. Such a message is a copy of a body as a reader sees it, and the CMS would
+// store the mark.
 const RedactedMark = "[redacted]"
 
 // Redaction is a body without the values that its contract redacts.
 type Redaction struct {
-	// Body has RedactedMark in place of each value; all its other bytes are those of the original. It is the original
-	// slice if Written is empty.
+	// Body has RedactedMark in place of each redacted value. All its other bytes are the bytes of the original.
+	// Body is the original slice if Written is empty.
 	Body []byte
-	// Values are the redacted values: the text of each element and attribute, without surrounding space. They are in no
-	// order; a value can occur twice, and none is empty.
+	// Values are the redacted values: the text of each element and attribute, without surrounding space. They
+	// are in no order. A value can occur twice, and no value is empty.
 	Values []string
-	// Written are the contents of the redacted elements and attributes as the body has them: with tags, CDATA sections
-	// and references.
+	// Written are the contents of the redacted elements and attributes as the body has them: with tags, CDATA
+	// sections and references.
 	Written []string
-	// HasMore reports whether Values lacks some of them, because the redacted elements have more than maxContents
-	// bytes. An element inside of another counts twice: without a limit, a deep document would take its size times its
-	// depth.
+	// HasMore reports whether Values lacks some values, because the redacted elements have more than
+	// maxContents bytes. The bytes of an element inside of another one are in the sum twice. Without a limit, a
+	// deep document would need memory of its size times its depth.
 	HasMore bool
 }
 
-// maxContents limits the bytes of redacted elements that are read for Redaction.Values. It is more than package redact
-// can use: with more than 16 KiB of values it hides whole texts.
+// maxContents limits the bytes of redacted elements that are read for Redaction.Values. Package redact cannot
+// use more: if the values have more than 16 KiB, it hides whole texts.
 const maxContents = 64 << 10
 
-// compileRedactedPaths returns the paths of redacted values, and every problem of them.
+// compileRedactedPaths returns the paths of redacted values, and every problem of these paths.
 func compileRedactedPaths(def Definition) (paths []*path, problems []string) {
 	for i, given := range def.Redact {
 		p, err := compilePath(given)
@@ -64,8 +65,8 @@ func compileRedactedPaths(def Definition) (paths []*path, problems []string) {
 	return paths, problems
 }
 
-// coversPath reports whether a redacted path is another path as written, or one of an element around it. Accept finds
-// the other ways in which two paths select the same value.
+// coversPath reports whether a redacted path and another path are the same text, or the redacted path names an
+// element around the other. Two paths can select the same value in further ways, which Accept finds.
 func coversPath(redacted, other string) bool {
 	trimStart := func(given string) string { return strings.TrimPrefix(strings.TrimPrefix(given, "./"), ".") }
 	redacted, other = trimStart(redacted), trimStart(other)
@@ -78,8 +79,8 @@ func coversPath(redacted, other string) bool {
 
 // redactedPlaces are the redacted values of one document. The zero value has none.
 type redactedPlaces struct {
-	elements   map[*etree.Element]bool // with all that is in them
-	attributes map[placedValue]bool    // without their texts
+	elements   map[*etree.Element]bool // the redacted elements, with all that is in them
+	attributes map[placedValue]bool    // the redacted attributes; the field text is empty
 }
 
 func (c *compiledContract) findRedactedPlaces(doc *etree.Document) redactedPlaces {
@@ -96,7 +97,7 @@ func (c *compiledContract) findRedactedPlaces(doc *etree.Document) redactedPlace
 	return found
 }
 
-// hasValue reports whether a value is redacted: a path selects it, or an element around it.
+// hasValue reports whether a value is redacted: a redacted path selects the value, or an element around it.
 func (r redactedPlaces) hasValue(v placedValue) bool {
 	if len(r.elements)+len(r.attributes) == 0 {
 		return false
@@ -116,8 +117,8 @@ func (r redactedPlaces) hasValue(v placedValue) bool {
 	return false
 }
 
-// findExposed returns a problem for the key, the version and the due time if one of them is a redacted value: rows,
-// logs and headers have them.
+// findExposed returns a problem for each of key, version and due time that is a redacted value, because rows,
+// logs and headers have these three.
 func (c *compiledContract) findExposed(doc *etree.Document, redacted redactedPlaces) []weir.Problem {
 	if len(c.secret) == 0 {
 		return nil
@@ -133,7 +134,7 @@ func (c *compiledContract) findExposed(doc *etree.Document, redacted redactedPla
 	return problems
 }
 
-// findMarks returns a problem for each path whose value is the mark of a redacted value.
+// findMarks returns a problem for each redacted path whose value is RedactedMark.
 func (c *compiledContract) findMarks(doc *etree.Document, places *places) []weir.Problem {
 	var problems []weir.Problem
 	for _, p := range c.secret {
@@ -152,9 +153,9 @@ func (c *compiledContract) findMarks(doc *etree.Document, places *places) []weir
 	return problems
 }
 
-// describeProblem returns a problem of a document that is not well-formed. If a contract redacts values, the problem
-// repeats no words of the document: behind a stray < in a value, the parser reads a part of the value as the name of an
-// element.
+// describeProblem returns a problem of a document that is not well-formed. If a contract redacts values, the
+// problem repeats no words of the document. Otherwise it could show a value: after a stray < in a value, the
+// parser reads a part of the value as the name of an element.
 func (l Limits) describeProblem(problem string) string {
 	if !l.hidesInput {
 		return problem
@@ -166,10 +167,10 @@ func (l Limits) describeProblem(problem string) string {
 // HasRedaction reports whether any contract redacts values.
 func (s *Set) HasRedaction() bool { return s.limits.hidesInput }
 
-// Redact returns a body without the values that its contract redacts. An empty name stands for the contract of the root
-// element. A body of a contract that is not in the set has no redacted values if no contract of the set has any. In
-// all other cases in which the values cannot be found the error is a *weir.Error: Conflict, or Unavailable if ctx ends
-// while the call waits for memory.
+// Redact returns a body without the values that its contract redacts. An empty name stands for the contract of
+// the root element. If the set does not have the contract, and no contract of the set redacts values, the body
+// has no redacted values. In all other cases in which Redact cannot find the values, the error is a
+// *weir.Error: Conflict, or Unavailable if ctx ends while the call waits for memory.
 func (s *Set) Redact(ctx context.Context, contract, contentType string, body []byte) (Redaction, error) {
 	c := s.findByName(contract)
 	if !s.limits.hidesInput || c != nil && len(c.secret) == 0 {
@@ -273,7 +274,7 @@ func (c *compiledContract) cutValues(body []byte, text, encoding string, doc *et
 	return found, nil
 }
 
-// mergeRanges sorts ranges, and drops those inside of others.
+// mergeRanges sorts ranges, and drops each range that lies inside of another one.
 func mergeRanges(ranges []textRange) []textRange {
 	slices.SortFunc(ranges, func(a, b textRange) int {
 		if a.from != b.from {
@@ -294,7 +295,7 @@ func mergeRanges(ranges []textRange) []textRange {
 func replaceRanges(body []byte, ranges []textRange, encoding string) []byte {
 	mark := encodeASCII(RedactedMark, encoding)
 	var out []byte
-	kept, read, inText := 0, 0, 0 // offsets in body, and the offset in the text that belongs to read
+	kept, read, inText := 0, 0, 0 // offsets in body, and the offset in the text that corresponds to read
 	moveTo := func(offset int) {
 		if encoding == utf8Name || encoding == ascii {
 			read, inText = offset, offset
@@ -331,8 +332,8 @@ func encodeASCII(text, encoding string) []byte {
 	return out
 }
 
-// findAttribute returns the range of an attribute's value. The text ends with the start tag, which begins at start and
-// is well-formed and has the attribute.
+// findAttribute returns the range of an attribute's value. The text is well-formed, and ends with the start
+// tag, which begins at start and has the attribute.
 func findAttribute(text string, start int, name string) (textRange, error) {
 	for at := start; at < len(text); {
 		from := strings.IndexAny(text[at:], `"'`)
@@ -352,12 +353,12 @@ func findAttribute(text string, start int, name string) (textRange, error) {
 	return textRange{}, fmt.Errorf("the attribute %s is not in its start tag", name)
 }
 
-// readContent returns the texts in the content of an element: of each element in it, of each attribute, and all
-// together.
+// readContent returns the texts in the content of an element: the text of each element in it, the value of each
+// attribute, and the text of all elements together.
 func readContent(content string) ([]string, error) {
 	var values []string
 	var whole strings.Builder
-	own := []*strings.Builder{{}} // of the open elements
+	own := []*strings.Builder{{}} // the own texts of the open elements
 	decoder := xml.NewDecoder(strings.NewReader(content))
 	for {
 		token, err := decoder.RawToken()

@@ -12,7 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// newPersonSet returns a set with a contract "person" that redacts the paths, and "plain" without redaction.
+// newPersonSet returns a set with two contracts: "person", which redacts the paths, and "plain" without
+// redaction.
 func newPersonSet(t *testing.T, redact ...string) *contract.Set {
 	t.Helper()
 	s, err := contract.New([]contract.Definition{
@@ -60,17 +61,17 @@ func TestRedact_ReplacesOnlyTheValues(t *testing.T) {
 				contentType, body, want := encode(tt.body, tt.want)
 				got, err := s.Redact(t.Context(), "person", contentType, body)
 				if err != nil || string(got.Body) != string(want) {
-					t.Errorf("%s: got %q, %v, want %q", name, got.Body, err, want)
+					t.Errorf("%s: got the body %q and the error %v, want %q", name, got.Body, err, want)
 				}
 				if isChanged := tt.body != tt.want; isChanged != (len(got.Values) > 0) {
-					t.Errorf("%s: got the values %q, want some: %v", name, got.Values, isChanged)
+					t.Errorf("%s: got the values %q, want at least one value: %v", name, got.Values, isChanged)
 				}
 			}
 		})
 	}
 }
 
-// encodings encode a body, and the body that is wanted.
+// encodings encode a body, and also the wanted body without redacted values.
 var encodings = map[string]func(body, want string) (contentType string, encoded, encodedWant []byte){
 	"UTF-8": func(body, want string) (string, []byte, []byte) {
 		return "application/xml", []byte("\uFEFF" + body), []byte("\uFEFF" + want)
@@ -134,7 +135,7 @@ func TestRedact_HidesBodiesThatCannotBeRead(t *testing.T) {
 	} {
 		got, err := s.Redact(t.Context(), tt.contract, tt.contentType, []byte(tt.body))
 		if err == nil || weir.KindOf(err) != weir.Conflict || got.Body != nil {
-			t.Errorf("%s: got %q, %v, want a conflict", tt.name, got.Body, err)
+			t.Errorf("%s: got %q, %v, want an error of kind Conflict and no body", tt.name, got.Body, err)
 		}
 	}
 	without := newPersonSet(t)
@@ -194,7 +195,7 @@ func TestRedact_NeverKeyVersionOrDueTime(t *testing.T) {
 		_, err := contract.New([]contract.Definition{{Name: "c", Root: "c", Key: "./id", Version: "./when/v",
 			DeliverAt: "./when/@due", Redact: []string{redact}}}, contract.Limits{MaxBody: 100})
 		if covers := redact != "/c/other"; (err != nil) != covers {
-			t.Errorf("redact %s: got the error %v, want one: %v", redact, err, covers)
+			t.Errorf("redact %s: got the error %v, want an error: %v", redact, err, covers)
 		}
 	}
 	for _, redact := range []string{"", "./a[", "./@a/b"} {
@@ -238,7 +239,8 @@ func TestSplit_RepeatsNoWordsIfAContractRedacts(t *testing.T) {
 	}
 }
 
-// Redacted elements that are nested are read within a bound: each level would otherwise be read and kept anew.
+// Redact reads nested redacted elements within a bound. Without the bound, it would read and store the
+// innermost text once for each level.
 func TestRedact_NestedElements(t *testing.T) {
 	t.Parallel()
 	set, err := contract.New([]contract.Definition{{Name: "nested", Root: "nested", Redact: []string{"//a"}}},
@@ -259,7 +261,7 @@ func TestRedact_NestedElements(t *testing.T) {
 		size += len(value)
 	}
 	if size > 2<<20 {
-		t.Errorf("got %d bytes of values, want about those of the body", size)
+		t.Errorf("got %d bytes of values, want 2 MiB at most", size)
 	}
 	got, err = set.Redact(t.Context(), "nested", "application/xml", nest(3, "<b>one</b> <b>two</b>"))
 	if err != nil || got.HasMore || !slices.Contains(got.Values, "one two") {

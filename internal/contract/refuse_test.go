@@ -34,11 +34,11 @@ var long = strings.Repeat("x", 1100)
 type refusal struct {
 	kind, body string
 	status     int
-	path, rule string // of the first problem
-	message    string // of the first problem; of the error if there is no list
+	path, rule string // path and rule of the first problem
+	message    string // the message of the first problem, or of the error if it has no problems
 }
 
-// newArticle returns a valid article, except for the given attributes and children.
+// newArticle returns an article that is valid apart from the given attributes and children.
 func newArticle(attributes, rest string) string {
 	return "<article " + attributes + "><title>x</title>" + rest + "</article>"
 }
@@ -196,14 +196,15 @@ func TestSet_Accept_Refuses(t *testing.T) {
 						got.message, c.status, c.path, c.rule, c.message)
 				}
 				if (p.Rule == "xml") != (p.Line > 0) && p.Rule != "encoding" {
-					t.Errorf("got line %d, column %d, want a place only of rule xml", p.Line, p.Column)
+					t.Errorf("got line %d, column %d; want a place only for a problem of the rule xml", p.Line,
+						p.Column)
 				}
 			})
 		}
 	}
 }
 
-// Columns count characters of the decoded text, in any encoding.
+// Columns are numbers of characters in the decoded text, in any encoding.
 func TestSet_Accept_NamesThePlace(t *testing.T) {
 	t.Parallel()
 	s := newSet(t)
@@ -226,7 +227,7 @@ func TestSet_Accept_NamesThePlace(t *testing.T) {
 			t.Parallel()
 			_, err := s.Accept(t.Context(), "", []byte(c.body))
 			if p := problemOf(t, err); p.Line != c.line || p.Column != c.column {
-				t.Errorf("line %d, column %d, want %d, %d: %v", p.Line, p.Column, c.line, c.column, err)
+				t.Errorf("got line %d, column %d; want line %d, column %d: %v", p.Line, p.Column, c.line, c.column, err)
 			}
 		})
 	}
@@ -242,7 +243,7 @@ func TestSet_Accept_AllProblemsAtOnce(t *testing.T) {
 	}
 	want := "./@path required, ./@version required, ./title required, ./tag alphanum, ./tag alphanum, ./mail email"
 	if strings.Join(got, ", ") != want {
-		t.Errorf("%s\nwant %s", strings.Join(got, ", "), want)
+		t.Errorf("got the problems %s\nwant %s", strings.Join(got, ", "), want)
 	}
 }
 

@@ -21,7 +21,7 @@ type rule struct {
 	*path
 	tag      string // validator tag, without required
 	required bool
-	isNumber bool // the values are compared as numbers
+	isNumber bool // true = the values are compared as numbers
 }
 
 // validate checks single values; it is safe for concurrent use.
@@ -39,22 +39,24 @@ func newValidator() *validator.Validate {
 	return v
 }
 
-// ioTags are the validator's tags that open files or resolve names. An upstream's value must not
-// cause either.
+// ioTags are the validator's tags that open files or resolve names. A rule must not have them, because the
+// value of an upstream would choose the file or the name.
 var ioTags = []string{"file", "filepath", "dir", "dirpath", "image", "uds_exists", "unix_addr", "ip_addr", "ip4_addr",
 	"ip6_addr",
 	"tcp_addr", "tcp4_addr", "tcp6_addr", "udp_addr", "udp4_addr", "udp6_addr"}
 
-// structTags are the tags that need a struct, a list or another field, besides those whose names
-// end in field or begin with required_ or excluded_.
+// structTags are the tags that need a struct, a list or another field. Tags whose names end in field, or begin
+// with required_ or excluded_, need one of these, too, and are not in the list.
 var structTags = []string{"dive", "keys", "endkeys", "structonly", "nostructlevel", "omitnil", "omitzero", "unique",
 	"validateFn",
 	"skip_unless", "fieldcontains", "fieldexcludes", "-"}
 
-// numberTags are the tags that compare numbers. The validator would hand another tag a text that is not the value.
+// numberTags are the tags that compare numbers. With any other tag, the validator would check a text that is
+// not the value.
 var numberTags = []string{"omitempty", "min", "max", "gt", "gte", "lt", "lte", "eq", "ne"}
 
-// probeValues have many shapes, so that the validator reads each parameter of a rule at startup.
+// probeValues have many shapes. At startup, New checks them with each rule, so that the validator reads each
+// parameter of the rule.
 var probeValues = []string{"", "x", "1", "2006-01-02", "a@b.example", "http://b.example/", "Zm9v"}
 
 func compileRule(f Field) (rule, error) {
@@ -97,8 +99,8 @@ func compileRule(f Field) (rule, error) {
 	return r, nil
 }
 
-// checkComparisons refuses a rule that is meant for numbers and whose comparison counts characters: "numeric,gt=0" and
-// "required,gt=0" would accept -5, which has two of them.
+// checkComparisons refuses a rule that is meant for numbers but compares numbers of characters. For example,
+// "numeric,gt=0" and "required,gt=0" would accept -5, which has two characters.
 func (r *rule) checkComparisons() error {
 	if r.isNumber {
 		return nil
@@ -130,8 +132,8 @@ func (r *rule) probeValues() []string {
 	return probeValues
 }
 
-// checkTag tries one part of a rule alone. Behind another part, an unreadable parameter would show
-// only with the first value that passes the part before it.
+// checkTag checks one part of a rule alone. If it checked the whole rule, an unreadable parameter in a later
+// part would only show when a value passes the parts before it.
 func (r *rule) checkTag(tag string) error {
 	for alternative := range strings.SplitSeq(tag, "|") {
 		name, parameter, _ := strings.Cut(alternative, "=")
@@ -162,8 +164,8 @@ func (r *rule) checkTag(tag string) error {
 // decimal is a number as XML Schema writes decimals and doubles, without INF and NaN.
 var decimal = regexp.MustCompile(`^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$`)
 
-// findBroken returns the first part of the rule that a value breaks, or "". It returns an error if the validator
-// cannot read the rule.
+// findBroken returns the first part of the rule that a value breaks, or "" if the value breaks none. It returns
+// an error if the validator cannot read the rule.
 func (r *rule) findBroken(value string) (broken string, err error) {
 	if !r.isNumber {
 		return findBrokenTag(value, r.tag)
@@ -176,14 +178,14 @@ func (r *rule) findBroken(value string) (broken string, err error) {
 	if err != nil || !decimal.MatchString(text) {
 		return "number", nil
 	}
-	// omitempty would also pass the number 0, which is not empty.
+	// without omitempty, which would also pass the number 0, although 0 is not empty
 	tag := strings.Join(slices.DeleteFunc(strings.Split(r.tag, ","), func(t string) bool { return t == "omitempty" }),
 		",")
 	return findBrokenTag(number, tag)
 }
 
-// findBrokenTag applies a validator tag to a string or a float64. The validator panics if it cannot read a tag or
-// parameter, or if a tag does not apply to the type; findBrokenTag returns an error.
+// findBrokenTag applies a validator tag to a string or a float64. It returns an error if the validator panics.
+// The validator panics if it cannot read a tag or parameter, or if a tag does not apply to the type.
 func findBrokenTag(value any, tag string) (broken string, err error) {
 	if tag == "" {
 		return "", nil
@@ -205,7 +207,7 @@ func findBrokenTag(value any, tag string) (broken string, err error) {
 	return broken, nil
 }
 
-// explainPanic words the validator's panic for the author of the rule.
+// explainPanic words the validator's panic as an error for the author of the rule.
 func explainPanic(tag string, panicked any) error {
 	said := fmt.Sprint(panicked)
 	switch {
@@ -237,16 +239,16 @@ func (r *rule) checkDocument(doc *etree.Document, places *places, redacted redac
 	return problems
 }
 
-// lacksRequired reports whether the rule needs a value that is not there.
+// lacksRequired reports whether the rule requires a value and none of the values has a text.
 func (r *rule) lacksRequired(values []placedValue) bool {
 	return r.required &&
 		!slices.ContainsFunc(values, func(v placedValue) bool { return strings.TrimSpace(v.text) != "" })
 }
 
-// checkValue returns the problem of one value. The problem of a redacted value does not repeat it.
+// checkValue returns the problem of one value. If the value is redacted, the problem does not repeat the value.
 func (r *rule) checkValue(value string, isRedacted bool) (problem weir.Problem, isBroken bool) {
 	broken, err := r.findBroken(value)
-	if err != nil { // a value that cannot be checked is refused
+	if err != nil { // refuse a value that cannot be checked
 		broken = r.tag
 	}
 	if broken == "" {
@@ -259,8 +261,8 @@ func (r *rule) checkValue(value string, isRedacted bool) (problem weir.Problem, 
 	return weir.Problem{Path: r.given, Rule: broken, Message: r.given + " " + r.describeBroken(value, broken)}, true
 }
 
-// describeBroken returns the rest of a sentence that begins with the path. It names the two things that the rule
-// compared: numbers, or lengths.
+// describeBroken returns the rest of a sentence that begins with the path. The sentence names both things that
+// the rule compared: two numbers, or two lengths.
 func (r *rule) describeBroken(value, broken string) string {
 	name, limit, _ := strings.Cut(broken, "=")
 	words := map[string]string{"min": "at least", "gte": "at least", "max": "at most", "lte": "at most",
@@ -281,7 +283,7 @@ func (r *rule) describeBroken(value, broken string) string {
 // maxRepeated limits the characters of the input that a problem repeats.
 const maxRepeated = 80
 
-// maxShown limits the characters of a text that is shown only to be recognised.
+// maxShown limits the characters of a text that a problem shows only so that the reader recognises it.
 const maxShown = 20
 
 func truncate(v string) string { return truncateAt(v, maxRepeated) }

@@ -21,31 +21,30 @@ func (n qualifiedName) String() string {
 	return "{" + n.uri + "}" + n.local
 }
 
-// scanner reads a document as a stream of tokens. It refuses oversized documents before they become
-// a tree, and documents that encoding/xml accepts although they are not well-formed
-// (wellformed.go). A checked token goes into the tree at once if the root's contract needs it, so a
-// document is read only once.
+// scanner reads a document as a stream of tokens. It refuses oversized documents before they become a tree. It
+// also refuses documents that encoding/xml accepts although they are not well-formed (wellformed.go). A checked
+// token goes into the tree at once if the root's contract needs it, so the scanner reads a document only once.
 type scanner struct {
 	text                string
 	decoder             *xml.Decoder
 	limits              Limits
-	elementsLeft        int  // allowed minus seen
-	mayExceedAttributes bool // one tag could exceed the limit
+	elementsLeft        int  // the allowed number minus the number read so far
+	mayExceedAttributes bool // one tag could have more attributes than the limit
 	open                []openElement
 	namespaces          namespaceScope
 	root                qualifiedName
 	hasRoot             bool
 	needsOf             func(root qualifiedName) needs
-	needs               needs // known with the root
+	needs               needs // set at the root element
 	doc                 *etree.Document
-	places              *places // nil = positions are not kept
-	start, end          int     // offsets of the present token
+	places              *places // nil = positions are not stored
+	start, end          int     // offsets of the current token
 }
 
 type openElement struct {
 	raw      xml.Name
-	tree     *etree.Element // nil = not kept
-	declared []string       // namespace prefixes, which end with the element
+	tree     *etree.Element // nil = not in the tree
+	declared []string       // namespace prefixes whose declarations end with the element
 }
 
 // scanDocument returns the root element's name, and the document with only the parts that needsOf
@@ -55,7 +54,7 @@ func scanDocument(text string, limits Limits, needsOf func(root qualifiedName) n
 	return scanWithPlaces(text, limits, nil, needsOf)
 }
 
-// scanWithPlaces is scanDocument; it adds the position of each element to places.
+// scanWithPlaces does what scanDocument does, and adds the position of each element to places.
 func scanWithPlaces(text string, limits Limits, places *places,
 	needsOf func(root qualifiedName) needs) (qualifiedName, *etree.Document, error) {
 	if places != nil {
@@ -120,13 +119,14 @@ func (s *scanner) checkToken(token xml.Token, raw string) string {
 			return problem
 		}
 		if parent := s.currentParent(); parent != nil && s.needs.all {
-			parent.AddChild(etree.NewProcInst(t.Target, "")) // for etree, an element's text ends here
+			// It needs no content: it is in the tree because etree ends an element's text at it.
+			parent.AddChild(etree.NewProcInst(t.Target, ""))
 		}
 	}
 	return ""
 }
 
-// currentParent returns the element that gets the next content; nil if its content is not kept.
+// currentParent returns the element that gets the next content; nil if the tree does not get that content.
 func (s *scanner) currentParent() *etree.Element {
 	if len(s.open) == 0 {
 		return &s.doc.Element
@@ -151,8 +151,8 @@ func (s *scanner) appendElement(t xml.StartElement) *etree.Element {
 	return e
 }
 
-// checkText returns the problem of a text in its written form: outside the root element, a space
-// written as CDATA or as a reference is not allowed.
+// checkText returns the problem of a text in its written form. Outside the root element, white space as CDATA
+// or as a reference is not allowed.
 func (s *scanner) checkText(raw string) string {
 	switch {
 	case len(s.open) == 0 && !s.hasRoot && trimSpace(raw) != "":
@@ -205,7 +205,7 @@ func (s *scanner) endElement(t xml.EndElement) string {
 	return ""
 }
 
-// formatRawName returns a name as written, truncated for use in a message.
+// formatRawName returns a name as the document has it, truncated for use in a message.
 func formatRawName(n xml.Name) string {
 	if n.Space == "" {
 		return truncate(n.Local)

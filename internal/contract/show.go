@@ -11,16 +11,17 @@ import (
 	"github.com/beevik/etree"
 )
 
-// ShownField is a value of the body that lists of messages show and search. It is stored in the message's row.
+// ShownField is a value of the body that lists of messages show and searches compare. It is stored in the
+// message's row.
 type ShownField struct {
-	Name string `yaml:"name"` // of the column
-	Path string `yaml:"path"` // as in Field; of several values the first one that is not empty counts
+	Name string `yaml:"name"` // name of the column
+	Path string `yaml:"path"` // as in Field; if the path selects several values, the first value that is not empty
 }
 
-// The shown fields of one message take at most about 2 KiB of its row, because each list reads them.
+// The shown fields of one message take about 2 KiB of its row at most, because each list reads them.
 const (
 	maxShownFields = 8
-	maxShownBytes  = 200 // of one value
+	maxShownBytes  = 200 // bytes of one value
 )
 
 var shownName = regexp.MustCompile(`^[\pL_][\pL\pN_-]{0,31}$`)
@@ -57,8 +58,8 @@ func compileShownFields(given []ShownField) (fields []compiledField, problems []
 	return fields, problems
 }
 
-// readShownFields returns the values by name, without empty ones; nil = there are none. Lists show a mark in place of a
-// redacted value, so that the message's row never has it.
+// readShownFields returns the values by name, without empty values; nil = there are none. A redacted value has
+// RedactedMark in its place, so that the message's row never has the value.
 func (c *compiledContract) readShownFields(doc *etree.Document, redacted redactedPlaces) map[string]string {
 	var shown map[string]string
 	for _, f := range c.shown {
@@ -82,7 +83,7 @@ func (c *compiledContract) readShownFields(doc *etree.Document, redacted redacte
 
 // shortenValue returns a value as one line of at most maxShownBytes. A value that was cut ends in an ellipsis.
 func shortenValue(value string) string {
-	if len(value) > 4*maxShownBytes { // so that the rest costs nothing
+	if len(value) > 4*maxShownBytes { // the rest is cut off first, so that it costs nothing
 		value = strings.ToValidUTF8(value[:4*maxShownBytes], "")
 	}
 	value = strings.Join(strings.FieldsFunc(value, func(r rune) bool {

@@ -32,7 +32,7 @@ func TestSet_ShownFields(t *testing.T) {
 		m, err := s.Accept(t.Context(), "", []byte(`<article path="/a"><tag>`+long+`</tag></article>`))
 		if tag := m.Shown["tag"]; err != nil || len(tag) > 200 || len(tag) < 190 || !utf8.ValidString(tag) ||
 			!strings.HasSuffix(tag, "…") {
-			t.Errorf("a value of %d bytes becomes %d bytes, %q, %v; want at most 200 that end in …", len(long),
+			t.Errorf("a value of %d bytes became %d bytes, %q, %v; want at most 200 that end in …", len(long),
 				len(tag),
 				tag, err)
 		}

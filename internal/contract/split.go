@@ -16,15 +16,16 @@ import (
 
 // Part is one element of a document that is split.
 type Part struct {
-	Line int // of its start tag in the document, from 1
-	// Body is the element as the document has it. The namespaces that it inherits are declared in its start tag,
-	// if it does not declare them itself.
+	Line int // line of its start tag in the document, from 1
+	// Body is the element as the document has it. Its start tag also declares the namespaces that the element
+	// inherits and does not declare itself.
 	Body []byte
-	Err  error // why the part has no body: it is too large
+	Err  error // the reason if the part has no body: it is too large
 }
 
-// Splitter reads the parts of a document one after the other. It holds one part at a time, and no token that is
-// larger than a part may be. It checks the tags of the whole document; Set.Accept checks the content of a part.
+// Splitter reads the parts of a document one after the other. It has one part at a time in memory, and refuses
+// a token that is larger than a part may be. It checks the tags of the whole document; Set.Accept checks the
+// content of a part.
 type Splitter struct {
 	paths      []*SplitPath
 	limits     Limits
@@ -33,30 +34,30 @@ type Splitter struct {
 	open       []splitElement
 	namespaces namespaceScope
 	hasRoot    bool
-	part       *openPart // nil = outside of the parts
-	err        error     // of an earlier call
+	part       *openPart // nil = the reader is outside of the parts
+	err        error     // the error of an earlier call
 }
 
 type splitElement struct {
 	raw      xml.Name
-	declared []string     // namespace prefixes, which end with the element
-	states   []splitState // by path; nil inside a part
+	declared []string     // namespace prefixes whose declarations end with the element
+	states   []splitState // one state for each path; nil inside a part
 }
 
-// openPart is a part whose end tag was not read yet.
+// openPart is a part whose end tag is not read yet.
 type openPart struct {
-	depth     int // number of open elements outside of it
+	depth     int // number of open elements outside of the part
 	line      int
 	insertAt  int // offset in the part, behind the name of its start tag
 	inherited []byte
 }
 
-// maxInherited limits the bytes of the namespace declarations that are added to a part. Without it, a document with
-// many small parts and one large declaration would grow to a multiple of its size.
+// maxInherited limits the bytes of the namespace declarations that are added to a part. Without the limit, a
+// document with many small parts and one large declaration would grow to a multiple of its size.
 const maxInherited = 4 << 10
 
-// Split returns a Splitter of a document in UTF-8 or US-ASCII. A part is an element that one of the paths selects and
-// that is in no other part. The error is a *weir.Error: Unsupported or Malformed.
+// Split returns a Splitter of a document in UTF-8 or US-ASCII. A part is an element that one of the paths
+// selects and that lies in no other part. The error is a *weir.Error: Unsupported or Malformed.
 func (s *Set) Split(document io.Reader, contentType string, paths ...*SplitPath) (*Splitter, error) {
 	if contentType == "" {
 		contentType = "application/xml"
@@ -73,7 +74,7 @@ func (s *Set) Split(document io.Reader, contentType string, paths ...*SplitPath)
 	p := &Splitter{paths: paths, limits: s.limits, namespaces: newNamespaceScope(),
 		source: &tokenReader{source: buffered, limit: s.limits.MaxBody, maxEquals: s.limits.Attributes, isASCII: isASCII}}
 	p.decoder = xml.NewDecoder(p.source)
-	// checkProlog has checked the encoding.
+	// The decoder needs no conversion, because checkProlog has checked the encoding.
 	p.decoder.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
 	return p, nil
 }
@@ -103,7 +104,7 @@ func checkProlog(in *bufio.Reader, charset string) (isASCII bool, err error) {
 	return chosen == ascii, err
 }
 
-// findEncoding returns the encoding of a document by its beginning.
+// findEncoding returns the encoding of a document, which it reads from the document's beginning.
 func findEncoding(head []byte, charset string) (string, error) {
 	marked, rest := cutByteOrderMark(head)
 	param, err := canonicalEncoding(charset, "charset parameter")
@@ -125,8 +126,8 @@ func findEncoding(head []byte, charset string) (string, error) {
 	return firstNonEmpty(chosen, utf8Name), err
 }
 
-// Next returns the next part, or io.EOF after the end of a well-formed document. Another error is a *weir.Error, or
-// that of the document's reader.
+// Next returns the next part, or io.EOF after the end of a well-formed document. Any other error is a
+// *weir.Error, or the error of the document's reader.
 func (p *Splitter) Next() (Part, error) {
 	for p.err == nil {
 		var part *Part
@@ -137,7 +138,7 @@ func (p *Splitter) Next() (Part, error) {
 	return Part{}, p.err
 }
 
-// readToken reads one token. It returns a part if the token ends it.
+// readToken reads one token. If the token ends a part, it returns the part.
 func (p *Splitter) readToken() (*Part, error) {
 	start := p.decoder.InputOffset()
 	line, column := p.decoder.InputPos()
@@ -200,7 +201,7 @@ func (p *Splitter) startElement(t xml.StartElement, raw string, line int) string
 	switch {
 	case len(p.open) == 0 && p.hasRoot:
 		return "there is more than one root element"
-	case len(p.open) >= 2*p.limits.Depth: // the parts have the limit for themselves
+	case len(p.open) >= 2*p.limits.Depth: // twice the limit, because a part may use the whole limit for itself
 		return fmt.Sprintf("elements are nested more than %d deep", 2*p.limits.Depth)
 	}
 	p.hasRoot = true
@@ -213,7 +214,7 @@ func (p *Splitter) startElement(t xml.StartElement, raw string, line int) string
 		return problem
 	}
 	if p.isSelected(e.states) {
-		inherited := p.inheritedBy(t) // only for parts, because it reads all namespaces in scope
+		inherited := p.inheritedBy(t) // only for parts, because inheritedBy reads all namespaces in scope
 		if len(inherited) > maxInherited {
 			return fmt.Sprintf("a part inherits more than %d bytes of namespace declarations", maxInherited)
 		}
@@ -229,7 +230,8 @@ func (p *Splitter) startElement(t xml.StartElement, raw string, line int) string
 	return ""
 }
 
-// enterElement declares the prefixes of an element outside of the parts, and follows the paths.
+// enterElement declares the prefixes of an element outside of the parts, and computes the states of the paths
+// at the element.
 func (p *Splitter) enterElement(t xml.StartElement) (splitElement, string) {
 	declared, problem := p.namespaces.declarePrefixes(t.Attr)
 	if problem != "" {
@@ -316,7 +318,7 @@ func (p *Splitter) endPart() *Part {
 	return &Part{Line: open.line, Body: append(body, written[open.insertAt:]...)}
 }
 
-// endDocument returns io.EOF if the document is whole.
+// endDocument returns io.EOF if the document is complete.
 func (p *Splitter) endDocument() error {
 	line, column := p.decoder.InputPos()
 	switch {
@@ -331,7 +333,7 @@ func (p *Splitter) endDocument() error {
 	return io.EOF
 }
 
-// joinRawName returns a name as written.
+// joinRawName returns a name as the document has it.
 func joinRawName(n xml.Name) string {
 	if n.Space == "" {
 		return n.Local
@@ -345,24 +347,24 @@ func (p *Splitter) errorAt(line, column int, problem string) error {
 		weir.Problem{Rule: "xml", Message: problem, Line: line, Column: column})
 }
 
-// tokenReader keeps the bytes of the present part, or of the present token outside of the parts. It ends with an
-// error at a token that is too large, because the decoder holds a whole token.
+// tokenReader buffers the bytes of the current part or, outside of the parts, of the current token. It returns
+// an error at a token that is too large, because the decoder has a whole token in memory.
 type tokenReader struct {
 	source    io.Reader
-	limit     int64 // bytes of a part, and of a token
-	maxEquals int   // equals signs of a tag: the decoder holds all its attributes
-	isASCII   bool  // other characters are refused
+	limit     int64 // largest number of bytes of a part, and of a token
+	maxEquals int   // largest number of equals signs in a tag, whose attributes the decoder has in memory together
+	isASCII   bool  // true = other characters are refused
 
-	kept       []byte // from offset base on
+	kept       []byte // the buffered bytes, from offset base on
 	base       int64
 	tokenAt    int64
 	partAt     int64 // -1 = outside of the parts, or the part is too large
-	equals     int   // since the beginning of the token
-	isTooLarge bool  // the present part
-	err        error // why the reading ended
+	equals     int   // equals signs since the beginning of the token
+	isTooLarge bool  // true = the current part is too large
+	err        error // the reason why the reading ended
 }
 
-// readAhead is the number of bytes that the decoder may have read beyond the present token.
+// readAhead is the largest number of bytes that the decoder may have read beyond the current token.
 const readAhead = 64 << 10
 
 // Read implements io.Reader.
@@ -397,13 +399,13 @@ func (r *tokenReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// isTag reports whether the present token can be a start tag.
+// isTag reports whether the current token can be a start tag.
 func (r *tokenReader) isTag() bool {
 	token := r.kept[r.tokenAt-r.base:]
 	return len(token) > 1 && token[0] == '<' && token[1] != '!' && token[1] != '?'
 }
 
-// beginToken forgets the bytes before a token, except for those of the present part.
+// beginToken drops the bytes before a token, except the bytes of the current part.
 func (r *tokenReader) beginToken(at int64) {
 	r.tokenAt, r.equals = at, 0
 	if r.partAt < 0 {
@@ -411,8 +413,8 @@ func (r *tokenReader) beginToken(at int64) {
 	}
 }
 
-// dropBefore forgets the bytes before an offset when they are more than the others, so that each byte is moved at
-// most once.
+// dropBefore drops the bytes before an offset when they are more than half of the buffer, so that each byte is
+// moved only once.
 func (r *tokenReader) dropBefore(at int64) {
 	if unused := at - r.base; unused > int64(len(r.kept))/2 {
 		r.kept = r.kept[:copy(r.kept, r.kept[unused:])]
@@ -422,11 +424,11 @@ func (r *tokenReader) dropBefore(at int64) {
 
 func (r *tokenReader) bytesFrom(start, end int64) []byte { return r.kept[start-r.base : end-r.base] }
 
-// beginPart begins to keep a part at the present token.
+// beginPart begins a part at the current token.
 func (r *tokenReader) beginPart() { r.partAt, r.isTooLarge = r.tokenAt, false }
 
-// endPart returns the bytes of the part up to an offset, or false if they are too many. They are valid until the
-// next token.
+// endPart returns the bytes of the part up to an offset, or false if the part is too large. The bytes are valid
+// until the next token.
 func (r *tokenReader) endPart(end int64) ([]byte, bool) {
 	at := r.partAt
 	r.partAt = -1

@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// SplitPath selects the elements of a document that are its parts. It has the steps of a contract's paths that can
-// be decided while a document is read: name, prefix:name, {uri}name, * and // before a step. A path that does not
-// begin with / starts at the root element.
+// SplitPath selects the elements of a document that are its parts. It has only the steps of a contract's paths
+// that can be decided while a document is read: name, prefix:name, {uri}name, * and // before a step. A path
+// that does not begin with / starts at the root element.
 type SplitPath struct {
 	given string
 	steps []splitStep
 }
 
-// splitStep matches one element below the one that the step before it matched.
+// splitStep matches an element below the element that the previous step matched.
 type splitStep struct {
-	isDescendant bool    // at any depth below
-	namespace    *string // nil = any
-	prefix       string  // as written; empty = any
-	local        string  // * = any
+	isDescendant bool    // true = at any depth below; false = a child
+	namespace    *string // nil = any namespace
+	prefix       string  // the prefix in the document; empty = any prefix
+	local        string  // local name; * = any name
 }
 
-// maxSplitSteps is the number of steps that fit into a splitState, with one bit for the end of the path.
+// maxSplitSteps is the number of steps that fit into a splitState beside one bit for the end of the path.
 const maxSplitSteps = 63
 
-// splitState is the set of positions in a path that an open element has reached: bit i is set if the steps before
-// i lead to the element.
+// splitState is the set of positions in a path that an open element has reached. Bit i is set if the first i
+// steps select the element.
 type splitState uint64
 
 // CompileSplitPath parses a path.

@@ -71,10 +71,10 @@ func TestSet_VersionMax(t *testing.T) {
 		var refused *weir.Error
 		switch {
 		case c.want == "" && err != nil:
-			t.Errorf("%s up to %q: got %v, want it accepted", c.version, c.limit, err)
+			t.Errorf("version %s, versionMax %q: got the error %v, want no error", c.version, c.limit, err)
 		case c.want != "" && (!errors.As(err, &refused) || refused.Kind != weir.Invalid || len(refused.Problems) != 1 ||
 			!strings.Contains(refused.Problems[0].Message, c.want)):
-			t.Errorf("%s up to %q: got %+v, want %q", c.version, c.limit, refused, c.want)
+			t.Errorf("version %s, versionMax %q: got the error %+v, want %q", c.version, c.limit, refused, c.want)
 		}
 	}
 }
@@ -87,13 +87,13 @@ func TestNew_VersionMax(t *testing.T) {
 			Supersede:  true,
 			VersionMax: limit}}, contract.Limits{MaxBody: 1})
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q", limit, err, want)
+			t.Errorf("versionMax %s: got the error %v, want %q", limit, err, want)
 		}
 	}
 	_, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "./@id", Version: "./@v",
 		VersionMax: "9"}},
 		contract.Limits{MaxBody: 1})
 	if err == nil || !strings.Contains(err.Error(), "needs supersede: true") {
-		t.Errorf("without supersede: got %v, want that it is needed", err)
+		t.Errorf("without supersede: got the error %v, want one that names supersede: true", err)
 	}
 }

@@ -9,12 +9,13 @@ import (
 	"weir/internal/weir"
 )
 
-// versionLimit is the highest version that a contract accepts. One version by mistake (milliseconds for seconds, say)
-// would supersede all later messages of its key. The zero versionLimit accepts all.
+// versionLimit is the highest version that a contract accepts. One wrong version (for example milliseconds
+// instead of seconds) would supersede all later messages of its key. The zero versionLimit accepts all
+// versions.
 type versionLimit struct {
 	isSet   bool
-	highest weir.Version  // of which all versions must be: a number or a time
-	ahead   time.Duration // how far a time may lie ahead of the clock; 0 = highest is the limit
+	highest weir.Version  // its kind is the kind of all accepted versions: a number or a time
+	ahead   time.Duration // the largest distance of a time from now, in the future; 0 = highest is the limit
 }
 
 // parseVersionLimit parses versionMax of a definition.
@@ -38,8 +39,8 @@ func parseVersionLimit(def Definition) (versionLimit, error) {
 	return versionLimit{isSet: true, highest: v}, nil
 }
 
-// checkVersion returns the problem of a version; "" = it is accepted. A version of another kind than the limit is
-// refused, because numbers and times cannot be compared.
+// checkVersion returns the problem of a version; "" = the limit accepts it. It refuses a version of another
+// kind than the limit, because a number cannot be compared with a time.
 func (l versionLimit) checkVersion(v weir.Version, now time.Time) string {
 	highest := l.highest
 	if l.ahead > 0 {

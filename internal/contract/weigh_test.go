@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// heavyBodies take as much memory for their size as the limits allow.
+// heavyBodies need the most memory for their size that the limits allow.
 func heavyBodies() map[string]string {
 	var attributes strings.Builder
 	for i := range 99_999 {
@@ -39,7 +39,8 @@ func TestEstimateMemory(t *testing.T) {
 		}
 		alive, weight := heapAlive()-before, estimateMemory([]byte(body))
 		if alive > weight || weight > 60*int64(len(body)) {
-			t.Errorf("%s: %d bytes take %d bytes of memory; got the estimate %d, want at least that and at most 60 a byte",
+			t.Errorf("%s: a body of %d bytes takes %d bytes of memory; got the estimate %d, want at least "+
+				"that memory and at most 60 times the body",
 				name, len(body), alive, weight)
 		}
 		runtime.KeepAlive(doc)
@@ -54,7 +55,8 @@ func heapAlive() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// The decoder holds all attributes of a tag at once; a body of 100 MiB can have 16 million.
+// The decoder has all attributes of a tag in memory at once, and a body of 100 MiB can have 16 million
+// attributes.
 func TestScanDocument_RefusesAttributesBeforeTheyAreMade(t *testing.T) {
 	t.Parallel()
 	limits := Limits{Attributes: 3}.orDefaults()

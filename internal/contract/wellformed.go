@@ -10,12 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// The checks of this file refuse documents that encoding/xml accepts although XML 1.0 or Namespaces
-// in XML forbid them: a CMS with a stricter parser would reject them after the receiver answered 202.
-// Each returns the problem, or an empty string.
+// The checks of this file refuse documents that encoding/xml accepts although XML 1.0 or Namespaces in XML
+// forbid them. A CMS with a stricter parser would reject such a document after the receiver answered 202. Each
+// check returns the problem, or an empty string.
 
-// findForbiddenCharacter returns the first character that XML does not allow, or offset -1.
-// encoding/xml checks only text and attributes, not comments and processing instructions.
+// findForbiddenCharacter returns the first character that XML does not allow, or offset -1. It is needed for
+// comments and processing instructions, in which encoding/xml does not check the characters.
 func findForbiddenCharacter(text string) (at int, r rune) {
 	for at, r := range text {
 		allowed := r >= 0x20 && r <= 0xD7FF || r == '\t' || r == '\n' || r == '\r' ||
@@ -44,9 +44,9 @@ func checkStartTag(raw string) string {
 	return checkReferences(raw)
 }
 
-// countAttributes returns an upper bound of the number of attributes of the start tag at the
-// beginning of text. The decoder holds all attributes of a tag at once, so a tag with too many must
-// not reach it.
+// countAttributes returns an upper bound of the number of attributes of the start tag at the beginning of text.
+// A tag with too many attributes must not reach the decoder, because the decoder has all attributes of a tag in
+// memory at once.
 func countAttributes(text string) (count int) {
 	if len(text) < 2 || text[0] != '<' || text[1] == '!' || text[1] == '?' {
 		return 0
@@ -106,8 +106,8 @@ const (
 	xmlnsNamespace = "http://www.w3.org/2000/xmlns/"
 )
 
-// namespaceScope holds the namespaces bound to each prefix, the innermost last. It is one map for the
-// whole document: a copy for each element would let a body of a megabyte cost minutes.
+// namespaceScope has the namespaces bound to each prefix, the innermost namespace last. The whole document
+// shares one map. With a copy for each element, a body of a megabyte could take minutes.
 type namespaceScope map[string][]string
 
 func newNamespaceScope() namespaceScope { return namespaceScope{"xml": {xmlNamespace}, "": {""}} }
@@ -141,8 +141,8 @@ func checkBinding(prefix, uri string) string {
 	return ""
 }
 
-// dropPrefixes ends declarations. It keeps no empty entry: a document can declare any number of prefixes one after the
-// other.
+// dropPrefixes ends declarations. It deletes empty entries, because a document can declare any number of
+// prefixes one after the other.
 func (s namespaceScope) dropPrefixes(declared []string) {
 	for _, prefix := range declared {
 		if outer := s[prefix][:len(s[prefix])-1]; len(outer) > 0 {
@@ -165,11 +165,12 @@ func (s namespaceScope) lookUpNamespace(n xml.Name) (uri, problem string) {
 	return bound[len(bound)-1], ""
 }
 
-// isNameStart checks the part after a prefix; encoding/xml checks only the name as a whole.
+// isNameStart reports whether a rune may begin the part of a name after its prefix. encoding/xml checks only
+// the beginning of the whole name.
 func isNameStart(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.Is(unicode.Nl, r) }
 
-// checkAttributes refuses undeclared prefixes, and names that occur twice, also under two prefixes of
-// the same namespace.
+// checkAttributes refuses undeclared prefixes, and names that occur twice. The same name under two prefixes of
+// one namespace occurs twice, too.
 func (s namespaceScope) checkAttributes(attrs []xml.Attr) string {
 	var seen map[qualifiedName]bool
 	if len(attrs) > 1 {
