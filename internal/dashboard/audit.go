@@ -10,7 +10,7 @@ import (
 
 type auditView struct {
 	*page
-	Subject string // the list has only changes of it; "" = all changes
+	Subject string // the list has only changes of this subject; "" = all changes
 	List    ChangeList
 	IsFirst bool
 }
@@ -22,13 +22,13 @@ type Parameter struct{ Name, Value string }
 func (c Change) Parameters() []Parameter {
 	var detail map[string]any
 	if json.Unmarshal([]byte(c.Detail), &detail) != nil {
-		return nil // a change without parameters
+		return nil // the change has no parameters
 	}
 	var parameters []Parameter
 	for _, name := range slices.Sorted(maps.Keys(detail)) {
 		value, isText := detail[name].(string)
 		if !isText {
-			text, _ := json.Marshal(detail[name]) // it was read from JSON
+			text, _ := json.Marshal(detail[name]) // no error is possible, because the value was read from JSON
 			value = string(text)
 		}
 		parameters = append(parameters, Parameter{name, value})

@@ -33,8 +33,8 @@ type batchView struct {
 	B           wire.Batch
 	Look        badge
 	Stages      []stageCount
-	Problems    []wire.PartProblem // the first ones
-	HasProblems bool               // more than Problems
+	Problems    []wire.PartProblem // the first problems
+	HasProblems bool               // the batch has more problems than Problems
 	CanCancel   bool
 }
 
@@ -61,7 +61,8 @@ func (d *Dashboard) batchPage(ctx context.Context, p *page, r *http.Request) (vi
 	}
 	reading := d.newLoader(ctx, p)
 	reading.loadPart("the stages of its messages", func() error {
-		// A large batch takes seconds and thousands of reads, so a cached value is used for longer.
+		// The stages of a large batch take seconds and thousands of reads, so the page accepts an older cached
+		// value.
 		counts, err := d.stagesOf.load(ctx, fmt.Sprint(b.ID, " ", b.Filed), p.Now, reading.cacheAge(longAge),
 			func(ctx context.Context) (map[weir.Stage]int, error) { return d.Batches.BatchStages(ctx, b.ID) })
 		v.Stages = sortStages(counts)
@@ -71,7 +72,7 @@ func (d *Dashboard) batchPage(ctx context.Context, p *page, r *http.Request) (vi
 	return v, nil
 }
 
-// sortStages returns the counts in the order of their stages' names.
+// sortStages returns the counts, sorted by the names of their stages.
 func sortStages(counts map[weir.Stage]int) []stageCount {
 	var sorted []stageCount
 	for stage, n := range counts {

@@ -23,9 +23,9 @@ type cacheLoad[T any] struct {
 // maxCached limits the entries of a cache.
 const maxCached = 8
 
-// load returns a cached value that is not older than age, or loads it. All parts of a page have the same now,
-// so the page loads each value once. If a caller stops waiting, the load continues for the others. A failed
-// load is not cached.
+// load returns a cached value that is not older than age, or loads the value. All parts of a page have the same
+// now, so the page loads each value once. If a caller stops waiting, the load continues for the other callers.
+// A failed load is not cached.
 func (s *cache[T]) load(ctx context.Context, key string, now time.Time, age time.Duration,
 	read func(context.Context) (T, error)) (T, error) {
 	s.mu.Lock()
@@ -49,7 +49,7 @@ func (s *cache[T]) load(ctx context.Context, key string, now time.Time, age time
 	}
 }
 
-// dropExpired removes finished loads if the cache is full; the caller holds the lock.
+// dropExpired removes finished loads if the cache is full. The caller holds the lock.
 func (s *cache[T]) dropExpired() {
 	for key, c := range s.calls {
 		if len(s.calls) >= maxCached && c.isDone() {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Size of the plot in units of its own. The page stretches it to the available width.
+// Size of the plot in SVG units. The page stretches the plot to the available width.
 const (
 	plotWidth  = 600.0
 	plotHeight = 140.0
@@ -19,8 +19,8 @@ type series struct {
 	Name   string
 	Class  string
 	Now    string // last value, for the legend
-	Line   string // SVG path
-	Dots   string // SVG path of points without a line to a neighbour
+	Line   string // SVG path of the lines
+	Dots   string // SVG path of the points that have no line to a neighbour
 	Area   string // SVG path of the line, closed at the axis
 	values []float64
 }
@@ -34,8 +34,8 @@ type chart struct {
 	Columns         []column
 	Times           []axisTime // below the axis
 	Empty           bool       // no series has a value
-	NowFrom         time.Time  // the values in the legend are of the time from NowFrom ...
-	NowUntil        time.Time  // ... to NowUntil; both zero = of the present
+	NowFrom         time.Time  // start of the time that the legend's values are for
+	NowUntil        time.Time  // end of that time; both zero = the values are the present ones
 }
 
 type gridLine struct {
@@ -43,8 +43,8 @@ type gridLine struct {
 	Label string
 }
 
-// axisTime is a time below the axis. If the reader chooses another time zone, the script replaces Text by the time in
-// that zone, with the precision that Form names.
+// axisTime is a time below the axis. If the reader chooses another time zone, the script replaces Text with the
+// time in that zone. Form names the precision of the text.
 type axisTime struct {
 	At         time.Time
 	Text, Form string
@@ -62,7 +62,7 @@ type column struct {
 // axis maps values to heights.
 type axis struct {
 	top   float64
-	log   bool // logarithmic, from 1 on
+	log   bool // true = logarithmic, from 1 on
 	label func(float64) string
 	mark  func(float64) string // label of a grid line
 }
@@ -75,7 +75,7 @@ func (a axis) scaleY(v float64) float64 {
 	return plotHeight * (1 - min(max(share, 0), 1))
 }
 
-// linearAxis returns an axis from 0 to a round number that is not below the highest value.
+// linearAxis returns an axis from 0 to a round number that is at least the highest value.
 func linearAxis(label func(float64) string, all ...series) axis {
 	top := maxValue(all)
 	if top <= 0 {
@@ -133,7 +133,7 @@ func (a axis) gridLines() []gridLine {
 	return lines
 }
 
-// drawChart returns a chart of series that have a value for each time.
+// drawChart returns a chart. Each series has a value for each time.
 func drawChart(id, title, unit string, a axis, times []time.Time, all []series) chart {
 	c := chart{ID: id, Title: title, Unit: unit, Grid: a.gridLines(), Empty: true}
 	for i := range all {

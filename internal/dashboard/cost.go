@@ -12,19 +12,19 @@ const (
 	blobOtherPrice = 0.004
 )
 
-// blobWrites are the operations on blobs that are billed as writes. Deletions are free.
+// blobWrites are the operations on blobs that Azure bills as writes. Deletions are free.
 var blobWrites = map[string]bool{"blob put": true, "blob list": true, "blob create": true}
 
-// meter has the cost of the storage transactions of a period.
+// meter has the cost of the storage transactions in a period.
 type meter struct {
 	Transactions int64
 	Tables       int64
 	Queues       int64
 	Blobs        int64
-	Messages     int64   // the larger of accepted and finished messages
-	PerMessage   float64 // transactions
-	PerMillion   float64 // USD
-	Known        bool    // Messages is not 0
+	Messages     int64   // accepted or finished messages, whichever are more
+	PerMessage   float64 // transactions for each message
+	PerMillion   float64 // USD for a million messages
+	Known        bool    // Messages is above 0, so the costs are known
 }
 
 func newMeter(s Step) meter {

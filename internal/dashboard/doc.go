@@ -2,20 +2,21 @@
 //
 // # How it works
 //
-// Pages are made on the server, and can be read without a script. One script updates the changed parts of a
+// The server makes the pages, and they can be read without a script. One script updates the changed parts of a
 // page every five seconds, and sends the operator's changes to the same API that other clients use. There is no
-// build step and no library. Plots are drawn as SVG on the server: so they need no script, a screen reader can
-// read them, and the content security policy stays strict.
+// build step and no library. The server draws plots as SVG: so they need no script, a screen reader can read
+// them, and the content security policy stays strict.
 //
 // # Keys
 //
-// The operator opens the page with ?code=, the key of the function view, and every link on the page repeats it.
-// The page asks for the key of the function write at the first change, and keeps it in the browser tab.
+// The operator opens the page with ?code=, the key of the function view. Every link on the page repeats this
+// parameter. At the first change, the page asks the operator for the key of the function write, and stores it
+// in the browser tab.
 //
 // # Bounds
 //
-// A page loads its parts concurrently, within ten seconds. It shows a note for each part that could not be
-// loaded. Parts that all pages need are loaded once for all requests.
+// A page loads its parts concurrently, within ten seconds. For each part that it could not load, it shows a
+// note. Parts that all pages need are loaded once for all requests.
 //
 // # Hostile content
 //

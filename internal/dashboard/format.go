@@ -32,10 +32,10 @@ func canChange(s weir.Stage) bool {
 	return s == weir.Dead || s == weir.Scheduled || s == weir.Queued || s == weir.Retrying
 }
 
-// pairOf passes the page and a value to a template of a part.
+// pairOf passes two values to a template of a part: the page, and the value of the part.
 type pairOf struct{ Page, V any }
 
-// integer is the type of a count.
+// integer is a constraint for the type of a count.
 type integer interface{ ~int | ~int64 }
 
 // formatCount formats a number with thin spaces between thousands.
@@ -83,10 +83,10 @@ func formatRate(perMinute float64) string {
 // formatWhole formats a number of messages.
 func formatWhole(n float64) string { return formatCount(int64(math.Round(n))) }
 
-// formatLaneRate is formatRate for a rate that may be unknown.
+// formatLaneRate does what formatRate does, for a rate that may be unknown.
 func formatLaneRate(perMinute *float64) string { return formatRate(valueOrZero(perMinute)) }
 
-// emptyIn returns the expected time until a lane is empty; 0 = not known, or it is empty.
+// emptyIn returns the expected time until a lane is empty; 0 = the time is not known, or the lane is empty.
 func emptyIn(l wire.Lane) time.Duration {
 	return time.Duration(valueOrZero(l.EmptyIn) * float64(time.Second))
 }
@@ -199,7 +199,7 @@ func truncateText(n int, s string) string {
 	return string([]rune(s)[:n]) + "…"
 }
 
-// Show replaces each character that is invisible, or changes the direction of writing, by its number.
+// Show replaces each character that is invisible, or changes the direction of writing, with its number.
 func Show(s string) string {
 	if strings.IndexFunc(s, isInvisible) < 0 && utf8.ValidString(s) {
 		return s

@@ -21,7 +21,7 @@ const Base = "/api/dashboard"
 // timeLimit limits the loading of one page.
 const timeLimit = 10 * time.Second
 
-// policy allows a page to load from its own origin only, and to send to it only.
+// policy allows a page to load only from its own origin, and to send only to its own origin.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -36,13 +36,13 @@ type Config struct {
 	Schedules Schedules
 	Changes   Changes
 	Obstacles ReplayObstacles
-	Contracts []string // names for the search
-	Upstreams []string // the same; nil = the settings have none
+	Contracts []string // names of the contracts, for the search
+	Upstreams []string // names of the upstreams, for the search; nil = the settings have none
 	Now       func() time.Time
 	Log       *slog.Logger
 }
 
-// Dashboard serves the pages. Safe for concurrent use.
+// Dashboard serves the pages. It is safe for concurrent use.
 type Dashboard struct {
 	Config
 	mux *http.ServeMux
@@ -53,9 +53,9 @@ type Dashboard struct {
 	replays   cache[[]wire.Job]
 	batches   cache[[]wire.Batch]
 	schedules cache[[]Schedule]
-	changesOf cache[ChangeList]         // by message
-	obstacles cache[string]             // by message
-	stagesOf  cache[map[weir.Stage]int] // by batch and number of filed parts
+	changesOf cache[ChangeList]         // by message id
+	obstacles cache[string]             // by message id
+	stagesOf  cache[map[weir.Stage]int] // by batch id and number of filed parts
 }
 
 //go:embed templates/*.html
@@ -142,7 +142,8 @@ func (d *Dashboard) notFoundView(_ context.Context, p *page, _ *http.Request) (v
 	return nil, &weir.Error{Kind: weir.NotFound, Op: "dashboard", Message: "There is no page at this address."}
 }
 
-// templates are parsed at the first request for a page. That takes 5 ms, which would delay every cold start.
+// templates are parsed at the first request for a page. The parsing takes 5 ms, which would delay every cold
+// start.
 var templates = sync.OnceValue(func() map[string]*template.Template {
 	return parseTemplates("overview", "search", "story", "errors", "cluster", "replays", "job", "batches", "batch",
 		"schedules", "schedule", "pauses", "audit", "failed")

@@ -58,7 +58,7 @@ func TestDashboard_Headers(t *testing.T) {
 		}
 		if elsewhere := regexp.MustCompile(`(?:src|href|action)="(?:https?:)?//[^"]*`).FindString(
 			w.Body.String()); elsewhere != "" {
-			t.Errorf("%s loads or links %s, want none", name, elsewhere)
+			t.Errorf("%s loads or links the other origin %s, want none", name, elsewhere)
 		}
 	}
 }
@@ -90,7 +90,8 @@ func TestDashboard_Assets(t *testing.T) {
 	}
 	if w := get(d, "/assets/app.css?v=other"); w.Code != 200 ||
 		strings.Contains(w.Header().Get("Cache-Control"), "immutable") {
-		t.Errorf("of another version: %d %v, want status 200 and no \"immutable\" in Cache-Control", w.Code,
+		t.Errorf("an asset of another version: got %d %v, want status 200 and no \"immutable\" in Cache-Control",
+			w.Code,
 			w.Header())
 	}
 }
@@ -109,8 +110,8 @@ func TestDashboard_WrongParameters(t *testing.T) {
 	}
 }
 
-// A count that was stopped early is shown as "at least". The number of queued messages, which is the rest, is
-// shown as "at most".
+// If Weir stopped a count early, the page shows it as "at least". The number of queued messages is the rest of
+// all waiting messages, so the page shows it as "at most".
 func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewEmpty()
@@ -119,12 +120,13 @@ func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	body := get(f.Dashboard(), "").Body.String()
 	for name, want := range map[string]string{"Scheduled": "≥ 50", "Retrying": "≥ 5", "Queued": "≤ 15"} {
 		if !strings.Contains(body, `<td data-name="`+name+`" class="n">`+want+`</td>`) {
-			t.Errorf("%s is not shown as %s", name, want)
+			t.Errorf("the page does not show the count %s as %s, want it to", name, want)
 		}
 	}
 }
 
-// An operator reads before the click that Weir would refuse the replay, and why a message was changed.
+// The page of a message says before the click that Weir would refuse a replay without force. It also shows the reason of
+// each change of the message.
 func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
@@ -145,7 +147,7 @@ func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {
 	}
 }
 
-// The page shows an example with the words that the grouping of errors masks.
+// The grouping of errors masks words. For each error, the page shows an example with these words.
 func TestDashboard_ShowsAnExampleOfEachError(t *testing.T) {
 	t.Parallel()
 	busy := dashboardtest.NewBusy()
@@ -153,12 +155,12 @@ func TestDashboard_ShowsAnExampleOfEachError(t *testing.T) {
 	for _, page := range []string{"/errors", ""} {
 		body := get(busy.Dashboard(), page).Body.String()
 		if !strings.Contains(body, "such as <bdi>400 Bad Request: path /x is not allowed here</bdi>") {
-			t.Errorf("page %q has no example of the first error", page)
+			t.Errorf("page %q has no example of the first error, want one", page)
 		}
 	}
 }
 
-// The links have the filter of the page, and the key by which it was opened.
+// The links to files have the filter of the page, and the key with which the page was opened.
 func TestDashboard_LinksOfFiles(t *testing.T) {
 	t.Parallel()
 	busy := dashboardtest.NewBusy()
@@ -184,7 +186,7 @@ func TestDashboard_LinksOfFiles(t *testing.T) {
 				}
 			}
 			if !hasDownload(body, path, want) {
-				t.Errorf("%s: no link of a %s file of %s with %v", page, format, path, want)
+				t.Errorf("%s: got no link to a %s file of %s with %v, want one", page, format, path, want)
 			}
 		}
 	}
@@ -202,23 +204,23 @@ func hasDownload(page, path string, parameters map[string]bool) bool {
 	return false
 }
 
-// A resume of "all" lanes resumes no key, and the page says so.
+// A resume of "all" lanes resumes no key. The page must say so.
 func TestDashboard_ResumeNamesRemainingPauses(t *testing.T) {
 	t.Parallel()
 	body := get(dashboardtest.NewBusy().Dashboard(), "/pauses").Body.String()
 	if strings.Contains(body, "everything") ||
 		!strings.Contains(body, "A key that was paused on its own stays paused") {
-		t.Error("the page promises more of a resume of all lanes, want it to name the pauses that remain")
+		t.Error("the page does not say that a paused key stays paused, want the sentence")
 	}
 }
 
-// faulty is a source with a defect in it.
+// faulty is a source that panics in two of its reads.
 type faulty struct{ *dashboardtest.Source }
 
 func (faulty) Lanes(context.Context) (wire.LaneList, error)                { panic("no lanes") }
 func (faulty) Body(context.Context, weir.ID, bool) (dashboard.Body, error) { panic("no body") }
 
-// Parts of a page are loaded in other goroutines, whose panics no HTTP server recovers. A panic there must not
+// Other goroutines load the parts of a page, and no HTTP server recovers their panics. Such a panic must not
 // end the process.
 func TestDashboard_ADefectIsNotTheProcessesEnd(t *testing.T) {
 	t.Parallel()
@@ -239,7 +241,7 @@ func TestDashboard_ADefectIsNotTheProcessesEnd(t *testing.T) {
 	}
 }
 
-// slow is a source whose lanes load slowly. It counts the calls.
+// slow is a source whose lanes load slowly. It has the number of the calls.
 type slow struct {
 	*dashboardtest.Source
 	asked atomic.Int32
@@ -269,17 +271,17 @@ func TestDashboard_ShowsTheRestWhenSomethingHangs(t *testing.T) {
 		began := time.Now()
 		w := get(s.dashboard(), "")
 		if took := time.Since(began); w.Code != 200 || took != 10*time.Second {
-			t.Errorf("%d after %s, want status 200 and 10s", w.Code, took)
+			t.Errorf("got %d after %s, want status 200 and 10s", w.Code, took)
 		}
 		body := w.Body.String()
 		for _, part := range []string{"Could not be read: the lanes.", "No lane could be read.", "Field title: at most",
 			"nightly-report", "Throughput"} {
 			if !strings.Contains(body, part) {
-				t.Errorf("the page lacks %q", part)
+				t.Errorf("the page lacks %q, want it", part)
 			}
 		}
 		if strings.Contains(body, "balanced") {
-			t.Error("the page says that the books balance, want no word of them without the lanes")
+			t.Error("the page says that the counters are balanced, want no such claim without the lanes")
 		}
 	})
 }
@@ -292,7 +294,7 @@ func TestDashboard_ReadsOnceForAll(t *testing.T) {
 		for range 20 {
 			go func() {
 				if w := get(d, ""); strings.Contains(w.Body.String(), "Could not be read") {
-					t.Error("a page has \"Could not be read\", want each read")
+					t.Error("a page has \"Could not be read\", want all parts read")
 				}
 			}()
 		}
@@ -300,18 +302,19 @@ func TestDashboard_ReadsOnceForAll(t *testing.T) {
 		close(s.ends)
 		synctest.Wait()
 		if n := s.asked.Load(); n != 1 {
-			t.Errorf("asked %d times for 20 readers, want 1", n)
+			t.Errorf("got %d reads of the lanes for 20 readers, want 1", n)
 		}
 		get(d, "")
 		s.PassTime(time.Second)
 		get(d, "")
 		get(d, "", "Cache-Control", "no-cache")
 		if n := s.asked.Load(); n != 2 {
-			t.Errorf("asked %d times, want 2: the first time, and for the reader with Cache-Control: no-cache", n)
+			t.Errorf("got %d reads of the lanes, want 2: the first one, and one for the reader with "+
+				"Cache-Control: no-cache", n)
 		}
 		s.PassTime(5 * time.Second)
 		if get(d, ""); s.asked.Load() != 3 {
-			t.Errorf("asked %d times, want a third time after five seconds", s.asked.Load())
+			t.Errorf("got %d reads of the lanes, want 3: a third one after five seconds", s.asked.Load())
 		}
 	})
 }
@@ -331,11 +334,11 @@ func TestDashboard_AnUpdateLeavesOutTheBodyThatIsShown(t *testing.T) {
 		"/messages/" + dashboardtest.MessageID(1):                      true,
 		"/messages/" + dashboardtest.MessageID(1) + "?known=accepted":  false,
 		"/messages/" + dashboardtest.MessageID(40) + "?known=accepted": true,
-		"/messages/" + dashboardtest.MessageID(5) + "?known=accepted":  true, // it was erased meanwhile
+		"/messages/" + dashboardtest.MessageID(5) + "?known=accepted":  true, // erased since
 		"/messages/" + dashboardtest.MessageID(5) + "?known=erased":    false,
 	} {
 		if got := strings.Contains(get(d, path).Body.String(), `id="bodies"`); got != bodies {
-			t.Errorf("%s: got %v, want %v", path, got, bodies)
+			t.Errorf("%s: the page has the bodies: %v, want %v", path, got, bodies)
 		}
 	}
 }
@@ -348,20 +351,20 @@ func TestDashboard_FurtherFiltersAndOrder(t *testing.T) {
 		`<option value="-attempts" selected>`, "shown are sorted",
 		`<th scope="col">desk</th><th scope="col">title</th>`, "Council votes on item 1 of the budget"} {
 		if !strings.Contains(body, want) {
-			t.Errorf("the page lacks %q", want)
+			t.Errorf("the page lacks %q, want it", want)
 		}
 	}
 	if strings.Contains(body, "/news/sport") {
-		t.Error("the page has a key below /news/sport, want only those with the prefix /news/politics")
+		t.Error("the page has a key below /news/sport, want only keys with the prefix /news/politics")
 	}
 	if body := get(h, "/messages").Body.String(); strings.Contains(body, "sorted") ||
 		strings.Contains(body, `id="more-filters" open`) {
-		t.Error("a search without further filters shows them, or calls its messages sorted")
+		t.Error("a search without further filters opens them, or calls its messages sorted; want neither")
 	}
 }
 
-// The page of a batch shows its progress, the stages of its messages and the problems of its parts. A batch that has
-// ended cannot be cancelled.
+// The page of a batch shows its progress, the stages of its messages and the problems of its parts. It has no
+// button to cancel a batch that has ended.
 func TestDashboard_Batches(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
@@ -378,17 +381,17 @@ func TestDashboard_Batches(t *testing.T) {
 		w := get(d, path)
 		for _, text := range want {
 			if w.Code != 200 || !strings.Contains(w.Body.String(), text) {
-				t.Errorf("%s: got %d without %q", path, w.Code, text)
+				t.Errorf("%s: got %d without %q, want 200 with it", path, w.Code, text)
 			}
 		}
 	}
 	for _, b := range []wire.Batch{filed, rejected} {
 		if strings.Contains(get(d, "/batches/"+b.ID).Body.String(), "Cancel the batch") {
-			t.Errorf("a batch that is %s: got a button to cancel it, want none", b.State)
+			t.Errorf("the page of a batch in the state %s has a button to cancel the batch, want none", b.State)
 		}
 	}
 	if body := get(dashboardtest.NewBroken().Dashboard(), "/batches").Body.String(); !strings.Contains(body,
 		"could not be read") {
-		t.Error("storage is away: got a list of batches, want that it could not be read")
+		t.Error("storage is away: got a list of batches, want a note that the batches could not be read")
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"weir/internal/wire"
 )
 
-// How old cached data may be. Lane data changes between two updates of a page, which are five seconds apart, so
-// it is loaded for each update. Schedules rarely change, and a longer age saves requests to storage.
+// The largest ages of cached data. Lane data changes between two updates of a page, which are five seconds
+// apart, so each update loads it. Schedules rarely change, and a longer age saves requests to storage.
 const (
 	shortAge = 3 * time.Second
 	longAge  = 30 * time.Second
@@ -31,7 +31,8 @@ func (d *Dashboard) newLoader(ctx context.Context, p *page) *loader {
 	return &loader{ctx: ctx, d: d, page: p}
 }
 
-// loadPart loads one part. If that fails, the page shows a note and the other parts.
+// loadPart loads one part. If the load fails, the page shows a note in place of the part, and still shows the
+// other parts.
 func (r *loader) loadPart(what string, read func() error) {
 	r.wg.Go(func() {
 		if err := recoverPanic(read); err != nil {
@@ -43,8 +44,8 @@ func (r *loader) loadPart(what string, read func() error) {
 	})
 }
 
-// recoverPanic turns a panic into an error. No HTTP server recovers a panic of another goroutine, so each view
-// of the page would end the process, with its deliveries.
+// recoverPanic turns a panic into an error. No HTTP server recovers a panic of another goroutine. So without
+// recoverPanic, each view of the page would end the process, with its deliveries.
 func recoverPanic(read func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -56,7 +57,7 @@ func recoverPanic(read func() error) (err error) {
 
 func (r *loader) waitAll() { r.wg.Wait() }
 
-// cacheAge returns how old cached data may be; 0 if the user asked for fresh data.
+// cacheAge returns the largest age of cached data; 0 if the user asked for fresh data.
 func (r *loader) cacheAge(age time.Duration) time.Duration {
 	if r.page.Fresh {
 		return 0
@@ -85,13 +86,13 @@ func (r *loader) loadHistory(s span, into *History) {
 	})
 }
 
-// loadErrors loads the causes of dead messages. That takes many queries if many messages are dead, so the
-// cached value is used until their number changes or age has passed.
+// loadErrors loads the causes of dead messages. The load takes many queries if many messages are dead. So the
+// page uses the cached value until the number of dead messages changes, or age is over.
 func (r *loader) loadErrors(age time.Duration, into *wire.ErrorList) {
 	r.loadPart("the errors", func() error {
 		limited, cancel := context.WithTimeout(r.ctx, timeLimit/4)
 		defer cancel()
-		report, _ := r.loadReport(limited) // loadLanes reports its failure
+		report, _ := r.loadReport(limited) // no error here: loadLanes reports it
 		dead := ""
 		for _, l := range report.Lanes {
 			dead += strconv.FormatInt(l.Dead, 10) + " "
@@ -102,8 +103,8 @@ func (r *loader) loadErrors(age time.Duration, into *wire.ErrorList) {
 	})
 }
 
-// loadChangesOf loads the changes of a message. An old message can have a long audit log after it, so a cached
-// value is used for longer.
+// loadChangesOf loads the changes of a message. The load reads the audit log from the message's acceptance on,
+// which is long for an old message. So the page accepts an older cached value.
 func (r *loader) loadChangesOf(m wire.MessageLine, into *[]Change) {
 	r.loadPart("the audit log", func() error {
 		list, err := r.d.changesOf.load(r.ctx, m.ID, r.page.Now, r.cacheAge(longAge),

@@ -12,7 +12,7 @@ import (
 	"weir/internal/wire"
 )
 
-type storyView struct {
+type messageView struct {
 	*page
 	M          wire.MessageLine
 	Look       badge
@@ -21,21 +21,21 @@ type storyView struct {
 	Body       []token
 	BodyCut    bool
 	BodyError  string
-	IsRedacted bool // a mark stands in place of values of the body
+	IsRedacted bool // RedactedMark stands in place of values of the body
 	Edited     bool
 	Difference string
 
 	DifferenceCut bool
-	Preview       *preview // nil = it could not be made
+	Preview       *preview // nil = the preview could not be made
 	Changes       []Change // newest first
 	CanReplay     bool
 	Obstacle      string // the reason for which a replay needs force; "" = there is none
 	CanCancel     bool
 }
 
-// BodyVersion identifies the body to send. It changes with each edit, and if the content is erased: then the
-// browser must not show it any more.
-func (v *storyView) BodyVersion() string {
+// BodyVersion identifies the body to send. It changes with each edit. It also changes if the content is erased,
+// because the browser must then no longer show the body.
+func (v *messageView) BodyVersion() string {
 	if !v.M.ErasedAt.IsZero() {
 		return "erased"
 	}
@@ -46,7 +46,7 @@ func (v *storyView) BodyVersion() string {
 }
 
 // Which returns "accepted" or "edited", for the body to send.
-func (v *storyView) Which() string {
+func (v *messageView) Which() string {
 	if v.Edited {
 		return "edited"
 	}
@@ -60,9 +60,9 @@ type event struct {
 	Title string
 	Text  string
 	Facts []labelledValue
-	Wait  string // time since the event before
+	Wait  string // time since the previous event
 	Link  string // id of a related message
-	Gap   string // note that attempts before it are not shown
+	Gap   string // note that the page does not show all attempts before this event
 }
 
 // labelledValue is a value with a label.
@@ -77,7 +77,7 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 	if err != nil {
 		return nil, err
 	}
-	v := &storyView{page: p, M: m, Look: stageBadge(m.Stage), Edited: m.Edited.Exists(),
+	v := &messageView{page: p, M: m, Look: stageBadge(m.Stage), Edited: m.Edited.Exists(),
 		CanReplay: m.Stage == weir.Dead && m.ErasedAt.IsZero(), CanCancel: !m.Stage.Final()}
 	p.Title, p.Refresh = "Message "+m.ID, true
 	v.Events = messageEvents(m.Message, p.Now)
@@ -86,7 +86,7 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 	if v.CanReplay {
 		reading.loadObstacleOf(id, &v.Obstacle)
 	}
-	if p.known != v.BodyVersion() { // else the request is an update, and the browser has the body
+	if p.known != v.BodyVersion() { // otherwise the request is an update, and the browser already has the body
 		d.loadBodies(reading, v, id)
 	}
 	reading.waitAll()
@@ -94,7 +94,7 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 }
 
 // loadBodies loads the body of a message, and the parts of its page that depend on the body.
-func (d *Dashboard) loadBodies(reading *loader, v *storyView, id weir.ID) {
+func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 	ctx := reading.ctx
 	v.WithBody = true
 	reading.loadPart("the body", func() error {
@@ -127,7 +127,8 @@ func (d *Dashboard) loadBodies(reading *loader, v *storyView, id weir.ID) {
 	}
 }
 
-// messageEvents returns the events of a message in order. The last one is its end or its waiting.
+// messageEvents returns the events of a message in order. The last event is the message's end, or what it waits
+// for.
 func messageEvents(m wire.Message, now time.Time) []event {
 	events := []event{{At: m.AcceptedAt, Look: badge{"accepted", "in", "info"}, Title: "Accepted"}}
 	if !m.DeliverAt.IsZero() {
@@ -163,8 +164,8 @@ func messageEvents(m wire.Message, now time.Time) []event {
 	return events
 }
 
-// lastReplay returns the event of the last requested replay, and whether it was carried out. It returns no
-// event for a replay that came with an edit, because the event of the edit mentions it.
+// lastReplay returns the event of the last requested replay, and whether the holder carried it out. It returns
+// no event for a replay that came with an edit, because the event of the edit mentions the replay.
 func lastReplay(m wire.Message) (asked []event, done bool) {
 	if m.ReplayAskedAt.IsZero() {
 		return nil, false
@@ -185,7 +186,7 @@ func editedLast(m wire.Message) bool {
 	return !m.ReplayAskedAt.IsZero() && !m.Edited.At.Before(m.ReplayAskedAt)
 }
 
-// forcedFact notes that a replay was forced. An operator who finds an older version in the CMS looks for that.
+// forcedFact notes that a replay was forced. An operator who finds an older version in the CMS needs this note.
 func forcedFact(m wire.Message) []labelledValue {
 	if !m.ReplayForced {
 		return nil
@@ -232,7 +233,7 @@ func attemptEvents(m wire.Message) []event {
 	return events
 }
 
-// outcomeEvents returns the event of the message's end, or of its waiting.
+// outcomeEvents returns the event of the message's end, or of what it waits for.
 func outcomeEvents(m wire.Message) []event {
 	l := stageBadge(m.Stage)
 	switch m.Stage {
@@ -275,7 +276,7 @@ func (d *Dashboard) serveText(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if body.IsRedacted {
-		w.Header().Set("Weir-Redacted", "true") // the editor then asks for the values, with the key of write
+		w.Header().Set("Weir-Redacted", "true") // the editor then fetches the values, with the key of write
 	}
 	w.Write([]byte(body.Text))
 }

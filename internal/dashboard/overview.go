@@ -52,11 +52,11 @@ type overviewView struct {
 	Oldest    time.Time
 	Rate1     float64
 	Rate15    float64
-	RateFrom  time.Time // the minute of Rate1; zero = not known
+	RateFrom  time.Time // start of the minute of Rate1; zero = not known
 	RateUntil time.Time
-	Since     int64       // messages finished after that minute, as far as it is known
-	Paused    []wire.Lane // paused as a whole
-	ByPeople  []wire.Lane // of those, by an operator
+	Since     int64       // known number of messages that finished after that minute
+	Paused    []wire.Lane // lanes that are paused as a whole
+	ByPeople  []wire.Lane // the lanes of Paused that an operator paused
 	KeyPauses int
 	Charts    []chart
 	CMS       health
@@ -67,16 +67,16 @@ type overviewView struct {
 	Schedules []Schedule
 }
 
-// health is the state of the CMS, by the attempts of the span.
+// health is the state of the CMS, derived from the attempts of the span.
 type health struct {
 	Attempts                      int64
 	Failed, Rejected, Unavailable int64
-	Share                         float64 // of attempts that were not delivered
+	Share                         float64 // share of attempts that did not deliver
 	P50, P95, P99                 time.Duration
 	LagP50, LagP95                time.Duration
-	PausedUntil                   time.Time // of the first lane that waits for the CMS
+	PausedUntil                   time.Time // end of the pause of the first lane that waits for the CMS
 	Reason                        string
-	FailedAt                      time.Time // of the last attempt; zero = it did not fail
+	FailedAt                      time.Time // time of the last attempt if it failed; zero = it did not fail
 	FailedReason                  string
 	Tone                          badge
 }
@@ -136,7 +136,8 @@ func (v *overviewView) addTotals() {
 	}
 }
 
-// addSince counts the messages that finished after the minute of Rate1. Longer steps than minutes do not know that.
+// addSince adds the messages that finished after the minute of Rate1. It adds none if a step is longer than a
+// minute, because such a step does not show when in it a message finished.
 func (v *overviewView) addSince(steps []Step, step time.Duration) {
 	for _, s := range steps {
 		if step == time.Minute && !v.RateUntil.IsZero() && !s.At.Before(v.RateUntil) {
@@ -145,7 +146,7 @@ func (v *overviewView) addSince(steps []Step, step time.Duration) {
 	}
 }
 
-// PausedBy counts the paused lanes by their cause, for people.
+// PausedBy returns a text with the number of paused lanes for each cause.
 func (v *overviewView) PausedBy() string {
 	var texts []string
 	for _, cause := range []struct{ by, text string }{{"operator", "by an operator"}, {"calendar", "by the calendar"},
@@ -184,8 +185,8 @@ func runningJobs(jobs []wire.Job) []wire.Job {
 	return out
 }
 
-// newHealth returns the state of the CMS. It is well only if nothing has failed since the CMS last judged a
-// message: a CMS that was not asked since it failed may still be down.
+// newHealth returns the state of the CMS. The state is good only if no attempt has failed since the CMS last
+// judged a message. A CMS that has failed and got no attempt since may still be down.
 func newHealth(s Step, lanes []wire.Lane) health {
 	h := health{P50: s.AttemptP50, P95: s.AttemptP95, P99: s.AttemptP99, LagP50: s.LagP50, LagP95: s.LagP95,
 		Failed: s.Attempts[weir.OutcomeRetry], Rejected: s.Attempts[weir.OutcomeRejected],
@@ -215,8 +216,8 @@ func newHealth(s Step, lanes []wire.Lane) health {
 	return h
 }
 
-// noteLastFailure sets FailedAt and FailedReason if the last known attempt failed. A lane's FoundDown is known at
-// once, the attempts of other instances up to two minutes later.
+// noteLastFailure sets FailedAt and FailedReason if the last known attempt failed. A lane's FoundDown is known
+// at once. The attempts of other instances are known up to two minutes later.
 func (h *health) noteLastFailure(s Step, lanes []wire.Lane) {
 	failedAt := s.FailedAt
 	for _, l := range lanes {
@@ -235,9 +236,9 @@ func (h *health) noteLastFailure(s Step, lanes []wire.Lane) {
 	}
 }
 
-// drawCharts draws the steps. Rates are per minute: a minute that is not over shows its messages so far. The legends
-// show the last step that is recorded whole, except that the backlog ends with the messages that wait now, or with
-// the last known number if waiting is negative.
+// drawCharts draws the steps. Rates are per minute: a minute that is not over shows its messages up to now. The
+// legends show the last step whose counters are complete. The legend of the backlog shows the messages that
+// wait now or, if waiting is negative, the last known number.
 func drawCharts(past History, step time.Duration, now time.Time, waiting int64) []chart {
 	if len(past.Steps) == 0 {
 		return nil
@@ -276,16 +277,16 @@ func drawCharts(past History, step time.Duration, now time.Time, waiting int64) 
 	}
 }
 
-// plotter makes series of steps.
+// plotter makes the series of charts from steps.
 type plotter struct {
 	steps []Step
 	times []time.Time
-	whole int // the last step that all instances have recorded whole
+	whole int // the last step whose counters all instances have stored
 	step  time.Duration
 	now   time.Time
 }
 
-// plot returns the series of a value. Its legend has the value of a step.
+// plot returns the series of a value. Its legend has the value of the step with the index legend.
 func (p *plotter) plot(name string, legend int, text func(float64) string, value func(Step) float64) series {
 	s := series{Name: name, Class: "s-" + name, Now: "–"}
 	for _, step := range p.steps {

@@ -15,19 +15,19 @@ import (
 // page has the data of every page.
 type page struct {
 	Title   string
-	Name    string // for the navigation
-	Theme   string // "light", "dark", "" = the browser's setting
+	Name    string // name in the navigation
+	Theme   string // "light" or "dark"; "" = the browser's setting
 	Now     time.Time
 	Refresh bool     // elements with an id and data-live are updated while the page is open
 	Fresh   bool     // the user asked for uncached data
 	Notes   []string // notes for the operator
 	Unread  []string // parts that could not be loaded
-	Query   string   // in the search field
+	Query   string   // text in the search field
 	Styles  string   // address of the style sheet
 	Script  string
 
-	key   string // of the function view, from the address
-	known string // version of the body that the browser shows, if it asks for an update
+	key   string // key of the function view, from the address
+	known string // in an update, the version of the body that the browser shows
 	self  *url.URL
 	code  int
 	mu    sync.Mutex // guards Unread
@@ -47,8 +47,8 @@ func (d *Dashboard) newPage(r *http.Request, name string) *page {
 
 func (p *page) status() int { return p.code }
 
-// Link returns the address of a page below Base, with the parameters that every address repeats, and with
-// params: name and value in turn, without empty values.
+// Link returns the address of a page below Base. The address has the parameters that every address repeats, and
+// params: names and values alternately, without empty values.
 func (p *page) Link(path string, params ...string) string { return p.pageURL(Base+path, params...) }
 
 // API returns an address of the API.

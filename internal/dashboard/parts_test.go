@@ -26,12 +26,12 @@ func FuzzTokens(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if got := allText(tokenizeXML(text)); got != text {
-			t.Errorf("%q became %q, want %v", text, got, text)
+			t.Errorf("the tokens of %q have the text %q, want %v", text, got, text)
 		}
 		// The tokens have the same characters as the text, except for spaces between elements.
 		bare := func(s string) string { return strings.Join(strings.Fields(s), "") }
 		if got := allText(indentXML(text)); bare(got) != bare(text) {
-			t.Errorf("%q was laid out as %q, want the same apart from spaces", text, got)
+			t.Errorf("the indented form of %q is %q, want the same text apart from spaces", text, got)
 		}
 	})
 }
@@ -48,20 +48,21 @@ func TestPretty(t *testing.T) {
 		strings.Repeat("<a>", 3) + "</a></a></a>": "<a>\n  <a>\n    <a></a>\n  </a>\n</a>",
 	} {
 		if got := allText(indentXML(text)); got != want {
-			t.Errorf("%s became\n%s\nwant\n%s", text, got, want)
+			t.Errorf("the indented form of %s is\n%s\nwant\n%s", text, got, want)
 		}
 	}
 }
 
-// Nested elements are searched once, not once for each level: 32 times the text takes about 32 times as long, and not
-// 1,024 times. The shortest of several runs counts, because a busy machine interrupts many of them.
+// indentXML searches nested elements once, not once for each level: 32 times the text takes about 32 times the
+// time, and not 1,024 times. The test takes the shortest of several runs, because a busy machine interrupts
+// many of them.
 func TestPretty_CostsLittle(t *testing.T) {
 	t.Parallel()
 	measure := func(levels int) time.Duration {
 		deep := strings.Repeat("<a>", levels)
 		began := time.Now()
 		if got := allText(indentXML(deep)); len(got) < len(deep) {
-			t.Errorf("%d bytes became %d, want at least %v", len(deep), len(got), len(deep))
+			t.Errorf("indentXML turned %d bytes into %d, want at least %v", len(deep), len(got), len(deep))
 		}
 		return time.Since(began)
 	}
@@ -72,7 +73,7 @@ func TestPretty_CostsLittle(t *testing.T) {
 		ratio = float64(long) / float64(short)
 	}
 	if ratio > most {
-		t.Errorf("%d times the levels took %.1f times as long, want about %[1]d", factor, ratio)
+		t.Errorf("%d times the levels took %.1f times the time, want %d times at most", factor, ratio, most)
 	}
 }
 
@@ -80,7 +81,8 @@ func TestFirstPart(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("ü", shownBytes)
 	if part, cut := firstPart("x" + text); !cut || !strings.HasSuffix(part, "ü") || len(part) > shownBytes {
-		t.Errorf("%d bytes, %v, want true, part to end with \"ü\" and at most %v bytes", len(part), cut, shownBytes)
+		t.Errorf("got a part of %d bytes and cut %v; want a cut part that ends with \"ü\" and has at most %v bytes",
+			len(part), cut, shownBytes)
 	}
 	if part, cut := firstPart("short"); cut || part != "short" {
 		t.Errorf("got %q %v, want short and false", part, cut)
@@ -115,7 +117,7 @@ func TestFormat(t *testing.T) {
 		bytesText(2048):    "2.0 KiB", truncateText(3, "äöüß"): "äöü…",
 	} {
 		if got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
@@ -125,12 +127,12 @@ func TestMeter(t *testing.T) {
 	m := newMeter(Step{Accepted: 1000, Delivered: 900,
 		Transactions: map[string]int64{"table transact": 2000, "queue put": 500, "blob put": 100,
 			"blob lease-renew": 300, "blob delete": 50}})
-	// 2000 tables at 0.00036, 500 queues and 300 leases at 0.004, 100 blobs written at 0.05, each
-	// per 10,000; deletions are free.
+	// The prices for 10,000 transactions are 0.00036 for the 2000 operations on tables, 0.004 for the 500 on
+	// queues and the 300 leases, and 0.05 for the 100 writes of blobs. Deletions are free.
 	want := (2000*0.00036 + 800*0.004 + 100*0.05) / 10_000 / 1000 * 1e6
 	if m.Transactions != 2950 || m.PerMessage != 2.95 || math.Abs(m.PerMillion-want) > 1e-9 || m.Tables != 2000 ||
 		m.Queues != 500 || m.Blobs != 450 {
-		t.Errorf("%+v, want %v", m, want)
+		t.Errorf("got %+v, want the price %v for a million messages", m, want)
 	}
 	if m := newMeter(Step{Transactions: map[string]int64{"table query": 3}}); m.Known {
 		t.Errorf("got %+v, want Known false", m)
@@ -144,7 +146,7 @@ func TestDraw(t *testing.T) {
 	c := drawChart("x", "X", "things", linearAxis(formatRate, s...), times, s)
 	if got := c.Series[0].Dots + " and " +
 		c.Series[0].Line; got != "M75.0 126.0h0.1 and M75.0 126.0 M375.0 98.0 L525.0 0.0" {
-		t.Errorf("line %s, want \"M75.0 126.0h0.1 and M75.0 126.0 M375.0 98.0 L525.0 0.0\"", got)
+		t.Errorf("got the line %s, want \"M75.0 126.0h0.1 and M75.0 126.0 M375.0 98.0 L525.0 0.0\"", got)
 	}
 	if len(c.Columns) != 4 || c.Columns[1].Texts[0] != "–" || c.Empty || c.Grid[0].Label != "10" ||
 		c.Grid[2].Y != "140.0" {
@@ -156,7 +158,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-func TestStory(t *testing.T) {
+func TestMessageEvents(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	m := wire.Message{Stage: weir.Delivered, AcceptedAt: at, DeliverAt: at.Add(time.Hour),
@@ -170,11 +172,11 @@ func TestStory(t *testing.T) {
 	}
 	want := "Accepted// | Due/1 h/ | Attempt 1: failed, to be tried again// | Attempt 7: rejected/1 h/5 attempts are not kept | Edited, to be replayed/1 h/ | Attempt 8: delivered/1 h/dead, then replayed | Delivered//"
 	if got := strings.Join(told, " | "); got != want {
-		t.Errorf("%s\nwant %s", got, want)
+		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
 
-func TestStory_Replays(t *testing.T) {
+func TestMessageEvents_Replays(t *testing.T) {
 	t.Parallel()
 	at := func(hour int) time.Time { return time.Date(2026, 3, 1, hour, 0, 0, 0, time.UTC) }
 	used, again := wire.Attempt{Number: 5, At: at(2), Outcome: weir.OutcomeRetry},
@@ -229,7 +231,7 @@ func TestStory_Replays(t *testing.T) {
 			told = append(told, text)
 		}
 		if got := strings.Join(told, " | "); got != c.want {
-			t.Errorf("%s: %s\nwant %s", name, got, c.want)
+			t.Errorf("%s: got %s\nwant %s", name, got, c.want)
 		}
 	}
 }

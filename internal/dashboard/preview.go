@@ -10,18 +10,18 @@ import (
 type preview struct {
 	SignedIn bool
 	Steps    []previewStep
-	Problem  string // why there are no requests, or no more
-	Needs    string // name of the step whose answer the others need; empty = there are no others
-	IsCut    bool   // the bodies are longer than shown
+	Problem  string // the reason if there are no requests, or if the requests end early
+	Needs    string // name of the step whose answer the other steps need; empty = no step needs an answer
+	IsCut    bool   // the page shows only the beginning of the bodies
 }
 
-// previewStep is a request, or a step that was left out.
+// previewStep is the request of a step, or a step that sends no request.
 type previewStep struct {
 	Name    string
-	LeftOut string // the condition, which is false
-	OnlyIf  string // the condition, which reads a missing answer
-	IsAhead bool   // it comes after the missing answer
-	Problem string // why there is no request
+	LeftOut string // the condition, if it is false
+	OnlyIf  string // the condition, if it reads a missing answer
+	IsAhead bool   // the step comes after the step with the missing answer
+	Problem string // the reason if there is no request
 	Line    string // method and address
 	Headers string
 	Body    string
@@ -33,7 +33,7 @@ const maxLine = 2000
 // newPreview returns the preview of a trial without answers.
 func newPreview(t *trial.Trial) *preview {
 	p := &preview{SignedIn: t.SignedIn, Problem: t.Reason}
-	left := shownBytes // of all bodies together
+	left := shownBytes // bytes that the page may still show, of all bodies together
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		shown := previewStep{Name: s.Name, LeftOut: s.LeftOut, OnlyIf: s.OnlyIf, IsAhead: s.Ahead, Problem: s.Problem}
@@ -52,7 +52,8 @@ func newPreview(t *trial.Trial) *preview {
 	return p
 }
 
-// joinHeaders returns a line for each header, except for the fence: the holder that sends the message knows it.
+// joinHeaders returns a line for each header except the fence: only the holder that sends the message knows the
+// fence.
 func joinHeaders(headers []trial.Header) string {
 	var b strings.Builder
 	for _, h := range headers {

@@ -27,9 +27,9 @@ func (d *Dashboard) clustersPage(ctx context.Context, p *page, _ *http.Request) 
 type clusterView struct {
 	*page
 	C        wire.ErrorCause
-	Gone     bool // no dead message has this error any more
+	Gone     bool // no message is dead by this error any more
 	Messages []wire.MessageLine
-	More     bool // there are more messages
+	More     bool // the list does not have all messages of the error
 	Jobs     []wire.Job
 }
 
@@ -61,7 +61,7 @@ func (d *Dashboard) clusterPage(ctx context.Context, p *page, r *http.Request) (
 	return v, nil
 }
 
-// ofCluster loads the newest messages of an error.
+// ofCluster loads the newest dead messages of an error.
 func (d *Dashboard) ofCluster(ctx context.Context, v *clusterView) error {
 	found, err := d.Messages.Search(ctx,
 		Query{Stage: string(weir.Dead), Fingerprint: v.C.Fingerprint, Lane: -1, Limit: pageSize})
@@ -86,7 +86,7 @@ func (d *Dashboard) jobsPage(ctx context.Context, p *page, r *http.Request) (vie
 	return v, nil
 }
 
-// laneNumber returns the lane in the address, or "".
+// laneNumber returns the lane in the address, or "" if the address has none.
 func laneNumber(r *http.Request) string {
 	text := r.URL.Query().Get("lane")
 	if _, err := strconv.ParseUint(text, 10, 16); err != nil {

@@ -34,8 +34,8 @@ type scheduleView struct {
 	S ScheduleDetail
 }
 
-// schedulePage shows a recurring message with its next runs. The address has the name as a parameter, because a
-// name may begin with a dot, and no path of a page does.
+// schedulePage shows a recurring message with its next runs. The address has the name as a parameter and not in
+// its path, because a name may begin with a dot.
 func (d *Dashboard) schedulePage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	s, err := d.Schedules.Schedule(ctx, r.URL.Query().Get("name"))
 	if err != nil {

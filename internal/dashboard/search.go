@@ -15,7 +15,7 @@ import (
 // pageSize is the number of messages in a list.
 const pageSize = 50
 
-// sortedSize is the number of messages that are sorted together.
+// sortedSize is the number of messages in a list with another order: the list sorts only these messages.
 const sortedSize = 200
 
 // option is one choice of a field.
@@ -28,20 +28,20 @@ type searchView struct {
 	*page
 	Text, Key, Lane, From, To string
 	Stages, Contracts         []option
-	Upstreams                 []option          // nil = the settings have none
+	Upstreams                 []option          // nil = the settings have no upstreams
 	More                      map[string]string // further filters of the search, by name
 	Orders                    []option
-	IsNarrowed                bool // it has further filters
-	IsFirst                   bool // it is the first page of the search
+	IsNarrowed                bool // the search has further filters
+	IsFirst                   bool // the list is the first page of the search
 	asked                     Query
 	Found                     wire.MessageList
-	Next                      string // address of the next page
+	Next                      string // address of the next page of the search
 }
 
-// IsSorted reports whether the messages are in another order than that of the search.
+// IsSorted reports whether the messages have another order than the order of the search.
 func (v *searchView) IsSorted() bool { return !v.Orders[0].Selected }
 
-// Export returns the address of the messages as a file. Its parameters are those of the API.
+// Export returns the address of the messages as a file. Its parameters are the parameters of the API.
 func (v *searchView) Export(format string) string {
 	q := &v.asked
 	params := []string{"format", format, "stage", q.Stage, "key", q.Key, "contract", q.Contract, "text", q.Text,
@@ -62,12 +62,12 @@ func isoOrEmpty(t time.Time) string {
 	return formatISO(t)
 }
 
-// furtherFilters are the names of the filters, in the address and in the API, that the page hides until they
-// are wanted.
+// furtherFilters are the names of further filters, in the address and in the API. The page hides them until the
+// operator opens them.
 var furtherFilters = []string{"keyPrefix", "version", "cmsStatus", "attemptsFrom", "attemptsTo", "finishedFrom",
 	"finishedTo", "idempotencyKey", "shown", "upstream"}
 
-// orders are the orders of one answer, with their names for readers.
+// orders are the orders in which a page can show its messages, with their names for readers.
 var orders = []option{{"", "accepted, last first", false}, {"accepted", "accepted, first first", false},
 	{"-finished", "finished, last first", false}, {"finished", "finished, first first", false},
 	{"due", "due, first first", false}, {"key", "key", false}, {"version", "version", false},
@@ -133,7 +133,7 @@ func stageNames() []string {
 
 func selectOptions(chosen, none string, names ...string) []option {
 	if chosen != "" && !slices.Contains(names, chosen) {
-		names = append(slices.Clone(names), chosen) // a contract of earlier settings
+		names = append(slices.Clone(names), chosen) // the contract of earlier settings, for example
 	}
 	all := []option{{"", none, chosen == ""}}
 	for _, n := range names {

@@ -9,12 +9,12 @@ import (
 	"weir/internal/wire"
 )
 
-// Lanes reads the states of the lanes, one snapshot each.
+// Lanes reads the states of the lanes. The state of each lane is one snapshot.
 type Lanes interface {
 	Lanes(ctx context.Context) (wire.LaneList, error)
 }
 
-// Past reads the counters of the last time of length span, one Step for each time of length step.
+// Past reads the counters of the last period of length span. It returns one Step for each time of length step.
 type Past interface {
 	Past(ctx context.Context, span, step time.Duration) (History, error)
 }
@@ -29,8 +29,8 @@ type Messages interface {
 	Body(ctx context.Context, id weir.ID, isEdited bool) (Body, error)
 	// Difference returns the edit of a message as a unified diff.
 	Difference(ctx context.Context, id weir.ID) (string, error)
-	// Try returns the requests that the accepted or the edited body would make now, without redacted values. It sends
-	// none of them.
+	// Try returns the requests that the accepted or the edited body would make now, without redacted values. It
+	// sends none of these requests.
 	Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Trial, error)
 }
 
@@ -44,7 +44,7 @@ type ReplayObstacles interface {
 // Body is a body as text.
 type Body struct {
 	Text       string
-	IsRedacted bool // a mark stands in place of values
+	IsRedacted bool // RedactedMark stands in place of values
 }
 
 // Errors groups dead messages by cause.
@@ -62,18 +62,18 @@ type Replays interface {
 type Batches interface {
 	// Batches returns the newest batches, newest first, without problems and stages.
 	Batches(ctx context.Context) ([]wire.Batch, error)
-	// Batch returns a batch with its problems. It returns weir.NotFound if there is none of the id.
+	// Batch returns a batch with its problems. It returns weir.NotFound if no batch has the id.
 	Batch(ctx context.Context, id string) (wire.Batch, error)
-	// BatchStages counts the messages of a batch by stage. It may take long for a large batch.
+	// BatchStages returns the number of messages of a batch in each stage. For a large batch it takes seconds.
 	BatchStages(ctx context.Context, id string) (map[weir.Stage]int, error)
 }
 
-// Schedules reads recurring messages, and scheduled ones.
+// Schedules reads recurring messages and scheduled messages.
 type Schedules interface {
 	Schedules(ctx context.Context) ([]Schedule, error)
-	// Schedule returns weir.NotFound if there is none of the name.
+	// Schedule returns weir.NotFound if no schedule has the name.
 	Schedule(ctx context.Context, name string) (ScheduleDetail, error)
-	// Scheduled lists scheduled messages by due time. The token is that of the previous page, or "".
+	// Scheduled lists scheduled messages by due time. The token is the Continue of the previous page, or "".
 	Scheduled(ctx context.Context, token string) (wire.MessageList, error)
 }
 
@@ -85,7 +85,7 @@ type Changes interface {
 // ChangeQuery selects entries of the audit log. Empty fields match every entry.
 type ChangeQuery struct {
 	Subject  string    // id of a message, or the name of another subject
-	Since    time.Time // entries before it are left out
+	Since    time.Time // entries before this time are left out
 	Continue string    // ChangeList.Continue of the previous page
 }
 
@@ -103,7 +103,7 @@ type Change struct {
 	Status                                 int
 }
 
-// Author returns the name of who made the change; "" = it is not known.
+// Author returns the name of the person or program that made the change; "" = the name is not known.
 func (c Change) Author() string {
 	if c.Principal == "" && c.KeyID != "" {
 		return "key " + c.KeyID
@@ -117,8 +117,8 @@ func (c Change) IsMessage() bool {
 	return err == nil
 }
 
-// History has the counters of each step, oldest first, and their sums. Figures after CompleteUntil may lack the
-// part of other instances.
+// History has the counters of each step, oldest first, and their sums. Counters after CompleteUntil may lack
+// the numbers of other instances.
 type History struct {
 	Steps         []Step
 	Sum           Step
@@ -131,20 +131,20 @@ type Step struct {
 	Accepted, Delivered, Dead          int64
 	Superseded                         int64
 	Attempts                           map[weir.Outcome]int64
-	AttemptP50, AttemptP95, AttemptP99 time.Duration // 0 = there was no attempt
-	LagP50, LagP95                     time.Duration // from acceptance or due time to delivery; 0 = none
+	AttemptP50, AttemptP95, AttemptP99 time.Duration // 0 = no attempt
+	LagP50, LagP95                     time.Duration // time from acceptance or due time to delivery; 0 = no delivery
 	Waiting                            int64
 	Oldest                             time.Duration
 	Transactions                       map[string]int64 // by service and operation
-	AnsweredAt                         time.Time        // the last attempt that the CMS judged; zero = none
-	FailedAt                           time.Time        // the last attempt that failed, or found the CMS unavailable
+	AnsweredAt                         time.Time        // time of the last attempt that the CMS judged; zero = none
+	FailedAt                           time.Time        // the last attempt that failed, or found the CMS unavailable; zero = none
 }
 
 // Query is an operator's search. Empty fields match every message.
 type Query struct {
 	Stage, Key, Contract, Fingerprint, Text, Continue string
 
-	Lane     int // -1 = all
+	Lane     int // -1 = all lanes
 	From, To time.Time
 	Limit    int
 	Sort     string            // as in the API; it sorts only the messages of one answer
@@ -157,16 +157,16 @@ type Schedule struct {
 	Paused               bool
 	NextAt, LastDueAt    time.Time
 	LastID               string
-	Refusal              string // why the last occurrence was not filed
+	Refusal              string // the reason why the last occurrence was not filed
 }
 
 // ScheduleDetail is a recurring message with its definition and its next runs.
 type ScheduleDetail struct {
 	Schedule
-	Message      string // as much of it as a page shows
+	Message      string // the beginning of it that a page shows
 	Start, End   time.Time
 	Runs         []ScheduledRun
-	ClockChanges []string // sentences about local times that clocks skip or repeat
+	ClockChanges []string // sentences about local times that clock changes skip or repeat
 
 	Filed, Skipped, MissedRuns, Refused int64
 }
@@ -174,5 +174,5 @@ type ScheduleDetail struct {
 // ScheduledRun is a future run.
 type ScheduledRun struct {
 	DueAt time.Time
-	Local string // in the schedule's zone
+	Local string // local time in the schedule's zone
 }

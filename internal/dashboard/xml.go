@@ -16,10 +16,10 @@ const (
 	dataToken    = "data"    // CDATA
 )
 
-// shownBytes limits the part of a body on the page. A link leads to the whole body.
+// shownBytes limits the part of a body that the page shows. A link leads to the whole body.
 const shownBytes = 64 << 10
 
-// firstPart cuts a text after a whole character.
+// firstPart returns at most shownBytes of a text. It cuts the text after a whole character.
 func firstPart(text string) (part string, cut bool) {
 	if len(text) <= shownBytes {
 		return text, false
@@ -31,7 +31,8 @@ func firstPart(text string) (part string, cut bool) {
 	return text[:end], true
 }
 
-// tokenizeXML splits XML at its markup characters. It accepts any text, and the tokens together are the text.
+// tokenizeXML splits XML at its markup characters. It accepts any text. The texts of the tokens together are
+// the text.
 func tokenizeXML(text string) []token {
 	var all []token
 	for text != "" {
@@ -68,7 +69,7 @@ func nextToken(text string) (token, string) {
 	return token{tagToken, text[:n]}, text[n:]
 }
 
-// tagEnd returns the end of a tag. A > in a quoted value does not count.
+// tagEnd returns the end of a tag. It skips a > in a quoted value.
 func tagEnd(text string) int {
 	var quote byte
 	for i := 1; i < len(text); i++ {
@@ -89,8 +90,8 @@ func tagEnd(text string) int {
 // maxIndent limits the indentation of deeply nested elements.
 const maxIndent = 20
 
-// indentXML puts each element on a line of its own. An element with text in it is left unchanged, because its
-// spaces may matter.
+// indentXML puts each element on a line of its own. It leaves an element with text in it unchanged, because the
+// element's spaces may matter.
 func indentXML(text string) []token {
 	in := tokenizeXML(text)
 	ends := findMixedContent(in)
@@ -129,8 +130,8 @@ func isStartTag(t token) bool {
 
 func isEndTag(t token) bool { return t.Class == tagToken && strings.HasPrefix(t.Text, "</") }
 
-// findMixedContent returns the end of each element that has text directly in it, or no content, by its
-// beginning.
+// findMixedContent returns the end of each element that has text directly in it, or no content. The map's key
+// is the element's beginning.
 func findMixedContent(in []token) map[int]int {
 	type element struct {
 		begin int

@@ -1,16 +1,16 @@
-// What the page does beyond being read: it stays up to date, and sends what the operator
-// does to the addresses of the function write.
+// This script keeps the page up to date. It sends the operator's changes to the addresses of the
+// functions write and schedules.
 "use strict";
 (() => {
   const root = document.documentElement;
   root.classList.add("js");
   const byId = (id) => document.getElementById(id);
-  const storedKey = (name) => "weir-" + name + "-key"; // of the key of a function
+  const storedKey = (name) => "weir-" + name + "-key"; // where the key of a function is stored
 
-  // --- Up to date: what has data-live is made like the server's newest, piece by piece, so
-  // that focus, scrolling and what was typed stay.
+  // --- Updates. The script changes elements with data-live node by node to the server's newest state,
+  // so that focus, scroll position and typed text stay.
 
-  // kept belongs to the reader: the server does not know it.
+  // kept are attributes that the reader sets by using the page. The server does not know their values.
   const kept = { DETAILS: ["open"], DIALOG: ["open"], INPUT: ["value", "checked", "disabled"], OPTION: ["selected"], BUTTON: ["disabled"], FORM: ["data-busy"] };
   const own = new Set(["TEXTAREA", "OUTPUT", "SELECT"]);
 
@@ -52,13 +52,14 @@
     }
   }
 
-  // --- Times. The server writes them in UTC; a reader who chose so sees them in the browser's zone.
+  // --- Times. The server writes times in UTC. A reader can choose to see them in the browser's zone.
 
   const storedZone = "weir-times";
   const two = (n) => String(n).padStart(2, "0");
   const month = (d) => d.toLocaleString("en", { month: "short" });
 
-  // isLocal reports whether the reader chose the browser's zone. A browser that keeps no data throws.
+  // isLocal reports whether the reader chose the browser's zone. A browser that stores no data throws an
+  // error.
   function isLocal() {
     try {
       return localStorage.getItem(storedZone) === "local";
@@ -80,7 +81,8 @@
     return day + " " + d.getFullYear() + " " + clock;
   }
 
-  // localize writes all times of a page from the server in the browser's zone, if the reader chose so.
+  // localize changes all times of a page from the server to the browser's zone, if the reader chose this
+  // zone.
   function localize(page) {
     if (!isLocal()) return page;
     const now = new Date(page.querySelector("#moment time").dateTime);
@@ -128,7 +130,7 @@
     });
   }
 
-  // inUse says that the reader marks text in it, or types in it.
+  // inUse reports whether the reader has selected text in a region, or types in it.
   function inUse(region) {
     const s = getSelection();
     if (s && !s.isCollapsed && s.rangeCount && s.getRangeAt(0).intersectsNode(region)) return true;
@@ -153,8 +155,8 @@
 
   const unwell = { 401: "the key is not accepted any more", 403: "the key is not accepted any more", 404: "this is not there any more", 503: "the server cannot answer now" };
 
-  // refresh reads the page anew. fresh: nothing from the server's memory, for something was
-  // done; then regions in use are replaced too.
+  // refresh reads the page again. If fresh is true, the operator has just changed something: the server
+  // then uses no cached data, and regions in use are replaced, too.
   async function refresh(fresh) {
     try {
       const address = new URL(location.href), versioned = document.querySelector("[data-version]");
@@ -181,7 +183,7 @@
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) {
         clearTimeout(timer);
-        timer = -1; // hidden: no further turn
+        timer = -1; // no further turn while the page is hidden
       } else turn();
     });
   }
@@ -196,7 +198,7 @@
     byId("find").select();
   });
 
-  // --- What the operator does.
+  // --- Changes by the operator.
 
   function toast(text) {
     const t = document.createElement("p");
@@ -206,8 +208,8 @@
     setTimeout(() => t.remove(), 8000);
   }
 
-  // A key that is not used for keyIdle is forgotten: a tab that was left open, duplicated or restored must
-  // not stay a way to change things.
+  // The page deletes a key that was not used for keyIdle. Otherwise anybody with a tab that was left open,
+  // duplicated or restored could still change things.
   const keyIdle = 15 * 60 * 1000;
 
   function keepKey(name, key) {
@@ -219,7 +221,7 @@
     let kept = null;
     try {
       kept = JSON.parse(sessionStorage.getItem(storedKey(name)));
-    } catch { /* not ours: it is removed below */ }
+    } catch { /* this script did not write it: it is removed below */ }
     const age = kept ? Date.now() - kept.usedAt : NaN;
     if (age >= 0 && age < keyIdle) return kept.key;
     sessionStorage.removeItem(storedKey(name));
@@ -227,7 +229,7 @@
   }
   setInterval(() => ["write", "schedules"].forEach(keptKey), 60 * 1000);
 
-  // askKey gives the key the operator enters, or "".
+  // askKey returns the key that the operator enters, or "".
   function askKey(name, wrong) {
     const dialog = byId("key"), field = byId("key-value"), text = byId("key-wrong");
     text.hidden = !wrong;
@@ -247,14 +249,14 @@
     });
   }
 
-  // question is what is to be asked before a form is sent: its own, or that of a box ticked in
-  // it. A slip cannot be taken back from the CMS.
+  // question returns the question that the operator has to answer before a form is sent: the question of
+  // a ticked box, or else of the form. Nobody can take a wrong change back from the CMS.
   function question(form) {
     const box = [...form.elements].find((f) => f.checked && f.dataset.ask);
     return box ? box.dataset.ask : form.dataset.ask || "";
   }
 
-  // sure says whether the operator answers a question with yes.
+  // sure reports whether the operator answers a question with yes.
   function sure(text) {
     const dialog = byId("ask");
     byId("ask-text").textContent = text;
@@ -266,8 +268,8 @@
     });
   }
 
-  // send asks for the key where the server wants one, and gives the answer, or null where the
-  // operator gave none.
+  // send sends a request, and asks the operator for the key if the server refuses the request without
+  // it. It returns the answer, or null if the operator entered no key.
   async function send(form, address, method, body, type) {
     const name = form.dataset.function || "write";
     for (let tries = 0; ; tries++) {
@@ -277,7 +279,7 @@
         headers["x-functions-key"] = key;
       }
       if (type) headers["Content-Type"] = type;
-      if (method === "PUT" && "new" in form.dataset) headers["If-None-Match"] = "*"; // never replaces another
+      if (method === "PUT" && "new" in form.dataset) headers["If-None-Match"] = "*"; // a new schedule never replaces another one
       const answer = await fetch(address, { method, headers, body, cache: "no-store" });
       if (answer.status !== 401 && answer.status !== 403) return answer;
       sessionStorage.removeItem(storedKey(name));
@@ -298,7 +300,7 @@
     return [...form.elements].filter((f) => f.name && f.type !== "submit" && f.type !== "radio" && !("inPath" in f.dataset));
   }
 
-  // json makes the body from the fields; a point in a name makes an object of its own.
+  // json returns the body from the fields. A field "a.b" becomes the field b of an object a.
   function json(form, more) {
     const out = {}, choices = (form.dataset.oneOf || "").split(" ");
     const chosen = form.elements.what ? form.elements.what.value : "";
@@ -324,7 +326,8 @@
     return u;
   }
 
-  // perform sends a form to its address, or to that of the button. A field can be part of the address.
+  // perform sends a form to its address, or to the address of the button. A field can be part of the
+  // address.
   async function perform(form, dry, button) {
     const { action, send: way = "", method = "POST" } = { ...form.dataset, ...(button ? button.dataset : {}) };
     const address = action.replace(/%7B(\w+)%7D/gi, (_, name) => encodeURIComponent(form.elements[name].value));
@@ -333,7 +336,7 @@
     return send(form, query(form, address), method);
   }
 
-  // --- Several messages: each chosen one is changed by a request of its own.
+  // --- Changes of several messages. Each chosen message is changed by a request of its own.
 
   // chosen returns the ticked boxes of the messages that the form's action can change.
   function chosen(form) {
@@ -379,7 +382,7 @@
   });
   countChosen();
 
-  // showRevealed shows a body with its redacted values, until the page is left.
+  // showRevealed shows a body with its redacted values, until the operator leaves the page.
   async function showRevealed(form, answer) {
     const text = await answer.text(), box = form.querySelector(".code-box");
     box.querySelector("pre").textContent = text;
@@ -421,8 +424,8 @@
     return (seconds / 3600).toFixed(1) + " h";
   }
 
-  // counted shows what a dry run came to, and lets the replay be asked for. What would be
-  // refused is among what matches.
+  // counted shows the result of a dry run, and enables the button for the replay. a.count includes the
+  // messages that would be refused.
   function counted(form, a) {
     const left = a.count - a.refused, go = form.querySelector("[data-after-dry]");
     let text = (a.complete === false ? "At least " : "") + few(a.count, "message", "messages") + " of " + few(a.keys, "key", "keys") + (a.count === 1 ? " matches." : " match.");
@@ -449,8 +452,8 @@
     show(form, lines.length ? lines.join("\n") : "There are no further runs.", false);
   }
 
-  // done says what was done. 202 says that it is asked for: the stage in that answer is the one
-  // before, and nothing to tell.
+  // done shows the result of a change. After a 202 it shows only that the change is requested, because
+  // the stage in such an answer is the stage before the change.
   async function done(form, status, answer) {
     if (form.dataset.goto && answer.id) {
       const u = new URL(form.dataset.goto, location.href);
@@ -512,14 +515,15 @@
     if (e.target.form) uncounted(e.target.form);
     const choice = e.target.closest && e.target.closest("label.check");
     const radio = choice && choice.querySelector("input[type=radio]");
-    if (radio && e.target !== radio) radio.checked = true; // to fill in the field is to choose it
+    if (radio && e.target !== radio) radio.checked = true; // an operator who fills in the field chooses it
   });
 
-  // The body is loaded when it is to be edited: most messages never are.
+  // The script loads the body only when the operator opens the editor, because most messages are never
+  // edited.
   document.addEventListener("toggle", async (e) => {
     const area = e.target.open && e.target.querySelector("textarea[data-load]");
     if (!area || "loaded" in area.dataset) return;
-    area.readOnly = true; // what is typed before it is there would be lost
+    area.readOnly = true; // the loaded body would overwrite text that was typed before
     try {
       let answer = await fetch(area.dataset.load);
       // Weir refuses an edited body with marks in place of its values, and answers 409 if it cannot find the values.

@@ -29,7 +29,7 @@ func NewEmpty() *Source {
 	return f
 }
 
-// NewDown returns the bad day on which no request has reached the CMS for two minutes: four lanes wait for it.
+// NewDown returns a bad day: no request has reached the CMS for two minutes, and four lanes wait for it.
 func NewDown() *Source {
 	f := NewBusy()
 	const reason = "503 Service Unavailable: the CMS is down"
@@ -43,7 +43,8 @@ func NewDown() *Source {
 	return f
 }
 
-// NewPaused returns the state of NewDown after an operator has paused all lanes: the CMS is not asked any more.
+// NewPaused returns the state of NewDown after an operator has paused all lanes: Weir sends the CMS no requests
+// any more.
 func NewPaused() *Source {
 	f := NewDown()
 	for n := range f.Data.Report.Lanes {
@@ -130,7 +131,7 @@ const longTitle = `<?xml version="1.0" encoding="UTF-8"?>` +
 	`<body><p>The parties <em>agreed</em> late on Thursday.</p><p>Details follow.</p></body>` +
 	`<m:raw><![CDATA[a < b && c > d]]></m:raw><tags><tag>budget</tag><tag>coalition</tag></tags></article>`
 
-// busyBatches returns a batch that is being filed, one with an invalid part, and a rejected one.
+// busyBatches returns three batches: one is being filed, one has an invalid part, and one is rejected.
 func busyBatches() []wire.Batch {
 	problem := wire.PartProblem{Part: 17, File: "monday/feed.xml", Line: 212,
 		Message:  "the message breaks a rule of its contract",
@@ -222,8 +223,8 @@ func busyHistory() dashboard.History {
 
 func milliseconds(n float64) time.Duration { return time.Duration(n * 1e6) }
 
-// BusyMessage returns the nth message of NewBusy: delivered if n is even, else dead or waiting for a
-// retry.
+// BusyMessage returns the nth message of NewBusy. The message is delivered if n is even; otherwise it is dead
+// or waits for a retry.
 func BusyMessage(n int) wire.MessageLine {
 	m := wire.MessageLine{Size: 812, Message: wire.Message{ID: MessageID(n), Contract: "article",
 		Key:     fmt.Sprintf("/news/politics/%d", n),

@@ -21,10 +21,10 @@ import (
 // TitleError is the fingerprint of most dead messages.
 var TitleError, _ = weir.Fingerprint("article", 422, "Field title: at most 200 characters, 231 were sent")
 
-// Noon is when the source's clock starts.
+// Noon is the time at which the source's clock starts.
 var Noon = time.Date(2026, 11, 20, 12, 0, 7, 250e6, time.UTC)
 
-// WholeUntil is the end of the last minute that all instances have recorded at Noon.
+// WholeUntil is the end of the last minute whose counters all instances have stored at Noon.
 var WholeUntil = Noon.Truncate(time.Minute).Add(-2 * time.Minute)
 
 // MessageID returns the id of the nth message.
@@ -49,13 +49,13 @@ type Data struct {
 	Obstacles map[string]string      // reasons for which a replay needs force, by message id
 }
 
-// Source serves made-up data to a dashboard, by a clock that the test moves.
+// Source serves made-up data to a dashboard. A test moves its clock.
 type Source struct {
 	Data Data
 
 	mu        sync.Mutex
 	sinceNoon time.Duration
-	err       error // of each read; nil = reads succeed
+	err       error // the error of each read; nil = reads succeed
 }
 
 // Dashboard returns the pages of the source.
@@ -67,8 +67,8 @@ func (f *Source) Dashboard() *dashboard.Dashboard {
 	})
 }
 
-// Change changes the data while pages may be reading it, and moves the clock by five seconds, so
-// that no page shows the old data from its cache.
+// Change changes the data, even while pages read it. It moves the clock by five seconds, so that no page shows
+// the old data from its cache.
 func (f *Source) Change(change func(*Data)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -258,7 +258,8 @@ func (f *Source) Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Tria
 	return NewTrial(), f.err
 }
 
-// NewTrial returns a trial of a chain: a look-up, a create, an update that is not reached, and a step left out.
+// NewTrial returns a trial of a chain with four steps: a look-up, a create, an update that the trial does not
+// reach, and a step whose condition is false.
 func NewTrial() trial.Trial {
 	headers := []trial.Header{{Name: "Accept", Value: "application/json, application/xml;q=0.9, */*;q=0.8"},
 		{Name: "Idempotency-Key", Value: "AQABL714SFvJDd7dAA/find"}, {Name: "Weir-Attempt", Value: "2"},
@@ -278,7 +279,7 @@ func NewTrial() trial.Trial {
 		}}
 }
 
-// Pages are the paths of all pages, by name, with the data of NewBusy.
+// Pages returns the paths of all pages with the data of NewBusy, by name.
 func Pages() map[string]string {
 	return map[string]string{
 		"overview": "", "search": "/messages", "story": "/messages/" + MessageID(1),
