@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// A host that does not answer is tried again after minBackoff, then after twice as long each
-	// time, up to maxBackoff.
+	// If a host does not answer, the next request to it is sent after minBackoff. After each further failure
+	// the wait doubles, up to maxBackoff.
 	minBackoff = 5 * time.Second
 	maxBackoff = time.Minute
-	// maxHosts bounds the memory of backoffs.
+	// maxHosts bounds the memory of backoffs: at this number, all backoffs are deleted.
 	maxHosts = 1000
 )
 
-// hostBackoffs remembers the hosts that did not answer, and the addresses that answered 429 or 503:
-// other addresses of such a host may work. Safe for concurrent use.
+// hostBackoffs has a backoff for each host that did not answer, and for each address that answered 429 or 503.
+// Other addresses of a host that answered may work. It is safe for concurrent use.
 type hostBackoffs struct {
 	mu     sync.Mutex
 	byName map[string]*hostBackoff
@@ -26,8 +26,8 @@ type hostBackoff struct {
 	retryAt  time.Time
 }
 
-// allowedAtOnce returns the number of requests that a host, or an address, may get at a time now; 0
-// while it is backed off, 1 for its next try.
+// allowedAtOnce returns the number of requests that a host, or an address, may get at a time now. The number is
+// 0 during its backoff, and 1 for the first request after the backoff.
 func (h *hostBackoffs) allowedAtOnce(name string, now time.Time) (atOnce int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -40,8 +40,8 @@ func (h *hostBackoffs) allowedAtOnce(name string, now time.Time) (atOnce int) {
 	return 1
 }
 
-// recordResponse updates the backoff of the endpoint's host if there was no answer. If there was one, it ends the
-// host's backoff, and updates the backoff of the endpoint's address.
+// recordResponse updates the backoff of the endpoint's host if the host did not answer. If the host answered,
+// recordResponse ends the host's backoff, and updates the backoff of the endpoint's address.
 func (h *hostBackoffs) recordResponse(to endpoint, v response, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,19 +10,19 @@ import (
 	"weir/internal/weir"
 )
 
-// Callbacks restricts the addresses that a message may bring with it. The zero value allows none.
+// Callbacks restricts the callback addresses of messages. The zero value allows none.
 type Callbacks struct {
-	AllowedHosts []string          // a name, or *.name for all below it; with a port if it is not the scheme's default
+	AllowedHosts []string          // a name, or *.name for all names below it; with a port except for the default
 	AllowPrivate bool              // allow private addresses, and http
-	Secret       Secret            // signs for all hosts without a secret of their own
-	HostSecrets  map[string]Secret // by entry of AllowedHosts
+	Secret       Secret            // signs for each host that has no secret in HostSecrets
+	HostSecrets  map[string]Secret // for each entry of AllowedHosts with a secret of its own, that secret
 }
 
 // maxCallback is the longest address in bytes.
 const maxCallback = 2048
 
-// Check returns nil if the address of a message may be called back, else an Invalid error with the
-// reason.
+// Check returns nil if Weir may send events to the callback address of a message. Otherwise it returns an
+// Invalid error with the reason.
 func (c Callbacks) Check(address string) error {
 	refuse := func(format string, args ...any) error {
 		reason := fmt.Sprintf(format, args...)
@@ -45,8 +45,7 @@ func (c Callbacks) Check(address string) error {
 	return nil
 }
 
-// parseAddress parses an absolute address that events can be sent to; http is accepted only if
-// plain is set.
+// parseAddress parses an absolute address to which events can be sent. It accepts http only if plain is set.
 func parseAddress(text string, plain bool) (*url.URL, error) {
 	for _, r := range text {
 		if r <= ' ' || r > '~' {
@@ -76,8 +75,9 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// findEntry returns the entry of the list that allows the address's host, or "". An entry without a port
-// allows the scheme's default port only. Of several entries it returns the one with the longest name.
+// findEntry returns the entry of the list that allows the address's host, or "". An entry without a port allows
+// only the scheme's default port. If several entries allow the host, findEntry returns the entry with the
+// longest name.
 func (c Callbacks) findEntry(u *url.URL) (found string) {
 	longest := 0
 	for _, entry := range c.AllowedHosts {
@@ -100,8 +100,8 @@ func entryAllows(entry string, u *url.URL) bool {
 		wild && strings.HasSuffix(host, suffix) && len(host) > len(suffix))
 }
 
-// secretFor returns the secret that signs for an address. Each receiver knows the secret that it checks
-// signatures with, so receivers of one secret can forge events to each other.
+// secretFor returns the secret that signs for an address. A receiver needs its secret to check signatures, so
+// receivers with the same secret can forge each other's events.
 func (c Callbacks) secretFor(address string) Secret {
 	if u, err := url.Parse(address); err == nil {
 		if own, has := c.HostSecrets[c.findEntry(u)]; has {

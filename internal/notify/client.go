@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// maxResponseBody is the number of bytes read of a response's body.
+// maxResponseBody is the number of bytes of a response's body that Weir reads.
 const maxResponseBody = 1 << 10
 
 // response is the classified response to a request.
 type response struct {
 	accepted    bool
 	gone        bool // 410: the receiver wants no more events
-	isAway      bool // the host failed, not this event: other events need not try for now
-	isCancelled bool // this process cut the request off: it does not count as tried
+	isAway      bool // the host failed or asked for a pause: other events to it should wait
+	isCancelled bool // this process cut the request off, so it is not counted as a try
 	reason      string
 	status      int
 	retryAfter  time.Duration
@@ -30,7 +30,7 @@ type response struct {
 // endpoint is the address of a receiver, with its secret and the client to use.
 type endpoint struct {
 	url    string
-	host   string // and port
+	host   string // name and port of the host
 	secret Secret
 	client *http.Client
 }
@@ -57,7 +57,8 @@ func (t endpoint) postEvent(ctx context.Context, id string, body []byte, now tim
 		return response{isAway: !errors.Is(err, errPrivate), isCancelled: ctx.Err() != nil, reason: withoutAddress(err)}
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponseBody)) // so that the connection can be kept
+	// A connection can be used again only if the body was read.
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponseBody))
 	return classifyResponse(resp, now)
 }
 
@@ -77,7 +78,8 @@ func classifyResponse(resp *http.Response, now time.Time) response {
 	return v
 }
 
-// parseRetryAfter parses the header Retry-After: seconds, or a date. It returns 0 if it is neither.
+// parseRetryAfter parses the header Retry-After: a number of seconds, or a date. It returns 0 if the header is
+// neither.
 func parseRetryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(strings.TrimSpace(header), 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
@@ -88,7 +90,7 @@ func parseRetryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// withoutAddress returns the error's text without the address, which may be a secret.
+// withoutAddress returns the error's text without the address, because the address may be a secret.
 func withoutAddress(err error) string {
 	var outer *url.Error
 	if errors.As(err, &outer) {

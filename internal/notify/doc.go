@@ -1,38 +1,36 @@
-// Package notify sends webhooks: events to the receivers that the settings name, and callbacks to
-// the address that a message brought with it. It empties the outboxes of the lanes.
+// Package notify sends webhooks: events to the receivers that the settings name, and callbacks to the addresses
+// that messages bring with them. It empties the outboxes of the lanes.
 //
 // # The way of an event
 //
-// The transaction that makes a message final also writes its events into the lane's outbox (package
-// outbox keeps its rows). The process that committed it is woken and sends them at once. The marker row
-// !mail stands in each lane whose outbox is not empty; every sweep sees it and wakes a worker. One
-// process at a time empties an outbox, under a lease of its own. It is not the lane's lease: a
+// The transaction that makes a message final also writes its events into the lane's outbox (package outbox has
+// its rows). The process that committed the transaction wakes its worker, which sends the events at once. Each
+// lane whose outbox is not empty has the marker row !mail. Every sweep sees this row and wakes a worker. One
+// process at a time empties an outbox, under a lease of the outbox. This lease is not the lane's lease, so a
 // delivery never waits for a receiver.
 //
 //	row due ──▶ request sent ──▶ 2xx ─────────────────▶ row removed
 //	   ▲                          410 Gone, 3 days over ─▶ row removed, and logged
 //	   └── row rescheduled ◀───── anything else
 //
-// A row is removed only after the receiver has answered. So each event is sent at least once; one
-// that is sent again has the same webhook-id and the same body.
+// A row is removed only after the receiver has answered, so each event is sent at least once. If an event is
+// sent again, it has the same webhook-id and the same body.
 //
 // # Invariants
 //
-//   - Every message that ends with a callback is called back at least once after that, or is
-//     tried for three days.
-//   - While an outbox holds a row its marker exists: the row and the marker are written
-//     together, and the marker is removed only under the ETag it had before the outbox was
-//     found empty.
-//   - No message of a lane waits for a receiver, and no receiver for another one: a lane sends
-//     two events at a time to each host, and eight to all hosts. Due events beyond the queue of
-//     a slow host are rescheduled.
-//   - While a host does not answer, one event at a time tries it, and the other due events
-//     count as tried.
+//   - If a message with a callback ends, Weir sends the event of its end at least once, or tries for three days.
+//   - While an outbox has a row, its marker exists. Weir writes the row and the marker together. It removes the
+//     marker only under the ETag that the marker had before a read found the outbox empty.
+//   - No message of a lane waits for a receiver, and no receiver waits for another one: a lane sends two events
+//     at a time to each host, and eight to all hosts together. Due events that do not fit into the queue of a
+//     slow host are rescheduled.
+//   - While a host does not answer, one event at a time is sent to it. For the other due events of the host, a
+//     failed try is recorded without a request.
 //
 // # Events of a lane
 //
-// Each sweep compares the control rows that it has read with the thresholds of the receivers: for
-// how long is the lane paused, and how old is its oldest waiting message? The marker row !mailed
-// records the receivers that have their event. It is written under its ETag, in one transaction
-// with the events, so that each occurrence is sent once, however many processes see it.
+// Each sweep compares the control rows that it has read with the thresholds of the receivers: the time for
+// which a lane is paused, and the age of its oldest waiting message. The marker row !mailed has the receivers
+// that already have their event. It is written under its ETag, in one transaction with the events. So each
+// occurrence is sent once, even if several processes see it.
 package notify

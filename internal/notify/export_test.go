@@ -1,6 +1,6 @@
 package notify
 
-// For the tests of this package.
+// Unexported functions for the tests of this package.
 var (
 	Public       = checkPublic
 	NewTransport = newTransport

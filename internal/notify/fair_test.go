@@ -10,7 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// A host that answers slowly is not backed off. Eight of them must not take all requests from another host.
+// A host that answers slowly gets no backoff. Eight slow hosts must not use all requests, so that another host
+// gets none.
 func TestSender_SlowHostsLeaveRoom(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.receiver.setAnswer(func(r *http.Request) (int, http.Header, error) {
@@ -28,12 +29,12 @@ func TestSender_SlowHostsLeaveRoom(t *testing.T) {
 		began := time.Now()
 		w.commitFinal(weir.Delivered, w.appendMessage("https://z.slow.example.com/done"))
 		passTime(20 * time.Second)
-		w.receiver.setAnswer(answerStatus(204)) // the slow hosts were seen by now
+		w.receiver.setAnswer(answerStatus(204)) // each slow host has got its first request by now
 		passTime(time.Minute)
 		for _, got := range w.receiver.listEvents() {
 			if got.url == "https://z.slow.example.com/done" {
 				if took := got.at.Sub(began); took > 11*time.Second {
-					t.Errorf("sent after %s, want at most 11s", took)
+					t.Errorf("the event to z.slow.example.com was sent after %s, want at most 11s", took)
 				}
 				return
 			}
@@ -42,7 +43,7 @@ func TestSender_SlowHostsLeaveRoom(t *testing.T) {
 	})
 }
 
-// An address that answers 429 must not delay the events of other addresses of its host.
+// An address that answers 429 must not delay the events to other addresses of its host.
 func TestSender_ABusyAddressLeavesItsHost(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.startSender()
@@ -62,7 +63,7 @@ func TestSender_ABusyAddressLeavesItsHost(t *testing.T) {
 			w.commitFinal(weir.Delivered, w.appendMessage(hook))
 			passTime(time.Second)
 			if told := w.seen.countOf("message.delivered told"); told != n+1 {
-				t.Fatalf("of %d messages %d events were sent, want %v", n+1, told, n+1)
+				t.Fatalf("got %[2]d sent events of %[1]d messages, want %[3]d", n+1, told, n+1)
 			}
 			passTime(7 * time.Second)
 		}
@@ -73,7 +74,7 @@ func TestSender_ABusyAddressLeavesItsHost(t *testing.T) {
 			}
 		}
 		if asked > 20 { // in three minutes
-			t.Errorf("%d requests to an address that cannot take them, want at most 20", asked)
+			t.Errorf("got %d requests to an address that answers 429, want at most 20", asked)
 		}
 		w.receiver.setAnswer(answerStatus(200))
 		passTime(2 * time.Hour)

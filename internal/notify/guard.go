@@ -15,14 +15,14 @@ import (
 // errPrivate is the error of an address that is not public.
 var errPrivate = errors.New("not a public address")
 
-// guardian refuses the networks that an address given from outside must not lead into. Otherwise any
-// upstream could make Weir send requests to internal systems. The library generates its list from
-// IANA's registries of special-purpose addresses; of IPv6 only 2000::/3 is public.
+// guardian refuses the networks to which an address given from outside must not lead. Otherwise any upstream
+// could make Weir send requests to internal systems. The library generates its list of networks from IANA's
+// registries of special-purpose addresses. Of IPv6 it allows only 2000::/3.
 var guardian = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(
-	netip.MustParsePrefix("168.63.129.16/32"))) // Azure's platform answers there, inside every virtual network
+	netip.MustParsePrefix("168.63.129.16/32"))) // Azure's platform answers at this address in every virtual network
 
-// checkPublic returns an error unless address, an IP address with a port, is public. IPv4 addresses
-// written as IPv6 are checked as IPv4.
+// checkPublic returns an error if address, an IP address with a port, is not public. It checks an IPv4 address
+// in IPv6 notation as IPv4.
 func checkPublic(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -38,9 +38,9 @@ func checkPublic(address string) error {
 // requestTimeout bounds one request, from dialling to the end of the response.
 const requestTimeout = 10 * time.Second
 
-// newTransport returns the transport to receivers. Private addresses are refused when the
-// connection is dialled, so a name that resolves differently later cannot evade the check. A proxy
-// of the environment is not used, because it would resolve the name itself.
+// newTransport returns the transport to receivers. It refuses a private address at the time of the connection.
+// So a name that resolves to another address after a check cannot evade the refusal. It uses no proxy of the
+// environment, because a proxy would resolve the name itself.
 func newTransport(allowPrivate bool) *http.Transport {
 	dialer := &net.Dialer{Timeout: requestTimeout, KeepAlive: 30 * time.Second}
 	if !allowPrivate {

@@ -59,7 +59,8 @@ func TestCallbacks_Check(t *testing.T) {
 	} {
 		err := c.Check(address)
 		if (err == nil) != ok || err != nil && weir.KindOf(err) != weir.Invalid {
-			t.Errorf("%.80q: got %v, want it accepted: %v, or else an error of kind Invalid", address, err, ok)
+			t.Errorf("%.80q: got the error %v; want it accepted: %v, or else an error of kind Invalid", address, err,
+				ok)
 		}
 		var ours *weir.Error
 		if errors.As(err, &ours) && (len(ours.Problems) != 1 || ours.Problems[0].Path != "Weir-Callback") {
@@ -68,7 +69,7 @@ func TestCallbacks_Check(t *testing.T) {
 	}
 	c.AllowPrivate = true
 	if err := c.Check("http://hooks.example.com/"); err != nil {
-		t.Errorf("http, which is allowed: got %v, want no error", err)
+		t.Errorf("http with AllowPrivate: got %v, want no error", err)
 	}
 	if err := (notify.Callbacks{}).Check("https://hooks.example.com/"); err == nil ||
 		!strings.Contains(err.Error(), "callbacks are off") {
@@ -124,13 +125,13 @@ func TestPublic_RefusesEveryPrivateAddress(t *testing.T) {
 		"[2600::1]:443": true, "[2a00::1]:443": true, "[2001:200::1]:443": true,
 	} {
 		if err := notify.Public(address); (err == nil) != ok {
-			t.Errorf("%s: got %v, want it allowed: %v", address, err, ok)
+			t.Errorf("%s: got the error %v, want the address allowed: %v", address, err, ok)
 		}
 	}
 }
 
-// The transport resolves a name, and refuses it if it leads to this machine. It uses no proxy, because a proxy would
-// resolve the name by itself.
+// The transport resolves a name, and refuses it if the name leads to this machine. It uses no proxy, because a
+// proxy would resolve the name itself.
 func TestTransport_RefusesNamesOfThisMachine(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -159,13 +160,13 @@ func TestTransport_RefusesNamesOfThisMachine(t *testing.T) {
 	}
 }
 
-// notified is an observer that sends each outcome.
+// notified is an observer that sends each outcome to a channel.
 type notified chan string
 
 func (n notified) Notified(event, outcome string) { n <- event + " " + outcome }
 
-// An event for a name that resolves to this machine is refused before the connection, for receivers
-// and callbacks alike, unless private addresses are allowed.
+// If a name resolves to this machine, the Sender refuses the event before it connects, both for receivers and
+// for callbacks. It sends the event only if private addresses are allowed.
 func TestSender_DialsNoPrivateAddress(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int32

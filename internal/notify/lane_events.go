@@ -14,10 +14,10 @@ import (
 // pauseData is the data of lane.paused and lane.resumed.
 type pauseData struct {
 	Lane   int        `json:"lane"`
-	By     string     `json:"by,omitempty"` // operator or cms
+	By     string     `json:"by,omitempty"` // operator or cms: the cause of the pause
 	Reason string     `json:"reason,omitempty"`
 	Since  time.Time  `json:"since"`
-	Until  *time.Time `json:"until,omitempty"` // when the pause ends, or the CMS is tried again
+	Until  *time.Time `json:"until,omitempty"` // end of the pause, or time of the next try to reach the CMS
 }
 
 // backlogData is the data of lane.behind and lane.caught_up.
@@ -28,17 +28,17 @@ type backlogData struct {
 	AgeSeconds int64      `json:"oldestWaitingSeconds"`
 }
 
-// ObserveLane is called with the control rows that a sweep has read. It wakes a worker if the
-// outbox has events that this process has not seen.
+// ObserveLane is called with the control rows that a sweep has read. It wakes a worker if the outbox may have
+// events that this process has not read.
 func (s *Sender) ObserveLane(number int, c lane.Control) {
 	if tag := outbox.MarkerOf(c); tag != "" && !s.hasSeenMarker(outboxID{s.Store.Epoch, number}, tag) {
 		s.WakeOutbox(number)
 	}
 }
 
-// ReportLane enqueues the events about a lane's own state, from the control rows that a sweep has
-// read. oldest is the time at which the oldest waiting message could have been delivered; zero
-// means that no message waits.
+// ReportLane enqueues the events about a lane's own state, which it derives from the control rows that a sweep
+// has read. oldest is the time from which the oldest waiting message could have been delivered; zero = no
+// message waits.
 func (s *Sender) ReportLane(ctx context.Context, number int, c lane.Control, oldest time.Time) {
 	if !s.hasSubscriber(LanePaused) && !s.hasSubscriber(LaneBehind) || c.Head.IsSealed {
 		return
@@ -52,8 +52,8 @@ func (s *Sender) hasSubscriber(event string) bool {
 	return slices.ContainsFunc(s.Receivers, func(r Receiver) bool { return r.wantsEvent(event) })
 }
 
-// hasSeenMarker reports whether a worker has read the outbox since the marker got this ETag. Then
-// it reads it again without being woken.
+// hasSeenMarker reports whether a worker has read the outbox since the marker got this ETag. Such a worker
+// reads the outbox again without a wake.
 func (s *Sender) hasSeenMarker(at outboxID, tag storage.ETag) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,8 +61,8 @@ func (s *Sender) hasSeenMarker(at outboxID, tag storage.ETag) bool {
 	return d != nil && d.knownMarker == tag
 }
 
-// reportLane enqueues an event for each receiver whose threshold for a paused lane or a backlog is
-// passed, and for the end of such a state.
+// reportLane enqueues an event for each receiver whose threshold for a pause or a backlog is passed. It also
+// enqueues events for the end of such a state.
 func (s *Sender) reportLane(ctx context.Context, number int, c lane.Control, oldest time.Time) error {
 	now := s.Now().UTC().Truncate(time.Microsecond)
 	told := outbox.LaneStateOf(c)
@@ -88,9 +88,9 @@ func isSameState(a, b outbox.LaneState) bool {
 		slices.Equal(a.BehindReceivers, b.BehindReceivers)
 }
 
-// findPause returns the pause of a lane, and whether there is one. A CMS that is unavailable is
-// tried again and again; its pause lasts until the CMS has answered for a message, or no message
-// waits.
+// findPause returns the pause of a lane, and whether there is one. A pause for an unavailable CMS lasts until
+// the CMS has answered for a message, or no message waits: Weir tries to reach the CMS again and again in that
+// time.
 func findPause(number int, c lane.Control, now time.Time) (p pauseData, is bool) {
 	if o, by := c.LanePause(now); by {
 		p = pauseData{Lane: number, By: "operator", Reason: o.Reason, Since: o.Since}
@@ -106,7 +106,7 @@ func findPause(number int, c lane.Control, now time.Time) (p pauseData, is bool)
 	return pauseData{}, false
 }
 
-// newPauseMail returns the events of a pause's begin or end, and sets the pause in next.
+// newPauseMail returns the events of a pause's beginning or end, and sets the pause in next.
 func (s *Sender) newPauseMail(number int, c lane.Control, told outbox.LaneState, next *outbox.LaneState,
 	now time.Time) ([]outbox.Event, error) {
 	p, is := findPause(number, c, now)
@@ -117,8 +117,8 @@ func (s *Sender) newPauseMail(number int, c lane.Control, told outbox.LaneState,
 	if !s.hasSubscriber(LanePaused) {
 		return nil, nil
 	}
-	// A pause of another kind that follows without a gap counts as the same pause, because
-	// receivers see one interruption.
+	// If a pause of another kind follows without a gap, both are one pause, because receivers see one
+	// interruption.
 	if next.PausedSince = told.PausedSince; next.PausedSince.IsZero() {
 		next.PausedSince = p.Since.UTC().Truncate(time.Microsecond)
 	}
@@ -134,7 +134,7 @@ func (s *Sender) newPauseMail(number int, c lane.Control, told outbox.LaneState,
 	return s.newMails(number, to, LanePaused, p.Since, now, p)
 }
 
-// newBacklogMail returns the events of a backlog's begin or end, and sets the backlog in next.
+// newBacklogMail returns the events of a backlog's beginning or end, and sets the backlog in next.
 func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, told outbox.LaneState,
 	next *outbox.LaneState,
 	now time.Time) ([]outbox.Event, error) {
@@ -153,7 +153,7 @@ func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, to
 		switch {
 		case r.wantsEvent(LaneBehind) && !knows && age >= r.BehindBy:
 			is = append(is, r.rowName())
-		case knows && age < r.BehindBy/2: // half the threshold, so that the events do not alternate
+		case knows && age < r.BehindBy/2: // half of the threshold, so that the events do not alternate
 			was = append(was, r.rowName())
 		case knows:
 			next.BehindReceivers = append(next.BehindReceivers, r.rowName())
@@ -168,7 +168,8 @@ func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, to
 	return append(mail, over...), err
 }
 
-// newMails returns one event for several receivers. since distinguishes its occurrence from others.
+// newMails returns one event for several receivers. since distinguishes this occurrence from other occurrences
+// of the event.
 func (s *Sender) newMails(number int, to []string, kind string, since, now time.Time, data any) ([]outbox.Event,
 	error) {
 	if len(to) == 0 {
@@ -188,7 +189,7 @@ func (s *Sender) newMails(number int, to []string, kind string, since, now time.
 	return mail, nil
 }
 
-// ReplayFinished enqueues the event that a bulk replay has ended. A repeated call produces the same
+// ReplayFinished enqueues the event that a bulk replay has ended. A repeated call makes an event with the same
 // webhook-id.
 func (s *Sender) ReplayFinished(ctx context.Context, id string, at time.Time, data any) error {
 	var to []string

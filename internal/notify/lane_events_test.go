@@ -21,7 +21,7 @@ func withLaneReceiver(t *testing.T) func(*notify.Config) {
 	}
 }
 
-// sweepEachMinute makes the processes look at the lane each minute, for d.
+// sweepEachMinute makes each process look at the lane once a minute, for the duration d.
 func (w *world) sweepEachMinute(d time.Duration, processes ...*sender) {
 	w.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
@@ -59,13 +59,13 @@ func TestLook_TellsOfAPauseOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if w.sweepEachMinute(9*time.Minute, a, b); w.joinEventTypes() != "" {
-			t.Errorf("sent %s within 9 minutes, want no event so early", w.joinEventTypes())
+			t.Errorf("got the events %s within 9 minutes, want no event before 10 minutes", w.joinEventTypes())
 		}
 		w.sweepEachMinute(20*time.Minute, a, b)
-		c := w.startSender(withLaneReceiver(t)) // after a restart
+		c := w.startSender(withLaneReceiver(t)) // a process that starts later
 		w.sweepEachMinute(20*time.Minute, c)
 		if w.joinEventTypes() != "lane.paused " {
-			t.Fatalf("sent %q, want \"lane.paused \"", w.joinEventTypes())
+			t.Fatalf("got the events %q, want \"lane.paused \"", w.joinEventTypes())
 		}
 		got := w.receiver.listEvents()[0]
 		if d := got.event.Data; d["by"] != "operator" || d["reason"] != "the CMS is moved" || d["lane"] != 0.0 ||
@@ -76,7 +76,7 @@ func TestLook_TellsOfAPauseOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if w.sweepEachMinute(5*time.Minute, b, c); w.joinEventTypes() != "lane.paused lane.resumed " {
-			t.Errorf("sent %q, want \"lane.paused lane.resumed \"", w.joinEventTypes())
+			t.Errorf("got the events %q, want \"lane.paused lane.resumed \"", w.joinEventTypes())
 		}
 		w.checkOutboxEmpty()
 		if err := w.store.Pause(t.Context(), weir.Pause{Lane: 0, Reason: "again", Since: time.Now()}); err != nil {
@@ -85,8 +85,8 @@ func TestLook_TellsOfAPauseOnce(t *testing.T) {
 		w.sweepEachMinute(30*time.Minute, b, c)
 		all := w.receiver.listEvents()
 		if w.joinEventTypes() != "lane.paused lane.resumed lane.paused " || all[0].id == all[2].id {
-			t.Errorf("sent %q, want \"lane.paused lane.resumed lane.paused \" and id another than %v",
-				w.joinEventTypes(), all[2].id)
+			t.Errorf("got the events %q, the first with the id %v and the third with the id %v; want "+
+				"\"lane.paused lane.resumed lane.paused \" with two ids", w.joinEventTypes(), all[0].id, all[2].id)
 		}
 	})
 }
@@ -97,9 +97,9 @@ func TestLook_TellsOfACMSThatIsAway(t *testing.T) {
 		id := w.appendMessage("")
 		w.saveUnavailable(3)
 		w.sweepEachMinute(9*time.Minute, p)
-		p = w.startSender(withLaneReceiver(t)) // its observations so far are not lost
+		p = w.startSender(withLaneReceiver(t)) // a new process must use the observations of its predecessor
 		if w.sweepEachMinute(3*time.Minute, p); w.joinEventTypes() != "lane.paused " {
-			t.Fatalf("sent %q, want \"lane.paused \"", w.joinEventTypes())
+			t.Fatalf("got the events %q, want \"lane.paused \"", w.joinEventTypes())
 		}
 		if d := w.receiver.listEvents()[0].event.Data; d["by"] != "cms" || d["reason"] != "connection refused" {
 			t.Errorf("got %v, want by cms and reason \"connection refused\"", d)
@@ -107,13 +107,13 @@ func TestLook_TellsOfACMSThatIsAway(t *testing.T) {
 		w.saveUnavailable(0)
 		w.commitFinal(weir.Delivered, id)
 		if w.sweepEachMinute(3*time.Minute, p); w.joinEventTypes() != "lane.paused lane.resumed " {
-			t.Errorf("sent %q, want \"lane.paused lane.resumed \"", w.joinEventTypes())
+			t.Errorf("got the events %q, want \"lane.paused lane.resumed \"", w.joinEventTypes())
 		}
 		w.checkOutboxEmpty()
 	})
 }
 
-// saveUnavailable writes into tail that the CMS was unavailable so many times in a row.
+// saveUnavailable sets in tail how often in a row the CMS was unavailable.
 func (w *world) saveUnavailable(pauses int64) {
 	w.t.Helper()
 	if w.writer == nil {
@@ -141,20 +141,21 @@ func TestLook_TellsOfALaneThatIsBehind(t *testing.T) {
 		id := w.appendMessage("")
 		w.sweepEachMinute(40*time.Minute, a, b)
 		if w.joinEventTypes() != "lane.behind " || formatDelay(w.receiver.listEvents()[0], began) != "15m0s" {
-			t.Fatalf("sent %q, want \"lane.behind \" after 15 min", w.joinEventTypes())
+			t.Fatalf("got the events %q, want \"lane.behind \" after 15 min", w.joinEventTypes())
 		}
 		if d := w.receiver.listEvents()[0].event.Data; d["waiting"] != 1.0 || d["oldestWaitingSeconds"] != 900.0 {
 			t.Errorf("got %v, want waiting 1 and oldestWaitingSeconds 900", d)
 		}
 		w.commitFinal(weir.Delivered, id)
 		if w.sweepEachMinute(10*time.Minute, a, b); w.joinEventTypes() != "lane.behind lane.caught_up " {
-			t.Errorf("sent %q, want \"lane.behind lane.caught_up \"", w.joinEventTypes())
+			t.Errorf("got the events %q, want \"lane.behind lane.caught_up \"", w.joinEventTypes())
 		}
 		w.checkOutboxEmpty()
 	})
 }
 
-// A lane without a pause or a backlog causes no request to storage, even if a receiver wants its events.
+// A lane without a pause or a backlog causes no request to storage, even if a receiver has subscribed to its
+// events.
 func TestSender_ReportLane_IdleLaneIsFree(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.startSender(withLaneReceiver(t))
@@ -162,7 +163,7 @@ func TestSender_ReportLane_IdleLaneIsFree(t *testing.T) {
 		p.faults.Set(func(storagetest.Call) storagetest.Fault { calls++; return storagetest.Fault{} })
 		w.sweepEachMinute(30*time.Minute, p)
 		if calls != 0 {
-			t.Errorf("%d calls of storage, want 0", calls)
+			t.Errorf("got %d calls of storage, want 0", calls)
 		}
 	})
 }
@@ -186,13 +187,13 @@ func TestReplayFinished(t *testing.T) {
 			}
 		}
 		if len(ids) != 1 {
-			t.Errorf("sent under the ids %v, want one", ids)
+			t.Errorf("got the event with the ids %v, want one id", ids)
 		}
 		w.checkOutboxEmpty()
 	})
 }
 
-// Events left in the lanes of an earlier epoch are found when a process starts.
+// A process that starts finds the events left in the lanes of an earlier epoch.
 func TestSender_ScanEarlierEpochs(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		first := w.startSender()
@@ -217,7 +218,7 @@ func TestSender_ScanEarlierEpochs(t *testing.T) {
 		}
 		if passTime(time.Minute); len(w.receiver.listEvents()) != 1 ||
 			w.receiver.listEvents()[0].event.Data["id"] != id.String() {
-			t.Errorf("sent %q, want 1 event and id %v", w.joinEventTypes(), id.String())
+			t.Errorf("got the events %q, want 1 event about the message %v", w.joinEventTypes(), id.String())
 		}
 		w.checkOutboxEmpty()
 	})

@@ -42,7 +42,7 @@ type receivedEvent struct {
 	}
 }
 
-// receiver answers by a function of the test, and records.
+// receiver answers each request by a function of the test, and records the requests.
 type receiver struct {
 	mu     sync.Mutex
 	answer func(*http.Request) (status int, header http.Header, err error)
@@ -120,7 +120,7 @@ type world struct {
 	seen     *outcomes
 }
 
-// outcomes counts the outcomes that the observer gets.
+// outcomes has the number of each outcome that the observer got.
 type outcomes struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -165,7 +165,7 @@ func secretOf(t *testing.T, text string) notify.Secret {
 	return s
 }
 
-// startSender starts a process. The holder wakes the last one that was started.
+// startSender starts a process. The holder wakes the worker of the process that was started last.
 func (w *world) startSender(change ...func(*notify.Config)) *sender {
 	w.t.Helper()
 	p := &sender{faults: storagetest.NewFaults()}

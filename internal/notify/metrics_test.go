@@ -8,7 +8,7 @@ import (
 	"weir/internal/notify"
 )
 
-// An alert compares the counter with zero. So the counter must be zero, and not missing, from the start.
+// An alert compares the counter with zero, so the counter must exist with the value zero from the start.
 func TestNewMetrics_BeginWithZero(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -31,6 +31,6 @@ func TestNewMetrics_BeginWithZero(t *testing.T) {
 		}
 	}
 	if after := series(); after != before {
-		t.Errorf("%d series at first, %d once everything has happened, want %v", before, after, before)
+		t.Errorf("got %d series at first and %d after each outcome, want %v both times", before, after, before)
 	}
 }

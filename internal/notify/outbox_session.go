@@ -13,42 +13,42 @@ import (
 )
 
 const (
-	// maxQueuedPerHost limits the events held in memory for one host. Further due events of a slow
-	// host are rescheduled by minPostpone to twice minPostpone.
+	// maxQueuedPerHost limits the events in memory for one host. Further due events of a slow host are
+	// rescheduled, by a random time from minPostpone to twice minPostpone.
 	maxQueuedPerHost = 50
 	minPostpone      = 30 * time.Second
-	// readLimit is the number of rows of one read. While requests are in flight, reads are
-	// readInterval apart.
+	// readLimit is the number of rows of one read. While requests are in flight, the session waits for
+	// readInterval between two reads.
 	readLimit    = 200
 	readInterval = 500 * time.Millisecond
-	// lingerTime is how long a session keeps an empty outbox, because more events follow while
+	// lingerTime is the time for which a session stays with an empty outbox, because more events follow while
 	// messages are delivered.
 	lingerTime = 2 * time.Second
 )
 
-// outboxSession is one process's time with an outbox, under its lease. Its methods are for one
-// goroutine; only sendMail runs in others.
+// outboxSession is the time for which a process sends the events of an outbox, under the outbox's lease. Only
+// one goroutine may call its methods, except sendMail.
 type outboxSession struct {
 	*outboxWorker
 	ctx           context.Context // ends with the lease
-	marker        storage.ETag    // before the last read; empty = the outbox was empty
-	markerIsFresh bool            // marker was read just now
-	mayHaveUnseen bool            // there may be rows that were not read
-	hasUnsent     bool            // some events were read, not sent, and stay
-	hasMoreDue    bool            // there are due rows that were not read
-	nextDueAt     time.Time       // when the next row becomes due that is not due yet
+	marker        storage.ETag    // ETag of the marker before the last read; empty = the outbox was empty
+	markerIsFresh bool            // marker was just read, so the next read of the rows uses it
+	mayHaveUnseen bool            // the outbox may have rows that this session has not read
+	hasUnsent     bool            // some events were read and not sent, and their rows stay
+	hasMoreDue    bool            // some due rows were not read
+	nextDueAt     time.Time       // time at which the next row that is not due becomes due
 	lastReadAt    time.Time
 
 	queues         map[string][]queuedMail // by host
-	inProgress     map[string]bool         // rows read, and their results not saved
-	inFlightByHost map[string]int          // requests in flight
-	lastServed     map[string]int          // requestCount at the last request to a host that has a queue
+	inProgress     map[string]bool         // keys of the rows that were read and whose results are not saved
+	inFlightByHost map[string]int          // number of requests in flight, by host
+	lastServed     map[string]int          // requestCount at the last request to each host that has a queue
 	requestCount   int
 	inFlight       int
 	results        chan sendResult
 
-	finished    []outbox.Event        // to be removed by saveResults
-	rescheduled []outbox.Postponement // to be written by saveResults
+	finished    []outbox.Event        // events that saveResults has to remove
+	rescheduled []outbox.Postponement // events that saveResults has to postpone
 }
 
 // queuedMail is an event with its endpoint.
@@ -61,13 +61,13 @@ type queuedMail struct {
 type sendResult struct {
 	queuedMail
 	response
-	err error // of storage: no request was sent
+	err error // error of storage; no request was sent
 }
 
 // mailKey returns the key of an event within its outbox.
 func mailKey(m outbox.Event) string { return m.Key + " " + m.Receiver }
 
-// deliverAll sends until no event is due. It returns when the next one becomes due.
+// deliverAll sends events until no event is due. It returns the time at which the next event becomes due.
 func (t *outboxSession) deliverAll() (time.Time, error) {
 	err := t.sendDue()
 	for t.inFlight > 0 { // after an error, or at the end of the process
@@ -106,7 +106,7 @@ func (t *outboxSession) sendDue() error {
 	return context.Cause(t.ctx)
 }
 
-// untilNextRead returns the time until the next read; below 0 = none is needed.
+// untilNextRead returns the time until the next read; below 0 = no read is needed.
 func (t *outboxSession) untilNextRead() time.Duration {
 	if !t.mayHaveUnseen && !(t.hasMoreDue && t.countQueued() < readLimit) {
 		return -1
@@ -127,7 +127,7 @@ func (t *outboxSession) countQueued() int {
 
 // readDue reads the due events and adds them to the hosts' queues.
 func (t *outboxSession) readDue() error {
-	t.mayHaveUnseen, t.lastReadAt = true, t.sender.Now() // until the read has succeeded
+	t.mayHaveUnseen, t.lastReadAt = true, t.sender.Now() // true until the read has succeeded
 	if !t.markerIsFresh {
 		control, err := t.store.ReadControl(t.ctx, t.outbox.lane)
 		if err != nil {
@@ -154,7 +154,7 @@ func (t *outboxSession) readDue() error {
 		}
 	}
 	if t.hasMoreDue && len(t.rescheduled) > 0 {
-		t.lastReadAt = time.Time{} // rescheduled rows make room in the next read, which need not wait
+		t.lastReadAt = time.Time{} // rescheduled rows make room, so the next read may come at once
 	}
 	return nil
 }
@@ -177,14 +177,14 @@ func (t *outboxSession) enqueueMail(m outbox.Event) {
 	t.rescheduled = append(t.rescheduled, outbox.Postponement{Was: m, Is: next})
 }
 
-// timeFromNow returns a time with the precision of stored rows.
+// timeFromNow returns the time after a duration from now, with the precision of stored rows.
 func (t *outboxSession) timeFromNow(in time.Duration) time.Time {
 	return t.sender.Now().Add(in).UTC().Truncate(time.Microsecond)
 }
 
-// startRequests starts the requests that the limits allow. Events of a host that is backed off
-// count as tried, and wait for their next retry. The host that was served longest ago comes first,
-// so that slow hosts leave room for others.
+// startRequests starts the requests that the limits allow. If a host is in its backoff, startRequests records a
+// failed try for each of its events without a request, so that they wait for their next retry. The host whose
+// last request is the oldest comes first, so that slow hosts leave room for others.
 func (t *outboxSession) startRequests() {
 	byLastServed := func(a, b string) int {
 		return cmp.Or(cmp.Compare(t.lastServed[a], t.lastServed[b]),
@@ -271,7 +271,7 @@ func (t *outboxSession) awaitResult() error {
 	}
 }
 
-// waitIdle is called when no event is due. It removes the marker of an empty outbox, lingers, and
+// waitIdle is called when no event is due. It removes the marker of an empty outbox, waits for lingerTime, and
 // reports whether the session is over.
 func (t *outboxSession) waitIdle() (over bool, err error) {
 	if t.nextDueAt.IsZero() && t.marker != "" {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// While another process empties the outbox, the worker tries the lease again after
-	// minBusyRetry, then after twice as long each time, up to maxBusyRetry.
+	// While another process empties the outbox, the worker tries to get the lease after minBusyRetry. After
+	// each further failure the wait doubles, up to maxBusyRetry.
 	minBusyRetry = 2 * time.Second
 	maxBusyRetry = 30 * time.Second
 	// storageRetryDelay is the shortest pause after a failure of storage.
@@ -21,19 +21,19 @@ const (
 	releaseTimeout    = 5 * time.Second
 )
 
-// outboxWorker empties one outbox in this process. It starts when the process learns of an event
-// there, and ends when the outbox is empty. Between two sessions it holds no lease.
+// outboxWorker empties one outbox in this process. It starts when the process learns of an event in the outbox,
+// and ends when the outbox is empty. Between two sessions it does not have the lease.
 type outboxWorker struct {
 	sender *Sender
 	outbox outboxID
-	store  *lane.Store // of the outbox's epoch
+	store  *lane.Store // store of the outbox's epoch
 	rows   outbox.Outbox
 	wake   chan struct{}
 
-	// Under the Sender's lock.
-	knownMarker storage.ETag // ETag of the marker when last read
-	rowsSeen    int          // rows counted when last read
-	isResting   bool         // no event is due, or none can be sent
+	// The lock of the Sender guards the following fields.
+	knownMarker storage.ETag // ETag of the marker at the last read
+	rowsSeen    int          // number of rows at the last read
+	isResting   bool         // no event is due, or no event can be sent
 }
 
 // run is the worker's goroutine.
@@ -59,7 +59,7 @@ func (d *outboxWorker) run() {
 	}
 }
 
-// tryStop removes the worker, unless it was woken since it read the outbox. It reports whether the
+// tryStop removes the worker, except if it was woken after its last read of the outbox. It reports whether the
 // worker has stopped.
 func (d *outboxWorker) tryStop() bool {
 	d.sender.mu.Lock()
@@ -78,7 +78,7 @@ func (s *Sender) signalChange() {
 	s.changed = make(chan struct{})
 }
 
-// waitForWake returns after the time given, when wake receives, or when the Sender closes.
+// waitForWake returns when the time is over, when wake receives a value, or when the Sender closes.
 func (d *outboxWorker) waitForWake(wait time.Duration, wake <-chan struct{}) {
 	d.sender.mu.Lock()
 	d.isResting = len(wake) == 0
@@ -96,16 +96,15 @@ func (d *outboxWorker) waitForWake(wait time.Duration, wake <-chan struct{}) {
 	d.sender.mu.Unlock()
 }
 
-// recordMarker stores the marker and the number of rows as last read.
+// recordMarker stores the marker and the number of rows that the last read returned.
 func (d *outboxWorker) recordMarker(tag storage.ETag, rows int) {
 	d.sender.mu.Lock()
 	defer d.sender.mu.Unlock()
 	d.knownMarker, d.rowsSeen = tag, rows
 }
 
-// deliverDue sends the due events under the outbox's lease. It returns when the next event falls
-// due; zero means that the outbox is empty. It returns lease.ErrBusy if another process has the
-// lease.
+// deliverDue sends the due events under the outbox's lease. It returns the time at which the next event becomes
+// due; zero = the outbox is empty. It returns lease.ErrBusy if another process has the lease.
 func (d *outboxWorker) deliverDue() (time.Time, error) {
 	select {
 	case <-d.wake:

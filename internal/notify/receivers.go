@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Events that receivers can get, besides the callbacks at the end of a message.
+// Events that receivers can get, beside the callbacks at the end of a message.
 const (
 	MessageDead    = "message.dead"
 	LanePaused     = "lane.paused"
@@ -21,8 +21,8 @@ const (
 	ReplayFinished = "replay.finished"
 )
 
-// Events are those that a receiver can choose. A receiver of lane.paused or lane.behind also gets
-// the event of its end.
+// Events are the events that a receiver can choose. A receiver of lane.paused or lane.behind also gets the
+// event of the end of the pause or backlog.
 var Events = []string{MessageDead, LanePaused, LaneBehind, ReplayFinished}
 
 var allEvents = []string{
@@ -36,17 +36,17 @@ type Receiver struct {
 	URL          string
 	Secret       Secret
 	Events       []string
-	Contracts    []string      // for message.dead; nil = all
-	PausedFor    time.Duration // shortest pause of a lane to report
-	BehindBy     time.Duration // age of the oldest waiting message to report
+	Contracts    []string      // contracts whose message.dead it gets; nil = all contracts
+	PausedFor    time.Duration // shortest pause of a lane that is reported
+	BehindBy     time.Duration // smallest age of the oldest waiting message that is reported
 	AllowPrivate bool          // allow private addresses, and http
 }
 
 // maxReceivers bounds the rows that a dead message adds to a transaction.
 const maxReceivers = 10
 
-// rowName returns the receiver's name in rows. It is a hash of the address, so that waiting events
-// keep their receiver when other settings change.
+// rowName returns the receiver's name in rows. It is a hash of the address. So waiting events still find their
+// receiver when other settings change.
 func (r Receiver) rowName() string {
 	sum := sha256.Sum256([]byte(r.URL))
 	return hex.EncodeToString(sum[:6])
@@ -58,8 +58,8 @@ func (r Receiver) wantsContract(name string) bool {
 	return len(r.Contracts) == 0 || slices.Contains(r.Contracts, name)
 }
 
-// Check returns every problem of receivers and callbacks, except those of secrets, which
-// ParseSecret returns. contracts are the names of the existing contracts.
+// Check returns every problem of receivers and callbacks, except the problems of secrets, which ParseSecret
+// returns. contracts are the names of the existing contracts.
 func Check(receivers []Receiver, c Callbacks, contracts []string) []error {
 	problems := c.findProblems()
 	if len(receivers) > maxReceivers {

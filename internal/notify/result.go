@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxWriteTries bounds the tries of one write; then the session ends.
+	// maxWriteTries bounds the tries of one write. After the last one the session ends.
 	maxWriteTries   = 5
 	writeRetryDelay = 200 * time.Millisecond
 )
@@ -50,7 +50,7 @@ func (t *outboxSession) finishMail(m outbox.Event, outcome string) {
 	t.sender.Observer.Notified(m.Type, outcome)
 }
 
-// handleFailure reschedules an event, or gives it up after giveUpAfter.
+// handleFailure reschedules an event. If the first try is giveUpAfter ago, it removes the event.
 func (t *outboxSession) handleFailure(m outbox.Event, v response) {
 	next, now := m, t.sender.Now()
 	if next.FirstTriedAt.IsZero() {
@@ -71,7 +71,7 @@ func (t *outboxSession) handleFailure(m outbox.Event, v response) {
 	t.rescheduled = append(t.rescheduled, outbox.Postponement{Was: m, Is: next})
 }
 
-// saveResults writes the finished and rescheduled events. If that leaves the outbox empty, the same
+// saveResults writes the results of finished and rescheduled events. If the outbox is then empty, the same
 // transaction removes the marker.
 func (t *outboxSession) saveResults() error {
 	if len(t.finished)+len(t.rescheduled) == 0 {
@@ -83,7 +83,8 @@ func (t *outboxSession) saveResults() error {
 		marker = ""
 	}
 	var isEmpty, allWritten bool
-	// Not under the lease's context: the results hold even if the lease is lost, and the write is idempotent.
+	// The write does not end with the lease: the results are valid even after the lease is lost, and the write
+	// is idempotent.
 	ctx := t.sender.ctx
 	err := retry.Policy{First: writeRetryDelay, Tries: maxWriteTries}.Do(ctx, func() (err error) {
 		isEmpty, allWritten, err = t.rows.Ack(ctx, t.finished, t.rescheduled, marker)
@@ -106,7 +107,7 @@ func (t *outboxSession) saveResults() error {
 		t.marker = ""
 		t.outboxWorker.recordMarker("", 0)
 	} else if marker != "" || !allWritten {
-		t.mayHaveUnseen = true // another process added events, or rescheduled ours
+		t.mayHaveUnseen = true // another process has added events, or has rescheduled some of these
 	}
 	return nil
 }

@@ -7,19 +7,19 @@ import "time"
 //	try     1    2     3     4       5       6    and each further one
 //	wait    5 s  30 s  2 min 10 min  30 min  1 h  1 h
 //
-// Each is lengthened by up to a fifth, at random. After three days since the first try, about 76
-// tries, the event is given up. A longer Retry-After takes precedence.
+// A random time of up to a fifth is added to each wait. An event is removed three days after its first try,
+// which is after about 76 tries. A longer Retry-After takes precedence over the wait.
 var retryWaits = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute,
 	30 * time.Minute, time.Hour}
 
 const (
-	// giveUpAfter is the time since its first try after which an event is given up.
+	// giveUpAfter is the time after its first try at which an event is removed.
 	giveUpAfter = 72 * time.Hour
 	// maxRetryAfter bounds the Retry-After of a receiver.
 	maxRetryAfter = 24 * time.Hour
 )
 
-// retryDelay returns the wait after a number of tries; draw is random, from 0 to 1.
+// retryDelay returns the wait after a number of tries. draw is a random number from 0 to 1.
 func retryDelay(tries int, retryAfter time.Duration, draw float64) time.Duration {
 	wait := retryWaits[min(max(tries, 1), len(retryWaits))-1]
 	wait += time.Duration(draw * float64(wait) / 5)

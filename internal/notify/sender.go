@@ -24,20 +24,21 @@ const (
 	leaseLength = 30 * time.Second
 )
 
-// Observer records tries, for metrics. Its method must return at once.
+// Observer records tries, for metrics. Its method must not block.
 type Observer interface {
-	// Notified records a try, or an event that was given up: its type, and one of Outcomes.
+	// Notified records a try, or the removal of an event that was never delivered: the event's type, and one of
+	// Outcomes.
 	Notified(event, outcome string)
 }
 
-// Outcomes are the values that Observer gets.
+// Outcomes are the outcomes that an Observer can get.
 var Outcomes = []string{outcomeTold, outcomeRetry, outcomeGone, outcomeGivenUp, outcomeDropped}
 
 const (
 	outcomeTold    = "told"
 	outcomeRetry   = "retry"
 	outcomeGone    = "gone"     // the receiver answered 410
-	outcomeGivenUp = "given_up" // it was tried for too long
+	outcomeGivenUp = "given_up" // all tries within giveUpAfter failed
 	outcomeDropped = "dropped"  // the receiver is no longer in the settings, or the message was removed
 )
 
@@ -53,13 +54,13 @@ type Config struct {
 	Callbacks Callbacks
 	Now       func() time.Time
 	Log       *slog.Logger
-	Rand      func() float64    // 0 to 1, called concurrently; nil = math/rand
-	Observer  Observer          // nil = none
-	Transport http.RoundTripper // nil = the network; private addresses are refused unless allowed
+	Rand      func() float64    // returns a number from 0 to 1; called concurrently; nil = math/rand
+	Observer  Observer          // nil = no observer
+	Transport http.RoundTripper // nil = the network, which refuses private addresses except if the settings allow them
 }
 
-// Sender empties the outboxes of all lanes in which this process knows of events. Safe for
-// concurrent use.
+// Sender empties the outboxes of all lanes in which this process knows of events. It is safe for concurrent
+// use.
 type Sender struct {
 	Config
 	receiverByName map[string]Receiver
@@ -67,15 +68,15 @@ type Sender struct {
 	anyClient      *http.Client
 	backoffs       hostBackoffs
 	slots          chan struct{}
-	ctx            context.Context // of all requests
+	ctx            context.Context // the context of all requests
 	cancel         context.CancelFunc
-	startCtx       context.Context // ends first: no new request starts after it
+	startCtx       context.Context // ends before ctx: no new request starts after its end
 	stopStarting   context.CancelFunc
 
 	mu       sync.Mutex
 	isClosed bool
 	workers  map[outboxID]*outboxWorker
-	changed  chan struct{} // closed and replaced when a worker comes to rest
+	changed  chan struct{} // closed and replaced when a worker has nothing to send
 	wg       sync.WaitGroup
 }
 
@@ -147,8 +148,8 @@ func (s *Sender) wakeWorker(at outboxID) {
 	d.isResting = false
 }
 
-// ScanEarlierEpochs reads once which outboxes of earlier epochs have events left. Only senders
-// write there, so no later scan is needed.
+// ScanEarlierEpochs reads once which outboxes of earlier epochs still have events. Later scans are not needed,
+// because only senders still write to these outboxes.
 func (s *Sender) ScanEarlierEpochs(ctx context.Context) error {
 	var failed error
 	for _, e := range s.Store.EarlierEpochs {
@@ -195,7 +196,7 @@ func (s *Sender) resolveEndpoint(m outbox.Event) (endpoint, bool) {
 	return t, true
 }
 
-// Waiting returns about how many events wait in the outboxes that this process empties.
+// Waiting returns the approximate number of events that wait in the outboxes that this process empties.
 func (s *Sender) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +207,7 @@ func (s *Sender) Waiting() int {
 	return n
 }
 
-// WaitIdle waits until all due events have been tried, or ctx ends.
+// WaitIdle waits until each due event was tried, or until ctx ends.
 func (s *Sender) WaitIdle(ctx context.Context) {
 	for {
 		s.mu.Lock()
@@ -226,8 +227,8 @@ func (s *Sender) WaitIdle(ctx context.Context) {
 	}
 }
 
-// Close stops sending: no new request starts; those in flight may end and their results are saved,
-// for up to half of ctx's time. All other events stay in the outboxes.
+// Close stops the Sender: no new request starts. Requests in flight may end, and Close saves their results, for
+// up to half of ctx's time. All other events stay in the outboxes.
 func (s *Sender) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.isClosed = true

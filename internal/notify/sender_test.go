@@ -26,7 +26,7 @@ func TestSender_CallsBack(t *testing.T) {
 				passTime(time.Second)
 				all := w.receiver.listEvents()
 				if len(all) != 1 {
-					t.Fatalf("called back %d times, want 1", len(all))
+					t.Fatalf("got %d callbacks, want 1", len(all))
 				}
 				got, data := all[0], all[0].event.Data
 				if got.url != hook || got.event.Type != "message."+string(stage) || data["id"] != id.String() ||
@@ -44,7 +44,7 @@ func TestSender_CallsBack(t *testing.T) {
 				seconds, _ := strconv.ParseInt(got.seconds, 10, 64)
 				if want := secretOf(t, knownSecret).Sign(got.id, time.Unix(seconds, 0), got.body); got.sign != want ||
 					seconds != got.at.Unix() {
-					t.Errorf("signed %s at %d, want %s", got.sign, seconds, want)
+					t.Errorf("got the signature %s with the time %d, want %s", got.sign, seconds, want)
 				}
 				passTime(time.Minute)
 				w.checkOutboxEmpty()
@@ -65,7 +65,8 @@ func TestSender_ASilentLaneWritesNothing(t *testing.T) {
 	})
 }
 
-// Each receiver knows its secret, so a host with one of its own must not get signatures by another.
+// Each receiver knows its secret. So a host with a secret of its own must not get signatures made with another
+// secret.
 func TestSender_SignsByTheSecretOfTheHost(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		keys := map[string]string{"": knownSecret, "hooks.example.com": "whsec_" + strings.Repeat("b", 32),
@@ -106,8 +107,9 @@ func TestSender_SignsByTheSecretOfTheHost(t *testing.T) {
 	})
 }
 
-// Where messages trickle, a callback costs: lease, control rows, outbox, message, both rows
-// away, lease. None of it is the delivery's.
+// If messages come one at a time, each callback makes these transactions: read the control rows, acquire the
+// lease, read the outbox, read the message, remove both rows, release the lease. The delivery of the message
+// makes none of them.
 func TestSender_CostsSixTransactions(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.startSender()
@@ -137,7 +139,8 @@ func TestSender_TriesAgainByTheSchedule(t *testing.T) {
 		all := w.receiver.listEvents()
 		for i, e := range all {
 			if e.id != all[0].id || string(e.body) != string(all[0].body) {
-				t.Errorf("try %d has another id or body: %s, want id %v and body %v", i, e.body, all[0].id,
+				t.Errorf("try %d has the id %s and the body %s, want the id %v and the body %v", i, e.id, e.body,
+					all[0].id,
 					string(all[0].body))
 			}
 			if i > 0 {
@@ -147,15 +150,16 @@ func TestSender_TriesAgainByTheSchedule(t *testing.T) {
 		want := []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute,
 			30 * time.Minute, time.Hour, time.Hour, time.Hour, time.Hour, time.Hour}
 		if len(waits) < 9 || !slices.Equal(waits[:9], want[:9]) {
-			t.Errorf("waited %v, want it to begin with %v", waits, want[:9])
+			t.Errorf("got the waits %v, want them to begin with %v", waits, want[:9])
 		}
 		passTime(73*time.Hour - time.Since(began))
 		n := len(w.receiver.listEvents())
 		if w.checkOutboxEmpty(); n < 74 || n > 78 || w.seen.countOf("message.delivered given_up") != 1 {
-			t.Errorf("%d tries in three days, %+v, want 74 to 78, and given up once", n, w.seen.n)
+			t.Errorf("got %d tries in three days and the outcomes %+v; want 74 to 78 tries and given_up once", n,
+				w.seen.n)
 		}
 		if passTime(24 * time.Hour); len(w.receiver.listEvents()) != n {
-			t.Errorf("%d tries, want no more than the %d until it was given up", len(w.receiver.listEvents()), n)
+			t.Errorf("got %d tries, want %d: none after the event was given up", len(w.receiver.listEvents()), n)
 		}
 	})
 }
@@ -172,10 +176,10 @@ func TestSender_IsToldLaterWhenTheReceiverIsBack(t *testing.T) {
 		passTime(10 * time.Minute)
 		away := len(w.receiver.listEvents())
 		if n, hasMarker := w.countRows(); n != 300 || !hasMarker {
-			t.Fatalf("%d rows, marker: %v, want 300 and true", n, hasMarker)
+			t.Fatalf("the outbox has %d rows and a marker: %v, want 300 and true", n, hasMarker)
 		}
 		if away > 20 {
-			t.Errorf("%d requests to a host that is away, want at most 20", away)
+			t.Errorf("got %d requests to a host that does not answer, want at most 20", away)
 		}
 		w.receiver.setAnswer(answerStatus(200))
 		passTime(time.Hour)
@@ -185,7 +189,7 @@ func TestSender_IsToldLaterWhenTheReceiverIsBack(t *testing.T) {
 		}
 		for _, id := range ids {
 			if told[id.String()] != 1 {
-				t.Errorf("the event of %s was sent %d times, want 1", id, told[id.String()])
+				t.Errorf("the receiver got the event of %s %d times, want 1", id, told[id.String()])
 			}
 		}
 		w.checkOutboxEmpty()
@@ -201,11 +205,11 @@ func TestSender_RespectsRetryAfter(t *testing.T) {
 		w.commitFinal(weir.Delivered, w.appendMessage(hook))
 		passTime(89 * time.Second)
 		if n := len(w.receiver.listEvents()); n != 1 {
-			t.Fatalf("%d requests, want 1", n)
+			t.Fatalf("got %d requests before the end of Retry-After, want 1", n)
 		}
 		w.receiver.setAnswer(answerStatus(200))
 		if passTime(3 * time.Second); len(w.receiver.listEvents()) != 2 {
-			t.Errorf("%d requests, want 2", len(w.receiver.listEvents()))
+			t.Errorf("got %d requests after the end of Retry-After, want 2", len(w.receiver.listEvents()))
 		}
 		w.checkOutboxEmpty()
 	})
@@ -218,7 +222,8 @@ func TestSender_GoneEndsIt(t *testing.T) {
 		w.commitFinal(weir.Delivered, w.appendMessage(hook))
 		passTime(time.Hour)
 		if w.checkOutboxEmpty(); len(w.receiver.listEvents()) != 1 || w.seen.countOf("message.delivered gone") != 1 {
-			t.Errorf("%d requests, %+v, want one of each", len(w.receiver.listEvents()), w.seen.n)
+			t.Errorf("got %d requests and the outcomes %+v, want one request and gone once",
+				len(w.receiver.listEvents()), w.seen.n)
 		}
 	})
 }
@@ -232,12 +237,12 @@ func TestSender_FollowsNoRedirect(t *testing.T) {
 		w.commitFinal(weir.Delivered, w.appendMessage(hook))
 		passTime(4 * time.Second)
 		if all := w.receiver.listEvents(); len(all) != 1 || w.seen.countOf("message.delivered retry") != 1 {
-			t.Errorf("got %+v, want one, which is to be tried again", all)
+			t.Errorf("got the requests %+v, want one, with the outcome retry", all)
 		}
 	})
 }
 
-// A receiver that takes its time, and one that never answers, keep no other waiting.
+// Neither a slow receiver nor one that never answers delays the events to another receiver.
 func TestSender_ASlowReceiverDelaysNoOther(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.startSender()
@@ -253,7 +258,7 @@ func TestSender_ASlowReceiverDelaysNoOther(t *testing.T) {
 			return 200, nil, nil
 		})
 		var slow []weir.ID
-		for range 1300 { // more than one look can take in
+		for range 1300 { // more than one read of the outbox returns
 			slow = append(slow, w.appendMessage("https://a.slow.example.com/"))
 		}
 		w.commitFinal(weir.Delivered, slow...)
@@ -267,19 +272,20 @@ func TestSender_ASlowReceiverDelaysNoOther(t *testing.T) {
 			isOfID := func(e receivedEvent) bool { return e.event.Data["id"] == id.String() }
 			if i := slices.IndexFunc(all, isOfID); i < 0 ||
 				all[i].at.Sub(began) > time.Second {
-				t.Fatalf("message %d waited behind the slow receiver, want it within 1 s", n)
+				t.Fatalf("the event of message %d was not sent within 1 s, want it sent: it waited for the slow "+
+					"receiver", n)
 			}
 			passTime(3 * time.Second)
 		}
 		if n := w.receiver.maxAtOnce(); n > 3 {
-			t.Errorf("%d at once, want at most 3", n)
+			t.Errorf("got %d requests at the same time, want at most 3", n)
 		}
 		passTime(4 * time.Hour)
 		w.checkOutboxEmpty()
 	})
 }
 
-// Wherever a process dies, the next one sends the remaining events.
+// A process may die at any call of storage. The next process sends the remaining events.
 func TestSender_TellsAcrossCrashes(t *testing.T) {
 	for crash := range 14 {
 		t.Run(fmt.Sprint(crash), func(t *testing.T) {
@@ -314,7 +320,7 @@ func TestSender_TellsAcrossCrashes(t *testing.T) {
 						}
 					}
 					if len(webhooks) != 1 {
-						t.Errorf("the event of %s was sent under the ids %v, want one", id, webhooks)
+						t.Errorf("the event of %s was sent with the ids %v, want one id", id, webhooks)
 					}
 				}
 				w.checkOutboxEmpty()
@@ -323,8 +329,8 @@ func TestSender_TellsAcrossCrashes(t *testing.T) {
 	}
 }
 
-// After a failed read the outbox does not count as empty, whatever the results of the requests in
-// flight.
+// After a failed read, the session must not take the outbox for empty, whatever the results of the requests in
+// flight are.
 func TestSender_AFailedLookIsNoEmptyOutbox(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.startSender()
@@ -340,17 +346,17 @@ func TestSender_AFailedLookIsNoEmptyOutbox(t *testing.T) {
 		w.commitFinal(weir.Delivered, w.appendMessage(hook))
 		passTime(3 * time.Second)
 		if n, hasMarker := w.countRows(); n != 1 || !hasMarker {
-			t.Errorf("%d rows left, marker: %v, want 1 and true", n, hasMarker)
+			t.Errorf("the outbox has %d rows and a marker: %v, want 1 and true", n, hasMarker)
 		}
 		passTime(time.Minute)
 		if w.checkOutboxEmpty(); len(w.receiver.listEvents()) != 2 {
-			t.Errorf("%d events were sent, want 2", len(w.receiver.listEvents()))
+			t.Errorf("the receiver got %d events, want 2", len(w.receiver.listEvents()))
 		}
 	})
 }
 
-// An event whose message could not be read stays in the outbox, and so does the marker, even if all
-// other events were sent.
+// If the message of an event cannot be read, the event and the marker stay in the outbox, even if all other
+// events were sent.
 func TestSender_AMessageThatCannotBeReadIsNotForgotten(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.startSender()
@@ -364,11 +370,11 @@ func TestSender_AMessageThatCannotBeReadIsNotForgotten(t *testing.T) {
 		w.commitFinal(weir.Delivered, ids...)
 		passTime(1500 * time.Millisecond)
 		if n, hasMarker := w.countRows(); n != 1 || !hasMarker {
-			t.Errorf("%d rows left, marker: %v, want 1 and true", n, hasMarker)
+			t.Errorf("the outbox has %d rows and a marker: %v, want 1 and true", n, hasMarker)
 		}
 		passTime(time.Minute)
 		if w.checkOutboxEmpty(); len(w.receiver.listEvents()) != 2 {
-			t.Errorf("%d events were sent, want 2", len(w.receiver.listEvents()))
+			t.Errorf("the receiver got %d events, want 2", len(w.receiver.listEvents()))
 		}
 	})
 }
@@ -386,7 +392,7 @@ func TestSender_TwoProcessesShareAnOutbox(t *testing.T) {
 		b.WakeOutbox(0)
 		passTime(time.Minute)
 		if n := len(w.receiver.listEvents()); n != len(ids) {
-			t.Errorf("%d requests for %d messages, want %v", n, len(ids), len(ids))
+			t.Errorf("got %d requests for %d messages, want %v", n, len(ids), len(ids))
 		}
 		w.checkOutboxEmpty()
 	})
@@ -429,13 +435,13 @@ func TestSender_DropsEventsWithoutAReceiver(t *testing.T) {
 		w.commitFinal(weir.Delivered, w.appendMessage("https://was-allowed.example.com/"))
 		passTime(time.Minute)
 		if w.checkOutboxEmpty(); len(w.receiver.listEvents()) != 0 || w.seen.countOf("message.delivered dropped") != 1 {
-			t.Errorf("got %+v, want no request, and one event dropped", w.seen.n)
+			t.Errorf("got the outcomes %+v, want no request and dropped once", w.seen.n)
 		}
 	})
 }
 
-// Settle is for commands that end: all that is due has been tried when it returns.
-func TestSender_Settle(t *testing.T) {
+// WaitIdle is for commands that end: when it returns, each due event was tried.
+func TestSender_WaitIdle(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		s := w.startSender()
 		w.receiver.setAnswer(func(*http.Request) (int, http.Header, error) {
@@ -447,13 +453,13 @@ func TestSender_Settle(t *testing.T) {
 			w.appendMessage(hook), w.appendMessage(hook))
 		s.WaitIdle(t.Context())
 		if w.checkOutboxEmpty(); len(w.receiver.listEvents()) != 5 {
-			t.Errorf("%d events were sent, want 5", len(w.receiver.listEvents()))
+			t.Errorf("the receiver got %d events, want 5", len(w.receiver.listEvents()))
 		}
 		limited, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		w.commitFinal(weir.Delivered, w.appendMessage(hook))
 		if s.WaitIdle(limited); limited.Err() == nil {
-			t.Error("WaitIdle came back before the receiver had answered, want it to wait")
+			t.Error("WaitIdle returned before the receiver had answered, want it to wait for the answer")
 		}
 		passTime(10 * time.Second)
 	})

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Secret signs the events of one receiver as Standard Webhooks defines it
-// (https://www.standardwebhooks.com). It has several keys while one replaces another: each signs.
+// Secret signs the events of one receiver as Standard Webhooks defines it (https://www.standardwebhooks.com).
+// It has several keys while a new key replaces an old one. Each of its keys signs.
 type Secret struct{ keys [][]byte }
 
 // Bounds of a key's size in bytes, from the specification.

@@ -9,7 +9,7 @@ import (
 	"weir/internal/notify"
 )
 
-// The key, request and signature that the libraries of Standard Webhooks are tested with.
+// The key, the request and the signature come from the tests of the Standard Webhooks libraries.
 const knownSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 func TestSecret_SignsAsTheSchemeHasIt(t *testing.T) {
@@ -21,7 +21,7 @@ func TestSecret_SignsAsTheSchemeHasIt(t *testing.T) {
 	const want = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 	if got := s.Sign("msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0),
 		[]byte(`{"test": 2432232314}`)); got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("got the signature %s, want %s", got, want)
 	}
 	if text := fmt.Sprintf("%v %+v %#v", s, s, s); strings.Contains(text, "49") || !strings.Contains(text, "(secret)") {
 		t.Errorf(`printed %s, want "(secret)", and no byte 49 of the key`, text)
@@ -45,7 +45,7 @@ func TestSecret_SignsWithEachKey(t *testing.T) {
 		want = append(want, one.Sign("evt_1", at, body))
 	}
 	if got := two.Sign("evt_1", at, body); got != strings.Join(want, " ") || want[0] == want[1] {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("got the signatures %s, want %s", got, want)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestParseSecret_Refuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if s, err := notify.ParseSecret(text); err == nil {
-				t.Errorf("%q gave %v, want an error", text, s)
+				t.Errorf("%q: got the secret %v, want an error", text, s)
 			} else if text != "" && strings.Contains(err.Error(), text) {
 				t.Errorf("ParseSecret = %v, want an error without the secret", err)
 			}

@@ -8,8 +8,8 @@ import (
 	"weir/internal/storage"
 )
 
-// RemoveEventsOf removes the events about a message that were not sent yet, with their bodies and addresses. A
-// sender passes over an event that is gone. RemoveEventsOf can be repeated after any error.
+// RemoveEventsOf removes the unsent events about a message, with their bodies and addresses. A sender skips an
+// event whose row is gone. RemoveEventsOf can be repeated after any error.
 func (o Outbox) RemoveEventsOf(ctx context.Context, seq int64) error {
 	var keys []string
 	q := rows.WithPrefix(o.Partition, rows.EventPrefix, rows.Names(rows.Seq))
@@ -28,7 +28,7 @@ func (o Outbox) RemoveEventsOf(ctx context.Context, seq int64) error {
 		}
 		if _, err := o.Table.Transact(ctx, o.Partition, ops); err != nil && !storage.Is(err, storage.NotFound) {
 			return err
-		} else if err != nil { // a sender has moved or removed one of them
+		} else if err != nil { // a sender has moved or removed one of the rows
 			return o.RemoveEventsOf(ctx, seq)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// CallbackTo is the Receiver of the event for a message's callback. All other receivers have configured names.
+// CallbackTo is the Receiver of the event for a message's callback. Every other receiver has a name that is
+// derived from the settings.
 const CallbackTo = "callback"
 
 // Event is an event for one receiver.
@@ -18,19 +19,19 @@ type Event struct {
 	Key          string // identifies the event in its lane
 	Type         string // such as message.dead
 	At           time.Time
-	Seq          int64      // of the message that the event is about; 0 = none
-	Stage        weir.Stage // of the message, at the time of the event
+	Seq          int64      // sequence number of the message that the event is about; 0 = no message
+	Stage        weir.Stage // stage of that message at the time of the event
 	Receiver     string     // name of the receiver, or CallbackTo
-	URL          string     // of the receiver, if that is CallbackTo
-	ID           string     // of the event, for receivers; empty until it was sent
-	Body         []byte     // as sent; nil until it was sent
-	NextAt       time.Time  // when to send it, in whole microseconds
+	URL          string     // callback address, if Receiver is CallbackTo
+	ID           string     // webhook-id; empty until the event was sent
+	Body         []byte     // body as sent; nil until the event was sent
+	NextAt       time.Time  // time at which to send it, in whole microseconds
 	Attempts     int
-	FirstTriedAt time.Time // of the first try; zero = none
-	rowKey       string    // as read
+	FirstTriedAt time.Time // time of the first try; zero = no try
+	rowKey       string    // key of the row from which it was read
 }
 
-// FinalEvent returns the event that a message has become final. url is set only for the receiver CallbackTo.
+// FinalEvent returns the event that a message has become final. url is set only if the receiver is CallbackTo.
 func FinalEvent(seq int64, stage weir.Stage, at time.Time, receiver, url string) Event {
 	at = at.UTC().Truncate(time.Microsecond)
 	return Event{Key: rows.Hash("final", rows.SeqPos(seq), string(stage), at.Format(time.RFC3339Nano)),
@@ -38,16 +39,17 @@ func FinalEvent(seq int64, stage weir.Stage, at time.Time, receiver, url string)
 		At:   at, Seq: seq, Stage: stage, Receiver: receiver, URL: url, NextAt: at}
 }
 
-// NewEvent returns an event that is not about the end of a message. name distinguishes it from all
-// other events of its kind in the lane.
+// NewEvent returns an event that is not about the end of a message. name distinguishes it from all other events
+// of its kind in the lane.
 func NewEvent(kind, name string, at time.Time, receiver string, body []byte) Event {
 	at = at.UTC().Truncate(time.Microsecond)
 	id := rows.Hash(kind, name)
 	return Event{Key: id, Type: kind, At: at, Receiver: receiver, ID: "evt_" + id, Body: body, NextAt: at}
 }
 
-// EventOps returns the operations that put an event into the outbox: its own row, and the marker, which a
-// transaction with several events needs once. A repeat changes nothing while the event is in the outbox.
+// EventOps returns the operations that put an event into the outbox: one for its own row, and one for the
+// marker. A transaction with several events needs the marker's operation once. Repeating the operations changes
+// nothing while the event is in the outbox.
 func EventOps(e Event) (event, marker storage.Op) {
 	return e.upsertOp(), storage.Op{Kind: storage.Upsert, Key: rows.OutboxKey,
 		Values: rows.Values(rows.EventAt.Is(e.NextAt))}

@@ -9,16 +9,16 @@ import (
 	"weir/internal/storage"
 )
 
-// LaneState has the events that were sent about the lane's own state. It is a marker row of the lane. Because of
-// it, neither a restart nor another process sends them again.
+// LaneState describes the sent events about the lane's own state. It is a marker row of the lane, so neither a
+// restart nor another process sends these events again.
 type LaneState struct {
 	ETag        storage.ETag // empty = there is no row
-	PausedSince time.Time    // since when the lane is paused; zero = it is not
+	PausedSince time.Time    // time since which the lane is paused; zero = it is not paused
 	PausedReceivers,
-	BehindReceivers []string // receivers to which the event was sent
+	BehindReceivers []string // receivers to which the event of a backlog was sent
 }
 
-// LaneStateOf returns the state of the events about the lane's own state.
+// LaneStateOf returns the LaneState in the control rows of a lane.
 func LaneStateOf(c controlRows) LaneState {
 	r, ok := c.Marker(rows.LaneEventsKey)
 	if !ok {
@@ -30,8 +30,8 @@ func LaneStateOf(c controlRows) LaneState {
 		BehindReceivers: strings.Fields(rows.BehindReceivers.Of(v))}
 }
 
-// SaveLaneState writes the marker row, and puts events into the outbox in the same transaction. It returns false
-// if another process has written the row since it was read.
+// SaveLaneState writes the marker row, and puts events into the outbox in the same transaction. It returns
+// false if another process has written the row since this process read it.
 func (o Outbox) SaveLaneState(ctx context.Context, s LaneState, events []Event) (bool, error) {
 	v := rows.Sparse(rows.PausedSince.Is(s.PausedSince),
 		rows.PausedReceivers.Is(strings.Join(s.PausedReceivers, " ")),

@@ -11,32 +11,32 @@ import (
 // Outbox is the outbox of one lane. Its methods may be called concurrently.
 type Outbox struct {
 	Table     storage.Table
-	Partition string // of the lane
+	Partition string // partition of the lane
 }
 
-// controlRows are the control rows of a lane as last read.
+// controlRows are the control rows of a lane as one read returned them.
 type controlRows interface {
 	Marker(key string) (storage.Row, bool)
 }
 
-// MarkerOf returns the version of the row that marks the outbox as perhaps not empty; "" = it is empty.
+// MarkerOf returns the version of the row that marks an outbox that may have events; "" = the outbox is empty.
 func MarkerOf(c controlRows) storage.ETag {
 	r, _ := c.Marker(rows.OutboxKey)
 	return r.ETag
 }
 
-// LeaseName returns the name of the lease whose holder sends the events.
+// LeaseName returns the name of the lease. Only its holder sends the events.
 func (o Outbox) LeaseName() string { return "mail-" + o.Partition }
 
 // Page has the first rows of an outbox.
 type Page struct {
 	Due      []Event
-	NextAt   time.Time // due time of the first event that is not due; zero = none was read
+	NextAt   time.Time // due time of the first event that is not due yet; zero = the page has no such event
 	More     bool      // there are more due events
-	RowsSeen int       // due or not
+	RowsSeen int       // number of rows read, due or not
 }
 
-// Read reads the first rows, at most limit.
+// Read reads up to limit rows, from the first one on.
 func (o Outbox) Read(ctx context.Context, now time.Time, limit int) (Page, error) {
 	found, err := o.Table.Range(ctx, storage.Query{Partition: o.Partition, From: rows.EventPrefix,
 		To: rows.PrefixEnd(rows.EventPrefix), Limit: limit})
@@ -59,20 +59,20 @@ func (o Outbox) Read(ctx context.Context, now time.Time, limit int) (Page, error
 	return p, nil
 }
 
-// Enqueue puts events into the outbox that are not about a message or the state of the lane. Putting an event
-// again that is still there changes nothing.
+// Enqueue puts events into the outbox that are about neither a message nor the state of the lane. It changes
+// nothing for an event that is already in the outbox.
 func (o Outbox) Enqueue(ctx context.Context, events []Event) error {
 	_, err := o.Table.Transact(ctx, o.Partition, enqueueOps(events))
 	return err
 }
 
-// Postponement has an event before and after it was postponed.
+// Postponement has an event as it was before it was postponed, and as it is afterwards.
 type Postponement struct{ Was, Is Event }
 
-// Ack removes events from the outbox and postpones others. If that leaves the outbox empty, marker is the
-// version of the marker to remove; "" = keep the marker. An event that is gone already is passed over, and then
-// the marker stays, because another sender may have postponed the event. Ack can be repeated after any error. It
-// returns whether the marker was removed, and whether all rows were as the caller had read them.
+// Ack removes events from the outbox and postpones others. If the outbox is then empty, marker is the version
+// of the marker to remove; "" = keep the marker. Ack skips an event whose row is gone. In that case it keeps
+// the marker, because another sender may have postponed the event. Ack can be repeated after any error. It
+// returns whether it removed the marker, and whether it found all rows as the caller had read them.
 func (o Outbox) Ack(ctx context.Context, gone []Event, later []Postponement,
 	marker storage.ETag) (isEmpty, whole bool, err error) {
 	whole = true
@@ -106,8 +106,8 @@ func ackOps(gone []Event, later []Postponement) []storage.Op {
 	return ops
 }
 
-// transactAcks sends one transaction. If storage refuses it because of one of its rows, or the marker, it sends
-// a transaction for each event and returns false.
+// transactAcks sends one transaction. If storage refuses the transaction because of one of its rows, or because
+// of the marker, transactAcks sends a transaction for each event and returns false.
 func (o Outbox) transactAcks(ctx context.Context, gone []Event, later []Postponement,
 	ops []storage.Op) (whole bool, err error) {
 	_, err = o.Table.Transact(ctx, o.Partition, ops)
@@ -117,7 +117,7 @@ func (o Outbox) transactAcks(ctx context.Context, gone []Event, later []Postpone
 	alone := func(ops []storage.Op) error {
 		_, err := o.Table.Transact(ctx, o.Partition, ops)
 		if storage.Is(err, storage.NotFound) {
-			return nil // an earlier request of ours, or another sender, has removed it
+			return nil // an earlier request of this process, or another sender, has removed the row
 		}
 		return err
 	}
@@ -134,8 +134,8 @@ func (o Outbox) transactAcks(ctx context.Context, gone []Event, later []Postpone
 	return false, nil
 }
 
-// ClearMarker removes the marker of an empty outbox, if it has this version. It returns false if the marker was
-// written again meanwhile, or was removed by an earlier try.
+// ClearMarker removes the marker of an empty outbox, if the marker has this version. It returns false if
+// another process has written the marker again, or an earlier try has removed it.
 func (o Outbox) ClearMarker(ctx context.Context, marker storage.ETag) (bool, error) {
 	_, err := o.Table.Transact(ctx, o.Partition,
 		[]storage.Op{{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: marker}})

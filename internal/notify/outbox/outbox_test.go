@@ -49,8 +49,8 @@ func (b *bench) insertEvents(count int) []outbox.Event {
 	return page.Due
 }
 
-// If a sender that was suspended removes more events than one transaction takes, and another sender has
-// postponed some of them meanwhile, the marker stays. Without it no sender would look for the postponed events.
+// A suspended sender removes more events than one transaction takes, and another sender has postponed one of
+// them in the meantime. The marker must stay: without it, no sender would look for the postponed event.
 func TestAck_KeepsTheMarkerIfAnotherSenderHasPostponedAnEvent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -60,18 +60,18 @@ func TestAck_KeepsTheMarkerIfAnotherSenderHasPostponedAnEvent(t *testing.T) {
 	later.NextAt = later.NextAt.Add(time.Minute)
 	_, whole, err := b.box.Ack(t.Context(), nil, []outbox.Postponement{{Was: seen[0], Is: later}}, "")
 	if !whole || err != nil {
-		t.Fatalf("the other sender postpones an event: got whole %t, %v, want true", whole, err)
+		t.Fatalf("the other sender postpones an event: got whole %t, error %v; want whole true", whole, err)
 	}
 	isEmpty, whole, err := b.box.Ack(t.Context(), seen, nil, marker)
 	if isEmpty || whole || err != nil {
-		t.Errorf("got empty %t, whole %t, %v, want false, false", isEmpty, whole, err)
+		t.Errorf("got empty %t, whole %t, error %v; want false, false and no error", isEmpty, whole, err)
 	}
 	if got := b.readMarker(); got != marker {
 		t.Errorf("got version %q of the marker, want %q", got, marker)
 	}
 	page, err := b.box.Read(t.Context(), later.NextAt, 10)
 	if err != nil || len(page.Due) != 1 || !page.Due[0].NextAt.Equal(later.NextAt) {
-		t.Errorf("got events %+v, %v, want the postponed one", page.Due, err)
+		t.Errorf("got the due events %+v, %v, want the postponed event", page.Due, err)
 	}
 }
 
