@@ -9,8 +9,8 @@ import (
 	"weir/internal/cms"
 )
 
-// address is the address of a step's request. Expressions may be in its path and query; each value becomes one
-// segment or one value there.
+// address is the address of a step's request. Its path and query may have expressions. The value of an
+// expression becomes one segment of the path, or one value of the query.
 type address struct {
 	base *url.URL // delivery.url; nil = the text is a complete address
 	text *template
@@ -53,8 +53,8 @@ func (f *File) compileAddress(p pair, s *scope, base *url.URL) *address {
 	return a
 }
 
-// errEmptyPart is the error of an empty expression in an address. Without it, /items/{{ id }} would address all
-// items, and ?slug= would not filter.
+// errEmptyPart is the error of an expression in an address whose value is empty. Without this error, /items/{{
+// id }} would address all items, and ?slug= would select nothing.
 var errEmptyPart = errors.New("it is empty, and an address must not have an empty part")
 
 // expandAddress returns the address with the values of its expressions.

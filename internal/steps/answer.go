@@ -21,10 +21,10 @@ type answer struct {
 	XML     func(path string) any `expr:"xml"`
 	header  http.Header           `expr:"-"`
 	raw     []byte                `expr:"-"`
-	isCut   bool                  `expr:"-"` // the body was incomplete, or over the limit
+	isCut   bool                  `expr:"-"` // the body is incomplete, or over the limit
 	cutBy   string                `expr:"-"`
 	tree    *contract.Tree        `expr:"-"`
-	problem map[part]string       `expr:"-"` // why a part cannot be read
+	problem map[part]string       `expr:"-"` // for each part that cannot be read, the reason
 }
 
 // readAnswer reads an answer of at most limit bytes.
@@ -46,12 +46,12 @@ func readAnswer(resp *http.Response, limit int64) (*answer, error) {
 	return a, err
 }
 
-// need is the degree to which expressions need a part of an answer.
+// need is the way in which expressions need a part of an answer.
 type need int
 
 const (
 	needNone    need = iota
-	needLenient      // rules for the answers of all steps read it
+	needLenient      // only rules for the answers of all steps read it
 	needStrict       // an expression of this step or a later one reads it
 )
 
@@ -103,8 +103,8 @@ func (a *answer) parseJSON() {
 	}
 }
 
-// kindOfBody returns a hint if the body is an HTML page instead of JSON; otherwise "". The usual causes are a
-// sign-in page, a firewall, and a CMS that is starting.
+// kindOfBody returns a hint if the body is an HTML page instead of JSON; otherwise "". The usual causes of such
+// a page are a sign-in page, a firewall, and a CMS that is starting.
 func (a *answer) kindOfBody() string {
 	head := strings.ToLower(string(a.raw[:min(len(a.raw), 200)]))
 	if strings.Contains(head, "<html") || strings.Contains(head, "<!doctype html") {
@@ -151,7 +151,7 @@ func (a *answer) parseXML() {
 	a.XML = func(path string) any {
 		p, err := contract.CompileTreePath(path)
 		if err != nil {
-			return nil // it was refused when the settings were read
+			return nil // an invalid path was refused when the settings were read
 		}
 		if values := tree.Texts(p); len(values) > 0 {
 			return values[0]
@@ -160,7 +160,8 @@ func (a *answer) parseXML() {
 	}
 }
 
-// errorWords returns the error text in an answer's JSON, from the fields that CMSs use; empty = none.
+// errorWords returns the error text in an answer's JSON, from the fields that CMSs use; empty = the answer has
+// no error text.
 func errorWords(value any) string {
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -184,7 +185,7 @@ func errorWords(value any) string {
 	return ""
 }
 
-// errorPath returns the path in an error object, in brackets; empty = it has none.
+// errorPath returns the path in an error object, in brackets; empty = the object has no path.
 func errorPath(object map[string]any) string {
 	switch where := object["path"].(type) {
 	case string:

@@ -28,9 +28,9 @@ func (messageBody) renderBody(_ map[string]any, m *weir.Message) ([]byte, string
 
 // tree is a JSON value that may have expressions in its leaves.
 type tree struct {
-	leaf   *template // set if this is a leaf with expressions
+	leaf   *template // nil = not a leaf, or a leaf without expressions
 	fixed  any       // value of a leaf without expressions
-	names  []string  // of an object's fields, in the order of values
+	names  []string  // names of an object's fields, in the order of values
 	values []*tree
 	isList bool
 	isLeaf bool
@@ -89,7 +89,8 @@ func (f *File) compileObject(n ast.Node, path string, s *scope) *tree {
 	return object
 }
 
-// evaluateTree returns the tree's value. keep is false if an expression is nil: then its field is left out.
+// evaluateTree returns the tree's value. keep is false if the value of an expression is nil: its field is then
+// left out.
 func (t *tree) evaluateTree(env map[string]any) (value any, keep bool, err error) {
 	switch {
 	case t.isLeaf && t.leaf == nil:
@@ -153,7 +154,7 @@ func marshalJSON(value any) ([]byte, error) {
 // graphQLBody is a GraphQL request.
 type graphQLBody struct {
 	query     string
-	variables *tree // nil = none
+	variables *tree // nil = no variables
 }
 
 func (b *graphQLBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, string, error) {
@@ -209,7 +210,7 @@ func asList(value any) []any {
 // bodyKeys are the settings that define a body.
 var bodyKeys = []string{"json", "form", "xml", "multipart", "body", "graphql"}
 
-// compileBody compiles the body of a step, or returns nil if it has none.
+// compileBody compiles the body of a step. It returns nil if the step has no body.
 func (f *File) compileBody(settings map[string]pair, st *step, s *scope) body {
 	var found []string
 	for _, key := range bodyKeys {
@@ -288,7 +289,8 @@ func (f *File) compileGraphQL(settings map[string]pair, p pair, s *scope) body {
 	return b
 }
 
-// checkVariables records variables that the query does not name. After a typing error, the CMS would get null.
+// checkVariables records each variable that the query does not name as a mistake: if a name is misspelt, the
+// CMS would get null for the right name.
 func (f *File) checkVariables(query string, p pair, variables *tree) {
 	for _, name := range variables.names {
 		if !strings.Contains(query, "$"+name) {

@@ -9,15 +9,16 @@ import (
 	"weir/internal/weir"
 )
 
-// rawBytes are bytes that are no text, such as those of a picture. Only body and the parts of multipart take them.
+// rawBytes are bytes that are not text, such as the bytes of a picture. Only the setting body and the parts of
+// multipart accept them.
 type rawBytes struct{ content []byte }
 
 var rawBytesType = reflect.TypeFor[*rawBytes]()
 
 const bytesElsewhere = "bytes belong to body, or to the content of a part of multipart"
 
-// decodeBytes decodes base64, as messages have it: with or without padding and line breaks, in either alphabet. It
-// returns nil for nil.
+// decodeBytes decodes base64 in the forms that messages use: with or without padding and line breaks, in either
+// alphabet. It returns nil for nil.
 func decodeBytes(value any) (*rawBytes, error) {
 	if value == nil {
 		return nil, nil
@@ -37,8 +38,8 @@ func decodeBytes(value any) (*rawBytes, error) {
 	return &rawBytes{content}, nil
 }
 
-// toContent returns a value as the content of a body, with the type that it has by default. hasValue is false if the
-// value is nil.
+// toContent returns a value as the content of a body, with the default type of such a content. hasValue is
+// false if the value is nil.
 func toContent(value any) (content []byte, contentType string, hasValue bool, err error) {
 	if raw, ok := value.(*rawBytes); ok {
 		return raw.content, "application/octet-stream", true, nil
@@ -55,7 +56,7 @@ func (f *File) requireContent(t *template, at place) {
 	f.requireText(t, at)
 }
 
-// valueBody is a body that is one value.
+// valueBody is a body that consists of one value.
 type valueBody struct{ value *template }
 
 func (b *valueBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, string, error) {

@@ -19,7 +19,7 @@ import (
 type chain struct {
 	contract   string
 	steps      []*step
-	selections []contract.Selection // values of the message that expressions read
+	selections []contract.Selection // the values of the message that expressions read
 	extractor  *contract.Extractor
 	remembering
 }
@@ -34,25 +34,25 @@ func (c *chain) addSelection(s contract.Selection) {
 type step struct {
 	name       string
 	method     string
-	isSafe     bool // it changes nothing in the CMS
+	isSafe     bool // its request changes nothing in the CMS
 	isGraphQL  bool
 	address    *address
 	headers    []header
 	body       body
-	when       *expression // nil = always
-	expect     []int       // empty = 2xx
-	rules      []rule      // its own rules, then those for all steps
+	when       *expression // nil = the step is always sent
+	expect     []int       // expected statuses; empty = 2xx
+	rules      []rule      // the step's own rules, then the rules for all steps
 	success    *expression // nil = each expected answer is a success
 	until      *expression // nil = the step is sent once
 	every      time.Duration
 	forTime    time.Duration
 	retryAfter string // name of the header with the delay
 	needs      needs
-	remember   *template // of the CMS's id of the item; nil = the step learns none
-	say        *template // of the reason if the step of a sign-in fails; nil = status and success alone
+	remember   *template // the id that the CMS gave to the item; nil = the step remembers no id
+	say        *template // the reason if a step of a sign-in fails; nil = the reason is status and success
 
 	addressesRemembered bool          // the address has a remembered id
-	expressions         []*expression // of all its settings
+	expressions         []*expression // the expressions of all its settings
 }
 
 // header is a header of a step's requests.
@@ -97,10 +97,10 @@ type compiler struct {
 	file       *File
 	chain      *chain // nil = the steps of a sign-in
 	base       *url.URL
-	common     Source // rules for the answers of all steps
+	common     Source // the rules for the answers of all steps
 	retryAfter string
 	timeout    time.Duration
-	// canSignInAnew = another sign-in can return a different credential
+	// canSignInAnew is true if another sign-in can return a different credential.
 	canSignInAnew bool
 }
 
@@ -189,8 +189,8 @@ func (c *compiler) compileStep(n ast.Node, path, name string, s *scope) *step {
 	return st
 }
 
-// compileReads compiles the setting reads: a look-up by POST. It follows the body, because a step that reads by its
-// method has none.
+// compileReads compiles the setting reads, for a look-up by POST. It sets isSafe, so it is called after compileBody:
+// compileBody refuses a body if isSafe is set, and a look-up by POST has one.
 func (c *compiler) compileReads(settings map[string]pair, st *step) {
 	p, ok := settings["reads"]
 	if !ok {
@@ -209,8 +209,8 @@ func (c *compiler) compileReads(settings map[string]pair, st *step) {
 	}
 }
 
-// refuseInSignIn records settings that a sign-in's step cannot have: each step is sent once, and if one fails,
-// the sign-in fails.
+// refuseInSignIn records settings that a step of a sign-in cannot have. Weir sends each step of a sign-in once,
+// and if one step fails, the sign-in fails.
 func (c *compiler) refuseInSignIn(settings map[string]pair) {
 	if c.chain != nil {
 		return
@@ -226,8 +226,8 @@ func (c *compiler) refuseInSignIn(settings map[string]pair) {
 	}
 }
 
-// compileSay compiles the setting say of a sign-in's step. An answer that cannot be read leaves the step's status as
-// the reason.
+// compileSay compiles the setting say of a step of a sign-in. If say cannot be evaluated with the answer, the
+// reason is the step's status.
 func (c *compiler) compileSay(settings map[string]pair, st *step, s *scope) {
 	p, ok := settings["say"]
 	if !ok {

@@ -30,7 +30,7 @@ const upsert = `
         json: *item
 `
 
-// store is a CMS with items by slug. fault is called before each request is served, and may answer the request
+// store is a CMS with items by slug. It calls fault before it serves a request. fault may answer the request
 // itself.
 type store struct {
 	mu       sync.Mutex
@@ -38,7 +38,7 @@ type store struct {
 	requests []string
 	keys     []string
 	fault    func(n int, w http.ResponseWriter, r *http.Request) bool
-	// called after the change was made; true = it has answered
+	// after is called after the change was made; it returns true if it has answered
 	after func(n int, w http.ResponseWriter, r *http.Request) bool
 }
 
@@ -106,7 +106,7 @@ func TestSender_CreatesAndUpdates(t *testing.T) {
 		r := s.Send(t.Context(), d)
 		if got := strings.Join(cms.requests, ","); r.Outcome != weir.OutcomeDelivered || got != want ||
 			len(r.Steps) != 2 {
-			t.Errorf("%d: got %+v with %s, want delivered with %s", i, r, got, want)
+			t.Errorf("attempt %d: got %+v with the requests %s, want delivered with %s", i, r, got, want)
 		}
 	}
 	item := cms.items[1]
@@ -115,7 +115,7 @@ func TestSender_CreatesAndUpdates(t *testing.T) {
 		t.Errorf("got %v, want 1 item, title A \"b\" {{ key }}, price 12.5 and tags [x y]", cms.items)
 	}
 	if _, has := item["absent"]; has {
-		t.Errorf("got %v, want the absent field left out", item)
+		t.Errorf("got %v, want no field absent", item)
 	}
 	id := d.Message.Public().String()
 	if want := []string{id + "/find", id + "/create", id + "/find", id + "/update"}; fmt.Sprint(

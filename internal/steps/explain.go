@@ -103,8 +103,8 @@ func (s *scope) explainError(err error, source string, env map[string]any) strin
 	return text
 }
 
-// suggestSpelling returns a sentence with the right spelling, for a mistake that people bring along from other
-// languages; empty = it is none of them.
+// suggestSpelling returns a sentence with the right spelling for a word or sign of other languages; empty = the
+// text has none that it knows.
 func (s *scope) suggestSpelling(text, source string) string {
 	if strings.HasPrefix(text, "unexpected token") || strings.HasPrefix(text, "type func(") ||
 		strings.HasSuffix(text, "is not callable") {
@@ -133,7 +133,7 @@ func (s *scope) suggestSpelling(text, source string) string {
 	return ""
 }
 
-// notWords maps words of other languages to those of expressions.
+// notWords maps words of other languages to the words of expressions.
 var notWords = map[string]string{"null": "nil", "None": "nil", "undefined": "nil", "AND": "and", "OR": "or",
 	"NOT": "not", "True": "true", "False": "false"}
 

@@ -8,7 +8,8 @@ import (
 	"weir/internal/weir"
 )
 
-// The error of an expression that reads an answer of another shape has a correct expression.
+// If an answer does not have the shape that an expression expects, the error of the expression suggests a
+// correct one.
 func TestSender_ExplainsAFailedExpression(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ answer, expression, want string }{

@@ -21,8 +21,8 @@ import (
 type expression struct {
 	program         *vm.Program
 	source          string
-	kind            reflect.Type // nil = known only after evaluation
-	reads           bool         // it depends on an answer of the CMS
+	kind            reflect.Type // nil = the kind is known only after evaluation
+	reads           bool         // the value depends on an answer of the CMS
 	message         bool         // it reads the message
 	steps           []string     // names of the steps whose answers it reads
 	readsRemembered bool         // it reads the remembered id
@@ -76,12 +76,12 @@ var ownParts = map[string]part{"status": partStatus, "json": partJSON, "xml": pa
 
 // scope has the names that an expression may use.
 type scope struct {
-	chain     *chain // nil = no message
+	chain     *chain // nil = the names of a message are not known
 	earlier   []*step
 	later     []string
-	own       *step          // nil = there is no own answer yet
-	compiled  *[]*expression // gets each expression; nil = none is collected
-	isLenient bool           // the own answer may lack a part that the expression reads
+	own       *step          // nil = the step has no answer yet
+	compiled  *[]*expression // gets each expression; nil = expressions are not collected
+	isLenient bool           // the answer may lack a part that the expression reads
 }
 
 // buildPrototype returns an environment with a value of the right type for each name.
@@ -100,8 +100,8 @@ func (s *scope) buildPrototype() map[string]any {
 	return env
 }
 
-// compileExpression compiles an expression. If that fails, it records a mistake and returns nil. locate returns
-// the place of a line (from 1) and a column (from 0) of the source.
+// compileExpression compiles an expression. If the expression has a mistake, it records the mistake and returns
+// nil. locate returns the place of a line (from 1) and a column (from 0) of the source.
 func (f *File) compileExpression(source string, s *scope, locate func(line, column int) place) *expression {
 	at := locate(1, 0)
 	if f.variable.MatchString(source) {
@@ -178,10 +178,11 @@ func (f *File) locateIn(n yaml.Node, path, source string, line, column int) plac
 
 // uses collects the paths of the message and the parts of answers that an expression reads.
 type uses struct {
-	file            *File
-	scope           *scope
-	at              func(line, column int) place
-	names           map[*ast.IdentifierNode]bool // false = only the object of a member, or compared with nil
+	file  *File
+	scope *scope
+	at    func(line, column int) place
+	// names are the names in the expression: true = read as a whole, false = read by a member or compared with nil.
+	names           map[*ast.IdentifierNode]bool
 	reads           bool
 	readsRemembered bool
 }
@@ -204,7 +205,7 @@ func (u *uses) Visit(node *ast.Node) {
 	}
 }
 
-// noteRemembered notes that the expression reads the remembered id.
+// noteRemembered records that the expression reads the remembered id.
 func (u *uses) noteRemembered(n *ast.IdentifierNode) {
 	if n.Value != rememberedName || u.scope.chain == nil {
 		return
@@ -244,8 +245,8 @@ func isHeaders(n ast.Node) bool {
 	return false
 }
 
-// visitComparison handles comparisons such as find == nil. They ask whether the step find ran, and do not read
-// its answer as a whole.
+// visitComparison records comparisons such as find == nil. Such a comparison tests whether the step find was sent,
+// and does not read the whole answer of find.
 func (u *uses) visitComparison(n *ast.BinaryNode) {
 	if n.Operator != "==" && n.Operator != "!=" {
 		return
@@ -280,8 +281,8 @@ func (u *uses) visitCall(n *ast.CallNode) {
 	}
 }
 
-// constantPath returns the path argument of a call. It must be a constant, so that it is checked when the
-// settings are read.
+// constantPath returns the path argument of a call. The path must be a constant, so that the path is checked
+// when the settings are read.
 func (u *uses) constantPath(n *ast.CallNode, name string, wanted bool) (string, bool) {
 	if !wanted || len(n.Arguments) != 1 {
 		return "", false
@@ -312,8 +313,8 @@ func (u *uses) refuseNode(n ast.Node, message string) {
 	u.file.addMistake(u.at(1, n.Location().From), "%s", message)
 }
 
-// recordWholeUses records the parts of the answers that are read as a whole, and reports whether an answer is
-// read.
+// recordWholeUses records the parts of the answers that the expression reads as a whole. It reports whether the
+// expression reads an answer.
 func (u *uses) recordWholeUses() bool {
 	for name, isWhole := range u.names {
 		if own := u.scope.own; own != nil && ownParts[name.Value] != "" {
@@ -325,14 +326,14 @@ func (u *uses) recordWholeUses() bool {
 			u.reads = true
 		}
 		if st := u.scope.findStep(name.Value); st != nil && isWhole {
-			st.needs.addPart(partJSON, needStrict) // the value as a whole is its JSON
+			st.needs.addPart(partJSON, needStrict) // the value of the step's name is the JSON of its answer
 			u.reads = true
 		}
 	}
 	return u.reads
 }
 
-// readsMessage reports whether a name of the message is read.
+// readsMessage reports whether the expression reads a name of the message.
 func (u *uses) readsMessage() bool {
 	if u.scope.chain == nil {
 		return false
@@ -346,7 +347,7 @@ func (u *uses) readsMessage() bool {
 	return false
 }
 
-// stepNames returns the names of the steps whose answers are read.
+// stepNames returns the names of the steps whose answers the expression reads.
 func (u *uses) stepNames() []string {
 	var names []string
 	for name := range u.names {

@@ -17,12 +17,12 @@ const published = upsert + `
         post: /items/{{ create?.json.data.id ?? find.json.data[0].id }}/publish
 `
 
-// publishing is a store with a further step that publishes an item.
+// publishing is a CMS of the type store with a further request, which publishes an item.
 type publishing struct{ store }
 
 func (p *publishing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/publish") {
-		r.Method = http.MethodDelete // serve answers 404 if the item is not there, and sets no field
+		r.Method = http.MethodDelete // for DELETE, serve answers 404 if the item is not there, and sets no field
 		r.Body = io.NopCloser(strings.NewReader(`{"slug":"news-1","published":true}`))
 	}
 	p.store.ServeHTTP(w, r)
@@ -56,7 +56,7 @@ var faultCases = map[string]struct {
 	fault      func(http.ResponseWriter)
 	atLookUp   weir.Outcome
 	atWrite    weir.Outcome
-	unanswered bool // of a write
+	unanswered bool // whether the result of a write is Unanswered
 }{
 	"AnswerLost": {hangUp, weir.OutcomeRetry, weir.OutcomeRetry, true},
 	"HTML": {
@@ -110,11 +110,11 @@ var faultCases = map[string]struct {
 	},
 }
 
-// TestSender_FaultAtEachStep checks that after any single fault, at any step, before or after the change was
-// made, further attempts leave one item. In the first attempt each fault has the given outcome.
+// TestSender_FaultAtEachStep puts one fault into the first attempt: at any step, before or after the change of
+// the item. Further attempts must leave one item. In the first attempt each fault has the given outcome.
 func TestSender_FaultAtEachStep(t *testing.T) {
 	t.Parallel()
-	lookUp, write := 1, 2 // the number of the request that fails
+	lookUp, write := 1, 2 // the numbers of the requests that fail
 	for name, c := range faultCases {
 		for at, want := range map[int]weir.Outcome{lookUp: c.atLookUp, write: c.atWrite, 3: c.atWrite} {
 			for _, isAfter := range []bool{false, true} {
@@ -142,7 +142,7 @@ func TestSender_FaultAtEachStep(t *testing.T) {
 					}
 					if r.Outcome != want || r.Unanswered != (c.unanswered && at != lookUp) || r.Reason == "" ||
 						strings.Contains(r.Reason, "s3cret") {
-						t.Errorf("got %+v, want %s", r, want)
+						t.Errorf("first attempt: got %+v, want %s", r, want)
 					}
 					if name == "RateLimit" && r.RetryAfter != 7*time.Second {
 						t.Errorf("got a delay of %s, want 7s", r.RetryAfter)
@@ -159,8 +159,9 @@ func TestSender_FaultAtEachStep(t *testing.T) {
 	}
 }
 
-// TestSender_ReadsByPost checks that a look-up by POST is treated as one: an answer that cannot be read makes the
-// CMS unavailable, and one that was lost leaves nothing at work in it.
+// TestSender_ReadsByPost checks that Weir treats a look-up by POST as a look-up. If the answer cannot be read,
+// the CMS is unavailable. If the answer is lost, the request changes nothing in the CMS, so it is not
+// Unanswered.
 func TestSender_ReadsByPost(t *testing.T) {
 	t.Parallel()
 	const lookUp = "      - name: find\n        post: /search\n        xml: <methodCall><a>{{ key }}</a></methodCall>\n"
@@ -187,7 +188,7 @@ func TestSender_ReadsByPost(t *testing.T) {
 	}
 }
 
-// If an index lags, the look-up misses the item, and a CMS that checks slugs refuses the second create.
+// If the CMS's index lags, the look-up misses the item, and a CMS that checks slugs refuses the second create.
 func TestSender_AgainHasAnEnd(t *testing.T) {
 	t.Parallel()
 	const rule = `
@@ -197,7 +198,7 @@ func TestSender_AgainHasAnEnd(t *testing.T) {
             say: the slug is taken
 `
 	for name, c := range map[string]struct {
-		lagging int // look-ups
+		lagging int // number of look-ups that miss the item
 		want    weir.Outcome
 		sent    int
 	}{"Once": {1, weir.OutcomeDelivered, 4}, "Twice": {2, weir.OutcomeDelivered, 6},
@@ -240,16 +241,18 @@ func TestSender_AgainHasAnEnd(t *testing.T) {
 			)
 			r := s.Send(t.Context(), newDelivery(`<article/>`))
 			if r.Outcome != c.want || len(cms.requests) != c.sent || len(cms.items) != 1 {
-				t.Errorf("got %+v and %d requests, want %s and %d", r, len(cms.requests), c.want, c.sent)
+				t.Errorf("got %+v, %d requests and %d items; want %s, %d requests and 1 item", r, len(cms.requests),
+					len(cms.items), c.want, c.sent)
 			}
 			if r.Outcome == weir.OutcomeRetry &&
 				!strings.Contains(r.Reason, "create: 400: the slug is taken (the steps were run 3 times)") {
-				t.Errorf("got %q, want the refusal of the third run", r.Reason)
+				t.Errorf("got the reason %q, want the refusal of the third run of the steps", r.Reason)
 			}
 			seen := map[string]bool{}
 			for _, key := range cms.keys {
 				if seen[key] {
-					t.Errorf("two requests of one attempt have the Idempotency-Key %s, want one for each", key)
+					t.Errorf("two requests of one attempt have the Idempotency-Key %s, want a key of its own for each",
+						key)
 				}
 				seen[key] = true
 			}
@@ -360,7 +363,7 @@ func TestSender_Rules(t *testing.T) {
 			)
 			r := s.Send(t.Context(), newDelivery(`<article><title>A</title></article>`))
 			if r.Outcome != c.want || !strings.Contains(r.Reason, c.reason) || r.Refused != c.refused {
-				t.Errorf("got %+v, want %s with %q", r, c.want, c.reason)
+				t.Errorf("got %+v, want %s with %q and Refused %t", r, c.want, c.reason, c.refused)
 			}
 		})
 	}
@@ -372,7 +375,7 @@ func fault(code, text string) string {
 		`</string></value></member></struct></value></fault></methodResponse>`
 }
 
-// Messages of a contract without steps are sent as before.
+// Next sends the messages whose contract has no steps.
 func TestSender_WithoutSteps(t *testing.T) {
 	t.Parallel()
 	s := newSender(t, articleWithSteps("      - get: /a\n"), &store{})

@@ -22,11 +22,11 @@ import (
 var pathFunctions = map[string]contract.Form{"text": contract.FormText, "texts": contract.FormText,
 	"number": contract.FormText, "has": contract.FormText, "inner": contract.FormInner, "outer": contract.FormOuter}
 
-// message is an attempt's message, as expressions read it.
+// message is the message of an attempt in the form that expressions read.
 type message struct {
 	*weir.Message
 	values       map[contract.Selection][]string
-	rememberedID string // empty = none
+	rememberedID string // empty = no id is remembered
 }
 
 // addMessage adds the message and the functions that read it to an environment.
@@ -54,7 +54,7 @@ func addMessage(env map[string]any, m message) {
 	env["text"], env["inner"], env["outer"] = first(contract.FormText), first(contract.FormInner),
 		first(contract.FormOuter)
 	env["texts"] = func(path string) []string {
-		// JSON has null for a nil slice, which a CMS may refuse as a list.
+		// A nil slice would become null in JSON. A CMS may refuse null as a list.
 		return append([]string{}, read(path, contract.FormText)...)
 	}
 	env["has"] = func(path string) bool { return len(read(path, contract.FormText)) > 0 }
@@ -89,8 +89,8 @@ func parseNumber(path, text string) (any, error) {
 	return n, nil
 }
 
-// addFunctions adds the functions that only depend on their arguments. Each returns nil for nil, so that a
-// field without a value is left out.
+// addFunctions adds the functions that depend only on their arguments. Each function returns nil for nil, so
+// that a field without a value is left out.
 func addFunctions(env map[string]any) {
 	ofText := func(convert func(string) string) func(any) (any, error) {
 		return func(value any) (any, error) {
@@ -124,7 +124,7 @@ func addOwn(env map[string]any, a *answer) {
 	env["status"], env["json"], env["headers"], env["body"], env["xml"] = a.Status, a.JSON, a.Headers, a.Body, a.XML
 }
 
-// makeSlug returns a text as part of an address: lower-case ASCII letters and digits, and hyphens.
+// makeSlug returns a text as a part of an address, with only lower-case ASCII letters, digits and hyphens.
 func makeSlug(text string) string {
 	var b strings.Builder
 	for _, r := range norm.NFKD.String(strings.ReplaceAll(text, "ß", "ss")) {

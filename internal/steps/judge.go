@@ -21,7 +21,8 @@ func (st *step) isExpected(status int) bool {
 	return slices.Contains(st.expect, status)
 }
 
-// judgeAnswer returns the verdict of an answer: by the rules, then by the status, then by success.
+// judgeAnswer returns the verdict of an answer. It looks at the rules first, then at the status, then at
+// success.
 func (r *run) judgeAnswer(st *step, a *answer) verdict {
 	base := r.classifyStatus(st, a)
 	expected := st.isExpected(a.Status)
@@ -46,7 +47,7 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 		switch {
 		case err != nil:
 			return r.judgeUnreadable(st, base, "success: "+a.explainError(err))
-		case !held && a.Status/100 != 2 && !a.isReadable(): // a good answer was judged above
+		case !held && a.Status/100 != 2 && !a.isReadable(): // an unreadable 2xx answer has its verdict above
 			return r.judgeUnreadable(st, base, a.firstProblem())
 		case !held:
 			base.Outcome = weir.OutcomeRetry
@@ -58,7 +59,7 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 	return verdict{actionOK, base}
 }
 
-// classifyStatus returns the result of the status if no rule matches.
+// classifyStatus returns the result of a status that no rule matches.
 func (r *run) classifyStatus(st *step, a *answer) weir.Result {
 	shown := cms.Answer{Status: a.Status, Header: a.header, Body: a.raw}
 	rules := cms.Rules{Means: r.sender.answers[r.chain.contract], Secrets: r.mask}
@@ -91,7 +92,7 @@ func parseReset(value string, now time.Time) time.Duration {
 // isReadable reports whether every needed part could be read.
 func (a *answer) isReadable() bool { return len(a.problem) == 0 }
 
-// firstProblem returns why a part cannot be read; empty = each can.
+// firstProblem returns the reason why a part cannot be read; empty = each part can be read.
 func (a *answer) firstProblem() string {
 	for _, p := range []part{partJSON, partXML, partBody} {
 		if a.problem[p] != "" {
@@ -101,7 +102,8 @@ func (a *answer) firstProblem() string {
 	return ""
 }
 
-// explainError returns why an expression could not be evaluated: often it reads a part that is missing.
+// explainError returns the reason why an expression could not be evaluated. Often the expression reads a
+// missing part of the answer.
 func (a *answer) explainError(err error) string {
 	if problem := a.firstProblem(); problem != "" {
 		return problem
@@ -109,8 +111,9 @@ func (a *answer) explainError(err error) string {
 	return err.Error()
 }
 
-// findUnreadable returns why a needed part of a good answer cannot be read; empty = all can. An empty answer to
-// a write is accepted if only the rules for all steps need the part.
+// findUnreadable returns the reason why a needed part of a 2xx answer cannot be read; empty = all needed parts
+// can be read. An empty answer is accepted if only the rules for all steps need the part, or if the answer of a
+// write has no content by its status.
 func (st *step) findUnreadable(a *answer) string {
 	isEmpty := len(bytes.TrimSpace(a.raw)) == 0 && !a.isCut
 	hasNoContent := a.Status == http.StatusNoContent || a.Status == http.StatusResetContent ||
@@ -128,8 +131,8 @@ func (st *step) findUnreadable(a *answer) string {
 	return ""
 }
 
-// judgeUnreadable returns the verdict of an answer that cannot be read. A look-up counts as a failure of the
-// CMS; a write may have been done.
+// judgeUnreadable returns the verdict of an answer that cannot be read. After a look-up, the CMS is
+// unavailable. After a write, the attempt is a retry, because the CMS may have made the change.
 func (r *run) judgeUnreadable(st *step, result weir.Result, problem string) verdict {
 	result.Reason = fmt.Sprintf("%s: %d, but %s", st.name, result.Status, problem)
 	if st.isSafe {
@@ -141,7 +144,7 @@ func (r *run) judgeUnreadable(st *step, result weir.Result, problem string) verd
 }
 
 // judgeStatus returns the verdict of a status that the step does not expect and that no rule matches. After a
-// conflict or a stale version, the chain has to look the item up again.
+// conflict or a stale version, the chain starts again, to look the item up again.
 func (r *run) judgeStatus(st *step, a *answer, base weir.Result) verdict {
 	_, isDefined := r.sender.answers[r.chain.contract][a.Status]
 	switch {
@@ -157,7 +160,7 @@ func (r *run) judgeStatus(st *step, a *answer, base weir.Result) verdict {
 	return verdict{"", base}
 }
 
-// judgeBody returns the action for an expected answer by the conventions of its protocol: GraphQL and XML-RPC
+// judgeBody returns the action for an expected answer by the conventions of its protocol. GraphQL and XML-RPC
 // report failures with status 200.
 func (st *step) judgeBody(a *answer) (action, string) {
 	if st.isGraphQL {
@@ -245,7 +248,7 @@ func (r *run) applyAction(st *step, result weir.Result, do action, words string)
 	}
 	result.Refused = false
 	if result.Unanswered && slices.Contains([]action{actionAgain, actionSignIn, actionForget, actionDone}, do) {
-		do = actionRetry // a gateway timed out: the request may still be at work
+		do = actionRetry // a gateway timed out: the CMS may still work on the request
 	}
 	if do == actionSignIn && !r.sender.cfg.CanSignInAnew {
 		do = actionUnavailable
@@ -257,7 +260,7 @@ func (r *run) applyAction(st *step, result weir.Result, do action, words string)
 	return verdict{do, result}
 }
 
-// failStep returns the verdict of a step that fails although its answer was good.
+// failStep returns the verdict of a step that fails although its answer is good.
 func (r *run) failStep(st *step, outcome weir.Outcome, words string, a *answer) verdict {
 	result := r.classifyStatus(st, a)
 	result.Outcome, result.Reason = outcome, st.name+": "+words

@@ -36,7 +36,7 @@ type settings struct {
 
 var variable = regexp.MustCompile(`\$\{(\w+)\}`)
 
-// refusing refuses messages without steps.
+// refusing rejects messages. It takes the place of the sender for messages without steps.
 type refusing struct{}
 
 func (refusing) Send(context.Context, weir.Delivery) weir.Result {

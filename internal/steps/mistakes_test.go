@@ -193,7 +193,7 @@ func TestNew_Mistakes(t *testing.T) {
 			t.Parallel()
 			_, err := compileSteps(t, mistakesAt+"      "+c.steps+"\n", "http://cms.example")
 			if err == nil {
-				t.Fatal("compile found no mistake, want an error")
+				t.Fatal("New returned no error, want one")
 			}
 			for line := range strings.SplitSeq(err.Error(), "\n") {
 				if strings.HasPrefix(line, c.at) && strings.Contains(line, c.says) &&
@@ -201,12 +201,12 @@ func TestNew_Mistakes(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("got %v, want %s with %q", err, c.at, c.says)
+			t.Errorf("got the error %v, want one at %s with %q", err, c.at, c.says)
 		})
 	}
 }
 
-// Each setting must be accepted with a correct value; otherwise the table above proves nothing.
+// New must accept each setting with a correct value. Otherwise the table above proves nothing.
 func TestNew_AllSettings(t *testing.T) {
 	t.Parallel()
 	const text = `

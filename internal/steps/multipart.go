@@ -16,14 +16,15 @@ import (
 	"weir/internal/weir"
 )
 
-// multipartBody is a form with files (multipart/form-data). Its parts keep their order, which some CMSs require.
+// multipartBody is a form with files (multipart/form-data). Its parts are sent in the order of the settings,
+// because some CMSs require an order.
 type multipartBody struct{ parts []*formPart }
 
-// formPart is a field or a file. It is left out if its content is nil.
+// formPart is a field or a file. A part whose content is nil is left out.
 type formPart struct {
 	name        *template
-	filename    *template // nil = a field
-	contentType *template // nil = the default of the content
+	filename    *template // nil = the part is a field
+	contentType *template // nil = the default type of the content
 	content     *template
 }
 
@@ -96,7 +97,8 @@ func (b *multipartBody) renderBody(env map[string]any, _ *weir.Message) ([]byte,
 			hash.Write(part.content)
 		}
 	}
-	// A repeated request must be the same, so the boundary is not random. No content can have its own hash in it.
+	// A repeated request must be the same, so the boundary is not random. It is a hash of the contents, which
+	// no content can contain.
 	boundary := "weir-" + hex.EncodeToString(hash.Sum(nil)[:16])
 	var out bytes.Buffer
 	w := multipart.NewWriter(&out)
@@ -116,7 +118,7 @@ func (b *multipartBody) renderBody(env map[string]any, _ *weir.Message) ([]byte,
 	return out.Bytes(), w.FormDataContentType(), err
 }
 
-// evaluatePart returns the part, or nil if its content is nil.
+// evaluatePart returns the part with its values, or nil if its content is nil.
 func (p *formPart) evaluatePart(env map[string]any) (*evaluatedPart, error) {
 	value, err := p.content.evaluateLeaf(env)
 	if err != nil {

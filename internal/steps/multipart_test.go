@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// asset is a message with a picture of three bytes, which are no text.
+// asset is a message with a picture of three bytes that are not text.
 const asset = `<article><title>A "b"</title><file name="a&quot;b.png" type="image/png">/v+
 	9AA==</file></article>`
 
@@ -52,7 +52,7 @@ func TestSender_Multipart(t *testing.T) {
 		t.Fatalf("got %+v and %+v, want delivered", r, again)
 	}
 	if string(got.body) != string(second.body) {
-		t.Errorf("repeated as\n%q\nwant\n%q", second.body, got.body)
+		t.Errorf("got the second body\n%q\nwant the first one\n%q", second.body, got.body)
 	}
 	kind, params, err := mime.ParseMediaType(got.header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" {
@@ -71,11 +71,11 @@ func TestSender_Multipart(t *testing.T) {
 		content, _ := io.ReadAll(part)
 		if part.Header.Get("Content-Disposition") != want.disposition || part.Header.Get("Content-Type") != want.kind ||
 			string(content) != want.content {
-			t.Errorf("got %v with %q, want %+v", part.Header, content, want)
+			t.Errorf("got a part with the header %v and the content %q, want %+v", part.Header, content, want)
 		}
 	}
 	if _, err := reader.NextRawPart(); err != io.EOF {
-		t.Errorf("got another part, %v, want %v", err, io.EOF)
+		t.Errorf("after the last part: got the error %v, want %v", err, io.EOF)
 	}
 }
 
@@ -132,7 +132,8 @@ func TestSender_RawBodies(t *testing.T) {
 	}
 }
 
-// A line break would be refused by net/http as if the CMS refused the connection, and pause the lane.
+// Weir must refuse a line break in a header. Otherwise net/http would refuse the request, as if the CMS had
+// refused the connection, and the lane would pause.
 func TestSender_LineBreakInAHeader(t *testing.T) {
 	t.Parallel()
 	r, _ := sendAsset(t, "      - { post: /a, headers: { X-Title: \"{{ text('./title') }}\" } }\n",

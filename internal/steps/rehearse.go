@@ -15,8 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Rehearse makes one attempt with a rehearsal in place of the CMS. A step without an answer ends the attempt; the
-// rehearsal then gets an outline of each step behind it.
+// Rehearse makes one attempt with a rehearsal in place of the CMS. A step without an answer ends the attempt.
+// The rehearsal then gets an outline of each later step.
 func (s *Sender) Rehearse(ctx context.Context, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result {
 	ch := s.chains[d.Message.Contract]
 	if ch == nil {
@@ -34,7 +34,7 @@ func (r *run) newClient(st *step) (client *http.Client, replaced *cms.RehearsedS
 	return cms.NewHTTPClient(replaced), replaced
 }
 
-// reportLeftOut reports a step whose condition is false to the rehearsal.
+// reportLeftOut reports a step to the rehearsal whose condition is false.
 func (r *run) reportLeftOut(st *step) {
 	if r.rehearsal != nil {
 		r.rehearsal.LeaveOut(st.name, st.when.source)
@@ -47,7 +47,7 @@ func (r *run) reportVerdict(st *step, v verdict) {
 		return
 	}
 	do := v.do
-	if do == "" { // a verdict by the status
+	if do == "" { // the status alone made the verdict
 		do = map[weir.Outcome]action{weir.OutcomeRetry: actionRetry, weir.OutcomeRejected: actionReject,
 			weir.OutcomeUnavailable: actionUnavailable}[v.result.Outcome]
 	}
@@ -62,7 +62,7 @@ func (r *run) sleep(pause time.Duration) bool {
 	return clock.Sleep(r.limited, pause)
 }
 
-// outlineSteps reports the steps behind one without an answer to the rehearsal.
+// outlineSteps reports to the rehearsal the steps after a step without an answer.
 func (r *run) outlineSteps(open *step) {
 	missing := pendingSteps{open.name: true}
 	r.markRemembered(open, missing)
@@ -93,7 +93,8 @@ func (r *run) outlineSteps(open *step) {
 	}
 }
 
-// markRemembered marks the remembered id as missing behind a step without an answer that would remember it.
+// markRemembered marks the remembered id as missing after a step without an answer, if that step would remember
+// the id.
 func (r *run) markRemembered(st *step, missing pendingSteps) {
 	if st.remember != nil && r.rememberedID == "" {
 		missing[rememberedName] = true
@@ -109,7 +110,7 @@ func (r *run) outlineRequest(st *step, env map[string]any, o *cms.StepOutline) {
 	}
 	o.Address, o.Body = p.address, p.content
 	headersOnly := *p
-	headersOnly.address, headersOnly.content = "http://cms.invalid/", nil // the address may have expressions
+	headersOnly.address, headersOnly.content = "http://cms.invalid/", nil // the real address may have expressions
 	req, err := r.completeRequest(r.limited, st, &headersOnly)
 	if err != nil {
 		o.Problem = err.Error()
@@ -118,15 +119,16 @@ func (r *run) outlineRequest(st *step, env map[string]any, o *cms.StepOutline) {
 	o.Header = req.Header
 }
 
-// pendingName is the name in an environment under which outlineSteps stores the steps without an answer. No
-// expression can read it.
+// pendingName is the name in an environment under which outlineSteps stores the steps without an answer.
+// Expressions cannot read this name.
 const pendingName = "\x00pending"
 
-// pendingSteps are the names of the steps without an answer, and rememberedName if one of them remembers an id.
+// pendingSteps are the names of the steps without an answer. rememberedName is among them if one of these steps
+// remembers an id.
 type pendingSteps map[string]bool
 
-// pendingValue is the source of an expression that reads a missing answer, in {{ }}. It takes the place of the
-// expression's value.
+// pendingValue is the source of an expression that reads a missing answer, between {{ and }}. It takes the
+// place of the expression's value.
 type pendingValue string
 
 // errPending means that a condition reads a missing answer.
@@ -146,13 +148,14 @@ func (e *expression) findPending(env map[string]any) pendingValue {
 	return ""
 }
 
-// LookUp describes the first step of a chain that only reads, and reads no answer of another step.
+// LookUp describes the look-up of a chain: the first step that changes nothing and needs no answer of another
+// step.
 type LookUp struct {
 	Step         string
-	NeedsMessage bool // its expressions read the message
+	NeedsMessage bool // the expressions of its settings read the message
 }
 
-// FindLookUp returns the look-up of a contract; found is false if the contract has none.
+// FindLookUp returns the look-up of a contract. found is false if the contract has none.
 func (s *Sender) FindLookUp(contract string) (l LookUp, found bool) {
 	if ch := s.chains[contract]; ch != nil {
 		if st := ch.findLookUp(); st != nil {
@@ -172,8 +175,8 @@ func (ch *chain) findLookUp() *step {
 	return nil
 }
 
-// RehearseLookUp sends the request of a contract's look-up alone, through the rehearsal. The message may be empty
-// if the look-up needs none. A step that is left out sends nothing.
+// RehearseLookUp sends only the request of a contract's look-up, through the rehearsal. The message may be
+// empty if the look-up needs none. If the condition of the look-up is false, RehearseLookUp sends nothing.
 func (s *Sender) RehearseLookUp(ctx context.Context, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result {
 	ch := s.chains[d.Message.Contract]
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
@@ -205,5 +208,5 @@ func (s *Sender) RehearseLookUp(ctx context.Context, d weir.Delivery, rehearsal 
 	return v.result
 }
 
-// readsMessage reports whether the expression reads the message, directly or by a function.
+// readsMessage reports whether the expression reads the message, by a name or by a function.
 func (e *expression) readsMessage() bool { return e.message }

@@ -12,7 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// rehearse makes an attempt with these answers, and returns a line for each call of the rehearsal.
+// rehearse makes an attempt in which the CMS gives these answers. It returns a line for each call of the
+// rehearsal.
 func rehearse(t *testing.T, list string, answers ...string) ([]string, weir.Result) {
 	t.Helper()
 	sender, err := compileSteps(t, articleWithSteps(list), "http://cms.example/api")
@@ -111,7 +112,8 @@ func TestSender_Rehearse(t *testing.T) {
 	}
 }
 
-// An id that a step without an answer would remember is not known yet; one that was remembered before is.
+// If a step without an answer would remember an id, the id is not known yet. An id that was remembered before
+// is known.
 func TestSender_RehearseRemembered(t *testing.T) {
 	t.Parallel()
 	calls, _ := rehearse(t, `
@@ -125,14 +127,14 @@ func TestSender_RehearseRemembered(t *testing.T) {
 	}
 }
 
-// With its pauses, the step would not be done in time.
+// A rehearsal must leave out the pauses: with them, the step would not end in time.
 func TestSender_RehearseWithoutPauses(t *testing.T) {
 	t.Parallel()
 	calls, result := rehearse(t, `
       - { name: done, get: /job, until: json.done, every: 9s, for: 10s }
 `, `200 {"done":false}`, `200 {"done":false}`, `200 {"done":true}`)
 	if len(calls) != 6 || result.Outcome != weir.OutcomeDelivered {
-		t.Errorf("got %q and %+v, want three requests without a pause", calls, result)
+		t.Errorf("got the calls %q and %+v, want three requests without a pause, and delivered", calls, result)
 	}
 }
 

@@ -8,18 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// maxRememberedID bounds a remembered id in bytes: a longer one is hardly an id, and is not remembered.
+// maxRememberedID bounds a remembered id in bytes. Weir does not remember a longer text, because it is hardly
+// an id.
 const maxRememberedID = 512
 
-// rememberedName is the name in expressions of the id that a message of the key remembered.
+// rememberedName is the name by which expressions read the id that an earlier message of the key remembered.
 const rememberedName = "remembered"
 
-// remembering has the uses of remembered ids in a chain.
+// remembering records the uses of remembered ids in a chain.
 type remembering struct {
 	isRead     bool
-	firstRead  place   // of remembered
-	hasSetting bool    // a step has remember
-	forgets    []place // rules that forget
+	firstRead  place   // the first place that reads the remembered id
+	hasSetting bool    // a step has the setting remember
+	forgets    []place // the rules that forget the id
 }
 
 // Remembers reports whether the steps of a contract use remembered ids.
@@ -45,7 +46,8 @@ func (c *compiler) compileRemember(settings map[string]pair, st *step, s *scope)
 	c.chain.remembering.hasSetting = true
 }
 
-// checkRemembering records uses of remembered ids in a chain of which no step remembers one.
+// checkRemembering records mistakes for the uses of remembered ids in a chain without a step that remembers
+// one.
 func (c *compiler) checkRemembering() {
 	if c.chain == nil || c.chain.remembering.hasSetting {
 		return
@@ -60,7 +62,7 @@ func (c *compiler) checkRemembering() {
 	}
 }
 
-// rememberID takes the id in a good answer of a step. The rest of the attempt reads it, too.
+// rememberID stores the id that a good answer of a step has. The rest of the attempt reads this id, too.
 func (r *run) rememberID(st *step, a *answer) error {
 	if st.remember == nil {
 		return nil
@@ -80,14 +82,14 @@ func (r *run) rememberID(st *step, a *answer) error {
 	return nil
 }
 
-// forgetID forgets the id: the CMS no longer has its item.
+// forgetID forgets the id, because the CMS no longer has its item.
 func (r *run) forgetID() {
 	r.isForgotten = r.isForgotten || r.rememberedID != ""
 	r.rememberedID, r.learnedID = "", ""
 }
 
-// isGone reports whether an answer means that the CMS no longer has the item of the remembered id, which the step
-// addressed.
+// isGone reports whether an answer means that the CMS no longer has the item. The step must have addressed the
+// item by the remembered id.
 func (r *run) isGone(st *step, a *answer) bool {
 	return st.addressesRemembered && r.rememberedID != "" &&
 		slices.Contains([]int{http.StatusNotFound, http.StatusGone}, a.Status)

@@ -51,16 +51,18 @@ func TestSender_Remember(t *testing.T) {
 			r := s.Send(t.Context(), d)
 			if got := strings.Join(cms.requests, ","); r.Outcome != weir.OutcomeDelivered || got != c.want ||
 				r.RememberedID != c.learned || r.IsForgotten != c.forgotten {
-				t.Errorf("got %+v with %s, want id %q, forgotten %v, with %s", r, got, c.learned, c.forgotten, c.want)
+				t.Errorf("got %+v with the requests %s; want id %q, forgotten %v and the requests %s", r, got,
+					c.learned, c.forgotten, c.want)
 			}
 			if !s.Remembers("article") || s.Remembers("other") {
-				t.Error("got another contract that remembers, want article")
+				t.Error("Remembers is wrong for article or other, want true for article only")
 			}
 		})
 	}
 }
 
-// An id that was learned before a later step failed is known, so that no lagging index makes a second item.
+// If a step has remembered an id and a later step fails, Weir still stores the id. Otherwise a lagging index of
+// the CMS would lead to a second item.
 func TestSender_RememberBeforeAFailure(t *testing.T) {
 	t.Parallel()
 	cms := &store{}
@@ -78,7 +80,7 @@ func TestSender_RememberBeforeAFailure(t *testing.T) {
 	const want = "GET /items?slug=news-1,POST /items,POST /items/1/publish,PUT /items/1,POST /items/1/publish," +
 		"PUT /items/1,POST /items/1/publish"
 	if got := strings.Join(cms.requests, ","); r.Outcome != weir.OutcomeRetry || r.RememberedID != "1" || got != want {
-		t.Errorf("got %+v with %s, want retry, id 1, with %s", r, got, want)
+		t.Errorf("got %+v with the requests %s; want retry, id 1 and the requests %s", r, got, want)
 	}
 }
 
@@ -106,13 +108,13 @@ func TestSender_RememberedValues(t *testing.T) {
 				}))
 			r := s.Send(t.Context(), newDelivery(`<article/>`))
 			if r.Outcome != c.outcome || r.RememberedID != c.want || !strings.Contains(r.Reason, c.reason) {
-				t.Errorf("got %+v, want %s, %q with %q", r, c.outcome, c.want, c.reason)
+				t.Errorf("got %+v; want %s, the remembered id %q and a reason with %q", r, c.outcome, c.want, c.reason)
 			}
 		})
 	}
 }
 
-// A rule may say by which other answer an item is gone.
+// A rule can define another answer that means that the item is gone.
 func TestSender_Forget(t *testing.T) {
 	t.Parallel()
 	forgetting := strings.Replace(remembering, "        json: *item\n",
@@ -128,6 +130,6 @@ func TestSender_Forget(t *testing.T) {
 	d := newDelivery(`<article/>`)
 	d.RememberedID = "7"
 	if r := s.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered || r.RememberedID != "1" || !r.IsForgotten {
-		t.Errorf("got %+v, want the item 1 in place of 7", r)
+		t.Errorf("got %+v, want delivered, IsForgotten, and the id 1 in place of 7", r)
 	}
 }

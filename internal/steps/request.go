@@ -34,7 +34,7 @@ func (st *step) prepareRequest(env map[string]any, m *weir.Message) (*preparedRe
 	return p, err
 }
 
-// evaluateHeaders returns the headers, except for those that are nil.
+// evaluateHeaders returns the headers, without those whose value is nil.
 func evaluateHeaders(headers []header, env map[string]any) (http.Header, error) {
 	out := http.Header{}
 	for _, h := range headers {
@@ -57,11 +57,11 @@ func evaluateHeaders(headers []header, env map[string]any) (http.Header, error) 
 	return out, nil
 }
 
-// isControl reports whether a character cannot stand in a header. net/http would refuse the request as if the CMS had
-// refused the connection, and the lane would pause for one message.
+// isControl reports whether a character cannot stand in a header. With such a character, net/http would refuse
+// the request as if the CMS had refused the connection, and the lane would pause because of one message.
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
-// newRequest returns a request that net/http cannot repeat by itself.
+// newRequest returns a request that net/http cannot send again by itself.
 func (p *preparedRequest) newRequest(ctx context.Context) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, p.method, p.address, bytes.NewReader(p.content))
 	if err != nil {

@@ -16,10 +16,10 @@ const (
 	actionForget      action = "forget"      // forget the remembered id, and start again
 	actionAgain       action = "again"       // start again at the first step
 	actionSignIn      action = "signIn"      // sign in anew, and start again
-	actionDone        action = "done"        // delivered; the remaining steps are not sent
-	actionRetry       action = "retry"       // the attempt has failed, and counts
+	actionDone        action = "done"        // delivered; the later steps are not sent
+	actionRetry       action = "retry"       // the attempt has failed; it is one of the message's limited attempts
 	actionReject      action = "reject"      // the message is dead
-	actionUnavailable action = "unavailable" // the CMS has failed, and the attempt does not count
+	actionUnavailable action = "unavailable" // the CMS has failed; not one of the message's limited attempts
 )
 
 var actions = []action{actionOK, actionAgain, actionDone, actionRetry, actionReject, actionUnavailable,
@@ -29,7 +29,7 @@ var actions = []action{actionOK, actionAgain, actionDone, actionRetry, actionRej
 type rule struct {
 	when *expression
 	do   action
-	say  *template // nil = the words of the CMS
+	say  *template // nil = the error text of the CMS
 }
 
 // compileRules compiles the setting on.
@@ -101,8 +101,8 @@ func actionNames() []string {
 	return names
 }
 
-// firstRule returns the first rule that matches, or nil. A rule that cannot be evaluated does not match; its
-// error is returned if no other rule matches.
+// firstRule returns the first rule that matches, or nil. A rule that cannot be evaluated does not match. If no
+// other rule matches, firstRule returns the error of such a rule.
 func firstRule(rules []rule, env map[string]any) (*rule, error) {
 	var problem error
 	for i := range rules {
@@ -117,7 +117,7 @@ func firstRule(rules []rule, env map[string]any) (*rule, error) {
 	return nil, problem
 }
 
-// evaluateReason returns the rule's text for the reason; empty = the words of the CMS.
+// evaluateReason returns the rule's text for the reason; empty = the error text of the CMS.
 func (r *rule) evaluateReason(env map[string]any) string {
 	if r.say == nil {
 		return ""

@@ -15,16 +15,18 @@ import (
 	"weir/internal/weir"
 )
 
-// maxAgain limits how often an attempt starts the chain again. Two documents that need the same address could
-// refuse each other forever; so the attempt then fails, and counts.
+// maxAgain is the number of times that an attempt may start the chain again. Two documents that need the same
+// address could refuse each other forever. So the attempt fails after maxAgain, and is one of the message's
+// limited attempts.
 const maxAgain = 2
 
 const idempotencyHeader = "Idempotency-Key"
 
-// The records of an attempt are stored with the message, so their size is limited: polling sends many requests.
+// The records of an attempt are stored with the message. Their size is limited, because a step that waits for a
+// condition sends many requests.
 const (
 	maxRecords = 10
-	maxWords   = 120 // bytes
+	maxWords   = 120 // bytes of the reason in a record
 )
 
 // run is one attempt of a chain.
@@ -37,25 +39,25 @@ type run struct {
 	mask     cms.Mask
 	// rehearsal takes the requests in place of the CMS; nil = the CMS gets them
 	rehearsal *cms.Rehearsal
-	round     int // number of the chain's run within the attempt, from 1
+	round     int // number of the current run of the chain within the attempt, from 1
 	env       map[string]any
 	records   []weir.Step
-	last      weir.Result // of the last answer
+	last      weir.Result // result of the last answer
 
-	hasSignedIn bool // a rule has made this attempt sign in anew
+	hasSignedIn bool // a rule has already made this attempt sign in again
 
 	rememberedID string // the CMS's id of the key's item; empty = none is known
-	learnedID    string // by this attempt; empty = none
-	isForgotten  bool   // the CMS no longer has the item of an id that was remembered
+	learnedID    string // the id that this attempt has learned; empty = none
+	isForgotten  bool   // the CMS no longer has the item of a remembered id
 }
 
-// verdict is the action for an answer, with the attempt's result if it ends here.
+// verdict is the action for an answer. It also has the attempt's result if the attempt ends with it.
 type verdict struct {
 	do     action
 	result weir.Result
 }
 
-// runAttempt runs the chain, and runs it again while a step demands it.
+// runAttempt runs the chain. It runs the chain again if the verdict of a step demands this.
 func (r *run) runAttempt() weir.Result {
 	values, failure := r.extractValues()
 	if failure != nil {
@@ -83,7 +85,7 @@ func (r *run) runAttempt() weir.Result {
 	}
 }
 
-// startRound removes the answers of the round before.
+// startRound removes the answers of the previous round.
 func (r *run) startRound(values map[contract.Selection][]string) {
 	r.env = map[string]any{}
 	addFunctions(r.env)
@@ -130,7 +132,7 @@ func (r *run) runSteps() verdict {
 	return verdict{actionDone, r.last}
 }
 
-// runStep sends a step's request, repeatedly if the step waits for a condition.
+// runStep sends a step's request. If the step waits for a condition, it sends the request repeatedly.
 func (r *run) runStep(st *step) verdict {
 	giveUpAt := r.sender.cfg.Now().Add(st.forTime)
 	for {
@@ -160,7 +162,7 @@ func (r *run) runStep(st *step) verdict {
 	}
 }
 
-// finishStep takes the id in the answer of a step that went well.
+// finishStep stores the id in the answer of a step that has succeeded.
 func (r *run) finishStep(st *step, v verdict, a *answer) verdict {
 	if err := r.rememberID(st, a); err != nil {
 		return r.failStep(st, weir.OutcomeRetry, err.Error(), a)
@@ -211,7 +213,7 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 		signin.DropCredential(resp)
 	}
 	if err != nil && r.limited.Err() != nil && !st.isSafe {
-		v.result.Unanswered = true // the CMS was still answering at the timeout
+		v.result.Unanswered = true // the timeout ended the CMS's answer
 	}
 	r.reportVerdict(st, v)
 	r.env[st.name] = a
@@ -221,8 +223,8 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 	return v, a
 }
 
-// recordStep adds a request to the attempt's records. It leaves out the reason of the last step, which is the
-// attempt's.
+// recordStep adds a request to the attempt's records. It leaves out the reason of the last step, because the
+// reason of the attempt is the same.
 func (r *run) recordStep(s weir.Step, v verdict) {
 	s.Duration = r.sender.cfg.Now().Sub(s.At)
 	if v.do == actionAgain || v.do == actionForget || v.do == actionSignIn {
@@ -235,7 +237,8 @@ func (r *run) recordStep(s weir.Step, v verdict) {
 	r.records = append(r.records, s)
 }
 
-// newRequest returns a function that makes the step's request. It fails if an expression has no usable value.
+// newRequest returns a function that returns the step's request. It returns an error if the value of an
+// expression cannot be used.
 func (r *run) newRequest(st *step) (func(context.Context) (*http.Request, error), error) {
 	p, err := st.prepareRequest(r.env, r.delivery.Message)
 	if err != nil {
@@ -244,7 +247,7 @@ func (r *run) newRequest(st *step) (func(context.Context) (*http.Request, error)
 	return func(ctx context.Context) (*http.Request, error) { return r.completeRequest(ctx, st, p) }, nil
 }
 
-// completeRequest returns the request of a step with all its headers, except those of the sign-in.
+// completeRequest returns the request of a step with all its headers, except the headers of the sign-in.
 func (r *run) completeRequest(ctx context.Context, st *step, p *preparedRequest) (*http.Request, error) {
 	req, err := p.newRequest(ctx)
 	if err != nil {
@@ -256,14 +259,14 @@ func (r *run) completeRequest(ctx context.Context, st *step, p *preparedRequest)
 	cms.SetMessageHeaders(req, r.delivery)
 	key := r.idempotencyKey(req, st)
 	req.Header.Del(idempotencyHeader)
-	// net/http repeats a request by itself if it has this header in its usual spelling and no body.
+	// in lower case, because net/http itself repeats a request without a body that has the header in its usual spelling
 	req.Header[strings.ToLower(idempotencyHeader)] = []string{key}
 	maps.Copy(req.Header, p.headers)
 	return req, nil
 }
 
-// idempotencyKey returns the step's key. Each attempt sends the same keys. After "again", the next round sends
-// different ones: its request may differ, and a CMS that honours the header must not repeat the old answer.
+// idempotencyKey returns the step's key. Each attempt sends the same keys. A later round sends different keys,
+// because its request may differ: a CMS that honours the header must not repeat its old answer.
 func (r *run) idempotencyKey(req *http.Request, st *step) string {
 	key := req.Header.Get(idempotencyHeader) + "/" + st.name
 	if r.round > 1 {
@@ -279,9 +282,9 @@ func (r *run) ownEnv(a *answer) map[string]any {
 	return env
 }
 
-// failExchange returns the verdict of a request without an answer.
+// failExchange returns the verdict of a request without a usable answer.
 func (r *run) failExchange(st *step, failure weir.Result) verdict {
-	if st.isSafe { // an unanswered look-up leaves nothing at work in the CMS
+	if st.isSafe { // the CMS cannot still work on a change
 		failure.Unanswered = false
 	}
 	if failure.Outcome != weir.OutcomeNone {
@@ -290,8 +293,9 @@ func (r *run) failExchange(st *step, failure weir.Result) verdict {
 	return verdict{"", failure}
 }
 
-// failValue returns the verdict of an expression that failed before a request was sent. If it reads the message
-// only, the message is dead; an answer of the CMS may be different next time.
+// failValue returns the verdict of an expression that failed before a request was sent. If the expression reads
+// only the message, the message is dead. If it reads an answer of the CMS, the attempt is a retry, because the
+// answer may be different next time.
 func (r *run) failValue(st *step, err error, isCondition bool) verdict {
 	var value *valueError
 	result := weir.Result{Outcome: weir.OutcomeRetry, Reason: st.name + ": " + err.Error(), Status: r.last.Status}

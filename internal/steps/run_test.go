@@ -12,8 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// If the CMS does not answer a write, it may still be working on it, so the result is Unanswered. A look-up changes
-// nothing, so its result is not.
+// If the CMS does not answer a write, it may still work on the write, so the result is Unanswered. A look-up
+// changes nothing, so the result of a look-up is not Unanswered.
 func TestSender_NoAnswerInTime(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -92,7 +92,8 @@ func TestSender_Until(t *testing.T) {
 			r := s.Send(t.Context(), newDelivery("<a/>"))
 			if r.Outcome != c.want || !strings.Contains(r.Reason, c.says) || c.sent != 0 && sent != c.sent ||
 				len(r.Steps) > 10 {
-				t.Errorf("got %+v after %d requests, want %s with %q after %d", r, sent, c.want, c.says, c.sent)
+				t.Errorf("got %+v after %d requests; want %s with %q after %d requests, and 10 records at most", r,
+					sent, c.want, c.says, c.sent)
 			}
 		})
 	}
@@ -180,6 +181,6 @@ func TestSender_Headers(t *testing.T) {
 		got[1].Get(
 			"Weir-Fence",
 		) != "7" || got[1].Get("Weir-Key") != "%2Fnews%2F1" || len(got[1].Values("Idempotency-Key")) != 1 {
-		t.Errorf("got the headers %v, want those of the steps and those of Weir", got)
+		t.Errorf("got the headers %v, want the headers of the steps and the headers of Weir", got)
 	}
 }

@@ -17,9 +17,9 @@ import (
 // SignInConfig has the settings of a sign-in by requests.
 type SignInConfig struct {
 	File      *File
-	URL       string // base of addresses that begin with /
+	URL       string // base of the addresses that begin with /
 	Steps     Source
-	Send      Source // headers of every later request
+	Send      Source // headers that sign every later request in
 	Cookies   bool   // add the cookies of the answers to every later request
 	For       Source // lifetime of the credential: a duration, or an expression in seconds
 	Transport http.RoundTripper
@@ -34,7 +34,7 @@ type SignIn struct {
 	steps   []*step
 	headers []header
 	life    time.Duration
-	seconds *template // nil = the lifetime is life
+	seconds *template // nil = the lifetime is the field life
 }
 
 const defaultLife = 10 * time.Minute
@@ -80,8 +80,8 @@ func (s *SignIn) compileLife(life Source, path string, names *scope) {
 	}
 }
 
-// Fetch implements signin.Source. Its errors quote nothing of an answer, which may have secrets, except the text of
-// the step's setting say.
+// Fetch implements signin.Source. Its errors quote nothing of an answer except the text of the step's setting
+// say, because an answer may have secrets.
 func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -158,7 +158,8 @@ func (s *SignIn) sendStep(ctx context.Context, client *http.Client, st *step, en
 	return a, s.checkAnswer(st, a, env)
 }
 
-// checkAnswer returns an error if the step does not expect the answer, or if it does not satisfy success.
+// checkAnswer returns an error if the step does not expect the answer, or if the answer does not satisfy
+// success.
 func (s *SignIn) checkAnswer(st *step, a *answer, env map[string]any) error {
 	own := maps.Clone(env)
 	addOwn(own, a)
@@ -179,8 +180,8 @@ func (s *SignIn) checkAnswer(st *step, a *answer, env map[string]any) error {
 	return errors.New(problem)
 }
 
-// evaluateSay returns the text of the step's setting say, without the secrets of the settings; empty = the step has no
-// such setting, or the answer has no such text.
+// evaluateSay returns the text of the step's setting say, without the secrets of the settings; empty = the step
+// does not have the setting, or the answer does not have the text.
 func (s *SignIn) evaluateSay(st *step, env map[string]any) string {
 	if st.say == nil {
 		return ""

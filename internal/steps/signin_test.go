@@ -44,7 +44,7 @@ func newSignIn(t *testing.T, text, url string) (*steps.SignIn, error) {
 	)
 }
 
-// newPortal starts a CMS that has a sign-in form, a cookie and a token against forged requests.
+// newPortal starts a CMS with a sign-in form, a session cookie and a token against forged requests.
 func newPortal(t *testing.T) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -95,7 +95,7 @@ for: "{{ token.json.data.expires / 1000 }}"
 	var _ signin.Source = s
 }
 
-// loginStep is the beginning of steps with a valid sign-in.
+// loginStep is the beginning of settings whose first step signs in successfully.
 const loginStep = "steps: [ { post: /login, form: { user: weir, password: \"${PASSWORD}\" } }"
 
 func TestSignIn_Fails(t *testing.T) {
@@ -116,7 +116,7 @@ func TestSignIn_Fails(t *testing.T) {
 		}
 		if _, err := s.Fetch(t.Context()); err == nil || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s: got %v, want %q", text, err, want)
+			t.Errorf("%s: got the error %v, want %q without the secret", text, err, want)
 		}
 	}
 }
@@ -134,12 +134,13 @@ func TestNewSignIn_Mistakes(t *testing.T) {
 		"steps: [ { get: \"https://{{ 'a' }}.example/\" } ]\ncookies: true\n": "the host of an address cannot come",
 	} {
 		if _, err := newSignIn(t, text, "https://cms.example"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q", text, err, want)
+			t.Errorf("%s: got the error %v, want %q", text, err, want)
 		}
 	}
 }
 
-// The reason of a failed sign-in has the words of the CMS that say selects, without the secrets of the settings.
+// The reason of a failed sign-in has the CMS's text that the setting say selects, without the secrets of the
+// settings.
 func TestSignIn_Says(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -157,7 +158,7 @@ func TestSignIn_Says(t *testing.T) {
 			continue
 		}
 		if _, err := s.Fetch(t.Context()); err == nil || err.Error() != want {
-			t.Errorf("%s: got %v, want %q", text, err, want)
+			t.Errorf("%s: got the error %v, want %q", text, err, want)
 		}
 	}
 }
@@ -177,8 +178,8 @@ func TestSender_SignsInAnewByRule(t *testing.T) {
       - { name: write, post: /write, json: {}, on: [ { when: json?.error == 'session', do: signIn, say: "it ended" } ] }
 `
 	for name, c := range map[string]struct {
-		good    string // the token that the CMS takes
-		ended   string // answer to another token
+		good    string // the token that the CMS accepts
+		ended   string // the answer to any other token
 		status  int
 		want    weir.Outcome
 		reason  string
@@ -210,14 +211,14 @@ func TestSender_SignsInAnewByRule(t *testing.T) {
 	}
 }
 
-// signInBy signs the requests of a sender in.
+// signInBy makes a sender sign its requests in with credentials of the source.
 func signInBy(source signin.Source) func(*steps.Config) {
 	return func(c *steps.Config) {
 		c.Transport, c.CanSignInAnew = signin.NewTransport(c.Transport, signin.NewKeeper(source, time.Now)), true
 	}
 }
 
-// GraphQL answers 200 to a token that has ended. A credential that cannot be renewed leaves the CMS unavailable.
+// GraphQL answers 200 to an expired token. If the credential cannot be renewed, the CMS is unavailable.
 func TestSender_GraphQLSignsInAnew(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

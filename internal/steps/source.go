@@ -35,9 +35,9 @@ type File struct {
 	mistakes []Mistake
 }
 
-// NewFile returns the file of a parsed text. variable matches the placeholder of an environment variable; its
-// first group is the name. Placeholders may be in the literal part of a value, and lookUp returns their values.
-// Expressions never contain a variable's value.
+// NewFile returns the file of a parsed text. variable matches the placeholder of an environment variable, and
+// its first group is the name. lookUp returns the value of a variable. Placeholders may be in the literal part
+// of a value. Expressions never contain the value of a variable.
 func NewFile(text string, docs []*ast.DocumentNode, variable *regexp.Regexp, lookUp func(name string) string) *File {
 	f := &File{lines: strings.Split(text, "\n"), anchors: map[string]ast.Node{}, variable: variable, lookUp: lookUp}
 	for _, doc := range docs {
@@ -58,12 +58,12 @@ func (c anchorCollector) Visit(n ast.Node) ast.Visitor {
 	return c
 }
 
-// Secrets returns the values of the variables that were used.
+// Secrets returns the values of the variables that the settings use.
 func (f *File) Secrets() []string { return f.secrets }
 
 // Mistake is a mistake in the settings file.
 type Mistake struct {
-	Line, Column int // from 1
+	Line, Column int // both from 1
 	Path         string
 	Message      string
 }
@@ -72,7 +72,7 @@ func (m Mistake) Error() string {
 	return fmt.Sprintf("[%d:%d] %s: %s", m.Line, m.Column, m.Path, m.Message)
 }
 
-// place is a position in the file, with the name of the setting there.
+// place is a position in the file. It also has the name of the setting at this position.
 type place struct {
 	line, column int
 	path         string
@@ -99,7 +99,7 @@ func (f *File) takeMistakes() []Mistake {
 	return found
 }
 
-// hideVariables writes variables as ${NAME}, the form in the settings file.
+// hideVariables replaces variables with ${NAME}, as in the settings file.
 func (f *File) hideVariables(text string) string {
 	return f.variable.ReplaceAllString(text, "$${$1}")
 }
@@ -129,7 +129,7 @@ func (f *File) resolveNode(n ast.Node) ast.Node {
 			return n
 		}
 	}
-	return nil // an alias of itself
+	return nil // an alias of itself has no value
 }
 
 // placeOf returns the beginning of a node.
@@ -150,7 +150,7 @@ func placeOf(n ast.Node, path string) place {
 type pair struct {
 	key   string
 	value ast.Node
-	at    place // of the key
+	at    place // the place of the key
 }
 
 func (p pair) placeOfValue() place { return placeOf(p.value, p.at.path) }
@@ -192,7 +192,7 @@ func emptyAt(at place) ast.Node {
 		Column: at.column}}}
 }
 
-// addMerged adds a merged entry, unless the mapping has an entry of that name.
+// addMerged adds a merged entry, except if the mapping has an entry with the same name.
 func addMerged(pairs []pair, p pair) []pair {
 	if slices.ContainsFunc(pairs, func(other pair) bool { return other.key == p.key }) {
 		return pairs
@@ -213,7 +213,7 @@ func (f *File) readList(n ast.Node) ([]ast.Node, bool) {
 	return items, true
 }
 
-// readText returns the text of a scalar: a string, or a number or bool as written.
+// readText returns the text of a scalar: a string, or a number or bool in the spelling of the file.
 func readText(n ast.Node) (string, bool) {
 	switch t := n.(type) {
 	case *ast.StringNode:
@@ -226,8 +226,8 @@ func readText(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// locatePart returns the place of a text in the value of a scalar. It searches the file from the beginning of
-// the scalar for occurrence number count (from 0) of part, and adds the length of skip.
+// locatePart returns the place of a text in the value of a scalar. From the beginning of the scalar, it
+// searches the file for occurrence number count (from 0) of part. Then it adds the length of skip.
 func (f *File) locatePart(n ast.Node, path, part string, count int, skip string) place {
 	at := placeOf(n, path)
 	line, column := at.line, at.column
@@ -253,7 +253,7 @@ func (f *File) locatePart(n ast.Node, path, part string, count int, skip string)
 	return at
 }
 
-// advancePlace moves a place behind skip, if that text is at this byte of the line.
+// advancePlace moves a place behind skip, if skip stands at this byte of the line.
 func (f *File) advancePlace(at place, offset int, skip string) place {
 	if rest := f.lines[at.line-1][offset:]; strings.HasPrefix(rest, skip) {
 		at.column += utf8.RuneCountInString(skip)
@@ -274,7 +274,8 @@ func byteOffset(line string, characters int) int {
 	return offset
 }
 
-// SuggestName returns a hint with the most similar name, to stand behind an error; empty = no name is similar.
+// SuggestName returns a hint with the most similar name, for the end of an error text; empty = no name is
+// similar.
 func SuggestName(given string, names []string) string {
 	best, bestCost := "", 3
 	for _, name := range names {

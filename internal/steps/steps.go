@@ -1,9 +1,9 @@
-// Package steps writes a message to a CMS by a chain of requests from the settings: for example, look an item
-// up, create or update it, publish it.
+// Package steps writes a message to a CMS by a chain of requests that the settings define. An example: look an
+// item up, create or update it, publish it.
 //
-// An attempt runs the chain from its first step; no progress is stored. The look-up decides if an item exists,
-// and an answer that cannot be read is a failure, never "does not exist". This is safe because each key has one
-// writer at a time.
+// An attempt runs the chain from its first step. No progress is stored, because a look-up determines whether an
+// item exists. An answer that cannot be read is a failure, and never means "does not exist". Starting again is
+// safe because each key has one writer at a time.
 //
 // All expressions are compiled and type-checked when the settings are read. Each mistake has its line and
 // column.
@@ -25,9 +25,9 @@ import (
 // Contract is a contract with steps.
 type Contract struct {
 	Name    string
-	Path    string // of steps in the settings file
+	Path    string // path of the steps in the settings file
 	Steps   Source
-	Answers map[int]weir.Outcome // outcome by status, instead of the default
+	Answers map[int]weir.Outcome // for some statuses, the outcome in place of the default
 }
 
 // Messages reads values of accepted messages.
@@ -44,10 +44,10 @@ type Next interface {
 // Config has the settings of a Sender.
 type Config struct {
 	File       *File
-	URL        string // base of the steps' addresses
+	URL        string // base of the addresses of the steps
 	Headers    map[string]string
-	Timeout    time.Duration // of one attempt with all its steps
-	Rules      Source        // for the answers of all steps, after their own rules
+	Timeout    time.Duration // limit for one attempt with all its steps
+	Rules      Source        // rules for the answers of all steps, which come after a step's own rules
 	RetryAfter string        // name of the header with the delay; empty = Retry-After
 	MaxAnswer  int64         // largest answer in bytes; 0 = 4 MiB
 	Contracts  []Contract
@@ -56,7 +56,8 @@ type Config struct {
 	Transport  http.RoundTripper // signs requests in
 	Secrets    func() []string   // returns the present secrets of the sign-in; nil = none
 	Now        func() time.Time
-	// CanSignInAnew reports whether another sign-in can return a different credential: the rule signIn needs it.
+	// CanSignInAnew reports whether another sign-in can return a different credential, which the rule signIn
+	// needs.
 	CanSignInAnew bool
 }
 
@@ -94,7 +95,7 @@ func New(cfg Config) (*Sender, error) {
 			timeout: cfg.Timeout, canSignInAnew: cfg.CanSignInAnew}
 		ch.steps = c.compileSteps(con.Steps.node, con.Path)
 		if ch.extractor, err = contract.NewExtractor(ch.selections); err != nil {
-			return nil, err // cannot happen: each selection was checked
+			return nil, err // this cannot happen, because each selection was checked
 		}
 		s.chains[con.Name], s.answers[con.Name] = ch, con.Answers
 	}
@@ -121,7 +122,7 @@ func secretsOf(base *url.URL, headers map[string]string) []string {
 		secrets = append(secrets, values...)
 	}
 	for _, value := range headers {
-		_, credential, _ := strings.Cut(value, " ") // after Bearer or Basic
+		_, credential, _ := strings.Cut(value, " ") // the text after Bearer or Basic
 		secrets = append(secrets, value, credential)
 	}
 	return secrets
@@ -145,7 +146,7 @@ func (s *Sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return s.sendChain(ctx, ch, d, nil)
 }
 
-// sendChain makes one attempt of a chain; rehearsal = nil sends the requests to the CMS.
+// sendChain makes one attempt of a chain. If rehearsal is nil, the CMS gets the requests.
 func (s *Sender) sendChain(ctx context.Context, ch *chain, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result {
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()

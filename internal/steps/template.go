@@ -18,8 +18,8 @@ type templatePart struct {
 	expression *expression
 }
 
-// compileTemplate compiles a text with {{ expressions }}. It records mistakes and leaves out the part with the
-// mistake.
+// compileTemplate compiles a text with {{ expressions }}. If a part has a mistake, it records the mistake and
+// leaves the part out.
 func (f *File) compileTemplate(n ast.Node, path string, s *scope) *template {
 	text, ok := readText(n)
 	if !ok {
@@ -58,8 +58,8 @@ func (f *File) compileText(n ast.Node, path, text string, s *scope, fill func(st
 	}
 }
 
-// newLocator returns a function that finds a line and column of one expression of the text, which has the
-// number count.
+// newLocator returns a function that finds a line and column of one expression of the text. count is the number
+// of the expression in the text.
 func (f *File) newLocator(n ast.Node, path, source string, count int) func(line, column int) place {
 	return func(line, column int) place {
 		if line > 1 {
@@ -68,7 +68,7 @@ func (f *File) newLocator(n ast.Node, path, source string, count int) func(line,
 		first, _, _ := strings.Cut(source, "\n")
 		before := string([]rune(first)[:min(column, len([]rune(first)))])
 		at := f.locatePart(n, path, "{{", count, "{{"+before)
-		if column == 0 && at.line > 0 { // the start of the expression, not the space before it
+		if column == 0 && at.line > 0 { // the start of the expression, behind the space before it
 			at = f.locatePart(n, path, "{{", count, "{{"+leadingSpace(first))
 		}
 		return at
@@ -77,8 +77,8 @@ func (f *File) newLocator(n ast.Node, path, source string, count int) func(line,
 
 func leadingSpace(text string) string { return text[:len(text)-len(strings.TrimLeft(text, " \t"))] }
 
-// findEnd returns the index of the }} that closes an expression, or -1. Braces in quoted texts and of maps
-// belong to the expression.
+// findEnd returns the index of the }} that closes an expression, or -1. Braces in quoted texts, and the braces
+// of maps, belong to the expression.
 func findEnd(text string) int {
 	depth, quote := 0, byte(0)
 	for i := 0; i < len(text); i++ {
@@ -116,7 +116,7 @@ func (t *template) isConstant() bool {
 	return true
 }
 
-// literalText returns the literal parts, joined.
+// literalText returns the literal parts as one text.
 func (t *template) literalText() string {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -161,7 +161,7 @@ func (t *template) joinParts(env map[string]any, change func(before string, valu
 	return b.String(), nil
 }
 
-// valueError means that the value of an expression cannot be used.
+// valueError is the error of an expression whose value cannot be used.
 type valueError struct {
 	err   error
 	reads bool // the value depends on an answer of the CMS
@@ -199,7 +199,7 @@ func (t *template) readsRemembered() bool {
 	})
 }
 
-// newValueError returns the error of a value of the template.
+// newValueError returns the error of a template whose value cannot be used.
 func (t *template) newValueError(err error) error {
 	for _, p := range t.parts {
 		if p.expression != nil {

@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// A rejection has the status of the answer. Without one it would not count as a verdict of the CMS, and a few bad
-// messages in a row could pause the lane.
+// A rejection has the status of the answer. Without a status it would not be a verdict of the CMS, and a few
+// bad messages in a row could pause the lane.
 func TestSender_RejectionIsAVerdict(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -45,8 +45,8 @@ func TestSender_RejectionIsAVerdict(t *testing.T) {
 	}
 }
 
-// CMSs name the end of a rate limit in headers of their own: by seconds, with or without a fraction, by a date, or by
-// a Unix time.
+// CMSs report the end of a rate limit in headers of their own: as seconds with or without a fraction, as a
+// date, or as a Unix time.
 func TestSender_RetryAfter(t *testing.T) {
 	t.Parallel()
 	at := time.Now().Add(90 * time.Second)
@@ -75,8 +75,9 @@ func TestSender_RetryAfter(t *testing.T) {
 	}
 }
 
-// An expected 404 with a page of HTML comes from a proxy or a CMS that is starting. success cannot judge it. So
-// it is not known whether the item exists, and the attempt does not count against the message.
+// An expected 404 with a page of HTML comes from a proxy or from a CMS that is starting. success cannot be
+// evaluated with such an answer. So after a look-up, Weir does not know whether the item exists, and takes the CMS
+// for unavailable. After a write, Weir tries again.
 func TestSender_SuccessOfAnUnreadableAnswer(t *testing.T) {
 	t.Parallel()
 	const page = "<!DOCTYPE html><html>not here"

@@ -15,8 +15,8 @@ import (
 // xmlBody is an XML document. Only texts and attributes have expressions, so that no value can become markup.
 type xmlBody struct {
 	doc         *etree.Document
-	expressions []*template // by number of their mark
-	isCall      bool        // an XML-RPC call
+	expressions []*template // the expressions; a mark has the index of its expression
+	isCall      bool        // the document is an XML-RPC call
 }
 
 // Marks replace expressions while the document is parsed, because an expression may have characters of XML's
@@ -36,7 +36,7 @@ func (f *File) compileXML(p pair, st *step, s *scope) body {
 		return nil
 	}
 	b := &xmlBody{}
-	// A variable must not become markup either.
+	// The value of an environment variable must not become markup either.
 	markVariables := func(literal string) string {
 		return f.variable.ReplaceAllStringFunc(literal, func(found string) string {
 			return b.addMark(templatePart{literal: f.fillVariables(found)})
@@ -52,7 +52,7 @@ func (f *File) compileXML(p pair, st *step, s *scope) body {
 		}
 		marked.WriteString(b.addMark(t))
 	}
-	// ParseTree finds mistakes that etree accepts.
+	// ParseTree also finds mistakes that etree accepts.
 	if _, err := contract.ParseTree([]byte(strings.TrimSpace(marked.String())), contract.Limits{}); err != nil {
 		f.addMistake(p.placeOfValue(),
 			"xml is not well-formed (%s); an expression may stand in a text or in an attribute's "+
@@ -82,7 +82,7 @@ func describeXML(err error) string {
 	return xmlMark.ReplaceAllString(strings.TrimPrefix(err.Error(), "accept: "), "{{ … }}")
 }
 
-// checkMarks records expressions in names, comments and processing instructions as mistakes.
+// checkMarks records a mistake for each expression in a name, a comment or a processing instruction.
 func (f *File) checkMarks(e *etree.Element, at place) {
 	names := e.FullTag()
 	for _, a := range e.Attr {
@@ -146,7 +146,7 @@ func (b *xmlBody) fillElement(e *etree.Element, env map[string]any) error {
 	return nil
 }
 
-// expandMarks replaces the marks in a text by values.
+// expandMarks replaces the marks in a text with values.
 func (b *xmlBody) expandMarks(text string, env map[string]any) (expanded string, isNil bool, err error) {
 	expanded = xmlMark.ReplaceAllStringFunc(text, func(mark string) string {
 		number, _ := strconv.Atoi(xmlMark.FindStringSubmatch(mark)[1])
