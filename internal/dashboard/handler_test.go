@@ -125,8 +125,8 @@ func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	}
 }
 
-// The page of a message says before the click that Weir would refuse a replay without force. It also shows the reason of
-// each change of the message.
+// The page of a message says before the click that Weir would refuse a replay without force. It also shows the
+// reason of each change of the message.
 func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()

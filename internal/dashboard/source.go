@@ -137,7 +137,7 @@ type Step struct {
 	Oldest                             time.Duration
 	Transactions                       map[string]int64 // by service and operation
 	AnsweredAt                         time.Time        // time of the last attempt that the CMS judged; zero = none
-	FailedAt                           time.Time        // the last attempt that failed, or found the CMS unavailable; zero = none
+	FailedAt                           time.Time        // the last attempt that failed or found no CMS; zero = none
 }
 
 // Query is an operator's search. Empty fields match every message.
