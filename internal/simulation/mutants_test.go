@@ -151,7 +151,7 @@ var mutantsOfKillers = []mutant{
 var mutantsOfChains = []mutant{
 	{"a failed look-up means none", "steps/answer.go", "a.problem[partJSON] = \"the answer is not JSON\" + a.kindOfBody()", "a.JSON = map[string]any{\"items\": []any{}}", "duplicate", "30"},
 	{"a cut look-up means none", "steps/answer.go", "			a.problem[p] = a.cutBy", "			a.JSON = map[string]any{\"items\": []any{}}\n\t\t\t_ = p", "duplicate", "30"},
-	{"a chain resumes behind its look-up", "steps/run.go", "// runStep sends a step's request, repeatedly if the step waits for a condition.\nfunc (r *run) runStep(st *step) verdict {\n", "var foundBefore = map[weir.ID]any{}\n\nfunc (r *run) runStep(st *step) verdict {\n\tif found := foundBefore[r.delivery.Message.ID]; found != nil && st.isSafe {\n\t\tr.env[st.name] = found\n\t\treturn verdict{do: actionOK}\n\t}\n\tif st.isSafe {\n\t\tdefer func() { foundBefore[r.delivery.Message.ID] = r.env[st.name] }()\n\t}\n", "duplicate", "30"},
+	{"a chain resumes behind its look-up", "steps/run.go", "// runStep sends a step's request. If the step waits for a condition, it sends the request repeatedly.\nfunc (r *run) runStep(st *step) verdict {\n", "var foundBefore = map[weir.ID]any{}\n\nfunc (r *run) runStep(st *step) verdict {\n\tif found := foundBefore[r.delivery.Message.ID]; found != nil && st.isSafe {\n\t\tr.env[st.name] = found\n\t\treturn verdict{do: actionOK}\n\t}\n\tif st.isSafe {\n\t\tdefer func() { foundBefore[r.delivery.Message.ID] = r.env[st.name] }()\n\t}\n", "duplicate", "30"},
 	{"one Idempotency-Key for two steps", "steps/run.go", "key := req.Header.Get(idempotencyHeader) + \"/\" + st.name", "key := req.Header.Get(idempotencyHeader) + \"/step\"", "key", "30"},
 	{"a replay under its first Idempotency-Key", "cms/cms.go", "if m.Replays == 0 {", "if true {", "content|newest", "60"},
 	{"again without end", "steps/run.go", "if r.round > maxAgain {", "if r.round > 1000 {", "endless", "30"},
@@ -159,7 +159,7 @@ var mutantsOfChains = []mutant{
 	{"an item that is gone is remembered", "steps/run.go", "\t\t\tr.forgetID()\n", "", "refused|lost", "60"},
 	{"a chain that is run again forgets what it learned", "steps/remember.go", "r.rememberedID, r.learnedID = id, id", "r.learnedID = id", "duplicate", "60"},
 	{"a forgotten id stays in memory", "drain/remembered.go", "\th.ids.keepID(key, \"\")\n", "", "memory", "60"},
-	{"an unanswered write does not settle", "steps/run.go", "if st.isSafe { // an unanswered look-up leaves nothing at work in the CMS", "if true {", "overlap|duplicate", "30"},
+	{"an unanswered write does not settle", "steps/run.go", "if st.isSafe { // the CMS cannot still work on a change", "if true {", "overlap|duplicate", "30"},
 }
 
 func TestMutants_AreCaught(t *testing.T) {
