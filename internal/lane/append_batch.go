@@ -16,12 +16,12 @@ import (
 const (
 	// appendPatience is how long a group tries to reach storage and to win the race for head.
 	appendPatience = 5 * time.Second
-	// appendTimeout is when the last request of a group ends. It leaves time for a request sent near the end of
-	// appendPatience.
+	// appendTimeout limits all requests of a group. It is longer than appendPatience, so that a request sent near
+	// the end of appendPatience can still succeed.
 	appendTimeout = 9 * time.Second
-	// reloadHeadFor is how long head is read before each write after another process has written it.
+	// reloadHeadFor is how long the flusher reads head before each write, after another process has written head.
 	reloadHeadFor = 2 * time.Second
-	// conflictPause is the longest pause after a lost race for another row. Each pause is drawn at random.
+	// conflictPause is the longest pause after a conflict on a row other than head. Each pause is random.
 	conflictPause = 20 * time.Millisecond
 	// unavailablePause is the pause before the next request after storage was unavailable.
 	unavailablePause = 100 * time.Millisecond
@@ -361,7 +361,7 @@ func (t *batchAppend) refuseGroup(cause error) {
 		err = &weir.Error{Kind: weir.Unavailable, Op: "append",
 			Message: "too many receivers write this lane at the moment; try again", RetryAfter: time.Second}
 	case weir.KindOf(err) == weir.Unavailable:
-		// Taken before the first answer: a message that is posted after it is not refused for an old cause.
+		// This comes before the first answer, so that a message posted after an answer is not refused for an old cause.
 		refused = append(refused, t.a.takeWaiting(t.pending)...)
 	}
 	for _, sub := range refused {

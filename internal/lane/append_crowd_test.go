@@ -18,8 +18,7 @@ func newChances(seed int) func() float64 {
 	return func() float64 { return rand.New(rand.NewPCG(uint64(seed), uint64(time.Now().UnixNano()))).Float64() }
 }
 
-// uneven is a table whose requests take between least and most. Half of that time passes before the request
-// arrives.
+// uneven is a table whose requests take a random time from least to most. A request arrives after half of its time.
 type uneven struct {
 	storage.Table
 	least, most time.Duration

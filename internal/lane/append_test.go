@@ -46,7 +46,7 @@ func newMessage(key, body string) weir.Message {
 	return weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(body)}
 }
 
-// readWholeLog reads the in the log, and checks that it has no gap and matches head.
+// readWholeLog reads all messages of the log, and checks that it has no gap and matches head.
 func (b *bench) readWholeLog() []*lane.Entry {
 	b.t.Helper()
 	entries, err := b.faultless.ReadLog(b.t.Context(), 0, 1, 1000)
@@ -207,7 +207,7 @@ func TestAppender_Append_TheCallerLeaves(t *testing.T) {
 	})
 }
 
-// slowTable holds the first transaction until it is released, and counts transactions.
+// slowTable blocks the first transaction until the test releases it, and counts transactions.
 type slowTable struct {
 	storage.Table
 	hold  chan struct{}

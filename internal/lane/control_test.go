@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// cutTable ends answers about control rows after the first row, as storage may.
+// cutTable returns only the first row of the control rows in an answer, as storage may.
 type cutTable struct {
 	storage.Table
 	cuts    int
@@ -111,7 +111,7 @@ func (b *bench) openNextEpoch(table storage.Table) *lane.Store {
 	return &next
 }
 
-// A short answer about the control rows of an earlier epoch's lane deletes nothing.
+// If storage answers with a part of the control rows of an earlier epoch's lane, retention deletes nothing.
 func TestRetention_EarlierWithShortAnswers(t *testing.T) {
 	for _, cuts := range []int{1, 2, 1000} {
 		t.Run(fmt.Sprint(cuts), func(t *testing.T) {

@@ -31,9 +31,9 @@ func (s *Store) ReadLastDelivery(ctx context.Context, lane int, keyHash string) 
 	return lastDeliveryFrom(weir.ID{Epoch: s.Epoch, Lane: lane}, r.Values), err
 }
 
-// lastDeliveryFrom reads a row of the epoch and lane that at names.
-func lastDeliveryFrom(at weir.ID, v map[string]any) LastDelivery {
-	return LastDelivery{OrderPos: rows.OrderPos.Of(v), ID: idFrom(at, v)}
+// lastDeliveryFrom returns the last delivery of an l_ row. origin has the epoch and lane of the row.
+func lastDeliveryFrom(origin weir.ID, v map[string]any) LastDelivery {
+	return LastDelivery{OrderPos: rows.OrderPos.Of(v), ID: idFrom(origin, v)}
 }
 
 // SaveLastDelivery records the delivery of a message as the last one in the order of its key.

@@ -33,19 +33,19 @@ func (s *Store) ReadLatestVersion(ctx context.Context, lane int, latestKey strin
 	return latestVersionFrom(weir.ID{Epoch: s.Epoch, Lane: lane}, r.Values), err
 }
 
-// latestVersionFrom reads a row of the epoch and lane that at names.
-func latestVersionFrom(at weir.ID, v map[string]any) LatestVersion {
-	return LatestVersion{Version: rows.Version.Of(v), Warning: rows.VersionWarning.Of(v), ID: idFrom(at, v)}
+// latestVersionFrom returns the version of a row. origin has the epoch and lane of the row.
+func latestVersionFrom(origin weir.ID, v map[string]any) LatestVersion {
+	return LatestVersion{Version: rows.Version.Of(v), Warning: rows.VersionWarning.Of(v), ID: idFrom(origin, v)}
 }
 
-// idFrom returns the id of the message that a row names: that of its first epoch if it was copied, or else the one in
-// the epoch and lane that at names.
-func idFrom(at weir.ID, v map[string]any) weir.ID {
+// idFrom returns the id of the message that a row names: the id of its first epoch if the message was copied, or else
+// the id in the epoch and lane of origin.
+func idFrom(origin weir.ID, v map[string]any) weir.ID {
 	if id := originFrom(rows.Origin.Of(v)); !id.IsZero() {
 		return id
 	}
-	at.Seq, at.Nonce = rows.Seq.Of(v), rows.Nonce.Of(v)
-	return at
+	origin.Seq, origin.Nonce = rows.Seq.Of(v), rows.Nonce.Of(v)
+	return origin
 }
 
 // originFrom returns the message of an earlier epoch that the column Origin names.

@@ -19,8 +19,8 @@ import (
 // rows cover the log in ranges that do not overlap: only the first d_ row at or behind a sequence number
 // can have its delivery. It has to be looked up if the row of a message is queued and not held.
 
-// minPacked is the number of messages from which a common row pays. Below it, their own rows cost about the
-// same and are quicker to read.
+// minPacked is the smallest number of messages for one common row. For fewer messages, a row each costs about the same
+// and is quicker to read.
 const minPacked = 8
 
 // packedDelivery is one message in a d_ row.

@@ -15,7 +15,7 @@ import (
 
 // ReplayOptions are the options of a replay.
 type ReplayOptions struct {
-	Force bool  // Force: even if a newer message of the key was delivered (it will be overwritten)
+	Force bool  // even if a newer message of the key was delivered, which the replay overwrites
 	Edit  *Edit // another body; nil = the body that was sent last
 }
 

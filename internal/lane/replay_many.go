@@ -32,7 +32,7 @@ type bulkReplay struct {
 	store        *Store
 	lane         int
 	force        bool
-	nonce        string // of all requests: so one that was stored is recognized although the answer was lost
+	nonce        string // of all requests, so that a repeat recognizes a stored request whose answer was lost
 	historyFence int64  // of tail
 	results      []error
 }

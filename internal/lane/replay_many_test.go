@@ -112,7 +112,7 @@ func TestReplayMany_LostAnswers(t *testing.T) {
 	}
 }
 
-// A message that cannot be requested has a result of its own, and keeps no other from its turn.
+// A message that cannot be requested has a result of its own, and the others are requested.
 func TestReplayMany_MessagesThatCannotBeRequested(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		entries := b.appendManyDead(b.raiseFence(), 5)
@@ -141,7 +141,7 @@ func TestReplayMany_MessagesThatCannotBeRequested(t *testing.T) {
 	})
 }
 
-// The results of a call that fails are those of the messages from the front: so the caller knows which are left.
+// A call that fails returns results for the first messages only, so the caller knows which are left.
 func TestReplayMany_FailsInBetween(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		entries := b.appendManyDead(b.raiseFence(), 60)

@@ -34,11 +34,11 @@ const (
 	// removalRate is how many rows a second RunLane removes from one lane: half of the rate that a partition
 	// can take, so that appends and commits are not slowed down while removal is behind.
 	removalRate = 1000
-	// removalWait is how long the walk waits until a delivered message may be removed. It passes over a message
-	// that needs longer, and removes it a day later.
+	// removalWait is how long the walk waits for a delivered message whose retention is nearly over. It leaves a
+	// message out whose retention ends later, and removes that message a day later.
 	removalWait = time.Hour
-	// idlePause is the pause unless a run has removed many messages. Each run has a cost of its own, which the
-	// messages that it removes should share.
+	// idlePause is the pause after a run that has removed few messages. Each run makes some requests of its own, so
+	// runs should be rare and remove many messages.
 	idlePause = time.Hour
 	busyPause = 5 * time.Minute
 	busyRun   = 1000
