@@ -1,7 +1,7 @@
 // Package cms writes messages to the CMS: it builds the HTTP request of a delivery, and classifies the
 // answer into the outcome of the attempt.
 //
-// A request is sent once. It has no GetBody, so net/http cannot resend it by itself. Only if a kept
+// A request is sent once. It has no GetBody, so net/http cannot send it again by itself. Only if a reused
 // connection was closed before a byte was written, Send tries once more on a new connection.
 package cms
 
@@ -25,15 +25,15 @@ import (
 
 // Config has the address of the CMS, and the form of requests.
 type Config struct {
-	URL          string // {key}, {contract}, {version}, {id} in path and query are filled in, escaped
+	URL          string // the values for {key}, {contract}, {version}, {id} in path and query are escaped
 	Method       string
 	Headers      map[string]string
-	Timeout      time.Duration                   // of one attempt
-	SuccessRules map[string]*regexp.Regexp       // by contract: must match the body of a 2xx
-	Answers      map[string]map[int]weir.Outcome // by contract and status: overrides Classify
+	Timeout      time.Duration                   // limit for one attempt
+	SuccessRules map[string]*regexp.Regexp       // by contract: the body of a 2xx answer must match
+	Answers      map[string]map[int]weir.Outcome // by contract and status: the outcome in place of Classify's
 	Now          func() time.Time
 	Transport    http.RoundTripper // nil = the default of this package
-	Secrets      func() []string   // further secrets at this time; nil = none
+	Secrets      func() []string   // returns further secrets that are valid now; nil = there are none
 }
 
 // Client makes attempts. It is safe for concurrent use.
@@ -44,13 +44,14 @@ type Client struct {
 }
 
 const (
-	// maxBody limits the bytes of an answer that are read; a longer answer costs its connection.
+	// maxBody limits the bytes of an answer that Weir reads. After a longer answer, the connection cannot be
+	// used again.
 	maxBody = 64 << 10
 	// keptBody limits the bytes of an answer in the record of an attempt.
 	keptBody = 2 << 10
 )
 
-// New checks the settings and returns a Client. Its errors do not repeat the address, because it may
+// New checks the settings and returns a Client. Its errors do not repeat the address, because the address may
 // contain a password or a key.
 func New(cfg Config) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
@@ -80,8 +81,8 @@ var (
 	headerNamePattern  = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 )
 
-// CheckHeaders reports every header that cannot be sent as set: net/http writes some headers by itself,
-// and the client others. Values may be secrets, so no error has one.
+// CheckHeaders reports every header that cannot be sent as it is set. net/http writes some headers itself, and the
+// Client writes others. Values may be secrets, so no error has one.
 func CheckHeaders(headers map[string]string) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -106,7 +107,7 @@ func CheckHeaders(headers map[string]string) error {
 // Transport returns the transport of requests.
 func (c *Client) Transport() http.RoundTripper { return c.cfg.Transport }
 
-// currentMask returns the mask of the texts that are kept.
+// currentMask returns the mask for the texts that Weir stores.
 func (c *Client) currentMask() Mask {
 	if c.cfg.Secrets == nil {
 		return c.secrets
@@ -114,8 +115,8 @@ func (c *Client) currentMask() Mask {
 	return c.secrets.With(c.cfg.Secrets()...)
 }
 
-// Send makes one attempt. It returns with the answer, at the attempt's timeout, or when ctx ends; then
-// the outcome is none.
+// Send makes one attempt. It returns when the CMS has answered, at the attempt's timeout, or when ctx ends. If
+// ctx ends, the outcome is none.
 func (c *Client) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	started := c.cfg.Now()
 	r := c.sendWithRetry(ctx, d)
@@ -162,9 +163,9 @@ type Answer struct {
 
 // Rules are a contract's rules for answers.
 type Rules struct {
-	Success *regexp.Regexp       // must match the body of a 2xx; nil = any body
-	Means   map[int]weir.Outcome // by status
-	Secrets Mask                 // of the texts that are kept
+	Success *regexp.Regexp       // the body of a 2xx answer must match; nil = any body
+	Means   map[int]weir.Outcome // outcome by status
+	Secrets Mask                 // hides secrets in the texts that are stored
 }
 
 // Classify returns the result of an answer. Its outcome is:
@@ -222,7 +223,7 @@ func outcomeOfStatus(status int) weir.Outcome {
 // maxRetryAfter limits the Retry-After of the CMS.
 const maxRetryAfter = time.Hour
 
-// ParseRetryAfter parses seconds or a date, and limits the delay to an hour; 0 = neither.
+// ParseRetryAfter parses a number of seconds, or a date. It returns an hour at most; 0 = the value is neither.
 func ParseRetryAfter(value string, now time.Time) time.Duration {
 	if n, err := strconv.Atoi(value); err == nil && n > 0 {
 		return time.Duration(min(n, int(maxRetryAfter/time.Second))) * time.Second
@@ -248,7 +249,7 @@ func answerReason(status int, header http.Header, body string) string {
 // maxReason limits the bytes of a reason.
 const maxReason = 300
 
-// SingleLine returns a text as one line of valid UTF-8, without control characters, truncated.
+// SingleLine returns the beginning of a text as one line of valid UTF-8 without control characters.
 func SingleLine(s string) string {
 	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "\uFFFD"),
 		func(r rune) bool { return r < 0x20 || (r >= 0x7f && r < 0xa0) || r == ' ' }), " ")
@@ -258,14 +259,15 @@ func SingleLine(s string) string {
 	return s
 }
 
-// KeptText returns the part of an answer's body that is kept.
+// KeptText returns the part of an answer's body that Weir stores.
 func KeptText(body string) string {
 	return strings.ToValidUTF8(body[:min(len(body), keptBody)], "\uFFFD")
 }
 
-// idempotencyKey returns the message's id, with the number of the replay if there was one. All attempts until the
-// message dies again send the same key. A replay is no repetition: it may have another body, other messages of its
-// ordering key may have changed the item since, and a CMS may have kept the error that it answered before.
+// idempotencyKey returns the message's id. If the message was replayed, the number of the replay follows. All
+// attempts until the message dies again send the same key. A replay needs another key, because it is not a
+// repetition: its body may differ, other messages of its ordering key may have changed the item since, and a
+// CMS may have stored its earlier error for the key.
 func idempotencyKey(m *weir.Message) string {
 	if m.Replays == 0 {
 		return m.Public().String()
@@ -309,7 +311,7 @@ func SetMessageHeaders(req *http.Request, d weir.Delivery) {
 	}
 }
 
-// setHeader sets a header, unless the value is empty.
+// setHeader sets a header if the value is not empty.
 func setHeader(req *http.Request, name, value string) {
 	if value != "" {
 		req.Header.Set(name, value)
@@ -332,7 +334,7 @@ func expandURL(address string, values map[string]string) (string, error) {
 	return path, nil
 }
 
-// EscapeSegment escapes a value as one path segment. Dots are escaped if the value has nothing else,
+// EscapeSegment escapes a value as one path segment. It escapes dots only in a value that consists of dots,
 // because such a segment would change the path.
 func EscapeSegment(value string) string {
 	if strings.Trim(value, ".") == "" {

@@ -115,11 +115,11 @@ func TestClient_Send_Request(t *testing.T) {
 		t.Fatalf("got %+v, want Outcome delivered", r)
 	}
 	if got.URL.EscapedPath() != "/content/%2Fnews%2F%C3%A4%20b%3F" || got.URL.Query().Get("k") != d.Message.Key {
-		t.Errorf("address %s, want EscapedPath /content/%%2Fnews%%2F%%C3%%A4%%20b%%3F and k %v", got.URL,
+		t.Errorf("got the address %s, want EscapedPath /content/%%2Fnews%%2F%%C3%%A4%%20b%%3F and k %v", got.URL,
 			d.Message.Key)
 	}
 	if string(body) != string(d.Message.Body) {
-		t.Errorf("body %q, want %v", body, string(d.Message.Body))
+		t.Errorf("got the body %q, want %v", body, string(d.Message.Body))
 	}
 	for name, want := range map[string]string{
 		"Content-Type": d.Message.ContentType, "Idempotency-Key": d.Message.ID.String(),
@@ -128,7 +128,7 @@ func TestClient_Send_Request(t *testing.T) {
 		"Tracestate": "vendor=a1", "X-Api-Key": "s3cret",
 	} {
 		if v := got.Header.Get(name); v != want {
-			t.Errorf("%s: %q, want %q", name, v, want)
+			t.Errorf("%s: got %q, want %q", name, v, want)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestClient_Send_AReplayIsNoRepeat(t *testing.T) {
 	d.Message.Replays, d.Message.Edition = 2, 1
 	newClient(t, server.URL).Send(t.Context(), d)
 	if want := d.Message.ID.String() + ".2"; got != want {
-		t.Errorf("Idempotency-Key %q, want %q", got, want)
+		t.Errorf("got the Idempotency-Key %q, want %q", got, want)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestClient_Send_ARedirectToALoginPageIsNotFollowed(t *testing.T) {
 	defer server.Close()
 	if r := newClient(t, server.URL).Send(t.Context(), newDelivery()); r.Outcome != weir.OutcomeUnavailable ||
 		logins.Load() != 0 {
-		t.Errorf("%+v, %d logins, want Outcome unavailable and logins 0", r, logins.Load())
+		t.Errorf("got %+v and %d logins, want Outcome unavailable and logins 0", r, logins.Load())
 	}
 }
 
@@ -213,7 +213,7 @@ func TestClient_Send_LostAfterItWasSentIsARetryThatSettles(t *testing.T) {
 	address, requests := rawServer(t, func(n int, conn net.Conn, r *bufio.Reader) { http.ReadRequest(r) })
 	if r := newClient(t, address).Send(t.Context(), newDelivery()); r.Outcome != weir.OutcomeRetry || !r.Unanswered ||
 		requests.Load() != 1 {
-		t.Errorf("%+v, %d connections, want Outcome retry, Unanswered true and requests 1", r, requests.Load())
+		t.Errorf("got %+v and %d requests, want Outcome retry, Unanswered true and 1 request", r, requests.Load())
 	}
 }
 
@@ -236,12 +236,13 @@ func TestClient_Send_AHugeAnswerIsNotReadWhole(t *testing.T) {
 	defer server.Close()
 	if r := newClient(t, server.URL).Send(t.Context(), newDelivery()); r.Outcome != weir.OutcomeRejected ||
 		len(r.Body) > 2<<10 || len(r.Reason) > 310 || strings.ContainsAny(r.Reason, "\x00\n") {
-		t.Errorf("%v, %d bytes kept, reason %q; want rejected, 2 KiB at most, and a reason of one line", r.Outcome,
+		t.Errorf("got %v, %d stored bytes and the reason %q; want rejected, 2 KiB at most, and a reason of one line",
+			r.Outcome,
 			len(r.Body), r.Reason)
 	}
 }
 
-// rawServer hands each connection to f and closes it.
+// rawServer calls f with each connection and then closes the connection.
 func rawServer(t *testing.T, f func(n int, conn net.Conn, r *bufio.Reader)) (string, *atomic.Int32) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -281,11 +282,11 @@ func TestNew(t *testing.T) {
 		Headers: map[string]string{"bad name": "x", "": "x", "host": "x", "weir-key": "x", "Content-Type": "x",
 			"X-Key": "s3cret\n"}})
 	if err == nil || strings.Count(err.Error(), "\n") != 5 || strings.Contains(err.Error(), "s3cret") {
-		t.Error(err)
+		t.Errorf("got %v, want an error of 6 lines without a value", err)
 	}
 }
 
-// The query of an address may contain a key.
+// The query of an address may contain a key, so no reason may have the address.
 func TestClient_ReasonsDoNotNameTheAddress(t *testing.T) {
 	t.Parallel()
 	closed, _ := rawServer(t, func(_ int, conn net.Conn, r *bufio.Reader) { _, _ = http.ReadRequest(r) })
@@ -300,7 +301,7 @@ func TestClient_ReasonsDoNotNameTheAddress(t *testing.T) {
 	}
 }
 
-// A contract may define the meaning of a status; Weir-Retry in the CMS's answer takes precedence.
+// A contract can define the outcome of a status. Weir-Retry in the CMS's answer takes precedence.
 func TestClassify_AsTheContractSays(t *testing.T) {
 	t.Parallel()
 	rules := cms.Rules{Means: map[int]weir.Outcome{403: weir.OutcomeRejected, 404: weir.OutcomeRetry,

@@ -9,7 +9,7 @@ import (
 	"weir/internal/cms"
 )
 
-// The status of an answer decides the outcome. A contract can ask for more.
+// The status of an answer determines the outcome. A contract can demand more of an answer.
 func ExampleClassify() {
 	rules := cms.Rules{Success: regexp.MustCompile(`<saved/>`)}
 	for _, a := range []cms.Answer{

@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// NewTransport returns the transport of requests to the CMS; nil = the default settings of TLS.
+// NewTransport returns the transport of requests to the CMS. If config is nil, TLS has its default settings.
 func NewTransport(config *tls.Config) *http.Transport {
 	return &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
@@ -34,9 +34,9 @@ func NewHTTPClient(transport http.RoundTripper) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: noRedirects}
 }
 
-// Exchange sends a request once. Only if a kept connection was closed before a byte was written, it
-// tries once more. Without an answer it returns nil and the result of the attempt: ctx ends when Weir
-// cuts the attempt off, and limited, its child, at the timeout, too.
+// Exchange sends a request once. Only if a reused connection was closed before a byte was written, it tries
+// once more. If there is no answer, it returns nil and the result of the attempt. ctx ends when Weir cuts the
+// attempt off. limited is a child of ctx, and also ends at the timeout.
 func Exchange(ctx, limited context.Context, client *http.Client,
 	newRequest func(context.Context) (*http.Request, error)) (*http.Response, weir.Result) {
 	for try := 0; ; try++ {
@@ -57,13 +57,13 @@ func Exchange(ctx, limited context.Context, client *http.Client,
 	}
 }
 
-// sendProgress records how far a request got.
+// sendProgress records the progress of sending a request.
 type sendProgress struct {
-	isReused atomic.Bool // a kept connection was used
-	hasBegun atomic.Bool // bytes of it may have reached the CMS
+	isReused atomic.Bool // the request has a connection that an earlier request used
+	hasBegun atomic.Bool // bytes of the request may have reached the CMS
 }
 
-// isStaleConn reports whether a kept connection was closed before a byte of the request was written.
+// isStaleConn reports whether a reused connection was closed before a byte of the request was written.
 func (p *sendProgress) isStaleConn() bool { return p.isReused.Load() && !p.hasBegun.Load() }
 
 func (p *sendProgress) newTrace() *httptrace.ClientTrace {
@@ -90,8 +90,8 @@ func failureResult(ctx, limited context.Context, err error, began bool) weir.Res
 	return weir.Result{Outcome: weir.OutcomeRetry, Reason: "connection lost: " + reason, Unanswered: true}
 }
 
-// errorText returns an error as one line, without the address: its query may contain a key, and each
-// caller who may read a message's status can read the reason.
+// errorText returns an error as one line, without the address: the query of the address may contain a key, and
+// each caller who may read a message's status can read this text.
 func errorText(err error) string {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Mask replaces the secrets of the settings in texts that come from the CMS. A CMS may repeat the
-// address or a header of a request in its answer, and everyone who may read a message's status can read
-// the answer's text.
+// Mask replaces the secrets of the settings in texts that come from the CMS. A CMS may repeat the address or a
+// header of a request in its answer, and each caller who may read a message's status can read the answer's
+// text.
 type Mask struct {
 	replacer *strings.Replacer
 	more     *strings.Replacer
@@ -19,12 +19,12 @@ type Mask struct {
 
 const (
 	maskText = "…"
-	// minSecret is the length in bytes from which a value is masked wherever it stands. A shorter value, such
-	// as the number of a version, stands in many texts by chance.
+	// minSecret is the smallest length in bytes of a value that a mask replaces wherever the value stands. A
+	// shorter value, such as the number of a version, stands in many texts by chance.
 	minSecret = 6
 )
 
-// newMask returns a mask of the query and the password of the address, and of all header values.
+// newMask returns a mask of the query and the password of the address, and of all values of headers.
 func newMask(address *url.URL, headers map[string]string) Mask {
 	var secrets []string
 	add := func(value string) {
@@ -37,7 +37,7 @@ func newMask(address *url.URL, headers map[string]string) Mask {
 		add(password)
 		add(base64.StdEncoding.EncodeToString([]byte(address.User.Username() + ":" + password)))
 	}
-	var pairs []string // name and value, of any length
+	var pairs []string // names with their values, which may be short
 	for pair := range strings.SplitSeq(address.RawQuery, "&") {
 		_, value, _ := strings.Cut(pair, "=")
 		if value == "" || placeholderPattern.MatchString(value) {
@@ -51,13 +51,13 @@ func newMask(address *url.URL, headers map[string]string) Mask {
 	}
 	for _, value := range headers {
 		add(value)
-		_, credential, _ := strings.Cut(value, " ") // of Bearer or Basic
+		_, credential, _ := strings.Cut(value, " ") // the text after Bearer or Basic
 		add(credential)
 	}
 	return Mask{replacer: newReplacer(secrets, pairs)}
 }
 
-// NewMask returns a mask of these secrets, except short ones.
+// NewMask returns a mask of these secrets, except those shorter than minSecret.
 func NewMask(secrets ...string) Mask {
 	var forms []string
 	for _, secret := range secrets {
@@ -68,13 +68,14 @@ func NewMask(secrets ...string) Mask {
 	return Mask{replacer: newReplacer(forms, nil)}
 }
 
-// With returns a mask that hides these secrets, too.
+// With returns a mask that also hides these secrets.
 func (m Mask) With(secrets ...string) Mask {
 	m.more = NewMask(secrets...).replacer
 	return m
 }
 
-// The escapes of XML that writers use. All writers escape & and <, as XML demands, and some escape more.
+// The ways in which writers of XML escape a text. All writers escape & and <, as XML demands. Some writers
+// escape more characters.
 var xmlEscapes = []*strings.Replacer{
 	strings.NewReplacer("&", "&amp;", "<", "&lt;"),
 	strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;"),
@@ -83,8 +84,8 @@ var xmlEscapes = []*strings.Replacer{
 	strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;"),
 }
 
-// EncodedForms returns the forms in which a request or an answer may have a value: as it is, and escaped for addresses,
-// HTML, XML and JSON. A form can occur twice.
+// EncodedForms returns the forms that a value may have in a request or an answer: unchanged, and escaped for
+// addresses, HTML, XML and JSON. A form can occur twice.
 func EncodedForms(value string) []string {
 	forms := []string{value, url.QueryEscape(value), url.PathEscape(value), html.EscapeString(value)}
 	for _, escape := range xmlEscapes {
@@ -94,14 +95,14 @@ func EncodedForms(value string) []string {
 		var text strings.Builder
 		encoder := json.NewEncoder(&text)
 		encoder.SetEscapeHTML(escapesMarkup)
-		if encoder.Encode(value) == nil { // a text always can be encoded
+		if encoder.Encode(value) == nil { // a text can always be encoded
 			forms = append(forms, strings.TrimSuffix(strings.TrimPrefix(text.String(), `"`), "\"\n"))
 		}
 	}
 	return forms
 }
 
-// newReplacer returns a replacer that prefers the longest match, so that no rest of a secret remains.
+// newReplacer returns a replacer that prefers the longest match, so that no part of a secret remains.
 func newReplacer(secrets, pairs []string) *strings.Replacer {
 	replacements := map[string]string{}
 	for _, secret := range secrets {
@@ -123,7 +124,7 @@ func newReplacer(secrets, pairs []string) *strings.Replacer {
 	return strings.NewReplacer(args...)
 }
 
-// Hide returns a text without secrets. The zero mask hides none.
+// Hide returns a text without secrets. The zero Mask hides no secret.
 func (m Mask) Hide(text string) string {
 	for _, replacer := range []*strings.Replacer{m.replacer, m.more} {
 		if replacer != nil {
@@ -133,8 +134,8 @@ func (m Mask) Hide(text string) string {
 	return text
 }
 
-// redirectTarget returns scheme and host of a Location. Its path and query often repeat those of the
-// request, and so the secrets of delivery.url.
+// redirectTarget returns scheme and host of a Location. It leaves out path and query: they often repeat the
+// path and query of the request, and so the secrets of delivery.url.
 func redirectTarget(location string) string {
 	u, err := url.Parse(location)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"weir/internal/cms"
 )
 
-// answerWith returns a client of a CMS that answers with answer; the address ends in query.
+// answerWith returns a client of a CMS whose answers come from answer. The CMS's address ends in query.
 func answerWith(t *testing.T, query string, answer http.HandlerFunc) *cms.Client {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -22,7 +22,7 @@ func answerWith(t *testing.T, query string, answer http.HandlerFunc) *cms.Client
 	})
 }
 
-// A redirect often repeats the address of the request, with its secrets.
+// A redirect often repeats the address of the request, with the secrets in this address.
 func TestClient_RedirectsDoNotShowSecrets(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ location, want string }{
@@ -56,7 +56,7 @@ func TestClient_RedirectsDoNotShowSecrets(t *testing.T) {
 	}
 }
 
-// An answer that repeats the request is kept and shown without the secrets of the settings.
+// If an answer repeats the request, Weir stores and shows the answer without the secrets of the settings.
 func TestClient_AnswersAreKeptWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	client := answerWith(t, "?api_key=sEcReT+9f2c%26&pin=4711", func(w http.ResponseWriter, r *http.Request) {
@@ -74,12 +74,13 @@ func TestClient_AnswersAreKeptWithoutSecrets(t *testing.T) {
 		}
 		if !strings.Contains(text, "no such item") || !strings.Contains(text, "api_key=…&pin=…") ||
 			!strings.Contains(text, "version 4711") {
-			t.Errorf("got %q, want the rest of the answer", text)
+			t.Errorf("got %q, want the whole answer except the secrets", text)
 		}
 	}
 }
 
-// A secret that the limit of a reason cuts is masked before, so that no part of it remains.
+// Weir masks a secret before it cuts the reason to its limit. Otherwise a part of the secret could remain at
+// the end.
 func TestClient_SecretsAreMaskedBeforeTheTextIsCut(t *testing.T) {
 	t.Parallel()
 	const reasonLimit = 300

@@ -8,38 +8,39 @@ import (
 	"weir/internal/weir"
 )
 
-// Rehearsal takes the requests of one attempt in place of the CMS, and is called for each decision of the attempt.
-// All functions are needed; they are called one after the other.
+// Rehearsal takes the requests of one attempt in place of the CMS. The attempt also calls it for each of its
+// decisions. All functions are needed. They are never called concurrently.
 type Rehearsal struct {
-	// Answer returns the answer to a request of a step. ErrNoAnswer ends the attempt. The request is not signed in.
+	// Answer returns the answer to a request of a step. The request has no credential of the sign-in. If Answer
+	// returns ErrNoAnswer, the attempt ends.
 	Answer func(step string, req *http.Request) (*http.Response, error)
 	// LeaveOut is called for a step whose condition is false.
 	LeaveOut func(step, condition string)
 	// Judge is called with the action for a step's answer, and its reason.
 	Judge func(step, action, reason string)
-	// Outline is called for each step after the one without an answer.
+	// Outline is called for each step after the step without an answer.
 	Outline func(o StepOutline)
-	// IsLive reports whether Answer asks a CMS. If not, the pauses of a step that waits are left out.
+	// IsLive reports whether Answer sends the requests to a CMS. If it is false, an attempt makes no pauses.
 	IsLive bool
 }
 
 // SingleStep is the name of the request of a contract without steps.
 const SingleStep = "request"
 
-// ErrNoAnswer means that a rehearsal has no answer to a request.
+// ErrNoAnswer is the error of a rehearsal that has no answer to a request.
 var ErrNoAnswer = errors.New("there is no answer")
 
-// StepOutline is a step that a rehearsal did not reach. Each expression that reads a missing answer stands in the
-// request as its source, in {{ }}.
+// StepOutline is a step that a rehearsal did not reach. If an expression reads a missing answer, the request
+// has the source of the expression, between {{ and }}, in place of its value.
 type StepOutline struct {
 	Step string
-	// Condition decides whether the step is sent, and reads a missing answer. Empty = the step is sent in any case.
+	// Condition is the step's condition, if it reads a missing answer. Empty = the step is sent in any case.
 	Condition string
 	Method    string
 	Address   string
 	Header    http.Header
 	Body      []byte
-	Problem   string // why the request cannot be made; empty = the request is complete
+	Problem   string // the reason why the request cannot be made; empty = the request is complete
 }
 
 // RehearsedStep is the connection of one step to a rehearsal.

@@ -9,15 +9,15 @@ import (
 	"weir/internal/weir"
 )
 
-// SetVersion sets the ETag of a version, and returns it.
+// SetVersion sets the header ETag to a version, and returns the ETag.
 func SetVersion(w http.ResponseWriter, version string) string {
 	tag := weir.Tag(version)
 	w.Header().Set("ETag", tag)
 	return tag
 }
 
-// NotModified answers 304 if the client has the version already and the host relays such an answer.
-// It sets the ETag, and reports whether it answered.
+// NotModified answers 304 if the client already has the version and the host relays a 304. It sets the ETag,
+// and reports whether it has answered.
 func NotModified(w http.ResponseWriter, r *http.Request, version string) bool {
 	tag := SetVersion(w, version)
 	if !relaysNotModified(r) {
@@ -48,8 +48,8 @@ func IfMatch(r *http.Request) (string, error) {
 		Message: "If-Match must be one ETag as it was answered, or *"}
 }
 
-// ReadReason returns the query parameter "reason": why an operator makes the change. Without the parameter it returns
-// "".
+// ReadReason returns the query parameter "reason", which is the operator's reason for the change. If the
+// parameter is missing, it returns "".
 func ReadReason(r *http.Request) (string, error) {
 	reason := strings.TrimSpace(r.URL.Query().Get("reason"))
 	if utf8.RuneCountInString(reason) > weir.MaxReason {

@@ -9,10 +9,10 @@ import (
 	"weir/internal/weir"
 )
 
-// RefuseCrossSite answers 403 to requests that change something and that a page of another site has a
-// browser send. Where the host asks for no key, or takes a browser's sign-in for one, such a page would
-// otherwise act in the name of the operator who looks at it. A request with a key in its header is let
-// through: a page can set that header only if CORS permits it.
+// RefuseCrossSite answers 403 to requests that change something and that a page of another site makes a browser
+// send. If the host demands no key, or accepts a browser's sign-in instead, such a page could otherwise act in
+// the name of the operator who looks at it. RefuseCrossSite passes a request with a key in its header on,
+// because a page can set that header only if CORS permits it.
 func RefuseCrossSite(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		isReading := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
@@ -26,8 +26,9 @@ func RefuseCrossSite(log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// isCrossSite reports whether a browser says that another site sent the request. Other clients send
-// neither header. Browsers send Sec-Fetch-Site only to https and to the own machine.
+// isCrossSite reports whether a browser's headers show that another site sent the request. Clients other than
+// browsers send neither of the two headers. Browsers send Sec-Fetch-Site only over https and to the same
+// machine.
 func isCrossSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "same-origin", "none":

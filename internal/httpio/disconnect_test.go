@@ -15,7 +15,7 @@ import (
 	"weir/internal/weir"
 )
 
-// A failure that a client caused by disconnecting is logged at debug, any other at error.
+// A failure is logged at debug if the client caused it by disconnecting, and otherwise at error.
 func TestWriteError_ClientGone(t *testing.T) {
 	t.Parallel()
 	unavailable := &weir.Error{Kind: weir.Unavailable, Message: "storage cannot be reached",
@@ -23,7 +23,7 @@ func TestWriteError_ClientGone(t *testing.T) {
 	for name, c := range map[string]struct {
 		gone bool
 		err  error
-		want string // the level of the line about the failure
+		want string // level of the log line about the failure
 	}{
 		"Stays":             {false, unavailable, "ERROR"},
 		"Unavailable":       {true, unavailable, "DEBUG"},
@@ -47,10 +47,10 @@ func TestWriteError_ClientGone(t *testing.T) {
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 			failed, answered, _ := strings.Cut(out.String(), "\n")
 			if !strings.Contains(failed, "level="+c.want) || !strings.Contains(failed, "http: failed") {
-				t.Errorf("got %s, want level %s", failed, c.want)
+				t.Errorf("got the line %s, want the level %s", failed, c.want)
 			}
 			if isQuiet := strings.Contains(answered, "level=DEBUG"); isQuiet != c.gone {
-				t.Errorf("got %s, want level DEBUG: %t", answered, c.gone)
+				t.Errorf("got the line %s, want the level DEBUG: %t", answered, c.gone)
 			}
 		})
 	}

@@ -8,16 +8,18 @@ import (
 	"strings"
 )
 
-// plainPathPattern matches the paths that Weir's addresses can have. No segment is empty, except that
-// one slash may end the path: the host's router ignores it, too.
+// plainPathPattern matches the paths that Weir's addresses can have. No segment is empty. One slash may end the
+// path, because the host's router ignores it, too.
 var plainPathPattern = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+/?$`)
 
-// PlainPathsOnly passes requests on to next if their path has no escapes, dot segments or empty
-// segments, and answers 404 to all others. The host checks the key of the function that its router
-// finds, and the handler must not find another function under the same path. So nothing is decoded,
-// cleaned or redirected here. Under proxying, only this check prevents two readings of an escaped
-// path. Under forwarding the host decodes and cleans the path before it sends it; only the constraints
-// in function.json see the path whose key was checked.
+// PlainPathsOnly passes a request on to next if its path has no escapes, dot segments or empty segments. It
+// answers 404 to all other requests. The host checks the key of the function that its router finds, and the
+// handler must not find another function under the same path. So PlainPathsOnly decodes, cleans and redirects
+// nothing.
+//
+// A host that proxies sends the path unchanged, so only this check prevents that host and handler read an escaped
+// path in two ways. A host that forwards decodes and cleans the path before it sends the request. In that case only
+// the constraints in function.json see the path whose key was checked.
 func PlainPathsOnly(log *slog.Logger, next http.Handler) http.Handler {
 	missing := NotFound(log)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -50,11 +52,11 @@ func withPath(r *http.Request, path string) *http.Request {
 	return &out
 }
 
-// HostCallsOnly passes the host's own calls on to next (those of queues and timers), and answers 404
-// to all others. The host makes them to the address that the handler listens on, without a query and
-// without forwardingHeaders. A request that the host forwards carries the client's Host, and one that
-// it proxies carries X-Forwarded-Host. A client can imitate everything else of such a call (User-Agent,
-// invocation id, content type, payload), so nothing of that is checked.
+// HostCallsOnly passes only the host's own calls on to next, which are the calls of queues and timers. It
+// answers 404 to all other requests. The host sends its own calls to the address on which the handler listens,
+// without a query and without forwardingHeaders. A request that the host forwards has the client's Host, and a
+// request that it proxies has X-Forwarded-Host. A client can imitate everything else of such a call
+// (User-Agent, invocation id, content type, payload), so HostCallsOnly checks nothing else.
 func HostCallsOnly(log *slog.Logger, next http.Handler) http.Handler {
 	missing := NotFound(log)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,17 +68,18 @@ func HostCallsOnly(log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// isOwnHost reports whether the request names the address that the handler listens on.
+// isOwnHost reports whether the request names the address on which the handler listens.
 func isOwnHost(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && r.Host == local.String()
 }
 
-// forwardingHeaders never occur in the host's own calls.
+// forwardingHeaders are headers that the host's own calls never have.
 var forwardingHeaders = []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded",
 	"X-Functions-Key"}
 
-// isForwarded reports whether the request has a sign that a client made it: such a header, or a query.
+// isForwarded reports whether the request has a sign that a client made it: one of forwardingHeaders, or a
+// query.
 func isForwarded(r *http.Request) bool {
 	for _, name := range forwardingHeaders {
 		if len(r.Header.Values(name)) > 0 {
@@ -86,8 +89,8 @@ func isForwarded(r *http.Request) bool {
 	return r.URL.RawQuery != ""
 }
 
-// relaysNotModified reports whether a 304 reaches the client. A host that forwards closes the
-// client's connection after a 304; one that proxies relays it.
+// relaysNotModified reports whether a 304 reaches the client. A host that forwards closes the client's
+// connection after a 304. A host that proxies relays the 304.
 func relaysNotModified(r *http.Request) bool {
 	isCalledByHost := InvocationID(r) != ""
 	return !isCalledByHost || isOwnHost(r) && r.Header.Get("X-Forwarded-Host") != ""

@@ -15,7 +15,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// serveEcho answers 200 with the path that the handler under next sees.
+// serveEcho starts a server that answers 200 with the path that the handler behind wrap gets.
 func serveEcho(t *testing.T, wrap func(*slog.Logger, http.Handler) http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(wrap(quiet, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -65,7 +65,7 @@ func TestPlainPathsOnly(t *testing.T) {
 		"/api/messages/../lanes":     "",
 		"/api/./lanes":               "",
 		"/api/messages/%2e%2e/lanes": "",
-		// no client needs an escaped letter, and the host's router reads it as another path
+		// no client needs an escaped letter, and the host's router reads such a path as another path
 		"/api/messages/%6canes":    "",
 		`/api/messages/..\lanes`:   "",
 		"/api/messages/..%5Clanes": "",
@@ -126,7 +126,7 @@ func TestNotModified_OnlyIfTheHostRelaysIt(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	for name, c := range map[string]struct {
-		host    string // the client's; empty = the handler's own
+		host    string // the client's Host; empty = the handler's address
 		headers []string
 		want    int
 	}{
@@ -158,7 +158,7 @@ func TestNotModified_OnlyIfTheHostRelaysIt(t *testing.T) {
 	}
 }
 
-// A client may write X-Forwarded-Host itself; only the element of a host that proxies counts.
+// A client can write X-Forwarded-Host itself, so only the element of a host that proxies is trusted.
 func TestBaseURL_BehindProxies(t *testing.T) {
 	t.Parallel()
 	own := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7071}

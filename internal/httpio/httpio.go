@@ -1,9 +1,9 @@
 // Package httpio has the parts that all HTTP functions share.
 //
-//   - WriteError turns an error into problem+json (RFC 9457). No other place does. It logs the
-//     causes that users must not see.
-//   - Middleware wraps each function: it recovers panics, and logs the answer with the host's
-//     invocation id. PlainPathsOnly, HostCallsOnly, AllowMethods and others guard routes.
+//   - WriteError turns an error into problem+json (RFC 9457). No other code does this. It logs the causes
+//     that users must not see.
+//   - Middleware wraps each function: it recovers panics, and logs the answer with the host's invocation id.
+//     PlainPathsOnly, HostCallsOnly, AllowMethods and others guard routes.
 //   - ReadBody, ReadJSON and Intake read requests with bounded size and memory.
 package httpio
 
@@ -25,8 +25,8 @@ import (
 	"weir/internal/weir"
 )
 
-// InvocationHeader carries the host's id of an invocation. A client can send the header, too; the host
-// appends its own id, so only the last one is trusted.
+// InvocationHeader has the host's id of an invocation. A client can send the header, too. The host appends its
+// own id, so only the last value is trusted.
 const InvocationHeader = "X-Azure-Functions-InvocationId"
 
 // problem is the JSON form of an error (RFC 9457).
@@ -53,7 +53,7 @@ var statusByKind = map[weir.Kind]int{
 // Status returns the HTTP status of an error.
 func Status(err error) int { return statusByKind[weir.KindOf(err)] }
 
-// WriteError answers with err. Internal causes go to the log, not to the user.
+// WriteError answers with err. It logs internal causes, and does not show them to the user.
 func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
 	p := problem{Type: "about:blank", Status: Status(err), InvocationID: InvocationID(r)}
 	p.Title = http.StatusText(p.Status)
@@ -65,7 +65,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err er
 			seconds := max(1, math.Ceil(e.RetryAfter.Seconds()))
 			w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))
 		case http.StatusUnauthorized:
-			w.Header().Set("WWW-Authenticate", "Weir-Upstream") // RFC 9110 asks for a challenge in each 401
+			w.Header().Set("WWW-Authenticate", "Weir-Upstream") // RFC 9110 demands a challenge in each 401
 		}
 	}
 	if p.Status >= http.StatusInternalServerError {
@@ -92,23 +92,23 @@ func WriteJSON(w http.ResponseWriter, status int, v any) { writeBody(w, "applica
 func writeBody(w http.ResponseWriter, contentType string, status int, v any) {
 	var encoded bytes.Buffer
 	encoder := json.NewEncoder(&encoded)
-	encoder.SetEscapeHTML(false) // nosniff keeps a browser from reading JSON as HTML, and people read the answers
+	encoder.SetEscapeHTML(false) // nosniff prevents a browser from reading JSON as HTML, and people read the answers
 	if err := encoder.Encode(v); err != nil {
 		panic(fmt.Errorf("encode the answer: %w", err)) // a defect of Weir: Middleware logs it and answers 500
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	data := encoded.Bytes() // ends with a line break
+	data := encoded.Bytes() // it ends with a line break
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(status)
-	// If these fail the client is gone, so the errors are ignored. The flush sends the answer before
-	// it is logged.
+	// If one of these calls fails, the client has disconnected, so the errors are ignored. The flush sends the
+	// answer before the answer is logged.
 	w.Write(data)
 	http.NewResponseController(w).Flush()
 }
 
-// bodyTimeout limits the time of reading one body, because a stalled sender keeps memory and a connection.
+// bodyTimeout limits the time of reading one body, because a stalled sender occupies memory and a connection.
 const bodyTimeout = time.Minute
 
 // ReadBody reads a request's body of up to limit bytes, for at most bodyTimeout.
@@ -131,7 +131,8 @@ func tooLargeError(limit int64) error {
 	return &weir.Error{Kind: weir.TooLarge, Op: "read body", Message: fmt.Sprintf("the body is over %d bytes", limit)}
 }
 
-// readKnownLength is io.ReadAll for a body of a known length: it makes no copies to grow its buffer.
+// readKnownLength does what io.ReadAll does, for a body of a known length. It makes no copies to enlarge its
+// buffer.
 func readKnownLength(body io.Reader, length int64) ([]byte, error) {
 	if length <= 0 {
 		return io.ReadAll(body)
@@ -145,8 +146,8 @@ func readKnownLength(body io.Reader, length int64) ([]byte, error) {
 	return append(data[:n], rest...), err
 }
 
-// InvocationID returns the host's id of the invocation. It is in the log and in each problem+json, so
-// that an operator finds the log line of a user's report.
+// InvocationID returns the host's id of the invocation. The log and each problem+json have this id, so that an
+// operator who gets a user's report finds the log line.
 func InvocationID(r *http.Request) string {
 	ids := r.Header.Values(InvocationHeader)
 	if len(ids) == 0 {
@@ -185,8 +186,8 @@ func Middleware(function string, log *slog.Logger, now func() time.Time, next ht
 	})
 }
 
-// answerLevel returns debug for successful answers, because the functions log their work and the host
-// logs each invocation.
+// answerLevel returns debug for successful answers: the functions log their work, and the host logs each
+// invocation.
 func answerLevel(r *http.Request, status int) slog.Level {
 	if status < http.StatusBadRequest || hasClientGone(r) {
 		return slog.LevelDebug

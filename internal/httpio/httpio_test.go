@@ -38,7 +38,8 @@ func TestWriteError(t *testing.T) {
 		w, body, logged := answerTo(t, errors.New("password=hunter2 refused"))
 		if w.Code != 500 || strings.Contains(w.Body.String(), "hunter2") || !strings.Contains(logged, "hunter2") ||
 			body["invocationId"] != "inv-1" {
-			t.Errorf("got %d %s, log %s; want 500 without the cause, which is logged", w.Code, w.Body, logged)
+			t.Errorf("got %d %s and the log %s; want 500 without the cause, and the cause in the log", w.Code, w.Body,
+				logged)
 		}
 	})
 	t.Run("UnavailableHasARetryAfter", func(t *testing.T) {
@@ -48,7 +49,7 @@ func TestWriteError(t *testing.T) {
 				Err: errors.New("dial 10.0.0.1")}))
 		if w.Code != 503 || w.Header().Get("Retry-After") != "2" || body["detail"] != "storage is away" ||
 			strings.Contains(w.Body.String(), "10.0.0.1") {
-			t.Errorf("got %d %v %s; want 503, Retry-After 2 and the safe message alone", w.Code, w.Header(), w.Body)
+			t.Errorf("got %d %v %s; want 503, Retry-After 2 and only the safe message", w.Code, w.Header(), w.Body)
 		}
 	})
 	t.Run("ProblemsAreListed", func(t *testing.T) {
@@ -58,7 +59,7 @@ func TestWriteError(t *testing.T) {
 				{Path: "./b", Message: "x"}}})
 		if list, _ := body["problems"].([]any); w.Code != 422 || len(list) != 2 ||
 			w.Header().Get("Content-Type") != "application/problem+json" || logged != "" {
-			t.Errorf("got %d %s, log %q; want 422 with two problems, not logged", w.Code, w.Body, logged)
+			t.Errorf("got %d %s and the log %q; want 422 with two problems and an empty log", w.Code, w.Body, logged)
 		}
 	})
 }
@@ -70,7 +71,8 @@ func TestNotModified(t *testing.T) {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("If-None-Match", given)
 		if got := httpio.NotModified(w, r, `W/"12"`); got != want || w.Header().Get("ETag") != `"12"` {
-			t.Errorf("%q: %v, ETag %s, want %v and ETag \"12\"", given, got, w.Header().Get("ETag"), want)
+			t.Errorf("%q: got %v and the ETag %s, want %v and the ETag \"12\"", given, got, w.Header().Get("ETag"),
+				want)
 		}
 	}
 }
@@ -82,7 +84,7 @@ func TestMiddleware_LogsTheStackOfAPanic(t *testing.T) {
 		http.HandlerFunc(servePanic))
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 	if !strings.Contains(logged.String(), "httpio_test.servePanic") {
-		t.Errorf("got the log %s\nwant the function that panicked in it", &logged)
+		t.Errorf("got the log %s\nwant the name of the function that panicked in it", &logged)
 	}
 }
 
@@ -97,7 +99,8 @@ func TestWriteJSON_LogsAnEncodingError(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	if w.Code != 500 || w.Header().Get("Content-Type") != "application/problem+json" ||
 		strings.Contains(w.Body.String(), "year") || !strings.Contains(logged.String(), "year outside of range") {
-		t.Errorf("got %d %s, log %s; want 500 without the cause, which is logged", w.Code, w.Body, &logged)
+		t.Errorf("got %d %s and the log %s; want 500 without the cause, and the cause in the log", w.Code, w.Body,
+			&logged)
 	}
 }
 
@@ -113,7 +116,8 @@ func TestMiddleware(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?code=s3cret", nil))
 	if w.Code != 500 || strings.Contains(w.Body.String(), "boom") || !strings.Contains(logged.String(), "boom") ||
 		strings.Contains(logged.String(), "s3cret") {
-		t.Errorf("got %d %s, log %s; want 500 without the cause, which is logged", w.Code, w.Body, &logged)
+		t.Errorf("got %d %s and the log %s; want 500 without the cause, and the cause in the log", w.Code, w.Body,
+			&logged)
 	}
 }
 
@@ -134,6 +138,6 @@ func TestReadBody(t *testing.T) {
 	}
 	r = httptest.NewRequest(http.MethodPost, "/", strings.NewReader("1234"))
 	if body, err := httpio.ReadBody(httptest.NewRecorder(), r, 4); err != nil || string(body) != "1234" {
-		t.Errorf("got %q, %v; want the body", body, err)
+		t.Errorf("got %q, %v; want the body 1234 and no error", body, err)
 	}
 }

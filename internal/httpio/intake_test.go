@@ -20,7 +20,7 @@ import (
 type untouched struct{ t *testing.T }
 
 func (u untouched) Read([]byte) (int, error) {
-	u.t.Error("the body was read, want it refused unread")
+	u.t.Error("the body was read, want the request refused before")
 	return 0, io.EOF
 }
 
@@ -32,7 +32,7 @@ func newPost(body io.Reader, length int64) *http.Request {
 
 const kib = 1 << 10
 
-// Each of these needs all the memory of an intake of 48 KiB, or the rest of it.
+// Each of these bodies needs all the memory of an intake of 48 KiB, or the memory that another body leaves.
 func TestIntake_ReadBody_RefusesBeforeReading(t *testing.T) {
 	t.Parallel()
 	for name, length := range map[string]int64{"KnownLength": 10 * kib, "UnknownLength": -1} {
@@ -49,7 +49,7 @@ func TestIntake_ReadBody_RefusesBeforeReading(t *testing.T) {
 				_, none, err := intake.ReadBody(httptest.NewRecorder(), newPost(untouched{t}, 1), 10*kib)
 				var e *weir.Error
 				if !errors.As(err, &e) || e.Kind != weir.Unavailable || e.RetryAfter < time.Second {
-					t.Errorf("got %#v, want Unavailable with a time to come back", err)
+					t.Errorf("got %#v, want Unavailable with a RetryAfter of at least 1s", err)
 				}
 				if waited := time.Since(began); waited != 5*time.Second {
 					t.Errorf("got a wait of %s, want 5s", waited)
@@ -59,7 +59,7 @@ func TestIntake_ReadBody_RefusesBeforeReading(t *testing.T) {
 				body, release, err := intake.ReadBody(httptest.NewRecorder(), newPost(strings.NewReader("xyz"), 3),
 					10*kib)
 				if err != nil || string(body) != "xyz" {
-					t.Errorf("ReadBody with room again = %q, %v, want \"xyz\" and no error", body, err)
+					t.Errorf("ReadBody with free memory = %q, %v, want \"xyz\" and no error", body, err)
 				}
 				release()
 			})
@@ -90,13 +90,14 @@ func TestIntake_ReadBody_WaitsItsTurn(t *testing.T) {
 		}
 		for i, at := range finished {
 			if want := time.Duration(i+1) * time.Second; at != want {
-				t.Errorf("no. %d was done after %s, want %s: one at a time fits", i+1, at, want)
+				t.Errorf("body %d was read after %s, want %s, because the memory is for one body at a time", i+1, at,
+					want)
 			}
 		}
 	})
 }
 
-// A body of the largest size fits even into a smaller intake, alone.
+// A body of the largest size fits even if the intake is smaller, when no other body is in memory.
 func TestIntake_ReadBody_OneOfTheLargestSizeAlwaysFits(t *testing.T) {
 	t.Parallel()
 	intake := httpio.NewIntake(1, 10*kib)
@@ -104,7 +105,7 @@ func TestIntake_ReadBody_OneOfTheLargestSizeAlwaysFits(t *testing.T) {
 		body, release, err := intake.ReadBody(httptest.NewRecorder(),
 			newPost(strings.NewReader(strings.Repeat("x", 10*kib)), 10*kib), 10*kib)
 		if err != nil || len(body) != 10*kib {
-			t.Fatalf("%d bytes, %v, want %v bytes and no error", len(body), err, 10*kib)
+			t.Fatalf("got %d bytes, %v; want %v bytes and no error", len(body), err, 10*kib)
 		}
 		release()
 	}
@@ -138,8 +139,8 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// A stalled sender keeps its memory for a minute. The limit does not outlive the reading of the body,
-// so an answer may take longer.
+// A stalled sender occupies memory for a minute at most. The limit ends when the body is read, so an answer may
+// take longer.
 func TestIntake_ReadBody_EndsAStalledSender(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -149,7 +150,7 @@ func TestIntake_ReadBody_EndsAStalledSender(t *testing.T) {
 			_, release, err := intake.ReadBody(w, r, kib)
 			release()
 			select {
-			case <-time.After(5 * time.Minute): // a held answer
+			case <-time.After(5 * time.Minute): // the time for which an answer is held
 			case <-r.Context().Done():
 				err = errors.Join(err, r.Context().Err())
 			}
@@ -163,12 +164,12 @@ func TestIntake_ReadBody_EndsAStalledSender(t *testing.T) {
 			t.Errorf("reading the body of a held answer = %v, want no error", err)
 		}
 		if resp, err := http.ReadResponse(bufio.NewReader(ours), nil); err != nil || resp.StatusCode != http.StatusOK {
-			t.Errorf("got %v, %v; want 200", resp, err)
+			t.Errorf("got the answer %v, %v; want 200", resp, err)
 		}
 		began := time.Now()
 		io.WriteString(ours, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nx")
 		if err := <-got; weir.KindOf(err) != weir.Malformed || time.Since(began) > 6*time.Minute {
-			t.Errorf("a body that stalls: %v after %s, want an error of kind Malformed and at most 6m", err,
+			t.Errorf("a body that stalls: got %v after %s, want an error of kind Malformed and at most 6m", err,
 				time.Since(began))
 		}
 		ours.Close()

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// findRepeatedName returns a name that comes twice in one object, or "". encoding/json takes the last of
-// the two, whatever their case, and a reviewer or a gateway may have read the first. If the JSON is broken
-// it returns "": the decoder reports that.
+// findRepeatedName returns a name that one object has twice, or "". encoding/json takes the last of two names
+// that are equal except for their case, but a reviewer or a gateway may have read the first. If the JSON is
+// broken, findRepeatedName returns "", because the decoder reports this error.
 func findRepeatedName(body []byte) string {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
@@ -37,13 +37,13 @@ func findRepeatedName(body []byte) string {
 	}
 }
 
-// jsonLevel is an object or an array that is being read.
+// jsonLevel is an object or an array that is not read to its end.
 type jsonLevel struct {
-	names      map[string]bool // nil = an array
+	names      map[string]bool // nil = the level is an array
 	isNameNext bool
 }
 
-// add records a name, or the end of a value. It reports whether the name was there before.
+// add records a name, or the end of a value. It reports whether the object already had the name.
 func (l *jsonLevel) add(token json.Token) (name string, repeated bool) {
 	if l.names == nil {
 		return "", false

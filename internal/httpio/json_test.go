@@ -44,19 +44,19 @@ func TestReadJSON(t *testing.T) {
 			err := httpio.ReadJSON(httptest.NewRecorder(), r, &in)
 			if err != nil && (strings.Contains(err.Error(), "Go struct") || strings.Contains(err.Error(), "2006") ||
 				strings.Contains(err.Error(), "Unmarshal") || strings.Contains(err.Error(), "here: json:")) {
-				t.Errorf("got the error %v, want it in words of JSON", err)
+				t.Errorf("got the error %v, want an error without the terms of Go", err)
 			}
 			if c.status == 0 && (err != nil || in.Reason == "") {
 				t.Errorf("got error %v, reason %q; want no error and a reason", err, in.Reason)
 			}
 			if c.status != 0 && (weir.KindOf(err) == weir.Internal || httpio.Status(err) != c.status) {
-				t.Errorf("got %v, want status %d", err, c.status)
+				t.Errorf("got the error %v, want the status %d", err, c.status)
 			}
 		})
 	}
 }
 
-// encoding/json takes the last of two equal names, whatever their case.
+// encoding/json takes the last of two names that are equal except for their case, so ReadJSON refuses them.
 func TestReadJSON_RefusesANameThatComesTwice(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]bool{

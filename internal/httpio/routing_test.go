@@ -18,7 +18,7 @@ func TestWithTimeout(t *testing.T) {
 		httpio.WithTimeout(30*time.Second, hangs).ServeHTTP(httptest.NewRecorder(),
 			httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 		if took := time.Since(began); took != 30*time.Second {
-			t.Errorf("got an end after %s, want 30s", took)
+			t.Errorf("next ended after %s, want 30s", took)
 		}
 	})
 }

@@ -8,14 +8,14 @@ import (
 
 // Config configures a period.
 type Config struct {
-	Period    time.Duration // from one start to the next
-	Idle      time.Duration // between two reads of the lanes
-	Estimate  time.Duration // average time of an attempt, until it is measured
-	Tolerance float64       // number of average attempts for which time is reserved before the end
-	Timeout   time.Duration // of an attempt
+	Period    time.Duration // time from one start to the next
+	Idle      time.Duration // time between two reads of the lanes
+	Estimate  time.Duration // average time of an attempt, used until an attempt is measured
+	Tolerance float64       // number of average attempts whose time is reserved before the end
+	Timeout   time.Duration // timeout of an attempt
 }
 
-// Check returns every problem of the single values.
+// Check returns every problem that a single value has by itself.
 func (c Config) Check() error {
 	var problems []error
 	must := func(ok bool, format string, args ...any) {
@@ -30,7 +30,7 @@ func (c Config) Check() error {
 	return errors.Join(problems...)
 }
 
-// Fits returns an error if a period has no time for any attempt.
+// Fits returns an error if a period is too short for any attempt.
 func (c Config) Fits() error {
 	switch {
 	case c.Timeout >= c.Period:

@@ -1,27 +1,26 @@
-// Package poll works through the lanes for a bounded time, on platforms that have no triggers or
+// Package poll works through the lanes for a bounded time. It is for platforms that have no triggers, or that
 // can only start a job at intervals.
 //
 // # A period
 //
-// A scheduler starts a process each period. The process works like a continuous consumer until just
-// before the next one starts, and ends in order, so that the next one takes over the lanes at once:
+// A scheduler starts a process each period. The process works like a continuous consumer until just before the
+// next process starts. It ends in order, so that the next process takes over the lanes at once:
 //
 //	start ──▶ wake lanes with work, each idle ───────────▶ stop ─▶ close ─▶ end = next start
 //	             │ work: the drain delivers it              │◀─ reserve ─▶│
 //	             └ sweep: at the start, and each minute
 //
-//	reserve = the larger of (average time of an attempt × tolerance) and (an attempt's timeout)
+//	reserve = (average time of an attempt × tolerance) or (an attempt's timeout), whichever is longer
 //
-// The average is that of this process, and an estimate until its first attempt has been answered.
-// It is not stored between processes: a row to write and read would only replace the estimate
-// before the first attempt.
+// The average is the average of this process; until its first attempt is answered, it is an estimate. Processes
+// do not pass the average on: a stored row would only replace the estimate before the first attempt.
 //
-// No attempt begins if its timeout would pass the end. The drain ensures that itself
-// (drain.Config.NotAfter), even if the timer of this package fires late.
+// No attempt begins if its timeout would pass the end. The drain itself ensures this (drain.Config.NotAfter),
+// even if the timer of this package fires late.
 //
-// # Two at once
+// # Two processes at the same time
 //
-// Two processes that overlap, or one beside a Functions host, are two instances like any others:
-// the lease lets one of them write for a lane, and the fence refuses the commits of one that is
-// late. The leases of a killed process expire, as everywhere.
+// Two processes that overlap, or one beside a Functions host, are two instances like any others. The lease lets
+// only one of them write for a lane, and the fence refuses the commits of a late process. The leases of a killed
+// process expire, as everywhere.
 package poll

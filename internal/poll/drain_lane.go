@@ -13,11 +13,10 @@ import (
 )
 
 const (
-	// maxStorageFailures is the number of failures of storage in a row after which a lane is given
-	// up.
+	// maxStorageFailures is the number of failures of storage in a row after which DrainLane gives up.
 	maxStorageFailures = 3
-	// maxShortWait bounds the total wait for a settle time, or for other short blocks of due
-	// messages.
+	// maxShortWait bounds the total wait while due messages cannot be sent for a short time, for example until
+	// the settle time is over.
 	maxShortWait = 90 * time.Second
 	// minRecheck is the shortest wait between two reads of a blocked lane.
 	minRecheck = 100 * time.Millisecond
@@ -32,14 +31,14 @@ type Joiner interface {
 type DrainResult struct {
 	Lane    int
 	Report  drain.Report
-	Done    lane.Counts // messages that became final, by any process
+	Done    lane.Counts // messages that became final while DrainLane ran, by any process
 	Waiting int64       // messages that are not final
-	Due     bool        // some of them could be sent now
-	Err     error       // of storage
+	Due     bool        // some of the waiting messages could be sent now
+	Err     error       // error of storage
 }
 
-// DrainLane drains a lane until it is empty, or its messages wait for a later time, for a CMS that
-// is unavailable, or for another process that holds the lane.
+// DrainLane drains a lane until the lane is empty, or until all its messages have to wait: for a later time,
+// for an unavailable CMS, or for another process that holds the lane.
 func DrainLane(ctx context.Context, log Reader, joiner Joiner, number int, now func() time.Time) DrainResult {
 	e := DrainResult{Lane: number}
 	before, err := log.ReadControl(ctx, number)
@@ -55,7 +54,7 @@ func DrainLane(ctx context.Context, log Reader, joiner Joiner, number int, now f
 			continue
 		}
 		failed = 0
-		// Even after ctx has ended, so that the result has the counts.
+		// This read must succeed even after ctx has ended, so that the result has the counts.
 		after, err := log.ReadControl(context.WithoutCancel(ctx), number)
 		if e.Err = err; err != nil {
 			return e
@@ -78,13 +77,13 @@ func (e *DrainResult) recordCounts(before, after lane.Control, now time.Time) {
 	e.Waiting, e.Due = after.WaitingCount(), after.HasWork(now)
 }
 
-// isBlockedBriefly reports whether due messages wait, and may be sent before limit.
+// isBlockedBriefly reports whether due messages cannot be sent now, but may be sent before limit.
 func (e *DrainResult) isBlockedBriefly(limit time.Time) bool {
 	return e.Report.State == drain.Waiting && e.Due && !e.Report.Paused && e.Report.Until.Before(limit)
 }
 
-// HasWorkLeft reports whether messages are left that could have been sent. Messages that arrived
-// after the lane was empty do not count.
+// HasWorkLeft reports whether messages are left that could have been sent. It ignores messages that arrived
+// after the lane was empty.
 func (e *DrainResult) HasWorkLeft() bool {
 	return e.Err != nil || e.Report.State == drain.Working || (e.Due && e.Report.State == drain.Busy)
 }
@@ -110,14 +109,14 @@ func (e *DrainResult) String() string {
 // State is the state in which a lane was left.
 type State string
 
-// The states of a lane that was to be emptied.
+// The states in which DrainLane can leave a lane.
 const (
 	Failed      State = "failed"      // storage failed
-	Held        State = "held"        // by another process, with a message that could be sent
+	Held        State = "held"        // by another process, while a message could be sent
 	Paused      State = "paused"      // by an operator or the calendar, or the CMS is unavailable
 	Waiting     State = "waiting"     // all messages are due later
 	Interrupted State = "interrupted" // the process got a signal to end
-	Clear       State = "empty"       // except for messages that arrived since
+	Clear       State = "empty"       // empty, except for messages that arrived afterwards
 )
 
 // State returns the state in which the lane was left.
@@ -158,7 +157,7 @@ func (e *DrainResult) describeState() string {
 	return "empty"
 }
 
-// Until returns when the wait ends; zero if it has no end, or the lane does not wait.
+// Until returns the end of the wait; zero if the wait has no end, or the lane does not wait.
 func (e *DrainResult) Until() time.Time {
 	if s := e.State(); (s != Paused && s != Waiting) || isEndless(e.Report.Until) {
 		return time.Time{}

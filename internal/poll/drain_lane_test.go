@@ -13,7 +13,7 @@ import (
 	"weir/internal/weir"
 )
 
-// joins returns one report after the other, and the control rows after each.
+// joins has one report after the other, and the control rows after each report.
 type joins struct {
 	steps []joined
 	n     int
@@ -93,7 +93,8 @@ func TestEmpty(t *testing.T) {
 				start, j := time.Now(), &joins{steps: c.steps}
 				e := poll.DrainLane(t.Context(), j, j, 7, time.Now)
 				if e.HasWorkLeft() != c.left || e.String() != c.says || time.Since(start) != c.takes {
-					t.Errorf("%q after %s, left %v; want %q", e.String(), time.Since(start), e.HasWorkLeft(), c.says)
+					t.Errorf("got %q after %s with HasWorkLeft %v; want %q after %s with %v", e.String(),
+						time.Since(start), e.HasWorkLeft(), c.says, c.takes, c.left)
 				}
 			})
 		})

@@ -13,7 +13,7 @@ type Sender interface {
 	Send(ctx context.Context, d weir.Delivery) weir.Result
 }
 
-// Meter is a Sender that counts and measures the attempts of another. Safe for concurrent use.
+// Meter is a Sender that counts and measures the attempts of another Sender. It is safe for concurrent use.
 type Meter struct {
 	sender         Sender
 	now            func() time.Time
@@ -21,14 +21,14 @@ type Meter struct {
 
 	mu        sync.Mutex
 	counts    Counts
-	answered  int           // attempts in the average
-	total     time.Duration // their time
+	answered  int           // number of attempts in the average
+	total     time.Duration // time of these attempts
 	inFlight  int           // attempts in flight
-	busySince time.Time     // when inFlight rose from 0
-	busyTotal time.Duration // time with attempts in flight, up to busySince
+	busySince time.Time     // time at which inFlight rose from 0
+	busyTotal time.Duration // time with attempts in flight, until busySince
 }
 
-// Counts counts attempts by outcome.
+// Counts has the number of attempts for each outcome.
 type Counts struct {
 	Delivered, Rejected, Retried, Unavailable, Cut int
 }
@@ -42,7 +42,7 @@ func NewMeter(sender Sender, now func() time.Time) *Meter {
 func (m *Meter) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	m.beginAttempt()
 	var r weir.Result
-	defer func() { m.endAttempt(r) }() // also after a panic, which the drain handles
+	defer func() { m.endAttempt(r) }() // deferred, so that it also runs after a panic, which the drain handles
 	r = m.sender.Send(ctx, d)
 	return r
 }
@@ -68,7 +68,7 @@ func (m *Meter) endAttempt(r weir.Result) {
 	}
 }
 
-// countResult counts a result. An attempt that reached no CMS does not count for the average.
+// countResult counts a result. The average leaves out attempts that were unavailable or cut off.
 func (m *Meter) countResult(r weir.Result) {
 	switch r.Outcome {
 	case weir.OutcomeDelivered:
@@ -88,7 +88,7 @@ func (m *Meter) countResult(r weir.Result) {
 	m.total += r.Duration
 }
 
-// Average returns the mean time of the attempts, and false if none was answered yet.
+// Average returns the mean time of the attempts, and false if no attempt is in it yet.
 func (m *Meter) Average() (time.Duration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

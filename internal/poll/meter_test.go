@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// script answers one attempt after the other.
+// script returns one result after the other.
 type script struct {
 	mu      sync.Mutex
 	results []weir.Result
@@ -31,27 +31,27 @@ func TestMeter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{results: []weir.Result{
 			{Outcome: weir.OutcomeDelivered, Duration: 100 * time.Millisecond},
-			{Outcome: weir.OutcomeUnavailable, Duration: 10 * time.Second}, // no measure of a delivery's time
+			{Outcome: weir.OutcomeUnavailable, Duration: 10 * time.Second}, // not in the average
 			{Outcome: weir.OutcomeRetry, Duration: 300 * time.Millisecond},
 			{Outcome: weir.OutcomeNone, Duration: 5 * time.Second},
 			{Outcome: weir.OutcomeRejected, Duration: 200 * time.Millisecond},
 		}}
 		m := poll.NewMeter(s, time.Now)
 		if _, known := m.Average(); known {
-			t.Error("the average of no attempts is known, want it unknown")
+			t.Error("Average without attempts returned true, want false")
 		}
 		for range len(s.results) {
 			m.Send(t.Context(), weir.Delivery{})
 		}
 		if average, known := m.Average(); !known || average != 200*time.Millisecond {
-			t.Errorf("average %s %v, want true and 200ms", average, known)
+			t.Errorf("got the average %s, %v; want 200ms, true", average, known)
 		}
 		if got := m.Counts(); got != (poll.Counts{Delivered: 1, Rejected: 1, Retried: 1, Unavailable: 1, Cut: 1}) {
 			t.Errorf("got %+v, want %+v", got,
 				(poll.Counts{Delivered: 1, Rejected: 1, Retried: 1, Unavailable: 1, Cut: 1}))
 		}
 		if got := m.Busy(); got != 15600*time.Millisecond {
-			t.Errorf("busy %s, want 15.6s", got)
+			t.Errorf("got Busy %s, want 15.6s", got)
 		}
 	})
 }
@@ -71,7 +71,7 @@ func TestMeter_TimeOfSeveralAtOnceCountsOnce(t *testing.T) {
 		}
 		both.Wait()
 		if got := m.Busy(); got != 5*time.Second {
-			t.Errorf("busy %s, want 5s", got)
+			t.Errorf("got Busy %s, want 5s", got)
 		}
 	})
 }
@@ -83,14 +83,15 @@ func TestMeter_APanicIsNoAttemptUnderWay(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Error("Send returned after a panic, want the panic passed on: the drain makes a rejection of it")
+					t.Error("Send returned after a panic, want Send to pass the panic on, because the drain " +
+						"makes a rejection of it")
 				}
 			}()
 			m.Send(t.Context(), weir.Delivery{})
 		}()
 		time.Sleep(time.Minute)
 		if got := m.Busy(); got != 0 {
-			t.Errorf("busy %s, want 0", got)
+			t.Errorf("got Busy %s, want 0", got)
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"weir/internal/weir"
 )
 
-// world is a storage account, a CMS that takes its time, and receivers that drain nothing.
+// world is a storage account, a CMS with a delay, and receivers that append messages and drain nothing.
 type world struct {
 	t       *testing.T
 	account *memory.Account
@@ -27,8 +27,8 @@ type world struct {
 
 	mu       sync.Mutex
 	accepted map[string]time.Time
-	begun    map[string][]time.Time // attempts, by message
-	flying   map[int]int            // by lane
+	begun    map[string][]time.Time // times at which attempts began, by message
+	flying   map[int]int            // number of attempts in flight, by lane
 	overlaps int
 }
 
@@ -63,8 +63,8 @@ func (w *world) Sweep(context.Context) error { return nil }
 
 func (w *world) acceptNow(n int) { w.putDue(n, time.Time{}) }
 
-// putDue appends a message. It records the due time as the time of acceptance if that is later, because the lateness of
-// an attempt counts from then.
+// putDue appends a message. If the due time is later than now, putDue records the due time as the time of
+// acceptance, because the lateness of an attempt is measured from the due time.
 func (w *world) putDue(n int, due time.Time) {
 	m := weir.Message{Contract: "article", Key: fmt.Sprintf("/p/%d", n%17), ContentType: "application/xml",
 		Body: []byte("<a/>"), DueAt: due}
@@ -93,7 +93,7 @@ func (w *world) newDrainer(sender drain.Sender, notAfter time.Time) *drain.Drain
 var tenSeconds = poll.Config{Period: 10 * time.Second, Idle: 2 * time.Second, Estimate: 100 * time.Millisecond,
 	Tolerance: 5, Timeout: time.Second}
 
-// runOnce runs a process that a scheduler starts now. It knows nothing of earlier runs.
+// runOnce runs a process that a scheduler starts now. The process has no state of earlier processes.
 func (w *world) runOnce(ctx context.Context, cfg poll.Config) (poll.Summary, error) {
 	meter, start := poll.NewMeter(w, time.Now), time.Now()
 	run := &poll.Run{Config: cfg, Start: start, Lanes: w.store.Lanes, Log: w.store,
@@ -102,8 +102,8 @@ func (w *world) runOnce(ctx context.Context, cfg poll.Config) (poll.Summary, err
 	return run.Do(ctx)
 }
 
-// measureLateness returns the longest wait of a message for its attempt, and the number of messages with more or
-// less than one attempt.
+// measureLateness returns the longest wait of a message for its first attempt. It also returns the number of
+// messages that had no attempt or several.
 func (w *world) measureLateness() (longest time.Duration, notOnce int) {
 	for id, at := range w.accepted {
 		begun := w.begun[id]
@@ -111,7 +111,8 @@ func (w *world) measureLateness() (longest time.Duration, notOnce int) {
 			notOnce++
 		}
 		if len(begun) > 0 && begun[0].Before(at) {
-			w.t.Errorf("%s was sent %s early, want it after it was accepted and due", id, at.Sub(begun[0]))
+			w.t.Errorf("message %s was sent %s too early, want it sent after it is accepted and due", id,
+				at.Sub(begun[0]))
 		}
 		if len(begun) > 0 {
 			longest = max(longest, begun[0].Sub(at))
@@ -147,7 +148,7 @@ func TestPeriods_DeliverEachMessageWithinIdleAndASecond(t *testing.T) {
 				starts = append(starts, begun)
 				s, err := w.runOnce(t.Context(), tenSeconds)
 				if err != nil || time.Since(begun) > tenSeconds.Period {
-					t.Errorf("process %d ended %s after its start: %v, want at most %v and no error", n,
+					t.Errorf("process %d ended %s after its start with the error %v; want %s at most and no error", n,
 						time.Since(begun), err, tenSeconds.Period)
 				}
 				delivered += s.Messages
@@ -155,7 +156,8 @@ func TestPeriods_DeliverEachMessageWithinIdleAndASecond(t *testing.T) {
 			put := <-putting
 			longest, notOnce := w.measureLateness()
 			if longest > tenSeconds.Idle+time.Second || notOnce > 0 || delivered != put || w.overlaps > 0 {
-				t.Errorf("seed %d: %d of %d delivered, %d not once, %d overlaps, longest wait %s, want each once by %s",
+				t.Errorf("seed %d: %d of %d delivered, %d not sent once, %d overlaps, longest wait %s; want "+
+					"each sent once within %s",
 					seed, delivered, put, notOnce, w.overlaps, longest, tenSeconds.Idle+time.Second)
 			}
 			w.checkNoneLate(starts, tenSeconds)
@@ -166,7 +168,7 @@ func TestPeriods_DeliverEachMessageWithinIdleAndASecond(t *testing.T) {
 	}
 }
 
-// checkNoneLate checks that no attempt began whose timeout would have passed its period's end.
+// checkNoneLate checks each attempt: at its begin, its timeout must not pass the end of its period.
 func (w *world) checkNoneLate(starts []time.Time, cfg poll.Config) {
 	for id, begun := range w.begun {
 		for _, at := range begun {
@@ -203,7 +205,7 @@ func TestPeriods_SeveralDeliverABacklog(t *testing.T) {
 						t.Error(err)
 					}
 					if n < 2 && s.Idle > 0.12 {
-						t.Errorf("process %d idled with work at hand: %s, want Idle at most 0.12", n, s)
+						t.Errorf("process %d was idle although messages waited: %s, want Idle at most 0.12", n, s)
 					}
 					if ended := time.Since(begun); ended > cfg.Period {
 						t.Errorf("process %d ended after %s, want at most %v", n, ended, cfg.Period)
@@ -211,7 +213,8 @@ func TestPeriods_SeveralDeliverABacklog(t *testing.T) {
 					delivered += s.Messages
 				}
 				if _, notOnce := w.measureLateness(); delivered != messages || notOnce > 0 || w.overlaps > 0 {
-					t.Errorf("%d of %d delivered, %d not once, %d overlaps, want each once", delivered, messages,
+					t.Errorf("%d of %d delivered, %d not sent once, %d overlaps; want each sent once", delivered,
+						messages,
 						notOnce, w.overlaps)
 				}
 				w.checkNoneLate(starts, cfg)
@@ -220,8 +223,8 @@ func TestPeriods_SeveralDeliverABacklog(t *testing.T) {
 	}
 }
 
-// Each process of the scheduler runs beside the next one for half of its period, and beside an instance that works all
-// the time.
+// Each process of the scheduler overlaps with the next process for half of its period. A further instance works
+// all the time.
 func TestPeriods_OverlappingAndBesideAHost(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
@@ -253,7 +256,8 @@ func TestPeriods_OverlappingAndBesideAHost(t *testing.T) {
 				t.Error(err)
 			}
 			if _, notOnce := w.measureLateness(); len(w.accepted) != 300 || notOnce > 0 || w.overlaps > 0 {
-				t.Errorf("seed %d: %d accepted, %d not once, %d overlaps, want 300, each once", seed, len(w.accepted),
+				t.Errorf("seed %d: %d accepted, %d not sent once, %d overlaps; want 300 accepted, each sent once", seed,
+					len(w.accepted),
 					notOnce, w.overlaps)
 			}
 		})

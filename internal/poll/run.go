@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// sweepInterval is how often a long period is swept: as often as a host's timer would.
+	// sweepInterval is the time between two sweeps in a long period. It is the interval of a host's timer.
 	sweepInterval = time.Minute
 	// maxParallelReads bounds the lanes that are read at the same time.
 	maxParallelReads = 8
-	// closeReserve is the time for the last commits and the releases, after the timeout of an
-	// attempt in flight.
+	// closeReserve is the time for the last commits and the releases of leases, after the timeout of an attempt
+	// in flight.
 	closeReserve = 4 * time.Second
-	// interruptTimeout bounds the close after a signal to end.
+	// interruptTimeout bounds the time of closing after a signal to end.
 	interruptTimeout = 8 * time.Second
 )
 
@@ -30,7 +30,7 @@ type Reader interface {
 	ReadControl(ctx context.Context, lane int) (lane.Control, error)
 }
 
-// Drainer drains lanes. Report returns the state of a lane: the zero value while it is being
+// Drainer drains lanes. Report returns the state of a lane; the zero value means that the lane is being
 // drained.
 type Drainer interface {
 	Wake(lane int)
@@ -46,18 +46,18 @@ type Sweeper interface {
 // Run is the work of one period. All fields are required.
 type Run struct {
 	Config
-	Start   time.Time // when the period began
+	Start   time.Time // beginning of the period
 	Lanes   int
 	Log     Reader
-	Drainer Drainer // its Sender is the Meter, its NotAfter the Config's
+	Drainer Drainer // its Sender is the field Meter, and its NotAfter is Config.NotAfter(Start)
 	Sweeper Sweeper
 	Meter   *Meter
 	Now     func() time.Time
 	Logger  *slog.Logger
 }
 
-// Do works until just before the period's end, or until ctx ends, and closes the Drainer. The error
-// has the failures that were not repaired by then; the summary is valid even with an error.
+// Do works until just before the period's end, or until ctx ends. Then it closes the Drainer. The error has the
+// failures that still exist at the end. The summary is valid even with an error.
 func (r *Run) Do(ctx context.Context) (Summary, error) {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
@@ -70,7 +70,7 @@ func (r *Run) Do(ctx context.Context) (Summary, error) {
 	return r.newSummary(runs), errors.Join(lookErr, <-swept, lanesErr, closeErr)
 }
 
-// stopAt returns the time from which no attempt begins, by the present average.
+// stopAt returns the time from which no attempt begins, derived from the current average.
 func (r *Run) stopAt() time.Time {
 	average, known := r.Meter.Average()
 	if !known {
@@ -79,11 +79,11 @@ func (r *Run) stopAt() time.Time {
 	return r.Start.Add(r.Period - r.reservedTime(average))
 }
 
-// errTooLate is the error of a period in which the lanes were never read.
+// errTooLate is the error of a period that ended before the lanes were read once.
 var errTooLate = errors.New("the period was over before the lanes could be read")
 
-// wakeLoop wakes the lanes with work each Idle until stopAt. It returns how often it did, and the
-// error of the last time.
+// wakeLoop wakes the lanes with work every Idle until stopAt. It returns the number of times, and the error of
+// the last time.
 func (r *Run) wakeLoop(ctx context.Context) (runs int, err error) {
 	err = errTooLate
 	for next := r.Now(); ctx.Err() == nil; {
@@ -100,13 +100,13 @@ func (r *Run) wakeLoop(ctx context.Context) (runs int, err error) {
 		}
 	}
 	if errors.Is(err, errTooLate) {
-		err = nil // ctx ended first
+		err = nil // ctx ended before the lanes were read
 	}
 	return runs, err
 }
 
-// wakeLanesUntil calls wakeLanes with the time limit stop. If the limit cuts the call off, it
-// returns the earlier result.
+// wakeLanesUntil calls wakeLanes with the time limit stop. If the limit ends the call, it returns the error of
+// the previous call.
 func (r *Run) wakeLanesUntil(ctx context.Context, stop time.Time, before error) error {
 	limited, cancel := context.WithTimeout(ctx, stop.Sub(r.Now()))
 	defer cancel()
@@ -120,8 +120,8 @@ func (r *Run) wakeLanesUntil(ctx context.Context, stop time.Time, before error) 
 	return err
 }
 
-// wakeLanes wakes every lane that has work, or will have within this period. It reads all lanes,
-// even if one fails.
+// wakeLanes wakes every lane that has work now, or will have work within this period. It reads all lanes, even
+// if one read fails.
 func (r *Run) wakeLanes(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(maxParallelReads)
@@ -141,7 +141,7 @@ func (r *Run) wakeLanes(ctx context.Context) error {
 	return group.Wait()
 }
 
-// waitForChange waits for a time, or until the average may have changed.
+// waitForChange waits until the time is over or the average may have changed.
 func (r *Run) waitForChange(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -152,8 +152,8 @@ func (r *Run) waitForChange(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sweepLoop sweeps at once and each minute until ctx ends, and returns the error of the last sweep.
-// It runs beside wakeLoop, because retention may take long.
+// sweepLoop sweeps at once and then each minute until ctx ends. It returns the error of the last sweep. It runs
+// in parallel to wakeLoop, because retention may take long.
 func (r *Run) sweepLoop(ctx context.Context) error {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
@@ -161,7 +161,7 @@ func (r *Run) sweepLoop(ctx context.Context) error {
 	for {
 		err := r.Sweeper.Sweep(ctx)
 		if ctx.Err() != nil {
-			return failed // cut off; the next sweep does the rest
+			return failed // ctx ended the sweep; the next sweep does the rest
 		}
 		failed = nil
 		if err != nil {
@@ -176,8 +176,8 @@ func (r *Run) sweepLoop(ctx context.Context) error {
 	}
 }
 
-// laneErrors returns the errors that keep lanes from being drained now. An unavailable CMS or
-// another holder is no error.
+// laneErrors returns the errors because of which lanes cannot be drained now. An unavailable CMS, or another
+// holder, is not an error.
 func (r *Run) laneErrors() error {
 	var problems []error
 	for number := range r.Lanes {
@@ -188,7 +188,7 @@ func (r *Run) laneErrors() error {
 	return errors.Join(problems...)
 }
 
-// closeDrains ends all drains. An attempt in flight may take its timeout, unless the process got a
+// closeDrains ends all drains. An attempt in flight may take its whole timeout, except if the process got a
 // signal to end.
 func (r *Run) closeDrains(ctx context.Context) error {
 	limit := r.Timeout + closeReserve

@@ -44,13 +44,13 @@ func TestConfig_Check(t *testing.T) {
 			cfg := good
 			c.change(&cfg)
 			if err := errors.Join(cfg.Check(), cfg.Fits()); err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("error %v, want %q in it", err, c.says)
+				t.Errorf("got the error %v, want %q in it", err, c.says)
 			}
 		})
 	}
 }
 
-// fake stands for log, drainer, sweep and CMS of one run.
+// fake is the log, the drainer, the sweep and the CMS of one run.
 type fake struct {
 	mu      sync.Mutex
 	started time.Time
@@ -62,8 +62,8 @@ type fake struct {
 	looks   []time.Duration
 	wakes   int
 	closed  time.Duration
-	limit   time.Duration // of Close's context
-	takes   time.Duration // one attempt
+	limit   time.Duration // time limit of the context of Close
+	takes   time.Duration // time that one attempt takes
 }
 
 func (f *fake) ReadControl(ctx context.Context, _ int) (lane.Control, error) {
@@ -91,7 +91,8 @@ func (f *fake) Send(context.Context, weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeDelivered, Duration: f.takes}
 }
 
-// newRun makes a run of a minute that begins now. It averages 2 s × 5 until more is known.
+// newRun returns a run that begins now with a period of a minute. Until an attempt is measured, it reserves 2 s
+// × 5.
 func (f *fake) newRun() *poll.Run {
 	f.started = time.Now()
 	return &poll.Run{
@@ -105,7 +106,7 @@ func (f *fake) newRun() *poll.Run {
 func TestRun_StopsBeforeThePeriodEnds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		attempt time.Duration // one is made at once; 0 = none
+		attempt time.Duration // time of an attempt that is made at once; 0 = no attempt is made
 		timeout time.Duration
 		stops   time.Duration
 	}{
@@ -128,10 +129,11 @@ func TestRun_StopsBeforeThePeriodEnds(t *testing.T) {
 				}
 				s, err := r.Do(t.Context())
 				if err != nil || f.closed != c.stops || s.Worked != c.stops {
-					t.Errorf("stopped after %s (%+v), want %s; %v", f.closed, s, c.stops, err)
+					t.Errorf("stopped after %s with %+v and the error %v; want a stop after %s and no error", f.closed,
+						s, err, c.stops)
 				}
 				if f.limit < c.timeout {
-					t.Errorf("an attempt under way was given %s of its timeout of %s, want at least %v", f.limit,
+					t.Errorf("Close got %s for an attempt in flight with a timeout of %s, want at least %s", f.limit,
 						c.timeout, c.timeout)
 				}
 				if want := float64(c.stops-c.attempt) / float64(c.stops); math.Abs(s.Idle-want) > 0.001 ||
@@ -151,12 +153,12 @@ func TestRun_LooksEachIdleAndSweepsEachMinute(t *testing.T) {
 		r.Period = 125 * time.Second
 		s, err := r.Do(t.Context())
 		if err != nil || s.Runs != 23 || f.wakes != 23 || f.sweeps != 2 {
-			t.Errorf("%d runs, %d wakes, %d sweeps, %v, want Runs 23, wakes 23, sweeps 2 and no error", s.Runs,
+			t.Errorf("got %d runs, %d wakes, %d sweeps, %v; want Runs 23, wakes 23, sweeps 2 and no error", s.Runs,
 				f.wakes, f.sweeps, err)
 		}
 		for i, at := range f.looks {
 			if at != time.Duration(i)*5*time.Second {
-				t.Errorf("look %d came after %s, want one each 5s", i, at)
+				t.Errorf("read %d of the lanes came after %s, want a read each 5s", i, at)
 			}
 		}
 		if got := s.String(); got != "23 runs, 0 messages, average 2s (estimate), idle 100 %, 1m55s" {
@@ -172,7 +174,7 @@ func TestRun_WakesForMessagesDueInThisPeriodOnly(t *testing.T) {
 			f := &fake{control: lane.Control{Head: lane.Head{Next: 2},
 				Tail: lane.Tail{Cursor: 2, DueState: lane.DueState{NextDueAt: time.Now().Add(due)}}}}
 			if _, err := f.newRun().Do(t.Context()); err != nil || (f.wakes > 0) != want {
-				t.Errorf("due in %s: woken %d times, %v, want woken %v", due, f.wakes, err,
+				t.Errorf("a message due in %s: got %d wakes, %v; want a wake: %v", due, f.wakes, err,
 					want)
 			}
 		})
@@ -211,10 +213,10 @@ func TestRun_Fails(t *testing.T) {
 				_, err := r.Do(t.Context())
 				if c.says == "" && err != nil ||
 					c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
-					t.Errorf("error %v, want %q", err, c.says)
+					t.Errorf("got the error %v, want %q", err, c.says)
 				}
 				if c.f.closed == 0 && c.says != "the period was over" {
-					t.Error("the lanes were never closed, want them closed at the end")
+					t.Error("the drainer was not closed, want it closed at the end")
 				}
 			})
 		})
@@ -229,7 +231,7 @@ func TestRun_EndsInOrderWhenToldTo(t *testing.T) {
 		time.AfterFunc(7*time.Second, cancel)
 		s, err := f.newRun().Do(ctx)
 		if err != nil || s.Worked != 7*time.Second || f.closed != 7*time.Second || s.Runs != 2 {
-			t.Errorf("%+v, left after %s, %v, want Worked 7s, closed 7s, Runs 2 and no error", s, f.closed, err)
+			t.Errorf("got %+v, closed after %s, %v; want Worked 7s, closed 7s, Runs 2 and no error", s, f.closed, err)
 		}
 	})
 }

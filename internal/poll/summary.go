@@ -7,13 +7,13 @@ import (
 
 // Summary is the result of a period.
 type Summary struct {
-	Runs     int           // reads of all lanes
-	Messages int           // delivered by this process
-	Counts   Counts        // of its attempts
-	Average  time.Duration // of an attempt; the estimate if Known is false
+	Runs     int           // number of reads of all lanes
+	Messages int           // messages that this process delivered
+	Counts   Counts        // attempts of this process
+	Average  time.Duration // average time of an attempt; the estimate if Known is false
 	Known    bool
-	Worked   time.Duration // from the period's start to the end of the work
-	Idle     float64       // share of that without an attempt in flight, 0 to 1
+	Worked   time.Duration // time from the period's start to the end of the work
+	Idle     float64       // share of Worked without an attempt in flight, 0 to 1
 }
 
 func (r *Run) newSummary(runs int) Summary {
