@@ -1,16 +1,17 @@
 // Package rabbitmq takes messages from queues of RabbitMQ into the lanes.
 //
-// Each delivery is validated and filed as a post is, and acknowledged after it is durable: until then the broker
-// keeps it, and delivers it again if this process ends or loses its connection. A repeated delivery has the same
-// message_id, which is the idempotency key, so it finds its message filed.
+// Each delivery is validated and filed like a post, and acknowledged after it is durable. Until then the broker
+// keeps the delivery. If this process ends or loses its connection, the broker delivers it again. A repeated
+// delivery has the same message_id, which is the idempotency key, so filing finds the stored message.
 //
-// One consumer reads a queue at a time, over all processes (see Queue). It files the messages of one key one after
-// the other, in the order of the queue: the next one only after the one before it is durable. Messages of different
-// keys are filed at the same time, and share the lanes' transactions. A delivery that cannot be filed yet holds back
-// its key, and it counts among the unacknowledged ones, of which the broker allows Prefetch. So the broker stops
-// delivering while storage is away.
+// One consumer reads a queue at a time, over all processes (see Queue). It files the messages of one key one
+// after the other, in the order of the queue: it files the next message only after the previous one is durable.
+// Messages of different keys are filed at the same time, and share the lanes' transactions. A delivery that
+// cannot be filed yet holds back its key. It stays unacknowledged, and the broker allows only Prefetch
+// unacknowledged deliveries. So the broker stops delivering while storage is away.
 //
-// An invalid delivery goes to the dead-letter exchange with its problems, or is rejected if there is none.
+// An invalid delivery goes to the dead-letter exchange with its problems. If there is no such exchange, it is
+// rejected.
 package rabbitmq
 
 import (
@@ -29,13 +30,14 @@ import (
 	"weir/internal/retry"
 )
 
-// Queue is a queue to consume. Weir declares no queue.
+// Queue is a queue of RabbitMQ to consume. Weir does not declare it.
 type Queue struct {
 	Name     string
-	Contract string // the contract that its messages must match; "" = any
-	Upstream string // the upstream that its messages are of; "" = none
-	// SingleActive must be set for a queue with the argument x-single-active-consumer: the broker then chooses one of
-	// several consumers. Any other queue has one exclusive consumer; other processes try again until that one ends.
+	Contract string // the contract that its messages must match; "" = any contract
+	Upstream string // the upstream that sends its messages; "" = none
+	// SingleActive must be set for a queue with the argument x-single-active-consumer: the broker then chooses
+	// one of several consumers. Any other queue has one exclusive consumer. Other processes try to consume it
+	// again and again until that consumer ends.
 	SingleActive bool
 }
 
@@ -46,9 +48,9 @@ type Observer interface{ Refused(err error) }
 type Config struct {
 	URL                string      // amqp:// or amqps://, with user, password and virtual host
 	TLS                *tls.Config // nil = the system's authorities
-	Name               string      // of the connection, for the operators of the broker
+	Name               string      // name of the connection, for the operators of the broker
 	Queues             []Queue
-	Prefetch           int    // deliveries of a queue that are in this process at a time, 1 to 65535
+	Prefetch           int    // largest number of unacknowledged deliveries of a queue in this process, 1 to 65535
 	DeadLetterExchange string // "" = invalid deliveries are rejected without requeue
 	RequiresMessageID  bool   // a delivery without message_id is invalid
 	Filer              *filing.Filer
@@ -65,23 +67,26 @@ type Consumer struct{ cfg Config }
 func New(cfg Config) *Consumer { return &Consumer{cfg: cfg} }
 
 const (
-	// The first and the longest pause before the next connection or consumer, which begin anew after
-	// stableAfter. They are so short because a process that waits for an exclusive queue finds it free only so.
+	// firstReconnect is the first pause before the next connection or consumer, and maxReconnect is the longest
+	// pause. After a connection or consumer has lasted for stableAfter, the pauses begin again with the first
+	// one. The pauses are short, because a process that waits for an exclusive queue finds it free only by
+	// trying.
 	firstReconnect = 250 * time.Millisecond
 	maxReconnect   = 5 * time.Second
 	stableAfter    = time.Minute
 
-	dialTimeout = 10 * time.Second // of a connection, with its handshakes
+	dialTimeout = 10 * time.Second // limit for making a connection, with its handshakes
 
-	// stopTimeout bounds the filing of the deliveries that are in hand when the process stops. Container platforms
-	// allow 10 s or more between SIGTERM and SIGKILL.
+	// stopTimeout bounds the time in which a process that stops files its unacknowledged deliveries. Container
+	// platforms allow 10 s or more between SIGTERM and SIGKILL.
 	stopTimeout = 7 * time.Second
 
-	closeTimeout = time.Second // of a connection: its other side may be silent
+	closeTimeout = time.Second // limit for closing a connection, whose other side may be silent
 )
 
-// Run consumes all queues until ctx ends. It then files and acknowledges the deliveries in hand, for stopTimeout at
-// most; the broker keeps the others. When a connection is lost, Run connects again, as often as needed.
+// Run consumes all queues until ctx ends. It then files and acknowledges the deliveries that it already has,
+// for stopTimeout at most. The broker keeps all other deliveries. When a connection is lost, Run connects
+// again, without a limit of tries.
 func (c *Consumer) Run(ctx context.Context) {
 	c.repeat(ctx, "connection", func() error { return c.useConnection(ctx) })
 }
@@ -95,12 +100,12 @@ func (c *Consumer) repeat(ctx context.Context, subject string, work func() error
 					err)
 				return pause, true
 			}}
-		_ = policy.Do(ctx, func() error { // without a limit, only the end of ctx is an error
+		_ = policy.Do(ctx, func() error { // the policy has no limit of tries, so an error means that ctx has ended
 			began := c.cfg.Now()
 			err := work()
 			if ctx.Err() == nil && c.cfg.Now().Sub(began) >= stableAfter {
 				c.cfg.Log.Warn("consume: connection lost", "subject", subject, "err", err)
-				return nil // the next pauses begin anew
+				return nil // so that the next pauses begin with the shortest one
 			}
 			if ctx.Err() != nil {
 				return nil
@@ -113,7 +118,7 @@ func (c *Consumer) repeat(ctx context.Context, subject string, work func() error
 // errLost is the error of a connection or channel that ended without a reason.
 var errLost = errors.New("the connection was lost")
 
-// useConnection makes a connection and consumes all queues until it is lost or ctx ends.
+// useConnection makes a connection, and consumes all queues until the connection is lost or ctx ends.
 func (c *Consumer) useConnection(ctx context.Context) error {
 	conn, err := c.connect(ctx)
 	if err != nil {
@@ -137,7 +142,7 @@ func (c *Consumer) useConnection(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	queues.Wait()
-	closing := conn.CloseDeadline(time.Now().Add(closeTimeout)) // fails if the connection is lost
+	closing := conn.CloseDeadline(time.Now().Add(closeTimeout)) // an error means that the connection is lost
 	if ctx.Err() == nil {
 		return context.Cause(connected)
 	}
@@ -152,7 +157,7 @@ func asError(reason *amqp.Error) error {
 	return reason
 }
 
-// connect makes a connection. Its errors have no secret of the address.
+// connect makes a connection. Its errors contain no secret of the address.
 func (c *Consumer) connect(ctx context.Context) (*amqp.Connection, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	properties := amqp.NewConnectionProperties()
@@ -167,7 +172,7 @@ func (c *Consumer) connect(ctx context.Context) (*amqp.Connection, error) {
 			if err != nil {
 				return nil, err
 			}
-			// The library lifts the limit after the handshakes.
+			// The library removes the deadline after the handshakes.
 			return conn, conn.SetDeadline(time.Now().Add(dialTimeout))
 		}})
 }
@@ -179,8 +184,8 @@ func (c *Consumer) consumeQueue(ctx context.Context, conn *amqp.Connection, q Qu
 		return err
 	}
 	defer func() {
-		if ctx.Err() == nil { // else the connection is closed, too, and within a time limit
-			ch.Close() // the broker requeues the deliveries that are not acknowledged
+		if ctx.Err() == nil { // otherwise the connection is closed, too, within a time limit
+			ch.Close() // the broker then requeues the unacknowledged deliveries
 		}
 	}()
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
@@ -193,7 +198,8 @@ func (c *Consumer) consumeQueue(ctx context.Context, conn *amqp.Connection, q Qu
 		return explainRefusal(q, err)
 	}
 	c.cfg.Log.Info("consume: consuming", "subject", q.Name)
-	// The work may go on for stopTimeout after the end of ctx if the process stops, and ends with the channel.
+	// If the process stops, the work may go on for stopTimeout after the end of ctx. If the channel ends, the
+	// work ends with it.
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	w := &worker{consumer: c, queue: q, letters: letters, keys: map[string][]*task{}}
@@ -217,7 +223,8 @@ func (c *Consumer) consumeQueue(ctx context.Context, conn *amqp.Connection, q Qu
 	}
 }
 
-// awaitReason returns the reason why a channel was closed. The library sends it before it closes the deliveries.
+// awaitReason returns the reason why a channel was closed. The library sends the reason before it closes the
+// channel of deliveries.
 func awaitReason(closed <-chan *amqp.Error) error {
 	select {
 	case reason := <-closed:

@@ -18,34 +18,34 @@ import (
 // The headers of a dead letter. They begin with x-, because a delivery with an unknown Weir-… header is invalid, and
 // a dead letter may be published to its queue again.
 const (
-	errorHeader     = "x-weir-error"      // the sentence that a post would be answered with
+	errorHeader     = "x-weir-error"      // the sentence that the answer to a post would have
 	problemsHeader  = "x-weir-problems"   // all problems, as JSON
-	queueHeader     = "x-weir-queue"      // where the message was
-	refusedAtHeader = "x-weir-refused-at" // RFC 3339
+	queueHeader     = "x-weir-queue"      // the queue that had the message
+	refusedAtHeader = "x-weir-refused-at" // time in the form of RFC 3339
 )
 
-// A frame has 128 KiB at most, and all headers of a message are in one frame.
+// A frame has 128 KiB at most, and one frame has all headers of a message.
 const (
 	maxProblemsBytes = 32 << 10
-	maxHeaderBytes   = 64 << 10 // of the message's own headers
+	maxHeaderBytes   = 64 << 10 // limit for the message's own headers
 )
 
 // confirmTimeout bounds the wait for the broker's confirmation.
 const confirmTimeout = 10 * time.Second
 
-// deadLetters publishes refused deliveries, one at a time. It has a connection of its own: while the broker is short of
-// memory or disk space, it reads nothing from a connection that publishes, and so no acknowledgement either. It is safe
-// for concurrent use. The caller must close it.
+// deadLetters publishes refused deliveries, one at a time. It has a connection of its own: while the broker is
+// short of memory or disk space, the broker reads nothing from a connection that publishes, not even
+// acknowledgements. deadLetters is safe for concurrent use. The caller must call stopPublishing.
 type deadLetters struct {
 	exchange string
 	connect  func(context.Context) (*amqp.Connection, error)
 	now      func() time.Time
 
 	mu        sync.Mutex
-	conn      *amqp.Connection // nil = not open
+	conn      *amqp.Connection // nil = the connection is not open
 	channel   *amqp.Channel
 	returned  chan amqp.Return
-	isBlocked *atomic.Bool // the broker takes nothing from conn at the moment
+	isBlocked *atomic.Bool // the broker reads nothing from conn at the moment
 }
 
 // publish returns when the broker has confirmed the dead letter and at least one queue has it.
@@ -54,7 +54,7 @@ func (l *deadLetters) publish(ctx context.Context, queue string, d *amqp.Deliver
 	defer l.mu.Unlock()
 	err := l.publishLetter(ctx, queue, d, reason)
 	if err != nil {
-		l.closeConnection() // its state is not known
+		l.closeConnection() // because the state of the connection is unknown
 	}
 	return err
 }
@@ -64,7 +64,7 @@ func (l *deadLetters) publishLetter(ctx context.Context, queue string, d *amqp.D
 		return err
 	}
 	conn := l.conn
-	// A write to a broker that reads nothing ends with the connection alone.
+	// If the broker reads nothing, only closing the connection ends a write.
 	defer context.AfterFunc(ctx, func() { conn.CloseDeadline(time.Now()) })()
 	letter := newDeadLetter(queue, d, reason, l.now())
 	confirmed, err := l.channel.PublishWithDeferredConfirmWithContext(ctx, l.exchange, d.RoutingKey, true, false,
@@ -77,7 +77,7 @@ func (l *deadLetters) publishLetter(ctx context.Context, queue string, d *amqp.D
 		return fmt.Errorf("no confirmation of the broker: %w", err)
 	}
 	select {
-	case back := <-l.returned: // the broker returns a message before it confirms it
+	case back := <-l.returned: // the broker returns an unroutable message before it confirms it
 		return fmt.Errorf("no queue takes dead letters of the exchange %s with the routing key %q (%s)", l.exchange,
 			back.RoutingKey, back.ReplyText)
 	default:
@@ -88,8 +88,8 @@ func (l *deadLetters) publishLetter(ctx context.Context, queue string, d *amqp.D
 	return nil
 }
 
-// awaitConfirmation waits for the broker's confirmation. It goes on waiting while the broker blocks the connection: a
-// second copy would become a second dead letter.
+// awaitConfirmation waits for the broker's confirmation. It still waits while the broker blocks the connection,
+// because publishing again would make a second dead letter.
 func (l *deadLetters) awaitConfirmation(ctx context.Context, confirmed *amqp.DeferredConfirmation) (bool, error) {
 	for {
 		limited, cancel := context.WithTimeout(ctx, confirmTimeout)
@@ -120,14 +120,14 @@ func (l *deadLetters) openChannel(ctx context.Context) error {
 	return ch.Confirm(false)
 }
 
-// recordBlocking records whether the broker has blocked a connection, until the connection ends.
+// recordBlocking records whether the broker blocks a connection, until the connection ends.
 func recordBlocking(changes <-chan amqp.Blocking, isBlocked *atomic.Bool) {
 	for change := range changes {
 		isBlocked.Store(change.Active)
 	}
 }
 
-// stopPublishing closes the connection. Call it when no publish is under way.
+// stopPublishing closes the connection. Call it when no call of publish is running.
 func (l *deadLetters) stopPublishing() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,13 +136,13 @@ func (l *deadLetters) stopPublishing() {
 
 func (l *deadLetters) closeConnection() {
 	if l.conn != nil {
-		l.conn.CloseDeadline(time.Now().Add(closeTimeout)) // fails if the connection is lost
+		l.conn.CloseDeadline(time.Now().Add(closeTimeout)) // an error means that the connection is lost
 	}
 	l.conn, l.channel = nil, nil
 }
 
-// newDeadLetter returns a refused delivery with the reason in its headers. It leaves out the user, which the broker
-// compares with that of the connection, and the expiration.
+// newDeadLetter returns a refused delivery with the reason in its headers. It leaves out the property user_id,
+// which the broker compares with the user of the connection, and the property expiration.
 func newDeadLetter(queue string, d *amqp.Delivery, reason error, now time.Time) amqp.Publishing {
 	headers := amqp.Table{}
 	if estimateSize(d.Headers) <= maxHeaderBytes && d.Headers.Validate() == nil {
@@ -166,8 +166,8 @@ func safeMessage(err error) string {
 	return "the message could not be filed"
 }
 
-// encodeProblems returns the problems of an error as JSON, as many as fit into a header; an error without problems
-// is one itself.
+// encodeProblems returns the problems of an error as JSON, as many as fit into a header. If the error has no
+// problems, it returns the error as the only problem.
 func encodeProblems(err error) string {
 	problems := []weir.Problem{{Message: safeMessage(err)}}
 	if e := (*weir.Error)(nil); errors.As(err, &e) && len(e.Problems) > 0 {
@@ -183,7 +183,7 @@ func encodeProblems(err error) string {
 
 // estimateSize returns an upper bound of the bytes that a value of a header takes in a frame.
 func estimateSize(value any) int {
-	const overhead = 16 // of a number, a time, or the length of anything else
+	const overhead = 16 // for a number, a time, or the length of any other value
 	size := overhead
 	switch v := value.(type) {
 	case string:

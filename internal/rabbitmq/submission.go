@@ -19,8 +19,9 @@ import (
 // dueHeader is the header with the due time in seconds since 1970, as a number.
 const dueHeader = "perform_job_at"
 
-// newSubmission returns a delivery as a submission. Its message_id becomes the idempotency key, and the headers have
-// the same meaning as those of a post. The error is a *weir.Error that refuses the delivery for good.
+// newSubmission returns a delivery as a submission. The delivery's message_id becomes the idempotency key, and
+// its headers have the same meaning as the headers of a post. The error is a *weir.Error that refuses the
+// delivery for good.
 func (c *Consumer) newSubmission(d *amqp.Delivery) (filing.Submission, error) {
 	s := filing.Submission{ContentType: d.ContentType, Body: d.Body}
 	if err := checkEncoding(d.ContentEncoding); err != nil {
@@ -46,8 +47,8 @@ func (c *Consumer) newSubmission(d *amqp.Delivery) (filing.Submission, error) {
 	return s, nil
 }
 
-// checkEncoding refuses a body that is compressed. Some clients put the character set into the property
-// content_encoding.
+// checkEncoding refuses a compressed body. It accepts some names of character sets, which some clients put into
+// the property content_encoding.
 func checkEncoding(encoding string) error {
 	switch strings.ToLower(encoding) {
 	case "", "identity", "utf-8", "utf8", "us-ascii", "binary":
@@ -68,8 +69,8 @@ func (c *Consumer) checkMessageID(id string) error {
 	return nil
 }
 
-// readHeaders returns the headers that filing.Filer.ReadOptions reads, and the due time of perform_job_at; zero =
-// none. Headers that have no meaning for Weir are ignored.
+// readHeaders returns the headers that filing.Filer.ReadOptions reads, and the due time of perform_job_at; zero
+// = none. It ignores headers that have no meaning for Weir.
 func readHeaders(table amqp.Table) (headers http.Header, dueAt time.Time, err error) {
 	headers = http.Header{}
 	for name, value := range table {
@@ -79,7 +80,7 @@ func readHeaders(table amqp.Table) (headers http.Header, dueAt time.Time, err er
 			if dueAt, err = readSeconds(value); err != nil {
 				return nil, dueAt, err
 			}
-		case foldName(name) == foldName(dueHeader): // ignored, it would deliver the message at once
+		case foldName(name) == foldName(dueHeader): // ignoring it would deliver the message at once
 			return nil, dueAt, filing.MalformedError(fmt.Sprintf("there is no header %.60q; did you mean %s?", name,
 				dueHeader))
 		case strings.HasPrefix(canonical, "Weir-") || strings.HasPrefix(canonical, "Weir_"):
@@ -98,13 +99,13 @@ func readHeaders(table amqp.Table) (headers http.Header, dueAt time.Time, err er
 	return headers, dueAt, nil
 }
 
-// foldName leaves out how a name is written: performJobAt and perform-job-at differ from perform_job_at in that alone.
+// foldName removes the differences of spelling between performJobAt, perform-job-at and perform_job_at.
 func foldName(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 }
 
-// readSeconds returns the time that a number of seconds since 1970 names, to the microsecond: a 64-bit float is no
-// more accurate.
+// readSeconds returns the time for a number of seconds since 1970, to the microsecond, because a 64-bit float
+// is not more exact.
 func readSeconds(value any) (time.Time, error) {
 	var seconds float64
 	switch v := reflect.ValueOf(value); {
@@ -135,7 +136,7 @@ func wrongSecondsError(value any) error {
 		dueHeader, describeType(value)))
 }
 
-// describeType returns the name of a header's type for publishers.
+// describeType returns the name of the type of a header's value, for publishers.
 func describeType(value any) string {
 	switch value.(type) {
 	case nil:
@@ -154,8 +155,8 @@ func describeType(value any) string {
 	return "a number"
 }
 
-// validate returns the message of a delivery, and its idempotency key. The error is one that refuses the delivery for
-// good, except an Unavailable one, which only the end of ctx causes.
+// validate returns the message of a delivery, and its idempotency key. The error refuses the delivery for good.
+// The only exception is an error of the kind Unavailable, which only the end of ctx causes.
 func (c *Consumer) validate(ctx context.Context, q Queue, d *amqp.Delivery) (weir.Message, error) {
 	s, err := c.newSubmission(d)
 	if err != nil {

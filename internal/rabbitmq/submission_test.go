@@ -18,7 +18,7 @@ import (
 
 var testNow = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// fakeLanes is the log behind a Filer. file is called for each append.
+// fakeLanes is the log behind a Filer. It calls file for each append.
 type fakeLanes struct {
 	file func(ctx context.Context, m weir.Message, key string) (lane.Receipt, error)
 }
@@ -89,7 +89,7 @@ func TestValidate_Accepts(t *testing.T) {
 			m, err := newTestConsumer(t, nil).validate(t.Context(), articles, d)
 			if err != nil || m.Key != "/a" || m.Contract != "article" || !m.DueAt.Equal(c.dueAt) ||
 				string(m.Body) != goodBody {
-				t.Errorf("got %+v, %v; want /a, due at %s", m, err, c.dueAt)
+				t.Errorf("got %+v, %v; want the key /a, due at %s, and no error", m, err, c.dueAt)
 			}
 		})
 	}
@@ -107,11 +107,11 @@ func TestValidate_ContinuesTheTrace(t *testing.T) {
 	}
 }
 
-// badDelivery is a delivery that is refused for good.
+// badDelivery is a delivery that Weir refuses for good.
 type badDelivery struct {
 	change func(*amqp.Delivery)
 	kind   weir.Kind
-	want   string // part of the sentence, or of a problem
+	want   string // part of the sentence or of a problem
 }
 
 // withHeader returns a change that sets a header.

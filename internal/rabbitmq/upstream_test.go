@@ -9,7 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// articlesOnly is a filing.Limits whose upstreams may send articles, and have used their quota.
+// articlesOnly is a filing.Limits. Its upstreams may send only articles, and have used up their quota.
 type articlesOnly struct{}
 
 // CheckContract implements filing.Limits.
@@ -25,7 +25,8 @@ func (articlesOnly) Admit(context.Context, string) (func(), error) {
 	return func() {}, &weir.Error{Kind: weir.Limited, Message: "used up"}
 }
 
-// A delivery of a contract that its upstream may not send is refused; one over a limit stays in the queue.
+// Weir refuses a delivery of a contract that its upstream may not send. A delivery over a limit of its upstream
+// stays in the queue.
 func TestConsumer_HoldsTheUpstreamOfAQueueToItsLimits(t *testing.T) {
 	t.Parallel()
 	c := newTestConsumer(t, &fakeLanes{func(context.Context, weir.Message, string) (lane.Receipt, error) {
@@ -37,7 +38,7 @@ func TestConsumer_HoldsTheUpstreamOfAQueueToItsLimits(t *testing.T) {
 	d := newDelivery(nil)
 	m, err := c.validate(t.Context(), q, d)
 	if err != nil || m.Upstream != "feeds" {
-		t.Fatalf("got the upstream %q, %v; want feeds", m.Upstream, err)
+		t.Fatalf("got the upstream %q, %v; want feeds and no error", m.Upstream, err)
 	}
 	if _, err = c.cfg.Filer.FileValid(t.Context(), m, "k"); weir.KindOf(err) != weir.Limited || filing.IsRefusal(err) {
 		t.Errorf("got %v, want Limited, which is no refusal", err)

@@ -14,17 +14,18 @@ import (
 )
 
 const (
-	// The first and the longest pause before a message is filed again.
+	// firstRefile is the first pause before a message is filed again, and maxRefile is the longest one.
 	firstRefile = 200 * time.Millisecond
 	maxRefile   = 5 * time.Second
-	// fileTimeout bounds one attempt to file a message, as it does for a post.
+	// fileTimeout bounds one attempt to file a message. A post has the same limit.
 	fileTimeout = 9 * time.Second
-	// notFiledInterval is the least time between two log lines about messages that are not filed yet. Without it, each
-	// delivery in hand would cause a line every maxRefile while storage is away.
+	// notFiledInterval is the shortest time between two log lines about messages that are not filed yet.
+	// Without it, each unacknowledged delivery would cause a line every maxRefile while storage is away.
 	notFiledInterval = 10 * time.Second
 )
 
-// worker handles the deliveries of one channel. Its number of goroutines is at most the prefetch.
+// worker handles the deliveries of one channel. It has at most as many goroutines as the prefetch allows
+// deliveries.
 type worker struct {
 	consumer *Consumer
 	queue    Queue
@@ -32,18 +33,18 @@ type worker struct {
 	tasks    sync.WaitGroup
 
 	mu         sync.Mutex
-	keys       map[string][]*task // by key in work: its next tasks, in the order of the queue
-	reportedAt time.Time          // when the last line about messages that are not filed was logged
+	keys       map[string][]*task // for each key that is being filed, its next tasks in the order of the queue
+	reportedAt time.Time          // time of the last log line about messages that are not filed
 }
 
-// task is a message that is to be filed, and its delivery.
+// task is a message to file, and its delivery.
 type task struct {
 	message  weir.Message
 	delivery *amqp.Delivery
 }
 
-// accept validates a delivery, and files or refuses it in the background. Call it in the order of the queue: the
-// validation finds the key, and the messages of one key are filed in the order of these calls.
+// accept validates a delivery, and files or refuses it in the background. It must be called in the order of the
+// queue: the messages of one key are filed in the order of these calls, and only the validation finds the key.
 func (w *worker) accept(ctx context.Context, d *amqp.Delivery) {
 	m, err := w.consumer.validate(ctx, w.queue, d)
 	switch {
@@ -52,10 +53,11 @@ func (w *worker) accept(ctx context.Context, d *amqp.Delivery) {
 	case filing.IsRefusal(err):
 		w.tasks.Go(func() { w.refuse(ctx, d, err) })
 	}
-	// Otherwise ctx has ended, and with it the channel: the broker delivers the message again.
+	// If the error is another one, ctx has ended, and with it the channel: the broker delivers the message
+	// again.
 }
 
-// addTask files a message after those of its key that are in work.
+// addTask files a message after the messages of its key that are being filed.
 func (w *worker) addTask(ctx context.Context, t *task) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,8 +70,8 @@ func (w *worker) addTask(ctx context.Context, t *task) {
 	w.tasks.Go(func() { w.fileKey(ctx, t) })
 }
 
-// fileKey files a message and all that follow it in its key. If ctx ends, it leaves the rest to the broker: a later
-// message must not be filed before one that was not.
+// fileKey files a message and then the tasks that wait for its key. If ctx ends, it leaves the rest to the
+// broker: a later message of a key must not be filed before an earlier one.
 func (w *worker) fileKey(ctx context.Context, t *task) {
 	for ; t != nil; t = w.takeNext(t.message.Key) {
 		if ctx.Err() == nil {
@@ -78,7 +80,7 @@ func (w *worker) fileKey(ctx context.Context, t *task) {
 	}
 }
 
-// takeNext returns the next task of a key; nil = there is none, and the key is no longer in work.
+// takeNext returns the next task of a key; nil = there is none, and no task of the key is being filed any more.
 func (w *worker) takeNext(key string) *task {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +113,7 @@ func (w *worker) fileMessage(ctx context.Context, t *task) {
 		if !filed.Stage.Final() {
 			c.cfg.Wake(filed.Message.ID.Lane)
 		}
-		_ = t.delivery.Ack(false) // fails if the channel is lost: then the message is delivered again
+		_ = t.delivery.Ack(false) // if the channel is lost, this fails and the broker delivers the message again
 		c.cfg.Log.Debug("consume: accepted", "subject", w.queue.Name, "message_id", filed.Message.Public().String(),
 			"lane", filed.Message.ID.Lane, "seq", filed.Message.ID.Seq, "stage", string(filed.Stage))
 	case filing.IsRefusal(err):
@@ -119,7 +121,7 @@ func (w *worker) fileMessage(ctx context.Context, t *task) {
 	}
 }
 
-// reportNotFiled logs that messages cannot be filed now, and stay in the queue.
+// reportNotFiled logs that messages cannot be filed now and stay in the queue.
 func (w *worker) reportNotFiled(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,12 +133,12 @@ func (w *worker) reportNotFiled(err error) {
 	w.consumer.cfg.Log.Warn("consume: not filed yet", "subject", w.queue.Name, "err", err)
 }
 
-// refuse takes a delivery from its queue for good: it goes to the dead-letter exchange, or is rejected if there is
-// none. The delivery stays in the queue until the broker has confirmed the dead letter.
+// refuse removes a delivery from its queue for good. The delivery goes to the dead-letter exchange, or is
+// rejected if there is none. It stays in the queue until the broker has confirmed the dead letter.
 func (w *worker) refuse(ctx context.Context, d *amqp.Delivery, reason error) {
 	c := w.consumer
 	if w.letters.exchange == "" {
-		_ = d.Nack(false, false) // fails if the channel is lost: then the message is delivered again
+		_ = d.Nack(false, false) // if the channel is lost, this fails and the broker delivers the message again
 	} else {
 		err := retry.Policy{First: firstReconnect, Max: maxReconnect, Spread: 0.5,
 			BeforePause: func(err error, pause time.Duration) (time.Duration, bool) {
@@ -153,17 +155,17 @@ func (w *worker) refuse(ctx context.Context, d *amqp.Delivery, reason error) {
 	c.cfg.Log.Warn("consume: refused", "subject", w.queue.Name, "reason", safeMessage(reason))
 }
 
-// stopInOrder waits for the deliveries in hand, for stopTimeout at most. The consumer stays registered until the
-// channel or its connection closes: when a consumer ends, the broker passes later messages on to the next one at once,
-// which could file them before the earlier ones of their key that are in hand here.
+// stopInOrder waits for the deliveries that are being filed, for stopTimeout at most. The consumer stays
+// registered until the channel or its connection closes. Otherwise the broker would at once pass later messages
+// on to the next consumer, and that consumer could file them before the earlier messages of their key here.
 func (w *worker) stopInOrder(stopWork func()) {
 	timer := time.AfterFunc(stopTimeout, stopWork)
 	defer timer.Stop()
 	w.tasks.Wait()
 }
 
-// abandon ends the work on a channel that is lost, and returns the reason. It waits until no append is under way,
-// because the next channel brings the same deliveries.
+// abandon ends the work on a lost channel, and returns the reason. It waits until no append is running, because
+// the next channel brings the same deliveries.
 func (w *worker) abandon(stopWork func(), reason error) error {
 	stopWork()
 	w.tasks.Wait()

@@ -16,7 +16,7 @@ import (
 	"weir/internal/weir"
 )
 
-// fakeChannel records the answers to deliveries. It is safe for concurrent use.
+// fakeChannel records which deliveries are acknowledged or rejected. It is safe for concurrent use.
 type fakeChannel struct {
 	mu       sync.Mutex
 	acked    []uint64
@@ -64,7 +64,7 @@ func (f *fakeObserver) Refused(error) {
 // fileFunc files a message.
 type fileFunc = func(ctx context.Context, m weir.Message, key string) (lane.Receipt, error)
 
-// workerRig is a worker without a broker.
+// workerRig has a worker that works without a broker.
 type workerRig struct {
 	*worker
 	channel *fakeChannel
@@ -93,7 +93,8 @@ func (r *workerRig) deliver(ctx context.Context, tag uint64, key string) {
 		Body: fmt.Appendf(nil, `<article path="%s" version="1"><title>T</title></article>`, key)})
 }
 
-// A key waits until its first message is durable. The other key goes on, and no message is acknowledged before.
+// The messages of a key wait until the first message of the key is durable, and none of them is acknowledged
+// before. The messages of the other key do not wait.
 func TestWorker_HoldsBackTheKeyOfAMessageThatIsNotFiled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,20 +117,23 @@ func TestWorker_HoldsBackTheKeyOfAMessageThatIsNotFiled(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := r.channel.sortAcked(); !slices.Equal(got, []uint64{1, 3, 5, 7}) {
-			t.Errorf("while /a waits, %v are acknowledged, want those of /b: 1 3 5 7", got)
+			t.Errorf("while the messages of /a wait, got the acknowledged deliveries %v, want the deliveries of "+
+				"/b: [1 3 5 7]", got)
 		}
 		r.tasks.Wait()
 		if a, b := strings.Join(filed["/a"], " "), strings.Join(filed["/b"], " "); a != "0 2 4 6" || b != "1 3 5 7" {
-			t.Errorf("filed %s of /a and %s of /b, want 0 2 4 6 and 1 3 5 7", a, b)
+			t.Errorf("got the filed messages %s of /a and %s of /b, want 0 2 4 6 and 1 3 5 7", a, b)
 		}
 		if len(r.channel.acked) != 8 || len(r.woken) != 8 || len(r.keys) != 0 {
-			t.Errorf("%d acknowledged, %d wakes, %d keys in work; want 8, 8 and 0", len(r.channel.acked), len(r.woken),
+			t.Errorf("got %d acknowledged deliveries, %d wakes and %d keys in keys; want 8, 8 and 0",
+				len(r.channel.acked), len(r.woken),
 				len(r.keys))
 		}
 	})
 }
 
-// When the channel is lost, a message that is not filed leaves the later ones of its key to the broker.
+// When the channel is lost and a message is not filed, the worker leaves the later messages of its key to the
+// broker.
 func TestWorker_FilesNoLaterMessageAfterALoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -147,7 +151,8 @@ func TestWorker_FilesNoLaterMessageAfterALoss(t *testing.T) {
 			t.Errorf("got %v, want %v", err, errLost)
 		}
 		if appends != 1 || len(r.channel.acked)+len(r.channel.rejected) != 0 {
-			t.Errorf("%d appends, acknowledged %v, rejected %v; want one append and no answer", appends, r.channel.acked,
+			t.Errorf("got %d appends, the acknowledged %v and the rejected %v; want one append, and none of the others",
+				appends, r.channel.acked,
 				r.channel.rejected)
 		}
 	})
@@ -163,12 +168,13 @@ func TestWorker_RejectsWithoutADeadLetterExchange(t *testing.T) {
 	r.tasks.Wait()
 	if got := slices.Sorted(slices.Values(r.channel.rejected)); !slices.Equal(got, []uint64{1, 2}) ||
 		r.refused.refused != 2 || len(r.channel.acked) != 0 {
-		t.Errorf("rejected %v with %d counted, acknowledged %v; want 1 and 2 rejected", got, r.refused.refused,
+		t.Errorf("got the rejected %v, %d refusals and the acknowledged %v; want 1 and 2 rejected, and 2 refusals", got,
+			r.refused.refused,
 			r.channel.acked)
 	}
 }
 
-// A defect of this process or its storage must not cost a message.
+// A defect of this process or its storage must not lose a message.
 func TestWorker_TriesAgainAfterAnInternalError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,7 +188,8 @@ func TestWorker_TriesAgainAfterAnInternalError(t *testing.T) {
 		r.deliver(t.Context(), 1, "/a")
 		r.tasks.Wait()
 		if took := time.Since(began); len(r.channel.acked) != 1 || len(r.woken) != 0 || took < firstRefile/2 {
-			t.Errorf("acknowledged %v after %s, woke %v; want one after pauses, and no wake for a final message",
+			t.Errorf("got the acknowledged %v after %s and the woken lanes %v; want one after a pause, and no "+
+				"wake for a final message",
 				r.channel.acked, took, r.woken)
 		}
 	})
@@ -195,10 +202,11 @@ func TestNewDeadLetter_FitsIntoAFrame(t *testing.T) {
 	d.Expiration, d.UserId, d.RoutingKey = "5", "somebody", "r"
 	letter := newDeadLetter("q", d, &weir.Error{Kind: weir.Invalid, Message: "broken", Problems: problems}, testNow)
 	if size := estimateSize(letter.Headers); size > 128<<10-4096 || letter.Headers["large"] != nil {
-		t.Errorf("the headers take %d bytes, want less than a frame, and not the message's own", size)
+		t.Errorf("the headers take %d bytes and have the message's own: %t; want less than a frame, without the "+
+			"message's own headers", size, letter.Headers["large"] != nil)
 	}
 	if letter.Expiration != "" || letter.UserId != "" || letter.DeliveryMode != amqp.Persistent ||
 		letter.Headers[errorHeader] != "broken" || !strings.HasPrefix(letter.Headers[problemsHeader].(string), `[{"path"`) {
-		t.Errorf("got %+v, want a persistent letter without expiration and user, with the problems", letter.Headers)
+		t.Errorf("got %+v, want a persistent letter with the problems, without expiration and user", letter.Headers)
 	}
 }

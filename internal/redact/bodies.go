@@ -21,8 +21,8 @@ type Loader interface {
 	LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 }
 
-// Bodies reads messages whose bodies have no redacted values. It is safe for concurrent use. Its errors are those of
-// the Loader and of Contracts.
+// Bodies reads messages without the redacted values in their bodies. It is safe for concurrent use. Its errors
+// are the errors of the Loader and of Contracts.
 type Bodies struct {
 	Loader    Loader
 	Contracts Contracts
@@ -50,8 +50,8 @@ func (b *Bodies) hideValues(ctx context.Context, id weir.ID,
 	return m, nil
 }
 
-// HideValues replaces the redacted values in the body of a message, and reports whether it has any. After an error the
-// message has no body.
+// HideValues replaces the redacted values in the body of a message. It reports whether the body has such
+// values. After an error the message has no body.
 func (b *Bodies) HideValues(ctx context.Context, m *weir.Message) (hasValues bool, err error) {
 	body := m.Body
 	m.Body = nil
@@ -66,9 +66,9 @@ func (b *Bodies) HideValues(ctx context.Context, m *weir.Message) (hasValues boo
 // quotedText matches the beginning of a quoted text in the braces of a template.
 var quotedText = regexp.MustCompile("\\{\\{-?[ \\t\\r\\n]*[\"`]")
 
-// HideTemplate returns the message of a schedule without redacted values, or nil if they cannot be found. A quoted text
-// in braces could look like markup, such as the beginning of a comment, that the messages of the schedule do not have;
-// so a message with one is not shown.
+// HideTemplate returns the message of a schedule without redacted values, or nil if they cannot be found. It
+// also returns nil for a message with a quoted text in braces. Such a text could look like markup, such as the
+// beginning of a comment, that the schedule's messages do not have.
 func HideTemplate(ctx context.Context, contracts Contracts, contentType string, message []byte) []byte {
 	if !contracts.HasRedaction() {
 		return message

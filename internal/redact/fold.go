@@ -10,13 +10,13 @@ import (
 	"weir/internal/contract"
 )
 
-// foldedText is a text in one case and without white space. Forms are compared in this way, and not by a regular
-// expression: values of many words can keep thousands of its states alive for each character of a text, which takes
-// seconds.
+// foldedText is a text in one case and without white space. Mask compares forms as foldedText and not by a
+// regular expression: values of many words can keep thousands of states of an expression alive for each
+// character of a text, so that a search takes seconds.
 type foldedText struct {
 	text     string
-	offsets  []int  // of each byte's character in the original text
-	hasSpace []bool // for each byte: white space stood before it
+	offsets  []int  // for each byte, the offset of its character in the original text
+	hasSpace []bool // for each byte, whether white space stands before it
 }
 
 func foldText(text string) foldedText {
@@ -39,7 +39,7 @@ func foldText(text string) foldedText {
 	return f
 }
 
-// foldCase returns the same character for each case of a letter: the lowest one.
+// foldCase returns the lowest of the characters that differ only in case.
 func foldCase(r rune) rune {
 	lowest := r
 	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
@@ -48,8 +48,8 @@ func foldCase(r rune) rune {
 	return lowest
 }
 
-// hasFormAt reports whether a form stands at a byte of a text, which has its characters there. White space may be
-// between the words of the form, and not within them.
+// hasFormAt reports whether a form stands at a byte of the text. White space may stand between the words of the
+// form, but not within a word.
 func (f *foldedText) hasFormAt(at int, form *foldedText) bool {
 	for i := 1; i < len(form.text); i++ {
 		if f.hasSpace[at+i] && !form.hasSpace[i] {
@@ -81,7 +81,7 @@ func (f *foldedText) findForm(original string, form *foldedText) (found []origin
 	return found
 }
 
-// hideForms returns a text with contract.RedactedMark in place of each form; one mark for forms that overlap.
+// hideForms returns a text with contract.RedactedMark in place of each form. Overlapping forms get one mark.
 func (m Mask) hideForms(text string) string {
 	folded := foldText(text)
 	var found []originalRange

@@ -13,41 +13,41 @@ import (
 	"weir/internal/contract"
 )
 
-// Mask hides redacted values in texts. The zero mask hides none. It is safe for concurrent use.
+// Mask hides redacted values in texts. The zero mask hides no values. It is safe for concurrent use.
 //
-// It finds a value in any case and with other white space, also in the forms of cms.EncodedForms and in base64. At the
-// end of a text that was cut off, it finds the beginning of a value, too. A text that still shares minShared characters
-// with a value repeats a part of it, and is hidden as a whole.
+// It finds a value in any case and with other white space, also in the forms of cms.EncodedForms and in base64.
+// At the end of a text that was cut off, it also finds the beginning of a value. If a text still shares
+// minShared characters with a value, the text repeats a part of the value, and Mask hides the whole text.
 type Mask struct {
-	hidesAll bool           // each text as a whole: the values cannot be found, or are too many to look for
-	anywhere []foldedText   // forms of values that are hidden wherever they stand
-	words    *regexp.Regexp // short values, hidden only as whole words; nil = none
+	hidesAll bool           // hides each whole text, because the values cannot be found or are too many
+	anywhere []foldedText   // forms of values that are hidden in any place
+	words    *regexp.Regexp // short values that are hidden only as whole words; nil = none
 	lower    []string       // the forms of anywhere, in lower case, for the end of a text
 
 	parts map[string]bool // all parts of minShared bytes of the values, in lower case
 }
 
 const (
-	// minAnywhere is the length in characters from which a value is hidden inside of words, too. A shorter value, such
-	// as a grade, stands in many words by chance.
+	// minAnywhere is the smallest length in characters of a value that is hidden inside of words, too. A
+	// shorter value, such as a grade, stands in many words by chance.
 	minAnywhere = 4
-	// minShared is the length in bytes of a part of a value that a text must not have. Shorter parts are in many
-	// texts by chance.
+	// minShared is the smallest length in bytes of a part of a value that a text must not have. Shorter parts
+	// stand in many texts by chance.
 	minShared = 8
-	// maxForms, maxValueBytes and maxFormBytes bound the memory and the time of a mask. The forms of
-	// a value of words are about six times as long as the value; those of characters that are escaped can be thirty
-	// times as long.
+	// maxForms, maxValueBytes and maxFormBytes bound the memory and the time of a mask. The forms of a value of
+	// words are about six times as long as the value. The forms of a value whose characters are escaped can be
+	// thirty times as long as the value.
 	maxForms      = 400
 	maxValueBytes = 16 << 10
 	maxFormBytes  = 8 * maxValueBytes
 )
 
-// hiddenText stands in place of a text that is hidden as a whole.
+// hiddenText stands in place of a text that Mask hides as a whole.
 const hiddenText = contract.RedactedMark + " (this text is hidden, because it may repeat redacted values)"
 
-// NewMask returns a mask of values, and of the same values as a body has them written. It ignores empty ones. If they
-// have more than maxForms different forms, or are longer than maxFormBytes together, the mask hides each text as a
-// whole.
+// NewMask returns a mask of values, and of the contents in which a body has them. It ignores empty values. If
+// the values have more than maxForms different forms, or exceed maxValueBytes or maxFormBytes, the mask hides
+// each whole text.
 func NewMask(values, written []string) Mask {
 	var long, short []string
 	size, isKnown := 0, map[string]bool{"": true}
@@ -88,8 +88,8 @@ func countBytes(texts []string) (sum int) {
 	return sum
 }
 
-// partsOf returns all parts of minShared bytes. The texts must have no tags: the tags in a redacted element are no
-// secret.
+// partsOf returns all parts of minShared bytes. The texts must have no tags, because the tags in a redacted
+// element are not secret.
 func partsOf(texts []string) map[string]bool {
 	parts := map[string]bool{}
 	for _, value := range texts {
@@ -101,16 +101,16 @@ func partsOf(texts []string) map[string]bool {
 	return parts
 }
 
-// joinSpaces returns a text in lower case, with one space for each white space.
+// joinSpaces returns a text in lower case, with one space in place of each sequence of white space.
 func joinSpaces(text string) string { return strings.Join(strings.Fields(strings.ToLower(text)), " ") }
 
-// encodeMore returns the forms beyond those of package cms.
+// encodeMore returns further forms of a value, which package cms does not have.
 func encodeMore(value string) []string {
 	return []string{strings.ReplaceAll(url.QueryEscape(value), "+", "%20"),
 		base64.RawStdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value))}
 }
 
-// sortDistinct sorts texts, the longest first, and drops those that occur twice.
+// sortDistinct sorts texts, the longest first, and removes repeated texts.
 func sortDistinct(texts []string) []string {
 	slices.SortFunc(texts, func(a, b string) int {
 		if len(a) != len(b) {
@@ -121,7 +121,8 @@ func sortDistinct(texts []string) []string {
 	return slices.Compact(texts)
 }
 
-// compileForms returns an expression of any of some short forms, which prefers a longer one, so that no rest of it remains.
+// compileForms returns an expression that matches any of some short forms. It prefers a longer form, so that no
+// rest of the form remains.
 func compileForms(forms []string) *regexp.Regexp {
 	if len(forms) == 0 {
 		return nil
@@ -154,7 +155,7 @@ func (m Mask) Hide(text string) string {
 	return text
 }
 
-// hasPart reports whether a text has a part of a value, which was not found as a whole.
+// hasPart reports whether a text has a part of a value.
 func (m Mask) hasPart(text string) bool {
 	if len(m.parts) == 0 {
 		return false
@@ -195,11 +196,12 @@ func isWordRune(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }
 
-// keptAnswer is the size up to which package cms keeps an answer, less a character that it may have cut.
+// keptAnswer is the size up to which package cms stores an answer, minus one character, because cms may have
+// cut the last one.
 const keptAnswer = 2<<10 - utf8.UTFMax
 
-// hideEnd hides the beginning of a value at the end of a text that was cut off: one with an ellipsis, or an answer of
-// the largest size.
+// hideEnd hides the beginning of a value at the end of a text that was cut off. Such a text ends with an
+// ellipsis, or is an answer of the largest size.
 func (m Mask) hideEnd(text string) string {
 	rest := strings.TrimSuffix(strings.TrimSuffix(text, "…"), "...")
 	if len(rest) == len(text) && len(text) < keptAnswer {
@@ -207,7 +209,7 @@ func (m Mask) hideEnd(text string) string {
 	}
 	whole := strings.TrimRight(rest, "\uFFFD")
 	lower := strings.ToLower(whole)
-	if len(lower) != len(whole) { // a letter has another length in lower case, and offsets would differ
+	if len(lower) != len(whole) { // lower case changes the length of a letter, so offsets would differ
 		lower = whole
 	}
 	longest := 0

@@ -53,10 +53,10 @@ func TestMask_HidesAllForManyValues(t *testing.T) {
 	for name, m := range map[string]redact.Mask{"many": redact.NewMask(many, nil),
 		"long": redact.NewMask([]string{strings.Repeat("a", 17<<10)}, nil)} {
 		if got := m.Hide("a text"); strings.Contains(got, "a text") || !strings.Contains(got, mark) {
-			t.Errorf("%s: got %q, want a mark alone", name, got)
+			t.Errorf("%s: got %q, want only the text that replaces a hidden text", name, got)
 		}
 		if got := m.Hide(""); got != "" {
-			t.Errorf("%s: got %q for no text, want none", name, got)
+			t.Errorf("%s: got %q for an empty text, want an empty text", name, got)
 		}
 	}
 	if got := (redact.Mask{}).Hide("a text"); got != "a text" {
@@ -64,8 +64,8 @@ func TestMask_HidesAllForManyValues(t *testing.T) {
 	}
 }
 
-// A value has many words of one letter, and the text has that letter alone. A text is masked for each failed attempt,
-// with a lane waiting, so the time must not grow with the product of both.
+// A value has many words of one letter, and a long text consists of this letter. Weir masks a text for each
+// failed attempt while the lane waits, so the time must not grow with the product of both lengths.
 func TestMask_TakesNoTimeForManyWords(t *testing.T) {
 	t.Parallel()
 	values := make([]string, 80)
@@ -80,17 +80,17 @@ func TestMask_TakesNoTimeForManyWords(t *testing.T) {
 		t.Errorf("got the text after %s, want it within a second", took)
 	}
 	if want := mark + " (this text is hidden"; got != text && !strings.HasPrefix(got, want) {
-		t.Errorf("got %.80q, want the text as it is or hidden", got)
+		t.Errorf("got %.80q, want the text unchanged or hidden", got)
 	}
 	if got := m.Hide("x " + strings.Repeat("A", 100) + "79 y"); got != "x "+mark+" y" {
-		t.Errorf("got %.80q, want the value hidden in another case and without white space", got)
+		t.Errorf("got %.80q, want the value hidden even in another case and without white space", got)
 	}
 	if got := redact.NewMask([]string{"test"}, nil).Hide("best estimate"); got != "best estimate" {
-		t.Errorf("got %q, want white space within a word to end it", got)
+		t.Errorf("got %q, want the text unchanged, because white space within a word is another text", got)
 	}
 	escaped := redact.NewMask([]string{strings.Repeat(`&"`, 4000)}, nil)
 	if got := escaped.Hide("a text"); strings.Contains(got, "a text") {
-		t.Errorf("got %q, want all hidden, because the forms of the value are too large", got)
+		t.Errorf("got %q, want the whole text hidden, because the forms of the value are too long", got)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestSender_HidesValuesInTheResult(t *testing.T) {
 		}
 		all := got.Reason + got.Body + got.Steps[0].Reason
 		if isKept := strings.Contains(tt.want, "4711"); strings.Contains(all, "4711") != isKept {
-			t.Errorf("%s: got %q, want the value in it: %v", name, all, isKept)
+			t.Errorf("%s: got the texts %q, want the value in them: %v", name, all, isKept)
 		}
 		if echo.Steps[0].Reason != "4711" {
 			t.Fatalf("%s: the sender's result has the reason %q, want 4711 unchanged", name, echo.Steps[0].Reason)
@@ -162,14 +162,14 @@ func TestBodies(t *testing.T) {
 		t.Errorf("got %q, %v, want %q", m.Body, err, want)
 	}
 	if m, err = b.LoadEditedMessage(t.Context(), weir.ID{}); weir.KindOf(err) != weir.Conflict || m.Body != nil {
-		t.Errorf("broken body: got %q, %v, want a conflict", m.Body, err)
+		t.Errorf("broken body: got %q, %v, want an error of kind Conflict and no body", m.Body, err)
 	}
 	b.Loader = fixedLoader{"accepted": person("plain", "<plain>")}
 	if m, err = b.LoadMessage(t.Context(), weir.ID{}); err != nil || string(m.Body) != "<plain>" {
 		t.Errorf("contract without redaction: got %q, %v, want the body", m.Body, err)
 	}
 	if _, err = b.LoadEditedMessage(t.Context(), weir.ID{}); weir.KindOf(err) != weir.NotFound {
-		t.Errorf("not edited: got %v, want not found", err)
+		t.Errorf("not edited: got %v, want an error of kind NotFound", err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"weir/internal/wire"
 )
 
-// IdempotencyKey returns a key from a body's hash, so that the same body sent again is the same message.
+// IdempotencyKey returns a key made from a body's hash. So the same body, sent again, is the same message.
 func IdempotencyKey(body []byte) string {
 	sum := sha256.Sum256(body)
 	return "sha256-" + hex.EncodeToString(sum[:])
@@ -24,7 +24,7 @@ func (c *Client) Send(ctx context.Context, body []byte) (Answer[wire.Receipt], e
 		contentType: "application/xml", idempotency: IdempotencyKey(body), isSubmission: true, body: body})
 }
 
-// SendBatch posts a batch with an idempotency key of its content, mode and paths.
+// SendBatch posts a batch. Its idempotency key is made from content, mode and paths.
 func (c *Client) SendBatch(ctx context.Context, contentType string, body []byte, mode wire.BatchMode,
 	split []string) (Answer[wire.Batch], error) {
 	query := url.Values{"mode": {string(mode)}, "split": split}
@@ -80,7 +80,7 @@ func (c *Client) Difference(ctx context.Context, id string) (string, error) {
 	return d.Value.Difference, err
 }
 
-// Find lists messages, the newest first.
+// Find lists messages, newest first.
 func (c *Client) Find(ctx context.Context, query url.Values) (Answer[MessageList], error) {
 	return getJSON[MessageList](ctx, c, "/messages", query)
 }
@@ -90,7 +90,7 @@ func (c *Client) List(ctx context.Context, path string, query url.Values) (Answe
 	return getJSON[MessageList](ctx, c, path, query)
 }
 
-// Export copies a list as a file. If it returns an error, the copy may have begun.
+// Export copies a list as a file. If it returns an error, a part of the list may be copied already.
 func (c *Client) Export(ctx context.Context, path string, query url.Values, to io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
 		c.requestURL(request{path: path, query: query}), http.NoBody)
@@ -106,7 +106,7 @@ func (c *Client) Export(ctx context.Context, path string, query url.Values, to i
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // a problem without its text is one, too
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // if the text cannot be read, the error has none
 		return refusalError(resp, body)
 	}
 	if _, err := io.Copy(to, resp.Body); err != nil {
@@ -120,7 +120,7 @@ func (c *Client) Errors(ctx context.Context, limit int) (Answer[wire.ErrorList],
 	return getJSON[wire.ErrorList](ctx, c, "/errors", url.Values{"limit": {strconv.Itoa(limit)}})
 }
 
-// Replay replays a dead message with its present body.
+// Replay replays a dead message with its current body.
 func (c *Client) Replay(ctx context.Context, id string, force bool) (Answer[wire.Message], error) {
 	return readAnswer[wire.Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/replay",
 		query: forceQuery(force)})
@@ -138,7 +138,7 @@ func (c *Client) Edit(ctx context.Context, id string, body []byte, note string, 
 		contentType: "application/xml", body: body})
 }
 
-// PlanReplay counts the messages of a bulk replay.
+// PlanReplay returns the number of messages of a bulk replay.
 func (c *Client) PlanReplay(ctx context.Context, r ReplayRequest) (Answer[wire.JobPlan], error) {
 	r.DryRun = true
 	return postJSON[wire.JobPlan](ctx, c, "/replays", r)
@@ -179,12 +179,12 @@ func (c *Client) changeWithReason(ctx context.Context, path, reason string) (Ans
 	return readAnswer[wire.Message](ctx, c, r)
 }
 
-// DiscardMany discards, or counts, the dead messages of a filter, from r.Continue on.
+// DiscardMany discards the dead messages of a filter, or only counts them, from r.Continue on.
 func (c *Client) DiscardMany(ctx context.Context, r DiscardRequest) (Answer[Discarded], error) {
 	return postJSON[Discarded](ctx, c, "/discards", r)
 }
 
-// CancelMany cancels, or counts, the waiting messages of a filter, from r.Continue on.
+// CancelMany cancels the waiting messages of a filter, or only counts them, from r.Continue on.
 func (c *Client) CancelMany(ctx context.Context, r Cancellation) (Answer[Cancelled], error) {
 	return postJSON[Cancelled](ctx, c, "/cancellations", r)
 }
@@ -194,27 +194,27 @@ func (c *Client) Lanes(ctx context.Context) (Answer[wire.LaneList], error) {
 	return getJSON[wire.LaneList](ctx, c, "/lanes", nil)
 }
 
-// Pauses lists the pauses that hold now.
+// Pauses lists the pauses that are in force.
 func (c *Client) Pauses(ctx context.Context) (Answer[wire.PauseList], error) {
 	return getJSON[wire.PauseList](ctx, c, "/pauses", nil)
 }
 
-// Pause pauses a target, and lists the pauses that hold then.
+// Pause pauses a target, and lists the pauses that are then in force.
 func (c *Client) Pause(ctx context.Context, p PauseRequest) (Answer[wire.PauseList], error) {
 	return postJSON[wire.PauseList](ctx, c, "/pause", p)
 }
 
-// Resume ends pauses, and lists the remaining ones.
+// Resume ends pauses, and lists the pauses that are still in force.
 func (c *Client) Resume(ctx context.Context, t Target) (Answer[wire.PauseList], error) {
 	return postJSON[wire.PauseList](ctx, c, "/resume", t)
 }
 
-// Versions lists the newest delivered versions of a key, of all contracts or of one.
+// Versions lists the newest delivered versions of a key, for one contract or, without a contract, for all.
 func (c *Client) Versions(ctx context.Context, key, contract string) (Answer[wire.VersionList], error) {
 	return getJSON[wire.VersionList](ctx, c, "/versions", newKeyQuery(key, contract))
 }
 
-// newKeyQuery returns the query for a key, of all contracts or of one.
+// newKeyQuery returns the query for a key, for one contract or, without a contract, for all.
 func newKeyQuery(key, contract string) url.Values {
 	query := url.Values{"key": {key}}
 	if contract != "" {
@@ -228,7 +228,8 @@ func (c *Client) ForgetVersion(ctx context.Context, key, contract string) (Answe
 	return postJSON[wire.VersionList](ctx, c, "/versions/forget", map[string]string{"key": key, "contract": contract})
 }
 
-// Remembered lists the CMS's ids that Weir remembers of a key, of all contracts or of one.
+// Remembered lists the CMS's ids that Weir remembers for a key, for one contract or, without a contract, for
+// all.
 func (c *Client) Remembered(ctx context.Context, key, contract string) (Answer[wire.RememberedList], error) {
 	return getJSON[wire.RememberedList](ctx, c, "/remembered", newKeyQuery(key, contract))
 }

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request. The host itself ends one after 230 s at most.
+	// requestTimeout bounds one request. The host ends a request after 230 s.
 	requestTimeout = 100 * time.Second
-	// maxAnswer limits the bytes of an answer; it is the host's limit of a request.
+	// maxAnswer limits the bytes of an answer. The host has the same limit for a request.
 	maxAnswer = 100 << 20
 )
 
 // Client calls the API of one Weir. It is safe for concurrent use.
 type Client struct {
-	// Sender has the credentials of the upstream that sends messages and batches; nil = none. Set it before the first
-	// request.
+	// Sender has the credentials of the upstream that sends messages and batches; nil = no credentials. Set it
+	// before the first request.
 	Sender *upstream.Sender
 
 	base *url.URL
@@ -33,11 +33,11 @@ type Client struct {
 	http *http.Client
 }
 
-// New returns a client of the Weir at an address, with a function key; empty = none. The address may end
-// in /api.
+// New returns a client of the Weir at an address, with a function key; empty = no key. The address may end in
+// /api.
 func New(address, key string) (*Client, error) {
 	base, err := url.Parse(address)
-	switch { // no error repeats the address, which may contain a secret
+	switch { // no error repeats the address, because it may contain a secret
 	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return nil, errors.New("the function key has a space, a line break or another character in it that no key has")
 	case err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "":
@@ -56,7 +56,7 @@ func New(address, key string) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Answer is an answer of Weir: decoded, and as its JSON in one line.
+// Answer is an answer of Weir, both decoded and as JSON on one line.
 type Answer[T any] struct {
 	Value T
 	JSON  json.RawMessage
@@ -64,17 +64,17 @@ type Answer[T any] struct {
 
 // request is a request before it is sent.
 type request struct {
-	method, path string // the path escaped
+	method, path string // the path is escaped
 	query        url.Values
 	contentType  string
 	idempotency  string
 	ifNoneMatch  string
-	isSubmission bool // it sends a message or a batch
+	isSubmission bool // the request sends a message or a batch
 	body         []byte
 }
 
-// doRequest sends a request, and returns the body of a 2xx answer. Every error is an *Error, except that
-// of a context that ended.
+// doRequest sends a request, and returns the body of a 2xx answer. Every error is an *Error, except the error
+// of a context that has ended.
 func (c *Client) doRequest(ctx context.Context, r request) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, r.method, c.requestURL(r), bytes.NewReader(r.body))
 	if err != nil {

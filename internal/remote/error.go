@@ -18,7 +18,7 @@ type Kind int
 // The kinds of errors.
 const (
 	Broken      Kind = iota // the answer is not from Weir
-	NotFound                // it does not exist
+	NotFound                // the message, job or other thing does not exist
 	Refused                 // the request is invalid, or the state does not allow it
 	Unavailable             // Weir was not reached, or cannot work now; a retry may succeed
 )
@@ -26,10 +26,10 @@ const (
 // Error is the error of a request.
 type Error struct {
 	Kind       Kind
-	Status     int // of the answer; 0 = no answer
+	Status     int // status of the answer; 0 = no answer
 	Message    string
 	Problems   []Problem
-	RetryAfter time.Duration // of the answer; 0 = none
+	RetryAfter time.Duration // Retry-After of the answer; 0 = none
 	Err        error
 }
 
@@ -69,7 +69,7 @@ func (p Problem) String() string {
 	return text
 }
 
-// describe is the message behind the path, which stands in some messages already.
+// describe returns path and message. If the message already begins with the path, it returns only the message.
 func (p Problem) describe() string {
 	if p.Path == "" || strings.HasPrefix(p.Message, p.Path+" ") {
 		return p.Message
@@ -91,20 +91,20 @@ func asError(err error) (*Error, bool) {
 	return e, ok
 }
 
-// unreachableError is the error of a request without an answer. If the caller's context
-// ended, it returns the context's error.
+// unreachableError returns the error of a request without an answer. If the caller's context has ended, it
+// returns the context's error.
 func unreachableError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	var u *url.Error
 	if errors.As(err, &u) {
-		err = u.Err // the address is known, and long
+		err = u.Err // without the address, which is known and long
 	}
 	return &Error{Kind: Unavailable, Message: "Weir was not reached", Err: err}
 }
 
-// refusalError is the error of an answer that is not a 2xx.
+// refusalError returns the error of an answer that is not a 2xx.
 func refusalError(resp *http.Response, body []byte) error {
 	e := &Error{Kind: kindOfStatus(resp.StatusCode), Status: resp.StatusCode}
 	var p struct {
@@ -135,7 +135,7 @@ func kindOfStatus(status int) Kind {
 	return Broken
 }
 
-// guessCause returns the most likely meaning of an answer without a text.
+// guessCause returns the most likely cause of an answer without a text.
 func guessCause(status int) string {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:

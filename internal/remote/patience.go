@@ -9,25 +9,27 @@ import (
 	"weir/internal/retry"
 )
 
-// Patience retries calls that fail with Unavailable, until no call has succeeded for GiveUp. Several
-// callers may share one: a success of one keeps all of them trying.
+// Patience retries calls that fail with Unavailable. It gives up when no call has succeeded for GiveUp. Several
+// callers may share one Patience: if a call of one caller succeeds, the time begins again for all.
 type Patience struct {
 	GiveUp time.Duration
-	First  time.Duration // the first wait; each following one is twice as long
-	Most   time.Duration // the longest wait, unless Weir asks for a longer one
-	// Unreached replaces GiveUp as long as no call was ever answered: then the address is probably wrong. 0 = GiveUp.
+	First  time.Duration // first pause; each further pause is twice as long
+	Most   time.Duration // longest pause, except if Weir's Retry-After is longer
+	// Unreached replaces GiveUp until a call gets an answer: without any answer, the address is probably wrong.
+	// 0 = GiveUp.
 	Unreached time.Duration
-	// Report is called with the first failure after a success, and for how long Do tries again. It may be nil.
+	// Report is called with the first failure after a success, and with the time for which Do still tries. It
+	// may be nil.
 	Report func(err error, left time.Duration)
 
 	mu         sync.Mutex
 	worked     time.Time // time of the last success
-	isAnswered bool      // a call had an answer, of whatever status
-	isReported bool      // the present failures were reported
+	isAnswered bool      // a call had an answer with any status
+	isReported bool      // Report was called after the last success
 }
 
-// Do calls f until it does not fail with Unavailable. It returns the error of the last call, or of the
-// context.
+// Do calls f until f returns nil or another error than Unavailable. It returns the error of the last call, or
+// of the context.
 func (p *Patience) Do(ctx context.Context, f func(context.Context) error) error {
 	p.failingFor(false)
 	var idle time.Duration
@@ -56,7 +58,7 @@ func (p *Patience) Do(ctx context.Context, f func(context.Context) error) error 
 	return err
 }
 
-// failingFor returns the time since the last success or the first call.
+// failingFor returns the time since the last success or, without one, since the first call.
 func (p *Patience) failingFor(works bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +72,7 @@ func (p *Patience) failingFor(works bool) time.Duration {
 	return now.Sub(p.worked)
 }
 
-// limitFor returns how long calls may go on to fail with err.
+// limitFor returns the time for which calls may fail before Do gives up.
 func (p *Patience) limitFor(err error) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,7 +27,7 @@ func TestNew(t *testing.T) {
 	} {
 		c, err := remote.New(address, "")
 		if (err == nil) != ok || (err != nil && strings.Contains(err.Error(), "s3cret")) {
-			t.Errorf("%q: got %v, want it accepted: %v, and no key in the error", address, err, ok)
+			t.Errorf("%q: got the error %v; want the address accepted: %v, and no key in the error", address, err, ok)
 		}
 		if c != nil {
 			c.Close()
@@ -106,7 +106,8 @@ func TestClient_Errors(t *testing.T) {
 			})
 			_, err := cl.Message(t.Context(), "x")
 			if err == nil || remote.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("kind %d: %v, want an error, %v and %q", remote.KindOf(err), err, c.kind, c.says)
+				t.Errorf("got the kind %d and the error %v; want the kind %d and %q", remote.KindOf(err), err, c.kind,
+					c.says)
 			}
 		})
 	}
@@ -122,7 +123,7 @@ func TestClient_NoAnswer(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		})
 		if _, err := c.Message(t.Context(), "x"); remote.KindOf(err) != remote.Unavailable {
-			t.Error(err)
+			t.Errorf("got the error %v, want the kind Unavailable", err)
 		}
 	})
 	t.Run("Cancelled", func(t *testing.T) {
@@ -130,7 +131,7 @@ func TestClient_NoAnswer(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := newClient(t, "", func(_ http.ResponseWriter, r *http.Request) {
 			cancel()
-			<-r.Context().Done() // an answer could overtake the cancellation
+			<-r.Context().Done() // so that no answer overtakes the cancellation
 		})
 		if _, err := c.Message(ctx, "x"); !errors.Is(err, context.Canceled) {
 			t.Errorf("got the error %v, want %v", err, context.Canceled)
@@ -146,7 +147,7 @@ func TestClient_NoAnswer(t *testing.T) {
 		}
 		if _, err := c.Message(t.Context(), "x"); remote.KindOf(err) != remote.Unavailable ||
 			strings.Contains(err.Error(), "/api") {
-			t.Error(err)
+			t.Errorf("got the error %v, want the kind Unavailable without the address", err)
 		}
 	})
 }
@@ -155,7 +156,7 @@ func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	a, b := remote.IdempotencyKey([]byte("<a/>")), remote.IdempotencyKey([]byte("<b/>"))
 	if a == b || a != remote.IdempotencyKey([]byte("<a/>")) || len(a) > 255 || !strings.HasPrefix(a, "sha256-") {
-		t.Errorf("got %q and %q, want two that differ, of sha256", a, b)
+		t.Errorf("got the keys %q and %q, want two different keys that begin with sha256-", a, b)
 	}
 }
 
@@ -172,10 +173,10 @@ func TestPatience_UntilItWorks(t *testing.T) {
 			}
 			return nil
 		})
-		// 1 + 2 + 4 + 4 + 4 s at most, half of it at least
+		// The pauses are 1 + 2 + 4 + 4 + 4 s at most, and half of this at least.
 		if took := time.Since(began); err != nil || tries != 6 || took < 7500*time.Millisecond ||
 			took > 15*time.Second {
-			t.Errorf("%v, %d tries in %s, want 6 tries in 7.5s to 15s and no error", err, tries, took)
+			t.Errorf("got %v after %d tries in %s; want no error, 6 tries and 7.5s to 15s", err, tries, took)
 		}
 	})
 }
@@ -192,7 +193,7 @@ func TestPatience_RetryAfter(t *testing.T) {
 			return nil
 		})
 		if took := time.Since(began); err != nil || took < 20*time.Second || took > 21*time.Second {
-			t.Errorf("%v after %s, want 20s to 21s and no error", err, took)
+			t.Errorf("got %v after %s, want 20s to 21s and no error", err, took)
 		}
 	})
 }
@@ -219,7 +220,8 @@ func TestPatience_NeverReached(t *testing.T) {
 		err := p.Do(t.Context(), func(context.Context) error { return away })
 		if took := time.Since(began); remote.KindOf(err) != remote.Unavailable || took > 5*time.Second ||
 			took < 3*time.Second || !slices.Equal(reports, []string{"away 5s"}) {
-			t.Errorf("%v after %s, reports %q; want an end after 3 to 5 s and one report", err, took, reports)
+			t.Errorf("got %v after %s and the reports %q; want an error after 3 to 5 s and the report \"away 5s\"", err,
+				took, reports)
 		}
 	})
 }
@@ -236,7 +238,7 @@ func TestPatience_ReachedOnce(t *testing.T) {
 			return away
 		})
 		if took := time.Since(began); err == nil || took < 50*time.Second {
-			t.Errorf("%v after %s, want an end after a minute, because an answer had come", err, took)
+			t.Errorf("got %v after %s; want an error after 50 s or more, because one call got an answer", err, took)
 		}
 	})
 }
@@ -247,7 +249,7 @@ func TestPatience_AtOnce(t *testing.T) {
 		p, tries := &remote.Patience{First: time.Second, Most: time.Second}, 0
 		if err := p.Do(t.Context(), func(context.Context) error { tries++; return away }); err == nil ||
 			tries != 1 {
-			t.Errorf("%v after %d tries, want an error and one try", err, tries)
+			t.Errorf("got %v after %d tries, want an error and one try", err, tries)
 		}
 	})
 }
@@ -265,7 +267,8 @@ func TestPatience_NotWhileOthersGetThrough(t *testing.T) {
 		}()
 		err := p.Do(t.Context(), func(context.Context) error { return away })
 		if took := time.Since(began); err == nil || through.Load() != 10 || took < 5*time.Minute {
-			t.Errorf("%v after %s, %d others, want an error, 10 others and at least 5m", err, took, through.Load())
+			t.Errorf("got %v after %s and %d calls of others; want an error, 10 calls of others and at least 5m", err,
+				took, through.Load())
 		}
 	})
 }
@@ -276,7 +279,7 @@ func TestPatience_Refused(t *testing.T) {
 	if err := p.Do(t.Context(),
 		func(context.Context) error { tries++; return &remote.Error{Kind: remote.Refused} }); err == nil ||
 		tries != 1 {
-		t.Errorf("%v after %d tries, want an error and one try", err, tries)
+		t.Errorf("got %v after %d tries, want an error and one try", err, tries)
 	}
 }
 

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// MessageList is a page of a search with the JSON of each message, which commands print as it is.
+// MessageList is a page of a search. It has the JSON of each message, which commands print unchanged.
 type MessageList struct {
 	Messages []json.RawMessage `json:"messages"`
 	Complete bool              `json:"complete"`
 	Continue string            `json:"continue"`
 }
 
-// ReplayFilter selects dead messages. The zero ReplayFilter selects all.
+// ReplayFilter selects dead messages. The zero ReplayFilter selects all of them.
 type ReplayFilter struct {
 	Key         *string    `json:"key,omitempty"`
 	Lane        *int       `json:"lane,omitempty"`
@@ -66,21 +66,21 @@ type DiscardRequest struct {
 	Continue string     `json:"continue,omitempty"`
 }
 
-// Discarded counts the messages of a DiscardRequest.
+// Discarded has the numbers of messages of a DiscardRequest.
 type Discarded struct {
 	Selected int       `json:"selected"`
-	Asked    int       `json:"asked"` // requested from the holders of their lanes
+	Asked    int       `json:"asked"` // messages whose holders were asked to discard them
 	TooLate  int       `json:"tooLate"`
 	To       time.Time `json:"to"`
 	Complete bool      `json:"complete"`
 	Continue string    `json:"continue,omitempty"`
 }
 
-// Cancelled counts the messages of a cancellation.
+// Cancelled has the numbers of messages of a Cancellation.
 type Cancelled struct {
 	Selected  int       `json:"selected"`
-	Cancelled int       `json:"cancelled"` // scheduled ones
-	Asked     int       `json:"asked"`     // requested from the holders of their lanes
+	Cancelled int       `json:"cancelled"` // scheduled messages, which Weir cancels at once
+	Asked     int       `json:"asked"`     // messages whose holders were asked to cancel them
 	TooLate   int       `json:"tooLate"`
 	To        time.Time `json:"to"`
 	Complete  bool      `json:"complete"`

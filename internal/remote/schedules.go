@@ -14,8 +14,8 @@ func (c *Client) Schedules(ctx context.Context) (Answer[wire.ScheduleList], erro
 	return getJSON[wire.ScheduleList](ctx, c, "/schedules", nil)
 }
 
-// PutSchedule stores a schedule. It replaces one of the same name only if mayReplace is true; otherwise such a
-// schedule is an error of kind Refused.
+// PutSchedule stores a schedule. If mayReplace is true, it replaces a schedule of the same name. Otherwise such
+// a schedule leads to an error of kind Refused.
 func (c *Client) PutSchedule(ctx context.Context, name string, d wire.ScheduleDefinition,
 	mayReplace bool) (Answer[wire.Schedule], error) {
 	r := request{method: http.MethodPut, path: schedulePath(name)}
@@ -50,7 +50,7 @@ func (c *Client) PreviewSchedule(ctx context.Context, name string, count int) (A
 	return getJSON[wire.SchedulePreview](ctx, c, schedulePath(name)+"/preview", countQuery(count))
 }
 
-// TryDefinition checks a definition, and returns its next runs. Nothing is stored.
+// TryDefinition checks a definition, and returns its next runs. It stores nothing.
 func (c *Client) TryDefinition(ctx context.Context, name string, d wire.ScheduleDefinition,
 	count int) (Answer[wire.SchedulePreview], error) {
 	r := request{method: http.MethodPost, path: schedulePath(name) + "/preview", query: countQuery(count)}
