@@ -23,21 +23,21 @@ func keyOf(f storage.File) string {
 	return "file-" + hex.EncodeToString(sum[:16])
 }
 
-// maxArchived is the number of bytes of a file's name in a name of the archive. A name of a blob has at most 1024
-// characters, and those of a folder and of problemsSuffix are added.
+// maxArchived is the largest number of bytes of a file's name in a name of the archive. A name of a blob has at
+// most 1024 characters, and the names of the archive also contain a folder and problemsSuffix.
 const maxArchived = 900
 
-// problemsSuffix ends the name of the file with the problems of another file.
+// problemsSuffix is the end of a problems file's name.
 const problemsSuffix = ".problems.json"
 
-// archiveName returns the name of a version of a file among the rejected ones, or among the accepted ones if it is a
-// batch: its folder begins with the time of the last modification, so that the newest file sorts last.
+// archiveName returns the name of a version of a file among the rejected files, or of a batch among the
+// accepted files. Its folder begins with the time of the last modification, so that the newest file sorts last.
 func archiveName(f storage.File) string {
 	return f.ModifiedAt.UTC().Format("20060102T150405Z") + "-" + keyOf(f)[len("file-"):][:12] + "/" + shortName(f.Name)
 }
 
-// messageName returns the name of a file among the accepted ones if it is a message. EraseMessage finds the file by
-// this name.
+// messageName returns the name of a file among the accepted files if the file is a message. EraseMessage finds
+// the file by this name.
 func messageName(id string, f storage.File) string { return id + "/" + shortName(f.Name) }
 
 func shortName(name string) string {
@@ -58,8 +58,8 @@ var (
 	metadataValue = regexp.MustCompile(`^[\x20-\x7e]*$`)
 )
 
-// copyMetadata returns the metadata that storage takes in a request. So an archived file keeps its due time, also if it
-// is copied back into the inbox.
+// copyMetadata returns the metadata that storage accepts in a request. So an archived file still has its due
+// time, even if it is copied back into the inbox.
 func copyMetadata(given map[string]string) map[string]string {
 	kept := map[string]string{}
 	for name, value := range given {
@@ -70,7 +70,7 @@ func copyMetadata(given map[string]string) map[string]string {
 	return kept
 }
 
-// removeTaken deletes a version of a file from the inbox. It leaves a newer version.
+// removeTaken deletes a version of a file from the inbox. It does not delete a newer version.
 func (c *Collector) removeTaken(ctx context.Context, f storage.File) error {
 	err := writePauses.Do(ctx, func() error { return c.Inbox.Delete(ctx, f.Name, f.ETag) })
 	if storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition) {
@@ -79,7 +79,7 @@ func (c *Collector) removeTaken(ctx context.Context, f storage.File) error {
 	return err
 }
 
-// rejectFile moves a file to the rejected ones, and writes the problems beside it.
+// rejectFile moves a file to the rejected files, and writes a problems file beside it.
 func (c *Collector) rejectFile(ctx context.Context, f storage.File, reason error) error {
 	var refused *weir.Error
 	if !errors.As(reason, &refused) {
@@ -125,8 +125,9 @@ func (c *Collector) writeProblems(ctx context.Context, to storage.Files, name st
 	})
 }
 
-// FinishBatch writes the problems of a batch beside its file, and moves the file to the rejected ones if the batch was
-// rejected. It may be called again after an error. A file that retention has removed stays removed.
+// FinishBatch writes the problems of a batch beside its file. If the batch was rejected, it moves the file to
+// the rejected files. It may be called again after an error. It does not restore a file that retention has
+// removed.
 func (c *Collector) FinishBatch(ctx context.Context, b wire.Batch, name string) error {
 	problems := wire.FileProblems{Name: name[strings.Index(name, "/")+1:], RefusedAt: b.UpdatedAt, Detail: b.Reason,
 		Batch: b.ID, Parts: b.Problems}
@@ -143,7 +144,7 @@ func (c *Collector) FinishBatch(ctx context.Context, b wire.Batch, name string) 
 	return c.moveToRejected(ctx, name)
 }
 
-// moveToRejected moves the file of a rejected batch from the accepted ones to the rejected ones.
+// moveToRejected moves the file of a rejected batch from the accepted files to the rejected files.
 func (c *Collector) moveToRejected(ctx context.Context, name string) error {
 	found, err := findExact(ctx, c.Accepted, name)
 	if err != nil || found == nil {
@@ -159,16 +160,16 @@ func (c *Collector) moveToRejected(ctx context.Context, name string) error {
 	return err
 }
 
-// findExact returns the file with exactly this name; nil = there is none.
+// findExact returns the file with exactly this name; nil = no file has it.
 func findExact(ctx context.Context, files storage.Files, name string) (*storage.File, error) {
-	page, err := files.List(ctx, name, "") // the name itself sorts before all others that it begins
+	page, err := files.List(ctx, name, "") // a name sorts before all longer names that begin with it
 	if err != nil || len(page.Files) == 0 || page.Files[0].Name != name {
 		return nil, err
 	}
 	return &page.Files[0], nil
 }
 
-// EraseMessage removes the files that became a message.
+// EraseMessage removes the archived files of a message.
 func (c *Collector) EraseMessage(ctx context.Context, id string) error {
 	return c.removeFiles(ctx, c.Accepted, id+"/", func(storage.File) bool { return true })
 }
@@ -180,8 +181,8 @@ func (c *Collector) RemoveExpired(ctx context.Context) error {
 	return errors.Join(c.removeFiles(ctx, c.Accepted, "", isExpired), c.removeFiles(ctx, c.Rejected, "", isExpired))
 }
 
-// removeFiles removes the files with a prefix that match. If storage refuses to delete a file, for example because of a
-// legal hold, removeFiles removes the others before it returns the error.
+// removeFiles removes the files that have a prefix and match. If storage refuses to delete a file, for example
+// because of a legal hold, removeFiles still removes the other files before it returns the error.
 func (c *Collector) removeFiles(ctx context.Context, from storage.Files, prefix string,
 	matches func(storage.File) bool) error {
 	var first error
@@ -211,12 +212,12 @@ func (c *Collector) removeFiles(ctx context.Context, from storage.Files, prefix 
 	return first
 }
 
-// isChanged reports whether a file was removed or overwritten since it was listed.
+// isChanged reports whether a file was removed or overwritten after it was listed.
 func isChanged(err error) bool {
 	return storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition)
 }
 
-// chunkSize is the number of bytes of a file that are read at once.
+// chunkSize is the number of bytes of a file that one read returns.
 const chunkSize = 1 << 20
 
 // reader reads a version of a file chunk by chunk.

@@ -33,13 +33,13 @@ type Config struct {
 	Lease                     time.Duration // 15 to 60 s
 	Filer                     *filing.Filer
 	Batches                   Batches
-	CanSplit                  bool  // a contract has a split path
-	MaxBody                   int64 // of a message
-	// Quiet is the time for which a file must not have changed before it is taken. An append blob and a page blob must
-	// not have changed for a minute at least, an empty file for an hour.
+	CanSplit                  bool  // the settings have a contract with a split path
+	MaxBody                   int64 // largest size of a message
+	// Quiet is the time for which a file must be unchanged before it is taken. An append blob or a page blob
+	// must be unchanged for a minute at least, and an empty file for an hour.
 	Quiet     time.Duration
 	Folders   []Folder
-	Retention time.Duration   // of accepted and rejected files
+	Retention time.Duration   // retention of accepted and rejected files
 	Wake      func(lane int)  // wakes the holder of a lane; returns at once
 	Refused   func(err error) // is called for each file that is refused
 	Now       func() time.Time
@@ -47,19 +47,19 @@ type Config struct {
 }
 
 const (
-	// growingQuiet is the least quiet time of files that may grow.
+	// growingQuiet is the shortest quiet time of files that may grow.
 	growingQuiet = time.Minute
-	// emptyQuiet is the least quiet time of empty files: an upload by SFTP is an empty file until it ends
-	// (https://learn.microsoft.com/azure/event-grid/event-schema-blob-storage).
+	// emptyQuiet is the shortest quiet time of empty files, because an upload by SFTP is an empty file until it
+	// ends (https://learn.microsoft.com/azure/event-grid/event-schema-blob-storage).
 	emptyQuiet = time.Hour
-	// runLimit is the longest time of a run. It is less than the minute between two sweeps.
+	// runLimit is the longest time of a run. It is shorter than the minute between two sweeps.
 	runLimit = 50 * time.Second
-	// maxTaken is the number of files that a run takes at most, and maxListed the number of files ready to be taken
-	// among which it finds the oldest.
+	// maxTaken is the largest number of files that a run takes. maxListed is the largest number of ready files
+	// among which a run finds the oldest ones.
 	maxTaken, maxListed = 5000, 20_000
 )
 
-// CollectSoon tries busyTries times at most, with a pause of busyPause between two tries.
+// CollectSoon tries up to busyTries times, with a pause of busyPause between two tries.
 const (
 	busyPause = time.Second
 	busyTries = 15
@@ -69,14 +69,15 @@ const (
 // Close it.
 type Collector struct {
 	Config
-	ctx    context.Context // ends with Close
+	ctx    context.Context // ends when Close is called
 	cancel context.CancelFunc
-	turn   chan struct{} // one run of this process at a time
+	turn   chan struct{} // lets one run of this process go on at a time
 	rests  rests
 
 	mu sync.Mutex
-	// postponed has the batches, by keyOf, that a run could not file before it ended. Later runs take them after all
-	// other files. Otherwise a batch that needs more time than a run has would hold back the files behind it for good.
+	// postponed has the batches, by keyOf, that a run could not file before it ended. Later runs take them
+	// after all other files. Otherwise a batch that needs more time than a run has would hold back the later
+	// files for ever.
 	postponed map[string]bool
 }
 
@@ -87,8 +88,8 @@ func New(cfg Config) *Collector {
 		rests: rests{until: map[string]time.Time{}}}
 }
 
-// Collect takes the files of the inbox until there is no more to take, or the limits of a run are reached. It returns
-// nil at once if another process takes files. After an error the next call continues.
+// Collect takes files until the inbox has no ready file, or until the limits of a run are reached. It returns
+// nil at once if another process takes files. After an error, the next call continues.
 func (c *Collector) Collect(ctx context.Context) error {
 	err := c.collectUnderLease(ctx)
 	if errors.Is(err, lease.ErrBusy) {
@@ -97,9 +98,9 @@ func (c *Collector) Collect(ctx context.Context) error {
 	return err
 }
 
-// CollectSoon is Collect for a file that has just arrived. If another process takes files, it tries again for
-// some seconds, because that process may have listed the inbox before the file arrived. Then it leaves the file to the
-// next sweep.
+// CollectSoon does what Collect does, for a file that has just arrived. If another process takes files,
+// CollectSoon tries again for some seconds, because that process may have listed the inbox before the file
+// arrived. Then it leaves the file to the next sweep.
 func (c *Collector) CollectSoon(ctx context.Context) error {
 	err := retry.Policy{First: busyPause, Max: busyPause, Tries: busyTries,
 		IsTransient: func(err error) bool { return errors.Is(err, lease.ErrBusy) }}.Do(ctx,
@@ -110,7 +111,7 @@ func (c *Collector) CollectSoon(ctx context.Context) error {
 	return err
 }
 
-// collectUnderLease is Collect, except that it returns lease.ErrBusy if another process takes files.
+// collectUnderLease does what Collect does, but returns lease.ErrBusy if another process takes files.
 func (c *Collector) collectUnderLease(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
@@ -140,12 +141,12 @@ func (c *Collector) collectUnderLease(ctx context.Context) error {
 func (c *Collector) isEmpty(ctx context.Context) (bool, error) {
 	page, err := c.Inbox.List(ctx, "", "")
 	if errors.Is(err, storage.ErrGone) {
-		return true, nil // a server makes the container at its start
+		return true, nil // the container does not exist yet; each process makes it when it starts
 	}
 	return err == nil && len(page.Files) == 0 && page.Next == "", err
 }
 
-// takeAll takes files until this run has tried every file that is ready, or maxTaken files.
+// takeAll takes files until this run has tried every ready file, or has taken maxTaken files.
 func (c *Collector) takeAll(ctx context.Context) error {
 	tried := map[string]bool{}
 	for len(tried) < maxTaken {
@@ -170,7 +171,7 @@ func (c *Collector) takeAll(ctx context.Context) error {
 	return nil
 }
 
-// ignoreEnd returns nil instead of the error of a run whose time is over: the next run continues.
+// ignoreEnd returns nil instead of an error if the time of the run is over: the next run continues.
 func (c *Collector) ignoreEnd(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) || c.ctx.Err() != nil {
 		return nil
@@ -178,7 +179,7 @@ func (c *Collector) ignoreEnd(ctx context.Context, err error) error {
 	return err
 }
 
-// postponeBatch lets later runs of this process take a batch after all other files.
+// postponeBatch makes later runs of this process take a batch after all other files.
 func (c *Collector) postponeBatch(f storage.File) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,12 +187,12 @@ func (c *Collector) postponeBatch(f storage.File) {
 	c.Logger.Warn("inbox: batch not accepted before the run ended, postponed", "subject", shortName(f.Name))
 }
 
-// sortByTurn sorts files in the order in which they are taken: the oldest first, and postponed batches last. It forgets
-// postponed batches that are not among the files.
+// sortByTurn sorts files in the order in which a run takes them: oldest first, and postponed batches last. It
+// deletes the entries of postponed batches that are not among the files.
 func (c *Collector) sortByTurn(files []storage.File) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	postponed, turns := map[string]bool{}, map[string]int{} // turns by name; 0 = with the others
+	postponed, turns := map[string]bool{}, map[string]int{} // turns by name; 0 = not postponed
 	for _, f := range files {
 		if key := keyOf(f); c.postponed[key] {
 			postponed[key], turns[f.Name] = true, 1
@@ -203,8 +204,8 @@ func (c *Collector) sortByTurn(files []storage.File) {
 	c.postponed = postponed
 }
 
-// listReady returns the files that may be taken, except those that were tried and those of upstreams that rest, in the
-// order of sortByTurn.
+// listReady returns the files that may be taken, in the order of sortByTurn. It leaves out the files that this
+// run has tried, and the files of upstreams that rest (see rests).
 func (c *Collector) listReady(ctx context.Context, tried map[string]bool) ([]storage.File, error) {
 	c.rests.begin(c.Now())
 	var ready []storage.File
@@ -224,7 +225,7 @@ func (c *Collector) listReady(ctx context.Context, tried map[string]bool) ([]sto
 	return ready, nil
 }
 
-// temporarySuffixes end the names of files that clients of SFTP have not uploaded completely.
+// temporarySuffixes end the names of files that an SFTP client has not uploaded completely.
 var temporarySuffixes = []string{".part", ".filepart", ".tmp"}
 
 // isReady reports whether a file may be taken.
@@ -248,18 +249,18 @@ func (c *Collector) isReady(f storage.File) bool {
 	return quiet <= 0 || c.Now().Sub(f.ModifiedAt) >= quiet
 }
 
-// Close ends the run that is under way, and returns when the run has ended or ctx ends.
+// Close ends the current run, and returns when the run has ended or ctx ends.
 func (c *Collector) Close(ctx context.Context) error {
 	c.cancel()
 	select {
-	case c.turn <- struct{}{}: // no run follows
+	case c.turn <- struct{}{}: // prevents further runs
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// endsRun reports whether an error concerns storage or the process, and not the file alone.
+// endsRun reports whether an error concerns storage or the process, and not only the file.
 func endsRun(ctx context.Context, err error) bool {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
@@ -268,7 +269,7 @@ func endsRun(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || weir.KindOf(err) == weir.Unavailable
 }
 
-// writePauses has the pauses between two tries to change a file.
+// writePauses defines the pauses between two tries to change a file.
 var writePauses = retry.Policy{First: 200 * time.Millisecond, Max: time.Second, Tries: 3,
 	IsTransient: func(err error) bool {
 		kind := storage.KindOf(err)

@@ -1,4 +1,5 @@
-// Package inbox takes the files that other systems put into a container: each becomes a message or a batch.
+// Package inbox takes the files that other systems put into a container. Each file becomes a message or a
+// batch.
 //
 // # The way of a file
 //
@@ -6,22 +7,23 @@
 //	      ──▶ batch   ──▶ accepted; rejected, if the batch is rejected
 //	      ──▶ rejected, with a problems file beside it
 //
-// One process at a time takes files, under the lease "inbox". It lists the inbox, and takes the files in the order of
-// their last modification. It files the messages of one key one after the other, and those of other keys at the same
-// time. If storage cannot be reached, the run ends, and the next run begins with the same file: so no file
-// overtakes an earlier one of its key.
+// One process at a time takes files, under the lease "inbox". It lists the inbox, and takes the files in the
+// order of their last modification. It files the messages of one key one after the other, and messages of
+// different keys at the same time. If storage cannot be reached, the run ends, and the next run begins with the
+// same file. So no file overtakes an earlier file of its key.
 //
-// # Once
+// # Each file once
 //
-// A name and an ETag identify a version of a file. The idempotency key of its message or batch is derived from both.
-// Each step can be repeated: file the message, write the copy, delete the version from the inbox. After a crash between
-// two steps another process takes the file again from the first step on, and finds the message or batch by its key. A
-// file that is overwritten meanwhile has another ETag. So the delete fails, and a later run takes the file as a new
-// one.
+// A name and an ETag identify a version of a file. The idempotency key of its message or batch is derived from
+// both. The steps are: file the message, write the copy, delete the version from the inbox. Each step can be
+// repeated. After a crash between two steps, another process takes the file again from the first step on, and
+// finds the message or batch by its key. If a file is overwritten in the meantime, it has another ETag. So the
+// delete fails, and a later run takes the file as a new one.
 //
 // # Incomplete files
 //
-// Storage shows a block blob only when it is whole. An append blob or a page blob grows while it is written, and an
-// upload by SFTP is an empty blob until its end. Such files are left in the inbox until they have not changed for a
-// time; see Config.Quiet. A change during the read fails the read, because each read names the ETag.
+// Storage shows a block blob only when it is complete. An append blob or a page blob grows while it is written,
+// and an upload by SFTP is an empty blob until its end. Such files stay in the inbox until they have not
+// changed for a time; see Config.Quiet. If a file changes while it is read, the read fails, because each read
+// names the ETag.
 package inbox

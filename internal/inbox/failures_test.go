@@ -19,7 +19,7 @@ import (
 	"weir/internal/wire"
 )
 
-// heldFiles refuses to delete the files whose names end with a text, as a legal hold does.
+// heldFiles refuses to delete files whose names have a certain end, like a legal hold.
 type heldFiles struct {
 	storage.Files
 	suffix string
@@ -38,7 +38,7 @@ func TestRemoveExpired_GoesOnAfterAFileThatCannotBeDeleted(t *testing.T) {
 		defer p.stopProcess()
 		w.dropFile("held.xml", "<article/>")
 		time.Sleep(time.Second)
-		w.dropFile("later.xml", "<article/>") // sorts after the held file
+		w.dropFile("later.xml", "<article/>") // its name is after the held file's
 		p.takeFiles()
 		time.Sleep(retention + time.Second)
 		if err := p.RemoveExpired(w.Context()); !storage.Is(err, storage.Conflict) {
@@ -48,7 +48,7 @@ func TestRemoveExpired_GoesOnAfterAFileThatCannotBeDeleted(t *testing.T) {
 	})
 }
 
-// dropSample fills the inbox with files of each kind.
+// dropSample puts files of each kind into the inbox.
 func (w *world) dropSample() {
 	w.dropFile("1.xml", newArticle("/a", 1))
 	w.dropFile("bad.xml", "<article/>")
@@ -58,7 +58,7 @@ func (w *world) dropSample() {
 	w.dropFile("2.xml", newArticle("/a", 2))
 }
 
-// checkSample reports a sample that was not taken exactly once.
+// checkSample checks that each file of the sample was taken exactly once.
 func (w *world) checkSample() {
 	w.Helper()
 	for key, want := range map[string][]string{"/a": {newArticle("/a", 1), newArticle("/a", 2)},
@@ -75,14 +75,14 @@ func (w *world) checkSample() {
 		return
 	}
 	if got := w.contentOf(w.rejected, "/refused.xml"); !strings.HasPrefix(got, "<feed>") {
-		w.Errorf("got the rejected batch %q, want its content", got)
+		w.Errorf("got the content %q of the rejected batch, want the content of its file", got)
 	}
 	if got := w.problemsOf(w.rejected, "refused.xml"); len(got.Parts) != 1 {
-		w.Errorf("got %+v, want the problem of one part", got)
+		w.Errorf("got the problems file %+v, want the problem of one part", got)
 	}
 }
 
-// countCalls returns the number of storage calls that taking a sample needs.
+// countCalls returns the number of calls of storage that it takes to take a sample.
 func countCalls(t *testing.T) (calls int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,8 +97,8 @@ func countCalls(t *testing.T) (calls int) {
 	return calls
 }
 
-// TestCollect_FaultAtEachStep: whichever call of storage fails, has an unknown result, or is the last one of the
-// process, each file is taken once, and moved to its place.
+// TestCollect_FaultAtEachStep makes one call of storage fail, or makes its result unknown, or makes it the last
+// call of the process. Each file must still be taken once, and moved to its place.
 func TestCollect_FaultAtEachStep(t *testing.T) {
 	t.Parallel()
 	calls := countCalls(t)
@@ -137,13 +137,13 @@ func TestCollect_FaultAtEachStep(t *testing.T) {
 	}
 }
 
-// takeRemaining lets another process take the files that are left.
+// takeRemaining makes another process take the remaining files.
 func (w *world) takeRemaining() {
 	w.Helper()
 	p := w.startProcess()
 	defer p.stopProcess()
 	for range 4 {
-		time.Sleep(time.Minute) // of the sweep; the lease of a killed process ends
+		time.Sleep(time.Minute) // the interval of the sweep, in which the lease of a killed process ends
 		p.takeFiles()
 		if err := p.batches.ResumeOrphans(w.Context()); err != nil {
 			w.Error(err)
@@ -178,7 +178,7 @@ func TestCollect_StorageAway(t *testing.T) {
 	})
 }
 
-// slowBatches needs longer for a batch than any run has.
+// slowBatches needs more time for a batch than any run has.
 type slowBatches struct{ inbox.Batches }
 
 // Accept implements inbox.Batches.
@@ -190,14 +190,14 @@ func (s slowBatches) Accept(ctx context.Context, spec batch.Spec, body io.Reader
 	return s.Batches.Accept(ctx, spec, body)
 }
 
-// The oldest file is a batch that needs longer than any run has. Weir takes the files behind it.
+// The oldest file is a batch that needs more time than any run has. Weir must take the later files.
 func TestCollect_ASlowBatchHoldsBackNoOtherFile(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(func(cfg *inbox.Config) { cfg.Batches = slowBatches{cfg.Batches} })
 		defer p.stopProcess()
 		w.dropFile("slow.xml", "<feed>"+newArticle("/slow", 1)+"</feed>")
 		time.Sleep(time.Second)
-		for n := range 100 { // more than one window
+		for n := range 100 { // more files than one window has
 			w.dropFile(fmt.Sprintf("%03d.xml", n), newArticle("/a", n))
 		}
 		w.dropFile("z.xml", "<feed>"+newArticle("/z", 1)+"</feed>")
@@ -205,7 +205,7 @@ func TestCollect_ASlowBatchHoldsBackNoOtherFile(t *testing.T) {
 			began := time.Now()
 			p.takeFiles()
 			if took := time.Since(began); took > time.Minute {
-				t.Errorf("a run took %s, want at most 1m", took)
+				t.Errorf("the run took %s, want 1m at most", took)
 			}
 		}
 		w.checkNames("inbox", w.inbox, "slow.xml")
@@ -215,7 +215,7 @@ func TestCollect_ASlowBatchHoldsBackNoOtherFile(t *testing.T) {
 	})
 }
 
-// panickingContracts panic at one body.
+// panickingContracts panics for one body.
 type panickingContracts struct{ filing.Contracts }
 
 // Accept implements filing.Contracts.
@@ -226,7 +226,7 @@ func (c panickingContracts) Accept(ctx context.Context, contentType string, body
 	return c.Contracts.Accept(ctx, contentType, body)
 }
 
-// panickingBatches panic at each batch.
+// panickingBatches panics for each batch.
 type panickingBatches struct{}
 
 // Accept implements inbox.Batches.
@@ -234,7 +234,7 @@ func (panickingBatches) Accept(context.Context, batch.Spec, io.Reader) (wire.Bat
 	panic("a defect")
 }
 
-// A panic concerns one file. The process takes the others.
+// A panic concerns only one file. The process must take the other files.
 func TestCollect_SurvivesAPanic(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(func(cfg *inbox.Config) {
@@ -249,7 +249,7 @@ func TestCollect_SurvivesAPanic(t *testing.T) {
 		p.takeFiles()
 		w.checkNames("inbox", w.inbox, "a.xml", "b.xml")
 		if got := len(w.lanes.BodiesOf("/c")); got != 1 {
-			t.Errorf("got %d messages of the file behind, want 1", got)
+			t.Errorf("got %d messages of the later file, want 1", got)
 		}
 	})
 }

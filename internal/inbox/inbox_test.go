@@ -69,7 +69,7 @@ func TestCollect_KeepsTheOrderOfAKey(t *testing.T) {
 		for n := range versions {
 			for k := range keys {
 				body := newArticle(fmt.Sprintf("/%d", k), n)
-				w.dropFile(fmt.Sprintf("%d-%03d.xml", k, versions-n), body) // the order of the names is the reverse
+				w.dropFile(fmt.Sprintf("%d-%03d.xml", k, versions-n), body) // names in reverse order
 				want[k] = append(want[k], body)
 			}
 			time.Sleep(time.Second)
@@ -87,7 +87,7 @@ func TestCollect_KeepsTheOrderOfAKey(t *testing.T) {
 		running.Wait()
 		for k := range keys {
 			if got := w.lanes.BodiesOf(fmt.Sprintf("/%d", k)); !slices.Equal(got, want[k]) {
-				t.Errorf("key %d: got %q, want each version once, in the order of the files", k, got)
+				t.Errorf("key %d: got the bodies %q, want each version once, in the order of the files", k, got)
 			}
 		}
 		w.checkNames("inbox", w.inbox)
@@ -107,7 +107,7 @@ func TestCollect_OverwrittenOrDeletedMeanwhile(t *testing.T) {
 				p.takeFiles()
 				want := []string{newArticle("/a", 1), newArticle("/a", 2)}
 				if op == "Read" {
-					want = want[1:] // the first version was gone before it could be read
+					want = want[1:] // the first version was replaced before it could be read
 				}
 				if got := w.lanes.BodiesOf("/a"); !slices.Equal(got, want) {
 					t.Errorf("got %q, want %q", got, want)
@@ -134,7 +134,7 @@ func TestCollect_OverwrittenOrDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// changeAt calls change once, before the first call of an operation.
+// changeAt calls change once: before the first call of an operation.
 func (p *process) changeAt(op string, change func()) {
 	p.faults.Once(func(c storagetest.Call) bool {
 		if c.Op != op || (c.Port != "files" && c.Port != "table") {
@@ -161,19 +161,19 @@ func TestCollect_LeavesIncompleteFiles(t *testing.T) {
 		time.Sleep(59 * time.Second)
 		p.takeFiles()
 		if got := w.lanes.BodiesOf("/a"); len(got) != 0 {
-			t.Errorf("got %q, want nothing of a file that has just grown", got)
+			t.Errorf("got %q, want no message of a file that has just grown", got)
 		}
 		time.Sleep(time.Second)
 		p.takeFiles()
 		if got := w.lanes.BodiesOf("/a"); len(got) != 1 || !strings.HasSuffix(got[0], "</article>") {
-			t.Errorf("got %q, want the whole file", got)
+			t.Errorf("got %q, want one message with the whole content of the file", got)
 		}
 		time.Sleep(58*time.Minute - time.Second)
-		p.takeFiles()                                // the file is empty for less than an hour
-		w.dropFile("empty.xml", newArticle("/b", 1)) // an upload by SFTP ends
+		p.takeFiles()                                // the file has been empty for less than an hour
+		w.dropFile("empty.xml", newArticle("/b", 1)) // this is the end of an upload by SFTP
 		p.takeFiles()
 		if got := w.lanes.BodiesOf("/b"); len(got) != 1 {
-			t.Errorf("got %q, want the file that was empty at first", got)
+			t.Errorf("got %q, want the message of the file that was empty at first", got)
 		}
 		w.checkNames("inbox", w.inbox, "b.xml.part", "b.xml.FilePart", "x/b.tmp", ".b.xml", "x/~b.xml")
 		w.checkNames("rejected", w.rejected)
@@ -213,7 +213,7 @@ func TestCollect_BatchesWithInvalidParts(t *testing.T) {
 			}
 		}
 		if got := len(w.lanes.Messages()); got != 1 {
-			t.Errorf("got %d messages, want the valid part of valid.xml", got)
+			t.Errorf("got %d messages, want 1: the valid part of valid.xml", got)
 		}
 	})
 }
@@ -230,7 +230,7 @@ func TestCollect_LeavesAFileThatIsTooLargeToCopy(t *testing.T) {
 		w.checkNames("rejected", w.rejected, "large.xml.problems.json")
 		if got := w.problemsOf(w.rejected, "large.xml"); !strings.Contains(got.Detail, "remove it from the inbox") ||
 			w.calls.Refusals.Load() != 1 {
-			t.Errorf("got %+v and %d refusals, want one with the request to remove the file", got,
+			t.Errorf("got %+v and %d refusals, want 1 refusal with the request to remove the file", got,
 				w.calls.Refusals.Load())
 		}
 	})

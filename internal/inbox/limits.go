@@ -11,9 +11,10 @@ import (
 	"weir/internal/weir"
 )
 
-// Folder assigns the files of a folder to an upstream. Without a folder a file has no upstream, and no limits.
+// Folder assigns the files of a folder to an upstream. A file outside of all folders has no upstream, and no
+// limits.
 type Folder struct {
-	Path     string // without a slash at either end; no folder lies within another
+	Path     string // without a slash at either end; no folder lies within another one
 	Upstream string
 }
 
@@ -27,25 +28,26 @@ func (c *Collector) upstreamOf(f storage.File) string {
 	return ""
 }
 
-// minRest and maxRest limit the time for which the files of an upstream rest. Within a run, minRest lets a rate have
-// tokens for several files before the inbox is listed again. maxRest lets a quota that an operator has raised, or that
-// another instance has given back, take effect.
+// minRest and maxRest limit the time for which an upstream rests (see rests). Within a run, minRest gives a rate time
+// for several new tokens before the inbox is listed again. maxRest bounds the delay until Weir notices that an
+// operator has raised a quota, or that another instance has returned a part of it.
 const minRest, maxRest = time.Second, 5 * time.Minute
 
-// rests has the upstreams that have used up a limit. It is safe for concurrent use.
+// rests has the upstreams that rest: they have used up a limit, so their files stay in the inbox for a time. It
+// is safe for concurrent use.
 //
-// Invariant: an upstream that rests keeps resting until the inbox is listed again, even if its time has come. Otherwise
-// a file would be taken although an earlier one of its key was left.
+// Invariant: an upstream that rests goes on to rest until the inbox is listed again, even if its time is over.
+// Otherwise a run would take a file although it has left an earlier file of the key in the inbox.
 type rests struct {
 	mu    sync.Mutex
-	until map[string]time.Time // by upstream
-	left  map[string]bool      // files that were left since the inbox was listed, by keyOf
+	until map[string]time.Time // end of the rest of each upstream
+	left  map[string]bool      // by keyOf, the files that were left in the inbox since it was listed
 }
 
-// errResting leaves a file in the inbox because its upstream rests.
+// errResting is the error of a file that stays in the inbox because its upstream rests.
 var errResting = errors.New("the upstream of the file has used up a limit")
 
-// begin is called when the inbox is listed. It forgets the rests that are over.
+// begin is called when the inbox is listed. It deletes the rests that are over.
 func (r *rests) begin(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +59,7 @@ func (r *rests) begin(now time.Time) {
 	}
 }
 
-// isResting reports whether the files of an upstream are left in the inbox.
+// isResting reports whether an upstream rests.
 func (r *rests) isResting(upstream string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,21 +67,21 @@ func (r *rests) isResting(upstream string) bool {
 	return rests
 }
 
-// leaveFile records that a file was left.
+// leaveFile records that a file was left in the inbox.
 func (r *rests) leaveFile(f storage.File) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.left[keyOf(f)] = true
 }
 
-// wasLeft reports whether a file was left since the inbox was listed.
+// wasLeft reports whether a file was left in the inbox since it was listed.
 func (r *rests) wasLeft(f storage.File) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.left[keyOf(f)]
 }
 
-// beginRest lets the files of an upstream rest after a Limited error, and reports whether they did not rest before.
+// beginRest makes an upstream rest after a Limited error. It reports whether the upstream did not rest before.
 func (r *rests) beginRest(upstream string, limited error, now time.Time) (isNew bool) {
 	wait := minRest
 	var e *weir.Error
@@ -93,7 +95,7 @@ func (r *rests) beginRest(upstream string, limited error, now time.Time) (isNew 
 	return !rested
 }
 
-// firstEnd returns when the first rest ends; zero = no upstream rests.
+// firstEnd returns the time at which the first rest ends; zero = no upstream rests.
 func (r *rests) firstEnd() (first time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +107,8 @@ func (r *rests) firstEnd() (first time.Time) {
 	return first
 }
 
-// awaitRest waits until an upstream may go on. It returns false if none rests, or none can go on before ctx ends.
+// awaitRest waits for the end of the first rest. It returns false if no upstream rests, or if no rest ends
+// before ctx ends.
 func (c *Collector) awaitRest(ctx context.Context) bool {
 	end := c.rests.firstEnd()
 	if deadline, limited := ctx.Deadline(); end.IsZero() || limited && end.After(deadline) {

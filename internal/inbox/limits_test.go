@@ -14,11 +14,12 @@ import (
 	"weir/internal/weir"
 )
 
-// limits admits a number of messages of each upstream in each span, and no message of the contract page.
+// limits admits a number of messages of each upstream in each period of length span, and no message of the
+// contract page.
 type limits struct {
 	count   int
 	span    time.Duration
-	refuses int // each so many calls; 0 = none
+	refuses int // every call whose number is a multiple of it is refused; 0 = no call
 
 	mu       sync.Mutex
 	calls    int
@@ -82,7 +83,8 @@ func TestCollect_NamesTheUpstreamOfAFolder(t *testing.T) {
 	})
 }
 
-// A rate lets through some files each second. The run waits for the next ones, and takes them in the order of each key.
+// A rate admits a few files each second. The run waits until more are admitted, and takes the files in the
+// order of each key.
 func TestCollect_KeepsARateWithinARun(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(withLimits(&limits{count: 4, span: time.Second}))
@@ -97,14 +99,14 @@ func TestCollect_KeepsARateWithinARun(t *testing.T) {
 		began := time.Now()
 		p.takeFiles()
 		if took := time.Since(began); took < 9*time.Second || took > 15*time.Second {
-			t.Errorf("the run took %s, want the ten seconds that %d files need at four a second", took, files)
+			t.Errorf("the run took %s, want about ten seconds, which %d files need at four files a second", took, files)
 		}
 		w.checkNames("inbox", w.inbox)
 		w.checkOrder(files + 8)
 	})
 }
 
-// A limit that ends while a run goes on lets no file overtake an earlier one of its key.
+// If a limit ends during a run, no file may overtake an earlier file of its key.
 func TestCollect_KeepsTheOrderWhenALimitEnds(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(withLimits(&limits{count: 1000, span: time.Hour, refuses: 7}))
@@ -122,7 +124,8 @@ func TestCollect_KeepsTheOrderWhenALimitEnds(t *testing.T) {
 	})
 }
 
-// An upstream that has used up its quota leaves its files in the inbox, in order, and holds up no other upstream.
+// If an upstream has used up its quota, its files stay in the inbox in their order. Other upstreams do not
+// wait.
 func TestCollect_LeavesFilesOverAQuota(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(withLimits(&limits{count: 5, span: 24 * time.Hour}))
@@ -137,7 +140,8 @@ func TestCollect_LeavesFilesOverAQuota(t *testing.T) {
 		p.takeFiles()
 		left := w.namesIn(w.inbox)
 		if len(left) != 7 || len(w.lanes.Messages()) != 17 {
-			t.Errorf("got %d messages and the files %q, want 17 messages, and 7 files of erp", len(w.lanes.Messages()), left)
+			t.Errorf("got %d messages and the files %q, want 17 messages, and 7 files of erp in the inbox",
+				len(w.lanes.Messages()), left)
 		}
 		w.checkOrder(17)
 		for range 3 {
@@ -149,7 +153,8 @@ func TestCollect_LeavesFilesOverAQuota(t *testing.T) {
 	})
 }
 
-// checkOrder checks that a number of messages were filed, those of each key in the order of their titles.
+// checkOrder checks the number of filed messages. It also checks that the messages of each key were filed in
+// the order of their titles.
 func (w *world) checkOrder(want int) {
 	w.Helper()
 	all := w.lanes.Messages()

@@ -33,7 +33,7 @@ const (
 	retention   = 30 * 24 * time.Hour
 )
 
-// world is one storage account, with processes that take files.
+// world is one storage account with processes that take files.
 type world struct {
 	*testing.T
 	lanes                     *lanetest.Lanes
@@ -47,7 +47,7 @@ func simulateInbox(t *testing.T, f func(w *world)) {
 	lanetest.Simulate(t, func(t *testing.T) { f(newWorld(t, "/feed/article")) })
 }
 
-// newWorld returns an empty account. The contract article has the split path, unless it is empty.
+// newWorld returns an empty account. If split is not empty, it is the split path of the contract article.
 func newWorld(t *testing.T, split string) *world {
 	t.Helper()
 	set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: "./@path", Split: split,
@@ -60,7 +60,7 @@ func newWorld(t *testing.T, split string) *world {
 		accepted: lanes.Account.Files("accepted"), rejected: lanes.Account.Files("rejected")}
 }
 
-// process is one life of the program.
+// process is one run of the program, from its start to its end.
 type process struct {
 	*inbox.Collector
 	batches *batch.Runner
@@ -113,7 +113,7 @@ func (p *process) takeFiles() {
 	if err := p.Collect(p.w.Context()); err != nil {
 		p.w.Errorf("collect: got %v, want no error", err)
 	}
-	synctest.Wait() // batches are processed
+	synctest.Wait() // until the batches are processed
 }
 
 // dropFile puts a file into the inbox.
@@ -131,7 +131,7 @@ func newArticle(key string, n int) string {
 	return fmt.Sprintf(`<article path="%s"><title>%d</title></article>`, key, n)
 }
 
-// namesIn returns the names of the files of a container, without those of their folders for the archive.
+// namesIn returns the names of the files in a container, without the folders that the archive adds.
 func (w *world) namesIn(files storage.Files) (names []string) {
 	w.Helper()
 	for marker, more := "", true; more; more = marker != "" {
@@ -152,7 +152,7 @@ func (w *world) namesIn(files storage.Files) (names []string) {
 	return names
 }
 
-// checkNames reports a container that has other files than these.
+// checkNames checks that a container has exactly these files.
 func (w *world) checkNames(container string, files storage.Files, want ...string) {
 	w.Helper()
 	slices.Sort(want)
@@ -161,7 +161,7 @@ func (w *world) checkNames(container string, files storage.Files, want ...string
 	}
 }
 
-// contentOf returns the content of the file whose name ends with a text.
+// contentOf returns the content of the file whose name ends with suffix.
 func (w *world) contentOf(files storage.Files, suffix string) string {
 	w.Helper()
 	page, err := files.List(w.Context(), "", "")

@@ -8,7 +8,8 @@ import (
 	"weir/internal/testkit/ziptest"
 )
 
-// TestCollect_Refuses: each file is moved to the rejected ones, with its problems, and no message is filed.
+// TestCollect_Refuses: Weir moves each of these files to the rejected files, writes a problems file, and files
+// no message.
 func TestCollect_Refuses(t *testing.T) {
 	t.Parallel()
 	due := func(name, value string) map[string]string { return map[string]string{name: value} }
@@ -90,11 +91,11 @@ func TestCollect_Refuses(t *testing.T) {
 				got := w.problemsOf(w.rejected, kept)
 				if text := w.contentOf(w.rejected, ".problems.json"); !strings.Contains(text, c.want) ||
 					got.Detail == "" || got.RefusedAt.IsZero() {
-					t.Errorf("got %s, want a detail with %q", text, c.want)
+					t.Errorf("got the problems file %s, want a detail with %q and a time", text, c.want)
 				}
 				if c.content != "" {
 					if content := w.contentOf(w.rejected, kept); content != c.content {
-						t.Errorf("got the content %q, want it unchanged", content)
+						t.Errorf("got the rejected content %q, want the content of the file unchanged", content)
 					}
 				}
 			})
@@ -102,7 +103,8 @@ func TestCollect_Refuses(t *testing.T) {
 	}
 }
 
-// TestCollect_RefusesWithoutSplitPaths: without a split path no file is split, and the problem names the contract.
+// TestCollect_RefusesWithoutSplitPaths: if no contract has a split path, Weir splits no file, and the problem
+// is about the contract.
 func TestCollect_RefusesWithoutSplitPaths(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ content, want string }{

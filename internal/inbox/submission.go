@@ -12,8 +12,8 @@ import (
 	"weir/internal/wire"
 )
 
-// knownNames are the metadata of a file that Weir reads, with the header or parameter that each stands for. The names
-// of metadata are identifiers, so they have no hyphen.
+// knownNames are the metadata of a file that Weir reads. Each has the header or parameter with the same
+// meaning. The names of metadata are identifiers, so they have no hyphen.
 var knownNames = []struct{ metadata, header string }{
 	{"weir_deliver_at", "Weir-Deliver-At"},
 	{"weir_deliver_after", "Weir-Deliver-After"},
@@ -22,16 +22,17 @@ var knownNames = []struct{ metadata, header string }{
 	{"weir_split", ""},
 }
 
-// options are the parts of a file beside its content.
+// options are the parts of a file except its content.
 type options struct {
 	headers     http.Header
 	contentType string
-	mode        string // of a batch; "" = none
-	split       string // path of the parts of a batch; "" = none
+	mode        string // mode of a batch; "" = none is given
+	split       string // path of the parts of a batch; "" = none is given
 }
 
-// readOptions reads the metadata and the type of a file. Metadata that has no meaning for Weir is ignored, except names
-// that look like a due time: if Weir ignored a misspelt one, it would deliver an embargoed message at once.
+// readOptions reads the metadata and the type of a file. It ignores metadata that has no meaning for Weir. It
+// refuses unknown names that look like a due time: if Weir ignored a misspelt due time, it would deliver an
+// embargoed message at once.
 func readOptions(f storage.File) (options, error) {
 	o := options{headers: http.Header{}, contentType: contentTypeOf(f)}
 	for name, value := range f.Metadata {
@@ -53,7 +54,7 @@ func readOptions(f storage.File) (options, error) {
 	return o, nil
 }
 
-// readKnown reads one of knownNames, or refuses the name.
+// readKnown reads the value of one of knownNames, or refuses the name.
 func (o *options) readKnown(name, value string) error {
 	var names []string
 	for _, known := range knownNames {
@@ -80,8 +81,8 @@ func (o *options) readKnown(name, value string) error {
 // foldName returns a name in lower case without underscores.
 func foldName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
 
-// contentTypeOf returns the media type of a file. Storage stores application/octet-stream for an upload without a
-// type, so the name decides then.
+// contentTypeOf returns the media type of a file. If the upload had no type, storage has stored
+// application/octet-stream. In that case the name determines the type.
 func contentTypeOf(f storage.File) string {
 	kind := strings.TrimSpace(f.ContentType)
 	switch lower := strings.ToLower(kind); {
@@ -95,15 +96,15 @@ func contentTypeOf(f storage.File) string {
 	return "application/xml"
 }
 
-// isBatch reports whether a file is a batch by its type or metadata, with any root element.
+// isBatch reports whether type or metadata make a file a batch, with any root element.
 func (o *options) isBatch() bool {
 	kind := strings.ToLower(o.contentType)
 	return o.split != "" || o.mode != "" || strings.HasPrefix(kind, "application/zip") ||
 		strings.HasPrefix(kind, "multipart/")
 }
 
-// newSubmission returns the submission of a file that is a message. A delay counts from the last modification, so that
-// a repeat has the same due time.
+// newSubmission returns the submission of a file that is a message. A delay begins at the last modification, so
+// that a repeated submission has the same due time.
 func (o *options) newSubmission(filer *filing.Filer, f storage.File, body []byte) (filing.Submission, error) {
 	s := filing.Submission{ContentType: o.contentType, Body: body}
 	var err error

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// windowFiles and windowBytes limit the files that are read at the same time. A window has one file at least.
+	// windowFiles and windowBytes limit the files of a window, which are read at the same time. A window has at
+	// least one file.
 	windowFiles, windowBytes = 32, 16 << 20
 	// takenAtOnce is the number of files of a window that are read or filed at the same time.
 	takenAtOnce = 8
@@ -37,18 +38,18 @@ func cutWindows(files []storage.File) (windows [][]storage.File) {
 	return append(windows, files[first:])
 }
 
-// task is a file that was read.
+// task is a file that a run has read.
 type task struct {
 	file    storage.File
 	options options
-	message weir.Message // if the file is a message
+	message weir.Message // the message, if the file is one
 	isBatch bool
-	refusal error // why the file is neither a message nor a batch
-	failure error // why the file could not be read
+	refusal error // the reason why the file is neither a message nor a batch
+	failure error // the reason why the file could not be read
 }
 
-// takeWindow reads the files of a window, and then files them. An error ends the run. The error of one file alone is
-// logged, and a later run tries the file again.
+// takeWindow reads the files of a window, and then files them. An error of it ends the run. If an error
+// concerns only one file, takeWindow logs the error, and a later run tries the file again.
 func (c *Collector) takeWindow(ctx context.Context, window []storage.File) error {
 	tasks := make([]task, len(window))
 	var reading errgroup.Group
@@ -59,14 +60,15 @@ func (c *Collector) takeWindow(ctx context.Context, window []storage.File) error
 	_ = reading.Wait()
 	for i, t := range tasks {
 		if t.failure != nil && endsRun(ctx, t.failure) {
-			// The key of this file is not known, so a later file could overtake it.
+			// The key of this file is unknown, so a later file could overtake it.
 			return errors.Join(c.fileTasks(ctx, tasks[:i]), t.failure)
 		}
 	}
 	return c.fileTasks(ctx, tasks)
 }
 
-// readTaskSafely turns a panic into the failure of the file: otherwise the file would end one process after the other.
+// readTaskSafely turns a panic into the failure of the file. Otherwise the file would end one process after the
+// other.
 func (c *Collector) readTaskSafely(ctx context.Context, f storage.File) (t task) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -122,16 +124,16 @@ func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 	return t
 }
 
-// isUnknownRoot reports whether no contract accepts the root element of a document: then the document may have parts of
-// a batch.
+// isUnknownRoot reports whether no contract accepts the root element of a document. Such a document may be a
+// batch with parts.
 func isUnknownRoot(err error) bool {
 	var refused *weir.Error
 	return errors.As(err, &refused) && len(refused.Problems) == 1 && refused.Problems[0].Rule == "contract"
 }
 
-// fileTasks files the tasks of a window: those of one key one after the other.
+// fileTasks files the tasks of a window. It files the tasks of one key one after the other.
 func (c *Collector) fileTasks(ctx context.Context, tasks []task) error {
-	var lines [][]*task // each has the tasks of one key, or one other task
+	var lines [][]*task // each line has the tasks of one key, or one task without a key
 	byKey := map[string]int{}
 	for i := range tasks {
 		t := &tasks[i]
@@ -160,7 +162,7 @@ func (c *Collector) fileTasks(ctx context.Context, tasks []task) error {
 	return working.Wait()
 }
 
-// fileTask files one task, and moves its file. The error ends the run.
+// fileTask files one task, and moves its file. An error of it ends the run.
 func (c *Collector) fileTask(ctx context.Context, t *task) error {
 	err := c.moveSafely(ctx, t)
 	if err == nil {
@@ -200,7 +202,7 @@ func (c *Collector) moveSafely(ctx context.Context, t *task) (err error) {
 	return c.fileMessage(ctx, t)
 }
 
-// fileMessage files a message, and moves its file to the accepted ones.
+// fileMessage files a message, and moves its file to the accepted files.
 func (c *Collector) fileMessage(ctx context.Context, t *task) error {
 	if c.rests.isResting(t.message.Upstream) {
 		return errResting
@@ -240,8 +242,8 @@ func (c *Collector) fileMessage(ctx context.Context, t *task) error {
 	return nil
 }
 
-// fileBatch copies the file of a batch to the accepted ones, and accepts the batch. FinishBatch finds the copy there,
-// if the batch is rejected later.
+// fileBatch copies the file of a batch to the accepted files, and then accepts the batch. If the batch is
+// rejected later, FinishBatch finds the copy there.
 func (c *Collector) fileBatch(ctx context.Context, t *task) error {
 	f := t.file
 	if f.Size > batch.MaxBytes {
@@ -270,7 +272,7 @@ func (c *Collector) fileBatch(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	if accepted.State == wire.BatchRejected { // by an earlier run: the Runner finishes a batch once
+	if accepted.State == wire.BatchRejected { // by an earlier run; the Runner finishes a batch only once
 		if err := c.moveToRejected(ctx, s.File); err != nil {
 			return err
 		}
@@ -282,7 +284,7 @@ func (c *Collector) fileBatch(ctx context.Context, t *task) error {
 	return nil
 }
 
-// rejectSmall is rejectFile, except for a file that is too large to be copied.
+// rejectSmall does what rejectFile does, but calls rejectLarge for a file that is too large to be copied.
 func (c *Collector) rejectSmall(ctx context.Context, f storage.File, reason error) error {
 	if f.Size > batch.MaxBytes {
 		return c.rejectLarge(ctx, f)
@@ -290,7 +292,8 @@ func (c *Collector) rejectSmall(ctx context.Context, f storage.File, reason erro
 	return c.rejectFile(ctx, f, reason)
 }
 
-// rejectLarge writes the problem of a file that is too large to be copied, once, and leaves the file in the inbox.
+// rejectLarge writes the problems file of a file that is too large to be copied. It does this only once, and
+// leaves the file in the inbox.
 func (c *Collector) rejectLarge(ctx context.Context, f storage.File) error {
 	found, err := findExact(ctx, c.Rejected, archiveName(f)+problemsSuffix)
 	if err != nil || found != nil {

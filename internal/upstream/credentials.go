@@ -17,20 +17,21 @@ const (
 	signatureHeader = "Webhook-Signature"
 )
 
-// Parameter is the query parameter that may name the upstream in place of NameHeader: senders of webhooks let their
-// users choose an address, but no headers.
+// Parameter is the query parameter that may name the upstream in place of NameHeader. Senders of webhooks let
+// their users choose an address, but no headers.
 const Parameter = "upstream"
 
-// Headers returns the names of the headers that begin with Weir- and that ReadCredentials reads.
+// Headers returns the names of the headers that ReadCredentials reads and that begin with Weir-.
 func Headers() []string { return []string{NameHeader, KeyHeader} }
 
-// Credentials are the parts of a request that show who sent it. They are not verified.
+// Credentials are the parts of a request that show its sender. They are not verified.
 type Credentials struct {
 	name, key, gitHub, id, timestamp, signature string
 }
 
-// ReadCredentials reads the headers of a request, whose names must be canonical, and the values of Parameter. More than
-// one value of a kind, more than one kind, or an incomplete kind is Malformed.
+// ReadCredentials reads the headers of a request, whose names must be canonical, and the values of Parameter.
+// It returns a Malformed error for more than one value of a kind, for more than one kind, and for an incomplete
+// kind.
 func ReadCredentials(h http.Header, parameter []string) (Credentials, error) {
 	var c Credentials
 	for name, target := range map[string]*string{NameHeader: &c.name, KeyHeader: &c.key, gitHubHeader: &c.gitHub,
@@ -56,7 +57,7 @@ func ReadCredentials(h http.Header, parameter []string) (Credentials, error) {
 	return c, c.checkKinds()
 }
 
-// checkKinds returns an error unless the credentials are of one kind at most, and complete.
+// checkKinds returns an error if the credentials are of more than one kind, or incomplete.
 func (c *Credentials) checkKinds() error {
 	isWebhook := c.id != "" || c.timestamp != "" || c.signature != ""
 	kinds := 0
@@ -77,9 +78,9 @@ func (c *Credentials) checkKinds() error {
 	return nil
 }
 
-// IdempotencyKey returns the idempotency key of a request: the one that it sends, or its webhook-id if it sends none.
-// Another key than the webhook-id is Malformed: the signature does not cover it, so a caller with a recorded request
-// could file its message again under another key.
+// IdempotencyKey returns the idempotency key that a request sends, or its webhook-id if it sends no key. If
+// both exist and differ, it returns a Malformed error. The signature covers only the webhook-id, so a caller
+// with a recorded request could otherwise file its message again under another key.
 func (c *Credentials) IdempotencyKey(sent string) (string, error) {
 	switch {
 	case c.id == "" || sent == c.id:
@@ -90,7 +91,7 @@ func (c *Credentials) IdempotencyKey(sent string) (string, error) {
 	return c.id, nil
 }
 
-// maxID is the greatest length of an idempotency key.
+// maxID is the largest length of an idempotency key.
 const maxID = 255
 
 func malformedError(message string) error {

@@ -16,13 +16,13 @@ import (
 	"weir/internal/weir"
 )
 
-// newLimited returns a set with the upstream a, as a process with these faults has it.
+// newLimited returns a set with the upstream a. It stands for one process with its access to the table.
 func newLimited(table storage.Table, rate upstream.Rate, quota int64) *upstream.Set {
 	return upstream.NewSet([]upstream.Definition{{Name: "a", Rate: rate, DailyQuota: quota}}, table, time.Now,
 		&limits{})
 }
 
-// admitMessage counts a message of the upstream a, and reports whether the set admitted it.
+// admitMessage asks the set to admit a message of the upstream a, and reports whether the set admitted it.
 func admitMessage(t *testing.T, s *upstream.Set) bool {
 	t.Helper()
 	_, err := s.Admit(t.Context(), "a")
@@ -32,7 +32,8 @@ func admitMessage(t *testing.T, s *upstream.Set) bool {
 	return err == nil
 }
 
-// countAdmitted takes messages of a from the sets in turn until each refuses one, and returns how many were admitted.
+// countAdmitted sends messages of a to the sets by turns until each set refuses one. It returns the number of
+// admitted messages.
 func countAdmitted(t *testing.T, sets ...*upstream.Set) (n int) {
 	t.Helper()
 	for refused := 0; refused < len(sets); {
@@ -60,10 +61,10 @@ func TestSet_Rate(t *testing.T) {
 		if !errors.As(err, &limited) || limited.RetryAfter != 200*time.Millisecond ||
 			limited.Problems[0].Rule != "rate" ||
 			!strings.Contains(limited.Message, "5 messages a second") {
-			t.Errorf("got %+v, want the rate of 5 messages a second, and to wait 200ms", limited)
+			t.Errorf("got %+v, want an error of the rate of 5 messages a second with a RetryAfter of 200ms", limited)
 		}
 		admitted := 0
-		for range 1000 { // ten times the rate, for 20 s
+		for range 1000 { // ten times the allowed number, in 20 s
 			time.Sleep(20 * time.Millisecond)
 			if admitMessage(t, s) {
 				admitted++
@@ -92,7 +93,7 @@ func TestSet_QuotaHoldsOverProcesses(t *testing.T) {
 			var limited *weir.Error
 			if !errors.As(err, &limited) || limited.RetryAfter != 24*time.Hour ||
 				limited.Problems[0].Rule != "dailyQuota" {
-				t.Errorf("got %+v, want the daily quota, and to wait for the next day",
+				t.Errorf("got %+v, want an error of the daily quota with a RetryAfter until the next day",
 					limited) // the clock begins at 00:00
 			}
 			time.Sleep(24 * time.Hour)
@@ -103,8 +104,8 @@ func TestSet_QuotaHoldsOverProcesses(t *testing.T) {
 	}
 }
 
-// The row has the day of the process whose clock is furthest ahead. A clock that is wrong by days must not use up the
-// quota of the days until then.
+// The row has the day of the process whose clock is furthest ahead. If a clock is wrong by days, its process
+// must not use up the quotas of the days before its time.
 func TestSet_QuotaBesideAWrongClock(t *testing.T) {
 	t.Parallel()
 	table := memory.New(time.Now).Table()
@@ -114,13 +115,13 @@ func TestSet_QuotaBesideAWrongClock(t *testing.T) {
 	}
 	noon := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	if n := countAdmitted(t, at(noon.AddDate(0, 1, 0))); n != 5 {
-		t.Errorf("a month ahead: got %d messages, want 5", n)
+		t.Errorf("a clock that is a month ahead: got %d messages, want 5", n)
 	}
 	if n := countAdmitted(t, at(noon)); n != 5 {
 		t.Errorf("beside a clock that is a month ahead: got %d messages, want 5", n)
 	}
 	if n := countAdmitted(t, at(noon.Add(-13*time.Hour))); n != 0 {
-		t.Errorf("an hour before the day whose quota is used up: got %d messages, want none", n)
+		t.Errorf("a clock of the day before the day whose quota is used up: got %d messages, want none", n)
 	}
 }
 
@@ -142,7 +143,7 @@ func TestSet_QuotaUnderContention(t *testing.T) {
 			for {
 				giveBack, err := sets[i%4].Admit(t.Context(), "a")
 				if weir.KindOf(err) == weir.Unavailable && err != nil {
-					continue // overtaken by the others too often: a client sends the message again
+					continue // other processes have written the row too often; a client sends the message again
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -157,11 +158,11 @@ func TestSet_QuotaUnderContention(t *testing.T) {
 	}
 	all.Wait()
 	if rest := countAdmitted(t, sets...); admitted > quota || admitted+rest != quota {
-		t.Errorf("got %d messages and then %d, want %d together", admitted, rest, quota)
+		t.Errorf("got %d messages under contention and %d afterwards, want %d together", admitted, rest, quota)
 	}
 }
 
-// A process that dies loses its reservation; one that stops in order returns it.
+// A process that dies loses its reservation. A process that stops in order returns its reservation.
 func TestSet_QuotaOfProcessesThatEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -178,10 +179,11 @@ func TestSet_QuotaOfProcessesThatEnd(t *testing.T) {
 		}
 		rest := countAdmitted(t, newLimited(table, upstream.Rate{}, quota))
 		if total := rest + 20; total > quota || total < quota-quota/20 || total == quota {
-			t.Errorf("got %d messages, want %d less than a twentieth, because a process died", total, quota)
+			t.Errorf("got %d messages of a quota of %d; want fewer, because a process died, but at least 95 %%", total,
+				quota)
 		}
 		if err := stopped.ReturnReserved(t.Context()); err != nil || admitMessage(t, stopped) {
-			t.Errorf("returned again: %v, and a message was admitted; want neither", err)
+			t.Errorf("after a second return: got the error %v, or another message; want no error and no message", err)
 		}
 	})
 }
@@ -192,15 +194,15 @@ func TestSet_QuotaGivesBack(t *testing.T) {
 		s := newLimited(memory.New(time.Now).Table(), upstream.Rate{}, 1)
 		giveBack, err := s.Admit(t.Context(), "a")
 		if err != nil || admitMessage(t, s) {
-			t.Fatalf("got %v, and a second message; want one message", err)
+			t.Fatalf("got the error %v, or a second message; want one message", err)
 		}
 		giveBack()
 		giveBack, err = s.Admit(t.Context(), "a")
 		if err != nil {
-			t.Fatalf("given back: got %v, want another message", err)
+			t.Fatalf("after giveBack: got %v, want another message", err)
 		}
 		time.Sleep(24 * time.Hour)
-		giveBack() // a message of yesterday
+		giveBack() // gives back a message of the previous day
 		if n := countAdmitted(t, s); n != 1 {
 			t.Errorf("the next day: got %d messages, want 1", n)
 		}
@@ -224,7 +226,7 @@ func TestSet_QuotaOfBatches(t *testing.T) {
 	})
 }
 
-// The quota is never exceeded, even if writes fail, or are done without an answer.
+// The quota is never exceeded, even if writes fail, or succeed without an answer.
 func TestSet_QuotaWhileStorageFails(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
@@ -250,7 +252,8 @@ func TestSet_QuotaWhileStorageFails(t *testing.T) {
 				}
 			}
 			if admitted > quota || admitted < quota/2 || failed == 0 {
-				t.Errorf("fault %d: got %d messages and %d failures, want up to %d messages and some failures", kind,
+				t.Errorf("fault %d: got %d messages and %d failures, want half of %[4]d to %[4]d messages, and "+
+					"some failures", kind,
 					admitted, failed, quota)
 			}
 		})
@@ -279,10 +282,11 @@ func TestSet_Contracts(t *testing.T) {
 		{"forge", "product", true}, {"gone", "article", false}} {
 		err := s.CheckContract(c.upstream, c.contract)
 		if (err == nil) != c.isAllowed || err != nil && weir.KindOf(err) != weir.Forbidden {
-			t.Errorf("%s with %s: got %v, want allowed %v", c.upstream, c.contract, err, c.isAllowed)
+			t.Errorf("upstream %s with contract %s: got the error %v, want the contract allowed: %v", c.upstream,
+				c.contract, err, c.isAllowed)
 		}
 	}
 	if _, err := s.Admit(t.Context(), "gone"); weir.KindOf(err) != weir.Forbidden {
-		t.Errorf("an upstream that is gone: got %v, want Forbidden", err)
+		t.Errorf("an upstream that the settings do not have: got %v, want Forbidden", err)
 	}
 }

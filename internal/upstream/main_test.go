@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// limits counts the messages that limits refused.
+// limits is an Observer. It has the number of messages that each limit refused.
 type limits struct {
 	mu    sync.Mutex
 	count map[string]int // by upstream and limit
@@ -71,7 +71,7 @@ func headersOf(pairs ...string) http.Header {
 	return h
 }
 
-// verifyRequest verifies a request as a function does.
+// verifyRequest verifies a request in the way in which a function does.
 func verifyRequest(s *upstream.Set, h http.Header, parameter []string, body string) (name string, err error) {
 	c, err := upstream.ReadCredentials(h, parameter)
 	if err != nil {

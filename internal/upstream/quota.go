@@ -9,8 +9,8 @@ import (
 	"weir/internal/weir"
 )
 
-// partition has a row for each upstream with a daily quota. Its key is quotaPrefix and the name. It has the day of the
-// last reservation, and the messages of that day that are reserved.
+// partition has a row for each upstream with a daily quota. The row's key is quotaPrefix and the name. The row
+// has the day of the last reservation, and the number of reserved messages of that day.
 const (
 	partition   = "upstreams"
 	quotaPrefix = "quota_"
@@ -20,12 +20,14 @@ const (
 )
 
 const (
-	// A process reserves a twentieth of the rest at a time, and at most maxReserved. So a process that dies, or that
-	// gets no more messages, takes at most a twentieth from the others, and the last messages are reserved singly.
+	// A process reserves a twentieth of the rest at a time, and at most maxReserved. So a process that dies, or
+	// that gets no more messages, withholds at most a twentieth from the other processes, and the last messages
+	// are reserved singly.
 	restParts, maxReserved = 20, 100
-	// fullFor is the time for which a process does not read a quota again after it found the quota used up.
+	// fullFor is the time for which a process does not read a quota again after it has found the quota used up.
 	fullFor = time.Second
-	// reserveTries limits the tries of one reservation. Each further one means that another process has just reserved.
+	// reserveTries limits the tries of one reservation. A further try is needed each time that another process
+	// has just written the row.
 	reserveTries = 10
 )
 
@@ -36,12 +38,12 @@ type quota struct {
 	table storage.Table
 	now   func() time.Time
 
-	turn chan struct{} // holds one element while a call reads or writes the row
+	turn chan struct{} // has one element while a call reads or writes the row
 
 	mu        sync.Mutex
-	day       string // of held
-	held      int64  // reserved and not taken
-	left      int64  // held, plus the rest in the row at its last read
+	day       string // the day of held
+	held      int64  // number of messages that are reserved and not taken
+	left      int64  // held plus the rest in the row, at the last read of the row
 	fullUntil time.Time
 }
 
@@ -49,8 +51,8 @@ func newQuota(name string, limit int64, table storage.Table, now func() time.Tim
 	return &quota{row: quotaPrefix + name, limit: limit, table: table, now: now, turn: make(chan struct{}, 1)}
 }
 
-// takeMessages takes count messages of the daily quota or none, and returns the day of that quota. An empty day means
-// that it took none, because the quota has only left messages.
+// takeMessages takes count messages of the daily quota, or none. It returns the day of that quota. An empty day
+// means that it took none, because the quota has fewer than count messages: left is their number.
 func (q *quota) takeMessages(ctx context.Context, count int64) (day string, left int64, err error) {
 	if day, left, isFull := q.takeHeld(count); day != "" || isFull {
 		return day, left, nil
@@ -63,22 +65,23 @@ func (q *quota) takeMessages(ctx context.Context, count int64) (day string, left
 	}
 	for range reserveTries {
 		if day, left, isFull := q.takeHeld(count); day != "" || isFull {
-			return day, left, nil // another call has reserved meanwhile, or found the quota used up
+			return day, left, nil // another call has reserved in the meantime, or found the quota used up
 		}
 		if err = q.reserveMessages(ctx, count); err != nil && !isOvertaken(err) {
-			return "", 0, unavailableError(err) // if a write was done after all, its messages are lost
+			return "", 0, unavailableError(err) // if a write succeeded without an answer, its messages are lost
 		}
 	}
 	return "", 0, unavailableError(err)
 }
 
-// takeHeld takes messages that are held. isFull reports whether storage had too few a moment ago.
+// takeHeld takes messages that this process has reserved. isFull reports whether the row had too few messages
+// at its last read, less than fullFor ago.
 func (q *quota) takeHeld(count int64) (day string, left int64, isFull bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now().UTC()
 	if today := now.Format(time.DateOnly); q.day < today {
-		q.day, q.held, q.left, q.fullUntil = today, 0, 0, time.Time{} // the rest belongs to the former day
+		q.day, q.held, q.left, q.fullUntil = today, 0, 0, time.Time{} // the old values are of an earlier day
 	}
 	if q.held >= count {
 		q.held -= count
@@ -87,13 +90,13 @@ func (q *quota) takeHeld(count int64) (day string, left int64, isFull bool) {
 	return "", q.left, now.Before(q.fullUntil) && q.left < count
 }
 
-// isOvertaken reports whether another process has written the row since it was read.
+// isOvertaken reports whether another process has written the row since this process read it.
 func isOvertaken(err error) bool {
 	return storage.Is(err, storage.Precondition) || storage.Is(err, storage.Conflict)
 }
 
-// reserveMessages reserves messages so that count of them are held. If too few are left, it reserves none, and marks
-// the quota as full. The caller has the turn.
+// reserveMessages reserves messages until this process has count of them. If too few messages are left, it
+// reserves none, and marks the quota as used up. The caller has the turn.
 func (q *quota) reserveMessages(ctx context.Context, count int64) error {
 	row, err := q.readRow(ctx)
 	if err != nil {
@@ -110,14 +113,16 @@ func (q *quota) reserveMessages(ctx context.Context, count int64) error {
 	return nil
 }
 
-// planReservation returns how many messages of a day to reserve for a row as read; 0 = too few are left.
+// planReservation returns the number of messages of a day to reserve, for a row as it was read; 0 = too few are
+// left.
 func (q *quota) planReservation(row quotaRow, count int64) (day string, more int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// A clock that is further ahead is wrong. If its day were adopted, the upstream would get 429 until that day comes.
+	// If the row's day is after tomorrow, the clock of the process that wrote it is wrong. With such a day, the
+	// upstream would get 429 until that day comes.
 	tomorrow := q.now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
 	if row.day > q.day && row.day <= tomorrow {
-		q.day, q.held = row.day, 0 // the clock of another process is ahead: its day has begun
+		q.day, q.held = row.day, 0 // the clock of another process is ahead, and its day has begun
 	}
 	rest := max(0, q.limit-row.reservedOn(q.day))
 	if q.left = rest + q.held; q.left < count {
@@ -127,7 +132,7 @@ func (q *quota) planReservation(row quotaRow, count int64) (day string, more int
 	return q.day, min(rest, max(count-q.held, min(rest/restParts, maxReserved)))
 }
 
-// giveBack adds messages of a day to those that this process holds.
+// giveBack adds messages of a day to the reserved ones of this process.
 func (q *quota) giveBack(day string, count int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -137,7 +142,7 @@ func (q *quota) giveBack(day string, count int64) {
 	}
 }
 
-// takeAll takes all messages that are held.
+// takeAll takes all reserved messages.
 func (q *quota) takeAll() (day string, count int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -146,8 +151,8 @@ func (q *quota) takeAll() (day string, count int64) {
 	return day, count
 }
 
-// returnReserved writes back the messages that are held. After an error they are lost: if the write was done after all,
-// a second one would exceed the quota.
+// returnReserved writes the reserved messages back. After an error they are lost: if the write succeeded
+// without an answer, a second write would let the upstream exceed its quota.
 func (q *quota) returnReserved(ctx context.Context) error {
 	day, count := q.takeAll()
 	if count == 0 {
@@ -172,14 +177,14 @@ func (q *quota) returnReserved(ctx context.Context) error {
 	return err
 }
 
-// quotaRow is the row of a quota. The zero value is that of a row that does not exist.
+// quotaRow is the row of a quota. The zero value stands for a row that does not exist.
 type quotaRow struct {
 	etag     storage.ETag
 	day      string
 	reserved int64
 }
 
-// reservedOn returns how many messages of a day are reserved.
+// reservedOn returns the number of reserved messages of a day.
 func (r quotaRow) reservedOn(day string) int64 {
 	if r.day != day {
 		return 0
@@ -201,7 +206,8 @@ func (q *quota) readRow(ctx context.Context) (quotaRow, error) {
 	return r, nil
 }
 
-// writeRow writes the row for a day, unless another process has written it since it was read.
+// writeRow writes the row for a day. It fails if another process has written the row since this process read
+// it.
 func (q *quota) writeRow(ctx context.Context, read quotaRow, day string, reserved int64) error {
 	op := storage.Op{Kind: storage.Replace, Key: q.row, IfMatch: read.etag,
 		Values: map[string]any{dayColumn: day, reservedColumn: reserved}}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Rate is a number of messages in a time. The zero Rate is no limit.
+// Rate is a number of messages in a period. The zero Rate means no limit.
 type Rate struct {
 	Count int
 	Per   time.Duration // a second or a minute
@@ -19,14 +19,14 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%d messages a second", r.Count)
 }
 
-// bucket is a token bucket. It is full at first, holds as many tokens as the rate's number, and gets as many new ones
-// in the rate's time. It is safe for concurrent use.
+// bucket is a token bucket. It is full at first. It has room for as many tokens as the rate has messages, and
+// gets this number of new tokens in the rate's period. It is safe for concurrent use.
 type bucket struct {
-	interval time.Duration // between two tokens
-	size     time.Duration // the time in which an empty bucket becomes full
+	interval time.Duration // time between two tokens
+	size     time.Duration // time in which an empty bucket becomes full
 
 	mu     sync.Mutex
-	fullAt time.Time // when the bucket would be full without further takes
+	fullAt time.Time // time at which the bucket is full if no token is taken
 }
 
 func newBucket(r Rate) *bucket {

@@ -26,16 +26,16 @@ const (
 // Definition describes an upstream.
 type Definition struct {
 	Name       string
-	Keys       []string // any of them is right; none = the upstream sends no key
+	Keys       []string // each of them is valid; none = the upstream sends no key
 	Scheme     Scheme   // "" = the upstream does not sign
-	Secrets    [][]byte // any of them is right
+	Secrets    [][]byte // each of them is valid
 	Tolerance  time.Duration
-	Contracts  []string // none = all
+	Contracts  []string // none = all contracts
 	Rate       Rate     // zero = no limit
-	DailyQuota int64    // messages a day in UTC; 0 = no limit
+	DailyQuota int64    // number of messages in a day (UTC); 0 = no limit
 }
 
-// Set has the upstreams of the settings. It is safe for concurrent use. A nil Set has none.
+// Set has the upstreams of the settings. It is safe for concurrent use. A nil Set has no upstreams.
 type Set struct {
 	members []*member
 	now     func() time.Time
@@ -49,11 +49,12 @@ type Observer interface{ Limited(upstream, limit string) }
 type member struct {
 	Definition
 	keys   [][sha256.Size]byte
-	bucket *bucket // nil = no rate
-	quota  *quota  // nil = no daily quota
+	bucket *bucket // nil = the upstream has no rate
+	quota  *quota  // nil = the upstream has no daily quota
 }
 
-// NewSet returns the upstreams with the definitions, whose names differ. The quotas are kept in the table.
+// NewSet returns a Set of the upstreams with the definitions, whose names must differ. The table stores the
+// quotas.
 func NewSet(definitions []Definition, table storage.Table, now func() time.Time, observe Observer) *Set {
 	s := &Set{now: now, observe: observe}
 	for _, d := range definitions {
@@ -72,7 +73,7 @@ func NewSet(definitions []Definition, table storage.Table, now func() time.Time,
 	return s
 }
 
-// findMember returns an upstream by its name; nil = there is none.
+// findMember returns an upstream by its name; nil = no upstream has the name.
 func (s *Set) findMember(name string) *member {
 	for _, m := range s.members {
 		if m.Name == name {
@@ -82,7 +83,7 @@ func (s *Set) findMember(name string) *member {
 	return nil
 }
 
-// findByKey returns the upstream of a key; nil = there is none. It compares the key with all keys.
+// findByKey returns the upstream of a key; nil = no upstream has the key. It compares the key with all keys.
 func (s *Set) findByKey(key string) (found *member) {
 	given := sha256.Sum256([]byte(key))
 	for _, m := range s.members {
@@ -95,7 +96,7 @@ func (s *Set) findByKey(key string) (found *member) {
 	return found
 }
 
-// CheckContract returns Forbidden unless an upstream may send messages of a contract.
+// CheckContract returns Forbidden if an upstream may not send messages of a contract.
 func (s *Set) CheckContract(name, contract string) error {
 	m := s.findMember(name)
 	if m == nil {
@@ -110,15 +111,17 @@ func (s *Set) CheckContract(name, contract string) error {
 		Problems: []weir.Problem{{Path: "/", Rule: "contract", Message: message}}}
 }
 
-// unknownUpstreamError is the error of a name that the settings no longer have, for example that of an earlier batch.
+// unknownUpstreamError is the error of a name that the settings no longer have, for example the name in an
+// earlier batch.
 func unknownUpstreamError(name string) error {
 	return &weir.Error{Kind: weir.Forbidden, Op: "upstream",
 		Message: "the settings have no upstream " + shortenName(name)}
 }
 
-// Admit counts a message of an upstream against its rate and its daily quota. It returns Limited if one of them is used
-// up, and Unavailable if storage does not answer. giveBack, which is never nil, takes the message off the daily quota
-// again; call it if the message was not filed, or was filed before. It does not change the rate, which counts requests.
+// Admit takes a token of an upstream's rate and a message of its daily quota. It returns Limited if one of the
+// two is used up, and Unavailable if storage does not answer. giveBack, which is never nil, returns the message
+// to the daily quota. Call it if the message was not filed, or had been filed before. It does not return the
+// token, because the rate limits requests.
 func (s *Set) Admit(ctx context.Context, name string) (giveBack func(), err error) {
 	m := s.findMember(name)
 	if m == nil {
@@ -133,8 +136,8 @@ func (s *Set) Admit(ctx context.Context, name string) (giveBack func(), err erro
 	return s.admitToQuota(ctx, m, 1)
 }
 
-// AdmitBatch counts the messages of a batch against the daily quota of its upstream, all of them or none. It returns
-// the errors of Admit. The rate does not concern the parts of a batch, which Weir files at its own pace.
+// AdmitBatch takes the messages of a batch from the daily quota of its upstream: all of them or none. It
+// returns the errors of Admit. It ignores the rate, because Weir files the parts of a batch at its own pace.
 func (s *Set) AdmitBatch(ctx context.Context, name string, count int) error {
 	m := s.findMember(name)
 	if m == nil {
@@ -166,15 +169,15 @@ func (s *Set) admitToQuota(ctx context.Context, m *member, count int64) (giveBac
 	return func() { m.quota.giveBack(day, count) }, nil
 }
 
-// limitError returns the error of a limit that is used up until wait is over.
+// limitError returns the error of a limit that is used up for the time wait.
 func limitError(limit string, wait time.Duration, format string, args ...any) error {
 	message := fmt.Sprintf(format, args...)
 	return &weir.Error{Kind: weir.Limited, Op: "upstream", Message: message, RetryAfter: wait,
 		Problems: []weir.Problem{{Rule: limit, Message: message}}}
 }
 
-// ReturnReserved returns the messages that this process has reserved of daily quotas and not taken. Call it when no
-// more messages arrive. If it fails, they are lost for the day.
+// ReturnReserved returns messages to the daily quotas: the messages that this process has reserved and not
+// taken. Call it when no more messages arrive. If it fails, the messages are lost for the day.
 func (s *Set) ReturnReserved(ctx context.Context) error {
 	if s == nil {
 		return nil

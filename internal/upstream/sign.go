@@ -13,7 +13,7 @@ import (
 // Sender has the credentials of an upstream that sends requests.
 type Sender struct {
 	Name   string
-	Key    string // "" = the sender signs
+	Key    string // "" = the sender signs its requests
 	Scheme Scheme
 	Secret []byte
 }

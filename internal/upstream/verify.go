@@ -17,20 +17,20 @@ import (
 	"weir/internal/weir"
 )
 
-// Verification checks that a body is signed as its request claims. Write the body to it as it arrives, and then call
-// Finish. It is not safe for concurrent use.
+// Verification verifies that a body has the signature that its request claims. Write the body to it as the body
+// arrives, and then call Finish. It is not safe for concurrent use.
 type Verification struct {
 	name   string
-	hasKey bool        // the key has shown who sent the request; else a signature has to
+	hasKey bool        // the key has shown the sender; false = a signature has to show it
 	macs   []hash.Hash // one for each secret
 	signed [][]byte    // the signatures of the request
-	stale  error       // the refusal of a right signature with a timestamp that is too far away; nil = none
+	stale  error       // error of a correct signature with a timestamp too far from now; nil = none
 }
 
-// Verify begins to verify a request, before its body is read. It returns Unauthenticated if the credentials are missing
-// or wrong. Only the body can show whether a signature is right; see Verification.Finish. So Finish also refuses the
-// name of no upstream, or of one that signs in another way, by the error for a wrong signature: a caller without the
-// secret must not find out which names exist.
+// Verify begins to verify a request, before its body is read. It returns Unauthenticated if the credentials are
+// missing, or if the key is wrong. A signature can be verified only with the body; see Verification.Finish. If
+// no upstream has the name, or the upstream signs in another way, Finish returns the error for a wrong
+// signature: a caller without the secret must not find out which names exist.
 func (s *Set) Verify(c Credentials) (*Verification, error) {
 	switch {
 	case c.key != "":
@@ -57,8 +57,8 @@ func (s *Set) Verify(c Credentials) (*Verification, error) {
 	return m.verifyWebhook(c, s.now())
 }
 
-// unknownMember stands for the name of no upstream, or of one that signs in another way. Weir computes the MAC of its
-// secret as for others, and no request has that MAC.
+// unknownMember takes the place of an upstream if no upstream has the name, or if the upstream signs in another
+// way. Weir computes a MAC with its secret, too, and no request has that MAC.
 var unknownMember = &member{Definition: Definition{Secrets: [][]byte{[]byte(rand.Text())}}}
 
 func (s *Set) verifyKey(c Credentials) (*Verification, error) {
@@ -105,7 +105,7 @@ func (m *member) verifyWebhook(c Credentials, now time.Time) (*Verification, err
 	return v, nil
 }
 
-// newVerification returns a verification of signatures over a text and the body behind it.
+// newVerification returns a verification of signatures over a text and the body that follows the text.
 func (m *member) newVerification(before string, signed [][]byte) *Verification {
 	v := &Verification{name: m.Name, signed: signed}
 	for _, secret := range m.Secrets {
@@ -116,8 +116,8 @@ func (m *member) newVerification(before string, signed [][]byte) *Verification {
 	return v
 }
 
-// Claimed returns the name of the upstream as the request claims it. Trust the name only after Finish has returned no
-// error.
+// Claimed returns the upstream's name that the request claims. Trust this name only after Finish has returned
+// no error.
 func (v *Verification) Claimed() string { return v.name }
 
 // Write adds a part of the body. It never fails.
@@ -128,8 +128,9 @@ func (v *Verification) Write(part []byte) (int, error) {
 	return len(part), nil
 }
 
-// Finish returns the name of the upstream that sent the request with the body as written. It returns Unauthenticated if
-// no signature fits, or the one that fits is too old or from the future.
+// Finish returns the name of the upstream that sent the request with the written body. It returns
+// Unauthenticated if no signature is correct, or if the timestamp of the correct one is too old or in the
+// future.
 func (v *Verification) Finish() (string, error) {
 	if v.hasKey {
 		return v.name, nil
@@ -155,7 +156,8 @@ func (v *Verification) Finish() (string, error) {
 // (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md).
 const minSecret, maxSecret = 24, 64
 
-// ParseSecret returns the bytes of a secret as its sender shows it. The error does not repeat the secret.
+// ParseSecret returns the bytes of a secret in the form that its sender shows. The error does not repeat the
+// secret.
 func ParseSecret(scheme Scheme, text string) ([]byte, error) {
 	if scheme == GitHub {
 		if len(text) < minKey {
@@ -174,10 +176,10 @@ func ParseSecret(scheme Scheme, text string) ([]byte, error) {
 	return secret, nil
 }
 
-// minKey is the least length of a key and of a GitHub secret: 20 random characters of base64 have 120 bits.
+// minKey is the smallest length of a key and of a GitHub secret: 20 random characters of base64 have 120 bits.
 const minKey, maxKey = 20, 512
 
-// CheckKey returns an error unless a text may be a key. The error does not repeat the key.
+// CheckKey returns an error if a text may not be a key. The error does not repeat the key.
 func CheckKey(text string) error {
 	if len(text) < minKey || len(text) > maxKey || !isVisibleASCII(text) {
 		return fmt.Errorf("it must have %d to %d visible ASCII characters", minKey, maxKey)
@@ -185,7 +187,7 @@ func CheckKey(text string) error {
 	return nil
 }
 
-// isVisibleASCII reports whether all characters of a text are visible ones of ASCII.
+// isVisibleASCII reports whether all characters of a text are visible ASCII characters.
 func isVisibleASCII(text string) bool {
 	return !slices.ContainsFunc([]byte(text), func(b byte) bool { return b <= ' ' || b > '~' })
 }

@@ -21,7 +21,7 @@ const (
 	gitHubSignature  = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
 )
 
-// TestVerify_PublishedExamples compares with the values that GitHub and Standard Webhooks publish for other
+// TestVerify_PublishedExamples verifies the examples that GitHub and Standard Webhooks publish for other
 // implementations.
 func TestVerify_PublishedExamples(t *testing.T) {
 	t.Parallel()
@@ -62,7 +62,7 @@ func TestVerify_SenderIsVerified(t *testing.T) {
 		h := http.Header{}
 		sender.AddTo(h, "id-1", webhookTime, []byte("<a/>"))
 		if got, err := verifyRequest(s, h, nil, "<a/>"); err != nil || sender.Name != "" && got != sender.Name {
-			t.Errorf("%s: got %q, %v; want its name", sender.Name, got, err)
+			t.Errorf("%s: got %q, %v; want its name and no error", sender.Name, got, err)
 		}
 	}
 }
@@ -124,17 +124,18 @@ func TestVerify_RefusesOthers(t *testing.T) {
 		got, err := verifyRequest(s, h, nil, "<a/>")
 		if got != "" || weir.KindOf(err) != weir.Unauthenticated || len(err.Error()) > 300 ||
 			strings.Contains(err.Error(), newsroomKey) {
-			t.Errorf("%s: got %q, %v; want Unauthenticated in a short text", name, got, err)
+			t.Errorf("%s: got %q, %v; want Unauthenticated with a text of 300 bytes at most", name, got, err)
 		}
 	}
 	for _, away := range []time.Duration{-300 * time.Second, 300 * time.Second} {
 		if got, err := verifyRequest(s, signed(away, webhookSecret), nil, "<a/>"); got != "shop" || err != nil {
-			t.Errorf("%s away: got %q, %v; want shop", away, got, err)
+			t.Errorf("a timestamp %s from now: got %q, %v; want shop", away, got, err)
 		}
 	}
 }
 
-// Without a secret, the answers do not show which names exist, how they sign or how old a timestamp may be.
+// A caller without the secret must not learn from the answers which names exist, how they sign or how old a
+// timestamp may be.
 func TestVerify_ShowsNoNames(t *testing.T) {
 	t.Parallel()
 	s := newSet(t, nil, func() time.Time { return webhookTime })
@@ -167,7 +168,8 @@ func TestVerify_ShowsNoNames(t *testing.T) {
 		for _, name := range []string{"newsroom", "forge", "shop", "queue"} {
 			for _, away := range []time.Duration{0, 4 * time.Minute, 24 * time.Hour} {
 				if got := ask(signed(name, scheme, away)); got != want {
-					t.Errorf("%s by %s, %s away: got %q, want %q as for a name that does not exist", name, scheme, away,
+					t.Errorf("%s with the scheme %s and a timestamp %s from now: got %q, want %q, which is the "+
+						"answer for a name that does not exist", name, scheme, away,
 						got, want)
 				}
 			}

@@ -9,7 +9,7 @@ type LaneList struct {
 	Calendar Calendar `json:"calendar"`
 }
 
-// Counts has the numbers of a lane's messages by state. Accepted is the sum of the others.
+// Counts has the numbers of a lane's messages by state. Accepted is the sum of the other fields.
 type Counts struct {
 	Accepted   int64 `json:"accepted"`
 	Delivered  int64 `json:"delivered"`
@@ -17,11 +17,11 @@ type Counts struct {
 	Cancelled  int64 `json:"cancelled"`
 	Superseded int64 `json:"superseded"`
 	Discarded  int64 `json:"discarded"`
-	Moved      int64 `json:"moved,omitempty"` // to the lanes of another epoch
+	Moved      int64 `json:"moved,omitempty"` // messages that moved to the lanes of another epoch
 	Waiting    int64 `json:"waiting"`
 }
 
-// IsBalanced reports whether Accepted is the sum of the others.
+// IsBalanced reports whether Accepted is the sum of the other fields.
 func (c Counts) IsBalanced() bool {
 	return c.Accepted == c.Delivered+c.Dead+c.Cancelled+c.Superseded+c.Discarded+c.Moved+c.Waiting
 }
@@ -33,14 +33,14 @@ type Lane struct {
 	Scheduled     int64     `json:"scheduled"`
 	Queued        int64     `json:"queued"`
 	Retrying      int64     `json:"retrying"`
-	Exact         bool      `json:"exact"` // all waiting messages were counted by stage
+	Exact         bool      `json:"exact"` // each waiting message was read for the counts by stage
 	OldestAt      time.Time `json:"oldestWaitingAt,omitzero"`
 	OldestSeconds *float64  `json:"oldestWaitingSeconds,omitempty"`
 	Rate1         *float64  `json:"ratePerMinute1,omitempty"`  // messages finished in the minute before RatesUntil
-	Rate15        *float64  `json:"ratePerMinute15,omitempty"` // a minute, in the 15 before RatesUntil
-	RatesUntil    time.Time `json:"ratesUntil,omitzero"`       // the last minute that all instances have recorded ends
+	Rate15        *float64  `json:"ratePerMinute15,omitempty"` // the same per minute, of 15 minutes before RatesUntil
+	RatesUntil    time.Time `json:"ratesUntil,omitzero"`       // end of a minute that all instances recorded
 	EmptyIn       *float64  `json:"emptyInSeconds,omitempty"`
-	Held          bool      `json:"held"` // a holder has the lane, or died with it
+	Held          bool      `json:"held"` // a holder has the lane, or has died with it
 	Holder        string    `json:"holder,omitempty"`
 	Fence         int64     `json:"fence"`
 	FoundDown     bool      `json:"foundDown,omitempty"` // the last attempt found the CMS unavailable

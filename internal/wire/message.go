@@ -30,26 +30,28 @@ type Message struct {
 	LastError     string     `json:"lastError,omitempty"`
 	CMSStatus     int        `json:"cmsStatus,omitempty"`
 	SupersededBy  string     `json:"supersededBy,omitempty"`
-	// VersionWarning is why the version of this message, or of the one that superseded it, is beyond reason.
+	// VersionWarning is the reason why a version is suspicious: the version of this message, or of the message
+	// that superseded it.
 	VersionWarning string `json:"versionWarning,omitempty"`
-	// Shown has values of the body that is sent, by the names that the contract gives them.
+	// Shown has values of the body that is sent, by the names in the contract.
 	Shown          map[string]string `json:"shown,omitempty"`
 	DiscardAskedAt time.Time         `json:"discardAskedAt,omitzero"`
 	DiscardReason  string            `json:"discardReason,omitempty"`
-	DiedAt         time.Time         `json:"diedAt,omitzero"`   // of a discarded message
-	ErasedAt       time.Time         `json:"erasedAt,omitzero"` // when its content was erased on demand
+	DiedAt         time.Time         `json:"diedAt,omitzero"`   // time at which a discarded message had become dead
+	ErasedAt       time.Time         `json:"erasedAt,omitzero"` // time at which its content was erased on demand
 	Edited         Edit              `json:"edited,omitzero"`
 	Replays        int               `json:"replays,omitempty"`
 	ReplayAskedAt  time.Time         `json:"replayAskedAt,omitzero"`
 	ReplayForced   bool              `json:"replayForced,omitempty"`
 	ReplayRefused  string            `json:"replayRefused,omitempty"`
-	Position       int               `json:"position,omitempty"`  // in the queue of its key, from 1
+	Position       int               `json:"position,omitempty"`  // position in the queue of its key, from 1
 	ExpectedAt     time.Time         `json:"expectedAt,omitzero"` // estimated time of sending
 	WaitsFor       string            `json:"waitsFor,omitempty"`
 	AttemptLog     []Attempt         `json:"attemptLog,omitempty"`
 }
 
-// Edit describes the body that is sent in place of the accepted one. The zero Edit = there is none.
+// Edit describes the edited body, which is sent in place of the accepted one. The zero Edit means that there is
+// no edited body.
 type Edit struct {
 	At   time.Time `json:"at"`
 	Note string    `json:"note,omitempty"`
@@ -67,7 +69,7 @@ type Attempt struct {
 	Status   int          `json:"status,omitempty"`
 	Reason   string       `json:"reason,omitempty"`
 	Answer   string       `json:"answer,omitempty"` // the first 2 KB of the CMS's answer
-	Steps    []Step       `json:"steps,omitempty"`  // of a chain of requests
+	Steps    []Step       `json:"steps,omitempty"`  // requests of a chain
 }
 
 // Step is one request of a chain.
@@ -75,7 +77,7 @@ type Step struct {
 	Name     string       `json:"name"`
 	Duration Milliseconds `json:"durationMs"`
 	Status   int          `json:"status,omitempty"`
-	Reason   string       `json:"reason,omitempty"` // of a step that began the chain anew
+	Reason   string       `json:"reason,omitempty"` // the reason if the step started the chain again
 }
 
 // Milliseconds is a duration. Its JSON form is a whole number of milliseconds.
@@ -137,11 +139,11 @@ type MessageLine struct {
 	Size int `json:"size"` // of the body, in bytes
 }
 
-// MessageList is one page of a search, the newest message first.
+// MessageList is one page of a search, newest message first.
 type MessageList struct {
 	Messages    []MessageLine `json:"messages"`
 	Looked      int           `json:"looked"`
-	NotSearched int           `json:"notSearched,omitempty"` // bodies in blobs, which a search does not read
+	NotSearched int           `json:"notSearched,omitempty"` // number of bodies in blobs, which a search does not read
 	Complete    bool          `json:"complete"`
 	Continue    string        `json:"continue,omitempty"`
 }
@@ -170,7 +172,7 @@ type Receipt struct {
 	From       string     `json:"deliverAtFrom,omitempty"` // header, query or message
 }
 
-// ErrorList has the causes of dead messages, the last seen first.
+// ErrorList has the causes of dead messages, last seen first.
 type ErrorList struct {
 	Errors   []ErrorCause `json:"errors"`
 	Looked   int          `json:"looked"`

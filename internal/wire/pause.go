@@ -12,12 +12,12 @@ type Pause struct {
 	Lane   int       `json:"lane"`
 	Key    string    `json:"key,omitempty"`
 	Reason string    `json:"reason"`
-	By     string    `json:"by,omitempty"` // who paused; see weir.Pause
+	By     string    `json:"by,omitempty"` // the person or key that paused; see weir.Pause
 	Since  time.Time `json:"since"`
-	Until  time.Time `json:"until,omitzero"` // zero = until it is resumed
+	Until  time.Time `json:"until,omitzero"` // zero = until an operator resumes it
 }
 
-// NewPauses returns the JSON form of pauses; never nil, so that it is never null.
+// NewPauses returns the JSON form of pauses. It never returns nil, so that the JSON is never null.
 func NewPauses(pauses []weir.Pause) []Pause {
 	out := []Pause{}
 	for _, p := range pauses {

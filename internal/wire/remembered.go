@@ -1,6 +1,6 @@
 package wire
 
-// RememberedList lists the CMS's ids that Weir remembers of a key, one for each contract.
+// RememberedList has the CMS's ids that Weir remembers for a key, one for each contract.
 type RememberedList struct {
 	Key        string         `json:"key"`
 	Lane       int            `json:"lane"`

@@ -7,14 +7,14 @@ import (
 	"weir/internal/weir"
 )
 
-// ScheduleDefinition is the body of a PUT of a schedule, or of a POST to preview. A client may send an answer back:
-// Name, if set, must be the name in the address, and State is ignored.
+// ScheduleDefinition is the body of a PUT of a schedule, or of a POST for a preview. A client may send an
+// answer back unchanged: Name, if it is set, must be the name in the address, and State is ignored.
 type ScheduleDefinition struct {
 	Name        string          `json:"name,omitempty"`
 	Cron        string          `json:"cron"`
 	TimeZone    string          `json:"timeZone,omitempty"`  // "" = UTC
-	Message     *string         `json:"message,omitempty"`   // either it or MessageID
-	MessageID   string          `json:"messageId,omitempty"` // of the stored message to copy
+	Message     *string         `json:"message,omitempty"`   // set either Message or MessageID
+	MessageID   string          `json:"messageId,omitempty"` // id of the stored message to copy
 	ContentType string          `json:"contentType,omitempty"`
 	Overlap     string          `json:"overlap,omitempty"` // queue or skip; "" = queue
 	Missed      string          `json:"missed,omitempty"`  // one, all or none; "" = one
@@ -29,8 +29,8 @@ type Schedule struct {
 	Name        string        `json:"name"`
 	Cron        string        `json:"cron"`
 	TimeZone    string        `json:"timeZone"`
-	Message     string        `json:"message,omitempty"`   // "" in a list
-	MessageID   string        `json:"messageId,omitempty"` // in place of a message that JSON cannot hold
+	Message     string        `json:"message,omitempty"`   // "" in a list of schedules
+	MessageID   string        `json:"messageId,omitempty"` // set if the message is one that JSON cannot carry
 	ContentType string        `json:"contentType"`
 	Overlap     string        `json:"overlap"`
 	Missed      string        `json:"missed"`
@@ -42,7 +42,7 @@ type Schedule struct {
 
 // ScheduleState has the runs of a schedule.
 type ScheduleState struct {
-	NextAt        *time.Time `json:"nextAt"` // null: paused, or over
+	NextAt        *time.Time `json:"nextAt"` // null: the schedule is paused, or has no further run
 	NextRun       int64      `json:"nextRun"`
 	LastDueAt     time.Time  `json:"lastDueAt,omitzero"`
 	LastRun       int64      `json:"lastRun,omitempty"`
@@ -53,7 +53,7 @@ type ScheduleState struct {
 	LastSkippedAt time.Time  `json:"lastSkippedAt,omitzero"`
 	Missed        int64      `json:"missed"`
 	Refused       int64      `json:"refused"`
-	Refusal       string     `json:"refusal,omitempty"` // of the last refused run
+	Refusal       string     `json:"refusal,omitempty"` // reason of the last refused run
 	CopiedFrom    string     `json:"copiedFrom,omitempty"`
 	CreatedAt     time.Time  `json:"createdAt"`
 	ChangedAt     time.Time  `json:"changedAt"`
@@ -64,7 +64,7 @@ type ScheduleList struct {
 	Schedules []Schedule `json:"schedules"`
 }
 
-// RunReceipt is the answer to a run by hand: the message that it has stored.
+// RunReceipt is the answer to a run by hand. It describes the stored message.
 type RunReceipt struct {
 	ID         string     `json:"id"`
 	Stage      weir.Stage `json:"stage"`
@@ -75,25 +75,25 @@ type RunReceipt struct {
 	Run        int64      `json:"run"`
 }
 
-// SchedulePreview has the next runs of a schedule, and the local times that changes of clocks skip or double.
+// SchedulePreview has the next runs of a schedule, and the local times that clock changes skip or repeat.
 type SchedulePreview struct {
 	Runs    []ScheduleRun `json:"runs"`
 	Skipped []ClockChange `json:"skipped"`
 	Doubled []ClockChange `json:"doubled"`
 }
 
-// ScheduleRun is a run to come.
+// ScheduleRun is a future run.
 type ScheduleRun struct {
 	DueAt     time.Time `json:"dueAt"`
 	LocalTime string    `json:"localTime"`
-	Offset    string    `json:"offset"`            // of the local time, such as +01:00
+	Offset    string    `json:"offset"`            // offset of the local time, such as +01:00
 	Doubled   string    `json:"doubled,omitempty"` // first or second, if the local time comes twice
 }
 
-// ClockChange is a local time that a change of clocks skips or doubles.
+// ClockChange is a local time that a clock change skips or repeats.
 type ClockChange struct {
 	LocalTime string    `json:"localTime"`
 	ChangeAt  time.Time `json:"clocksChangeAt"`
-	Runs      int       `json:"runs"` // 0 = skipped
+	Runs      int       `json:"runs"` // number of runs at this local time; 0 = the time is skipped
 	Note      string    `json:"note"`
 }

@@ -7,7 +7,7 @@ import (
 	"weir/internal/wire"
 )
 
-// Clients depend on which fields of a schedule are absent, and which are null.
+// Clients depend on the fields that a schedule leaves out, and on the fields that are null.
 func TestSchedule_JSON(t *testing.T) {
 	t.Parallel()
 	const at = `"2026-01-08T12:00:00Z"`

@@ -6,7 +6,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Validation is the opinion of the contracts about a body that was not stored.
+// Validation is the result of checking a body against the contracts without storing it.
 type Validation struct {
 	IsValid   bool           `json:"valid"`
 	Contract  string         `json:"contract,omitempty"` // empty = no contract accepts the root element

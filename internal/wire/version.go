@@ -1,16 +1,17 @@
 package wire
 
-// VersionList lists the newest delivered versions of a key, one for each contract.
+// VersionList has the newest delivered versions of a key, one for each contract.
 type VersionList struct {
 	Key      string    `json:"key"`
 	Lane     int       `json:"lane"`
 	Versions []Version `json:"versions"`
 }
 
-// Version is the newest delivered version of a key and contract. Weir supersedes messages with older ones.
+// Version is the newest delivered version of a key and contract. Weir supersedes messages that have older
+// versions.
 type Version struct {
 	Contract  string `json:"contract"`
 	Version   string `json:"version"`
 	MessageID string `json:"messageId"`
-	Warning   string `json:"warning,omitempty"` // why the version is suspicious; "" = it is not
+	Warning   string `json:"warning,omitempty"` // the reason why the version is suspicious; "" = it is not
 }

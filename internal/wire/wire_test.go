@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// The JSON forms are the API: clients depend on which fields are absent, and on their names.
+// The JSON forms are the API: clients depend on the names of fields, and on the fields that are left out.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	half, zero := 0.5, 0.0
@@ -72,7 +72,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// The client reads the server's answers.
+// The client must be able to read the server's answers.
 func TestMessage_RoundTrip(t *testing.T) {
 	t.Parallel()
 	sent := wire.NewMessage(weir.Status{Stage: weir.Delivered, FinishedAt: noon, EditedAt: noon, EditNote: "title",
