@@ -1,10 +1,10 @@
-// Package invoke implements the Functions host's wire format for triggers other than HTTP: the host
-// sends queue and timer triggers as POST /<Function> with a JSON payload, and the status of the answer
-// decides whether it deletes the queue message.
+// Package invoke implements the Functions host's wire format for triggers other than HTTP. The host sends queue
+// and timer triggers as POST /<Function> with a JSON payload. The status of the answer determines whether the
+// host deletes the queue message.
 //
-// Strings in the payload are encoded twice (a JSON string in a JSON string). Newer hosts may encode them
-// once, so both forms are accepted. An answer is always a JSON object with its content type: with an
-// empty 2xx the invocation would hang until its timeout, and with another content type it would fail.
+// The host encodes strings in the payload twice (a JSON string in a JSON string). Newer hosts may encode them
+// once, so the package accepts both forms. An answer is always a JSON object with its content type. With an
+// empty 2xx, the invocation would hang until its timeout. With another content type, it would fail.
 package invoke
 
 import (
@@ -18,14 +18,14 @@ import (
 	"strings"
 )
 
-// maxPayload is far above the encoded size of a queue message of 64 KiB.
+// maxPayload limits the bytes of a payload. It is far above the encoded size of a queue message of 64 KiB.
 const maxPayload = 1 << 20
 
 // Invocation is one call by the host.
 type Invocation struct {
 	ID       string                     `json:"-"`
 	Data     map[string]json.RawMessage `json:"Data"`
-	Metadata map[string]json.RawMessage `json:"Metadata"` // not trusted: the host merges a message's fields into it
+	Metadata map[string]json.RawMessage `json:"Metadata"` // not trusted: it includes the message's fields
 }
 
 // Timer is the payload of a timer trigger.
@@ -46,11 +46,11 @@ func Decode(r io.Reader) (Invocation, error) {
 	return in, nil
 }
 
-// Text returns the text of a binding, encoded once or twice.
+// Text returns the text of a binding. The text may be encoded once or twice.
 func (in Invocation) Text(binding string) (string, error) { return decodeText(in.Data, binding) }
 
-// Meta returns one metadata value as text; empty if it is missing or an object. The case of the name
-// does not matter, as in the host.
+// Meta returns one metadata value as text. The text is empty if the value is missing or an object. The case of
+// the name does not matter, as in the host.
 func (in Invocation) Meta(name string) string {
 	for key := range in.Metadata {
 		if strings.EqualFold(key, name) {
@@ -82,7 +82,8 @@ func decodeText(from map[string]json.RawMessage, name string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("binding %q: not in the payload", name)
 	}
-	// Pointers, because the JSON value null is an error, but the text "null" is a text that is encoded once.
+	// The variables are pointers, because the JSON value null is an error, but the text "null" is valid: it is
+	// a text that is encoded once.
 	var once, twice *string
 	if err := json.Unmarshal(raw, &once); err != nil {
 		return "", fmt.Errorf("binding %q: %w", name, err)
@@ -103,8 +104,8 @@ type answer struct {
 	ReturnValue any            `json:"ReturnValue"`
 }
 
-// Handler returns the handler of a trigger. An error of do fails the invocation: the host then delivers
-// a queue message again, and after too many failures moves it to the poison queue.
+// Handler returns the handler of a trigger. An error of do fails the invocation. The host then delivers the
+// queue message again. After too many failures, it moves the message to the poison queue.
 func Handler(function string, log *slog.Logger, do func(ctx context.Context, in Invocation) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Azure-Functions-InvocationId")
@@ -121,6 +122,6 @@ func Handler(function string, log *slog.Logger, do func(ctx context.Context, in 
 		}
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
 		w.WriteHeader(status)
-		json.NewEncoder(w).Encode(out) // the host is gone when this fails
+		json.NewEncoder(w).Encode(out) // if this fails, the host has disconnected
 	})
 }

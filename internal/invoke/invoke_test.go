@@ -14,7 +14,7 @@ import (
 	"weir/internal/invoke"
 )
 
-// The payloads are those of the host: strings encoded twice, metadata merged from the message.
+// The payloads of a real host: strings are encoded twice, and metadata contains the fields of the message.
 const (
 	queuePayload = `{"Data":{"ticket":"\"weir lane 1.0\""},"Metadata":{"DequeueCount":"1","Id":"\"9f2c1c0e\"","sys":{"MethodName":"process"}}}`
 	timerPayload = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":null,"IsPastDue":true}},"Metadata":{"sys":{"MethodName":"sweep"}}}`

@@ -27,6 +27,6 @@ func Handler() http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/yaml")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Write(Document) // if it fails the client is gone
+		w.Write(Document) // if this fails, the client has disconnected
 	})
 }

@@ -23,6 +23,6 @@ func TestHandler(t *testing.T) {
 	r.Header.Set("If-None-Match", w.Header().Get("ETag"))
 	again := httptest.NewRecorder()
 	if h.ServeHTTP(again, r); again.Code != 304 || again.Body.Len() > 0 {
-		t.Errorf("%d, %d bytes, want status 304 and an empty body", again.Code, again.Body.Len())
+		t.Errorf("with its ETag: got %d and %d bytes, want status 304 and an empty body", again.Code, again.Body.Len())
 	}
 }

@@ -31,7 +31,7 @@ func (Secret) GoString() string { return "(secret)" }
 // MarshalText implements encoding.TextMarshaler, for logs and JSON.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Settings are the ways to sign in without steps. One of them is set.
+// Settings has the ways to sign in without steps. Exactly one of them must be set.
 type Settings struct {
 	Basic  *Basic  `yaml:"basic"`
 	Bearer Secret  `yaml:"bearer"`
@@ -41,19 +41,19 @@ type Settings struct {
 	Azure  *Azure  `yaml:"azure"`
 }
 
-// Basic signs in by user and password.
+// Basic signs in with a user and a password.
 type Basic struct {
 	User     string `yaml:"user"`
 	Password Secret `yaml:"password"`
 }
 
-// Header signs in by a header with a key.
+// Header signs in with a header that has a key.
 type Header struct {
 	Name  string `yaml:"name"`
 	Value Secret `yaml:"value"`
 }
 
-// OAuth2 gets tokens by client credentials.
+// OAuth2 gets tokens by the grant client_credentials.
 type OAuth2 struct {
 	TokenURL     string            `yaml:"tokenUrl"`
 	ClientID     string            `yaml:"clientId"`
@@ -77,12 +77,12 @@ type JWT struct {
 	Scheme string            `yaml:"scheme"` // empty = Bearer
 }
 
-// Azure gets tokens by the process's identity.
+// Azure gets tokens with the identity of the process.
 type Azure struct {
 	Scope string `yaml:"scope"`
 }
 
-// AzureToken returns a token for the process's identity.
+// AzureToken returns a token for the identity of the process.
 type AzureToken func(ctx context.Context, scope string) (token string, expiresAt time.Time, err error)
 
 // IsSet reports whether a way to sign in is set.
@@ -123,7 +123,7 @@ func (s *Settings) Secrets() []string {
 
 // Tools are the dependencies of sources.
 type Tools struct {
-	Transport http.RoundTripper // of requests to token endpoints
+	Transport http.RoundTripper // sends requests to token endpoints
 	Azure     AzureToken
 	Now       func() time.Time
 }
@@ -212,7 +212,7 @@ type oauth2Source struct {
 	client *http.Client
 }
 
-// Fetch implements Source. Its error never quotes the endpoint, which may repeat the secret.
+// Fetch implements Source. Its error never quotes the endpoint's answer, which may repeat the secret.
 func (s *oauth2Source) Fetch(ctx context.Context) (Credential, error) {
 	token, err := s.config.Token(context.WithValue(ctx, oauth2.HTTPClient, s.client))
 	var refused *oauth2.RetrieveError
@@ -229,7 +229,8 @@ func (s *oauth2Source) Fetch(ctx context.Context) (Credential, error) {
 
 var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// keepCode returns an OAuth error code, such as invalid_client; it drops any other text.
+// keepCode returns its input if it is an OAuth error code, such as invalid_client. It returns "" for any other
+// text.
 func keepCode(code string) string {
 	if errorCode.MatchString(code) {
 		return code
@@ -244,7 +245,7 @@ func withoutAddress(err error) string {
 		err = u.Err
 	}
 	text := err.Error()
-	if strings.HasPrefix(text, "oauth2: cannot parse") { // it quotes the answer
+	if strings.HasPrefix(text, "oauth2: cannot parse") { // such an error quotes the answer
 		return "the token endpoint's answer cannot be read"
 	}
 	return text
@@ -352,15 +353,16 @@ func (s *azureSource) Fetch(ctx context.Context) (Credential, error) {
 	return Credential{Headers: http.Header{"Authorization": {"Bearer " + token}}, ExpiresAt: expiresAt}, nil
 }
 
-// TLS has the client certificate and additional authorities. Each is PEM text, or the name of a file with it.
+// TLS has the client certificate and additional authorities. Each field is a PEM text, or the name of a file
+// with a PEM text.
 type TLS struct {
 	Cert Secret `yaml:"cert"`
 	Key  Secret `yaml:"key"`
 	CA   Secret `yaml:"ca"`
 }
 
-// NewConfig returns a TLS configuration, or nil for the default. The caller puts the name of the setting in front of
-// its errors.
+// NewConfig returns a TLS configuration, or nil for the default. The caller puts the name of the setting in
+// front of the error.
 func (t TLS) NewConfig() (*tls.Config, error) {
 	if t == (TLS{}) {
 		return nil, nil

@@ -1,9 +1,9 @@
-// Package signin signs requests to the CMS in: by a fixed header, by a token that it fetches and renews, or by
-// a chain of requests.
+// Package signin signs requests to the CMS in. The credential is a fixed header, a token that the package
+// fetches and renews, or the result of a chain of requests.
 //
-// A process has one sign-in in flight, whatever the number of lanes. It renews a token at 75 % of its lifetime.
-// If the CMS answers 401, it drops the token and repeats the request once. A failed sign-in does not count as a
-// failure of the message: the request is not sent.
+// A process has one sign-in in flight, whatever the number of lanes is. It renews a token at 75 % of its
+// lifetime. If the CMS answers 401, it drops the token and repeats the request once. If a sign-in fails, the
+// request is not sent, so the attempt is not one of the message's limited attempts.
 package signin
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Credential has the headers and cookies of signed requests.
+// Credential has the headers and cookies that sign requests in.
 type Credential struct {
 	Headers   http.Header
 	Cookies   []*http.Cookie
@@ -33,7 +33,7 @@ type Fixed Credential
 // Fetch implements Source.
 func (f Fixed) Fetch(context.Context) (Credential, error) { return Credential(f), nil }
 
-// Error means that a sign-in failed.
+// Error is the error of a failed sign-in.
 type Error struct{ Err error }
 
 func (e *Error) Error() string { return "sign-in: " + e.Err.Error() }
@@ -43,14 +43,14 @@ func (e *Error) Unwrap() error { return e.Err }
 const (
 	// fetchTimeout limits the time of a sign-in.
 	fetchTimeout = 20 * time.Second
-	// unknownLife is the lifetime of a credential whose source does not name one. A 401 ends it earlier.
+	// unknownLife is the lifetime of a credential whose source does not report one. A 401 ends it earlier.
 	unknownLife = time.Hour
-	// retryPause is the pause after a failed sign-in. Until it ends, requests fail at once, so that many lanes
-	// do not lock the account.
+	// retryPause is the pause after a failed sign-in. During the pause, requests fail at once. Otherwise many
+	// lanes could lock the account by their tries.
 	retryPause = time.Second
 )
 
-// Keeper keeps one credential for all requests of a process.
+// Keeper has one credential for all requests of a process.
 type Keeper struct {
 	source Source
 	now    func() time.Time
@@ -69,7 +69,7 @@ type kept struct {
 	expiresAt time.Time
 }
 
-// fetch is a sign-in in progress.
+// fetchCredential is a sign-in in progress.
 type fetchCredential struct {
 	done chan struct{}
 	got  *kept
@@ -79,8 +79,8 @@ type fetchCredential struct {
 // NewKeeper returns a Keeper for a source.
 func NewKeeper(source Source, now func() time.Time) *Keeper { return &Keeper{source: source, now: now} }
 
-// getCredential returns the credential, and fetches one if there is none. During a renewal it returns the old
-// one, if that is still valid.
+// getCredential returns the credential. If there is none, it fetches one. During a renewal it returns the old
+// credential, which is still valid then.
 func (k *Keeper) getCredential(ctx context.Context) (*kept, error) {
 	k.mu.Lock()
 	now := k.now()
@@ -113,8 +113,9 @@ func (k *Keeper) hasFailedNow(now time.Time) bool {
 	return k.failure != nil && now.Before(k.failedAt.Add(retryPause))
 }
 
-// startFetch begins a sign-in unless one is in progress. It does not depend on the request that caused it: if
-// that is cut off, the others still get the credential. The caller holds the lock.
+// startFetch begins a sign-in, except if one is in progress. The sign-in does not depend on the request that
+// caused it: if that request is cut off, the other requests still get the credential. The caller holds the
+// lock.
 func (k *Keeper) startFetch() *fetchCredential {
 	if k.fetching != nil {
 		return k.fetching
@@ -149,7 +150,7 @@ func newKept(c Credential, now time.Time) *kept {
 	return &kept{Credential: c, renewAt: now.Add(life * 3 / 4), expiresAt: c.ExpiresAt}
 }
 
-// dropCredential removes a refused credential, unless it was replaced meanwhile.
+// dropCredential removes a refused credential, except if another one has replaced it.
 func (k *Keeper) dropCredential(refused *kept) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -158,13 +159,13 @@ func (k *Keeper) dropCredential(refused *kept) {
 	}
 }
 
-// Check signs in, to check the settings.
+// Check signs in, to find mistakes in the settings.
 func (k *Keeper) Check(ctx context.Context) error {
 	_, err := k.getCredential(ctx)
 	return err
 }
 
-// Secrets returns the values of the present credential, for masks.
+// Secrets returns the values of the current credential, for masks.
 func (k *Keeper) Secrets() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -183,7 +184,7 @@ func (k *Keeper) Secrets() []string {
 	return secrets
 }
 
-// errUnsigned means that the credential cannot be added to a request.
+// errUnsigned is the error of a credential that cannot be added to a request.
 var errUnsigned = errors.New("the credential cannot be sent in a header")
 
 func (c *kept) signRequest(req *http.Request) error {

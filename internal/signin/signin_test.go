@@ -33,7 +33,7 @@ func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) {
 		Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
-// counted returns numbered credentials.
+// counted is a source of numbered credentials.
 type counted struct {
 	n     atomic.Int32
 	life  time.Duration
@@ -78,8 +78,8 @@ func sendThrough(t *testing.T, rt http.RoundTripper, body string) (int, error) {
 	return resp.StatusCode, nil
 }
 
-// TestTransport_OneTokenForAll sends 10,000 messages while tokens live 2 s: there is one sign-in in 1.5 s, and
-// no request waits for a renewal.
+// TestTransport_OneTokenForAll sends 10,000 messages while tokens are valid for 2 s. The Keeper signs in once
+// every 1.5 s, and no request waits for a renewal.
 func TestTransport_OneTokenForAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestTransport_OneTokenForAll(t *testing.T) {
 			t.Errorf("got %d sign-ins in %s, want about %d", source.n.Load(), took, want)
 		}
 		if over := took - (10*100*15*time.Millisecond + 100*time.Millisecond); over > 0 {
-			t.Errorf("requests waited %s for renewals, want none but the first", over)
+			t.Errorf("requests waited %s for renewals, want no wait after the first sign-in", over)
 		}
 	})
 }
@@ -143,7 +143,7 @@ func TestTransport_RenewsOnceAfter401(t *testing.T) {
 	}
 }
 
-// If the token endpoint is down, the request is not sent, and all lanes together ask it once a second.
+// If the token endpoint fails, no request is sent, and all lanes together sign in only once a second.
 func TestTransport_DeadEndpoint(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestTransport_DeadEndpoint(t *testing.T) {
 	})
 }
 
-// After a failed renewal the credential is used until it ends.
+// After a failed renewal, the Keeper uses the old credential until it expires.
 func TestTransport_RenewalFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -268,7 +268,7 @@ func TestSettings_OAuth2(t *testing.T) {
 	}
 }
 
-// An error must not quote the answer of a token endpoint, or its address.
+// An error must quote neither the answer of a token endpoint nor its address.
 func TestSettings_OAuth2HidesAnswers(t *testing.T) {
 	t.Parallel()
 	for body, status := range map[string]int{"<html>s3cret": 200, `{"token":"s3cret"}`: 200, "s3cret": 503} {
@@ -368,12 +368,12 @@ func TestSettings_Refuses(t *testing.T) {
 	} {
 		if _, err := s.NewSource(signin.Tools{}); err == nil || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("got %v, want %q without the secret", err, want)
+			t.Errorf("got the error %v, want %q without the secret", err, want)
 		}
 	}
 }
 
-// The CMS may require a client certificate and have an authority of its own.
+// The CMS may require a client certificate, and may have an authority of its own.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.NotFoundHandler())
@@ -386,7 +386,7 @@ func TestTLS(t *testing.T) {
 	transport := &http.Transport{TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
 	if status, err := sendThrough(t, transportTo{transport, server.URL}, ""); status != 404 || err != nil {
-		t.Errorf("got %d, %v; want 404", status, err)
+		t.Errorf("got %d, %v; want 404 and no error", status, err)
 	}
 	for want, settings := range map[string]signin.TLS{
 		"no certificate in PEM":           {CA: "-----BEGIN CERTIFICATE-----\ns3cret"},
@@ -396,7 +396,7 @@ func TestTLS(t *testing.T) {
 	} {
 		if _, err := settings.NewConfig(); err == nil || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("got %v, want %q", err, want)
+			t.Errorf("got the error %v, want %q without the secret", err, want)
 		}
 	}
 	if config, err := (signin.TLS{}).NewConfig(); config != nil || err != nil {

@@ -17,7 +17,7 @@ type Transport struct {
 // NewTransport returns a Transport that sends through next.
 func NewTransport(next http.RoundTripper, keeper *Keeper) *Transport { return &Transport{next, keeper} }
 
-// RoundTrip implements http.RoundTripper. If a request is answered 401, it is repeated once with a new
+// RoundTrip implements http.RoundTripper. If the CMS answers 401, it repeats the request once with a new
 // credential.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	var content []byte
@@ -36,7 +36,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t.keeper.dropCredential(used)
 	renewed, err := t.keeper.getCredential(req.Context())
 	if err != nil {
-		return resp, nil // return the CMS's own answer: 401
+		return resp, nil // the CMS's own answer, which is 401
 	}
 	again := cloneRequest(req, content)
 	if err := renewed.signRequest(again); err != nil {
@@ -58,16 +58,17 @@ type usedCredential struct {
 	used   *kept
 }
 
-// recordCredential lets DropCredential find the credential of an answer. The recorded request is the unsigned one.
+// recordCredential stores the credential of an answer, so that DropCredential finds it. The stored request is
+// the unsigned one.
 func (t *Transport) recordCredential(resp *http.Response, req *http.Request, used *kept) {
 	if resp != nil {
 		resp.Request = req.WithContext(context.WithValue(req.Context(), credentialKey{}, usedCredential{t.keeper, used}))
 	}
 }
 
-// DropCredential drops the credential of the request that resp answers, for a CMS that refuses a credential
-// without a 401. The next request signs in anew, unless another one already has. An answer that came through no
-// Transport has no credential to drop. DropCredential is safe for concurrent use.
+// DropCredential drops the credential of the request that resp answers. It is for a CMS that refuses a
+// credential without a 401. The next request signs in again, except if another request already has. If the
+// answer did not come through a Transport, DropCredential does nothing. It is safe for concurrent use.
 func DropCredential(resp *http.Response) {
 	if resp.Request == nil {
 		return

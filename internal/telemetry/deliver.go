@@ -18,9 +18,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Sender returns a sender that records two spans for each attempt in the message's trace. The span "wait"
-// lasts from the earliest possible start of the attempt to its start, and the span "deliver" follows. The CMS
-// receives the trace context of "deliver". Method and address are those of the settings.
+// Sender returns a sender that records two spans for each attempt in the message's trace. The span "wait" lasts
+// from the earliest possible start of the attempt to its start. The span "deliver" follows. The CMS receives
+// the trace context of "deliver". method and address come from the settings.
 func (e *Export) Sender(next drain.Sender, method, address string) drain.Sender {
 	if e == nil || e.tracer == nil {
 		return next
@@ -36,20 +36,20 @@ func (e *Export) Sender(next drain.Sender, method, address string) drain.Sender 
 	return s
 }
 
-// schemePorts are the default ports by scheme.
+// schemePorts has the default port of each scheme.
 var schemePorts = map[string]string{"http": "80", "https": "443"}
 
 type sender struct {
 	next   drain.Sender
 	tracer trace.Tracer
 	now    func() time.Time
-	fixed  []attribute.KeyValue // of every attempt
+	fixed  []attribute.KeyValue // attributes that all attempts have
 
 	mu    sync.Mutex
-	ended map[weir.ID]time.Time // when attempts without a stored record ended
+	ended map[weir.ID]time.Time // time at which an attempt without a stored record ended, by message
 }
 
-// maxEnded limits the entries of ended. If an entry is missing, the next wait span begins too early.
+// maxEnded limits the entries of ended. If an entry is missing, the next span "wait" begins too early.
 const maxEnded = 1000
 
 // Send implements drain.Sender.
@@ -62,7 +62,7 @@ func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	parent = s.recordWait(parent, d, began, common)
 	ctx, span := s.tracer.Start(parent, "deliver", trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began),
 		trace.WithAttributes(common...), trace.WithAttributes(s.fixed...))
-	defer span.End() // also if the attempt panics
+	defer span.End() // deferred, because the attempt may panic
 	m := *d.Message
 	belongTo(ctx, &m)
 	d.Message = &m
@@ -75,7 +75,7 @@ func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return r
 }
 
-// recordSteps makes a span of each request of a chain.
+// recordSteps records a span for each request of a chain.
 func (s *sender) recordSteps(ctx context.Context, steps []weir.Step) {
 	for _, step := range steps {
 		_, span := s.tracer.Start(ctx, "step "+step.Name, trace.WithSpanKind(trace.SpanKindClient),
@@ -90,15 +90,15 @@ func (s *sender) recordSteps(ctx context.Context, steps []weir.Step) {
 // The headers that propagators read.
 const parentCarrierKey, stateCarrierKey = "traceparent", "tracestate"
 
-// belongTo sets the message's trace context to the context's span.
+// belongTo makes the context's span the parent in the message's trace context.
 func belongTo(ctx context.Context, m *weir.Message) {
 	c := propagation.MapCarrier{}
 	w3c.Inject(ctx, c)
 	m.TraceParent, m.TraceState = c[parentCarrierKey], c[stateCarrierKey]
 }
 
-// recordWait records the span before the attempt. It returns the parent's context. If the message has no trace,
-// it returns the context of the new span, which is then the root.
+// recordWait records the span before the attempt, and returns the context for the span of the attempt. This is
+// the parent's context. If the message has no trace, it is the context of the new span, which is then the root.
 func (s *sender) recordWait(parent context.Context, d weir.Delivery, began time.Time,
 	attrs []attribute.KeyValue) context.Context {
 	ctx, span := s.tracer.Start(parent, "wait", trace.WithTimestamp(s.waitedSince(d, began)),
@@ -110,8 +110,8 @@ func (s *sender) recordWait(parent context.Context, d weir.Delivery, began time.
 	return ctx
 }
 
-// waitedSince returns the earliest possible start of the attempt. It is never after the actual start,
-// even if the clocks of processes differ.
+// waitedSince returns the earliest possible start of the attempt. It never returns a time after the actual
+// start, even if the clocks of processes differ.
 func (s *sender) waitedSince(d weir.Delivery, began time.Time) time.Time {
 	s.mu.Lock()
 	since := s.ended[d.Message.ID]
@@ -125,7 +125,8 @@ func (s *sender) waitedSince(d weir.Delivery, began time.Time) time.Time {
 	return since
 }
 
-// rememberEnd keeps the end of an attempt with the outcome unavailable, because its message does not record it.
+// rememberEnd stores the end of an attempt with the outcome unavailable, because the message has no record of
+// such an attempt.
 func (s *sender) rememberEnd(d weir.Delivery, r weir.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +140,7 @@ func (s *sender) rememberEnd(d weir.Delivery, r weir.Result) {
 	s.ended[d.Message.ID] = s.now()
 }
 
-// endSpan sets the attempt's result on a span, without the CMS's words, because they may repeat the
+// endSpan sets the attempt's result on a span. It leaves out the CMS's text, because that text may repeat the
 // message.
 func endSpan(span trace.Span, d weir.Delivery, r weir.Result) {
 	span.SetAttributes(attribute.String("weir.outcome", string(r.Outcome)), attribute.Int64("weir.fence", d.Fence),

@@ -30,22 +30,22 @@ const scope = "weir"
 // Export sends traces, metrics and logs to an OpenTelemetry collector. A nil Export sends nothing, and
 // its methods return their arguments.
 //
-// Goroutines of the SDK send everything from bounded queues. A slow or unreachable collector loses spans
-// and records, but never delays a delivery.
+// Goroutines of the SDK send everything from bounded queues. If a collector is slow or cannot be reached, spans
+// and records are lost, but no delivery is delayed.
 type Export struct {
 	env      func(string) string
-	log      *slog.Logger // for errors of the export itself, so never exported
+	log      *slog.Logger // for errors of the export itself, which are never exported
 	logs     slog.Handler // nil = logs are not exported
-	tracer   trace.Tracer // nil = traces are not
+	tracer   trace.Tracer // nil = traces are not exported
 	resource *resource.Resource
 
 	mu   sync.Mutex
 	ends []func(context.Context) error
 }
 
-// Open starts the export that the standard variables (OTEL_EXPORTER_OTLP_ENDPOINT and others) configure,
-// and returns nil if they configure none. If a signal cannot be exported, Open logs that and leaves the
-// signal out, because Weir must deliver without it, too.
+// Open starts the export that the standard variables configure (OTEL_EXPORTER_OTLP_ENDPOINT and others). It
+// returns nil if they configure no export. If a signal cannot be exported, Open logs this and leaves the signal
+// out, because Weir must also deliver without it.
 func Open(ctx context.Context, env func(string) string, b Build, log slog.Handler) *Export {
 	if !isExportWanted(env) {
 		return nil
@@ -64,7 +64,8 @@ func Open(ctx context.Context, env func(string) string, b Build, log slog.Handle
 	return e
 }
 
-// newResource describes this process; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence.
+// newResource returns a description of this process. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take
+// precedence.
 func newResource(ctx context.Context, b Build) (*resource.Resource, error) {
 	return resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithProcessPID(),
 		resource.WithAttributes(semconv.ServiceName("weir"), semconv.ServiceVersion(b.Version),
@@ -72,7 +73,7 @@ func newResource(ctx context.Context, b Build) (*resource.Resource, error) {
 		resource.WithFromEnv())
 }
 
-// The signals, as in the names of variables.
+// The signals, with the names that they have in the variables.
 const (
 	traces  = "TRACES"
 	metrics = "METRICS"
@@ -87,7 +88,7 @@ func isExportWanted(env func(string) string) bool {
 		})
 }
 
-// signalEndpoint returns the endpoint of a signal; empty = none.
+// signalEndpoint returns the endpoint of a signal; empty = it has none.
 func signalEndpoint(env func(string) string, signal string) string {
 	if own := env("OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT"); own != "" {
 		return own
@@ -95,7 +96,7 @@ func signalEndpoint(env func(string) string, signal string) string {
 	return env("OTEL_EXPORTER_OTLP_ENDPOINT")
 }
 
-// signalProtocol returns the protocol of a signal; empty = it is not sent.
+// signalProtocol returns the protocol of a signal; empty = the signal is not sent.
 func (e *Export) signalProtocol(signal string) string {
 	if signalEndpoint(e.env, signal) == "" {
 		return ""
@@ -130,15 +131,15 @@ func (e *Export) reportFailure(signal string, err error) {
 	e.log.Warn("telemetry: signal not exported", "err", fmt.Errorf("%s: %w", strings.ToLower(signal), err))
 }
 
-// atEnd registers a function for Close.
+// atEnd registers a function that Close calls.
 func (e *Export) atEnd(end func(context.Context) error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ends = append(e.ends, end)
 }
 
-// sampler samples every trace. With Application Insights, the host adds a traceparent to each call without
-// one, and marks it as not sampled. A sampler that followed this mark would sample no message.
+// sampler samples every trace. With Application Insights, the host adds a traceparent to each call that has
+// none, and marks it as not sampled. A sampler that followed this mark would sample no message.
 var sampler = tracesdk.ParentBased(tracesdk.AlwaysSample(),
 	tracesdk.WithRemoteParentNotSampled(tracesdk.AlwaysSample()))
 
@@ -154,7 +155,7 @@ func (e *Export) startTraces(ctx context.Context) {
 	options := []tracesdk.TracerProviderOption{tracesdk.WithBatcher(exporter), tracesdk.WithResource(e.resource)}
 	if e.env("OTEL_TRACES_SAMPLER") == "" {
 		options = append(options, tracesdk.WithSampler(sampler))
-	} // otherwise the SDK reads the sampler from the variable
+	} // otherwise the SDK takes the sampler from the variable
 	provider := tracesdk.NewTracerProvider(options...)
 	e.atEnd(provider.Shutdown)
 	e.tracer = provider.Tracer(scope)
@@ -175,8 +176,8 @@ func (e *Export) startLogs(ctx context.Context, local slog.Handler) {
 	e.logs = newLogs(provider, local)
 }
 
-// Metrics starts to send the gathered metrics each OTEL_METRIC_EXPORT_INTERVAL, and a last time in Close.
-// It calls refresh before each time, and waits for it.
+// Metrics starts to send the gathered metrics every OTEL_METRIC_EXPORT_INTERVAL. Close sends them a last time.
+// Before each time, Metrics calls refresh and waits for it.
 func (e *Export) Metrics(ctx context.Context, g prometheus.Gatherer, refresh func(context.Context)) {
 	if e == nil {
 		return
@@ -207,7 +208,7 @@ func (p refreshedProducer) Produce(ctx context.Context) ([]metricdata.ScopeMetri
 	return p.Producer.Produce(ctx)
 }
 
-// Log returns a handler that logs to the given one and to the collector.
+// Log returns a handler that logs to local and to the collector.
 func (e *Export) Log(local slog.Handler) slog.Handler {
 	if e == nil || e.logs == nil {
 		return local
@@ -215,7 +216,7 @@ func (e *Export) Log(local slog.Handler) slog.Handler {
 	return slog.NewMultiHandler(local, e.logs)
 }
 
-// Close sends the queued data, and ends. Data that is not sent when ctx ends is lost.
+// Close sends the queued data, and ends the export. Data that is not sent when ctx ends is lost.
 func (e *Export) Close(ctx context.Context) {
 	if e == nil {
 		return
@@ -235,7 +236,7 @@ func (e *Export) Close(ctx context.Context) {
 	}
 }
 
-// complaints logs the SDK's errors, at most one a minute, because an unreachable collector causes an error
+// complaints logs the SDK's errors, one each minute at most, because an unreachable collector causes an error
 // each second.
 type complaints struct {
 	log *slog.Logger

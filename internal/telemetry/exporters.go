@@ -21,7 +21,7 @@ const (
 	grpcProtocol = "grpc"
 )
 
-// newSpanExporter returns nil without a protocol; so do the other two.
+// newSpanExporter returns nil if the protocol is empty. So do newMetricExporter and newLogExporter.
 func newSpanExporter(ctx context.Context, protocol string) (tracesdk.SpanExporter, error) {
 	switch protocol {
 	case httpProtobuf:

@@ -11,8 +11,9 @@ import (
 	"weir/internal/weir"
 )
 
-// File makes a span around the append of a message without a request (of a schedule, or of a broker), which continues
-// the message's trace if it has one, and sets the message's traceparent. The function file appends it.
+// File makes a span around the append of a message that no request brought: a message of a schedule, or of a
+// broker. The span continues the message's trace if the message has one. File sets the message's traceparent.
+// The parameter file is the function that appends the message.
 func (e *Export) File(ctx context.Context, m *weir.Message, file func(context.Context) error) error {
 	if e == nil || e.tracer == nil {
 		return file(ctx)

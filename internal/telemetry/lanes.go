@@ -13,19 +13,19 @@ import (
 // LaneView is the observed state of a lane.
 type LaneView struct {
 	Waiting int64
-	Oldest  time.Time       // since when the oldest waiting message could be sent; zero = none waits, or not known
-	Paused  map[string]bool // by whom: operator, calendar, cms
+	Oldest  time.Time       // when the oldest waiting message could first be sent; zero = none waits, or not known
+	Paused  map[string]bool // the causes of pauses: operator, calendar, cms
 }
 
-// stale is the age from which the view of a lane is not shown any more. An instance reads the lanes before
-// each export and scrape; if it fails to, its last view must not be shown for ever.
+// stale is the age from which the view of a lane is no longer shown. An instance reads the lanes before each
+// export and scrape. If it cannot read them, its last view must not be shown for ever.
 const stale = 150 * time.Second
 
-// pausers are who can pause a lane.
+// pausers are the possible causes of a lane's pause.
 var pausers = []string{"operator", "calendar", "cms"}
 
-// lanes shows the last view of this instance of the lanes, as long as that is fresh. Every instance shows
-// every lane: take the largest value of a lane.
+// lanes shows this instance's last view of the lanes while the view is younger than stale. Every instance shows
+// every lane, so dashboards must take the largest value of a lane.
 type lanes struct {
 	now func() time.Time
 
@@ -43,14 +43,14 @@ func newLanes(now func() time.Time) *lanes {
 	return &lanes{now: now, seen: map[int]look{}, held: map[int]bool{}}
 }
 
-// Saw takes in a look at a lane.
+// Saw stores the view of a lane.
 func (m *Metrics) Saw(lane int, v LaneView) {
 	m.lanes.mu.Lock()
 	defer m.lanes.mu.Unlock()
 	m.lanes.seen[lane] = look{v, m.lanes.now()}
 }
 
-// observeLease notes whether this process has the lane.
+// observeLease records whether this process has the lane's lease.
 func (l *lanes) observeLease(lane int, event drain.LeaseEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TraceIDKey is the log key of a message's trace. A record with this key belongs to that trace, also
-// without an active span.
+// TraceIDKey is the log key of a message's trace. A record with this key belongs to that trace, even without an
+// active span.
 const TraceIDKey = "trace_id"
 
-// exported sends log records to the collector, but only those that this process logs, too.
+// exported sends log records to the collector. It sends only records that this process also logs itself.
 type exported struct {
 	slog.Handler
 	local slog.Handler

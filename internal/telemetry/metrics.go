@@ -26,7 +26,7 @@ type Metrics struct {
 	leases   *prometheus.CounterVec
 	removed  *prometheus.CounterVec
 
-	sent    *prometheus.CounterVec // of the upstreams
+	sent    *prometheus.CounterVec // counts the messages of upstreams
 	limited *prometheus.CounterVec
 
 	contracts map[string]bool
@@ -40,28 +40,27 @@ type Build struct{ Version, Commit, GoVersion string }
 
 // Config has the sources of Metrics. All fields except Storage and Upstreams are needed.
 type Config struct {
-	Contracts []string // their names in the settings
-	Upstreams []string // the same; nil = there are none, and no metrics of them
-	Storage   Counts   // nil = storage is not counted
+	Contracts []string // the names of the contracts in the settings
+	Upstreams []string // the names of the upstreams in the settings; nil = there are none, and no metrics of upstreams
+	Storage   Counts   // nil = there are no metrics of storage
 	Build     Build
 	Now       func() time.Time
 }
 
 var (
-	// durationBuckets hold one attempt: from a CMS on the same machine to the longest
-	// timeouts.
+	// durationBuckets are for the time of one attempt: from a CMS on the same machine to the longest timeouts.
 	durationBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
-	// lagBuckets go on to a day, for messages that waited while the CMS was away.
+	// lagBuckets reach up to a day, for messages that waited while the CMS was unavailable.
 	lagBuckets = append(durationBuckets[:len(durationBuckets):len(durationBuckets)], 300, 900, 3600, 14400, 86400)
 )
 
 const (
-	otherContract   = "other"   // not in the settings
-	unknownContract = "unknown" // the message was not read
+	otherContract   = "other"   // the settings do not have the contract
+	unknownContract = "unknown" // the message could not be read
 )
 
-// NewMetrics returns metrics on a registry of their own, without the metrics that libraries register.
-// Each known label value starts at zero, so that the first event shows as an increase.
+// NewMetrics returns metrics on a registry of their own, without the metrics that libraries register. The
+// series of each known label value starts at zero, so that the first event is visible as an increase.
 func NewMetrics(cfg Config) *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(), contracts: map[string]bool{}, lanes: newLanes(cfg.Now),
@@ -97,7 +96,7 @@ func NewMetrics(cfg Config) *Metrics {
 	return m
 }
 
-// initSeries creates the series with known labels.
+// initSeries creates the series of the known label values.
 func (m *Metrics) initSeries() {
 	for name := range m.contracts {
 		m.accepted.WithLabelValues(name)
@@ -151,7 +150,7 @@ func buildInfo(b Build) prometheus.Collector {
 		func() float64 { return 1 })
 }
 
-// Filed counts appended messages. It is for lane.Appender.OnFiled.
+// Filed counts appended messages. It is called by lane.Appender.OnFiled.
 func (m *Metrics) Filed(messages []weir.Message) {
 	for i := range messages {
 		m.accepted.WithLabelValues(m.contractLabel(messages[i].Contract)).Inc()
@@ -164,7 +163,7 @@ func (m *Metrics) Filed(messages []weir.Message) {
 // Limited implements upstream.Observer.
 func (m *Metrics) Limited(upstream, limit string) { m.limited.WithLabelValues(upstream, limit).Inc() }
 
-// Refused counts a post that was answered with an error.
+// Refused counts a post whose answer is an error.
 func (m *Metrics) Refused(err error) {
 	m.refused.WithLabelValues(refusalReason(weir.KindOf(err))).Inc()
 }
@@ -183,8 +182,8 @@ func (m *Metrics) Finished(_ int, f drain.Final) {
 	}
 }
 
-// Removed counts messages that retention removed, and messages and bodies that storage refused
-// to remove. It is for lane.Retention.OnRemoved.
+// Removed counts messages that retention removed. It also counts messages and bodies that storage refused to
+// remove. It is called by lane.Retention.OnRemoved.
 func (m *Metrics) Removed(removed, refused int) {
 	m.removed.WithLabelValues("removed").Add(float64(removed))
 	m.removed.WithLabelValues("refused").Add(float64(refused))
@@ -207,7 +206,7 @@ func (m *Metrics) contractLabel(name string) string {
 	return otherContract
 }
 
-// statusClass returns "2xx" and the like; "none" without an answer.
+// statusClass returns the class of a status, such as "2xx", or "none" if there was no answer.
 func statusClass(status int) string {
 	if status < 100 || status > 599 {
 		return "none"
@@ -222,7 +221,7 @@ var reasons = map[weir.Kind]string{
 	weir.Unauthenticated: "unauthenticated", weir.Forbidden: "forbidden", weir.Limited: "limited",
 }
 
-// upstreamKinds are the kinds of refusals that exist only if the settings have upstreams.
+// upstreamKinds are the kinds of refusals that are possible only if the settings have upstreams.
 var upstreamKinds = []weir.Kind{weir.Unauthenticated, weir.Forbidden, weir.Limited}
 
 func refusalReason(k weir.Kind) string {

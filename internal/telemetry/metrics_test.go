@@ -31,7 +31,7 @@ func newMetrics() (*telemetry.Metrics, *clock) {
 		Now:   func() time.Time { return c.now }}), c
 }
 
-// scrapeText returns the text that a scraper would read.
+// scrapeText returns the text that a scraper reads.
 func scrapeText(t *testing.T, m *telemetry.Metrics) string {
 	t.Helper()
 	families, err := m.Registry.Gather()
@@ -141,6 +141,6 @@ func TestMetrics_Saw(t *testing.T) {
 		`weir_lane_paused{by="cms",lane="2"} 0`)
 	c.now = noon.Add(4 * time.Minute)
 	if text := scrapeText(t, m); strings.Contains(text, "weir_lane_waiting") {
-		t.Errorf("got\n%s\nwant no weir_lane_waiting of a look four minutes ago", text)
+		t.Errorf("got\n%s\nwant no weir_lane_waiting, because the last view of the lane is four minutes old", text)
 	}
 }

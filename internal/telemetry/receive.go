@@ -18,8 +18,9 @@ import (
 // w3c reads and writes trace contexts.
 var w3c propagation.TraceContext
 
-// Receive makes a span of each request, which continues the upstream's trace. It replaces the request's
-// traceparent by the span's own. The message keeps that one, so later spans are children of this one.
+// Receive makes a span for each request. The span continues the upstream's trace. Receive replaces the
+// request's traceparent with the traceparent of the span. The message stores the new one, so later spans are
+// children of this span.
 func (e *Export) Receive(route string, next http.Handler) http.Handler {
 	if e == nil || e.tracer == nil {
 		return next
@@ -30,7 +31,7 @@ func (e *Export) Receive(route string, next http.Handler) http.Handler {
 			trace.WithSpanKind(trace.SpanKindServer),
 			trace.WithAttributes(semconv.HTTPRequestMethodKey.String(r.Method), semconv.HTTPRoute(route),
 				semconv.URLScheme(httpio.Scheme(r)), semconv.URLPath(r.URL.Path)))
-		rec := &recorder{ResponseWriter: w, status: http.StatusInternalServerError} // unless it answers
+		rec := &recorder{ResponseWriter: w, status: http.StatusInternalServerError} // if it panics
 		defer func() {
 			if span.IsRecording() {
 				span.SetAttributes(append(filedAttributes(w.Header()), semconv.HTTPResponseStatusCode(rec.status))...)
@@ -43,13 +44,13 @@ func (e *Export) Receive(route string, next http.Handler) http.Handler {
 		}()
 		r = r.WithContext(ctx)
 		r.Header = r.Header.Clone()
-		r.Header.Del(stateCarrierKey) // without a trace, or not valid
+		r.Header.Del(stateCarrierKey) // the old header belongs to a traceparent that is missing or not valid
 		w3c.Inject(ctx, propagation.HeaderCarrier(r.Header))
 		next.ServeHTTP(rec, r)
 	})
 }
 
-// filedAttributes returns the attributes of the message in an answer; none for a refusal.
+// filedAttributes returns the attributes of the message in an answer. It returns none for a refusal.
 func filedAttributes(h http.Header) []attribute.KeyValue {
 	location := h.Get("Location")
 	id, err := weir.ParseID(location[strings.LastIndexByte(location, '/')+1:])

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Counts returns the requests to storage so far, under keys of service and operation ("table
-// transact"), and the failed ones under service and reason ("table throttled").
+// Counts returns numbers of requests to storage: all requests under keys of service and operation ("table
+// transact"), and failed ones under keys of service and reason ("table throttled").
 type Counts interface {
 	Snapshot() map[string]int64
 	Failures() map[string]int64
@@ -37,7 +37,7 @@ func (t transactions) Collect(out chan<- prometheus.Metric) {
 	for _, service := range []string{"table", "queue", "blob"} {
 		for _, reason := range []string{"unreached", "throttled", "error", "refused"} {
 			name := service + " " + reason
-			if _, seen := failures[name]; !seen { // so that the first one shows as an increase
+			if _, seen := failures[name]; !seen { // zero, so that the first failure is visible as an increase
 				collectCounts(out, failuresDesc, map[string]int64{name: 0})
 			}
 		}

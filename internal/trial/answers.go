@@ -25,13 +25,13 @@ type Answer struct {
 // Answers are the answers to the requests of a trial.
 type Answers struct {
 	Steps      map[string][]Answer // by the name of the step, in the order of its requests
-	Remembered string              // the id that an earlier message of the key remembered; empty = none
+	Remembered string              // the id that an earlier message of the key remembered; empty = no id
 }
 
-// rememberedName is the name of Answers.Remembered in a file. No step can have it.
+// rememberedName is the name of Answers.Remembered in a file. Steps cannot have this name.
 const rememberedName = "remembered"
 
-// maxRecorded limits the bytes of a live answer that are recorded.
+// maxRecorded limits the bytes of a live answer in a record.
 const maxRecorded = 1 << 20
 
 // answerEntry is one answer, a list of answers, or a text.
@@ -51,7 +51,8 @@ func (e *answerEntry) UnmarshalYAML(decode func(any) error) error {
 	return err
 }
 
-// ParseAnswers reads answers in YAML or JSON: by the name of the step, one answer or a list; and remembered.
+// ParseAnswers reads answers in YAML or JSON. Each name of a step has one answer or a list of answers. The name
+// remembered has the remembered id.
 func ParseAnswers(text []byte) (Answers, error) {
 	var entries map[string]answerEntry
 	if err := yaml.UnmarshalWithOptions(text, &entries, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
@@ -79,7 +80,7 @@ func ParseAnswers(text []byte) (Answers, error) {
 	return answers, nil
 }
 
-// checkAndEncode reports an answer that no CMS can give, and moves a tree into the body.
+// checkAndEncode returns an error for an answer that no CMS can give. It moves the field json into the body.
 func (a *Answer) checkAndEncode() error {
 	if a.Status < 200 || a.Status > 599 {
 		return fmt.Errorf("status is %d and must be 200 to 599", a.Status)
@@ -116,12 +117,12 @@ func (a *Answer) newResponse(req *http.Request) *http.Response {
 		Body: io.NopCloser(strings.NewReader(a.Body)), ContentLength: int64(len(a.Body))}
 }
 
-// unrecorded are the headers of answers that are not recorded: they have secrets, or change with each answer
-// although no chain reads them.
+// unrecorded are the headers of answers that are not recorded, because they have secrets, or because they
+// change with each answer and no chain reads them.
 var unrecorded = []string{"Set-Cookie", "Date", "Server", "Connection", "Keep-Alive", "Transfer-Encoding",
 	"Content-Length", "X-Powered-By"}
 
-// newAnswer returns an answer of the CMS for a file. text is its body without secrets.
+// newAnswer returns an answer of the CMS in the form for a file. text is its body without secrets.
 func newAnswer(resp *http.Response, text string, secrets Secrets) Answer {
 	a := Answer{Status: resp.StatusCode, Headers: map[string]string{}, Body: text}
 	for name, values := range resp.Header {

@@ -1,5 +1,6 @@
-// Package trial shows the requests that a message would make, before the message is trusted to a CMS. It makes one
-// attempt with the code that delivers messages, and takes the answers from a file, from the CMS, or from nowhere.
+// Package trial shows the requests that a message would make, before a CMS gets the message. It makes one
+// attempt with the code that delivers messages. The answers come from a file or from the CMS, or there are
+// none.
 package trial
 
 import (
@@ -26,11 +27,11 @@ type Verdict string
 // The verdicts of a trial.
 const (
 	Delivered   Verdict = "delivered"
-	Retry       Verdict = "retry" // the attempt would count, and be repeated
+	Retry       Verdict = "retry" // the message would be tried again, a limited number of times
 	Dead        Verdict = "dead"
 	Unavailable Verdict = "unavailable" // the lane would pause
 	Open        Verdict = "open"        // the answer to a request is missing
-	Refused     Verdict = "refused"     // by the contract: the message would not be accepted
+	Refused     Verdict = "refused"     // the contract would refuse the message
 	CutOff      Verdict = "cut off"     // the caller ended the trial
 )
 
@@ -41,25 +42,25 @@ type Trial struct {
 	Version   string         `json:"version,omitempty"`
 	DueAt     time.Time      `json:"dueAt,omitzero"`
 	SignedIn  bool           `json:"signedIn,omitempty"` // the sign-in adds its headers to each request
-	Problems  []weir.Problem `json:"problems,omitempty"` // of a refused message
+	Problems  []weir.Problem `json:"problems,omitempty"` // problems of a refused message
 	Steps     []Step         `json:"steps,omitempty"`
 	Verdict   Verdict        `json:"verdict"`
 	Reason    string         `json:"reason,omitempty"`
-	Needs     string         `json:"needs,omitempty"`     // step whose answer is missing
+	Needs     string         `json:"needs,omitempty"`     // the step whose answer is missing
 	Remembers string         `json:"remembers,omitempty"` // the id that the next message of the key would get
 	Unused    []string       `json:"unused,omitempty"`    // steps with more answers than requests
 }
 
-// Step is a request of the attempt, a step that was left out, or one that was not reached.
+// Step is a request of the attempt, a step whose condition is false, or a step that was not reached.
 type Step struct {
 	Name    string   `json:"name"`
-	LeftOut string   `json:"leftOut,omitempty"` // the condition, which is false
-	OnlyIf  string   `json:"onlyIf,omitempty"`  // the condition, which reads a missing answer
-	Ahead   bool     `json:"ahead,omitempty"`   // it comes after the missing answer
+	LeftOut string   `json:"leftOut,omitempty"` // the condition, if it is false
+	OnlyIf  string   `json:"onlyIf,omitempty"`  // the condition, if it reads a missing answer
+	Ahead   bool     `json:"ahead,omitempty"`   // the step comes after the missing answer
 	Request *Request `json:"request,omitempty"`
-	Problem string   `json:"problem,omitempty"` // why there is no request
-	Status  int      `json:"status,omitempty"`  // of the answer
-	Answer  string   `json:"answer,omitempty"`  // its body, if the CMS was asked
+	Problem string   `json:"problem,omitempty"` // the reason why there is no request
+	Status  int      `json:"status,omitempty"`  // status of the answer
+	Answer  string   `json:"answer,omitempty"`  // body of the answer, if it came from the CMS
 	Millis  int64    `json:"millis,omitempty"`
 	Action  string   `json:"action,omitempty"` // ok, done, again, retry, reject or unavailable
 	Reason  string   `json:"reason,omitempty"`
@@ -87,17 +88,17 @@ type Sender interface {
 // Runner makes trials. It is safe for concurrent use.
 type Runner struct {
 	Sender  Sender
-	Live    http.RoundTripper           // connection to the CMS; nil = answers come from the file only
+	Live    http.RoundTripper           // connection to the CMS; nil = only the file has answers
 	SignsIn bool                        // delivery.signIn adds headers, which a trial does not show
-	Secrets Secrets                     // of the settings
+	Secrets Secrets                     // secrets of the settings
 	Now     func() time.Time            // for the time of answers
-	Record  func(step string, a Answer) // is called with each answer of the CMS; nil = none
+	Record  func(step string, a Answer) // is called with each answer of the CMS; nil = no call
 }
 
-// maxAnswer limits the bytes of a live answer that are shown.
+// maxAnswer limits the bytes of a live answer that the trial shows.
 const maxAnswer = 2 << 10
 
-// attempt is a trial under way.
+// attempt is a running trial.
 type attempt struct {
 	*Runner
 	ctx     context.Context
@@ -150,7 +151,8 @@ func (a *attempt) setVerdict(result weir.Result) {
 	}
 }
 
-// answerRequest records a request, and returns its answer: the next one of the file, or that of the CMS.
+// answerRequest records a request, and returns its answer: the next answer of the file or, if the file has no
+// more, the answer of the CMS.
 func (a *attempt) answerRequest(step string, req *http.Request) (*http.Response, error) {
 	var body []byte
 	if req.Body != nil {
@@ -198,7 +200,7 @@ func (a *attempt) askCMS(shown *Step, req *http.Request) (*http.Response, error)
 	return resp, nil
 }
 
-// errorOrRest returns a reader of err, or of the rest of an answer if err is nil.
+// errorOrRest returns a reader that returns err. If err is nil, it returns the rest of an answer.
 func errorOrRest(err error, rest io.Reader) io.Reader {
 	if err == nil {
 		return rest

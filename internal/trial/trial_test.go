@@ -12,7 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// newRunner returns a runner of single requests. live takes them if there is no answer; nil = nothing does.
+// newRunner returns a runner of single requests. If the file has no answer, the request goes to live; nil =
+// nowhere.
 func newRunner(t *testing.T, live http.RoundTripper) *trial.Runner {
 	t.Helper()
 	client, err := cms.New(cms.Config{
@@ -33,7 +34,7 @@ func newDelivery(body string) weir.Delivery {
 		Body: []byte(body)}}
 }
 
-// Each way in which a secret can be part of a request.
+// Each case is a way in which a secret can be part of a request.
 func TestRunner_HidesSecrets(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ body, want string }{
@@ -101,7 +102,7 @@ func TestRunner_Verdicts(t *testing.T) {
 				t.Errorf("got %s: %s, want %s: %s", got.Verdict, got.Reason, c.want, c.reason)
 			}
 			if isUnused := name == "OtherStep"; isUnused != (len(got.Unused) == 1) {
-				t.Errorf("got the unused answers %q, want one: %v", got.Unused, isUnused)
+				t.Errorf("got the unused answers %q, want one unused answer: %v", got.Unused, isUnused)
 			}
 		})
 	}
@@ -126,10 +127,10 @@ func TestParseAnswers(t *testing.T) {
 			t.Parallel()
 			got, err := trial.ParseAnswers([]byte(c.text))
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Fatalf("got %v, want %q", err, c.want)
+				t.Fatalf("got the error %v, want %q", err, c.want)
 			}
 			if remembered := name == "Text" || name == "Number"; remembered != (got.Remembered == "7") {
-				t.Errorf("got the remembered id %q, want 7: %v", got.Remembered, remembered)
+				t.Errorf("got the remembered id %q, want the id 7: %v", got.Remembered, remembered)
 			}
 			want := `{"l":[],"n":9007199254740993,"s":"ü","z":null}`
 			if name == "JSON" && got.Steps["a"][0].Body != want {
@@ -139,7 +140,7 @@ func TestParseAnswers(t *testing.T) {
 	}
 }
 
-// Recorded answers are read again as they were.
+// ParseAnswers must read recorded answers without a change.
 func TestFormatAnswers(t *testing.T) {
 	t.Parallel()
 	given := map[string][]trial.Answer{"find": {{Status: 200, Headers: map[string]string{"ETag": `W/"1"`, "X-N": "0"},

@@ -21,8 +21,8 @@ var (
 	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(t \*testing\.T\)`)
 )
 
-// TestArchitecture_NamesExist checks that the design document names files, packages and tests
-// that exist, so that a rename changes the document, too.
+// TestArchitecture_NamesExist checks that the files, packages and tests in the design document exist. So a
+// rename must change the document, too.
 func TestArchitecture_NamesExist(t *testing.T) {
 	t.Parallel()
 	text := readArchitecture(t)
@@ -33,18 +33,18 @@ func TestArchitecture_NamesExist(t *testing.T) {
 		case treePath.MatchString(name):
 			paths++
 			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
-				t.Errorf("docs/architecture.md names %s, which does not exist", name)
+				t.Errorf("docs/architecture.md names the path %s, which does not exist", name)
 			}
 		case testName.MatchString(name) && !tests[name]:
 			t.Errorf("docs/architecture.md names the test %s, which does not exist", name)
 		}
 	}
 	if paths < 50 {
-		t.Errorf("got %d paths in docs/architecture.md, want more than 50: is the pattern right?", paths)
+		t.Errorf("got %d paths in docs/architecture.md, want 50 at least: the pattern may be wrong", paths)
 	}
 }
 
-// TestArchitecture_HasEveryPackage checks that each package of the program has its row.
+// TestArchitecture_HasEveryPackage checks that the document has a row for each package of the program.
 func TestArchitecture_HasEveryPackage(t *testing.T) {
 	t.Parallel()
 	text := readArchitecture(t)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The development container has the Go of the image that is deployed, and forwards the ports that README names.
+// The development container has the same Go as the deployed image, and forwards the ports that README names.
 func TestDevcontainer_MatchesTheRepository(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
@@ -35,7 +35,7 @@ func TestDevcontainer_MatchesTheRepository(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := []int{7071, 7072}; !slices.Equal(container.Ports, want) {
-		t.Errorf("forwarded ports are %v, want those of make run, %v", container.Ports, want)
+		t.Errorf("got the forwarded ports %v, want the ports of make run, %v", container.Ports, want)
 	}
 	for _, copied := range regexp.MustCompile(`(?m)^COPY (tools/\S+)`).FindAllStringSubmatch(
 		read(".devcontainer", "Dockerfile"), -1) {

@@ -10,7 +10,7 @@ import (
 	"github.com/sosodev/duration"
 )
 
-// maxDueTime is the latest due time that storage can keep.
+// maxDueTime is the latest due time that storage can store.
 var maxDueTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
 var (
@@ -18,12 +18,12 @@ var (
 	errNegative = errors.New("is negative")
 )
 
-// minDueTime replaces earlier due times. All of them mean "now", and storage cannot keep times before
-// the year 1601. Some upstreams send the year 1 for "not set".
+// minDueTime replaces earlier due times. All of them mean "now", and storage cannot store times before the year
+// 1601. Some upstreams send the year 1 for "not set".
 var minDueTime = time.Unix(0, 0).UTC()
 
-// ParseMoment parses a due time in RFC 3339. The offset is required, because a local time would differ
-// between readers. Times before 1970 become the beginning of 1970.
+// ParseMoment parses a due time in RFC 3339. The offset is required, because readers could take a local time
+// for different times. It returns the beginning of 1970 for times before 1970.
 func ParseMoment(text string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	switch {
@@ -39,8 +39,8 @@ func ParseMoment(text string) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// explainLostPlus returns the end of an error for a time whose + an address has turned into a space; "" for other
-// texts.
+// explainLostPlus returns a hint for the end of an error, if a + in an address has turned into a space. It
+// returns "" for other texts.
 func explainLostPlus(text string) string {
 	if _, err := time.Parse(time.RFC3339Nano, strings.Replace(text, " ", "+", 1)); err != nil {
 		return ""
@@ -48,8 +48,8 @@ func explainLostPlus(text string) string {
 	return "; in an address write + as %2B"
 }
 
-// MomentOfSeconds returns the due time that lies so many seconds after the beginning of 1970, to the microsecond. As
-// with ParseMoment, times before 1970 become the beginning of 1970.
+// MomentOfSeconds returns the due time that is a number of seconds after the beginning of 1970, to the
+// microsecond. Like ParseMoment, it returns the beginning of 1970 for times before 1970.
 func MomentOfSeconds(seconds float64) (time.Time, error) {
 	switch {
 	case math.IsNaN(seconds):
@@ -63,9 +63,9 @@ func MomentOfSeconds(seconds float64) (time.Time, error) {
 	return time.Unix(int64(whole), int64(math.Round(fraction*1e6))*1e3).UTC(), nil
 }
 
-// ParseDelay parses a delay, and returns the due time that long after from. The delay is a Go duration
-// (90s, 1h30m) or one in ISO 8601 (PT90S, P1DT2H). Years, months, weeks and days are those of the
-// calendar in UTC.
+// ParseDelay parses a delay, and returns the time that is this delay after from. The delay is a Go duration
+// (90s, 1h30m) or a duration in ISO 8601 (PT90S, P1DT2H). Years, months, weeks and days follow the calendar in
+// UTC.
 func ParseDelay(text string, from time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		return addDelay(from, d)
@@ -107,7 +107,7 @@ func addDelay(from time.Time, d time.Duration) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// quoteInput returns a caller's text for a message, truncated and in quotes.
+// quoteInput returns a caller's text for an error message, truncated and in quotes.
 func quoteInput(text string) string {
 	const most = 64
 	if len(text) > most {

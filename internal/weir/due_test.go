@@ -42,7 +42,7 @@ func TestParseMoment_LostPlus(t *testing.T) {
 	} {
 		_, err := weir.ParseMoment(text)
 		if err == nil || strings.Contains(err.Error(), hint) != isExpected {
-			t.Errorf("%q: got the error %v, want %q in it: %t", text, err, hint, isExpected)
+			t.Errorf("%q: got the error %v, want the hint %q in it: %t", text, err, hint, isExpected)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func TestParseDelay(t *testing.T) {
 		"0s":                   "2028-01-31T11:00:00Z",
 		"PT1.5S":               "2028-01-31T11:00:01.5Z",
 		"P1DT2H":               "2028-02-01T13:00:00Z",
-		"P1M":                  "2028-03-02T11:00:00Z", // 31 February
+		"P1M":                  "2028-03-02T11:00:00Z", // 31 February is 2 March
 		"P2W":                  "2028-02-14T11:00:00Z",
 		"P7000Y":               "9028-01-31T11:00:00Z",
 		"P9000Y":               "",

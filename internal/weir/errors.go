@@ -10,18 +10,18 @@ type Kind int
 
 // The kinds of errors, with their HTTP statuses.
 const (
-	Internal        Kind = iota // 500: a defect of Weir; its text is only logged
-	Malformed                   // 400: cannot be parsed
+	Internal        Kind = iota // 500: a defect of Weir; its text is logged and not shown
+	Malformed                   // 400: the request cannot be parsed
 	NotFound                    // 404
 	Conflict                    // 409
-	Stale                       // 412: it has changed since the caller read it
+	Stale                       // 412: the resource has changed since the caller read it
 	TooLarge                    // 413
 	Unsupported                 // 415: media type or encoding
-	Invalid                     // 422: parsed, and breaks a rule
+	Invalid                     // 422: the request was parsed, and breaks a rule
 	Busy                        // another process holds the lease
 	Lost                        // the lease is lost
 	Unavailable                 // 503: storage cannot be reached now
-	Rejected                    // permanent refusal by the CMS
+	Rejected                    // the CMS has refused for good
 	Forbidden                   // 403: sent by a page of another site, or by an upstream without the right
 	Unauthenticated             // 401: credentials of an upstream are missing or wrong
 	Limited                     // 429: the upstream has used up a limit
@@ -36,14 +36,14 @@ type Problem struct {
 	Column  int    `json:"column,omitempty"`
 }
 
-// Error carries a kind for programs, a message that is safe to show, and a cause for the log.
+// Error has a kind for programs, a message that is safe to show, and a cause for the log.
 type Error struct {
 	Kind       Kind
 	Op         string
-	Message    string // safe for the caller to read
+	Message    string // callers may read it
 	Problems   []Problem
-	RetryAfter time.Duration // for Unavailable and Limited; 0 = unspecified
-	Err        error         // never shown
+	RetryAfter time.Duration // for Unavailable and Limited; 0 = not known
+	Err        error         // never shown to callers
 }
 
 func (e *Error) Error() string {

@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// maxNormalised limits the characters of a reason that a fingerprint depends on.
+// maxNormalised limits the characters of a reason that its fingerprint depends on.
 const maxNormalised = 200
 
-// variableParts differ between failures of the same kind. They are replaced in this order.
+// variableParts match texts that differ between failures of the same kind. They are replaced in this order.
 var variableParts = []struct {
 	pattern *regexp.Regexp
 	instead string
 }{
 	{regexp.MustCompile(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`), "<id>"},
 	{regexp.MustCompile(`"[^"]*"|“[^”]*”|„[^“”]*[“”]|«[^»]*»`), "<text>"},
-	{regexp.MustCompile(`(^|[\s(\[=:,])'[^']*'`), "$1<text>"}, // an apostrophe inside a word quotes nothing
+	{regexp.MustCompile(`(^|[\s(\[=:,])'[^']*'`), "$1<text>"}, // an apostrophe inside of a word begins no quotation
 	{regexp.MustCompile(`(?i)\b(?:0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]{7,}|[0-9a-f]{7,}[0-9][0-9a-f]*)\b`), "<id>"},
 	{regexp.MustCompile(`[0-9]+(?:[.,:][0-9]+)*`), "<n>"},
 }
 
-// Fingerprint identifies the kind of a failure by contract, status of the CMS and reason. Reasons that
-// differ only in numbers, ids and quoted texts have the same fingerprint. normalised is the reason with
-// placeholders for those parts.
+// Fingerprint identifies the kind of a failure by contract, status of the CMS and reason. Reasons that differ
+// only in numbers, ids and quoted texts have the same fingerprint. normalised is the reason with placeholders
+// for these parts.
 func Fingerprint(contract string, cmsStatus int, reason string) (fingerprint, normalised string) {
 	normalised = extractJSONWords(reason)
 	for _, v := range variableParts {
@@ -42,17 +42,17 @@ func Fingerprint(contract string, cmsStatus int, reason string) (fingerprint, no
 var (
 	// jsonBegins matches the beginning of the CMS's answer in JSON, after Weir's own words.
 	jsonBegins = regexp.MustCompile(`(?:^|: )[{\[]\s*["{\[]`)
-	jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"|$)`) // the last one may be truncated
+	jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"|$)`) // the last string may be truncated
 	jsonName   = regexp.MustCompile(`^"[A-Za-z_][\w.-]*"$`)
 	jsonEscape = strings.NewReplacer(`\"`, `"`, `\\`, `\`, `\/`, "/", `\n`, " ", `\r`, " ", `\t`, " ")
-	// tellingName matches names whose value describes the failure, not the object.
+	// tellingName matches the names of values that describe the failure and not the object.
 	tellingName = regexp.MustCompile(
 		`(?i)^"[\w.-]*(?:error|message|msg|title|detail|description|reason|code|type|fault|cause)s?"$`)
 )
 
-// extractJSONWords removes the quotes from an answer in JSON. Because all texts are quoted there, all
-// failures would have the same fingerprint. It keeps names, texts of several words, and the values of
-// names that describe a failure.
+// extractJSONWords replaces the quoted texts of an answer in JSON. All texts of such an answer are quoted, so without
+// this step all failures would have the same fingerprint. Names, texts of several words, and the values of names that
+// describe a failure lose only their quotation marks. Each other text becomes <text>.
 func extractJSONWords(reason string) string {
 	at := jsonBegins.FindStringIndex(reason)
 	if at == nil {

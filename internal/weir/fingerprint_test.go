@@ -28,7 +28,7 @@ func TestFingerprint_Normalised(t *testing.T) {
 		`400 Bad Request: value is not in ["a"]`:                                                    "<n> Bad Request: value is not in [<text>]",
 	} {
 		if _, got := weir.Fingerprint("c", 422, reason); got != want {
-			t.Errorf("%q: %q, want %q", reason, got, want)
+			t.Errorf("%q: got %q, want %q", reason, got, want)
 		}
 	}
 	if _, got := weir.Fingerprint("c", 0, strings.Repeat("ä", 500)); utf8.RuneCountInString(got) != 200 ||
@@ -45,16 +45,16 @@ func TestFingerprint_Kinds(t *testing.T) {
 	}
 	one := name("article", 422, "asset 1 is missing")
 	if len(one) != 12 || one != name("article", 422, "asset 99 is missing") {
-		t.Errorf("got %q, and with another number %q, want the same of 12 characters",
+		t.Errorf("got the fingerprint %q, and with another number %q; want the same 12 characters",
 			one, name("article", 422, "asset 99 is missing"))
 	}
 	if name("article", 422, `422: {"error":"title_missing"}`) == name("article", 422, `422: {"error":"asset_locked"}`) {
-		t.Error("two errors in JSON have one fingerprint, want two")
+		t.Error("two errors in JSON have the same fingerprint, want two fingerprints")
 	}
 	for _, other := range []string{name("picture", 422, "asset 1 is missing"),
 		name("article", 400, "asset 1 is missing"), name("article", 422, "asset 1 is locked")} {
 		if other == one {
-			t.Errorf("another kind of failure has the same name %q, want another", one)
+			t.Errorf("another kind of failure has the same fingerprint %q, want a different one", one)
 		}
 	}
 }

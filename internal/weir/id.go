@@ -7,11 +7,11 @@ import (
 	"fmt"
 )
 
-// NonceSize is the length in bytes of the random part of an id: 80 bits cannot be guessed.
+// NonceSize is the length in bytes of the random part of an id. Its 80 bits cannot be guessed.
 const NonceSize = 10
 
-// ID is a message's public id. It contains the message's lane and sequence number, so that its status is
-// one point read, and a nonce that is also in the row, so that it cannot be guessed.
+// ID is a message's public id. It contains the message's lane and sequence number, so that one point read finds
+// the message's status. It also contains a nonce, which the row has, too, so that the id cannot be guessed.
 type ID struct {
 	Epoch int
 	Lane  int

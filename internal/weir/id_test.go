@@ -24,7 +24,7 @@ func FuzzParseID(f *testing.F) {
 	f.Add("AQABL714SFvJDd7dAA")
 	f.Fuzz(func(t *testing.T, s string) {
 		if id, err := weir.ParseID(s); err == nil && id.String() != s {
-			t.Errorf("ParseID(%q).String() = %q, want it back", s, id.String())
+			t.Errorf("ParseID(%q).String() = %q, want the input", s, id.String())
 		}
 	})
 }

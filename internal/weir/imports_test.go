@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// may lists, for each package, our packages that it may import: the arrows of the architecture.
-// Only package app and the functions are not listed. Tools are a module of their own, which the
-// program does not require.
+// may has, for each package, the packages of Weir that it may import: the arrows of the architecture. Only
+// package app and the functions are not in it. The tools are a module of their own, which the program does not
+// require.
 var may = map[string][]string{
 	"weir/internal/weir":                {},
 	"weir/internal/contract":            {"weir/internal/clock", "weir/internal/weir"},
@@ -93,7 +93,7 @@ var may = map[string][]string{
 		"weir/internal/trial", "weir/internal/upstream", "weir/internal/verify", "weir/internal/weir",
 		"weir/internal/wire"},
 	"weir/handler": {"weir/internal/cli"},
-	// Helpers of tests, and of tools.
+	// Helpers for tests and tools.
 	"weir/internal/dashboard/dashboardtest": {"weir/internal/contract", "weir/internal/dashboard",
 		"weir/internal/trial", "weir/internal/weir", "weir/internal/wire"},
 	"weir/internal/testkit/lanetest": {"weir/internal/lane", "weir/internal/storage/memory",
@@ -103,10 +103,10 @@ var may = map[string][]string{
 	"weir/internal/testkit/ziptest": {},
 }
 
-// wiring is the package that may import every package of the program, and that only commands import.
+// wiring is the package that may import every package of the program. Only the commands import it.
 const wiring = "weir/internal/app"
 
-// adapters are for wiring to choose; functions and the core do not know them.
+// adapters are the packages that only wiring chooses. Functions and the core do not import them.
 var adapters = []string{"weir/internal/storage/azure", "weir/internal/storage/memory", "weir/internal/cms",
 	"weir/internal/lease", "weir/internal/rabbitmq", "weir/internal/steps", "weir/internal/signin"}
 
@@ -127,7 +127,7 @@ func TestImports(t *testing.T) {
 		}
 	}
 	if listed < len(may) {
-		t.Errorf("looked at %d packages, want at least %d", listed, len(may))
+		t.Errorf("got %d packages of the list, want %d at least", listed, len(may))
 	}
 }
 

@@ -26,7 +26,7 @@ func TestLinks_LeadSomewhere(t *testing.T) {
 	for path, text := range documents {
 		for _, link := range markdownLink.FindAllStringSubmatch(text, -1) {
 			if strings.Contains(link[1], ":") {
-				continue // an address elsewhere
+				continue // an address outside of the repository
 			}
 			file, anchor, _ := strings.Cut(link[1], "#")
 			target := path
@@ -43,7 +43,7 @@ func TestLinks_LeadSomewhere(t *testing.T) {
 	}
 }
 
-// readDocuments returns the Markdown files of the repository by their paths, except built and installed files.
+// readDocuments returns the Markdown files of the repository by their paths, without built and installed files.
 func readDocuments(t *testing.T) map[string]string {
 	t.Helper()
 	documents := map[string]string{}
@@ -66,7 +66,8 @@ func readDocuments(t *testing.T) map[string]string {
 	return documents
 }
 
-// hasAnchor reports whether a document has a heading whose anchor, as forges make it, is the given one.
+// hasAnchor reports whether a document has a heading with the given anchor. The anchor is in the form that code
+// forges make.
 func hasAnchor(text, anchor string) bool {
 	fenced := false
 	for line := range strings.Lines(text) {

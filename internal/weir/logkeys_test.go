@@ -13,16 +13,16 @@ import (
 	"testing"
 )
 
-// logKeys is the closed list of keys in the log, so that operators can know all keys for their searches.
+// logKeys is the closed list of keys in the log. Operators can rely on it in their searches.
 var logKeys = []string{"function", "invocation_id", "message_id", "lane", "key", "seq", "fence", "attempt",
 	"dequeue_count",
 	"stage", "outcome", "reason", "delay_ms", "duration_ms", "status", "depth", "err", "trace_id",
 	"action", "subject", "detail", "principal", "key_id", "from"}
 
-// logText is a constant, lower-case, and begins with the component.
+// logText matches the text of a log line: it begins with the component, and is not capitalised.
 var logText = regexp.MustCompile(`^[a-z]+: [^A-Z]`)
 
-// logMethods are slog's, with the place of the text among the arguments.
+// logMethods are the methods of slog. The value is the place of the text among the arguments.
 var logMethods = map[string]int{"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1,
 	"WarnContext": 1, "ErrorContext": 1, "LogAttrs": 2}
 
@@ -55,11 +55,11 @@ func TestLogKeys(t *testing.T) {
 		}
 	}
 	if calls < 40 {
-		t.Errorf("looked at %d log calls, want at least 40", calls)
+		t.Errorf("got %d log calls, want 40 at least", calls)
 	}
 }
 
-// isLogCall reports whether a call writes a log line. It knows the methods of a logger by their names.
+// isLogCall reports whether a call writes a log line. It recognises the methods of a logger by their names.
 func isLogCall(call *ast.CallExpr) bool {
 	method, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -95,7 +95,7 @@ func problemsOf(call *ast.CallExpr) []string {
 		name, ok := "", false
 		var value ast.Expr
 		if attr, is := args[i].(*ast.CallExpr); is && len(attr.Args) > 1 {
-			name, ok = constantText(attr.Args[0]) // slog.String and the like
+			name, ok = constantText(attr.Args[0]) // slog.String and similar functions
 			value = attr.Args[1]
 		} else {
 			name, ok = constantText(args[i])
@@ -112,8 +112,8 @@ func problemsOf(call *ast.CallExpr) []string {
 	return problems
 }
 
-// isMilliseconds reports whether an expression calls time.Duration's Milliseconds. A Duration itself would be logged
-// in nanoseconds.
+// isMilliseconds reports whether an expression calls time.Duration's Milliseconds. slog would log a Duration
+// itself in nanoseconds.
 func isMilliseconds(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {

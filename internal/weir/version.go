@@ -11,7 +11,7 @@ import (
 // time in RFC 3339.
 type Version struct {
 	parts []string  // digits without leading zeros
-	at    time.Time // when parts is nil
+	at    time.Time // set if parts is nil
 }
 
 // ParseVersion parses a version such as 12, 1.10.2 or 2026-01-31T08:00:00Z.
@@ -30,15 +30,14 @@ func ParseVersion(s string) (Version, error) {
 	return Version{parts: parts}, nil
 }
 
-// VersionAt returns the version that is a time.
+// VersionAt returns a version that is a time.
 func VersionAt(at time.Time) Version { return Version{at: at} }
 
-// IsTime reports whether the version is a time, and not a number.
+// IsTime reports whether the version is a time. Otherwise it is a number.
 func (v Version) IsTime() bool { return v.parts == nil }
 
-// Newer reports whether v is newer than other. Numbers compare part by part, and a missing part counts
-// as 0: 1.10 is newer than 1.9, but not newer than 1.10.0. A number and a time are never newer than each
-// other.
+// Newer reports whether v is newer than other. Numbers are compared part by part, and a missing part is 0: 1.10
+// is newer than 1.9, but not newer than 1.10.0. If one is a number and the other a time, neither is newer.
 func (v Version) Newer(other Version) bool {
 	if (v.parts == nil) != (other.parts == nil) {
 		return false
@@ -52,19 +51,21 @@ func (v Version) Newer(other Version) bool {
 }
 
 const (
-	// maxUsualDigits is how many digits a number may have before it is suspicious by itself. Seventeen hold a time
-	// down to the millisecond (20260131080000123).
+	// maxUsualDigits is the largest number of digits of a number that is not suspicious by itself. A time down
+	// to the millisecond (20260131080000123) has seventeen.
 	maxUsualDigits = 18
-	// jumpDigits is by how many digits a number may exceed its predecessor: a time in milliseconds after one in
-	// seconds has three more. Numbers with less than minJumpDigits are never suspicious.
+	// jumpDigits is the number of additional digits with which a number is suspicious after its predecessor: a
+	// time in milliseconds has three more digits than a time in seconds. A number with fewer than minJumpDigits
+	// digits is never suspicious.
 	jumpDigits    = 3
 	minJumpDigits = 7
-	// maxAhead is how far a time may lie ahead of the clock.
+	// maxAhead is the largest distance of a time from now, in the future, that is not suspicious.
 	maxAhead = 24 * time.Hour
 )
 
-// DescribeJump returns why v is beyond reason, given the version of its key that was delivered before it, or the zero
-// Version; "" = it is plausible. One mistaken version is enough to supersede all later messages of its key.
+// DescribeJump returns the reason why v is suspicious; "" = it is plausible. previous is the version that was
+// delivered before it for its key, or the zero Version. One wrong version is enough to supersede all later
+// messages of its key.
 func (v Version) DescribeJump(previous Version, now time.Time) string {
 	if v.parts == nil {
 		if v.at.After(now.Add(maxAhead)) {

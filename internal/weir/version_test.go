@@ -20,14 +20,15 @@ func TestVersion_Newer(t *testing.T) {
 	} {
 		a, b := mustParse(t, c.newer), mustParse(t, c.older)
 		if !a.Newer(b) || b.Newer(a) || a.Newer(a) {
-			t.Errorf("%s newer than %s: %v, the reverse: %v, want true and false",
+			t.Errorf("got Newer of %s and %s: %v, and the reverse: %v; want true and false",
 				c.newer, c.older, a.Newer(b), b.Newer(a))
 		}
 	}
 	for _, c := range [][2]string{{"1", "01"}, {"1", "1.0"}, {"0", "000"},
 		{"2026-01-01T01:00:00+01:00", "2026-01-01T00:00:00Z"}, {"9999", "2026-01-01T00:00:00Z"}} {
 		if a, b := mustParse(t, c[0]), mustParse(t, c[1]); a.Newer(b) || b.Newer(a) {
-			t.Errorf("%s newer than %s: %v, the reverse: %v, want neither", c[0], c[1], a.Newer(b), b.Newer(a))
+			t.Errorf("got Newer of %s and %s: %v, and the reverse: %v; want false twice", c[0], c[1], a.Newer(b),
+				b.Newer(a))
 		}
 	}
 }
@@ -67,7 +68,7 @@ func TestParseVersion_Refuses(t *testing.T) {
 	for _, s := range []string{"", "v1", "1.", ".1", "1..2", "-1", "+1", "1e3", "1,5", " 1", "2026-01-01",
 		"2026-01-01T00:00:00", "٣"} {
 		if _, err := weir.ParseVersion(s); err == nil {
-			t.Errorf("%q was taken, want an error", s)
+			t.Errorf("%q: got no error, want one", s)
 		}
 	}
 }

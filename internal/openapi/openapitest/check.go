@@ -33,7 +33,7 @@ func (d *Document) Check(x Exchange) []string {
 	return append(found, d.checkAnswer(o, x)...)
 }
 
-// findOperation returns the matching operation with the fewest wildcards.
+// findOperation returns the operation that matches with the fewest wildcards.
 func (d *Document) findOperation(method, path string) (operation, bool) {
 	var best operation
 	fewest := -1
@@ -46,7 +46,8 @@ func (d *Document) findOperation(method, path string) (operation, bool) {
 	return best, fewest >= 0
 }
 
-// matchPath counts the wildcards. {rest} matches all remaining segments.
+// matchPath reports whether a pattern matches a path, and returns the number of its wildcards. {rest} matches
+// all remaining segments.
 func matchPath(pattern, path []string) (wildcards int, ok bool) {
 	if n := len(pattern); pattern[n-1] == "{rest}" && len(path) > n {
 		path = append(slices.Clone(path[:n-1]), strings.Join(path[n-1:], "/"))
@@ -65,8 +66,7 @@ func matchPath(pattern, path []string) (wildcards int, ok bool) {
 	return wildcards, true
 }
 
-// checkQuery reports undocumented parameters, and values that Weir accepted although their schema
-// forbids them.
+// checkQuery returns undocumented parameters, and values that Weir accepted although their schema forbids them.
 func (d *Document) checkQuery(o operation, x Exchange) []string {
 	if o.self["x-any-query"] == true {
 		return nil
@@ -88,7 +88,7 @@ func (d *Document) checkQuery(o operation, x Exchange) []string {
 	return found
 }
 
-// queryParameters returns the JSON pointers of the schemas by name.
+// queryParameters returns the JSON pointers of the parameters' schemas, by name.
 func (d *Document) queryParameters(o operation) map[string]string {
 	out := map[string]string{}
 	add := func(list any, place string) {
@@ -105,7 +105,7 @@ func (d *Document) queryParameters(o operation) map[string]string {
 	return out
 }
 
-// checkSent validates the JSON of an accepted request.
+// checkSent validates the JSON of a request that Weir accepted.
 func (d *Document) checkSent(o operation, x Exchange) []string {
 	body, place := d.resolveRef(o.self["requestBody"], o.place+"/requestBody")
 	if x.Status >= http.StatusMultipleChoices || asObject(body["content"])["application/json"] == nil {
@@ -130,7 +130,7 @@ func (d *Document) checkAnswer(o operation, x Exchange) []string {
 	return append(found, d.checkBody(response, place, x)...)
 }
 
-// isHostAnswer reports whether the host itself answered, which does not use problem+json.
+// isHostAnswer reports whether the host itself answered. The host does not use problem+json.
 func isHostAnswer(x Exchange) bool {
 	return len(x.Received) == 0 || (x.Status == http.StatusServiceUnavailable &&
 		!strings.Contains(x.Header.Get("Content-Type"), "json"))
@@ -181,7 +181,8 @@ func (d *Document) checkBody(response map[string]any, place string, x Exchange) 
 	return nil
 }
 
-// describeExchange returns a name without the query, because that may contain a key.
+// describeExchange returns a name for an exchange. It leaves out the query, because the query may contain a
+// key.
 func describeExchange(method string, address *url.URL, status int) string {
 	return fmt.Sprintf("%s %s answered %d", method, address.Path, status)
 }

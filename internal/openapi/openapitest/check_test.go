@@ -35,7 +35,7 @@ func TestDocument_Check(t *testing.T) {
 		status                int
 		headers               map[string]string
 		received              string
-		finds                 string // empty = nothing
+		finds                 string // the expected difference; empty = none
 	}{
 		"OK": {"POST", "/api/messages", "<a/>", 202,
 			map[string]string{"Location": "http://w/api/messages/x", "Content-Type": "application/json"}, receipt, ""},
@@ -108,7 +108,7 @@ func TestDocument_Check(t *testing.T) {
 			found := d.Check(openapitest.Exchange{Request: httptest.NewRequest(c.method, c.address, nil),
 				Sent: []byte(c.sent), Status: c.status, Header: header, Received: []byte(c.received)})
 			if text := strings.Join(found, "; "); (text == "") != (c.finds == "") || !strings.Contains(text, c.finds) {
-				t.Errorf("found %q, want %q", text, c.finds)
+				t.Errorf("got the differences %q, want %q", text, c.finds)
 			}
 		})
 	}
@@ -118,7 +118,7 @@ func TestRead_Refuses(t *testing.T) {
 	t.Parallel()
 	whole := string(openapi.Document)
 	if strings.Count(whole, "description: 'The reason, without the parts that differ from message to message.'") != 1 {
-		t.Error("the description with a comma is not in the document")
+		t.Error("the document does not have the description with a comma once, want it once")
 	}
 	for name, text := range map[string]string{
 		"NoYAML":    "a: b: c",
@@ -131,7 +131,7 @@ func TestRead_Refuses(t *testing.T) {
 		"BadPattern": strings.Replace(whole, "pattern: '^[0-9a-f]{12}$'", "pattern: '^[0-9'", 1),
 	} {
 		if _, err := openapitest.Read([]byte(text)); err == nil {
-			t.Errorf("%s was read, want an error", name)
+			t.Errorf("%s: Read returned no error, want one", name)
 		}
 	}
 }
@@ -157,12 +157,12 @@ func TestTransport(t *testing.T) {
 		t.Errorf(`got the reports %q, want one with "/api/none" and without "s3cret" in it`, reports)
 	}
 	if n := len(transport.Missing()); n != len(transport.Document.Operations()) {
-		t.Errorf("%d operations are missing before the first request, want all %d", n,
+		t.Errorf("Missing returned %d operations before the first request, want all %d", n,
 			len(transport.Document.Operations()))
 	}
 	if get("/api/resume"); slices.Contains(transport.Missing(), "POST /api/resume") ||
 		len(transport.Missing()) != len(transport.Document.Operations())-1 {
-		t.Errorf("missing: %v, want all operations except POST /api/resume", transport.Missing())
+		t.Errorf("Missing returned %v, want all operations except POST /api/resume", transport.Missing())
 	}
 	stop()
 	reports = reports[:1]

@@ -1,5 +1,5 @@
-// Package openapitest checks Weir's answers against the OpenAPI document, so that neither changes without
-// the other.
+// Package openapitest compares Weir's answers with the OpenAPI document, so that neither changes without the
+// other.
 package openapitest
 
 import (
@@ -26,16 +26,16 @@ type Document struct {
 // operation is one method of one path.
 type operation struct {
 	method string
-	path   []string // segments; one in braces matches any segment
+	path   []string // segments; a segment in braces matches any segment
 	item   map[string]any
 	self   map[string]any
-	place  string // JSON pointer
+	place  string // JSON pointer to the operation
 }
 
 // methods are the keys of a path that are operations.
 var methods = []string{"get", "put", "post", "delete", "patch", "head"}
 
-// resource is the document's name in the schema compiler.
+// resource is the name of the document in the schema compiler.
 const resource = "weir:openapi"
 
 // Read parses a document. Every reference in it must have a target, and every schema must be valid.
@@ -61,7 +61,7 @@ func Read(source []byte) (*Document, error) {
 	return d, d.indexOperations()
 }
 
-// indexOperations lists the operations, and checks the rest of the document.
+// indexOperations makes the list of operations, and checks the rest of the document.
 func (d *Document) indexOperations() error {
 	for path, item := range asObject(d.root["paths"]) {
 		for _, method := range methods {
@@ -84,8 +84,8 @@ func (d *Document) indexOperations() error {
 	return nil
 }
 
-// checkEach reports references without a target, and keys without a value: in YAML, a comma in an
-// unquoted text of a flow mapping starts such a key.
+// checkEach returns an error for a reference without a target, and for a key without a value. In YAML, a comma
+// in an unquoted text of a flow mapping starts such a key.
 func (d *Document) checkEach(v any) error {
 	switch v := v.(type) {
 	case map[string]any:
@@ -112,7 +112,7 @@ func (d *Document) checkEach(v any) error {
 	return nil
 }
 
-// Operations returns all operations, as method, space, path.
+// Operations returns all operations. Each has the form "method path".
 func (d *Document) Operations() []string {
 	var out []string
 	for _, o := range d.operations {
@@ -123,7 +123,7 @@ func (d *Document) Operations() []string {
 
 func (o *operation) fullName() string { return o.method + " " + strings.Join(o.path, "/") }
 
-// Function returns the function of an operation, and reports whether it needs no key.
+// Function returns the function of an operation. It also reports whether the operation needs no key.
 func (d *Document) Function(name string) (function string, keyless bool) {
 	for _, o := range d.operations {
 		if o.fullName() == name {
@@ -135,7 +135,8 @@ func (d *Document) Function(name string) (function string, keyless bool) {
 	return "", false
 }
 
-// resolveRef returns an object or the target of its reference, with its JSON pointer.
+// resolveRef returns an object or, if the object is a reference, the target. It also returns the JSON pointer
+// of the result.
 func (d *Document) resolveRef(v any, place string) (map[string]any, string) {
 	o := asObject(v)
 	if ref, ok := o["$ref"].(string); ok {
@@ -156,7 +157,7 @@ func (d *Document) followRef(ref string) (map[string]any, string) {
 	return at, place
 }
 
-// compileSchema compiles the schema at a JSON pointer. Each schema is compiled once.
+// compileSchema compiles the schema at a JSON pointer. It compiles each schema only once.
 func (d *Document) compileSchema(place string) (*jsonschema.Schema, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -176,8 +177,8 @@ func (d *Document) validateJSON(place string, data []byte) error {
 	return schema.Validate(value)
 }
 
-// validateText validates the text of a header or parameter: as a string, and as the number or boolean
-// that it may be.
+// validateText validates the text of a header or parameter by the schema at a JSON pointer. The text is valid if the
+// schema allows it as a string, or as the JSON value that it may be, such as a number.
 func (d *Document) validateText(place, text string) error {
 	schema, err := d.compileSchema(place)
 	if err != nil {

@@ -15,12 +15,12 @@ type Transport struct {
 	Base     http.RoundTripper
 
 	mu      sync.Mutex
-	reports map[string]func(string) // by host and port
-	other   []string                // differences of hosts that are not watched
-	done    map[string]bool         // operations with a 2xx answer
+	reports map[string]func(string) // function that gets the differences, by host and port
+	other   []string                // differences of the hosts that have no entry in reports
+	done    map[string]bool         // operations that had a 2xx answer
 }
 
-// Watch reports the differences of one host until the returned function is called.
+// Watch calls report with each difference of one host, until the returned function is called.
 func (t *Transport) Watch(host string, report func(string)) (stop func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,21 +35,21 @@ func (t *Transport) Watch(host string, report func(string)) (stop func()) {
 	}
 }
 
-// Others returns the differences of hosts that were not watched.
+// Others returns the differences of the hosts that Watch was not called for.
 func (t *Transport) Others() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.other
 }
 
-// Missing returns the operations without a 2xx answer.
+// Missing returns the operations that had no 2xx answer.
 func (t *Transport) Missing() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.DeleteFunc(t.Document.Operations(), func(o string) bool { return t.done[o] })
 }
 
-// RoundTrip implements http.RoundTripper. A truncated answer is not checked.
+// RoundTrip implements http.RoundTripper. It does not check a truncated answer.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !strings.HasPrefix(r.URL.Path, "/api/") {
 		return t.Base.RoundTrip(r)
@@ -100,7 +100,7 @@ func (t *Transport) reportProblem(host, text string) {
 	t.other = append(t.other, text)
 }
 
-// readSent reads a request's body, and returns a request that still has it.
+// readSent reads a request's body. It returns a request that still has the body.
 func readSent(r *http.Request) (*http.Request, []byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, nil, nil
@@ -112,7 +112,7 @@ func readSent(r *http.Request) (*http.Request, []byte, error) {
 	return copied, sent, err
 }
 
-// broken is the truncated end of an answer.
+// broken is the end of a truncated answer.
 type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) {
