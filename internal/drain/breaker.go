@@ -308,6 +308,11 @@ func (g *breaker) pauseRound(now time.Time) {
 // isResting reports whether the lane pauses for the messages that had their turn.
 func (g *breaker) isResting(now time.Time) bool { return g.probedBelow > 0 && g.nextRoundAt.After(now) }
 
+// hadTurn reports whether the lane pauses for a message of the log, because it was refused or had its turn.
+func (g *breaker) hadTurn(e *lane.Entry, now time.Time) bool {
+	return g.isResting(now) && e.Seq() < g.probedBelow
+}
+
 // letUntriedPass ends such a pause for the messages that had no turn.
 func (g *breaker) letUntriedPass(now time.Time) {
 	if g.isResting(now) && g.pausedUntil.Equal(g.nextRoundAt) {

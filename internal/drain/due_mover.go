@@ -156,7 +156,11 @@ func (m *dueMover) takeRead() {
 			m.positions.limitSent(p.control)
 			m.applyControl(p.control, p.askedAt)
 			m.cache.removeDues(p.gone...)
-			mv.ready = append(mv.ready, p.entries...)
+			if m.positions.isOutdated(&p) {
+				m.cache.markProgress(moveNotBegun, dueTimesOf(p.entries)...) // the next read finds their positions
+			} else {
+				mv.ready = append(mv.ready, p.entries...)
+			}
 			mv.recordAnswer()
 		default:
 			return

@@ -100,3 +100,40 @@ func TestDueMover_LeavesTheKeyThatIsSent(t *testing.T) {
 		t.Errorf("got %d picked and %d left, want message 3 picked and 2 left", len(batch), len(m.moves.ready))
 	}
 }
+
+// A read may begin when no holder's limit is known, and end after other control rows have shown one. Its positions, the
+// end of the log, would put an overdue message behind newer ones of its key that were never sent.
+func TestDueMover_FindsPositionsAgainIfALimitBecomesKnown(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sentBelow int64 // when the read ends; 0 = not known
+		low       int64 // when the read began
+		isReady   bool
+	}{
+		"NoLimit":           {0, 0, true},
+		"ALimitBelowTheEnd": {11, 0, false},
+		"ALimitAtTheEnd":    {14, 0, true},
+		"KnownFromTheStart": {11, 11, true},
+		"SentSinceTheStart": {13, 11, true},
+		"SentBeyondTheRead": {15, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newMovedEntry(6, "a", noon)
+			m := newTestMover(e.DueTime())
+			m.applyControl = func(lane.Control, time.Time) {}
+			m.positions.sentBelow = c.sentBelow
+			m.cache.markProgress(moveBegun, e.DueTime())
+			answer := make(chan dueRead, 1)
+			answer <- dueRead{low: c.low, control: lane.Control{Head: lane.Head{Next: 14}},
+				entries: []readyMessage{{due: e.DueTime(), entry: e, logPos: 14}}}
+			m.moves.reading = append(m.moves.reading, answer)
+			m.takeRead()
+			if isReady, progress := len(m.moves.ready) == 1, m.cache.progress[e.DueTime()]; isReady != c.isReady ||
+				(progress == moveNotBegun) == c.isReady {
+				t.Errorf("got ready %v and progress %d, want ready %v, and a new read unless it is ready", isReady,
+					progress, c.isReady)
+			}
+		})
+	}
+}

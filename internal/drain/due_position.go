@@ -77,9 +77,9 @@ func (a *acceptTimes) addPage(seq int64, found []*lane.Entry) {
 }
 
 // findPositions sets logPos of each entry: the number of the log message that goes after it. No log
-// message from low on was sent. If low is 0, that is not known, and logPos is the end of the log.
-func (p *duePositions) findPositions(ctx context.Context, read *dueRead, low int64) error {
-	end, now := read.control.Head.Next, p.now()
+// message from read.low on was sent. If low is 0, that is not known, and logPos is the end of the log.
+func (p *duePositions) findPositions(ctx context.Context, read *dueRead) error {
+	low, end, now := read.low, read.control.Head.Next, p.now()
 	for i := range read.entries {
 		e := &read.entries[i]
 		e.logPos = end
@@ -127,6 +127,13 @@ func (p *duePositions) limitSent(control lane.Control) {
 	if p.sentBelow == 0 {
 		p.sentBelow = max(control.Head.Next, p.sentHere)
 	}
+}
+
+// isOutdated reports whether a read has put its messages behind others that may go after them. The read began when no
+// limit was known, and so its positions are the end of the log. Control rows that were read meanwhile may have shown
+// that no message was sent from an earlier number on.
+func (p *duePositions) isOutdated(read *dueRead) bool {
+	return read.low == 0 && p.sentBelow != 0 && p.sentBelow < read.control.Head.Next
 }
 
 // recordSending is called before a message is sent.

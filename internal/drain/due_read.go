@@ -18,6 +18,7 @@ const maxPrefetchedBody = 256 << 10
 type dueRead struct {
 	control lane.Control
 	askedAt time.Time
+	low     int64 // when the read began; see findPositions
 	entries []readyMessage
 	gone    []lane.DueTime // cancelled or rescheduled
 	took    time.Duration
@@ -29,11 +30,11 @@ type dueRead struct {
 func readDue(ctx context.Context, scope laneScope, positions *duePositions, dues []lane.DueTime,
 	low int64, room *memoryRoom,
 ) dueRead {
-	p := dueRead{askedAt: scope.now()}
+	p := dueRead{askedAt: scope.now(), low: low}
 	p.err = p.readMessages(ctx, scope, dues, room)
 	p.took = scope.now().Sub(p.askedAt)
 	if p.err == nil {
-		p.err = positions.findPositions(ctx, &p, low)
+		p.err = positions.findPositions(ctx, &p)
 	}
 	return p
 }

@@ -93,7 +93,6 @@ func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 	passed := map[string]bool{} // keys with an earlier message still in the read-ahead
 	ahead := s.keys.firstAhead()
 	now := s.now() // one time for all: if a pause ends meanwhile, no message overtakes a parked one
-	isResting := s.breaker.isResting(now)
 	last := -1
 	for i := 0; i < len(s.readAhead.entries); {
 		e := s.readAhead.entries[i]
@@ -115,7 +114,7 @@ func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 			i++
 		case block != nil && e.Seq() >= block.firstLogPos:
 			s.parkBehindBlock(e, block)
-		case s.breaker.probedKeys[key] || s.journal.isKeyPending(key) || isResting && e.Seq() < s.breaker.probedBelow:
+		case s.breaker.probedKeys[key] || s.journal.isKeyPending(key) || s.breaker.hadTurn(e, now):
 			passed[key] = true
 			i++
 		case atEnd:
@@ -128,10 +127,14 @@ func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 	return last
 }
 
-// parkBehindBlock moves a message of a blocked key from the log to the block.
+// parkBehindBlock moves a message of a blocked key from the log to the block. If the message had its turn, so had the
+// key: a due message that made the block does not let it go before the next round.
 func (s *selector) parkBehindBlock(e *lane.Entry, k *keyState) {
 	s.readAhead.removeEntry(e)
 	k.HeldCount++
+	if s.breaker.hadTurn(e, s.now()) {
+		k.IsUntried = false
+	}
 	ch := &lane.Change{}
 	ch.Hold(k.ID, e)
 	ch.SaveBlock(k.KeyBlock)

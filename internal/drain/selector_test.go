@@ -185,3 +185,28 @@ func TestSelector_HeldMessageWaitsForAMove(t *testing.T) {
 		t.Errorf("keys that wait: got %v, want %v", due.waits, want)
 	}
 }
+
+// While the lane pauses for messages that had their turn, a due message makes the block of such a key. The key's
+// message in the log goes first, and must not be sent before the next round.
+func TestSelector_ParkedMessageThatHadItsTurnWaits(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		probedBelow int64
+		want        bool // the block's first message may be sent during the pause
+	}{"HadItsTurn": {2, false}, "FiledLater": {1, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := newTestSelector("a")
+			s.breaker.probedBelow, s.breaker.nextRoundAt = c.probedBelow, noon.Add(time.Minute)
+			k := s.addBlock(newLogEntry(2, "a"), noon)
+			k.IsUntried, k.isMixed = true, true
+			if _, err := s.pickFromLog(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if k.HeldCount != 2 || k.IsUntried != c.want {
+				t.Errorf("got a block with %d messages, untried %v; want 2, untried %v", k.HeldCount, k.IsUntried,
+					c.want)
+			}
+		})
+	}
+}
