@@ -32,8 +32,8 @@ type attempter struct {
 	host       attemptHost
 }
 
-// sendMessage makes an attempt, except if the message is poison, its body is gone, a pause has begun, or
-// the deadline has passed.
+// sendMessage makes an attempt, except if the message is poison, its body is gone, a pause has begun, or the
+// deadline has passed.
 func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result, error) {
 	e := c.entry
 	if e.Seq() == a.guard.poisonSeq {
@@ -79,8 +79,8 @@ func (a *attempter) rejectUnsent(reason string) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeRejected, Reason: reason, StartedAt: a.now()}
 }
 
-// sendSafely turns a panic during a delivery into that message's rejection: it would come again
-// with each attempt.
+// sendSafely turns a panic during a delivery into the rejection of the message, because each further attempt would
+// panic, too.
 func (a *attempter) sendSafely(ctx context.Context, d weir.Delivery) (result weir.Result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -92,8 +92,8 @@ func (a *attempter) sendSafely(ctx context.Context, d weir.Delivery) (result wei
 	return a.drainer.Sender.Send(ctx, d)
 }
 
-// waitingSince returns the earliest time at which the coming attempt could have been made: the message
-// was deliverable, and its last attempt was over.
+// waitingSince returns the earliest time at which the coming attempt could have begun: when the message was deliverable
+// and its last attempt had ended.
 func waitingSince(e *lane.Entry) time.Time {
 	since := e.WaitingSince()
 	if n := len(e.Attempts); n > 0 {

@@ -10,8 +10,8 @@ const maxDelay = time.Hour
 //	n        1   2   3   4   5    6    7     8     9     10
 //	ceiling  1s  2s  4s  8s  16s  32s  1m4s  2m8s  4m16s 5m
 //
-// Steps, if given, are the waits themselves, without jitter, because the operator has chosen them.
-// The last one repeats.
+// Steps, if set, has the waits themselves, without jitter, because the operator has chosen them. The last step
+// repeats.
 type Backoff struct {
 	Min, Max time.Duration
 	Steps    []time.Duration
@@ -32,8 +32,8 @@ func (b Backoff) longestDelay(n int) time.Duration {
 	return min(d, b.Max)
 }
 
-// retryDelay draws a message's wait: with full jitter, so that messages that failed together do not
-// come back together; longer if the CMS asks for it.
+// retryDelay draws the wait of a message. It has full jitter, so that messages that failed together are not retried
+// together. If the CMS asks for a longer wait, it returns that.
 func (b Backoff) retryDelay(n int, asked time.Duration) time.Duration {
 	if len(b.Steps) > 0 {
 		return max(b.longestDelay(n), min(asked, maxDelay))
@@ -41,7 +41,7 @@ func (b Backoff) retryDelay(n int, asked time.Duration) time.Duration {
 	return limitDelay(time.Duration(b.Rand()*float64(b.longestDelay(n))), asked)
 }
 
-// pauseDelay draws a lane's pause: at least half the longest one, because the CMS needs rest.
+// pauseDelay draws the pause of a lane. It is at least half of longestDelay, because the CMS needs rest.
 func (b Backoff) pauseDelay(n int, asked time.Duration) time.Duration {
 	c := float64(b.longestDelay(n))
 	return limitDelay(time.Duration(c/2+b.Rand()*c/2), asked)

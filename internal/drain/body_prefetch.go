@@ -13,8 +13,8 @@ const (
 	maxPrefetchBytes = 4 << 20
 )
 
-// bodyPrefetch fetches bodies of messages that probably come next, while another is sent: a large
-// body is a blob of its own, and a message that was read far ahead has none in memory.
+// bodyPrefetch fetches the bodies of the messages that probably come next, while another message is sent. A large body
+// is in a blob of its own, and the body of a message that was read far ahead is not in memory.
 type bodyPrefetch struct {
 	store   *lane.Store
 	running map[*lane.Entry]*bodyFetch

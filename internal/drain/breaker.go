@@ -12,8 +12,8 @@ const (
 	// CMS is the cause, and not the messages.
 	suspectRetries = 5
 	suspectKeys    = 3
-	// A lane pauses after firstProbes refusals, and from then on after each laterProbes refusals:
-	// two, so that each end of the log has one.
+	// A lane pauses after firstProbes refusals, and from then on after each laterProbes refusals. laterProbes is two,
+	// so that each end of the log has one attempt between two pauses.
 	firstProbes = 16
 	laterProbes = 2
 	// refusedPause is the longest pause of a lane while a key has not had its turn. The holder
@@ -33,19 +33,19 @@ const (
 	patienceDefault = 24 * time.Hour
 )
 
-// breaker is the circuit breaker of a lane: it knows whether the CMS may be sent a message now, and
-// whether a failure is the message's or the CMS's. It is a state machine without clock or I/O.
+// breaker is the circuit breaker of a lane. It decides whether the holder may send a message to the CMS now, and
+// whether the message or the CMS is the cause of a failure. It is a state machine without clock or I/O.
 //
-// A CMS that is away (no connection, 401, 429, 503 …) pauses the lane. One that answers, and
-// refuses (403, or 500 to message after message), may mean these messages or all of them: the lane
-// goes on with other keys until one is taken, and pauses only for keys that had their turn.
+// If the CMS is away (no connection, 401, 429, 503 …), the lane pauses. If the CMS answers and refuses (403, or 500
+// to message after message), it may refuse these messages or all messages. The lane then goes on with other keys
+// until the CMS takes a message, and pauses only for the keys that had their turn.
 type breaker struct {
 	backoff  Backoff
 	settle   time.Duration // how long the CMS may work on a request that it did not answer
 	patience time.Duration // how long the CMS may refuse all messages, until each refusal counts
 
 	settleUntil time.Time
-	settleTail  time.Time // the same for others, whose clocks may differ
+	settleTail  time.Time // settleUntil for other processes, whose clocks may differ
 	pausedUntil time.Time
 	pauseReason string
 	pauseCount  int // in a row
@@ -53,17 +53,17 @@ type breaker struct {
 	retryStreak     int                 // retries in a row without a verdict between
 	streakKeys      map[string]bool     // their keys
 	verdicts        int                 // answers that judged a message
-	suspects        map[int64]suspicion // by message: of those that found the CMS away, or were refused
+	suspects        map[int64]suspicion // by message, of messages that the CMS has refused or that found it away
 	probedKeys      map[string]bool     // key hashes probed since the last verdict: others have their turn
 	deliveredBefore int64               // deliveries of the lane, when this process left it
 
 	refusals
 }
 
-// refusals are the failures since the last verdict of a breaker.
+// refusals has the failures of a breaker since its last verdict.
 type refusals struct {
 	failures      int       // attempts in a row without a verdict
-	alternateFor  int       // verdicts in a row until messages are taken from the beginning of the log alone
+	alternateFor  int       // verdicts in a row until messages are taken only from the beginning of the log
 	probes        int       // refusals since the last pause
 	nextRoundAt   time.Time // when refused messages have their next turn, after all had one
 	refusingSince time.Time // since when the CMS has refused all messages
@@ -73,15 +73,15 @@ type refusals struct {
 
 // suspicion is a breaker's record of a message whose failure it did not count.
 type suspicion struct {
-	verdicts int  // the number of verdicts at that time
+	verdicts int  // the number of verdicts at the last failure
 	isProven bool // the CMS took another message between two refusals of this one
 }
 
-// maxSuspects bounds the messages that a breaker remembers; beyond it, it begins anew.
+// maxSuspects bounds the messages that a breaker remembers. Beyond that number it forgets all of them.
 const maxSuspects = 2 * readAheadMax
 
-// newBreaker returns the breaker of one lane in one process. It outlives the process's sessions: it
-// remembers over pauses which keys had their turn, and which message failed while another passed.
+// newBreaker returns the breaker of one lane in one process. It outlives the sessions of the process, and so remembers
+// over pauses which keys had their turn, and which message failed while another succeeded.
 func newBreaker(b Backoff, settle, patience time.Duration) *breaker {
 	if patience == 0 {
 		patience = patienceDefault
@@ -91,17 +91,17 @@ func newBreaker(b Backoff, settle, patience time.Duration) *breaker {
 }
 
 // adoptTail takes over the state that the last holder, in this process or another, wrote into tail.
-// Requests of this process without an answer still count: if it had lost the lane, tail does not
-// have them. A time in tail that is further ahead than settings and the allowed difference of
-// clocks permit is ignored. Refusals of another holder's messages count as refusals of this one's:
-// otherwise a lane that moves often would have only its first messages tried, again and again.
+// Requests of this process without an answer still count, because tail does not have them if the process had lost the
+// lane. It ignores a time in tail that is further ahead than settings and the allowed difference of clocks permit.
+// Refusals by another holder count like refusals by this holder. Otherwise each holder of a lane that moves often would
+// try only its first messages.
 func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
 	settles := limitTime(t.SettleUntil, now.Add(g.settle+2*maxSkew))
 	g.settleUntil, g.settleTail = laterOf(g.settleUntil, settles), laterOf(g.settleTail, settles)
 	g.pausedUntil = limitTime(t.PausedUntil, now.Add(maxDelay))
 	g.pauseReason, g.pauseCount = t.PauseReason, int(t.PauseCount)
 	if t.Counts.Delivered > g.deliveredBefore {
-		g.resetStreaks() // while another process had the lane: failures here are older
+		g.resetStreaks() // another process has delivered since; the failures here are older
 	}
 	if !t.RefusingSince.IsZero() && g.refusingSince.IsZero() {
 		g.failures, g.alternateFor = max(g.failures, wholeLogAfter), alternateVerdicts
@@ -116,8 +116,8 @@ func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
 // recordDelivered is called when the process leaves the lane.
 func (g *breaker) recordDelivered(t lane.Tail) { g.deliveredBefore = t.Counts.Delivered }
 
-// forgetMessage is called for a message that is not tried any more: if its key has no other
-// failure, the key no longer counts against the CMS.
+// forgetMessage is called for a message that is not tried any more. Its key then no longer counts as a failure of the
+// CMS.
 func (g *breaker) forgetMessage(e *lane.Entry) { delete(g.streakKeys, e.Message.Key) }
 
 // closedUntil returns the time before which no message is sent.
@@ -187,8 +187,8 @@ func limitTime(at, latest time.Time) time.Time {
 	return at
 }
 
-// isFarAhead reports whether a retry's time is further ahead than any setting allows: then the
-// clock of the holder that wrote it was wrong.
+// isFarAhead reports whether the time of a retry is further ahead than any setting allows. Then the clock of the holder
+// that wrote the time was wrong.
 func isFarAhead(at, now time.Time) bool { return at.After(now.Add(maxDelay + 2*maxSkew)) }
 
 // beginSettling is called when the CMS may still be at work on a request.
@@ -213,7 +213,7 @@ func (g *breaker) resetStreaks() {
 	clear(g.probedKeys)
 }
 
-// liftPause lets the lane probe at once: an operator knows that the CMS is back.
+// liftPause lets the lane probe at once, because an operator has resumed it.
 func (g *breaker) liftPause() {
 	g.pausedUntil, g.nextRoundAt, g.pauseReason, g.pauseCount = time.Time{}, time.Time{}, "", 0
 	clear(g.probedKeys)
@@ -231,10 +231,10 @@ func (g *breaker) classifyUnavailable(e *lane.Entry, r weir.Result, now time.Tim
 	return weir.OutcomeUnavailable
 }
 
-// classifyRefusal records a refusal. It counts the attempt if the CMS has taken another message
-// between two refusals of this one, or has refused all messages for longer than its patience: a
-// message that stands alone must come to its end, too. Else the lane goes on with the other keys,
-// and pauses after some refusals.
+// classifyRefusal records a refusal. It counts the attempt in two cases: the CMS has taken another message between two
+// refusals of this one; or the CMS has refused all messages for longer than the patience, because a message without
+// others must become final, too. In all other cases the lane goes on with the other keys, and pauses after some
+// refusals.
 func (g *breaker) classifyRefusal(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	if g.refusingSince.IsZero() || now.Sub(g.refusedAt) > patienceResetAfter {
 		g.refusingSince = now
@@ -249,7 +249,7 @@ func (g *breaker) classifyRefusal(e *lane.Entry, r weir.Result, now time.Time) w
 	}
 	g.probedKeys[e.KeyHash()], g.pauseReason = true, r.Reason
 	g.probes++
-	if r.RetryAfter > 0 { // it applies to all messages
+	if r.RetryAfter > 0 { // Retry-After applies to all messages
 		g.pausedUntil, g.probedBelow, g.nextRoundAt = now.Add(limitDelay(0, r.RetryAfter)), 0, time.Time{}
 	}
 	return weir.OutcomeUnavailable
@@ -294,9 +294,9 @@ func (g *breaker) endRound(now time.Time) bool {
 	return true
 }
 
-// pauseRound pauses the lane after each key had its turn. Messages refused during such a pause wait
-// for its end with the others. They do not prolong it: else new messages, each of them refused,
-// could keep the others from their turn.
+// pauseRound pauses the lane after each key had its turn. Messages that are refused during such a pause wait for its
+// end with the others. They do not prolong the pause: otherwise new messages, each of them refused, could delay the
+// next round without end.
 func (g *breaker) pauseRound(now time.Time) {
 	if g.probes = 0; !g.nextRoundAt.After(now) {
 		g.beginPause(0, now, maxDelay)
@@ -313,7 +313,7 @@ func (g *breaker) hadTurn(e *lane.Entry, now time.Time) bool {
 	return g.isResting(now) && e.Seq() < g.probedBelow
 }
 
-// letUntriedPass ends such a pause for the messages that had no turn.
+// letUntriedPass ends a pause for refused messages for the messages that had no turn.
 func (g *breaker) letUntriedPass(now time.Time) {
 	if g.isResting(now) && g.pausedUntil.Equal(g.nextRoundAt) {
 		g.pausedUntil = time.Time{}
@@ -328,8 +328,8 @@ func (g *breaker) wantsWholeLog() bool {
 // maxSkew is how far the clocks of two processes may differ; the health report warns from there on.
 const maxSkew = 2 * time.Second
 
-// saveTo writes the state that must outlive this holder into tail. The next holder may have another
-// clock, which must not make it begin too early.
+// saveTo writes the state that must outlive this holder into tail. Times include the allowed difference of clocks, so
+// that the next holder does not begin too early.
 func (g *breaker) saveTo(t *lane.Tail) {
 	t.PausedUntil = laterOf(g.pausedUntil, g.nextRoundAt)
 	t.PauseReason, t.PauseCount = g.pauseReason, int64(g.pauseCount)

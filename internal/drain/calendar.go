@@ -6,7 +6,7 @@ import (
 	"weir/internal/lane"
 )
 
-// Calendar knows the times at which nothing is to be sent. It must be quick.
+// Calendar has the times at which no message is sent. Its method must return at once.
 type Calendar interface {
 	// At reports whether a time is closed, why, and until when.
 	At(t time.Time) (closed bool, reason string, until time.Time)
@@ -22,7 +22,7 @@ func (d *Drainer) calendarOpensAt(at time.Time) time.Time {
 	return at
 }
 
-// explainPause returns, for people, why nothing of a lane is sent at a time; empty if it may be.
+// explainPause returns the reason for operators why no message of a lane is sent at a time; "" = messages may be sent.
 func (d *Drainer) explainPause(c lane.Control, now time.Time) string {
 	if p, paused := c.LanePause(now); paused {
 		return "an operator has paused it: " + p.Reason

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// While messages flow, a commit begins after this time or this many outcomes.
+	// While messages are sent, a commit begins after commitInterval or commitOutcomes outcomes.
 	commitInterval = 100 * time.Millisecond
 	commitOutcomes = 32
 	// maxUncommitted bounds the deliveries that a crash can repeat.
@@ -45,7 +45,7 @@ type committer struct {
 // commitRequest is a change to be committed.
 type commitRequest struct {
 	change   *lane.Change
-	onResult func(error) // not nil: the change moves due messages, and may be refused for one of them
+	onResult func(error) // if not nil, the change moves due messages, and may be refused because of one of them
 }
 
 // startCommitter begins to commit. The end of ctx cuts commits off; closeInOrder ends them.
@@ -85,7 +85,7 @@ func (c *committer) enqueueRequest(q commitRequest, urgent bool) {
 		c.pendingKeys[ch.Key]++
 	}
 	c.isUrgent = c.isUrgent || urgent
-	// One that joins others needs no wake, as long as they may wait for more.
+	// A request that joins waiting ones needs no wake, as long as these may wait for more.
 	joins := len(c.pending) > 1 && len(c.pending) < commitOutcomes && !c.isUrgent
 	c.mu.Unlock()
 	if !joins {

@@ -42,7 +42,7 @@ func (d *Drainer) AwaitFinal(id weir.ID) (<-chan struct{}, func()) {
 	}
 }
 
-// endAll ends all waiting: this process commits no more.
+// endAll ends all waiting, because this process makes no more commits.
 func (f *completions) endAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

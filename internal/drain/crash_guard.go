@@ -20,7 +20,7 @@ const (
 type crashGuard struct {
 	journal      *journal
 	cautiousLeft int   // messages still to be sent cautiously
-	inFlightSeq  int64 // as last written to tail
+	inFlightSeq  int64 // the last number written to tail
 	poisonSeq    int64 // the message that was in flight at too many crashes; 0 = none
 	hasSurvived  bool  // an attempt of this holder has come to its end
 }
@@ -40,8 +40,8 @@ func (g *crashGuard) adoptTail(t lane.Tail) bool {
 // isCautious reports whether one message is sent at a time.
 func (g *crashGuard) isCautious() bool { return g.cautiousLeft > 0 }
 
-// recordInFlight writes, in cautious running, which message is about to be sent: if the process
-// dies of it, the next holder knows.
+// recordInFlight writes into tail which message is sent next, if the lane runs cautiously. If the process dies of that
+// message, the next holder reads its number there.
 func (g *crashGuard) recordInFlight(ctx context.Context, seq int64) error {
 	if !g.isCautious() || seq == g.poisonSeq {
 		return nil

@@ -7,12 +7,11 @@ import (
 	"weir/internal/weir"
 )
 
-// trackedKeys are the keys of which deliveries have to be recorded, because messages of them are
-// dead: those and perhaps some more. They are kept from one session to the next, as long as no
-// other process has held the lane.
+// trackedKeys has the keys whose deliveries have to be recorded, because they have dead messages, and perhaps some more
+// keys. The next session of the process takes them over if no other process has held the lane between.
 type trackedKeys struct {
 	keys   map[string]bool // by hash
-	isFull bool            // there are too many: each key counts as tracked
+	isFull bool            // there are too many keys: each key counts as tracked
 }
 
 func (t *trackedKeys) hasKey(keyHash string) bool { return t.isFull || t.keys[keyHash] }
@@ -49,8 +48,8 @@ func (h *deliveryHistory) loadTracked(ctx context.Context, t lane.Tail) error {
 	return nil
 }
 
-// readLastPos returns the position of the recorded delivery of an entry's key, if this entry may
-// stand before it: one that was replayed by force, or that let later ones go ahead.
+// readLastPos returns the position of the recorded delivery of an entry's key, if the entry may have an earlier
+// position: it was replayed by force, or its contract lets later messages go ahead.
 func (h *deliveryHistory) readLastPos(ctx context.Context, e *lane.Entry) (string, error) {
 	if !h.tracked.hasKey(e.KeyHash()) || (!e.IsReplayed() && !e.Message.Skip) {
 		return "", nil

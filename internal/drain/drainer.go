@@ -77,8 +77,8 @@ type Report struct {
 	isLeft      bool // Busy because this process takes no lane: perhaps no process holds it
 }
 
-// Drainer drains the lanes of one process: one goroutine for each lane, whatever the number of
-// wakes, tickets and sweeps. It is safe for concurrent use.
+// Drainer drains the lanes of one process. It has one goroutine for each lane, however many wakes, tickets and sweeps
+// come. It is safe for concurrent use.
 type Drainer struct {
 	Config
 	spacer      spacer
@@ -86,9 +86,9 @@ type Drainer struct {
 	completions completions
 	invocationTracker
 	slots       chan struct{}   // one taken for each attempt under way; nil = no bound
-	ctx         context.Context // of all requests to the CMS
+	ctx         context.Context // the context of all requests to the CMS
 	cancel      context.CancelFunc
-	openCtx     context.Context // ends first: no new work is begun
+	openCtx     context.Context // ends before ctx: then no new work begins
 	stopNewWork context.CancelFunc
 
 	mu       sync.Mutex
@@ -124,17 +124,17 @@ func (d *Drainer) Wake(number int) {
 	}
 }
 
-// OfferAppended hands over messages that were just filed in a lane, in the log's order and with
-// their bodies. They are used if no message before them is missing; else they are read from the
-// log. The caller calls WakeOffered afterwards. It returns at once.
+// OfferAppended hands over messages that were just filed in a lane, in the log's order and with their bodies. The
+// holder uses them if no message before them is missing. Otherwise it reads them from the log. The caller calls
+// WakeOffered afterwards. OfferAppended returns at once.
 func (d *Drainer) OfferAppended(number int, messages []weir.Message) {
 	if t := d.workerOf(number); t != nil {
 		t.appends.addMessages(messages)
 	}
 }
 
-// WakeOffered wakes the lane if messages were offered since it was last woken for offers, so that
-// each receiver of a group may call it after it has answered. It returns at once.
+// WakeOffered wakes the lane if messages were offered since its last wake for offers. So each receiver of a group may
+// call it after the receiver has answered. It returns at once.
 func (d *Drainer) WakeOffered(number int) {
 	if t := d.workerOf(number); t != nil && t.appends.takeFresh() {
 		t.wakeUp()

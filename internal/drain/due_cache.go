@@ -11,20 +11,19 @@ import (
 // when their turn comes nearer.
 const dueCacheMax = 1000
 
-// dueCache has the earliest due times of the lane, or only a time before which no message becomes due.
-// It is a copy of the s_ rows, and may be behind them: a message in it may have been cancelled or
-// rescheduled, and then its move is refused.
+// dueCache has the earliest due times of the lane, or only a time before which no message becomes due. It is a copy of
+// the s_ rows, and may be out of date: if a message in it was cancelled or rescheduled, storage refuses its move.
 type dueCache struct {
 	times    []lane.DueTime // in order
 	isLoaded bool           // times are the earliest ones; else they have to be read
-	hasMore  bool           // storage has later ones than the last of times
+	hasMore  bool           // storage has due times after the last of times
 	nextAt   time.Time      // if not loaded: no message becomes due before; zero = none is scheduled
 
-	progress map[lane.DueTime]moveProgress // of those whose move has begun
+	progress map[lane.DueTime]moveProgress // of messages whose move has begun
 
 	reading chan duePage   // a read that is under way; nil = none
-	added   []lane.DueTime // since that began
-	removed []lane.DueTime // since that began
+	added   []lane.DueTime // since that read began
+	removed []lane.DueTime // since that read began
 }
 
 // moveProgress is how far the move of a message has come.
@@ -139,8 +138,8 @@ func (c *dueCache) updateHorizon() {
 	}
 }
 
-// invalidateAt calls for another read, because a message was cancelled or rescheduled. A read that
-// is under way may not have seen that.
+// invalidateAt requests another read, because a message was cancelled or rescheduled. A read that is under way may have
+// begun before.
 func (c *dueCache) invalidateAt(now time.Time) {
 	c.times, c.isLoaded, c.hasMore, c.nextAt = nil, false, false, now
 	c.reading, c.added, c.removed = nil, nil, nil

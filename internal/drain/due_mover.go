@@ -10,23 +10,22 @@ import (
 	"weir/internal/lane"
 )
 
-// A scheduled message that becomes due is moved: from the scheduled messages into its key's queue,
-// behind all that was filed before its due time (see due_position.go). The move is written before
-// the message is sent, so that the next holder finds the same order after a crash. It is written
-// ahead by the time that storage takes (lead_time.go), so that the message can be sent at its due
-// time.
+// When a scheduled message becomes due, the holder moves it from the scheduled messages into its key's queue, behind
+// all messages that were filed before its due time (see due_position.go). It writes the move before it sends the
+// message, so that the next holder finds the same order after a crash. It begins the move early by the time that
+// storage takes (lead_time.go), so that it can send the message at its due time.
 //
-// Moves go on beside the sending. Goroutines read the messages, the session decides their positions
-// between two requests to the CMS or during one, and the committer writes them, in the order of all
-// its changes. From the decision until the answer the key is shut: no message of it is sent, parked
-// or decided, so a move that is refused can be undone.
+// Moves go on beside the sending. Goroutines read the messages, the session decides their positions between two
+// requests to the CMS or during one, and the committer writes them, in the order of all its changes. From the
+// decision until the answer the key is shut: no message of it is sent, parked or decided, so a move that is refused
+// can be undone.
 
 const (
 	// maxMoves is how many messages are moved at once: each takes four operations of a
 	// transaction, and some are left for deliveries of the same time.
 	maxMoves = 20
-	// maxDueReads and maxMoveWrites bound how many reads and transactions are under way at a time. A
-	// read that is not full goes alone: messages that become due meanwhile share the next one.
+	// maxDueReads and maxMoveWrites bound how many reads and transactions are under way at a time. While a read that is
+	// not full is under way, no other begins: messages that become due meanwhile share the next read.
 	maxDueReads, maxMoveWrites = 3, 2
 	// maxReady bounds the messages that were read and are not decided.
 	maxReady = 4 * maxMoves
@@ -43,7 +42,7 @@ type dueMover struct {
 	moves        moves
 	isSealed     bool                          // the lane is to run empty: scheduled messages stay so
 	sendingKey   string                        // the hash of the key of which a request is under way
-	applyControl func(lane.Control, time.Time) // gets control rows that were read, and since when
+	applyControl func(lane.Control, time.Time) // gets control rows, and when their read began
 	notify       func()                        // wakes the session; safe for concurrent use
 }
 
@@ -62,7 +61,7 @@ type moves struct {
 type readyMessage struct {
 	due    lane.DueTime
 	entry  *lane.Entry
-	logPos int64 // in the log, before which it goes; later if a message from there on was sent since
+	logPos int64 // it goes before this number of the log, or later, if messages from there on were sent since
 }
 
 // moveWrite is a move that the committer has.
@@ -73,14 +72,13 @@ type moveWrite struct {
 	answer  chan moveResult
 }
 
-// moveResult is the committer's answer to it.
+// moveResult is the committer's answer to a move.
 type moveResult struct {
 	at  time.Time
 	err error
 }
 
-// advance takes the moves a step further, without waiting. From the first failed read on it
-// returns that read's error.
+// advance does the next steps of all moves that need no waiting. After a failed read it returns the error of that read.
 func (m *dueMover) advance(ctx context.Context) error {
 	m.takeDueTimes()
 	m.takeRead()
@@ -168,8 +166,8 @@ func (m *dueMover) takeRead() {
 	}
 }
 
-// takeWritten takes over the answers to moves. A move is refused as a whole if one of its
-// messages was cancelled or rescheduled, and is made again without that one.
+// takeWritten takes over the answers to moves. If one message of a move was cancelled or rescheduled, storage
+// refuses the whole move. The mover then makes it again without that message.
 func (m *dueMover) takeWritten() {
 	mv, hasAnswer := &m.moves, false
 	mv.writing = slices.DeleteFunc(mv.writing, func(w *moveWrite) bool {
@@ -225,8 +223,8 @@ func (m *dueMover) decideMoves() {
 	}
 }
 
-// pickReady takes out the messages that may be decided: none of a key of which a message is being
-// written or sent, and none that would go in front of others of its key.
+// pickReady takes out the messages that may be decided. It leaves a message if another message of its key is being
+// written or sent, or is ready before it.
 func (m *dueMover) pickReady() (batch []readyMessage) {
 	if len(m.moves.ready) == 0 {
 		return nil
@@ -261,7 +259,7 @@ func (m *dueMover) buildMove(batch []readyMessage) (ch *lane.Change, undo func()
 		k = k.join(e, logPos, &room)
 		m.keys.byID[id] = k
 		if e.Message.Skip {
-			// Its block holds back no other; but later messages of its key wait until it was tried.
+			// Its block delays no other message. But later messages of its key wait until it was tried.
 			k.LogWaitsFrom, k.IsParked = logPos, false
 			k.ReleasedAt, k.NextAt = m.keys.lastReleasedAt, m.keys.lastParkedAt()
 		}
@@ -295,7 +293,7 @@ func (m *dueMover) nextMoveAt() time.Time {
 		if m.cache.nextAt.IsZero() {
 			return time.Time{}
 		}
-		return m.cache.nextAt.Add(-leadMax - m.lead.current()) // the number of those due then has to be known in time
+		return m.cache.nextAt.Add(-leadMax - m.lead.current()) // early enough to learn how many are due then
 	}
 	var at time.Time
 	m.eachTurn(func(due, begin time.Time) {
@@ -341,7 +339,7 @@ func (m *dueMover) startReads(ctx context.Context) {
 // startRead begins to read messages that become due, and to look for their positions.
 func (m *dueMover) startRead(ctx context.Context, dues []lane.DueTime) {
 	answer, low, room := make(chan dueRead, 1), m.positions.sentBelow, m.keys.leftRoom()
-	room.bytes /= maxDueReads // the others have their share
+	room.bytes /= maxDueReads // the other reads have their shares
 	m.moves.reading = append(m.moves.reading, answer)
 	go func() {
 		answer <- readDue(ctx, m.laneScope, m.positions, dues, low, &room)
@@ -383,8 +381,7 @@ func (m *dueMover) readDueTimes(ctx context.Context) {
 	}()
 }
 
-// invalidateDueTimes lets the due times be read again, because a message was cancelled or
-// rescheduled.
+// invalidateDueTimes requests another read of the due times, because a message was cancelled or rescheduled.
 func (m *dueMover) invalidateDueTimes() { m.cache.invalidateAt(m.now()) }
 
 // takeDueTimes takes over the due times that were read.
@@ -418,8 +415,8 @@ func (m *dueMover) nextReadAt() time.Time {
 	return m.nextMoveAt()
 }
 
-// hasToReadFirst reports whether a due message may go in front of any other, and has to be read
-// before one is chosen.
+// hasToReadFirst reports whether a due message may go before any other, so that it has to be read before the choice of
+// the next message.
 func (m *dueMover) hasToReadFirst() bool { return !m.cache.isLoaded && m.canBegin() }
 
 // earlierOf returns the earlier of two times; zero = never.

@@ -9,17 +9,16 @@ import (
 	"weir/internal/lane"
 )
 
-// A due message goes behind the messages that were filed before its due time, and before those
-// filed later. At the due time itself that position is the end of the log. If no holder was at the
-// lane then (it was paused or closed, the CMS was away, no process was there), or the log was not
-// read up to the message, the position is found afterwards, by the time at which the log's messages
-// were accepted: otherwise a newer message of its key, filed meanwhile, would be sent before it.
-// But a position is never in front of a message that may have been sent already.
+// A due message goes behind the messages that were filed before its due time, and before the messages that were filed
+// later. At the due time itself that position is the end of the log. At that time the lane may have no holder (it was
+// paused or closed, the CMS was away, no process ran), or the log may not be read so far. Then the holder finds the
+// position afterwards, by the times at which the log's messages were accepted. Otherwise a newer message of the key,
+// filed meanwhile, would be sent before the due one. But a position is never before a message that may have been sent.
 
 const (
-	// acceptTimesPage is how much of the log is read at once for the times of acceptance.
+	// acceptTimesPage is the number of messages in one read of times of acceptance.
 	acceptTimesPage = 250
-	// maxAcceptTimes bounds how many of them are remembered.
+	// maxAcceptTimes bounds the remembered times of acceptance.
 	maxAcceptTimes = 20_000
 )
 
@@ -39,8 +38,8 @@ type acceptTimes struct {
 	at   map[int64]time.Time
 }
 
-// narrowRange raises low and lowers end by the remembered times. The first message that was accepted
-// at a time or later stays between them.
+// narrowRange raises low and lowers end by the remembered times, such that the first message that was accepted at
+// acceptedAt or later stays between them.
 func (a *acceptTimes) narrowRange(acceptedAt time.Time, low, end int64) (int64, int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,8 +57,7 @@ func (a *acceptTimes) narrowRange(acceptedAt time.Time, low, end int64) (int64, 
 	return low, end
 }
 
-// addPage remembers a part of the log that begins at a number. A message that is missing became
-// final long ago.
+// addPage remembers the times of a part of the log that begins at seq. A missing message became final long ago.
 func (a *acceptTimes) addPage(seq int64, found []*lane.Entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

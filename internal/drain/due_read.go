@@ -18,7 +18,7 @@ const maxPrefetchedBody = 256 << 10
 type dueRead struct {
 	control lane.Control
 	askedAt time.Time
-	low     int64 // when the read began; see findPositions
+	low     int64 // the limit of sent messages when the read began; see findPositions
 	entries []readyMessage
 	gone    []lane.DueTime // cancelled or rescheduled
 	took    time.Duration
@@ -66,7 +66,7 @@ func (p *dueRead) readMessages(ctx context.Context, scope laneScope, dues []lane
 	return group.Wait()
 }
 
-// fetchBody fetches a body ahead. If it is gone, the attempt finds that out.
+// fetchBody fetches a body ahead. It ignores that the body is gone, because the attempt finds that out.
 func fetchBody(ctx context.Context, store *lane.Store, e *lane.Entry) error {
 	err := store.LoadBody(ctx, e)
 	if storage.Is(err, storage.NotFound) {

@@ -15,16 +15,16 @@ import (
 // A Functions host may end a process, without notice, as soon as none of its invocations is in
 // flight. So a lane moves before that, to a process that has one:
 //
-//   - As long as an invocation stays with the lanes of a process (Attend), it keeps them.
-//   - Without one, the holder enqueues a ticket, so that an invocation comes, and hands the lane over
+//   - As long as an invocation stays with the lanes of a process (Attend), the process keeps the lanes.
+//   - Without an invocation, the holder enqueues a ticket, so that an invocation comes, and hands the lane over
 //     to the first process that gets the ticket and claims the lane (Claim). That process takes the
 //     lane even if no message waits in it at that moment. If it did not, the former holder would take
-//     it again for the next message, and a lane whose messages come one at a time would never move.
-//   - When the time of the last invocation is over, the lanes that it stayed with are handed over
-//     (HandOver), whether or not they are claimed.
+//     the lane again for the next message, and a lane whose messages come one at a time would never move.
+//   - When the time of the last invocation is over, the process hands over the lanes with which that invocation
+//     stayed (HandOver), claimed or not.
 //
-// To hand over is to end a session as a stop does: the write in hand comes to its end, all outcomes
-// are committed, the lease is released. The former holder enqueues a ticket if the lane has work and
+// A hand-over ends a session as a stop does: the holder finishes the write in hand, commits all outcomes, and releases
+// the lease. The former holder enqueues a ticket if the lane has work and
 // no other process claims it. Then it leaves the lane alone for the length of a lease, or until a
 // message, a ticket or a sweep wakes it: otherwise it would take the lane back before another
 // process could.
@@ -43,9 +43,8 @@ const (
 	// callAfter is how long a session without an invocation lasts until the holder enqueues a
 	// ticket for one. callEvery is the time between two tickets.
 	callAfter, callEvery = 2 * time.Second, 15 * time.Second
-	// takesNoneFor is how long StopTaking counts at most. It is longer than the platform lets a
-	// drained host live, and it ends, so that a host whose queue and timer listeners have failed
-	// delivers again.
+	// takesNoneFor limits the effect of StopTaking. It is longer than the platform lets a drained host live. It is
+	// limited, so that a host whose queue and timer listeners have failed delivers again.
 	takesNoneFor = 10 * time.Minute
 	// maxMoveDelay is how long a holder keeps a claimed lane at most because messages become due.
 	maxMoveDelay = 30 * time.Second
@@ -62,7 +61,7 @@ type invocationTracker struct {
 type tenure struct {
 	open      context.Context // ends with the Drainer's, or when the lane is to be handed over
 	end       func()
-	claimedAt time.Time // since when this session has seen a claim of another process; zero = it has not
+	claimedAt time.Time // when this session first saw the present claim of another process; zero = there is none
 }
 
 // Attend is called when an invocation stays with the lanes of this process.
@@ -133,7 +132,7 @@ func (s *session) canMoveLane() bool {
 	}
 	due := s.due.nextDueAt()
 	s.keys.eachFirst(func(k *keyState) {
-		if k.isMixed { // with messages that became due
+		if k.isMixed { // it may have messages that became due
 			due = earlierOf(due, k.NextAt)
 		}
 	})
@@ -174,9 +173,9 @@ func (d *Drainer) Claim(ctx context.Context, number int) Report {
 	}
 }
 
-// withdrawClaim ends a claim of this process to a lane that it has drained, or cannot look at.
-// Otherwise a process that files a message would leave the lane to this one, which does not watch it
-// any more, until the claim is over.
+// withdrawClaim ends a claim of this process to a lane that it has drained, or cannot look at. Otherwise, until the
+// claim is over, a process that files a message would leave the lane to this process, which no longer watches the
+// lane.
 func (d *Drainer) withdrawClaim(ctx context.Context, t *laneWorker) {
 	until := d.Now()
 	if !t.claims.endClaim(d.me, until) {
@@ -213,13 +212,13 @@ func (c claimTracker) recordClaim(me string, control lane.Control, now time.Time
 	switch claim, claimed := control.Claim(now); {
 	case claimed:
 		*c.last = claim
-	case c.last.By != me: // it was withdrawn; a claim of this process may be newer than the rows read
+	case c.last.By != me: // the claim was withdrawn; a claim of this process may be newer than these rows
 		*c.last = lane.Claim{}
 	}
 }
 
-// beginClaim records a claim of this process and returns true, or returns false if that of another
-// is in force.
+// beginClaim records a claim of this process, unless the claim of another process is in force. It reports whether it
+// did.
 func (c claimTracker) beginClaim(me string, now, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -280,9 +279,8 @@ func (t *laneWorker) leaveToOthers(c lane.Control, now time.Time) bool {
 	return true
 }
 
-// callOtherProcess enqueues a ticket for a lane that this process does not take: one for each time
-// that the lane is left with work, and another every callEvery. If that fails, the next look tries
-// again.
+// callOtherProcess enqueues a ticket for a lane that this process does not take: one each time that a holder leaves the
+// lane with work, and another every callEvery. If storage refuses the ticket, the next look tries again.
 func (t *laneWorker) callOtherProcess(c lane.Control, now time.Time) {
 	w := &t.watch
 	if w.calledFence == c.Tail.Fence && w.calledOpen == c.Tail.IsOpen && now.Sub(w.calledAt) < callEvery {
@@ -300,7 +298,7 @@ func (t *laneWorker) callOtherProcess(c lane.Control, now time.Time) {
 func (t *laneWorker) stepAside() Report {
 	t.hasHandedOver = false
 	select {
-	case <-t.wake: // from a message filed before the hand-over, which the ticket is for
+	case <-t.wake: // a wake for a message filed before the hand-over, for which the ticket is
 	default:
 	}
 	t.enqueueIfWorkLeft()

@@ -18,8 +18,8 @@ const (
 	// maxHeldBytes bounds the bodies in memory of moved messages that wait. The others are
 	// fetched while messages are sent.
 	maxHeldBytes = 4 << 20
-	// maxHeldEntries bounds the messages in memory without their bodies: beyond it each is read
-	// again when it is sent.
+	// maxHeldEntries bounds the messages in memory without their bodies. Beyond that number each message is read again
+	// before it is sent.
 	maxHeldEntries = 4000
 )
 
@@ -28,9 +28,9 @@ type keyState struct {
 	lane.KeyBlock
 	firstLogPos int64         // the first held message goes after the key's messages in the log before this number
 	waitLogPos  int64         // no held message goes before the log was read up to here
-	isMixed     bool          // a scheduled message may be held, and one may join in front
+	isMixed     bool          // a due message may be among the held ones, or may join before them
 	first       *lane.Entry   // the first held message, if it is in memory
-	rest        []*lane.Entry // the moved ones behind first, if these are all others
+	rest        []*lane.Entry // the moved messages after first, if these are all others
 }
 
 // isInMemory reports whether all held messages are in memory.
@@ -78,7 +78,7 @@ func (k *keyState) join(e *lane.Entry, logPos int64, room *memoryRoom) *keyState
 	return &joined
 }
 
-// isBehind reports whether a moved message may stand in front of all held ones.
+// isBehind reports whether the held messages may all have later positions than a moved message.
 func (k *keyState) isBehind(e *lane.Entry, logPos int64) bool {
 	if k.first != nil {
 		return e.AsHeld().OrderPos < k.first.AsHeld().OrderPos
@@ -97,7 +97,7 @@ func newKeyStates(now func() time.Time) *keyStates {
 	return &keyStates{now: now, byID: map[string]*keyState{}}
 }
 
-// loadBlocks takes over the stored blocks. A time far ahead was written by a wrong clock.
+// loadBlocks takes over the stored blocks. It ignores a time far ahead, which a holder with a wrong clock has written.
 func (ks *keyStates) loadBlocks(stored []lane.KeyBlock) {
 	for _, b := range stored {
 		if isFarAhead(b.NextAt, ks.now()) {
@@ -112,7 +112,7 @@ func (ks *keyStates) findHolding(e *lane.Entry) *keyState {
 	if k := ks.byID[e.BlockID()]; k != nil {
 		return k
 	}
-	return ks.byID[e.KeyHash()] // it was parked behind others of its key
+	return ks.byID[e.KeyHash()] // the message was parked behind others of its key
 }
 
 // openFor returns the block of a message, a new one if there is none.
@@ -160,7 +160,7 @@ func (ks *keyStates) unpark(k *keyState, ch *lane.Change, gone ...lane.HeldMessa
 	ch.SaveBlock(k.KeyBlock)
 }
 
-// nextParkedAt returns a time behind those of all messages that joined a queue untried.
+// nextParkedAt returns a time after the times of all messages that joined a queue untried.
 func (ks *keyStates) nextParkedAt() time.Time {
 	if ks.lastReleasedAt.IsZero() {
 		ks.lastReleasedAt = storedTime(ks.now())

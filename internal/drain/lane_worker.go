@@ -14,12 +14,11 @@ import (
 )
 
 const (
-	// watchInterval is the time between two looks at a lane that another process holds (under a
-	// second, so that a lane that was handed over in order is taken within one), for one lease
-	// length; then the time grows, as long as the holder commits, up to a third of the lease.
+	// watchInterval is the time between two looks at a lane that another process holds. It is under a second, so that a
+	// lane that was handed over in order is taken within a second. After one lease length the time between looks grows,
+	// as long as the holder commits, up to a third of the lease.
 	watchInterval = 800 * time.Millisecond
-	// reportFreshFor is how long the report of a waiting or busy lane counts: wakes in between cost
-	// nothing.
+	// reportFreshFor is how long the report of a waiting or busy lane counts. Wakes during that time lead to no look.
 	reportFreshFor = time.Second
 	// lookRetry is the pause after storage failed.
 	lookRetry = time.Second
@@ -34,7 +33,7 @@ type laneWorker struct {
 	breaker       *breaker // of this process, over all its sessions
 	appends       *recentAppends
 	hasHeld       bool          // this process has held the lane
-	hasHandedOver bool          // and has just handed it over
+	hasHandedOver bool          // this process has just handed the lane over
 	watch         foreignHolder // of the lane while another holds it
 	claims        claimTracker
 	done          chan struct{} // closed when the worker's goroutine has ended
@@ -45,7 +44,7 @@ type laneWorker struct {
 	laneReports
 }
 
-// laneReports are the results of the looks at a lane, for callers that wait for them.
+// laneReports has the results of the looks at a lane, for callers that wait for them.
 type laneReports struct {
 	mu            sync.Mutex
 	endTenure     func()        // hands the lane over in order; nil = this process does not drain it
@@ -118,7 +117,7 @@ func (t *laneWorker) isReportFresh() bool { return t.drainer.Now().Sub(t.reporte
 // reportAfter waits for the report of a look after the given round. With working it also returns as
 // soon as this process drains the lane.
 func (t *laneWorker) reportAfter(ctx context.Context, round int, working bool) Report {
-	t.wakeUp() // the holder, too: another instance may just have filed a message
+	t.wakeUp() // also for a holder, because another instance may just have filed a message
 	for {
 		t.mu.Lock()
 		report, shown, holding, settled := t.report, t.reportedRound, t.endTenure != nil, t.reported
@@ -133,7 +132,7 @@ func (t *laneWorker) reportAfter(ctx context.Context, round int, working bool) R
 		case <-settled:
 		case <-ctx.Done():
 			return Report{State: Working}
-		case <-t.done: // not before: an invocation that waits for the drain shows the host that it goes on
+		case <-t.done: // not at the end of ctx: the waiting invocation shows the host that the drain goes on
 			return Report{State: Idle}
 		}
 	}
@@ -146,8 +145,8 @@ func (t *laneWorker) publishReport(r Report) {
 	t.signalReport()
 }
 
-// setHolding records that this process drains the lane, and how it hands it over; nil = it does
-// not.
+// setHolding records that this process drains the lane, and the function that hands the lane over; nil = this process
+// does not drain it.
 func (t *laneWorker) setHolding(endTenure func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,7 +179,7 @@ func (t *laneWorker) runLoop() {
 			t.watch = foreignHolder{}
 		}
 		if report.State == Working {
-			continue // drained: look once more
+			continue // the lane was drained: look once more
 		}
 		t.publishReport(report)
 		t.waitForNextLook(report)
@@ -206,8 +205,8 @@ func (t *laneWorker) enqueueIfWorkLeft() {
 	}
 }
 
-// lookOnce is one round: is there work, may it be sent, is the lane free? If so, it holds the lane,
-// and returns Working afterwards.
+// lookOnce checks whether the lane has work, whether it may be sent, and whether the lane is free. If so, lookOnce
+// takes the lane, drains it, and returns Working afterwards.
 func (t *laneWorker) lookOnce() Report {
 	if t.hasHandedOver {
 		return t.stepAside()
@@ -254,7 +253,7 @@ func (t *laneWorker) lookOnce() Report {
 	t.setHolding(endTenure)
 	defer t.setHolding(nil)
 	t.drainer.Observer.Lease(t.number, LeaseTaken)
-	if t.drainer.takesNoLane() { // since this look began; from now on Held has the lane
+	if t.drainer.takesNoLane() { // StopTaking was called since this look began; from now on Held has the lane
 		endTenure()
 	} else {
 		err = t.holdLane(l, control, asked, &tenure{open: open, end: endTenure})
@@ -272,7 +271,7 @@ func (t *laneWorker) lookOnce() Report {
 	return Report{State: Working}
 }
 
-// predecessor is the former holder, as it left the lane.
+// predecessor has the state in which the former holder left the lane.
 type predecessor struct {
 	hasCrashed bool
 	nonce      string
@@ -334,7 +333,7 @@ func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail) (w *lane.Wr
 		if tail.IsOpen {
 			tail.Crashes++
 			tail.NextAllowedAt, tail.SentBelow = d.Now().Add(d.spacer.interval),
-				0 // its last attempts may not be in tail
+				0 // not known: its last attempts may not be in tail
 			former.hasCrashed = true
 			tail.SettleUntil = d.Now().Add(d.Settle + maxSkew)
 			if tail.InFlightSeq != 0 && tail.InFlightFence == tail.Fence-1 { // named by the holder that crashed
@@ -356,9 +355,9 @@ func (t *laneWorker) startWatching(c lane.Control, now time.Time) {
 	}
 }
 
-// hasHolderCommitted reports, of a lane that is being watched, whether its holder has committed
-// since the last look: then its lease need not be tried. So a holder that dies is noticed within
-// two looks, and from then on the lease is tried each second until it runs out.
+// hasHolderCommitted reports whether the holder of a watched lane has committed since the last look. If so, the worker
+// need not try the lease. So it notices a dead holder within two looks, and from then on tries the lease each second
+// until the lease has ended.
 func (t *laneWorker) hasHolderCommitted(tail lane.Tail) bool {
 	t.watch.isCommitting = !t.watch.watchedSince.IsZero() && tail.IsOpen && tail.ETag != t.watch.tail
 	t.watch.tail = tail.ETag
@@ -383,7 +382,7 @@ func (t *laneWorker) waitForNextLook(r Report) {
 	case r.State == Busy:
 		t.waitWatching(nextWatchDelay(t.watch.isCommitting, t.drainer.Now().Sub(t.watch.watchedSince), t.drainer.Lease))
 	case r.State == Waiting && r.Paused:
-		// Wakes of a paused lane must be cheap: one look a second at most.
+		// A paused lane must cost little however often it is woken: at most one look a second.
 		clock.Sleep(t.drainer.openCtx, min(reportFreshFor, until))
 		t.awaitWake(until - reportFreshFor)
 	case r.State == Waiting:

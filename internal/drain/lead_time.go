@@ -13,8 +13,8 @@ const (
 	// firstLatency is the latency of storage that a process assumes until it has measured it:
 	// about that of a request that storage refuses once.
 	firstLatency = 125 * time.Millisecond
-	// latencySpan and latencyAge are after how many measurements, and how long, the oldest ones
-	// are forgotten: some requests in a thousand are refused, so fewer would often show none.
+	// After latencySpan measurements, or latencyAge, the oldest measurements are forgotten. Storage refuses some
+	// requests in a thousand, and fewer measurements would often contain none of these.
 	latencySpan = 256
 	latencyAge  = 10 * time.Minute
 )
@@ -44,7 +44,7 @@ func (l *leadTime) current() time.Duration {
 // maxLatency keeps the longest of the last measurements, between latencySpan and twice as many. A
 // high percentile of so few is their maximum.
 type maxLatency struct {
-	current, previous time.Duration // of the span that is under way, and the one before
+	current, previous time.Duration // of the present span, and of the span before
 	count             int           // in the current span
 	since             time.Time     // of the current span
 	hasBegun          bool

@@ -9,8 +9,8 @@ import (
 // Observer gets the events of this process's drains, for metrics. Its methods are called
 // concurrently, from the middle of the work, and must return at once.
 type Observer interface {
-	// Attempted is called after an attempt. outcome is that of the message, which is not always
-	// that of the result alone.
+	// Attempted is called after an attempt. outcome is the outcome for the message, which may differ from that of the
+	// result.
 	Attempted(lane int, m *weir.Message, r weir.Result, outcome weir.Outcome)
 	// Finished is called when a message was decided to be final. Its commit can still fail; another
 	// holder decides anew then.
@@ -35,8 +35,8 @@ type LeaseEvent string
 const (
 	LeaseTaken    LeaseEvent = "taken"
 	LeaseBusy     LeaseEvent = "busy"     // another process has it
-	LeaseReleased LeaseEvent = "released" // in order
-	LeaseLost     LeaseEvent = "lost"     // it ran out, or the lane was fenced
+	LeaseReleased LeaseEvent = "released" // the holder has released it
+	LeaseLost     LeaseEvent = "lost"     // it has ended, or another holder has the lane
 )
 
 // noObserver is the Observer if none is set.

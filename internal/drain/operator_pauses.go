@@ -10,7 +10,7 @@ import (
 // reads them each second, so they are older only after a long attempt.
 const maxPausesAge = controlInterval + 500*time.Millisecond
 
-// operatorPauses are the pauses that operators have set, as a session last read them.
+// operatorPauses has the pauses that operators have set, as a session last read them.
 type operatorPauses struct {
 	askedAt   time.Time            // when that read began
 	laneUntil time.Time            // zero = the lane is not paused

@@ -17,7 +17,7 @@ const maxLastError = 300
 // its retry.
 type outcomeRecorder struct {
 	laneScope
-	attempts   int // that count, until a message is dead
+	attempts   int // attempts that count until a message is dead
 	backoff    Backoff
 	journal    *journal
 	readAhead  *readAhead
@@ -47,8 +47,8 @@ func (o *outcomeRecorder) recordOutcome(ctx context.Context, c *candidate, resul
 	return o.guard.countMessage(ctx)
 }
 
-// logAttempt logs an attempt: at the default level only the one that made the message final,
-// because on Azure log lines cost more than storage does.
+// logAttempt logs an attempt. At the default level only the attempt that made the message final has a line, because on
+// Azure log lines cost more than storage.
 func (o *outcomeRecorder) logAttempt(ctx context.Context, e *lane.Entry, number int, result weir.Result,
 	outcome weir.Outcome,
 ) {
@@ -85,7 +85,7 @@ func (o *outcomeRecorder) buildChange(c *candidate, result weir.Result, outcome 
 		delay := o.backoff.retryDelay(c.entry.AttemptsSinceReplay(), result.RetryAfter)
 		err = o.scheduleRetry(c, ch, o.now().Add(delay))
 	case weir.OutcomeUnavailable:
-		c.entry.DropBody() // it stays in the read-ahead, perhaps with thousands of others
+		c.entry.DropBody() // the message stays in the read-ahead, perhaps with thousands of others
 		if wait := o.breaker.pausedUntil.Sub(o.now()); wait > 0 {
 			o.log.Warn("drain: cms unavailable, lane pauses", "delay_ms", wait.Milliseconds(), "err", result.Reason)
 		}
@@ -96,7 +96,7 @@ func (o *outcomeRecorder) buildChange(c *candidate, result weir.Result, outcome 
 	return ch, err
 }
 
-// saveError writes the reason of a failure into tail, for people who look at the lane.
+// saveError writes the reason of a failure into tail, for operators who look at the lane.
 func (o *outcomeRecorder) saveError(ch *lane.Change, result weir.Result, outcome weir.Outcome) {
 	if outcome == weir.OutcomeDelivered || outcome == weir.OutcomeNone {
 		return
@@ -144,8 +144,8 @@ func (o *outcomeRecorder) saveVersion(e *lane.Entry, ch *lane.Change) {
 	o.versions.remember(key, ch.SaveLatestVersion(e, warning))
 }
 
-// removeFinal takes a message that became final out of the read-ahead or out of its block, whose
-// next one may go at once.
+// removeFinal takes a message that became final out of the read-ahead or out of its block. The next message of the
+// block may go at once.
 func (o *outcomeRecorder) removeFinal(c *candidate, ch *lane.Change) {
 	if c.block == nil {
 		o.readAhead.removeEntry(c.entry)

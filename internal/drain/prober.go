@@ -8,11 +8,10 @@ import (
 	"weir/internal/weir"
 )
 
-// Probing: while the CMS refuses one message after the other, the holder looks for one that it
-// takes. Each key has a turn, from both ends of the log alternately. As long as a key has not had
-// its turn, pauses are short and the holder stays. Then they grow. A message that is filed or falls
-// due in a long pause has its turn at once (lane.Control.HasUntried), and the others still wait for
-// the end of that pause (breaker.isResting).
+// While the CMS refuses one message after the other, the holder probes: it looks for a message that the CMS takes. Each
+// key has a turn, from both ends of the log alternately. As long as a key has not had its turn, pauses are short and
+// the holder stays. Then the pauses grow. A message that is filed or becomes due in a long pause has its turn at once
+// (lane.Control.HasUntried). The others still wait for the end of the pause (breaker.isResting).
 
 // prober decides how a session goes on after refusals.
 type prober struct {
@@ -22,7 +21,7 @@ type prober struct {
 	keys      *keyStates
 	breaker   *breaker
 	due       interface{ isShut(keyHash string) bool }
-	deferred  map[string]time.Time // by block: when those that wait for the next round were due
+	deferred  map[string]time.Time // the due times of blocks that wait for the next round
 }
 
 // classifyResult returns the outcome of an attempt, and pauses or resumes the probing.
@@ -71,9 +70,8 @@ func (p *prober) hasUntriedKey() bool {
 	})
 }
 
-// deferProbed records that no message in the log waits for its first turn. Due messages that had
-// one wait for the end of the pause, in the same order, so that tail calls for a holder only when
-// another message becomes due.
+// deferProbed records that no message in the log waits for its first turn. Due messages that had a turn wait for the
+// end of the pause, in the same order. So by tail the lane needs a holder only when another message becomes due.
 func (p *prober) deferProbed() {
 	p.breaker.probedBelow = p.readAhead.nextRead
 	until := p.breaker.pausedUntil.Truncate(time.Microsecond)

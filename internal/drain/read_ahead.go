@@ -15,7 +15,7 @@ const (
 	pageBytes = 1 << 20
 	// rowBytes is about the size of a message's row without its body.
 	rowBytes = 512
-	// farRows is how far is read ahead, without bodies, if messages supersede each other: one
+	// farRows is the number of messages that are read ahead, without bodies, if messages supersede each other: one
 	// answer of storage.
 	farRows = 1000
 	// readAheadMax bounds the read-ahead while messages of refused keys stay in it and it goes on
@@ -33,15 +33,15 @@ type readAhead struct {
 	nextRead    int64 // first sequence number not read
 	hasCaughtUp bool  // the log was read to its end since the fence was taken
 	isAtEnd     bool  // the log was read to its end, as far as is known
-	isCautious  bool  // one message at a time, none ahead
-	isFar       bool  // farRows at a time, without bodies: some messages supersede
+	isCautious  bool  // the lane runs cautiously: one message is read at a time
+	isFar       bool  // some messages supersede: farRows are read at a time, without bodies
 	pageRows    int   // of the next page; 0 = pageMin
 
 	dues    *dueCache      // gets the scheduled messages of the log
-	skipped map[int64]bool // cancelled before they were read
+	skipped map[int64]bool // messages that were cancelled before they were read
 
 	reading chan logPage // a read that is under way; nil = none
-	isStale bool         // the log goes on behind that read
+	isStale bool         // the log has messages behind that read
 }
 
 // logPage is the answer of one read.
@@ -106,8 +106,8 @@ func (w *readAhead) readFar(ctx context.Context) error {
 	return nil
 }
 
-// startFarRead begins to read on though many messages are left: those to be parked stay in the
-// read-ahead until the committer has caught up, and other keys come behind.
+// startFarRead begins to read on although many messages are left. Messages to be parked stay in the read-ahead until
+// the committer has caught up, and messages of other keys may come after them.
 func (w *readAhead) startFarRead(ctx context.Context) {
 	if w.reading == nil && !w.isComplete() {
 		w.isFar = true
@@ -115,7 +115,7 @@ func (w *readAhead) startFarRead(ctx context.Context) {
 	}
 }
 
-// isComplete reports whether all messages that can be read now are here.
+// isComplete reports whether the read-ahead has all messages that can be read now.
 func (w *readAhead) isComplete() bool {
 	return (w.isAtEnd && w.reading == nil) || len(w.entries) >= readAheadMax
 }
@@ -163,10 +163,10 @@ func (w *readAhead) mergePage(p logPage) error {
 		bytes += e.Message.Size + rowBytes
 		supersede = supersede || e.Message.Supersede
 		if e.Seq() < w.nextRead {
-			continue // filed here, and added meanwhile
+			continue // this process filed the message, and added it meanwhile
 		}
 		if p.isThin {
-			e.DropBody() // of the row as read, too: there may be thousands
+			e.DropBody() // with its row, because there may be thousands
 		}
 		w.addEntry(e)
 	}
@@ -237,7 +237,7 @@ func (w *readAhead) takeAppends() bool {
 	return len(offered) > 0
 }
 
-// onWake adds the messages that a wake was for, or has the log read on.
+// onWake adds the messages for which the lane was woken, or lets the log be read on.
 func (w *readAhead) onWake() {
 	if !w.takeAppends() {
 		w.markMore()

@@ -8,21 +8,20 @@ import (
 )
 
 const (
-	// recentAppendsMax and recentAppendsBytes bound the messages that a process keeps after it has
-	// filed them. A drain that keeps up takes them within milliseconds; one that is behind reads
-	// pages.
+	// recentAppendsMax and recentAppendsBytes bound the messages that a process keeps after it has filed them. A drain
+	// that keeps up takes them within milliseconds. A drain that is behind reads pages of the log.
 	recentAppendsMax   = 64
 	recentAppendsBytes = 1 << 20
 )
 
-// recentAppends are messages of a lane that this process has just filed, so that its own drain need
-// not read them back: at a trickle that saves a query and its time for each. They are a copy of the
-// log and never more: a message that is missing here is read there. It is safe for concurrent use.
+// recentAppends has the messages of a lane that this process has just filed, so that its own drain need not read them
+// back. If messages come one by one, that saves a query for each. It is a copy of a part of the log: the holder reads a
+// missing message from the log. It is safe for concurrent use.
 type recentAppends struct {
 	mu      sync.Mutex
 	bySeq   map[int64]weir.Message
 	bytes   int
-	isFresh bool // some were added since the lane was woken for them
+	isFresh bool // messages were added since the last wake for them
 }
 
 // addMessages keeps messages for a while. Older ones make room for newer ones.

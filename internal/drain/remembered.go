@@ -7,10 +7,10 @@ import (
 	"weir/internal/weir"
 )
 
-// maxRemembered bounds the ids that a session has in memory; beyond it, it reads them again.
+// maxRemembered bounds the ids that a session has in memory. Beyond that number it drops them and reads them again.
 const maxRemembered = 10_000
 
-// rememberedIDs are the CMS's ids by key, as far as a session knows them. "" = it is known that there is none.
+// rememberedIDs has the CMS's ids by key, as far as a session knows them. "" = the key has none.
 type rememberedIDs struct {
 	laneScope
 	isUsedBy func(contract string) bool // reports whether the messages of a contract use them; nil = none does

@@ -31,13 +31,13 @@ type requestHandler struct {
 
 	seen     int64     // head's request number as last read
 	handled  int64     // the request number up to which requests were handled
-	asked    askedPage // for by the page of requests that is being handled
+	asked    askedPage // the messages of the requests that are being handled
 	replaced []string  // blobs of bodies that were edited anew
 }
 
-// askedPage are the messages that one page of requests is to cancel, discard or replay, and the first
-// rows of the blocks that hold them, as storage has them before any of these requests is handled.
-// Thousands may be asked for at a time while no message is sent: they are read side by side.
+// askedPage has the messages that one page of requests is to cancel, discard or replay, and the first rows of the
+// blocks that hold them. The rows are those before any of these requests is handled. There may be thousands of
+// requests, and no message is sent meanwhile, so the messages are read concurrently.
 type askedPage struct {
 	messages  map[int64]*lane.Entry
 	obstacles map[int64]string              // why a message is not replayed without force
@@ -104,7 +104,7 @@ func (h *requestHandler) handleOne(ctx context.Context, r lane.Request) error {
 		h.log.Info("drain: pause of the cms lifted", "fence", h.fence, "delay_ms",
 			h.breaker.pausedUntil.Sub(h.now()).Milliseconds())
 		h.breaker.liftPause()
-	default: // of a later version of this program
+	default: // a request of a later version of this program
 		h.log.Error("drain: unknown wish refused", "seq", r.Seq, "err", "kind "+string(r.Kind))
 	}
 	if err != nil {
@@ -129,7 +129,7 @@ func (h *requestHandler) readAsked(ctx context.Context, requests []lane.Request)
 		}
 		entries[i], err = h.store.ReadMessage(ctx, h.lane, r.Seq)
 		if storage.Is(err, storage.NotFound) {
-			return nil // final long ago, and removed by retention
+			return nil // retention has removed it
 		}
 		if err == nil && isReplay && entries[i].Stage == weir.Dead {
 			obstacles[i], err = h.store.ReplayObstacle(ctx, entries[i], h.history.sinceFence)
@@ -219,8 +219,8 @@ func (h *requestHandler) withdrawMessage(e *lane.Entry, ch *lane.Change) bool {
 	return h.readAhead.removeSeq(e.Seq())
 }
 
-// withdrawHeld takes a message out of its block. Only if the block waited for this message may the
-// others go before that time.
+// withdrawHeld takes a message out of its block. If the block waited for the retry of this message, the others may
+// go at once.
 func (h *requestHandler) withdrawHeld(e *lane.Entry, ch *lane.Change) bool {
 	k := h.keys.findHolding(e)
 	if k == nil {
@@ -228,7 +228,7 @@ func (h *requestHandler) withdrawHeld(e *lane.Entry, ch *lane.Change) bool {
 	}
 	held := h.asked.held[k.ID]
 	next, isAwaited := k.NextAt, len(held) > 0 && held[0].Seq == e.Seq()
-	if e.Message.Supersede { // then it is not always the first that is tried
+	if e.Message.Supersede { // then the holder does not always try the first one
 		isAwaited = next.Sub(e.NextAttempt()).Abs() < time.Millisecond
 	}
 	h.asked.held[k.ID] = slices.DeleteFunc(held, func(m lane.HeldMessage) bool { return m.Seq == e.Seq() })
@@ -240,8 +240,8 @@ func (h *requestHandler) withdrawHeld(e *lane.Entry, ch *lane.Change) bool {
 	return true
 }
 
-// replayMessage takes a dead message back: to its old position, so in front of all that waits of
-// its key. It is refused if a later message of its key was delivered meanwhile.
+// replayMessage takes a dead message back, to its old position: before all waiting messages of its key. It refuses the
+// replay if a later message of the key was delivered meanwhile.
 func (h *requestHandler) replayMessage(ctx context.Context, r lane.Request, ch *lane.Change) error {
 	e, reason := h.asked.messages[r.Seq], h.asked.obstacles[r.Seq]
 	if r.Force {
@@ -272,8 +272,8 @@ func (h *requestHandler) replayMessage(ctx context.Context, r lane.Request, ch *
 	return nil
 }
 
-// removeReplaced removes the bodies that edits have replaced, once that is committed. One that
-// stays is of no harm.
+// removeReplaced removes the bodies that edits have replaced, after the commit of the edits. A body that is left
+// does no harm.
 func (h *requestHandler) removeReplaced(ctx context.Context) {
 	for _, blob := range h.replaced {
 		if err := h.store.RemoveBody(ctx, blob); err != nil {

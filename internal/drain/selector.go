@@ -8,7 +8,7 @@ import (
 	"weir/internal/lane"
 )
 
-// candidate is the message chosen next: from the log, or from a block.
+// candidate is the message that the holder sends next. It is from the log or from a block.
 type candidate struct {
 	entry        *lane.Entry
 	block        *keyState // nil if from the log
@@ -39,9 +39,9 @@ type selector struct {
 	isFromEnd bool // the next one from the log is taken from its end, while attempts fail
 }
 
-// pickNext returns the next message that may be sent; nil if there is none now. Log and blocks take
-// turns. The turn follows the last choice, not the number of calls: so the first of many that fall
-// due waits for the one request under way, and not for another from the log.
+// pickNext returns the next message that may be sent; nil if there is none now. Log and blocks take turns. The turn
+// changes with each choice, not with each call. So the first of many messages that become due waits only for the one
+// request under way, and not for another message of the log.
 func (s *selector) pickNext(ctx context.Context) (c *candidate, err error) {
 	first, second := s.pickHeld, s.pickFromLog
 	if s.isLogNext {
@@ -56,9 +56,9 @@ func (s *selector) pickNext(ctx context.Context) (c *candidate, err error) {
 	return c, err
 }
 
-// pickFromLog returns the log's next message whose key may be sent, or the one that supersedes it.
-// While attempts fail one after the other it is the last such key every other time: however many
-// are refused in front, others have their turn.
+// pickFromLog returns the log's next message whose key may be sent, or the message that supersedes it. While attempts
+// fail one after the other, every second call takes the last such key of the log. So other keys have their turn,
+// however many are refused at the beginning of the log.
 func (s *selector) pickFromLog(ctx context.Context) (*candidate, error) {
 	alternates := s.breaker.alternateFor > 0
 	atEnd := alternates && s.isFromEnd
@@ -92,7 +92,7 @@ func (s *selector) pickFromLog(ctx context.Context) (*candidate, error) {
 func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 	passed := map[string]bool{} // keys with an earlier message still in the read-ahead
 	ahead := s.keys.firstAhead()
-	now := s.now() // one time for all: if a pause ends meanwhile, no message overtakes a parked one
+	now := s.now() // the same time for all messages: if a pause ends meanwhile, no message overtakes a parked one
 	last := -1
 	for i := 0; i < len(s.readAhead.entries); {
 		e := s.readAhead.entries[i]
@@ -139,32 +139,31 @@ func (s *selector) parkBehindBlock(e *lane.Entry, k *keyState) {
 	ch.Hold(k.ID, e)
 	ch.SaveBlock(k.KeyBlock)
 	if k.isMixed {
-		// It may stand before the first one known, so the queue is not read until this is written.
+		// The message may go before k.first. So the queue is not read until the change is written.
 		k.first, ch.Key = nil, k.KeyHash
 	}
 	s.journal.record(ch, false)
 }
 
-// parkPaused moves a message of a paused key from the log to the key's block, or to one of its own
-// if its contract lets the others go ahead: so it does not hold up the log.
+// parkPaused moves a message of a paused key from the log to the key's block, so that the log goes on. If its contract
+// lets others go ahead, the message has a block of its own.
 func (s *selector) parkPaused(e *lane.Entry) {
 	k := s.keys.byID[e.KeyHash()]
 	if k == nil {
 		k = &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: s.keys.nextParkedAt(),
 			IsUntried: true}}
 		if e.Message.Skip {
-			// It holds back no other; but later messages of its key wait until it was tried.
+			// It delays no other message. But later messages of its key wait until it was tried.
 			k.LogWaitsFrom, k.IsParked = e.Seq(), true
 		}
 		s.keys.byID[k.ID] = k
 	}
-	// The queue is read from storage once this is written: it is in the order of the log.
+	// After the change is written, the queue is read from storage, where it has the order of the log.
 	k.firstLogPos, k.isMixed = 0, true
 	s.parkBehindBlock(e, k)
 }
 
-// pickHeld returns the first held message of a key whose time has come, or the one that supersedes
-// it.
+// pickHeld returns the first held message of a key whose time has come, or the message that supersedes it.
 func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 	for {
 		now, ahead := s.now(), s.keys.firstAhead()
@@ -188,9 +187,9 @@ func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 	}
 }
 
-// isSendableNow reports whether a block's first message may go: not before its due time, if it was
-// moved ahead of it, nor before its retry, if one that was replayed in front of it is done, nor
-// before the messages that the log has of its key up to its position.
+// isSendableNow reports whether a block's first message may go. The message may have been moved before its due time; it
+// waits for that. If a message that was replayed before it is final, it still waits for its own retry. It also waits
+// for the messages of its key that the log has up to its position.
 func (s *selector) isSendableNow(k *keyState, e *lane.Entry) bool {
 	if next := e.NextAttempt(); next.After(s.now()) && !isFarAhead(next, s.now()) {
 		s.deferToRetry(k, e)
@@ -207,7 +206,7 @@ func (s *selector) isSendableNow(k *keyState, e *lane.Entry) bool {
 	return s.isLogDone(k)
 }
 
-// deferToRetry lets a block wait for the retry of its first message.
+// deferToRetry makes a block wait for the retry of its first message.
 func (s *selector) deferToRetry(k *keyState, e *lane.Entry) {
 	k.NextAt, k.IsUntried = e.NextAttempt(), false
 	ch := &lane.Change{}
@@ -240,13 +239,13 @@ func (s *selector) readFirstHeld(ctx context.Context, k *keyState) (*lane.Entry,
 	return s.newestHeld(ctx, k, e)
 }
 
-// nextHeldAt returns when the next held message is due; zero = none is held.
+// nextHeldAt returns when the next held message may go; zero = no message is held.
 func (s *selector) nextHeldAt() (at time.Time) {
 	s.keys.eachFirst(func(k *keyState) { at = earlierOf(at, s.pauses.nextAttemptAt(k)) })
 	return at
 }
 
-// nextUntriedAt returns when the next held message is due that had no attempt, of a key that was not refused;
+// nextUntriedAt returns when the next held message without an attempt may go, of keys that the CMS has not refused;
 // zero = there is none.
 func (s *selector) nextUntriedAt() (at time.Time) {
 	s.keys.eachFirst(func(k *keyState) {
@@ -296,8 +295,8 @@ func (s *selector) prefetchRetry(ctx context.Context) error {
 	return fetchBody(ctx, s.store, e)
 }
 
-// guessNext guesses which of the next messages need their bodies fetched: the log's first one of
-// another sendable key, and the held ones that become due first.
+// guessNext returns messages that probably come next and need their bodies: the log's first message of another sendable
+// key, and the held messages that may go first.
 func (s *selector) guessNext(c *candidate) (next []*lane.Entry) {
 	if e := s.guessNextOfLog(c); e != nil && e.IsBodyRemote() {
 		next = append(next, e)

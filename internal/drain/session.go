@@ -11,9 +11,8 @@ import (
 // closeTimeout bounds the last commit and the release, which outlive the lease's context.
 const closeTimeout = 5 * time.Second
 
-// session is one holder's time with a lane, from the raised fence to the hand-over. It owns the
-// parts, and passes between them. Its methods are for one goroutine; only the committer works
-// beside it.
+// session is one holder's time with a lane, from the raised fence to the hand-over. It owns the parts and connects
+// them. Its methods are for one goroutine. Only the committer works beside it.
 type session struct {
 	laneScope
 	drainer *Drainer
@@ -73,7 +72,7 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 // load takes over the state of the former holder from tail, and reads the blocked keys.
 func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error {
 	s.breaker.adoptTail(t, s.now())
-	s.selector.isFromEnd = s.breaker.alternateFor > 0 // the former holder began in front
+	s.selector.isFromEnd = s.breaker.alternateFor > 0 // the former holder began at the beginning of the log
 	if hasCrashed {
 		s.breaker.beginSettling(s.now())
 	}
@@ -85,7 +84,7 @@ func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error 
 	if spacer := &s.drainer.spacer; s.store.Lanes == 1 {
 		spacer.adoptNext(limitTime(t.NextAllowedAt, s.now().Add(spacer.interval)))
 	}
-	if !t.NextDueAt.IsZero() { // else no message is held
+	if !t.NextDueAt.IsZero() { // without a next time, no message is held
 		blocks, err := s.store.ReadBlocks(ctx, s.lane)
 		if err != nil {
 			return err
@@ -194,8 +193,8 @@ func (s *session) attempt(ctx context.Context, c *candidate) error {
 	return s.outcomes.recordOutcome(ctx, c, result, s.prober.classifyResult(c, result))
 }
 
-// canSend reports whether no pause has begun that keeps a message from being sent. It waits until
-// it has read pauses that are new enough.
+// canSend reports whether a message may be sent now, or a pause has begun. It waits until the session has read
+// pauses that are new enough.
 func (s *session) canSend(ctx context.Context, e *lane.Entry) (bool, error) {
 	for s.pauses.isOutdated(s.now()) {
 		if c, isRead := s.control.await(ctx); isRead {
@@ -215,7 +214,7 @@ func (s *session) moveDueUntil(ctx context.Context, keyHash string, sent <-chan 
 	s.due.sendingKey = keyHash
 	defer func() { s.due.sendingKey = "" }()
 	for {
-		s.due.advance(ctx) // its error comes up again once the CMS has answered
+		s.due.advance(ctx) // serveRequests returns its error after the CMS has answered
 		next, stop := s.waiter.startTimer(s.due.nextReadAt())
 		select {
 		case result := <-sent:
@@ -229,10 +228,10 @@ func (s *session) moveDueUntil(ctx context.Context, keyHash string, sent <-chan 
 	}
 }
 
-// pollControl applies the control rows if a read has ended, and reports whether they show work. It
-// begins the next read if the last one is older than every.
-func (s *session) pollControl(ctx context.Context, every time.Duration) (hasWork bool) {
-	c, isRead, hasEnded := s.control.pollControl(ctx, every)
+// pollControl applies the control rows if a read has ended, and reports whether they show work. It begins the next read
+// if the last one is older than minAge.
+func (s *session) pollControl(ctx context.Context, minAge time.Duration) (hasWork bool) {
+	c, isRead, hasEnded := s.control.pollControl(ctx, minAge)
 	if isRead {
 		s.due.positions.limitSent(c)
 		s.applyControl(c, s.control.askedAt)
@@ -240,8 +239,8 @@ func (s *session) pollControl(ctx context.Context, every time.Duration) (hasWork
 	return hasEnded && (isRead && c.Head.Next > s.readAhead.nextRead || s.requests.hasNew())
 }
 
-// applyControl passes on the control rows: claims, pauses, requests, messages not yet read ahead.
-// They were asked for at askedAt.
+// applyControl passes on the control rows of a read that began at askedAt: claims, pauses, requests, and messages that
+// were not read ahead yet.
 func (s *session) applyControl(c lane.Control, askedAt time.Time) {
 	switch {
 	case !s.drainer.yieldsTo(c):
@@ -250,9 +249,8 @@ func (s *session) applyControl(c lane.Control, askedAt time.Time) {
 		s.tenure.end()
 	}
 	if askedAt.Before(s.pauses.askedAt) || c.Head.RequestSeq < s.requests.handled {
-		// A later read has overtaken this one: ours, or that of a former holder, which has saved it in
-		// tail. With these older pauses tail would say that the lane has no work until a time at
-		// which no process looks at the lane.
+		// A later read has ended before this one: a read of this holder, or of a former holder that has saved it in
+		// tail. By the older pauses of this read, tail would name a next time for work that is too late.
 		return
 	}
 	s.pauses.replaceWith(c, askedAt)
@@ -267,7 +265,7 @@ func (s *session) applyControl(c lane.Control, askedAt time.Time) {
 // nextDueAt returns when the next held or scheduled message is due; zero = there is none.
 func (s *session) nextDueAt() time.Time { return earlierOf(s.selector.nextHeldAt(), s.due.nextDueAt()) }
 
-// nextUntriedAt is nextDueAt for messages without an attempt, of keys that the CMS has not refused.
+// nextUntriedAt returns the same as nextDueAt, for messages without an attempt of keys that the CMS has not refused.
 func (s *session) nextUntriedAt() time.Time {
 	return earlierOf(s.selector.nextUntriedAt(), s.due.nextDueAt())
 }
@@ -277,8 +275,8 @@ func (s *session) nextWakeAt() time.Time {
 	return earlierOf(s.selector.nextHeldWakeAt(), s.due.nextReadAt())
 }
 
-// handOver ends the session in order: all decisions are committed, and tail is left as the next
-// holder should find it. It runs on a context of its own, because the lease's may have ended.
+// handOver ends the session in order: it commits all decisions, and writes the state for the next holder into tail. It
+// has a context of its own, because the context of the lease may have ended.
 func (s *session) handOver(ctx context.Context, stopCommits context.CancelFunc) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
@@ -299,7 +297,7 @@ func (s *session) buildHandOver() *lane.Change {
 	return ch
 }
 
-// saveProgress adds to a change how far delivery has come and when it goes on.
+// saveProgress adds the progress of delivery to a change, and the time at which delivery goes on.
 func (s *session) saveProgress(ch *lane.Change) {
 	cursor, due, untried, handled := s.readAhead.cursorSeq(), s.nextDueAt(), s.nextUntriedAt(), s.requests.handled
 	releasedAt, sentBelow := s.keys.lastReleasedAt, s.due.positions.sentBelow

@@ -12,7 +12,7 @@ const (
 	// append, and cannot wake it.
 	lingerMin = 2 * time.Second
 	lingerMax = 3 * time.Second
-	// lingerLook is how often it reads the control rows meanwhile.
+	// lingerLook is the time between two reads of the control rows while the holder lingers.
 	lingerLook = 500 * time.Millisecond
 )
 
@@ -35,7 +35,7 @@ func (s *session) chooseNext(ctx context.Context) (*candidate, error) {
 			return nil, nil
 		}
 		if s.readAhead.reading != nil {
-			s.journal.flushAll() // idle meanwhile
+			s.journal.flushAll() // the session is idle meanwhile
 		}
 		if waited, err := s.awaitPage(ctx); waited && err == nil {
 			continue
@@ -56,8 +56,8 @@ func (s *session) readOn(ctx context.Context) error {
 	return s.readToEnd(ctx)
 }
 
-// readToEnd reads on to the end of the log, as far as memory allows, without bodies: refused
-// messages stay in the read-ahead, and the CMS may take one behind them.
+// readToEnd reads on to the end of the log, as far as memory allows, without bodies. Refused messages stay in the
+// read-ahead, and the CMS may take a message after them.
 func (s *session) readToEnd(ctx context.Context) error {
 	for !s.readAhead.isComplete() {
 		s.readAhead.dropBodies()
@@ -69,10 +69,9 @@ func (s *session) readToEnd(ctx context.Context) error {
 	return nil
 }
 
-// beginRound gives all keys another turn once each key in reach had one, and reports whether there
-// is a message to choose again. Messages further behind in the log go first. If an untried message
-// becomes due soon, the holder waits for it instead: a pause would end at once, and the holder would
-// leave and take the lane until then.
+// beginRound lets all keys have another turn if each key that was read had one, and reports whether there is a
+// message to choose again. Messages that were not read yet go first. If an untried message becomes due soon, the
+// holder waits for it instead: in a pause the holder would leave the lane and take it again until then.
 func (s *session) beginRound(ctx context.Context) (bool, error) {
 	hasProbed := len(s.breaker.probedKeys) > 0 || s.breaker.isResting(s.now())
 	if !hasProbed || s.journal.countPending() > 0 || s.due.isUnderWay() {
@@ -141,7 +140,7 @@ func (s *session) awaitPage(ctx context.Context) (bool, error) {
 func (s *session) linger(ctx context.Context) (bool, error) {
 	until := s.now().Add(lingerMin + s.drainer.drawJitter(lingerMax-lingerMin))
 	if s.due.isSealed {
-		until = s.now() // no more messages are filed
+		until = s.now() // a sealed lane gets no more messages
 	}
 	for s.now().Before(until) || s.isDueSoon() {
 		if err := s.prefetchRetry(ctx); err != nil {
@@ -155,7 +154,7 @@ func (s *session) linger(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		if s.due.moves.answers != answers {
-			return true, nil // a message may wait for it
+			return true, nil // a message may wait for that
 		}
 		step := lingerLook
 		if at := s.nextWakeAt(); !at.IsZero() {

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// spacer spaces the attempts of one process over all its lanes (delivery.rate): one each interval
-// and no bursts, so that no second has more of them than configured. The zero value lets all pass.
-// It is safe for concurrent use.
+// spacer spaces the attempts of one process over all its lanes (delivery.rate): one in each interval and no bursts, so
+// that no second has more attempts than configured. The zero value has no limit. It is safe for concurrent use.
 type spacer struct {
 	interval time.Duration
 

@@ -72,8 +72,8 @@ func (w *waiter) sleepOrNews(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sleepThroughNews waits for d, or the end of the session. The failure of a read is news, too: a
-// wait that it ends would let the next read begin at once, and so on without a pause.
+// sleepThroughNews waits for d, or the end of the session. It ignores news, because the failure of a read is news, too:
+// otherwise the next read would begin at once, fail, and so on without a pause.
 func (w *waiter) sleepThroughNews(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
