@@ -113,7 +113,7 @@ func TestRoutes_AreConstrained(t *testing.T) {
 			}
 		}
 		if rest := parameter.ReplaceAllString(route, ""); strings.ContainsAny(rest, "{}") {
-			t.Errorf("%s: %s has a parameter without a constraint of the form regex(^…\\z)", file, rest)
+			t.Errorf("%s: the route %s has a parameter without a constraint, want regex(^…\\z)", file, rest)
 		}
 	}
 	if parameters != 8 {

@@ -76,7 +76,7 @@ type Function struct {
 
 	mu      sync.Mutex
 	staying *stay // nil = no invocation stays with lanes
-	// keptUnder has, by lane, the fence of the holder that kept the lane through this process's last claim.
+	// keptUnder has, for each lane, the fence of the holder that did not hand the lane over at this process's last claim.
 	keptUnder map[int]int64
 }
 

@@ -180,8 +180,8 @@ func newInstance(lanes int) *instance {
 	return o
 }
 
-// invoke answers a ticket, and returns a channel that gets its result.
-func (o *instance) invoke(ctx context.Context, lane int) <-chan error {
+// answerTicket answers a ticket, and returns a channel that gets its result.
+func (o *instance) answerTicket(ctx context.Context, lane int) <-chan error {
 	text, _ := json.Marshal(ticket.Encode(1, lane))
 	done := make(chan error, 1)
 	go func() {
@@ -210,9 +210,9 @@ func TestFunction_OneInvocationStays(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(t *testing.T, o *instance){
 		"UntilAllItsLanesAreDrained": func(t *testing.T, o *instance) {
-			first := o.invoke(t.Context(), 0)
-			checkAnswered(t, "the ticket of another lane", o.invoke(t.Context(), 1), true)
-			checkAnswered(t, "the ticket of all lanes", o.invoke(t.Context(), ticket.AllLanes), true)
+			first := o.answerTicket(t.Context(), 0)
+			checkAnswered(t, "the ticket of another lane", o.answerTicket(t.Context(), 1), true)
+			checkAnswered(t, "the ticket of all lanes", o.answerTicket(t.Context(), ticket.AllLanes), true)
 			o.endDrain(0)
 			checkAnswered(t, "the first", first, false)
 			o.drains.drains[1] <- drain.Report{State: drain.Waiting, Until: time.Now().Add(time.Minute)}
@@ -223,9 +223,9 @@ func TestFunction_OneInvocationStays(t *testing.T) {
 			o.calls.checkLanes(t, 1)
 		},
 		"ForAMinuteAndThenEnqueuesATicketForEachLane": func(t *testing.T, o *instance) {
-			first := o.invoke(t.Context(), 0)
+			first := o.answerTicket(t.Context(), 0)
 			for range 3 {
-				checkAnswered(t, "another ticket", o.invoke(t.Context(), 1), true)
+				checkAnswered(t, "another ticket", o.answerTicket(t.Context(), 1), true)
 			}
 			time.Sleep(time.Minute - 1)
 			checkAnswered(t, "the first", first, false)
@@ -235,20 +235,20 @@ func TestFunction_OneInvocationStays(t *testing.T) {
 			o.calls.checkLanes(t, 0, 1)
 		},
 		"AndAfterItTheNext": func(t *testing.T, o *instance) {
-			first := o.invoke(t.Context(), 0)
+			first := o.answerTicket(t.Context(), 0)
 			time.Sleep(time.Minute)
 			checkAnswered(t, "the first", first, true)
-			second := o.invoke(t.Context(), 0)
+			second := o.answerTicket(t.Context(), 0)
 			checkAnswered(t, "the second", second, false)
 			o.endDrain(0)
 			checkAnswered(t, "the second", second, true)
 		},
 		"WithALaneThatHasWorkAgain": func(t *testing.T, o *instance) {
-			first := o.invoke(t.Context(), 0)
-			checkAnswered(t, "another ticket", o.invoke(t.Context(), 1), true)
+			first := o.answerTicket(t.Context(), 0)
+			checkAnswered(t, "another ticket", o.answerTicket(t.Context(), 1), true)
 			o.endDrain(1)
 			synctest.Wait()
-			checkAnswered(t, "another ticket", o.invoke(t.Context(), 1), true)
+			checkAnswered(t, "another ticket", o.answerTicket(t.Context(), 1), true)
 			time.Sleep(time.Minute)
 			checkAnswered(t, "the first", first, true)
 			o.calls.checkLanes(t, 0, 1)
@@ -266,11 +266,11 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 	working := drain.Report{State: drain.Working}
 	for name, test := range map[string]func(t *testing.T, o *instance){
 		"NextTakesOver": func(t *testing.T, o *instance) {
-			first := o.invoke(t.Context(), 1)
-			o.invoke(t.Context(), 0)
+			first := o.answerTicket(t.Context(), 1)
+			o.answerTicket(t.Context(), 0)
 			time.Sleep(10 * time.Second)
 			checkAnswered(t, "the first", first, false)
-			second := o.invoke(t.Context(), 0)
+			second := o.answerTicket(t.Context(), 0)
 			checkAnswered(t, "the first", first, true)
 			time.Sleep(time.Minute - 1)
 			checkAnswered(t, "the second", second, false)
@@ -281,11 +281,11 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 			o.calls.checkLanes(t)
 		},
 		"NextHasALaneThatIsHeldElsewhere": func(t *testing.T, o *instance) {
-			first := o.invoke(t.Context(), 0)
-			o.invoke(t.Context(), 1)
+			first := o.answerTicket(t.Context(), 0)
+			o.answerTicket(t.Context(), 1)
 			o.endDrain(1)
 			time.Sleep(50 * time.Second)
-			second := o.invoke(t.Context(), elsewhere)
+			second := o.answerTicket(t.Context(), elsewhere)
 			checkAnswered(t, "the first", first, true)
 			time.Sleep(9 * time.Second)
 			o.endDrain(0)
@@ -297,7 +297,7 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 				fmt.Sprintf("1m5s requeue %d after 30s", elsewhere), "1m5s yield")
 		},
 		"ClaimedLaneKeepsItsInvocation": func(t *testing.T, o *instance) {
-			claiming := o.invoke(t.Context(), elsewhere)
+			claiming := o.answerTicket(t.Context(), elsewhere)
 			time.Sleep(3 * time.Second)
 			o.drains.drains[elsewhere] <- working
 			time.Sleep(8 * time.Second)
@@ -307,17 +307,17 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 		},
 		"LaneIsClaimedOnceFromEachHolder": func(t *testing.T, o *instance) {
 			o.drains.setHolderFence(7)
-			first := o.invoke(t.Context(), putBack)
+			first := o.answerTicket(t.Context(), putBack)
 			checkAnswered(t, "the first ticket", first, false)
 			time.Sleep(15 * time.Second)
 			checkAnswered(t, "the first ticket after its claim", first, true)
-			checkAnswered(t, "a ticket that meets the same holder", o.invoke(t.Context(), putBack), true)
+			checkAnswered(t, "a ticket that meets the same holder", o.answerTicket(t.Context(), putBack), true)
 			o.drains.setHolderFence(8)
-			checkAnswered(t, "a ticket that meets the next holder", o.invoke(t.Context(), putBack), false)
+			checkAnswered(t, "a ticket that meets the next holder", o.answerTicket(t.Context(), putBack), false)
 		},
 		"InvocationThatTheHostGivesUpHandsItsLanesOver": func(t *testing.T, o *instance) {
 			ctx, giveUp := context.WithCancel(t.Context())
-			first := o.invoke(ctx, 0)
+			first := o.answerTicket(ctx, 0)
 			time.Sleep(time.Second)
 			giveUp()
 			checkAnswered(t, "the first", first, true)
@@ -337,7 +337,7 @@ func TestFunction_StaysWithLanesThatNoTicketNamed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(t *testing.T, o *instance){
 		"UntilTheyAreFree": func(t *testing.T, o *instance) {
-			first := o.invoke(t.Context(), 0)
+			first := o.answerTicket(t.Context(), 0)
 			o.drains.setHeld(1)
 			o.endDrain(0)
 			checkAnswered(t, "the invocation", first, false)
@@ -348,7 +348,7 @@ func TestFunction_StaysWithLanesThatNoTicketNamed(t *testing.T) {
 		},
 		"FromTheTicketOfAnotherLaneOn": func(t *testing.T, o *instance) {
 			o.drains.setHeld(1)
-			first := o.invoke(t.Context(), 0)
+			first := o.answerTicket(t.Context(), 0)
 			o.endDrain(0)
 			checkAnswered(t, "the invocation", first, false)
 			o.drains.setHeld()
@@ -356,7 +356,7 @@ func TestFunction_StaysWithLanesThatNoTicketNamed(t *testing.T) {
 			checkAnswered(t, "the invocation", first, true)
 		},
 		"AndHandsThemOver": func(t *testing.T, o *instance) {
-			first := o.invoke(t.Context(), 0)
+			first := o.answerTicket(t.Context(), 0)
 			time.Sleep(30 * time.Second)
 			o.drains.setHeld(0, 1)
 			time.Sleep(20 * time.Second)

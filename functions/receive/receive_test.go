@@ -129,12 +129,12 @@ func TestFunction_Accepted(t *testing.T) {
 	}
 	for _, field := range []string{"id", "stage", "key", "lane", "sequence", "acceptedAt", "duplicate"} {
 		if _, ok := got[field]; !ok {
-			t.Errorf("answered %v, want the field %s", got, field)
+			t.Errorf("got %v, want the field %s", got, field)
 		}
 	}
 	if want := "https://weir.example/api/messages/" + got["id"].(string); w.Code != 202 ||
 		w.Header().Get("Location") != want {
-		t.Errorf("%d %s, want %s", w.Code, w.Header().Get("Location"), want)
+		t.Errorf("got %d and the Location %s, want 202 and %s", w.Code, w.Header().Get("Location"), want)
 	}
 	if f.idem != "k-1" || f.message.TraceParent != parent || !f.rung ||
 		strings.Contains(w.Header().Get("Location"), "s3cret") {
@@ -160,7 +160,7 @@ func TestFunction_StorageDown(t *testing.T) {
 	t.Parallel()
 	f := &fake{err: &weir.Error{Kind: weir.Unavailable, Message: "away"}}
 	if w := serveReceive(f, nil); w.Code != 503 || w.Header().Get("Retry-After") == "" || f.rung {
-		t.Errorf("answered %d %v, want status 503, a Retry-After and rung false", w.Code, w.Header())
+		t.Errorf("got %d %v, want status 503, a Retry-After and rung false", w.Code, w.Header())
 	}
 }
 
@@ -195,7 +195,7 @@ func TestFunction_BadIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	for _, values := range [][]string{{""}, {"a b"}, {"ä"}, {strings.Repeat("x", 256)}, {"a", "b"}} {
 		if w := serveReceive(&fake{}, func(r *http.Request) { r.Header["Idempotency-Key"] = values }); w.Code != 400 {
-			t.Errorf("%q: answered %d, want 400", values, w.Code)
+			t.Errorf("%q: got %d, want 400", values, w.Code)
 		}
 	}
 }
@@ -234,7 +234,8 @@ func TestFunction_TraceState(t *testing.T) {
 			r.Header["Tracestate"] = c.states
 		})
 		if f.message.TraceState != c.want || f.message.TraceParent != c.parent {
-			t.Errorf("%q with %q became %q, want TraceState %v and TraceParent %v", c.states, c.parent,
+			t.Errorf("tracestate %q with traceparent %q: got %q, want TraceState %v and TraceParent %v", c.states,
+				c.parent,
 				f.message.TraceState, c.want, c.parent)
 		}
 	}
@@ -293,7 +294,7 @@ func TestFunction_Due(t *testing.T) {
 				DeliverAtFrom string
 			}
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != c.status {
-				t.Fatalf("answered %d %s, %v, want status %v and no error", w.Code, w.Body, err, c.status)
+				t.Fatalf("got %d %s, %v, want status %v and no error", w.Code, w.Body, err, c.status)
 			}
 			if got.DeliverAtFrom != c.from || (c.at != "" && got.DeliverAt.Format(time.RFC3339) != c.at) ||
 				got.DeliverAt.IsZero() != (c.from == "") {

@@ -149,7 +149,7 @@ func TestFunction_Put(t *testing.T) {
 		w := serveRequest(f, "PUT", "/nightly", `{"cron":"@daily","messageId":"`+id.String()+`"}`)
 		if w.Code != 201 || string(f.put.Message) != "<stored/>" || f.put.ContentType != "text/xml" ||
 			!strings.Contains(w.Body.String(), `"copiedFrom":"`+id.String()) {
-			t.Errorf("answered %d %s %+v, want status 201, Message <stored/>, ContentType text/xml and %q", w.Code,
+			t.Errorf("got %d %s %+v, want status 201, Message <stored/>, ContentType text/xml and %q", w.Code,
 				w.Body, f.put, `"copiedFrom":"`+id.String())
 		}
 	})
@@ -211,7 +211,7 @@ func TestFunction_Refuses(t *testing.T) {
 		for _, method := range []string{"PUT", "DELETE"} {
 			if w := serveRequest(f, method, "/nightly", nightly, "If-Match", `"v0", W/"v9"`); w.Code != 412 ||
 				len(f.cond.Versions) != 2 || f.cond.Versions[1] != "v9" {
-				t.Errorf("%s: answered %d %+v, want status 412, 2 Versions and the second v9", method, w.Code,
+				t.Errorf("%s: got %d %+v, want status 412, 2 Versions and the second v9", method, w.Code,
 					f.cond)
 			}
 		}
@@ -241,18 +241,18 @@ func TestFunction_Answers(t *testing.T) {
 	tried := &fake{}
 	if w := serveRequest(tried, "POST", "/new/preview?count=3", nightly); w.Code != 200 ||
 		strings.Count(w.Body.String(), "dueAt") != 3 || tried.put.Cron != "30 2 * * *" {
-		t.Errorf(`answered %d %s %+v, want status 200, 3 times "dueAt" and Cron "30 2 * * *"`, w.Code, w.Body,
+		t.Errorf(`got %d %s %+v, want status 200, 3 times "dueAt" and Cron "30 2 * * *"`, w.Code, w.Body,
 			tried.put)
 	}
 	if w := serveRequest(f, "DELETE", "/nightly", ""); w.Code != 200 ||
 		w.Body.String() != `{"name":"nightly","deleted":true}`+"\n" {
-		t.Errorf("answered %d %s, want status 200 and body %v", w.Code, w.Body,
+		t.Errorf("got %d %s, want status 200 and body %v", w.Code, w.Body,
 			`{"name":"nightly","deleted":true}`+"\n")
 	}
 	for path, want := range map[string]string{"/nightly/pause": `"paused":true`, "/nightly/resume": `"paused":false`} {
 		if w := serveRequest(f, "POST", path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), want) ||
 			w.Header().Get("ETag") == "" {
-			t.Errorf("%s: %d %v %s, want %s", path, w.Code, w.Header(), w.Body, want)
+			t.Errorf("%s: got %d %v %s, want 200 with an ETag and %s", path, w.Code, w.Header(), w.Body, want)
 		}
 	}
 	w := serveRequest(f, "POST", "/nightly/run", "")

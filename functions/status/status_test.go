@@ -32,7 +32,7 @@ func (r reader) Status(_ context.Context, id weir.ID) (weir.Status, error) {
 
 func (r reader) Forecast(context.Context, weir.Status) (overview.Forecast, error) {
 	if r.unasked != nil {
-		r.unasked.Error("the forecast was read, although the request did not ask for it")
+		r.unasked.Error("the forecast was read without the parameter outlook, want no read")
 	}
 	return overview.Forecast{Position: 3, ExpectedAt: r.st.Message.AcceptedAt.Add(time.Minute), WaitsFor: "its turn"},
 		r.fails
@@ -68,7 +68,7 @@ func TestFunction(t *testing.T) {
 	if w.Code != 200 || got["stage"] != "delivered" || got["attempts"] != 2.0 ||
 		got["deliveredAt"] != "2026-01-08T12:00:01Z" || got["nextAttemptAt"] != nil ||
 		len(got["attemptLog"].([]any)) != 2 {
-		t.Errorf("answered %d %s, want status 200, stage delivered, attempts 2, deliveredAt 2026-01-08T12:00:01Z, no "+
+		t.Errorf("got %d %s, want status 200, stage delivered, attempts 2, deliveredAt 2026-01-08T12:00:01Z, no "+
 			"nextAttemptAt and an attemptLog of 2", w.Code, w.Body)
 	}
 	if w := get(id.String(), w.Header().Get("ETag")); w.Code != 304 || w.Body.Len() != 0 {
@@ -81,7 +81,7 @@ func TestFunction(t *testing.T) {
 	}
 	for _, wrong := range []string{other.String(), "nonsense", id.String() + "A", "AAAA"} {
 		if w := get(wrong, ""); w.Code != 404 || w.Header().Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s: answered %d %s, want status 404 and Content-Type application/problem+json", wrong, w.Code,
+			t.Errorf("%s: got %d %s, want status 404 and Content-Type application/problem+json", wrong, w.Code,
 				w.Body)
 		}
 	}
@@ -99,7 +99,7 @@ func TestFunction_Forecast(t *testing.T) {
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/messages/"+id.String()+query, nil))
 		var got map[string]any
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
-			t.Fatalf("answered %d %s, %v, want status 200 and no error", w.Code, w.Body, err)
+			t.Fatalf("got %d %s, %v, want status 200 and no error", w.Code, w.Body, err)
 		}
 		return got
 	}

@@ -123,7 +123,7 @@ func TestCleaner_LanesTakeTurns(t *testing.T) {
 			}
 		}
 		if w.most != 8 {
-			t.Errorf("%d lanes were cleaned at a time, want 8", w.most)
+			t.Errorf("got %d lanes cleaned at the same time at most, want 8", w.most)
 		}
 		if w.earlier == 0 || w.forgotten == 0 {
 			t.Error("got no call for earlier epochs, or none for forgotten bodies, while lanes have work; want both")
@@ -167,7 +167,7 @@ func TestCleaner_Close(t *testing.T) {
 			t.Errorf("closed after %s, %v, want 0 and no error", time.Since(began), err)
 		}
 		if w.cuts != 1 {
-			t.Errorf("%d turns were cut off, want 1", w.cuts)
+			t.Errorf("got %d turns that ctx ended, want 1", w.cuts)
 		}
 		runs := w.runs[0] // the goroutine has ended
 		c.BeginRound()

@@ -57,7 +57,7 @@ func TestDifference(t *testing.T) {
 			var got struct{ Difference string }
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != c.status ||
 				strings.TrimSpace(got.Difference) != strings.TrimSpace(c.want) {
-				t.Errorf("%d %v:\n%s\nwant\n%s", w.Code, err, got.Difference, c.want)
+				t.Errorf("got %d %v:\n%s\nwant\n%s", w.Code, err, got.Difference, c.want)
 			}
 		})
 	}

@@ -43,7 +43,7 @@ func TestHistory(t *testing.T) {
 		Minutes     []view.HistoryStep
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
-		t.Fatalf("answered %d %s: %v, want status 200 and no error", w.Code, w.Body, err)
+		t.Fatalf("got %d %s: %v, want status 200 and no error", w.Code, w.Body, err)
 	}
 	if source.span != 24*time.Hour || source.step != 15*time.Minute || source.lane != 2 || got.StepSeconds != 900 {
 		t.Errorf("got a read of %+v, want span 24h, step 15m, lane 2 and StepSeconds 900", source)
@@ -58,7 +58,7 @@ func TestHistory(t *testing.T) {
 	for _, query := range []string{"?minutes=0", "?minutes=x", "?minutes=999999", "?lane=4", "?lane=-1", "?minuets=5",
 		"?lane=1&lane=2"} {
 		if w, _ := ask(query); w.Code != http.StatusBadRequest {
-			t.Errorf("%s: answered %d, want 400", query, w.Code)
+			t.Errorf("%s: got %d, want 400", query, w.Code)
 		}
 	}
 }

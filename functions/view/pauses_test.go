@@ -60,7 +60,7 @@ func TestPauses(t *testing.T) {
 				Logger: slog.New(slog.DiscardHandler)}).ServeHTTP(w,
 				httptest.NewRequest(http.MethodGet, "/api/pauses", nil))
 			if got := strings.TrimSpace(w.Body.String()); w.Code != c.status || (c.text != "" && got != c.text) {
-				t.Errorf("answered %d %s, want status %v and %v", w.Code, got, c.status, c.text)
+				t.Errorf("got %d %s, want status %v and %v", w.Code, got, c.status, c.text)
 			}
 		})
 	}

@@ -150,11 +150,11 @@ func newReads(t *testing.T) (*source, func(address string, header ...string) *ht
 func expectAnswer(t *testing.T, w *httptest.ResponseRecorder, code int, parts ...string) {
 	t.Helper()
 	if w.Code != code {
-		t.Errorf("%d %s, want %d", w.Code, w.Body, code)
+		t.Errorf("got %d %s, want %d", w.Code, w.Body, code)
 	}
 	for _, part := range parts {
 		if !strings.Contains(w.Body.String(), part) {
-			t.Errorf("answered %s, want it with %s", w.Body, part)
+			t.Errorf("got %s, want it with %s", w.Body, part)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func TestMessages(t *testing.T) {
 	}
 	s.fails = errors.New("password=hunter2")
 	if w := ask("/api/messages"); w.Code != 500 || strings.Contains(w.Body.String(), "hunter2") {
-		t.Errorf("answered %d %s, want status 500 and no \"hunter2\"", w.Code, w.Body)
+		t.Errorf("got %d %s, want status 500 and no \"hunter2\"", w.Code, w.Body)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestLanes(t *testing.T) {
 		`"pausedUntil":"2026-01-08T12:01:00Z"`, `"scope":"key"`, `"holder":"host-1"`, `"exact":false`)
 	if w := ask("/api/lanes/0"); strings.Contains(w.Body.String(), "ratePerMinute15") ||
 		strings.Contains(w.Body.String(), "emptyIn") {
-		t.Errorf("answered %s, want neither ratePerMinute15 nor emptyIn, which are unknown", w.Body)
+		t.Errorf("got %s, want neither ratePerMinute15 nor emptyIn, which are unknown", w.Body)
 	}
 	for _, n := range []string{"9", "x", "-1", "99999999999999999999"} {
 		expectAnswer(t, ask("/api/lanes/"+n), 404)
@@ -255,7 +255,7 @@ func TestBody(t *testing.T) {
 	id := message.Message.ID.String()
 	w := ask("/api/messages/" + id + "/body")
 	if w.Code != 200 || w.Body.String() != string(message.Message.Body) {
-		t.Errorf("answered %d %s, want status 200 and body %v", w.Code, w.Body, string(message.Message.Body))
+		t.Errorf("got %d %s, want status 200 and body %v", w.Code, w.Body, string(message.Message.Body))
 	}
 	for name, want := range map[string]string{
 		"Content-Type": "text/html", "X-Content-Type-Options": "nosniff",

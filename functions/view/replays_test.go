@@ -59,7 +59,7 @@ func TestReplays(t *testing.T) {
 			w := httptest.NewRecorder()
 			mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, c.address, nil))
 			if got := strings.TrimSpace(w.Body.String()); w.Code != c.status || c.text != "" && got != c.text {
-				t.Errorf("answered %d %s, want status %v and %v", w.Code, got, c.status, c.text)
+				t.Errorf("got %d %s, want status %v and %v", w.Code, got, c.status, c.text)
 			}
 		})
 	}

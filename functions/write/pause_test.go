@@ -82,7 +82,7 @@ func (f *pauses) postPause(t *testing.T, address, body string) (status int, text
 		Pauses []struct{ Scope, Key, Reason, Since, Until string }
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-		t.Fatalf("read the answer %s: %v", w.Body, err)
+		t.Fatalf("the answer %s is not JSON, want JSON: %v", w.Body, err)
 	}
 	for _, p := range got.Pauses {
 		paused = append(paused, strings.Join([]string{p.Scope, p.Key, p.Reason, p.Since, p.Until}, "|"))
@@ -126,7 +126,7 @@ func TestPause(t *testing.T) {
 			f := &pauses{all: map[weir.Pause]bool{}}
 			status, text, paused := f.postPause(t, "pause", c.body)
 			if status != c.status || !slices.Equal(paused, c.paused) || strings.Contains(text, "target") {
-				t.Errorf("answered %d %s, want %v, paused %v and no \"target\"", status, text, c.status, c.paused)
+				t.Errorf("got %d %s, want %v, paused %v and no \"target\"", status, text, c.status, c.paused)
 			}
 			if c.status != 200 && len(f.all) != 0 {
 				t.Errorf("got %d and the pauses %v, want no pause", status, f.all)
@@ -141,12 +141,12 @@ func TestPause_SomeLanesFail(t *testing.T) {
 		fail: map[int]error{1: &weir.Error{Kind: weir.Unavailable, Message: "no answer"}}}
 	if status, text, _ := f.postPause(t, "pause", `{"all":true,"reason":"r"}`); status != 503 ||
 		!strings.Contains(text, "lanes [1]") || len(f.all) != 2 {
-		t.Errorf("answered %d %s, want 503, \"lanes [1]\" and 2 calls", status, text)
+		t.Errorf("got %d %s, want 503, \"lanes [1]\" and 2 calls", status, text)
 	}
 	sealed := &weir.Error{Kind: weir.Conflict, Message: "the number of lanes is being changed"}
 	f = &pauses{all: map[weir.Pause]bool{}, fail: map[int]error{0: sealed, 1: sealed, 2: sealed}}
 	if status, text, _ := f.postPause(t, "pause", `{"all":true,"reason":"r"}`); status != 409 {
-		t.Errorf("answered %d %s, want 409", status, text)
+		t.Errorf("got %d %s, want 409", status, text)
 	}
 }
 
@@ -183,6 +183,6 @@ func TestResume(t *testing.T) {
 	}
 	f := &pauses{}
 	if status, text, _ := f.postPause(t, "resume", `{"all":true,"lane":1}`); status != 422 {
-		t.Errorf("answered %d %s, want 422", status, text)
+		t.Errorf("got %d %s, want 422", status, text)
 	}
 }

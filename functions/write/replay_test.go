@@ -109,7 +109,7 @@ func TestReplay(t *testing.T) {
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.ID != id || got.Stage != "dead" ||
 				got.Replays != 1 || got.ReplayRefused != "too late" ||
 				!got.Edited.At.Equal(now()) || got.Edited.Note != "a title" {
-				t.Errorf("answered %s, %v, want the dead message %s with its refusal and its edit", w.Body, err, id)
+				t.Errorf("got %s, %v, want the dead message %s with its refusal and its edit", w.Body, err, id)
 			}
 		})
 	}

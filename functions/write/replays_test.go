@@ -82,7 +82,7 @@ func TestReplays(t *testing.T) {
 			f := &jobs{}
 			w := f.serveRequest(http.MethodPost, "/api/replays", c.body)
 			if w.Code != c.status {
-				t.Fatalf("answered %d %s, want %v", w.Code, w.Body, c.status)
+				t.Fatalf("got %d %s, want %v", w.Code, w.Body, c.status)
 			}
 			if w.Code >= 400 {
 				if len(f.specs) != 0 {
@@ -103,7 +103,7 @@ func TestReplays(t *testing.T) {
 			}
 			if f.planned && said["count"] != 7.0 || !f.planned &&
 				(said["id"] != "one" || w.Header().Get("Location") != "http://example.com/api/replays/one") {
-				t.Errorf("answered %v with %v, want the number 7 for a plan, or the id and the address of a job", said,
+				t.Errorf("got %v with %v, want the number 7 for a plan, or the id and the address of a job", said,
 					w.Header())
 			}
 		})
@@ -118,11 +118,11 @@ func TestReplays_PassesErrorsOn(t *testing.T) {
 		for _, body := range []string{`{"filter":{}}`, `{"filter":{},"dryRun":true}`} {
 			if w := f.serveRequest(http.MethodPost, "/api/replays", body); w.Code != status ||
 				w.Header().Get("Location") != "" {
-				t.Errorf("answered %d %s, want status %v and no Location", w.Code, w.Body, status)
+				t.Errorf("got %d %s, want status %v and no Location", w.Code, w.Body, status)
 			}
 		}
 		if w := f.serveRequest(http.MethodDelete, "/api/replays/one", ""); w.Code != status {
-			t.Errorf("answered %d %s, want %v", w.Code, w.Body, status)
+			t.Errorf("got %d %s, want %v", w.Code, w.Body, status)
 		}
 	}
 }
@@ -132,9 +132,9 @@ func TestCancelReplays(t *testing.T) {
 	f := &jobs{}
 	if w := f.serveRequest(http.MethodDelete, "/api/replays/one", ""); w.Code != 200 ||
 		!strings.Contains(w.Body.String(), `"state":"cancelled"`) {
-		t.Errorf(`answered %d %s, want status 200 and "state":"cancelled"`, w.Code, w.Body)
+		t.Errorf(`got %d %s, want status 200 and "state":"cancelled"`, w.Code, w.Body)
 	}
 	if w := f.serveRequest(http.MethodDelete, "/api/replays/other", ""); w.Code != 404 {
-		t.Errorf("answered %d %s, want 404", w.Code, w.Body)
+		t.Errorf("got %d %s, want 404", w.Code, w.Body)
 	}
 }

@@ -46,7 +46,7 @@ func TestDashboard_Headers(t *testing.T) {
 		if w.Code != want || h.Get("Content-Type") != "text/html; charset=utf-8" ||
 			h.Get("Cache-Control") != "no-store" ||
 			h.Get("Referrer-Policy") != "no-referrer" || h.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s: answered %d %v, want status %v, Content-Type \"text/html; charset=utf-8\", Cache-Control "+
+			t.Errorf("%s: got %d %v, want status %v, Content-Type \"text/html; charset=utf-8\", Cache-Control "+
 				"no-store, Referrer-Policy no-referrer and X-Content-Type-Options nosniff", name, w.Code, h, want)
 		}
 		policy := h.Get("Content-Security-Policy")
@@ -79,13 +79,13 @@ func TestDashboard_Assets(t *testing.T) {
 		w := get(d, found[1])
 		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), asset.kind) ||
 			!strings.Contains(w.Header().Get("Cache-Control"), "immutable") || w.Body.Len() == 0 {
-			t.Errorf("%s: answered %d %v, want status 200, Content-Type to begin with %q, \"immutable\" in "+
+			t.Errorf("%s: got %d %v, want status 200, Content-Type to begin with %q, \"immutable\" in "+
 				"Cache-Control and a body", found[1], w.Code, w.Header(), asset.kind)
 		}
 	}
 	for _, path := range []string{"/assets/NOTICE", "/assets/..%2fhandler.go", "/assets/app.css.gz"} {
 		if w := get(d, path); w.Code != 404 {
-			t.Errorf("%s: answered %d, want 404", path, w.Code)
+			t.Errorf("%s: got %d, want 404", path, w.Code)
 		}
 	}
 	if w := get(d, "/assets/app.css?v=other"); w.Code != 200 ||
@@ -105,7 +105,7 @@ func TestDashboard_WrongParameters(t *testing.T) {
 		"/batches/none": 404, "/errors/none": 200,
 		"?span=all&theme=%22": 200} {
 		if w := get(d, path); w.Code != status || !strings.Contains(w.Body.String(), "</html>") {
-			t.Errorf("%s: answered %d, want status %v and \"</html>\" in body", path, w.Code, status)
+			t.Errorf("%s: got %d, want status %v and \"</html>\" in body", path, w.Code, status)
 		}
 	}
 }
@@ -258,7 +258,7 @@ func (s *slow) Lanes(ctx context.Context) (wire.LaneList, error) {
 	}
 }
 
-func (s *slow) dashboard() *dashboard.Dashboard {
+func (s *slow) newDashboard() *dashboard.Dashboard {
 	cfg := s.Source.Dashboard().Config
 	cfg.Lanes = s
 	return dashboard.New(cfg)
@@ -269,7 +269,7 @@ func TestDashboard_ShowsTheRestWhenSomethingHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{Source: dashboardtest.NewBusy(), ends: make(chan struct{})}
 		began := time.Now()
-		w := get(s.dashboard(), "")
+		w := get(s.newDashboard(), "")
 		if took := time.Since(began); w.Code != 200 || took != 10*time.Second {
 			t.Errorf("got %d after %s, want status 200 and 10s", w.Code, took)
 		}
@@ -290,7 +290,7 @@ func TestDashboard_ReadsOnceForAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{Source: dashboardtest.NewBusy(), ends: make(chan struct{})}
-		d := s.dashboard()
+		d := s.newDashboard()
 		for range 20 {
 			go func() {
 				if w := get(d, ""); strings.Contains(w.Body.String(), "Could not be read") {

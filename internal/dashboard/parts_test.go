@@ -94,7 +94,7 @@ func TestShow(t *testing.T) {
 	for text, want := range map[string]string{"a\u202eb": "a⟨U+202E⟩b", "\x00": "⟨U+0000⟩", "ü\t\n漢": "ü\t\n漢",
 		"\xff": "⟨U+FFFD⟩", "a\u00adb": "a⟨U+00AD⟩b"} {
 		if got := Show(text); got != want {
-			t.Errorf("%q is shown as %q, want %v", text, got, want)
+			t.Errorf("Show(%q) = %q, want %q", text, got, want)
 		}
 	}
 }

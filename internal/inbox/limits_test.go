@@ -171,7 +171,7 @@ func (w *world) checkOrder(want int) {
 			_, text, _ := strings.Cut(body, "<title>")
 			var n int
 			if _, err := fmt.Sscan(strings.TrimSuffix(text, "</title></article>"), &n); err != nil {
-				w.Fatalf("%s: %v, want a number as title", body, err)
+				w.Fatalf("the title of %s is not a number, want one: %v", body, err)
 			}
 			numbers = append(numbers, n)
 		}

@@ -76,11 +76,11 @@ func TestHandler(t *testing.T) {
 				ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/process", strings.NewReader(c.body)))
 			var out map[string]any
 			if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || out == nil {
-				t.Errorf("answered %q, want a JSON object", w.Body)
+				t.Errorf("got %q, want a JSON object", w.Body)
 			}
 			if w.Code != c.status || !strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") ||
 				strings.Contains(w.Body.String(), "storage") {
-				t.Errorf(`answered %d %v %s, want status %v, Content-Type to begin with "application/json" and no `+
+				t.Errorf(`got %d %v %s, want status %v, Content-Type to begin with "application/json" and no `+
 					`"storage"`, w.Code, w.Header(), w.Body, c.status)
 			}
 		})

@@ -16,7 +16,7 @@ func TestHandler(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/openapi.yaml", nil))
 	if w.Code != 200 || w.Header().Get("Content-Type") != "application/yaml" ||
 		!bytes.Equal(w.Body.Bytes(), openapi.Document) {
-		t.Errorf("answered %d %v with %d bytes, want 200, application/yaml and the document of %d bytes",
+		t.Errorf("got %d %v with %d bytes, want 200, application/yaml and the document of %d bytes",
 			w.Code, w.Header(), w.Body.Len(), len(openapi.Document))
 	}
 	r := httptest.NewRequest(http.MethodGet, "/api/openapi.yaml", nil)

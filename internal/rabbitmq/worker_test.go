@@ -87,8 +87,8 @@ func newWorkerRig(t *testing.T, file fileFunc) *workerRig {
 	return r
 }
 
-// deliver passes the n-th delivery of a key to the worker.
-func (r *workerRig) deliver(ctx context.Context, tag uint64, key string) {
+// deliverMessage passes the n-th delivery of a key to the worker.
+func (r *workerRig) deliverMessage(ctx context.Context, tag uint64, key string) {
 	r.accept(ctx, &amqp.Delivery{Acknowledger: r.channel, DeliveryTag: tag, MessageId: fmt.Sprint(tag),
 		Body: fmt.Appendf(nil, `<article path="%s" version="1"><title>T</title></article>`, key)})
 }
@@ -113,7 +113,7 @@ func TestWorker_HoldsBackTheKeyOfAMessageThatIsNotFiled(t *testing.T) {
 			return lane.Receipt{Message: m, Stage: weir.Queued}, nil
 		})
 		for tag := range uint64(8) {
-			r.deliver(t.Context(), tag, []string{"/a", "/b"}[tag%2])
+			r.deliverMessage(t.Context(), tag, []string{"/a", "/b"}[tag%2])
 		}
 		synctest.Wait()
 		if got := r.channel.sortAcked(); !slices.Equal(got, []uint64{1, 3, 5, 7}) {
@@ -144,8 +144,8 @@ func TestWorker_FilesNoLaterMessageAfterALoss(t *testing.T) {
 			<-ctx.Done()
 			return lane.Receipt{}, &weir.Error{Kind: weir.Unavailable, Message: "gave up"}
 		})
-		r.deliver(ctx, 0, "/a")
-		r.deliver(ctx, 1, "/a")
+		r.deliverMessage(ctx, 0, "/a")
+		r.deliverMessage(ctx, 1, "/a")
 		synctest.Wait()
 		if err := r.abandon(lose, errLost); err != errLost {
 			t.Errorf("got %v, want %v", err, errLost)
@@ -163,7 +163,7 @@ func TestWorker_RejectsWithoutADeadLetterExchange(t *testing.T) {
 	r := newWorkerRig(t, func(context.Context, weir.Message, string) (lane.Receipt, error) {
 		return lane.Receipt{}, &weir.Error{Kind: weir.Invalid, Message: "another body under this Idempotency-Key"}
 	})
-	r.deliver(t.Context(), 1, "/a")
+	r.deliverMessage(t.Context(), 1, "/a")
 	r.accept(t.Context(), &amqp.Delivery{Acknowledger: r.channel, DeliveryTag: 2, MessageId: "2", Body: []byte("no XML")})
 	r.tasks.Wait()
 	if got := slices.Sorted(slices.Values(r.channel.rejected)); !slices.Equal(got, []uint64{1, 2}) ||
@@ -185,7 +185,7 @@ func TestWorker_TriesAgainAfterAnInternalError(t *testing.T) {
 			}
 			return lane.Receipt{Message: m, Stage: weir.Delivered, Duplicate: true}, nil
 		})
-		r.deliver(t.Context(), 1, "/a")
+		r.deliverMessage(t.Context(), 1, "/a")
 		r.tasks.Wait()
 		if took := time.Since(began); len(r.channel.acked) != 1 || len(r.woken) != 0 || took < firstRefile/2 {
 			t.Errorf("got the acknowledged %v after %s and the woken lanes %v; want one after a pause, and no "+

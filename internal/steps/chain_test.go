@@ -59,7 +59,7 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	status, answer := s.serve(r, item)
+	status, answer := s.serveItem(r, item)
 	if s.after != nil && s.after(n, w, r) {
 		return
 	}
@@ -68,7 +68,7 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-func (s *store) serve(r *http.Request, item map[string]any) (int, any) {
+func (s *store) serveItem(r *http.Request, item map[string]any) (int, any) {
 	if s.items == nil {
 		s.items = map[int]map[string]any{}
 	}

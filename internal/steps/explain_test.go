@@ -23,7 +23,7 @@ func TestSender_ExplainsAFailedExpression(t *testing.T) {
 			t.Parallel()
 			sender := newSender(t, mistakesAt+"      - { name: find, get: /a }\n      - { get: \"/{{ "+c.expression+
 				" }}\" }\n", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				answer(http.StatusOK, "application/json", c.answer)(w)
+				answerWith(http.StatusOK, "application/json", c.answer)(w)
 			}))
 			result := sender.Send(t.Context(), newDelivery(`<article id="1"/>`))
 			if result.Outcome != weir.OutcomeRetry || !strings.Contains(result.Reason, c.want) {

@@ -22,7 +22,7 @@ type publishing struct{ store }
 
 func (p *publishing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/publish") {
-		r.Method = http.MethodDelete // for DELETE, serve answers 404 if the item is not there, and sets no field
+		r.Method = http.MethodDelete // for DELETE, serveItem answers 404 if the item is not there, and sets no field
 		r.Body = io.NopCloser(strings.NewReader(`{"slug":"news-1","published":true}`))
 	}
 	p.store.ServeHTTP(w, r)
@@ -35,7 +35,7 @@ func hangUp(w http.ResponseWriter) {
 	}
 }
 
-func answer(status int, contentType, body string, headers ...string) func(http.ResponseWriter) {
+func answerWith(status int, contentType, body string, headers ...string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", contentType)
 		for i := 0; i < len(headers); i += 2 {
@@ -60,52 +60,52 @@ var faultCases = map[string]struct {
 }{
 	"AnswerLost": {hangUp, weir.OutcomeRetry, weir.OutcomeRetry, true},
 	"HTML": {
-		answer(200, "text/html", "<!DOCTYPE html><html><body>Sign in"), weir.OutcomeUnavailable,
+		answerWith(200, "text/html", "<!DOCTYPE html><html><body>Sign in"), weir.OutcomeUnavailable,
 		weir.OutcomeRetry, false,
 	},
-	"Empty":      {answer(200, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-	"NoContent":  {answer(204, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
-	"Null":       {answer(200, "application/json", "null"), weir.OutcomeRetry, weir.OutcomeRetry, false},
-	"OtherShape": {answer(200, "application/json", `{"items":7}`), weir.OutcomeRetry, weir.OutcomeRetry, false},
+	"Empty":      {answerWith(200, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+	"NoContent":  {answerWith(204, "application/json", ""), weir.OutcomeUnavailable, weir.OutcomeRetry, false},
+	"Null":       {answerWith(200, "application/json", "null"), weir.OutcomeRetry, weir.OutcomeRetry, false},
+	"OtherShape": {answerWith(200, "application/json", `{"items":7}`), weir.OutcomeRetry, weir.OutcomeRetry, false},
 	"CutJSON": {
-		answer(200, "application/json", `{"data":[{"id":1}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false,
+		answerWith(200, "application/json", `{"data":[{"id":1}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false,
 	},
 	"MoreThanJSON": {
-		answer(200, "application/json", `{"data":[]}{}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false,
+		answerWith(200, "application/json", `{"data":[]}{}`), weir.OutcomeUnavailable, weir.OutcomeRetry, false,
 	},
 	"CutShort": {cutShort, weir.OutcomeUnavailable, weir.OutcomeRetry, false},
 	"TooLong": {
-		answer(200, "application/json", `{"data":[],"x":"`+strings.Repeat("x", 2000)+`"}`),
+		answerWith(200, "application/json", `{"data":[],"x":"`+strings.Repeat("x", 2000)+`"}`),
 		weir.OutcomeUnavailable, weir.OutcomeRetry, false,
 	},
 	"Unauthorized": {
-		answer(401, "application/json", `{"message":"no"}`), weir.OutcomeUnavailable, weir.OutcomeUnavailable,
+		answerWith(401, "application/json", `{"message":"no"}`), weir.OutcomeUnavailable, weir.OutcomeUnavailable,
 		false,
 	},
 	"Forbidden": {
-		answer(403, "application/json", `{"message":"no"}`), weir.OutcomeUnavailable, weir.OutcomeUnavailable,
+		answerWith(403, "application/json", `{"message":"no"}`), weir.OutcomeUnavailable, weir.OutcomeUnavailable,
 		false,
 	},
 	"RateLimit": {
-		answer(429, "application/json", `{}`, "X-Reset", "7"), weir.OutcomeUnavailable, weir.OutcomeUnavailable,
+		answerWith(429, "application/json", `{}`, "X-Reset", "7"), weir.OutcomeUnavailable, weir.OutcomeUnavailable,
 		false,
 	},
 	"ServerError": {
-		answer(500, "text/html", `<h1>Error establishing a database connection</h1>`), weir.OutcomeRetry,
+		answerWith(500, "text/html", `<h1>Error establishing a database connection</h1>`), weir.OutcomeRetry,
 		weir.OutcomeRetry, false,
 	},
 	"Maintenance": {
-		answer(503, "text/html", `<h1>away</h1>`), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false,
+		answerWith(503, "text/html", `<h1>away</h1>`), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false,
 	},
-	"GatewayTimeou": {answer(504, "text/html", ``), weir.OutcomeUnavailable, weir.OutcomeUnavailable, true},
+	"GatewayTimeou": {answerWith(504, "text/html", ``), weir.OutcomeUnavailable, weir.OutcomeUnavailable, true},
 	"Redirect": {
-		answer(302, "text/html", ``, "Location", "/login?key=s3cret"), weir.OutcomeUnavailable,
+		answerWith(302, "text/html", ``, "Location", "/login?key=s3cret"), weir.OutcomeUnavailable,
 		weir.OutcomeUnavailable, false,
 	},
-	"Stale":    {answer(412, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
-	"Conflict": {answer(409, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
+	"Stale":    {answerWith(412, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
+	"Conflict": {answerWith(409, "application/json", `{}`), weir.OutcomeDelivered, weir.OutcomeDelivered, false},
 	"BadRequest": {
-		answer(400, "application/json", `{"message":"no such field"}`), weir.OutcomeRejected,
+		answerWith(400, "application/json", `{"message":"no such field"}`), weir.OutcomeRejected,
 		weir.OutcomeRejected, false,
 	},
 }
@@ -171,9 +171,9 @@ func TestSender_ReadsByPost(t *testing.T) {
 		want       weir.Outcome
 		unanswered bool
 	}{
-		"Empty":       {"        reads: true\n", answer(200, "text/html", ""), weir.OutcomeUnavailable, false},
+		"Empty":       {"        reads: true\n", answerWith(200, "text/html", ""), weir.OutcomeUnavailable, false},
 		"Lost":        {"        reads: true\n", hangUp, weir.OutcomeRetry, false},
-		"WritesEmpty": {"        reads: false\n", answer(200, "text/html", ""), weir.OutcomeRetry, false},
+		"WritesEmpty": {"        reads: false\n", answerWith(200, "text/html", ""), weir.OutcomeRetry, false},
 		"WritesLost":  {"", hangUp, weir.OutcomeRetry, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -212,11 +212,11 @@ func TestSender_AgainHasAnEnd(t *testing.T) {
 					if lookUps++; lookUps > c.lagging {
 						return false
 					}
-					answer(200, "application/json", `{"data":[]}`)(w)
+					answerWith(200, "application/json", `{"data":[]}`)(w)
 					return true
 				}
 				if r.Method == http.MethodPost {
-					answer(
+					answerWith(
 						400,
 						"application/json",
 						`{"errors":[{"message":"Value has to be unique","extensions":{"code":"RECORD_NOT_UNIQUE"}}]}`,
@@ -269,84 +269,84 @@ var ruleCases = map[string]struct {
 	refused bool
 }{
 	"Done": {
-		"{ delete: /items/1, on: [ { when: \"status in [404, 410]\", do: done } ] }", answer(404, "", ""),
+		"{ delete: /items/1, on: [ { when: \"status in [404, 410]\", do: done } ] }", answerWith(404, "", ""),
 		weir.OutcomeDelivered, "step1: 404", false,
 	},
 	"RejectIn200": {
 		"{ post: /a, json: {}, on: [ { when: json.ok == false, do: reject, say: \"no: {{ json.why }}\" } ] }",
-		answer(200, "", `{"ok":false,"why":"bad"}`), weir.OutcomeRejected, "step1: 200: no: bad", false,
+		answerWith(200, "", `{"ok":false,"why":"bad"}`), weir.OutcomeRejected, "step1: 200: no: bad", false,
 	},
 	"Unavailable": {
 		"{ post: /a, json: {}, on: [ { when: \"body contains 'database'\", do: unavailable } ] }",
-		answer(500, "", `<h1>database</h1>`), weir.OutcomeUnavailable, "step1: 500", false,
+		answerWith(500, "", `<h1>database</h1>`), weir.OutcomeUnavailable, "step1: 500", false,
 	},
 	"ForbiddenIs": {
 		"{ patch: /a, json: {}, on: [ { when: status == 403, do: reject } ] }",
-		answer(403, "", `{"errors":[{"message":"You don't have permission","path":["items",1]}]}`),
+		answerWith(403, "", `{"errors":[{"message":"You don't have permission","path":["items",1]}]}`),
 		weir.OutcomeRejected, "403", false,
 	},
 	"Refused": {
 		"{ patch: /a, json: {}, success: json.ok }",
-		answer(403, "", `{"errors":[{"message":"no right","path":["items",1]}]}`), weir.OutcomeUnavailable,
+		answerWith(403, "", `{"errors":[{"message":"no right","path":["items",1]}]}`), weir.OutcomeUnavailable,
 		"step1: 403 Forbidden: no right (items.1)", true,
 	},
 	"Success": {
-		"{ patch: /a, json: {}, success: json?.data?.id != nil }", answer(204, "", ``), weir.OutcomeRetry,
+		"{ patch: /a, json: {}, success: json?.data?.id != nil }", answerWith(204, "", ``), weir.OutcomeRetry,
 		"does not fit success: json?.data?.id != nil", false,
 	},
 	"Header": {
 		"{ get: /a, success: \"headers['X-WP-Total'] == '0' and headers['x-none'] == nil\" }",
-		answer(200, "", `[]`, "X-Wp-Total", "0"), weir.OutcomeDelivered, "", false,
+		answerWith(200, "", `[]`, "X-Wp-Total", "0"), weir.OutcomeDelivered, "", false,
 	},
 	"OtherStatus": {
-		"{ post: /a, json: {}, expect: [201] }", answer(200, "", `{}`), weir.OutcomeRetry,
+		"{ post: /a, json: {}, expect: [201] }", answerWith(200, "", `{}`), weir.OutcomeRetry,
 		"(not an expected status)", false,
 	},
 	"AgainAt504": {
-		"{ post: /a, json: {}, on: [ { when: status == 504, do: again } ] }", answer(504, "", ``),
+		"{ post: /a, json: {}, on: [ { when: status == 504, do: again } ] }", answerWith(504, "", ``),
 		weir.OutcomeRetry, "504", false,
 	},
 	"GraphQLError": {
 		"{ graphql: 'mutation { a }' }",
-		answer(200, "", `{"data":null,"errors":[{"message":"no such template","path":["createItem"]}]}`),
+		answerWith(200, "", `{"data":null,"errors":[{"message":"no such template","path":["createItem"]}]}`),
 		weir.OutcomeRejected, "step1: 200: no such template (createItem)", false,
 	},
 	"GraphQLAuth": {
 		"{ graphql: 'query { a }' }",
-		answer(200, "", `{"errors":[{"message":"sign in","extensions":{"code":"UNAUTHENTICATED"}}]}`),
+		answerWith(200, "", `{"errors":[{"message":"sign in","extensions":{"code":"UNAUTHENTICATED"}}]}`),
 		weir.OutcomeUnavailable, "sign in", false,
 	},
 	"GraphQLHTML": {
-		"{ graphql: 'query { a }' }", answer(200, "", `<html>`), weir.OutcomeUnavailable,
+		"{ graphql: 'query { a }' }", answerWith(200, "", `<html>`), weir.OutcomeUnavailable,
 		"not JSON, but a page of HTML", false,
 	},
 	"GraphQLGood": {
-		"{ graphql: 'mutation { a }' }", answer(200, "", `{"data":{"a":1}}`), weir.OutcomeDelivered, "", false,
+		"{ graphql: 'mutation { a }' }", answerWith(200, "", `{"data":{"a":1}}`), weir.OutcomeDelivered, "", false,
 	},
 	"FaultBad": {
 		"{ post: /xmlrpc, xml: '<methodCall/>' }",
-		answer(200, "text/xml", fault("500", "Content, title, and excerpt are empty.")), weir.OutcomeRejected,
+		answerWith(200, "text/xml", newFault("500", "Content, title, and excerpt are empty.")), weir.OutcomeRejected,
 		"step1: 200: fault 500: Content, title, and excerpt are empty.", false,
 	},
 	"FaultAuth": {
 		"{ post: /xmlrpc, xml: '<methodCall/>' }",
-		answer(200, "text/xml", fault("403", "Incorrect username or password.")), weir.OutcomeUnavailable,
+		answerWith(200, "text/xml", newFault("403", "Incorrect username or password.")), weir.OutcomeUnavailable,
 		"fault 403", false,
 	},
 	"FaultEmpty": {
-		"{ post: /xmlrpc, xml: '<methodCall/>' }", answer(200, "text/html", ""), weir.OutcomeRetry,
+		"{ post: /xmlrpc, xml: '<methodCall/>' }", answerWith(200, "text/html", ""), weir.OutcomeRetry,
 		"the answer is empty and should be XML", false,
 	},
 	"CallGood": {
 		"{ post: /xmlrpc, xml: '<methodCall/>' }",
-		answer(200, "text/xml", "<methodResponse><params/></methodResponse>"), weir.OutcomeDelivered, "", false,
+		answerWith(200, "text/xml", "<methodResponse><params/></methodResponse>"), weir.OutcomeDelivered, "", false,
 	},
 	"EmptyPart": {
-		"{ put: \"/items/{{ text('./absent') }}\", json: {} }", answer(200, "", `{}`), weir.OutcomeRejected,
+		"{ put: \"/items/{{ text('./absent') }}\", json: {} }", answerWith(200, "", `{}`), weir.OutcomeRejected,
 		"must not have an empty part", false,
 	},
 	"NoNumber": {
-		"{ post: /a, json: { n: \"{{ number('./title') }}\" } }", answer(200, "", `{}`), weir.OutcomeRejected,
+		"{ post: /a, json: { n: \"{{ number('./title') }}\" } }", answerWith(200, "", `{}`), weir.OutcomeRejected,
 		"not a number", false,
 	},
 }
@@ -369,7 +369,7 @@ func TestSender_Rules(t *testing.T) {
 	}
 }
 
-func fault(code, text string) string {
+func newFault(code, text string) string {
 	return `<?xml version="1.0"?><methodResponse><fault><value><struct><member><name>faultCode</name>` +
 		`<value><int>` + code + `</int></value></member><member><name>faultString</name><value><string>` + text +
 		`</string></value></member></struct></value></fault></methodResponse>`
@@ -393,7 +393,7 @@ func TestSender_HidesSecrets(t *testing.T) {
 	)
 	s := newSender(t, text, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		answer(400, "text/plain", r.Header.Get("Authorization")+string(body)+"dynamic")(w)
+		answerWith(400, "text/plain", r.Header.Get("Authorization")+string(body)+"dynamic")(w)
 	}), func(c *steps.Config) { c.Secrets = func() []string { return []string{"dynamic"} } })
 	r := s.Send(t.Context(), newDelivery("<a/>"))
 	if r.Outcome != weir.OutcomeRejected || !strings.Contains(r.Body, "key") {

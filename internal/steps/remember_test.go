@@ -69,7 +69,7 @@ func TestSender_RememberBeforeAFailure(t *testing.T) {
 	cms.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool {
 		isPublish := strings.HasSuffix(r.URL.Path, "/publish")
 		if isPublish {
-			answer(409, "application/json", `{}`)(w)
+			answerWith(409, "application/json", `{}`)(w)
 		}
 		return isPublish
 	}
@@ -104,7 +104,7 @@ func TestSender_RememberedValues(t *testing.T) {
 			t.Parallel()
 			s := newSender(t, articleWithSteps("      - { post: /items, json: {}, remember: '{{ json.id }}' }\n"),
 				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					answer(200, "application/json", c.answer)(w)
+					answerWith(200, "application/json", c.answer)(w)
 				}))
 			r := s.Send(t.Context(), newDelivery(`<article/>`))
 			if r.Outcome != c.outcome || r.RememberedID != c.want || !strings.Contains(r.Reason, c.reason) {
@@ -122,7 +122,7 @@ func TestSender_Forget(t *testing.T) {
 	cms := &store{}
 	cms.fault = func(n int, w http.ResponseWriter, _ *http.Request) bool {
 		if n == 1 {
-			answer(403, "application/json", `{}`)(w)
+			answerWith(403, "application/json", `{}`)(w)
 		}
 		return n == 1
 	}

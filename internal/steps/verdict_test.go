@@ -21,16 +21,16 @@ func TestSender_RejectionIsAVerdict(t *testing.T) {
 	}{
 		"Rule": {
 			"{ post: /a, json: {}, on: [ { when: json.slug != key, do: reject } ] }",
-			answer(201, "", `{"slug":"news-2"}`), 201,
+			answerWith(201, "", `{"slug":"news-2"}`), 201,
 		},
 		"RuleFor403": {
-			"{ patch: /a, json: {}, on: [ { when: status == 403, do: reject } ] }", answer(403, "", `{}`), 403,
+			"{ patch: /a, json: {}, on: [ { when: status == 403, do: reject } ] }", answerWith(403, "", `{}`), 403,
 		},
 		"GraphQL": {
-			"{ graphql: 'mutation { a }' }", answer(200, "", `{"data":null,"errors":[{"message":"no"}]}`), 200,
+			"{ graphql: 'mutation { a }' }", answerWith(200, "", `{"data":null,"errors":[{"message":"no"}]}`), 200,
 		},
 		"Fault": {
-			"{ post: /x, xml: '<methodCall/>' }", answer(200, "text/xml", fault("500", "no")), 200,
+			"{ post: /x, xml: '<methodCall/>' }", answerWith(200, "text/xml", newFault("500", "no")), 200,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestSender_RetryAfter(t *testing.T) {
 			t.Parallel()
 			s := newSender(t, articleWithSteps("      - { get: /a, retryAfter: X-Limit-Reset }\n"),
 				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					answer(429, "", `{}`, "X-Limit-Reset", c.value)(w)
+					answerWith(429, "", `{}`, "X-Limit-Reset", c.value)(w)
 				}))
 			r := s.Send(t.Context(), newDelivery(`<article/>`))
 			if r.Outcome != weir.OutcomeUnavailable || r.RetryAfter < c.low || r.RetryAfter > c.high {
@@ -96,7 +96,7 @@ func TestSender_SuccessOfAnUnreadableAnswer(t *testing.T) {
 			text := articleWithSteps("      - { " + c.step + ", expect: [200, 404], success: \"" + success + "\" }\n")
 			s := newSender(t, text,
 				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					answer(http.StatusNotFound, "", c.body)(w)
+					answerWith(http.StatusNotFound, "", c.body)(w)
 				}))
 			r := s.Send(t.Context(), newDelivery(`<article/>`))
 			got := strings.Replace(r.Reason, "success: ", "", 1)

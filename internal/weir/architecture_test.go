@@ -33,10 +33,10 @@ func TestArchitecture_NamesExist(t *testing.T) {
 		case treePath.MatchString(name):
 			paths++
 			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
-				t.Errorf("docs/architecture.md names the path %s, which does not exist", name)
+				t.Errorf("docs/architecture.md names the path %s, want a path that exists", name)
 			}
 		case testName.MatchString(name) && !tests[name]:
-			t.Errorf("docs/architecture.md names the test %s, which does not exist", name)
+			t.Errorf("docs/architecture.md names the test %s, want a test that exists", name)
 		}
 	}
 	if paths < 50 {
@@ -51,7 +51,7 @@ func TestArchitecture_HasEveryPackage(t *testing.T) {
 	for pkg := range may {
 		name := strings.TrimPrefix(pkg, "weir/")
 		if !strings.Contains(text, "`"+name+"`") {
-			t.Errorf("docs/architecture.md does not name the package %s", name)
+			t.Errorf("docs/architecture.md does not name the package %s, want a row for it", name)
 		}
 	}
 	folders, err := filepath.Glob(root + "/functions/*/function.json")
@@ -60,7 +60,7 @@ func TestArchitecture_HasEveryPackage(t *testing.T) {
 	}
 	for _, folder := range folders {
 		if name := "functions/" + filepath.Base(filepath.Dir(folder)); !strings.Contains(text, "`"+name+"`") {
-			t.Errorf("docs/architecture.md does not name the function %s", name)
+			t.Errorf("docs/architecture.md does not name the function %s, want its name", name)
 		}
 	}
 }

@@ -15,7 +15,7 @@ func TestID(t *testing.T) {
 	for _, s := range []string{"", "A", "====", id.String() + "A", id.String()[1:], id.String() + "=",
 		"gICAgICAgICAgICA"} {
 		if got, err := weir.ParseID(s); err == nil {
-			t.Errorf("%q was read as %+v, want an error", s, got)
+			t.Errorf("%q: got the id %+v, want an error", s, got)
 		}
 	}
 }

@@ -153,7 +153,7 @@ type Status struct {
 	DiedAt         time.Time // time at which a discarded message had become dead
 	EditedAt       time.Time // time of the last edit; zero = never
 	EditNote       string    // the operator's note
-	Held           bool      // it waits for its retry, or behind another message of its key that waits for its retry
+	Held           bool      // it waits for its retry, or behind another message of its key that waits for a retry
 	Version        string    // version of this state, for ETags
 }
 
