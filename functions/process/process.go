@@ -76,7 +76,8 @@ type Function struct {
 
 	mu      sync.Mutex
 	staying *stay // nil = no invocation stays with lanes
-	// keptUnder has, for each lane, the fence of the holder that did not hand the lane over at this process's last claim.
+	// keptUnder has, for each lane, the fence of the holder that did not hand the lane over when this process last
+	// claimed the lane.
 	keptUnder map[int]int64
 }
 
