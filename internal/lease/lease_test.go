@@ -14,7 +14,7 @@ import (
 
 func isAcquire(c storagetest.Call) bool { return c.Op == "Acquire" }
 
-// acquireCases are the cases of TestAcquire.
+// acquireCases has the cases of TestAcquire.
 var acquireCases = map[string]func(t *testing.T, s *setup){
 	"OfTwoOneIsBusy": func(t *testing.T, s *setup) {
 		first := s.mustAcquire(t)
@@ -102,7 +102,7 @@ var acquireCases = map[string]func(t *testing.T, s *setup){
 			t.Fatal(err)
 		}
 		defer l.Release(t.Context())
-		passTimeAndSettle(54*time.Second - instant) // a tenth is kept back
+		passTimeAndSettle(54*time.Second - instant) // the margin is a tenth
 		if !isTrusted(l) {
 			t.Error("the lease ended early, want it trusted")
 		}

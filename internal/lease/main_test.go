@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Of a lease of 15 s: the margin is 2 s, so it is trusted for 13 s; a renewal goes out
-// each 5 s and may take 2.5 s.
+// A lease of 15 s has a margin of 2 s, so it is trusted for 13 s. The holder renews it each 5 s, and a renewal may take
+// 2.5 s.
 const (
 	length  = 15 * time.Second
 	window  = 13 * time.Second
@@ -30,7 +30,7 @@ const (
 type setup struct {
 	inner  *memory.Leases
 	faults *storagetest.Faults
-	ahead  atomic.Int64 // by how much the wall clock is set ahead
+	ahead  atomic.Int64 // the distance by which the wall clock is set ahead
 	cfg    lease.Config
 }
 
@@ -89,7 +89,7 @@ func isLost(l *lease.Lease) bool {
 
 func isTrusted(l *lease.Lease) bool { return l.Context().Err() == nil && l.Trusted() }
 
-// hooked counts renewals, and calls before in front of their answers.
+// hooked counts renewals, and calls before ahead of each answer.
 type hooked struct {
 	storage.Leases
 	renews atomic.Int64

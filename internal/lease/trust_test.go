@@ -11,7 +11,7 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// trustCases are the cases of TestLease_Trusted.
+// trustCases has the cases of TestLease_Trusted.
 var trustCases = map[string]func(t *testing.T, s *setup){
 	"RenewalsKeepIt": func(t *testing.T, s *setup) {
 		renews := &hooked{Leases: s.cfg.Leases}
@@ -119,7 +119,7 @@ var trustCases = map[string]func(t *testing.T, s *setup){
 		}
 	},
 	"AnAnswerAfterTheEndRestoresNoTrust": func(t *testing.T, s *setup) {
-		// A port that does not keep to its context.
+		// This port ignores the end of its context.
 		s.cfg.Leases = &hooked{Leases: s.cfg.Leases, before: func(context.Context) { passTime(window) }}
 		l := s.mustAcquire(t)
 		passTimeAndSettle(renewal + window + instant)

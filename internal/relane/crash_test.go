@@ -18,9 +18,9 @@ import (
 	"weir/internal/weir"
 )
 
-// TestCrash_AtEveryWrite kills the command at its first write, at its second, and so on: the
-// write is not made, or it is made, or it arrives after another process has taken over. Then
-// the change is finished or undone, and nothing may be lost, doubled or out of order.
+// TestCrash_AtEveryWrite kills the command at its first write, at its second, and so on. That write does not take
+// effect, or takes effect, or arrives after another process has taken over. Then the test finishes or undoes the
+// change. No message may be lost, doubled or out of order.
 func TestCrash_AtEveryWrite(t *testing.T) {
 	for name, fault := range map[string]storagetest.Fault{
 		"Before": {Kind: storagetest.FailBefore},
@@ -49,7 +49,7 @@ func TestCrash_AtEveryWrite(t *testing.T) {
 	}
 }
 
-// crashAt does one change that is killed at a write; false when it had fewer.
+// crashAt makes one change that is killed at a write. It returns false if the change had fewer writes.
 func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 	h := w.startHandler(2)
 	keep := w.postAllKinds(h)
@@ -61,7 +61,7 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 		} else if err != nil {
 			w.t.Fatalf("undo: %v", err)
 		}
-		time.Sleep(30 * time.Second) // a late write finds lanes without any write since
+		time.Sleep(30 * time.Second) // a late write arrives at lanes that were not written meanwhile
 		if w.readRecord().Open.Number == 1 {
 			w.noCopies()
 		}
@@ -69,7 +69,7 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 		w.changeLanes(3)
 	}
 	h.closeDrainer(w.t)
-	for _, last := range []int{0, 4} { // as it is, and after one more change
+	for _, last := range []int{0, 4} { // without a further change, and after one
 		if last != 0 {
 			w.changeLanes(last)
 		}
@@ -95,7 +95,7 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 	return killed
 }
 
-// checkRemembered checks that messages came with the remembered id of their key.
+// checkRemembered checks that the CMS got messages with the remembered id of their key.
 func (w *world) checkRemembered(prefix string) {
 	w.t.Helper()
 	for _, r := range w.cms.listRequests() {
@@ -105,7 +105,7 @@ func (w *world) checkRemembered(prefix string) {
 	}
 }
 
-// noCopies checks that an undone change has left no message behind.
+// noCopies checks that an undone change has left no copy of a message.
 func (w *world) noCopies() {
 	w.t.Helper()
 	for number := range 3 {
@@ -117,7 +117,7 @@ func (w *world) noCopies() {
 	}
 }
 
-// postAllKinds sends messages of every kind, and returns those that must wait.
+// postAllKinds posts messages of every kind, and returns the messages that must wait.
 func (w *world) postAllKinds(h *handler) map[*sent]bool {
 	keep := map[*sent]bool{}
 	w.waitForStage(h, w.post(h, "k1", "bad"), weir.Dead)
@@ -139,7 +139,7 @@ func (w *world) postAllKinds(h *handler) map[*sent]bool {
 	return keep
 }
 
-// farAhead is a due time after everything that a test does.
+// farAhead is the distance of a due time that comes after the end of each test.
 const farAhead = 2 * time.Hour
 
 // killedCommand runs a change that ends at a write as by SIGKILL. It reports whether the change reached that write.
@@ -147,7 +147,7 @@ func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
 	ctx, kill := context.WithCancel(w.t.Context())
 	defer kill()
 	faults := storagetest.NewFaults()
-	var writes atomic.Int64 // its drains may still be ending when it has come back
+	var writes atomic.Int64 // its drains may still be ending when the command has returned
 	faults.Set(func(c storagetest.Call) storagetest.Fault {
 		if c.Op != "Transact" && c.Op != "Acquire" && c.Op != "Release" && writes.Load() < int64(at) {
 			return storagetest.Fault{}
@@ -169,8 +169,7 @@ func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
 	return false
 }
 
-// TestFaults_OfStorage checks that a change goes through though every third write fails in
-// some way.
+// TestFaults_OfStorage checks that a change succeeds although every third write fails in some way.
 func TestFaults_OfStorage(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {

@@ -32,8 +32,8 @@ func (w *world) countRowsNaming(text string, epoch int) (n int) {
 	return n
 }
 
-// A dead message has a row in each epoch. After its key is erased, its id still leads to the present one, also
-// through epochs that come later.
+// A dead message has a row in each epoch. After its key is erased, its id still leads to the present row, even after
+// further changes of the number of lanes.
 func TestRun_AnErasedMessageIsErasedInAllEpochs(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(3)

@@ -43,7 +43,7 @@ func TestRun_RefusesWhileSomethingIsPaused(t *testing.T) {
 	})
 }
 
-// A pause that is set just before its lane is sealed keeps the lane from becoming empty. The operator can end it.
+// An operator pauses a lane just before it is sealed. The lane does not become empty until the operator ends the pause.
 func TestRun_PausedJustBeforeTheSeal(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(2)
@@ -77,8 +77,8 @@ func TestRun_PausedJustBeforeTheSeal(t *testing.T) {
 	})
 }
 
-// A pause that is made just before an empty lane is sealed is not lost with the epoch: the change waits for its end,
-// too.
+// An operator pauses an empty lane just before it is sealed. The change waits for the end of that pause, too,
+// because the next epoch would not have the pause.
 func TestRun_PausedJustBeforeTheSealOfAnEmptyLane(t *testing.T) {
 	for name, key := range map[string]string{"Lane": "", "Key": "k1"} {
 		t.Run(name, func(t *testing.T) {

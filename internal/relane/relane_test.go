@@ -31,7 +31,7 @@ func TestRun_UpAndDown(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			// The process of the epoch that is over still runs, and files nothing.
+			// The process of the former epoch still runs, and files no message.
 			_, err := h.appends.Append(t.Context(),
 				weir.Message{Contract: "article", Key: "k1", Body: []byte("late")}, "")
 			var e *weir.Error
@@ -63,7 +63,7 @@ func TestRun_WrongNumbers(t *testing.T) {
 				t.Errorf("%d: got %v, want %v", n, err, relane.ErrNumber)
 			}
 		}
-		w.changeLanes(4) // storage was never used: this records the number
+		w.changeLanes(4) // records the number, because storage was never used
 		w.changeLanes(4)
 		if m := w.readRecord(); m.Open != (epochs.Epoch{Number: 1, Lanes: 4}) || m.Used != 1 || len(m.Earlier) != 0 {
 			t.Errorf("got %+v, want epoch 1 of 4 lanes open, and no earlier one", m)
@@ -106,7 +106,7 @@ func TestRun_WaitsForTheCMSAndCanBeUndone(t *testing.T) {
 		for _, s := range held {
 			w.waitForStage(h, s, weir.Delivered)
 		}
-		w.changeLanes(2) // the epoch of the change that was undone keeps its number: this one gets 3
+		w.changeLanes(2) // this epoch gets number 3, because the undone change used 2
 		h.closeDrainer(t)
 		if m := w.readRecord(); m.Open != (epochs.Epoch{Number: 3, Lanes: 2}) || m.Step != epochs.StepNone {
 			t.Errorf("got %+v, want epoch 3 of 2 lanes open, and no change under way", m)

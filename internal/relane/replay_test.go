@@ -17,7 +17,7 @@ func (w *world) askAndWake(h *handler, s *sent, edited string) {
 	h.drainer.Wake(w.askReplay(h, s, edited))
 }
 
-// askReplay asks for a replay, and returns the lane that is to be looked at for it.
+// askReplay requests a replay, and returns the lane of the request.
 func (w *world) askReplay(h *handler, s *sent, edited string) int {
 	w.t.Helper()
 	o := lane.ReplayOptions{}
@@ -69,8 +69,8 @@ func TestRun_DeadCanBeReplayed(t *testing.T) {
 		}
 		w.askAndWake(h, edited, "good now")
 		w.waitForStage(h, edited, weir.Delivered)
-		// Both are asked for before the holder looks: it would refuse the earlier one, once the later
-		// one is delivered.
+		// The test requests both replays before the holder looks. After the delivery of the later message the holder
+		// would refuse the replay of the earlier one.
 		w.askReplay(h, scheduled, "good due")
 		h.drainer.Wake(w.askReplay(h, log, "good log"))
 		for _, s := range []*sent{edited, scheduled, log} {
@@ -117,8 +117,8 @@ func TestRun_UnknownHistoryStaysUnknown(t *testing.T) {
 	})
 }
 
-// TestRun_OrdersDueMessagesWithNewOnes checks that the place a message had when it fell
-// due, by the numbers of its old lane, is none among those of the new one.
+// TestRun_OrdersDueMessagesWithNewOnes checks that the position of a message that became due in the old lane is not
+// compared with sequence numbers of the new lane.
 func TestRun_OrdersDueMessagesWithNewOnes(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(1)
@@ -135,7 +135,7 @@ func TestRun_OrdersDueMessagesWithNewOnes(t *testing.T) {
 			rows[0].OrderPos != lane.OrderPos(1) {
 			t.Errorf("the dead: got %+v, %v, want the first message alone", rows, err)
 		}
-		newer := w.post(h, "k1", "good and newer") // by its number in front of that place
+		newer := w.post(h, "k1", "good and newer") // its sequence number would be before that position
 		w.waitForStage(h, newer, weir.Delivered)
 		w.checkReplayRefused(h, scheduled, newer.id.String())
 		h.closeDrainer(t)

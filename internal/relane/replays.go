@@ -8,9 +8,9 @@ import (
 	"weir/internal/replay/jobrow"
 )
 
-// A bulk replay visits the lanes of one epoch, and its row stands in one of them. So no change begins
-// while one is running. One that starts at the same time is found after the heads are sealed, because
-// none can start from then on.
+// A bulk replay works on the lanes of one epoch, and its row is in one of them. So no change begins while a bulk replay
+// runs. A bulk replay may start at the same time as a change. The change finds it after the heads are sealed, because
+// from then on no bulk replay can start.
 
 // checkNoReplays returns an error if a change to n lanes has not begun and must wait for bulk
 // replays.

@@ -31,7 +31,7 @@ func TestRun_RefusedWhileReplaysAreUnderWay(t *testing.T) {
 		if m := w.readRecord(); m.Step != epochs.StepNone {
 			t.Errorf("begun: %+v, want Step %v", m, epochs.StepNone)
 		}
-		w.changeLanes(2) // to the number there is
+		w.changeLanes(2) // to the present number
 		if err := jobrow.Remove(t.Context(), h.store, "one"); err != nil {
 			t.Fatal(err)
 		}

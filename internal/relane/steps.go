@@ -19,8 +19,8 @@ import (
 // maxPausesNamed is the number of pauses that an error names.
 const maxPausesNamed = 10
 
-// checkNotPaused returns an error that names the pauses: a paused lane does not become empty, and
-// so is never closed.
+// checkNotPaused returns an error that names the pauses, if there are any. A paused lane does not become empty, so the
+// change could not close it.
 func (c Resharder) checkNotPaused(ctx context.Context, open epochs.Epoch) error {
 	return c.retryTransient(ctx, func() error {
 		pauses, err := c.Store.ForEpoch(open).ReadPauses(ctx)
@@ -65,7 +65,7 @@ func (c Resharder) drainLanes(ctx context.Context, meta epochs.Record) error {
 		}
 		if now := c.Store.Now(); now.Sub(reportedAt) >= progressInterval {
 			reportedAt = now
-			for number := range open { // not more often, because a wake makes a holder linger
+			for number := range open { // once in each progress interval, because a wake makes a holder linger
 				drainer.Wake(number)
 			}
 			c.Progress(describeRemaining(rests, now))
@@ -169,7 +169,7 @@ func (c Resharder) copyMessages(ctx context.Context, meta epochs.Record) error {
 	if err := c.retryTransient(ctx, func() error { return r.Prepare(ctx) }); err != nil {
 		return err
 	}
-	// One lane after the other, because two at a time would write the same heads.
+	// The lanes are copied one after the other, because two at a time would write the same heads.
 	for number := range meta.Open.Lanes {
 		if err := c.checkNotUndone(ctx, meta); err != nil {
 			return err

@@ -15,16 +15,16 @@ import (
 var ErrChanged = errors.New("the number of lanes was changed")
 
 const (
-	// watchInterval is the time between two reads of the epoch without a nudge. An append or a
-	// sweep that finds a sealed head nudges, so this is for a process that does neither.
+	// watchInterval is the time between two reads of the record of epochs without a nudge. An append or a sweep that
+	// finds a sealed head nudges. So this time matters only for a process without appends and sweeps.
 	watchInterval = 10 * time.Minute
-	// underWayInterval is that time while a change is under way.
+	// underWayInterval is the time between two reads while a change is under way.
 	underWayInterval = 2 * time.Second
 )
 
-// Watch waits until the epoch of an open store is over, and returns ErrChanged: the process must
-// end then, and start anew. Until it knows, no harm is done: heads of its epoch are sealed, and its
-// lanes closed. A value from nudge makes Watch read at once. It returns nil when ctx ends.
+// Watch waits until the epoch of an open store is over, and then returns ErrChanged: the process must end and start
+// again. A process that does not know yet does no harm, because the heads of its epoch are sealed and the lanes closed.
+// A value from nudge makes Watch read at once. Watch returns nil when ctx ends.
 func Watch(ctx context.Context, store *lane.Store, nudge <-chan struct{}) error {
 	for pause := watchInterval; ; {
 		timer := time.NewTimer(pause)

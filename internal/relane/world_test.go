@@ -24,15 +24,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is one storage account, a CMS, and the messages an upstream has sent.
+// world has one storage account, a CMS, and the messages that an upstream has sent.
 type world struct {
 	t       *testing.T
 	account *memory.Account
 	cms     *cms
 	sent    []*sent
 	mu      sync.Mutex
-	said    []string // by all commands
-	crashed bool     // a process was, so its uncommitted deliveries may be repeated
+	said    []string // the progress reports of all commands
+	crashed bool     // a process has crashed, so its uncommitted deliveries may be repeated
 }
 
 // sent is a message as its upstream knows it.
@@ -229,8 +229,8 @@ func (w *world) waitForStage(h *handler, s *sent, stage weir.Stage) {
 	}
 }
 
-// checkPromises checks, while nothing moves, the promises that hold after any change: ids answer, repeats are known,
-// keys are in order, nothing was sent twice, fences do not fall, books balance.
+// checkPromises checks the promises after a change, while all is at rest: each id leads to its message, repeats are
+// recognized, keys are in order, no message was sent twice, fences do not fall, and the books balance.
 func (w *world) checkPromises(h *handler, waiting int64) {
 	w.t.Helper()
 	for _, s := range w.sent {
@@ -250,7 +250,7 @@ func (w *world) checkPromises(h *handler, waiting int64) {
 	w.checkBooks(waiting)
 }
 
-// checkOrder checks the CMS's record against the order in which messages were sent.
+// checkOrder checks that the CMS's record has the messages of each key in the order in which they were sent.
 func (w *world) checkOrder() {
 	w.t.Helper()
 	place, fence, seen := map[string]int{}, map[string]int64{}, map[string]bool{}
@@ -282,7 +282,7 @@ func (w *world) checkOrder() {
 	}
 }
 
-// checkBooks adds up all epochs: every message is accepted once and counted once.
+// checkBooks checks by the sum over all epochs that every message is accepted once and counted once.
 func (w *world) checkBooks(waiting int64) {
 	w.t.Helper()
 	meta := w.readRecord()

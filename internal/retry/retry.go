@@ -25,7 +25,7 @@ type Policy struct {
 	Spread float64
 	// Tries limits the number of calls; 0 = no limit.
 	Tries uint
-	// IsTransient reports whether another call may succeed; nil = after each error.
+	// IsTransient reports whether another call may succeed after an error; nil = each error is transient.
 	IsTransient func(error) bool
 	// BeforePause is called with the error and with the coming pause. It returns another pause, or false if there is to
 	// be no further call. It may be nil.
@@ -33,8 +33,8 @@ type Policy struct {
 }
 
 // Do calls f until it succeeds, and returns nil. It returns f's error if there is to be no further call. If ctx ends
-// first, it returns the cause of that, with f's error as text only: an error of f that looks transient must not make
-// the caller try again. f is called once at least.
+// first, it returns the cause of that end, and f's error only as text: otherwise a caller that sees a transient error
+// would try again. Do calls f at least once.
 func (p Policy) Do(ctx context.Context, f func() error) error {
 	s := &schedule{policy: p, pauses: newPauses(p)}
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
@@ -55,7 +55,7 @@ func (p Policy) Do(ctx context.Context, f func() error) error {
 	return fmt.Errorf("%w; the last try: %v", err, s.last.err)
 }
 
-// newPauses returns pauses that are drawn between (1 - Spread) of their length and the whole of it. The library draws
+// newPauses returns pauses between (1 - Spread) of their length and their whole length. The library's own spread is
 // around the middle.
 func newPauses(p Policy) *backoff.ExponentialBackOff {
 	middle := 1 - p.Spread/2

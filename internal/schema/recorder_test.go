@@ -18,7 +18,7 @@ import (
 	"weir/internal/storage/memory"
 )
 
-// recorder keeps the shape of everything that was written to one storage account.
+// recorder has the shapes of all writes to one storage account.
 type recorder struct {
 	mu     sync.Mutex
 	shapes map[string]map[string]string // shape of a name → column → types
@@ -63,8 +63,8 @@ func (r *recorder) formatShapes() string {
 	return b.String()
 }
 
-// typeOf names a column's type as storage knows it. Of a text that holds JSON it lists the fields,
-// because they are read by later releases, too.
+// typeOf returns the type of a column in storage. If the text is JSON, it lists the fields, because later releases read
+// them, too.
 func typeOf(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -110,8 +110,8 @@ func jsonFields(text []byte) string {
 	return " JSON " + strings.Join(slices.Sorted(maps.Keys(fields)), " ")
 }
 
-// mergeTypes returns the type of a column that was written with both types. JSON texts may leave
-// fields out, so their fields are united; other types that differ are listed side by side.
+// mergeTypes returns the type of a column that was written with both types. JSON texts may leave fields out, so it
+// returns the union of their fields. Of other types that differ it returns both.
 func mergeTypes(known, seen string) string {
 	knownType, knownFields, _ := strings.Cut(known, " JSON ")
 	seenType, seenFields, _ := strings.Cut(seen, " JSON ")
@@ -152,8 +152,8 @@ func shapeOf(partition, key string) string {
 	return partition + " | " + replaceNumbers(key)
 }
 
-// replaceNumbers replaces numbers, hashes and random names by their kind and width: a number that is
-// padded to another width would sort elsewhere.
+// replaceNumbers replaces numbers, hashes and random names by their kind and width. The width matters, because
+// numbers of different widths do not sort by their values.
 func replaceNumbers(name string) string {
 	if found := date.FindString(name); found != "" {
 		return "<date>/" + replaceNumbers(name[len(found):])
@@ -183,7 +183,7 @@ func replaceNumbers(name string) string {
 	})
 }
 
-// recordedTable is the table of one process: it records all writes.
+// recordedTable is the table of one process. It records all writes.
 type recordedTable struct {
 	storage.Table
 	p *process
@@ -219,7 +219,7 @@ func (t recordedTable) Get(ctx context.Context, partition, key string) (storage.
 	return t.Table.Get(ctx, partition, key)
 }
 
-// recordedBlobs are the blobs of one process.
+// recordedBlobs is the blob storage of one process. It records all writes.
 type recordedBlobs struct {
 	*memory.Blobs
 	p *process
@@ -233,13 +233,13 @@ func (b recordedBlobs) Put(ctx context.Context, name string, data []byte) error 
 	return b.Blobs.Put(ctx, name, data)
 }
 
-// List is slow if the test wants that, so that a look at many blobs ends early.
+// List is slow if the test sets slowList, so that a search through many blobs ends early.
 func (b recordedBlobs) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
 	time.Sleep(b.p.w.slowList)
 	return b.Blobs.List(ctx, prefix, marker)
 }
 
-// Delete never removes one certain blob if the test wants that.
+// Delete refuses to remove the blob lockedBlob, if the test sets one.
 func (b recordedBlobs) Delete(ctx context.Context, name string) error {
 	if name == b.p.w.lockedBlob {
 		return &storage.Error{Op: "delete blob", Kind: storage.Conflict, Index: -1}
@@ -247,7 +247,7 @@ func (b recordedBlobs) Delete(ctx context.Context, name string) error {
 	return b.Blobs.Delete(ctx, name)
 }
 
-// recordedLeases are the leases of one process.
+// recordedLeases has the leases of one process. It records all writes.
 type recordedLeases struct {
 	storage.Leases
 	p *process
@@ -275,7 +275,7 @@ func (l recordedLeases) Release(ctx context.Context, name, id string) error {
 	return l.Leases.Release(ctx, name, id)
 }
 
-// recordedQueue is the queue of tickets.
+// recordedQueue is the queue of tickets. It records all writes.
 type recordedQueue struct {
 	storage.Queue
 	p *process

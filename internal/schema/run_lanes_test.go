@@ -83,7 +83,7 @@ func (w *world) claimLane() {
 // message before it is sent.
 func (w *world) crashRepeatedly() {
 	key := w.keyIn(0, "/crash")
-	w.rate = 10 * time.Millisecond // of the processes from now on
+	w.rate = 10 * time.Millisecond // for the processes from now on
 	w.setAnswer(answerNever)
 	id := w.post(weir.Message{Key: key})
 	for range 5 {
@@ -167,8 +167,8 @@ func (w *world) removeOldMessages() {
 	w.slowList = 0
 }
 
-// loseBlobs leaves blobs that no row names, as crashes in the middle of an append do: more than a
-// list returns at once, and one that storage refuses to remove.
+// loseBlobs leaves blobs to which no row refers, as crashes in the middle of an append do. There are more than one page
+// of a listing, and one that storage refuses to remove.
 func (w *world) loseBlobs() {
 	for n := range 1100 {
 		name := fmt.Sprintf("%s/%d.0/%020x", time.Now().UTC().Format(time.DateOnly), w.store.Epoch, n)

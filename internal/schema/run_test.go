@@ -44,7 +44,7 @@ func (w *world) useEachFeature() {
 	w.stop()
 }
 
-// deliverMessages delivers a message that has everything, and one with a large body.
+// deliverMessages delivers a message that uses every column, and one with a large body.
 func (w *world) deliverMessages() {
 	w.refuses.Store(true) // so that the callback is tried again
 	small := w.post(weir.Message{Key: "/a", Version: "1", Upstream: "newsroom",
@@ -58,13 +58,13 @@ func (w *world) deliverMessages() {
 	w.awaitRest()
 	w.must(w.store.Pause(w.Context(), weir.Pause{Lane: 0, Reason: "test", Since: time.Now()}))
 	var last weir.ID
-	for n := range 40 { // first attempts that one commit takes are packed in one row
+	for n := range 40 { // deliveries at the first attempt that share a commit are packed into one row
 		last = w.post(weir.Message{Key: w.keyIn(0, fmt.Sprint("/burst/", n))})
 	}
 	w.must(w.store.Resume(w.Context(), 0, ""))
 	w.awaitStage(last, weir.Delivered)
 	w.must(w.tickets.Enqueue(w.Context(), 0))
-	for number := range 9 { // an instance with tickets of many lanes puts one for all
+	for number := range 9 { // an instance with tickets of many lanes puts one ticket for all lanes
 		w.must(w.tickets.Enqueue(w.Context(), number))
 	}
 }
@@ -108,7 +108,7 @@ func (w *world) retryMessages() {
 	w.awaitRest()
 }
 
-// forgetVersion delivers a version beyond reason, lets it supersede another, and has it forgotten.
+// forgetVersion delivers a version that is far too high, lets it supersede another, and has it forgotten.
 func (w *world) forgetVersion() {
 	version := func(v string) weir.Message { return weir.Message{Key: "/huge", Version: v, Supersede: true} }
 	huge := w.post(version("99999999999999999999"))
@@ -306,7 +306,7 @@ func (w *world) replayInBulk() {
 	w.awaitRest()
 }
 
-// unobserved is an upstream.Observer.
+// unobserved is an upstream.Observer that ignores all events.
 type unobserved struct{}
 
 // Limited implements upstream.Observer.

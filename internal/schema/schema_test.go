@@ -17,8 +17,8 @@ const golden = "testdata/schema.golden"
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// kinds are all kinds of rows, blobs, leases and tickets. A kind that the run no longer writes is a
-// feature that the test no longer exercises.
+// kinds has all kinds of rows, blobs, leases and tickets. If the run no longer writes a kind, the test no longer uses
+// that feature.
 var kinds = map[string]string{
 	"row   <epoch>.<lane> | !head":    "control row of receivers and the API",
 	"row   <epoch>.<lane> | !tail":    "control row of the holder",
@@ -85,14 +85,14 @@ var kinds = map[string]string{
 func TestSchema_Golden(t *testing.T) {
 	t.Parallel()
 	written, whole := newRecorder(), false
-	defer func() { compareWithGolden(t, written, whole) }() // a run that is broken off has a reason, too
+	defer func() { compareWithGolden(t, written, whole) }() // also after a run that failed before its end
 	synctest.Test(t, func(t *testing.T) {
 		newWorld(t, written).useEachFeature()
 	})
 	whole = true
 }
 
-// compareWithGolden compares the written columns with the golden file. Of a run that was broken off it reports
+// compareWithGolden compares the written columns with the golden file. If the run failed before its end, it reports
 // only new columns.
 func compareWithGolden(t *testing.T, r *recorder, whole bool) {
 	t.Helper()
@@ -129,8 +129,8 @@ func compareWithGolden(t *testing.T, r *recorder, whole bool) {
 	}
 }
 
-// compareColumns lists the columns of kinds that both texts have, which only one of them has. Kinds
-// that only one has are the matter of the list of kinds.
+// compareColumns returns the columns that only one of two texts has, of kinds that both have. It ignores a kind that
+// only one text has, because the list of kinds covers that.
 func compareColumns(want, got string) (missing, added []string) {
 	known, written := parseColumns(want), parseColumns(got)
 	for kind := range known {

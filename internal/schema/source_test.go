@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// writers are the packages that write rows, or name their keys and columns.
+// writers has the packages that write rows, or name their keys and columns.
 var writers = []string{"../lane", "../lane/rows", "../recur", "../replay", "../history", "../audit", "../batch",
 	"../upstream"}
 
@@ -21,8 +21,8 @@ var (
 	columnName = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 )
 
-// TestSchema_HasEveryKeyAndColumn checks that each key and column that the source names is in the
-// golden file: a new one needs a step of the run that writes it.
+// TestSchema_HasEveryKeyAndColumn checks that each key and column that the source names is in the golden file. A new
+// one needs a step of the run that writes it.
 func TestSchema_HasEveryKeyAndColumn(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(golden)
@@ -47,7 +47,7 @@ func TestSchema_HasEveryKeyAndColumn(t *testing.T) {
 	}
 }
 
-// namesOfSource returns the keys and prefixes of rows, and the columns, that stand in the source.
+// namesOfSource returns the keys and prefixes of rows, and the columns, that the source names.
 func namesOfSource(t *testing.T) (keys, columns map[string]bool) {
 	t.Helper()
 	keys, columns = map[string]bool{}, map[string]bool{}

@@ -38,7 +38,7 @@ const (
 	attemptLimit = 3
 )
 
-// operators receive every event.
+// operators is a receiver of every event.
 var operators = notify.Receiver{
 	URL: operatorURL, Secret: secret, PausedFor: pausedFor, BehindBy: behindBy,
 	Events: []string{
@@ -49,16 +49,16 @@ var operators = notify.Receiver{
 
 var quietLog = slog.New(slog.DiscardHandler)
 
-// drawHalf replaces each random number, so that each run takes the same time.
+// drawHalf replaces the random numbers, so that each run takes the same time.
 func drawHalf() float64 { return 0.5 }
 
-// world is one storage account, a CMS whose answers the test chooses, and one process at a time.
+// world has one storage account, a CMS whose answers the test chooses, and one process at a time.
 type world struct {
 	*testing.T
 	account  *memory.Account
 	recorder *recorder
 	queue    *memory.Queue
-	*process // the one that is alive
+	*process // the running process
 
 	mu      sync.Mutex
 	answer  func(context.Context, weir.Delivery) weir.Result // of the CMS; nil = it takes everything
@@ -69,7 +69,7 @@ type world struct {
 	lockedBlob string        // which storage refuses to remove
 }
 
-// process is one life of the program, wired as the handler wires it.
+// process is one process of the program, wired as in the handler.
 type process struct {
 	w         *world
 	dead      atomic.Bool
@@ -89,7 +89,7 @@ func newWorld(t *testing.T, r *recorder) *world {
 	w := &world{T: t, account: account, queue: account.Queue("tickets"), recorder: r}
 	t.Cleanup(func() {
 		if w.process != nil {
-			w.kill() // the run was broken off
+			w.kill() // the run failed before its end
 		}
 	})
 	return w
@@ -177,7 +177,7 @@ func (w *world) stop() {
 	w.process = nil
 }
 
-// kill ends the process as SIGKILL does: nothing of it reaches storage any more.
+// kill ends the process as SIGKILL does: no further call of it reaches storage.
 func (w *world) kill() {
 	w.dead.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -286,7 +286,7 @@ func (w *world) setAnswer(answer func(context.Context, weir.Delivery) weir.Resul
 	w.answer = answer
 }
 
-// cms is the way of one process to the CMS.
+// cms is the access of one process to the CMS.
 type cms struct{ p *process }
 
 func (c cms) Send(ctx context.Context, d weir.Delivery) weir.Result {
@@ -307,7 +307,7 @@ func answerAlways(r weir.Result) func(context.Context, weir.Delivery) weir.Resul
 	return func(context.Context, weir.Delivery) weir.Result { return r }
 }
 
-// answerNever is a CMS that never answers.
+// answerNever is the answer of a CMS that never answers.
 func answerNever(ctx context.Context, _ weir.Delivery) weir.Result {
 	<-ctx.Done()
 	return weir.Result{Outcome: weir.OutcomeNone, Unanswered: true}
@@ -321,7 +321,7 @@ var (
 	refused     = weir.Result{Outcome: weir.OutcomeUnavailable, Status: 403, Reason: "refused", Refused: true}
 )
 
-// receivers take events, or answer 500.
+// receivers accepts events, or answers 500.
 type receivers struct{ w *world }
 
 func (r receivers) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -341,13 +341,13 @@ var secret = func() notify.Secret {
 	return s
 }()
 
-// scheduleLog is the log as schedules need it.
+// scheduleLog implements the log for schedules.
 type scheduleLog struct {
 	*lane.Appender
 	*lane.Store
 }
 
-// accepter stands for the contracts.
+// accepter stands in for the contracts.
 type accepter struct{}
 
 func (accepter) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {

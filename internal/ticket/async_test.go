@@ -35,7 +35,7 @@ func TestSender_EnqueueAsync(t *testing.T) {
 		close(stuck)
 		s.bell.Wait(t.Context())
 		s.faults.Set(nil)
-		s.bell.EnqueueAsync(0) // the first was not put, so it does not count
+		s.bell.EnqueueAsync(0) // the first ticket was not put, so it does not count
 		s.bell.Wait(t.Context())
 		s.wantPut(t, 1)
 	})
@@ -68,7 +68,7 @@ func TestSender_EnqueueAsync_AfterLeave(t *testing.T) {
 			t.Parallel()
 			s := newSetup()
 			s.bell.Leave()
-			var waiting []time.Duration // when each message was filed for which no ticket became visible yet
+			var waiting []time.Duration // the times of messages for which no ticket has become visible yet
 			taken := 0
 			for at := time.Duration(0); at <= filing+latest; at += step {
 				if got := s.takeVisible(t); len(got) > 0 {
@@ -96,8 +96,7 @@ func TestSender_EnqueueAsync_AfterLeave(t *testing.T) {
 	}
 }
 
-// A ticket that was taken by another instance is of no use to a lane that has to move, or to an
-// invocation that has to be relieved here.
+// A ticket that another instance has taken neither moves a lane nor brings an invocation to this instance.
 func TestSender_EnqueueNowAndRelief(t *testing.T) {
 	t.Parallel()
 	type step struct {

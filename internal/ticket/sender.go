@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// defaultMaxDelay spreads the tickets of many instances, and keeps the wait short.
+	// defaultMaxDelay is long enough to spread the tickets of many instances, and short as a wait.
 	defaultMaxDelay = 10 * time.Second
 
 	// defaultCountsFor is how long after it became visible a ticket still counts as pending: the
@@ -25,10 +25,9 @@ const (
 	// is assumed to be another instance's, if one has to arrive here.
 	takenElsewhereAfter = 10 * time.Second
 
-	// maxLaneTickets is how many tickets of single lanes an instance has at a time. With those
-	// for all lanes and the one in the hands of the invocation that stays they are fewer than 16,
-	// the batch size by which target-based scaling divides the queue's length: more would ask for
-	// instances without work.
+	// maxLaneTickets is the largest number of tickets of single lanes that an instance has at a time. Together with the
+	// tickets for all lanes, and the ticket of the invocation that stays, they are fewer than 16. Target-based scaling
+	// divides the queue's length by this batch size, so more tickets would start instances without work.
 	maxLaneTickets = 8
 
 	// queueResolution is the accuracy of visibility: the queue counts whole seconds, by a clock of
@@ -108,9 +107,9 @@ func (s *Sender) Enqueue(ctx context.Context, lane int) error {
 	return s.enqueue(ctx, lane, now, s.drawDelay(s.cfg.MinDelay, s.cfg.MaxDelay), s.cfg.MaxDelay)
 }
 
-// EnqueueNow puts a ticket that is visible at once, unless one for the lane becomes visible within
-// this second. Those that are visible already do not count: another instance may have taken one,
-// and looked at the lane before the last message was filed, and the lane has to move.
+// EnqueueNow puts a ticket that is visible at once, unless a pending ticket for the lane becomes visible within this
+// second. It ignores tickets that are visible already: another instance may have taken one and looked at the lane
+// before the last message was filed, and the lane has to move.
 func (s *Sender) EnqueueNow(ctx context.Context, lane int) error {
 	return s.enqueueFresh(ctx, lane, 0, 0)
 }
@@ -141,11 +140,11 @@ func (s *Sender) forgetVisible(lane int, before time.Time) {
 
 // Leave is called when this process takes no lane any more, and still files messages. Other
 // processes get its tickets from now on, and it does not learn when. So from now on EnqueueAsync
-// counts no ticket that may have been visible before the message was filed; see delayAfterLeave.
+// ignores tickets that may have been visible before the message was filed; see delayAfterLeave.
 func (s *Sender) Leave() { s.isLeaving.Store(true) }
 
-// EnqueueAsync is Enqueue for a caller that must not wait for the queue: it decides at once whether
-// a ticket is needed, and puts it in the background. It logs a failure.
+// EnqueueAsync does the same as Enqueue for a caller that must not wait for the queue. It decides at once whether a
+// ticket is needed, puts it in the background, and logs a failure.
 func (s *Sender) EnqueueAsync(lane int) {
 	now := s.cfg.Now()
 	delay, latest := roundUpToSeconds(s.drawDelay(s.cfg.MinDelay, s.cfg.MaxDelay)), s.cfg.MaxDelay
@@ -253,7 +252,7 @@ func (s *Sender) enqueue(ctx context.Context, lane int, now time.Time, delay, la
 
 func (s *Sender) putTicket(ctx context.Context, reserved *pendingTicket, delay time.Duration) error {
 	if err := s.cfg.Queue.Put(ctx, Encode(s.cfg.Epoch, reserved.lane), delay); err != nil {
-		// Also if it may have been put: one ticket too many is cheaper than one too few.
+		// This is right even if the ticket may have been put: one ticket too many costs less than one too few.
 		s.cancelTicket(reserved)
 		return fmt.Errorf("ring lane %d: %w", reserved.lane, err)
 	}
@@ -282,7 +281,7 @@ func (s *Sender) reserveTicket(lane int, now, visibleAt, needed time.Time) *pend
 // isExpected reports whether a pending ticket of the lane is visible by the time needed. The
 // caller holds mu.
 func (s *Sender) isExpected(lane int, needed time.Time) bool {
-	// queueResolution, because a ticket put for this very time was itself rounded up.
+	// queueResolution is added, because a ticket that was put for the same time was rounded up, too.
 	return slices.ContainsFunc(s.pending, func(t *pendingTicket) bool {
 		return t.lane == lane && !t.visibleAt.After(needed.Add(queueResolution))
 	})

@@ -11,7 +11,7 @@ import (
 	"weir/internal/ticket"
 )
 
-// setup is one instance's bell and its queue, with a clock and a die that can be set.
+// setup is the sender of one instance and its queue, with a clock and a random number that the test sets.
 type setup struct {
 	now    time.Time
 	die    float64
@@ -124,7 +124,7 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		s.ringAt(t, s.now.Add(time.Minute))
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2)
-		s.ringAt(t, s.now.Add(2*time.Minute)) // one comes before that anyway
+		s.ringAt(t, s.now.Add(2*time.Minute)) // a pending ticket becomes visible before that
 		s.wantPut(t, 2)
 	},
 	"VisibleAndSeenRingsAgain": func(t *testing.T, s *setup) {
@@ -142,7 +142,7 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 	},
 	"SeenASecondEarlyCounts": func(t *testing.T, s *setup) {
 		s.enqueueTicket(t, 0)
-		s.passTime(4 * time.Second) // the queue's clock is not ours
+		s.passTime(4 * time.Second) // the clock of the queue differs
 		s.bell.MarkReceived(0)
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2)
@@ -187,7 +187,7 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		}
 		s.enqueueTicket(t, 0)
 		s.enqueueTicket(t, 0)
-		s.wantPut(t, 2) // the one that did arrive, and the one we know of
+		s.wantPut(t, 2) // the ticket that has arrived, and the one that the sender knows
 	},
 	"AFailedPutLeavesTheOtherNotes": func(t *testing.T, s *setup) {
 		s.ringAt(t, s.now.Add(time.Minute))
@@ -313,7 +313,7 @@ func TestSender_EnqueueAt(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(t *testing.T, s *setup){
 		"TheSameMomentPutsOne": func(t *testing.T, s *setup) {
-			needed := s.now.Add(90500 * time.Millisecond) // the queue makes 91 s of it
+			needed := s.now.Add(90500 * time.Millisecond) // the queue rounds it up to 91 s
 			for range 100 {
 				s.ringAt(t, needed)
 				s.passTime(30 * time.Millisecond)
@@ -382,7 +382,7 @@ func TestSender_Requeue(t *testing.T) {
 	t.Run("OneComesWithinItsTime", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
-		s.ringAt(t, s.now.Add(about*6/5)) // later than the delay drawn
+		s.ringAt(t, s.now.Add(about*6/5)) // later than the drawn delay
 		putBack(t, s)
 		s.wantPut(t, 1)
 	})

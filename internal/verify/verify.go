@@ -3,8 +3,8 @@
 //
 // Each transaction of a lane writes a control row and the rows that belong to it, so in an account in use they always
 // agree. A tool that copies row by row reads the control rows first, and the messages seconds or hours later. In such a
-// copy the log has messages behind its end, which make each append fail, and messages that have come to their end
-// although the counters have them as waiting, at which a holder stops.
+// copy the log has messages behind its end, which make each append fail. It also has final messages that the counters
+// have as waiting, at which a holder stops.
 package verify
 
 import (
@@ -64,7 +64,7 @@ func (r Report) Problems() (found []string) {
 	return found
 }
 
-// maxListed is how many numbers a problem names.
+// maxListed is the largest number of sequence numbers that a problem names.
 const maxListed = 10
 
 func listSome(seqs []int64) string {
@@ -142,7 +142,7 @@ func isGone(err error) bool {
 	return storage.Is(err, storage.NotFound) || errors.As(err, &e) && e.Kind == weir.NotFound
 }
 
-// countBehind counts the messages from a number on, up to the first hundred numbers without one.
+// countBehind counts the messages from a number on, up to the first hundred numbers without a message.
 func countBehind(ctx context.Context, s *lane.Store, number int, next int64) (count int64, err error) {
 	const group = 100
 	for from := next; ; from += group {

@@ -29,7 +29,7 @@ func TestCompareLane_Whole(t *testing.T) {
 	}
 }
 
-// Each case changes one lane as a copying tool could, and names the problem that it makes.
+// Each case changes one lane as a copying tool could, and has the problem that CompareLane must report.
 func TestCompareLane_Differences(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

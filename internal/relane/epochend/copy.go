@@ -24,7 +24,7 @@ type Copy struct {
 const (
 	// copyReadSize is how many messages are read before they are written.
 	copyReadSize = 256
-	// copyMaxSparseness is how many rows may be read for each wanted one.
+	// copyMaxSparseness is the largest number of rows that are read for each wanted row.
 	copyMaxSparseness = 4
 	// copyGroupSize is how many messages a transaction can copy: it has two control rows, and three rows a
 	// message.

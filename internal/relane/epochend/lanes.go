@@ -11,7 +11,7 @@ import (
 	"weir/internal/storage"
 )
 
-// Lanes are the lanes of the epoch that ends. Methods may be called concurrently for different lanes.
+// Lanes has the lanes of the epoch that ends. Methods may be called concurrently for different lanes.
 type Lanes struct{ Store *lane.Store }
 
 // Seal seals a lane's head. Every append is conditional on head's ETag, so a message that is not filed
@@ -70,7 +70,7 @@ func (l Lanes) updateControl(ctx context.Context, number int,
 	}, pauseUnlessLost)
 }
 
-// pauseUnlessLost returns the pause before a conditional write is repeated. There is none after a lost race.
+// pauseUnlessLost returns the pause before a conditional write is repeated. After a lost race it is 0.
 func pauseUnlessLost(err error) time.Duration {
 	if storage.Is(err, storage.Precondition) {
 		return 0

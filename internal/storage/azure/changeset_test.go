@@ -19,7 +19,7 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// connections are to an account with a key, and to one with a SAS in its addresses.
+// connections has the connection strings of an account with a key, and of one with a SAS in its addresses.
 var connections = map[string]string{
 	"key": connectTo("http://127.0.0.1:1"),
 	"sas": "AccountName=acct;SharedAccessSignature=sv=2024-11-04&ss=bqt&sig=a%2Fb%3D",
@@ -62,7 +62,7 @@ var everyKind = []storage.Op{
 	{Kind: storage.Delete, Key: "ü"},
 }
 
-// theSame is everyKind as the SDK takes it.
+// theSame returns the operations of everyKind as operations of the SDK.
 func theSame(t *testing.T) []aztables.TransactionAction {
 	match := func(s string) *azcore.ETag { e := azcore.ETag(s); return &e }
 	row := func(key string, values map[string]any) []byte {

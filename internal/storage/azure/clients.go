@@ -79,7 +79,7 @@ func newTransport() *http.Transport {
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 5 * time.Second,
-		// for Ensure and Skew: the ports limit the time of their calls by themselves
+		// for Ensure and Skew; the ports have time limits of their own
 		ResponseHeaderTimeout: 10 * time.Second,
 		// an instance has 128 ports for connections to one address; further calls wait
 		MaxConnsPerHost:     64,

@@ -16,7 +16,7 @@ import (
 // hangBound is the longest time that a call without progress may take.
 const hangBound = 8 * time.Second
 
-// trickle moves a byte a second, then nothing until the request ends.
+// trickle is a body that returns a byte a second, and then blocks until the request ends.
 type trickle struct {
 	ctx   context.Context
 	bytes int
