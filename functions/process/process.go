@@ -38,9 +38,9 @@ type Drainer interface {
 }
 
 // Holder is informed whether an invocation stays with the lanes of this process. The function calls Attend when
-// an invocation begins to stay, and Yield when it ends or is about to end. HandOver hands a lane over to
-// another process. StopTaking is called when the host seems to be drained: this process then takes no lane
-// until its host calls it again.
+// an invocation begins to stay, and Yield when this invocation ends or is about to end. HandOver hands a lane
+// over to another process. The function calls StopTaking when the host seems to be drained: this process then
+// takes no lane until the host calls this process again.
 type Holder interface {
 	Attend()
 	Yield()
@@ -126,8 +126,8 @@ func (f *Function) hasClaimed(lane int, holderFence int64) bool {
 	return f.keptUnder[lane] == holderFence && f.Tickets.AwaitsRequeued(lane)
 }
 
-// answerAll answers a ticket for all lanes. If some lanes are busy, it enqueues another ticket for all lanes;
-// if some lanes wait, it enqueues one, too.
+// answerAll answers a ticket for all lanes. If some lanes are busy, it enqueues another ticket for all lanes. If
+// some lanes wait, it enqueues one more.
 func (f *Function) answerAll(ctx context.Context) error {
 	reports := make([]drain.Report, f.Lanes)
 	_ = lane.ForEach(f.Lanes, func(number int) error {

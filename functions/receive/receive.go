@@ -93,8 +93,8 @@ func (f *Function) writeRefusal(w http.ResponseWriter, r *http.Request, err erro
 	httpio.WriteError(w, r, f.Logger, err)
 }
 
-// wakeLane wakes the drainer of this process, and enqueues a ticket. It does neither for a repeated message
-// that is final: nothing is left to do, and the message's lane may belong to an earlier epoch.
+// wakeLane wakes the drainer of this process for a new message. It enqueues a ticket for a message that is not final.
+// A repeated message can be final: its lane needs no ticket, and may belong to an earlier epoch.
 func (f *Function) wakeLane(filed lane.Receipt) {
 	if !filed.Duplicate {
 		f.Drain.WakeOffered(filed.Message.ID.Lane)

@@ -11,7 +11,7 @@ import (
 )
 
 // Finals waits for commits of this process. AwaitFinal returns a channel that is closed when the process has made the
-// message final, or stops. The returned function ends the wait.
+// message final, or when the process stops. The returned function ends the wait.
 type Finals interface {
 	AwaitFinal(id weir.ID) (<-chan struct{}, func())
 }

@@ -125,8 +125,8 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 	})
 }
 
-// A sweep ends far below functionTimeout even if storage hangs. A sweep that waits for it ends in the same
-// time.
+// A sweep ends far below functionTimeout even if storage hangs. A second sweep, which waits for the first one,
+// ends in the same time.
 func TestFunction_StorageHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestFunction_StorageHangs(t *testing.T) {
 		}
 		both.Wait()
 		if took := time.Since(began); took > time.Minute {
-			t.Errorf("two sweeps at once took %s, want at most 1m", took)
+			t.Errorf("two sweeps at the same time took %s, want 1m at most", took)
 		}
 	})
 }

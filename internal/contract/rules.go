@@ -178,7 +178,7 @@ func (r *rule) findBroken(value string) (broken string, err error) {
 	if err != nil || !decimal.MatchString(text) {
 		return "number", nil
 	}
-	// without omitempty, which would also pass the number 0, although 0 is not empty
+	// The tag must not have omitempty, which would also pass the number 0, although 0 is not empty.
 	tag := strings.Join(slices.DeleteFunc(strings.Split(r.tag, ","), func(t string) bool { return t == "omitempty" }),
 		",")
 	return findBrokenTag(number, tag)

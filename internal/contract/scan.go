@@ -119,7 +119,7 @@ func (s *scanner) checkToken(token xml.Token, raw string) string {
 			return problem
 		}
 		if parent := s.currentParent(); parent != nil && s.needs.all {
-			// It needs no content: it is in the tree because etree ends an element's text at it.
+			// The instruction needs no content: it is in the tree only because etree ends an element's text at it.
 			parent.AddChild(etree.NewProcInst(t.Target, ""))
 		}
 	}

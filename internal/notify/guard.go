@@ -17,7 +17,7 @@ var errPrivate = errors.New("not a public address")
 
 // guardian refuses the networks to which an address given from outside must not lead. Otherwise any upstream
 // could make Weir send requests to internal systems. The library generates its list of networks from IANA's
-// registries of special-purpose addresses. Of IPv6 it allows only 2000::/3.
+// registries of special-purpose addresses. Of IPv6, the library allows only 2000::/3.
 var guardian = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(
 	netip.MustParsePrefix("168.63.129.16/32"))) // Azure's platform answers at this address in every virtual network
 

@@ -31,7 +31,7 @@ func (e *Export) Receive(route string, next http.Handler) http.Handler {
 			trace.WithSpanKind(trace.SpanKindServer),
 			trace.WithAttributes(semconv.HTTPRequestMethodKey.String(r.Method), semconv.HTTPRoute(route),
 				semconv.URLScheme(httpio.Scheme(r)), semconv.URLPath(r.URL.Path)))
-		rec := &recorder{ResponseWriter: w, status: http.StatusInternalServerError} // if it panics
+		rec := &recorder{ResponseWriter: w, status: http.StatusInternalServerError} // status after a panic
 		defer func() {
 			if span.IsRecording() {
 				span.SetAttributes(append(filedAttributes(w.Header()), semconv.HTTPResponseStatusCode(rec.status))...)
