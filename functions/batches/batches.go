@@ -43,7 +43,7 @@ type Observer interface{ Refused(err error) }
 // Function serves batches. All fields but Upstreams are needed.
 type Function struct {
 	Batches Runner
-	// Upstreams are the known upstreams, of which one must have sent each batch; nil = every caller may send.
+	// Upstreams has the known upstreams. One of them must have sent each batch. nil = every caller may send.
 	Upstreams *upstream.Set
 	Memory    Memory
 	Observer  Observer

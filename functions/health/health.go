@@ -54,7 +54,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	last.write(w)
 }
 
-// Details returns the handler that answers as ServeHTTP does, and names each check.
+// Details returns the handler that answers with the same status as ServeHTTP, and also names each check.
 func (f *Function) Details() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.currentReport(r.Context()).write(w) })
 }

@@ -140,7 +140,7 @@ func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 	}
 }
 
-// isClosed reports whether a channel that gets no values is closed.
+// isClosed reports whether a channel is closed. The channel must never get a value.
 func isClosed(signal <-chan struct{}) bool {
 	select {
 	case <-signal:
@@ -195,11 +195,11 @@ func (f *Function) endStay(s *stay, mine *seat) {
 	}
 }
 
-// hasSeat reports whether an invocation still stays with the lanes: no other has taken its seat, nor
-// begun a stay of its own. The caller holds mu.
+// hasSeat reports whether an invocation still stays with the lanes. It does if no other invocation has taken the seat
+// or begun another stay. The caller holds mu.
 func (f *Function) hasSeat(s *stay, mine *seat) bool { return f.staying == s && s.seat == mine }
 
-// enqueueFor enqueues a ticket for each lane. A failure is only logged: other tickets follow.
+// enqueueFor enqueues a ticket for each lane. It only logs a failure, because other tickets follow.
 func (f *Function) enqueueFor(s *stay, ring func(context.Context, int) error, lanes []int) {
 	for _, lane := range lanes {
 		if err := ring(s.whole, lane); err != nil {
@@ -208,7 +208,7 @@ func (f *Function) enqueueFor(s *stay, ring func(context.Context, int) error, la
 	}
 }
 
-// drainedLanes returns the lanes of a stay that are drained here, in order.
+// drainedLanes returns the lanes of a stay that this process drains, in order.
 func (f *Function) drainedLanes(s *stay) (lanes []int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -220,7 +220,7 @@ func (f *Function) drainedLanes(s *stay) (lanes []int) {
 	return lanes
 }
 
-// followHeld adds the lanes that this process drains without a ticket of theirs to a stay.
+// followHeld adds lanes to a stay: the lanes that this process drains without a ticket.
 func (f *Function) followHeld(s *stay) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -229,7 +229,7 @@ func (f *Function) followHeld(s *stay) {
 	}
 }
 
-// addHeld adds the lanes that this process drains to lanes.
+// addHeld appends the lanes that this process drains to the given lanes, and returns all of them.
 func (f *Function) addHeld(lanes []followedLane) []followedLane {
 	for _, held := range f.Drainer.Held() {
 		if !slices.ContainsFunc(lanes, func(l followedLane) bool { return l.lane == held }) {
@@ -239,7 +239,7 @@ func (f *Function) addHeld(lanes []followedLane) []followedLane {
 	return lanes
 }
 
-// followLanes adds lanes to a stay, except those that it has. The caller holds mu.
+// followLanes adds lanes to a stay. It skips lanes that the stay already has. The caller holds mu.
 func (f *Function) followLanes(s *stay, lanes []followedLane) {
 	for _, l := range lanes {
 		if _, known := s.lanes[l.lane]; !known {

@@ -18,7 +18,7 @@ import (
 	"weir/internal/ticket"
 )
 
-// drains are the drains of one process. Each goes on until the test sends its report.
+// drains are the drains of one process. Each drain goes on until the test sends its report.
 type drains map[int]chan drain.Report
 
 func (d drains) Look(_ context.Context, lane int) drain.Report {

@@ -42,7 +42,7 @@ type Waiter interface {
 // Function accepts messages. All fields but Upstreams are needed.
 type Function struct {
 	Filer *filing.Filer
-	// Upstreams are the known upstreams, of which one must have sent each message; nil = every caller may send.
+	// Upstreams has the known upstreams. One of them must have sent each message. nil = every caller may send.
 	Upstreams *upstream.Set
 	Drain     Drain
 	Tickets   Tickets

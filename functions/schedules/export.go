@@ -8,7 +8,7 @@ import (
 	"weir/internal/wire"
 )
 
-// newExport returns the export of the schedules, which are one page.
+// newExport returns the export of the schedules, which has one page.
 func (f *Function) newExport() *export.List[wire.Schedule] {
 	return &export.List[wire.Schedule]{File: "schedules", Name: "schedules", Now: f.Now, Log: f.Logger,
 		Columns: []string{"name", "cron", "timeZone", "paused", "start", "end", "overlap", "missed", "nextAt",

@@ -40,7 +40,7 @@ type Cleaner struct {
 	Now       func() time.Time
 	Logger    *slog.Logger
 
-	// ForgottenAt is when the next search for forgotten bodies may begin. The Cleaner updates it.
+	// ForgottenAt is the time from which the next search for forgotten bodies may begin. The Cleaner updates it.
 	ForgottenAt time.Time
 
 	mu        sync.Mutex
@@ -78,7 +78,7 @@ func (c *Cleaner) BeginRound() {
 	}()
 }
 
-// nextRound reports whether another round follows the one that has ended.
+// nextRound reports whether another round follows the ended one.
 func (c *Cleaner) nextRound() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

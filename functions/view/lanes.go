@@ -41,7 +41,7 @@ func (f *Lanes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, DescribeLanes(lanes, wire.NewCalendar(f.Calendar, f.Now())))
 }
 
-// newExport returns the export of the lanes, which are one page.
+// newExport returns the export of the lanes, which has one page.
 func (f *Lanes) newExport() *export.List[wire.Lane] {
 	return &export.List[wire.Lane]{File: "lanes", Name: "lanes", Now: f.Now, Log: f.Logger,
 		Columns: []string{"lane", "accepted", "delivered", "dead", "cancelled", "superseded", "discarded", "moved",

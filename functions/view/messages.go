@@ -77,7 +77,7 @@ func newMessageExport(file string, shownNames []string, hasUpstreams bool,
 		}}
 }
 
-// messageColumns are the columns of an exported message before those of its shown values.
+// messageColumns are the first columns of an exported message. The columns of its shown values follow.
 var messageColumns = []string{"id", "stage", "contract", "key", "lane", "sequence", "version", "attempts",
 	"acceptedAt", "deliverAt", "finishedAt", "nextAttemptAt", "cmsStatus", "lastError", "size"}
 

@@ -158,7 +158,7 @@ func (p *parameters) readStage() weir.Stage {
 	return s
 }
 
-// readFormat returns the format of an export; "" = a page.
+// readFormat returns the format of an export; "" = the request is not for an export.
 func (p *parameters) readFormat(r *http.Request) export.Format {
 	f, err := export.ParseFormat(r)
 	if err != nil {

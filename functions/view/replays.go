@@ -64,7 +64,7 @@ func writeExport[T any](w http.ResponseWriter, r *http.Request, list *export.Lis
 	return isAsked || err != nil
 }
 
-// newExport returns the export of the bulk replays, which are one page.
+// newExport returns the export of the bulk replays, which has one page.
 func (f *Replays) newExport() *export.List[replay.Job] {
 	return &export.List[replay.Job]{File: "replays", Name: "replays", Now: f.Now, Log: f.Logger,
 		Columns: []string{"id", "state", "reason", "filter.key", "filter.lane", "filter.contract", "filter.fingerprint",

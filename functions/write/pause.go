@@ -96,7 +96,7 @@ func (f *Pause) pauseTarget(w http.ResponseWriter, r *http.Request) ([]weir.Paus
 	return f.Pauser.ReadPauses(r.Context())
 }
 
-// pauseLength returns the length of a pause; 0 = until it is resumed.
+// pauseLength returns the length of a pause; 0 = the pause ends when an operator resumes its target.
 func pauseLength(p weir.Pause) time.Duration {
 	if p.Until.IsZero() {
 		return 0

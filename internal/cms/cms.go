@@ -174,7 +174,7 @@ type Rules struct {
 //	Weir-Retry: never                                  rejected
 //	a status that the contract defines                 as defined
 //	2xx that does not, 408, 409, 423, 425, 500, 5xx    retry
-//	3xx, 401, 403, 407, 429, 502, 503, 504             unavailable; 403 perhaps for this message alone
+//	3xx, 401, 403, 407, 429, 502, 503, 504             unavailable; a 403 may concern only this message
 //	other 4xx                                          rejected
 //
 // 408 and 504 mean that a server on the way gave up: the CMS may still work on the request.

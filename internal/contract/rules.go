@@ -161,7 +161,7 @@ func (r *rule) checkTag(tag string) error {
 	return nil
 }
 
-// decimal is a number as XML Schema writes decimals and doubles, without INF and NaN.
+// decimal matches a number in the spelling of XML Schema for decimals and doubles, except INF and NaN.
 var decimal = regexp.MustCompile(`^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$`)
 
 // findBroken returns the first part of the rule that a value breaks, or "" if the value breaks none. It returns

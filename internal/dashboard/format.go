@@ -69,7 +69,7 @@ func asWhole(n any) int64 {
 	return n.(int64)
 }
 
-// formatRate formats messages per minute with as many digits as are significant.
+// formatRate formats messages per minute: with one decimal below 10, and otherwise as a whole number.
 func formatRate(perMinute float64) string {
 	switch {
 	case perMinute <= 0:

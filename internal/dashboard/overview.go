@@ -298,7 +298,7 @@ func (p *plotter) plot(name string, legend int, text func(float64) string, value
 	return s
 }
 
-// plotRate returns the series of a count per minute.
+// plotRate returns the series of a number per minute.
 func (p *plotter) plotRate(name string, count func(Step) int64) series {
 	return p.plot(name, p.whole, formatRate, func(s Step) float64 {
 		length := max(min(p.step, p.now.Sub(s.At)), time.Minute)

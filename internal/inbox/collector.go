@@ -137,7 +137,7 @@ func (c *Collector) collectUnderLease(ctx context.Context) error {
 	return c.takeAll(l.Context())
 }
 
-// isEmpty reports whether the inbox has no file. A run on an empty inbox then takes no lease.
+// isEmpty reports whether the inbox has no file. A run takes no lease if the inbox is empty.
 func (c *Collector) isEmpty(ctx context.Context) (bool, error) {
 	page, err := c.Inbox.List(ctx, "", "")
 	if errors.Is(err, storage.ErrGone) {

@@ -1,5 +1,5 @@
 // Package openapi has the description of the HTTP API, openapi.yaml, in OpenAPI 3.1. The package
-// openapitest checks answers against it.
+// openapitest compares Weir's answers with it.
 package openapi
 
 import (

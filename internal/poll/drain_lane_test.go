@@ -32,7 +32,8 @@ func (j *joins) ReadControl(context.Context, int) (lane.Control, error) {
 	return j.steps[j.n].control, nil
 }
 
-// newControl returns the control rows of a lane with three messages, of which the first ones are delivered.
+// newControl returns the control rows of a lane with three messages. The first of them are delivered: as many as the
+// parameter delivered.
 func newControl(delivered int64) lane.Control {
 	return lane.Control{Head: lane.Head{Next: 4},
 		Tail: lane.Tail{Cursor: delivered + 1, Counts: lane.Counts{Delivered: delivered}}}

@@ -91,7 +91,7 @@ func (c *Consumer) Run(ctx context.Context) {
 	c.repeat(ctx, "connection", func() error { return c.useConnection(ctx) })
 }
 
-// repeat calls work, which returns when its connection or channel is lost, until ctx ends.
+// repeat calls work again and again until ctx ends. work returns when its connection or channel is lost.
 func (c *Consumer) repeat(ctx context.Context, subject string, work func() error) {
 	for ctx.Err() == nil {
 		policy := retry.Policy{First: firstReconnect, Max: maxReconnect, Spread: 0.5,

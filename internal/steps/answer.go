@@ -12,7 +12,7 @@ import (
 	"weir/internal/contract"
 )
 
-// answer is an answer of the CMS, as expressions read it.
+// answer is an answer of the CMS in the form that expressions read.
 type answer struct {
 	Status  int                   `expr:"status"`
 	JSON    any                   `expr:"json"`

@@ -25,7 +25,7 @@ func (s *Sender) Rehearse(ctx context.Context, d weir.Delivery, rehearsal *cms.R
 	return s.sendChain(ctx, ch, d, rehearsal)
 }
 
-// newClient returns the client of a step's request. replaced is nil, except in a rehearsal.
+// newClient returns the client of a step's request. replaced is the connection to the rehearsal; nil = the CMS gets the
 func (r *run) newClient(st *step) (client *http.Client, replaced *cms.RehearsedStep) {
 	if r.rehearsal == nil {
 		return r.sender.client, nil
@@ -131,7 +131,7 @@ type pendingSteps map[string]bool
 // place of the expression's value.
 type pendingValue string
 
-// errPending means that a condition reads a missing answer.
+// errPending is the error of a condition that reads a missing answer.
 var errPending = errors.New("it reads an answer that is missing")
 
 // findPending returns the expression's placeholder if it reads a missing answer; otherwise "".

@@ -104,7 +104,7 @@ func (f *File) hideVariables(text string) string {
 	return f.variable.ReplaceAllString(text, "$${$1}")
 }
 
-// fillVariables fills variables into a literal text, and remembers their values as secrets.
+// fillVariables fills variables into a literal text, and stores their values as secrets.
 func (f *File) fillVariables(text string) string {
 	return f.variable.ReplaceAllStringFunc(text, func(found string) string {
 		value := f.lookUp(f.variable.FindStringSubmatch(found)[1])

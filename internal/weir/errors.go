@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Kind classifies an error for the caller; httpio turns it into a status.
+// Kind classifies an error for the caller. Package httpio turns the kind into a status.
 type Kind int
 
 // The kinds of errors, with their HTTP statuses.

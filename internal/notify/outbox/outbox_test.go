@@ -11,7 +11,7 @@ import (
 	"weir/internal/testkit/lanetest"
 )
 
-// bench is the outbox of one lane on memory storage.
+// bench is the outbox of one lane, on storage in memory.
 type bench struct {
 	t     *testing.T
 	store *lane.Store
