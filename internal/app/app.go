@@ -34,12 +34,12 @@ type App struct {
 	calendar    *calendar.Calendar
 	instruments *instruments
 	instance    string // the platform's id of this instance; "" = not on a platform
-	hasSignIn   bool   // the platform checks who signs in
+	hasSignIn   bool   // the platform authenticates users
 
 	running atomic.Pointer[running] // set once, when storage is open
 }
 
-// sender makes attempts, at the CMS or in rehearsals.
+// sender makes attempts at the CMS, and attempts of trials, which may send no request.
 type sender interface {
 	drain.Sender
 	trial.Sender
@@ -51,7 +51,7 @@ func New(env func(string) string, log *slog.Logger) (*App, error) {
 	return a, errors.Join(found.settings, found.contracts, found.storage, found.cms)
 }
 
-// problems has the errors of the settings for each part of the App; nil = none.
+// problems has the errors of the settings by the part of the App that they concern; nil = none.
 type problems struct{ settings, contracts, storage, cms error }
 
 // prepareApp makes an App as far as the settings allow, so that `weir check` can report all problems.
@@ -59,7 +59,7 @@ func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
 	return prepareAppWith(env, log, false)
 }
 
-// prepareAppWith is prepareApp; the App of trials may have no sign-in, and sends nothing then.
+// prepareAppWith is prepareApp. Without a sign-in the App serves trials only, and cannot send requests to the CMS.
 func prepareAppWith(env func(string) string, log *slog.Logger, withoutSignIn bool) (*App, problems) {
 	settings, err := loadSettings(env)
 	a := &App{settings: settings, log: log, budgets: currentBudgets(), instance: env("WEBSITE_INSTANCE_ID"),
@@ -89,7 +89,7 @@ func prepareAppWith(env func(string) string, log *slog.Logger, withoutSignIn boo
 	return a, found
 }
 
-// NewForCommand returns the App of a command. Its logs go to local. The caller must Close it.
+// NewForCommand returns the App of a command. The App logs to the handler local. The caller must Close the App.
 func NewForCommand(ctx context.Context, env func(string) string, local slog.Handler) (*App, error) {
 	setGCPercent(env)
 	limitMemory(env, os.DirFS("/"))
@@ -133,7 +133,7 @@ func (a *App) processName() string {
 	return fmt.Sprintf("%.40s-%d", name, os.Getpid())
 }
 
-// countWaitingEvents returns the number of events that this process knows to wait for their receivers.
+// countWaitingEvents returns the number of events that this process has still to send to their receivers.
 func (a *App) countWaitingEvents() int {
 	if r := a.running.Load(); r != nil {
 		return r.notifier.Waiting()

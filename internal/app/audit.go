@@ -17,11 +17,11 @@ func (a *App) newAuditLog(table storage.Table) *audit.Log {
 	return &audit.Log{Table: table, Keep: time.Duration(a.settings.AuditRetention), Now: time.Now, Logger: a.log}
 }
 
-// changing are the functions whose requests are recorded in the audit log. It leaves out receive, because a
-// message has a history of its own.
+// changing are the functions whose requests are recorded in the audit log. The function receive is not among them,
+// because a message has a history of its own.
 var changing = []string{"cancel", "move", "write", "schedules"}
 
-// auditChanges lets the routes of functions that change something record each change.
+// auditChanges wraps the handlers of functions that change something, so that they record each change.
 func (r *running) auditChanges(table []route) []route {
 	wrapper := r.newAuditWrapper()
 	for i := range table {

@@ -22,7 +22,7 @@ import (
 
 // newNotifier returns the sender of callbacks and events, and lets the store enqueue events for it.
 func (a *App) newNotifier(store *lane.Store) *notify.Sender {
-	receivers, _ := a.settings.notifyReceivers() // loadSettings has checked both
+	receivers, _ := a.settings.notifyReceivers() // loadSettings has checked receivers and callbacks
 	callbacks, _ := a.settings.callbackRules()
 	sender := notify.New(notify.Config{Store: store, Leases: a.account.Leases(), Receivers: receivers,
 		Callbacks: callbacks, Observer: a.instruments.notified, Now: time.Now, Log: a.log})
@@ -50,8 +50,8 @@ func closeNotifier(ctx context.Context, sender *notify.Sender) error {
 	return sender.Close(ctx)
 }
 
-// deadReceivers is the notifier of a command. It returns the receivers of events about dead messages, and leaves
-// the sending of events to other processes.
+// deadReceivers is the notifier of a command. It names the receivers of events about dead messages, but sends no event:
+// other processes send the events.
 type deadReceivers struct{ *notify.Sender }
 
 // WakeOutbox implements lane.Notifier.
@@ -67,7 +67,7 @@ func (a *App) newSchedules(p *pipeline) *recur.Runner {
 	})
 }
 
-// tracedLog is the log for recurring messages: each appended message begins a trace.
+// tracedLog is the log for recurring messages. Each append of a message begins a trace.
 type tracedLog struct {
 	*lane.Appender
 	*lane.Store
@@ -145,7 +145,7 @@ func (r *running) startHistory() *history.Keeper {
 		Between: r.settings.Delivery.Rate.interval(), Now: time.Now, Log: r.log})
 }
 
-// retentionShare is how long retention works on one lane before the next lane has its turn.
+// retentionShare is the time for which retention works on one lane before it turns to the next lane.
 const retentionShare = 5 * time.Second
 
 // newCleaner returns the cleaner of old messages, bodies and audit entries, and of old history rows if this
@@ -159,8 +159,8 @@ func (r *running) newCleaner() *sweep.Cleaner {
 		Retention: retentionJob{retention, r.history, r.audit, r.batches, r.inbox, r.log}}
 }
 
-// retentionJob is the retention of messages. With the forgotten bodies it removes old rows of the history and
-// the audit log, old batches and old files, too.
+// retentionJob is the retention of messages. Whenever it removes forgotten bodies, it also removes old rows of the
+// history and of the audit log, old batches and old files.
 type retentionJob struct {
 	*lane.Retention
 	history *history.Keeper // nil = this process keeps no history

@@ -19,7 +19,7 @@ func ReadBuild() Build {
 	return describeBuild(info)
 }
 
-// describeBuild reads the stamp of the go command, which a binary has if it was built inside a checkout.
+// describeBuild reads the version and the commit that the go command stamps into a binary that it builds in a checkout.
 func describeBuild(info *debug.BuildInfo) Build {
 	b := Build{Version: info.Main.Version, Commit: "unknown"}
 	if b.Version == "" {

@@ -16,13 +16,14 @@ import (
 	"weir/internal/weir"
 )
 
-// signInSettings describes how requests to the CMS are signed in: by one of signin's ways, or by requests.
+// signInSettings describes how requests to the CMS are signed in: by one of the ways of package signin, or by requests
+// that the settings describe (steps).
 type signInSettings struct {
 	signin.Settings `yaml:",inline"`
 	Steps           steps.Source `yaml:"steps"`
 	Send            steps.Source `yaml:"send"`    // headers of each request after the sign-in
 	Cookies         bool         `yaml:"cookies"` // each request has the cookies of the sign-in
-	For             steps.Source `yaml:"for"`     // life of the sign-in
+	For             steps.Source `yaml:"for"`     // time for which the sign-in is valid
 }
 
 func (s *signInSettings) isSet() bool {
@@ -34,7 +35,7 @@ func (s *signInSettings) isRenewable() bool {
 	return s.Steps.IsSet() || s.OAuth2 != nil || s.JWT != nil || s.Azure != nil
 }
 
-// asksServer reports whether a sign-in sends requests, so that its success shows that a server takes the credential.
+// asksServer reports whether a sign-in sends requests. If so, its success shows that a server accepts the credential.
 func (s *signInSettings) asksServer() bool {
 	return s.Steps.IsSet() || s.OAuth2 != nil || s.Azure != nil
 }
@@ -63,7 +64,7 @@ func (a *App) newCMS(withoutSignIn bool) error {
 	return err
 }
 
-// newTransport returns the transport of requests to the CMS: it signs them in, if the settings say how.
+// newTransport returns the transport of requests to the CMS. It signs the requests in if delivery.signIn is set.
 func (a *App) newTransport() (http.RoundTripper, error) {
 	d := &a.settings.Delivery
 	config, err := d.TLS.NewConfig()
@@ -135,12 +136,12 @@ func (a *App) newStepsSender() (sender, error) {
 	return sender, nil
 }
 
-// signInSecrets returns the secrets of the sign-in: those of its settings, and the tokens that the keeper holds.
+// signInSecrets returns the secrets of the sign-in: the tokens that the keeper has, and the secrets of the settings.
 func (a *App) signInSecrets() []string {
 	return slices.Concat(a.keeper.Secrets(), a.settings.Delivery.SignIn.Secrets(), a.settings.file.Secrets())
 }
 
-// contractDefinitions returns the contracts as package contract has them.
+// contractDefinitions returns the contracts as package contract takes them.
 func (s *Settings) contractDefinitions() []contract.Definition {
 	var definitions []contract.Definition
 	for _, c := range s.Contracts {

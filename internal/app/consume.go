@@ -18,8 +18,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Consume takes messages from the queues of intake.rabbitmq into the lanes until ctx ends. It logs as Serve does, and
-// the reason of each error is logged. If the process is to be started again, the error is a RestartError.
+// Consume takes messages from the queues of intake.rabbitmq into the lanes until ctx ends. It writes its log lines as
+// Serve does, and logs the reason of each error. If the process must be started again, the error is a RestartError.
 func Consume(ctx context.Context, p Process) error {
 	setGCPercent(p.Env)
 	limitMemory(p.Env, os.DirFS("/"))
@@ -43,7 +43,7 @@ func Consume(ctx context.Context, p Process) error {
 	return logEnd(a.consumeQueues(ctx), log)
 }
 
-// consumeQueues consumes until ctx ends, or until the lanes that this process knows are gone.
+// consumeQueues consumes until ctx ends, or until the epoch of this process ends or its table is gone.
 func (a *App) consumeQueues(ctx context.Context) error {
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -95,8 +95,8 @@ func (a *App) newConsumer(appender filing.Appender, wake func(lane int), upstrea
 		Wake:              wake, Observer: a.instruments.metrics, Now: time.Now, Log: a.log})
 }
 
-// tracedAppender makes a span of each append. That of a delivery continues the trace of its publisher; a part of a batch
-// begins one.
+// tracedAppender makes a span of each append. The span of a delivery continues the trace of its publisher. The span of
+// a part of a batch begins a trace.
 type tracedAppender struct {
 	filing.Appender
 	export *telemetry.Export

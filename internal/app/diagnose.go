@@ -21,8 +21,8 @@ import (
 // Finding is the result of one check of the command `weir check`.
 type Finding struct {
 	Name, Detail string
-	Wrong        error    // nil = all is well
-	Todo         string   // how to correct it
+	Wrong        error    // nil = the check found no problem
+	Todo         string   // how to correct the problem
 	Warnings     []string // weaknesses with which Weir still works
 }
 
@@ -32,8 +32,8 @@ const checkTimeout = 10 * time.Second
 // diagnosis checks an App. Parts of the App are nil if its settings are wrong.
 type diagnosis struct{ *App }
 
-// Diagnose checks settings, contracts, the host's file, storage and the CMS. It changes nothing in storage,
-// and sends the CMS no message, but the look-up of each contract with steps.
+// Diagnose checks settings, contracts, the host's file, storage and the CMS. It changes nothing in storage, and sends
+// no message to the CMS. It sends only the sign-in, and the look-up of each contract with steps.
 func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []Finding {
 	a, found := prepareApp(env, slog.New(slog.DiscardHandler))
 	if a.account != nil {
@@ -126,8 +126,8 @@ func (d diagnosis) diagnoseSchedules(ctx context.Context) Finding {
 	return addStorageError(compareSchedules(load, d.settings.Schedules.recurLimits()), err)
 }
 
-// compareSchedules compares the stored schedules with their limits. It warns beyond them: stored schedules run on
-// if a limit is lowered.
+// compareSchedules compares the stored schedules with their limits. It warns if they exceed a limit, which is no error:
+// stored schedules still run after a limit was lowered.
 func compareSchedules(load recur.Load, limits recur.Limits) Finding {
 	f := Finding{Name: "schedules", Todo: todoStorage,
 		Detail: fmt.Sprintf("%d of at most %d, up to %.3g messages a second of at most %.3g",
@@ -151,7 +151,8 @@ func (d diagnosis) diagnoseBlobs(ctx context.Context) Finding {
 	return addStorageError(Finding{Name: "blobs", Todo: todoStorage}, err)
 }
 
-// maxInboxAge is the age at which a file shows that Weir does not take it. Weir leaves an empty file for an hour.
+// maxInboxAge is the age of a file from which on weir check warns that Weir does not take it. It is longer than the
+// hour for which Weir leaves an empty file in the inbox.
 const maxInboxAge = 2 * time.Hour
 
 // diagnoseInbox reads the first page of the inbox.
@@ -161,7 +162,7 @@ func (d diagnosis) diagnoseInbox(ctx context.Context) Finding {
 	return addStorageError(describeInbox(page, events, time.Now()), cmp.Or(err, eventsErr))
 }
 
-// describeInbox warns of files that stay in the inbox.
+// describeInbox returns the finding about a page of the inbox. It warns of files that are older than maxInboxAge.
 func describeInbox(page storage.FilePage, events int64, now time.Time) Finding {
 	count, old := fmt.Sprint(len(page.Files)), 0
 	if page.Next != "" {

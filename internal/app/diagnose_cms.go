@@ -39,10 +39,10 @@ func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error) Finding {
 	return f
 }
 
-// resolveProxy parses an address as target, and returns as through the address to connect to: the proxy that the
-// environment names for target, or target itself if it names none.
+// resolveProxy parses an address, and returns it as target. It also returns the address to connect to, as through: the
+// proxy that the environment names for target, or target itself without a proxy.
 func resolveProxy(address string) (through, target *url.URL, err error) {
-	// Placeholders for values of a message stand only in path and query, which do not matter here.
+	// Only path and query can have placeholders for values of a message, and the connection needs neither.
 	address, _, _ = strings.Cut(address, "{")
 	if target, err = url.Parse(address); err != nil {
 		return nil, nil, err
@@ -54,7 +54,7 @@ func resolveProxy(address string) (through, target *url.URL, err error) {
 	return target, target, nil
 }
 
-// testConnection opens a connection and closes it. It checks the CMS's certificate if there is no proxy.
+// testConnection opens a connection and closes it. Without a proxy it also checks the CMS's certificate.
 func testConnection(ctx context.Context, through, target *url.URL) error {
 	port := through.Port()
 	if port == "" {

@@ -12,7 +12,7 @@ import (
 	"weir/internal/hostwatch"
 )
 
-// planNames has the hosting plans by WEBSITE_SKU, with advice for those that need it.
+// planNames has the hosting plans by WEBSITE_SKU. Some have advice for the operator.
 var planNames = map[string]string{
 	"FlexConsumption": "plan Flex Consumption: read how to deliver there in docs/hosting.md",
 	"ElasticPremium":  "plan Premium",
@@ -60,9 +60,9 @@ func (d diagnosis) diagnoseHost(env func(string) string) Finding {
 	return f
 }
 
-// checkHostFile returns an error if host.json lacks one of the two flags that make a host send HTTP requests
-// unchanged. Older hosts read the one, newer hosts the other. Without its flag a host sends requests as JSON,
-// which Weir does not read.
+// checkHostFile returns an error if host.json lacks one of the two flags that make a host send HTTP requests unchanged.
+// Older hosts read enableForwardingHttpRequest, newer hosts enableProxyingHttpRequest. Without its flag a host sends
+// requests as JSON, which Weir does not read.
 func checkHostFile(text []byte) error {
 	var h struct {
 		CustomHandler map[string]any `json:"customHandler"`

@@ -18,8 +18,8 @@ type Sample struct {
 	Body []byte
 }
 
-// diagnoseLookUps sends the look-up of each contract with steps: its first step that only reads. A look-up that
-// reads the message is sent for a sample of its contract.
+// diagnoseLookUps sends the look-up of each contract with steps. The look-up is the first step that only reads. If it
+// needs values of a message, it is sent for a sample of its contract.
 func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Finding {
 	sender, hasSteps := d.sender.(*steps.Sender)
 	messages, findings := d.acceptSamples(ctx, samples)
@@ -47,7 +47,7 @@ func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Find
 	return findings
 }
 
-// acceptSamples returns the samples by contract, and a finding for each one that no contract accepts.
+// acceptSamples returns the samples by contract, and a finding for each sample that no contract accepts.
 func (d diagnosis) acceptSamples(ctx context.Context, samples []Sample) (map[string]*weir.Message, []Finding) {
 	messages := map[string]*weir.Message{}
 	var findings []Finding
@@ -64,7 +64,7 @@ func (d diagnosis) acceptSamples(ctx context.Context, samples []Sample) (map[str
 	return messages, findings
 }
 
-// sendLookUp sends the look-up of a message's contract, and adds the answer to the finding.
+// sendLookUp sends the look-up of a message's contract, and writes the result into the finding.
 func (d diagnosis) sendLookUp(ctx context.Context, sender *steps.Sender, m *weir.Message, f *Finding) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -108,7 +108,7 @@ func (l *lookUp) setAction(_, action, _ string) { l.action = action }
 
 func (l *lookUp) isGood() bool { return l.action == "ok" || l.action == "done" }
 
-// explainAnswer returns the usual cause of a bad answer, and how to remove it.
+// explainAnswer returns the usual cause of a bad answer, and the place where the operator can correct it.
 func (l *lookUp) explainAnswer(reason string) string {
 	switch {
 	case strings.Contains(reason, "sign-in: "):

@@ -15,13 +15,12 @@ import (
 	"weir/internal/steps"
 )
 
-// decodeYAML replaces the placeholder ${NAME} in weir.yaml by an environment variable, after it has parsed the
-// YAML. So a value with a quote, a colon or a line break cannot change the structure of the YAML. Braces have a
-// meaning in YAML. So the parser receives a mark in place of each placeholder: the name between characters of
-// Unicode's private use area.
+// decodeYAML replaces the placeholder ${NAME} in weir.yaml by an environment variable, after it has parsed the YAML. So
+// a value with a quote, a colon or a line break cannot change the structure of the YAML. But braces have a meaning in
+// YAML. So the parser gets a mark in place of each placeholder: the name between characters of Unicode's private use
+// area.
 
-// A mark has as many characters as its placeholder, so that the positions in error messages are those in the
-// file.
+// A mark has as many characters as its placeholder, so that error messages have the positions of the file.
 const (
 	markBegin = "\uE000\uE000"
 	markEnd   = "\uE001"
@@ -29,11 +28,11 @@ const (
 
 var (
 	variablePattern = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
-	// a shell's forms of a variable with a default
+	// defaultPattern matches the forms that a shell has for a variable with a default, such as ${NAME:-value}.
 	defaultPattern = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*:?[-=?+][^}\n]*\}`)
 	markPattern    = regexp.MustCompile(markBegin + `([^` + markEnd + `]*)` + markEnd)
-	// expressionKeys are the settings that may contain expressions. Package steps replaces the marks in them,
-	// so that the value of a variable never becomes part of an expression.
+	// expressionKeys are the settings that may have expressions. Package steps replaces the marks in their values, so
+	// that the value of a variable never becomes part of an expression.
 	expressionKeys = []string{"steps", "on", "send", "for"}
 	markReverser   = strings.NewReplacer(markBegin, "${", markEnd, "}")
 )
@@ -138,10 +137,11 @@ func listSettingNames(t reflect.Type) (names []string) {
 	return names
 }
 
-// bareExpression matches an expression without quotes, which YAML parses as a mapping.
+// bareExpression matches an expression without quotes. YAML parses its braces as a mapping.
 var bareExpression = regexp.MustCompile(`(?m)[:,\[-][ \t]+\{\{`)
 
-// bareCondition matches a condition without quotes in a mapping in braces, with a sign that YAML takes for its own.
+// bareCondition matches a condition without quotes that is in a mapping in braces and has a bracket or a brace. YAML
+// parses that sign as the beginning of a list or a mapping.
 var bareCondition = regexp.MustCompile(`(?m)\{[ \t]*when:[ \t]+[^"'\s][^"'\n]*[\[\]{]`)
 
 // bareAttribute matches a path that begins with an attribute and has no quotes. YAML reserves the @.
@@ -179,7 +179,7 @@ func (e *envExpander) Visit(n ast.Node) ast.Visitor {
 	return e
 }
 
-// readVariable returns the value of a mark's variable, and collects its name if it is not set.
+// readVariable returns the value of a mark's variable. If the variable is not set, it adds the name to missing.
 func (e *envExpander) readVariable(mark string) string {
 	name := markPattern.FindStringSubmatch(mark)[1]
 	value := e.env(name)
@@ -189,7 +189,7 @@ func (e *envExpander) readVariable(mark string) string {
 	return value
 }
 
-// missingCollector collects the variables that are not set, and leaves the marks in place.
+// missingCollector collects the names of the variables that are not set, and replaces no mark.
 type missingCollector struct{ *envExpander }
 
 // Visit implements ast.Visitor.

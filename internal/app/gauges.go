@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// gaugesMaxAge is the least time between two refreshes, however often metrics are scraped and exported.
+	// gaugesMaxAge is the shortest time between two refreshes. More frequent scrapes and exports read no lane.
 	gaugesMaxAge = 30 * time.Second
-	// gaugesTimeout bounds a refresh. The gauges of a lane that was not read by then keep their values.
+	// gaugesTimeout bounds a refresh. The gauges of a lane that was not read in time keep their values.
 	gaugesTimeout = 2 * time.Second
 )
 
@@ -45,8 +45,8 @@ func (r *running) newLaneGauges() *laneGauges {
 	}}
 }
 
-// refreshGauges reads the lanes if this process serves a host, and is not about to end: an export at the end
-// has no time for storage that does not answer.
+// refreshGauges reads the lanes if this process serves a host, and does not stop. The last export of a process that
+// stops must not wait for storage that does not answer.
 func (a *App) refreshGauges(ctx context.Context) {
 	if r := a.running.Load(); r != nil && r.gauges != nil && r.serving.Err() == nil {
 		r.gauges.refreshGauges(ctx)

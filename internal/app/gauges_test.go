@@ -20,7 +20,7 @@ import (
 	"weir/internal/weir"
 )
 
-// An instance that runs no timer shows the gauges of lanes, too, and looks twice a minute at most.
+// An instance that runs no timer shows the gauges of lanes, too, and reads twice a minute at most.
 func TestLaneGauges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,9 +34,9 @@ func TestLaneGauges(t *testing.T) {
 		a.calendar, _ = calendar.New(a.settings.Calendar)
 		a.instruments = newInstruments(&a.settings, a.calendar, &azure.Counter{}, a.countWaitingEvents)
 		g := (&running{App: a, pipeline: &pipeline{store: store}}).newLaneGauges()
-		var looks atomic.Int64
+		var reads atomic.Int64
 		readLane := g.readLane
-		g.readLane = func(ctx context.Context, number int) error { looks.Add(1); return readLane(ctx, number) }
+		g.readLane = func(ctx context.Context, number int) error { reads.Add(1); return readLane(ctx, number) }
 		h := g.refreshBefore(metrics.New(a.instruments.metrics.Registry, slog.New(slog.DiscardHandler)))
 		shown := func() string {
 			w := httptest.NewRecorder()
@@ -55,28 +55,28 @@ func TestLaneGauges(t *testing.T) {
 				t.Errorf("the metrics have no %q", want)
 			}
 		}
-		if n := looks.Load(); n != 2 {
-			t.Errorf("%d looks at two lanes, want one at each", n)
+		if n := reads.Load(); n != 2 {
+			t.Errorf("%d reads at two lanes, want one at each", n)
 		}
 		serving, stop := context.WithCancel(t.Context())
 		a.refreshGauges(t.Context()) // storage is not open
 		a.running.Store(&running{gauges: g, serving: serving})
 		a.refreshGauges(t.Context())
-		if n := looks.Load(); n != 2 {
-			t.Errorf("%d looks after an export, want those of the scrape before", n)
+		if n := reads.Load(); n != 2 {
+			t.Errorf("%d reads after an export, want those of the scrape before", n)
 		}
 		time.Sleep(gaugesMaxAge)
 		a.refreshGauges(t.Context())
 		stop()
 		time.Sleep(gaugesMaxAge)
 		a.refreshGauges(t.Context())
-		if n := looks.Swap(2); n != 4 {
-			t.Errorf("%d looks after three exports, the last by a server that stops, want 4", n)
+		if n := reads.Swap(2); n != 4 {
+			t.Errorf("%d reads after three exports, the last by a server that stops, want 4", n)
 		}
 		a.running.Store(nil)
-		g.readLane = func(context.Context, int) error { looks.Add(1); return errors.New("away") }
-		if text := shown(); !strings.Contains(text, "weir_lane_waiting") || looks.Load() != 4 {
-			t.Errorf("%d looks, want two more, and the last values", looks.Load())
+		g.readLane = func(context.Context, int) error { reads.Add(1); return errors.New("away") }
+		if text := shown(); !strings.Contains(text, "weir_lane_waiting") || reads.Load() != 4 {
+			t.Errorf("%d reads, want two more, and the last values", reads.Load())
 		}
 	})
 }

@@ -12,8 +12,9 @@ import (
 
 // hostWatcher watches the host that started this process.
 type hostWatcher interface {
-	// Stop waits until the host stops or is gone, End until it is gone.
+	// Stop waits until the host stops or is gone.
 	Stop(ctx context.Context) (hostwatch.Event, error)
+	// End waits until the host is gone.
 	End(ctx context.Context) error
 }
 
@@ -23,8 +24,8 @@ func newHostWatcher(env func(string) string, log *slog.Logger) hostWatcher {
 		Found: func(int) { log.Debug("handler: the host's socket found") }}
 }
 
-// hostEndsWithin is longer than a stopping host lives: it waits for its HTTP requests, which last up to 230 s
-// on the platform.
+// hostEndsWithin is longer than a host needs to stop. A stopping host waits for its HTTP requests, which the platform
+// ends after 230 s.
 const hostEndsWithin = 5 * time.Minute
 
 var (
@@ -55,12 +56,12 @@ func (s *Server) watchHost(ctx context.Context, host hostWatcher) {
 	}
 }
 
-// leaveLanes hands all lanes over, in order, and takes none again, and has the counters of the present minute
-// written, because the host kills this process without a signal. Requests are still answered: another
-// process delivers their messages.
+// leaveLanes hands all lanes over, and takes no lane any more. It also lets the history write the counters of the
+// present minute. Both are needed now, because the host later kills this process without a signal. The process still
+// answers requests; other processes deliver their messages.
 func (s *Server) leaveLanes(ctx context.Context) {
 	select {
-	case <-s.opened: // before that there is no drainer, and one that is made later would take lanes
+	case <-s.opened: // before that there is no drainer to close; a drainer that is made later would take lanes
 	case <-ctx.Done():
 		return
 	}

@@ -33,14 +33,14 @@ func newInstruments(s *Settings, c *calendar.Calendar, storageCalls *azure.Count
 		recorder: history.NewRecorder(time.Now, storageCalls.Snapshot)}
 }
 
-// startExport sends traces and metrics from now on. Call it before the process works.
+// startExport starts the export of traces and metrics. It must be called before the process begins its work.
 func (a *App) startExport(ctx context.Context, e *telemetry.Export) {
 	a.instruments.export = e
 	e.Metrics(ctx, a.instruments.metrics.Registry, a.refreshGauges)
 }
 
-// flushTimeout bounds the sending of the last spans and records. With stopTimeout it is less than the host
-// waits.
+// flushTimeout bounds the sending of the last spans and records. Together with stopTimeout it is shorter than the 10 s
+// for which the host waits.
 const flushTimeout = 1500 * time.Millisecond
 
 // flushExport sends the last spans and records, whether or not ctx has ended.
@@ -56,7 +56,7 @@ func (i *instruments) recordAppended(number int, messages []weir.Message) {
 	i.metrics.Filed(messages)
 }
 
-// recordLane takes the state of a lane into the metrics.
+// recordLane records the state of a lane in the metrics.
 func (i *instruments) recordLane(number int, c lane.Control, oldest, now time.Time) {
 	_, byOperator := c.LanePause(now)
 	closed, _, _ := i.calendar.At(now)

@@ -8,11 +8,11 @@ import (
 	"weir/internal/weir"
 )
 
-// holderLingers is how long a holder stays with an empty lane after a ticket. During that time the lane needs no
-// other ticket.
+// holderLingers is the time for which a holder keeps the lease of an empty lane after a ticket. During that time the
+// lane needs no further ticket.
 const holderLingers = 2 * time.Second
 
-// laneWaker wakes the drainer of this process, and by a ticket the drainer of the process that holds the lane.
+// laneWaker wakes the drainer of this process, and by a ticket the drainer of the process that has the lane's lease.
 type laneWaker struct {
 	drainer     *drain.Drainer
 	tickets     *ticket.Sender
@@ -37,8 +37,8 @@ func (w laneWaker) Wake(lane int) {
 	w.drainer.Wake(lane)
 }
 
-// OfferAppended hands messages that this process has just appended over to its drainer. It enqueues no ticket,
-// because functions/receive does.
+// OfferAppended hands messages that this process has just appended over to its drainer. It enqueues no ticket, because
+// functions/receive enqueues the ticket.
 func (w laneWaker) OfferAppended(lane int, messages []weir.Message) {
 	if !w.ticketsOnly {
 		w.drainer.OfferAppended(lane, messages)

@@ -14,15 +14,15 @@ import (
 const (
 	// outsideGo is the memory that Go's limit does not include. Most of it is the mapped binary.
 	outsideGo = 32 << 20
-	// leastMemory is the lowest limit, because below it the collector would run all the time.
+	// leastMemory is the lowest limit. Below it the collector would run all the time.
 	leastMemory = 64 << 20
-	// mostMemory is the most memory that is shared out to budgets. Larger budgets do not make
-	// intake faster.
+	// mostMemory is the largest part of the limit that is divided into budgets. Larger budgets do not make intake
+	// faster.
 	mostMemory = 1 << 30
 )
 
-// limitMemory sets the collector's limit, unless GOMEMLIMIT does. The host and the handler share
-// the instance, so the handler takes half of its memory.
+// limitMemory sets the memory limit of Go's garbage collector, unless GOMEMLIMIT sets it. The host and the handler
+// share the instance, so the handler takes half of the instance's memory.
 func limitMemory(env func(string) string, root fs.FS) {
 	if env("GOMEMLIMIT") != "" {
 		return
@@ -91,17 +91,17 @@ func machineMemory(root fs.FS) int64 {
 	return n << 10
 }
 
-// budgets are shares of the memory in bytes. The rest is for the drains and the collector.
+// budgets are shares of the memory limit. The rest is for the drains and the collector.
 type budgets struct {
-	limit  int64 // the limit of the collector
-	intake int64 // for bodies from their receipt until they are stored
-	parse  int64 // for documents that are parsed
-	waits  int   // the number of answers that may wait for an outcome at a time
+	limit  int64 // memory limit of the collector, in bytes
+	intake int64 // bytes for bodies from their receipt until they are stored
+	parse  int64 // bytes for documents that are parsed
+	waits  int   // largest number of answers that wait for an outcome at the same time
 }
 
 const (
-	// bodyFactor times its size is the most memory that a body takes, both while it is received and
-	// stored and while it is parsed.
+	// bodyFactor is the memory that a body takes at most, divided by its size. It is the same while the body is
+	// received and stored, and while it is parsed.
 	bodyFactor = 8
 	// waitBytes is the memory of one waiting answer, with its connection.
 	waitBytes = 64 << 10
@@ -115,7 +115,7 @@ func shareMemory(limit int64) budgets {
 	return budgets{limit: limit, intake: shared / 4, parse: shared / 4, waits: int(shared / waitBytes)}
 }
 
-// checkMaxBody returns an error if a body of the largest size does not fit.
+// checkMaxBody returns an error if a body of maxBody bytes needs more than the memory of both shares.
 func (b budgets) checkMaxBody(maxBody int64) error {
 	most := b.limit / 4 * 3 / bodyFactor
 	if maxBody <= most {

@@ -141,7 +141,7 @@ func (s *pageSource) Body(ctx context.Context, id weir.ID, isEdited bool) (dashb
 		return dashboard.Body{}, err
 	}
 	text, err := contract.Text(m.ContentType, m.Body)
-	if err != nil { // the message was accepted under other rules for its encoding
+	if err != nil { // the message was accepted when other rules for encodings were in force
 		text = strings.ToValidUTF8(string(m.Body), "\uFFFD")
 	}
 	return dashboard.Body{Text: strings.TrimLeft(text, " "), IsRedacted: isRedacted}, nil
@@ -170,8 +170,8 @@ func (s *pageSource) Difference(ctx context.Context, id weir.ID) (string, error)
 	return view.Compare(ctx, s.bodies, id)
 }
 
-// Try implements dashboard.Messages. The trial begins with the body without redacted values, because a recipe can
-// change a value in ways that no mask knows.
+// Try implements dashboard.Messages. The trial starts from the redacted body. A mask over the results would not be
+// enough, because the steps of a contract can change a value so that the mask does not find it.
 func (s *pageSource) Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Trial, error) {
 	load := s.bodies.LoadMessage
 	if isEdited {
@@ -234,8 +234,8 @@ func newPageSchedule(s *recur.Schedule) dashboard.Schedule {
 
 // Bounds of the page of a schedule.
 const (
-	pageRuns        = 10
-	pageMessageSize = 16 << 10 // bytes of its message
+	pageRuns        = 10       // next runs
+	pageMessageSize = 16 << 10 // bytes of the schedule's message
 )
 
 // Schedule implements dashboard.Schedules.

@@ -38,9 +38,9 @@ type pipeline struct {
 // pipelineConfig has the differences between the pipelines of a server and of weir poll.
 type pipelineConfig struct {
 	sender      drain.Sender
-	notAfter    time.Time // no attempt may reach beyond it; zero = no limit
+	notAfter    time.Time // each attempt must end before notAfter; zero = no limit
 	isHosted    bool      // a Functions host runs this process
-	ticketsOnly bool      // only tickets lead to deliveries of this process
+	ticketsOnly bool      // this process delivers only messages of lanes that its tickets name
 }
 
 // newPipeline connects the parts of a pipeline, and starts the notifier.
@@ -55,8 +55,8 @@ func newPipeline(ctx context.Context, a *App, store *lane.Store, cfg pipelineCon
 	return p
 }
 
-// newAppender returns the appender of this process. Each message that it has stored is handed over to the
-// drainer, so that a message is delivered without being read from storage again.
+// newAppender returns the appender of this process. It hands each message that it has stored over to the drainer, so
+// that the drainer need not read the message from storage.
 func newAppender(a *App, store *lane.Store, waker laneWaker) *lane.Appender {
 	appender := lane.NewAppender(store, a.log)
 	appender.OnFiled = func(number int, messages []weir.Message) {
@@ -94,7 +94,8 @@ func (a *App) drainConfig(store *lane.Store, tickets drain.Tickets) drain.Config
 	}
 }
 
-// remembersIDs returns a function that reports whether the steps of a contract use remembered ids; nil = none do.
+// remembersIDs returns a function that reports whether the steps of a contract use remembered ids. It returns nil if no
+// contract has steps.
 func (a *App) remembersIDs() func(contract string) bool {
 	if s, ok := a.sender.(*steps.Sender); ok {
 		return s.Remembers

@@ -11,8 +11,8 @@ import (
 	"weir/internal/poll"
 )
 
-// Poll does the work of weir poll for one period, which began when the process started. The
-// summary is nil if the work did not begin: ctx ended before storage was open, or storage could not be opened.
+// Poll does the work of weir poll for one period, which began when the process started. The summary is nil if the work
+// did not begin, because ctx ended before storage was open, or because storage could not be opened.
 func (a *App) Poll(ctx context.Context, cfg poll.Config, startedAt time.Time) (*poll.Summary, error) {
 	opening, cancel := context.WithDeadline(ctx, cfg.NotAfter(startedAt))
 	defer cancel()
@@ -48,8 +48,8 @@ func (d pollDrainer) Close(ctx context.Context) error {
 	return errors.Join(err, closeNotifier(ctx, d.pipeline.notifier))
 }
 
-// skipBlobSweep lets only the first process of each hour look for forgotten bodies: each look costs a read
-// of the row that records the last one.
+// skipBlobSweep lets only the first process of each hour search for forgotten bodies. Each search begins with a read of
+// the row that records the last search, and a process for each period would read that row each time.
 func skipBlobSweep(c *sweep.Cleaner, startedAt time.Time, period time.Duration) {
 	if hour := startedAt.Truncate(time.Hour); !hour.After(startedAt.Add(-period)) {
 		c.ForgottenAt = hour.Add(time.Hour)

@@ -9,16 +9,16 @@ import (
 	"weir/internal/weir"
 )
 
-// Until storage is open, the server answers no request before the process has reached an age: pingHold for the
-// host's GET of /, requestHold for all others. So the request that starts the app is answered 202 if storage
-// opens in time. The host itself waits for 30 s.
+// Until storage is open, requests wait until the process has reached an age: pingHold for the host's GET of /, and
+// requestHold for all other requests. So the request that starts the app is answered 202 if storage opens in time. The
+// host itself waits for 30 s.
 const (
 	pingHold    = 10 * time.Second
 	requestHold = 14 * time.Second
 )
 
-// newHandler returns the handler of all requests. It lets them in when storage is open. The host asks for /
-// until the handler is ready, and now and then afterwards.
+// newHandler returns the handler of all requests. The functions get a request when storage is open. The host requests /
+// until the handler is ready, and sometimes afterwards.
 func (s *Server) newHandler() http.Handler {
 	functions := httpio.PlainPathsOnly(s.log, http.HandlerFunc(s.serveFunctions))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +45,7 @@ func (s *Server) serveFunctions(w http.ResponseWriter, r *http.Request) {
 // awaitOpen waits until storage is open, until the process is as old as hold, or until ctx ends.
 func (s *Server) awaitOpen(ctx context.Context, hold time.Duration) {
 	select {
-	case <-s.opened: // nearly always: without a timer
+	case <-s.opened: // the usual case, which needs no timer
 		return
 	default:
 	}

@@ -28,8 +28,8 @@ func (s *Server) openAccepting() {
 	s.openWith(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
 }
 
-// ask sends a request, and returns its status and how long it took.
-func (s *Server) ask(ctx context.Context, path string) (status int, took time.Duration, retryAfter string) {
+// sendRequest sends a request, and returns its status, its duration and the Retry-After of the answer.
+func (s *Server) sendRequest(ctx context.Context, path string) (status int, took time.Duration, retryAfter string) {
 	w, began := httptest.NewRecorder(), time.Now()
 	s.newHandler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, path, nil))
 	return w.Code, time.Since(began), w.Header().Get("Retry-After")
@@ -38,26 +38,26 @@ func (s *Server) ask(ctx context.Context, path string) (status int, took time.Du
 func TestServer_Readiness(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		path         string
-		asked, opens time.Duration // since the process began; 0 = never
-		gaveUp       time.Duration // behind the question; 0 = never
-		status       int
-		took         time.Duration
-		retry        string
+		path          string
+		sentAt, opens time.Duration // since the process began; 0 = never
+		gaveUp        time.Duration // behind the question; 0 = never
+		status        int
+		took          time.Duration
+		retry         string
 	}{
 		"TheHostHearsOfItWhenStorageIsOpen": {path: "/", opens: 3 * time.Second, status: 200, took: 3 * time.Second},
 		"TheHostHearsOfItAfterTenSeconds":   {path: "/", status: 200, took: 10 * time.Second},
-		"LaterTheHostIsAnsweredAtOnce":      {path: "/", opens: time.Second, asked: time.Hour, status: 200},
-		"TheHostIsNotKeptWaitingTwice":      {path: "/", asked: time.Hour, status: 200},
+		"LaterTheHostIsAnsweredAtOnce":      {path: "/", opens: time.Second, sentAt: time.Hour, status: 200},
+		"TheHostIsNotKeptWaitingTwice":      {path: "/", sentAt: time.Hour, status: 200},
 		"TheFirstRequestIsHeld": {path: "/api/messages", opens: 9 * time.Second, status: 202,
 			took: 9 * time.Second},
-		"ARequestIsHeldForAsLongAsTheProcess": {path: "/api/messages", asked: 10 * time.Second, status: 503,
+		"ARequestIsHeldForAsLongAsTheProcess": {path: "/api/messages", sentAt: 10 * time.Second, status: 503,
 			took: 4 * time.Second, retry: "4"},
 		"StorageStaysAway": {path: "/api/messages", status: 503, took: 14 * time.Second, retry: "4"},
 		"StorageIsLate": {path: "/api/messages", opens: 15 * time.Second, status: 503,
 			took: 14 * time.Second, retry: "4"},
-		"StorageIsAwayForLong": {path: "/api/messages", asked: time.Minute, status: 503, retry: "4"},
-		"StorageIsOpen": {path: "/api/messages", opens: time.Second, asked: time.Minute,
+		"StorageIsAwayForLong": {path: "/api/messages", sentAt: time.Minute, status: 503, retry: "4"},
+		"StorageIsOpen": {path: "/api/messages", opens: time.Second, sentAt: time.Minute,
 			status: 202},
 		"TheCallerGivesUp": {path: "/api/messages", gaveUp: 2 * time.Second, status: 503,
 			took: 2 * time.Second, retry: "4"},
@@ -71,11 +71,11 @@ func TestServer_Readiness(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				time.Sleep(c.asked)
+				time.Sleep(c.sentAt)
 				if c.gaveUp > 0 {
 					time.AfterFunc(c.gaveUp, cancel)
 				}
-				status, took, retry := s.ask(ctx, c.path)
+				status, took, retry := s.sendRequest(ctx, c.path)
 				if status != c.status || took != c.took || retry != c.retry {
 					t.Errorf("%d after %s, Retry-After %q, want %d after %s, %q", status, took, retry, c.status, c.took,
 						c.retry)

@@ -135,8 +135,8 @@ func (r *running) listRoutes() []route {
 	return r.auditChanges(table)
 }
 
-// newTriggerHandler returns the handler of a queue or timer function. Each call shows the drainer that the host
-// is not drained.
+// newTriggerHandler returns the handler of a queue or timer function. Each call of it tells the drainer that the
+// platform does not drain this host, because a drained host gets no trigger.
 func (r *running) newTriggerHandler(h http.Handler) http.Handler {
 	return httpio.HostCallsOnly(r.log, http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		r.drainer.MarkTriggered()
@@ -186,7 +186,7 @@ const readTimeout = 30 * time.Second
 // readOnly bounds the time of a handler that changes nothing.
 func readOnly(h http.Handler) http.Handler { return httpio.WithTimeout(readTimeout, h) }
 
-// toTheEnd lets a handler that changes something finish if its client disconnects.
+// toTheEnd lets a handler that changes something finish even if its client disconnects.
 func toTheEnd(h http.Handler) http.Handler { return httpio.IgnoreDisconnect(h) }
 
 // limitReads is readOnly for GET, and toTheEnd for other methods.
@@ -201,9 +201,9 @@ func limitReads(h http.Handler) http.Handler {
 	})
 }
 
-// newRouter returns the handler of a table of routes. It answers 405 to methods that a path does not have,
-// and 404 to other paths. The mux sees no methods: its pattern for GET would take HEAD, too, which the host
-// does not route, and its 405 is plain text.
+// newRouter returns the handler of a table of routes. It answers 405 to methods that a path does not have, and 404 to
+// unknown paths. The patterns of the mux have no methods, for two reasons: a pattern for GET would also match HEAD,
+// which the host does not route, and the mux answers 405 in plain text.
 func newRouter(log *slog.Logger, table []route) http.Handler {
 	byPath := map[string][]route{}
 	for _, one := range table {
@@ -217,8 +217,8 @@ func newRouter(log *slog.Logger, table []route) http.Handler {
 	return httpio.RefuseCrossSite(log, mux)
 }
 
-// newPathHandler returns the handler of the routes of one path. If one function serves the path, the 405 is
-// an answer of that function in the log.
+// newPathHandler returns the handler of the routes of one path. If one function serves the path, the log has the answer
+// 405 as an answer of that function.
 func newPathHandler(log *slog.Logger, routes []route) http.Handler {
 	if len(routes) == 1 {
 		only, h := routes[0], routes[0].handler

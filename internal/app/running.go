@@ -29,21 +29,23 @@ type running struct {
 	cleaner   *sweep.Cleaner
 	sweeper   *sweep.Function
 	audit     *audit.Log
-	inbox     *inbox.Collector   // nil = no files are taken
-	batches   *batch.Runner      // these eight are nil under weir poll
-	history   *history.Keeper    //
-	bodies    *redact.Bodies     // without redacted values
-	overview  *overview.Overview //
-	replays   *replay.Runner     //
-	gauges    *laneGauges        //
-	handler   http.Handler       // answers every address
-	serving   context.Context    // ends when the server begins to stop
-	upstreams *upstream.Set      // nil = the settings have none
+	inbox     *inbox.Collector // nil = no files are taken
+	upstreams *upstream.Set    // nil = the settings have none, or under weir poll
 
-	checkEpoch func() // asks whether the epoch is over; returns at once
+	// The following fields are nil under weir poll.
+	batches  *batch.Runner
+	history  *history.Keeper
+	bodies   *redact.Bodies // reads bodies, and hides their redacted values
+	overview *overview.Overview
+	replays  *replay.Runner
+	gauges   *laneGauges
+	handler  http.Handler    // answers every address
+	serving  context.Context // ends when the server begins to stop
+
+	checkEpoch func() // makes the server check whether the epoch is over; returns at once
 }
 
-// newPollRunning makes the parts of weir poll: it answers no requests.
+// newPollRunning makes the parts of weir poll, which answers no requests.
 func newPollRunning(ctx context.Context, a *App, store *lane.Store, cfg pipelineConfig) *running {
 	r := &running{App: a, pipeline: newPipeline(ctx, a, store, cfg), checkEpoch: func() {},
 		audit: a.newAuditLog(store.Table)}
@@ -90,8 +92,8 @@ type sweepReader struct {
 	running *running
 }
 
-// ReadControl implements sweep.Reader. It creates a missing lane, because older versions wrote the number of
-// lanes first: their first start may have ended before it created the lanes.
+// ReadControl implements sweep.Reader. It creates a lane that is missing. Older versions wrote the number of lanes
+// before they created the lanes, and their first start may have ended in between.
 func (s sweepReader) ReadControl(ctx context.Context, number int) (lane.Control, error) {
 	c, err := s.Store.ReadControl(ctx, number)
 	if storage.Is(err, storage.NotFound) {
@@ -108,8 +110,8 @@ func (s sweepReader) ReadControl(ctx context.Context, number int) (lane.Control,
 	return c, err
 }
 
-// observeLane takes the state of a lane into the metrics and the history, resumes bulk replays and batches that lost
-// their process, and reports the lane to the receivers of events.
+// observeLane records the state of a lane in the metrics and the history. It resumes bulk replays and batches whose
+// process has ended, and reports the lane to the receivers of events.
 func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	now := time.Now()
 	oldest, err := lists.Reader{Store: r.store}.OldestWaitingSince(ctx, number, c)
@@ -136,8 +138,8 @@ func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	}
 }
 
-// closeWork ends appends and deliveries. The schedules and the drainer close at the same time: if storage is
-// away, the schedules must not take the time that the drainer needs to hand its lanes over.
+// closeWork ends the schedules and the deliveries, both at the same time. If storage does not answer, the schedules
+// must not take the time that the drainer needs to hand its lanes over.
 func (r *running) closeWork(ctx context.Context) error {
 	return closeTogether(ctx, r.schedules.Close, r.drainer.Close)
 }
@@ -154,7 +156,7 @@ func (r *running) closeBackground(ctx context.Context) error {
 	return closeTogether(ctx, closers...)
 }
 
-// closeRecords sends the events, counters and tickets that are left, and returns the quota that is left.
+// closeRecords sends the remaining events, counters and tickets, and returns the reserved quota that was not used.
 func (r *running) closeRecords(ctx context.Context) error {
 	err := errors.Join(r.notifier.Close(ctx), r.history.Close(ctx), r.upstreams.ReturnReserved(ctx))
 	r.tickets.Wait(ctx)

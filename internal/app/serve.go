@@ -25,9 +25,9 @@ type Process struct {
 	StartedAt      time.Time
 }
 
-// Serve serves a Functions host until ctx ends. Only log lines of level error go to stderr: the host logs
-// each line of stderr as an error, and prints the last ones when the process ends. If the host is to start
-// the process again, the error is a RestartError. The reason of each error is logged.
+// Serve serves a Functions host until ctx ends. Only log lines of level error go to stderr, because the host logs each
+// line of stderr as an error, and prints the last lines of stderr when the process ends. Serve logs the reason of each
+// error. If the host must start the process again, the error is a RestartError.
 func Serve(ctx context.Context, p Process) error {
 	setGCPercent(p.Env)
 	limitMemory(p.Env, os.DirFS("/"))
@@ -48,7 +48,7 @@ func Serve(ctx context.Context, p Process) error {
 	s := newServer(a, p.StartedAt)
 	if IsHosted(p.Env) {
 		s.host = newHostWatcher(p.Env, log)
-		signal.Ignore(syscall.SIGPIPE) // stdout ends with the host, and the lanes must be handed over after that
+		signal.Ignore(syscall.SIGPIPE) // the host's end closes stdout, and the process must still hand its lanes over
 	}
 	listener, err := listenForHost(p.Env)
 	if err != nil {
@@ -59,7 +59,7 @@ func Serve(ctx context.Context, p Process) error {
 	return logEnd(s.Run(ctx, listener), log)
 }
 
-// logEnd logs why the server has ended, and returns the error of the process.
+// logEnd logs the reason for which the server has ended, and returns the error of the process.
 func logEnd(err error, log *slog.Logger) error {
 	switch {
 	case err == nil:
@@ -72,7 +72,7 @@ func logEnd(err error, log *slog.Logger) error {
 	return fmt.Errorf("run: %w", err)
 }
 
-// RestartError ends a process that the host is to start again. The host must not count it as a failure.
+// RestartError ends a process that the host must start again. The host must not count this end as a failure.
 type RestartError struct{ Err error }
 
 func (e *RestartError) Error() string { return e.Err.Error() }
@@ -80,16 +80,16 @@ func (e *RestartError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *RestartError) Unwrap() error { return e.Err }
 
-// needsRestart reports whether the host is to start the process again: the lanes that it started with are
-// gone, or it handed its lanes over to let its host stop, and the host goes on. A process that finds a wrong
-// number of lanes at its start needs no restart: the next one would find the same, so the host must count
-// the failure.
+// needsRestart reports whether the host must start the process again. It must if the process's epoch or table is gone.
+// It also must if the process handed its lanes over because the host began to stop, and the host did not end. A process
+// that finds a wrong number of lanes at its start needs no restart: the next process would find the same number, so the
+// host must count the failure.
 func needsRestart(err error) bool {
 	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrReplaced) || errors.Is(err, errHostStays)
 }
 
-// setGCPercent makes garbage collections rarer. The live heap is a few megabytes; a collection at each
-// doubling of it would take a tenth of the CPU time of a burst.
+// setGCPercent makes garbage collections rarer. The live heap is a few megabytes. With Go's default, a collection each
+// time that the heap has doubled would take a tenth of the CPU time of a burst.
 func setGCPercent(env func(string) string) {
 	if env("GOGC") == "" {
 		debug.SetGCPercent(400)

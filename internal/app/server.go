@@ -23,8 +23,8 @@ type Server struct {
 	host      hostWatcher   // nil = no Functions host runs this process
 	opened    chan struct{} // closed when storage is open and App.running is set
 
-	epochChecks chan struct{} // each asks whether the epoch is over
-	fatal       chan error    // ends the server
+	epochChecks chan struct{} // each value makes watchEpoch check whether the epoch is over
+	fatal       chan error    // an error ends the server
 }
 
 // newServer returns a server for a process that was started at a time.
@@ -33,8 +33,8 @@ func newServer(a *App, startedAt time.Time) *Server {
 		fatal: make(chan error, 1)}
 }
 
-// Run serves on the listener until ctx ends or the server cannot go on, and then stops in order. If the host
-// kills the process first, other processes finish its work: they watch the lanes, and sweep.
+// Run serves on the listener until ctx ends or the server cannot go on, and then stops in order. If the host kills the
+// process first, the sweeps of other processes find its work and finish it.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	opening, stopOpening := context.WithCancel(ctx)
 	defer stopOpening()
@@ -62,7 +62,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	return errors.Join(err, s.stop(ctx, server))
 }
 
-// endWith ends the server with an error. Only the first error counts.
+// endWith ends the server with an error. Later calls have no effect.
 func (s *Server) endWith(err error) {
 	select {
 	case s.fatal <- err:
@@ -70,8 +70,8 @@ func (s *Server) endWith(err error) {
 	}
 }
 
-// stop stops in order: first new work and deliveries, then answers, then the records of both. Background
-// work stops at the same time.
+// stop stops the parts in order: first schedules and deliveries, then the HTTP server, and then the senders of events,
+// counters and tickets. Background work stops at the same time.
 func (s *Server) stop(ctx context.Context, server *http.Server) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
@@ -87,8 +87,9 @@ func (s *Server) stop(ctx context.Context, server *http.Server) error {
 	return errors.Join(err, <-background)
 }
 
-// open opens storage, and starts all parts that need it. While storage cannot be reached, requests are held,
-// and then answered with 503; the process goes on, because the host would only start it again.
+// open opens storage, and starts all parts that need storage. Until storage is open, requests wait, and are then
+// answered with 503; see awaitOpen. A process that cannot reach storage does not end, because the host would only start
+// it again.
 func (s *Server) open(ctx context.Context) error {
 	store, err := s.awaitStore(ctx, s.endWith)
 	if err != nil {
@@ -104,7 +105,7 @@ func (s *Server) open(ctx context.Context) error {
 			s.log.Warn("handler: queues and containers not looked at", "err", err)
 		}
 	}()
-	if err := r.sweeper.Sweep(ctx); err != nil { // takes over the work of processes that have ended
+	if err := r.sweeper.Sweep(ctx); err != nil { // resumes the work of processes that have ended
 		s.log.Warn("handler: first sweep incomplete", "err", err)
 	}
 	return nil
@@ -117,7 +118,7 @@ func (s *Server) watchEpoch(ctx context.Context, store *lane.Store) {
 	}
 }
 
-// checkEpoch asks watchEpoch to check whether the epoch is over. It returns at once.
+// checkEpoch makes watchEpoch check whether the epoch is over. It returns at once.
 func (s *Server) checkEpoch() {
 	select {
 	case s.epochChecks <- struct{}{}:

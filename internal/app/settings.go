@@ -24,7 +24,7 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// Settings has all settings. Those of storage come from the environment, all others from weir.yaml;
+// Settings has all settings. The settings of storage come from the environment, and all others from weir.yaml;
 // docs/settings.md has the table.
 type Settings struct {
 	Storage  secret         `yaml:"-"` // AzureWebJobsStorage
@@ -54,7 +54,7 @@ type Settings struct {
 	fileName string      // of weir.yaml, without its folder, for the positions of problems
 }
 
-// contractSettings describes a kind of message, and how it is written to the CMS.
+// contractSettings describes a kind of message, and how Weir writes it to the CMS.
 type contractSettings struct {
 	contract.Definition `yaml:",inline"`
 	Steps               steps.Source `yaml:"steps"` // not set = one request with the message's bytes
@@ -74,7 +74,7 @@ type deliverySettings struct {
 	Attempts int               `yaml:"attempts"`
 	Settle   duration          `yaml:"settle"` // 0 = the margin of the lease
 	Backoff  backoffSettings   `yaml:"backoff"`
-	Patience duration          `yaml:"patience"` // with a CMS that answers and accepts no message
+	Patience duration          `yaml:"patience"` // time until answers that refuse every message count as attempts
 
 	Rate          rate `yaml:"rate"`          // of this instance over all lanes
 	MaxConcurrent int  `yaml:"maxConcurrent"` // attempts of this instance at a time; 0 = one for each lane
@@ -97,10 +97,10 @@ const (
 // deliversByTicket reports whether only instances that get tickets of the function process drain lanes.
 func (s *Settings) deliversByTicket() bool { return s.Delivery.Instances == processInstance }
 
-// scheduleSettings bound all recurring messages together.
+// scheduleSettings has the bounds of all recurring messages together.
 type scheduleSettings struct {
-	Max  int  `yaml:"max"`  // schedules
-	Rate rate `yaml:"rate"` // of all schedules that are not paused
+	Max  int  `yaml:"max"`  // largest number of schedules
+	Rate rate `yaml:"rate"` // of the messages of all schedules that are not paused
 }
 
 // recurLimits returns the limits as package recur takes them.
@@ -131,9 +131,9 @@ func defaultSettings() Settings {
 	}
 }
 
-// errNoPrefix: the host finds the queues of process and poison by WEIR_PREFIX, without a default. If
-// WEIR_PREFIX is not set, the host runs without these two functions, and only the sweep delivers the
-// messages that another instance left.
+// errNoPrefix is the error of a hosted process without WEIR_PREFIX. The host finds the queues of process and poison by
+// WEIR_PREFIX, without a default. Without the variable it runs without these two functions, and only the sweep delivers
+// the messages that another instance left.
 var errNoPrefix = errors.New("WEIR_PREFIX is not set, and the host needs it to find the queues: " +
 	"set the app setting WEIR_PREFIX, for example to weir")
 
@@ -175,7 +175,7 @@ func configPath(env func(string) string) string {
 	return path
 }
 
-// checkValues returns an error for each value that is out of its limits or contradicts another one.
+// checkValues returns an error for each value that is out of its limits, or contradicts another value.
 func (s *Settings) checkValues() []error {
 	var problems []error
 	must := func(ok bool, format string, args ...any) {
@@ -238,7 +238,7 @@ func prefixLines(prefix string, err error) (problems []error) {
 	return problems
 }
 
-// settleTime returns how long the CMS may work on a request that it did not answer.
+// settleTime returns the time for which the CMS may still work on a request that it did not answer.
 func (s *Settings) settleTime() time.Duration {
 	if s.Delivery.Settle > 0 {
 		return time.Duration(s.Delivery.Settle)

@@ -13,7 +13,7 @@ import (
 	"weir/internal/signin"
 )
 
-// intakeSettings has the ways in beside HTTP.
+// intakeSettings has the ways by which messages come in besides HTTP.
 type intakeSettings struct {
 	RabbitMQ *rabbitSettings `yaml:"rabbitmq"` // nil = none
 	Files    *fileSettings   `yaml:"files"`    // nil = no files are taken
@@ -23,7 +23,7 @@ type intakeSettings struct {
 type fileSettings struct {
 	Quiet     duration     `yaml:"quiet"`
 	Retention *duration    `yaml:"retention"` // nil = defaultFileRetention
-	Folders   []fileFolder `yaml:"folders"`   // files elsewhere have no upstream
+	Folders   []fileFolder `yaml:"folders"`   // files outside of these folders have no upstream
 }
 
 // fileFolder assigns the files of a folder to an upstream.
@@ -33,13 +33,13 @@ type fileFolder struct {
 }
 
 const (
-	// defaultFileRetention is long enough to notice that a file was rejected.
+	// defaultFileRetention leaves people enough time to notice that a file was rejected.
 	defaultFileRetention = duration(30 * 24 * time.Hour)
-	// maxQuiet is the longest time for which a file may wait to be whole.
+	// maxQuiet is the largest value of quiet. It bounds the wait for the end of a file that is still being written.
 	maxQuiet = duration(24 * time.Hour)
 )
 
-// checkValues calls must for each rule. A nil receiver has no values.
+// checkValues calls must for each rule of intake.files. Without that setting, f is nil.
 func (f *fileSettings) checkValues(must func(ok bool, format string, args ...any)) {
 	if f == nil {
 		return
@@ -61,7 +61,8 @@ func (f *fileSettings) checkValues(must func(ok bool, format string, args ...any
 	}
 }
 
-// maxFolder leaves half of the longest name of a blob, 1,024 characters, to the files of a folder.
+// maxFolder is the largest size of a folder's path in bytes: half of the 1,024 characters that Azure allows for the
+// name of a blob. The other half is for the files of the folder.
 const maxFolder = 512
 
 // inboxFolders returns the folders as package inbox takes them.
@@ -97,7 +98,8 @@ type rabbitQueue struct {
 	Consumer string `yaml:"consumer"` // exclusive or single-active; "" = exclusive
 }
 
-// defaultPrefetch fills two transactions of a lane, if each message has a key of its own.
+// defaultPrefetch is about the number of messages that two transactions of a lane take, if each message has a key of
+// its own.
 const defaultPrefetch = 100
 
 // The values of intake.rabbitmq.queues[].consumer and of intake.rabbitmq.messageId.
@@ -109,7 +111,7 @@ const (
 	optionalMessageID = "optional"
 )
 
-// checkValues calls must for each rule. A nil receiver has no values.
+// checkValues calls must for each rule of intake.rabbitmq. Without that setting, r is nil.
 func (r *rabbitSettings) checkValues(contracts []string, must func(ok bool, format string, args ...any)) {
 	if r == nil {
 		return
@@ -142,7 +144,7 @@ func (r *rabbitSettings) checkValues(contracts []string, must func(ok bool, form
 	}
 }
 
-// maxShortString is the length of AMQP's names in bytes.
+// maxShortString is the largest size of a name in AMQP, in bytes.
 const maxShortString = 255
 
 func (r *rabbitSettings) prefetchOrDefault() int {

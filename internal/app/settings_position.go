@@ -18,8 +18,8 @@ var (
 	contractPath = regexp.MustCompile(`^contracts\[\d+\] "[^"]*": ([a-z][A-Za-z]*(?:\[\d+\])?)\b`)
 )
 
-// addPositions puts the file's name, line and column in front of each problem whose path is in the file, as the
-// parser's own errors have them.
+// addPositions puts the file's name, the line and the column in front of each problem whose path is in the file. The
+// parser's own errors have the same form.
 func (s *Settings) addPositions(err error) error {
 	if err == nil || s.body == nil {
 		return err
@@ -36,7 +36,7 @@ func (s *Settings) addPositions(err error) error {
 }
 
 func (s *Settings) addPosition(err error) error {
-	if m := (steps.Mistake{}); errors.As(err, &m) { // it has line and column already
+	if m := (steps.Mistake{}); errors.As(err, &m) { // the error of package steps has line and column already
 		return fmt.Errorf("%s: %w", s.fileName, err)
 	}
 	text := err.Error()
@@ -53,7 +53,8 @@ func (s *Settings) addPosition(err error) error {
 			at := n.GetToken().Position
 			return fmt.Errorf("%s: [%d:%d] %w", s.fileName, at.Line, at.Column, err)
 		}
-		path = path[:max(0, strings.LastIndexAny(path, ".["))] // the value is missing: its parent has the position
+		// The file lacks the value, so its parent gives the position.
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
 	return err
 }

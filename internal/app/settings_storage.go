@@ -8,8 +8,8 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// The variables that select the storage account. A Functions host reads the ones with two underscores, too,
-// for an account that it signs in to by identity.
+// The variables that select the storage account. A Functions host reads the variables with two underscores, too, if it
+// signs in to its storage account by identity.
 const (
 	storageName    = "AzureWebJobsStorage"
 	accountName    = storageName + "__accountName"

@@ -18,19 +18,19 @@ type upstreamSettings struct {
 	Keys       []secret        `yaml:"keys"`      // for the header Weir-Upstream-Key
 	Signature  upstream.Scheme `yaml:"signature"` // github or standard
 	Secrets    []secret        `yaml:"secrets"`   // of the signature
-	Tolerance  duration        `yaml:"tolerance"` // of webhook-timestamp; 0 = defaultTolerance
-	Contracts  []string        `yaml:"contracts"` // none = all
+	Tolerance  duration        `yaml:"tolerance"` // largest age of webhook-timestamp; 0 = defaultTolerance
+	Contracts  []string        `yaml:"contracts"` // nil = the upstream may send messages of all contracts
 	Rate       rate            `yaml:"rate"`
 	DailyQuota *int64          `yaml:"dailyQuota"` // nil = no limit
 }
 
-// defaultTolerance is the tolerance that the libraries of Standard Webhooks have.
+// defaultTolerance is the tolerance of the libraries of Standard Webhooks (https://www.standardwebhooks.com).
 const defaultTolerance = duration(5 * time.Minute)
 
-// upstreamName matches the names of upstreams, which become labels, parts of row keys, and parameters.
+// upstreamName matches the names of upstreams. A name becomes a label of metrics, a part of row keys, and a parameter.
 var upstreamName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 
-// checkUpstreams calls must for each rule of the upstreams. No problem repeats a key or a secret.
+// checkUpstreams calls must for each rule of the upstreams. The text of a problem never has a key or a secret.
 func (s *Settings) checkUpstreams(must func(ok bool, format string, args ...any)) {
 	var names []string
 	var secrets []secret
@@ -67,8 +67,8 @@ func (s *Settings) checkUpstreams(must func(ok bool, format string, args ...any)
 	}
 }
 
-// checkCredentials calls must for each rule of the keys and secrets. An upstream without either can only send through a
-// queue.
+// checkCredentials calls must for each rule of the keys and secrets. An upstream without a key and without a secret can
+// only send through a queue or a folder.
 func (u *upstreamSettings) checkCredentials(path string, must func(ok bool, format string, args ...any)) {
 	must(u.Signature == "" || u.Signature == upstream.GitHub || u.Signature == upstream.StandardWebhooks,
 		path+"signature is %q and must be %s or %s", u.Signature, upstream.GitHub, upstream.StandardWebhooks)
@@ -141,7 +141,7 @@ func (s *Settings) upstreamNames() (names []string) {
 	return names
 }
 
-// newUpstreams returns the upstreams of the settings; nil = there are none. Their quotas are in the table.
+// newUpstreams returns the upstreams of the settings; nil = the settings have none. The table has their used quotas.
 func (a *App) newUpstreams(table storage.Table) *upstream.Set {
 	if len(a.settings.Upstreams) == 0 {
 		return nil
@@ -153,7 +153,7 @@ func (a *App) newUpstreams(table storage.Table) *upstream.Set {
 	return upstream.NewSet(definitions, table, time.Now, a.instruments.metrics)
 }
 
-// newFiler returns a filer that holds the upstreams to their limits; no upstreams = nil.
+// newFiler returns a filer that enforces the limits of the upstreams; nil upstreams = no limits.
 func (a *App) newFiler(appender filing.Appender, upstreams *upstream.Set) *filing.Filer {
 	callbacks, _ := a.settings.callbackRules() // loadSettings has checked them
 	f := &filing.Filer{Contracts: a.contracts, Callbacks: callbacks, Log: appender}

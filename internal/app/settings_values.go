@@ -30,7 +30,7 @@ func (l *logLevel) UnmarshalYAML(n ast.Node) error {
 	return nil
 }
 
-// rate is a number for each second or minute, written as 5/s or 90/m. A zero rate is no limit.
+// rate is a number for each second or minute, written as 5/s or 90/m. The zero rate means no limit.
 type rate struct {
 	Count int
 	Per   time.Duration // a second or a minute
@@ -52,7 +52,7 @@ func (r *rate) UnmarshalYAML(n ast.Node) error {
 	return nil
 }
 
-// interval returns the time between two beginnings at this rate; 0 = no limit.
+// interval returns the time between two events at this rate; 0 = no limit.
 func (r rate) interval() time.Duration {
 	if r.Count == 0 {
 		return 0
@@ -111,10 +111,10 @@ func (secret) GoString() string { return "(secret)" }
 // MarshalText implements encoding.TextMarshaler, for logs and JSON.
 func (s secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// duration is a Go duration that also takes days: 7d.
+// duration is a Go duration. In weir.yaml it may also be a number of days, such as 7d.
 type duration time.Duration
 
-// maxDays is the largest number of days that a time.Duration can hold without an overflow.
+// maxDays is the largest number of days that fits a time.Duration.
 const maxDays = int(math.MaxInt64 / (24 * time.Hour))
 
 func (d duration) String() string { return time.Duration(d).String() }

@@ -6,9 +6,9 @@ import (
 	"log/slog"
 )
 
-// severityHandler writes lines of level error to stderr and all others to stdout. The stream is the only
-// severity that a host understands: it passes on a line of stdout as Information and one of stderr as Error,
-// and ignores the level in the line.
+// severityHandler writes lines of level error to stderr, and all other lines to stdout. A host takes the severity of a
+// line from its stream alone: it passes on a line of stdout as Information and a line of stderr as Error, and ignores
+// the level in the line.
 type severityHandler struct{ stdout, stderr slog.Handler }
 
 func newSeverityHandler(stdout, stderr io.Writer, level slog.Leveler) severityHandler {

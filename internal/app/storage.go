@@ -17,8 +17,8 @@ const (
 	maxStorageRetry   = 2 * time.Second
 )
 
-// awaitStore opens storage, and tries again until ctx ends. A wrong number of lanes ends it at once. lost, if
-// not nil, is called when the table disappears later.
+// awaitStore opens storage, and tries again until ctx ends. If the number of lanes is wrong, it returns the error at
+// once. If lost is not nil, the returned store calls it when the table disappears later.
 func (a *App) awaitStore(ctx context.Context, lost func(error)) (store *lane.Store, err error) {
 	err = retry.Policy{
 		First: firstStorageRetry, Max: maxStorageRetry,
@@ -34,8 +34,8 @@ func (a *App) awaitStore(ctx context.Context, lost func(error)) (store *lane.Sto
 	return store, err
 }
 
-// openStore opens storage. If storage is in use, it only reads the record of lanes. If there is no table, it
-// makes the table, the queues and the containers.
+// openStore opens storage. If the table exists, openStore only reads the record of lanes. Otherwise it makes the table,
+// the queues and the containers.
 func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, error) {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
 		Now: time.Now, SettleTime: a.settings.settleTime()}
@@ -58,8 +58,8 @@ func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, err
 // PrepareStorage makes the table, the queues and the containers that are missing.
 func (a *App) PrepareStorage(ctx context.Context) error { return a.account.Ensure(ctx) }
 
-// CompareLanes reads all messages and hands the report of each lane to print, until it fails. It writes nothing, and it
-// needs storage that is in use, or was.
+// CompareLanes reads all messages, and calls print with the report of each lane. It stops at the first error. It writes
+// nothing, and returns an error if there is no table.
 func (a *App) CompareLanes(ctx context.Context, print func(verify.Report) error) error {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
 		Now: time.Now, SettleTime: a.settings.settleTime()}

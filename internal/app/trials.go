@@ -23,13 +23,14 @@ import (
 // Trials makes attempts for messages that are not stored.
 type Trials struct {
 	app       *App
-	variables map[string]string // by value: ${NAME}, in place of the variable's value
+	variables map[string]string // from a variable's value to the text ${NAME} that is shown in its place
 	isLive    bool
 	record    func(step string, a trial.Answer)
 }
 
-// OpenTrials reads the settings. Live trials ask the CMS if a file has no answer, and need the variables of
-// weir.yaml. Others need none of them, and no storage: their requests show ${NAME} for each variable.
+// OpenTrials reads the settings. A live trial sends a request to the CMS if no given answer exists, so live trials need
+// the variables of weir.yaml. Other trials need no variable: their requests show ${NAME} for each variable. No trial
+// needs storage.
 func OpenTrials(env func(string) string, isLive bool) (*Trials, error) {
 	if isLive {
 		a, err := openForTrials(env, false)
@@ -53,7 +54,8 @@ func OpenTrials(env func(string) string, isLive bool) (*Trials, error) {
 	if err == nil {
 		return &Trials{app: a, variables: variables}, nil
 	}
-	// A variable may hold a number or a duration, for which a stand-in is no valid value.
+	// Some variable may be a number or a duration, for which the stand-in is not valid. So the second try uses the
+	// actual values.
 	actual := func(name string) string {
 		value := env(name)
 		if slices.Contains(names, name) {
@@ -79,10 +81,10 @@ func namedVariables(text string) []string {
 	return names
 }
 
-// standInOf returns a value for a variable that is valid as an address, as a host, and as a text.
+// standInOf returns a value for a variable. The value is valid as an address and as a text.
 func standInOf(name string) string { return "https://" + name + ".variable.invalid" }
 
-// openForTrials returns an App without storage. Without a sign-in it cannot send to the CMS.
+// openForTrials returns an App without storage. Without a sign-in the App cannot send requests to the CMS.
 func openForTrials(env func(string) string, withoutSignIn bool) (*App, error) {
 	local := func(name string) string {
 		switch name {
@@ -103,7 +105,7 @@ func openForTrials(env func(string) string, withoutSignIn bool) (*App, error) {
 // RecordAnswers calls record with each answer of the CMS.
 func (t *Trials) RecordAnswers(record func(step string, a trial.Answer)) { t.record = record }
 
-// Try makes one attempt for a body. If the contract refuses the body, the trial has the problems.
+// Try makes one attempt for a body. If the contract refuses the body, the returned trial has the problems.
 func (t *Trials) Try(ctx context.Context, contentType string, body []byte,
 	answers trial.Answers) trial.Trial {
 	checked, err := t.app.contracts.Check(ctx, contentType, body)
@@ -121,16 +123,17 @@ func (t *Trials) Try(ctx context.Context, contentType string, body []byte,
 	return runner.RunTrial(ctx, weir.Delivery{Message: &m, Fence: 1, Attempt: 1}, answers)
 }
 
-// Check returns the opinion of the contracts about a body.
+// Check checks a body against the contracts, and returns the message or the problems.
 func (t *Trials) Check(ctx context.Context, contentType string, body []byte) (contract.Checked, error) {
 	return t.app.contracts.Check(ctx, contentType, body)
 }
 
-// trialTime is the time of acceptance in trials that ask no CMS, so that their requests are always the same.
+// trialTime is the time of acceptance in trials that are not live. It is fixed, so that their requests are always the
+// same.
 var trialTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// newTrialID returns an id of the first message of a lane. In live trials it is unique, so that the CMS takes no
-// trial for a repetition of another one.
+// newTrialID returns an id of the first message of a lane. The id of a live trial is unique. Otherwise the CMS would
+// take a trial for a repetition of an earlier trial.
 func newTrialID(isLive bool) weir.ID {
 	id := weir.ID{Epoch: 1, Seq: 1, Nonce: strings.Repeat("0", 20)}
 	if isLive {
@@ -152,7 +155,7 @@ func describeRefusal(m *weir.Message, problems []weir.Problem, err error) trial.
 	return t
 }
 
-// newTrialRunner returns a runner of trials. variables has placeholders for values that are hidden.
+// newTrialRunner returns a runner of trials. For variables, see Trials.
 func (a *App) newTrialRunner(isLive bool, variables map[string]string,
 	record func(string, trial.Answer)) *trial.Runner {
 	r := &trial.Runner{Sender: a.sender, Now: time.Now, Record: record, SignsIn: a.settings.Delivery.SignIn.isSet(),
@@ -190,7 +193,7 @@ func (a *App) newTrialMask(variables map[string]string) func(string) string {
 
 // newPlaceholders returns a replacer of variables' values by ${NAME}. It prefers longer values.
 func newPlaceholders(variables map[string]string) *strings.Replacer {
-	const shortest = 4 // a shorter value stands in many texts by chance
+	const shortest = 4 // many texts contain a shorter value by chance
 	var values []string
 	for value := range variables {
 		if len(value) >= shortest {

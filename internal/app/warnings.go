@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// listWarnings returns the weaknesses of the settings that weir check shows. None has a secret in it.
+// listWarnings returns the weaknesses of the settings that weir check shows. No warning has a secret in it.
 func (s *Settings) listWarnings() []string {
 	warnings := s.warnCallbacks()
 	if IsClearText(s.Delivery.URL) {
@@ -29,7 +29,7 @@ func (s *Settings) listWarnings() []string {
 
 // IsClearText reports whether an address leads over the network without encryption.
 func IsClearText(address string) bool {
-	address, _, _ = strings.Cut(address, "{") // a placeholder stands in path or query only
+	address, _, _ = strings.Cut(address, "{") // only path and query can have placeholders
 	u, err := url.Parse(address)
 	return err == nil && u.Scheme == "http" && u.Host != "" && !isLoopback(u.Hostname())
 }
