@@ -14,6 +14,6 @@ func TestDescribeBuild(t *testing.T) {
 		t.Errorf("got %+v, want the stamped version, commit and time", got)
 	}
 	if got := describeBuild(&debug.BuildInfo{}); got != (Build{"unknown", "unknown"}) {
-		t.Errorf("got %+v, want unknown", got)
+		t.Errorf("without a stamp: got %+v, want version and commit unknown", got)
 	}
 }

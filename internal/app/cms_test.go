@@ -31,8 +31,8 @@ func newTestApp(t *testing.T, text string, more ...string) (*App, error) {
 	return a, errors.Join(found.settings, found.contracts, found.cms)
 }
 
-// A variable with braces stays as it is, in a step and in a sign-in; a contract without steps is sent as it
-// is, and signed in, too.
+// The value of a variable may have braces, which are no placeholder in a step or in a sign-in. The message of a
+// contract without steps is sent unchanged, and its request is signed in, too.
 func TestApp_Steps(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -57,7 +57,7 @@ func TestApp_Steps(t *testing.T) {
 		}
 		r := a.sender.Send(t.Context(), weir.Delivery{Message: &m, Attempt: 1})
 		if r.Outcome != weir.OutcomeRejected || strings.Contains(r.Body+r.Reason, "secret{{1}}") {
-			t.Errorf("%s: got %+v, want rejected without the token", body, r)
+			t.Errorf("%s: got %+v, want the outcome rejected, and no token in its texts", body, r)
 		}
 	}
 	want := []string{
@@ -65,7 +65,7 @@ func TestApp_Steps(t *testing.T) {
 		`POST / Bearer secret{{1}} <plain path="/1"/>`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("got %q, want %q", got, want)
+		t.Errorf("got the requests %q, want %q", got, want)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestApp_StepsMistakes(t *testing.T) {
 			t.Parallel()
 			text := strings.Replace(withSteps, c.old, c.new, 1)
 			if text == withSteps {
-				t.Fatalf("the settings lack %q, want the case to change them", c.old)
+				t.Fatalf("got settings without %q, want the case to replace that text", c.old)
 			}
 			_, err := newTestApp(t, text, "CMS", "http://127.0.0.1:1", "TOKEN", "abc", "KEY", "a")
 			if c.says == "" {
@@ -118,7 +118,7 @@ func TestApp_StepsMistakes(t *testing.T) {
 				return
 			}
 			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want %q", err, c.says)
+				t.Errorf("got %v, want an error with %q", err, c.says)
 			}
 		})
 	}

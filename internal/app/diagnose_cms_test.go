@@ -20,6 +20,6 @@ func TestResolveProxyAndTestConnection(t *testing.T) {
 	}
 	listener.Close()
 	if err := testConnection(t.Context(), through, target); err == nil {
-		t.Error("got no error of a port without a listener")
+		t.Error("port without a listener: got no error, want one")
 	}
 }

@@ -40,10 +40,10 @@ func TestDiagnoseHost(t *testing.T) {
 			a, _ := prepareApp(e, slog.New(slog.DiscardHandler))
 			f := diagnosis{a}.diagnoseHost(e)
 			if c.wrong == "" && (f.Wrong != nil || !strings.Contains(f.Detail, c.detail)) {
-				t.Errorf("got %q, %v; want %q", f.Detail, f.Wrong, c.detail)
+				t.Errorf("got the detail %q and the problem %v; want %q and none", f.Detail, f.Wrong, c.detail)
 			}
 			if c.wrong != "" && (f.Wrong == nil || !strings.Contains(f.Wrong.Error(), c.wrong)) {
-				t.Errorf("got %v, want %q", f.Wrong, c.wrong)
+				t.Errorf("got the problem %v, want one with %q", f.Wrong, c.wrong)
 			}
 		})
 	}

@@ -28,7 +28,7 @@ func TestDescribeInbox(t *testing.T) {
 			f := describeInbox(c.page, 7, now)
 			if got := strings.Join(f.Warnings, " "); !strings.HasPrefix(f.Detail, c.detail) ||
 				!strings.HasPrefix(got, c.warning) || (c.warning == "") != (got == "") {
-				t.Errorf("got %q and the warning %q, want %q and %q", f.Detail, got, c.detail, c.warning)
+				t.Errorf("got the detail %q and the warning %q, want %q and %q", f.Detail, got, c.detail, c.warning)
 			}
 		})
 	}

@@ -25,7 +25,7 @@ func TestDiagnose_ComparesSchedulesWithTheirLimits(t *testing.T) {
 	} {
 		f := compareSchedules(c.load, limits)
 		if (len(f.Warnings) == 1) != c.isAbove || f.Wrong != nil || !strings.Contains(f.Detail, "of at most 500") {
-			t.Errorf("%s: got %+v, want a warning: %v", name, f, c.isAbove)
+			t.Errorf("%s: got %+v, want no problem, and a warning: %v", name, f, c.isAbove)
 		}
 	}
 }

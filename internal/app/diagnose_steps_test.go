@@ -40,7 +40,7 @@ func TestDiagnoseLookUps(t *testing.T) {
 	for name, c := range map[string]struct {
 		cms     http.HandlerFunc
 		samples []string
-		want    []string // in the finding of each contract
+		want    []string // beginning of each finding
 	}{
 		"Good": {answer(200, "application/json", "[]"), []string{sample}, []string{"ok article: find answered 200 in ",
 			"ok note: all answered 200 in ", "ok write: every step writes",
@@ -70,7 +70,8 @@ func TestDiagnoseLookUps(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.Method != http.MethodGet || r.Header.Get("Authorization") != "Bearer secret-token" {
-					t.Errorf("got %s %s, want signed reading requests only", r.Method, r.URL)
+					t.Errorf("got %s %s with Authorization %q, want GET with the token", r.Method, r.URL,
+						r.Header.Get("Authorization"))
 				}
 				c.cms(w, r)
 			}))
@@ -100,7 +101,8 @@ func TestDiagnoseLookUps(t *testing.T) {
 	}
 }
 
-// The finding says that the sign-in succeeds only if a server was asked: a fixed credential is tried by the look-up.
+// The finding says that the sign-in succeeds only if the sign-in has sent requests. A sign-in with a fixed credential
+// sends none; the look-up then shows whether the CMS accepts the credential.
 func TestDiagnoseCMS_SignIn(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -20,7 +20,7 @@ import (
 	"weir/internal/weir"
 )
 
-// An instance that runs no timer shows the gauges of lanes, too, and reads twice a minute at most.
+// An instance whose timer is not triggered also has the gauges of lanes. It reads the lanes at most twice a minute.
 func TestLaneGauges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,18 +52,18 @@ func TestLaneGauges(t *testing.T) {
 			if text, want := shown(),
 				`weir_lane_waiting{lane="`+string(rune('0'+receipt.Message.ID.Lane))+`"} 1`; !strings.Contains(text,
 				want) {
-				t.Errorf("the metrics have no %q", want)
+				t.Errorf("got metrics without %q, want it in them", want)
 			}
 		}
 		if n := reads.Load(); n != 2 {
-			t.Errorf("%d reads at two lanes, want one at each", n)
+			t.Errorf("after three scrapes: got %d reads of two lanes, want one of each", n)
 		}
 		serving, stop := context.WithCancel(t.Context())
 		a.refreshGauges(t.Context()) // storage is not open
 		a.running.Store(&running{gauges: g, serving: serving})
 		a.refreshGauges(t.Context())
 		if n := reads.Load(); n != 2 {
-			t.Errorf("%d reads after an export, want those of the scrape before", n)
+			t.Errorf("after an export at the same time: got %d reads, want the 2 of the scrapes", n)
 		}
 		time.Sleep(gaugesMaxAge)
 		a.refreshGauges(t.Context())
@@ -71,12 +71,13 @@ func TestLaneGauges(t *testing.T) {
 		time.Sleep(gaugesMaxAge)
 		a.refreshGauges(t.Context())
 		if n := reads.Swap(2); n != 4 {
-			t.Errorf("%d reads after three exports, the last by a server that stops, want 4", n)
+			t.Errorf("after three exports, the last by a server that stops: got %d reads, want 4", n)
 		}
 		a.running.Store(nil)
 		g.readLane = func(context.Context, int) error { reads.Add(1); return errors.New("away") }
 		if text := shown(); !strings.Contains(text, "weir_lane_waiting") || reads.Load() != 4 {
-			t.Errorf("%d reads, want two more, and the last values", reads.Load())
+			t.Errorf("with lanes that cannot be read: got %d reads and the metrics\n%s\nwant 4, and the last values",
+				reads.Load(), text)
 		}
 	})
 }

@@ -20,10 +20,10 @@ import (
 	"weir/internal/ticket"
 )
 
-// fakeHost is a host that stops and ends at moments of the test.
+// fakeHost is a host that stops and ends after given times.
 type fakeHost struct {
-	stops time.Duration // 0 = its stop cannot be seen
-	ends  time.Duration
+	stops time.Duration // until the host stops; 0 = the process cannot notice the stop
+	ends  time.Duration // from the call of End until the host is gone
 }
 
 func (h fakeHost) Stop(ctx context.Context) (hostwatch.Event, error) {
@@ -51,11 +51,11 @@ func TestServer_WatchHost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		host   fakeHost
-		opens  time.Duration // when storage does
-		cancel time.Duration
-		closed time.Duration // when the drainer is
-		over   error
-		after  time.Duration
+		opens  time.Duration // time until storage opens
+		cancel time.Duration // time until the process gets a signal
+		closed time.Duration // time until the drainer is closed; 0 = it stays open
+		over   error         // with which the process ends
+		after  time.Duration // time until watchHost returns
 	}{
 		"StopsAndEnds": {fakeHost{time.Minute, time.Second}, 0, time.Hour, time.Minute, errHostGone,
 			time.Minute + time.Second},
@@ -94,11 +94,12 @@ func TestServer_WatchHost(t *testing.T) {
 				if c.closed > 0 {
 					time.AfterFunc(c.closed+time.Millisecond, func() {
 						if r := drainer.Look(t.Context(), 0); !errors.Is(r.Err, drain.ErrClosed) {
-							t.Errorf("after the host stopped a look came to %+v, want %v", r, drain.ErrClosed)
+							t.Errorf("after the host stopped: got the report %+v, want %v", r, drain.ErrClosed)
 						}
 						page, err := store.Table.Range(t.Context(), storage.Query{Partition: "history"})
 						if err != nil || len(page.Rows) != 1 {
-							t.Errorf("after the host stopped the history has %d rows (%v), want 1", len(page.Rows), err)
+							t.Errorf("after the host stopped: got %d rows of the history (%v), want 1",
+								len(page.Rows), err)
 						}
 					})
 				}
@@ -109,7 +110,7 @@ func TestServer_WatchHost(t *testing.T) {
 				default:
 				}
 				if took := time.Since(began); over != c.over || took != c.after {
-					t.Errorf("ended with %v after %s, want %v after %s", over, took, c.over, c.after)
+					t.Errorf("watchHost: got the end %v after %s, want %v after %s", over, took, c.over, c.after)
 				}
 			})
 		})
@@ -126,7 +127,7 @@ func TestDiagnoseHostWatch(t *testing.T) {
 		"Without": {diagnoseHostWatch(fstest.MapFS{}, 1), "cannot be noticed here"},
 	} {
 		if c.f.Wrong != nil || !strings.Contains(c.f.Detail, c.want) {
-			t.Errorf("%s: %q (%v), want %q and nothing wrong", name, c.f.Detail, c.f.Wrong, c.want)
+			t.Errorf("%s: got the detail %q (%v), want %q and no problem", name, c.f.Detail, c.f.Wrong, c.want)
 		}
 	}
 }

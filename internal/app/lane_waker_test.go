@@ -18,15 +18,15 @@ import (
 	"weir/internal/weir"
 )
 
-// If only the instances of process deliver, this instance does not look at a lane for a receiver, a
-// sweep or an operator. It does for a ticket: at once, and again two seconds later, when a holder
-// may have left the lane.
+// If only the instances of the function process deliver, this instance reads no lane for a receiver, a sweep or an
+// operator. It enqueues tickets for the lane instead. One ticket is enough for the messages of two seconds, because the
+// holder lingers for that time.
 func TestLaneWaker(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		instances string
-		looks     bool
-		tickets   map[string]int // by the method called, after 50 messages within a second
+		readsLane bool
+		tickets   map[string]int // wanted tickets after 50 calls within a second, by the called method
 	}{
 		"Any":     {anyInstance, true, map[string]int{"call": 1, "wake": 0, "offer": 0}},
 		"Process": {processInstance, false, map[string]int{"call": 1, "wake": 1, "offer": 0}},
@@ -35,9 +35,9 @@ func TestLaneWaker(t *testing.T) {
 			t.Run(name+" "+called, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					account, looked := memory.New(time.Now), atomic.Int64{}
+					account, reads := memory.New(time.Now), atomic.Int64{}
 					faults := storagetest.NewFaults()
-					faults.Set(func(storagetest.Call) storagetest.Fault { looked.Add(1); return storagetest.Fault{} })
+					faults.Set(func(storagetest.Call) storagetest.Fault { reads.Add(1); return storagetest.Fault{} })
 					store := &lane.Store{Table: account.Table(), Lanes: 1, Now: time.Now}
 					if err := store.Open(t.Context()); err != nil {
 						t.Fatal(err)
@@ -60,10 +60,11 @@ func TestLaneWaker(t *testing.T) {
 					}
 					tickets.Wait(t.Context())
 					if n, err := queue.Length(t.Context()); n != int64(want) || err != nil {
-						t.Errorf("%d tickets (%v), want %d", n, err, want)
+						t.Errorf("got %d tickets (%v), want %d", n, err, want)
 					}
-					if looked := looked.Load(); (looked > 0) != c.looks {
-						t.Errorf("%d looks at the lane here, want some: %v", looked, c.looks)
+					if reads := reads.Load(); (reads > 0) != c.readsLane {
+						t.Errorf("got %d requests to the table by this instance, want at least one: %v", reads,
+							c.readsLane)
 					}
 					if err := drainer.Close(t.Context()); err != nil {
 						t.Error(err)
@@ -102,24 +103,25 @@ func TestWatchedTable_TheProcessEndsWhenItIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newServer(&App{}, time.Now())
-			for range 3 { // the second and third find it ending
+			for range 3 { // the process already ends at the second and third call
 				if err := call(watchedTable{goneTable{}, s.endWith}); !storage.Is(err, storage.Unavailable) {
-					t.Errorf("err = %v, want unavailable", err)
+					t.Errorf("got %v, want Unavailable", err)
 				}
 			}
 			select {
 			case err := <-s.fatal:
 				if !errors.Is(err, lane.ErrReplaced) {
-					t.Errorf("err = %v, want %v", err, lane.ErrReplaced)
+					t.Errorf("the process ends with %v, want %v", err, lane.ErrReplaced)
 				}
 			default:
-				t.Errorf("the process goes on, want its end by %v", lane.ErrReplaced)
+				t.Errorf("the process goes on, want its end with %v", lane.ErrReplaced)
 			}
 		})
 	}
 	s := newServer(&App{}, time.Now())
 	if _, err := (watchedTable{memory.New(time.Now).Table(), s.endWith}).Get(t.Context(), "p", "k"); !storage.Is(err,
 		storage.NotFound) || len(s.fatal) != 0 {
-		t.Errorf("err = %v, ends %d times, want a row that is not there to end nothing", err, len(s.fatal))
+		t.Errorf("a row that does not exist: got %v and %d ends of the process, want NotFound and no end", err,
+			len(s.fatal))
 	}
 }

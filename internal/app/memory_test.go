@@ -52,10 +52,12 @@ func TestBudgets(t *testing.T) {
 	small, none := shareMemory(224<<20), shareMemory(math.MaxInt64)
 	if held := small.intake + small.parse + int64(small.waits)*waitBytes; held > 2*small.limit || small.waits < 3000 ||
 		small.intake != 56<<20 {
-		t.Errorf("got %+v, want a quarter for intake, over 3000 waits, and less than twice the limit in all", small)
+		t.Errorf("limit of 224 MiB: got %+v, want intake of 56 MiB, over 3000 waits, and less than twice the limit "+
+			"in all",
+			small)
 	}
 	if none.intake != mostMemory/4 || none.checkMaxBody(100<<20) != nil {
-		t.Errorf("without a limit: got %+v (%v), want a quarter of 1 GiB for intake and no error", none,
+		t.Errorf("without a limit: got %+v (%v), want intake of 256 MiB and no error", none,
 			none.checkMaxBody(100<<20))
 	}
 	if err := small.checkMaxBody(20 << 20); err != nil {

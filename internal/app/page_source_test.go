@@ -23,8 +23,8 @@ contracts:
       - { name: create, when: len(find.json) == 0, post: /items, json: { title: "{{ text('./title') }}" } }
 `
 
-// The page shows the requests of a stored message to everyone with the key of view: it must send none, and show no
-// secret.
+// Everyone with the key of view can see the requests of a stored message on the page. The page must send no request,
+// and must show no secret.
 func TestPageSource_Try(t *testing.T) {
 	t.Parallel()
 	cms := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -39,7 +39,7 @@ func TestPageSource_Try(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Without a wake no holder delivers it during the test.
+	// No drainer is woken, so no holder delivers the message during the test.
 	filed, err := r.appender.AppendWithoutWake(t.Context(), m, "")
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestPageSource_Try(t *testing.T) {
 		`"title": "T"`,
 		"Weir-Attempt: 1\n"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("got\n%s\nwithout %q", text, want)
+			t.Errorf("got\n%s\nwant %q in it", text, want)
 		}
 	}
 	page := httptest.NewRecorder()
@@ -65,7 +65,7 @@ func TestPageSource_Try(t *testing.T) {
 		t.Errorf("got %d and\n%s\n%s\nwant 200 with the requests, and no secret", page.Code, text, page.Body)
 	}
 	if _, err := (&pageSource{r}).Try(t.Context(), id, true); weir.KindOf(err) != weir.NotFound {
-		t.Errorf("got %v for a message that was not edited, want NotFound", err)
+		t.Errorf("Try of a message that was not edited: got %v, want NotFound", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// newClosedServer returns a server before storage is open.
+// newClosedServer returns a server whose storage is not open yet.
 func newClosedServer() *Server {
 	return newServer(&App{log: slog.New(slog.DiscardHandler)}, time.Now())
 }
@@ -38,12 +38,13 @@ func (s *Server) sendRequest(ctx context.Context, path string) (status int, took
 func TestServer_Readiness(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		path          string
-		sentAt, opens time.Duration // since the process began; 0 = never
-		gaveUp        time.Duration // behind the question; 0 = never
-		status        int
-		took          time.Duration
-		retry         string
+		path   string
+		sentAt time.Duration // age of the process at the request
+		opens  time.Duration // age of the process when storage opens; 0 = never
+		gaveUp time.Duration // time from the request until the client gives up; 0 = never
+		status int
+		took   time.Duration
+		retry  string
 	}{
 		"TheHostHearsOfItWhenStorageIsOpen": {path: "/", opens: 3 * time.Second, status: 200, took: 3 * time.Second},
 		"TheHostHearsOfItAfterTenSeconds":   {path: "/", status: 200, took: 10 * time.Second},
@@ -77,8 +78,9 @@ func TestServer_Readiness(t *testing.T) {
 				}
 				status, took, retry := s.sendRequest(ctx, c.path)
 				if status != c.status || took != c.took || retry != c.retry {
-					t.Errorf("%d after %s, Retry-After %q, want %d after %s, %q", status, took, retry, c.status, c.took,
-						c.retry)
+					t.Errorf("got status %d after %s with Retry-After %q, want %d after %s with %q", status, took,
+						retry,
+						c.status, c.took, c.retry)
 				}
 				time.Sleep(c.opens)
 			})
@@ -86,8 +88,8 @@ func TestServer_Readiness(t *testing.T) {
 	}
 }
 
-// TestServer_Readiness_Boundary: the handler answers 404 to a path that could be read in two ways, and to calls of the
-// triggers that the host did not make.
+// The handler answers 404 to a path that host and handler could understand differently, and to calls of the triggers
+// that the host did not make.
 func TestServer_Readiness_Boundary(t *testing.T) {
 	t.Parallel()
 	s := newClosedServer()
@@ -99,14 +101,15 @@ func TestServer_Readiness_Boundary(t *testing.T) {
 		method, path, host string
 		status             int
 	}{
-		"AnAddress":         {"GET", "/api/openapi.yaml", "weir.example", 200},
-		"WithASlash":        {"GET", "/api/openapi.yaml/", "weir.example", 200},
-		"InCapitals":        {"GET", "/API/openapi.yaml", "weir.example", 404},
-		"AnEscape":          {"GET", "/api/%6fpenapi.yaml", "weir.example", 404},
-		"ABackslash":        {"GET", "/api/messages%5C..%5Copenapi.yaml", "weir.example", 404},
-		"Dots":              {"GET", "/api/messages/../openapi.yaml", "weir.example", 404},
-		"TwoSlashes":        {"GET", "/api//openapi.yaml", "weir.example", 404},
-		"AProbe":            {"HEAD", "/api/health", "weir.example", 503}, // there is no account
+		"AnAddress":  {"GET", "/api/openapi.yaml", "weir.example", 200},
+		"WithASlash": {"GET", "/api/openapi.yaml/", "weir.example", 200},
+		"InCapitals": {"GET", "/API/openapi.yaml", "weir.example", 404},
+		"AnEscape":   {"GET", "/api/%6fpenapi.yaml", "weir.example", 404},
+		"ABackslash": {"GET", "/api/messages%5C..%5Copenapi.yaml", "weir.example", 404},
+		"Dots":       {"GET", "/api/messages/../openapi.yaml", "weir.example", 404},
+		"TwoSlashes": {"GET", "/api//openapi.yaml", "weir.example", 404},
+		// the health checks fail without a storage account
+		"AProbe":            {"HEAD", "/api/health", "weir.example", 503},
 		"SweepOfTheHost":    {"POST", "/sweep", "", 200},
 		"SweepOfAClient":    {"POST", "/sweep", "weir.example", 404},
 		"ProcessOfTheHost":  {"POST", "/process", "", 200},
@@ -137,7 +140,7 @@ func TestServer_Readiness_Boundary(t *testing.T) {
 	}
 }
 
-// Close of one that hangs must not take the time of the others.
+// A closer that hangs must not take the time of the other closers.
 func TestCloseTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,10 +155,10 @@ func TestCloseTogether(t *testing.T) {
 			return bad
 		})
 		if !errors.Is(err, bad) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("err = %v, want both", err)
+			t.Errorf("got %v, want the errors of both closers", err)
 		}
 		if len(begun) != 1 || begun[0] != 0 {
-			t.Errorf("the second began after %v, want at once", begun)
+			t.Errorf("the second closer was called after %v, want one call after 0s", begun)
 		}
 	})
 }

@@ -14,14 +14,14 @@ import (
 )
 
 // aem answers as the Content Fragment Management API of AEM as a Cloud Service is documented (developer.adobe.com,
-// experience-manager-apis) and as Adobe's own clients use it: a fragment's ETag is in a header, a write needs it, a
-// publish answers 200 with a status for each path and goes on behind the answer.
+// experience-manager-apis) and as Adobe's own clients use it. A fragment's ETag is in a header, and a write needs the
+// ETag. A publish is answered 200 with a status for each path, and ends after the answer.
 type aem struct {
 	mu           sync.Mutex
 	tokens, made int
 	fragments    map[string]*aemFragment // by id
-	indexLag     int                     // look-ups by path that do not know a new fragment yet
-	verdict      string                  // of a publish
+	indexLag     int                     // number of look-ups by path that do not find a new fragment
+	verdict      string                  // status that a publish answers for its path
 }
 
 type aemFragment struct {
@@ -33,8 +33,8 @@ type aemFragment struct {
 	Fields      []map[string]any `json:"fields"`
 
 	revision   int
-	hiddenFrom int  // so many look-ups by path
-	isEnding   bool // it is being unpublished
+	hiddenFrom int  // number of look-ups by path that still do not find the fragment
+	isEnding   bool // the fragment is being unpublished
 }
 
 const (
@@ -46,7 +46,8 @@ func aemProblem(status int, detail string) string {
 	return fmt.Sprintf(`{"status":%d,"title":%q,"detail":%q}`, status, http.StatusText(status), detail)
 }
 
-// newAEM has the fragment of harbour-opens, if wanted, with a teaser that the editors have written.
+// newAEM returns a CMS. If isThere is set, the CMS has the fragment of harbour-opens, with a teaser that the editors
+// have written.
 func newAEM(isThere bool) *aem {
 	a := &aem{fragments: map[string]*aemFragment{}, verdict: "SUCCESS_TRIGGERED"}
 	if isThere {
@@ -127,7 +128,7 @@ func (a *aem) serveToken(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"access_token":"token-number-%d","token_type":"bearer","expires_in":86399}`, a.tokens)
 }
 
-// findFragment returns the fragment at a path; nil if there is none.
+// findFragment returns the fragment at a path; nil = the CMS does not have it.
 func (a *aem) findFragment(path string) *aemFragment {
 	for _, f := range a.fragments {
 		if f.Path == path {
@@ -170,7 +171,7 @@ func (a *aem) createFragment(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// servePublish publishes fragments, or begins to take them back, which the next read sees.
+// servePublish publishes fragments, or begins to unpublish them. The next read of a fragment finds it unpublished.
 func (a *aem) servePublish(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Paths           []string
@@ -287,7 +288,8 @@ func TestRecipe_AEMFailures(t *testing.T) {
 	})
 }
 
-// A look-up that does not know the fragment yet makes no second one, with and without its remembered id.
+// If the look-up by path does not find a new fragment yet, the recipe creates no second fragment, whether the
+// fragment's id is remembered or not.
 func TestRecipe_AEMLookUpLags(t *testing.T) {
 	t.Parallel()
 	cms := newAEM(false)

@@ -87,7 +87,7 @@ func (c *contentful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newContentful has the entry with the version, or none for 0.
+// newContentful returns a CMS that has the entry with the given version; 0 = no entry.
 func newContentful(version int) *contentful {
 	c := &contentful{entries: map[string]*contentfulEntry{}}
 	if version > 0 {
@@ -159,7 +159,7 @@ func TestRecipe_Contentful(t *testing.T) {
 		}
 		entry := cms.entries[contentfulID]
 		if fmt.Sprint(entry.fields) != fmt.Sprint(want) || fmt.Sprint(entry.metadata) != fmt.Sprint(metadata) {
-			t.Errorf("got %+v, want %v and %v", entry, want, metadata)
+			t.Errorf("got the entry %+v, want the fields %v and the metadata %v", entry, want, metadata)
 		}
 	})
 }

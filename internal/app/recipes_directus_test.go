@@ -12,14 +12,14 @@ import (
 	"weir/internal/weir"
 )
 
-// directus answers as Directus 11.3 does to a user with few rights: each answer here was seen from the
-// real one.
+// directus answers as Directus 11.3 does to a user with few rights. All its answers are copied from answers of a real
+// Directus.
 type directus struct {
 	mu    sync.Mutex
 	next  int
 	items map[int]map[string]any
-	blind int // look-ups that show nothing, as if an editor was faster
-	lost  int // updates whose item is removed just before
+	blind int // look-ups that still find nothing, as if an editor created the item right after them
+	lost  int // updates that still fail, because an editor removed the item right before them
 }
 
 func (d *directus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -137,10 +137,10 @@ func TestRecipe_Directus(t *testing.T) {
 				"status":  "published",
 			}
 			if len(c.cms.items) != 1 || fmt.Sprint(c.cms.items[c.cms.next]) != fmt.Sprint(want) {
-				t.Errorf("got %v, want %v", c.cms.items, want)
+				t.Errorf("got the items %v, want one item %v", c.cms.items, want)
 			}
 			if got := r.send(r.sample("delete.xml")); got.Outcome != weir.OutcomeDelivered || len(c.cms.items) != 0 {
-				t.Errorf("delete: got %+v with %v, want Outcome delivered and 0 items", got, c.cms.items)
+				t.Errorf("delete: got %+v and the items %v, want the outcome delivered and no item", got, c.cms.items)
 			}
 		})
 	}

@@ -92,7 +92,7 @@ func (d *drupal) listArticles() (states []string) {
 	return states
 }
 
-// newDrupal has the node harbour-opens, if wanted.
+// newDrupal returns a CMS. If isThere is set, the CMS has the node harbour-opens.
 func newDrupal(isThere bool) *drupal {
 	d := &drupal{nodes: map[string]map[string]any{}}
 	if isThere {
@@ -135,7 +135,7 @@ func TestRecipe_Drupal(t *testing.T) {
 		want := map[string]any{"title": "The harbour opens", "status": true,
 			"body": map[string]any{"value": "<p>From Monday on.</p>", "format": "basic_html"}}
 		if fmt.Sprint(cms.nodes[drupalID]) != fmt.Sprint(want) {
-			t.Errorf("got %v, want %v", cms.nodes, want)
+			t.Errorf("got the nodes %v, want harbour-opens with %v", cms.nodes, want)
 		}
 	})
 }
@@ -176,6 +176,6 @@ func TestRecipe_DrupalRefusals(t *testing.T) {
 	r = openDrupal(t, cms, "password-of-drupal", fault{request: "DELETE", status: 404, body: pageOfHTML})
 	checkResult(t, r.send(r.sample("delete.xml")), weir.OutcomeUnavailable, "no JSON:API", "remove")
 	if len(cms.nodes) != 0 {
-		t.Errorf("got %v, want no node", cms.nodes)
+		t.Errorf("got the nodes %v, want none", cms.nodes)
 	}
 }

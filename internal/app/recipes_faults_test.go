@@ -12,55 +12,56 @@ import (
 	"weir/internal/weir"
 )
 
-// fakeCMS is a CMS of the tests. It may have the article harbour-opens.
+// fakeCMS is a CMS of the tests. All attempts of the tests write the article harbour-opens.
 type fakeCMS interface {
 	http.Handler
 	// listArticles returns "published" or "draft" for each article.
 	listArticles() []string
 }
 
-// harness opens a recipe against a fake CMS.
+// harness opens a recipe with a fake CMS, and has the values that the tests of all recipes need. A list of steps has
+// the names of the requests of an attempt, separated by spaces.
 type harness[C fakeCMS] struct {
-	newCMS func(isThere bool) C // with the article, if wanted
+	newCMS func(isThere bool) C // returns a CMS; isThere = it has the article
 	open   func(t *testing.T, cms C, faults ...fault) *recipe
 
-	create   string    // begin of the request that creates the article
-	noAPI    string    // part of the reason if a page of HTML answers 404
-	toCreate string    // steps up to the one that creates
-	ifNew    string    // steps if the article is not there
-	ifThere  string    // steps if it is
-	removals [2]string // the steps of a delete, and of a second one
+	create   string    // beginning of the request that creates the article, as "METHOD /path"
+	noAPI    string    // part of the reason if the CMS answers 404 with a page of HTML
+	toCreate string    // steps up to the step that creates the article
+	ifNew    string    // steps if the CMS does not have the article
+	ifThere  string    // steps if the CMS has the article
+	removals [2]string // steps of a first and of a second delete
 }
 
 // delivery is a way to write the article in one attempt.
 type delivery struct {
-	isThere bool    // the article, before the attempt
-	faults  []fault // that the attempt meets
-	steps   string
+	isThere bool    // the CMS has the article before the attempt
+	faults  []fault // that happen during the attempt
+	steps   string  // wanted steps
 }
 
-// failure is an attempt that meets a fault. The next attempt delivers.
+// failure is an attempt that fails because of a fault. The next attempt delivers the message.
 type failure struct {
-	isThere bool // the article, before the attempt
+	isThere bool // the CMS has the article before the attempt
 	fault   fault
-	want    weir.Outcome
-	reason  string // a part of it
-	steps   string
-	next    string // steps of the next attempt
+	want    weir.Outcome // wanted outcome of the failed attempt
+	reason  string       // part of the wanted reason
+	steps   string       // wanted steps
+	next    string       // wanted steps of the next attempt
 }
 
 // fault replaces the CMS's answer to one request.
 type fault struct {
-	request string // begin of "METHOD /path"
+	request string // beginning of "METHOD /path"
 	acts    bool   // the CMS acts before its answer is replaced
-	status  int    // 0 closes the connection without an answer
+	status  int    // 0 = the CMS closes the connection without an answer
 	header  string // "Name: value"
 	body    string
 }
 
 const pageOfHTML = "<!DOCTYPE html><html><title>Please sign in</title></html>"
 
-// faultyCMS is a CMS behind faults. Each fault happens once, in their order.
+// faultyCMS is a CMS some of whose answers are replaced by faults. Each fault happens once, in the given order.
 type faultyCMS struct {
 	http.Handler
 
@@ -99,8 +100,8 @@ func (f *faultyCMS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, next.body)
 }
 
-// checkDeliveries writes the article in each way, and then deletes it twice. checkArticle looks at the CMS in between.
-// A new article and one that is there are added to the ways.
+// checkDeliveries writes the article in each of the given ways, calls checkArticle, and then deletes the article twice.
+// It adds two ways: the CMS does not have the article, and the CMS has the article.
 func (h harness[C]) checkDeliveries(
 	t *testing.T, deliveries map[string]delivery, checkArticle func(t *testing.T, cms C, wasThere bool),
 ) {
@@ -118,15 +119,15 @@ func (h harness[C]) checkDeliveries(
 			for _, steps := range h.removals {
 				checkResult(t, r.send(r.sample("delete.xml")), weir.OutcomeDelivered, "", steps)
 				if got := cms.listArticles(); len(got) != 0 {
-					t.Errorf("got %v after a delete, want no article", got)
+					t.Errorf("after a delete: got the articles %v, want none", got)
 				}
 			}
 		})
 	}
 }
 
-// checkFailures attempts to write the article twice: with the fault, and without. Then one article is there. The
-// failures that each CMS can have are added.
+// checkFailures makes two attempts to write the article: the first with the fault, and the second without. Then the CMS
+// must have one article. checkFailures adds the failures that every CMS can have.
 func (h harness[C]) checkFailures(t *testing.T, failures map[string]failure) {
 	t.Helper()
 	failures["AnswerLostAfterCreate"] = failure{
@@ -153,7 +154,7 @@ func (h harness[C]) checkFailures(t *testing.T, failures map[string]failure) {
 			got := r.send(article)
 			checkResult(t, got, f.want, f.reason, f.steps)
 			if f.fault.status == 429 && got.RetryAfter != 7*time.Second {
-				t.Errorf("got %v until the next attempt, want 7s", got.RetryAfter)
+				t.Errorf("got RetryAfter %v, want 7s", got.RetryAfter)
 			}
 			checkResult(t, r.send(article), weir.OutcomeDelivered, "", f.next)
 			checkOneArticle(t, cms)
@@ -171,7 +172,7 @@ func nameState(isPublished bool) string {
 func checkOneArticle(t *testing.T, cms fakeCMS) {
 	t.Helper()
 	if got := cms.listArticles(); len(got) != 1 || got[0] != "published" {
-		t.Fatalf("got articles %v, want one, published", got)
+		t.Fatalf("got the articles %v, want one that is published", got)
 	}
 }
 
@@ -183,6 +184,6 @@ func checkResult(t *testing.T, got weir.Result, outcome weir.Outcome, reason, st
 		names = append(names, s.Name)
 	}
 	if got.Outcome != outcome || !strings.Contains(got.Reason, reason) || strings.Join(names, " ") != steps {
-		t.Fatalf("got %+v, want %s with %q after %s", got, outcome, reason, steps)
+		t.Fatalf("got %+v, want the outcome %s, a reason with %q and the steps %s", got, outcome, reason, steps)
 	}
 }

@@ -16,12 +16,12 @@ import (
 	"weir/internal/weir"
 )
 
-// ghost answers as Ghost 5.130.6 does, for the requests of the recipe.
+// ghost answers the requests of the recipe as Ghost 5.130.6 does.
 type ghost struct {
 	mu    sync.Mutex
 	next  int
 	posts map[string]map[string]any // by id
-	page  string                    // slug of a page
+	page  string                    // slug that a page has, so that no post can have it
 }
 
 const (
@@ -33,12 +33,13 @@ const (
 		`"type":"UpdateCollisionError","code":"UPDATE_COLLISION"}]}`
 	ghostToken = `{"errors":[{"message":"Invalid token: jwt expired","context":null,` +
 		`"type":"UnauthorizedError","code":"INVALID_JWT"}]}`
-	// Its context names the field; its message does not.
+	// The context of this answer names the field; the message does not.
 	ghostInvalid = `{"errors":[{"message":"Validation error, cannot save post.",` +
 		`"context":"Validation failed for %s.","type":"ValidationError","code":null}]}`
 )
 
-// isGhostToken reports whether a header has a token of the key, for the Admin API, of five minutes at most.
+// isGhostToken reports whether a header has a token for the Admin API that is signed with the key and valid for at most
+// five minutes.
 func isGhostToken(header string) bool {
 	token, hasScheme := strings.CutPrefix(header, "Ghost ")
 	parts := strings.Split(token, ".")
@@ -138,7 +139,7 @@ func (g *ghost) listArticles() (states []string) {
 	return states
 }
 
-// newGhost has the post harbour-opens, if wanted.
+// newGhost returns a CMS. If isThere is set, the CMS has the post harbour-opens.
 func newGhost(isThere bool) *ghost {
 	g := &ghost{posts: map[string]map[string]any{}, page: "about"}
 	if isThere {
@@ -184,7 +185,7 @@ func TestRecipe_Ghost(t *testing.T) {
 			want := map[string]any{"slug": "harbour-opens", "title": "The harbour opens", "status": "published",
 				"html": "<p>From Monday on.</p>", "tags": []any{"harbour", "news"}}
 			if fmt.Sprint(post) != fmt.Sprint(want) {
-				t.Errorf("got %v, want %v", post, want)
+				t.Errorf("got the post %v, want %v", post, want)
 			}
 		}
 	})
@@ -207,6 +208,6 @@ func TestRecipe_GhostRefusals(t *testing.T) {
 	checkResult(t, r.send(write("Not A Slug", "A")), weir.OutcomeRejected, "write not-a-slug", "find")
 	r = openGhost(t, newGhost(false), strings.Repeat("00", 32))
 	if got := r.send(write("a", "A")); got.Outcome != weir.OutcomeUnavailable {
-		t.Errorf("got %+v, want %s", got, weir.OutcomeUnavailable)
+		t.Errorf("wrong secret of the key: got %+v, want the outcome %s", got, weir.OutcomeUnavailable)
 	}
 }

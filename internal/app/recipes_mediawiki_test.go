@@ -11,17 +11,18 @@ import (
 	"weir/internal/weir"
 )
 
-// mediaWiki answers as MediaWiki 1.39 does to a bot password. The answers were seen from the real one, except those to
-// an edit conflict, a redirect and a protected page, which are as documented. Each failure has status 200.
+// mediaWiki answers as MediaWiki 1.39 does to a bot password. Its answers are copied from answers of a real MediaWiki.
+// Only the answers about an edit conflict, a redirect and a protected page are taken from the documentation. Each
+// failure has status 200.
 type mediaWiki struct {
 	mu       sync.Mutex
 	sessions map[string]bool // by cookie; true = signed in
 	signIns  int
 	revision int
 	pages    map[string]*wikiPage // by title
-	failures map[string]string    // code of the error that the next request of an action is answered with
+	failures map[string]string    // by action: code of the error that answers its next request
 	readOnly bool
-	find     map[string]any // replaces the page and query of a look-up; nil = they are those of pages
+	find     map[string]any // replaces the answer to a look-up; nil = the answer has the page
 	before   func()         // runs once, before the next write
 }
 
@@ -181,7 +182,7 @@ func TestRecipe_MediaWiki(t *testing.T) {
 			checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeDelivered, "", c.steps)
 			page := m.pages["Harbour opens"]
 			if page == nil || len(m.pages) != 1 || !strings.Contains(page.text, "'''harbour''' opens <ref>Port office</ref> &") {
-				t.Fatalf("got %+v, want one page with the text of the message", page)
+				t.Fatalf("got the page %+v, want one page with the text of the message", page)
 			}
 			checkResult(t, r.send(r.sample("delete.xml")), weir.OutcomeDelivered, "", "find remove")
 			checkResult(t, r.send(r.sample("delete.xml")), weir.OutcomeDelivered, "", "find")
@@ -189,7 +190,8 @@ func TestRecipe_MediaWiki(t *testing.T) {
 	}
 }
 
-// A session can end between two messages, without a 401: the attempt signs in anew, and is delivered.
+// A session can end between two messages, and MediaWiki then answers without a 401. The attempt signs in anew, and
+// delivers the message.
 func TestRecipe_MediaWikiSignsInAnew(t *testing.T) {
 	t.Parallel()
 	m := newMediaWiki(true)
@@ -245,7 +247,7 @@ func TestRecipe_MediaWikiFails(t *testing.T) {
 			r := openMediaWiki(t, m, wikiPassword)
 			checkResult(t, r.send(r.sample("article.xml")), c.want, c.reason, c.steps)
 			if len(m.pages) != 0 {
-				t.Errorf("got %v, want no page", m.pages)
+				t.Errorf("got the pages %v, want none", m.pages)
 			}
 		})
 	}

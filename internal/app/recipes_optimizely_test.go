@@ -13,8 +13,8 @@ import (
 )
 
 // optimizely answers as the Content Management API is documented (docs.developers.optimizely.com, Content Management
-// API v3.0) and as its controller is written: a create of a GUID that is there is answered 409, an update and a delete
-// have no body.
+// API v3.0) and as its controller is written. A create of a GUID that exists is answered 409. The answers to an update
+// and to a delete have no body.
 type optimizely struct {
 	mu     sync.Mutex
 	tokens int
@@ -30,7 +30,8 @@ func optimizelyProblem(status int, detail string) string {
 	return fmt.Sprintf(`{"title":%q,"status":%d,"detail":%q}`, http.StatusText(status), status, detail)
 }
 
-// newOptimizely has the page of harbour-opens, if wanted, with a teaser that the editors have written.
+// newOptimizely returns a CMS. If isThere is set, the CMS has the page of harbour-opens, with a teaser that the editors
+// have written.
 func newOptimizely(isThere bool) *optimizely {
 	o := &optimizely{pages: map[string]map[string]any{}}
 	if isThere {

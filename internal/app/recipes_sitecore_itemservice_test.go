@@ -23,7 +23,7 @@ type itemService struct {
 
 const itemServicePath = sitecoreHome + "/news/harbour-opens"
 
-// newItemService has the item above the articles, and harbour-opens if wanted.
+// newItemService returns a CMS with the item above the articles. If isThere is set, it also has harbour-opens.
 func newItemService(isThere bool) *itemService {
 	s := &itemService{items: map[string]map[string]any{sitecoreHome: {}, sitecoreHome + "/news": {}}}
 	if isThere {
@@ -74,7 +74,7 @@ func (s *itemService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// findPath returns the path of the item that a request is about; empty if there is none.
+// findPath returns the path of the item that a request names; empty = the CMS does not have the item.
 func (s *itemService) findPath(r *http.Request, id string) string {
 	for at := range s.items {
 		switch {
@@ -93,7 +93,7 @@ func (s *itemService) create(w http.ResponseWriter, parent string, body map[stri
 		return
 	}
 	at := fmt.Sprint(parent, "/", body["ItemName"])
-	if s.items[at] != nil { // as with AllowDuplicateItemNamesOnSameLevel=false
+	if s.items[at] != nil { // as Sitecore does with AllowDuplicateItemNamesOnSameLevel=false
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
@@ -103,7 +103,8 @@ func (s *itemService) create(w http.ResponseWriter, parent string, body map[stri
 	w.WriteHeader(http.StatusCreated)
 }
 
-// listArticles leaves out the two items above the articles. The ItemService publishes nothing, so each counts.
+// listArticles leaves out the two items above the articles. The ItemService publishes nothing, so each article is
+// returned as published.
 func (s *itemService) listArticles() (states []string) {
 	for range len(s.items) - 2 {
 		states = append(states, nameState(true))
@@ -149,7 +150,7 @@ func TestRecipe_SitecoreItemService(t *testing.T) {
 			want["TemplateID"] = "76036F5E-CBCE-46D1-AF0A-4143F9B557AA"
 		}
 		if fmt.Sprint(cms.items[itemServicePath]) != fmt.Sprint(want) {
-			t.Errorf("got %v, want %v", cms.items, want)
+			t.Errorf("got the items %v, want %s with %v", cms.items, itemServicePath, want)
 		}
 	})
 }
@@ -191,6 +192,6 @@ func TestRecipe_SitecoreItemServiceRefusals(t *testing.T) {
 	top := `<article path="/a" version="1"><title>A</title></article>`
 	checkResult(t, r.send(top), weir.OutcomeDelivered, "", "find parent create")
 	if len(cms.items) != 3 || cms.items[sitecoreHome+"/a"] == nil {
-		t.Errorf("got %v, want the article /a alone", cms.items)
+		t.Errorf("got the items %v, want the two above the articles and the article /a", cms.items)
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"weir/internal/weir"
 )
 
-// sitecore answers as the Authoring GraphQL API is documented. Items are fields by path.
+// sitecore answers as the Authoring GraphQL API is documented.
 type sitecore struct {
 	mu        sync.Mutex
 	items     map[string]any
 	published []any
 	tokens    int
-	polls     int // until a publishing job is done
-	blind     int // look-ups that show nothing
+	polls     int // number of polls until a publishing job is done
+	blind     int // number of look-ups that still find nothing
 	starts    bool
 }
 
@@ -51,7 +51,7 @@ func (s *sitecore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "<!DOCTYPE html><html><title>Starting</title></html>")
 		return
 	case r.Header.Get("Authorization") != fmt.Sprintf("Bearer token-number-%d", s.tokens) || s.tokens == 1:
-		w.WriteHeader(http.StatusUnauthorized) // the first token has ended early
+		w.WriteHeader(http.StatusUnauthorized) // the first token ends before its time
 		return
 	}
 	var request struct {
@@ -150,13 +150,13 @@ func TestRecipe_Sitecore(t *testing.T) {
 					c.cms.published, want, "["+path+"]")
 			}
 			if c.cms.tokens != 2 {
-				t.Errorf("got %d tokens, want 2: the first one was refused", c.cms.tokens)
+				t.Errorf("got %d tokens, want 2, because the first one was refused", c.cms.tokens)
 			}
 		})
 	}
 }
 
-// sitecoreUnderPath serves tokens at the root, which is where the variables of the test point to.
+// sitecoreUnderPath serves tokens at the root, because the variables of the test have that address for tokens.
 type sitecoreUnderPath struct{ *sitecore }
 
 func (s sitecoreUnderPath) ServeHTTP(w http.ResponseWriter, r *http.Request) {

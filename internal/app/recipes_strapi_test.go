@@ -11,8 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// strapi answers as Strapi 5.54.0 does, for the requests of the recipe. Each entry has a draft. A look-up without
-// status=draft shows published entries only.
+// strapi answers the requests of the recipe as Strapi 5.54.0 does. Each entry has a draft. A look-up without
+// status=draft finds published entries only.
 type strapi struct {
 	mu        sync.Mutex
 	next      int
@@ -22,7 +22,7 @@ type strapi struct {
 
 const tokenOfStrapi = "token-of-strapi"
 
-// newStrapi has one entry for each slug, as drafts.
+// newStrapi returns a CMS with one entry for each slug, as a draft.
 func newStrapi(slugs ...string) *strapi {
 	s := &strapi{entries: map[string]map[string]any{}, published: map[string]bool{}}
 	for _, slug := range slugs {
@@ -71,7 +71,7 @@ func (s *strapi) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"meta": map[string]any{"pagination": map[string]any{"total": len(found)}}})
 		return
 	}
-	if r.Method == http.MethodDelete { // of an entry that is gone, too
+	if r.Method == http.MethodDelete { // the same answer if the entry does not exist
 		delete(s.entries, id)
 		w.WriteHeader(http.StatusNoContent)
 		return
@@ -159,7 +159,7 @@ func TestRecipe_Strapi(t *testing.T) {
 		want := map[string]any{"slug": "harbour-opens", "title": "The harbour opens",
 			"body": "<p>From Monday on.</p>", "tags": []any{"harbour", "news"}}
 		if fmt.Sprint(cms.entries["document1"]) != fmt.Sprint(want) {
-			t.Errorf("got %v, want %v", cms.entries, want)
+			t.Errorf("got the entries %v, want document1 with %v", cms.entries, want)
 		}
 	})
 }
@@ -212,7 +212,7 @@ func TestRecipe_StrapiRefusals(t *testing.T) {
 			before := len(c.cms.entries)
 			checkResult(t, r.send(c.body), c.want, c.reason, c.steps)
 			if len(c.cms.entries) != before {
-				t.Errorf("got %v, want %d entries", c.cms.entries, before)
+				t.Errorf("got the entries %v, want %d entries as before", c.cms.entries, before)
 			}
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// recipe is a recipe of the repository, against a CMS.
+// recipe is a recipe of the repository whose settings name a fake CMS.
 type recipe struct {
 	t   *testing.T
 	app *App
@@ -51,7 +51,7 @@ func mustAbs(t *testing.T, path string) string {
 	return path
 }
 
-// sample returns a message of the recipe.
+// sample returns the body of a sample message of the recipe.
 func (r *recipe) sample(name string) string {
 	r.t.Helper()
 	text, err := os.ReadFile(filepath.Join(r.dir, "messages", name))
@@ -61,13 +61,13 @@ func (r *recipe) sample(name string) string {
 	return string(text)
 }
 
-// send delivers a body as Weir would: its contract accepts it, and the sender makes one attempt.
+// send makes one attempt for a body: the contract accepts the body, and the sender sends the message.
 func (r *recipe) send(body string) weir.Result {
 	r.t.Helper()
 	return r.sendRemembering(body, "")
 }
 
-// sendRemembering delivers a body of a key whose id in the CMS an earlier message has learned.
+// sendRemembering makes one attempt for a body. The CMS's id of the key's item is remembered from an earlier message.
 func (r *recipe) sendRemembering(body, id string) weir.Result {
 	r.t.Helper()
 	m, err := r.app.contracts.Accept(r.t.Context(), "application/xml", []byte(body))
@@ -79,7 +79,8 @@ func (r *recipe) sendRemembering(body, id string) weir.Result {
 	return r.app.sender.Send(r.t.Context(), weir.Delivery{Message: &m, Attempt: 1, Fence: 1, RememberedID: id})
 }
 
-// A wrong address is a mistake of the settings. So it must not make messages dead.
+// A wrong address of the CMS is a mistake in the settings, so the outcome must be unavailable. A rejection would make
+// every message dead.
 func TestRecipe_NoAPIAtTheAddress(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -13,13 +13,13 @@ import (
 
 // umbraco answers as the Management API is documented (docs.umbraco.com/umbraco-cms/reference/management-api) and
 // written (github.com/umbraco/Umbraco-CMS: Controllers/Document and Controllers/Content of
-// src/Umbraco.Cms.Api.Management): a create, an update, a publish and a delete have no body, and an error has an
-// operationStatus.
+// src/Umbraco.Cms.Api.Management). The answers to a create, an update, a publish and a delete have no body. An error
+// has an operationStatus.
 type umbraco struct {
 	mu        sync.Mutex
 	tokens    int
 	documents map[string]map[string]any // values by alias; isTrashed
-	templates map[string]any            // of the document's page
+	templates map[string]any            // template of a document's page, by the document's id
 	published map[string]bool
 }
 
@@ -32,7 +32,8 @@ func umbracoError(status int, operationStatus, title string) string {
 	return fmt.Sprintf(`{"type":"Error","title":%q,"status":%d,"operationStatus":%q}`, title, status, operationStatus)
 }
 
-// newUmbraco has the document of harbour-opens, if wanted, with a teaser that the editors have written.
+// newUmbraco returns a CMS. If isThere is set, the CMS has the document of harbour-opens, with a teaser that the
+// editors have written.
 func newUmbraco(isThere bool) *umbraco {
 	u := &umbraco{documents: map[string]map[string]any{}, templates: map[string]any{}, published: map[string]bool{}}
 	if isThere {
@@ -127,7 +128,7 @@ func (u *umbraco) create(w http.ResponseWriter, r *http.Request, fail func(int, 
 	}
 }
 
-// save replaces the values and the template: Umbraco removes those that an update leaves out.
+// save replaces the values and the template, because Umbraco removes the values that an update leaves out.
 func (u *umbraco) save(id string, r *http.Request) {
 	var body struct {
 		Template any
@@ -204,7 +205,7 @@ func TestRecipe_Umbraco(t *testing.T) {
 		}
 		if got := fmt.Sprint(cms.templates[umbracoID]); got != template ||
 			fmt.Sprint(cms.documents[umbracoID]) != fmt.Sprint(want) {
-			t.Errorf("got %v, template %s, want %v and %s", cms.documents, got, want, template)
+			t.Errorf("got the documents %v and the template %s, want %v and %s", cms.documents, got, want, template)
 		}
 	})
 }
@@ -261,7 +262,7 @@ func TestRecipe_UmbracoRefusals(t *testing.T) {
 	r = openUmbraco(t, cms, "id-of-type", fault{request: "DELETE", status: 404, body: pageOfHTML})
 	checkResult(t, r.send(r.sample("delete.xml")), weir.OutcomeUnavailable, "no Management API", "remove")
 	if len(cms.documents) != 0 {
-		t.Errorf("got %v, want no document", cms.documents)
+		t.Errorf("got the documents %v, want none", cms.documents)
 	}
 
 	refused := `<article slug="a" version="1"><title>refused</title></article>`

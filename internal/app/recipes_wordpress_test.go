@@ -13,13 +13,13 @@ import (
 	"weir/internal/weir"
 )
 
-// wordPress answers as WordPress 6.1 does: each answer here was seen from the real one.
+// wordPress answers as WordPress 6.1 does. All its answers are copied from answers of a real WordPress.
 type wordPress struct {
 	mu       sync.Mutex
 	next     int
 	posts    map[int]map[string]any
 	requests []string
-	isAway   bool // the database
+	isAway   bool // WordPress cannot reach its database
 	hidden   bool // the user may not see the posts of others
 }
 
@@ -90,7 +90,7 @@ func (wp *wordPress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 var digitsAlone = regexp.MustCompile(`^[0-9]+$`)
 
-// write stores a post. A slug that is taken gets a number, without a word.
+// write stores a post. If another post has the slug, the new slug gets a number, without an error.
 func (wp *wordPress) write(id int, r *http.Request) map[string]any {
 	post := map[string]any{}
 	_ = json.NewDecoder(r.Body).Decode(&post)
@@ -133,14 +133,14 @@ func TestRecipe_WordPress(t *testing.T) {
 	article := r.sample("article.xml")
 	for range 2 {
 		if got := r.send(article); got.Outcome != weir.OutcomeDelivered {
-			t.Fatalf("got %+v, want Outcome delivered", got)
+			t.Fatalf("got %+v, want the outcome delivered", got)
 		}
 	}
 	want := map[string]any{"slug": "harbour-opens", "title": `The harbour opens & the "old" quay stays`,
 		"content": "<p>From Monday on.</p><p>More <b>soon</b>.<br/></p>", "date_gmt": "2026-01-31T08:00:00",
 		"status": "publish"}
 	if len(wp.posts) != 1 || fmt.Sprint(wp.posts[3]) != fmt.Sprint(want) {
-		t.Errorf("got %v, want one post %v", wp.posts, want)
+		t.Errorf("got the posts %v, want one post %v", wp.posts, want)
 	}
 	if got := strings.Join(wp.requests, "\n"); !strings.Contains(got, "POST /wp-json/wp/v2/posts?_fields=id,slug\n") ||
 		!strings.HasSuffix(got, "PUT /wp-json/wp/v2/posts/3?_fields=id,slug") {
@@ -148,7 +148,7 @@ func TestRecipe_WordPress(t *testing.T) {
 	}
 	for range 2 {
 		if got := r.send(r.sample("delete.xml")); got.Outcome != weir.OutcomeDelivered || len(wp.posts) != 0 {
-			t.Errorf("got %+v with %v, want no post", got, wp.posts)
+			t.Errorf("delete: got %+v and the posts %v, want the outcome delivered and no post", got, wp.posts)
 		}
 	}
 }
@@ -192,7 +192,8 @@ func TestRecipe_WordPressRefusals(t *testing.T) {
 				c.password,
 			).send(`<article slug="` + c.slug + `" version="1"><title>A</title></article>`)
 			if got.Outcome != c.want || !strings.Contains(got.Reason, c.reason) || len(c.wp.posts) != c.posts {
-				t.Errorf("got %+v and %d posts, want %s with %q", got, len(c.wp.posts), c.want, c.reason)
+				t.Errorf("got %+v and %d posts, want %s with %q and %d posts", got, len(c.wp.posts), c.want, c.reason,
+					c.posts)
 			}
 		})
 	}

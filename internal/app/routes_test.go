@@ -23,8 +23,8 @@ var triggers = []string{"/process", "/poison", "/sweep", "/inbox"}
 
 var parameter = regexp.MustCompile(`\{[^}]*\}`)
 
-// The description has exactly the addresses and methods of the table of routes. The methods of an address are in the
-// header Allow of its answer to an unknown method.
+// openapi.yaml has exactly the addresses and methods of the table of routes. The test reads the methods of an address
+// from the header Allow of the answer to an unknown method.
 func TestOpenAPI_DescribesEveryAddress(t *testing.T) {
 	t.Parallel()
 	document, err := openapitest.Read(openapi.Document)
@@ -46,7 +46,7 @@ func TestOpenAPI_DescribesEveryAddress(t *testing.T) {
 		w := httptest.NewRecorder()
 		r.handler.ServeHTTP(w, httptest.NewRequest("BREW", path, nil))
 		if w.Code != http.StatusMethodNotAllowed {
-			t.Errorf("%s answers %d to a method it cannot know, want 405", pattern, w.Code)
+			t.Errorf("%s: got %d for an unknown method, want 405", pattern, w.Code)
 		}
 		for method := range strings.SplitSeq(w.Header().Get("Allow"), ", ") {
 			served = append(served, method+" "+path)
@@ -54,12 +54,12 @@ func TestOpenAPI_DescribesEveryAddress(t *testing.T) {
 	}
 	for _, s := range served {
 		if !slices.Contains(described, s) {
-			t.Errorf("%s is not described in internal/openapi/openapi.yaml", s)
+			t.Errorf("%s is served; want it in internal/openapi/openapi.yaml", s)
 		}
 	}
 	for _, d := range described {
 		if !slices.Contains(served, d) {
-			t.Errorf("%s is described, and not served", d)
+			t.Errorf("%s is in internal/openapi/openapi.yaml; want it served", d)
 		}
 	}
 	if len(served) < 30 {
@@ -67,7 +67,7 @@ func TestOpenAPI_DescribesEveryAddress(t *testing.T) {
 	}
 }
 
-// newTestRunning returns the parts of a server that has storage in memory.
+// newTestRunning returns the parts of a server with storage in memory.
 func newTestRunning(t *testing.T) *running {
 	t.Helper()
 	return newTestRunningWith(t, minimal)

@@ -12,7 +12,7 @@ import (
 	"weir/internal/relane"
 )
 
-// The host is to start the process again after some ends, and counts all others as failures.
+// After some errors the host must start the process again. The host counts all other errors as failures.
 func TestLogEnd(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -33,11 +33,12 @@ func TestLogEnd(t *testing.T) {
 			var restart *RestartError
 			if got := errors.As(err, &restart); got != c.isRestart ||
 				!strings.Contains(out.String(), "handler: stopped") {
-				t.Errorf("got a restart %v and %q, want %v", got, out.String(), c.isRestart)
+				t.Errorf("got a RestartError: %v, and the log %q; want %v, and a log with \"handler: stopped\"", got,
+					out.String(), c.isRestart)
 			}
 		})
 	}
 	if err := logEnd(nil, slog.New(slog.DiscardHandler)); err != nil {
-		t.Errorf("got %v, want nothing of an orderly end", err)
+		t.Errorf("logEnd(nil) = %v, want nil", err)
 	}
 }

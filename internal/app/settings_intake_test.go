@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// withRabbitMQ returns minimal settings with a group intake.rabbitmq, whose first line is line 7.
+// withRabbitMQ returns the text of minimal settings with a group intake.rabbitmq. The given lines begin at line 7.
 func withRabbitMQ(lines string) string {
 	return strings.TrimRight(minimal, "\n") + "\nintake:\n  rabbitmq:\n" + lines
 }
@@ -27,7 +27,7 @@ func TestLoadSettings_RabbitMQ(t *testing.T) {
 	}
 }
 
-// position matches line and column.
+// position matches the line and the column of a problem.
 var position = regexp.MustCompile(`\[\d+:\d+\] `)
 
 func TestLoadSettings_RabbitMQProblems(t *testing.T) {
@@ -90,7 +90,7 @@ func TestLoadSettings_Files(t *testing.T) {
 			s, err := loadSettings(newEnvironment(t, yaml))
 			if c.problem != "" {
 				if err == nil || !strings.Contains(err.Error(), c.problem) {
-					t.Errorf("got %v, want %q", err, c.problem)
+					t.Errorf("got %v, want an error with %q", err, c.problem)
 				}
 				return
 			}
@@ -98,7 +98,8 @@ func TestLoadSettings_Files(t *testing.T) {
 				t.Fatal(err)
 			}
 			if f := s.Intake.Files; f.Quiet != c.quiet || f.retentionOrDefault() != c.retention {
-				t.Errorf("got %s and %s, want %s and %s", f.Quiet, f.retentionOrDefault(), c.quiet, c.retention)
+				t.Errorf("got quiet %s and retention %s, want %s and %s", f.Quiet, f.retentionOrDefault(), c.quiet,
+					c.retention)
 			}
 		})
 	}

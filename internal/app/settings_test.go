@@ -89,7 +89,7 @@ func TestLoadSettings_AValueFromTheEnvironmentCannotBecomeYAML(t *testing.T) {
 	s, err := loadSettings(newEnvironment(t, strings.Replace(minimal, `"http://127.0.0.1:7072/api/content"`, "${CMS}",
 		1)+"# ${UNSET} in a comment\n", "CMS", "http://x/?a=b\", lanes: 9 #"))
 	if err != nil || s.Lanes != 1 || !strings.Contains(s.Delivery.URL, "lanes: 9") {
-		t.Errorf("got %+v (%v), want the value of CMS as the URL, and no YAML of it", s, err)
+		t.Errorf("got %+v (%v), want the whole value of CMS in the URL, and lanes 1", s, err)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestLoadSettings_Calendar(t *testing.T) {
 		f := diagnosis{a}.diagnoseCalendar(at)
 		if _, reason, _ := a.calendar.At(at); reason != closed || (closed != "") != strings.HasPrefix(f.Detail,
 			"closed ("+closed+") until 202") {
-			t.Errorf("at %s it is closed by %q, want %q; told %q", moment, reason, closed, f.Detail)
+			t.Errorf("at %s: got closed by %q and the detail %q, want %q in both", moment, reason, f.Detail, closed)
 		}
 	}
 }
@@ -188,7 +188,7 @@ callbacks: { allowedHosts: [hooks.example.com, "*.example.org"], secret: "${CALL
 		t.Error(err)
 	}
 	if text := fmt.Sprintf("%v %+v %#v", s, receivers, callbacks); strings.Contains(text, "MfKQ") {
-		t.Errorf("got %v, want no \"MfKQ\"", text)
+		t.Errorf("got %v, want no part of a secret (\"MfKQ\")", text)
 	}
 }
 
@@ -206,10 +206,10 @@ callbacks:
 	c, problems := s.callbackRules()
 	if want := []string{"a.example", "b.example", "*.example.org"}; !slices.Equal(c.AllowedHosts, want) ||
 		len(problems) > 0 {
-		t.Errorf("got %v %v, want %v", c.AllowedHosts, problems, want)
+		t.Errorf("got the hosts %v and the problems %v, want %v and none", c.AllowedHosts, problems, want)
 	}
 	if len(c.HostSecrets) != 1 || c.HostSecrets["b.example"].String() != "(secret)" {
-		t.Errorf("got secrets %v, want one of b.example that does not print", c.HostSecrets)
+		t.Errorf("got the secrets %v, want one for b.example, printed as (secret)", c.HostSecrets)
 	}
 	got := s.listWarnings()
 	if len(got) != 1 || !strings.Contains(got[0], "a.example and *.example.org have one secret") {
@@ -311,7 +311,7 @@ func TestLoadSettings_Refuses(t *testing.T) {
 			t.Parallel()
 			_, err := New(newEnvironment(t, c.text), nil)
 			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("error %v, want %q in it", err, c.says)
+				t.Errorf("got %v, want an error with %q", err, c.says)
 			}
 		})
 	}
@@ -332,8 +332,9 @@ func TestLoadSettings_NothingButComments(t *testing.T) {
 	t.Parallel()
 	s, err := loadSettings(newEnvironment(t, "# delivery:\n"))
 	if err == nil || err.Error() != "delivery.url is missing: the address of the CMS" || s.Storage == "" {
-		t.Errorf("%v, storage %q, want an error, Error \"delivery.url is missing: the address of the CMS\" and a "+
-			"Storage", err, string(s.Storage))
+		t.Errorf("got %v and the storage %q, want the error \"delivery.url is missing: the address of the CMS\" "+
+			"alone, "+
+			"and a storage", err, string(s.Storage))
 	}
 }
 
@@ -341,7 +342,7 @@ func TestLoadSettings_NoFile(t *testing.T) {
 	t.Parallel()
 	if _, err := New(newEnvironment(t, minimal, "WEIR_CONFIG", "other.yaml"), nil); err == nil ||
 		!strings.Contains(err.Error(), "other.yaml") {
-		t.Errorf("error %v, want an error with \"other.yaml\"", err)
+		t.Errorf("got %v, want an error with \"other.yaml\"", err)
 	}
 }
 
@@ -378,7 +379,7 @@ func TestLoadSettings_Storage(t *testing.T) {
 	}
 	if _, err := New(newEnvironment(t, minimal, name, "", name+"__blobServiceUri", "http://b.example/"),
 		nil); err == nil || !strings.Contains(err.Error(), "https") {
-		t.Errorf("half an account, in the clear: got %v, want an error about https", err)
+		t.Errorf("an account with one address, which is http: got %v, want an error about https", err)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSeverityHandler: an error is one to the host, too, and nothing else is.
+// A line of level error goes to stderr, so that the host logs an error. All other lines go to stdout.
 func TestSeverityHandler(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
@@ -19,11 +19,11 @@ func TestSeverityHandler(t *testing.T) {
 	log.WithGroup("g").Error("fix", "err", "broken")
 	if got := stdout.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "read") ||
 		!strings.Contains(got, "heed") {
-		t.Errorf("stdout: got %s, want info and warning", got)
+		t.Errorf("stdout: got %s, want the lines of info and warning alone", got)
 	}
 	if got := stderr.String(); strings.Count(got, "\n") != 1 ||
 		!strings.Contains(got, `"level":"ERROR","msg":"fix","lane":3,"g":{"err":"broken"}`) {
-		t.Errorf("stderr: got %s, want the error", got)
+		t.Errorf("stderr: got %s, want the line of the error", got)
 	}
 	level.Set(slog.LevelError)
 	log.Warn("no longer")

@@ -18,8 +18,8 @@ import (
 	"weir/internal/weir"
 )
 
-// TestRoutes_TriggersShowThatTheHostIsNotDrained: after StopTaking, a call of each trigger lets the
-// drainer take lanes again, if the host itself makes it.
+// After StopTaking the drainer takes no lane. A call of any trigger lets it take lanes again, but only if the host made
+// the call.
 func TestRoutes_TriggersShowThatTheHostIsNotDrained(t *testing.T) {
 	t.Parallel()
 	own := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711}
@@ -36,21 +36,21 @@ func TestRoutes_TriggersShowThatTheHostIsNotDrained(t *testing.T) {
 				call = call.WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(own)))
 				trigger.handler.ServeHTTP(httptest.NewRecorder(), call)
 				if report := r.drainer.Look(t.Context(), 0); report.State != want {
-					t.Errorf("the lane is %s afterwards, want %s", report.State, want)
+					t.Errorf("after the call: got the lane's state %s, want %s", report.State, want)
 				}
 			})
 		}
 	}
 }
 
-// readyCMS takes every message.
+// readyCMS is a CMS that accepts every message.
 type readyCMS struct{}
 
 func (readyCMS) Send(context.Context, weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeDelivered, Status: http.StatusOK}
 }
 
-// newStoppedDrainer returns a drainer of a lane that has a message, after StopTaking.
+// newStoppedDrainer returns a drainer after StopTaking. Its lane has a message.
 func newStoppedDrainer(t *testing.T) *drain.Drainer {
 	t.Helper()
 	account, log := memory.New(time.Now), slog.New(slog.DiscardHandler)
