@@ -77,7 +77,7 @@ func runWithAttempter(t *testing.T, f func(t *testing.T, a *testAttempter, e *la
 	})
 }
 
-// expectUnsent checks that no request was made, and that the attempt left no slot taken.
+// expectUnsent checks that the attempt made no request and left no slot taken.
 func (a *testAttempter) expectUnsent(t *testing.T) {
 	t.Helper()
 	if n := len(a.sender.deliveries); n != 0 || len(a.drainer.slots) != 0 {
@@ -102,7 +102,7 @@ func TestAttempter_Sends(t *testing.T) {
 	})
 }
 
-// A retry is late since the end of the attempt before it.
+// The lateness of a retry counts from the end of the attempt before it.
 func TestAttempter_Retry(t *testing.T) {
 	runWithAttempter(t, func(t *testing.T, a *testAttempter, e *lane.Entry) {
 		last := weir.Result{Outcome: weir.OutcomeRetry, StartedAt: a.now().Add(time.Minute), Duration: time.Second}
@@ -191,7 +191,7 @@ func TestAttempter_DeadlineEndsTheDrainer(t *testing.T) {
 	})
 }
 
-// A panic while the request is built would come again with each attempt.
+// A panic while the request is built would happen again in each attempt, so the message is rejected.
 func TestAttempter_PanicRejectsTheMessage(t *testing.T) {
 	runWithAttempter(t, func(t *testing.T, a *testAttempter, e *lane.Entry) {
 		a.sender.answer = func() weir.Result { panic("boom") }
@@ -208,7 +208,7 @@ func TestAttempter_PanicRejectsTheMessage(t *testing.T) {
 // With one slot an attempt waits until the attempt of another lane has ended, or its own context does.
 func TestAttempter_WaitsForASlot(t *testing.T) {
 	runWithAttempter(t, func(t *testing.T, a *testAttempter, e *lane.Entry) {
-		if err := a.drainer.acquireSlot(t.Context()); err != nil { // by another lane
+		if err := a.drainer.acquireSlot(t.Context()); err != nil { // as another lane does
 			t.Fatal(err)
 		}
 		limited, cancel := context.WithTimeoutCause(t.Context(), time.Second, lease.ErrLost)

@@ -24,7 +24,7 @@ func newResult(o weir.Outcome, status int) weir.Result {
 	return weir.Result{Outcome: o, Status: status, Reason: fmt.Sprint(status)}
 }
 
-// Results of the CMS.
+// These are results of attempts, by the answer of the CMS.
 var (
 	down    = newResult(weir.OutcomeUnavailable, 503)
 	flaky   = newResult(weir.OutcomeRetry, 500)

@@ -70,7 +70,7 @@ func TestDrainer_CancelAndMove_Moved(t *testing.T) {
 		sooner := w.post("a", "sooner", withDueTime(began.Add(time.Hour)))
 		later := w.post("b", "later", withDueTime(began.Add(10*time.Second)))
 		p.Wake(0)
-		time.Sleep(9 * time.Second) // a holder waits for the second
+		time.Sleep(9 * time.Second) // a holder waits for the second message
 		_, err := w.store.Reschedule(t.Context(), later, began.Add(2*time.Minute), "nonsense")
 		if weir.KindOf(err) != weir.Stale {
 			t.Errorf("moved by a stale version: %v, want an error of kind Stale", err)
@@ -106,7 +106,7 @@ func TestDrainer_CancelAndMove_AnOlderVersionInFrontOfANewerOne(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		w.postVersion("a", "2")
 		p.Wake(0)
-		time.Sleep(7 * time.Second) // the newer one was tried in place of the old, and waits
+		time.Sleep(7 * time.Second) // the holder has tried the newer message in place of the old one, which waits
 		if _, err := w.store.Cancel(t.Context(), old); err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +197,7 @@ func TestDrainer_CancelAndMove_QueuedRetryingAndHeld(t *testing.T) {
 			if st, err := w.store.Cancel(t.Context(), id); err != nil || st.Stage.Final() {
 				t.Errorf("got %+v, %v, want a stage that is not final", st, err)
 			}
-			if _, err := w.store.Cancel(t.Context(), id); err != nil { // asked again
+			if _, err := w.store.Cancel(t.Context(), id); err != nil { // the same request again
 				t.Error(err)
 			}
 		}

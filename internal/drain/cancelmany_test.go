@@ -36,8 +36,8 @@ func (w *world) cancelAll(s *lane.Store, f bulkcancel.Filter, limit int) bulkcan
 	return sum
 }
 
-// waitEverywhere files messages that wait in the log, in a blocked key's line and scheduled, of
-// two prefixes in turn, behind a CMS that refuses the first key for now.
+// waitEverywhere files messages that wait in the log, behind a blocked key, and scheduled. Their keys have two prefixes
+// in turn. The CMS refuses the first key for now.
 func (w *world) waitEverywhere(p *process, n int) (unwanted, wanted []weir.ID) {
 	w.t.Helper()
 	w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
@@ -65,7 +65,7 @@ func (w *world) waitEverywhere(p *process, n int) (unwanted, wanted []weir.ID) {
 	p.Wake(0)
 	time.Sleep(5 * time.Second)
 	for i := range n {
-		// The holder sends one message before it looks for wishes again: one that is wanted.
+		// The holder sends one message before it looks for requests again. That message is not to be cancelled.
 		wanted = append(wanted, w.post("old/log", fmt.Sprint("log ", i)))
 		unwanted = append(unwanted, w.post("new/log", fmt.Sprint("log ", i)))
 	}
@@ -195,7 +195,7 @@ func TestStore_CancelMany_ThousandsDoNotStopTheLane(t *testing.T) {
 	})
 }
 
-// firstSent returns the id of the key's message that the CMS received first.
+// firstSent returns the id of the message of a key that the CMS received first.
 func (w *world) firstSent(key string) weir.ID {
 	w.t.Helper()
 	entries, err := w.store.ReadLog(w.t.Context(), 0, 1, 1000)

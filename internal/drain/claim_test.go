@@ -27,7 +27,7 @@ func TestDrainer_Claim_AHolderWithoutAnInvocationHandsOver(t *testing.T) {
 		if took := time.Since(asked); r.State != drain.Working || took > 2*time.Second {
 			t.Errorf("%+v after %s, want %s within 2s", r, took, drain.Working)
 		}
-		for range 20 { // a is woken by its own messages, and does not take the lane back
+		for range 20 { // its own messages wake a, which does not take the lane back
 			a.Wake(0)
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -242,7 +242,7 @@ func TestDrainer_Claim_ClosesAnEmptyLaneAfterACrash(t *testing.T) {
 		for range 2 { // a claim may end before the lease does
 			b.Claim(t.Context(), 0)
 		}
-		time.Sleep(8 * time.Second) // the time for the CMS to settle, and that in which b lingers
+		time.Sleep(8 * time.Second) // the settle time, and the time for which b lingers
 		if r := b.Look(t.Context(), 0); r.State != drain.Idle || r.HolderFence != 0 {
 			t.Errorf("Look after the claim = %+v, want %s and no holder", r, drain.Idle)
 		}
@@ -267,7 +267,7 @@ func TestDrainer_Claim_OfAClosedLaneEnds(t *testing.T) {
 	})
 }
 
-// The claim ends with the drain of the process that made it.
+// A claim ends when the process that made it has drained the lane.
 func TestDrainer_AClaimToALaneThatIsDrainedIsWithdrawn(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.postBurst(300)

@@ -10,7 +10,7 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// newRefresh returns a controlRefresh, and the end of its session. reads counts the reads of control rows.
+// newRefresh returns a controlRefresh, and a function that ends its session. reads counts the reads of control rows.
 func (p *sessionParts) newRefresh() (r *controlRefresh, endSession context.CancelFunc, reads *atomic.Int64) {
 	open, end := context.WithCancel(p.t.Context())
 	p.t.Cleanup(end)
@@ -114,8 +114,8 @@ func TestControlRefresh_Await(t *testing.T) {
 	})
 }
 
-// After a failed read await waits, so that a storage that fails at once is not asked without a pause. News, which the
-// failure itself is, do not end that wait; the end of the session does.
+// After a failed read await waits, so that it does not ask a failing storage without a pause. The end of the session
+// ends that wait. News does not, because the failure itself is news.
 func TestControlRefresh_AwaitPausesAfterAFailure(t *testing.T) {
 	for name, c := range map[string]struct {
 		readTakes, sessionEnds, took time.Duration

@@ -32,7 +32,7 @@ func TestCrashGuard_AdoptTail(t *testing.T) {
 	}
 }
 
-// A replay gives a poison message another chance, and no other message.
+// A replay gives only its own poison message another chance.
 func TestCrashGuard_Pardon(t *testing.T) {
 	t.Parallel()
 	g := &crashGuard{poisonSeq: 7}

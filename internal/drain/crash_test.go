@@ -87,7 +87,7 @@ func TestDrainer_Crash_APausedProcessThatWakesAfterItsLeaseIsRefused(t *testing.
 		var first atomic.Bool
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
 			if first.CompareAndSwap(false, true) {
-				<-stuck // the process stands still: it does not even notice its context
+				<-stuck // the process stands still: it does not notice the end of its context
 				return newAnswer(200)
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
@@ -174,7 +174,8 @@ func TestDrainer_Crash_AMessageThatEndsTheProcessGoesDeadWithALongSettleTime(t *
 	checkKillerGoesDead(t, 5*settleTime)
 }
 
-// checkKillerGoesDead checks that a message that ends each process that sends it becomes dead, and another does not.
+// checkKillerGoesDead checks that a message becomes dead if it ends each process that sends it, and that another
+// message is delivered.
 func checkKillerGoesDead(t *testing.T, settle time.Duration) {
 	t.Helper()
 	simulate(t, func(t *testing.T, w *world) {
@@ -226,7 +227,7 @@ func checkKillerGoesDead(t *testing.T, settle time.Duration) {
 func TestDrainer_Crash_AMessageThatEndedTheProcessIsSentAgainIfReplayed(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		id := w.post("a", "x")
-		// Three holders died while they sent it.
+		// Tail shows that three holders died while they sent the message.
 		if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "!tail",
 			Values: map[string]any{"Open": true, "Crashes": int64(2), "Trying": id.Seq,
 				"TryingCrashes": int64(2), "TryingFence": w.control().Tail.Fence}}}); err != nil {
@@ -363,7 +364,7 @@ func TestDrainer_Crash_StorageAwayForAWhileLosesNothing(t *testing.T) {
 	})
 }
 
-// neverBackwards checks that no repeat of a key's message came after a newer one's.
+// neverBackwards checks that no message of a key was repeated after a newer message of the key.
 func (w *world) neverBackwards(keys int) {
 	w.t.Helper()
 	for k := range keys {

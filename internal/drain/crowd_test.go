@@ -19,8 +19,8 @@ import (
 	"weir/internal/weir"
 )
 
-// livelyTable takes as long for each request as an account does: the median, log-normal; one in
-// five hundred is refused as busy, which a read tries again after a while.
+// livelyTable has the latency of a real account: log-normal around the median. It refuses one request of five
+// hundred as busy; a read then tries again after a while.
 type livelyTable struct {
 	storage.Table
 	median time.Duration
@@ -119,8 +119,8 @@ func percentile(all []time.Duration, share float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
 }
 
-// Up to twenty messages due a second in a lane are sent at their due times, although storage is
-// slow: no release holds up a message that is ready.
+// Up to twenty messages a second of a lane are sent at their due times, although storage is slow: no release delays a
+// message that is ready.
 func TestDrainer_DueAtTheirMomentsWithStorageAsItIs(t *testing.T) {
 	for _, perSecond := range []int{1, 10, 20} {
 		t.Run(fmt.Sprint(perSecond), func(t *testing.T) {
@@ -154,8 +154,8 @@ func TestDrainer_DueAtTheirMomentsWithStorageAsItIs(t *testing.T) {
 	}
 }
 
-// If many become due at one moment, the first is sent at it, the others as fast as the CMS takes
-// them, and messages without a due time do not wait for them.
+// If many messages become due at one moment, the first is sent at that moment, and the others as fast as the CMS takes
+// them. Messages without a due time do not wait for them.
 func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 	for _, n := range []int{200, 1000, 2000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -205,8 +205,8 @@ func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 	}
 }
 
-// Messages that became due while no process ran are sent at the CMS's pace, too, and released while
-// others are sent.
+// Messages that became due while no process ran are sent as fast as the CMS takes them. Some are released while others
+// are sent.
 func TestDrainer_ManyOverdue(t *testing.T) {
 	for name, apart := range map[string]time.Duration{"AtOneMoment": 0, "EachAtItsOwn": 300 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestDrainer_ManyOverdue(t *testing.T) {
 	}
 }
 
-// More messages due each second than single transactions could release do not stop the lane.
+// The lane goes on even if more messages become due each second than single transactions can release.
 func TestDrainer_ManyDueEachSecond(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
@@ -270,7 +270,7 @@ type senderFunc func(context.Context, weir.Delivery) weir.Result
 
 func (f senderFunc) Send(ctx context.Context, d weir.Delivery) weir.Result { return f(ctx, d) }
 
-// Messages that become due together are not in memory together.
+// Many messages that become due together are not in memory at the same time.
 func TestDrainer_MemoryOfDueMessages(t *testing.T) {
 	simulateAlone(t, func(t *testing.T, w *world) {
 		const n, size, most = 1000, 200 << 10, 24 << 20

@@ -101,7 +101,8 @@ func TestDiscard_IsRefused(t *testing.T) {
 	})
 }
 
-// A version without this request refuses it. Then the message can still be replayed or discarded.
+// A holder of a version that does not know this request refuses it. Then the message can still be replayed or
+// discarded.
 func TestDiscard_OfAHolderThatDoesNotKnowIt(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		answers := w.answerByBody("bad")
@@ -128,8 +129,7 @@ func (w *world) expireRequests() {
 	}
 }
 
-// A holder of an earlier version replaces tail without knowing the number of discarded messages, and takes them for
-// cancelled ones.
+// A holder of an earlier version replaces tail without the number of discarded messages, which it counts as cancelled.
 func TestDiscard_CountSurvivesAnEarlierVersion(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.answerByBody("bad", "worse")

@@ -20,7 +20,7 @@ import (
 const (
 	// leaseLength and settleTime are settings of the processes under test.
 	leaseLength, settleTime = 15 * time.Second, 2 * time.Second
-	// allowedSkew is by how much clocks may differ: a new holder adds it to the settle time.
+	// allowedSkew is the allowed difference of clocks. A new holder adds it to the settle time.
 	allowedSkew = 2 * time.Second
 	// noticeWithin is the time in which a process that watches a lane notices that its lease is free.
 	noticeWithin = 2 * time.Second
@@ -28,7 +28,7 @@ const (
 	claimLength = 15 * time.Second
 )
 
-// world is one storage account, one CMS, and the processes a test starts on them.
+// world has one storage account, one CMS, and the processes that a test starts on them.
 type world struct {
 	t       *testing.T
 	lanes   *lanetest.Lanes
@@ -37,7 +37,7 @@ type world struct {
 	store   *lane.Store // without faults, for the test itself
 }
 
-// sent is one request as the CMS saw it.
+// sent is one request at the CMS.
 type sent struct {
 	id, key, body string
 	fence         int64
@@ -115,7 +115,8 @@ func simulate(t *testing.T, f func(t *testing.T, w *world)) {
 	lanetest.Simulate(t, func(t *testing.T) { f(t, newWorld(t)) })
 }
 
-// simulateAlone is simulate for a test that measures the memory of the process: no other test runs beside it.
+// simulateAlone does the same as simulate, for a test that measures the memory of the process: no other test runs
+// beside it.
 func simulateAlone(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t)) })
@@ -131,8 +132,8 @@ func newWorld(t *testing.T) *world {
 type ticketCounter struct {
 	mu  sync.Mutex
 	n   int // all tickets
-	now int // of them visible at once
-	bad int // how many of the next calls fail
+	now int // tickets that were visible at once
+	bad int // number of the next calls that fail
 }
 
 func (c *ticketCounter) Enqueue(context.Context, int) error {
@@ -224,7 +225,7 @@ func (p *process) close(t *testing.T) {
 	}
 }
 
-// kill ends a process as SIGKILL would: from now on nothing of it reaches anything.
+// kill ends a process as SIGKILL would: no further call of it reaches storage or the CMS.
 func (p *process) kill() {
 	p.sender.mu.Lock()
 	p.sender.dead = true

@@ -7,8 +7,9 @@ import (
 	"weir/internal/lane"
 )
 
-// Storage may cut an answer at any row. If all messages of such an answer were moved while it was read, the holder
-// knows none of the later ones; were the time to read them lost, too, they would stay scheduled for ever.
+// Storage may cut an answer at any row. If all messages of such an answer were moved during the read, the holder
+// knows no later message. If it also lost the time of the next read, the later messages would stay scheduled for
+// ever.
 func TestDueCache_KeepsATimeToReadTheRest(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)

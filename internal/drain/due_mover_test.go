@@ -8,7 +8,7 @@ import (
 	"weir/internal/lane"
 )
 
-// newTestMover returns a dueMover that knows these due times.
+// newTestMover returns a dueMover whose cache has these due times.
 func newTestMover(dues ...lane.DueTime) *dueMover {
 	now := func() time.Time { return noon }
 	scope := laneScope{now: now, observer: noObserver{}}
@@ -49,8 +49,7 @@ func TestDueMover_AwaitsMove(t *testing.T) {
 	}
 }
 
-// From the decision of a move until its answer the key is shut; undo takes the blocks back as they
-// were before.
+// From the decision of a move until its answer the key is shut. undo restores the blocks.
 func TestDueMover_ShutsKeysUntilTheAnswer(t *testing.T) {
 	t.Parallel()
 	first, second := newMovedEntry(1, "a", noon), newMovedEntry(2, "b", noon)

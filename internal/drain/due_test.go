@@ -31,7 +31,7 @@ func (w *world) measureDelays(moments map[string]time.Time) map[string]time.Dura
 }
 
 func TestDrainer_Due(t *testing.T) {
-	for turns := range 4 { // of the log and of the held messages
+	for turns := range 4 { // the log and the held messages take turns
 		t.Run(fmt.Sprint("WhereFailuresAreSkippedToo/", turns), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				p := w.start()
@@ -147,11 +147,11 @@ func TestDrainer_Due_FailsBeforeOneThatIsDue(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
 			if string(d.Message.Body) == "fails" && d.Attempt == 1 {
-				return answerAfter(300*time.Millisecond, 500)(ctx, d) // beyond the due time of the other
+				return answerAfter(300*time.Millisecond, 500)(ctx, d) // beyond the other message's due time
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
-		// Both are filed before a process looks: one that is released already keeps its place.
+		// Both are filed before a process looks, because a released message keeps its position.
 		w.post("a", "due", withDueTime(time.Now().Add(200*time.Millisecond)))
 		w.post("a", "fails")
 		w.start().Wake(0)
@@ -216,7 +216,7 @@ func TestDrainer_Due_TheHolderDiesWithTheLogUnread(t *testing.T) {
 			w.post(fmt.Sprint("b", i), "")
 		}
 		w.post("a", "before")
-		time.Sleep(time.Second) // it is released, and waits for its key's earlier one
+		time.Sleep(time.Second) // the message is released, and waits for the earlier one of its key
 		first.kill()
 		w.post("a", "after")
 		w.start().Wake(0)
@@ -235,7 +235,7 @@ func TestDrainer_Due_TheHolderDiedLongBefore(t *testing.T) {
 		w.post("a", "now")
 		first.Wake(0)
 		time.Sleep(time.Second)
-		first.kill() // with the lane in its hands
+		first.kill() // while it holds the lane
 		second := w.start(func(c *drain.Config) { c.Settle = 5 * time.Second })
 		for time.Now().Before(at.Add(time.Minute)) {
 			second.Wake(0) // as the sweep does
@@ -297,7 +297,7 @@ func TestDrainer_Due_TheHolderDiesOverIt(t *testing.T) {
 		at := time.Now().Add(3 * time.Second)
 		w.post("a", "due", withDueTime(at))
 		first.Wake(0)
-		time.Sleep(3500 * time.Millisecond) // it is at the CMS
+		time.Sleep(3500 * time.Millisecond) // the message is at the CMS
 		first.kill()
 		w.post("a", "newer")
 		w.start().Wake(0)

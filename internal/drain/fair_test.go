@@ -14,11 +14,11 @@ import (
 	"weir/internal/weir"
 )
 
-// The CMS refuses some messages for their own sake, or all of them: others have their turn within
-// ten seconds, refused ones come to their end in bounded time, and a CMS that refuses all kills
-// none.
+// In these tests the CMS refuses some messages for good, or all messages for a while. Other messages have their turn
+// within ten seconds. Refused messages become final in bounded time. If the CMS refuses all messages, none becomes
+// dead.
 
-// withDefaultBackoff takes the backoff that the settings have by default.
+// withDefaultBackoff sets the default backoff of the settings.
 func withDefaultBackoff(c *drain.Config) {
 	c.Backoff = drain.Backoff{Min: time.Second, Max: 5 * time.Minute}
 }
@@ -97,8 +97,8 @@ func TestFair_RefusedKeysInFront(t *testing.T) {
 	}
 }
 
-// A lane that moves again and again has a message behind refused ones tried soon: each holder goes
-// on at both ends of the log, and not at its beginning.
+// Even if a lane moves again and again, a message behind refused ones is tried soon: each holder goes on at both
+// ends of the log, not at its beginning.
 func TestFair_RefusedKeysInFrontOfALaneThatMoves(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
@@ -122,8 +122,8 @@ func TestFair_RefusedKeysInFrontOfALaneThatMoves(t *testing.T) {
 	})
 }
 
-// After crashes a holder names each message before it sends it. It must not stay at the log's front
-// for that: 32 refused messages, two to a pause of three seconds, are more than others may wait.
+// After crashes a holder names each message before it sends it. It must still take messages from both ends of the log:
+// 32 refused messages, two between pauses of three seconds, take longer than other messages may wait.
 func TestFair_RefusedKeysInFrontAfterCrashes(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
@@ -185,8 +185,8 @@ func TestFair_RefusedBetweenOthers(t *testing.T) {
 	})
 }
 
-// Refused messages have stood for an hour, and pauses have grown: a message that comes then is
-// sent soon, whether this process or another one files it, or it becomes due.
+// The CMS has refused messages for an hour, and pauses have grown. A new message is still sent soon, whether this
+// process or another one files it, or it becomes due.
 func TestFair_AfterAnHourOfRefusals(t *testing.T) {
 	for name, n := range map[string]int{"One": 1, "Many": 300} {
 		t.Run(name, func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestFair_AfterAnHourOfRefusals(t *testing.T) {
 }
 
 // A message that becomes due in a pause for refused ones is sent at its time. The holder takes the lane once for it,
-// and once for the next round of the refused ones: while it waits for the due time it asks the CMS for nothing.
+// and once for the next round of the refused ones. While it waits for the due time, it sends nothing to the CMS.
 func TestFair_DueInAPauseForRefusedMessages(t *testing.T) {
 	for _, n := range []int{1, 100} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestFair_DueInAPauseForRefusedMessages(t *testing.T) {
 	}
 }
 
-// firstSentBy fails unless n messages with numbered keys, due one after the other, were first sent in time.
+// firstSentBy checks that the first attempts of n messages with numbered keys, due one after the other, came in time.
 func (w *world) firstSentBy(prefix string, n int, first time.Time, apart, limit time.Duration) {
 	w.t.Helper()
 	sentAt := map[string]time.Time{}
@@ -267,8 +267,8 @@ func (w *world) firstSentBy(prefix string, n int, first time.Time, apart, limit 
 	}
 }
 
-// A CMS that answers 403 (expired credentials) or 500 to all kills no message within hours, gets
-// fewer and fewer requests, and takes everything once it is well again.
+// The CMS answers 403 (expired credentials) or 500 to all messages for hours. No message becomes dead, the CMS gets
+// fewer and fewer requests, and it gets all messages after it has recovered.
 func TestFair_IllForHours(t *testing.T) {
 	for _, status := range []int{403, 500} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -316,13 +316,13 @@ func TestFair_AwayForDays(t *testing.T) {
 	})
 }
 
-// Refused messages with nothing else in their lane die once the CMS's patience is over, and not
-// before; those that came later have their own.
+// Refused messages without others in their lane become dead when the patience is over, and not before. For messages
+// that came later the patience begins later.
 func TestFair_RefusedAloneDies(t *testing.T) {
 	for _, status := range []int{403, 500} {
 		for _, n := range []int{1, 100} {
 			if n == 1 && status == 500 {
-				continue // it is charged at once, as ever
+				continue // its attempt counts at once, as always
 			}
 			t.Run(fmt.Sprint(status, "x", n), func(t *testing.T) {
 				simulate(t, func(t *testing.T, w *world) {
@@ -356,7 +356,7 @@ func TestFair_RefusedAloneDies(t *testing.T) {
 	}
 }
 
-// Once the CMS took others between two refusals of a message, the refusals count from then on.
+// If the CMS has taken other messages between two refusals of a message, its refusals count from then on.
 func TestFair_ProvenOnesDie(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
@@ -373,8 +373,7 @@ func TestFair_ProvenOnesDie(t *testing.T) {
 	})
 }
 
-// slow is storage whose operations take time. It knows how many messages were read of the log and
-// not committed.
+// slow is storage whose operations take time. It counts the messages that were read from the log and not committed.
 type slow struct {
 	storage.Table
 	mu                sync.Mutex
@@ -455,8 +454,8 @@ func (w *world) insertCopies(of weir.ID, n int) {
 	}
 }
 
-// Messages that wait behind a blocked key, or are outdated, do not pile up: they are read as they
-// are put aside, and messages behind them do not wait for that.
+// Messages that wait behind a blocked key, or are outdated, do not pile up in memory: the holder reads more only as it
+// puts them aside. Messages behind them do not wait for that.
 func TestFair_PutAsideAsCommitted(t *testing.T) {
 	const n = 20_000
 	old := func(m *weir.Message) { m.Supersede, m.Version = true, "1" }

@@ -51,7 +51,7 @@ func TestDrainer_HandOver(t *testing.T) {
 			p := w.start(withHost)
 			p.Attend()
 			p.Wake(0)
-			p.Wake(0) // for a message that was appended before
+			p.Wake(0) // as for a message that was appended before
 			time.Sleep(3 * time.Second)
 			p.HandOver(0)
 			time.Sleep(time.Second)
@@ -141,8 +141,8 @@ func TestDrainer_AsksForAnInvocation(t *testing.T) {
 	}
 }
 
-// An invocation that waits for a drain keeps the host from ending the process. So it waits until
-// the lane has been handed over.
+// While an invocation waits for a drain, the host does not end the process. So the invocation waits until the lane is
+// handed over.
 func TestDrainer_CloseHandsOverBeforeJoinReturns(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(2*time.Second, 200))
@@ -177,7 +177,7 @@ func TestDrainer_CloseHandsOverBeforeJoinReturns(t *testing.T) {
 	})
 }
 
-// takeFreeLease acquires and releases the lease of the lane. It returns an error if a process has it.
+// takeFreeLease acquires and releases the lease of the lane. It returns an error if another process has the lease.
 func (p *process) takeFreeLease(w *world) error {
 	const id = "00000000-0000-4000-8000-000000000000"
 	leases := w.account.Leases()

@@ -10,8 +10,8 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// TestDrainer_HungStorageCall lets one call of the holder hang for good, each time another one,
-// and measures when the next message is sent.
+// TestDrainer_HungStorageCall lets one call of the holder hang for good, another call in each case, and measures
+// when the next message is sent.
 func TestDrainer_HungStorageCall(t *testing.T) {
 	for name, hangs := range map[string]func(storagetest.Call) bool{
 		"ControlRows": func(c storagetest.Call) bool { return c.Op == "Range" && c.Key == "!head" },

@@ -40,7 +40,7 @@ func TestKeyStates_UnparkGoesOnWithTheNext(t *testing.T) {
 	}
 }
 
-// A move that is refused is undone by putting the former state back, so join must not change it.
+// A refused move is undone by the former state of the key, so join must not change that state.
 func TestKeyState_JoinLeavesTheFormerState(t *testing.T) {
 	t.Parallel()
 	var placed time.Time
@@ -85,7 +85,7 @@ func TestKeyStates_RoomInMemory(t *testing.T) {
 	}
 }
 
-// Parked messages keep their order whatever the clock does.
+// Parked messages keep their order even if the clock is set back.
 func TestKeyStates_ParkedTimesRise(t *testing.T) {
 	t.Parallel()
 	now := noon
@@ -95,7 +95,7 @@ func TestKeyStates_ParkedTimesRise(t *testing.T) {
 	if second := ks.nextParkedAt(); !second.After(first) {
 		t.Errorf("second parked time %v, want one after %v", second, first)
 	}
-	ks.lastReleasedAt = noon.Add(time.Hour) // of a holder with a wrong clock
+	ks.lastReleasedAt = noon.Add(time.Hour) // written by a holder with a wrong clock
 	if got, latest := ks.nextParkedAt(), now.Add(maxSkew); got.After(latest) {
 		t.Errorf("got %v, want no later than %v", got, latest)
 	}

@@ -65,7 +65,7 @@ func TestDrainer_Look(t *testing.T) {
 			w.post("a", "x")
 			p := w.start()
 			p.Look(t.Context(), 0)
-			time.Sleep(400 * time.Millisecond) // it lingers, and looks each half second
+			time.Sleep(400 * time.Millisecond) // the holder lingers, and looks each half second
 			w.post("b", "y")
 			p.Look(t.Context(), 0)
 			time.Sleep(30 * time.Millisecond)
@@ -76,8 +76,8 @@ func TestDrainer_Look(t *testing.T) {
 	})
 }
 
-// A holder that must know the pauses before it sends asks for them again after a failed read, and
-// not without a pause between two.
+// A holder must know the pauses before it sends. After a failed read it reads them again, with a pause between two
+// reads.
 func TestDrainer_PacesItsLooksWhileStorageRefuses(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(2*time.Second, 200))
@@ -92,11 +92,11 @@ func TestDrainer_PacesItsLooksWhileStorageRefuses(t *testing.T) {
 				return storagetest.Fault{}
 			}
 			if reads++; reads > 100 {
-				return storagetest.Fault{} // or the test would never end
+				return storagetest.Fault{} // otherwise the test would never end
 			}
 			return storagetest.Fault{Kind: storagetest.FailBefore}
 		})
-		time.Sleep(3 * time.Second) // the first is taken after one, the second waits for a look
+		time.Sleep(3 * time.Second) // the first message is sent after one look, the second waits for a look
 		p.faults.Set(nil)
 		w.waitUntilEmpty(time.Minute)
 		if reads == 0 || reads > 30 {

@@ -41,8 +41,8 @@ func (o *witness) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return o.Sender.Send(ctx, d)
 }
 
-// A message is tried twice, dies, and is replayed days later. Each wait is counted from the end of the one before, and
-// the delay of the delivery from the replay.
+// A message is tried twice, becomes dead, and is replayed days later. The wait before each attempt counts from the
+// end of the attempt before, and the delay of the delivery counts from the replay.
 func TestObserver_SinceWhenItCouldHaveGone(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		m := w.answerByBody("1")

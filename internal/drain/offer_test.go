@@ -44,7 +44,7 @@ func pageReads(p *process) *atomic.Int64 {
 	return n
 }
 
-// heldTable holds the first transaction until it may go on.
+// heldTable blocks the first transaction until the test releases it.
 type heldTable struct {
 	storage.Table
 	once       sync.Once

@@ -34,7 +34,7 @@ func TestOutcomeRecorder_FromLog(t *testing.T) {
 		result   weir.Result
 		attempts int // before this one
 		stage    weir.Stage
-		isKept   bool // in the read-ahead
+		isKept   bool // the message stays in the read-ahead
 		blocks   int
 	}{
 		"Delivered":       {fine, 0, weir.Delivered, false, 0},
@@ -92,8 +92,8 @@ func TestOutcomeRecorder_SchedulesRetry(t *testing.T) {
 	}
 }
 
-// Once the message that a block waits for is final, the next one of its key may go at once. The last one takes the
-// block with it.
+// When the message for which a block waits is final, the next message of its key may go at once. After the last message
+// the block is removed.
 func TestOutcomeRecorder_FromBlock(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		ids := p.appendMessages("a", "a")
@@ -110,7 +110,7 @@ func TestOutcomeRecorder_FromBlock(t *testing.T) {
 		if err != nil || len(stored) != 0 || len(p.keys.byID) != 0 {
 			t.Errorf("after the last: got the blocks %v (%v), %d in memory; want none", stored, err, len(p.keys.byID))
 		}
-		// A replay of the dead one must be refused now.
+		// A replay of the dead message must be refused now.
 		if _, err := p.store.Replay(t.Context(), ids[0], lane.ReplayOptions{}); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("replay: got %v, want a conflict, because a later message of the key was delivered", err)
 		}
@@ -127,7 +127,7 @@ func TestOutcomeRecorder_LastError(t *testing.T) {
 		p.recordAndCommit(o, &candidate{entry: entries[0]}, long)
 		failedAt := p.now()
 		time.Sleep(time.Second)
-		p.recordAndCommit(o, &candidate{entry: entries[1]}, fine) // it does not clear the error
+		p.recordAndCommit(o, &candidate{entry: entries[1]}, fine) // a delivery does not clear the error
 		tail := p.readControl().Tail
 		if want := "x" + strings.Repeat("ä", maxLastError/2-1); tail.LastError != want ||
 			!tail.LastErrorAt.Equal(failedAt) {
@@ -136,8 +136,8 @@ func TestOutcomeRecorder_LastError(t *testing.T) {
 	})
 }
 
-// Thousands of messages may wait for an unavailable CMS, so none of them keeps its body in memory; nor does one that
-// is final, while its commit takes a while.
+// Thousands of messages may wait for an unavailable CMS, so none of them keeps its body in memory. A final message
+// drops its body, too, because its commit may take a while.
 func TestOutcomeRecorder_DropsBodies(t *testing.T) {
 	for name, result := range map[string]weir.Result{"Unavailable": down, "Final": fine} {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestOutcomeRecorder_Cautious(t *testing.T) {
 		if err := p.newRecorder().recordOutcome(t.Context(), &candidate{entry: e}, fine, fine.Outcome); err != nil {
 			t.Fatal(err)
 		}
-		tail := p.readControl().Tail // without a wait for the commit
+		tail := p.readControl().Tail // the test does not wait for the commit
 		if tail.InFlightSeq != 0 || tail.Counts.Delivered != 1 || p.guard.cautiousLeft != 1 {
 			t.Errorf("got in flight %d, %d delivered, %d left; want 0, 1, 1", tail.InFlightSeq, tail.Counts.Delivered,
 				p.guard.cautiousLeft)
@@ -179,7 +179,7 @@ func TestOutcomeRecorder_Cautious(t *testing.T) {
 	})
 }
 
-// A delivered message forgets the suspicion against it, and its version supersedes older ones from now on.
+// After a delivery the breaker forgets its suspicion against the message, and the version supersedes older ones.
 func TestOutcomeRecorder_Delivered(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		p.appendMessage(weir.Message{Key: "a", Version: "7", Supersede: true})

@@ -39,7 +39,7 @@ func runWithParts(t *testing.T, f func(t *testing.T, p *sessionParts)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// The committer's timer never ends, so a test that waits for ever would not be noticed as a deadlock.
+		// Because of the committer's timer synctest does not notice a test that waits for ever as a deadlock.
 		stuck := time.AfterFunc(24*time.Hour, func() { panic("the test has waited for a day of virtual time") })
 		defer stuck.Stop()
 		account, faults := memory.New(time.Now), storagetest.NewFaults()

@@ -23,7 +23,7 @@ func (w *world) pause(key string, until time.Time) {
 	}
 }
 
-// resume ends a pause and has the process look, as the API does.
+// resume ends a pause and wakes the process, as the API does.
 func (w *world) resume(p *process, key string) {
 	w.t.Helper()
 	if err := w.store.Resume(w.t.Context(), 0, key); err != nil {
@@ -156,8 +156,7 @@ func TestPause_Key(t *testing.T) {
 	}
 }
 
-// If a pause ends before its parked messages are written as held, the holder does not read the key's queue until they
-// are.
+// A pause may end before its parked messages are written as held. The holder reads the key's queue only after they are.
 func TestPause_EndsBeforeTheLineIsWritten(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(60*time.Millisecond, 200))
@@ -178,8 +177,8 @@ func TestPause_EndsBeforeTheLineIsWritten(t *testing.T) {
 	})
 }
 
-// If a key is paused while it has work, all its messages keep their order: those that wait for a retry, those whose due
-// time has come, and those of the log.
+// If a key is paused while it has work, all its messages keep their order: messages that wait for a retry, due
+// messages, and messages of the log.
 func TestPause_KeyInTheMidst(t *testing.T) {
 	for name, kind := range map[string]func(*weir.Message){"Held": func(*weir.Message) {}, "Skip": withSkip} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +246,7 @@ func TestPause_OutlivesItsHolder(t *testing.T) {
 	}
 }
 
-// lateAnswer delays the answer to one read of the control rows by the time in delay, and reports that it does.
+// lateAnswer delays the answer to one read of the control rows by delay, and reports when it does.
 type lateAnswer struct {
 	storage.Table
 	late  chan time.Duration
@@ -267,8 +266,8 @@ func (s lateAnswer) Range(ctx context.Context, q storage.Query) (storage.Page, e
 	return page, err
 }
 
-// A look at the control rows that is answered late, after a later one has shown a pause, does
-// not end that.
+// If the answer to a read of the control rows comes after the answer to a later read that shows a pause, it does not
+// end that pause.
 func TestPause_SeenAgainstALateAnswer(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(30*time.Millisecond, 200))
@@ -285,7 +284,7 @@ func TestPause_SeenAgainstALateAnswer(t *testing.T) {
 		answers.late <- 1200 * time.Millisecond
 		<-answers.asked
 		w.pause("a", time.Time{})
-		w.post("c", "due", withDueTime(time.Now().Add(100*time.Millisecond))) // to release it takes a look
+		w.post("c", "due", withDueTime(time.Now().Add(100*time.Millisecond))) // its release reads the control rows
 		time.Sleep(200 * time.Millisecond)
 		w.post("a", "1")
 		time.Sleep(time.Minute)
@@ -299,9 +298,9 @@ func TestPause_SeenAgainstALateAnswer(t *testing.T) {
 	})
 }
 
-// A process takes the lane on news from before a resumption that an earlier holder has seen.
-// If it acted on them, tail would keep the lane at rest until a request comes; and this process dies before it could
-// correct that.
+// A process takes the lane by control rows from before a resumption that an earlier holder has seen. If it acted on
+// them, tail would keep the lane at rest until a request comes, because this process dies before it could correct
+// that.
 func TestPause_NewsFromBeforeTheFormerHolder(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.pause("a", time.Time{})
@@ -324,7 +323,7 @@ func TestPause_NewsFromBeforeTheFormerHolder(t *testing.T) {
 			t.Fatalf("got %+v, want no requests, and the lane not open", c)
 		}
 		w.post("a", "a")
-		w.cms.setAnswer(answerAfter(time.Hour, 200)) // it gets no further
+		w.cms.setAnswer(answerAfter(time.Hour, 200)) // the process gets no further
 		for end := time.Now().Add(2 * time.Minute); !w.control().Tail.IsOpen && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
@@ -391,8 +390,7 @@ func TestPause_Cancel(t *testing.T) {
 	}
 }
 
-// TestPause_CostsNothing checks that a process does not ask storage again and again while
-// all that waits is paused.
+// TestPause_CostsNothing checks that a process makes few requests to storage while all waiting messages are paused.
 func TestPause_CostsNothing(t *testing.T) {
 	for name, key := range map[string]string{"Lane": "", "Key": "a"} {
 		t.Run(name, func(t *testing.T) {
@@ -415,7 +413,7 @@ func TestPause_CostsNothing(t *testing.T) {
 	}
 }
 
-// nights closes ten minutes of each hour.
+// nights is a calendar that closes ten minutes of each hour.
 type nights struct{}
 
 func (nights) At(t time.Time) (bool, string, time.Time) {
@@ -444,7 +442,7 @@ func TestCalendar(t *testing.T) {
 				t.Errorf("%s was sent at %s, want it outside the closed time", s.body, s.at)
 			}
 		}
-		for hour := range 2 { // it goes on as soon as it opens
+		for hour := range 2 { // the holder goes on as soon as the calendar opens
 			opens := due.Truncate(time.Hour).Add(time.Duration(hour-1) * time.Hour)
 			if got := w.listSentBetween(opens, opens.Add(20*time.Second)); len(got) == 0 {
 				t.Errorf("nothing was sent within 20s of the opening at %s, want some", opens)

@@ -10,7 +10,7 @@ import (
 	"weir/internal/storage"
 )
 
-// pacedTable takes so long for each request.
+// pacedTable is a table whose requests take a fixed time.
 type pacedTable struct {
 	storage.Table
 	read, write time.Duration

@@ -16,8 +16,8 @@ func newTestProber(logKeys ...string) (*prober, *selector) {
 		breaker: s.breaker, due: due, deferred: map[string]time.Time{}}, s
 }
 
-// After each key had its turn, due messages wait for the end of the pause, in the same order; a
-// message that the CMS takes ends their wait.
+// After each key had its turn, due messages wait for the end of the pause, in the same order. When the CMS takes a
+// message, their wait ends.
 func TestProber_DefersProbedKeysUntilAVerdict(t *testing.T) {
 	t.Parallel()
 	p, s := newTestProber()

@@ -35,8 +35,8 @@ func countReleased(ops []storage.Op) (count int) {
 	return count
 }
 
-// A release is refused as a whole if one of its messages was cancelled. The others are released
-// again, and sent at their due time.
+// If one message of a release was cancelled, storage refuses the whole release. The holder releases the others
+// again, and sends them at their due time.
 func TestDrainer_ReleaseRefusedForOneMessageGoesOnWithTheOthers(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(time.Millisecond, 200))

@@ -63,7 +63,7 @@ func TestDrainer_RemembersTheIDOfAKey(t *testing.T) {
 		w.deliverOne(first)
 		w.deliverOne(first, func(m *weir.Message) { m.Contract = "page" })
 		first.close(t)
-		second := w.start(withRemembering) // another process: the id is in storage
+		second := w.start(withRemembering) // another process reads the id from storage
 		w.deliverOne(second)
 		gone := newDeliveredResult("8")
 		gone.IsForgotten = true
@@ -83,7 +83,7 @@ func TestDrainer_RemembersTheIDOfAKey(t *testing.T) {
 	})
 }
 
-// The holder forgets an id on request, also the one that it has in memory.
+// On request the holder forgets an id, even one that it has in memory.
 func TestDrainer_ForgetsTheIDOfAKey(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		m := &idCMS{next: newDeliveredResult("7")}
@@ -99,7 +99,7 @@ func TestDrainer_ForgetsTheIDOfAKey(t *testing.T) {
 		p.Wake(0)
 		time.Sleep(2 * time.Second) // the holder looks for requests once a second; it still holds the lane
 		w.deliverOne(p)
-		for range 2 { // the id is forgotten, so there is nothing to ask for
+		for range 2 { // the id is forgotten, so the request changes nothing
 			if _, err := w.store.ForgetRemembered(t.Context(), "a", "article"); weir.KindOf(err) != weir.NotFound {
 				t.Errorf("got %v, want NotFound", err)
 			}
@@ -162,7 +162,7 @@ func TestDrainer_RemembersNothingWithoutTheCommit(t *testing.T) {
 	})
 }
 
-// A contract without steps costs no read.
+// Messages of a contract without remembered ids cost no read.
 func TestDrainer_ReadsNoIDsUnlessAContractRemembers(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer((&idCMS{next: newDeliveredResult("7")}).Send)

@@ -137,7 +137,7 @@ func (w *world) countBlobs() int {
 	return len(page.Infos)
 }
 
-// Whatever becomes of the commit that grants a replay, it is granted once.
+// A replay is granted once, whether its commit fails, succeeds, or loses its answer.
 func TestDrainer_ReplayCrash(t *testing.T) {
 	faults := map[string]storagetest.FaultKind{"Lost": storagetest.FailBefore, "AnswerLost": storagetest.FailAfter}
 	for name, fault := range faults {
@@ -152,7 +152,7 @@ func TestDrainer_ReplayCrash(t *testing.T) {
 				m.setStatus("2", 503)
 				second := w.post("a", "2")
 				a.Wake(0)
-				time.Sleep(time.Second) // it waits, and the lane pauses
+				time.Sleep(time.Second) // the message waits, and the lane pauses
 				a.faults.Set(func(c storagetest.Call) storagetest.Fault {
 					if isTail(c) &&
 						slices.ContainsFunc(

@@ -19,7 +19,7 @@ func TestDrainer_ReplayOrder_OfOneThatWasScheduled(t *testing.T) {
 		scheduled := w.post("a", "due", withDueTime(time.Now().Add(10*time.Second)))
 		before := w.post("a", "before")
 		p.Wake(0)
-		time.Sleep(15 * time.Second) // it was delivered before, and in front of nothing
+		time.Sleep(15 * time.Second) // it was delivered before, and no message follows it
 		m.setStatus("behind", 500)
 		behind := w.post("a", "behind")
 		p.Wake(0)
@@ -42,7 +42,7 @@ func TestDrainer_ReplayOrder_AScheduledOneDeliveredLaterStandsAgainstIt(t *testi
 		w.answerByBody("log")
 		p := w.start()
 		scheduled := w.post("a", "due", withDueTime(time.Now().Add(10*time.Second)))
-		log := w.post("a", "log") // later in the log, earlier in the order
+		log := w.post("a", "log") // it is later in the log and earlier in the order of its key
 		p.Wake(0)
 		w.waitUntilIdle()
 		w.expectReplayRefused(log, scheduled.String())
@@ -108,7 +108,7 @@ func TestDrainer_ReplayOrder_CostsNothingWithoutDeadMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.answerByBody("bad")
 		p := w.start()
-		looks := 0 // into the list of the dead
+		looks := 0 // at the list of dead messages
 		count := func(c storagetest.Call) storagetest.Fault {
 			if c.Op == "Range" && c.Key == "x_" {
 				looks++
@@ -141,7 +141,7 @@ func TestDrainer_ReplayOrder_CostsNothingWithoutDeadMessages(t *testing.T) {
 func TestDrainer_ReplayOrder_WithMoreDeadKeysThanAreKnown(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		table := w.account.Table()
-		for seq := int64(1_000_000); seq < 1_010_050; seq += 50 { // as far behind as they are many
+		for seq := int64(1_000_000); seq < 1_010_050; seq += 50 { // beyond the limit of the list
 			var ops []storage.Op
 			for i := range int64(50) {
 				ops = append(
@@ -190,7 +190,7 @@ func TestDrainer_ReplayOrder_NotKnownAfterAnEarlierProgram(t *testing.T) {
 		w.waitUntilIdle()
 		w.expectReplayRefused(first, "not known")
 		m.setStatus("2", 200)
-		w.replay(second, lane.ReplayOptions{}) // this one died under a holder that watches
+		w.replay(second, lane.ReplayOptions{}) // this message died under a holder that records deliveries
 		w.replay(first, lane.ReplayOptions{Force: true})
 		m.setStatus("1", 200)
 		p.Wake(0)
@@ -207,7 +207,7 @@ func TestDrainer_ReplayOrder_NotKnownEitherOnceItDiedAgain(t *testing.T) {
 		p.Wake(0)
 		w.waitUntilIdle()
 		time.Sleep(time.Minute)
-		// An earlier program keeps no record of the second's delivery.
+		// A holder of an earlier version keeps no record of the second delivery.
 		if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{
 			{Kind: storage.Merge, Key: "!tail", Values: map[string]any{"Watched": int64(0)}},
 			{Kind: storage.Delete, Key: "l_" + lane.KeyHash("a")}}); err != nil {

@@ -157,7 +157,7 @@ func TestDrainer_Replay_SeveralInTheirOrderBehindARetry(t *testing.T) {
 		m := w.answerByBody("2", "3")
 		p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{10 * time.Second} })
 		w.post("a", "1", func(m *weir.Message) { m.Skip = true })
-		m.setStatus("1", 500) // waits in a block of its own
+		m.setStatus("1", 500) // the message waits in a block of its own
 		two, three := w.post("a", "2"), w.post("a", "3")
 		p.Wake(0)
 		time.Sleep(time.Second)
@@ -185,7 +185,7 @@ func TestDrainer_Replay_RefusedOnceALaterOneWasDelivered(t *testing.T) {
 		w.waitUntilIdle()
 		time.Sleep(time.Minute)
 		second := w.post("a", "2")
-		other := w.start() // another process, which did not see the first die
+		other := w.start() // another process, which has not seen the death of the first message
 		other.Wake(0)
 		w.waitUntilIdle()
 		m.setStatus("1", 200)

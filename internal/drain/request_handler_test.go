@@ -34,7 +34,7 @@ func (p *sessionParts) newHandler() (*requestHandler, *fakeDueMover) {
 		seen: p.readControl().Head.RequestSeq}, due
 }
 
-// handleAll has a new handler handle the stored requests.
+// handleAll handles the stored requests by a new handler.
 func (p *sessionParts) handleAll() {
 	p.t.Helper()
 	h, due := p.newHandler()
@@ -70,7 +70,7 @@ func (p *sessionParts) requestReplay(id weir.ID, force bool) {
 func TestRequestHandler_NothingNew(t *testing.T) {
 	t.Parallel()
 	due := &fakeDueMover{}
-	h := &requestHandler{seen: 3, handled: 3, due: due} // it has no storage: a read would panic
+	h := &requestHandler{seen: 3, handled: 3, due: due} // without storage, so a read would panic
 	if err := h.handleNew(t.Context()); err != nil || due.finished != 0 {
 		t.Errorf("got the error %v and %d calls, want none", err, due.finished)
 	}
