@@ -25,7 +25,8 @@ func (s *Sender) Rehearse(ctx context.Context, d weir.Delivery, rehearsal *cms.R
 	return s.sendChain(ctx, ch, d, rehearsal)
 }
 
-// newClient returns the client of a step's request. replaced is the connection to the rehearsal; nil = the CMS gets the
+// newClient returns the client of a step's request. replaced is the connection to the rehearsal; nil = the CMS gets
+// the request.
 func (r *run) newClient(st *step) (client *http.Client, replaced *cms.RehearsedStep) {
 	if r.rehearsal == nil {
 		return r.sender.client, nil
