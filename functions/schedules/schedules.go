@@ -169,7 +169,7 @@ func (f *Function) deleteSchedule(w http.ResponseWriter, r *http.Request) error 
 	if err := f.Schedules.Delete(r.Context(), name, cond); err != nil {
 		return err
 	}
-	// not 204: a host that forwards requests closes the client's connection after a 204
+	// The status is not 204, because a host that forwards requests closes the client's connection after a 204.
 	httpio.WriteJSON(w, http.StatusOK, deletedJSON{Name: name, Deleted: true})
 	return nil
 }

@@ -65,7 +65,7 @@ func TestPlainPathsOnly(t *testing.T) {
 		"/api/messages/../lanes":     "",
 		"/api/./lanes":               "",
 		"/api/messages/%2e%2e/lanes": "",
-		// no client needs an escaped letter, and the host's router reads such a path as another path
+		// No client needs an escaped letter, and the host's router takes such a path for another path.
 		"/api/messages/%6canes":    "",
 		`/api/messages/..\lanes`:   "",
 		"/api/messages/..%5Clanes": "",

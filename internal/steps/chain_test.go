@@ -38,7 +38,7 @@ type store struct {
 	requests []string
 	keys     []string
 	fault    func(n int, w http.ResponseWriter, r *http.Request) bool
-	// after is called after the change was made; it returns true if it has answered
+	// after is called after the change of the item. It returns true if it has answered the request.
 	after func(n int, w http.ResponseWriter, r *http.Request) bool
 }
 

@@ -259,7 +259,8 @@ func (r *run) completeRequest(ctx context.Context, st *step, p *preparedRequest)
 	cms.SetMessageHeaders(req, r.delivery)
 	key := r.idempotencyKey(req, st)
 	req.Header.Del(idempotencyHeader)
-	// in lower case, because net/http itself repeats a request without a body that has the header in its usual spelling
+	// The name is in lower case, because net/http itself repeats a request that has the header in its usual spelling
+	// and no body.
 	req.Header[strings.ToLower(idempotencyHeader)] = []string{key}
 	maps.Copy(req.Header, p.headers)
 	return req, nil
