@@ -47,7 +47,7 @@ type checkResult struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// ServeHTTP implements http.Handler: it answers 200 if all checks pass, else 503, and names no check.
+// ServeHTTP implements http.Handler. It answers 200 if all checks pass, and otherwise 503. It names no check.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	last := f.currentReport(r.Context())
 	last.Checks = nil

@@ -21,9 +21,10 @@ import (
 //	58 s  the lanes are handed over, claimed or not
 //	60 s  the invocation ends
 //
-// A live host fetches a ticket within seconds: its first polls after a message that it found are 0.1 to 7 s
-// later, the next poll 13 s. Any invocation that arrives relieves the one that stays, and the time begins anew.
-// So the lanes of a live host do not move. A host that is being drained fetches no tickets, so its lanes move.
+// A live host fetches a ticket within seconds: after it has found a message, its first polls come 0.1 to 7 s later,
+// and the next poll comes 13 s later. Any invocation that arrives relieves the one that stays, and the timetable
+// begins again. So the lanes of a live host do not move. A host that is being drained fetches no tickets, so its
+// lanes move.
 //
 // A process also takes lanes without a ticket, for messages that it files itself. The invocation stays with
 // those lanes, too: a host that is being drained reports that it is drained as soon as no invocation is in

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// wakeAhead is the time before its due time at which a lane is woken. It spans two sweeps.
+	// A lane is woken if its next work is due within wakeAhead, which spans two sweeps.
 	wakeAhead = 2 * time.Minute
 	// sweepLimit bounds the time of a sweep. The host restarts the handler, and with it every
 	// drain, if an invocation takes longer than host.json's functionTimeout of 5 min.

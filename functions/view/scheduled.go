@@ -19,8 +19,8 @@ type ScheduledReader interface {
 type Scheduled struct {
 	Source     ScheduledReader
 	Lanes      int
-	ShownNames []string // as in Messages
-	// HasUpstreams is as in Messages.
+	ShownNames []string // the same as in Messages
+	// HasUpstreams has the same meaning as in Messages.
 	HasUpstreams bool
 	Now          func() time.Time
 	Logger       *slog.Logger

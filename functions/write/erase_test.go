@@ -15,7 +15,7 @@ import (
 	"weir/internal/weir"
 )
 
-// erasable is a log with one message, and the audit log; it records the calls.
+// erasable is a log with one message. It is also the audit log. It records the calls.
 type erasable struct {
 	stage      weir.Stage
 	erased     bool
