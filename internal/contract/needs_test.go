@@ -33,12 +33,12 @@ func TestNeeds_PathsFindTheSame(t *testing.T) {
 		text := randomXML(random, 0)
 		_, whole, err := scanDocument(text, Limits{}.orDefaults(), needAll)
 		if err != nil {
-			t.Fatalf("scan all of %s: %v", text, err)
+			t.Fatalf("scan all of %s: got the error %v, want none", text, err)
 		}
 		for _, p := range paths {
 			_, doc, err := scanDocument(text, Limits{}.orDefaults(), func(qualifiedName) needs { return p.needs })
 			if err != nil {
-				t.Fatalf("scan the needed parts of %s: %v", text, err)
+				t.Fatalf("scan the needed parts of %s: got the error %v, want none", text, err)
 			}
 			got, want := p.selectValues(doc), p.selectValues(whole)
 			if !reflect.DeepEqual(got, want) {

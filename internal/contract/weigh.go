@@ -12,7 +12,8 @@ const (
 )
 
 // estimateMemory returns an upper bound, in bytes, of the memory that parsing a body takes. It searches the
-// bytes of the body. So in some encodings it finds a character too often, but never too rarely.
+// bytes of the body. In some encodings it takes one character for several, so the bound can be too high, but never
+// too low.
 func estimateMemory(body []byte) int64 {
 	tags, attributes := bytes.Count(body, []byte("<")), bytes.Count(body, []byte("="))
 	return bytesPerByte*int64(len(body)) + bytesPerTag*int64(tags) + bytesPerAttribute*int64(attributes)

@@ -25,7 +25,7 @@ func heavyBodies() map[string]string {
 	}
 }
 
-// Not parallel: it measures the heap.
+// The test is not parallel, because it measures the heap.
 func TestEstimateMemory(t *testing.T) {
 	for name, body := range heavyBodies() {
 		before := heapAlive()

@@ -163,7 +163,7 @@ type Schedule struct {
 // ScheduleDetail is a recurring message with its definition and its next runs.
 type ScheduleDetail struct {
 	Schedule
-	Message      string // the beginning of it that a page shows
+	Message      string // the beginning of the message, which a page shows
 	Start, End   time.Time
 	Runs         []ScheduledRun
 	ClockChanges []string // sentences about local times that clock changes skip or repeat
