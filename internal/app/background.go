@@ -149,7 +149,7 @@ func (r *running) startHistory() *history.Keeper {
 const retentionShare = 5 * time.Second
 
 // newCleaner returns the cleaner of old messages, bodies and audit entries, and of old history rows if this
-// process keeps a history.
+// process writes a history.
 func (r *running) newCleaner() *sweep.Cleaner {
 	s := &r.settings
 	retention := &lane.Retention{Store: r.store, KeepFinal: time.Duration(s.Retention),
@@ -163,7 +163,7 @@ func (r *running) newCleaner() *sweep.Cleaner {
 // history and of the audit log, old batches and old files.
 type retentionJob struct {
 	*lane.Retention
-	history *history.Keeper // nil = this process keeps no history
+	history *history.Keeper // nil = this process writes no history
 	audit   *audit.Log
 	batches *batch.Runner    // nil = this process accepts no batches
 	inbox   *inbox.Collector // nil = this process takes no files

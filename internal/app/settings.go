@@ -85,7 +85,8 @@ type deliverySettings struct {
 	RetryAfter string         `yaml:"retryAfter"` // header with the delay that the CMS asks for; "" = Retry-After
 	MaxAnswer  byteSize       `yaml:"maxAnswer"`  // of the answer to a step; 0 = 4 MiB
 
-	Instances string `yaml:"instances"` // the instances that deliver: any, or those that run the function process
+	// the instances that deliver: any, or process = the instances of the function process
+	Instances string `yaml:"instances"`
 }
 
 // The values of delivery.instances.

@@ -60,7 +60,7 @@ func (r rate) interval() time.Duration {
 	return r.Per / time.Duration(r.Count)
 }
 
-// backoffSettings is either {min, max}, or a list of waits.
+// backoffSettings is either {min, max}, or a list of waits (steps).
 type backoffSettings struct {
 	delayRange
 	steps []duration

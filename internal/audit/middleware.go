@@ -122,7 +122,7 @@ func (b *capturedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// describeParameters returns the parameters of a request as JSON: those of the query, and the fields of a JSON body. It
+// describeParameters returns the parameters of the query and the fields of a JSON body, as JSON. It
 // leaves out the function key and a message's body.
 func (b *capturedBody) describeParameters(r *http.Request) string {
 	detail := map[string]any{}

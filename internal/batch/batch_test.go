@@ -140,7 +140,7 @@ func TestAccept_Refuses(t *testing.T) {
 					t.Errorf("got %+v, %v, want kind %d", b, err, c.kind)
 				}
 				if names := w.blobNames(); len(names) > 0 {
-					t.Errorf("left in storage: %v, want nothing", names)
+					t.Errorf("got the blobs %v, want none", names)
 				}
 				if all, err := p.List(w.Context()); err != nil || len(all) > 0 {
 					t.Errorf("got batches %+v, %v, want none", all, err)

@@ -132,7 +132,7 @@ func TestBatch_PartIsRefusedWhenItIsFiled(t *testing.T) {
 }
 
 // The contract becomes stricter while parts are filed, and the process dies after the first window. The problems of
-// both windows are kept.
+// both windows must be stored in the end.
 func TestBatch_KeepsLateProblemsAfterACrash(t *testing.T) {
 	simulate(t, func(w *world) {
 		var document strings.Builder

@@ -109,7 +109,7 @@ func (p *process) awaitFinal(id string) wire.Batch {
 			return b
 		}
 	}
-	p.w.Fatalf("batch %s: not final after an hour", id)
+	p.w.Fatalf("batch %s: got no final state within an hour, want one", id)
 	return wire.Batch{}
 }
 

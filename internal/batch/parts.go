@@ -189,7 +189,7 @@ func (m *multipartFiles) nextFile() (postedFile, error) {
 	return postedFile{name: name, contentType: p.Header.Get("Content-Type"), content: multipartContent{m, p}}, nil
 }
 
-// describeError distinguishes errors of the document from those of storage.
+// describeError returns the error of storage if reading the document failed. Otherwise the document is at fault.
 func (m *multipartFiles) describeError(err error) error {
 	switch {
 	case m.document.failed != nil:

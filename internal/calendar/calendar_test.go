@@ -56,14 +56,15 @@ func TestCalendar_At(t *testing.T) {
 			t.Parallel()
 			closed, reason, until := c.At(parseTime(t, want.at))
 			if closed != (want.reason != "") || reason != want.reason {
-				t.Errorf("closed %v because of %q, want %q", closed, reason, want.reason)
+				t.Errorf("got closed %v because of %q, want %v because of %q", closed, reason, want.reason != "",
+					want.reason)
 			}
 			if want.until != "" && !until.Equal(parseTime(t, want.until)) {
-				t.Errorf("until %s, want %s", until, want.until)
+				t.Errorf("got closed until %s, want until %s", until, want.until)
 			}
 			next := want.until + want.next
 			if got := c.Next(parseTime(t, want.at)); !got.Equal(parseTime(t, next)) {
-				t.Errorf("next change %s, want %s", got, next)
+				t.Errorf("got the next change at %s, want %s", got, next)
 			}
 		})
 	}
@@ -80,10 +81,10 @@ func TestCalendar_ChangeOfClocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if got := c.Next(parseTime(t, want.from).Add(-time.Hour)); !got.Equal(parseTime(t, want.from)) {
-				t.Errorf("closes at %s, want %s", got, want.from)
+				t.Errorf("got the beginning %s, want %s", got, want.from)
 			}
 			if _, _, until := c.At(parseTime(t, want.from)); !until.Equal(parseTime(t, want.until)) {
-				t.Errorf("until %s, want %s", until, want.until)
+				t.Errorf("got closed until %s, want until %s", until, want.until)
 			}
 		})
 	}
@@ -120,11 +121,12 @@ func TestCalendar_NextAndAtAgree(t *testing.T) {
 			for range 20 {
 				between := now.Add(rand.N(next.Sub(now)))
 				if c2, _, _ := c.At(between); c2 != closed {
-					t.Fatalf("%s: closed %v at %s, and %v at %s, want %v", zone, closed, now, c2, between, closed)
+					t.Fatalf("%s: got closed %v at %s and %v at %s, want no change between them", zone, closed, now, c2,
+						between)
 				}
 			}
 			if c2, _, _ := c.At(next); c2 == closed {
-				t.Fatalf("%s: closed %v before and at %s, want a change", zone, closed, next)
+				t.Fatalf("%s: got closed %v before and at %s, want a change there", zone, closed, next)
 			}
 			now = next
 		}

@@ -63,7 +63,7 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mux.ServeHTTP(rec, r)
 	for _, text := range f.document.Check(openapitest.Exchange{Request: r, Sent: sent, Status: rec.Code,
 		Header: rec.Header(), Received: rec.Body.Bytes()}) {
-		f.t.Errorf("%s %s breaks openapi.yaml: %s", r.Method, r.URL.Path, text)
+		f.t.Errorf("%s %s: got a difference from openapi.yaml, want none: %s", r.Method, r.URL.Path, text)
 	}
 	for name, values := range rec.Header() {
 		w.Header()[name] = values

@@ -36,7 +36,7 @@ type Limits interface {
 // Submission is a message as an upstream sends it.
 type Submission struct {
 	ContentType string
-	Body        []byte // the message keeps the slice: the caller must not change it any more
+	Body        []byte // the message uses the slice, so the caller must not change it any more
 	Options     Options
 }
 

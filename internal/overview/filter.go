@@ -127,8 +127,8 @@ func (f *Filter) matchesFingerprint(contract string, cmsStatus int, reason strin
 	return fingerprint == f.Fingerprint
 }
 
-// isBeforeSpan reports whether a message was accepted so long before From that all earlier messages of the log were
-// accepted before From, too.
+// isBeforeSpan reports whether a message was accepted more than clockMargin before From, so that all earlier messages
+// were accepted before From, too.
 func (f *Filter) isBeforeSpan(e *lane.Entry) bool {
 	return !f.From.IsZero() && e.Message.Origin.IsZero() && e.Message.AcceptedAt.Before(f.From.Add(-clockMargin))
 }

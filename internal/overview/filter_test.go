@@ -57,7 +57,7 @@ func TestSearch_FurtherFilters(t *testing.T) {
 				}
 			}
 			if count == 0 || count == len(all) && name != "attempts to" {
-				t.Errorf("%s: %d of %d messages match, want some and not all", name, count, len(all))
+				t.Errorf("%s: got %d matching messages of %d, want at least one, but not all", name, count, len(all))
 			}
 			w.checkFound(name, w.searchAll(c.filter, 30), c.want, all)
 		}

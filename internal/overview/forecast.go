@@ -136,7 +136,8 @@ func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 		}
 		at = laterOf(at, h.Until)
 	}
-	// The messages before this one wait for the same pauses, so the time for them comes after the pauses.
+	// The messages before this message wait for the same pauses. So the time for them counts from the end of the
+	// pauses.
 	if v.st.Stage != weir.Scheduled {
 		if ahead := v.messagesAhead(); ahead > 0 {
 			pace := v.readPace(ctx, v.st.Message.ID.Lane)

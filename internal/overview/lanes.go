@@ -33,7 +33,7 @@ type Lane struct {
 	LastError   string
 	LastErrorAt time.Time
 	Pauses      []weir.Pause // present pauses of operators, of the lane and of keys
-	PauseCause  PauseCause   // why the lane sends nothing
+	PauseCause  PauseCause   // why the lane sends no message; zero = it may send
 	FoundDown   bool         // the lane's last attempt found the CMS unavailable
 }
 
@@ -43,7 +43,7 @@ type Rate struct {
 	Known     bool
 }
 
-// DrainEstimate is the estimated time until all waiting messages are sent, except the scheduled ones.
+// DrainEstimate is the estimated time until all queued and retrying messages are sent.
 type DrainEstimate struct {
 	In    time.Duration
 	Known bool

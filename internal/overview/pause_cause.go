@@ -15,7 +15,7 @@ const (
 	ByCMS      = "cms"
 )
 
-// PauseCause is the cause for which a lane sends nothing; zero = the lane may send.
+// PauseCause is the cause for which a lane sends no message; zero = the lane may send.
 type PauseCause struct {
 	By     string // ByOperator, ByCalendar or ByCMS
 	Reason string

@@ -100,7 +100,8 @@ func (o *Overview) readDuePositions(ctx context.Context, number int, f DueFilter
 	return positions, err
 }
 
-// readScheduled reads the messages at the positions, and returns those that are still scheduled for the same time.
+// readScheduled reads the messages at the positions. It leaves out a message that is not scheduled for the position's
+// time any more.
 func (o *Overview) readScheduled(ctx context.Context, page []duePosition) ([]weir.Status, error) {
 	seqs := make([][]int64, o.Store.Lanes)
 	for _, p := range page {

@@ -27,7 +27,7 @@ const (
 type SearchResult struct {
 	Messages      []weir.Status // the newest first; without attempts
 	Examined      int           // number of messages that were read
-	BodiesSkipped int           // number of those messages whose body was too large to be searched
+	BodiesSkipped int           // number of messages that were read, but whose body was too large to be searched
 	Complete      bool          // no further message matches
 	Continue      string        // token of the next page; empty = none
 }

@@ -24,7 +24,7 @@ func (w *world) searchAll(f overview.Filter, limit int) []weir.Status {
 	for calls := 0; ; calls++ {
 		found, err := w.all.Search(w.t.Context(), f, limit, token)
 		if err != nil {
-			w.t.Fatalf("search %+v: %v", f, err)
+			w.t.Fatalf("search %+v: got %v, want no error", f, err)
 		}
 		if len(found.Messages) > limit || found.Complete != (found.Continue == "") {
 			w.t.Fatalf("search %+v: got %d messages, Complete %v, Continue %q, want at most %v messages, and either "+
@@ -76,7 +76,7 @@ func (w *world) checkFound(what string, found []weir.Status, want func(weir.Stat
 	for i, st := range found {
 		truth, ok := missing[st.Message.ID]
 		if !ok {
-			w.t.Errorf("%s: found message %d of key %q (%s), which does not match or was found before", what,
+			w.t.Errorf("%s: found message %d of key %q (%s), want each matching message once", what,
 				st.Message.ID.Seq, st.Message.Key, st.Stage)
 			continue
 		}

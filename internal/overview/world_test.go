@@ -79,7 +79,7 @@ func (w *world) appendMessage(key string, change ...func(*weir.Message)) weir.ID
 	m.Size = len(m.Body)
 	r, err := w.append.Append(w.t.Context(), m, "")
 	if err != nil {
-		w.t.Fatalf("append: %v", err)
+		w.t.Fatalf("Append = %v, want no error", err)
 	}
 	return r.Message.ID
 }
@@ -150,7 +150,7 @@ func (w *world) drainWhile(f func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := d.Close(ctx); err != nil {
-		w.t.Fatalf("close: %v", err)
+		w.t.Fatalf("Close = %v, want no error", err)
 	}
 }
 
@@ -177,7 +177,7 @@ func (w *world) readStatus(id weir.ID) weir.Status {
 	w.t.Helper()
 	st, err := w.store.Status(w.t.Context(), id)
 	if err != nil {
-		w.t.Fatalf("status: %v", err)
+		w.t.Fatalf("Status = %v, want no error", err)
 	}
 	return st
 }
@@ -186,7 +186,7 @@ func (w *world) readForecast(id weir.ID) overview.Forecast {
 	w.t.Helper()
 	o, err := w.all.Forecast(w.t.Context(), w.readStatus(id))
 	if err != nil {
-		w.t.Fatalf("outlook: %v", err)
+		w.t.Fatalf("Forecast = %v, want no error", err)
 	}
 	return o
 }

@@ -3,7 +3,7 @@
 //
 // # State
 //
-// A schedule is one row of the partition "schedules", under its name. The row holds the definition
+// A schedule is one row of the partition "schedules", under its name. The row has the definition
 // as its user put it, the message's text (compressed; a large one in a blob), and the state: when
 // the next occurrence is due, its number, and counters of the earlier occurrences. Every change of
 // a row is conditional on the row as it was read.

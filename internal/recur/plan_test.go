@@ -221,7 +221,7 @@ func TestPlan_Preview(t *testing.T) {
 			}
 			if strings.Join(runs, " ") != strings.Join(want, " ") || strings.Join(skipped, " ") != c.skipped ||
 				strings.Join(doubled, " ") != c.doubled {
-				t.Errorf("runs %v, skipped %v, doubled %v, want %v, [%s] and [%s]", runs, skipped, doubled,
+				t.Errorf("got runs %v, skipped %v, doubled %v, want %v, [%s] and [%s]", runs, skipped, doubled,
 					want, c.skipped, c.doubled)
 			}
 		})

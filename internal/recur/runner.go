@@ -45,7 +45,7 @@ type Config struct {
 	Limits    Limits
 }
 
-// Runner runs the schedules in this process: it keeps a timer for each, and changes schedules for
+// Runner runs the schedules in this process: it has a timer for each schedule, and changes schedules for
 // users. Any number of runners may share a table.
 type Runner struct {
 	cfg    Config

@@ -131,8 +131,8 @@ func (r *Runner) putOnce(ctx context.Context, name string, d Definition, cond Co
 		return Schedule{}, false, err
 	}
 	if found {
-		// The old definition files the occurrences that are due, and those that a process whose clock is ahead may
-		// already have filed.
+		// Occurrences that are due, or that a process whose clock is ahead may already have filed, belong to the old
+		// definition. So they are filed with the old definition first.
 		ahead := clockSkew
 		if d.Paused {
 			ahead = 0

@@ -298,11 +298,11 @@ func TestRunner_LargeMessage(t *testing.T) {
 		w.putSchedule(r, "s", newDefinition("@every 1h",
 			func(d *recur.Definition) { d.Message = []byte(large + "\n") }))
 		if blobs() != 1 {
-			t.Errorf("%d blobs after a change, want 1", blobs())
+			t.Errorf("after a change: got %d blobs, want 1", blobs())
 		}
 		w.putSchedule(r, "s", newDefinition("@every 1h"))
 		if blobs() != 0 {
-			t.Errorf("%d blobs after a change to a small one, want 0", blobs())
+			t.Errorf("after a change to a small message: got %d blobs, want 0", blobs())
 		}
 	})
 }
@@ -357,7 +357,7 @@ func TestRunner_Run(t *testing.T) {
 		passTime(10 * time.Minute)
 		receipt, run, err := r.Run(t.Context(), "s")
 		if err != nil || run != 2 || receipt.Message.ID.IsZero() {
-			t.Errorf("run %d, %+v, %v, want 2, an ID and no error", run, receipt, err)
+			t.Errorf("got run %d, %+v, %v, want run 2, an ID and no error", run, receipt, err)
 		}
 		if s := w.getSchedule("s"); !s.NextAt.Equal(before.NextAt) || s.NextRun != 1 || s.Filed != 0 {
 			t.Errorf("got %+v, want the next run 1 at %s, and none filed", s.State, before.NextAt)

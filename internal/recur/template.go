@@ -20,7 +20,7 @@ type segment struct {
 }
 
 // parseTemplate parses a message's template. It may contain {{.DueAt}}, {{.Run}}, and {{"quoted
-// text"}} for literal braces; nothing else.
+// text"}} for literal braces, but no other action.
 func parseTemplate(message []byte) (template, error) {
 	trees, err := parse.Parse("message", string(message), "{{", "}}")
 	if err != nil {

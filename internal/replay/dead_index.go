@@ -43,7 +43,7 @@ type deadIndex struct {
 }
 
 // readIndex reads the messages to replay in a lane, after the checkpoint's position there. It leaves out the open
-// messages: an open message is still among the dead ones if the holder has not read its request yet.
+// messages: an open message is still among the dead messages if the holder has not read its request yet.
 func readIndex(ctx context.Context, log Log, f Filter, p *checkpoint, number int) (*deadIndex, error) {
 	x := &deadIndex{byKey: map[string][]deadMessage{}, dueOrder: map[int64]string{}}
 	err := eachDead(ctx, log, number, p.Seq, func(d lists.DeadRow) bool {

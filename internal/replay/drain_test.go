@@ -104,14 +104,14 @@ func (w *whole) stop(p *instance) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := p.Close(ctx); err != nil {
-		w.t.Errorf("close: %v", err)
+		w.t.Errorf("Close = %v, want no error", err)
 	}
 	if err := p.drainer.Close(ctx); err != nil {
-		w.t.Errorf("close: %v", err)
+		w.t.Errorf("Close = %v, want no error", err)
 	}
 }
 
-// sweep looks at all lanes, as a process does each minute.
+// sweep wakes all lanes and resumes jobs, as a process does each minute.
 func (w *whole) sweep(p *instance) {
 	for number := range w.store.Lanes {
 		p.drainer.Wake(number)

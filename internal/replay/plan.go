@@ -91,7 +91,7 @@ func (p *planner) countMatching(ctx context.Context) error {
 	return nil
 }
 
-// checkMessages reads the first matching messages one by one. It counts those whose replay would be refused, and
+// checkMessages reads the first matching messages one by one. It counts the messages whose replay would be refused, and
 // collects the durations of the last attempts of the others.
 func (p *planner) checkMessages(ctx context.Context) error {
 	historySince := map[int]int64{}

@@ -24,8 +24,8 @@ const (
 	maxListed = 100
 )
 
-// jobStore reads and writes jobs: running ones as rows of lane 0, final ones in rows of their own.
-// A job that has a final row is over, even if it still has a row of lane 0.
+// jobStore reads and writes jobs. A running job is a row of lane 0. A job that is over has a final row in the partition
+// "replays", and may still have its row of lane 0.
 type jobStore struct{ store *lane.Store }
 
 // readFinal reads the final row of a job. It returns false if the job has none.

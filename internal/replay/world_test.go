@@ -139,7 +139,7 @@ func (p *process) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := p.Close(ctx); err != nil {
-		p.t.Errorf("close: %v", err)
+		p.t.Errorf("Close = %v, want no error", err)
 	}
 }
 
@@ -148,7 +148,7 @@ func (p *process) kill() {
 	p.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.FailBefore} })
 }
 
-// sweepForJobs makes the process look for jobs, as the sweep of each minute does.
+// sweepForJobs lets the process resume the jobs that it finds, as the sweep of each minute does.
 func (p *process) sweepForJobs() {
 	c, err := p.sees.ReadControl(p.t.Context(), 0)
 	if err != nil {
@@ -250,7 +250,7 @@ func (w *world) grantRequests() {
 				Values: map[string]any{"ReplayRefused": "a later one was delivered"}}}
 		}
 		if _, err := w.account.Table().Transact(context.Background(), partitionOf(g.lane), ops); err != nil {
-			w.t.Errorf("grant: %v", err)
+			w.t.Errorf("grant of a request: got %v, want no error", err)
 		}
 	}
 }
