@@ -4,7 +4,8 @@
 // # State
 //
 //	Accept ──▶ checking ──▶ filing ──▶ filed
-//	               └──▶ rejected
+//	    │          └──▶ rejected │
+//	    └────────────────────────┴──▶ cancelled
 //
 // Accept stores the document in chunks, and then one row. From then on the batch is durable. One process at a time
 // works on it, under the lease batch-<id>: the process that accepted it, or a process whose sweep found the batch and
@@ -25,10 +26,9 @@
 //
 // # Rows and blobs
 //
-// All rows are in the partition "batches". The row <id> has the batch. The row !<id> exists until the batch is filed or
-// rejected, so that a sweep finds all unfinished batches with one query. The row i_<hash> has the id of the batch that
-// was posted with an idempotency key. Ids begin with the time left until the year 2286, so that the newest batch sorts
-// first.
+// All rows are in the partition "batches". The row <id> has the batch. The row !<id> exists until the batch is final,
+// so that a sweep finds all unfinished batches with one query. The row i_<hash> has the id of the batch that was posted
+// with an idempotency key. Ids begin with the time left until the year 2286, so that the newest batch sorts first.
 //
 // The blobs of a batch have names below batches/<id>/: document/<chunk>, problems, and ids/<first part> with the ids
 // of the messages of one window. The document is removed when the batch is final. So no copy of an erased message is

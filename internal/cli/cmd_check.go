@@ -15,7 +15,7 @@ import (
 )
 
 const checkHelp = `Checks settings, contracts, the host's file, storage and the CMS, and prints a line for each: ok, or
-the problem and how to correct it. A warning names a weakness that stops nothing. The command
+the problem and how to correct it. With a weakness that a warning names Weir still works. The command
 changes nothing in storage, and writes nothing to the CMS: it opens a connection, signs in if
 delivery.signIn is set, and sends one step of each contract: the first step that only reads and needs no
 answer of another step. If it needs a message, the command sends it for one of --sample.

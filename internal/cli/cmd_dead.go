@@ -21,9 +21,9 @@ import (
 const (
 	deadHelp = `Lists dead messages, shows one, and replays them.`
 
-	deadListHelp = `Lists dead messages, the last accepted first, or with --errors the errors that they died of. --from and
---to bound the time of death, as those of dead replay and discard do. A time is given like
-2026-01-31T08:00:00Z, or as how long ago it was, like 24h.
+	deadListHelp = `Lists dead messages, the last accepted first. With --errors it lists the errors that they died of.
+--from and --to bound the time of death, as they do for dead replay and discard. A time is given
+like 2026-01-31T08:00:00Z, or as an age, like 24h.
 
 --format csv and --format json print a file of up to 10,000 messages, or of 200 errors. If there are
 more, CSV ends in a line in parentheses, and JSON has "complete": false.`

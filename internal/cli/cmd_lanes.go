@@ -20,8 +20,8 @@ deploy it before the command, or after it.
 
 From the start of a change until a handler with the new setting runs, posts are answered 503. The
 lanes run empty; scheduled and dead messages move to the new lanes. A change that was interrupted
-or killed stays under way: run the same command again to finish it. Or give it up with --undo, as
-long as the new number is not in force. docs/lanes.md has the details.`
+or killed stays under way: run the same command again to finish it. Or give the change up with
+--undo, before the new number is in force. docs/lanes.md has the details.`
 
 func newLanesCommand(s *console) *cobra.Command {
 	var undo, verbose, asJSON bool

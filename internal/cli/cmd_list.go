@@ -13,8 +13,8 @@ import (
 	"weir/internal/wire"
 )
 
-const listHelp = `Lists messages, the last accepted first, or with --scheduled the scheduled ones, the first due one
-first. A time is given like 2026-01-31T08:00:00Z, or as how long ago it was, like 24h.
+const listHelp = `Lists messages, the last accepted first. With --scheduled it lists the scheduled messages in the order
+of their due times. A time is given like 2026-01-31T08:00:00Z, or as an age, like 24h.
 
 --format csv and --format json print a file of up to 10,000 messages. If there are more, CSV ends in
 a line in parentheses, and JSON has "complete": false.`

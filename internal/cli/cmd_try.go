@@ -17,10 +17,11 @@ const tryHelp = `Shows the requests that each message would make, step by step, 
 (WEIR_CONFIG), and needs neither storage nor the CMS, nor the variables that weir.yaml names: they
 are shown as ${NAME}. Secrets are shown as ….
 
-A step without an answer ends the trial. The steps behind it are shown as far as they can be
-computed. --answers takes answers from a file in YAML or JSON, - is standard input: by the name of
-the step one answer or a list, in the order of the requests. The request of a contract without steps
-is called request. remembered: ID is the id that an earlier message of the key remembered.
+A step without an answer ends the trial. The later steps are shown as far as they can be computed.
+--answers takes answers from a file in YAML or JSON; - is standard input. The file has the answer of
+each step by the step's name, or a list of answers in the order of the step's requests. The request
+of a contract without steps is called request. remembered: ID is the CMS's id of the item that an
+earlier message of the key remembered.
 
     find:   { status: 200, json: [] }
     create: { status: 201, json: { id: 7 }, headers: { ETag: '"1"' } }

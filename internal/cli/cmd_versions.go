@@ -11,13 +11,14 @@ import (
 
 const (
 	versionsHelp = `Shows the newest delivered version of a key, for each contract with supersede. Messages of the key with
-older versions are superseded. One mistaken version (milliseconds for seconds) silences the key: forget it by
+older versions are superseded. After a version that is too high by mistake (milliseconds for seconds), all later
+messages of the key are superseded. Then forget that version by
   weir versions forget KEY --contract NAME`
 
 	noVersionsText = "No version of this key is recorded. Weir records them for contracts with supersede."
 
 	forgetHelp = `Forgets the newest delivered version of a key and contract, within about a second: the next version is
-delivered, whatever its number. Messages that were superseded meanwhile stay so: send them again.`
+delivered, whatever its number. Messages that were superseded before that stay superseded: send them again.`
 )
 
 func newVersionsCommand(s *console) *cobra.Command {
