@@ -4,16 +4,15 @@
 // # State
 //
 //	Accept ──▶ checking ──▶ filing ──▶ filed
-//	    │          └──▶ rejected │
-//	    └────────────────────────┴──▶ cancelled
+//	               │           └──▶ cancelled
+//	               └──▶ rejected, or cancelled
 //
 // Accept stores the document in chunks, and then one row. From then on the batch is durable. One process at a time
 // works on it, under the lease batch-<id>: the process that accepted it, or a process whose sweep found the batch and
 // the lease free. After maxFailures failures in a row the process leaves the batch to the next sweep. So a batch that
 // cannot go on does not hold back the other batches of its process. The process first checks all parts, and writes the
-// problems.
-// A document that is not well-formed is rejected as a whole, because the borders of its parts are not certain. Then
-// the process files the valid parts, each as one message.
+// problems. A document that is not well-formed is rejected as a whole, because the borders of its parts are not
+// certain. Then the process files the valid parts, each as one message.
 //
 // # Order and repeats
 //

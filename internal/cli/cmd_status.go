@@ -84,8 +84,8 @@ func (w *waitFlag) String() string {
 	return w.Duration.String()
 }
 
-// addWaitFlag adds --wait with an optional value. It refuses a duration behind the
-// flag, because the flag takes its value only after "=".
+// addWaitFlag adds --wait with an optional value. It refuses a duration behind the flag, because the flag takes its
+// value only after "=".
 func addWaitFlag(cmd *cobra.Command, wait *waitFlag, text string) {
 	cmd.Flags().Var(wait, "wait", text+"; --wait=10m for no longer than that")
 	cmd.Flags().Lookup("wait").NoOptDefVal = forever
