@@ -130,6 +130,7 @@ func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
+	f.Data.Obstacles = nil
 	id := dashboardtest.MessageID(1)
 	body := get(f.Dashboard(), "/messages/"+id).Body.String()
 	if strings.Contains(body, `id="obstacle"`) {

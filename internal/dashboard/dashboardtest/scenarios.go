@@ -63,6 +63,7 @@ func NewBusy() *Source {
 		Calendar: wire.Calendar{NextChange: Noon.Add(10 * time.Hour)}}
 	f.Data.History = busyHistory()
 	f.Data.Changes = busyChanges()
+	f.Data.Obstacles = map[string]string{MessageID(1): "a later message of its key was delivered: " + MessageID(40)}
 	f.Data.Clusters = wire.ErrorList{Looked: 431, Complete: true, Errors: []wire.ErrorCause{
 		{Fingerprint: TitleError, Contract: "article", CMSStatus: 422,
 			Message: "Field title: at most N characters, N were sent", Count: 387, Keys: 301,
