@@ -28,7 +28,7 @@ type App struct {
 	budgets     budgets
 	contracts   *contract.Set
 	cms         *cms.Client
-	sender      sender         // the CMS client, wrapped by the steps of contracts that have them
+	sender      sender         // the CMS client, or the sender of steps if a contract has steps
 	keeper      *signin.Keeper // nil = requests are not signed
 	account     *azure.Account
 	calendar    *calendar.Calendar
@@ -54,7 +54,7 @@ func New(env func(string) string, log *slog.Logger) (*App, error) {
 // problems has the errors of the settings by the part of the App that they concern; nil = none.
 type problems struct{ settings, contracts, storage, cms error }
 
-// prepareApp makes an App as far as the settings allow, so that `weir check` can report all problems.
+// prepareApp makes the parts of an App for which the settings are valid, so that `weir check` can report all problems.
 func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
 	return prepareAppWith(env, log, false)
 }
@@ -128,7 +128,7 @@ func (a *App) ClosedUntil() (closed bool, reason string, until time.Time) {
 func (a *App) processName() string {
 	name := a.instance
 	if name == "" {
-		name, _ = os.Hostname() // without a name the process number must suffice
+		name, _ = os.Hostname() // without a name, the result has the process number alone
 	}
 	return fmt.Sprintf("%.40s-%d", name, os.Getpid())
 }

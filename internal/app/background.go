@@ -57,7 +57,7 @@ type deadReceivers struct{ *notify.Sender }
 // WakeOutbox implements lane.Notifier.
 func (deadReceivers) WakeOutbox(int) {}
 
-// newSchedules returns the runner of recurring messages. It appends messages as functions/receive does.
+// newSchedules returns the runner of recurring messages. The runner appends messages as functions/receive does.
 func (a *App) newSchedules(p *pipeline) *recur.Runner {
 	return recur.New(recur.Config{
 		Store:     &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now},
@@ -98,7 +98,7 @@ func (r *running) newReplays() *replay.Runner {
 	})
 }
 
-// newBatches returns the runner of batches. It appends messages as functions/receive does.
+// newBatches returns the runner of batches. The runner appends messages as functions/receive does.
 func (r *running) newBatches() *batch.Runner {
 	cfg := batch.Config{
 		Store: r.store, Blobs: r.account.Bodies(), Leases: r.account.Leases(), Lease: time.Duration(r.settings.Lease),

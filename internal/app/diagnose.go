@@ -62,7 +62,7 @@ func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []
 	return findings
 }
 
-// diagnoseCalendar reports whether the calendar is open, and when that changes.
+// diagnoseCalendar returns the finding about the calendar: whether it is open, and the time of the next change.
 func (d diagnosis) diagnoseCalendar(now time.Time) Finding {
 	f := Finding{Name: "calendar", Detail: "always open"}
 	format := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
@@ -192,8 +192,8 @@ func (d diagnosis) diagnoseClock(ctx context.Context) Finding {
 	return f
 }
 
-// addStorageError adds the error of a check. A missing table, queue or container is no error, because the first
-// start creates it.
+// addStorageError adds the error of a check to its finding. A missing table, queue or container is no problem, because
+// the first start of a process creates it.
 func addStorageError(f Finding, err error) Finding {
 	switch {
 	case azure.Missing(err):

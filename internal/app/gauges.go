@@ -74,7 +74,7 @@ func (g *laneGauges) refreshGauges(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, gaugesTimeout)
 	defer cancel()
 	_ = lane.ForEach(g.lanes, func(number int) error {
-		_ = g.readLane(ctx, number) // one lane's failure does not stop the others
+		_ = g.readLane(ctx, number) // after the failure of one lane the other lanes are still read
 		return nil
 	})
 }

@@ -20,7 +20,7 @@ type instruments struct {
 	metrics  *telemetry.Metrics
 	notified *notify.Metrics
 	recorder *history.Recorder
-	export   *telemetry.Export // nil = nothing is sent to a collector
+	export   *telemetry.Export // nil = the process sends no data to a collector
 }
 
 // newInstruments returns the instruments of a process. countEvents returns the number of events that wait for

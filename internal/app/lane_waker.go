@@ -27,8 +27,8 @@ func (w laneWaker) Call(lane int) {
 	w.tickets.EnqueueAsync(lane)
 }
 
-// Wake wakes the drainer of this process if it may deliver without a ticket. Otherwise it enqueues a ticket. It
-// returns at once.
+// Wake wakes the drainer of this process if this process may deliver without a ticket. Otherwise it enqueues a ticket.
+// Wake returns at once.
 func (w laneWaker) Wake(lane int) {
 	if w.ticketsOnly {
 		w.tickets.EnqueueAsync(lane)
@@ -45,7 +45,7 @@ func (w laneWaker) OfferAppended(lane int, messages []weir.Message) {
 	}
 }
 
-// WakeOffered wakes the drainer of this process for offered messages. It returns at once.
+// WakeOffered wakes the drainer of this process for the messages that OfferAppended handed over. It returns at once.
 func (w laneWaker) WakeOffered(lane int) {
 	if !w.ticketsOnly {
 		w.drainer.WakeOffered(lane)

@@ -59,8 +59,8 @@ func availableMemory(root fs.FS) int64 {
 	return least
 }
 
-// lowestLimit returns the lowest limit of a cgroup and of the cgroups above it; 0 = none. In a container the
-// path may be the machine's path to the cgroup, of which only the root is visible.
+// lowestLimit returns the lowest limit of a cgroup and of the cgroups above it; 0 = no limit. In a container the path
+// may be the path on the machine. Then the container sees only its own cgroup, as the root.
 func lowestLimit(root fs.FS, dir, group, file string) (least int64) {
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {
 		text, err := fs.ReadFile(root, path.Join(dir, group, file))
@@ -75,8 +75,8 @@ func lowestLimit(root fs.FS, dir, group, file string) (least int64) {
 	}
 }
 
-// machineMemory returns the machine's memory by the first line of /proc/meminfo, such as "MemTotal: 8123456 kB";
-// 0 = not known.
+// machineMemory returns the machine's memory. It reads the first line of /proc/meminfo, such as
+// "MemTotal: 8123456 kB". 0 = not known.
 func machineMemory(root fs.FS) int64 {
 	text, _ := fs.ReadFile(root, "proc/meminfo")
 	first, _, _ := strings.Cut(string(text), "\n")

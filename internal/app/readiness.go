@@ -42,7 +42,7 @@ func (s *Server) serveFunctions(w http.ResponseWriter, r *http.Request) {
 		Message: "storage cannot be reached yet; try again", RetryAfter: 2 * maxStorageRetry})
 }
 
-// awaitOpen waits until storage is open, until the process is as old as hold, or until ctx ends.
+// awaitOpen waits until storage is open, until the age of the process is hold, or until ctx ends.
 func (s *Server) awaitOpen(ctx context.Context, hold time.Duration) {
 	select {
 	case <-s.opened: // the usual case, which needs no timer

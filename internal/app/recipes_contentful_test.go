@@ -12,8 +12,9 @@ import (
 	"weir/internal/weir"
 )
 
-// contentful answers as the Content Management API is documented: contentful.com/developers/docs/references/errors,
-// …/content-management-api/overview (versions, rate limits) and …/content-management-api/entries.
+// contentful answers as the Content Management API is documented. The documents are on
+// contentful.com/developers/docs/references: errors, content-management-api/overview (versions, rate limits) and
+// content-management-api/entries.
 type contentful struct {
 	mu      sync.Mutex
 	entries map[string]*contentfulEntry

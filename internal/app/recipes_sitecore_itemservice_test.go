@@ -14,7 +14,7 @@ import (
 )
 
 // itemService answers as the ItemService is documented (doc.sitecore.com: "The RESTful API for the ItemService") and
-// as its public clients read it: a create is answered 201 with a Location, an update and a delete 204.
+// as its public clients read its answers. A create is answered 201 with a Location, an update and a delete 204.
 type itemService struct {
 	mu       sync.Mutex
 	sessions int

@@ -19,7 +19,8 @@ type recipe struct {
 	seq int64
 }
 
-// openRecipe reads the settings of a recipe. Each variable that they name is in the environment.
+// openRecipe reads the settings of a recipe. The environment has the given variables. If the value of a variable is
+// empty, the variable has the address of the fake CMS.
 func openRecipe(t *testing.T, name string, cms http.Handler, variables map[string]string) *recipe {
 	t.Helper()
 	server := httptest.NewServer(cms)

@@ -43,9 +43,9 @@ var (
 	remove    = []string{http.MethodDelete}
 )
 
-// listRoutes returns the table of all addresses that the process answers. HTTP triggers arrive under /api with
-// their own method and path, the other triggers as POST /<function>. The operator's page makes all changes with
-// the key of the function write, so it has a route of its own for the cancellation of a message.
+// listRoutes returns the table of all addresses that the process answers. Requests of HTTP triggers arrive under /api
+// with their own method and path. Calls of the other triggers arrive as POST /<function>. The operator's page makes all
+// changes with the key of the function write. So the cancellation of a message has a second route, of that function.
 func (r *running) listRoutes() []route {
 	s, log, now, store, waker := &r.settings, r.log, time.Now, r.store, r.waker
 	maxBody, lanes := int64(s.MaxBody), s.Lanes

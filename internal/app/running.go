@@ -21,8 +21,8 @@ import (
 	"weir/internal/upstream"
 )
 
-// running has the parts of a process that need storage. They are made together when storage is open, so
-// either all of them exist or none.
+// running has the parts of a process that need storage. They are made together when storage is open. So a process has
+// either all of them or none.
 type running struct {
 	*App
 	*pipeline
@@ -127,7 +127,7 @@ func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	if r.replays != nil {
 		r.replays.ResumeOrphans(c)
 	}
-	if r.batches != nil && number == 0 { // one query for all lanes
+	if r.batches != nil && number == 0 { // one query finds the batches of all lanes
 		if err := r.batches.ResumeOrphans(ctx); err != nil {
 			r.log.Warn("sweep: batches not looked at", "err", err)
 		}

@@ -46,7 +46,7 @@ type Settings struct {
 	Callbacks      callbackSettings   `yaml:"callbacks"`
 	Log            logSettings        `yaml:"log"`
 	Intake         intakeSettings     `yaml:"intake"`
-	Upstreams      []upstreamSettings `yaml:"upstreams"` // none = each caller with the function key may send
+	Upstreams      []upstreamSettings `yaml:"upstreams"` // nil = each caller with the function key may send
 	Contracts      []contractSettings `yaml:"contracts"`
 
 	file     *steps.File // weir.yaml, for the parts that package steps reads

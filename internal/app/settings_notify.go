@@ -13,7 +13,7 @@ type receiverSettings struct {
 	Secret       secret    `yaml:"secret"`
 	Events       []string  `yaml:"events"`
 	Contracts    []string  `yaml:"contracts"`
-	PausedFor    *duration `yaml:"pausedFor"` // 0s = as soon as a sweep sees the pause
+	PausedFor    *duration `yaml:"pausedFor"` // nil = defaultPausedFor; 0s = at the first sweep
 	BehindBy     duration  `yaml:"behindBy"`
 	AllowPrivate bool      `yaml:"allowPrivate"`
 }

@@ -159,8 +159,8 @@ func (s *byteSize) UnmarshalYAML(node ast.Node) error {
 	return nil
 }
 
-// newValueError returns the error of a value that cannot be read. It begins with line, column and path, as
-// the errors of the parser do.
+// newValueError returns the error of a value that cannot be read. Like the errors of the parser, its text begins with
+// line, column and path.
 func newValueError(n ast.Node, want string) error {
 	at := n.GetToken()
 	return fmt.Errorf("[%d:%d] %s: %q is not %s", at.Position.Line, at.Position.Column,

@@ -181,7 +181,7 @@ func (a *App) newTrialMask(variables map[string]string) func(string) string {
 	placeholders := newPlaceholders(variables)
 	secrets := slices.DeleteFunc(a.settings.file.Secrets(), func(value string) bool { return variables[value] != "" })
 	for _, value := range a.settings.Delivery.Headers {
-		_, credential, _ := strings.Cut(string(value), " ") // after Bearer or Basic
+		_, credential, _ := strings.Cut(string(value), " ") // the text after Bearer or Basic
 		secrets = append(secrets, string(value), credential)
 	}
 	if a.keeper != nil {
@@ -191,7 +191,8 @@ func (a *App) newTrialMask(variables map[string]string) func(string) string {
 	return func(text string) string { return mask.Hide(placeholders.Replace(text)) }
 }
 
-// newPlaceholders returns a replacer of variables' values by ${NAME}. It prefers longer values.
+// newPlaceholders returns a replacer that replaces the values of variables by ${NAME}. If one value is the beginning of
+// another value, it replaces the longer value.
 func newPlaceholders(variables map[string]string) *strings.Replacer {
 	const shortest = 4 // many texts contain a shorter value by chance
 	var values []string

@@ -30,8 +30,8 @@ type Entry struct {
 	Invocation string // the host's id of the invocation
 }
 
-// Author returns the name of who made the change: the person who signed in, or else the key, such as
-// "key 3fa9c2d1". "" = neither is known.
+// Author returns the name of the person who made the change. If it is not known, Author returns the key, such as
+// "key 3fa9c2d1", or "" if the request had no key.
 func (e Entry) Author() string {
 	if e.Principal == "" && e.KeyID != "" {
 		return "key " + e.KeyID
@@ -51,7 +51,7 @@ const (
 	partition = "audit"
 	// maxText limits the bytes of one column.
 	maxText = 2 << 10
-	// writeTimeout limits how long a caller waits for the entry of its change.
+	// writeTimeout limits the time for which a caller waits for the entry of its change.
 	writeTimeout = 5 * time.Second
 )
 
@@ -134,7 +134,7 @@ type Page struct {
 // maxScanned limits the rows that one page reads.
 const maxScanned = 5000
 
-// Read returns one page. A page may have fewer entries than the limit, or none, even if more follow.
+// Read returns one page. A page may have fewer entries than the limit, or no entry, although further entries follow.
 func (l *Log) Read(ctx context.Context, q Query) (Page, error) {
 	var page Page
 	read := storage.Query{Partition: partition, After: q.Continue}

@@ -41,7 +41,7 @@ var actions = map[string]string{
 // Wrapper records the changes that requests make.
 type Wrapper struct {
 	Log *Log
-	// HasSignIn reports that the platform authenticates users, and so sets the header of the principal.
+	// HasSignIn is set if the platform authenticates users. Then the platform sets the header of the principal.
 	// Otherwise any client could set that header.
 	HasSignIn bool
 }

@@ -92,8 +92,8 @@ func partKey(id string, part int) string { return fmt.Sprintf("batch-%s-%d", id,
 // maxMillis is the last time that an id can represent, in the year 2286.
 const maxMillis = 9999999999999
 
-// newID returns a batch's id. It begins with the time left until maxMillis, so that the newest id sorts first. Its 64
-// random bits cannot be guessed.
+// newID returns a batch's id. The id begins with the time left until maxMillis, so that the newest id sorts first. It
+// ends with 64 random bits, so that a client cannot guess it.
 func newID(now time.Time) string {
 	random := make([]byte, 8)
 	rand.Read(random) // never fails: crypto/rand ends the program instead

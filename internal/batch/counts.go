@@ -20,8 +20,8 @@ const removedStage weir.Stage = "removed"
 // readsAtOnce is the number of windows whose messages are read at the same time.
 const readsAtOnce = 4
 
-// Get returns a batch with its problems, and with the stages of its messages as they are now. It costs a few reads per
-// 200 parts.
+// Get returns a batch with its problems, and with the present stages of its messages. It makes a few reads for each 200
+// parts.
 func (r *Runner) Get(ctx context.Context, id string) (wire.Batch, error) {
 	b, err := r.GetProgress(ctx, id)
 	if err == nil && b.Filed > 0 {
@@ -30,7 +30,7 @@ func (r *Runner) Get(ctx context.Context, id string) (wire.Batch, error) {
 	return b, err
 }
 
-// GetProgress returns a batch with its problems, and without the stages of its messages. It costs two reads.
+// GetProgress returns a batch with its problems, and without the stages of its messages. It makes two reads.
 func (r *Runner) GetProgress(ctx context.Context, id string) (wire.Batch, error) {
 	one, err := r.readBatch(ctx, id)
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *Runner) GetProgress(ctx context.Context, id string) (wire.Batch, error)
 	return b, apiError(err)
 }
 
-// GetStages counts the messages of a batch by stage, as they are now. It costs a few reads per 200 parts.
+// GetStages counts the messages of a batch by their present stage. It makes a few reads for each 200 parts.
 func (r *Runner) GetStages(ctx context.Context, id string) (map[weir.Stage]int, error) {
 	one, err := r.readBatch(ctx, id)
 	if err != nil {

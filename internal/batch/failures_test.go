@@ -108,8 +108,8 @@ func isDocumentRead(c storagetest.Call) bool {
 	return c.Op == "Get" && strings.Contains(c.Key, "/document/")
 }
 
-// A part whose idempotency key was used by a post of another body can never be filed. It is invalid, and blocks
-// neither the other parts nor other batches.
+// A part whose idempotency key was used by a post of another body can never be filed. The part becomes invalid. The
+// other parts and the next batch are filed.
 func TestBatch_PartIsRefusedWhenItIsFiled(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()

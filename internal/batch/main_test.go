@@ -161,7 +161,7 @@ func (w *world) blobNames() (names []string) {
 	return names
 }
 
-// checkEachOnce reports the parts of feed that are not exactly one message each, in order per key.
+// checkEachOnce checks that each part of the document of feed has become exactly one message, in order per key.
 func (w *world) checkEachOnce(n int, keys ...string) {
 	w.Helper()
 	for k, key := range keys {

@@ -222,7 +222,7 @@ type zipFiles struct {
 	unpacked int64
 }
 
-// maxDirectory limits the bytes of a zip's directory, which is held in memory.
+// maxDirectory limits the bytes of a zip's directory, because the whole directory is in memory.
 const maxDirectory = 8 << 20
 
 func openZip(d *document) (*zipFiles, error) {

@@ -69,7 +69,7 @@ type Runner struct {
 	// following save fails, the batch is checked again. If its parts were then counted again, the quota could refuse
 	// the batch because of its own first count.
 	admitted map[string]int
-	turn     chan struct{} // one batch at a time
+	turn     chan struct{} // held while this process works on a batch, because it works on one at a time
 	wg       sync.WaitGroup
 }
 
@@ -145,7 +145,7 @@ func (r *Runner) prepareRow(s Spec) (row, error) {
 		File: s.File, Next: 1}}, nil
 }
 
-// repeatOf returns the batch of an idempotency key that was posted again.
+// repeatOf returns the answer to a post whose idempotency key has a batch already.
 func repeatOf(known, posted *row) (wire.Batch, error) {
 	if known.progress.Digest != posted.progress.Digest || known.batch.Mode != posted.batch.Mode ||
 		!slices.Equal(known.batch.Split, posted.batch.Split) {
@@ -189,7 +189,7 @@ func (r *Runner) ResumeOrphans(ctx context.Context) error {
 	maps.DeleteFunc(r.hasTried, func(id string, _ bool) bool { return !slices.Contains(ids, id) })
 	maps.DeleteFunc(r.admitted, func(id string, _ int) bool { return !slices.Contains(ids, id) })
 	r.mu.Unlock()
-	for i := range ids { // the oldest first
+	for i := range ids { // the oldest batch first
 		r.startWork(ids[len(ids)-1-i])
 	}
 	return nil

@@ -16,13 +16,13 @@ type Settings struct {
 	Closed   []Window `yaml:"closed"`
 }
 
-// Window is a closed time: each week, if From and To are hours (22:00), or once, if From and To are
-// dates (2026-12-24T12:00).
+// Window is a closed time. If From and To are hours (22:00), the calendar is closed at that time each week. If they are
+// dates (2026-12-24T12:00), it is closed once.
 type Window struct {
 	Name string   `yaml:"name"`
-	Days []string `yaml:"days"` // of From, if that is an hour; empty = each day
+	Days []string `yaml:"days"` // days on which a weekly window begins; empty = each day
 	From string   `yaml:"from"`
-	To   string   `yaml:"to"` // an hour that is not after From is on the next day
+	To   string   `yaml:"to"` // if To is an hour that is not after From, the window ends on the next day
 }
 
 // Calendar computes closed times. The zero value is always open. Safe for concurrent use.
@@ -36,7 +36,7 @@ type Calendar struct {
 type weeklyWindow struct {
 	name     string
 	days     [7]bool   // by time.Weekday
-	from, to timeOfDay // to may be over 24 hours
+	from, to timeOfDay // a value of to above fullDay is a time of the next day
 }
 
 // dateWindow is a window that occurs once.
@@ -149,7 +149,7 @@ func (c *Calendar) At(t time.Time) (closed bool, reason string, until time.Time)
 	return true, strings.Join(names, ", "), until.UTC()
 }
 
-// Next returns the next time after t at which the calendar closes or opens; zero if there is none.
+// Next returns the next time after t at which the calendar closes or opens; zero = it never does.
 func (c *Calendar) Next(t time.Time) time.Time {
 	if closed, _, until := c.At(t); closed {
 		return until

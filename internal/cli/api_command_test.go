@@ -72,8 +72,8 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(rec.Body.Bytes())
 }
 
-// answerJSON registers answers for a pattern of the mux: each text answers one request, and the last one also
-// answers all later requests. From status 400 on a text is the detail of a problem.
+// answerJSON registers answers for a pattern of the mux. Each text answers one request, and the last text also answers
+// all later requests. If the status is 400 or more, a text is the detail of a problem.
 func (f *fakeServer) answerJSON(pattern string, status int, texts ...string) {
 	times := 0
 	f.mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
@@ -117,7 +117,7 @@ type commandResult struct {
 	out, errors string
 }
 
-// runCommand runs a command to its end. The key must not be in its output.
+// runCommand runs a command to its end, and checks that the output does not have the function key.
 func (f *fakeServer) runCommand(args ...string) commandResult {
 	f.t.Helper()
 	s, stdout, stderr := f.newConsole()

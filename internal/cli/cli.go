@@ -44,9 +44,9 @@ type console struct {
 	env            func(string) string
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	startedAt      time.Time     // of the process
-	firstRetryWait time.Duration // before the first retry of a request
-	pollInterval   time.Duration // between two reads of a bulk replay
+	startedAt      time.Time     // start of the process
+	firstRetryWait time.Duration // pause before the first retry of a request
+	pollInterval   time.Duration // pause between two reads of a bulk replay
 	gracePeriod    time.Duration // time after Ctrl-C in which requests in flight may finish
 }
 

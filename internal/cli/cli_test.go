@@ -15,7 +15,7 @@ import (
 	"weir/internal/poll"
 )
 
-// newTestConsole returns a console with this environment, and its output.
+// newTestConsole returns a console with the given environment, and the buffers of its output.
 func newTestConsole(env func(string) string) (s *console, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	return &console{env: env, stdout: stdout, stderr: stderr, startedAt: time.Now()}, stdout, stderr

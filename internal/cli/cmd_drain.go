@@ -66,7 +66,7 @@ func (s *console) printDrainResult(e *poll.DrainResult, asJSON bool) error {
 	return s.printJSON(l)
 }
 
-// errWorkLeft is the error of a drain that left a message that could have been sent.
+// errWorkLeft is the error of a drain after which a lane still has a message that could have been sent.
 var errWorkLeft = errors.New("a message is left that could have been sent")
 
 func (s *console) runDrain(ctx context.Context, a *app.App, asJSON bool) error {

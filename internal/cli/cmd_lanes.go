@@ -132,7 +132,7 @@ func (s *console) printLanes(ctx context.Context, change relane.Resharder, setti
 	return nil
 }
 
-// lanesOutput is the JSON output. Its numbers are 0 if storage has not been used yet.
+// lanesOutput is the JSON output. If storage has not been used yet, lanes and epoch are 0.
 type lanesOutput struct {
 	Lanes   int            `json:"lanes"`
 	Epoch   int            `json:"epoch"`

@@ -138,7 +138,7 @@ type sendRun struct {
 	progress *progressReport
 
 	mu    sync.Mutex
-	sent  []*sentFile // accepted files, in no order
+	sent  []*sentFile // accepted files, in no particular order
 	count sendCounts
 	fatal error // the error that stopped the run; nil = none
 }
@@ -160,7 +160,7 @@ type sentFile struct {
 type sendCounts struct {
 	Files      int                `json:"files"`
 	Accepted   int                `json:"accepted"`
-	Duplicates int                `json:"duplicates"` // accepted before
+	Duplicates int                `json:"duplicates"` // files whose message was accepted before
 	Refused    int                `json:"refused"`
 	Unread     int                `json:"unread"`  // could not be read
 	NotSent    int                `json:"notSent"` // not sent, or sent without an answer

@@ -132,7 +132,7 @@ func (a *apiCommand) showStatus(ctx context.Context, id string, wait time.Durati
 	}
 }
 
-// isGoodEnd reports whether a message with this final stage needs no more attention.
+// isGoodEnd reports whether a final stage means that the message needs no attention of an operator.
 func isGoodEnd(s weir.Stage) bool { return s == weir.Delivered || s == weir.Superseded }
 
 // awaitFinal reads the state of a message until the message is final, or limit is over.

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// newBatchServer returns a Weir whose batches end in the given JSON at the second read.
+// newBatchServer returns a Weir with a batch that is final at its second read, with the fields end. It also returns the
+// posts that the Weir has received.
 func newBatchServer(t *testing.T, end string) (f *fakeServer, posts *[]string) {
 	f, posts = newFakeServer(t), &[]string{}
 	reads := 0

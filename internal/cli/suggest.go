@@ -48,8 +48,8 @@ func suggestFlag(cmd *cobra.Command, err error) error {
 // request would go to an address that is not a message's.
 var messageIDPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// parseMessageID returns the id of an argument that is an id, or the address of a message, such as the Location of a
-// 202. The error is a *usageError if the argument is neither.
+// parseMessageID returns the id that an argument names. The argument is an id or the address of a message, such as the
+// Location of a 202. For any other argument the error is a *usageError.
 func parseMessageID(argument string) (string, error) {
 	id := argument
 	if u, err := url.Parse(argument); err == nil && (u.Scheme == "http" || u.Scheme == "https") {

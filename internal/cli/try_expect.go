@@ -21,7 +21,7 @@ const (
 	requestsSuffix = ".requests.txt"
 )
 
-// expectedCase is a message with answers, and the file with the requests that it must make.
+// expectedCase has the names of three files: a message, its answers ("" = none), and the requests that it must make.
 type expectedCase struct{ message, answers, requests string }
 
 // errUnexpected is the error of requests that differ from their file. It is silent, because the difference was printed.

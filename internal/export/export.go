@@ -58,7 +58,7 @@ func ParseFormat(r *http.Request) (Format, error) {
 type Page[T any] struct {
 	Lines []T
 	Next  string // token of the next page; "" = none
-	End   any    // JSON object with the fields that follow the lines, if this page is the last one of the export
+	End   any    // object whose fields follow the lines in JSON, if this page is the last page of the export
 }
 
 // List is a list that is written as a file, page by page. All fields are required.
@@ -160,8 +160,8 @@ func (o *lineWriter[T]) flushLines() {
 	http.NewResponseController(o.out).Flush()
 }
 
-// writeEnd writes the end of the file. CSV has no place for a remark, so the last line of an incomplete list is a note
-// in parentheses.
+// writeEnd writes the end of the file. CSV has no fields beside its lines. So an incomplete list in CSV ends with a
+// line that has a note in parentheses.
 func (o *lineWriter[T]) writeEnd(p Page[T]) {
 	if o.csv == nil {
 		rest := encodeJSON(p.End) // begins with a brace

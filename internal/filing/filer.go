@@ -91,7 +91,7 @@ func (f *Filer) File(ctx context.Context, s Submission) (lane.Receipt, error) {
 	return f.FileValid(ctx, m, s.Options.IdempotencyKey)
 }
 
-// IsRefusal reports whether an error of a Filer refuses the submission for good: a repeat would fail in the same way.
+// IsRefusal reports whether an error of a Filer refuses the submission for good, so that a repeat would fail, too.
 func IsRefusal(err error) bool {
 	switch weir.KindOf(err) {
 	case weir.Malformed, weir.TooLarge, weir.Unsupported, weir.Invalid, weir.Forbidden:

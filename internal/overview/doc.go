@@ -34,7 +34,7 @@ type Rates interface {
 
 // Calendar has the times in which no message is sent.
 type Calendar interface {
-	// At reports whether the calendar is closed at a time, for which reason, and until when.
+	// At reports whether the calendar is closed at a time, and returns the reason and the end of the closed time.
 	At(t time.Time) (closed bool, reason string, until time.Time)
 }
 

@@ -160,7 +160,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// secretHider hides the text "secret", and cannot read the bodies of the contract "broken".
+// secretHider is a Redactor that hides the text "secret". For the bodies of the contract "broken" it returns an error.
 type secretHider struct{}
 
 func (secretHider) HideValues(_ context.Context, m *weir.Message) (bool, error) {

@@ -45,7 +45,7 @@ func (o *Overview) Forecast(ctx context.Context, st weir.Status) (Forecast, erro
 	return Forecast{Position: v.position, ExpectedAt: v.estimateSendTime(ctx), WaitsFor: v.describeWait()}, nil
 }
 
-// forecaster collects the state that determines when one message is sent.
+// forecaster collects the state on which the forecast of one message depends.
 type forecaster struct {
 	*Overview
 	st       weir.Status

@@ -106,7 +106,8 @@ func (w *world) checkFound(what string, found []weir.Status, want func(weir.Stat
 var oddKeys = []string{"", "a", "a_b", "~", "r_", "ok/%2F?&=#", "'; drop", "ключ", "late/ \u202eabc", "bad/<img src=x>",
 	strings.Repeat("k", 1000), "late/_x_", "bad/\"quoted\""}
 
-// appendAllKinds appends messages of all kinds, and delivers most of them.
+// appendAllKinds appends messages that reach all stages and have all kinds of keys and bodies. It delivers most of
+// them.
 func (w *world) appendAllKinds(n int, dice *rand.Rand) {
 	w.t.Helper()
 	var scheduled []weir.ID

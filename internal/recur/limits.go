@@ -56,7 +56,7 @@ func (d Definition) busiestRate(now time.Time) float64 {
 	}
 	plan, err := NewPlan(d, now)
 	if err != nil {
-		return 0 // of a later version of this program
+		return 0 // a later version of Weir has stored the definition
 	}
 	return plan.busiestRate(now)
 }

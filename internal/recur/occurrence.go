@@ -34,7 +34,7 @@ func (s Schedule) leadTime() time.Duration {
 	return fileAhead
 }
 
-// wakeAt returns when the next occurrence is to be filed; zero if there is none.
+// wakeAt returns the time at which the next occurrence must be filed; zero = no occurrence follows.
 func (s Schedule) wakeAt() time.Time {
 	if s.NextAt.IsZero() {
 		return s.NextAt
@@ -157,7 +157,7 @@ func (s *State) moveOn(plan *Plan, due time.Time) {
 	s.assignNumber()
 }
 
-// assignNumber gives the next occurrence a new number, if its number was used.
+// assignNumber gives the next occurrence a new number, if the last message has used the number already.
 func (s *State) assignNumber() {
 	if s.NextRun == s.Last.Run {
 		s.Runs++

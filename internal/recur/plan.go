@@ -67,7 +67,7 @@ func newInvalidError(message string, problems ...weir.Problem) error {
 	return &weir.Error{Kind: weir.Invalid, Op: "schedule", Message: message, Problems: problems}
 }
 
-// maxCronLength bounds the cron expression in bytes, so that it fits a row.
+// maxCronLength is the largest size of a cron expression in bytes. A longer expression might not fit a row.
 const maxCronLength = 256
 
 func (p *Plan) parseCron(text string) error {
@@ -219,7 +219,7 @@ func offsetAt(t time.Time) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// countLimit is the number of missed occurrences up to which they are counted one by one.
+// countLimit is the largest number of missed occurrences that countMissed counts.
 const countLimit = 10_000
 
 // countMissed returns the last occurrence up to now, and the number of occurrences from first to the last one, with

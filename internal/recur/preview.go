@@ -25,7 +25,7 @@ type Run struct {
 type Change struct {
 	Local time.Time // as a wall clock would show it, written as if it were UTC
 	At    time.Time // when the clocks change
-	Runs  int       // number of runs: 0 if skipped, 1 or 2 if doubled
+	Runs  int       // number of runs at the local time: 0 if it is skipped, 1 or 2 if it is repeated
 }
 
 // Preview lists the next runs, and the changes of clocks that affect them.

@@ -58,7 +58,7 @@ type Runner struct {
 
 	mu       sync.Mutex
 	timers   map[string]*scheduleTimer
-	revision int64 // number of timer settings so far
+	revision int64 // number of times that a timer was set
 	isClosed bool
 	inFlight sync.WaitGroup
 }
@@ -112,12 +112,12 @@ func (r *Runner) Load(ctx context.Context) error {
 	return err
 }
 
-// alwaysNewer is passed to resetTimer when the caller has just written the row, so its time wins
-// over any earlier read.
+// alwaysNewer is the readRevision for a caller of resetTimer that has just written the row. Its time replaces the time
+// of any earlier read.
 const alwaysNewer = math.MaxInt64
 
-// resetTimer sets a schedule's timer; a zero time removes it. readRevision is Runner.revision
-// before the row was read: a timer that was set since then is newer, and stays.
+// resetTimer sets a schedule's timer; a zero time removes the timer. The value readRevision is Runner.revision before
+// the caller read the row. A timer that was set after that read is newer, so resetTimer leaves it unchanged.
 func (r *Runner) resetTimer(name string, at time.Time, readRevision int64, order firingOrder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

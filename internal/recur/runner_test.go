@@ -104,8 +104,8 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 	}
 }
 
-// runOnBadStorage runs four processes, whose clocks differ, and starts a new one each ten seconds. Storage fails now
-// and then: before a request is done, after it, or late.
+// runOnBadStorage runs four processes whose clocks differ, and starts a further process every ten seconds. One in ten
+// requests to storage fails: before storage does it, after storage does it, or because storage does it late.
 func (w *world) runOnBadStorage(seed uint64) {
 	w.t.Helper()
 	dice := rand.New(rand.NewPCG(seed, 1))

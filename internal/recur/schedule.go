@@ -75,7 +75,7 @@ func (d Definition) hashVersion() string {
 type Filed struct {
 	DueAt     time.Time
 	Run       int64
-	MessageID string // empty if it was filed with an earlier message text
+	MessageID string // empty = the occurrence was filed with another message text
 	At        time.Time
 }
 
@@ -123,8 +123,8 @@ func CheckName(name string) error {
 
 // Condition is a condition under which a schedule is changed; the zero value allows every change.
 type Condition struct {
-	Versions  []string // the version is one of these; "*" = any
-	NotExists bool     // no schedule has this name yet
+	Versions  []string // the stored version must be one of these; "*" = any version; nil = no condition
+	NotExists bool     // no schedule may have the name yet
 }
 
 // checkVersion returns Stale if the present version of a schedule does not meet the condition. An empty version means

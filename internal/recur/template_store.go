@@ -68,7 +68,7 @@ func (s *Store) loadMessage(ctx context.Context, schedule *Schedule) error {
 }
 
 // removeMessage removes the blob that a schedule no longer names, and blobs left by failed changes.
-// A failure is harmless: the next change tries again.
+// After a failure the next change tries again.
 func (s *Store) removeMessage(ctx context.Context, before, now Schedule) error {
 	old, _ := before.columns[blobColumn].(string)
 	kept, _ := now.columns[blobColumn].(string)

@@ -30,8 +30,8 @@ type deadMessage struct {
 // diedAtMicros returns a time of death in microseconds of the Unix epoch.
 func diedAtMicros(d lists.DeadRow) int64 { return d.DiedAt.UnixMicro() }
 
-// includes reports whether a dead message belongs to the job. A message that died after Until does not,
-// because the job may have replayed it before.
+// includes reports whether a dead message belongs to the job. A message that died after Until does not belong to it,
+// because the job may have replayed the message before.
 func (p *checkpoint) includes(f Filter, d lists.DeadRow) bool {
 	return diedAtMicros(d) <= p.Until && matchesFilter(f, d)
 }

@@ -138,8 +138,7 @@ func stopReason(j *Job) string {
 // maxMillis is the last time that an id can represent, in the year 2286.
 const maxMillis = 9999999999999
 
-// newID returns a job's id. It begins with the time left until maxMillis, so that the newest id
-// sorts first.
+// newID returns a job's id. The id begins with the time left until maxMillis, so that the newest id sorts first.
 func newID(now time.Time) string {
 	random := make([]byte, 4)
 	rand.Read(random) // never fails: crypto/rand ends the program instead

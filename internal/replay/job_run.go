@@ -73,7 +73,7 @@ func (r *Runner) runJob(ctx context.Context, id string) error {
 	}
 }
 
-// openJob reads a job as its last process left it. It returns nil if the job is over.
+// openJob reads a job with the progress that its last process has stored. It returns nil if the job is over.
 func (r *Runner) openJob(ctx context.Context, id string) (*jobRun, error) {
 	row, err := jobrow.Read(ctx, r.Store, id)
 	if storage.Is(err, storage.NotFound) {

@@ -14,7 +14,7 @@ func (w *jobRun) pollSoon() {
 	w.pollAt = w.Now().Add(w.pollInterval)
 }
 
-// pollOutcomes counts the open messages that have become final, if a poll is due.
+// pollOutcomes reads the open messages if a poll is due, and counts the outcomes of those that have become final.
 func (w *jobRun) pollOutcomes(ctx context.Context) error {
 	if len(w.checkpoint.Open) == 0 || w.pollAt.After(w.Now()) {
 		return nil

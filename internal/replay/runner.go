@@ -23,7 +23,7 @@ type Log interface {
 	ReadMessage(ctx context.Context, lane int, seq int64) (*lane.Entry, error)
 	// ReplayMany requests the replay of dead messages of a lane; see lane.Store.
 	ReplayMany(ctx context.Context, lane int, entries []*lane.Entry, force bool) (results []error, err error)
-	// ReplayObstacle returns the reason for which a dead message is replayed only by force; "" = there is none.
+	// ReplayObstacle returns the reason for which a dead message is replayed only by force; "" = no reason. The
 	// historyFence is Tail.HistoryFence of the message's lane.
 	ReplayObstacle(ctx context.Context, e *lane.Entry, historyFence int64) (string, error)
 }
@@ -44,7 +44,7 @@ type Config struct {
 	Lease    time.Duration   // 15 to 60 s
 	Wake     func(lane int)  // wakes this process's worker of a lane; returns at once
 	Interval time.Duration   // shortest time between two attempts of one process; 0 = no limit
-	Finished func(Job) error // called for each job that is over, until it returns nil; nil = none
+	Finished func(Job) error // called when a job is over, and again until it returns nil; nil = not called
 	Now      func() time.Time
 	Logger   *slog.Logger
 }

@@ -194,7 +194,7 @@ func (l *log) ReplayMany(ctx context.Context, _ int, entries []*lane.Entry, forc
 	return results, nil
 }
 
-// requestReplay writes a request, in storage as this process sees it.
+// requestReplay writes a request for a replay, through the store of the process with its faults.
 func (l *log) requestReplay(ctx context.Context, id weir.ID, force bool) error {
 	select {
 	case d := <-l.stalls:
@@ -228,7 +228,7 @@ func (l *log) requestReplay(ctx context.Context, id weir.ID, force bool) error {
 	return nil
 }
 
-// grantRequests grants, as the holders would, the requests that are due by now.
+// grantRequests grants the requests that are older than grantDelay, as the holders would.
 func (w *world) grantRequests() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
