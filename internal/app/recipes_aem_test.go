@@ -295,15 +295,15 @@ func TestRecipe_AEMLookUpLags(t *testing.T) {
 	cms := newAEM(false)
 	cms.indexLag = 3
 	r := openAEM(t, cms, "id-of-model")
-	article := r.sample("article.xml")
-	got := r.send(article)
+	article := r.readSample("article.xml")
+	got := r.sendBody(article)
 	checkResult(t, got, weir.OutcomeDelivered, "", "find create publish")
 	if got.RememberedID != "id-1" {
 		t.Fatalf("got the id %q, want id-1", got.RememberedID)
 	}
 	checkResult(t, r.sendRemembering(article, "id-1"), weir.OutcomeDelivered, "", "read update publish")
-	checkResult(t, r.send(article), weir.OutcomeRetry, "409", "find create find create find create")
-	checkResult(t, r.send(article), weir.OutcomeDelivered, "", "find read update publish")
+	checkResult(t, r.sendBody(article), weir.OutcomeRetry, "409", "find create find create find create")
+	checkResult(t, r.sendBody(article), weir.OutcomeDelivered, "", "find read update publish")
 	checkOneArticle(t, cms)
 
 	removed := r.sendRemembering(article, "id-of-a-removed-fragment")
@@ -317,7 +317,8 @@ func TestRecipe_AEMRefusals(t *testing.T) {
 	t.Parallel()
 	cms := newAEM(false)
 	r := openAEM(t, cms, "another model")
-	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeUnavailable, "the folder or the model", "find create")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeUnavailable, "the folder or the model",
+		"find create")
 
 	for verdict, c := range map[string]struct {
 		outcome weir.Outcome
@@ -329,7 +330,7 @@ func TestRecipe_AEMRefusals(t *testing.T) {
 		cms = newAEM(false)
 		cms.verdict = verdict
 		r = openAEM(t, cms, "id-of-model")
-		checkResult(t, r.send(r.sample("article.xml")), c.outcome, c.reason, "find create publish")
+		checkResult(t, r.sendBody(r.readSample("article.xml")), c.outcome, c.reason, "find create publish")
 		if got := cms.listArticles(); !slices.Equal(got, []string{"draft"}) {
 			t.Errorf("%s: got %v, want one draft", verdict, got)
 		}

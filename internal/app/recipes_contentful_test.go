@@ -192,10 +192,11 @@ func TestRecipe_ContentfulFailures(t *testing.T) {
 func TestRecipe_ContentfulRefusals(t *testing.T) {
 	t.Parallel()
 	r := openContentful(t, newContentful(0), "another")
-	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeUnavailable, "could not be found or is invalid", "find")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeUnavailable,
+		"could not be found or is invalid", "find")
 
 	cms := newContentful(6)
 	cms.entries[contentfulID].archived = 5
 	r = openContentful(t, cms, "token-of-contentful")
-	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeRejected, "has archived the entry", "find")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeRejected, "has archived the entry", "find")
 }

@@ -124,7 +124,7 @@ func TestRecipe_Directus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := openRecipe(t, "directus", c.cms, map[string]string{"DIRECTUS_URL": "", "DIRECTUS_TOKEN": c.token})
-			checkResult(t, r.send(r.sample("article.xml")), c.want, "", c.steps)
+			checkResult(t, r.sendBody(r.readSample("article.xml")), c.want, "", c.steps)
 			if c.want != weir.OutcomeDelivered {
 				return
 			}
@@ -139,7 +139,7 @@ func TestRecipe_Directus(t *testing.T) {
 			if len(c.cms.items) != 1 || fmt.Sprint(c.cms.items[c.cms.next]) != fmt.Sprint(want) {
 				t.Errorf("got the items %v, want one item %v", c.cms.items, want)
 			}
-			if got := r.send(r.sample("delete.xml")); got.Outcome != weir.OutcomeDelivered || len(c.cms.items) != 0 {
+			if got := r.sendBody(r.readSample("delete.xml")); got.Outcome != weir.OutcomeDelivered || len(c.cms.items) != 0 {
 				t.Errorf("delete: got %+v and the items %v, want the outcome delivered and no item", got, c.cms.items)
 			}
 		})

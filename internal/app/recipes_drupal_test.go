@@ -167,14 +167,14 @@ func TestRecipe_DrupalRefusals(t *testing.T) {
 	t.Parallel()
 	cms := newDrupal(false)
 	r := openDrupal(t, cms, "another")
-	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeUnavailable, "No authentication", "find create")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeUnavailable, "No authentication", "find create")
 
 	r = openDrupal(t, cms, "password-of-drupal")
 	refused := `<article slug="a" version="1"><title>refused</title></article>`
-	checkResult(t, r.send(refused), weir.OutcomeRejected, "title: This value is too bad.", "find create")
+	checkResult(t, r.sendBody(refused), weir.OutcomeRejected, "title: This value is too bad.", "find create")
 
 	r = openDrupal(t, cms, "password-of-drupal", fault{request: "DELETE", status: 404, body: pageOfHTML})
-	checkResult(t, r.send(r.sample("delete.xml")), weir.OutcomeUnavailable, "no JSON:API", "remove")
+	checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeUnavailable, "no JSON:API", "remove")
 	if len(cms.nodes) != 0 {
 		t.Errorf("got the nodes %v, want none", cms.nodes)
 	}

@@ -113,11 +113,11 @@ func (h harness[C]) checkDeliveries(
 			t.Parallel()
 			cms := h.newCMS(d.isThere)
 			r := h.open(t, cms, d.faults...)
-			checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeDelivered, "", d.steps)
+			checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeDelivered, "", d.steps)
 			checkOneArticle(t, cms)
 			checkArticle(t, cms, d.isThere)
 			for _, steps := range h.removals {
-				checkResult(t, r.send(r.sample("delete.xml")), weir.OutcomeDelivered, "", steps)
+				checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeDelivered, "", steps)
 				if got := cms.listArticles(); len(got) != 0 {
 					t.Errorf("after a delete: got the articles %v, want none", got)
 				}
@@ -150,13 +150,13 @@ func (h harness[C]) checkFailures(t *testing.T, failures map[string]failure) {
 			t.Parallel()
 			cms := h.newCMS(f.isThere)
 			r := h.open(t, cms, f.fault)
-			article := r.sample("article.xml")
-			got := r.send(article)
+			article := r.readSample("article.xml")
+			got := r.sendBody(article)
 			checkResult(t, got, f.want, f.reason, f.steps)
 			if f.fault.status == 429 && got.RetryAfter != 7*time.Second {
 				t.Errorf("got RetryAfter %v, want 7s", got.RetryAfter)
 			}
-			checkResult(t, r.send(article), weir.OutcomeDelivered, "", f.next)
+			checkResult(t, r.sendBody(article), weir.OutcomeDelivered, "", f.next)
 			checkOneArticle(t, cms)
 		})
 	}

@@ -202,12 +202,14 @@ func TestRecipe_GhostRefusals(t *testing.T) {
 		return fmt.Sprintf(`<article slug=%q version="1"><title>%s</title></article>`, slug, title)
 	}
 	r := openGhost(t, newGhost(false), ghostSecret)
-	checkResult(t, r.send(write("about", "A")), weir.OutcomeRejected, "made about-2 of the slug about", "find create")
-	checkResult(t, r.send(write("a", "refused")), weir.OutcomeRejected, "Validation failed for title", "find create")
-	checkResult(t, r.send(write("without-tags", "A")), weir.OutcomeDelivered, "", "find create")
-	checkResult(t, r.send(write("Not A Slug", "A")), weir.OutcomeRejected, "write not-a-slug", "find")
+	checkResult(t, r.sendBody(write("about", "A")), weir.OutcomeRejected, "made about-2 of the slug about",
+		"find create")
+	checkResult(t, r.sendBody(write("a", "refused")), weir.OutcomeRejected, "Validation failed for title",
+		"find create")
+	checkResult(t, r.sendBody(write("without-tags", "A")), weir.OutcomeDelivered, "", "find create")
+	checkResult(t, r.sendBody(write("Not A Slug", "A")), weir.OutcomeRejected, "write not-a-slug", "find")
 	r = openGhost(t, newGhost(false), strings.Repeat("00", 32))
-	if got := r.send(write("a", "A")); got.Outcome != weir.OutcomeUnavailable {
+	if got := r.sendBody(write("a", "A")); got.Outcome != weir.OutcomeUnavailable {
 		t.Errorf("wrong secret of the key: got %+v, want the outcome %s", got, weir.OutcomeUnavailable)
 	}
 }

@@ -179,13 +179,13 @@ func TestRecipe_MediaWiki(t *testing.T) {
 				m.before = func() { c.happens(m) }
 			}
 			r := openMediaWiki(t, m, wikiPassword)
-			checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeDelivered, "", c.steps)
+			checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeDelivered, "", c.steps)
 			page := m.pages["Harbour opens"]
 			if page == nil || len(m.pages) != 1 || !strings.Contains(page.text, "'''harbour''' opens <ref>Port office</ref> &") {
 				t.Fatalf("got the page %+v, want one page with the text of the message", page)
 			}
-			checkResult(t, r.send(r.sample("delete.xml")), weir.OutcomeDelivered, "", "find remove")
-			checkResult(t, r.send(r.sample("delete.xml")), weir.OutcomeDelivered, "", "find")
+			checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeDelivered, "", "find remove")
+			checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeDelivered, "", "find")
 		})
 	}
 }
@@ -196,9 +196,9 @@ func TestRecipe_MediaWikiSignsInAnew(t *testing.T) {
 	t.Parallel()
 	m := newMediaWiki(true)
 	r := openMediaWiki(t, m, wikiPassword)
-	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeDelivered, "", "find update")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeDelivered, "", "find update")
 	clear(m.sessions)
-	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeDelivered, "", "find find update")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeDelivered, "", "find find update")
 	if m.signIns != 2 {
 		t.Errorf("got %d sign-ins, want 2", m.signIns)
 	}
@@ -245,13 +245,13 @@ func TestRecipe_MediaWikiFails(t *testing.T) {
 			m := newMediaWiki(false)
 			c.change(m)
 			r := openMediaWiki(t, m, wikiPassword)
-			checkResult(t, r.send(r.sample("article.xml")), c.want, c.reason, c.steps)
+			checkResult(t, r.sendBody(r.readSample("article.xml")), c.want, c.reason, c.steps)
 			if len(m.pages) != 0 {
 				t.Errorf("got the pages %v, want none", m.pages)
 			}
 		})
 	}
 	r := openMediaWiki(t, newMediaWiki(false), "wrong")
-	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeUnavailable,
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeUnavailable,
 		"find: sign-in: login: 200: Incorrect username or password entered. Please try again.", "find")
 }

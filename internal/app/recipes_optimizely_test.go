@@ -195,12 +195,13 @@ func TestRecipe_OptimizelyRefusals(t *testing.T) {
 	trashed := newOptimizely(true)
 	trashed.pages[optimizelyID]["parentLink"] = map[string]any{"id": 2}
 	r := openOptimizely(t, trashed, "ArticlePage")
-	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeRejected, "to the trash", "find")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeRejected, "to the trash", "find")
 
 	cms := newOptimizely(false)
 	r = openOptimizely(t, cms, "another type")
-	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeRejected, "not allowed there", "find create")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeRejected, "not allowed there", "find create")
 
 	r = openOptimizely(t, cms, "ArticlePage", fault{request: "DELETE", status: 404, body: pageOfHTML})
-	checkResult(t, r.send(r.sample("delete.xml")), weir.OutcomeUnavailable, "no Content Management API", "remove")
+	checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeUnavailable, "no Content Management API",
+		"remove")
 }

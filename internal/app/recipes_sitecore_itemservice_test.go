@@ -182,15 +182,15 @@ func TestRecipe_SitecoreItemServiceRefusals(t *testing.T) {
 	t.Parallel()
 	cms := newItemService(false)
 	r := openItemService(t, cms, "another")
-	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeUnavailable, "sign-in: login: 403", "find")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeUnavailable, "sign-in: login: 403", "find")
 
 	r = openItemService(t, cms, "password-of-sitecore")
 	orphan := `<article path="/sports/a" version="1"><title>A</title></article>`
-	checkResult(t, r.send(orphan), weir.OutcomeRetry, "the parent of /sports/a is not there yet", "find parent")
+	checkResult(t, r.sendBody(orphan), weir.OutcomeRetry, "the parent of /sports/a is not there yet", "find parent")
 	refused := `<article path="/news/a|b" version="1"><title>A</title></article>`
-	checkResult(t, r.send(refused), weir.OutcomeRejected, "400", "find parent create")
+	checkResult(t, r.sendBody(refused), weir.OutcomeRejected, "400", "find parent create")
 	top := `<article path="/a" version="1"><title>A</title></article>`
-	checkResult(t, r.send(top), weir.OutcomeDelivered, "", "find parent create")
+	checkResult(t, r.sendBody(top), weir.OutcomeDelivered, "", "find parent create")
 	if len(cms.items) != 3 || cms.items[sitecoreHome+"/a"] == nil {
 		t.Errorf("got the items %v, want the two above the articles and the article /a", cms.items)
 	}

@@ -139,7 +139,7 @@ func TestRecipe_Sitecore(t *testing.T) {
 				map[string]string{"SITECORE_URL": "", "SITECORE_TOKEN_URL": "",
 					"SITECORE_CLIENT_ID": "client", "SITECORE_CLIENT_SECRET": "secret-of-client"},
 			)
-			checkResult(t, r.send(r.sample("article.xml")), c.want, c.reason, c.steps)
+			checkResult(t, r.sendBody(r.readSample("article.xml")), c.want, c.reason, c.steps)
 			if c.want != weir.OutcomeDelivered {
 				return
 			}

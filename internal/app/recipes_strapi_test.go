@@ -210,7 +210,7 @@ func TestRecipe_StrapiRefusals(t *testing.T) {
 			t.Parallel()
 			r := openStrapi(t, c.cms, c.token)
 			before := len(c.cms.entries)
-			checkResult(t, r.send(c.body), c.want, c.reason, c.steps)
+			checkResult(t, r.sendBody(c.body), c.want, c.reason, c.steps)
 			if len(c.cms.entries) != before {
 				t.Errorf("got the entries %v, want %d entries as before", c.cms.entries, before)
 			}

@@ -52,8 +52,8 @@ func mustAbs(t *testing.T, path string) string {
 	return path
 }
 
-// sample returns the body of a sample message of the recipe.
-func (r *recipe) sample(name string) string {
+// readSample returns the body of a sample message of the recipe.
+func (r *recipe) readSample(name string) string {
 	r.t.Helper()
 	text, err := os.ReadFile(filepath.Join(r.dir, "messages", name))
 	if err != nil {
@@ -62,8 +62,8 @@ func (r *recipe) sample(name string) string {
 	return string(text)
 }
 
-// send makes one attempt for a body: the contract accepts the body, and the sender sends the message.
-func (r *recipe) send(body string) weir.Result {
+// sendBody makes one attempt for a body: the contract accepts the body, and the sender sends the message.
+func (r *recipe) sendBody(body string) weir.Result {
 	r.t.Helper()
 	return r.sendRemembering(body, "")
 }
@@ -97,7 +97,7 @@ func TestRecipe_NoAPIAtTheAddress(t *testing.T) {
 			t.Parallel()
 			r := openRecipe(t, name, http.NotFoundHandler(), c.variables)
 			for _, message := range []string{"article.xml", "delete.xml"} {
-				checkResult(t, r.send(r.sample(message)), weir.OutcomeUnavailable, c.reason, "find")
+				checkResult(t, r.sendBody(r.readSample(message)), weir.OutcomeUnavailable, c.reason, "find")
 			}
 		})
 	}

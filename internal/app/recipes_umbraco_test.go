@@ -253,18 +253,19 @@ func TestRecipe_UmbracoRefusals(t *testing.T) {
 	trashed := newUmbraco(true)
 	trashed.documents[umbracoID]["isTrashed"] = true
 	r := openUmbraco(t, trashed, "id-of-type")
-	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeRejected, "recycle bin", "find")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeRejected, "recycle bin", "find")
 
 	cms := newUmbraco(false)
 	r = openUmbraco(t, cms, "another type")
-	checkResult(t, r.send(r.sample("article.xml")), weir.OutcomeUnavailable, "does not have the parent", "find create")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeUnavailable, "does not have the parent",
+		"find create")
 
 	r = openUmbraco(t, cms, "id-of-type", fault{request: "DELETE", status: 404, body: pageOfHTML})
-	checkResult(t, r.send(r.sample("delete.xml")), weir.OutcomeUnavailable, "no Management API", "remove")
+	checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeUnavailable, "no Management API", "remove")
 	if len(cms.documents) != 0 {
 		t.Errorf("got the documents %v, want none", cms.documents)
 	}
 
 	refused := `<article slug="a" version="1"><title>refused</title></article>`
-	checkResult(t, r.send(refused), weir.OutcomeRejected, "Invalid document", "find create publish")
+	checkResult(t, r.sendBody(refused), weir.OutcomeRejected, "Invalid document", "find create publish")
 }

@@ -130,9 +130,9 @@ func TestRecipe_WordPress(t *testing.T) {
 	t.Parallel()
 	wp := &wordPress{}
 	r := openWordPress(t, wp, "abcd efgh")
-	article := r.sample("article.xml")
+	article := r.readSample("article.xml")
 	for range 2 {
-		if got := r.send(article); got.Outcome != weir.OutcomeDelivered {
+		if got := r.sendBody(article); got.Outcome != weir.OutcomeDelivered {
 			t.Fatalf("got %+v, want the outcome delivered", got)
 		}
 	}
@@ -147,7 +147,7 @@ func TestRecipe_WordPress(t *testing.T) {
 		t.Errorf("got the requests\n%s\nwant the POST of the post, and its PUT last", got)
 	}
 	for range 2 {
-		if got := r.send(r.sample("delete.xml")); got.Outcome != weir.OutcomeDelivered || len(wp.posts) != 0 {
+		if got := r.sendBody(r.readSample("delete.xml")); got.Outcome != weir.OutcomeDelivered || len(wp.posts) != 0 {
 			t.Errorf("delete: got %+v and the posts %v, want the outcome delivered and no post", got, wp.posts)
 		}
 	}
@@ -190,7 +190,7 @@ func TestRecipe_WordPressRefusals(t *testing.T) {
 				t,
 				c.wp,
 				c.password,
-			).send(`<article slug="` + c.slug + `" version="1"><title>A</title></article>`)
+			).sendBody(`<article slug="` + c.slug + `" version="1"><title>A</title></article>`)
 			if got.Outcome != c.want || !strings.Contains(got.Reason, c.reason) || len(c.wp.posts) != c.posts {
 				t.Errorf("got %+v and %d posts, want %s with %q and %d posts", got, len(c.wp.posts), c.want, c.reason,
 					c.posts)

@@ -22,7 +22,7 @@ func TestBatch_FilesEachPartOnceInOrder(t *testing.T) {
 		p := w.startProcess()
 		defer p.stop()
 		keys := []string{"/a", "/b", "/c", "/d"}
-		b := p.accept(batch.Spec{}, feed(950, keys...))
+		b := p.accept(batch.Spec{}, newFeed(950, keys...))
 		if b.State != wire.BatchChecking || b.Parts != 0 || b.Mode != wire.BatchAll || b.Format != wire.BatchXML {
 			t.Errorf("accepted: got %+v, want state checking, no parts, mode all and format xml", b)
 		}
@@ -49,8 +49,8 @@ func TestBatch_FilesEachPartOnceInOrder(t *testing.T) {
 
 func TestBatch_Modes(t *testing.T) {
 	t.Parallel()
-	document := "<feed>\n" + article("/a", 1) + "\n<article path='/b'><title/>\n</article>\n" +
-		article("/a", 2) + "</feed>"
+	document := "<feed>\n" + newArticle("/a", 1) + "\n<article path='/b'><title/>\n</article>\n" +
+		newArticle("/a", 2) + "</feed>"
 	for mode, want := range map[wire.BatchMode]struct {
 		state wire.BatchState
 		filed int
@@ -75,7 +75,7 @@ func TestBatch_Modes(t *testing.T) {
 
 func TestBatch_ZipAndMultipart(t *testing.T) {
 	t.Parallel()
-	files := []string{"1.xml", article("/a", 0), "dir/2.xml", article("/b", 1), "3.xml", article("/a", 2)}
+	files := []string{"1.xml", newArticle("/a", 0), "dir/2.xml", newArticle("/b", 1), "3.xml", newArticle("/a", 2)}
 	form, body := multipartOf(t, files...)
 	for name, c := range map[string]struct{ contentType, body string }{
 		"zip":       {"application/zip", ziptest.New(t, append([]string{"dir/", ""}, files...)...)},
@@ -103,7 +103,7 @@ func TestBatch_SplitZip(t *testing.T) {
 		defer p.stop()
 		got := p.awaitFinal(p.accept(batch.Spec{ContentType: "application/zip", Mode: wire.BatchValid,
 			Split: []string{"/feed/article"}},
-			ziptest.New(t, "1.xml", feed(3, "/a"), "2.xml", "<feed>\n<article/></feed>")).ID)
+			ziptest.New(t, "1.xml", newFeed(3, "/a"), "2.xml", "<feed>\n<article/></feed>")).ID)
 		if got.Parts != 4 || got.Filed != 3 || len(got.Problems) != 1 || got.Problems[0].File != "2.xml" ||
 			got.Problems[0].Part != 4 || got.Problems[0].Line != 2 {
 			t.Errorf("got %+v, want three parts filed and a problem in line 2 of 2.xml", got)
@@ -164,18 +164,18 @@ func (r repeat) Read(p []byte) (int, error) {
 // Each batch is accepted, and rejected as a whole when its parts are checked. No part is filed.
 func TestBatch_Rejects(t *testing.T) {
 	t.Parallel()
-	form, body := multipartOf(t, "a.xml", article("/a", 1))
-	zipped := ziptest.New(t, "a.xml", article("/a", 1))
+	form, body := multipartOf(t, "a.xml", newArticle("/a", 1))
+	zipped := ziptest.New(t, "a.xml", newArticle("/a", 1))
 	for name, c := range map[string]struct{ contentType, body, says string }{
 		"NoXML":        {"", "hello", "text outside"},
-		"NotClosed":    {"", "<feed>" + article("/a", 1), "not closed"},
-		"CutOff":       {"", "<feed>" + article("/a", 1) + "<article", ""},
-		"DocumentType": {"", "<!DOCTYPE feed><feed>" + article("/a", 1) + "</feed>", "document type"},
+		"NotClosed":    {"", "<feed>" + newArticle("/a", 1), "not closed"},
+		"CutOff":       {"", "<feed>" + newArticle("/a", 1) + "<article", ""},
+		"DocumentType": {"", "<!DOCTYPE feed><feed>" + newArticle("/a", 1) + "</feed>", "document type"},
 		"NoPart":       {"", "<feed/>", "has no part"},
-		"OtherRoot":    {"", "<news>" + article("/a", 1) + "</news>", "has no part"},
+		"OtherRoot":    {"", "<news>" + newArticle("/a", 1) + "</news>", "has no part"},
 		"AllInvalid":   {"", "<feed><article/></feed>", "no part is valid"},
-		"OneInvalid":   {"", "<feed><article/>" + article("/a", 1) + "</feed>", "1 of 2"},
-		"PartTooLarge": {"", "<feed>" + article("/a", 1) + "<article path='/b'><title>" +
+		"OneInvalid":   {"", "<feed><article/>" + newArticle("/a", 1) + "</feed>", "1 of 2"},
+		"PartTooLarge": {"", "<feed>" + newArticle("/a", 1) + "<article path='/b'><title>" +
 			strings.Repeat("<x/>", maxBody) + "</title></article></feed>", "1 of 2"},
 		"NoZip":            {"application/zip", "hello", "zip"},
 		"ZipCutOff":        {"application/zip", zipped[:len(zipped)-10], "zip"},
@@ -195,7 +195,7 @@ func TestBatch_Rejects(t *testing.T) {
 		"MultipartOfJSON": {"multipart/mixed; boundary=x",
 			"--x\r\nContent-Type: application/json\r\n\r\n{}\r\n--x--\r\n", "no part is valid"},
 		"MultipartTwoBodies": {"multipart/mixed; boundary=x",
-			"--x\r\n\r\n" + article("/a", 1) + "<b/>\r\n--x--\r\n", "no part is valid"},
+			"--x\r\n\r\n" + newArticle("/a", 1) + "<b/>\r\n--x--\r\n", "no part is valid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(w *world) {
@@ -218,17 +218,17 @@ func TestAccept_Idempotency(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
 		defer p.stop()
-		first := p.accept(batch.Spec{IdempotencyKey: "k"}, feed(3, "/a"))
-		again := p.accept(batch.Spec{IdempotencyKey: "k"}, feed(3, "/a"))
+		first := p.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(3, "/a"))
+		again := p.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(3, "/a"))
 		if again.ID != first.ID || !again.Duplicate || first.Duplicate {
 			t.Errorf("got %+v after %+v, want the same batch", again, first)
 		}
 		if _, err := p.Accept(w.Context(), batch.Spec{IdempotencyKey: "k", Mode: wire.BatchAll},
-			strings.NewReader(feed(4, "/a"))); kindOf(err) != weir.Invalid {
+			strings.NewReader(newFeed(4, "/a"))); kindOf(err) != weir.Invalid {
 			t.Errorf("another document: got %v, want Invalid", err)
 		}
 		if _, err := p.Accept(w.Context(), batch.Spec{IdempotencyKey: "k", Mode: wire.BatchValid},
-			strings.NewReader(feed(3, "/a"))); kindOf(err) != weir.Invalid {
+			strings.NewReader(newFeed(3, "/a"))); kindOf(err) != weir.Invalid {
 			t.Errorf("another mode: got %v, want Invalid", err)
 		}
 		p.awaitFinal(first.ID)
@@ -258,7 +258,7 @@ func TestBatch_Killed(t *testing.T) {
 func (w *world) killAt(kind storagetest.FaultKind, at int, keys []string) {
 	w.Helper()
 	p, writes, isDead := w.startProcess(), 0, false
-	b := p.accept(batch.Spec{}, feed(450, keys...))
+	b := p.accept(batch.Spec{}, newFeed(450, keys...))
 	p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 		if isDead {
 			return storagetest.Fault{Kind: storagetest.FailBefore}
@@ -295,7 +295,7 @@ func TestBatch_OneProcessAtATime(t *testing.T) {
 		p, other := w.startProcess(), w.startProcess()
 		defer p.stop()
 		defer other.stop()
-		b := p.accept(batch.Spec{}, feed(400, "/a", "/b"))
+		b := p.accept(batch.Spec{}, newFeed(400, "/a", "/b"))
 		for range 5 {
 			if err := other.ResumeOrphans(w.Context()); err != nil {
 				t.Fatal(err)
@@ -314,9 +314,10 @@ func TestBatch_StorageAway(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
 		defer p.stop()
-		b := p.accept(batch.Spec{}, feed(300, "/a", "/b"))
+		b := p.accept(batch.Spec{}, newFeed(300, "/a", "/b"))
 		p.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.FailBefore} })
-		if _, err := p.Accept(w.Context(), batch.Spec{Mode: wire.BatchAll}, strings.NewReader(feed(1, "/a"))); kindOf(err) !=
+		if _, err := p.Accept(w.Context(), batch.Spec{Mode: wire.BatchAll}, strings.NewReader(newFeed(1,
+			"/a"))); kindOf(err) !=
 			weir.Unavailable {
 			t.Errorf("a post meanwhile: got %v, want Unavailable", err)
 		}
@@ -339,13 +340,13 @@ func TestRemoveExpired(t *testing.T) {
 		p := w.startProcess()
 		defer p.stop()
 		old := p.awaitFinal(p.accept(batch.Spec{IdempotencyKey: "k", Mode: wire.BatchValid}, "<feed><article/>"+
-			article("/a", 1)+"</feed>").ID)
+			newArticle("/a", 1)+"</feed>").ID)
 		if err := w.lanes.Account.Blobs().Put(w.Context(), "batches/9999999999999aaaabbbbccccdddd/document/0000",
 			nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(29 * 24 * time.Hour)
-		young := p.awaitFinal(p.accept(batch.Spec{}, feed(1, "/b")).ID)
+		young := p.awaitFinal(p.accept(batch.Spec{}, newFeed(1, "/b")).ID)
 		if err := p.RemoveExpired(w.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,7 @@ func TestCancel_KeepsFiledMessages(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
-		got := p.awaitFinal(p.accept(batch.Spec{IdempotencyKey: "k"}, feed(1000, "/a", "/b")).ID)
+		got := p.awaitFinal(p.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(1000, "/a", "/b")).ID)
 		if got.State != wire.BatchCancelled || got.Filed != 600 || got.Parts != 1000 || got.Invalid != 0 ||
 			got.FinishedAt.IsZero() || got.Stages[weir.Queued] != 600 || w.countAll() != 600 {
 			t.Errorf("got %+v and %d messages, want a cancelled batch with 600 of 1000 parts filed", got, w.countAll())
@@ -41,7 +41,7 @@ func TestCancel_KeepsFiledMessages(t *testing.T) {
 		if b, err := other.Cancel(w.Context(), id); err != nil || b.State != wire.BatchCancelled {
 			t.Errorf("cancelled again: got %+v, %v, want the cancelled batch", b, err)
 		}
-		if again := p.accept(batch.Spec{IdempotencyKey: "k"}, feed(1000, "/a", "/b")); again.ID != id {
+		if again := p.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(1000, "/a", "/b")); again.ID != id {
 			t.Errorf("posted again: got batch %s, want %s", again.ID, id)
 		}
 	})
@@ -55,7 +55,7 @@ func TestCancel_BeforeThePartsAreChecked(t *testing.T) {
 		defer other.stop()
 		mend := p.failWhile(isDocumentRead)
 		defer mend()
-		b := p.accept(batch.Spec{}, feed(3, "/a"))
+		b := p.accept(batch.Spec{}, newFeed(3, "/a"))
 		time.Sleep(time.Minute) // p has left the batch to the next sweep
 		other.faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" },
 			storagetest.Fault{Kind: storagetest.FailAfter})
@@ -72,7 +72,7 @@ func TestCancel_Refuses(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
 		defer p.stop()
-		filed := p.awaitFinal(p.accept(batch.Spec{}, feed(3, "/a")).ID)
+		filed := p.awaitFinal(p.accept(batch.Spec{}, newFeed(3, "/a")).ID)
 		if _, err := p.Cancel(w.Context(), filed.ID); kindOf(err) != weir.Conflict {
 			t.Errorf("a filed batch: got %v, want Conflict", err)
 		}

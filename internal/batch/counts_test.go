@@ -18,7 +18,7 @@ import (
 func TestGetStages_OfAnEarlierEpoch(t *testing.T) {
 	simulate(t, func(w *world) {
 		first := w.startProcess()
-		id := first.awaitFinal(first.accept(batch.Spec{}, feed(1000, "/a", "/b", "/c", "/d")).ID).ID
+		id := first.awaitFinal(first.accept(batch.Spec{}, newFeed(1000, "/a", "/b", "/c", "/d")).ID).ID
 		first.stop()
 		store := w.lanes.Store
 		died := storage.Op{Kind: storage.Merge, Key: rows.MessageKey(1),

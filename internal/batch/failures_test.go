@@ -36,7 +36,7 @@ func TestAccept_KeepsItsDocumentIfAnswersAreLost(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
-		b := p.accept(batch.Spec{IdempotencyKey: "k"}, feed(3, "/a"))
+		b := p.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(3, "/a"))
 		if b.Duplicate {
 			t.Errorf("got %+v, want a new batch", b)
 		}
@@ -57,7 +57,7 @@ func TestBatch_LeavesTheKeyOfALaterBatch(t *testing.T) {
 			defer p.stop()
 			p.awaitFinal(p.accept(batch.Spec{IdempotencyKey: "k"}, "<feed/>").ID)
 			time.Sleep(15 * 24 * time.Hour)
-			later := p.awaitFinal(p.accept(batch.Spec{IdempotencyKey: "k"}, feed(3, "/a")).ID)
+			later := p.awaitFinal(p.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(3, "/a")).ID)
 			time.Sleep(16 * 24 * time.Hour)
 			if err := p.RemoveExpired(w.Context()); err != nil {
 				t.Fatal(err)
@@ -75,7 +75,7 @@ func TestBatch_LeavesTheKeyOfALaterBatch(t *testing.T) {
 			}, storagetest.Fault{Kind: storagetest.FailAfter})
 			p.accept(batch.Spec{IdempotencyKey: "k"}, "<feed/>")
 			time.Sleep(minRetry / 2)
-			later := other.accept(batch.Spec{IdempotencyKey: "k"}, feed(3, "/a"))
+			later := other.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(3, "/a"))
 			time.Sleep(time.Minute)
 			w.checkRepeat(other, later.ID)
 		})
@@ -88,7 +88,7 @@ const minRetry = time.Second
 // checkRepeat posts the three articles of a batch again under the key k, and checks that the answer is that batch.
 func (w *world) checkRepeat(p *process, id string) {
 	w.Helper()
-	if got := p.accept(batch.Spec{IdempotencyKey: "k"}, feed(3, "/a")); got.ID != id || !got.Duplicate {
+	if got := p.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(3, "/a")); got.ID != id || !got.Duplicate {
 		w.Errorf("posted again: got batch %s, want the duplicate of %s", got.ID, id)
 	}
 }
@@ -115,7 +115,7 @@ func TestBatch_PartIsRefusedWhenItIsFiled(t *testing.T) {
 		p := w.startProcess()
 		defer p.stop()
 		mend := p.failWhile(isDocumentRead)
-		b := p.accept(batch.Spec{}, feed(3, "/a"))
+		b := p.accept(batch.Spec{}, newFeed(3, "/a"))
 		if _, err := lane.NewAppender(w.lanes.Store, lanetest.Quiet).Append(w.Context(),
 			weir.Message{Key: "/a", Contract: "article", Body: []byte("<other/>")}, "batch-"+b.ID+"-2"); err != nil {
 			t.Fatal(err)
@@ -125,7 +125,7 @@ func TestBatch_PartIsRefusedWhenItIsFiled(t *testing.T) {
 		if got.Filed != 2 || got.Invalid != 1 || len(got.Problems) != 1 || got.Problems[0].Part != 2 {
 			t.Errorf("got %+v, want two parts filed and a problem of part 2", got)
 		}
-		if next := p.awaitFinal(p.accept(batch.Spec{}, feed(5, "/b")).ID); next.Filed != 5 {
+		if next := p.awaitFinal(p.accept(batch.Spec{}, newFeed(5, "/b")).ID); next.Filed != 5 {
 			t.Errorf("the next batch: got %+v, want five parts filed", next)
 		}
 	})
@@ -188,14 +188,14 @@ func TestBatch_BusyLeaseHoldsBackNoOther(t *testing.T) {
 		mend := slow.failWhile(isDocumentRead)
 		defer slow.stop()
 		defer mend()
-		slow.accept(batch.Spec{}, feed(3, "/a"))
+		slow.accept(batch.Spec{}, newFeed(3, "/a"))
 		time.Sleep(2 * time.Second)
 		if err := p.ResumeOrphans(w.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		began := time.Now()
-		p.awaitFinal(p.accept(batch.Spec{}, feed(3, "/b")).ID)
+		p.awaitFinal(p.accept(batch.Spec{}, newFeed(3, "/b")).ID)
 		if took := time.Since(began); took > 4*time.Second {
 			t.Errorf("the posted batch was filed after %s, want at most 4s", took)
 		}
@@ -212,9 +212,9 @@ func TestBatch_FailingBatchHoldsBackNoOther(t *testing.T) {
 		mend := p.failWhile(func(c storagetest.Call) bool {
 			return isDocumentRead(c) && strings.Contains(c.Key, failing.Load().(string))
 		})
-		failing.Store(p.accept(batch.Spec{}, feed(3, "/a")).ID)
+		failing.Store(p.accept(batch.Spec{}, newFeed(3, "/a")).ID)
 		began := time.Now()
-		p.awaitFinal(p.accept(batch.Spec{}, feed(3, "/b")).ID)
+		p.awaitFinal(p.accept(batch.Spec{}, newFeed(3, "/b")).ID)
 		if took := time.Since(began); took > 5*time.Minute {
 			t.Errorf("the other batch was filed after %s, want at most 5m", took)
 		}
@@ -235,7 +235,7 @@ func TestRemoveExpired_LeavesUnfinishedBatches(t *testing.T) {
 		defer p.stop()
 		defer other.stop()
 		mend := p.failWhile(isDocumentRead)
-		b := p.accept(batch.Spec{}, feed(3, "/a"))
+		b := p.accept(batch.Spec{}, newFeed(3, "/a"))
 		time.Sleep(31 * 24 * time.Hour)
 		if err := other.RemoveExpired(w.Context()); err != nil {
 			t.Fatal(err)
@@ -271,7 +271,7 @@ func TestBatch_SurvivesAPanic(t *testing.T) {
 		p := w.startProcess()
 		defer p.stop()
 		p.Filer.Contracts = &panickingContracts{Contracts: w.set}
-		b := p.accept(batch.Spec{}, feed(3, "/a"))
+		b := p.accept(batch.Spec{}, newFeed(3, "/a"))
 		time.Sleep(time.Minute)
 		if err := p.ResumeOrphans(w.Context()); err != nil {
 			t.Fatal(err)

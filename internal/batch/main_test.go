@@ -113,17 +113,17 @@ func (p *process) awaitFinal(id string) wire.Batch {
 	return wire.Batch{}
 }
 
-// article returns one part.
-func article(key string, n int) string {
+// newArticle returns one part.
+func newArticle(key string, n int) string {
 	return fmt.Sprintf(`<article path="%s"><title>%d</title></article>`, key, n)
 }
 
-// feed returns a document with n parts, to which the keys are given in turn.
-func feed(n int, keys ...string) string {
+// newFeed returns a document with n parts, to which the keys are given in turn.
+func newFeed(n int, keys ...string) string {
 	var b strings.Builder
 	b.WriteString("<feed>")
 	for i := range n {
-		b.WriteString(article(keys[i%len(keys)], i))
+		b.WriteString(newArticle(keys[i%len(keys)], i))
 	}
 	b.WriteString("</feed>")
 	return b.String()
@@ -161,13 +161,13 @@ func (w *world) blobNames() (names []string) {
 	return names
 }
 
-// checkEachOnce checks that each part of the document of feed has become exactly one message, in order per key.
+// checkEachOnce checks that each part of the document of newFeed has become exactly one message, in order per key.
 func (w *world) checkEachOnce(n int, keys ...string) {
 	w.Helper()
 	for k, key := range keys {
 		var want []string
 		for i := k; i < n; i += len(keys) {
-			want = append(want, article(key, i))
+			want = append(want, newArticle(key, i))
 		}
 		if got := w.lanes.BodiesOf(key); !slices.Equal(got, want) {
 			w.Errorf("messages of %s: got %d %.300q, want %d %.300q", key, len(got), got, len(want), want)

@@ -41,16 +41,16 @@ func TestBatch_CountsAgainstTheQuotaOfItsUpstream(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startWithUpstreams()
 		defer p.stop()
-		b := p.awaitFinal(p.accept(batch.Spec{Upstream: "feeds"}, feed(8, "/a", "/b")).ID)
+		b := p.awaitFinal(p.accept(batch.Spec{Upstream: "feeds"}, newFeed(8, "/a", "/b")).ID)
 		if b.State != wire.BatchFiled || b.Filed != 8 || b.Upstream != "feeds" {
 			t.Errorf("got %+v, want 8 parts of feeds filed", b)
 		}
-		b = p.awaitFinal(p.accept(batch.Spec{Upstream: "feeds", IdempotencyKey: "k"}, feed(3, "/a")).ID)
+		b = p.awaitFinal(p.accept(batch.Spec{Upstream: "feeds", IdempotencyKey: "k"}, newFeed(3, "/a")).ID)
 		if b.State != wire.BatchRejected || b.Filed != 0 || !strings.Contains(b.Reason, "has 2 messages left") {
 			t.Errorf("got %+v, want a rejected batch with the reason that 2 messages are left", b)
 		}
 		time.Sleep(24 * time.Hour) // the rejected batch has released its key
-		b = p.awaitFinal(p.accept(batch.Spec{Upstream: "feeds", IdempotencyKey: "k"}, feed(10, "/a")).ID)
+		b = p.awaitFinal(p.accept(batch.Spec{Upstream: "feeds", IdempotencyKey: "k"}, newFeed(10, "/a")).ID)
 		if b.State != wire.BatchFiled || b.Filed != 10 {
 			t.Errorf("the next day: got %+v, want 10 parts filed", b)
 		}
@@ -71,11 +71,11 @@ func TestBatch_CountsOnceIfItIsCheckedAgain(t *testing.T) {
 			failures++
 			return storagetest.Fault{Kind: storagetest.FailBefore}
 		})
-		b := p.awaitFinal(p.accept(batch.Spec{Upstream: "feeds"}, feed(6, "/a")).ID)
+		b := p.awaitFinal(p.accept(batch.Spec{Upstream: "feeds"}, newFeed(6, "/a")).ID)
 		if failures != 3 || b.State != wire.BatchFiled || b.Filed != 6 {
 			t.Errorf("after %d failures: got %+v, want 6 parts filed after 3", failures, b)
 		}
-		if b := p.awaitFinal(p.accept(batch.Spec{Upstream: "feeds"}, feed(4, "/b")).ID); b.State != wire.BatchFiled {
+		if b := p.awaitFinal(p.accept(batch.Spec{Upstream: "feeds"}, newFeed(4, "/b")).ID); b.State != wire.BatchFiled {
 			t.Errorf("the rest of the quota: got %+v, want 4 parts filed", b)
 		}
 	})
@@ -85,7 +85,7 @@ func TestBatch_PartsOfOtherContractsAreInvalid(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startWithUpstreams()
 		defer p.stop()
-		b := p.awaitFinal(p.accept(batch.Spec{Upstream: "pictures"}, feed(2, "/a")).ID)
+		b := p.awaitFinal(p.accept(batch.Spec{Upstream: "pictures"}, newFeed(2, "/a")).ID)
 		if b.State != wire.BatchRejected || b.Invalid != 2 || b.Problems[0].Problems[0].Rule != "contract" {
 			t.Errorf("got %+v, want a rejected batch with two parts of a contract that is not allowed", b)
 		}
@@ -100,14 +100,14 @@ func TestBatch_IdempotencyKeyOfAnotherUpstream(t *testing.T) {
 		ids := map[string]bool{}
 		for _, spec := range []batch.Spec{{Upstream: "feeds", IdempotencyKey: "k"},
 			{Upstream: "pictures", IdempotencyKey: "k"}, {IdempotencyKey: "k"}} {
-			b := p.accept(spec, feed(1, "/"+spec.Upstream))
+			b := p.accept(spec, newFeed(1, "/"+spec.Upstream))
 			if b.Duplicate || ids[b.ID] {
 				t.Errorf("%q: got the batch %+v, want a new one", spec.Upstream, b)
 			}
 			ids[b.ID] = true
 			p.awaitFinal(b.ID)
 		}
-		if b := p.accept(batch.Spec{Upstream: "feeds", IdempotencyKey: "k"}, feed(1, "/feeds")); !b.Duplicate {
+		if b := p.accept(batch.Spec{Upstream: "feeds", IdempotencyKey: "k"}, newFeed(1, "/feeds")); !b.Duplicate {
 			t.Errorf("the same upstream again: got %+v, want the earlier batch", b)
 		}
 	})
@@ -129,7 +129,8 @@ func TestBatch_RemovesABodyRefusedAtItsEnd(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startWithUpstreams()
 		defer p.stop()
-		_, err := p.Accept(t.Context(), batch.Spec{Mode: wire.BatchAll}, refusedBody{strings.NewReader(feed(20, "/a"))})
+		_, err := p.Accept(t.Context(), batch.Spec{Mode: wire.BatchAll}, refusedBody{strings.NewReader(newFeed(20,
+			"/a"))})
 		if weir.KindOf(err) != weir.Unauthenticated || len(w.blobNames()) != 0 || w.countAll() != 0 {
 			t.Errorf("got %v, the blobs %v and %d messages; want Unauthenticated and nothing", err, w.blobNames(),
 				w.countAll())
