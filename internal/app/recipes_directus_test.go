@@ -139,7 +139,8 @@ func TestRecipe_Directus(t *testing.T) {
 			if len(c.cms.items) != 1 || fmt.Sprint(c.cms.items[c.cms.next]) != fmt.Sprint(want) {
 				t.Errorf("got the items %v, want one item %v", c.cms.items, want)
 			}
-			if got := r.sendBody(r.readSample("delete.xml")); got.Outcome != weir.OutcomeDelivered || len(c.cms.items) != 0 {
+			if got := r.sendBody(r.readSample("delete.xml")); got.Outcome != weir.OutcomeDelivered ||
+				len(c.cms.items) != 0 {
 				t.Errorf("delete: got %+v and the items %v, want the outcome delivered and no item", got, c.cms.items)
 			}
 		})
