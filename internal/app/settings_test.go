@@ -80,7 +80,7 @@ func TestLoadSettings_NoPrefixUnderAHost(t *testing.T) {
 	}
 	s, err := loadSettings(newEnvironment(t, minimal, "FUNCTIONS_CUSTOMHANDLER_PORT", "40001", "WEIR_PREFIX", "news"))
 	if err != nil || s.Prefix != "news" {
-		t.Errorf("got %q, %v; want news", s.Prefix, err)
+		t.Errorf("got the prefix %q, %v; want news and no error", s.Prefix, err)
 	}
 }
 
@@ -122,7 +122,8 @@ func TestLoadSettings_Rates(t *testing.T) {
 		s, err := loadSettings(newEnvironment(t, strings.Replace(minimal, "delivery: {",
 			"delivery: { maxConcurrent: 3, rate: "+text+",", 1)))
 		if err != nil || s.Delivery.Rate.interval() != want || s.Delivery.MaxConcurrent != 3 {
-			t.Errorf("%s: got %s and %d (%v), want %s and 3", text, s.Delivery.Rate.interval(),
+			t.Errorf("%s: got the interval %s and maxConcurrent %d (%v), want %s and 3", text,
+				s.Delivery.Rate.interval(),
 				s.Delivery.MaxConcurrent, err, want)
 		}
 	}
@@ -135,7 +136,7 @@ func TestLoadSettings_BackoffAsAList(t *testing.T) {
 		s, err := loadSettings(newEnvironment(t, text))
 		if err != nil || !slices.Equal(s.backoffConfig().Steps, []time.Duration{10 * time.Second, time.Minute,
 			24 * time.Hour}) {
-			t.Errorf("got %v (%v), want 10s, 1m, 1d", s.backoffConfig(), err)
+			t.Errorf("got the backoff %v (%v), want the steps 10s, 1m, 1d", s.backoffConfig(), err)
 		}
 	}
 }
@@ -179,10 +180,10 @@ callbacks: { allowedHosts: [hooks.example.com, "*.example.org"], secret: "${CALL
 	callbacks, _ := s.callbackRules()
 	if r := receivers[0]; r.BehindBy != time.Hour || r.PausedFor != 10*time.Minute || r.AllowPrivate ||
 		!slices.Equal(r.Contracts, []string{"article"}) {
-		t.Errorf("got %+v, want behindBy 1h, pausedFor 10m, the contract article", r)
+		t.Errorf("got the receiver %+v, want behindBy 1h, pausedFor 10m and the contract article", r)
 	}
 	if r := receivers[1]; r.PausedFor != 0 || r.BehindBy != 15*time.Minute {
-		t.Errorf("got %+v, want pausedFor 0s, behindBy 15m", r)
+		t.Errorf("got the receiver %+v, want pausedFor 0s and behindBy 15m", r)
 	}
 	if err := callbacks.Check("https://a.example.org/x"); err != nil {
 		t.Error(err)
@@ -213,7 +214,7 @@ callbacks:
 	}
 	got := s.listWarnings()
 	if len(got) != 1 || !strings.Contains(got[0], "a.example and *.example.org have one secret") {
-		t.Errorf("got warnings %q, want one about the two hosts of one secret", got)
+		t.Errorf("got the warnings %q, want one about the two hosts with the same secret", got)
 	}
 	if _, err = loadSettings(newEnvironment(t, minimal+"callbacks: { allowedHosts: [{ host: b.example, "+
 		"secret: "+own+" }] }\n")); err != nil {

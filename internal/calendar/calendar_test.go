@@ -39,7 +39,7 @@ func TestCalendar_At(t *testing.T) {
 	t.Parallel()
 	c := mustNew(t, berlin)
 	for name, want := range map[string]struct{ at, reason, until, next string }{
-		"Open":                  {"2026-06-12T19:59:59Z", "", "", "2026-06-12T20:00:00Z"}, // a Friday
+		"Open":                  {"2026-06-12T19:59:59Z", "", "", "2026-06-12T20:00:00Z"}, // this day is a Friday
 		"Closes":                {"2026-06-12T20:00:00Z", "night freeze", "2026-06-13T05:30:00Z", ""},
 		"PastMidnightAndMerged": {"2026-06-13T03:30:00Z", "night freeze, morning", "2026-06-13T05:30:00Z", ""},
 		"OnlyTheSecond":         {"2026-06-13T04:00:00Z", "morning", "2026-06-13T05:30:00Z", ""},
@@ -98,7 +98,7 @@ func TestCalendar_EmptyIsOpen(t *testing.T) {
 	t.Parallel()
 	for _, c := range []*calendar.Calendar{{}, mustNew(t, calendar.Settings{})} {
 		if closed, _, _ := c.At(time.Now()); closed || !c.Next(time.Now()).IsZero() {
-			t.Errorf("closed %t, next change at %s; want open, and no change", closed, c.Next(time.Now()))
+			t.Errorf("got closed %t and the next change at %s; want open, and no change", closed, c.Next(time.Now()))
 		}
 	}
 }
@@ -115,7 +115,8 @@ func TestCalendar_NextAndAtAgree(t *testing.T) {
 			closed, _, until := c.At(now)
 			next := c.Next(now)
 			if !next.After(now) || (closed && !until.Equal(next)) {
-				t.Fatalf("%s: at %s closed %v until %s, next %s, want a later next, and until = next if closed", zone,
+				t.Fatalf("%s: at %s: got closed %v until %s, next %s, want a later next, and until = next if closed",
+					zone,
 					now, closed, until, next)
 			}
 			for range 20 {
@@ -184,6 +185,6 @@ func TestCalendar_NextIsAChange(t *testing.T) {
 		Closed: []calendar.Window{{Name: "x", From: "02:15", To: "02:45"}}})
 	got, want := c.Next(parseTime(t, "2026-03-29T00:30:00Z")), parseTime(t, "2026-03-30T00:15:00Z")
 	if !got.Equal(want) {
-		t.Errorf("next change %s, want %s", got, want)
+		t.Errorf("got the next change at %s, want %s", got, want)
 	}
 }

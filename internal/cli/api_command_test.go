@@ -123,7 +123,7 @@ func (f *fakeServer) runCommand(args ...string) commandResult {
 	s, stdout, stderr := f.newConsole()
 	d := commandResult{s.runCommand(f.t.Context(), args), stdout.String(), stderr.String()}
 	if strings.Contains(d.out+d.errors, "s3cret") {
-		f.t.Errorf("got %+v, want the key not printed", d)
+		f.t.Errorf("got %+v, want no function key in the output", d)
 	}
 	return d
 }
@@ -134,7 +134,8 @@ func (d commandResult) expectEnd(t *testing.T, code int, out, errors string) {
 	t.Helper()
 	isExpected := func(got, want string) bool { return strings.Contains(got, want) && (want != "" || got == "") }
 	if d.code != code || !isExpected(d.out, out) || !isExpected(d.errors, errors) {
-		t.Errorf("exit code %d, want %d\nstdout %q, want %q\nstderr %q, want %q", d.code, code, d.out, out, d.errors,
+		t.Errorf("got exit code %d, want %d\ngot stdout %q, want %q\ngot stderr %q, want %q", d.code, code, d.out,
+			out, d.errors,
 			errors)
 	}
 }
@@ -254,7 +255,7 @@ func TestAPICommand_NotReached(t *testing.T) {
 		"dead replay --all", "pause --all --reason x", "resume --all", "pauses", "send --give-up 0s api_command.go"} {
 		if d := f.runCommand(strings.Fields(args)...); d.code != exitUnavailable || !strings.Contains(d.errors,
 			"not reached") {
-			t.Errorf("%s: got %+v, want exit code %d and that it was not reached", args, d, exitUnavailable)
+			t.Errorf("%s: got %+v, want exit code %d and an error that Weir was not reached", args, d, exitUnavailable)
 		}
 	}
 }

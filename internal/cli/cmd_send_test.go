@@ -175,7 +175,7 @@ func TestSend_Stdin(t *testing.T) {
 	commandResult{s.runCommand(t.Context(), []string{"send", "-"}), stdout.String(), stderr.String()}.expectEnd(t,
 		exitOK, "1 file: 1 accepted\n", "")
 	if in.filed[remote.IdempotencyKey([]byte("<a/>"))] != "<a/>" {
-		t.Errorf("got %v, want the body of stdin", in.filed)
+		t.Errorf("got the filed messages %v, want the body of stdin", in.filed)
 	}
 }
 
@@ -242,7 +242,8 @@ func TestSend_Stops(t *testing.T) {
 			in.runCommand("send", "--give-up", "20ms", dir+"/*.xml").expectEnd(t, c.code,
 				"50 files: 0 accepted, 50 not sent\n", c.says)
 			if c.code != exitUnavailable && strings.Count(in.receivedRequests(), "\n") > 8 {
-				t.Errorf("got a request for every file, want the command to stop:\n%s", in.receivedRequests())
+				t.Errorf("got more than 8 requests, want the command to stop after at most 8:\n%s",
+					in.receivedRequests())
 			}
 		})
 	}

@@ -64,7 +64,7 @@ func TestTryExpect_Recipes(t *testing.T) {
 			})
 			code := s.runCommand(t.Context(), []string{"try", "--expect", filepath.Join(dir, "messages")})
 			if code != exitOK {
-				t.Errorf("got exit code %d, want 0; after a look at the difference: "+
+				t.Errorf("got exit code %d, want 0; if the difference is wanted, run "+
 					"weir try --expect %s/messages --update\n%s%s",
 					code, dir, stdout, stderr)
 			}

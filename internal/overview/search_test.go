@@ -368,7 +368,7 @@ func TestSearch_Bodies(t *testing.T) {
 		}
 		w.appendMessage("blob", withBody("<a>needle"+noise(200<<10)+"</a>"))
 		want := map[string]bool{}
-		for i := range 40 { // together more bytes than a call reads
+		for i := range 40 { // the 40 bodies have more bytes than one call reads
 			key := fmt.Sprint("large/", i)
 			text := "<a>" + strings.Repeat("hay ", 128<<10) + "</a>"
 			if i%10 == 0 {

@@ -27,10 +27,10 @@ func (p searchPosition) encodeToken(filter any) string {
 	for _, n := range p.before {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
-	return base64.RawURLEncoding.EncodeToString(append(computeChecksum(filter, b), b...))
+	return base64.RawURLEncoding.EncodeToString(append(hashFilter(filter, b), b...))
 }
 
-func computeChecksum(f any, payload []byte) []byte {
+func hashFilter(f any, payload []byte) []byte {
 	filter, err := json.Marshal(f)
 	if err != nil {
 		panic(err) // a defect of Weir: a struct of texts, numbers and times can always be encoded
@@ -42,7 +42,7 @@ func computeChecksum(f any, payload []byte) []byte {
 // parseToken parses a token. It returns an error if the token was made for another filter.
 func parseToken(filter any, token string) (searchPosition, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(b) < checksumSize || !slices.Equal(b[:checksumSize], computeChecksum(filter, b[checksumSize:])) {
+	if err != nil || len(b) < checksumSize || !slices.Equal(b[:checksumSize], hashFilter(filter, b[checksumSize:])) {
 		return searchPosition{}, tokenError()
 	}
 	var numbers []int64

@@ -43,11 +43,11 @@ func TestRunner_Put(t *testing.T) {
 			passTime(90 * time.Minute)
 			s := w.putSchedule(r, "s", newDefinition("@every 1h", withKey("other")))
 			if s.NextAt.Format("15:04") != "02:00" || s.NextRun != 2 || s.Filed != 1 {
-				t.Errorf("got %+v, want one filed, and run 2 next at 02:00", s.State)
+				t.Errorf("got %+v, want Filed 1, and NextRun 2 at 02:00", s.State)
 			}
 			passTime(time.Hour)
 			if got := w.listMessages(); len(got) != 2 || got[0].Key == got[1].Key {
-				t.Errorf("got %+v, want 2, of different keys", got)
+				t.Errorf("got the messages %+v, want two of different keys", got)
 			}
 		})
 	})
@@ -79,7 +79,7 @@ func TestRunner_Put(t *testing.T) {
 			passTime(time.Hour)
 			got := w.listMessages()
 			if len(got) != 2 || got[0].Key == got[1].Key {
-				t.Errorf("got %+v, want 2, of different keys", got)
+				t.Errorf("got the messages %+v, want two of different keys", got)
 			}
 		})
 	})
@@ -105,7 +105,7 @@ func TestRunner_PutBetweenAppendAndMove(t *testing.T) {
 		passTime(90 * time.Minute)
 		w.checkEachOnce()
 		if got := w.listMessages(); len(got) != 2 {
-			t.Errorf("got %+v, want 2", got)
+			t.Errorf("got the messages %+v, want 2", got)
 		}
 	})
 }
@@ -120,7 +120,7 @@ func TestRunner_PutShortBeforeADueTime(t *testing.T) {
 		w.putSchedule(a, "s", newDefinition("@every 1h", withKey("other")))
 		got := w.listMessages()
 		if len(got) != 1 || got[0].Key != "k" || !got[0].DueAt.Equal(parseDue(t, got[0])) {
-			t.Errorf("got %+v, want one of key k at its due time", got)
+			t.Errorf("got the messages %+v, want one of key k with the occurrence's due time", got)
 		}
 	})
 }
@@ -214,7 +214,7 @@ func TestRunner_Conditions(t *testing.T) {
 			t.Helper()
 			s, _, err := r.Put(t.Context(), "s", d, c)
 			if (err == nil) != (want == nil) || err != nil && weir.KindOf(err) != weir.Stale {
-				t.Errorf("%s: got %v, want %v, as Stale", what, err, want)
+				t.Errorf("%s: got %v, want Stale: %t", what, err, want != nil)
 			}
 			return s
 		}
@@ -229,7 +229,7 @@ func TestRunner_Conditions(t *testing.T) {
 		if weir.KindOf(err) != weir.Stale {
 			t.Errorf("delete with an older version: got %v, want kind %v", err, weir.Stale)
 		}
-		passTime(25 * time.Hour) // a run is no change of the definition
+		passTime(25 * time.Hour) // a run does not change the version
 		if err := r.Delete(t.Context(), "s", recur.Condition{Versions: []string{second.Version}}); err != nil {
 			t.Error(err)
 		}
@@ -238,7 +238,7 @@ func TestRunner_Conditions(t *testing.T) {
 		}
 		passTime(25 * time.Hour)
 		if got := w.listDueTimes(); len(strings.Fields(got)) != 1 {
-			t.Errorf("filed %s, want one", got)
+			t.Errorf("filed the due times %s, want one", got)
 		}
 	})
 }
@@ -324,7 +324,7 @@ func TestRunner_LargeMessageNotPut(t *testing.T) {
 			t.Errorf("Put while storage fails: got %v, want Unavailable", err)
 		}
 		if got := w.getSchedule("s"); string(got.Message) != string(large.Message) {
-			t.Errorf("the message is %.40q, want %.40q", got.Message, string(large.Message))
+			t.Errorf("got the message %.40q, want %.40q", got.Message, string(large.Message))
 		}
 	})
 }
@@ -360,7 +360,7 @@ func TestRunner_Run(t *testing.T) {
 			t.Errorf("got run %d, %+v, %v, want run 2, an ID and no error", run, receipt, err)
 		}
 		if s := w.getSchedule("s"); !s.NextAt.Equal(before.NextAt) || s.NextRun != 1 || s.Filed != 0 {
-			t.Errorf("got %+v, want the next run 1 at %s, and none filed", s.State, before.NextAt)
+			t.Errorf("got %+v, want NextRun 1, NextAt %s and Filed 0", s.State, before.NextAt)
 		}
 		passTime(2 * time.Hour)
 		w.checkEachOnce()
@@ -385,14 +385,14 @@ func TestRunner_SetPaused(t *testing.T) {
 		}
 		again, err := r.SetPaused(t.Context(), "s", true)
 		if err != nil || again.Version != s.Version || !again.ChangedAt.Equal(s.ChangedAt) {
-			t.Errorf("got %+v, %v; want no change", again, err)
+			t.Errorf("second SetPaused: got %+v, %v; want no change and no error", again, err)
 		}
 		passTime(150 * time.Minute)
 		if got := w.listMessages(); len(got) != 0 {
 			t.Errorf("got %d messages of a paused schedule, want none", len(got))
 		}
 		if s, err = r.SetPaused(t.Context(), "s", false); err != nil || s.Paused || s.Version != before.Version {
-			t.Errorf("got %+v, %v; want the schedule as it was", s, err)
+			t.Errorf("resumed: got %+v, %v; want the schedule as before the pause, and no error", s, err)
 		}
 		passTime(time.Hour)
 		if got := w.listMessages(); len(got) != 1 {
@@ -423,7 +423,7 @@ func TestRunner_Refused(t *testing.T) {
 		passTime(2 * time.Hour)
 		if s := w.getSchedule("s"); s.Refused != 2 || s.Refusal != "no: never" || s.NextAt.Format("15:04") != "03:00" ||
 			s.NextRun != 1 {
-			t.Errorf("got %+v, want 2 refused with \"no: never\", and run 1 next at 03:00", s.State)
+			t.Errorf("got %+v, want Refused 2, Refusal \"no: never\", and NextRun 1 at 03:00", s.State)
 		}
 	})
 }

@@ -131,7 +131,7 @@ func TestRunner_AHolderAhead(t *testing.T) {
 func TestRunner_StopsAtErrorRate(t *testing.T) {
 	for name, c := range map[string]struct {
 		rate  float64
-		bad   int // of five
+		bad   int // number of the five keys whose messages die again
 		state replay.State
 	}{
 		"HalfIsTooMuch":     {0.5, 3, replay.Stopped},
@@ -178,7 +178,7 @@ func TestRunner_StopsAtErrorRate(t *testing.T) {
 func TestRunner_CountsRefusedAndSkipped(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(4, keys...)
-		w.hasLater["/a"] = true // refused by the API
+		w.hasLater["/a"] = true // the requests of /a are refused at once
 		w.outcomeOf = func(key string) weir.Stage {
 			return map[string]weir.Stage{"/b": refused, "/c": weir.Superseded}[key] +
 				map[string]weir.Stage{"/d": weir.Delivered, "/e": weir.Cancelled}[key]
