@@ -37,8 +37,8 @@ type Lane struct {
 	OldestAt      time.Time `json:"oldestWaitingAt,omitzero"`
 	OldestSeconds *float64  `json:"oldestWaitingSeconds,omitempty"`
 	Rate1         *float64  `json:"ratePerMinute1,omitempty"`  // messages finished in the minute before RatesUntil
-	Rate15        *float64  `json:"ratePerMinute15,omitempty"` // the same per minute, of 15 minutes before RatesUntil
-	RatesUntil    time.Time `json:"ratesUntil,omitzero"`       // end of a minute that all instances recorded
+	Rate15        *float64  `json:"ratePerMinute15,omitempty"` // per minute, in the 15 minutes before RatesUntil
+	RatesUntil    time.Time `json:"ratesUntil,omitzero"`       // end of the last minute that all instances recorded
 	EmptyIn       *float64  `json:"emptyInSeconds,omitempty"`
 	Held          bool      `json:"held"` // a holder has the lane, or has died with it
 	Holder        string    `json:"holder,omitempty"`
