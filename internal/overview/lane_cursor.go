@@ -91,7 +91,8 @@ func (s *laneCursor) openSubmission(before int64) {
 
 // openWaiting lets the cursor read the messages of a waiting stage. Scheduled and retrying messages are all among the
 // scheduled and held rows, so the log is not scanned for them. Queued messages are also in the log, from the lane's
-// cursor on, so the log is scanned down to the lane's cursor.
+// cursor on, so the log is scanned down to the lane's cursor. If the rows have more than maxWaitingPages pages, the
+// whole log is scanned instead.
 func (s *laneCursor) openWaiting(ctx context.Context, cursor int64) error {
 	waiting, err := lists.Reader{Store: s.store}.ReadWaiting(ctx, s.lane, maxWaitingPages)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 type checkpoint struct {
 	Until int64 // latest death among the messages in Job.Matched, see diedAtMicros; 0 = not counted yet
 	Lane  int   // index of the lane that the walk has reached
-	// Seq is the position in that lane: each key whose first dead message is at or before Seq was in a batch.
+	// Seq is the position in that lane. A batch already had the first messages of each key whose first dead message is
+	// at or before Seq.
 	Seq  int64
 	Next []deadMessage // the present batch; the replay of some of its messages may already have been requested
 	Open []deadMessage // the open messages, sorted by lane and position

@@ -45,8 +45,9 @@
 //
 // The process that resumes a job continues with the stored batch. If a message of the batch is not dead any more, or
 // died again, the earlier process requested its replay, so the job counts the message as replayed. A replay is
-// requested by a row, so a second request for the same message changes nothing. A crash can make the job count a
-// refusal twice or not at all. So a job that is done counts the refusals again, from the messages that are still dead.
+// requested by a row, so a second request for the same message changes nothing. After a crash the next process
+// requests some replays a second time, and counts their refusals again. So a job that is done counts its refusals anew,
+// from the messages that are still dead.
 //
 // Every write of a job's row is conditional on its ETag. If a process has lost the lease and does not know it yet, its
 // write fails as soon as another process has written the row, and it stops.
