@@ -113,8 +113,8 @@ func (w *work) readWindow(ctx context.Context, parts *partReader) (*window, erro
 	return out, nil
 }
 
-// addLateProblem adds the problem of a part that was valid when it was checked. Since then the contracts have changed, a
-// post has used the part's idempotency key, or the version is above versionMax by the clock of this process.
+// addLateProblem adds the problem of a part that was valid when it was checked. Since then the contracts have changed,
+// a post has used the part's idempotency key, or the version is above versionMax by the clock of this process.
 func (w *work) addLateProblem(p part, err error) {
 	for _, known := range w.problems {
 		if known.Part == p.number {
