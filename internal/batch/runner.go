@@ -46,8 +46,8 @@ type Config struct {
 	Quotas    Quotas          // nil = the settings have no upstreams
 	Wake      func(lane int)  // wakes this process's worker of a lane; returns at once
 	Refused   func(err error) // is called for each invalid part when it is checked
-	// FinishFile, if set, is called when a batch with a Spec.File is final. The batch has the problems of its parts. It
-	// is called again after an error, and after a crash.
+	// FinishFile, if set, is called when a batch with a Spec.File is final. The batch has the problems of its parts.
+	// After an error or a crash FinishFile is called again.
 	FinishFile func(ctx context.Context, b wire.Batch, file string) error
 	Now        func() time.Time
 	Logger     *slog.Logger
@@ -85,8 +85,8 @@ var createPauses = retry.Policy{First: 200 * time.Millisecond, Max: time.Second,
 	IsTransient: func(err error) bool { return weir.KindOf(apiError(err)) == weir.Unavailable }}
 
 // Accept stores a batch, and begins to work on it. If the idempotency key has a batch with the same document, mode and
-// split already, Accept returns that batch. If they differ, Accept returns Invalid. After an Unavailable error the
-// batch may have been accepted or not. If body returns an error, Accept removes the stored chunks and returns the
+// split already, Accept returns that batch. If one of them differs, Accept returns Invalid. After an Unavailable error
+// the batch may have been accepted or not. If body returns an error, Accept removes the stored chunks and returns the
 // error.
 func (r *Runner) Accept(ctx context.Context, s Spec, body io.Reader) (wire.Batch, error) {
 	one, err := r.prepareRow(s)

@@ -164,7 +164,8 @@ func (c *Calendar) Next(t time.Time) time.Time {
 		consider(s.from)
 	}
 	for i := range c.weekly {
-		// Nine days have each day of the week, and today's once more: today's window may have begun already.
+		// Today's window may have begun already. So the search goes on to the same day of the next week, and a day
+		// more.
 		for ahead := range 9 {
 			// A window within a skipped hour never closes.
 			if from, to, ok := c.weekly[i].windowOn(t.In(c.zone), ahead); ok && from.Before(to) {

@@ -284,7 +284,8 @@ func (s *sendRun) recordResult(r sentFile, count func(*sendCounts)) {
 	s.progress.addOne()
 }
 
-// reportRetry prints the error because of which requests are repeated, and the time for which they are.
+// reportRetry prints the error because of which the command repeats requests, and the time for which it still repeats
+// them.
 func (s *sendRun) reportRetry(err error, left time.Duration) {
 	s.progress.printBetween(func() {
 		fmt.Fprintf(s.stderr, "weir: %s; trying again for up to %s\n", sanitizeText(err.Error()),

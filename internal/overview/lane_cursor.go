@@ -37,8 +37,8 @@ type laneCursor struct {
 // seqsPerRead limits the messages read by one query.
 const seqsPerRead = 50
 
-// deadChunk is the number of sequence numbers whose dead messages are read first. It is large, because few messages are
-// dead usually.
+// deadChunk is the number of sequence numbers whose dead messages are read first. It is large, because usually few
+// messages are dead.
 const deadChunk = 10_000
 
 // maxWaitingPages limits the pages of held and scheduled messages that a search reads. If a lane has more pages, the
