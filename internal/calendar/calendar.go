@@ -149,6 +149,10 @@ func (c *Calendar) At(t time.Time) (closed bool, reason string, until time.Time)
 	return true, strings.Join(names, ", "), until.UTC()
 }
 
+// daysAhead is how many days Next looks at, today included. Today's window may have begun already, and the clocks may
+// skip the hour of the window a week later. So the next window of a weekday can begin two weeks after today.
+const daysAhead = 15
+
 // Next returns the next time after t at which the calendar closes or opens; zero = it never does.
 func (c *Calendar) Next(t time.Time) time.Time {
 	if closed, _, until := c.At(t); closed {
@@ -164,10 +168,8 @@ func (c *Calendar) Next(t time.Time) time.Time {
 		consider(s.from)
 	}
 	for i := range c.weekly {
-		// Today's window may have begun already. So the search goes on to the same day of the next week, and a day
-		// more.
-		for ahead := range 9 {
-			// A window within a skipped hour never closes.
+		for ahead := range daysAhead {
+			// If the clocks skip the hour of a window, the calendar stays open on that day.
 			if from, to, ok := c.weekly[i].windowOn(t.In(c.zone), ahead); ok && from.Before(to) {
 				consider(from)
 			}

@@ -178,13 +178,27 @@ func TestNew_NeverOpen(t *testing.T) {
 	}
 }
 
-// The clocks skip the window on this day. So Next must not return the window's beginning as a change.
+// The clocks of Berlin skip the hour of the window on Sunday, 29 March 2026. The calendar stays open on that day, so
+// Next must return the beginning of a later window.
 func TestCalendar_NextIsAChange(t *testing.T) {
 	t.Parallel()
-	c := mustNew(t, calendar.Settings{TimeZone: "Europe/Berlin",
-		Closed: []calendar.Window{{Name: "x", From: "02:15", To: "02:45"}}})
-	got, want := c.Next(parseTime(t, "2026-03-29T00:30:00Z")), parseTime(t, "2026-03-30T00:15:00Z")
-	if !got.Equal(want) {
-		t.Errorf("got the next change at %s, want %s", got, want)
+	for _, tc := range []struct {
+		name     string
+		days     []string
+		at, want string
+	}{
+		{"each day", nil, "2026-03-29T00:30:00Z", "2026-03-30T00:15:00Z"},
+		{"on Sundays, a week before", []string{"sun"}, "2026-03-23T00:30:00Z", "2026-04-05T00:15:00Z"},
+		{"on Sundays, after the last window", []string{"sun"}, "2026-03-22T02:00:00Z", "2026-04-05T00:15:00Z"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c := mustNew(t, calendar.Settings{TimeZone: "Europe/Berlin",
+				Closed: []calendar.Window{{Name: "x", Days: tc.days, From: "02:15", To: "02:45"}}})
+			got, want := c.Next(parseTime(t, tc.at)), parseTime(t, tc.want)
+			if !got.Equal(want) {
+				t.Errorf("got the next change at %s, want %s", got, want)
+			}
+		})
 	}
 }
