@@ -340,6 +340,7 @@ func (c *chainCMS) changeItems(r *chainRequest) *chainAnswer {
 		return newProblem(http.StatusConflict, "not in the index yet")
 	}
 	if isPublish {
+		c.checkPublished(r, it)
 		shown := it.content
 		it.published = &shown
 		c.shown[it.ref] = time.Now()
@@ -351,6 +352,15 @@ func (c *chainCMS) changeItems(r *chainRequest) *chainAnswer {
 	it.content = r.content
 	it.version++
 	return &chainAnswer{http.StatusOK, map[string]any{"id": it.id, "version": it.version}}
+}
+
+// checkPublished checks that the steps before have written the message to the item. If a step took the answer of a
+// proxy for success, the item still has an older message.
+func (c *chainCMS) checkPublished(r *chainRequest, it *item) {
+	if id, err := weir.ParseID(it.content.Message); err != nil || id != r.id {
+		c.w.check.reportViolation("unwritten", "%s publishes the item of %s for seq %d of lane %d, and the item has %q",
+			r.p.name, it.ref, r.id.Seq, r.id.Lane, it.content.Message)
+	}
 }
 
 func (c *chainCMS) findItems(ref string) *chainAnswer {

@@ -113,6 +113,19 @@ func (a *answer) kindOfBody() string {
 	return ""
 }
 
+// beginsAsHTML reports whether the body begins as a page of HTML does. JSON that has HTML in a value does not.
+func (a *answer) beginsAsHTML() bool {
+	text := bytes.TrimSpace(bytes.TrimPrefix(a.raw, []byte("\xEF\xBB\xBF")))
+	for _, skipped := range [][2]string{{"<?xml", "?>"}, {"<!--", "-->"}} {
+		if bytes.HasPrefix(text, []byte(skipped[0])) {
+			_, text, _ = bytes.Cut(text, []byte(skipped[1]))
+			text = bytes.TrimSpace(text)
+		}
+	}
+	head := strings.ToLower(string(text[:min(len(text), len("<!doctype html"))]))
+	return strings.HasPrefix(head, "<html") || head == "<!doctype html"
+}
+
 // convertNumbers returns a tree with Go's number types. A whole number stays exact.
 func convertNumbers(value any) any {
 	switch v := value.(type) {

@@ -38,6 +38,8 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 		return r.judgeUnreadable(st, base, "on: "+err.Error())
 	case !expected:
 		return r.judgeStatus(st, a, base)
+	case st.isForeignPage(a):
+		return r.judgeUnreadable(st, base, "the answer is a page of HTML, which no expression reads")
 	}
 	if do, words := st.judgeBody(a); do != actionOK {
 		return r.applyAction(st, base, do, words)
@@ -129,6 +131,14 @@ func (st *step) findUnreadable(a *answer) string {
 		}
 	}
 	return ""
+}
+
+// isForeignPage reports whether a 2xx answer is a page of HTML, although no expression reads the answer's text. Such a
+// page usually comes from a sign-in, a proxy or a firewall in front of the CMS. If the step took the page for success,
+// the message would be delivered without its change.
+func (st *step) isForeignPage(a *answer) bool {
+	readsText := st.needs[partBody] == needStrict || st.needs[partXML] == needStrict
+	return a.Status/100 == 2 && !readsText && a.beginsAsHTML()
 }
 
 // judgeUnreadable returns the verdict of an answer that cannot be read. After a look-up, the CMS is

@@ -75,6 +75,37 @@ func TestSender_RetryAfter(t *testing.T) {
 	}
 }
 
+// A sign-in page, a proxy or a firewall answers 200 with a page of HTML. A step whose answer no expression reads must
+// not take the page for the CMS's answer.
+func TestSender_PageThatNoExpressionReads(t *testing.T) {
+	t.Parallel()
+	const page = "<!DOCTYPE html><html>sign in"
+	const reason = "step1: 200, but the answer is a page of HTML, which no expression reads"
+	for _, c := range []struct {
+		step, body string
+		want       weir.Outcome
+		reason     string
+	}{
+		{"put: /a", page, weir.OutcomeRetry, reason},
+		{"get: /a", page, weir.OutcomeUnavailable, reason},
+		{"put: /a", "\xEF\xBB\xBF\n <HTML lang=en>", weir.OutcomeRetry, reason},
+		{"put: /a", "<?xml version='1.0'?>\n<!-- proxy --><!doctype HTML public>", weir.OutcomeRetry, reason},
+		{"put: /a", `{"text":"<html></html>"}`, weir.OutcomeDelivered, ""},
+		{"put: /a", "<htm", weir.OutcomeDelivered, ""},
+		{"put: /a", "<p>saved</p>", weir.OutcomeDelivered, ""},
+		{"put: /a", "", weir.OutcomeDelivered, ""},
+		{"put: /a, success: body contains 'sign in'", page, weir.OutcomeDelivered, ""},
+		{"put: /a, on: [ { when: body contains 'sign in', do: unavailable } ]", page, weir.OutcomeUnavailable, ""},
+	} {
+		s := newSender(t, articleWithSteps("      - { "+c.step+" }\n"), http.HandlerFunc(
+			func(w http.ResponseWriter, _ *http.Request) { answerWith(http.StatusOK, "", c.body)(w) }))
+		r := s.Send(t.Context(), newDelivery(`<article/>`))
+		if r.Outcome != c.want || c.reason != "" && r.Reason != c.reason {
+			t.Errorf("%s, body %q: got %v %q, want %v %q", c.step, c.body, r.Outcome, r.Reason, c.want, c.reason)
+		}
+	}
+}
+
 // An expected 404 with a page of HTML comes from a proxy or from a CMS that is starting. success cannot be
 // evaluated with such an answer. So after a look-up, Weir does not know whether the item exists, and takes the CMS
 // for unavailable. After a write, Weir tries again.
