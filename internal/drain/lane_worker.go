@@ -330,6 +330,7 @@ func (t *laneWorker) onCommitted(ch *lane.Change) {
 func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail) (w *lane.Writer, former predecessor, err error) {
 	d := t.drainer
 	w, err = d.Store.RaiseFence(ctx, t.number, rand.Text(), seen, func(tail *lane.Tail) {
+		former = predecessor{} // of an earlier call, whose tail was out of date
 		if tail.IsOpen {
 			tail.Crashes++
 			tail.NextAllowedAt, tail.SentBelow = d.Now().Add(d.spacer.interval),
