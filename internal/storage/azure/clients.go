@@ -62,7 +62,7 @@ func clientOptions(c Config, service string) policy.ClientOptions {
 		PerRetryPolicies: []policy.Policy{&requestPolicy{service: service, counter: c.Counter}},
 	}
 	if service == "table" {
-		o.PerCallPolicies = []policy.Policy{batchPolicy{}}
+		o.PerCallPolicies = []policy.Policy{batchPolicy{}, answerPolicy{}}
 	}
 	return o
 }

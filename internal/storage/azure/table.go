@@ -2,7 +2,6 @@ package azure
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -25,15 +24,16 @@ var _ storage.Table = (*Table)(nil)
 // Get implements storage.Table.
 func (t *Table) Get(ctx context.Context, partition, key string) (row storage.Row, err error) {
 	err = doRead(ctx, "table get", func(ctx context.Context) error {
-		r, err := t.client.GetEntity(ctx, partition, key,
+		var a answer
+		r, err := t.client.GetEntity(withAnswer(ctx, &a), partition, key,
 			&aztables.GetEntityOptions{Format: new(aztables.MetadataFormatFull)})
 		if err != nil {
 			return err
 		}
-		if row, err = decodeEntity(r.Value); err == nil && r.ETag != "" {
+		if row, err = a.decodeRow(); err == nil && r.ETag != "" {
 			row.ETag = storage.ETag(r.ETag)
 		}
-		return defectError("table get", err)
+		return err
 	})
 	return row, err
 }
@@ -45,14 +45,15 @@ func (t *Table) Range(ctx context.Context, q storage.Query) (page storage.Page, 
 	err = doRead(ctx, "table query", func(ctx context.Context) error {
 		pager := t.client.NewListEntitiesPager(listOptions(q))
 		for {
-			r, err := pager.NextPage(ctx)
+			var a answer
+			_, err := pager.NextPage(withAnswer(ctx, &a))
 			if err != nil {
 				return err
 			}
 			timelimit.Moved(ctx)
 			page.More = pager.More()
-			if page.Rows, err = decodeRows(r.Entities); err != nil || len(page.Rows) > 0 || !page.More {
-				return defectError("table query", err)
+			if page.Rows, err = a.decodeRows(); err != nil || len(page.Rows) > 0 || !page.More {
+				return err
 			}
 		}
 	})
@@ -93,21 +94,6 @@ func queryFilter(q storage.Query) string {
 }
 
 func quoteOData(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
-
-func decodeRows(entities [][]byte) ([]storage.Row, error) {
-	rows := make([]storage.Row, len(entities))
-	for i, e := range entities {
-		row, err := decodeEntity(e)
-		if err != nil {
-			return nil, err
-		}
-		if row.ETag == "" {
-			return nil, errors.New("an entity without an ETag")
-		}
-		rows[i] = row
-	}
-	return rows, nil
-}
 
 // defectError marks an error as a defect rather than a failed call.
 func defectError(op string, err error) error {

@@ -2,7 +2,6 @@ package azure
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -29,22 +28,18 @@ func encodeFloat(f float64) any {
 	return f
 }
 
-// decodeEntity parses the JSON of a row.
-func decodeEntity(data []byte) (storage.Row, error) {
-	var m map[string]any
-	if err := json.Unmarshal(data, &m); err != nil {
-		return storage.Row{}, fmt.Errorf("decode entity: %w", err)
-	}
+// toRow converts the JSON of a row.
+func toRow(entity map[string]any) (storage.Row, error) {
 	r := storage.Row{Values: make(map[string]any)}
-	r.Partition, _ = m["PartitionKey"].(string)
-	r.Key, _ = m["RowKey"].(string)
-	etag, _ := m["odata.etag"].(string)
+	r.Partition, _ = entity["PartitionKey"].(string)
+	r.Key, _ = entity["RowKey"].(string)
+	etag, _ := entity["odata.etag"].(string)
 	r.ETag = storage.ETag(etag)
-	for name, raw := range m {
+	for name, raw := range entity {
 		if raw == nil || isSystem(name) {
 			continue
 		}
-		edm, _ := m[name+typeSuffix].(string)
+		edm, _ := entity[name+typeSuffix].(string)
 		v, err := decodeValue(raw, edm)
 		if err != nil {
 			return storage.Row{}, fmt.Errorf("decode value %s: %w", name, err)
