@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"weir/internal/storage/azure"
 	"weir/tools/delay"
 	"weir/tools/democms/server"
+	"weir/tools/freeport"
 	"weir/tools/funchost/host"
 )
 
@@ -160,12 +162,19 @@ func (r *rig) startHost() (err error) {
 	if r.senders != nil {
 		out = io.MultiWriter(r.log, r.senders)
 	}
+	port, err := freeport.Pick()
+	if err != nil {
+		return err
+	}
+	// As in the host's container images, the environment names the host's port. Otherwise the handler looks for it each
+	// second of the first minute, among the connections of all clients.
 	r.host, err = host.Start(host.Config{
-		ScriptRoot: r.app, Instances: r.instances, Groups: r.groups, Out: out, Quiet: true, GiveUpAfter: -1,
+		Port: port, ScriptRoot: r.app, Instances: r.instances, Groups: r.groups, Out: out, Quiet: true, GiveUpAfter: -1,
 		StateDir: filepath.Join(r.temp, r.prefix),
 		Env: append(append(os.Environ(), r.env...), "AzureWebJobsStorage="+r.storageConnection(),
 			"WEIR_PREFIX="+r.prefix, "WEIR_CONFIG="+config,
-			"FUNCTIONS_WORKER_RUNTIME=custom", "WEIR_CMS_URL="+r.cmsURL),
+			"FUNCTIONS_WORKER_RUNTIME=custom", "WEIR_CMS_URL="+r.cmsURL,
+			"ASPNETCORE_URLS=http://127.0.0.1:"+strconv.Itoa(port)),
 	})
 	return err
 }
