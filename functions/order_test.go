@@ -82,7 +82,7 @@ func chooseFunction(t *testing.T, method, path string) (string, trigger) {
 
 // parameter matches a parameter of a route: {name:regex(^…\z)}. A ? behind the constraint makes the parameter
 // optional.
-var parameter = regexp.MustCompile(`/\{\*?[a-z]+(?::regex\(\^(.*?)\\z\))?(\??)\}`)
+var parameter = regexp.MustCompile(`/\{\*?[a-z]+:regex\(\^(.*?)\\z\)(\??)\}`)
 
 // routeTakes reports whether the host's router takes a route for a path. The router ignores case, and a slash
 // at the end of the path.
