@@ -38,7 +38,8 @@ var byteOrderMarks = []struct {
 }{{[]byte{0xEF, 0xBB, 0xBF}, utf8Name}, {[]byte{0xFF, 0xFE}, utf16LE}, {[]byte{0xFE, 0xFF}, utf16BE}}
 
 // declaration matches the XML declaration. Version and encoding have two groups each, one for each kind of quotes.
-// It matches ASCII only, so the declaration has the same length in each encoding that Weir converts.
+// The declaration has only ASCII characters. So its length in bytes is the same in UTF-8 and in each accepted encoding
+// except UTF-16.
 var declaration = regexp.MustCompile(`^<\?xml[ \t\r\n]+version[ \t\r\n]*=[ \t\r\n]*(?:"([\w.:-]*)"|'([\w.:-]*)')` +
 	`(?:[ \t\r\n]+encoding[ \t\r\n]*=[ \t\r\n]*(?:"([A-Za-z][\w.-]*)"|'([A-Za-z][\w.-]*)'))?` +
 	`(?:[ \t\r\n]+standalone[ \t\r\n]*=[ \t\r\n]*(?:"(?:yes|no)"|'(?:yes|no)'))?[ \t\r\n]*\?>`)
@@ -47,8 +48,8 @@ var declaration = regexp.MustCompile(`^<\?xml[ \t\r\n]+version[ \t\r\n]*=[ \t\r\
 var declarationStart = regexp.MustCompile(`^<\?xml[ \t\r\n?]`)
 
 // decodeBody determines the encoding from byte order mark, charset parameter and declaration. It returns the
-// text in UTF-8, without the mark and with a blanked declaration. If two of the three sources differ, it
-// refuses the body: a guess would garble some message silently.
+// text in UTF-8, without the mark and with a blanked declaration. If two of the three sources differ, decodeBody
+// refuses the body, because a wrong guess would garble a message without an error.
 func decodeBody(body []byte, charset string) (string, error) {
 	text, _, err := decodeKnown(body, charset)
 	return text, err
@@ -106,8 +107,8 @@ func cutByteOrderMark(body []byte) (name string, rest []byte) {
 
 func isUTF16(name string) bool { return name == utf16Name || name == utf16LE || name == utf16BE }
 
-// blankDeclaration replaces the declaration by spaces, because the text no longer has the encoding that it
-// names. Lines and columns stay the same.
+// blankDeclaration replaces the declaration by spaces, because the text no longer has the encoding that the
+// declaration names. Lines and columns stay the same.
 func blankDeclaration(decl string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\r' {
@@ -135,7 +136,8 @@ func readDeclaration(head []byte) (encoding string, length int, err error) {
 	return encoding, len(m[0]), err
 }
 
-// canonicalEncoding returns the canonical name of an encoding. An empty name stays empty.
+// canonicalEncoding returns the canonical name of an encoding, or an error if Weir does not accept the encoding. An
+// empty name stays empty.
 func canonicalEncoding(name, where string) (string, error) {
 	if name == "" {
 		return "", nil
@@ -148,8 +150,8 @@ func canonicalEncoding(name, where string) (string, error) {
 		truncate(name), where))
 }
 
-// reconcileEncodings returns the encoding that both sources name, or the only named one. If one of the sources is a
-// byte order mark, it is source a. Its byte order is more exact than "utf-16", and agrees with it.
+// reconcileEncodings returns the encoding that both sources name, or the only named one. A byte order mark must be
+// source a. If a is UTF-16 with a byte order and b is "utf-16", the two agree, and the result is a.
 func reconcileEncodings(a, whereA, b, whereB string) (string, error) {
 	switch {
 	case a == "" || b == "" || a == b:
@@ -167,8 +169,8 @@ func firstNonEmpty(a, b string) string {
 	return b
 }
 
-// convertToUTF8 returns the body in UTF-8. At the first invalid byte it returns the text before it,
-// and false.
+// convertToUTF8 returns the body in UTF-8. If a character is invalid, convertToUTF8 returns the text before this
+// character, and false.
 func convertToUTF8(body []byte, name string) (text string, ok bool) {
 	if name == utf8Name && utf8.Valid(body) {
 		return string(body), true
@@ -233,19 +235,21 @@ func utf16Rune(b []byte, order binary.ByteOrder) (rune, int) {
 	return r, 4
 }
 
-// encodingError refuses a body because of its encoding. Its rule distinguishes it from problems of the XML.
+// encodingError returns the error of a body with a wrong encoding. Its problem has the rule "encoding", and problems
+// of the XML have the rule "xml".
 func encodingError(message string) error {
 	return malformedError(message, weir.Problem{Rule: "encoding", Message: message})
 }
 
-// malformedErrorAt adds line and column of the problem, which lies behind the text before.
+// malformedErrorAt returns an error with line and column of a problem. before is the text before the problem.
 func malformedErrorAt(rule, message, before string) error {
 	line, column := lineColumn(before)
 	return malformedError(fmt.Sprintf("line %d, column %d: %s", line, column, message),
 		weir.Problem{Rule: rule, Message: message, Line: line, Column: column})
 }
 
-// Text returns a body as UTF-8, without byte order mark and with a blanked XML declaration.
+// Text returns a body as UTF-8, without byte order mark and with a blanked XML declaration. The Content-Type must not
+// be empty.
 func Text(contentType string, body []byte) (string, error) {
 	charset, err := parseContentType(contentType)
 	if err != nil {

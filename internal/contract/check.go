@@ -13,10 +13,10 @@ import (
 // Checked is the result of checking a body against the contracts.
 type Checked struct {
 	// Message has the values that Check could read. If the body has problems, some values may be missing. Its
-	// Contract is empty if no contract accepts the root element.
+	// Contract is empty if the body is malformed, or if no contract accepts the root element.
 	Message weir.Message
-	// Problems are all problems, each with line and column if the problem has a place; nil = Accept accepts the
-	// body.
+	// Problems are the first maxProblems problems, each with line and column if the problem has a place. Further
+	// problems are counted in one more entry. nil = Accept accepts the body.
 	Problems []weir.Problem
 }
 
@@ -40,9 +40,9 @@ func (s *Set) Check(ctx context.Context, contentType string, body []byte) (Check
 
 // places are the positions of a document's elements. A nil *places stores no positions, and costs nothing.
 type places struct {
-	text  string
+	text  string // the document in UTF-8
 	spans map[*etree.Element]span
-	left  int // number of further look-ups of a line and column: each reads the text before the position
+	left  int // number of places that may still be computed; each computation reads the text before the place
 }
 
 // span has the offsets of an element's start tag, of its content, and of its end tag. The last two are equal if
@@ -92,8 +92,7 @@ func (l *places) setPlace(p *weir.Problem, e *etree.Element) {
 	}
 }
 
-// setPathPlace sets the place of problems to the first element that a path selects. If the path selects no
-// element, it sets the place to the last element on the way to it.
+// setPathPlace sets the place of problems to the element that findNearest returns for a path.
 func (l *places) setPathPlace(problems []weir.Problem, p *path, doc *etree.Document) {
 	if l == nil || len(problems) == 0 {
 		return
@@ -104,7 +103,8 @@ func (l *places) setPathPlace(problems []weir.Problem, p *path, doc *etree.Docum
 	}
 }
 
-// findNearest returns the first element that a path selects, or the last element on the way to it.
+// findNearest returns the first element that a path selects. If the path selects no element, findNearest follows the
+// path as far as its steps select elements, and returns the first element of the last of these steps.
 func (l *places) findNearest(p *path, doc *etree.Document) *etree.Element {
 	nearest := doc.Root()
 	found := []*etree.Element{nearest}

@@ -57,7 +57,7 @@ func TestSet_Check(t *testing.T) {
 			[]string{"2:8 ./meta/version version"}, false, false},
 		"DueTime": {strings.Replace(whole, "2030-01-31T08:00:00Z", "tomorrow", 1), "article /a 2",
 			[]string{"2:28 ./meta/due deliverAt"}, true, false},
-		"Three": {"<article>\n</article>", "article  ", []string{"1:1 ./@id required", "1:1 ./meta/version required",
+		"Missing": {"<article>\n</article>", "article  ", []string{"1:1 ./@id required", "1:1 ./meta/version required",
 			"1:1 ./title required", "1:1 .//tag required", "1:1 /article/meta/author/name required"}, true, false},
 		"NoContract": {"<?xml version='1.0'?>\n <note/>", "  ", []string{"2:2 / contract"}, true, false},
 		"Malformed":  {"<article>\n<b></article>", "  ", []string{"2:4  xml"}, true, false},
@@ -92,8 +92,8 @@ func TestSet_Check(t *testing.T) {
 	}
 }
 
-// Each element of the body breaks a rule. Check must not read the whole text for each of them, so it finds
-// lines and columns only for the listed problems.
+// Each tag of the body breaks a rule. Check must not read the text once for each of them, so it computes lines and
+// columns only for the listed problems.
 func TestSet_CheckOfManyProblems(t *testing.T) {
 	t.Parallel()
 	set := newCheckedSet(t)

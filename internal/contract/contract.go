@@ -1,9 +1,10 @@
-// Package contract turns an XML body into a weir.Message, or reports every problem of the body. A body passes
+// Package contract turns an XML body into a weir.Message, or reports the problems of the body. A body passes
 // three steps, each with bounded cost:
 //
 //  1. Its encoding is determined, and it is converted to UTF-8 (charset.go).
-//  2. It is checked as a stream of tokens, so that depth, size and document types are refused
-//     before a tree exists (scan.go, wellformed.go).
+//  2. It is checked as a stream of tokens, and the checked tokens that the contract needs become a tree. A
+//     document type, or too many or too deep elements, end this step before the tree gets large (scan.go,
+//     wellformed.go).
 //  3. The rules of its contract are applied to the tree (definition.go, path.go, rules.go).
 //
 // The message has the body unchanged.
@@ -36,10 +37,10 @@ import (
 
 // Limits bound the cost of parsing one body, and of all bodies parsed at the same time.
 type Limits struct {
-	MaxBody    int64 // bytes
-	Depth      int   // nested elements; 0 = 256
-	Elements   int   // in the document; 0 = 100,000
-	Attributes int   // of one element; 0 = 100,000
+	MaxBody    int64 // bytes of one body
+	Depth      int   // depth of nested elements; 0 = 256
+	Elements   int   // elements in the document; 0 = 100,000
+	Attributes int   // attributes of one element; 0 = 100,000
 	// bytes that all bodies being parsed at the same time may take; a body that needs more is parsed alone; 0 =
 	// 64 MiB
 	Memory int64
@@ -107,7 +108,8 @@ func (l Limits) orDefaults() Limits {
 	return l
 }
 
-// SuccessRules returns, for each contract name, the expression that the body of a successful answer must match.
+// SuccessRules returns, by contract name, the expression that the body of a successful answer must match. Contracts
+// without such an expression are left out.
 func (s *Set) SuccessRules() map[string]*regexp.Regexp {
 	rules := map[string]*regexp.Regexp{}
 	for _, c := range s.contracts {
@@ -118,8 +120,7 @@ func (s *Set) SuccessRules() map[string]*regexp.Regexp {
 	return rules
 }
 
-// Answers returns, for each contract name and status, the outcome that the contract defines for answers of the
-// CMS.
+// Answers returns, by contract name and status, the outcomes that contracts define for answers of the CMS.
 func (s *Set) Answers() map[string]map[int]weir.Outcome {
 	answers := map[string]map[int]weir.Outcome{}
 	for _, c := range s.contracts {
@@ -134,8 +135,8 @@ func (s *Set) Answers() map[string]map[int]weir.Outcome {
 }
 
 // Accept parses a body. The message has the slice itself, so the caller must not change the slice any more. The
-// error is a *weir.Error: Malformed, TooLarge, Unsupported, Invalid with all problems found, or Unavailable if
-// ctx ends while the call waits for memory.
+// error is a *weir.Error: Malformed, TooLarge, Unsupported, Invalid with the problems (maxProblems of them and the
+// number of the others), or Unavailable if ctx ends while the call waits for memory.
 func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error) {
 	m, err := s.acceptBody(ctx, contentType, body, nil)
 	if err != nil {
@@ -144,8 +145,8 @@ func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir
 	return m, nil
 }
 
-// acceptBody does what Accept does. If a body breaks rules of its contract, it also returns the values that it
-// could read.
+// acceptBody does what Accept does. If a body breaks rules of its contract, acceptBody returns the values that it
+// could read beside the error. If places is not nil, the problems have places.
 func (s *Set) acceptBody(ctx context.Context, contentType string, body []byte, places *places) (weir.Message, error) {
 	if len(body) == 0 {
 		return weir.Message{}, malformedError("the body is empty")
@@ -216,7 +217,7 @@ func (s *Set) findContract(root qualifiedName) *compiledContract {
 	return byLocal
 }
 
-// SplitPaths returns the paths to the parts of a batch that the contracts define.
+// SplitPaths returns the split paths of all contracts, each once.
 func (s *Set) SplitPaths() (paths []string) {
 	for _, c := range s.contracts {
 		if c.def.Split != "" && !slices.Contains(paths, c.def.Split) {
@@ -226,7 +227,8 @@ func (s *Set) SplitPaths() (paths []string) {
 	return paths
 }
 
-// IsXML reports whether Accept takes a Content-Type as XML.
+// IsXML reports whether a Content-Type is one of XML. It returns false for an empty one, which Accept takes as
+// application/xml.
 func IsXML(contentType string) bool {
 	_, err := parseContentType(contentType)
 	return err == nil
@@ -235,7 +237,7 @@ func IsXML(contentType string) bool {
 // maxContentType limits the bytes of a Content-Type, because it is stored in a row and sent to the CMS.
 const maxContentType = 256
 
-// extendedParameter matches an extended parameter (RFC 2231), such as charset*=UTF-8”latin1.
+// extendedParameter matches an extended parameter (RFC 2231): its name has a *, such as charset*0.
 var extendedParameter = regexp.MustCompile(`;[^=;"]*\*[^=;"]*=`)
 
 // parseContentType checks that a Content-Type is XML, and returns its charset in lower case.

@@ -32,6 +32,7 @@ const good = `<article path="/a" version="3"><title>Hi</title></article>`
 // euro has characters of two, three and four bytes in UTF-8.
 const euro = `<article path="/ä" version="3"><title>€ 𝄞</title></article>`
 
+// utf16Bytes returns a text in UTF-16 with a byte order mark; big = big endian.
 func utf16Bytes(s string, big bool) string {
 	var b strings.Builder
 	for _, u := range utf16.Encode([]rune("\uFEFF" + s)) {

@@ -60,8 +60,8 @@ func TestSet_Accept_CostsLittle(t *testing.T) {
 	}
 }
 
-// maxCostRatio lies between two costs in units of the yardstick: the cost of Accept, which is up to about 20,
-// and a cost that grows with the square of the body, which would be thousands.
+// maxCostRatio is the greatest cost of Accept in multiples of the cost of readTokens. Accept costs up to about 20
+// times as much. A cost that grows with the square of the body would be thousands of times as much.
 const maxCostRatio = 300
 
 // readTokens is the yardstick: it reads the body and builds nothing.

@@ -112,8 +112,7 @@ func TestNew_Rules(t *testing.T) {
 	}
 }
 
-// A comparison that compares the number of characters would accept the number -5 for gt=0, and refuse 99 for
-// min=10.
+// A comparison of numbers of characters would accept the number -5 for gt=0, and refuse 99 for min=10.
 func TestNew_NumberRules(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ kind, rule, want string }{

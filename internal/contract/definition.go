@@ -21,7 +21,7 @@ type Definition struct {
 	Key       string `yaml:"key"`       // path to the ordering key; empty = all messages of the contract have one key
 	Version   string `yaml:"version"`   // path to the version; empty = none
 	DeliverAt string `yaml:"deliverAt"` // path to the due time; empty = none
-	Split     string `yaml:"split"`     // path to such messages in a batch; empty = the batch must name a path
+	Split     string `yaml:"split"`     // path to such messages in a batch that names no path; empty = none
 	// true: a newer version replaces older waiting messages of its key; needs key and version
 	Supersede bool `yaml:"supersede"`
 	// highest version: a number, numbers with dots, a time, or a distance from now for versions that are times
@@ -45,13 +45,13 @@ type Field struct {
 	Type string `yaml:"type"`
 }
 
-// maxKey limits the bytes of an ordering key, because it is stored in a row and sent in a header.
+// maxKey limits the bytes of an ordering key, a version and a due time, because rows and headers have them.
 const maxKey = 1 << 10
 
 // maxName limits the bytes of a contract's name, because the name is stored in a row and sent in a header.
 const maxName = 128
 
-// maxProblems limits the problems listed for one message. A last problem has the number of the others.
+// maxProblems limits the problems that are listed for one message. One more problem then has the number of the others.
 const maxProblems = 100
 
 // compiledContract is a contract ready for use.
@@ -61,7 +61,7 @@ type compiledContract struct {
 	version *path
 	limit   versionLimit
 	due     *path
-	skip    bool
+	skip    bool // onFailure is skip
 	success *regexp.Regexp
 	fields  []rule
 	shown   []compiledField
@@ -193,7 +193,8 @@ func checkAnswer(status int, means string) string {
 	return ""
 }
 
-// buildMessage returns the message, and every problem of the document.
+// buildMessage returns the message, and every problem of the document. If a redacted path selects the key, version or
+// due time, buildMessage returns only the problems of that.
 func (c *compiledContract) buildMessage(doc *etree.Document, now time.Time, places *places) (weir.Message,
 	[]weir.Problem) {
 	redacted := c.findRedactedPlaces(doc)
@@ -230,7 +231,7 @@ func (c *compiledContract) buildMessage(doc *etree.Document, now time.Time, plac
 	return m, problems
 }
 
-// readDueTime returns the due time. An empty value means none.
+// readDueTime returns the due time. An empty value means no due time.
 func (c *compiledContract) readDueTime(doc *etree.Document) (time.Time, []weir.Problem) {
 	if values := c.due.selectValues(doc); len(values) == 1 && values[0] == "" {
 		return time.Time{}, nil
@@ -247,7 +248,7 @@ func (c *compiledContract) readDueTime(doc *etree.Document) (time.Time, []weir.P
 	return due, nil
 }
 
-// checkVersion reports a version that cannot be compared with others, or is above the limit.
+// checkVersion returns the problem of a version that cannot be compared with others, or that the limit refuses.
 func (c *compiledContract) checkVersion(version string, now time.Time) []weir.Problem {
 	v, err := weir.ParseVersion(version)
 	if err != nil {
@@ -264,8 +265,8 @@ func (c *compiledContract) checkVersion(version string, now time.Time) []weir.Pr
 // key than the stored one.
 func isInvisible(r rune) bool { return unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp) }
 
-// readSingleValue returns the only value at a path. Several different values are a problem: a wrong key would
-// break the order of messages.
+// readSingleValue returns the only value at a path. Different values at the path are a problem, because a wrong key
+// would break the order of messages.
 func readSingleValue(s *path, doc *etree.Document, what string) (string, []weir.Problem) {
 	problem := func(rule, message string) (string, []weir.Problem) {
 		return "", []weir.Problem{{Path: s.given, Rule: rule, Message: "the " + what + " " + message}}

@@ -9,8 +9,8 @@ import (
 	"weir/internal/weir"
 )
 
-// A contract finds the ordering key and the version of a message. It reports every problem of a message that
-// breaks its rules.
+// A contract finds the ordering key and the version of a message. If a message breaks rules of the contract, Accept
+// returns every problem.
 func ExampleSet_Accept() {
 	set, err := contract.New([]contract.Definition{{
 		Name: "article", Root: "article", Key: "./@path", Version: "./@version",

@@ -14,7 +14,7 @@ import (
 // Form is the form in which an Extractor returns the values that a path selects.
 type Form int
 
-// The forms of a selected element.
+// The forms of a selected value.
 const (
 	FormText  Form = iota // an attribute's value or an element's own text, without surrounding space
 	FormInner             // the element's content as markup
@@ -71,8 +71,8 @@ func NewExtractor(selections []Selection) (*Extractor, error) {
 	return x, nil
 }
 
-// Extract returns the values of each selection, in the order of the document. The body must be one that Accept
-// accepted. The error is one of the errors of Accept.
+// Extract returns the values of each selection. The body must be one that Accept accepted. The error has a kind of the
+// errors of Accept.
 func (s *Set) Extract(ctx context.Context, x *Extractor, contentType string, body []byte) ([][]string, error) {
 	if len(x.paths) == 0 {
 		return nil, nil
@@ -119,8 +119,8 @@ func (p *path) selectForm(doc *etree.Document, form Form) []string {
 	return out
 }
 
-// voidElements are HTML's elements without an end tag. All other elements get an end tag, because HTML parsers
-// read <p/> as <p>.
+// voidElements are HTML's elements that have no end tag. All other elements are written with an end tag, because HTML
+// parsers read <p/> as <p>.
 var voidElements = map[string]bool{"area": true, "base": true, "br": true, "col": true, "embed": true, "hr": true,
 	"img": true, "input": true, "link": true, "meta": true, "source": true, "track": true, "wbr": true}
 
@@ -167,7 +167,8 @@ func CompileTreePath(given string) (TreePath, error) {
 	return TreePath{p}, err
 }
 
-// ParseTree parses a document in UTF-8, or in the encoding that the document declares.
+// ParseTree parses a document in UTF-8, or in the encoding that the byte order mark or the declaration names. It
+// ignores limits.MaxBody and limits.Memory.
 func ParseTree(body []byte, limits Limits) (Tree, error) {
 	text, err := decodeBody(body, "")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Accept trims a key only by XML's white space. All other characters stay, so that Weir and the CMS read the
-// same key.
+// Accept trims only XML's white space from a key, so that Weir and the CMS read the same key. It refuses a key (want
+// is empty) that begins or ends with another space, or that has a control or invisible character.
 func TestSet_Accept_KeysWithOtherSpace(t *testing.T) {
 	t.Parallel()
 	s, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "./@k"}},

@@ -29,8 +29,8 @@ func (n *needs) needsAttribute(given xml.Name) bool {
 	return n.attributes[given.Local]
 }
 
-// addStep adds a step of a path by its selector. A step that traverses unnamed elements (// or *) needs every
-// element.
+// addStep adds a step of a path by its selector, which is empty for //. A step that traverses unnamed elements (// or
+// *) needs every element.
 func (n *needs) addStep(selector string) {
 	switch selector {
 	case "", "*":

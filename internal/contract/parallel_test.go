@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// busySet returns a set with memory for ten bytes, all of which are taken.
+// busySet returns a set whose memory of ten bytes is all taken.
 func busySet(t *testing.T) *Set {
 	t.Helper()
 	s, err := New([]Definition{{Name: "a", Root: "a"}}, Limits{MaxBody: 100, Memory: 10})
@@ -42,7 +42,7 @@ func TestSet_Accept_UnavailableWhileTooMuchIsRead(t *testing.T) {
 	})
 }
 
-func TestSet_Accept_TakesItsTurnAndGivesItBack(t *testing.T) {
+func TestSet_Accept_WaitsForMemoryAndReleasesIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := busySet(t)
@@ -75,7 +75,7 @@ func TestSet_Accept_TakesItsTurnAndGivesItBack(t *testing.T) {
 }
 
 // A value that the rule cannot check is a problem of that rule.
-func TestRule_Problems_RefusesUncheckableValues(t *testing.T) {
+func TestRule_CheckValue_RefusesUncheckableValues(t *testing.T) {
 	t.Parallel()
 	p, err := compilePath("./a")
 	if err != nil {

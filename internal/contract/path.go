@@ -18,7 +18,7 @@ type path struct {
 	given    string
 	absolute bool // true = starts at the document; false = at the root element
 	steps    []step
-	first    string // local name of the first step, if the path starts at the document
+	first    string // the first step without its prefix, if the path starts at the document
 	space    string // prefix of attr, if namespace is nil
 	attr     string // name of the attribute that the last step selects; empty = the element's text
 	// namespace is the namespace of attr in a step @{uri}local; nil = the step compares the prefix
@@ -48,7 +48,7 @@ var (
 	wholeNumber = regexp.MustCompile(`^-?[0-9]{1,6}$`)
 )
 
-// compilePath returns nil for an empty path.
+// compilePath compiles a path. It returns nil for an empty path.
 func compilePath(given string) (*path, error) {
 	if given == "" {
 		return nil, nil
@@ -69,7 +69,7 @@ func compilePath(given string) (*path, error) {
 	return p, nil
 }
 
-// addStep adds a step of the path. The last step may be an attribute.
+// addStep adds a step of the path. more is true if further steps follow. The last step may be an attribute.
 func (p *path) addStep(name, filters string, more bool) error {
 	var namespace *string
 	if n := inNamespace.FindStringSubmatch(name); n != nil {
@@ -154,7 +154,8 @@ type placedValue struct {
 	text      string // without surrounding white space
 }
 
-// selectPlacedValues returns the selected values, in the order of the document.
+// selectPlacedValues returns the selected values. Values of one parent element are in the order of the document. A
+// path with // can select an element before another one that stands before it in the document.
 func (p *path) selectPlacedValues(doc *etree.Document) []placedValue {
 	var out []placedValue
 	spaces := namespaces{}

@@ -31,11 +31,11 @@ type Redaction struct {
 	// are in no order. A value can occur twice, and no value is empty.
 	Values []string
 	// Written are the contents of the redacted elements and attributes as the body has them: with tags, CDATA
-	// sections and references.
+	// sections and references, but without surrounding space, and in UTF-8.
 	Written []string
-	// HasMore reports whether Values lacks some values, because the redacted elements have more than
-	// maxContents bytes. The bytes of an element inside of another one are in the sum twice. Without a limit, a
-	// deep document would need memory of its size times its depth.
+	// HasMore is true if Values lacks some values, because the redacted elements have more than maxContents bytes.
+	// The bytes of a redacted element inside of another one count twice. Without a limit, a deep document would
+	// need memory of its size times its depth.
 	HasMore bool
 }
 
@@ -65,8 +65,8 @@ func compileRedactedPaths(def Definition) (paths []*path, problems []string) {
 	return paths, problems
 }
 
-// coversPath reports whether a redacted path and another path are the same text, or the redacted path names an
-// element around the other. Two paths can select the same value in further ways, which Accept finds.
+// coversPath reports whether a redacted path and another path have the same text, or whether the redacted path names
+// an element around the value of the other. Paths with other texts can select the same value, too: Accept finds that.
 func coversPath(redacted, other string) bool {
 	trimStart := func(given string) string { return strings.TrimPrefix(strings.TrimPrefix(given, "./"), ".") }
 	redacted, other = trimStart(redacted), trimStart(other)
@@ -168,9 +168,9 @@ func (l Limits) describeProblem(problem string) string {
 func (s *Set) HasRedaction() bool { return s.limits.hidesInput }
 
 // Redact returns a body without the values that its contract redacts. An empty name stands for the contract of
-// the root element. If the set does not have the contract, and no contract of the set redacts values, the body
-// has no redacted values. In all other cases in which Redact cannot find the values, the error is a
-// *weir.Error: Conflict, or Unavailable if ctx ends while the call waits for memory.
+// the root element. If no contract of the set redacts values, or the named contract redacts none, Redact returns the
+// body unread. If Redact cannot find the values, for example because the set does not have the contract, the error is
+// a *weir.Error: Conflict, or Unavailable if ctx ends while the call waits for memory.
 func (s *Set) Redact(ctx context.Context, contract, contentType string, body []byte) (Redaction, error) {
 	c := s.findByName(contract)
 	if !s.limits.hidesInput || c != nil && len(c.secret) == 0 {
@@ -233,8 +233,8 @@ func (s *Set) findByName(name string) *compiledContract {
 // textRange is a part of a text, by the offsets of its beginning and its end.
 type textRange struct{ from, to int }
 
-// cutValues replaces the redacted values of a body; text is the body in UTF-8. If it cannot find the place of a value,
-// it returns an error, so that the body is not shown with that value.
+// cutValues replaces the redacted values of a body; text is the body in UTF-8. If cutValues cannot find the place of a
+// value, it returns an error, so that readers do not see the body with that value.
 func (c *compiledContract) cutValues(body []byte, text, encoding string, doc *etree.Document,
 	places *places) (Redaction, error) {
 	found := Redaction{Body: body}
@@ -332,8 +332,8 @@ func encodeASCII(text, encoding string) []byte {
 	return out
 }
 
-// findAttribute returns the range of an attribute's value. The text is well-formed, and ends with the start
-// tag, which begins at start and has the attribute.
+// findAttribute returns the range of an attribute's value. The text is well-formed, and ends with the start tag that
+// has the attribute. The start tag begins at offset start.
 func findAttribute(text string, start int, name string) (textRange, error) {
 	for at := start; at < len(text); {
 		from := strings.IndexAny(text[at:], `"'`)
@@ -353,8 +353,8 @@ func findAttribute(text string, start int, name string) (textRange, error) {
 	return textRange{}, fmt.Errorf("the attribute %s is not in its start tag", name)
 }
 
-// readContent returns the texts in the content of an element: the text of each element in it, the value of each
-// attribute, and the text of all elements together.
+// readContent returns the texts in the content of an element: the own text of each element inside, the value of each
+// attribute inside, and all text of the content together.
 func readContent(content string) ([]string, error) {
 	var values []string
 	var whole strings.Builder

@@ -42,7 +42,7 @@ func TestRedact_ReplacesOnlyTheValues(t *testing.T) {
 			`<person><pan>` + marked + `</pan></person>`},
 		{"all in the element", "./home", `<person><home no="7"><city z="1">Bern</city></home></person>`,
 			`<person><home no="7">` + marked + `</home></person>`},
-		{"nested paths", "//city", `<person><city>a<city>b</city></city></person>`,
+		{"nested elements", "//city", `<person><city>a<city>b</city></city></person>`,
 			`<person><city>` + marked + `</city></person>`},
 		{"attribute", "./@mail", "<person id='1'\n mail = 'a=b@c'  x=\"mail='z'\">t</person>",
 			"<person id='1'\n mail = '" + marked + "'  x=\"mail='z'\">t</person>"},
@@ -71,7 +71,7 @@ func TestRedact_ReplacesOnlyTheValues(t *testing.T) {
 	}
 }
 
-// encodings encode a body, and also the wanted body without redacted values.
+// encodings encode a body, and the body that is wanted from Redact.
 var encodings = map[string]func(body, want string) (contentType string, encoded, encodedWant []byte){
 	"UTF-8": func(body, want string) (string, []byte, []byte) {
 		return "application/xml", []byte("\uFEFF" + body), []byte("\uFEFF" + want)

@@ -10,11 +10,11 @@ import (
 	"weir/internal/weir"
 )
 
-// statuses are the HTTP statuses of httpio.
+// statuses are the HTTP statuses with which httpio answers errors of Accept.
 var statuses = map[weir.Kind]int{weir.Malformed: 400, weir.TooLarge: 413, weir.Unsupported: 415, weir.Invalid: 422,
 	weir.Unavailable: 503}
 
-// problemOf returns the first problem, or the message if there are no problems.
+// problemOf returns the first problem of an error. If the error has no problems, the result has its message.
 func problemOf(t testing.TB, err error) weir.Problem {
 	t.Helper()
 	var e *weir.Error
@@ -196,7 +196,7 @@ func TestSet_Accept_Refuses(t *testing.T) {
 						got.message, c.status, c.path, c.rule, c.message)
 				}
 				if (p.Rule == "xml") != (p.Line > 0) && p.Rule != "encoding" {
-					t.Errorf("got line %d, column %d; want a place only for a problem of the rule xml", p.Line,
+					t.Errorf("got line %d, column %d; want a place only for rules xml and encoding", p.Line,
 						p.Column)
 				}
 			})

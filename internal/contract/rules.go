@@ -51,12 +51,12 @@ var structTags = []string{"dive", "keys", "endkeys", "structonly", "nostructleve
 	"validateFn",
 	"skip_unless", "fieldcontains", "fieldexcludes", "-"}
 
-// numberTags are the tags that compare numbers. With any other tag, the validator would check a text that is
-// not the value.
+// numberTags are the tags that a rule for numbers may have. With any other tag, the validator would not check the
+// number, but a text of its own.
 var numberTags = []string{"omitempty", "min", "max", "gt", "gte", "lt", "lte", "eq", "ne"}
 
-// probeValues have many shapes. At startup, New checks them with each rule, so that the validator reads each
-// parameter of the rule.
+// probeValues have many shapes. New checks them with each rule for texts, so that the validator reads each parameter
+// of the rule at startup.
 var probeValues = []string{"", "x", "1", "2006-01-02", "a@b.example", "http://b.example/", "Zm9v"}
 
 func compileRule(f Field) (rule, error) {
@@ -164,8 +164,9 @@ func (r *rule) checkTag(tag string) error {
 // decimal matches a number in the spelling of XML Schema for decimals and doubles, except INF and NaN.
 var decimal = regexp.MustCompile(`^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$`)
 
-// findBroken returns the first part of the rule that a value breaks, or "" if the value breaks none. It returns
-// an error if the validator cannot read the rule.
+// findBroken returns the first part of the rule that a value breaks, or "" if the value breaks none. If a rule for
+// numbers gets a value that is not a number, the broken part is "number". findBroken returns an error if the
+// validator cannot read the rule.
 func (r *rule) findBroken(value string) (broken string, err error) {
 	if !r.isNumber {
 		return findBrokenTag(value, r.tag)
@@ -207,7 +208,7 @@ func findBrokenTag(value any, tag string) (broken string, err error) {
 	return broken, nil
 }
 
-// explainPanic words the validator's panic as an error for the author of the rule.
+// explainPanic returns the validator's panic as an error for the author of the rule.
 func explainPanic(tag string, panicked any) error {
 	said := fmt.Sprint(panicked)
 	switch {
@@ -220,7 +221,8 @@ func explainPanic(tag string, panicked any) error {
 	return errors.New(said)
 }
 
-// checkDocument returns the problems of the values that the rule's path selects.
+// checkDocument returns the problems of the values that the rule's path selects, or the problem that a required value
+// is missing.
 func (r *rule) checkDocument(doc *etree.Document, places *places, redacted redactedPlaces) []weir.Problem {
 	values := r.selectPlacedValues(doc)
 	if r.lacksRequired(values) {
@@ -261,8 +263,8 @@ func (r *rule) checkValue(value string, isRedacted bool) (problem weir.Problem, 
 	return weir.Problem{Path: r.given, Rule: broken, Message: r.given + " " + r.describeBroken(value, broken)}, true
 }
 
-// describeBroken returns the rest of a sentence that begins with the path. The sentence names both things that
-// the rule compared: two numbers, or two lengths.
+// describeBroken returns the rest of a sentence that begins with the path. If the rule compared two numbers or two
+// lengths, the sentence has both.
 func (r *rule) describeBroken(value, broken string) string {
 	name, limit, _ := strings.Cut(broken, "=")
 	words := map[string]string{"min": "at least", "gte": "at least", "max": "at most", "lte": "at most",

@@ -21,9 +21,9 @@ func (n qualifiedName) String() string {
 	return "{" + n.uri + "}" + n.local
 }
 
-// scanner reads a document as a stream of tokens. It refuses oversized documents before they become a tree. It
+// scanner reads a document as a stream of tokens. It refuses a document at the first token that exceeds a limit. It
 // also refuses documents that encoding/xml accepts although they are not well-formed (wellformed.go). A checked
-// token goes into the tree at once if the root's contract needs it, so the scanner reads a document only once.
+// token goes into the tree at once if the caller needs it, so the scanner reads a document only once.
 type scanner struct {
 	text                string
 	decoder             *xml.Decoder
@@ -97,8 +97,8 @@ func scanWithPlaces(text string, limits Limits, places *places,
 	return s.root, s.doc, nil
 }
 
-// checkToken adds one token to the tree. It returns the problem of the token, or an empty string; raw
-// is the text of the token.
+// checkToken checks one token, and adds it to the tree if it is needed. It returns the problem of the token, or an
+// empty string; raw is the text of the token.
 func (s *scanner) checkToken(token xml.Token, raw string) string {
 	switch t := token.(type) {
 	case xml.StartElement:
@@ -126,7 +126,7 @@ func (s *scanner) checkToken(token xml.Token, raw string) string {
 	return ""
 }
 
-// currentParent returns the element that gets the next content; nil if the tree does not get that content.
+// currentParent returns the element of the tree to which the next content belongs; nil = the content is not needed.
 func (s *scanner) currentParent() *etree.Element {
 	if len(s.open) == 0 {
 		return &s.doc.Element

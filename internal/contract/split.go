@@ -24,8 +24,8 @@ type Part struct {
 }
 
 // Splitter reads the parts of a document one after the other. It has one part at a time in memory, and refuses
-// a token that is larger than a part may be. It checks the tags of the whole document; Set.Accept checks the
-// content of a part.
+// a token that is larger than a part may be. It checks the document outside of the parts. Of a part it checks only
+// that the tags match; Set.Accept checks the rest.
 type Splitter struct {
 	paths      []*SplitPath
 	limits     Limits
@@ -35,7 +35,7 @@ type Splitter struct {
 	namespaces namespaceScope
 	hasRoot    bool
 	part       *openPart // nil = the reader is outside of the parts
-	err        error     // the error of an earlier call
+	err        error     // the error or the io.EOF of an earlier call
 }
 
 type splitElement struct {
@@ -46,10 +46,10 @@ type splitElement struct {
 
 // openPart is a part whose end tag is not read yet.
 type openPart struct {
-	depth     int // number of open elements outside of the part
-	line      int
-	insertAt  int // offset in the part, behind the name of its start tag
-	inherited []byte
+	depth     int    // number of open elements around the part
+	line      int    // line of the start tag in the document, from 1
+	insertAt  int    // offset in the part, behind the name of its start tag
+	inherited []byte // namespace declarations that are inserted there
 }
 
 // maxInherited limits the bytes of the namespace declarations that are added to a part. Without the limit, a
@@ -57,7 +57,8 @@ type openPart struct {
 const maxInherited = 4 << 10
 
 // Split returns a Splitter of a document in UTF-8 or US-ASCII. A part is an element that one of the paths
-// selects and that lies in no other part. The error is a *weir.Error: Unsupported or Malformed.
+// selects and that lies in no other part. The error is a *weir.Error, Unsupported or Malformed, or the error of the
+// document's reader.
 func (s *Set) Split(document io.Reader, contentType string, paths ...*SplitPath) (*Splitter, error) {
 	if contentType == "" {
 		contentType = "application/xml"
@@ -104,7 +105,7 @@ func checkProlog(in *bufio.Reader, charset string) (isASCII bool, err error) {
 	return chosen == ascii, err
 }
 
-// findEncoding returns the encoding of a document, which it reads from the document's beginning.
+// findEncoding returns the encoding of a document. head is the beginning of the document.
 func findEncoding(head []byte, charset string) (string, error) {
 	marked, rest := cutByteOrderMark(head)
 	param, err := canonicalEncoding(charset, "charset parameter")
@@ -318,7 +319,7 @@ func (p *Splitter) endPart() *Part {
 	return &Part{Line: open.line, Body: append(body, written[open.insertAt:]...)}
 }
 
-// endDocument returns io.EOF if the document is complete.
+// endDocument returns io.EOF if the document is complete, and otherwise its error.
 func (p *Splitter) endDocument() error {
 	line, column := p.decoder.InputPos()
 	switch {
@@ -352,14 +353,14 @@ func (p *Splitter) errorAt(line, column int, problem string) error {
 type tokenReader struct {
 	source    io.Reader
 	limit     int64 // largest number of bytes of a part, and of a token
-	maxEquals int   // largest number of equals signs in a tag, whose attributes the decoder has in memory together
-	isASCII   bool  // true = other characters are refused
+	maxEquals int   // largest number of equals signs in a tag, because the decoder has all its attributes in memory
+	isASCII   bool  // true = characters outside of ASCII are refused
 
 	kept       []byte // the buffered bytes, from offset base on
 	base       int64
-	tokenAt    int64
-	partAt     int64 // -1 = outside of the parts, or the part is too large
-	equals     int   // equals signs since the beginning of the token
+	tokenAt    int64 // offset of the current token
+	partAt     int64 // offset of the current part; 0 = no part began yet; -1 = the last part has ended, or is too large
+	equals     int   // number of equals signs that were read since the token began
 	isTooLarge bool  // true = the current part is too large
 	err        error // the reason why the reading ended
 }
@@ -413,8 +414,8 @@ func (r *tokenReader) beginToken(at int64) {
 	}
 }
 
-// dropBefore drops the bytes before an offset when they are more than half of the buffer, so that each byte is
-// moved only once.
+// dropBefore drops the bytes before an offset if they are more than half of the buffer, so that it moves fewer bytes
+// than it drops.
 func (r *tokenReader) dropBefore(at int64) {
 	if unused := at - r.base; unused > int64(len(r.kept))/2 {
 		r.kept = r.kept[:copy(r.kept, r.kept[unused:])]

@@ -23,11 +23,11 @@ type splitStep struct {
 	local        string  // local name; * = any name
 }
 
-// maxSplitSteps is the number of steps that fit into a splitState beside one bit for the end of the path.
+// maxSplitSteps is the number of steps that fit into a splitState beside bit 0.
 const maxSplitSteps = 63
 
 // splitState is the set of positions in a path that an open element has reached. Bit i is set if the first i
-// steps select the element.
+// steps select the element, or if they select an element around it and the next step matches at any depth.
 type splitState uint64
 
 // CompileSplitPath parses a path.

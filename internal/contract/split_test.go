@@ -15,7 +15,7 @@ import (
 	"weir/internal/weir"
 )
 
-// splitText returns the parts of a document, with their lines.
+// splitText returns the parts of a document, each with its line. A part without a body is shown by its error.
 func splitText(t testing.TB, in io.Reader, contentType string, paths ...string) (parts []string, err error) {
 	t.Helper()
 	var compiled []*contract.SplitPath
@@ -102,7 +102,7 @@ func TestSplit_SeveralPaths(t *testing.T) {
 	}
 }
 
-// Split or Next refuses each document as a whole, with an error of the kind and with a part of the message.
+// Split or Next returns an error for each document. The error must have the kind and the words of the case.
 func TestSplit_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -248,7 +248,7 @@ func timeSplit(t *testing.T, document string) time.Duration {
 	return time.Since(began)
 }
 
-// Thousands of namespaces do not make the Splitter slower, neither while they are in scope nor after their
+// Thousands of namespaces must not make the Splitter much slower, neither while they are in scope nor after their
 // elements have ended.
 func TestSplit_ManyNamespaces(t *testing.T) {
 	t.Parallel()
@@ -300,7 +300,8 @@ func TestSplit_ForgetsNamespaces(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// Each part is well-formed by itself: split alone, it has the same content as in the document, with any paths.
+// Each part must be a document by itself, with any path: if Split gets the part alone, the root element is the same
+// part, byte for byte.
 func FuzzSplit(f *testing.F) {
 	f.Add(`<a xmlns:p="urn:p"><b>1</b><p:b/></a>`, "/a/b")
 	f.Add("<a>\n<b x='1'><c/></b></a>", "//b")

@@ -14,8 +14,8 @@ import (
 // versions.
 type versionLimit struct {
 	isSet   bool
-	highest weir.Version  // its kind is the kind of all accepted versions: a number or a time
-	ahead   time.Duration // the largest distance of a time from now, in the future; 0 = highest is the limit
+	highest weir.Version  // all accepted versions are of its kind, a number or a time; not set if ahead is set
+	ahead   time.Duration // how far in the future a version may be, which is then a time; 0 = highest is the limit
 }
 
 // parseVersionLimit parses versionMax of a definition.
@@ -39,8 +39,8 @@ func parseVersionLimit(def Definition) (versionLimit, error) {
 	return versionLimit{isSet: true, highest: v}, nil
 }
 
-// checkVersion returns the problem of a version; "" = the limit accepts it. It refuses a version of another
-// kind than the limit, because a number cannot be compared with a time.
+// checkVersion returns the problem of a version; "" = the limit accepts the version. checkVersion refuses a version
+// of another kind than the limit, because a number cannot be compared with a time.
 func (l versionLimit) checkVersion(v weir.Version, now time.Time) string {
 	highest := l.highest
 	if l.ahead > 0 {

@@ -11,9 +11,9 @@ const (
 	bytesPerAttribute = 256
 )
 
-// estimateMemory returns an upper bound, in bytes, of the memory that parsing a body takes. It searches the
-// bytes of the body. In some encodings it takes one character for several, so the bound can be too high, but never
-// too low.
+// estimateMemory returns an upper bound, in bytes, of the memory that parsing a body takes. It counts the bytes "<"
+// and "=" of the body. In UTF-16 such a byte can be a part of another character, so the bound can be higher than
+// necessary.
 func estimateMemory(body []byte) int64 {
 	tags, attributes := bytes.Count(body, []byte("<")), bytes.Count(body, []byte("="))
 	return bytesPerByte*int64(len(body)) + bytesPerTag*int64(tags) + bytesPerAttribute*int64(attributes)

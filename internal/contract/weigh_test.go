@@ -56,7 +56,7 @@ func heapAlive() int64 {
 }
 
 // The decoder has all attributes of a tag in memory at once, and a body of 100 MiB can have 16 million
-// attributes.
+// attributes. So the scanner must refuse such a tag before the decoder reads it.
 func TestScanDocument_RefusesAttributesBeforeTheyAreMade(t *testing.T) {
 	t.Parallel()
 	limits := Limits{Attributes: 3}.orDefaults()

@@ -11,8 +11,8 @@ import (
 )
 
 // The checks of this file refuse documents that encoding/xml accepts although XML 1.0 or Namespaces in XML
-// forbid them. A CMS with a stricter parser would reject such a document after the receiver answered 202. Each
-// check returns the problem, or an empty string.
+// forbid them. A CMS with a stricter parser would reject such a document after the receiver answered 202. A problem
+// is returned as a text; empty = there is none.
 
 // findForbiddenCharacter returns the first character that XML does not allow, or offset -1. It is needed for
 // comments and processing instructions, in which encoding/xml does not check the characters.
@@ -27,7 +27,7 @@ func findForbiddenCharacter(text string) (at int, r rune) {
 	return -1, 0
 }
 
-// checkStartTag requires space between attributes.
+// checkStartTag requires space between attributes, and checks the references in their values.
 func checkStartTag(raw string) string {
 	quote := byte(0)
 	for i := 0; i < len(raw); i++ {
@@ -106,8 +106,8 @@ const (
 	xmlnsNamespace = "http://www.w3.org/2000/xmlns/"
 )
 
-// namespaceScope has the namespaces bound to each prefix, the innermost namespace last. The whole document
-// shares one map. With a copy for each element, a body of a megabyte could take minutes.
+// namespaceScope has the namespaces that are bound to each prefix, the innermost namespace last. One map serves the
+// whole document. With a copy for each element, a body of a megabyte could take minutes.
 type namespaceScope map[string][]string
 
 func newNamespaceScope() namespaceScope { return namespaceScope{"xml": {xmlNamespace}, "": {""}} }

@@ -18,7 +18,7 @@ import (
 	"weir/internal/storage/memory"
 )
 
-// recorder has the shapes of all writes to one storage account.
+// recorder has the shapes of everything that is written to one storage account.
 type recorder struct {
 	mu     sync.Mutex
 	shapes map[string]map[string]string // shape of a name → column → types
@@ -42,7 +42,7 @@ func (r *recorder) addRow(partition, key string, columns map[string]any) {
 	}
 }
 
-// addName records a name or a text that has no columns.
+// addName records the shape of the name of a blob or lease, or of the text of a ticket.
 func (r *recorder) addName(kind, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,8 +63,8 @@ func (r *recorder) formatShapes() string {
 	return b.String()
 }
 
-// typeOf returns the type of a column in storage. If the text is JSON, it lists the fields, because later releases read
-// them, too.
+// typeOf returns the type of a column in storage. If the value is JSON, also compressed, the type has the names of the
+// fields, because later releases read the fields, too.
 func typeOf(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -83,7 +83,7 @@ func typeOf(value any) string {
 	return fmt.Sprintf("unknown (%T)", value)
 }
 
-// decompress returns the text of a compressed column, or nil if it is not compressed.
+// decompress returns the text of a compressed column, or nil if the column is not compressed.
 func decompress(packed []byte) []byte {
 	text, err := io.ReadAll(flate.NewReader(bytes.NewReader(packed)))
 	if err != nil {
@@ -110,8 +110,8 @@ func jsonFields(text []byte) string {
 	return " JSON " + strings.Join(slices.Sorted(maps.Keys(fields)), " ")
 }
 
-// mergeTypes returns the type of a column that was written with both types. JSON texts may leave fields out, so it
-// returns the union of their fields. Of other types that differ it returns both.
+// mergeTypes returns the type of a column that was written with both types: one type, or both with | between them. JSON
+// texts may leave fields out, so the merged type has the fields of both.
 func mergeTypes(known, seen string) string {
 	knownType, knownFields, _ := strings.Cut(known, " JSON ")
 	seenType, seenFields, _ := strings.Cut(seen, " JSON ")
@@ -183,7 +183,7 @@ func replaceNumbers(name string) string {
 	})
 }
 
-// recordedTable is the table of one process. It records all writes.
+// recordedTable is the table of one process. It records each row that is inserted or changed.
 type recordedTable struct {
 	storage.Table
 	p *process
@@ -219,7 +219,7 @@ func (t recordedTable) Get(ctx context.Context, partition, key string) (storage.
 	return t.Table.Get(ctx, partition, key)
 }
 
-// recordedBlobs is the blob storage of one process. It records all writes.
+// recordedBlobs is the blob storage of one process. It records the name of each blob that is written.
 type recordedBlobs struct {
 	*memory.Blobs
 	p *process
@@ -233,13 +233,13 @@ func (b recordedBlobs) Put(ctx context.Context, name string, data []byte) error 
 	return b.Blobs.Put(ctx, name, data)
 }
 
-// List is slow if the test sets slowList, so that a search through many blobs ends early.
+// List takes the time slowList, so that a search through many blobs ends before it has seen all.
 func (b recordedBlobs) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
 	time.Sleep(b.p.w.slowList)
 	return b.Blobs.List(ctx, prefix, marker)
 }
 
-// Delete refuses to remove the blob lockedBlob, if the test sets one.
+// Delete refuses to remove the blob lockedBlob.
 func (b recordedBlobs) Delete(ctx context.Context, name string) error {
 	if name == b.p.w.lockedBlob {
 		return &storage.Error{Op: "delete blob", Kind: storage.Conflict, Index: -1}
@@ -247,7 +247,7 @@ func (b recordedBlobs) Delete(ctx context.Context, name string) error {
 	return b.Blobs.Delete(ctx, name)
 }
 
-// recordedLeases has the leases of one process. It records all writes.
+// recordedLeases has the leases of one process. It records the name of each lease that the process asks for.
 type recordedLeases struct {
 	storage.Leases
 	p *process
@@ -275,7 +275,7 @@ func (l recordedLeases) Release(ctx context.Context, name, id string) error {
 	return l.Leases.Release(ctx, name, id)
 }
 
-// recordedQueue is the queue of tickets. It records all writes.
+// recordedQueue is the queue of tickets for one process. It records the text of each ticket that is put into it.
 type recordedQueue struct {
 	storage.Queue
 	p *process
@@ -289,7 +289,8 @@ func (q recordedQueue) Put(ctx context.Context, text string, delay time.Duration
 	return q.Queue.Put(ctx, text, delay)
 }
 
-// checkAlive returns an error if the process was killed: no call of it reaches storage any more.
+// checkAlive returns an error if the process was killed. The wrappers of storage call checkAlive, so that a killed
+// process writes nothing more.
 func (p *process) checkAlive(op string) error {
 	if p.dead.Load() {
 		return &storage.Error{Op: op, Kind: storage.Unavailable, Index: -1}

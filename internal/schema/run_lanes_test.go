@@ -79,7 +79,7 @@ func (w *world) claimLane() {
 	w.awaitRest()
 }
 
-// crashRepeatedly kills the process in the middle of one delivery until the lane is careful: until tail names the
+// crashRepeatedly kills five processes in the middle of one delivery, so that the lane runs carefully: tail names the
 // message before it is sent.
 func (w *world) crashRepeatedly() {
 	key := w.keyIn(0, "/crash")
@@ -142,7 +142,7 @@ func (w *world) newCommand(progress func(string)) relane.Resharder {
 	}
 }
 
-// removeOldMessages runs the retention after its time.
+// removeOldMessages runs retention when all messages are old enough to be removed, and the search for lost bodies.
 func (w *world) removeOldMessages() {
 	w.setAnswer(answerAlways(rejected))
 	w.awaitStage(w.post(weir.Message{Key: "/removed", Body: newLargeBody()}), weir.Dead)
@@ -167,8 +167,8 @@ func (w *world) removeOldMessages() {
 	w.slowList = 0
 }
 
-// loseBlobs leaves blobs to which no row refers, as crashes in the middle of an append do. There are more than one page
-// of a listing, and one that storage refuses to remove.
+// loseBlobs leaves blobs to which no row refers, as crashes in the middle of an append do. The blobs fill more than one
+// page of a listing, and storage refuses to remove one of them.
 func (w *world) loseBlobs() {
 	for n := range 1100 {
 		name := fmt.Sprintf("%s/%d.0/%020x", time.Now().UTC().Format(time.DateOnly), w.store.Epoch, n)

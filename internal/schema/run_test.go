@@ -16,7 +16,7 @@ import (
 	"weir/internal/wire"
 )
 
-// useEachFeature uses each feature once. The steps follow each other on one storage account.
+// useEachFeature uses each feature that writes to storage. The steps follow each other on one storage account.
 func (w *world) useEachFeature() {
 	w.start(2)
 	w.deliverMessages()
@@ -26,7 +26,7 @@ func (w *world) useEachFeature() {
 	w.forgetVersion()
 	w.rememberIDs()
 	w.eraseMessages()
-	w.killMessages()
+	w.killMessage()
 	w.replayMessages()
 	w.refuseReplay()
 	w.discardMessage()
@@ -44,7 +44,8 @@ func (w *world) useEachFeature() {
 	w.stop()
 }
 
-// deliverMessages delivers a message that uses every column, and one with a large body.
+// deliverMessages delivers a message with many columns, one with a large body, and a burst whose deliveries share a
+// row. It also enqueues tickets of both kinds.
 func (w *world) deliverMessages() {
 	w.refuses.Store(true) // so that the callback is tried again
 	small := w.post(weir.Message{Key: "/a", Version: "1", Upstream: "newsroom",
@@ -64,13 +65,12 @@ func (w *world) deliverMessages() {
 	w.must(w.store.Resume(w.Context(), 0, ""))
 	w.awaitStage(last, weir.Delivered)
 	w.must(w.tickets.Enqueue(w.Context(), 0))
-	for number := range 9 { // an instance with tickets of many lanes puts one ticket for all lanes
+	for number := range 9 { // with tickets of so many lanes, the sender puts one ticket for all lanes into the queue
 		w.must(w.tickets.Enqueue(w.Context(), number))
 	}
 }
 
-// deliverLater schedules messages, moves one, cancels one, and lets one become due among others of
-// its key.
+// deliverLater schedules messages, changes the due time of one, cancels one, and lets the others become due.
 func (w *world) deliverLater() {
 	soon := time.Now().Add(time.Minute)
 	due := w.post(weir.Message{Key: "/due", DueAt: soon})
@@ -88,7 +88,7 @@ func (w *world) deliverLater() {
 	w.awaitRest()
 }
 
-// retryMessages lets a key wait for a retry with others behind it, and cancels one of these.
+// retryMessages lets a message wait for its retry with other messages of the key behind it, and cancels one of these.
 func (w *world) retryMessages() {
 	w.setAnswer(answerAlways(failed))
 	key := w.keyIn(0, "/retry")
@@ -108,7 +108,8 @@ func (w *world) retryMessages() {
 	w.awaitRest()
 }
 
-// forgetVersion delivers a version that is far too high, lets it supersede another, and has it forgotten.
+// forgetVersion delivers a version that is far too high, lets it supersede another one, and asks the holder to forget
+// it.
 func (w *world) forgetVersion() {
 	version := func(v string) weir.Message { return weir.Message{Key: "/huge", Version: v, Supersede: true} }
 	huge := w.post(version("99999999999999999999"))
@@ -165,7 +166,8 @@ func (w *world) supersedeVersions() {
 	w.awaitRest()
 }
 
-// rememberIDs learns the CMS's id of a key's item, learns later that the item is gone, and has an id forgotten.
+// rememberIDs lets the CMS answer with ids of two keys' items, and later with the answer that one item is gone. It asks
+// the holder to forget the other id.
 func (w *world) rememberIDs() {
 	w.setAnswer(answerAlways(weir.Result{Outcome: weir.OutcomeDelivered, Status: 201, RememberedID: "4711"}))
 	w.awaitStage(w.post(weir.Message{Key: "/remembered"}), weir.Delivered)
@@ -181,10 +183,10 @@ func (w *world) rememberIDs() {
 	w.awaitRest()
 }
 
-// killMessages makes messages dead, and delivers a later message of one of their keys.
-func (w *world) killMessages() {
+// killMessage makes a message dead, and delivers a later message of its key.
+func (w *world) killMessage() {
 	w.setAnswer(answerAlways(rejected))
-	w.refuses.Store(true) // so that both receivers get the event again
+	w.refuses.Store(true) // so that both receivers, of the callback and of the settings, get the event again
 	dead := w.post(weir.Message{Key: "/dead", Callback: hookURL})
 	w.awaitStage(dead, weir.Dead)
 	time.Sleep(2 * time.Minute)
@@ -227,7 +229,7 @@ func newEdit(body []byte) *lane.Edit {
 		Shown: map[string]string{"title": "B"}}
 }
 
-// refuseReplay asks for a replay while a later message of the key is being delivered.
+// refuseReplay asks for a replay while a later message of the key is being delivered, so that the holder refuses it.
 func (w *world) refuseReplay() {
 	w.setAnswer(answerAlways(rejected))
 	dead := w.post(weir.Message{Key: "/late"})
@@ -263,7 +265,7 @@ func (w *world) discardMessage() {
 	w.awaitRest()
 }
 
-// runSchedules lets schedules file messages, one of them with a large message.
+// runSchedules lets two schedules append messages. One schedule has a large message.
 func (w *world) runSchedules() {
 	for name, message := range map[string]string{"small": "<r/>", "large": fmt.Sprintf("<r>%x</r>", newLargeBody())} {
 		definition := recur.Definition{Cron: "@every 10m", Message: []byte(message)}
@@ -312,7 +314,7 @@ type unobserved struct{}
 // Limited implements upstream.Observer.
 func (unobserved) Limited(string, string) {}
 
-// useQuota takes a message of the daily quota of an upstream.
+// useQuota counts one message against the daily quota of an upstream.
 func (w *world) useQuota() {
 	set := upstream.NewSet([]upstream.Definition{{Name: "newsroom", DailyQuota: 10}}, w.store.Table, time.Now,
 		unobserved{})

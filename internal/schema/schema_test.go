@@ -17,8 +17,8 @@ const golden = "testdata/schema.golden"
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// kinds has all kinds of rows, blobs, leases and tickets. If the run no longer writes a kind, the test no longer uses
-// that feature.
+// kinds has all kinds of rows, blobs, leases and tickets, with their purposes. The run must write each kind. Otherwise
+// it no longer uses the feature that writes the kind.
 var kinds = map[string]string{
 	"row   <epoch>.<lane> | !head":    "control row of receivers and the API",
 	"row   <epoch>.<lane> | !tail":    "control row of the holder",
@@ -92,8 +92,9 @@ func TestSchema_Golden(t *testing.T) {
 	whole = true
 }
 
-// compareWithGolden compares the written columns with the golden file. If the run failed before its end, it reports
-// only new columns.
+// compareWithGolden compares the written shapes with kinds and with the golden file. If whole is false, the run failed
+// before its end, and compareWithGolden reports only new kinds and columns. With -update it writes the golden file
+// instead of reading it.
 func compareWithGolden(t *testing.T, r *recorder, whole bool) {
 	t.Helper()
 	got := r.formatShapes()
@@ -129,8 +130,9 @@ func compareWithGolden(t *testing.T, r *recorder, whole bool) {
 	}
 }
 
-// compareColumns returns the columns that only one of two texts has, of kinds that both have. It ignores a kind that
-// only one text has, because the list of kinds covers that.
+// compareColumns returns the columns that only want has (missing), or only got (added), of kinds that both texts have.
+// added also has the kinds that only got has. compareColumns ignores a kind that only want has, because
+// compareWithGolden finds it by the map kinds.
 func compareColumns(want, got string) (missing, added []string) {
 	known, written := parseColumns(want), parseColumns(got)
 	for kind := range known {

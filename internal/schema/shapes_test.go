@@ -29,7 +29,7 @@ func TestShapeOf(t *testing.T) {
 
 const hash32 = "0123456789abcdef0123456789abcdef"
 
-func TestDifferences(t *testing.T) {
+func TestCompareColumns(t *testing.T) {
 	t.Parallel()
 	known, seen := newRecorder(), newRecorder()
 	known.addRow("1.0", "!tail", map[string]any{"Cursor": int64(1), "Open": true, "At": time.Now(), "Absent": nil})

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// writers has the packages that write rows, or name their keys and columns.
+// writers has the packages that name keys and columns of rows in their source.
 var writers = []string{"../lane", "../lane/rows", "../recur", "../replay", "../history", "../audit", "../batch",
 	"../upstream"}
 
@@ -22,7 +22,7 @@ var (
 )
 
 // TestSchema_HasEveryKeyAndColumn checks that each key and column that the source names is in the golden file. A new
-// one needs a step of the run that writes it.
+// key or column needs a step of the run that writes it.
 func TestSchema_HasEveryKeyAndColumn(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(golden)
@@ -78,8 +78,8 @@ func namesOfSource(t *testing.T) (keys, columns map[string]bool) {
 	return keys, columns
 }
 
-// columnOf returns the key of a map's element, in a literal or an index, or the value of a typed
-// constant, as package rows has one for each column.
+// columnOf returns the node that can be the name of a column: the key in the literal or the index of a map, or the
+// value of a typed constant, because package rows has such a constant for each column. nil = there is none.
 func columnOf(n ast.Node) ast.Node {
 	switch n := n.(type) {
 	case *ast.ValueSpec:

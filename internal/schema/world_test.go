@@ -52,21 +52,21 @@ var quietLog = slog.New(slog.DiscardHandler)
 // drawHalf replaces the random numbers, so that each run takes the same time.
 func drawHalf() float64 { return 0.5 }
 
-// world has one storage account, a CMS whose answers the test chooses, and one process at a time.
+// world has one storage account, a CMS whose answers the test chooses, and the process that the steps of the run use.
 type world struct {
 	*testing.T
 	account  *memory.Account
 	recorder *recorder
 	queue    *memory.Queue
-	*process // the running process
+	*process // the process that was started last; nil after stop
 
 	mu      sync.Mutex
-	answer  func(context.Context, weir.Delivery) weir.Result // of the CMS; nil = it takes everything
+	answer  func(context.Context, weir.Delivery) weir.Result // answers for the CMS; nil = the CMS takes each message
 	refuses atomic.Bool                                      // receivers answer 500
 
-	rate       time.Duration // between two attempts of a process; 0 = none
-	slowList   time.Duration // that a list of blobs takes
-	lockedBlob string        // which storage refuses to remove
+	rate       time.Duration // pause between two attempts of a process that is started now; 0 = none
+	slowList   time.Duration // time that a listing of blobs takes
+	lockedBlob string        // name of a blob that storage refuses to remove; empty = none
 }
 
 // process is one process of the program, wired as in the handler.
@@ -95,7 +95,7 @@ func newWorld(t *testing.T, r *recorder) *world {
 	return w
 }
 
-// newStore returns a store of a process, of no epoch yet.
+// newStore returns a store of a process. The store has no epoch before it is opened.
 func (p *process) newStore(lanes int) *lane.Store {
 	return &lane.Store{
 		Table: recordedTable{p.w.account.Table(), p}, Bodies: recordedBlobs{p.w.account.Blobs(), p},
@@ -103,7 +103,7 @@ func (p *process) newStore(lanes int) *lane.Store {
 	}
 }
 
-// start starts a process.
+// start starts a process, which the later steps use.
 func (w *world) start(lanes int) {
 	w.Helper()
 	p := &process{w: w}
@@ -162,7 +162,7 @@ func (p *process) newDrainer(store *lane.Store, observer drain.Observer) *drain.
 	})
 }
 
-// stop ends the process in order.
+// stop closes all parts of the process, as at SIGTERM.
 func (w *world) stop() {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -177,7 +177,7 @@ func (w *world) stop() {
 	w.process = nil
 }
 
-// kill ends the process as SIGKILL does: no further call of it reaches storage.
+// kill ends the process as SIGKILL does: the process writes nothing more to storage.
 func (w *world) kill() {
 	w.dead.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -191,7 +191,7 @@ func (w *world) kill() {
 	w.tickets.Wait(ctx)
 }
 
-// sweep does the work of the timer's function.
+// sweep does for each lane the work of the function sweep.
 func (w *world) sweep() {
 	w.Helper()
 	for number := range w.store.Lanes {
@@ -224,7 +224,7 @@ func (w *world) waitUntil(condition string, holds func() bool) {
 	}
 }
 
-// post files a message.
+// post appends a message, and returns its id.
 func (w *world) post(m weir.Message) weir.ID {
 	w.Helper()
 	m.Contract, m.ContentType = "article", "application/xml"
@@ -236,7 +236,7 @@ func (w *world) post(m weir.Message) weir.ID {
 	return r.Message.ID
 }
 
-// awaitStage waits until a message has come to a stage.
+// awaitStage waits until a message is in a stage.
 func (w *world) awaitStage(id weir.ID, stage weir.Stage) {
 	w.Helper()
 	var st weir.Status
@@ -258,7 +258,8 @@ func (w *world) awaitTail(number int, condition string, holds func(lane.Tail) bo
 	})
 }
 
-// awaitRest waits until no message waits, no request is open and no event is to be sent.
+// awaitRest waits until no message waits, no request to a holder is left, no event is to be sent, and no holder is at
+// work.
 func (w *world) awaitRest() {
 	w.Helper()
 	w.waitUntil("all lanes at rest", func() bool {
@@ -302,7 +303,7 @@ func (c cms) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return r
 }
 
-// answerAlways returns a CMS with the same answer for each message.
+// answerAlways returns a function that gives the same answer to each message.
 func answerAlways(r weir.Result) func(context.Context, weir.Delivery) weir.Result {
 	return func(context.Context, weir.Delivery) weir.Result { return r }
 }
@@ -321,7 +322,7 @@ var (
 	refused     = weir.Result{Outcome: weir.OutcomeUnavailable, Status: 403, Reason: "refused", Refused: true}
 )
 
-// receivers accepts events, or answers 500.
+// receivers stands in for the connection to all receivers of events. It answers 200, or 500 if world.refuses is set.
 type receivers struct{ w *world }
 
 func (r receivers) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -341,13 +342,13 @@ var secret = func() notify.Secret {
 	return s
 }()
 
-// scheduleLog implements the log for schedules.
+// scheduleLog implements recur.Log.
 type scheduleLog struct {
 	*lane.Appender
 	*lane.Store
 }
 
-// accepter stands in for the contracts.
+// accepter stands in for the contracts of scheduled messages.
 type accepter struct{}
 
 func (accepter) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {

@@ -53,8 +53,8 @@ func (f *File) compileAddress(p pair, s *scope, base *url.URL) *address {
 	return a
 }
 
-// errEmptyPart is the error of an expression in an address whose value is empty. Without this error, /items/{{
-// id }} would address all items, and ?slug= would select nothing.
+// errEmptyPart is the error of an expression in an address if the value is empty. Without this error,
+// /items/{{ id }} would address all items, and ?slug= would select nothing.
 var errEmptyPart = errors.New("it is empty, and an address must not have an empty part")
 
 // expandAddress returns the address with the values of its expressions.
@@ -80,7 +80,7 @@ func (a *address) expandAddress(env map[string]any) (string, error) {
 	return joinAddress(a.base, text), nil
 }
 
-// joinAddress returns base followed by the text of a relative address.
+// joinAddress returns base followed by the path and the query of text. The queries of both are joined.
 func joinAddress(base *url.URL, text string) string {
 	path, query, _ := strings.Cut(text, "?")
 	joined := *base

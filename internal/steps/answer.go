@@ -22,12 +22,13 @@ type answer struct {
 	header  http.Header           `expr:"-"`
 	raw     []byte                `expr:"-"`
 	isCut   bool                  `expr:"-"` // the body is incomplete, or over the limit
-	cutBy   string                `expr:"-"`
+	cutBy   string                `expr:"-"` // the reason why the body is incomplete or cut
 	tree    *contract.Tree        `expr:"-"`
 	problem map[part]string       `expr:"-"` // for each part that cannot be read, the reason
 }
 
-// readAnswer reads an answer of at most limit bytes.
+// readAnswer reads an answer. It cuts a body with more than limit bytes. If the body ends early, readAnswer returns
+// both the answer and the error.
 func readAnswer(resp *http.Response, limit int64) (*answer, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	a := &answer{Status: resp.StatusCode, Headers: map[string]any{}, header: resp.Header, problem: map[part]string{}}
@@ -51,8 +52,8 @@ type need int
 
 const (
 	needNone    need = iota
-	needLenient      // only rules for the answers of all steps read it
-	needStrict       // an expression of this step or a later one reads it
+	needLenient      // only rules for the answers of all steps, or the setting say of a sign-in, read the part
+	needStrict       // an expression of this step or a later one reads the part, or the step's protocol needs it
 )
 
 // needs are the parts of an answer that expressions read.
@@ -103,8 +104,8 @@ func (a *answer) parseJSON() {
 	}
 }
 
-// kindOfBody returns a hint if the body is an HTML page instead of JSON; otherwise "". The usual causes of such
-// a page are a sign-in page, a firewall, and a CMS that is starting.
+// kindOfBody returns a hint if the beginning of the body has a tag of an HTML page; otherwise "". Such a page usually
+// comes from a sign-in, a firewall, or a CMS that is starting.
 func (a *answer) kindOfBody() string {
 	head := strings.ToLower(string(a.raw[:min(len(a.raw), 200)]))
 	if strings.Contains(head, "<html") || strings.Contains(head, "<!doctype html") {
@@ -126,7 +127,8 @@ func (a *answer) beginsAsHTML() bool {
 	return strings.HasPrefix(head, "<html") || head == "<!doctype html"
 }
 
-// convertNumbers returns a tree with Go's number types. A whole number stays exact.
+// convertNumbers returns a tree with Go's number types. A whole number stays exact if an int64 can have it. A number
+// that is too large for a float64 becomes a text.
 func convertNumbers(value any) any {
 	switch v := value.(type) {
 	case json.Number:

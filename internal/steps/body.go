@@ -26,12 +26,12 @@ func (messageBody) renderBody(_ map[string]any, m *weir.Message) ([]byte, string
 	return m.Body, m.ContentType, nil
 }
 
-// tree is a JSON value that may have expressions in its leaves.
+// tree is a JSON value that may have expressions in its leaves. It is a leaf, a list or an object.
 type tree struct {
 	leaf   *template // nil = not a leaf, or a leaf without expressions
 	fixed  any       // value of a leaf without expressions
 	names  []string  // names of an object's fields, in the order of values
-	values []*tree
+	values []*tree   // values of an object's fields, or the items of a list
 	isList bool
 	isLeaf bool
 }
@@ -89,8 +89,8 @@ func (f *File) compileObject(n ast.Node, path string, s *scope) *tree {
 	return object
 }
 
-// evaluateTree returns the tree's value. keep is false if the value of an expression is nil: its field is then
-// left out.
+// evaluateTree returns the tree's value. keep is false if the tree is an expression whose value is nil. The caller
+// then leaves the field or item out. A null that is written in the settings is kept.
 func (t *tree) evaluateTree(env map[string]any) (value any, keep bool, err error) {
 	switch {
 	case t.isLeaf && t.leaf == nil:
@@ -170,7 +170,7 @@ func (b *graphQLBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, s
 	return content, "application/json", err
 }
 
-// formBody is a form.
+// formBody is a form of the type application/x-www-form-urlencoded.
 type formBody struct{ tree *tree }
 
 func (b *formBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, string, error) {
@@ -210,7 +210,7 @@ func asList(value any) []any {
 // bodyKeys are the settings that define a body.
 var bodyKeys = []string{"json", "form", "xml", "multipart", "body", "graphql"}
 
-// compileBody compiles the body of a step. It returns nil if the step has no body.
+// compileBody compiles the body of a step. It returns nil if the step has no body, or has a mistake in it.
 func (f *File) compileBody(settings map[string]pair, st *step, s *scope) body {
 	var found []string
 	for _, key := range bodyKeys {
@@ -289,8 +289,8 @@ func (f *File) compileGraphQL(settings map[string]pair, p pair, s *scope) body {
 	return b
 }
 
-// checkVariables records each variable that the query does not name as a mistake: if a name is misspelt, the
-// CMS would get null for the right name.
+// checkVariables records a mistake for each variable that the query does not name. If the settings misspell a name,
+// the CMS would get null for the right one.
 func (f *File) checkVariables(query string, p pair, variables *tree) {
 	for _, name := range variables.names {
 		if !strings.Contains(query, "$"+name) {

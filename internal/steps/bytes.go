@@ -38,8 +38,8 @@ func decodeBytes(value any) (*rawBytes, error) {
 	return &rawBytes{content}, nil
 }
 
-// toContent returns a value as the content of a body, with the default type of such a content. hasValue is
-// false if the value is nil.
+// toContent returns a value as the content of a body or of a part, with the default type of such a content. hasValue
+// is false if the value is nil.
 func toContent(value any) (content []byte, contentType string, hasValue bool, err error) {
 	if raw, ok := value.(*rawBytes); ok {
 		return raw.content, "application/octet-stream", true, nil
@@ -48,7 +48,7 @@ func toContent(value any) (content []byte, contentType string, hasValue bool, er
 	return []byte(text), "text/plain; charset=utf-8", value != nil, err
 }
 
-// requireContent records a mistake if a value can never be the content of a body.
+// requireContent records a mistake if the value of t can never be the content of a body or of a part.
 func (f *File) requireContent(t *template, at place) {
 	if t.isSingle() && t.parts[0].expression.kind == rawBytesType {
 		return

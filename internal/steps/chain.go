@@ -30,7 +30,7 @@ func (c *chain) addSelection(s contract.Selection) {
 	}
 }
 
-// step is one request.
+// step is one request of a chain or of a sign-in.
 type step struct {
 	name       string
 	method     string
@@ -39,20 +39,20 @@ type step struct {
 	address    *address
 	headers    []header
 	body       body
-	when       *expression // nil = the step is always sent
-	expect     []int       // expected statuses; empty = 2xx
-	rules      []rule      // the step's own rules, then the rules for all steps
-	success    *expression // nil = each expected answer is a success
-	until      *expression // nil = the step is sent once
-	every      time.Duration
-	forTime    time.Duration
-	retryAfter string // name of the header with the delay
-	needs      needs
-	remember   *template // the id that the CMS gave to the item; nil = the step remembers no id
-	say        *template // the reason if a step of a sign-in fails; nil = the reason is status and success
+	when       *expression   // nil = the step is always sent
+	expect     []int         // expected statuses; empty = 2xx
+	rules      []rule        // the step's own rules, then the rules for all steps
+	success    *expression   // condition for an expected answer; nil = none
+	until      *expression   // the step is sent until this condition holds; nil = once
+	every      time.Duration // pause between two requests of a step with until
+	forTime    time.Duration // limit for all requests of a step with until
+	retryAfter string        // name of a header with a delay, read besides Retry-After; empty = none
+	needs      needs         // the parts of the step's answer that expressions read
+	remember   *template     // the id that the CMS gave to the item; nil = the step remembers no id
+	say        *template     // the reason if the step of a sign-in fails; nil = the status, or the condition success
 
-	addressesRemembered bool          // the address has a remembered id
-	expressions         []*expression // the expressions of all its settings
+	addressesRemembered bool          // the address reads the remembered id; not set for GraphQL
+	expressions         []*expression // the expressions of all its settings, and of the rules for all steps
 }
 
 // header is a header of a step's requests.
@@ -61,14 +61,16 @@ type header struct {
 	value *template
 }
 
-// The settings of a step, except for its method.
 var (
-	methods   = []string{"get", "head", "post", "put", "patch", "delete"}
+	methods = []string{"get", "head", "post", "put", "patch", "delete"}
+	// otherKeys are the settings of a step, except for those that define its request and its body.
 	otherKeys = []string{"name", "when", "headers", "expect", "on", "success", "until", "every", "for", "retryAfter",
 		"reads", "remember", "say"}
-	stepName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,39}$`)
-	headerName   = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
-	ownHeaders   = []string{"Host", "Content-Length", "Transfer-Encoding", "Trailer", "Idempotency-Key", "Connection"}
+	stepName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,39}$`)
+	headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+	// ownHeaders are the headers that only Weir or net/http sets.
+	ownHeaders = []string{"Host", "Content-Length", "Transfer-Encoding", "Trailer", "Idempotency-Key", "Connection"}
+	// reservedName are the words of the language of expressions.
 	reservedName = []string{
 		"in",
 		"not",
@@ -98,13 +100,13 @@ type compiler struct {
 	chain      *chain // nil = the steps of a sign-in
 	base       *url.URL
 	common     Source // the rules for the answers of all steps
-	retryAfter string
+	retryAfter string // name of a header with a delay; empty = none
 	timeout    time.Duration
 	// canSignInAnew is true if another sign-in can return a different credential.
 	canSignInAnew bool
 }
 
-// compileSteps compiles a list of steps.
+// compileSteps compiles a list of steps. It leaves out steps that compileStep cannot compile.
 func (c *compiler) compileSteps(n ast.Node, path string) []*step {
 	f := c.file
 	items, ok := f.readList(n)
@@ -124,7 +126,8 @@ func (c *compiler) compileSteps(n ast.Node, path string) []*step {
 	return steps
 }
 
-// readNames returns the names of the steps, and records invalid names.
+// readNames returns the names of the steps, and records invalid names. A step without the setting name has the name
+// step1, step2 and so on, by its position.
 func (c *compiler) readNames(items []ast.Node, path string) []string {
 	f := c.file
 	taken := (&scope{chain: c.chain, own: &step{}}).buildPrototype()
@@ -157,7 +160,7 @@ func (c *compiler) readNames(items []ast.Node, path string) []string {
 	return names
 }
 
-// compileStep compiles one step, or returns nil if it has no request.
+// compileStep compiles one step. It returns nil if the step is not a mapping, or does not have exactly one request.
 func (c *compiler) compileStep(n ast.Node, path, name string, s *scope) *step {
 	f := c.file
 	pairs, ok := f.readMapping(n, path)
@@ -189,8 +192,8 @@ func (c *compiler) compileStep(n ast.Node, path, name string, s *scope) *step {
 	return st
 }
 
-// compileReads compiles the setting reads, for a look-up by POST. It sets isSafe, so it is called after compileBody:
-// compileBody refuses a body if isSafe is set, and a look-up by POST has one.
+// compileReads compiles the setting reads, for a look-up by POST. Such a look-up may have a body, but compileBody
+// refuses a body if isSafe is set. So compileReads, which sets isSafe, is called after compileBody.
 func (c *compiler) compileReads(settings map[string]pair, st *step) {
 	p, ok := settings["reads"]
 	if !ok {
@@ -226,8 +229,8 @@ func (c *compiler) refuseInSignIn(settings map[string]pair) {
 	}
 }
 
-// compileSay compiles the setting say of a step of a sign-in. If say cannot be evaluated with the answer, the
-// reason is the step's status.
+// compileSay compiles the setting say of a step of a sign-in. If say cannot be evaluated with an answer, the reason
+// is the same as for a step without say.
 func (c *compiler) compileSay(settings map[string]pair, st *step, s *scope) {
 	p, ok := settings["say"]
 	if !ok {
@@ -257,7 +260,7 @@ func (c *compiler) refuseUnknown(pairs []pair) {
 	}
 }
 
-// compileRequest compiles method and address. It reports whether the step has a request.
+// compileRequest compiles method and address. It reports whether the step has exactly one request.
 func (c *compiler) compileRequest(settings map[string]pair, st *step, s *scope, at place) bool {
 	f := c.file
 	var found []string

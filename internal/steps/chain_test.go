@@ -30,15 +30,15 @@ const upsert = `
         json: *item
 `
 
-// store is a CMS with items by slug. It calls fault before it serves a request. fault may answer the request
-// itself.
+// store is a CMS with items by slug.
 type store struct {
 	mu       sync.Mutex
 	items    map[int]map[string]any
 	requests []string
-	keys     []string
-	fault    func(n int, w http.ResponseWriter, r *http.Request) bool
-	// after is called after the change of the item. It returns true if it has answered the request.
+	keys     []string // the Idempotency-Keys of the requests
+	// fault is called before request number n (from 1) is carried out. It returns true if it has answered the request.
+	fault func(n int, w http.ResponseWriter, r *http.Request) bool
+	// after is called after request number n was carried out. It returns true if it has answered the request.
 	after func(n int, w http.ResponseWriter, r *http.Request) bool
 }
 

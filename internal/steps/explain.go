@@ -10,7 +10,8 @@ import (
 	"github.com/expr-lang/expr/builtin"
 )
 
-// explainFailure returns a hint for an expression that failed: the cause, and a correct expression.
+// explainFailure returns a hint for the error text of an expression that failed: the cause, and a correct expression.
+// It returns any other text unchanged.
 func explainFailure(text string) string {
 	rest, isFetch := strings.CutPrefix(text, "cannot fetch ")
 	name, isOfNil := strings.CutSuffix(rest, " from <nil>")
@@ -103,8 +104,8 @@ func (s *scope) explainError(err error, source string, env map[string]any) strin
 	return text
 }
 
-// suggestSpelling returns a sentence with the right spelling for a word or sign of other languages; empty = the
-// text has none that it knows.
+// suggestSpelling returns a sentence with the right spelling for an expression that calls a step as a function, or
+// that uses a sign or method of another language; empty = neither is the cause of the error text.
 func (s *scope) suggestSpelling(text, source string) string {
 	if strings.HasPrefix(text, "unexpected token") || strings.HasPrefix(text, "type func(") ||
 		strings.HasSuffix(text, "is not callable") {

@@ -8,8 +8,7 @@ import (
 	"weir/internal/weir"
 )
 
-// If an answer does not have the shape that an expression expects, the error of the expression suggests a
-// correct one.
+// If an answer does not have the shape that an expression expects, the error suggests a correct expression.
 func TestSender_ExplainsAFailedExpression(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ answer, expression, want string }{

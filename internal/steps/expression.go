@@ -22,10 +22,10 @@ type expression struct {
 	program         *vm.Program
 	source          string
 	kind            reflect.Type // nil = the kind is known only after evaluation
-	reads           bool         // the value depends on an answer of the CMS
-	message         bool         // it reads the message
-	steps           []string     // names of the steps whose answers it reads
-	readsRemembered bool         // it reads the remembered id
+	reads           bool         // the expression reads an answer of the CMS, or the remembered id
+	message         bool         // the expression reads the message
+	steps           []string     // names of the earlier steps whose answers the expression reads
+	readsRemembered bool         // the expression reads the remembered id
 }
 
 // evaluateExpression returns the value of an expression.
@@ -52,11 +52,11 @@ func (e *expression) evaluateCondition(env map[string]any) (bool, error) {
 	if _, isPending := value.(pendingValue); isPending {
 		return false, errPending
 	}
-	held, ok := value.(bool)
+	holds, ok := value.(bool)
 	if !ok {
 		return false, e.newValueError(fmt.Errorf("it is %s, neither true nor false", describeKind(value)))
 	}
-	return held, nil
+	return holds, nil
 }
 
 // part is a part of an answer.
@@ -76,9 +76,9 @@ var ownParts = map[string]part{"status": partStatus, "json": partJSON, "xml": pa
 
 // scope has the names that an expression may use.
 type scope struct {
-	chain     *chain // nil = the names of a message are not known
-	earlier   []*step
-	later     []string
+	chain     *chain         // nil = the names of a message are not known
+	earlier   []*step        // steps whose answers may be read
+	later     []string       // names of the step itself and of the steps after it
 	own       *step          // nil = the step has no answer yet
 	compiled  *[]*expression // gets each expression; nil = expressions are not collected
 	isLenient bool           // the answer may lack a part that the expression reads
@@ -100,8 +100,8 @@ func (s *scope) buildPrototype() map[string]any {
 	return env
 }
 
-// compileExpression compiles an expression. If the expression has a mistake, it records the mistake and returns
-// nil. locate returns the place of a line (from 1) and a column (from 0) of the source.
+// compileExpression compiles an expression, and records its mistakes. It returns nil if the expression does not
+// compile. locate returns the place of a line (from 1) and a column (from 0) of the source.
 func (f *File) compileExpression(source string, s *scope, locate func(line, column int) place) *expression {
 	at := locate(1, 0)
 	if f.variable.MatchString(source) {
@@ -142,7 +142,8 @@ func (f *File) compileExpression(source string, s *scope, locate func(line, colu
 	return e
 }
 
-// compileCondition compiles the value of a setting as an expression that is true or false.
+// compileCondition compiles the value of a setting as an expression that is true or false. It returns nil if the value
+// is no such expression.
 func (f *File) compileCondition(n yaml.Node, path string, s *scope) *expression {
 	source, ok := readText(n)
 	if !ok {
@@ -176,14 +177,14 @@ func (f *File) locateIn(n yaml.Node, path, source string, line, column int) plac
 	return f.locatePart(n, path, strings.TrimSpace(text), 0, strings.TrimLeft(before, " \t"))
 }
 
-// uses collects the paths of the message and the parts of answers that an expression reads.
+// uses records the paths of the message and the parts of answers that an expression reads.
 type uses struct {
 	file  *File
 	scope *scope
 	at    func(line, column int) place
 	// names are the names in the expression: true = read as a whole, false = read by a member or compared with nil.
 	names           map[*ast.IdentifierNode]bool
-	reads           bool
+	reads           bool // the expression reads an answer of the CMS, or the remembered id
 	readsRemembered bool
 }
 
@@ -281,8 +282,8 @@ func (u *uses) visitCall(n *ast.CallNode) {
 	}
 }
 
-// constantPath returns the path argument of a call. The path must be a constant, so that the path is checked
-// when the settings are read.
+// constantPath returns the path argument of a call; false = wanted is false, or the argument is not a constant. The
+// path must be a constant, so that the path is checked when the settings are read.
 func (u *uses) constantPath(n *ast.CallNode, name string, wanted bool) (string, bool) {
 	if !wanted || len(n.Arguments) != 1 {
 		return "", false
@@ -313,8 +314,8 @@ func (u *uses) refuseNode(n ast.Node, message string) {
 	u.file.addMistake(u.at(1, n.Location().From), "%s", message)
 }
 
-// recordWholeUses records the parts of the answers that the expression reads as a whole. It reports whether the
-// expression reads an answer.
+// recordWholeUses records the parts of the step's own answer that the expression reads, and the earlier steps that it
+// reads as a whole. It reports whether the expression reads an answer or the remembered id.
 func (u *uses) recordWholeUses() bool {
 	for name, isWhole := range u.names {
 		if own := u.scope.own; own != nil && ownParts[name.Value] != "" {
@@ -326,7 +327,7 @@ func (u *uses) recordWholeUses() bool {
 			u.reads = true
 		}
 		if st := u.scope.findStep(name.Value); st != nil && isWhole {
-			st.needs.addPart(partJSON, needStrict) // the value of the step's name is the JSON of its answer
+			st.needs.addPart(partJSON, needStrict) // the name may lead to the JSON, as in let f = find; f.json
 			u.reads = true
 		}
 	}
@@ -347,7 +348,7 @@ func (u *uses) readsMessage() bool {
 	return false
 }
 
-// stepNames returns the names of the steps whose answers the expression reads.
+// stepNames returns the names of the earlier steps whose answers the expression reads.
 func (u *uses) stepNames() []string {
 	var names []string
 	for name := range u.names {

@@ -17,12 +17,12 @@ const published = upsert + `
         post: /items/{{ create?.json.data.id ?? find.json.data[0].id }}/publish
 `
 
-// publishing is a CMS of the type store with a further request, which publishes an item.
+// publishing is a store that also takes requests that publish an item.
 type publishing struct{ store }
 
 func (p *publishing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/publish") {
-		r.Method = http.MethodDelete // for DELETE, serveItem answers 404 if the item is not there, and sets no field
+		r.Method = http.MethodDelete // serveItem then replaces the item, or answers 404 if the item is not there
 		r.Body = io.NopCloser(strings.NewReader(`{"slug":"news-1","published":true}`))
 	}
 	p.store.ServeHTTP(w, r)
@@ -56,7 +56,7 @@ var faultCases = map[string]struct {
 	fault      func(http.ResponseWriter)
 	atLookUp   weir.Outcome
 	atWrite    weir.Outcome
-	unanswered bool // whether the result of a write is Unanswered
+	unanswered bool // the result of a write is Unanswered
 }{
 	"AnswerLost": {hangUp, weir.OutcomeRetry, weir.OutcomeRetry, true},
 	"HTML": {
@@ -97,7 +97,7 @@ var faultCases = map[string]struct {
 	"Maintenance": {
 		answerWith(503, "text/html", `<h1>away</h1>`), weir.OutcomeUnavailable, weir.OutcomeUnavailable, false,
 	},
-	"GatewayTimeou": {answerWith(504, "text/html", ``), weir.OutcomeUnavailable, weir.OutcomeUnavailable, true},
+	"GatewayTimeout": {answerWith(504, "text/html", ``), weir.OutcomeUnavailable, weir.OutcomeUnavailable, true},
 	"Redirect": {
 		answerWith(302, "text/html", ``, "Location", "/login?key=s3cret"), weir.OutcomeUnavailable,
 		weir.OutcomeUnavailable, false,
@@ -110,11 +110,12 @@ var faultCases = map[string]struct {
 	},
 }
 
-// TestSender_FaultAtEachStep puts one fault into the first attempt: at any step, before or after the change of
-// the item. Further attempts must leave one item. In the first attempt each fault has the given outcome.
+// TestSender_FaultAtEachStep puts one fault into the first attempt: at each of its three requests, before or after the
+// request is carried out. The first attempt must have the outcome of the case. A second attempt must be delivered, and
+// leave one item.
 func TestSender_FaultAtEachStep(t *testing.T) {
 	t.Parallel()
-	lookUp, write := 1, 2 // the numbers of the requests that fail
+	lookUp, write := 1, 2 // numbers of requests; request 3 publishes the item
 	for name, c := range faultCases {
 		for at, want := range map[int]weir.Outcome{lookUp: c.atLookUp, write: c.atWrite, 3: c.atWrite} {
 			for _, isAfter := range []bool{false, true} {
@@ -159,9 +160,9 @@ func TestSender_FaultAtEachStep(t *testing.T) {
 	}
 }
 
-// TestSender_ReadsByPost checks that Weir treats a look-up by POST as a look-up. If the answer cannot be read,
-// the CMS is unavailable. If the answer is lost, the request changes nothing in the CMS, so it is not
-// Unanswered.
+// TestSender_ReadsByPost checks that Weir treats a POST with reads: true as a look-up. If the answer cannot be read,
+// the outcome is unavailable. If the answer is lost, the result is not Unanswered, because the request changes nothing
+// in the CMS.
 func TestSender_ReadsByPost(t *testing.T) {
 	t.Parallel()
 	const lookUp = "      - name: find\n        post: /search\n        xml: <methodCall><a>{{ key }}</a></methodCall>\n"
@@ -188,7 +189,8 @@ func TestSender_ReadsByPost(t *testing.T) {
 	}
 }
 
-// If the CMS's index lags, the look-up misses the item, and a CMS that checks slugs refuses the second create.
+// If the CMS's index lags, the look-up misses the item, and a CMS that checks slugs refuses to create it again. A rule
+// then starts the steps again, but the attempt fails after the third run.
 func TestSender_AgainHasAnEnd(t *testing.T) {
 	t.Parallel()
 	const rule = `
@@ -280,7 +282,7 @@ var ruleCases = map[string]struct {
 		"{ post: /a, json: {}, on: [ { when: \"body contains 'database'\", do: unavailable } ] }",
 		answerWith(500, "", `<h1>database</h1>`), weir.OutcomeUnavailable, "step1: 500", false,
 	},
-	"ForbiddenIs": {
+	"RejectAt403": {
 		"{ patch: /a, json: {}, on: [ { when: status == 403, do: reject } ] }",
 		answerWith(403, "", `{"errors":[{"message":"You don't have permission","path":["items",1]}]}`),
 		weir.OutcomeRejected, "403", false,
@@ -323,12 +325,12 @@ var ruleCases = map[string]struct {
 	"GraphQLGood": {
 		"{ graphql: 'mutation { a }' }", answerWith(200, "", `{"data":{"a":1}}`), weir.OutcomeDelivered, "", false,
 	},
-	"FaultBad": {
+	"FaultRejects": {
 		"{ post: /xmlrpc, xml: '<methodCall/>' }",
 		answerWith(200, "text/xml", newFault("500", "Content, title, and excerpt are empty.")), weir.OutcomeRejected,
 		"step1: 200: fault 500: Content, title, and excerpt are empty.", false,
 	},
-	"FaultAuth": {
+	"FaultOfSignIn": {
 		"{ post: /xmlrpc, xml: '<methodCall/>' }",
 		answerWith(200, "text/xml", newFault("403", "Incorrect username or password.")), weir.OutcomeUnavailable,
 		"fault 403", false,

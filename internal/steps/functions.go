@@ -89,8 +89,8 @@ func parseNumber(path, text string) (any, error) {
 	return n, nil
 }
 
-// addFunctions adds the functions that depend only on their arguments. Each function returns nil for nil, so
-// that a field without a value is left out.
+// addFunctions adds the functions that depend only on their arguments to an environment. Each function returns nil for
+// nil, so that a field without a value is left out.
 func addFunctions(env map[string]any) {
 	ofText := func(convert func(string) string) func(any) (any, error) {
 		return func(value any) (any, error) {
@@ -124,7 +124,7 @@ func addOwn(env map[string]any, a *answer) {
 	env["status"], env["json"], env["headers"], env["body"], env["xml"] = a.Status, a.JSON, a.Headers, a.Body, a.XML
 }
 
-// makeSlug returns a text as a part of an address, with only lower-case ASCII letters, digits and hyphens.
+// makeSlug turns a text into a part of an address that has only lower-case ASCII letters, digits and hyphens.
 func makeSlug(text string) string {
 	var b strings.Builder
 	for _, r := range norm.NFKD.String(strings.ReplaceAll(text, "ß", "ss")) {
@@ -140,7 +140,7 @@ func makeSlug(text string) string {
 	return strings.TrimRight(b.String(), "-")
 }
 
-// toText converts a value to text.
+// toText converts a value to text. It returns an empty text for nil, and an error for a list, an object and bytes.
 func toText(value any) (string, error) {
 	switch v := value.(type) {
 	case nil:

@@ -21,8 +21,8 @@ func (st *step) isExpected(status int) bool {
 	return slices.Contains(st.expect, status)
 }
 
-// judgeAnswer returns the verdict of an answer. It looks at the rules first, then at the status, then at
-// success.
+// judgeAnswer returns the verdict of an answer. It checks in this order: whether an expected answer can be read, the
+// rules, the status, whether the answer is a foreign page of HTML, the conventions of GraphQL and XML-RPC, success.
 func (r *run) judgeAnswer(st *step, a *answer) verdict {
 	base := r.classifyStatus(st, a)
 	expected := st.isExpected(a.Status)
@@ -45,13 +45,13 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 		return r.applyAction(st, base, do, words)
 	}
 	if st.success != nil {
-		held, err := st.success.evaluateCondition(env)
+		holds, err := st.success.evaluateCondition(env)
 		switch {
 		case err != nil:
 			return r.judgeUnreadable(st, base, "success: "+a.explainError(err))
-		case !held && a.Status/100 != 2 && !a.isReadable(): // an unreadable 2xx answer has its verdict above
+		case !holds && a.Status/100 != 2 && !a.isReadable(): // an unreadable 2xx answer has its verdict above
 			return r.judgeUnreadable(st, base, a.firstProblem())
-		case !held:
+		case !holds:
 			base.Outcome = weir.OutcomeRetry
 			base.Reason += " (the answer does not fit success: " + st.success.source + ")"
 			return verdict{actionRetry, base}
@@ -61,7 +61,7 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 	return verdict{actionOK, base}
 }
 
-// classifyStatus returns the result of a status that no rule matches.
+// classifyStatus returns the result of an answer by its status. Rules and success may change the result.
 func (r *run) classifyStatus(st *step, a *answer) weir.Result {
 	shown := cms.Answer{Status: a.Status, Header: a.header, Body: a.raw}
 	rules := cms.Rules{Means: r.sender.answers[r.chain.contract], Secrets: r.mask}
@@ -79,7 +79,8 @@ func (r *run) classifyStatus(st *step, a *answer) weir.Result {
 	return result
 }
 
-// parseReset parses the delay in a named header: seconds, a date, or a Unix time in seconds.
+// parseReset parses the delay in the header that the setting retryAfter names: seconds, a date, or a Unix time in
+// seconds. It returns 0 for any other text.
 func parseReset(value string, now time.Time) time.Duration {
 	const laterThanAnyDelay = 1_000_000_000
 	if at, err := strconv.ParseInt(value, 10, 64); err == nil && at > laterThanAnyDelay {
@@ -94,7 +95,8 @@ func parseReset(value string, now time.Time) time.Duration {
 // isReadable reports whether every needed part could be read.
 func (a *answer) isReadable() bool { return len(a.problem) == 0 }
 
-// firstProblem returns the reason why a part cannot be read; empty = each part can be read.
+// firstProblem returns the reason why the JSON, the XML or the text of an answer cannot be read; empty = each of them
+// that expressions need can be read.
 func (a *answer) firstProblem() string {
 	for _, p := range []part{partJSON, partXML, partBody} {
 		if a.problem[p] != "" {
@@ -104,8 +106,8 @@ func (a *answer) firstProblem() string {
 	return ""
 }
 
-// explainError returns the reason why an expression could not be evaluated. Often the expression reads a
-// missing part of the answer.
+// explainError returns the reason why an expression could not be evaluated: a part of the answer that cannot be
+// read, or else the text of err.
 func (a *answer) explainError(err error) string {
 	if problem := a.firstProblem(); problem != "" {
 		return problem
@@ -113,9 +115,9 @@ func (a *answer) explainError(err error) string {
 	return err.Error()
 }
 
-// findUnreadable returns the reason why a needed part of a 2xx answer cannot be read; empty = all needed parts
-// can be read. An empty answer is accepted if only the rules for all steps need the part, or if the answer of a
-// write has no content by its status.
+// findUnreadable returns the reason why a needed part of a 2xx answer cannot be read; empty = all needed parts can
+// be read, or the status is another one. An empty answer is accepted if only the rules for all steps need the part,
+// or if a write is answered with 204 or 205, which have no content.
 func (st *step) findUnreadable(a *answer) string {
 	isEmpty := len(bytes.TrimSpace(a.raw)) == 0 && !a.isCut
 	hasNoContent := a.Status == http.StatusNoContent || a.Status == http.StatusResetContent ||
@@ -133,16 +135,16 @@ func (st *step) findUnreadable(a *answer) string {
 	return ""
 }
 
-// isForeignPage reports whether a 2xx answer is a page of HTML, although no expression reads the answer's text. Such a
-// page usually comes from a sign-in, a proxy or a firewall in front of the CMS. If the step took the page for success,
-// the message would be delivered without its change.
+// isForeignPage reports whether a 2xx answer is a page of HTML, although no expression of the steps reads the answer
+// as text or XML. Such a page usually comes from a sign-in, a proxy or a firewall in front of the CMS. If the step
+// took the page for success, the message would become delivered without its change in the CMS.
 func (st *step) isForeignPage(a *answer) bool {
 	readsText := st.needs[partBody] == needStrict || st.needs[partXML] == needStrict
 	return a.Status/100 == 2 && !readsText && a.beginsAsHTML()
 }
 
-// judgeUnreadable returns the verdict of an answer that cannot be read. After a look-up, the CMS is
-// unavailable. After a write, the attempt is a retry, because the CMS may have made the change.
+// judgeUnreadable returns the verdict of an answer that cannot be read. After a look-up, the outcome is
+// unavailable. After a write, the outcome is retry, because the CMS may have made the change.
 func (r *run) judgeUnreadable(st *step, result weir.Result, problem string) verdict {
 	result.Reason = fmt.Sprintf("%s: %d, but %s", st.name, result.Status, problem)
 	if st.isSafe {
@@ -153,8 +155,10 @@ func (r *run) judgeUnreadable(st *step, result weir.Result, problem string) verd
 	return verdict{actionRetry, result}
 }
 
-// judgeStatus returns the verdict of a status that the step does not expect and that no rule matches. After a
-// conflict or a stale version, the chain starts again, to look the item up again.
+// judgeStatus returns the verdict of a status that the step does not expect and that no rule matches. A status that
+// the contract defines (answers) has the defined outcome. If the CMS no longer has the item of the remembered id, the
+// chain starts again without the id. After a conflict (409) or a stale version (412), the chain starts again, to look
+// the item up again.
 func (r *run) judgeStatus(st *step, a *answer, base weir.Result) verdict {
 	_, isDefined := r.sender.answers[r.chain.contract][a.Status]
 	switch {
@@ -251,14 +255,14 @@ func judgeCall(a *answer) (action, string) {
 	return actionReject, words
 }
 
-// applyAction returns the verdict of an action.
+// applyAction returns the verdict of an action. words becomes the reason; empty = the reason stays.
 func (r *run) applyAction(st *step, result weir.Result, do action, words string) verdict {
 	if words != "" {
 		result.Reason = fmt.Sprintf("%s: %d: %s", st.name, result.Status, words)
 	}
 	result.Refused = false
 	if result.Unanswered && slices.Contains([]action{actionAgain, actionSignIn, actionForget, actionDone}, do) {
-		do = actionRetry // a gateway timed out: the CMS may still work on the request
+		do = actionRetry // a server on the way timed out: the CMS may still work on the request
 	}
 	if do == actionSignIn && !r.sender.cfg.CanSignInAnew {
 		do = actionUnavailable

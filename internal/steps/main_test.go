@@ -47,7 +47,7 @@ func (refusing) Rehearse(context.Context, weir.Delivery, *cms.Rehearsal) weir.Re
 	return weir.Result{Outcome: weir.OutcomeRejected, Reason: "rehearsed as a single request"}
 }
 
-// compileSteps compiles the steps of a settings file.
+// compileSteps compiles the steps of a settings file. url comes before the delivery.url of the file.
 func compileSteps(t *testing.T, text, url string, change ...func(*steps.Config)) (*steps.Sender, error) {
 	t.Helper()
 	file, err := parser.ParseBytes([]byte(text), 0)

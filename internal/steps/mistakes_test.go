@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// The steps of each case begin at line 6 of the file, in column 7.
+// mistakesAt is the beginning of a settings file. The steps of each case follow at line 6, in column 7.
 const mistakesAt = "contracts:\n  - name: article\n    root: article\n    key: ./@id\n    steps:\n"
 
-// mistakeCases are the cases of TestNew_Mistakes.
+// mistakeCases are the cases of TestNew_Mistakes: the steps, and the place and a part of the text of the mistake.
 var mistakeCases = map[string]struct{ steps, at, says string }{
 	"NoRequest":   {"- name: find", "[6:9]", "the step has no request; write get, post"},
 	"TwoRequests": {"- get: /a\n        post: /b", "[7:9]", "make two steps of get and post"},
@@ -206,8 +206,8 @@ func TestNew_Mistakes(t *testing.T) {
 	}
 }
 
-// New must accept each setting with a correct value. Otherwise the table above proves nothing.
-func TestNew_AllSettings(t *testing.T) {
+// New must accept correct values. Otherwise TestNew_Mistakes would pass although New refuses all steps.
+func TestNew_CorrectSettings(t *testing.T) {
 	t.Parallel()
 	const text = `
 delivery:

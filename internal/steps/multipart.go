@@ -20,11 +20,11 @@ import (
 // because some CMSs require an order.
 type multipartBody struct{ parts []*formPart }
 
-// formPart is a field or a file. A part whose content is nil is left out.
+// formPart is a field or a file. A part is left out if the value of its content is nil.
 type formPart struct {
 	name        *template
 	filename    *template // nil = the part is a field
-	contentType *template // nil = the default type of the content
+	contentType *template // nil = the default type of the content for a file, and no type for a field
 	content     *template
 }
 
@@ -97,8 +97,8 @@ func (b *multipartBody) renderBody(env map[string]any, _ *weir.Message) ([]byte,
 			hash.Write(part.content)
 		}
 	}
-	// A repeated request must be the same, so the boundary is not random. It is a hash of the contents, which
-	// no content can contain.
+	// A repeated request must be the same, so the boundary is not random. It is a hash of the contents, because no
+	// content can contain its own hash.
 	boundary := "weir-" + hex.EncodeToString(hash.Sum(nil)[:16])
 	var out bytes.Buffer
 	w := multipart.NewWriter(&out)
@@ -118,7 +118,7 @@ func (b *multipartBody) renderBody(env map[string]any, _ *weir.Message) ([]byte,
 	return out.Bytes(), w.FormDataContentType(), err
 }
 
-// evaluatePart returns the part with its values, or nil if its content is nil.
+// evaluatePart returns the part with its values, or nil if the value of its content is nil.
 func (p *formPart) evaluatePart(env map[string]any) (*evaluatedPart, error) {
 	value, err := p.content.evaluateLeaf(env)
 	if err != nil {

@@ -11,10 +11,11 @@ import (
 	"weir/internal/weir"
 )
 
-// asset is a message with a picture of three bytes that are not text.
+// asset is a message with a picture of four bytes that are not text.
 const asset = `<article><title>A "b"</title><file name="a&quot;b.png" type="image/png">/v+
 	9AA==</file></article>`
 
+// picture is the content of the picture in asset.
 const picture = "\xfe\xff\xbd\x00"
 
 // received is a request that a CMS got.

@@ -16,7 +16,8 @@ import (
 )
 
 // Rehearse makes one attempt with a rehearsal in place of the CMS. A step without an answer ends the attempt.
-// The rehearsal then gets an outline of each later step.
+// The rehearsal then gets an outline of each later step whose condition is not false. If the message's contract has
+// no steps, Next rehearses the attempt.
 func (s *Sender) Rehearse(ctx context.Context, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result {
 	ch := s.chains[d.Message.Contract]
 	if ch == nil {
@@ -35,7 +36,7 @@ func (r *run) newClient(st *step) (client *http.Client, replaced *cms.RehearsedS
 	return cms.NewHTTPClient(replaced), replaced
 }
 
-// reportLeftOut reports a step to the rehearsal whose condition is false.
+// reportLeftOut reports to the rehearsal that a step is left out, because its condition is false.
 func (r *run) reportLeftOut(st *step) {
 	if r.rehearsal != nil {
 		r.rehearsal.LeaveOut(st.name, st.when.source)
@@ -55,7 +56,8 @@ func (r *run) reportVerdict(st *step, v verdict) {
 	r.rehearsal.Judge(st.name, string(do), cms.SingleLine(r.mask.Hide(v.result.Reason)))
 }
 
-// sleep waits between two requests of a step. It reports whether the attempt still has time.
+// sleep waits between two requests of a step, except in a rehearsal without the CMS. It reports whether the attempt
+// still has time.
 func (r *run) sleep(pause time.Duration) bool {
 	if r.rehearsal != nil && !r.rehearsal.IsLive {
 		return r.limited.Err() == nil
@@ -63,7 +65,7 @@ func (r *run) sleep(pause time.Duration) bool {
 	return clock.Sleep(r.limited, pause)
 }
 
-// outlineSteps reports to the rehearsal the steps after a step without an answer.
+// outlineSteps reports the steps after open, which got no answer, to the rehearsal.
 func (r *run) outlineSteps(open *step) {
 	missing := pendingSteps{open.name: true}
 	r.markRemembered(open, missing)
@@ -73,13 +75,13 @@ func (r *run) outlineSteps(open *step) {
 	for _, st := range r.chain.steps[at+1:] {
 		o := cms.StepOutline{Step: st.name, Method: st.method}
 		if st.when != nil {
-			held, err := st.when.evaluateCondition(env)
+			holds, err := st.when.evaluateCondition(env)
 			switch {
 			case errors.Is(err, errPending):
 				o.Condition = st.when.source
 			case err != nil:
 				o.Problem = "when: " + err.Error()
-			case !held:
+			case !holds:
 				r.rehearsal.LeaveOut(st.name, st.when.source)
 				env[st.name] = nil
 				continue
@@ -94,8 +96,8 @@ func (r *run) outlineSteps(open *step) {
 	}
 }
 
-// markRemembered marks the remembered id as missing after a step without an answer, if that step would remember
-// the id.
+// markRemembered marks the remembered id as missing after a step without an answer, if that step would remember an
+// id and the attempt has none.
 func (r *run) markRemembered(st *step, missing pendingSteps) {
 	if st.remember != nil && r.rememberedID == "" {
 		missing[rememberedName] = true
@@ -135,7 +137,8 @@ type pendingValue string
 // errPending is the error of a condition that reads a missing answer.
 var errPending = errors.New("it reads an answer that is missing")
 
-// findPending returns the expression's placeholder if it reads a missing answer; otherwise "".
+// findPending returns the expression's placeholder if the expression reads a missing answer or a remembered id that
+// is missing; otherwise "".
 func (e *expression) findPending(env map[string]any) pendingValue {
 	missing, _ := env[pendingName].(pendingSteps)
 	if e.readsRemembered && missing[rememberedName] {
@@ -149,11 +152,11 @@ func (e *expression) findPending(env map[string]any) pendingValue {
 	return ""
 }
 
-// LookUp describes the look-up of a chain: the first step that changes nothing and needs no answer of another
-// step.
+// LookUp describes the look-up of a chain: the first step that changes nothing, reads no answer of another step, and
+// has no remembered id in its address.
 type LookUp struct {
 	Step         string
-	NeedsMessage bool // the expressions of its settings read the message
+	NeedsMessage bool // an expression of the step, or of the rules for all steps, reads the message
 }
 
 // FindLookUp returns the look-up of a contract. found is false if the contract has none.
@@ -176,8 +179,9 @@ func (ch *chain) findLookUp() *step {
 	return nil
 }
 
-// RehearseLookUp sends only the request of a contract's look-up, through the rehearsal. The message may be
-// empty if the look-up needs none. If the condition of the look-up is false, RehearseLookUp sends nothing.
+// RehearseLookUp sends only the request of a contract's look-up, through the rehearsal. The contract must have a
+// look-up (FindLookUp). The message may be empty if the look-up needs none. If the condition of the look-up is false,
+// RehearseLookUp sends nothing.
 func (s *Sender) RehearseLookUp(ctx context.Context, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result {
 	ch := s.chains[d.Message.Contract]
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
@@ -195,11 +199,11 @@ func (s *Sender) RehearseLookUp(ctx context.Context, d weir.Delivery, rehearsal 
 	}
 	r.startRound(values)
 	if st.when != nil {
-		held, err := st.when.evaluateCondition(r.env)
+		holds, err := st.when.evaluateCondition(r.env)
 		if err != nil {
 			return r.failValue(st, err, true).result
 		}
-		if !held {
+		if !holds {
 			r.reportLeftOut(st)
 			return weir.Result{Outcome: weir.OutcomeDelivered}
 		}
@@ -209,5 +213,5 @@ func (s *Sender) RehearseLookUp(ctx context.Context, d weir.Delivery, rehearsal 
 	return v.result
 }
 
-// readsMessage reports whether the expression reads the message, by a name or by a function.
+// readsMessage reports whether the expression reads the message by a name such as key, or by a function such as text.
 func (e *expression) readsMessage() bool { return e.message }

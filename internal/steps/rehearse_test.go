@@ -12,8 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// rehearse makes an attempt in which the CMS gives these answers. It returns a line for each call of the
-// rehearsal.
+// rehearse makes an attempt in which the requests get these answers, each with its status before its body. Later
+// requests get no answer. rehearse returns a line for each call of the rehearsal, and the attempt's result.
 func rehearse(t *testing.T, list string, answers ...string) ([]string, weir.Result) {
 	t.Helper()
 	sender, err := compileSteps(t, articleWithSteps(list), "http://cms.example/api")
@@ -112,8 +112,7 @@ func TestSender_Rehearse(t *testing.T) {
 	}
 }
 
-// If a step without an answer would remember an id, the id is not known yet. An id that was remembered before
-// is known.
+// If a step without an answer would remember an id, the later steps have a placeholder for the id.
 func TestSender_RehearseRemembered(t *testing.T) {
 	t.Parallel()
 	calls, _ := rehearse(t, `
@@ -127,7 +126,7 @@ func TestSender_RehearseRemembered(t *testing.T) {
 	}
 }
 
-// A rehearsal must leave out the pauses: with them, the step would not end in time.
+// A rehearsal must leave out the pauses. With two pauses of 9s the step would exceed its limit of 10s.
 func TestSender_RehearseWithoutPauses(t *testing.T) {
 	t.Parallel()
 	calls, result := rehearse(t, `
@@ -144,12 +143,12 @@ func TestSender_LookUp(t *testing.T) {
 		list string
 		want steps.LookUp
 	}{
-		"First":         {"- { get: '/a?x={{ key }}' }", steps.LookUp{Step: "step1", NeedsMessage: true}},
-		"WithoutOne":    {"- { post: /a }\n      - { delete: /a }", steps.LookUp{}},
-		"BehindAWrite":  {"- { post: /a }\n      - { name: all, get: /a }", steps.LookUp{Step: "all"}},
-		"OfAnAnswer":    {"- { name: a, post: /a }\n      - { get: '/{{ a.json.id }}' }", steps.LookUp{}},
-		"OfAnAnswerToo": {"- { name: a, post: /a }\n      - { get: /a, when: a != nil }", steps.LookUp{}},
-		"RuleOfKey": {"- { get: /a, on: [{ when: key == 'x', do: reject }] }",
+		"First":                  {"- { get: '/a?x={{ key }}' }", steps.LookUp{Step: "step1", NeedsMessage: true}},
+		"WritesOnly":             {"- { post: /a }\n      - { delete: /a }", steps.LookUp{}},
+		"BehindAWrite":           {"- { post: /a }\n      - { name: all, get: /a }", steps.LookUp{Step: "all"}},
+		"AddressReadsAnAnswer":   {"- { name: a, post: /a }\n      - { get: '/{{ a.json.id }}' }", steps.LookUp{}},
+		"ConditionReadsAnAnswer": {"- { name: a, post: /a }\n      - { get: /a, when: a != nil }", steps.LookUp{}},
+		"RuleReadsTheKey": {"- { get: /a, on: [{ when: key == 'x', do: reject }] }",
 			steps.LookUp{Step: "step1", NeedsMessage: true}},
 		"Query": {"- { graphql: 'query { a }' }", steps.LookUp{Step: "step1"}},
 	} {

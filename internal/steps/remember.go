@@ -17,13 +17,13 @@ const rememberedName = "remembered"
 
 // remembering records the uses of remembered ids in a chain.
 type remembering struct {
-	isRead     bool
+	isRead     bool    // an expression reads the remembered id
 	firstRead  place   // the first place that reads the remembered id
 	hasSetting bool    // a step has the setting remember
-	forgets    []place // the rules that forget the id
+	forgets    []place // the rules of steps that forget the id; without the rules for all steps
 }
 
-// Remembers reports whether the steps of a contract use remembered ids.
+// Remembers reports whether a step of the contract has the setting remember.
 func (s *Sender) Remembers(contract string) bool {
 	ch := s.chains[contract]
 	return ch != nil && ch.remembering.hasSetting
@@ -46,8 +46,8 @@ func (c *compiler) compileRemember(settings map[string]pair, st *step, s *scope)
 	c.chain.remembering.hasSetting = true
 }
 
-// checkRemembering records mistakes for the uses of remembered ids in a chain without a step that remembers
-// one.
+// checkRemembering records a mistake if expressions or rules of a chain use the remembered id, and no step has the
+// setting remember.
 func (c *compiler) checkRemembering() {
 	if c.chain == nil || c.chain.remembering.hasSetting {
 		return
@@ -62,7 +62,8 @@ func (c *compiler) checkRemembering() {
 	}
 }
 
-// rememberID stores the id that a good answer of a step has. The rest of the attempt reads this id, too.
+// rememberID takes the id from a good answer of a step, for the result of the attempt and for the later steps. A text
+// that cannot be an id is ignored: it is blank, too long, not UTF-8, or has a zero byte.
 func (r *run) rememberID(st *step, a *answer) error {
 	if st.remember == nil {
 		return nil
@@ -82,7 +83,7 @@ func (r *run) rememberID(st *step, a *answer) error {
 	return nil
 }
 
-// forgetID forgets the id, because the CMS no longer has its item.
+// forgetID forgets the remembered id, because the CMS no longer has its item.
 func (r *run) forgetID() {
 	r.isForgotten = r.isForgotten || r.rememberedID != ""
 	r.rememberedID, r.learnedID = "", ""

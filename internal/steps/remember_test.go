@@ -61,8 +61,8 @@ func TestSender_Remember(t *testing.T) {
 	}
 }
 
-// If a step has remembered an id and a later step fails, Weir still stores the id. Otherwise a lagging index of
-// the CMS would lead to a second item.
+// If a step has remembered an id and a later step fails, the attempt's result still has the id. Otherwise a lagging
+// index of the CMS would lead to a second item.
 func TestSender_RememberBeforeAFailure(t *testing.T) {
 	t.Parallel()
 	cms := &store{}
@@ -114,7 +114,7 @@ func TestSender_RememberedValues(t *testing.T) {
 	}
 }
 
-// A rule can define another answer that means that the item is gone.
+// A rule with do: forget can define another answer that means that the item is gone.
 func TestSender_Forget(t *testing.T) {
 	t.Parallel()
 	forgetting := strings.Replace(remembering, "        json: *item\n",

@@ -29,7 +29,7 @@ var actions = []action{actionOK, actionAgain, actionDone, actionRetry, actionRej
 type rule struct {
 	when *expression
 	do   action
-	say  *template // nil = the error text of the CMS
+	say  *template // the reason; nil = status and error text of the CMS
 }
 
 // compileRules compiles the setting on.
@@ -101,14 +101,14 @@ func actionNames() []string {
 	return names
 }
 
-// firstRule returns the first rule that matches, or nil. A rule that cannot be evaluated does not match. If no
-// other rule matches, firstRule returns the error of such a rule.
+// firstRule returns the first rule that matches, or nil. A rule that cannot be evaluated does not match. If no rule
+// matches, firstRule returns the error of the first one that cannot be evaluated.
 func firstRule(rules []rule, env map[string]any) (*rule, error) {
 	var problem error
 	for i := range rules {
-		held, err := rules[i].when.evaluateCondition(env)
+		holds, err := rules[i].when.evaluateCondition(env)
 		switch {
-		case held:
+		case holds:
 			return &rules[i], nil
 		case err != nil && problem == nil:
 			problem = err
@@ -117,7 +117,8 @@ func firstRule(rules []rule, env map[string]any) (*rule, error) {
 	return nil, problem
 }
 
-// evaluateReason returns the rule's text for the reason; empty = the error text of the CMS.
+// evaluateReason returns the text of the rule's setting say; empty = the rule does not have the setting. If an
+// expression in say fails, the text has only the literal parts.
 func (r *rule) evaluateReason(env map[string]any) string {
 	if r.say == nil {
 		return ""

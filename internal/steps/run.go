@@ -15,8 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// maxAgain is the number of times that an attempt may start the chain again. Two documents that need the same
-// address could refuse each other forever. So the attempt fails after maxAgain, and is one of the message's
+// maxAgain is the number of times that an attempt may start the chain again. A CMS may refuse an item each time, for
+// example because another item has its address. So after maxAgain the attempt fails, and is one of the message's
 // limited attempts.
 const maxAgain = 2
 
@@ -33,8 +33,8 @@ const (
 type run struct {
 	sender   *Sender
 	chain    *chain
-	ctx      context.Context // ends when the attempt is cut off
-	limited  context.Context // also ends at the timeout
+	ctx      context.Context // ends when Weir cuts the attempt off
+	limited  context.Context // also ends at the timeout of the attempt
 	delivery weir.Delivery
 	mask     cms.Mask
 	// rehearsal takes the requests in place of the CMS; nil = the CMS gets them
@@ -42,22 +42,23 @@ type run struct {
 	round     int // number of the current run of the chain within the attempt, from 1
 	env       map[string]any
 	records   []weir.Step
-	last      weir.Result // result of the last answer
+	last      weir.Result // result of the last answer of this round; delivered if there was no answer
 
 	hasSignedIn bool // a rule has already made this attempt sign in again
 
 	rememberedID string // the CMS's id of the key's item; empty = none is known
 	learnedID    string // the id that this attempt has learned; empty = none
-	isForgotten  bool   // the CMS no longer has the item of a remembered id
+	isForgotten  bool   // the attempt has forgotten an id, because the CMS no longer has its item
 }
 
-// verdict is the action for an answer. It also has the attempt's result if the attempt ends with it.
+// verdict is the decision about a step: an action, and the attempt's result if the attempt ends with the step.
 type verdict struct {
-	do     action
+	do     action // empty = the attempt ends with result, and neither a rule nor a convention chose an action
 	result weir.Result
 }
 
-// runAttempt runs the chain. It runs the chain again if the verdict of a step demands this.
+// runAttempt runs the chain. It runs the chain again if the verdict of a step demands this, but not more than
+// maxAgain times.
 func (r *run) runAttempt() weir.Result {
 	values, failure := r.extractValues()
 	if failure != nil {
@@ -85,14 +86,15 @@ func (r *run) runAttempt() weir.Result {
 	}
 }
 
-// startRound removes the answers of the previous round.
+// startRound makes the environment of a round, which has the message and no answers.
 func (r *run) startRound(values map[contract.Selection][]string) {
 	r.env = map[string]any{}
 	addFunctions(r.env)
 	addMessage(r.env, message{r.delivery.Message, values, r.rememberedID})
 }
 
-// extractValues returns the values of the message that expressions need.
+// extractValues returns the values of the message that expressions need. If it cannot read them, it returns the
+// attempt's result instead.
 func (r *run) extractValues() (map[contract.Selection][]string, *weir.Result) {
 	m := r.delivery.Message
 	found, err := r.sender.cfg.Messages.Extract(r.limited, r.chain.extractor, m.ContentType, m.Body)
@@ -116,11 +118,11 @@ func (r *run) runSteps() verdict {
 	for _, st := range r.chain.steps {
 		r.env[st.name] = nil
 		if st.when != nil {
-			held, err := st.when.evaluateCondition(r.env)
+			holds, err := st.when.evaluateCondition(r.env)
 			if err != nil {
 				return r.failValue(st, err, true)
 			}
-			if !held {
+			if !holds {
 				r.reportLeftOut(st)
 				continue
 			}
@@ -162,7 +164,8 @@ func (r *run) runStep(st *step) verdict {
 	}
 }
 
-// finishStep stores the id in the answer of a step that has succeeded.
+// finishStep remembers the id that the answer of a successful step has, if the step has the setting remember. It
+// returns v, or another verdict if the answer's id cannot be read.
 func (r *run) finishStep(st *step, v verdict, a *answer) verdict {
 	if err := r.rememberID(st, a); err != nil {
 		return r.failStep(st, weir.OutcomeRetry, err.Error(), a)
@@ -170,7 +173,8 @@ func (r *run) finishStep(st *step, v verdict, a *answer) verdict {
 	return v
 }
 
-// stopAttempt returns the verdict if the attempt's time ends between two requests.
+// stopAttempt returns the verdict of an attempt that ends between two requests: Weir cut it off, or its timeout is
+// over.
 func (r *run) stopAttempt(st *step) verdict {
 	if r.ctx.Err() != nil {
 		return verdict{"", weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off"}}
@@ -179,7 +183,8 @@ func (r *run) stopAttempt(st *step) verdict {
 		Reason: st.name + ": no time is left of the timeout of all steps"}}
 }
 
-// sendStep sends one request of a step, and returns the verdict and the answer.
+// sendStep sends one request of a step, and returns the verdict and the answer. The answer is nil if the CMS sent
+// none, or if Weir cut the attempt off.
 func (r *run) sendStep(st *step) (verdict, *answer) {
 	if r.limited.Err() != nil {
 		return r.stopAttempt(st), nil
@@ -223,8 +228,9 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 	return v, a
 }
 
-// recordStep adds a request to the attempt's records. It leaves out the reason of the last step, because the
-// reason of the attempt is the same.
+// recordStep adds a request to the attempt's records. A record has a reason only if the chain is to start again
+// after the request, because the reason of the attempt is that of its last request. Above maxRecords, recordStep
+// keeps the first records and the last ones.
 func (r *run) recordStep(s weir.Step, v verdict) {
 	s.Duration = r.sender.cfg.Now().Sub(s.At)
 	if v.do == actionAgain || v.do == actionForget || v.do == actionSignIn {
@@ -237,8 +243,8 @@ func (r *run) recordStep(s weir.Step, v verdict) {
 	r.records = append(r.records, s)
 }
 
-// newRequest returns a function that returns the step's request. It returns an error if the value of an
-// expression cannot be used.
+// newRequest returns a function that builds the step's request. If the value of an expression cannot be used,
+// newRequest returns an error.
 func (r *run) newRequest(st *step) (func(context.Context) (*http.Request, error), error) {
 	p, err := st.prepareRequest(r.env, r.delivery.Message)
 	if err != nil {
@@ -266,8 +272,9 @@ func (r *run) completeRequest(ctx context.Context, st *step, p *preparedRequest)
 	return req, nil
 }
 
-// idempotencyKey returns the step's key. Each attempt sends the same keys. A later round sends different keys,
-// because its request may differ: a CMS that honours the header must not repeat its old answer.
+// idempotencyKey returns the Idempotency-Key of a step. Each attempt sends the same keys. A later round of an attempt
+// sends other keys, because its requests may differ: a CMS that honours the header must not repeat the answers that
+// it gave in an earlier round.
 func (r *run) idempotencyKey(req *http.Request, st *step) string {
 	key := req.Header.Get(idempotencyHeader) + "/" + st.name
 	if r.round > 1 {
@@ -283,7 +290,7 @@ func (r *run) ownEnv(a *answer) map[string]any {
 	return env
 }
 
-// failExchange returns the verdict of a request without a usable answer.
+// failExchange returns the verdict of a request without an answer.
 func (r *run) failExchange(st *step, failure weir.Result) verdict {
 	if st.isSafe { // the CMS cannot still work on a change
 		failure.Unanswered = false
@@ -295,8 +302,8 @@ func (r *run) failExchange(st *step, failure weir.Result) verdict {
 }
 
 // failValue returns the verdict of an expression that failed before a request was sent. If the expression reads
-// only the message, the message is dead. If it reads an answer of the CMS, the attempt is a retry, because the
-// answer may be different next time.
+// only the message, the outcome is rejected. If the expression reads an answer of the CMS or the remembered id, the
+// outcome is retry, because the next attempt may read another value.
 func (r *run) failValue(st *step, err error, isCondition bool) verdict {
 	var value *valueError
 	result := weir.Result{Outcome: weir.OutcomeRetry, Reason: st.name + ": " + err.Error(), Status: r.last.Status}

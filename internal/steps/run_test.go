@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// If the CMS does not answer a write, it may still work on the write, so the result is Unanswered. A look-up
+// If the CMS does not answer a write, the CMS may still work on the write, so the result is Unanswered. A look-up
 // changes nothing, so the result of a look-up is not Unanswered.
 func TestSender_NoAnswerInTime(t *testing.T) {
 	t.Parallel()
@@ -22,12 +22,12 @@ func TestSender_NoAnswerInTime(t *testing.T) {
 		want       weir.Outcome
 		unanswered bool
 	}{
-		"LookUpTimesOut":  {"{ get: /a }", false, weir.OutcomeRetry, false},
-		"QueryTimesOut":   {"{ graphql: 'query { a }' }", false, weir.OutcomeRetry, false},
-		"WriteTimesOut":   {"{ post: /a }", false, weir.OutcomeRetry, true},
-		"MutationTimeOut": {"{ graphql: 'mutation { a }' }", false, weir.OutcomeRetry, true},
-		"LookUpCutOff":    {"{ get: /a }", true, weir.OutcomeNone, false},
-		"WriteCutOff":     {"{ put: /a }", true, weir.OutcomeNone, true},
+		"LookUpTimesOut":   {"{ get: /a }", false, weir.OutcomeRetry, false},
+		"QueryTimesOut":    {"{ graphql: 'query { a }' }", false, weir.OutcomeRetry, false},
+		"WriteTimesOut":    {"{ post: /a }", false, weir.OutcomeRetry, true},
+		"MutationTimesOut": {"{ graphql: 'mutation { a }' }", false, weir.OutcomeRetry, true},
+		"LookUpCutOff":     {"{ get: /a }", true, weir.OutcomeNone, false},
+		"WriteCutOff":      {"{ put: /a }", true, weir.OutcomeNone, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,13 +17,13 @@ import (
 // SignInConfig has the settings of a sign-in by requests.
 type SignInConfig struct {
 	File      *File
-	URL       string // base of the addresses that begin with /
+	URL       string // base of the addresses that begin with / or ?
 	Steps     Source
-	Send      Source // headers that sign every later request in
-	Cookies   bool   // add the cookies of the answers to every later request
-	For       Source // lifetime of the credential: a duration, or an expression in seconds
+	Send      Source // headers that sign the messages' requests in
+	Cookies   bool   // add the cookies of the answers to the messages' requests
+	For       Source // lifetime of the credential: a duration, or an expression in seconds; not set = 10 minutes
 	Transport http.RoundTripper
-	Timeout   time.Duration
+	Timeout   time.Duration // limit for each request
 	Now       func() time.Time
 }
 
@@ -80,8 +80,8 @@ func (s *SignIn) compileLife(life Source, path string, names *scope) {
 	}
 }
 
-// Fetch implements signin.Source. Its errors quote nothing of an answer except the text of the step's setting
-// say, because an answer may have secrets.
+// Fetch implements signin.Source. An answer may have secrets. So the errors of Fetch quote nothing of an answer except
+// its status and the text that the setting say of the step selects.
 func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 	return c, s.readLife(&c, began, env)
 }
 
-// readLife evaluates the lifetime of the credential.
+// readLife sets the end of the credential's life, if the setting for is an expression.
 func (s *SignIn) readLife(c *signin.Credential, began time.Time, env map[string]any) error {
 	if s.seconds == nil {
 		return nil
@@ -131,7 +131,7 @@ func (s *SignIn) readLife(c *signin.Credential, began time.Time, env map[string]
 	return nil
 }
 
-// sendStep sends one request of the sign-in.
+// sendStep sends one request of the sign-in, and checks the answer.
 func (s *SignIn) sendStep(ctx context.Context, client *http.Client, st *step, env map[string]any) (*answer, error) {
 	p, err := st.prepareRequest(env, nil)
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *SignIn) checkAnswer(st *step, a *answer, env map[string]any) error {
 	if !st.isExpected(a.Status) {
 		problem = fmt.Sprintf("%d %s", a.Status, http.StatusText(a.Status))
 	} else if st.success != nil {
-		if held, err := st.success.evaluateCondition(own); err != nil || !held {
+		if holds, err := st.success.evaluateCondition(own); err != nil || !holds {
 			problem = fmt.Sprintf("%d, but the answer does not fit success: %s", a.Status, st.success.source)
 		}
 	}
@@ -181,7 +181,7 @@ func (s *SignIn) checkAnswer(st *step, a *answer, env map[string]any) error {
 }
 
 // evaluateSay returns the text of the step's setting say, without the secrets of the settings; empty = the step
-// does not have the setting, or the answer does not have the text.
+// does not have the setting, or say cannot be evaluated with the answer.
 func (s *SignIn) evaluateSay(st *step, env map[string]any) string {
 	if st.say == nil {
 		return ""

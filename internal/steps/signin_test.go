@@ -95,7 +95,7 @@ for: "{{ token.json.data.expires / 1000 }}"
 	var _ signin.Source = s
 }
 
-// loginStep is the beginning of settings whose first step signs in successfully.
+// loginStep is the beginning of settings. Their first step signs in, and the portal accepts it.
 const loginStep = "steps: [ { post: /login, form: { user: weir, password: \"${PASSWORD}\" } }"
 
 func TestSignIn_Fails(t *testing.T) {
@@ -211,14 +211,15 @@ func TestSender_SignsInAnewByRule(t *testing.T) {
 	}
 }
 
-// signInBy makes a sender sign its requests in with credentials of the source.
+// signInBy returns a change of a sender: the sender then signs its requests in with credentials of the source.
 func signInBy(source signin.Source) func(*steps.Config) {
 	return func(c *steps.Config) {
 		c.Transport, c.CanSignInAnew = signin.NewTransport(c.Transport, signin.NewKeeper(source, time.Now)), true
 	}
 }
 
-// GraphQL answers 200 to an expired token. If the credential cannot be renewed, the CMS is unavailable.
+// A server of GraphQL answers 200 to an expired token. If Weir cannot renew the credential, the outcome is
+// unavailable.
 func TestSender_GraphQLSignsInAnew(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

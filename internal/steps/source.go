@@ -99,7 +99,7 @@ func (f *File) takeMistakes() []Mistake {
 	return found
 }
 
-// hideVariables replaces variables with ${NAME}, as in the settings file.
+// hideVariables replaces the placeholders of variables with ${NAME}, as in the settings file.
 func (f *File) hideVariables(text string) string {
 	return f.variable.ReplaceAllString(text, "$${$1}")
 }
@@ -155,7 +155,7 @@ type pair struct {
 
 func (p pair) placeOfValue() place { return placeOf(p.value, p.at.path) }
 
-// readMapping returns the entries of a mapping, including merged ones (<<).
+// readMapping returns the entries of a mapping, including merged ones (<<). It returns false if n is not a mapping.
 func (f *File) readMapping(n ast.Node, path string) ([]pair, bool) {
 	var values []*ast.MappingValueNode
 	switch t := f.resolveNode(n).(type) {
@@ -200,7 +200,7 @@ func addMerged(pairs []pair, p pair) []pair {
 	return append(pairs, p)
 }
 
-// readList returns the items of a sequence.
+// readList returns the items of a sequence. It returns false if n is not a sequence.
 func (f *File) readList(n ast.Node) ([]ast.Node, bool) {
 	list, ok := f.resolveNode(n).(*ast.SequenceNode)
 	if !ok {
@@ -213,7 +213,8 @@ func (f *File) readList(n ast.Node) ([]ast.Node, bool) {
 	return items, true
 }
 
-// readText returns the text of a scalar: a string, or a number or bool in the spelling of the file.
+// readText returns the text of a scalar: a string, or a number or bool in the spelling of the file. It returns false
+// for any other node.
 func readText(n ast.Node) (string, bool) {
 	switch t := n.(type) {
 	case *ast.StringNode:
@@ -226,8 +227,9 @@ func readText(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// locatePart returns the place of a text in the value of a scalar. From the beginning of the scalar, it
-// searches the file for occurrence number count (from 0) of part. Then it adds the length of skip.
+// locatePart returns the place of a text in the value of a scalar. From the beginning of the scalar on, locatePart
+// searches the file for occurrence number count (from 0) of part. If the file has skip there, the place is the end of
+// skip. If the file does not have the occurrence, the place is the beginning of the scalar.
 func (f *File) locatePart(n ast.Node, path, part string, count int, skip string) place {
 	at := placeOf(n, path)
 	line, column := at.line, at.column
@@ -253,7 +255,7 @@ func (f *File) locatePart(n ast.Node, path, part string, count int, skip string)
 	return at
 }
 
-// advancePlace moves a place behind skip, if skip stands at this byte of the line.
+// advancePlace moves a place behind skip, if skip begins at the byte offset of the place's line.
 func (f *File) advancePlace(at place, offset int, skip string) place {
 	if rest := f.lines[at.line-1][offset:]; strings.HasPrefix(rest, skip) {
 		at.column += utf8.RuneCountInString(skip)
@@ -261,7 +263,7 @@ func (f *File) advancePlace(at place, offset int, skip string) place {
 	return at
 }
 
-// byteOffset returns the byte offset of a character in a line.
+// byteOffset returns the length in bytes of a line's first characters.
 func byteOffset(line string, characters int) int {
 	offset := 0
 	for range characters {

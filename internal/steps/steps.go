@@ -1,9 +1,9 @@
 // Package steps writes a message to a CMS by a chain of requests that the settings define. An example: look an
 // item up, create or update it, publish it.
 //
-// An attempt runs the chain from its first step. No progress is stored, because a look-up determines whether an
-// item exists. An answer that cannot be read is a failure, and never means "does not exist". Starting again is
-// safe because each key has one writer at a time.
+// An attempt runs the chain from its first step. Apart from a remembered id no progress is stored, because a
+// look-up determines whether an item exists. A look-up whose 2xx answer cannot be read fails, and never means that
+// there is no item. Starting again is safe because each key has one writer at a time.
 //
 // All expressions are compiled and type-checked when the settings are read. Each mistake has its line and
 // column.
@@ -25,12 +25,12 @@ import (
 // Contract is a contract with steps.
 type Contract struct {
 	Name    string
-	Path    string // path of the steps in the settings file
+	Path    string // setting that has the steps, such as contracts[0].steps
 	Steps   Source
 	Answers map[int]weir.Outcome // for some statuses, the outcome in place of the default
 }
 
-// Messages reads values of accepted messages.
+// Messages reads values of messages.
 type Messages interface {
 	Extract(ctx context.Context, x *contract.Extractor, contentType string, body []byte) ([][]string, error)
 }
@@ -44,16 +44,16 @@ type Next interface {
 // Config has the settings of a Sender.
 type Config struct {
 	File       *File
-	URL        string // base of the addresses of the steps
-	Headers    map[string]string
-	Timeout    time.Duration // limit for one attempt with all its steps
-	Rules      Source        // rules for the answers of all steps, which come after a step's own rules
-	RetryAfter string        // name of the header with the delay; empty = Retry-After
-	MaxAnswer  int64         // largest answer in bytes; 0 = 4 MiB
+	URL        string            // base of the addresses of the steps
+	Headers    map[string]string // headers of all requests; a step's own headers replace them
+	Timeout    time.Duration     // limit for one attempt with all its steps
+	Rules      Source            // rules for the answers of all steps, which come after a step's own rules
+	RetryAfter string            // name of a header with a delay, read besides Retry-After; empty = none
+	MaxAnswer  int64             // largest answer in bytes; 0 = 4 MiB
 	Contracts  []Contract
 	Messages   Messages
 	Next       Next
-	Transport  http.RoundTripper // signs requests in
+	Transport  http.RoundTripper // sends requests, and signs them in; nil = requests are not signed in
 	Secrets    func() []string   // returns the present secrets of the sign-in; nil = none
 	Now        func() time.Time
 	// CanSignInAnew reports whether another sign-in can return a different credential, which the rule signIn
@@ -103,7 +103,7 @@ func New(cfg Config) (*Sender, error) {
 	return s, cfg.File.joinMistakes()
 }
 
-// joinMistakes returns the recorded mistakes as one error; nil = none.
+// joinMistakes returns the recorded mistakes as one error, and clears the record; nil = there are none.
 func (f *File) joinMistakes() error {
 	var problems []error
 	for _, m := range f.takeMistakes() {
@@ -128,7 +128,7 @@ func secretsOf(base *url.URL, headers map[string]string) []string {
 	return secrets
 }
 
-// newMask returns a mask for the texts that are stored or logged.
+// newMask returns a mask that hides the secrets of the settings and of the sign-in.
 func (s *Sender) newMask() cms.Mask {
 	secrets := s.secrets
 	if s.cfg.Secrets != nil {
@@ -137,7 +137,8 @@ func (s *Sender) newMask() cms.Mask {
 	return cms.NewMask(secrets...)
 }
 
-// Send makes one attempt: one run of the contract's steps.
+// Send makes one attempt: it runs the steps of the message's contract. If the contract has no steps, Next makes the
+// attempt.
 func (s *Sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	ch := s.chains[d.Message.Contract]
 	if ch == nil {

@@ -18,8 +18,8 @@ type templatePart struct {
 	expression *expression
 }
 
-// compileTemplate compiles a text with {{ expressions }}. If a part has a mistake, it records the mistake and
-// leaves the part out.
+// compileTemplate compiles a text with {{ expressions }}. If an expression does not compile, compileTemplate records
+// the mistake and leaves the expression out.
 func (f *File) compileTemplate(n ast.Node, path string, s *scope) *template {
 	text, ok := readText(n)
 	if !ok {
@@ -59,7 +59,7 @@ func (f *File) compileText(n ast.Node, path, text string, s *scope, fill func(st
 }
 
 // newLocator returns a function that finds a line and column of one expression of the text. count is the number
-// of the expression in the text.
+// of the expression in the text, from 0.
 func (f *File) newLocator(n ast.Node, path, source string, count int) func(line, column int) place {
 	return func(line, column int) place {
 		if line > 1 {
@@ -138,7 +138,7 @@ func (t *template) evaluateText(env map[string]any) (string, error) {
 	return t.joinParts(env, func(_ string, value any) (string, error) { return toText(value) })
 }
 
-// joinParts joins the parts. It calls change for each value, with the literal text before it.
+// joinParts joins the parts. It calls change for each value, with all the literal text before the value.
 func (t *template) joinParts(env map[string]any, change func(before string, value any) (string, error)) (string,
 	error) {
 	var b, literals strings.Builder
@@ -161,10 +161,10 @@ func (t *template) joinParts(env map[string]any, change func(before string, valu
 	return b.String(), nil
 }
 
-// valueError is the error of an expression whose value cannot be used.
+// valueError is the error of an expression that failed, or whose value cannot be used.
 type valueError struct {
 	err   error
-	reads bool // the value depends on an answer of the CMS
+	reads bool // the expression reads an answer of the CMS, or the remembered id
 }
 
 func (e *valueError) Error() string { return e.err.Error() }
@@ -199,7 +199,7 @@ func (t *template) readsRemembered() bool {
 	})
 }
 
-// newValueError returns the error of a template whose value cannot be used.
+// newValueError returns the error of a template whose value cannot be used. It names the first expression.
 func (t *template) newValueError(err error) error {
 	for _, p := range t.parts {
 		if p.expression != nil {

@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// A rejection has the status of the answer. Without a status it would not be a verdict of the CMS, and a few
-// bad messages in a row could pause the lane.
+// The result of a rejected message has the status of the answer. Without a status the holder would not take the result
+// for a verdict of the CMS, and failures before and after the message would count as failures in a row.
 func TestSender_RejectionIsAVerdict(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -75,8 +75,8 @@ func TestSender_RetryAfter(t *testing.T) {
 	}
 }
 
-// A sign-in page, a proxy or a firewall answers 200 with a page of HTML. A step whose answer no expression reads must
-// not take the page for the CMS's answer.
+// A sign-in page, a proxy or a firewall may answer 200 with a page of HTML. A step whose answer no expression reads
+// must not take the page for the CMS's answer.
 func TestSender_PageThatNoExpressionReads(t *testing.T) {
 	t.Parallel()
 	const page = "<!DOCTYPE html><html>sign in"
@@ -106,9 +106,9 @@ func TestSender_PageThatNoExpressionReads(t *testing.T) {
 	}
 }
 
-// An expected 404 with a page of HTML comes from a proxy or from a CMS that is starting. success cannot be
-// evaluated with such an answer. So after a look-up, Weir does not know whether the item exists, and takes the CMS
-// for unavailable. After a write, Weir tries again.
+// An expected 404 with a page of HTML comes from a proxy or from a CMS that is starting. The setting success cannot be
+// evaluated with such an answer. So after a look-up, Weir does not know whether the item exists, and the outcome is
+// unavailable. After a write, the outcome is retry.
 func TestSender_SuccessOfAnUnreadableAnswer(t *testing.T) {
 	t.Parallel()
 	const page = "<!DOCTYPE html><html>not here"

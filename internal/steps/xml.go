@@ -12,15 +12,16 @@ import (
 	"weir/internal/weir"
 )
 
-// xmlBody is an XML document. Only texts and attributes have expressions, so that no value can become markup.
+// xmlBody is an XML document. Only texts and values of attributes have expressions, so that no value can become
+// markup.
 type xmlBody struct {
 	doc         *etree.Document
-	expressions []*template // the expressions; a mark has the index of its expression
+	expressions []*template // the expressions and environment variables; a mark has the index of one of them
 	isCall      bool        // the document is an XML-RPC call
 }
 
-// Marks replace expressions while the document is parsed, because an expression may have characters of XML's
-// syntax.
+// Marks replace expressions and environment variables while the document is parsed, because these may have characters
+// of XML's syntax. The document keeps the marks until its values are filled in.
 const (
 	xmlMarkBegin = "\uE010"
 	xmlMarkEnd   = "\uE011"
@@ -72,7 +73,7 @@ func (f *File) compileXML(p pair, st *step, s *scope) body {
 	return b
 }
 
-// addMark stores an expression, and returns the mark that replaces it.
+// addMark stores an expression or an environment variable, and returns the mark that replaces it.
 func (b *xmlBody) addMark(p templatePart) string {
 	b.expressions = append(b.expressions, &template{parts: []templatePart{p}})
 	return xmlMarkBegin + strconv.Itoa(len(b.expressions)-1) + xmlMarkEnd
@@ -82,7 +83,8 @@ func describeXML(err error) string {
 	return xmlMark.ReplaceAllString(strings.TrimPrefix(err.Error(), "accept: "), "{{ … }}")
 }
 
-// checkMarks records a mistake for each expression in a name, a comment or a processing instruction.
+// checkMarks records a mistake if e or an element in e has an expression or an environment variable in a name, a
+// comment or a processing instruction.
 func (f *File) checkMarks(e *etree.Element, at place) {
 	names := e.FullTag()
 	for _, a := range e.Attr {
@@ -115,7 +117,7 @@ func (b *xmlBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, strin
 	return content, "text/xml; charset=utf-8", err
 }
 
-// fillElement fills values into an element. An attribute is left out if its only expression is nil.
+// fillElement fills values into an element. It leaves an attribute out that is one expression with the value nil.
 func (b *xmlBody) fillElement(e *etree.Element, env map[string]any) error {
 	kept := e.Attr[:0]
 	for _, a := range e.Attr {
@@ -146,7 +148,7 @@ func (b *xmlBody) fillElement(e *etree.Element, env map[string]any) error {
 	return nil
 }
 
-// expandMarks replaces the marks in a text with values.
+// expandMarks replaces the marks in a text with values. isNil is true if the text is one mark and its value is nil.
 func (b *xmlBody) expandMarks(text string, env map[string]any) (expanded string, isNil bool, err error) {
 	expanded = xmlMark.ReplaceAllStringFunc(text, func(mark string) string {
 		number, _ := strconv.Atoi(xmlMark.FindStringSubmatch(mark)[1])
