@@ -28,7 +28,7 @@ type App struct {
 	budgets     budgets
 	contracts   *contract.Set
 	cms         *cms.Client
-	sender      sender         // the CMS client, or the sender of steps if a contract has steps
+	sender      sender         // the CMS client, or the sender of steps if a contract has steps; nil = none could be made
 	keeper      *signin.Keeper // nil = requests are not signed
 	account     *azure.Account
 	calendar    *calendar.Calendar
@@ -39,7 +39,7 @@ type App struct {
 	running atomic.Pointer[running] // set once, when storage is open
 }
 
-// sender makes attempts at the CMS, and attempts of trials, which may send no request.
+// sender makes attempts. It also makes the attempts of trials, which may send no request.
 type sender interface {
 	drain.Sender
 	trial.Sender
@@ -59,7 +59,8 @@ func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
 	return prepareAppWith(env, log, false)
 }
 
-// prepareAppWith is prepareApp. Without a sign-in the App serves trials only, and cannot send requests to the CMS.
+// prepareAppWith does what prepareApp does. If withoutSignIn is true, the App has no sign-in and cannot send requests
+// to the CMS: it serves only trials.
 func prepareAppWith(env func(string) string, log *slog.Logger, withoutSignIn bool) (*App, problems) {
 	settings, err := loadSettings(env)
 	a := &App{settings: settings, log: log, budgets: currentBudgets(), instance: env("WEBSITE_INSTANCE_ID"),
@@ -133,7 +134,7 @@ func (a *App) processName() string {
 	return fmt.Sprintf("%.40s-%d", name, os.Getpid())
 }
 
-// countWaitingEvents returns the number of events that this process has still to send to their receivers.
+// countWaitingEvents returns about the number of events that this process has still to send to their receivers.
 func (a *App) countWaitingEvents() int {
 	if r := a.running.Load(); r != nil {
 		return r.notifier.Waiting()

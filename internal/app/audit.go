@@ -17,8 +17,8 @@ func (a *App) newAuditLog(table storage.Table) *audit.Log {
 	return &audit.Log{Table: table, Keep: time.Duration(a.settings.AuditRetention), Now: time.Now, Logger: a.log}
 }
 
-// changing are the functions whose requests are recorded in the audit log. The function receive is not among them,
-// because a message has a history of its own.
+// changing are the functions whose changes are recorded in the audit log. The functions receive and batches are not
+// among them, because a message and a batch have a record of their own.
 var changing = []string{"cancel", "move", "write", "schedules"}
 
 // auditChanges wraps the handlers of functions that change something, so that they record each change.
@@ -36,7 +36,7 @@ func (r *running) newAuditWrapper() audit.Wrapper {
 	return audit.Wrapper{Log: r.audit, HasSignIn: r.hasSignIn}
 }
 
-// RecordCommand records a change that a command makes in storage.
+// RecordCommand records a change that a command makes in storage in the audit log.
 func (a *App) RecordCommand(ctx context.Context, action string, detail map[string]any) {
 	e := audit.Entry{Action: action, Function: "command"}
 	if text, err := json.Marshal(detail); err == nil {

@@ -30,7 +30,7 @@ func (a *App) newNotifier(store *lane.Store) *notify.Sender {
 	return sender
 }
 
-// startNotifier returns the notifier of a long-running process. It also delivers the events that remain in the
+// startNotifier returns the notifier of a long-running process. This notifier also sends the events that remain in the
 // lanes of earlier epochs.
 func (a *App) startNotifier(ctx context.Context, store *lane.Store) *notify.Sender {
 	sender := a.newNotifier(store)
@@ -42,7 +42,7 @@ func (a *App) startNotifier(ctx context.Context, store *lane.Store) *notify.Send
 	return sender
 }
 
-// closeNotifier lets the notifier send the events that are due, and closes it.
+// closeNotifier lets the notifier send the events that are due, for at most half of stopTimeout, and closes it.
 func closeNotifier(ctx context.Context, sender *notify.Sender) error {
 	limited, cancel := context.WithTimeout(ctx, stopTimeout/2)
 	defer cancel()
@@ -117,7 +117,8 @@ func (r *running) newBatches() *batch.Runner {
 	return batch.New(cfg)
 }
 
-// wakeFiled wakes the lane of a message that was filed in the background. It returns at once.
+// wakeFiled wakes the lane of a message that this process filed in the background, and enqueues a ticket. It returns at
+// once.
 func (r *running) wakeFiled(number int) {
 	r.waker.WakeOffered(number)
 	r.tickets.EnqueueAsync(number)
@@ -148,8 +149,7 @@ func (r *running) startHistory() *history.Keeper {
 // retentionShare is the time for which retention works on one lane before it turns to the next lane.
 const retentionShare = 5 * time.Second
 
-// newCleaner returns the cleaner of old messages, bodies and audit entries, and of old history rows if this
-// process writes a history.
+// newCleaner returns the cleaner, which removes in the background all that is past its retention; see retentionJob.
 func (r *running) newCleaner() *sweep.Cleaner {
 	s := &r.settings
 	retention := &lane.Retention{Store: r.store, KeepFinal: time.Duration(s.Retention),

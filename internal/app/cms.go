@@ -40,7 +40,7 @@ func (s *signInSettings) asksServer() bool {
 	return s.Steps.IsSet() || s.OAuth2 != nil || s.Azure != nil
 }
 
-// newCMS makes the client of the CMS, with its sign-in.
+// newCMS makes the client of the CMS with its sign-in, and sets it as the sender.
 func (a *App) newCMS(withoutSignIn bool) error {
 	d := &a.settings.Delivery
 	var transport http.RoundTripper
@@ -106,7 +106,8 @@ func (a *App) newSignInSource(transport http.RoundTripper) (signin.Source, error
 		Timeout: time.Duration(d.Timeout), Now: time.Now})
 }
 
-// newStepsSender returns the sender that runs the contracts' steps, or the client if no contract has steps.
+// newStepsSender returns the sender that runs the contracts' steps. If no contract has steps, or after an error, it
+// returns the client.
 func (a *App) newStepsSender() (sender, error) {
 	d := &a.settings.Delivery
 	contracts := a.settings.contractsWithSteps()
@@ -166,7 +167,7 @@ func (s *Settings) contractsWithSteps() []steps.Contract {
 	return found
 }
 
-// checkSignIn signs in to the CMS.
+// checkSignIn signs in to the CMS if the settings have a sign-in.
 func (a *App) checkSignIn(ctx context.Context) error {
 	if a.keeper == nil {
 		return nil

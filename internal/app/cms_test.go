@@ -71,7 +71,10 @@ func TestApp_Steps(t *testing.T) {
 
 func TestApp_StepsMistakes(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ old, new, says string }{
+	for name, c := range map[string]struct {
+		old, new string // text of withSteps, and the text that replaces it
+		problem  string // part of the error; "" = there is no error
+	}{
 		"Position": {
 			"{{ key }}", "${KEY} {{ kye }}",
 			"weir.yaml: [11:49] contracts[0].steps[0].json.path: kye is not known here; did you mean key?",
@@ -111,14 +114,14 @@ func TestApp_StepsMistakes(t *testing.T) {
 				t.Fatalf("got settings without %q, want the case to replace that text", c.old)
 			}
 			_, err := newTestApp(t, text, "CMS", "http://127.0.0.1:1", "TOKEN", "abc", "KEY", "a")
-			if c.says == "" {
+			if c.problem == "" {
 				if err != nil {
 					t.Errorf("got %v, want no error", err)
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want an error with %q", err, c.says)
+			if err == nil || !strings.Contains(err.Error(), c.problem) {
+				t.Errorf("got %v, want an error with %q", err, c.problem)
 			}
 		})
 	}

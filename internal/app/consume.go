@@ -43,7 +43,8 @@ func Consume(ctx context.Context, p Process) error {
 	return logEnd(a.consumeQueues(ctx), log)
 }
 
-// consumeQueues consumes until ctx ends, or until the epoch of this process ends or its table is gone.
+// consumeQueues consumes until ctx ends. It returns an error if storage cannot be opened, or as soon as the epoch of
+// this process ends or the table is gone.
 func (a *App) consumeQueues(ctx context.Context) error {
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -95,8 +96,8 @@ func (a *App) newConsumer(appender filing.Appender, wake func(lane int), upstrea
 		Wake:              wake, Observer: a.instruments.metrics, Now: time.Now, Log: a.log})
 }
 
-// tracedAppender makes a span of each append. The span of a delivery continues the trace of its publisher. The span of
-// a part of a batch begins a trace.
+// tracedAppender makes a span of each append. The span of a message of a broker continues the trace of the publisher if
+// there is one. The span of a file, or of a part of a batch, begins a trace.
 type tracedAppender struct {
 	filing.Appender
 	export *telemetry.Export

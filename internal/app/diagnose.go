@@ -26,14 +26,15 @@ type Finding struct {
 	Warnings     []string // weaknesses with which Weir still works
 }
 
-// checkTimeout bounds each check that needs a connection.
+// checkTimeout bounds the checks that need a connection: those of storage together, the check of the CMS, and each
+// look-up.
 const checkTimeout = 10 * time.Second
 
-// diagnosis checks an App. Parts of the App are nil if its settings are wrong.
+// diagnosis checks an App. A part of the App is nil if the settings of that part are wrong.
 type diagnosis struct{ *App }
 
-// Diagnose checks settings, contracts, the host's file, storage and the CMS. It changes nothing in storage, and sends
-// no message to the CMS. It sends only the sign-in, and the look-up of each contract with steps.
+// Diagnose checks the settings with their contracts, the host, storage and the CMS. It changes nothing in storage, and
+// sends no message to the CMS. The CMS gets only the sign-in, and the look-up of each contract with steps.
 func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []Finding {
 	a, found := prepareApp(env, slog.New(slog.DiscardHandler))
 	if a.account != nil {
@@ -85,7 +86,7 @@ func (d diagnosis) diagnoseStorage(ctx context.Context, wrong error) []Finding {
 	if d.account == nil {
 		return []Finding{{Name: "storage", Wrong: cmp.Or(wrong, errors.New("no account is named")),
 			Todo: "set AzureWebJobsStorage (or AzureWebJobsStorage__accountName), " +
-				"and WEIR_PREFIX where it is not weir"}}
+				"and WEIR_PREFIX if it is not weir"}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -126,8 +127,8 @@ func (d diagnosis) diagnoseSchedules(ctx context.Context) Finding {
 	return addStorageError(compareSchedules(load, d.settings.Schedules.recurLimits()), err)
 }
 
-// compareSchedules compares the stored schedules with their limits. It warns if they exceed a limit, which is no error:
-// stored schedules still run after a limit was lowered.
+// compareSchedules compares the stored schedules with their limits. If the schedules exceed a limit, the finding has a
+// warning and no error, because stored schedules still run after a limit was lowered.
 func compareSchedules(load recur.Load, limits recur.Limits) Finding {
 	f := Finding{Name: "schedules", Todo: todoStorage,
 		Detail: fmt.Sprintf("%d of at most %d, up to %.3g messages a second of at most %.3g",
@@ -151,18 +152,19 @@ func (d diagnosis) diagnoseBlobs(ctx context.Context) Finding {
 	return addStorageError(Finding{Name: "blobs", Todo: todoStorage}, err)
 }
 
-// maxInboxAge is the age of a file from which on weir check warns that Weir does not take it. It is longer than the
+// maxInboxAge is the age of a file above which weir check warns that Weir does not take the file. It is longer than the
 // hour for which Weir leaves an empty file in the inbox.
 const maxInboxAge = 2 * time.Hour
 
-// diagnoseInbox reads the first page of the inbox.
+// diagnoseInbox reads the first page of the inbox, and the number of its events.
 func (d diagnosis) diagnoseInbox(ctx context.Context) Finding {
 	page, err := d.account.Inbox().List(ctx, "", "")
 	events, eventsErr := d.account.InboxEvents().Length(ctx)
 	return addStorageError(describeInbox(page, events, time.Now()), cmp.Or(err, eventsErr))
 }
 
-// describeInbox returns the finding about a page of the inbox. It warns of files that are older than maxInboxAge.
+// describeInbox returns the finding about a page of the inbox. The finding warns of files that are older than
+// maxInboxAge.
 func describeInbox(page storage.FilePage, events int64, now time.Time) Finding {
 	count, old := fmt.Sprint(len(page.Files)), 0
 	if page.Next != "" {

@@ -54,7 +54,8 @@ func resolveProxy(address string) (through, target *url.URL, err error) {
 	return target, target, nil
 }
 
-// testConnection opens a connection and closes it. Without a proxy it also checks the CMS's certificate.
+// testConnection opens a connection to through and closes it. If target is an https address without a proxy, it also
+// checks the CMS's certificate.
 func testConnection(ctx context.Context, through, target *url.URL) error {
 	port := through.Port()
 	if port == "" {

@@ -18,8 +18,9 @@ type Sample struct {
 	Body []byte
 }
 
-// diagnoseLookUps sends the look-up of each contract with steps. The look-up is the first step that only reads. If it
-// needs values of a message, it is sent for a sample of its contract.
+// diagnoseLookUps sends the look-up of each contract with steps. The look-up is the first step that only reads and
+// needs neither the answer of another step nor a remembered id. If it needs values of a message, it is sent only if the
+// samples have a message of the contract.
 func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Finding {
 	sender, hasSteps := d.sender.(*steps.Sender)
 	messages, findings := d.acceptSamples(ctx, samples)
@@ -47,7 +48,8 @@ func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Find
 	return findings
 }
 
-// acceptSamples returns the samples by contract, and a finding for each sample that no contract accepts.
+// acceptSamples returns the message of the last sample of each contract, by contract, and a finding for each sample
+// that no contract accepts.
 func (d diagnosis) acceptSamples(ctx context.Context, samples []Sample) (map[string]*weir.Message, []Finding) {
 	messages := map[string]*weir.Message{}
 	var findings []Finding
@@ -81,14 +83,15 @@ func (d diagnosis) sendLookUp(ctx context.Context, sender *steps.Sender, m *weir
 	}
 }
 
-// lookUp records the answer to a look-up.
+// lookUp sends a look-up, and records its answer.
 type lookUp struct {
-	transport     http.RoundTripper
-	step, leftOut string
-	status        int
-	took          time.Duration
-	action        string
-	isPage        bool // the answer is HTML
+	transport http.RoundTripper
+	step      string        // name of the step
+	leftOut   string        // the step's condition, which is false; "" = the step was not left out
+	status    int           // of the answer; 0 = no answer
+	took      time.Duration // until the answer
+	action    string        // that the rules of the step choose for the answer
+	isPage    bool          // the answer is HTML
 }
 
 func (l *lookUp) askCMS(step string, req *http.Request) (*http.Response, error) {

@@ -101,8 +101,8 @@ func TestDiagnoseLookUps(t *testing.T) {
 	}
 }
 
-// The finding says that the sign-in succeeds only if the sign-in has sent requests. A sign-in with a fixed credential
-// sends none; the look-up then shows whether the CMS accepts the credential.
+// The finding names a successful sign-in only if the sign-in has sent requests. A sign-in with a fixed credential sends
+// none. In that case only the look-up shows whether the CMS accepts the credential.
 func TestDiagnoseCMS_SignIn(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

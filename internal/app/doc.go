@@ -7,7 +7,8 @@
 //   - running (running.go) has all parts that need storage. They are made once, when storage is open.
 //   - routes (routes.go) is the table of all addresses that the process answers.
 //   - Server (server.go) serves a Functions host: it opens storage, answers requests, and stops in order.
-//   - Poll, DrainLanes, NewResharder and Diagnose do the work of the commands; package cli prints it.
+//   - Poll, Consume, DrainLanes, NewResharder, CompareLanes, OpenTrials and Diagnose do the work of commands; package
+//     cli prints the results.
 //
-// Only this package knows all other packages: it chooses the adapters, and connects the parts by small interfaces.
+// Only this package chooses the adapters. It connects the parts by small interfaces.
 package app

@@ -15,9 +15,9 @@ import (
 	"weir/internal/steps"
 )
 
-// decodeYAML replaces the placeholder ${NAME} in weir.yaml by an environment variable, after it has parsed the YAML. So
-// a value with a quote, a colon or a line break cannot change the structure of the YAML. But braces have a meaning in
-// YAML. So the parser gets a mark in place of each placeholder: the name between characters of Unicode's private use
+// decodeYAML replaces each placeholder ${NAME} in weir.yaml by the value of the variable, after it has parsed the YAML.
+// So a value with a quote, a colon or a line break cannot change the structure of the YAML. But braces have a meaning
+// in YAML. So the parser gets a mark in place of each placeholder: the name between characters of Unicode's private use
 // area.
 
 // A mark has as many characters as its placeholder, so that error messages have the positions of the file.
@@ -37,8 +37,8 @@ var (
 	markReverser   = strings.NewReplacer(markBegin, "${", markEnd, "}")
 )
 
-// decodeYAML reads YAML into the settings. It returns the names of the variables that the YAML uses and that the
-// environment does not set.
+// decodeYAML reads YAML into the settings. It returns the names of the variables that the YAML uses and that are not
+// set, or empty, in the environment.
 func (s *Settings) decodeYAML(text string, env func(string) string) (missing []string, err error) {
 	marked := variablePattern.ReplaceAllString(text, markBegin+"$1"+markEnd)
 	file, err := parser.ParseBytes([]byte(marked), 0)
@@ -63,7 +63,8 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 	return expander.missing, nil
 }
 
-// describeTypeError replaces the names of Go's types in an error of the decoder.
+// describeTypeError returns an error of the decoder without the names of Go's types. If the error is about an unknown
+// setting, it may suggest a name.
 func describeTypeError(err error) error {
 	var kind *yaml.UnexpectedNodeTypeError
 	if errors.As(err, &kind) && kind.Token != nil {
@@ -160,10 +161,10 @@ func hintAtQuotes(text string) string {
 	return ""
 }
 
-// envExpander replaces marks by variables.
+// envExpander replaces marks by the values of variables.
 type envExpander struct {
 	env     func(string) string
-	missing []string
+	missing []string // names of the variables that are not set, or empty
 }
 
 // Visit implements ast.Visitor.
@@ -179,7 +180,8 @@ func (e *envExpander) Visit(n ast.Node) ast.Visitor {
 	return e
 }
 
-// readVariable returns the value of a mark's variable. If the variable is not set, it adds the name to missing.
+// readVariable returns the value of a mark's variable. If the variable is not set, or empty, it adds the name to
+// missing.
 func (e *envExpander) readVariable(mark string) string {
 	name := markPattern.FindStringSubmatch(mark)[1]
 	value := e.env(name)
@@ -189,7 +191,7 @@ func (e *envExpander) readVariable(mark string) string {
 	return value
 }
 
-// missingCollector collects the names of the variables that are not set, and replaces no mark.
+// missingCollector collects the names of the variables that are not set, or empty, and replaces no mark.
 type missingCollector struct{ *envExpander }
 
 // Visit implements ast.Visitor.

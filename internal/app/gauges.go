@@ -26,7 +26,7 @@ type laneGauges struct {
 	now      func() time.Time
 
 	mu     sync.Mutex
-	readAt time.Time
+	readAt time.Time // time of the last refresh; zero = there was none
 }
 
 // newLaneGauges returns the gauges of all lanes: waiting messages, the age of the oldest one, and pauses.
@@ -45,8 +45,8 @@ func (r *running) newLaneGauges() *laneGauges {
 	}}
 }
 
-// refreshGauges reads the lanes if this process serves a host, and does not stop. The last export of a process that
-// stops must not wait for storage that does not answer.
+// refreshGauges refreshes the gauges if this process is a server that has not begun to stop. The last export of a
+// process that stops must not wait for storage that does not answer.
 func (a *App) refreshGauges(ctx context.Context) {
 	if r := a.running.Load(); r != nil && r.gauges != nil && r.serving.Err() == nil {
 		r.gauges.refreshGauges(ctx)
@@ -61,8 +61,8 @@ func (g *laneGauges) refreshBefore(next http.Handler) http.Handler {
 	})
 }
 
-// refreshGauges reads all lanes, unless they were read within gaugesMaxAge. If a lane cannot be read, its
-// gauges keep their values, and the counters of storage requests show the failure.
+// refreshGauges reads all lanes, unless the last refresh began less than gaugesMaxAge ago. If a lane cannot be read,
+// its gauges keep their values, and the counters of storage requests show the failure.
 func (g *laneGauges) refreshGauges(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

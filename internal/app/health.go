@@ -11,8 +11,8 @@ import (
 	"weir/internal/lane/epochs"
 )
 
-// maxClockSkew is the difference between the clocks of this machine and of storage at which /api/health fails. The
-// margin of leases does not cover a larger difference.
+// maxClockSkew is the difference between the clocks of this machine and of storage from which /api/health fails. Weir
+// assumes that the clocks of processes differ by at most this time.
 const maxClockSkew = 2 * time.Second
 
 // healthChecks returns the checks of /api/health.

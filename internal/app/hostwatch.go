@@ -61,7 +61,7 @@ func (s *Server) watchHost(ctx context.Context, host hostWatcher) {
 // answers requests; other processes deliver their messages.
 func (s *Server) leaveLanes(ctx context.Context) {
 	select {
-	case <-s.opened: // before that there is no drainer to close; a drainer that is made later would take lanes
+	case <-s.opened: // waits for the drainer, because a drainer that is made after this function would take lanes
 	case <-ctx.Done():
 		return
 	}

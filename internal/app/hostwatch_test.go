@@ -54,7 +54,7 @@ func TestServer_WatchHost(t *testing.T) {
 		opens  time.Duration // time until storage opens
 		cancel time.Duration // time until the process gets a signal
 		closed time.Duration // time until the drainer is closed; 0 = it stays open
-		over   error         // with which the process ends
+		over   error         // error with which watchHost ends the process; nil = it does not
 		after  time.Duration // time until watchHost returns
 	}{
 		"StopsAndEnds": {fakeHost{time.Minute, time.Second}, 0, time.Hour, time.Minute, errHostGone,
@@ -62,8 +62,8 @@ func TestServer_WatchHost(t *testing.T) {
 		"StopsAndStays": {fakeHost{time.Minute, time.Hour}, 0, time.Hour, time.Minute, errHostStays, 6 * time.Minute},
 		"StopsBeforeStorageOpens": {fakeHost{time.Minute, time.Minute}, 90 * time.Second, time.Hour, 90 * time.Second,
 			errHostGone, 2 * time.Minute},
-		"CannotBeWatched": {fakeHost{0, 2 * time.Minute}, 0, time.Hour, 0, errHostGone, 2 * time.Minute},
-		"WeEndFirst":      {fakeHost{time.Hour, time.Hour}, 0, time.Minute, 0, nil, time.Minute},
+		"CannotBeWatched":            {fakeHost{0, 2 * time.Minute}, 0, time.Hour, 0, errHostGone, 2 * time.Minute},
+		"TheProcessGetsASignalFirst": {fakeHost{time.Hour, time.Hour}, 0, time.Minute, 0, nil, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

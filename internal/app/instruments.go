@@ -23,8 +23,8 @@ type instruments struct {
 	export   *telemetry.Export // nil = the process sends no data to a collector
 }
 
-// newInstruments returns the instruments of a process. countEvents returns the number of events that wait for
-// their receivers.
+// newInstruments returns the instruments of a process, without an export. countEvents returns the number of events that
+// wait for their receivers.
 func newInstruments(s *Settings, c *calendar.Calendar, storageCalls *azure.Counter,
 	countEvents func() int) *instruments {
 	metrics := telemetry.NewMetrics(telemetry.Config{Storage: storageCalls, Build: telemetryBuild(),
@@ -33,17 +33,18 @@ func newInstruments(s *Settings, c *calendar.Calendar, storageCalls *azure.Count
 		recorder: history.NewRecorder(time.Now, storageCalls.Snapshot)}
 }
 
-// startExport starts the export of traces and metrics. It must be called before the process begins its work.
+// startExport sets the export of traces, and starts the export of metrics. It must be called before the process begins
+// its work.
 func (a *App) startExport(ctx context.Context, e *telemetry.Export) {
 	a.instruments.export = e
 	e.Metrics(ctx, a.instruments.metrics.Registry, a.refreshGauges)
 }
 
-// flushTimeout bounds the sending of the last spans and records. Together with stopTimeout it is shorter than the 10 s
-// for which the host waits.
+// flushTimeout bounds the sending of the last spans, metrics and log records. Together with stopTimeout it is shorter
+// than the 10 s for which the host waits.
 const flushTimeout = 1500 * time.Millisecond
 
-// flushExport sends the last spans and records, whether or not ctx has ended.
+// flushExport sends the last spans, metrics and log records, whether or not ctx has ended.
 func flushExport(ctx context.Context, e *telemetry.Export) {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()

@@ -8,18 +8,18 @@ import (
 	"weir/internal/weir"
 )
 
-// holderLingers is the time for which a holder keeps the lease of an empty lane after a ticket. During that time the
-// lane needs no further ticket.
+// holderLingers is the shortest time for which a holder keeps the lease of an empty lane. So a lane needs no further
+// ticket for this time after a ticket has become visible.
 const holderLingers = 2 * time.Second
 
-// laneWaker wakes the drainer of this process, and by a ticket the drainer of the process that has the lane's lease.
+// laneWaker wakes the drainer of this process, and by a ticket the drainer of another process.
 type laneWaker struct {
 	drainer     *drain.Drainer
 	tickets     *ticket.Sender
 	ticketsOnly bool // this process drains only the lanes that its tickets name
 }
 
-// Call wakes the drainer of this process, and enqueues a ticket. It returns at once.
+// Call enqueues a ticket. It also wakes the drainer of this process, unless ticketsOnly is set. It returns at once.
 func (w laneWaker) Call(lane int) {
 	if !w.ticketsOnly {
 		w.drainer.Wake(lane)
@@ -37,15 +37,16 @@ func (w laneWaker) Wake(lane int) {
 	w.drainer.Wake(lane)
 }
 
-// OfferAppended hands messages that this process has just appended over to its drainer. It enqueues no ticket, because
-// functions/receive enqueues the ticket.
+// OfferAppended hands messages that this process has just appended over to its drainer, unless ticketsOnly is set. It
+// enqueues no ticket, because the code that files the messages does so.
 func (w laneWaker) OfferAppended(lane int, messages []weir.Message) {
 	if !w.ticketsOnly {
 		w.drainer.OfferAppended(lane, messages)
 	}
 }
 
-// WakeOffered wakes the drainer of this process for the messages that OfferAppended handed over. It returns at once.
+// WakeOffered wakes the drainer of this process for the messages that OfferAppended handed over, unless ticketsOnly is
+// set. It returns at once.
 func (w laneWaker) WakeOffered(lane int) {
 	if !w.ticketsOnly {
 		w.drainer.WakeOffered(lane)

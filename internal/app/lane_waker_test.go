@@ -18,8 +18,8 @@ import (
 	"weir/internal/weir"
 )
 
-// If only the instances of the function process deliver, this instance reads no lane for a receiver, a sweep or an
-// operator. It enqueues tickets for the lane instead. One ticket is enough for the messages of two seconds, because the
+// If only the instances of the function process deliver, this instance reads no lane when the receiver, the sweep or an
+// operator wakes the lane. It enqueues a ticket instead. One ticket is enough for the calls of two seconds, because the
 // holder lingers for that time.
 func TestLaneWaker(t *testing.T) {
 	t.Parallel()
@@ -90,7 +90,7 @@ func (goneTable) Transact(context.Context, string, []storage.Op) ([]storage.ETag
 	return nil, errGone
 }
 
-func TestWatchedTable_TheProcessEndsWhenItIsGone(t *testing.T) {
+func TestWatchedTable_EndsTheProcessIfTheTableIsGone(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(storage.Table) error{
 		"Get": func(table storage.Table) error { _, err := table.Get(t.Context(), "p", "k"); return err },

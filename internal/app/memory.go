@@ -14,15 +14,15 @@ import (
 const (
 	// outsideGo is the memory that Go's limit does not include. Most of it is the mapped binary.
 	outsideGo = 32 << 20
-	// leastMemory is the lowest limit. Below it the collector would run all the time.
+	// leastMemory is the lowest limit that limitMemory sets. Under a lower one the collector would run all the time.
 	leastMemory = 64 << 20
-	// mostMemory is the largest part of the limit that is divided into budgets. Larger budgets do not make intake
-	// faster.
+	// mostMemory is the largest part of the limit that is divided into budgets. Larger budgets do not make the receipt
+	// of messages faster.
 	mostMemory = 1 << 30
 )
 
 // limitMemory sets the memory limit of Go's garbage collector, unless GOMEMLIMIT sets it. The host and the handler
-// share the instance, so the handler takes half of the instance's memory.
+// share the instance, so the handler takes half of the instance's memory, including outsideGo.
 func limitMemory(env func(string) string, root fs.FS) {
 	if env("GOMEMLIMIT") != "" {
 		return
@@ -59,8 +59,8 @@ func availableMemory(root fs.FS) int64 {
 	return least
 }
 
-// lowestLimit returns the lowest limit of a cgroup and of the cgroups above it; 0 = no limit. In a container the path
-// may be the path on the machine. Then the container sees only its own cgroup, as the root.
+// lowestLimit returns the lowest limit of a cgroup and of the cgroups above it; 0 = no limit. In a container, group may
+// be the path on the machine. The container then has no files at that path, and sees its own cgroup as the root.
 func lowestLimit(root fs.FS, dir, group, file string) (least int64) {
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {
 		text, err := fs.ReadFile(root, path.Join(dir, group, file))
@@ -91,17 +91,17 @@ func machineMemory(root fs.FS) int64 {
 	return n << 10
 }
 
-// budgets are shares of the memory limit. The rest is for the drains and the collector.
+// budgets are shares of the memory limit. The rest is for the drainer and the garbage collector.
 type budgets struct {
-	limit  int64 // memory limit of the collector, in bytes
+	limit  int64 // memory limit of the garbage collector, in bytes
 	intake int64 // bytes for bodies from their receipt until they are stored
 	parse  int64 // bytes for documents that are parsed
 	waits  int   // largest number of answers that wait for an outcome at the same time
 }
 
 const (
-	// bodyFactor is the memory that a body takes at most, divided by its size. It is the same while the body is
-	// received and stored, and while it is parsed.
+	// bodyFactor is the memory that a body with few elements takes, divided by its size. Half of this memory is for
+	// the receipt and the storing of the body, and half for parsing it.
 	bodyFactor = 8
 	// waitBytes is the memory of one waiting answer, with its connection.
 	waitBytes = 64 << 10
@@ -115,7 +115,7 @@ func shareMemory(limit int64) budgets {
 	return budgets{limit: limit, intake: shared / 4, parse: shared / 4, waits: int(shared / waitBytes)}
 }
 
-// checkMaxBody returns an error if a body of maxBody bytes needs more than the memory of both shares.
+// checkMaxBody returns an error if a body of maxBody bytes needs more than three quarters of the memory limit.
 func (b budgets) checkMaxBody(maxBody int64) error {
 	most := b.limit / 4 * 3 / bodyFactor
 	if maxBody <= most {

@@ -50,9 +50,9 @@ func TestAvailableMemory(t *testing.T) {
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	small, none := shareMemory(224<<20), shareMemory(math.MaxInt64)
-	if held := small.intake + small.parse + int64(small.waits)*waitBytes; held > 2*small.limit || small.waits < 3000 ||
+	if all := small.intake + small.parse + int64(small.waits)*waitBytes; all > 2*small.limit || small.waits < 3000 ||
 		small.intake != 56<<20 {
-		t.Errorf("limit of 224 MiB: got %+v, want intake of 56 MiB, over 3000 waits, and less than twice the limit "+
+		t.Errorf("limit of 224 MiB: got %+v, want intake of 56 MiB, 3000 waits or more, and at most twice the limit "+
 			"in all",
 			small)
 	}

@@ -22,7 +22,7 @@ import (
 	"weir/internal/wire"
 )
 
-// newPages returns the operator's page.
+// newPages returns the handler of the operator's pages.
 func (r *running) newPages() http.Handler {
 	source := &pageSource{r}
 	return dashboard.New(dashboard.Config{Lanes: source, Past: source, Messages: source, Errors: source,
@@ -107,7 +107,7 @@ func queryParameters(q dashboard.Query) url.Values {
 	return values
 }
 
-// Message implements dashboard.Messages. The forecast is absent if it cannot be read.
+// Message implements dashboard.Messages. The result has no forecast if the forecast cannot be read.
 func (s *pageSource) Message(ctx context.Context, id weir.ID) (wire.MessageLine, error) {
 	st, err := s.store.Status(ctx, id)
 	if err != nil {
@@ -232,9 +232,9 @@ func newPageSchedule(s *recur.Schedule) dashboard.Schedule {
 		LastDueAt: s.Last.DueAt, LastID: s.Last.MessageID, Refusal: s.Refusal}
 }
 
-// Bounds of the page of a schedule.
+// The limits of a schedule's page.
 const (
-	pageRuns        = 10       // next runs
+	pageRuns        = 10       // number of next runs
 	pageMessageSize = 16 << 10 // bytes of the schedule's message
 )
 
@@ -279,7 +279,7 @@ func (s *pageSource) Schedule(ctx context.Context, name string) (dashboard.Sched
 	return out, nil
 }
 
-// pageScheduled is the number of scheduled messages on a page.
+// pageScheduled is the largest number of scheduled messages on a page.
 const pageScheduled = 50
 
 // Scheduled implements dashboard.Schedules.
@@ -288,7 +288,7 @@ func (s *pageSource) Scheduled(ctx context.Context, token string) (wire.MessageL
 	return view.DescribeMessages(found), err
 }
 
-// pageChanges is the number of entries on a page of the audit log.
+// pageChanges is the largest number of entries on a page of the audit log.
 const pageChanges = 100
 
 // Changes implements dashboard.Changes.

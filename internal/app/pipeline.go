@@ -18,13 +18,13 @@ import (
 // pipeline is the way of a message through this process:
 //
 //	receive, schedules ──▶ appender ──▶ lane (storage)
-//	                          │ Filed: offers the stored messages, with their bodies
+//	                          │ OnFiled: offers the stored messages, with their bodies
 //	                          ▼
 //	                       laneWaker ──▶ drainer ──▶ CMS
 //	                          │
 //	                          └─ ticket ──▶ queue ──▶ drainer of another process
 //
-// newAppender makes the hand-over from the appender to the drainer.
+// newAppender connects the appender to the drainer.
 type pipeline struct {
 	store     *lane.Store
 	tickets   *ticket.Sender
@@ -55,8 +55,8 @@ func newPipeline(ctx context.Context, a *App, store *lane.Store, cfg pipelineCon
 	return p
 }
 
-// newAppender returns the appender of this process. It hands each message that it has stored over to the drainer, so
-// that the drainer need not read the message from storage.
+// newAppender returns the appender of this process. The appender offers each message that it has stored to the drainer,
+// so that the drainer need not read the message from storage.
 func newAppender(a *App, store *lane.Store, waker laneWaker) *lane.Appender {
 	appender := lane.NewAppender(store, a.log)
 	appender.OnFiled = func(number int, messages []weir.Message) {
@@ -103,8 +103,8 @@ func (a *App) remembersIDs() func(contract string) bool {
 	return nil
 }
 
-// newSender returns the sender of messages to the CMS. It hides redacted values in the results of attempts, and makes a
-// span of each attempt.
+// newSender returns the sender of messages to the CMS. The sender hides redacted values in the results of attempts, and
+// records the spans of each attempt if traces are exported.
 func (a *App) newSender() drain.Sender {
 	redacting := &redact.Sender{Next: a.sender, Contracts: a.contracts}
 	return a.instruments.export.Sender(redacting, a.settings.Delivery.Method, a.settings.Delivery.URL)

@@ -17,8 +17,8 @@ const (
 	requestHold = 14 * time.Second
 )
 
-// newHandler returns the handler of all requests. The functions get a request when storage is open. The host requests /
-// until the handler is ready, and sometimes afterwards.
+// newHandler returns the handler of all requests. The functions get a request only after storage is open. The host
+// requests / until the handler is ready, and sometimes afterwards.
 func (s *Server) newHandler() http.Handler {
 	functions := httpio.PlainPathsOnly(s.log, http.HandlerFunc(s.serveFunctions))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -31,7 +31,8 @@ func (s *Server) newHandler() http.Handler {
 	})
 }
 
-// serveFunctions serves the functions as soon as storage is open.
+// serveFunctions passes a request to the functions as soon as storage is open. If storage does not open in time, it
+// answers 503.
 func (s *Server) serveFunctions(w http.ResponseWriter, r *http.Request) {
 	s.awaitOpen(r.Context(), requestHold)
 	if running := s.running.Load(); running != nil {

@@ -24,11 +24,12 @@ func (s *Server) openWith(h http.Handler) {
 	close(s.opened)
 }
 
+// openAccepting opens the server with functions that answer 202.
 func (s *Server) openAccepting() {
 	s.openWith(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
 }
 
-// sendRequest sends a request, and returns its status, its duration and the Retry-After of the answer.
+// sendRequest sends a POST, and returns the status of the answer, the time until the answer and its Retry-After.
 func (s *Server) sendRequest(ctx context.Context, path string) (status int, took time.Duration, retryAfter string) {
 	w, began := httptest.NewRecorder(), time.Now()
 	s.newHandler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, path, nil))
@@ -43,16 +44,16 @@ func TestServer_Readiness(t *testing.T) {
 		opens  time.Duration // age of the process when storage opens; 0 = never
 		gaveUp time.Duration // time from the request until the client gives up; 0 = never
 		status int
-		took   time.Duration
-		retry  string
+		took   time.Duration // time from the request to the answer
+		retry  string        // the answer's Retry-After
 	}{
-		"TheHostHearsOfItWhenStorageIsOpen": {path: "/", opens: 3 * time.Second, status: 200, took: 3 * time.Second},
-		"TheHostHearsOfItAfterTenSeconds":   {path: "/", status: 200, took: 10 * time.Second},
-		"LaterTheHostIsAnsweredAtOnce":      {path: "/", opens: time.Second, sentAt: time.Hour, status: 200},
-		"TheHostIsNotKeptWaitingTwice":      {path: "/", sentAt: time.Hour, status: 200},
-		"TheFirstRequestIsHeld": {path: "/api/messages", opens: 9 * time.Second, status: 202,
+		"TheHostIsAnsweredWhenStorageOpens":      {path: "/", opens: 3 * time.Second, status: 200, took: 3 * time.Second},
+		"TheHostIsAnsweredAfterTenSeconds":       {path: "/", status: 200, took: 10 * time.Second},
+		"TheHostIsAnsweredAtOnceIfStorageIsOpen": {path: "/", opens: time.Second, sentAt: time.Hour, status: 200},
+		"TheHostIsAnsweredAtOnceByAnOldProcess":  {path: "/", sentAt: time.Hour, status: 200},
+		"TheFirstRequestWaitsForStorage": {path: "/api/messages", opens: 9 * time.Second, status: 202,
 			took: 9 * time.Second},
-		"ARequestIsHeldForAsLongAsTheProcess": {path: "/api/messages", sentAt: 10 * time.Second, status: 503,
+		"ARequestWaitsUntilTheProcessIs14sOld": {path: "/api/messages", sentAt: 10 * time.Second, status: 503,
 			took: 4 * time.Second, retry: "4"},
 		"StorageStaysAway": {path: "/api/messages", status: 503, took: 14 * time.Second, retry: "4"},
 		"StorageIsLate": {path: "/api/messages", opens: 15 * time.Second, status: 503,
@@ -90,7 +91,7 @@ func TestServer_Readiness(t *testing.T) {
 
 // The handler answers 404 to a path that host and handler could understand differently, and to calls of the triggers
 // that the host did not make.
-func TestServer_Readiness_Boundary(t *testing.T) {
+func TestServer_ServesPlainPathsAndHostCallsOnly(t *testing.T) {
 	t.Parallel()
 	s := newClosedServer()
 	s.openWith(newTestRunning(t).handler)
@@ -98,8 +99,9 @@ func TestServer_Readiness_Boundary(t *testing.T) {
 	t.Cleanup(server.Close)
 	const call = `{"Data":{"ticket":"\"nothing of ours\"","timer":{"IsPastDue":false}},"Metadata":{}}`
 	for name, c := range map[string]struct {
-		method, path, host string
-		status             int
+		method, path string
+		host         string // the header Host; "" = the handler's address, as in the host's own calls
+		status       int
 	}{
 		"AnAddress":  {"GET", "/api/openapi.yaml", "weir.example", 200},
 		"WithASlash": {"GET", "/api/openapi.yaml/", "weir.example", 200},
@@ -108,7 +110,7 @@ func TestServer_Readiness_Boundary(t *testing.T) {
 		"ABackslash": {"GET", "/api/messages%5C..%5Copenapi.yaml", "weir.example", 404},
 		"Dots":       {"GET", "/api/messages/../openapi.yaml", "weir.example", 404},
 		"TwoSlashes": {"GET", "/api//openapi.yaml", "weir.example", 404},
-		// the health checks fail without a storage account
+		// The health checks fail without a storage account.
 		"AProbe":            {"HEAD", "/api/health", "weir.example", 503},
 		"SweepOfTheHost":    {"POST", "/sweep", "", 200},
 		"SweepOfAClient":    {"POST", "/sweep", "weir.example", 404},

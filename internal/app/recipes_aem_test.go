@@ -17,11 +17,12 @@ import (
 // experience-manager-apis) and as Adobe's own clients use it. A fragment's ETag is in a header, and a write needs the
 // ETag. A publish is answered 200 with a status for each path, and ends after the answer.
 type aem struct {
-	mu           sync.Mutex
-	tokens, made int
-	fragments    map[string]*aemFragment // by id
-	indexLag     int                     // number of look-ups by path that do not find a new fragment
-	verdict      string                  // status that a publish answers for its path
+	mu        sync.Mutex
+	tokens    int                     // number of tokens that the CMS has issued; only the last one is valid
+	made      int                     // number of fragments that were created
+	fragments map[string]*aemFragment // by id
+	indexLag  int                     // number of look-ups by path that do not find a new fragment
+	verdict   string                  // status for each path in the answer to a publish
 }
 
 type aemFragment struct {
@@ -32,9 +33,9 @@ type aemFragment struct {
 	Status      string           `json:"status"`
 	Fields      []map[string]any `json:"fields"`
 
-	revision   int
-	hiddenFrom int  // number of look-ups by path that still do not find the fragment
-	isEnding   bool // the fragment is being unpublished
+	revision int
+	hidden   int  // number of look-ups by path that still do not find the fragment
+	isEnding bool // the fragment is being unpublished
 }
 
 const (
@@ -141,10 +142,10 @@ func (a *aem) findFragment(path string) *aemFragment {
 func (a *aem) serveLookUp(w http.ResponseWriter, path string) {
 	items := []*aemFragment{}
 	if f := a.findFragment(path); f != nil {
-		if f.hiddenFrom == 0 {
+		if f.hidden == 0 {
 			items = append(items, f)
 		} else {
-			f.hiddenFrom--
+			f.hidden--
 		}
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"items": items})
@@ -165,13 +166,13 @@ func (a *aem) createFragment(w http.ResponseWriter, r *http.Request) {
 	default:
 		a.made++
 		f := &aemFragment{ID: fmt.Sprint("id-", a.made), Path: path, Title: body.Title, Fields: body.Fields,
-			Status: "NEW", revision: 1, hiddenFrom: a.indexLag}
+			Status: "NEW", revision: 1, hidden: a.indexLag}
 		a.fragments[f.ID] = f
 		replyFragment(w, http.StatusCreated, f)
 	}
 }
 
-// servePublish publishes fragments, or begins to unpublish them. The next read of a fragment finds it unpublished.
+// servePublish publishes fragments, or begins to unpublish them. The next read then finds the fragment unpublished.
 func (a *aem) servePublish(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Paths           []string

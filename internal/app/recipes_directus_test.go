@@ -16,10 +16,10 @@ import (
 // Directus.
 type directus struct {
 	mu    sync.Mutex
-	next  int
-	items map[int]map[string]any
-	blind int // look-ups that still find nothing, as if an editor created the item right after them
-	lost  int // updates that still fail, because an editor removed the item right before them
+	next  int                    // id of the last item that was created
+	items map[int]map[string]any // by id
+	blind int                    // number of look-ups that still find nothing, as if an editor created the item after them
+	lost  int                    // number of updates before which an editor still removes the item
 }
 
 func (d *directus) ServeHTTP(w http.ResponseWriter, r *http.Request) {

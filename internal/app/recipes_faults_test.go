@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// fakeCMS is a CMS of the tests. All attempts of the tests write the article harbour-opens.
+// fakeCMS is a CMS of the tests. The samples article.xml and delete.xml write and delete the article harbour-opens.
 type fakeCMS interface {
 	http.Handler
 	// listArticles returns "published" or "draft" for each article.
@@ -162,6 +162,7 @@ func (h harness[C]) checkFailures(t *testing.T, failures map[string]failure) {
 	}
 }
 
+// nameState returns the state of an article as listArticles returns it.
 func nameState(isPublished bool) string {
 	if isPublished {
 		return "published"

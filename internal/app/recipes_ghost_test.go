@@ -19,7 +19,7 @@ import (
 // ghost answers the requests of the recipe as Ghost 5.130.6 does.
 type ghost struct {
 	mu    sync.Mutex
-	next  int
+	next  int                       // number of posts that were to be created
 	posts map[string]map[string]any // by id
 	page  string                    // slug that a page has, so that no post can have it
 }

@@ -16,14 +16,14 @@ import (
 // failure has status 200.
 type mediaWiki struct {
 	mu       sync.Mutex
-	sessions map[string]bool // by cookie; true = signed in
-	signIns  int
-	revision int
+	sessions map[string]bool      // by cookie; true = signed in
+	signIns  int                  // number of sign-ins that succeeded
+	revision int                  // number of the newest revision of all pages
 	pages    map[string]*wikiPage // by title
 	failures map[string]string    // by action: code of the error that answers its next request
-	readOnly bool
-	find     map[string]any // replaces the answer to a look-up; nil = the answer has the page
-	before   func()         // runs once, before the next write
+	readOnly bool                 // each write and each sign-in fails
+	find     map[string]any       // replaces the answer to a look-up; nil = the answer has the page
+	before   func()               // runs once, before the next write
 }
 
 // wikiPage is the newest revision of a page.

@@ -17,7 +17,7 @@ import (
 // and to a delete have no body.
 type optimizely struct {
 	mu     sync.Mutex
-	tokens int
+	tokens int                       // number of tokens that the CMS has issued; only the last one is valid
 	pages  map[string]map[string]any // by GUID
 }
 

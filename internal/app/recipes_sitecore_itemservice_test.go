@@ -17,7 +17,7 @@ import (
 // as its public clients read its answers. A create is answered 201 with a Location, an update and a delete 204.
 type itemService struct {
 	mu       sync.Mutex
-	sessions int
+	sessions int                       // number of sign-ins; only the last session is valid
 	items    map[string]map[string]any // by path; the id of an item is the base of its path
 }
 

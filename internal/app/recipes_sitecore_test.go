@@ -14,12 +14,12 @@ import (
 // sitecore answers as the Authoring GraphQL API is documented.
 type sitecore struct {
 	mu        sync.Mutex
-	items     map[string]any
-	published []any
-	tokens    int
-	polls     int // number of polls until a publishing job is done
-	blind     int // number of look-ups that still find nothing
-	starts    bool
+	items     map[string]any // fields by path
+	published []any          // paths of the items that were published
+	tokens    int            // number of tokens that the CMS has issued; only the last one is valid
+	polls     int            // number of polls until a publishing job is done
+	blind     int            // number of look-ups that still find nothing
+	starts    bool           // Sitecore is starting, and answers with a page of HTML
 }
 
 const sitecoreHome = "/sitecore/content/Home"
@@ -135,7 +135,7 @@ func TestRecipe_Sitecore(t *testing.T) {
 			r := openRecipe(
 				t,
 				"sitecore",
-				sitecoreUnderPath{c.cms},
+				sitecoreWithTokens{c.cms},
 				map[string]string{"SITECORE_URL": "", "SITECORE_TOKEN_URL": "",
 					"SITECORE_CLIENT_ID": "client", "SITECORE_CLIENT_SECRET": "secret-of-client"},
 			)
@@ -156,10 +156,10 @@ func TestRecipe_Sitecore(t *testing.T) {
 	}
 }
 
-// sitecoreUnderPath serves tokens at the root, because the variables of the test have that address for tokens.
-type sitecoreUnderPath struct{ *sitecore }
+// sitecoreWithTokens also serves tokens at the root, because openRecipe sets SITECORE_TOKEN_URL to that address.
+type sitecoreWithTokens struct{ *sitecore }
 
-func (s sitecoreUnderPath) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s sitecoreWithTokens) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/" || r.URL.Path == "" {
 		r.URL.Path = "/oauth/token"
 	}

@@ -15,9 +15,9 @@ import (
 // status=draft finds published entries only.
 type strapi struct {
 	mu        sync.Mutex
-	next      int
+	next      int                       // number of the last entry that was created
 	entries   map[string]map[string]any // by documentId
-	published map[string]bool
+	published map[string]bool           // by documentId
 }
 
 const tokenOfStrapi = "token-of-strapi"

@@ -17,10 +17,10 @@ import (
 // has an operationStatus.
 type umbraco struct {
 	mu        sync.Mutex
-	tokens    int
-	documents map[string]map[string]any // values by alias; isTrashed
+	tokens    int                       // number of tokens that the CMS has issued; only the last one is valid
+	documents map[string]map[string]any // by id: the values by alias, and isTrashed
 	templates map[string]any            // template of a document's page, by the document's id
-	published map[string]bool
+	published map[string]bool           // by id
 }
 
 const (

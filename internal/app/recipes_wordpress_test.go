@@ -16,11 +16,11 @@ import (
 // wordPress answers as WordPress 6.1 does. All its answers are copied from answers of a real WordPress.
 type wordPress struct {
 	mu       sync.Mutex
-	next     int
-	posts    map[int]map[string]any
-	requests []string
-	isAway   bool // WordPress cannot reach its database
-	hidden   bool // the user may not see the posts of others
+	next     int                    // id of the last post that was created
+	posts    map[int]map[string]any // by id
+	requests []string               // such as "GET /path?query"
+	isAway   bool                   // WordPress cannot reach its database
+	hidden   bool                   // the user may not see the posts of others
 }
 
 const wordPressAuth = "Basic d2VpcjphYmNkIGVmZ2g="

@@ -135,8 +135,8 @@ func (r *running) listRoutes() []route {
 	return r.auditChanges(table)
 }
 
-// newTriggerHandler returns the handler of a queue or timer function. Each call of it tells the drainer that the
-// platform does not drain this host, because a drained host gets no trigger.
+// newTriggerHandler returns the handler of a queue or timer function. Each call shows the drainer that the platform is
+// not shutting this host down, because a host that is being shut down gets no trigger.
 func (r *running) newTriggerHandler(h http.Handler) http.Handler {
 	return httpio.HostCallsOnly(r.log, http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		r.drainer.MarkTriggered()
@@ -189,7 +189,7 @@ func readOnly(h http.Handler) http.Handler { return httpio.WithTimeout(readTimeo
 // toTheEnd lets a handler that changes something finish even if its client disconnects.
 func toTheEnd(h http.Handler) http.Handler { return httpio.IgnoreDisconnect(h) }
 
-// limitReads is readOnly for GET, and toTheEnd for other methods.
+// limitReads does what readOnly does for GET, and what toTheEnd does for other methods.
 func limitReads(h http.Handler) http.Handler {
 	reading, changing := readOnly(h), toTheEnd(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -217,8 +217,8 @@ func newRouter(log *slog.Logger, table []route) http.Handler {
 	return httpio.RefuseCrossSite(log, mux)
 }
 
-// newPathHandler returns the handler of the routes of one path. If one function serves the path, the log has the answer
-// 405 as an answer of that function.
+// newPathHandler returns the handler of the routes of one path. If the path has only one route, the log has the answer
+// 405 as an answer of the route's function.
 func newPathHandler(log *slog.Logger, routes []route) http.Handler {
 	if len(routes) == 1 {
 		only, h := routes[0], routes[0].handler

@@ -18,7 +18,7 @@ import (
 	"weir/internal/storage/memory"
 )
 
-// triggers are the addresses that only the host uses.
+// triggers are the addresses of the functions that only the host may call.
 var triggers = []string{"/process", "/poison", "/sweep", "/inbox"}
 
 var parameter = regexp.MustCompile(`\{[^}]*\}`)
@@ -67,13 +67,13 @@ func TestOpenAPI_DescribesEveryAddress(t *testing.T) {
 	}
 }
 
-// newTestRunning returns the parts of a server with storage in memory.
+// newTestRunning returns the parts of a server whose table and bodies are in memory.
 func newTestRunning(t *testing.T) *running {
 	t.Helper()
 	return newTestRunningWith(t, minimal)
 }
 
-// newTestRunningWith is newTestRunning with other settings.
+// newTestRunningWith does what newTestRunning does, with other settings.
 func newTestRunningWith(t *testing.T, settings string) *running {
 	t.Helper()
 	a, err := New(newEnvironment(t, settings), slog.New(slog.DiscardHandler))

@@ -39,7 +39,7 @@ type running struct {
 	overview *overview.Overview
 	replays  *replay.Runner
 	gauges   *laneGauges
-	handler  http.Handler    // answers every address
+	handler  http.Handler    // answers every address except /
 	serving  context.Context // ends when the server begins to stop
 
 	checkEpoch func() // makes the server check whether the epoch is over; returns at once
@@ -85,8 +85,7 @@ func (r *running) newSweeper(waker sweep.Waker) *sweep.Function {
 	return f
 }
 
-// sweepReader reads control rows for the sweep, and passes them to the gauges, the history, the
-// replays and the notifier.
+// sweepReader reads control rows for the sweep, and passes them to observeLane.
 type sweepReader struct {
 	*lane.Store
 	running *running
@@ -111,7 +110,7 @@ func (s sweepReader) ReadControl(ctx context.Context, number int) (lane.Control,
 }
 
 // observeLane records the state of a lane in the metrics and the history. It resumes bulk replays and batches whose
-// process has ended, and reports the lane to the receivers of events.
+// process has ended, and enqueues the events about the lane itself.
 func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	now := time.Now()
 	oldest, err := lists.Reader{Store: r.store}.OldestWaitingSince(ctx, number, c)
@@ -144,7 +143,7 @@ func (r *running) closeWork(ctx context.Context) error {
 	return closeTogether(ctx, r.schedules.Close, r.drainer.Close)
 }
 
-// closeBackground ends batches, the taking of files, bulk replays and retention.
+// closeBackground ends the work on batches, files, bulk replays and retention.
 func (r *running) closeBackground(ctx context.Context) error {
 	if r.replays == nil {
 		return r.cleaner.Close(ctx)
@@ -156,7 +155,8 @@ func (r *running) closeBackground(ctx context.Context) error {
 	return closeTogether(ctx, closers...)
 }
 
-// closeRecords sends the remaining events, counters and tickets, and returns the reserved quota that was not used.
+// closeRecords ends the sending of events, writes the last counters of the history, returns the messages that were
+// reserved of daily quotas and not taken, and waits until the tickets under way are enqueued.
 func (r *running) closeRecords(ctx context.Context) error {
 	err := errors.Join(r.notifier.Close(ctx), r.history.Close(ctx), r.upstreams.ReturnReserved(ctx))
 	r.tickets.Wait(ctx)

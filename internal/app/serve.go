@@ -59,7 +59,7 @@ func Serve(ctx context.Context, p Process) error {
 	return logEnd(s.Run(ctx, listener), log)
 }
 
-// logEnd logs the reason for which the server has ended, and returns the error of the process.
+// logEnd logs the error with which a server or weir consume has ended, and returns the error of the process.
 func logEnd(err error, log *slog.Logger) error {
 	switch {
 	case err == nil:
@@ -72,7 +72,8 @@ func logEnd(err error, log *slog.Logger) error {
 	return fmt.Errorf("run: %w", err)
 }
 
-// RestartError ends a process that the host must start again. The host must not count this end as a failure.
+// RestartError ends a process that must be started again. The host, or the service that starts weir consume, must not
+// count this end as a failure.
 type RestartError struct{ Err error }
 
 func (e *RestartError) Error() string { return e.Err.Error() }
@@ -80,16 +81,15 @@ func (e *RestartError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *RestartError) Unwrap() error { return e.Err }
 
-// needsRestart reports whether the host must start the process again. It must if the process's epoch or table is gone.
-// It also must if the process handed its lanes over because the host began to stop, and the host did not end. A process
-// that finds a wrong number of lanes at its start needs no restart: the next process would find the same number, so the
-// host must count the failure.
+// needsRestart reports whether the process must be started again: its epoch is over, its table is gone, or it handed
+// its lanes over because the host began to stop and the host did not end. A process that finds a wrong number of lanes
+// at its start needs no restart: the next process would find the same number, so the host must count the failure.
 func needsRestart(err error) bool {
 	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrReplaced) || errors.Is(err, errHostStays)
 }
 
-// setGCPercent makes garbage collections rarer. The live heap is a few megabytes. With Go's default, a collection each
-// time that the heap has doubled would take a tenth of the CPU time of a burst.
+// setGCPercent makes garbage collections rarer, unless GOGC is set. The live heap is a few megabytes. Go's default is a
+// collection each time that the heap has doubled, which would take a tenth of the CPU time of a burst.
 func setGCPercent(env func(string) string) {
 	if env("GOGC") == "" {
 		debug.SetGCPercent(400)

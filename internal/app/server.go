@@ -70,8 +70,8 @@ func (s *Server) endWith(err error) {
 	}
 }
 
-// stop stops the parts in order: first schedules and deliveries, then the HTTP server, and then the senders of events,
-// counters and tickets. Background work stops at the same time.
+// stop stops the parts in order: first schedules and deliveries, then the HTTP server, and then the parts that
+// closeRecords closes. Background work stops at the same time.
 func (s *Server) stop(ctx context.Context, server *http.Server) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
@@ -87,9 +87,9 @@ func (s *Server) stop(ctx context.Context, server *http.Server) error {
 	return errors.Join(err, <-background)
 }
 
-// open opens storage, and starts all parts that need storage. Until storage is open, requests wait, and are then
-// answered with 503; see awaitOpen. A process that cannot reach storage does not end, because the host would only start
-// it again.
+// open opens storage, and starts all parts that need storage. Until storage is open, requests wait (see awaitOpen).
+// After this wait they are answered with 503. A process that cannot reach storage does not end, because the host would
+// only start it again.
 func (s *Server) open(ctx context.Context) error {
 	store, err := s.awaitStore(ctx, s.endWith)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Server) open(ctx context.Context) error {
 	return nil
 }
 
-// watchEpoch ends the server if the number of lanes changes.
+// watchEpoch ends the server if the number of lanes was changed, or if the table was replaced.
 func (s *Server) watchEpoch(ctx context.Context, store *lane.Store) {
 	if err := relane.Watch(ctx, store, s.epochChecks); err != nil {
 		s.endWith(err)

@@ -50,7 +50,7 @@ type Settings struct {
 	Contracts      []contractSettings `yaml:"contracts"`
 
 	file     *steps.File // weir.yaml, for the parts that package steps reads
-	body     ast.Node    // the parsed weir.yaml, for the positions of problems; nil = it is empty
+	body     ast.Node    // the parsed weir.yaml, for the positions of problems; nil = the file is empty
 	fileName string      // of weir.yaml, without its folder, for the positions of problems
 }
 
@@ -85,7 +85,7 @@ type deliverySettings struct {
 	RetryAfter string         `yaml:"retryAfter"` // header with the delay that the CMS asks for; "" = Retry-After
 	MaxAnswer  byteSize       `yaml:"maxAnswer"`  // of the answer to a step; 0 = 4 MiB
 
-	// the instances that deliver: any, or process = the instances of the function process
+	// Instances names the instances that deliver: any, or process = only those to which the host gives tickets.
 	Instances string `yaml:"instances"`
 }
 
@@ -98,7 +98,7 @@ const (
 // deliversByTicket reports whether only instances that get tickets of the function process drain lanes.
 func (s *Settings) deliversByTicket() bool { return s.Delivery.Instances == processInstance }
 
-// scheduleSettings has the bounds of all recurring messages together.
+// scheduleSettings has the limits of all recurring messages together.
 type scheduleSettings struct {
 	Max  int  `yaml:"max"`  // largest number of schedules
 	Rate rate `yaml:"rate"` // of the messages of all schedules that are not paused
@@ -132,9 +132,9 @@ func defaultSettings() Settings {
 	}
 }
 
-// errNoPrefix is the error of a hosted process without WEIR_PREFIX. The host finds the queues of process and poison by
-// WEIR_PREFIX, without a default. Without the variable it runs without these two functions, and only the sweep delivers
-// the messages that another instance left.
+// errNoPrefix is the error of a hosted process without WEIR_PREFIX. The host finds the queues of the functions process,
+// poison and inbox by WEIR_PREFIX, which has no default for the host. Without the variable, the host runs without these
+// functions, and only the sweep delivers the messages that another instance left.
 var errNoPrefix = errors.New("WEIR_PREFIX is not set, and the host needs it to find the queues: " +
 	"set the app setting WEIR_PREFIX, for example to weir")
 
@@ -167,7 +167,7 @@ func loadSettings(env func(string) string) (Settings, error) {
 	return s, s.addPositions(errors.Join(append(problems, s.checkValues()...)...))
 }
 
-// configPath returns WEIR_CONFIG, or the path of weir.yaml beside host.json.
+// configPath returns the path in WEIR_CONFIG, or weir.yaml. A relative path begins at the folder of host.json.
 func configPath(env func(string) string) string {
 	path := cmp.Or(env("WEIR_CONFIG"), "weir.yaml")
 	if !filepath.IsAbs(path) {

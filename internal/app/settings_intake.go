@@ -19,9 +19,9 @@ type intakeSettings struct {
 	Files    *fileSettings   `yaml:"files"`    // nil = no files are taken
 }
 
-// fileSettings configures the file drop.
+// fileSettings configures the inbox.
 type fileSettings struct {
-	Quiet     duration     `yaml:"quiet"`
+	Quiet     duration     `yaml:"quiet"`     // time for which a file must be unchanged before it is taken
 	Retention *duration    `yaml:"retention"` // nil = defaultFileRetention
 	Folders   []fileFolder `yaml:"folders"`   // files outside of these folders have no upstream
 }
@@ -33,9 +33,10 @@ type fileFolder struct {
 }
 
 const (
-	// defaultFileRetention leaves people enough time to notice that a file was rejected.
+	// defaultFileRetention is the retention of the archive. It leaves people enough time to notice that a file was
+	// rejected.
 	defaultFileRetention = duration(30 * 24 * time.Hour)
-	// maxQuiet is the largest value of quiet. It bounds the wait for the end of a file that is still being written.
+	// maxQuiet is the largest value of quiet, which is the wait for the end of a file that is still being written.
 	maxQuiet = duration(24 * time.Hour)
 )
 

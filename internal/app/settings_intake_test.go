@@ -41,14 +41,15 @@ func TestLoadSettings_RabbitMQProblems(t *testing.T) {
 		"NoName":      {url + "    queues: [{ contract: article }]\n", "intake.rabbitmq.queues[0].name must have"},
 		"LongName":    {url + "    queues: [{ name: " + strings.Repeat("q", 256) + " }]\n", "must have 1 to 255 bytes"},
 		"Twice":       {url + "    queues: [{ name: a }, { name: a }]\n", "queues[1].name is taken by an earlier queue"},
-		"NoContract":  {url + "    queues: [{ name: a, contract: x }]\n", `queues[0].contract is "x", and there is no such`},
+		"BadContract": {url + "    queues: [{ name: a, contract: x }]\n", `queues[0].contract is "x", and there is no such`},
 		"Consumer":    {url + "    queues: [{ name: a, consumer: any }]\n", `queues[0].consumer is "any" and must be`},
 		"Prefetch":    {url + queues + "    prefetch: 0\n", "intake.rabbitmq.prefetch is 0 and must be 1 to 10000"},
 		"MessageID":   {url + queues + "    messageId: none\n", `messageId is "none" and must be required or optional`},
 		"Authority":   {url + queues + "    tls: { ca: /no/such/file }\n", "intake.rabbitmq.tls: ca is neither PEM"},
 		"Exchange":    {url + queues + "    deadLetterExchange: " + strings.Repeat("e", 256) + "\n", "may have 255"},
-		"UnknownKey":  {url + queues + "    prefetchCount: 3\n", "prefetchCount"},
-		"UnknownWord": {url + "    queues: [{ nam: a }]\n", "nam"},
+
+		"UnknownSetting":         {url + queues + "    prefetchCount: 3\n", "prefetchCount"},
+		"UnknownSettingOfAQueue": {url + "    queues: [{ nam: a }]\n", "nam"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,11 +75,11 @@ func TestLoadSettings_Files(t *testing.T) {
 		"LongQuiet":     {lines: "{ quiet: 25h }", problem: "intake.files.quiet is 25h0m0s and must be 0s to 24h"},
 		"ShortRetention": {lines: "{ retention: 23h }",
 			problem: "intake.files.retention is 23h0m0s and must be at least 1d"},
-		"UnknownKey": {lines: "{ quite: 1m }", problem: "quite"},
+		"UnknownSetting": {lines: "{ quite: 1m }", problem: "quite"},
 		"FolderWithSlash": {lines: "{ folders: [{ folder: /erp, upstream: a }] }",
 			problem: `folders[0].folder is "/erp" and must be a path`},
-		"FolderAbove":      {lines: "{ folders: [{ folder: a/../b, upstream: a }] }", problem: "must be a path"},
-		"FolderWithoutOne": {lines: "{ folders: [{ upstream: a }] }", problem: `folders[0].folder is "" and must be`},
+		"FolderWithDots": {lines: "{ folders: [{ folder: a/../b, upstream: a }] }", problem: "must be a path"},
+		"NoFolder":       {lines: "{ folders: [{ upstream: a }] }", problem: `folders[0].folder is "" and must be`},
 		"NoUpstream": {lines: "{ folders: [{ folder: erp }] }",
 			problem: "folders[0].upstream is missing: a name of upstreams"},
 		"FolderInAnother": {lines: "{ folders: [{ folder: erp/x, upstream: a }, { folder: erp, upstream: a }] }",

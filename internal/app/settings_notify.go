@@ -12,17 +12,17 @@ type receiverSettings struct {
 	URL          string    `yaml:"url"`
 	Secret       secret    `yaml:"secret"`
 	Events       []string  `yaml:"events"`
-	Contracts    []string  `yaml:"contracts"`
-	PausedFor    *duration `yaml:"pausedFor"` // nil = defaultPausedFor; 0s = at the first sweep
-	BehindBy     duration  `yaml:"behindBy"`
-	AllowPrivate bool      `yaml:"allowPrivate"`
+	Contracts    []string  `yaml:"contracts"`    // whose message.dead the receiver gets; nil = all contracts
+	PausedFor    *duration `yaml:"pausedFor"`    // nil = defaultPausedFor; 0s = at the first sweep
+	BehindBy     duration  `yaml:"behindBy"`     // 0 = defaultBehindBy
+	AllowPrivate bool      `yaml:"allowPrivate"` // private addresses, and http, are allowed
 }
 
 // callbackSettings has the rules for the callbacks of messages.
 type callbackSettings struct {
 	AllowedHosts []callbackHost `yaml:"allowedHosts"`
 	AllowPrivate bool           `yaml:"allowPrivate"`
-	Secret       secret         `yaml:"secret"`
+	Secret       secret         `yaml:"secret"` // of the hosts without a secret of their own
 }
 
 // Defaults of a receiver.

@@ -53,7 +53,7 @@ func (s *Settings) addPosition(err error) error {
 			at := n.GetToken().Position
 			return fmt.Errorf("%s: [%d:%d] %w", s.fileName, at.Line, at.Column, err)
 		}
-		// The file lacks the value, so its parent gives the position.
+		// The file lacks the value. So the next try takes the position of the value's parent.
 		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
 	return err

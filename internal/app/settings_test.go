@@ -21,7 +21,7 @@ contracts:
   - { name: article, root: article, key: ./@path }
 `
 
-// newEnvironment returns an environment with a weir.yaml of this text.
+// newEnvironment returns an environment with a weir.yaml of this text. more has names and values of further variables.
 func newEnvironment(t *testing.T, text string, more ...string) func(string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -232,15 +232,15 @@ func TestLoadSettings_SecretsDoNotPrint(t *testing.T) {
 
 func TestLoadSettings_Refuses(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ text, says string }{
-		"UnknownKey":    {minimal + "lames: 3\n", "lames"},
-		"UnknownNested": {strings.Replace(minimal, "delivery: {", "delivery: { speed: 3,", 1), "speed"},
-		"NotYAML":       {"lanes: [", "weir.yaml"},
-		"Default":       {minimal + "lanes: ${LANES:-2}\n", "${LANES:-2} has a default, which is not supported"},
-		"MissingEnv":    {minimal + "lanes: ${NOT_SET}\n", "NOT_SET"},
-		"Lanes":         {minimal + "lanes: 0\n", "weir.yaml: [5:8] lanes is 0"},
-		"Lease":         {minimal + "lease: 10s\n", "lease is 10s"},
-		"LeaseNoUnit":   {minimal + "lease: 30\n", `[5:8] lease: "30" is not a duration`},
+	for name, c := range map[string]struct{ text, problem string }{
+		"UnknownKey":          {minimal + "lames: 3\n", "lames"},
+		"UnknownNested":       {strings.Replace(minimal, "delivery: {", "delivery: { speed: 3,", 1), "speed"},
+		"NotYAML":             {"lanes: [", "weir.yaml"},
+		"VariableWithDefault": {minimal + "lanes: ${LANES:-2}\n", "${LANES:-2} has a default, which is not supported"},
+		"MissingEnv":          {minimal + "lanes: ${NOT_SET}\n", "NOT_SET"},
+		"Lanes":               {minimal + "lanes: 0\n", "weir.yaml: [5:8] lanes is 0"},
+		"Lease":               {minimal + "lease: 10s\n", "lease is 10s"},
+		"LeaseNoUnit":         {minimal + "lease: 30\n", `[5:8] lease: "30" is not a duration`},
 		"DaysOverflow": {minimal + "deadRetention: 215000d\n", `[5:16] deadRetention: "215000d" is not a duration ` +
 			`of at most 106751d`},
 		"Size":         {minimal + "maxBody: big\n", `[5:10] maxBody: "big" is not a size`},
@@ -311,8 +311,8 @@ func TestLoadSettings_Refuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := New(newEnvironment(t, c.text), nil)
-			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %v, want an error with %q", err, c.says)
+			if err == nil || !strings.Contains(err.Error(), c.problem) {
+				t.Errorf("got %v, want an error with %q", err, c.problem)
 			}
 		})
 	}
@@ -351,9 +351,9 @@ func TestLoadSettings_Storage(t *testing.T) {
 	t.Parallel()
 	const name = "AzureWebJobsStorage"
 	for title, c := range map[string]struct {
-		newEnvironment []string
-		want           azure.Identity
-		wrong          string
+		variables []string
+		want      azure.Identity
+		problem   string // part of the error; "" = there is no error
 	}{
 		"ConnectionString": {[]string{name + "__accountName", "acct"}, azure.Identity{}, ""},
 		"Nothing":          {[]string{name, ""}, azure.Identity{}, name + " is not set"},
@@ -369,13 +369,14 @@ func TestLoadSettings_Storage(t *testing.T) {
 			azure.Identity{Account: "acct", Managed: true, ClientID: "id"}, ""},
 		"AnotherCredential": {[]string{name, "", name + "__accountName", "acct", name + "__credential", "key"},
 			azure.Identity{Account: "acct"}, `is "key", and must be managedidentity or empty`},
-		"WhoseID": {[]string{name, "", name + "__accountName", "acct", name + "__clientId", "id"},
+		"ClientIDWithoutCredential": {[]string{name, "", name + "__accountName", "acct", name + "__clientId", "id"},
 			azure.Identity{Account: "acct", ClientID: "id"}, "__credential must be managedidentity"},
 	} {
-		s, err := loadSettings(newEnvironment(t, minimal, c.newEnvironment...))
-		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) ||
+		s, err := loadSettings(newEnvironment(t, minimal, c.variables...))
+		if c.problem == "" && err != nil ||
+			c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem)) ||
 			s.Identity != c.want {
-			t.Errorf("%s: got %+v (%v), want %+v and an error with %q", title, s.Identity, err, c.want, c.wrong)
+			t.Errorf("%s: got %+v (%v), want %+v and an error with %q", title, s.Identity, err, c.want, c.problem)
 		}
 	}
 	if _, err := New(newEnvironment(t, minimal, name, "", name+"__blobServiceUri", "http://b.example/"),

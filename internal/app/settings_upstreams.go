@@ -15,12 +15,12 @@ import (
 // upstreamSettings describes a system that posts messages.
 type upstreamSettings struct {
 	Name       string          `yaml:"name"`
-	Keys       []secret        `yaml:"keys"`      // for the header Weir-Upstream-Key
-	Signature  upstream.Scheme `yaml:"signature"` // github or standard
-	Secrets    []secret        `yaml:"secrets"`   // of the signature
-	Tolerance  duration        `yaml:"tolerance"` // largest age of webhook-timestamp; 0 = defaultTolerance
-	Contracts  []string        `yaml:"contracts"` // nil = the upstream may send messages of all contracts
-	Rate       rate            `yaml:"rate"`
+	Keys       []secret        `yaml:"keys"`       // for the header Weir-Upstream-Key
+	Signature  upstream.Scheme `yaml:"signature"`  // github or standard
+	Secrets    []secret        `yaml:"secrets"`    // of the signature
+	Tolerance  duration        `yaml:"tolerance"`  // largest distance of webhook-timestamp from now; 0 = defaultTolerance
+	Contracts  []string        `yaml:"contracts"`  // nil = the upstream may send messages of all contracts
+	Rate       rate            `yaml:"rate"`       // zero = no limit
 	DailyQuota *int64          `yaml:"dailyQuota"` // nil = no limit
 }
 
@@ -141,7 +141,7 @@ func (s *Settings) upstreamNames() (names []string) {
 	return names
 }
 
-// newUpstreams returns the upstreams of the settings; nil = the settings have none. The table has their used quotas.
+// newUpstreams returns the upstreams of the settings; nil = the settings have none. The table stores the daily quotas.
 func (a *App) newUpstreams(table storage.Table) *upstream.Set {
 	if len(a.settings.Upstreams) == 0 {
 		return nil
@@ -163,7 +163,7 @@ func (a *App) newFiler(appender filing.Appender, upstreams *upstream.Set) *filin
 	return f
 }
 
-// diagnoseUpstreams shows the upstreams of the settings.
+// diagnoseUpstreams returns a finding that lists the upstreams of the settings.
 func (d diagnosis) diagnoseUpstreams() Finding {
 	var all []string
 	for _, u := range d.settings.Upstreams {

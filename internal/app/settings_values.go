@@ -102,7 +102,7 @@ type delayRange struct {
 	Max duration `yaml:"max"`
 }
 
-// secret is a string that is never printed.
+// secret is a string that fmt, slog and JSON show as "(secret)".
 type secret string
 
 func (secret) String() string   { return "(secret)" }
@@ -159,8 +159,8 @@ func (s *byteSize) UnmarshalYAML(node ast.Node) error {
 	return nil
 }
 
-// newValueError returns the error of a value that cannot be read. Like the errors of the parser, its text begins with
-// line, column and path.
+// newValueError returns the error of a value that cannot be read. Its text begins with line and column, like the errors
+// of the parser, and then has the path of the setting.
 func newValueError(n ast.Node, want string) error {
 	at := n.GetToken()
 	return fmt.Errorf("[%d:%d] %s: %q is not %s", at.Position.Line, at.Position.Column,

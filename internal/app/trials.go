@@ -23,9 +23,9 @@ import (
 // Trials makes attempts for messages that are not stored.
 type Trials struct {
 	app       *App
-	variables map[string]string // from a variable's value to the text ${NAME} that is shown in its place
-	isLive    bool
-	record    func(step string, a trial.Answer)
+	variables map[string]string                 // from a variable's value to the text ${NAME} that is shown in its place
+	isLive    bool                              // a request without a given answer goes to the CMS
+	record    func(step string, a trial.Answer) // is called with each answer of the CMS; nil = no call
 }
 
 // OpenTrials reads the settings. A live trial sends a request to the CMS if no given answer exists, so live trials need
@@ -54,8 +54,8 @@ func OpenTrials(env func(string) string, isLive bool) (*Trials, error) {
 	if err == nil {
 		return &Trials{app: a, variables: variables}, nil
 	}
-	// Some variable may be a number or a duration, for which the stand-in is not valid. So the second try uses the
-	// actual values.
+	// The stand-in is not valid if a setting needs a number or a duration. So the second try uses the actual value of each
+	// variable that is set.
 	actual := func(name string) string {
 		value := env(name)
 		if slices.Contains(names, name) {
@@ -102,7 +102,7 @@ func openForTrials(env func(string) string, withoutSignIn bool) (*App, error) {
 	return a, errors.Join(found.settings, found.contracts, found.cms)
 }
 
-// RecordAnswers calls record with each answer of the CMS.
+// RecordAnswers makes later trials call record with each answer of the CMS.
 func (t *Trials) RecordAnswers(record func(step string, a trial.Answer)) { t.record = record }
 
 // Try makes one attempt for a body. If the contract refuses the body, the returned trial has the problems.

@@ -18,9 +18,9 @@ import (
 	"weir/internal/weir"
 )
 
-// After StopTaking the drainer takes no lane. A call of any trigger lets it take lanes again, but only if the host made
-// the call.
-func TestRoutes_TriggersShowThatTheHostIsNotDrained(t *testing.T) {
+// After StopTaking the drainer takes no lane. A call of any trigger makes the drainer take lanes again, but only if the
+// host made the call.
+func TestRoutes_TriggersShowThatTheHostGoesOn(t *testing.T) {
 	t.Parallel()
 	own := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711}
 	for _, path := range triggers {
@@ -50,7 +50,7 @@ func (readyCMS) Send(context.Context, weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeDelivered, Status: http.StatusOK}
 }
 
-// newStoppedDrainer returns a drainer after StopTaking. Its lane has a message.
+// newStoppedDrainer returns a drainer after StopTaking. The lane of the drainer has a message.
 func newStoppedDrainer(t *testing.T) *drain.Drainer {
 	t.Helper()
 	account, log := memory.New(time.Now), slog.New(slog.DiscardHandler)

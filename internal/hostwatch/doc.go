@@ -14,9 +14,9 @@
 // # Which socket
 //
 // The host listens on other sockets, too, and begins to listen only after the handler has started.
-// The port is in the host's environment, which the handler inherits, or in its command line. If the
-// host listens on neither port, the watch takes all sockets that other machines can reach, or all
-// sockets if there are no such ones. The host counts as stopping when the last watched socket is
-// closed, because a host that closes only some of them continues. A restart of the script host
-// leaves its sockets open.
+// The ports are in the host's environment, which the handler inherits, or in the host's command line.
+// If the host listens on none of these ports, the watch takes all sockets that other machines can
+// reach, or all sockets if there are no such ones. The host counts as stopping when the last watched
+// socket is closed, because a host that closes only some of them continues. A restart of the script
+// host, which is a part of the host's process, leaves the sockets open.
 package hostwatch

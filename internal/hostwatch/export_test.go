@@ -2,7 +2,8 @@ package hostwatch
 
 import "io/fs"
 
-// Steps returns the check of the watched sockets, and the search for them, as a watch repeats them.
+// Steps returns the two functions that a watch repeats: look checks that the watched sockets are open, and find
+// searches for sockets.
 func Steps(proc fs.FS, host int) (look, find func()) {
 	w := &Watch{Proc: proc, Host: host}
 	found, _, err := w.findSockets()

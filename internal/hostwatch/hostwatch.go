@@ -14,8 +14,8 @@ type Event string
 
 // The events.
 const (
-	Stops Event = "stops" // it has closed its listening socket
-	Gone  Event = "gone"  // it has ended
+	Stops Event = "stops" // the host has closed the last watched socket
+	Gone  Event = "gone"  // the host has ended
 )
 
 // Watch watches a host.
@@ -23,21 +23,22 @@ type Watch struct {
 	Proc   fs.FS      // /proc
 	Host   int        // the host's process id
 	Parent func() int // the id of this process's parent now
-	Ports  []string   // that the host may listen on, in digits; empty = they are not known
-	Found  func(int)  // is called with the number of watched sockets when it changes; nil = it is not
+	Ports  []string   // ports that the host may listen on, as decimal numbers; empty = not known
+	Found  func(int)  // called with the number of watched sockets when a search changes this number; may be nil
 }
 
 const (
 	// lookEvery is the time between two checks that the watched sockets are open. A host without an
 	// invocation in flight kills its handler 0.3 s after it has closed its socket.
 	lookEvery = 50 * time.Millisecond
-	// searchEvery is the time between two searches for sockets for the first startsWithin, in which the host
-	// begins to listen. Afterwards, and as soon as it listens on every named port, it is searchLater: a search
-	// reads the list of all connections, and with thousands of them it took a quarter of the handler's CPU.
+	// searchEvery is the time between two searches for sockets until startsWithin has passed, because the host
+	// begins to listen in that time. Afterwards, or as soon as the host listens on every named port, the time is
+	// searchLater. A search reads the list of all connections: with thousands of connections, a search each
+	// second took a quarter of the handler's CPU. End checks the parent each searchEvery.
 	searchEvery, searchLater = time.Second, 30 * time.Second
 	startsWithin             = time.Minute
-	// blindAfter is how many searches in a row fail before the watch is given up: one may fail for
-	// want of descriptors.
+	// blindAfter is the number of searches in a row that must fail before Stop returns ErrBlind, if no search
+	// has found a socket before. A single search may fail because the process has no free descriptor.
 	blindAfter = 3
 )
 
@@ -97,7 +98,7 @@ func (w *Watch) End(ctx context.Context) error {
 	return nil
 }
 
-// Check returns an error if the sockets of a process cannot be read here.
+// Check returns ErrBlind if this process cannot read the sockets of the process pid.
 func Check(proc fs.FS, pid int) error {
 	w := Watch{Proc: proc, Host: pid}
 	if _, _, err := w.findSockets(); err != nil {
@@ -113,7 +114,7 @@ func (w *Watch) tellFound(before, now int) {
 	}
 }
 
-// overlap reports whether a and b have a socket in common, under whatever descriptor.
+// overlap reports whether a and b have a socket in common, under any descriptor.
 func overlap(a, b sockets) bool {
 	inodes := map[string]bool{}
 	for inode := range maps.Values(a) {

@@ -30,8 +30,8 @@ type listener struct {
 	loopback    bool // other machines cannot reach it
 }
 
-// findSockets returns the sockets to watch, and reports whether they listen on all named ports, so that no further
-// one will be found.
+// findSockets returns the sockets to watch. isComplete reports whether ports are named and the host listens on each of
+// them.
 func (w *Watch) findSockets() (found sockets, isComplete bool, err error) {
 	open, err := w.readOpenSockets()
 	if err != nil {
@@ -65,8 +65,8 @@ func (w *Watch) hasNamedPorts(listening []listener) bool {
 	return len(w.Ports) > 0
 }
 
-// chooseListeners returns those of the host's listeners that are watched: those of its ports, else those that other
-// machines can reach, else all.
+// chooseListeners returns the listeners of the host that the watch takes: those on the named ports. If there are none,
+// it returns those that other machines can reach, and if there are none of these either, all.
 func (w *Watch) chooseListeners(all []listener) []listener {
 	for _, wanted := range []func(listener) bool{
 		func(l listener) bool { return slices.Contains(w.Ports, l.port) },
@@ -95,14 +95,15 @@ func (w *Watch) readOpenSockets() (map[string]string, error) {
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, err
 		}
-		if m := socketLink.FindStringSubmatch(target); err == nil && m != nil { // an error: it was closed meanwhile
+		if m := socketLink.FindStringSubmatch(target); err == nil && m != nil { // after an error: the descriptor is closed
 			open[m[1]] = descriptor
 		}
 	}
 	return open, nil
 }
 
-// readListeners returns all sockets that listen in the host's network namespace. Without IPv6 there is no tcp6.
+// readListeners returns all TCP sockets that listen in the host's network namespace. Without IPv6 there is no file
+// tcp6.
 func (w *Watch) readListeners() (all []listener, err error) {
 	for _, name := range []string{"tcp", "tcp6"} {
 		f, err := w.Proc.Open(path.Join(strconv.Itoa(w.Host), "net", name))
@@ -135,7 +136,7 @@ const stateListen = "0A"
 //	 0: 0100007F:98BB 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 973936 1 …
 func parseLine(line string) (listener, bool) {
 	if !strings.Contains(line, " "+stateListen+" ") {
-		return listener{}, false // nearly every line: a connection
+		return listener{}, false // nearly every line is of a connection
 	}
 	f := strings.Fields(line)
 	if len(f) < 10 || f[3] != stateListen {
@@ -160,13 +161,14 @@ func isLoopback(address string) bool {
 // portPattern finds the ports in addresses such as http://+:80;http://127.0.0.1:7071.
 var portPattern = regexp.MustCompile(`:([0-9]{1,5})(?:[/;]|$)`)
 
-// An ASP.NET Core host listens on the addresses in urlVariables, and on the ports in portVariables.
+// urlVariables have addresses, and portVariables have ports, on which an ASP.NET Core host may listen.
 var (
 	urlVariables  = []string{"ASPNETCORE_URLS", "DOTNET_URLS", "URLS"}
 	portVariables = []string{"ASPNETCORE_HTTP_PORTS", "ASPNETCORE_HTTPS_PORTS"}
 )
 
-// Ports returns the ports that a host's environment and command line name.
+// Ports returns the ports that a host's environment and command line name, as decimal numbers. env reads a variable of
+// that environment.
 func Ports(proc fs.FS, host int, env func(string) string) (ports []string) {
 	var urls []string
 	for _, name := range urlVariables {
@@ -187,7 +189,7 @@ func Ports(proc fs.FS, host int, env func(string) string) (ports []string) {
 	return ports
 }
 
-// urlsOf returns the values of --urls.
+// urlsOf returns the values of --urls in the arguments of a command.
 func urlsOf(args []string) (urls []string) {
 	for i, arg := range args {
 		if value, ok := strings.CutPrefix(arg, "--urls="); ok {

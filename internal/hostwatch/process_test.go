@@ -19,7 +19,8 @@ import (
 	"weir/internal/hostwatch"
 )
 
-// roleVariable is the part that the test binary plays: it starts itself as a host, which starts it as its handler.
+// roleVariable is the variable that has the role of a process of the test binary. A test starts the binary as a host,
+// and the host starts the binary as its handler.
 const roleVariable = "HOSTWATCH_ROLE"
 
 func TestMain(m *testing.M) {
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// playHost starts a handler, listens, and carries out the orders on stdin, one in each line.
+// playHost starts a handler, and listens on one socket. Then it carries out the orders on stdin, one in each line.
 func playHost() {
 	handler := exec.Command("/proc/self/exe")
 	handler.Env = append(os.Environ(), roleVariable+"=handler")
@@ -41,22 +42,22 @@ func playHost() {
 	if err := handler.Start(); err != nil {
 		panic(err)
 	}
-	private, err := net.Listen("tcp", "127.0.0.1:0")
+	first, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
 	lines := bufio.NewScanner(os.Stdin)
-	var public net.Listener
+	var second net.Listener
 	for lines.Scan() {
 		switch lines.Text() {
 		case "listen":
-			if public, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			if second, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 				panic(err)
 			}
 		case "close one":
-			private.Close()
+			first.Close()
 		case "close":
-			public.Close()
+			second.Close()
 		case "end":
 			os.Exit(0)
 		}
@@ -66,7 +67,7 @@ func playHost() {
 	_ = handler.Wait()
 }
 
-// playHandler prints the reports of its watch, until its host is gone.
+// playHandler prints the reports of its watch, until the host is gone.
 func playHandler() {
 	w := hostwatch.Watch{Proc: os.DirFS("/proc"), Host: os.Getppid(), Parent: os.Getppid,
 		Found: func(n int) { fmt.Println("found:", n) }}
@@ -81,7 +82,7 @@ func playHandler() {
 type testHost struct {
 	stdin io.Writer
 	lines *bufio.Scanner
-	found string // the sockets that the handler found last
+	found string // the last line that was read about found sockets
 }
 
 func startHost(t *testing.T) *testHost {
@@ -101,10 +102,10 @@ func startHost(t *testing.T) *testHost {
 		t.Fatal(err)
 	}
 	out.Close()
-	_ = in.SetReadDeadline(time.Now().Add(time.Minute)) // a test that fails does not hang
+	_ = in.SetReadDeadline(time.Now().Add(time.Minute)) // so that a test that fails does not hang
 	t.Cleanup(func() {
 		stdin.Close()
-		_, _ = io.Copy(io.Discard, in) // until the handler has ended, too
+		_, _ = io.Copy(io.Discard, in) // ends when the host and the handler have ended
 		in.Close()
 		_ = cmd.Wait()
 	})
@@ -122,7 +123,8 @@ func (h *testHost) sendOrder(t *testing.T, order string) {
 	}
 }
 
-// awaitLine reads until a line comes. Lines about found sockets may come in between.
+// awaitLine reads the output until the line want. The lines about found sockets may come between the other lines at any
+// time. So awaitLine skips and remembers them, and returns at once if the last one is want.
 func (h *testHost) awaitLine(t *testing.T, want string) {
 	t.Helper()
 	for h.found != want && h.lines.Scan() && h.lines.Text() != want && strings.HasPrefix(h.lines.Text(), "found:") {
@@ -156,7 +158,7 @@ func TestWatch_OfARealHost(t *testing.T) {
 		h.awaitLine(t, "found: 2")
 		h.sendOrder(t, "end")
 		if h.lines.Scan(); h.lines.Text() != "saw: gone <nil>" && h.lines.Text() != "saw: stops <nil>" {
-			t.Errorf("the handler said %q, want that its host is gone", h.lines.Text())
+			t.Errorf("the handler said %q, want saw: gone or saw: stops", h.lines.Text())
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// SetVersion sets the header ETag to a version, and returns the ETag.
+// SetVersion sets the header ETag to the tag of a version, and returns this tag.
 func SetVersion(w http.ResponseWriter, version string) string {
 	tag := weir.Tag(version)
 	w.Header().Set("ETag", tag)
@@ -48,8 +48,8 @@ func IfMatch(r *http.Request) (string, error) {
 		Message: "If-Match must be one ETag as it was answered, or *"}
 }
 
-// ReadReason returns the query parameter "reason", which is the operator's reason for the change. If the
-// parameter is missing, it returns "".
+// ReadReason returns the query parameter "reason", which is the operator's reason for the change; "" = the
+// parameter is missing. If the reason is too long, the error is Invalid.
 func ReadReason(r *http.Request) (string, error) {
 	reason := strings.TrimSpace(r.URL.Query().Get("reason"))
 	if utf8.RuneCountInString(reason) > weir.MaxReason {
@@ -60,7 +60,7 @@ func ReadReason(r *http.Request) (string, error) {
 	return reason, nil
 }
 
-// MessageID parses the path value "id".
+// MessageID parses the path value "id". The error is NotFound.
 func MessageID(r *http.Request) (weir.ID, error) {
 	id, err := weir.ParseID(r.PathValue("id"))
 	if err != nil {

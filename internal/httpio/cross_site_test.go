@@ -15,18 +15,18 @@ func TestRefuseCrossSite(t *testing.T) {
 		headers []string
 		want    int
 	}{
-		"AProgram":         {"POST", nil, 200},
-		"TheOwnPage":       {"POST", []string{"Sec-Fetch-Site", "same-origin", "Origin", "https://weir.example"}, 200},
-		"TheAddressBar":    {"POST", []string{"Sec-Fetch-Site", "none"}, 200},
-		"OldBrowser":       {"DELETE", []string{"Origin", "https://WEIR.example"}, 200},
-		"AReadOfAnother":   {"GET", []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example"}, 200},
-		"WithAKey":         {"POST", []string{"Sec-Fetch-Site", "cross-site", "X-Functions-Key", "k"}, 200},
-		"AForm":            {"POST", []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example"}, 403},
-		"ASibling":         {"POST", []string{"Sec-Fetch-Site", "same-site"}, 403},
-		"AFormOfOld":       {"POST", []string{"Origin", "https://evil.example"}, 403},
-		"ASandboxedPage":   {"POST", []string{"Origin", "null"}, 403},
-		"AnotherPort":      {"PATCH", []string{"Origin", "https://weir.example:8443"}, 403},
-		"AnUnreadableSite": {"PUT", []string{"Origin", "http://[x"}, 403},
+		"AProgram":              {"POST", nil, 200},
+		"OwnPage":               {"POST", []string{"Sec-Fetch-Site", "same-origin", "Origin", "https://weir.example"}, 200},
+		"TheAddressBar":         {"POST", []string{"Sec-Fetch-Site", "none"}, 200},
+		"OwnPageInAnOldBrowser": {"DELETE", []string{"Origin", "https://WEIR.example"}, 200},
+		"AReadFromAnotherSite":  {"GET", []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example"}, 200},
+		"WithAKey":              {"POST", []string{"Sec-Fetch-Site", "cross-site", "X-Functions-Key", "k"}, 200},
+		"AFormOfAnotherSite":    {"POST", []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example"}, 403},
+		"ASiblingDomain":        {"POST", []string{"Sec-Fetch-Site", "same-site"}, 403},
+		"AFormInAnOldBrowser":   {"POST", []string{"Origin", "https://evil.example"}, 403},
+		"ASandboxedPage":        {"POST", []string{"Origin", "null"}, 403},
+		"AnotherPort":           {"PATCH", []string{"Origin", "https://weir.example:8443"}, 403},
+		"AnUnreadableOrigin":    {"PUT", []string{"Origin", "http://[x"}, 403},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

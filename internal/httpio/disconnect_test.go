@@ -15,21 +15,21 @@ import (
 	"weir/internal/weir"
 )
 
-// A failure is logged at debug if the client caused it by disconnecting, and otherwise at error.
+// WriteError logs a failure at debug if the client may have caused it by disconnecting, and otherwise at error.
 func TestWriteError_ClientGone(t *testing.T) {
 	t.Parallel()
 	unavailable := &weir.Error{Kind: weir.Unavailable, Message: "storage cannot be reached",
 		Err: errors.New("no answer")}
 	for name, c := range map[string]struct {
-		gone bool
+		gone bool // the client has disconnected
 		err  error
 		want string // level of the log line about the failure
 	}{
-		"Stays":             {false, unavailable, "ERROR"},
-		"Unavailable":       {true, unavailable, "DEBUG"},
-		"CutOff":            {true, context.Canceled, "DEBUG"},
-		"ADefect":           {true, errors.New("index out of range"), "ERROR"},
-		"CutOffBySomething": {false, context.Canceled, "ERROR"},
+		"Stays":                {false, unavailable, "ERROR"},
+		"Unavailable":          {true, unavailable, "DEBUG"},
+		"CutOff":               {true, context.Canceled, "DEBUG"},
+		"ADefect":              {true, errors.New("index out of range"), "ERROR"},
+		"CutOffByAnotherCause": {false, context.Canceled, "ERROR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -51,6 +51,7 @@ func sendRequest(t *testing.T, s *httptest.Server, method, target string, change
 func TestPlainPathsOnly(t *testing.T) {
 	t.Parallel()
 	s := serveEcho(t, httpio.PlainPathsOnly)
+	// The values are the paths that the next handler gets; "" = the answer is 404.
 	for target, want := range map[string]string{
 		"/api/messages":              "/api/messages",
 		"/api/messages/":             "/api/messages",
@@ -126,19 +127,19 @@ func TestNotModified_OnlyIfTheHostRelaysIt(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	for name, c := range map[string]struct {
-		host    string // the client's Host; empty = the handler's address
+		host    string // the header Host; empty = the handler's address
 		headers []string
 		want    int
 	}{
-		"NoHost":            {"", nil, 304},
-		"NoHostBehindAName": {"weir.example", nil, 304},
-		"Proxied":           {"", []string{httpio.InvocationHeader, "1", "X-Forwarded-Host", "weir.example"}, 304},
-		"Forwarded":         {"weir.example", []string{httpio.InvocationHeader, "1"}, 200},
+		"CalledDirectly":        {"", nil, 304},
+		"CalledDirectlyByAName": {"weir.example", nil, 304},
+		"Proxied":               {"", []string{httpio.InvocationHeader, "1", "X-Forwarded-Host", "weir.example"}, 304},
+		"Forwarded":             {"weir.example", []string{httpio.InvocationHeader, "1"}, 200},
 		"ForwardedByAFrontEnd": {"weir.example",
 			[]string{httpio.InvocationHeader, "1", "X-Forwarded-Host", "weir.example"}, 200},
 		"ForwardedFromLoopback": {"127.0.0.1:7071",
 			[]string{httpio.InvocationHeader, "1", "X-Forwarded-Host", "127.0.0.1:7071"}, 200},
-		"ForwardedWithASpoofing": {"weir.example", []string{httpio.InvocationHeader, "spoof, 9d90"}, 200},
+		"ForwardedWithASpoofedID": {"weir.example", []string{httpio.InvocationHeader, "spoof, 9d90"}, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,7 +159,8 @@ func TestNotModified_OnlyIfTheHostRelaysIt(t *testing.T) {
 	}
 }
 
-// A client can write X-Forwarded-Host itself, so only the element of a host that proxies is trusted.
+// A client can write X-Forwarded-Host itself. So BaseURL trusts only the last element, and only if the Functions host
+// proxies.
 func TestBaseURL_BehindProxies(t *testing.T) {
 	t.Parallel()
 	own := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7071}
@@ -178,7 +180,7 @@ func TestBaseURL_BehindProxies(t *testing.T) {
 		"ProxiedTwoLines": {own.String(), []string{"X-Forwarded-Host", "evil.example", "X-Forwarded-Host",
 			"weir.example"},
 			"http://weir.example"},
-		"ProxiedNoHost": {own.String(), []string{"X-Forwarded-Host", "evil.example/x?"}, "http://127.0.0.1:7071"},
+		"ProxiedInvalidName": {own.String(), []string{"X-Forwarded-Host", "evil.example/x?"}, "http://127.0.0.1:7071"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,7 +1,7 @@
 // Package httpio has the parts that all HTTP functions share.
 //
-//   - WriteError turns an error into problem+json (RFC 9457). No other code does this. It logs the causes
-//     that users must not see.
+//   - WriteError turns an error into problem+json (RFC 9457). No other code does this with an error. It logs
+//     errors with the status 500 or more, with the causes that users must not see.
 //   - Middleware wraps each function: it recovers panics, and logs the answer with the host's invocation id.
 //     PlainPathsOnly, HostCallsOnly, AllowMethods and others guard routes.
 //   - ReadBody, ReadJSON and Intake read requests with bounded size and memory.
@@ -53,7 +53,8 @@ var statusByKind = map[weir.Kind]int{
 // Status returns the HTTP status of an error.
 func Status(err error) int { return statusByKind[weir.KindOf(err)] }
 
-// WriteError answers with err. It logs internal causes, and does not show them to the user.
+// WriteError answers with err. The answer never has the causes of err. If the status is 500 or more, WriteError
+// logs err with its causes.
 func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
 	p := problem{Type: "about:blank", Status: Status(err), InvocationID: InvocationID(r)}
 	p.Title = http.StatusText(p.Status)
@@ -75,7 +76,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err er
 	writeBody(w, "application/problem+json", p.Status, p)
 }
 
-// failureLevel returns debug if the request failed because its client disconnected.
+// failureLevel returns debug if the client has disconnected and err may come from that, and otherwise error.
 func failureLevel(r *http.Request, err error) slog.Level {
 	if hasClientGone(r) && (errors.Is(err, context.Canceled) || weir.KindOf(err) == weir.Unavailable) {
 		return slog.LevelDebug
@@ -83,7 +84,7 @@ func failureLevel(r *http.Request, err error) slog.Level {
 	return slog.LevelError
 }
 
-// hasClientGone reports whether the connection of the request is closed.
+// hasClientGone reports whether the request's context was cancelled, as it is if the client disconnects.
 func hasClientGone(r *http.Request) bool { return errors.Is(r.Context().Err(), context.Canceled) }
 
 // WriteJSON answers with v.
@@ -111,7 +112,7 @@ func writeBody(w http.ResponseWriter, contentType string, status int, v any) {
 // bodyTimeout limits the time of reading one body, because a stalled sender occupies memory and a connection.
 const bodyTimeout = time.Minute
 
-// ReadBody reads a request's body of up to limit bytes, for at most bodyTimeout.
+// ReadBody reads a request's body of up to limit bytes, for at most bodyTimeout. The error is TooLarge or Malformed.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails without a connection, as in a test
@@ -131,8 +132,8 @@ func tooLargeError(limit int64) error {
 	return &weir.Error{Kind: weir.TooLarge, Op: "read body", Message: fmt.Sprintf("the body is over %d bytes", limit)}
 }
 
-// readKnownLength does what io.ReadAll does, for a body of a known length. It makes no copies to enlarge its
-// buffer.
+// readKnownLength does what io.ReadAll does. If length is the length of the body, it makes no copies to enlarge
+// its buffer. A length of 0 or less means that the length is not known.
 func readKnownLength(body io.Reader, length int64) ([]byte, error) {
 	if length <= 0 {
 		return io.ReadAll(body)
@@ -146,8 +147,8 @@ func readKnownLength(body io.Reader, length int64) ([]byte, error) {
 	return append(data[:n], rest...), err
 }
 
-// InvocationID returns the host's id of the invocation. The log and each problem+json have this id, so that an
-// operator who gets a user's report finds the log line.
+// InvocationID returns the host's id of the invocation; "" = no host sent the request. The log and each
+// problem+json have this id, so that an operator who gets a user's report finds the log line.
 func InvocationID(r *http.Request) string {
 	ids := r.Header.Values(InvocationHeader)
 	if len(ids) == 0 {
@@ -160,7 +161,7 @@ func InvocationID(r *http.Request) string {
 	return strings.TrimSpace(last)
 }
 
-// Middleware recovers panics of a function's handler, and logs each of its answers.
+// Middleware recovers panics of a function's handler, except http.ErrAbortHandler, and logs each of its answers.
 func Middleware(function string, log *slog.Logger, now func() time.Time, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := now()
@@ -186,8 +187,8 @@ func Middleware(function string, log *slog.Logger, now func() time.Time, next ht
 	})
 }
 
-// answerLevel returns debug for successful answers: the functions log their work, and the host logs each
-// invocation.
+// answerLevel returns debug if the status is below 400, because the functions log their work and the host logs
+// each invocation. It also returns debug if the client has disconnected, and otherwise info.
 func answerLevel(r *http.Request, status int) slog.Level {
 	if status < http.StatusBadRequest || hasClientGone(r) {
 		return slog.LevelDebug

@@ -16,15 +16,15 @@ import (
 	"weir/internal/weir"
 )
 
-func answerTo(t *testing.T, err error) (*httptest.ResponseRecorder, map[string]any, string) {
+// answerTo calls WriteError with err. It returns the answer, the decoded JSON of the answer, and the log.
+func answerTo(t *testing.T, err error) (w *httptest.ResponseRecorder, body map[string]any, log string) {
 	t.Helper()
 	var logged bytes.Buffer
-	w := httptest.NewRecorder()
+	w = httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Add(httpio.InvocationHeader, "spoofed")
 	r.Header.Add(httpio.InvocationHeader, "inv-1")
 	httpio.WriteError(w, r, slog.New(slog.NewJSONHandler(&logged, nil)), err)
-	var body map[string]any
 	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestWriteJSON_LogsAnEncodingError(t *testing.T) {
 
 func servePanic(http.ResponseWriter, *http.Request) { panic("boom") }
 
-func TestMiddleware(t *testing.T) {
+func TestMiddleware_HidesPanicsAndKeys(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&logged, nil))
@@ -116,8 +116,8 @@ func TestMiddleware(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?code=s3cret", nil))
 	if w.Code != 500 || strings.Contains(w.Body.String(), "boom") || !strings.Contains(logged.String(), "boom") ||
 		strings.Contains(logged.String(), "s3cret") {
-		t.Errorf("got %d %s and the log %s; want 500 without the cause, and the cause in the log", w.Code, w.Body,
-			&logged)
+		t.Errorf("got %d %s and the log %s; want 500 without the cause, and the cause without the key in the log",
+			w.Code, w.Body, &logged)
 	}
 }
 

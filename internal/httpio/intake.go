@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// intakeWait is the time for which a request waits for memory before it is refused. intakeRetry is the
+	// intakeWait is the longest time for which a request waits for memory before it is refused. intakeRetry is the
 	// Retry-After of the refusal.
 	intakeWait  = 5 * time.Second
 	intakeRetry = 2 * time.Second

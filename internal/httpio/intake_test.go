@@ -20,7 +20,7 @@ import (
 type untouched struct{ t *testing.T }
 
 func (u untouched) Read([]byte) (int, error) {
-	u.t.Error("the body was read, want the request refused before")
+	u.t.Error("the body was read, want the request refused before a read")
 	return 0, io.EOF
 }
 
@@ -32,7 +32,8 @@ func newPost(body io.Reader, length int64) *http.Request {
 
 const kib = 1 << 10
 
-// Each of these bodies needs all the memory of an intake of 48 KiB, or the memory that another body leaves.
+// The first body takes all the memory of the intake, so the intake refuses the second body unread. A body of unknown
+// length takes the memory of a body of the largest size.
 func TestIntake_ReadBody_RefusesBeforeReading(t *testing.T) {
 	t.Parallel()
 	for name, length := range map[string]int64{"KnownLength": 10 * kib, "UnknownLength": -1} {
@@ -97,7 +98,7 @@ func TestIntake_ReadBody_WaitsItsTurn(t *testing.T) {
 	})
 }
 
-// A body of the largest size fits even if the intake is smaller, when no other body is in memory.
+// A body of the largest size fits if no other body is in memory, even if the intake is to have less memory.
 func TestIntake_ReadBody_OneOfTheLargestSizeAlwaysFits(t *testing.T) {
 	t.Parallel()
 	intake := httpio.NewIntake(1, 10*kib)
@@ -139,8 +140,8 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// A stalled sender occupies memory for a minute at most. The limit ends when the body is read, so an answer may
-// take longer.
+// A stalled sender occupies memory for a minute at most. The limit does not apply after the body is read, so the
+// answer may take longer.
 func TestIntake_ReadBody_EndsAStalledSender(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestIntake_ReadBody_EndsAStalledSender(t *testing.T) {
 			_, release, err := intake.ReadBody(w, r, kib)
 			release()
 			select {
-			case <-time.After(5 * time.Minute): // the time for which an answer is held
+			case <-time.After(5 * time.Minute): // the time that the answer takes
 			case <-r.Context().Done():
 				err = errors.Join(err, r.Context().Err())
 			}
@@ -161,7 +162,7 @@ func TestIntake_ReadBody_EndsAStalledSender(t *testing.T) {
 		go server.Serve(l)
 		io.WriteString(ours, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nxy")
 		if err := <-got; err != nil {
-			t.Errorf("reading the body of a held answer = %v, want no error", err)
+			t.Errorf("reading the body of a request whose answer takes 5m = %v, want no error", err)
 		}
 		if resp, err := http.ReadResponse(bufio.NewReader(ours), nil); err != nil || resp.StatusCode != http.StatusOK {
 			t.Errorf("got the answer %v, %v; want 200", resp, err)

@@ -17,8 +17,9 @@ import (
 // maxJSON limits the bytes of a JSON request.
 const maxJSON = 64 << 10
 
-// ReadJSON reads a request's body of up to 64 KiB into a struct. The body must be one value without fields that
-// the struct does not have. The error is a *weir.Error: Unsupported, TooLarge or Malformed.
+// ReadJSON reads a request's body of up to 64 KiB into a struct. The body must be one value. It must have no
+// fields that the struct does not have, and no name twice in one object. The error is a *weir.Error: Unsupported,
+// TooLarge or Malformed.
 func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	return ReadLargeJSON(w, r, maxJSON, into)
 }

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// findRepeatedName returns a name that one object has twice, or "". encoding/json takes the last of two names
-// that are equal except for their case, but a reviewer or a gateway may have read the first. If the JSON is
-// broken, findRepeatedName returns "", because the decoder reports this error.
+// findRepeatedName returns the first name that one object has twice; "" = there is none. Names that differ only in
+// their case count as one name: encoding/json takes the value of the last one, but a reviewer or a gateway may
+// have read the first one. If the JSON is broken before a repeated name, findRepeatedName returns "", because the
+// decoder reports this error.
 func findRepeatedName(body []byte) string {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
@@ -37,13 +38,14 @@ func findRepeatedName(body []byte) string {
 	}
 }
 
-// jsonLevel is an object or an array that is not read to its end.
+// jsonLevel is an object or an array that is not yet read to its end.
 type jsonLevel struct {
-	names      map[string]bool // nil = the level is an array
-	isNameNext bool
+	names      map[string]bool // in lower case; nil = the level is an array
+	isNameNext bool            // the next token of the object is a name, or the object's end
 }
 
-// add records a name, or the end of a value. It reports whether the object already had the name.
+// add records a name, or the end of a value. If the token is a name, add returns it, and reports whether the object
+// already had the name.
 func (l *jsonLevel) add(token json.Token) (name string, repeated bool) {
 	if l.names == nil {
 		return "", false

@@ -15,23 +15,23 @@ func TestReadJSON(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		contentType, body string
-		status            int
+		status            int // of the error; 0 = no error
 	}{
-		"OK":            {"application/json; charset=utf-8", `{"reason":"x"} `, 0},
-		"NotJSON":       {"text/plain", `{"reason":"x"}`, http.StatusUnsupportedMediaType},
-		"NoContentType": {"", `{"reason":"x"}`, http.StatusUnsupportedMediaType},
-		"Empty":         {"application/json", "", http.StatusBadRequest},
-		"UnknownField":  {"application/json", `{"why":"x"}`, http.StatusBadRequest},
-		"OtherType":     {"application/json", `{"reason":1}`, http.StatusBadRequest},
-		"TextBehind":    {"application/json", `{"reason":"x"} {}`, http.StatusBadRequest},
+		"OK":             {"application/json; charset=utf-8", `{"reason":"x"} `, 0},
+		"NotJSON":        {"text/plain", `{"reason":"x"}`, http.StatusUnsupportedMediaType},
+		"NoContentType":  {"", `{"reason":"x"}`, http.StatusUnsupportedMediaType},
+		"Empty":          {"application/json", "", http.StatusBadRequest},
+		"UnknownField":   {"application/json", `{"why":"x"}`, http.StatusBadRequest},
+		"NumberForAText": {"application/json", `{"reason":1}`, http.StatusBadRequest},
+		"SecondValue":    {"application/json", `{"reason":"x"} {}`, http.StatusBadRequest},
 		"Over64KiB": {"application/json", `{"reason":"` + strings.Repeat("x", 64<<10) + `"}`,
 			http.StatusRequestEntityTooLarge},
-		"JustUnder64KiB":  {"application/json", `{"reason":"` + strings.Repeat("x", 64<<10-13) + `"}`, 0},
+		"Exactly64KiB":    {"application/json", `{"reason":"` + strings.Repeat("x", 64<<10-13) + `"}`, 0},
 		"CutInTheMiddle":  {"application/json", `{"reason":"x`, http.StatusBadRequest},
-		"NoTime":          {"application/json", `{"until":"tomorrow"}`, http.StatusBadRequest},
+		"NotATime":        {"application/json", `{"until":"tomorrow"}`, http.StatusBadRequest},
 		"NumberForATime":  {"application/json", `{"until":5}`, http.StatusBadRequest},
 		"NoSuchDay":       {"application/json", `{"until":"2026-02-30T00:00:00Z"}`, http.StatusBadRequest},
-		"AnotherJSONType": {"application/json", `["x"]`, http.StatusBadRequest},
+		"ListForAnObject": {"application/json", `["x"]`, http.StatusBadRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,10 +56,11 @@ func TestReadJSON(t *testing.T) {
 	}
 }
 
-// encoding/json takes the last of two names that are equal except for their case, so ReadJSON refuses them.
+// encoding/json takes the value of the last of two names that are equal except for their case. So ReadJSON refuses
+// such names.
 func TestReadJSON_RefusesANameThatComesTwice(t *testing.T) {
 	t.Parallel()
-	for body, want := range map[string]bool{
+	for body, isAccepted := range map[string]bool{
 		`{"all":true,"lane":0}`:                       true,
 		`{"all":true,"all":false,"lane":0}`:           false,
 		`{"all":true,"ALL":false}`:                    false,
@@ -71,8 +72,8 @@ func TestReadJSON_RefusesANameThatComesTwice(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		var into map[string]any
-		if err := httpio.ReadJSON(httptest.NewRecorder(), r, &into); (err == nil) != want {
-			t.Errorf("%s: got %v, want it accepted: %t", body, err, want)
+		if err := httpio.ReadJSON(httptest.NewRecorder(), r, &into); (err == nil) != isAccepted {
+			t.Errorf("%s: got %v, want it accepted: %t", body, err, isAccepted)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 var hostNamePattern = regexp.MustCompile(`^[A-Za-z0-9.\-\[\]:]{1,255}$`)
 
-// Scheme returns the scheme that the caller used to reach the first proxy.
+// Scheme returns the scheme that the caller used, http or https. It trusts X-Forwarded-Proto.
 func Scheme(r *http.Request) string {
 	switch p := strings.ToLower(firstElement(r, "X-Forwarded-Proto")); {
 	case p == "http" || p == "https":
@@ -19,13 +19,14 @@ func Scheme(r *http.Request) string {
 	return "http"
 }
 
-// BaseURL returns the scheme and host that the caller used, for absolute addresses in answers. It trusts
-// X-Forwarded-Host only if the host proxies. Any other sender could write the header, and a client that follows
-// the address would send its key to that address.
+// BaseURL returns the scheme and the host name that the caller used, for absolute addresses in answers. It trusts
+// X-Forwarded-Host only if the Functions host proxies. Otherwise a caller could write the header, and a client that
+// follows the address would send its key to a machine of that caller.
 func BaseURL(r *http.Request) string { return Scheme(r) + "://" + publicHost(r) }
 
-// publicHost returns the host that the caller used. A host that proxies sends requests to the address on which
-// the handler listens. Such a host writes the last element of X-Forwarded-Host.
+// publicHost returns the host name that the caller used, with the port if there is one. A Functions host that
+// proxies sends requests to the address on which the handler listens, and writes the last element of
+// X-Forwarded-Host.
 func publicHost(r *http.Request) string {
 	given := strings.Join(r.Header.Values("X-Forwarded-Host"), ",")
 	last := strings.TrimSpace(given[strings.LastIndex(given, ",")+1:])
@@ -35,8 +36,8 @@ func publicHost(r *http.Request) string {
 	return r.Host
 }
 
-// firstElement returns the first element of a header. The proxy nearest to the caller wrote it, because each
-// proxy may append an element.
+// firstElement returns the first element of a header to which each proxy may append an element. So the proxy
+// nearest to the caller wrote the first element, or the caller did.
 func firstElement(r *http.Request, header string) string {
 	first, _, _ := strings.Cut(r.Header.Get(header), ",")
 	return strings.TrimSpace(first)

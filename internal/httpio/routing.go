@@ -29,8 +29,8 @@ func ByMethod(byMethod map[string]http.Handler) http.Handler {
 	}), known...)
 }
 
-// WithTimeout limits the time in which next builds its answer. Without the limit, a caller would wait for all
-// retries of the storage client if storage hangs.
+// WithTimeout ends the request's context after limit, which bounds the time in which next builds its answer.
+// Without the limit, a caller would wait for all retries of the storage client if storage hangs.
 func WithTimeout(limit time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
@@ -39,8 +39,9 @@ func WithTimeout(limit time.Duration, next http.Handler) http.Handler {
 	})
 }
 
-// IgnoreDisconnect lets next finish if the client disconnects. In that case, a host that proxies ends the
-// request's context. A change that ends between two of its steps would then wait for the sweep.
+// IgnoreDisconnect lets next finish even if the client disconnects. Under a host that proxies, a disconnect ends
+// the request's context. Without IgnoreDisconnect, a change could then end between two of its steps, and the rest
+// would wait for the sweep.
 func IgnoreDisconnect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))

@@ -19,8 +19,9 @@ import (
 )
 
 // Sender returns a sender that records two spans for each attempt in the message's trace. The span "wait" lasts
-// from the earliest possible start of the attempt to its start. The span "deliver" follows. The CMS receives
-// the trace context of "deliver". method and address come from the settings.
+// from the earliest possible start of the attempt to its actual start. The span "deliver" follows. If the attempt is a
+// chain of requests, "deliver" has a child span for each request. The CMS receives the trace context of "deliver".
+// method and address come from the settings. If e exports no traces, Sender returns next.
 func (e *Export) Sender(next drain.Sender, method, address string) drain.Sender {
 	if e == nil || e.tracer == nil {
 		return next
@@ -46,10 +47,10 @@ type sender struct {
 	fixed  []attribute.KeyValue // attributes that all attempts have
 
 	mu    sync.Mutex
-	ended map[weir.ID]time.Time // time at which an attempt without a stored record ended, by message
+	ended map[weir.ID]time.Time // end of the last attempt, by message, if its outcome was unavailable
 }
 
-// maxEnded limits the entries of ended. If an entry is missing, the next span "wait" begins too early.
+// maxEnded limits the entries of ended. If an entry is missing, the next span "wait" of its message begins too early.
 const maxEnded = 1000
 
 // Send implements drain.Sender.
@@ -64,13 +65,13 @@ func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 		trace.WithAttributes(common...), trace.WithAttributes(s.fixed...))
 	defer span.End() // deferred, because the attempt may panic
 	m := *d.Message
-	belongTo(ctx, &m)
+	setTraceParent(ctx, &m)
 	d.Message = &m
 	r := s.next.Send(ctx, d)
 	s.recordSteps(ctx, r.Steps)
 	s.rememberEnd(d, r)
 	if span.IsRecording() {
-		endSpan(span, d, r)
+		describeResult(span, d, r)
 	}
 	return r
 }
@@ -87,18 +88,18 @@ func (s *sender) recordSteps(ctx context.Context, steps []weir.Step) {
 	}
 }
 
-// The headers that propagators read.
+// The names under which w3c reads and writes the parts of a trace context.
 const parentCarrierKey, stateCarrierKey = "traceparent", "tracestate"
 
-// belongTo makes the context's span the parent in the message's trace context.
-func belongTo(ctx context.Context, m *weir.Message) {
+// setTraceParent writes the span of ctx into m as the parent of later spans.
+func setTraceParent(ctx context.Context, m *weir.Message) {
 	c := propagation.MapCarrier{}
 	w3c.Inject(ctx, c)
 	m.TraceParent, m.TraceState = c[parentCarrierKey], c[stateCarrierKey]
 }
 
-// recordWait records the span before the attempt, and returns the context for the span of the attempt. This is
-// the parent's context. If the message has no trace, it is the context of the new span, which is then the root.
+// recordWait records the span "wait", and returns the context in which the span "deliver" starts. If the message has a
+// trace, this context is parent. Otherwise the span "wait" begins a trace, and recordWait returns its context.
 func (s *sender) recordWait(parent context.Context, d weir.Delivery, began time.Time,
 	attrs []attribute.KeyValue) context.Context {
 	ctx, span := s.tracer.Start(parent, "wait", trace.WithTimestamp(s.waitedSince(d, began)),
@@ -110,8 +111,8 @@ func (s *sender) recordWait(parent context.Context, d weir.Delivery, began time.
 	return ctx
 }
 
-// waitedSince returns the earliest possible start of the attempt. It never returns a time after the actual
-// start, even if the clocks of processes differ.
+// waitedSince returns the earliest possible start of the attempt. It never returns a time after began, which is the
+// actual start, even if the clocks of processes differ.
 func (s *sender) waitedSince(d weir.Delivery, began time.Time) time.Time {
 	s.mu.Lock()
 	since := s.ended[d.Message.ID]
@@ -125,8 +126,8 @@ func (s *sender) waitedSince(d weir.Delivery, began time.Time) time.Time {
 	return since
 }
 
-// rememberEnd stores the end of an attempt with the outcome unavailable, because the message has no record of
-// such an attempt.
+// rememberEnd stores the end of an attempt with the outcome unavailable in ended, because the message has no record of
+// such an attempt. After any other outcome it removes the entry of the message.
 func (s *sender) rememberEnd(d weir.Delivery, r weir.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,9 +141,9 @@ func (s *sender) rememberEnd(d weir.Delivery, r weir.Result) {
 	s.ended[d.Message.ID] = s.now()
 }
 
-// endSpan sets the attempt's result on a span. It leaves out the CMS's text, because that text may repeat the
-// message.
-func endSpan(span trace.Span, d weir.Delivery, r weir.Result) {
+// describeResult writes the attempt's result into a span. It leaves out the CMS's text, because that text may repeat
+// the message.
+func describeResult(span trace.Span, d weir.Delivery, r weir.Result) {
 	span.SetAttributes(attribute.String("weir.outcome", string(r.Outcome)), attribute.Int64("weir.fence", d.Fence),
 		semconv.HTTPRequestBodySize(d.Message.Size))
 	if d.Attempt > 1 {

@@ -1,14 +1,14 @@
-// Package telemetry has Weir's metrics, traces and exported logs. Each process has one registry with counters
-// and gauges for Prometheus. If a collector is set, the package sends traces, metrics and logs by
-// OpenTelemetry.
+// Package telemetry has Weir's metrics, traces and exported logs. Each process has one registry with metrics for
+// Prometheus. If the environment names an OpenTelemetry collector, the package sends traces, metrics and logs to it.
 //
-// The drain, the appender and the sweep call Metrics in their hot paths. So its methods only count: they do no
-// I/O, and hold a lock only for a map look-up.
+// The drainer, the appender and retention call the methods of Metrics in their hot paths. So these methods only
+// count: they do no I/O, and lock a mutex only to access a map.
 //
-// The number of label values is bounded. The label of a contract is its name in the settings. Any other
-// contract in a row, which the settings no longer have, gets the label "other".
+// The number of label values is bounded. The label of a contract is its name in the settings. A stored message may
+// have a contract that the settings no longer have: the label is then "other". If the contract was not read, the
+// label is "unknown".
 //
-// Export makes a span for the request that appended a message, and for each later wait and attempt. The message
-// stores the trace context of the first span. So in every process the first span is the parent of the later
-// ones. Without a collector there is no Export, which costs nothing.
+// Export makes a span for the request or the append that brought a message, and spans for each wait and attempt of
+// the message. The message stores the trace context of the first span. So in every process the first span is the
+// parent of the spans of waits and attempts. Without a collector the process has a nil Export, which does nothing.
 package telemetry

@@ -27,11 +27,11 @@ import (
 // scope is the instrumentation scope of spans and log records.
 const scope = "weir"
 
-// Export sends traces, metrics and logs to an OpenTelemetry collector. A nil Export sends nothing, and
-// its methods return their arguments.
+// Export sends traces, metrics and logs to an OpenTelemetry collector. A nil Export sends nothing. Its methods Receive,
+// Sender and Log then return their argument, and File only calls its argument.
 //
-// Goroutines of the SDK send everything from bounded queues. If a collector is slow or cannot be reached, spans
-// and records are lost, but no delivery is delayed.
+// Goroutines of the SDK send all data, spans and log records from bounded queues. If a collector is slow or cannot be
+// reached, spans and log records are lost, but no delivery is delayed.
 type Export struct {
 	env      func(string) string
 	log      *slog.Logger // for errors of the export itself, which are never exported
@@ -40,21 +40,21 @@ type Export struct {
 	resource *resource.Resource
 
 	mu   sync.Mutex
-	ends []func(context.Context) error
+	ends []func(context.Context) error // that Close calls
 }
 
-// Open starts the export that the standard variables configure (OTEL_EXPORTER_OTLP_ENDPOINT and others). It
-// returns nil if they configure no export. If a signal cannot be exported, Open logs this and leaves the signal
-// out, because Weir must also deliver without it.
+// Open starts the export of traces and logs that the standard variables configure (OTEL_EXPORTER_OTLP_ENDPOINT and
+// others). Export.Metrics starts the export of metrics. Open returns nil if the variables configure no export. If a
+// signal cannot be exported, Open logs this and leaves the signal out, because Weir must also deliver without it.
 func Open(ctx context.Context, env func(string) string, b Build, log slog.Handler) *Export {
 	if !isExportWanted(env) {
 		return nil
 	}
 	e := &Export{env: env, log: slog.New(log)}
-	// Both handlers are global. By default they print to stderr, and the Functions host logs each such
-	// line as an error.
+	// The SDK's logger and error handler are global. By default both print to stderr, and the Functions host logs
+	// each line of stderr as an error.
 	otel.SetLogger(logr.FromSlogHandler(log))
-	otel.SetErrorHandler(&complaints{log: e.log, now: time.Now})
+	otel.SetErrorHandler(&sdkErrors{log: e.log, now: time.Now})
 	var err error
 	if e.resource, err = newResource(ctx, b); err != nil {
 		e.log.Warn("telemetry: resource incomplete", "err", err)
@@ -64,8 +64,8 @@ func Open(ctx context.Context, env func(string) string, b Build, log slog.Handle
 	return e
 }
 
-// newResource returns a description of this process. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take
-// precedence.
+// newResource returns a description of this process. The values of OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take
+// precedence over Weir's own.
 func newResource(ctx context.Context, b Build) (*resource.Resource, error) {
 	return resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithProcessPID(),
 		resource.WithAttributes(semconv.ServiceName("weir"), semconv.ServiceVersion(b.Version),
@@ -80,7 +80,7 @@ const (
 	logs    = "LOGS"
 )
 
-// isExportWanted reports whether any signal has an endpoint.
+// isExportWanted reports whether the variables configure the export of any signal.
 func isExportWanted(env func(string) string) bool {
 	return !strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") &&
 		slices.ContainsFunc([]string{traces, metrics, logs}, func(signal string) bool {
@@ -96,7 +96,8 @@ func signalEndpoint(env func(string) string, signal string) string {
 	return env("OTEL_EXPORTER_OTLP_ENDPOINT")
 }
 
-// signalProtocol returns the protocol of a signal; empty = the signal is not sent.
+// signalProtocol returns the protocol of a signal; empty = the signal is not exported. It logs values of the variables
+// that it does not know.
 func (e *Export) signalProtocol(signal string) string {
 	if signalEndpoint(e.env, signal) == "" {
 		return ""
@@ -126,7 +127,7 @@ func (e *Export) signalProtocol(signal string) string {
 	return ""
 }
 
-// reportFailure logs an exporter that could not be created.
+// reportFailure logs that the exporter of a signal could not be created.
 func (e *Export) reportFailure(signal string, err error) {
 	e.log.Warn("telemetry: signal not exported", "err", fmt.Errorf("%s: %w", strings.ToLower(signal), err))
 }
@@ -139,7 +140,7 @@ func (e *Export) atEnd(end func(context.Context) error) {
 }
 
 // sampler samples every trace. With Application Insights, the host adds a traceparent to each call that has
-// none, and marks it as not sampled. A sampler that followed this mark would sample no message.
+// none, with the flag for a trace that is not sampled. A sampler that followed this flag would sample no message.
 var sampler = tracesdk.ParentBased(tracesdk.AlwaysSample(),
 	tracesdk.WithRemoteParentNotSampled(tracesdk.AlwaysSample()))
 
@@ -177,7 +178,7 @@ func (e *Export) startLogs(ctx context.Context, local slog.Handler) {
 }
 
 // Metrics starts to send the gathered metrics every OTEL_METRIC_EXPORT_INTERVAL. Close sends them a last time.
-// Before each time, Metrics calls refresh and waits for it.
+// Before the metrics are gathered, the exporter calls refresh and waits for it.
 func (e *Export) Metrics(ctx context.Context, g prometheus.Gatherer, refresh func(context.Context)) {
 	if e == nil {
 		return
@@ -196,7 +197,7 @@ func (e *Export) Metrics(ctx context.Context, g prometheus.Gatherer, refresh fun
 	e.atEnd(provider.Shutdown)
 }
 
-// refreshedProducer produces metrics after a refresh.
+// refreshedProducer calls refresh before it produces metrics.
 type refreshedProducer struct {
 	metricsdk.Producer
 	refresh func(context.Context)
@@ -208,7 +209,7 @@ func (p refreshedProducer) Produce(ctx context.Context) ([]metricdata.ScopeMetri
 	return p.Producer.Produce(ctx)
 }
 
-// Log returns a handler that logs to local and to the collector.
+// Log returns a handler that logs to local and to the collector. If e exports no logs, it returns local.
 func (e *Export) Log(local slog.Handler) slog.Handler {
 	if e == nil || e.logs == nil {
 		return local
@@ -236,18 +237,18 @@ func (e *Export) Close(ctx context.Context) {
 	}
 }
 
-// complaints logs the SDK's errors, one each minute at most, because an unreachable collector causes an error
+// sdkErrors logs the SDK's errors, one each minute at most, because an unreachable collector causes an error
 // each second.
-type complaints struct {
+type sdkErrors struct {
 	log *slog.Logger
 	now func() time.Time
 
 	mu   sync.Mutex
-	last time.Time
+	last time.Time // time of the last logged error
 }
 
 // Handle implements otel.ErrorHandler.
-func (c *complaints) Handle(err error) {
+func (c *sdkErrors) Handle(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := c.now(); now.Sub(c.last) >= time.Minute {

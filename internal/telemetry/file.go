@@ -11,9 +11,9 @@ import (
 	"weir/internal/weir"
 )
 
-// File makes a span around the append of a message that no request brought: a message of a schedule, or of a
-// broker. The span continues the message's trace if the message has one. File sets the message's traceparent.
-// The parameter file is the function that appends the message.
+// File makes a span around the append of a message that no POST of a message brought: a message of a schedule, a
+// broker, a batch or a file. The span continues the message's trace if the message has one, and otherwise begins a
+// trace. File sets the message's trace parent to the span. The parameter file is the function that appends the message.
 func (e *Export) File(ctx context.Context, m *weir.Message, file func(context.Context) error) error {
 	if e == nil || e.tracer == nil {
 		return file(ctx)
@@ -22,7 +22,7 @@ func (e *Export) File(ctx context.Context, m *weir.Message, file func(context.Co
 	ctx, span := e.tracer.Start(ctx, "file", trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithAttributes(attribute.String("weir.key", m.Key), attribute.String("weir.contract", m.Contract)))
 	defer span.End()
-	belongTo(ctx, m)
+	setTraceParent(ctx, m)
 	err := file(ctx)
 	if err != nil {
 		span.SetStatus(codes.Error, "")

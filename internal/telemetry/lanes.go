@@ -12,35 +12,36 @@ import (
 
 // LaneView is the observed state of a lane.
 type LaneView struct {
-	Waiting int64
+	Waiting int64           // number of messages that are not final
 	Oldest  time.Time       // when the oldest waiting message could first be sent; zero = none waits, or not known
-	Paused  map[string]bool // the causes of pauses: operator, calendar, cms
+	Paused  map[string]bool // whether the lane is paused, by cause: operator, calendar, cms
 }
 
-// stale is the age from which the view of a lane is no longer shown. An instance reads the lanes before each
-// export and scrape. If it cannot read them, its last view must not be shown for ever.
+// stale is the age above which the view of a lane is no longer shown. An instance reads the lanes before exports and
+// scrapes. If it cannot read a lane, its last view of the lane must not be shown for ever.
 const stale = 150 * time.Second
 
 // pausers are the possible causes of a lane's pause.
 var pausers = []string{"operator", "calendar", "cms"}
 
-// lanes shows this instance's last view of the lanes while the view is younger than stale. Every instance shows
-// every lane, so dashboards must take the largest value of a lane.
+// lanes shows this instance's last view of each lane until the view is older than stale. It also shows the lanes whose
+// lease this process has. Every instance shows every lane, so dashboards must take the largest value of a lane.
 type lanes struct {
 	now func() time.Time
 
-	mu   sync.Mutex
-	seen map[int]look
-	held map[int]bool
+	mu      sync.Mutex
+	seen    map[int]look
+	isOwned map[int]bool // whether this process has the lane's lease, for each lane with an event of the lease
 }
 
+// look is a view of a lane, and the time at which the lane was read.
 type look struct {
 	LaneView
 	at time.Time
 }
 
 func newLanes(now func() time.Time) *lanes {
-	return &lanes{now: now, seen: map[int]look{}, held: map[int]bool{}}
+	return &lanes{now: now, seen: map[int]look{}, isOwned: map[int]bool{}}
 }
 
 // Saw stores the view of a lane.
@@ -54,7 +55,7 @@ func (m *Metrics) Saw(lane int, v LaneView) {
 func (l *lanes) observeLease(lane int, event drain.LeaseEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held[lane] = event == drain.LeaseTaken
+	l.isOwned[lane] = event == drain.LeaseTaken
 }
 
 func laneDesc(name, help string, labels ...string) *prometheus.Desc {
@@ -65,7 +66,7 @@ var (
 	waitingDesc = laneDesc("waiting", "Messages of the lane that are not final, as this instance last read them.")
 	oldestDesc  = laneDesc("oldest_age_seconds",
 		"For how long the lane's oldest message could have been delivered; 0 when none waits.")
-	pausedDesc = laneDesc("paused", "1 while nothing is delivered, by who paused the lane.", "by")
+	pausedDesc = laneDesc("paused", "1 while the lane is paused, by the cause of the pause.", "by")
 	heldDesc   = laneDesc("held_by_this_instance", "1 while this instance drains the lane.")
 )
 
@@ -95,8 +96,8 @@ func (l *lanes) Collect(out chan<- prometheus.Metric) {
 			gauge(pausedDesc, boolValue(seen.Paused[by]), name, by)
 		}
 	}
-	for number, held := range l.held {
-		gauge(heldDesc, boolValue(held), strconv.Itoa(number))
+	for number, isOwned := range l.isOwned {
+		gauge(heldDesc, boolValue(isOwned), strconv.Itoa(number))
 	}
 }
 

@@ -26,10 +26,10 @@ type Metrics struct {
 	leases   *prometheus.CounterVec
 	removed  *prometheus.CounterVec
 
-	sent    *prometheus.CounterVec // counts the messages of upstreams
-	limited *prometheus.CounterVec
+	sent    *prometheus.CounterVec // messages filed, by upstream
+	limited *prometheus.CounterVec // messages and batches that a limit refused, by upstream and limit
 
-	contracts map[string]bool
+	contracts map[string]bool // the names of the contracts in the settings
 	lanes     *lanes
 }
 
@@ -48,7 +48,7 @@ type Config struct {
 }
 
 var (
-	// durationBuckets are for the time of one attempt: from a CMS on the same machine to the longest timeouts.
+	// durationBuckets are for the time of one attempt, in seconds: from a CMS on the same machine to long timeouts.
 	durationBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 	// lagBuckets reach up to a day, for messages that waited while the CMS was unavailable.
 	lagBuckets = append(durationBuckets[:len(durationBuckets):len(durationBuckets)], 300, 900, 3600, 14400, 86400)
@@ -56,17 +56,19 @@ var (
 
 const (
 	otherContract   = "other"   // the settings do not have the contract
-	unknownContract = "unknown" // the message could not be read
+	unknownContract = "unknown" // the message was superseded without being read
 )
 
-// NewMetrics returns metrics on a registry of their own, without the metrics that libraries register. The
-// series of each known label value starts at zero, so that the first event is visible as an increase.
+// NewMetrics returns metrics on a registry of their own, without the metrics that libraries register. The counters of
+// messages, refusals, leases and retention start at zero for each known label value, so that the first event is visible
+// as an increase.
 func NewMetrics(cfg Config) *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(), contracts: map[string]bool{}, lanes: newLanes(cfg.Now),
 		accepted: newCounter("messages_accepted_total", "Messages filed, recurring ones included, repeats not.",
 			"contract"),
-		refused: newCounter("messages_refused_total", "Posts that were refused, by the kind of error.", "reason"),
+		refused: newCounter("messages_refused_total",
+			"Refused posts, files, parts of batches and messages of a broker, by kind of error.", "reason"),
 		finished: newCounter("messages_finished_total", "Messages that became final, by their last stage.", "stage",
 			"contract"),
 		attempts: newCounter("delivery_attempts_total",
@@ -96,7 +98,7 @@ func NewMetrics(cfg Config) *Metrics {
 	return m
 }
 
-// initSeries creates the series of the known label values.
+// initSeries creates the series of the label values that are known. It creates none of attempts.
 func (m *Metrics) initSeries() {
 	for name := range m.contracts {
 		m.accepted.WithLabelValues(name)
@@ -150,7 +152,7 @@ func buildInfo(b Build) prometheus.Collector {
 		func() float64 { return 1 })
 }
 
-// Filed counts appended messages. It is called by lane.Appender.OnFiled.
+// Filed counts appended messages. The hook lane.Appender.OnFiled calls it.
 func (m *Metrics) Filed(messages []weir.Message) {
 	for i := range messages {
 		m.accepted.WithLabelValues(m.contractLabel(messages[i].Contract)).Inc()
@@ -163,7 +165,8 @@ func (m *Metrics) Filed(messages []weir.Message) {
 // Limited implements upstream.Observer.
 func (m *Metrics) Limited(upstream, limit string) { m.limited.WithLabelValues(upstream, limit).Inc() }
 
-// Refused counts a post whose answer is an error.
+// Refused counts a refusal: a post whose answer is an error, or an invalid file, part of a batch or message of a
+// broker.
 func (m *Metrics) Refused(err error) {
 	m.refused.WithLabelValues(refusalReason(weir.KindOf(err))).Inc()
 }
@@ -183,7 +186,7 @@ func (m *Metrics) Finished(_ int, f drain.Final) {
 }
 
 // Removed counts messages that retention removed. It also counts messages and bodies that storage refused to
-// remove. It is called by lane.Retention.OnRemoved.
+// remove. The hook lane.Retention.OnRemoved calls it.
 func (m *Metrics) Removed(removed, refused int) {
 	m.removed.WithLabelValues("removed").Add(float64(removed))
 	m.removed.WithLabelValues("refused").Add(float64(refused))
@@ -214,7 +217,7 @@ func statusClass(status int) string {
 	return strconv.Itoa(status/100) + "xx"
 }
 
-// reasons are the label values for refused posts, by kind of error.
+// reasons are the label values of refusals, by kind of error.
 var reasons = map[weir.Kind]string{
 	weir.Malformed: "malformed", weir.TooLarge: "too_large", weir.Unsupported: "unsupported", weir.Invalid: "invalid",
 	weir.Conflict: "conflict", weir.Unavailable: "unavailable", weir.Internal: "internal",

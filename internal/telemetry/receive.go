@@ -18,9 +18,9 @@ import (
 // w3c reads and writes trace contexts.
 var w3c propagation.TraceContext
 
-// Receive makes a span for each request. The span continues the upstream's trace. Receive replaces the
-// request's traceparent with the traceparent of the span. The message stores the new one, so later spans are
-// children of this span.
+// Receive makes a span for each request. The span continues the upstream's trace if the request has one. Receive
+// replaces the request's traceparent by the traceparent of the span. The message stores this traceparent, so the spans
+// of its waits and attempts are children of this span. If e exports no traces, Receive returns next.
 func (e *Export) Receive(route string, next http.Handler) http.Handler {
 	if e == nil || e.tracer == nil {
 		return next
@@ -44,13 +44,14 @@ func (e *Export) Receive(route string, next http.Handler) http.Handler {
 		}()
 		r = r.WithContext(ctx)
 		r.Header = r.Header.Clone()
-		r.Header.Del(stateCarrierKey) // the old header belongs to a traceparent that is missing or not valid
+		r.Header.Del(stateCarrierKey) // Inject writes it again if the request's traceparent was valid
 		w3c.Inject(ctx, propagation.HeaderCarrier(r.Header))
 		next.ServeHTTP(rec, r)
 	})
 }
 
-// filedAttributes returns the attributes of the message in an answer. It returns none for a refusal.
+// filedAttributes returns the attributes of the message to which an answer's Location leads; nil = the answer leads to
+// no message, as after a refusal.
 func filedAttributes(h http.Header) []attribute.KeyValue {
 	location := h.Get("Location")
 	id, err := weir.ParseID(location[strings.LastIndexByte(location, '/')+1:])

@@ -6,10 +6,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Counts returns numbers of requests to storage: all requests under keys of service and operation ("table
-// transact"), and failed ones under keys of service and reason ("table throttled").
+// Counts has the numbers of requests to storage.
 type Counts interface {
+	// Snapshot returns the numbers of all requests, by service and operation ("table transact").
 	Snapshot() map[string]int64
+	// Failures returns the numbers of failed requests, by service and reason ("table throttled").
 	Failures() map[string]int64
 }
 
@@ -37,7 +38,7 @@ func (t transactions) Collect(out chan<- prometheus.Metric) {
 	for _, service := range []string{"table", "queue", "blob"} {
 		for _, reason := range []string{"unreached", "throttled", "error", "refused"} {
 			name := service + " " + reason
-			if _, seen := failures[name]; !seen { // zero, so that the first failure is visible as an increase
+			if _, seen := failures[name]; !seen { // zero makes the first failure visible as an increase
 				collectCounts(out, failuresDesc, map[string]int64{name: 0})
 			}
 		}

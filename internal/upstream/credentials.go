@@ -6,7 +6,7 @@ import (
 	"weir/internal/weir"
 )
 
-// The headers by which a request names its upstream.
+// The headers by which a request shows its upstream.
 const (
 	NameHeader = "Weir-Upstream"
 	KeyHeader  = "Weir-Upstream-Key"
@@ -30,8 +30,9 @@ type Credentials struct {
 }
 
 // ReadCredentials reads the headers of a request, whose names must be canonical, and the values of Parameter.
-// It returns a Malformed error for more than one value of a kind, for more than one kind, and for an incomplete
-// kind.
+// It returns a Malformed error in these cases: a header or Parameter comes twice or is empty; both NameHeader and
+// Parameter are there; the request has credentials of more than one kind (a key, GitHub's signature, Standard
+// Webhooks); the headers of Standard Webhooks are incomplete; the webhook-id cannot be an idempotency key.
 func ReadCredentials(h http.Header, parameter []string) (Credentials, error) {
 	var c Credentials
 	for name, target := range map[string]*string{NameHeader: &c.name, KeyHeader: &c.key, gitHubHeader: &c.gitHub,
@@ -57,7 +58,8 @@ func ReadCredentials(h http.Header, parameter []string) (Credentials, error) {
 	return c, c.checkKinds()
 }
 
-// checkKinds returns an error if the credentials are of more than one kind, or incomplete.
+// checkKinds returns an error if the credentials are of more than one kind or incomplete, or if the webhook-id cannot
+// be an idempotency key.
 func (c *Credentials) checkKinds() error {
 	isWebhook := c.id != "" || c.timestamp != "" || c.signature != ""
 	kinds := 0
@@ -79,8 +81,8 @@ func (c *Credentials) checkKinds() error {
 }
 
 // IdempotencyKey returns the idempotency key that a request sends, or its webhook-id if it sends no key. If
-// both exist and differ, it returns a Malformed error. The signature covers only the webhook-id, so a caller
-// with a recorded request could otherwise file its message again under another key.
+// both exist and differ, it returns a Malformed error. The signature covers the webhook-id, but not the idempotency
+// key. So a caller with a recorded request could otherwise file the message again under another key.
 func (c *Credentials) IdempotencyKey(sent string) (string, error) {
 	switch {
 	case c.id == "" || sent == c.id:
@@ -91,7 +93,7 @@ func (c *Credentials) IdempotencyKey(sent string) (string, error) {
 	return c.id, nil
 }
 
-// maxID is the largest length of an idempotency key.
+// maxID is the largest length of a webhook-id, and of an idempotency key.
 const maxID = 255
 
 func malformedError(message string) error {

@@ -16,7 +16,7 @@ import (
 	"weir/internal/weir"
 )
 
-// newLimited returns a set with the upstream a. It stands for one process with its access to the table.
+// newLimited returns a set with the upstream a. The set stands for one process with access to the table.
 func newLimited(table storage.Table, rate upstream.Rate, quota int64) *upstream.Set {
 	return upstream.NewSet([]upstream.Definition{{Name: "a", Rate: rate, DailyQuota: quota}}, table, time.Now,
 		&limits{})
@@ -32,8 +32,8 @@ func admitMessage(t *testing.T, s *upstream.Set) bool {
 	return err == nil
 }
 
-// countAdmitted sends messages of a to the sets by turns until each set refuses one. It returns the number of
-// admitted messages.
+// countAdmitted asks the sets by turns to admit a message of a, until all sets refuse in one round. It returns the
+// number of admitted messages.
 func countAdmitted(t *testing.T, sets ...*upstream.Set) (n int) {
 	t.Helper()
 	for refused := 0; refused < len(sets); {
@@ -104,8 +104,8 @@ func TestSet_QuotaHoldsOverProcesses(t *testing.T) {
 	}
 }
 
-// The row has the day of the process whose clock is furthest ahead. If a clock is wrong by days, its process
-// must not use up the quotas of the days before its time.
+// A process whose clock is a month ahead writes its day into the row, and uses up the quota of that day. The other
+// processes must still get the quota of their own day. A process whose clock is behind uses the day in the row.
 func TestSet_QuotaBesideAWrongClock(t *testing.T) {
 	t.Parallel()
 	table := memory.New(time.Now).Table()
@@ -143,7 +143,7 @@ func TestSet_QuotaUnderContention(t *testing.T) {
 			for {
 				giveBack, err := sets[i%4].Admit(t.Context(), "a")
 				if weir.KindOf(err) == weir.Unavailable && err != nil {
-					continue // other processes have written the row too often; a client sends the message again
+					continue // other sets have written the row too often; a client sends the message again
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -226,7 +226,7 @@ func TestSet_QuotaOfBatches(t *testing.T) {
 	})
 }
 
-// The quota is never exceeded, even if writes fail, or succeed without an answer.
+// The quota is never exceeded, even if calls to storage fail, or succeed without an answer.
 func TestSet_QuotaWhileStorageFails(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
@@ -260,7 +260,7 @@ func TestSet_QuotaWhileStorageFails(t *testing.T) {
 	}
 }
 
-func TestSet_QuotaOfACallThatIsOver(t *testing.T) {
+func TestSet_QuotaOfACancelledCall(t *testing.T) {
 	t.Parallel()
 	faults := storagetest.NewFaults()
 	faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: storagetest.Hang} })

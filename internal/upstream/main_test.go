@@ -14,10 +14,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// limits is an Observer. It has the number of messages that each limit refused.
+// limits is an Observer that counts the messages and batches that limits refused.
 type limits struct {
 	mu    sync.Mutex
-	count map[string]int // by upstream and limit
+	count map[string]int // by upstream and limit, such as "a rate"
 }
 
 // Limited implements upstream.Observer.
@@ -33,7 +33,8 @@ func (l *limits) Limited(name, limit string) {
 const (
 	newsroomKey = "newsroom-0123456789abcdef"
 	oldKey      = "newsroom-old-89abcdef0123"
-	// The secret and the other values of TestVerify_PublishedExamples are examples of GitHub and of Standard Webhooks.
+	// gitHubSecret and webhookSecret are the secrets of the examples that GitHub and Standard Webhooks publish.
+	// TestVerify_PublishedExamples has the other values of these examples.
 	gitHubSecret  = "It's a Secret to Everybody"
 	webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	nextSecret    = "whsec_bmV4dC1uZXh0LW5leHQtbmV4dC1uZXh0LW5leHQ="
@@ -49,7 +50,7 @@ func parseSecret(t *testing.T, scheme upstream.Scheme, text string) []byte {
 	return secret
 }
 
-// newSet returns a set with an upstream for each kind of credentials.
+// newSet returns a set with an upstream for each kind of credentials, and the upstream queue, which has none.
 func newSet(t *testing.T, table storage.Table, now func() time.Time) *upstream.Set {
 	t.Helper()
 	return upstream.NewSet([]upstream.Definition{
@@ -71,7 +72,7 @@ func headersOf(pairs ...string) http.Header {
 	return h
 }
 
-// verifyRequest verifies a request in the way in which a function does.
+// verifyRequest verifies a request as functions/receive does.
 func verifyRequest(s *upstream.Set, h http.Header, parameter []string, body string) (name string, err error) {
 	c, err := upstream.ReadCredentials(h, parameter)
 	if err != nil {
@@ -81,7 +82,7 @@ func verifyRequest(s *upstream.Set, h http.Header, parameter []string, body stri
 	if err != nil {
 		return "", err
 	}
-	for i := range len(body) { // in parts, as a batch arrives
+	for i := range len(body) { // in parts, as the document of a batch arrives
 		_, _ = v.Write([]byte(body[i : i+1]))
 	}
 	return v.Finish()

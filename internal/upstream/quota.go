@@ -20,14 +20,15 @@ const (
 )
 
 const (
-	// A process reserves a twentieth of the rest at a time, and at most maxReserved. So a process that dies, or
-	// that gets no more messages, withholds at most a twentieth from the other processes, and the last messages
-	// are reserved singly.
+	// A process reserves a twentieth (1/restParts) of the rest at a time, and at most maxReserved, unless it needs
+	// more at once, as for a batch. So a process that dies, or that gets no more messages, withholds at most a
+	// twentieth of the rest from the other processes, and the last messages are reserved singly.
 	restParts, maxReserved = 20, 100
-	// fullFor is the time for which a process does not read a quota again after it has found the quota used up.
+	// fullFor is the time for which a process does not read a quota's row again after it has found too few messages
+	// left there.
 	fullFor = time.Second
-	// reserveTries limits the tries of one reservation. A further try is needed each time that another process
-	// has just written the row.
+	// reserveTries limits the tries of one reservation or return. A further try is needed each time that another
+	// process has just written the row.
 	reserveTries = 10
 )
 
@@ -41,20 +42,21 @@ type quota struct {
 	turn chan struct{} // has one element while a call reads or writes the row
 
 	mu        sync.Mutex
-	day       string // the day of held
-	held      int64  // number of messages that are reserved and not taken
-	left      int64  // held plus the rest in the row, at the last read of the row
-	fullUntil time.Time
+	day       string    // the day of reserved, such as 2026-01-31; "" = nothing was reserved yet
+	reserved  int64     // number of messages that this process has reserved and not taken
+	left      int64     // reserved plus the rest in the row, at the last read of the row; valid until fullUntil
+	fullUntil time.Time // end of fullFor; zero = the last read found enough messages, or there was none
 }
 
 func newQuota(name string, limit int64, table storage.Table, now func() time.Time) *quota {
 	return &quota{row: quotaPrefix + name, limit: limit, table: table, now: now, turn: make(chan struct{}, 1)}
 }
 
-// takeMessages takes count messages of the daily quota, or none. It returns the day of that quota. An empty day
-// means that it took none, because the quota has fewer than count messages: left is their number.
+// takeMessages takes count messages of the daily quota, and returns the day of that quota. If fewer than count messages
+// are left, it takes none, and returns an empty day and the number of messages that are left. The error is
+// Unavailable.
 func (q *quota) takeMessages(ctx context.Context, count int64) (day string, left int64, err error) {
-	if day, left, isFull := q.takeHeld(count); day != "" || isFull {
+	if day, left, isFull := q.takeReserved(count); day != "" || isFull {
 		return day, left, nil
 	}
 	select {
@@ -64,8 +66,8 @@ func (q *quota) takeMessages(ctx context.Context, count int64) (day string, left
 		return "", 0, unavailableError(ctx.Err())
 	}
 	for range reserveTries {
-		if day, left, isFull := q.takeHeld(count); day != "" || isFull {
-			return day, left, nil // another call has reserved in the meantime, or found the quota used up
+		if day, left, isFull := q.takeReserved(count); day != "" || isFull {
+			return day, left, nil // this call or another one has reserved messages, or found too few left
 		}
 		if err = q.reserveMessages(ctx, count); err != nil && !isOvertaken(err) {
 			return "", 0, unavailableError(err) // if a write succeeded without an answer, its messages are lost
@@ -74,29 +76,29 @@ func (q *quota) takeMessages(ctx context.Context, count int64) (day string, left
 	return "", 0, unavailableError(err)
 }
 
-// takeHeld takes messages that this process has reserved. isFull reports whether the row had too few messages
-// at its last read, less than fullFor ago.
-func (q *quota) takeHeld(count int64) (day string, left int64, isFull bool) {
+// takeReserved takes messages that this process has reserved. If it took none, day is empty. isFull reports whether too
+// few messages were left at the last read of the row, less than fullFor ago; left is their number.
+func (q *quota) takeReserved(count int64) (day string, left int64, isFull bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now().UTC()
 	if today := now.Format(time.DateOnly); q.day < today {
-		q.day, q.held, q.left, q.fullUntil = today, 0, 0, time.Time{} // the old values are of an earlier day
+		q.day, q.reserved, q.left, q.fullUntil = today, 0, 0, time.Time{} // the old values are of an earlier day
 	}
-	if q.held >= count {
-		q.held -= count
+	if q.reserved >= count {
+		q.reserved -= count
 		return q.day, 0, false
 	}
 	return "", q.left, now.Before(q.fullUntil) && q.left < count
 }
 
-// isOvertaken reports whether another process has written the row since this process read it.
+// isOvertaken reports whether err means that another process has written the row since this process read it.
 func isOvertaken(err error) bool {
 	return storage.Is(err, storage.Precondition) || storage.Is(err, storage.Conflict)
 }
 
-// reserveMessages reserves messages until this process has count of them. If too few messages are left, it
-// reserves none, and marks the quota as used up. The caller has the turn.
+// reserveMessages reserves messages, so that this process has at least count of them. If too few messages are left,
+// it reserves none, and sets fullUntil. Its caller has the turn.
 func (q *quota) reserveMessages(ctx context.Context, count int64) error {
 	row, err := q.readRow(ctx)
 	if err != nil {
@@ -113,46 +115,47 @@ func (q *quota) reserveMessages(ctx context.Context, count int64) error {
 	return nil
 }
 
-// planReservation returns the number of messages of a day to reserve, for a row as it was read; 0 = too few are
-// left.
+// planReservation returns the day and the number of messages to reserve, for a row as it was read. The number 0 means
+// that too few messages are left, or that this process has reserved enough in the meantime.
 func (q *quota) planReservation(row quotaRow, count int64) (day string, more int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// If the row's day is after tomorrow, the clock of the process that wrote it is wrong. With such a day, the
-	// upstream would get 429 until that day comes.
+	// If the row's day is after tomorrow, the clock of the process that wrote the row is wrong. If this process used
+	// such a day, the upstream could get 429 until that day has passed.
 	tomorrow := q.now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
 	if row.day > q.day && row.day <= tomorrow {
-		q.day, q.held = row.day, 0 // the clock of another process is ahead, and its day has begun
+		q.day, q.reserved = row.day, 0 // the clock of another process is ahead, and its day has begun
 	}
 	rest := max(0, q.limit-row.reservedOn(q.day))
-	if q.left = rest + q.held; q.left < count {
+	if q.left = rest + q.reserved; q.left < count {
 		q.fullUntil = q.now().Add(fullFor)
 		return q.day, 0
 	}
-	return q.day, min(rest, max(count-q.held, min(rest/restParts, maxReserved)))
+	return q.day, min(rest, max(count-q.reserved, min(rest/restParts, maxReserved)))
 }
 
-// giveBack adds messages of a day to the reserved ones of this process.
+// giveBack adds messages of a day to the reserved ones of this process. If q.day is another day, it does nothing.
 func (q *quota) giveBack(day string, count int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.day == day {
-		q.held += count
+		q.reserved += count
 		q.left, q.fullUntil = 0, time.Time{}
 	}
 }
 
-// takeAll takes all reserved messages.
+// takeAll takes all messages that this process has reserved, and returns their day and number.
 func (q *quota) takeAll() (day string, count int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	day, count = q.day, q.held
-	q.held = 0
+	day, count = q.day, q.reserved
+	q.reserved = 0
 	return day, count
 }
 
-// returnReserved writes the reserved messages back. After an error they are lost: if the write succeeded
-// without an answer, a second write would let the upstream exceed its quota.
+// returnReserved writes the reserved messages of this process back to the row, unless the row has another day. After
+// an error the messages are lost: if the write succeeded without an answer, a second write would let the upstream
+// exceed its quota.
 func (q *quota) returnReserved(ctx context.Context) error {
 	day, count := q.takeAll()
 	if count == 0 {
@@ -181,10 +184,10 @@ func (q *quota) returnReserved(ctx context.Context) error {
 type quotaRow struct {
 	etag     storage.ETag
 	day      string
-	reserved int64
+	reserved int64 // number of messages that all processes have reserved of this day
 }
 
-// reservedOn returns the number of reserved messages of a day.
+// reservedOn returns the number of messages that all processes have reserved of a day.
 func (r quotaRow) reservedOn(day string) int64 {
 	if r.day != day {
 		return 0

@@ -26,7 +26,7 @@ type bucket struct {
 	size     time.Duration // time in which an empty bucket becomes full
 
 	mu     sync.Mutex
-	fullAt time.Time // time at which the bucket is full if no token is taken
+	fullAt time.Time // time at which the bucket is full if no token is taken until then
 }
 
 func newBucket(r Rate) *bucket {

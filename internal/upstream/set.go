@@ -26,23 +26,24 @@ const (
 // Definition describes an upstream.
 type Definition struct {
 	Name       string
-	Keys       []string // each of them is valid; none = the upstream sends no key
-	Scheme     Scheme   // "" = the upstream does not sign
-	Secrets    [][]byte // each of them is valid
-	Tolerance  time.Duration
-	Contracts  []string // none = all contracts
-	Rate       Rate     // zero = no limit
-	DailyQuota int64    // number of messages in a day (UTC); 0 = no limit
+	Keys       []string      // each of them is valid; none = the upstream sends no key
+	Scheme     Scheme        // "" = the upstream does not sign
+	Secrets    [][]byte      // each of them is valid
+	Tolerance  time.Duration // largest difference between now and a timestamp of StandardWebhooks
+	Contracts  []string      // none = all contracts
+	Rate       Rate          // zero = no limit
+	DailyQuota int64         // number of messages in a day (UTC); 0 = no limit
 }
 
-// Set has the upstreams of the settings. It is safe for concurrent use. A nil Set has no upstreams.
+// Set has the upstreams of the settings. It is safe for concurrent use. A nil Set means that the settings have no
+// upstreams; of its methods only ReturnReserved may be called then.
 type Set struct {
 	members []*member
 	now     func() time.Time
 	observe Observer
 }
 
-// Observer is called for each message that a limit refused. limit is rate or dailyQuota.
+// Observer is called for each message or batch that a limit refused. limit is rate or dailyQuota.
 type Observer interface{ Limited(upstream, limit string) }
 
 // member is an upstream with the state of its limits.
@@ -53,8 +54,8 @@ type member struct {
 	quota  *quota  // nil = the upstream has no daily quota
 }
 
-// NewSet returns a Set of the upstreams with the definitions, whose names must differ. The table stores the
-// quotas.
+// NewSet returns a Set of the defined upstreams, whose names must differ. The table stores the daily quotas. It may be
+// nil if no upstream has one.
 func NewSet(definitions []Definition, table storage.Table, now func() time.Time, observe Observer) *Set {
 	s := &Set{now: now, observe: observe}
 	for _, d := range definitions {
@@ -96,7 +97,7 @@ func (s *Set) findByKey(key string) (found *member) {
 	return found
 }
 
-// CheckContract returns Forbidden if an upstream may not send messages of a contract.
+// CheckContract returns Forbidden if an upstream may not send messages of a contract, or if no upstream has the name.
 func (s *Set) CheckContract(name, contract string) error {
 	m := s.findMember(name)
 	if m == nil {
@@ -119,9 +120,9 @@ func unknownUpstreamError(name string) error {
 }
 
 // Admit takes a token of an upstream's rate and a message of its daily quota. It returns Limited if one of the
-// two is used up, and Unavailable if storage does not answer. giveBack, which is never nil, returns the message
-// to the daily quota. Call it if the message was not filed, or had been filed before. It does not return the
-// token, because the rate limits requests.
+// two is used up, Forbidden if no upstream has the name, and Unavailable if the row of the quota cannot be read and
+// written. giveBack, which is never nil, returns the message to the daily quota. Call it if the message was not
+// filed, or had been filed before. It does not return the token, because the rate limits requests.
 func (s *Set) Admit(ctx context.Context, name string) (giveBack func(), err error) {
 	m := s.findMember(name)
 	if m == nil {
@@ -136,7 +137,7 @@ func (s *Set) Admit(ctx context.Context, name string) (giveBack func(), err erro
 	return s.admitToQuota(ctx, m, 1)
 }
 
-// AdmitBatch takes the messages of a batch from the daily quota of its upstream: all of them or none. It
+// AdmitBatch takes count messages, those of a batch, from the daily quota of an upstream: all of them or none. It
 // returns the errors of Admit. It ignores the rate, because Weir files the parts of a batch at its own pace.
 func (s *Set) AdmitBatch(ctx context.Context, name string, count int) error {
 	m := s.findMember(name)
@@ -169,15 +170,15 @@ func (s *Set) admitToQuota(ctx context.Context, m *member, count int64) (giveBac
 	return func() { m.quota.giveBack(day, count) }, nil
 }
 
-// limitError returns the error of a limit that is used up for the time wait.
+// limitError returns the error of a limit that admits messages again after wait.
 func limitError(limit string, wait time.Duration, format string, args ...any) error {
 	message := fmt.Sprintf(format, args...)
 	return &weir.Error{Kind: weir.Limited, Op: "upstream", Message: message, RetryAfter: wait,
 		Problems: []weir.Problem{{Rule: limit, Message: message}}}
 }
 
-// ReturnReserved returns messages to the daily quotas: the messages that this process has reserved and not
-// taken. Call it when no more messages arrive. If it fails, the messages are lost for the day.
+// ReturnReserved returns the messages that this process has reserved and not taken to the daily quotas. Call it when
+// no more messages arrive. If it fails, these messages are lost for the day.
 func (s *Set) ReturnReserved(ctx context.Context) error {
 	if s == nil {
 		return nil
@@ -191,7 +192,7 @@ func (s *Set) ReturnReserved(ctx context.Context) error {
 	return failed
 }
 
-// shortenName limits the part of the input that an answer repeats.
+// shortenName returns at most 60 bytes of a name, because an answer repeats the name and a caller can send any name.
 func shortenName(name string) string {
 	const most = 60
 	if len(name) > most {

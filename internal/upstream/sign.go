@@ -12,13 +12,14 @@ import (
 
 // Sender has the credentials of an upstream that sends requests.
 type Sender struct {
-	Name   string
+	Name   string // "" = the requests do not name the upstream; a signature needs the name
 	Key    string // "" = the sender signs its requests
-	Scheme Scheme
-	Secret []byte
+	Scheme Scheme // of the signature
+	Secret []byte // of the signature
 }
 
-// AddTo adds the credentials to the headers of a request. id is its idempotency key.
+// AddTo adds the credentials to the headers of a request. id is the idempotency key of the request. Only a signature
+// of StandardWebhooks uses id and now.
 func (s *Sender) AddTo(h http.Header, id string, now time.Time, body []byte) {
 	if s.Name != "" {
 		h.Set(NameHeader, s.Name)

@@ -21,16 +21,17 @@ import (
 // arrives, and then call Finish. It is not safe for concurrent use.
 type Verification struct {
 	name   string
-	hasKey bool        // the key has shown the sender; false = a signature has to show it
+	hasKey bool        // the key has shown the upstream; false = a signature must show the upstream
 	macs   []hash.Hash // one for each secret
 	signed [][]byte    // the signatures of the request
 	stale  error       // error of a correct signature with a timestamp too far from now; nil = none
 }
 
 // Verify begins to verify a request, before its body is read. It returns Unauthenticated if the credentials are
-// missing, or if the key is wrong. A signature can be verified only with the body; see Verification.Finish. If
-// no upstream has the name, or the upstream signs in another way, Finish returns the error for a wrong
-// signature: a caller without the secret must not find out which names exist.
+// missing or incomplete, if the key is wrong, or if the signature or the timestamp has a wrong form. A signature can
+// be verified only with the body; see Verification.Finish. If no upstream has the name, or the upstream signs in
+// another way, Finish returns the error for a wrong signature: a caller without the secret must not find out which
+// names exist.
 func (s *Set) Verify(c Credentials) (*Verification, error) {
 	switch {
 	case c.key != "":
@@ -58,7 +59,7 @@ func (s *Set) Verify(c Credentials) (*Verification, error) {
 }
 
 // unknownMember takes the place of an upstream if no upstream has the name, or if the upstream signs in another
-// way. Weir computes a MAC with its secret, too, and no request has that MAC.
+// way. It has a random secret. Weir computes a MAC with this secret, too, and no request has that MAC.
 var unknownMember = &member{Definition: Definition{Secrets: [][]byte{[]byte(rand.Text())}}}
 
 func (s *Set) verifyKey(c Credentials) (*Verification, error) {
@@ -116,8 +117,8 @@ func (m *member) newVerification(before string, signed [][]byte) *Verification {
 	return v
 }
 
-// Claimed returns the upstream's name that the request claims. Trust this name only after Finish has returned
-// no error.
+// Claimed returns the name of the upstream that the request claims to come from; "" = Finish will return an error,
+// because no such upstream can have sent the request. Trust the name only after Finish has returned no error.
 func (v *Verification) Claimed() string { return v.name }
 
 // Write adds a part of the body. It never fails.
@@ -129,8 +130,8 @@ func (v *Verification) Write(part []byte) (int, error) {
 }
 
 // Finish returns the name of the upstream that sent the request with the written body. It returns
-// Unauthenticated if no signature is correct, or if the timestamp of the correct one is too old or in the
-// future.
+// Unauthenticated if no signature is correct, or if the signed timestamp differed from the time of Verify by more
+// than the upstream's tolerance.
 func (v *Verification) Finish() (string, error) {
 	if v.hasKey {
 		return v.name, nil
@@ -152,12 +153,12 @@ func (v *Verification) Finish() (string, error) {
 	return v.name, nil
 }
 
-// The limits of the bytes of a Standard Webhooks secret
+// The smallest and the largest number of bytes of a Standard Webhooks secret
 // (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md).
 const minSecret, maxSecret = 24, 64
 
-// ParseSecret returns the bytes of a secret in the form that its sender shows. The error does not repeat the
-// secret.
+// ParseSecret returns the bytes of a secret. The text has the form in which systems of the scheme show their secrets:
+// whsec_ and base64 for StandardWebhooks. The error does not repeat the secret.
 func ParseSecret(scheme Scheme, text string) ([]byte, error) {
 	if scheme == GitHub {
 		if len(text) < minKey {
@@ -176,10 +177,11 @@ func ParseSecret(scheme Scheme, text string) ([]byte, error) {
 	return secret, nil
 }
 
-// minKey is the smallest length of a key and of a GitHub secret: 20 random characters of base64 have 120 bits.
+// minKey is the smallest length of a key and of a GitHub secret: 20 random characters of base64 have 120 bits. maxKey
+// is the largest length of a key.
 const minKey, maxKey = 20, 512
 
-// CheckKey returns an error if a text may not be a key. The error does not repeat the key.
+// CheckKey returns an error if a text is not valid as a key. The error does not repeat the text.
 func CheckKey(text string) error {
 	if len(text) < minKey || len(text) > maxKey || !isVisibleASCII(text) {
 		return fmt.Errorf("it must have %d to %d visible ASCII characters", minKey, maxKey)

@@ -22,7 +22,7 @@ const (
 )
 
 // TestVerify_PublishedExamples verifies the examples that GitHub and Standard Webhooks publish for other
-// implementations.
+// implementations. It also verifies requests with a key.
 func TestVerify_PublishedExamples(t *testing.T) {
 	t.Parallel()
 	s := newSet(t, nil, func() time.Time { return webhookTime })
@@ -41,7 +41,7 @@ func TestVerify_PublishedExamples(t *testing.T) {
 		"name in header": {headersOf("X-Hub-Signature-256", gitHubSignature, "Weir-Upstream", "forge"), nil,
 			"Hello, World!", "forge"},
 		"webhook": {headersOf(append(webhook, webhookSignature)...), []string{"shop"}, webhookBody, "shop"},
-		"rotation": {headersOf(append(webhook, "v1,AAAA v1a,other "+webhookSignature)...), []string{"shop"},
+		"several signatures": {headersOf(append(webhook, "v1,AAAA v1a,other "+webhookSignature)...), []string{"shop"},
 			webhookBody,
 			"shop"},
 	} {
@@ -52,7 +52,7 @@ func TestVerify_PublishedExamples(t *testing.T) {
 	}
 }
 
-func TestVerify_SenderIsVerified(t *testing.T) {
+func TestVerify_AcceptsRequestsOfSender(t *testing.T) {
 	t.Parallel()
 	s := newSet(t, nil, func() time.Time { return webhookTime })
 	for _, sender := range []upstream.Sender{{Key: newsroomKey},
@@ -62,7 +62,7 @@ func TestVerify_SenderIsVerified(t *testing.T) {
 		h := http.Header{}
 		sender.AddTo(h, "id-1", webhookTime, []byte("<a/>"))
 		if got, err := verifyRequest(s, h, nil, "<a/>"); err != nil || sender.Name != "" && got != sender.Name {
-			t.Errorf("%s: got %q, %v; want its name and no error", sender.Name, got, err)
+			t.Errorf("%s: got %q, %v; want the sender's name and no error", sender.Name, got, err)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestVerify_RefusesOthers(t *testing.T) {
 	}
 }
 
-// A caller without the secret must not learn from the answers which names exist, how they sign or how old a
+// A caller without the secret must not learn from the answers which upstreams exist, how these sign or how old a
 // timestamp may be.
 func TestVerify_ShowsNoNames(t *testing.T) {
 	t.Parallel()
@@ -177,7 +177,7 @@ func TestVerify_ShowsNoNames(t *testing.T) {
 	}
 }
 
-func TestReadCredentials_RefusesMixtures(t *testing.T) {
+func TestReadCredentials_RefusesMixturesAndGaps(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		headers   http.Header
@@ -229,7 +229,7 @@ func TestCredentials_IdempotencyKey(t *testing.T) {
 	}
 }
 
-func TestParseSecret_RefusesWeakOnes(t *testing.T) {
+func TestParseSecret_RefusesWeakAndMalformedOnes(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "short", "whsec_", "whsec_c2hvcnQ=", "whsec_" + strings.Repeat("A", 200),
 		"whsec_***"} {
