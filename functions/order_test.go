@@ -1,4 +1,5 @@
-// Package functions_test checks the function.json files and host.json against the rules of the Functions host.
+// Package functions_test checks the function.json files and host.json against the rules of the Functions host, and
+// the routes against the OpenAPI document.
 package functions_test
 
 import (
@@ -23,9 +24,9 @@ type trigger struct {
 	Route     string   `json:"route"`
 }
 
-// TestRoutes_CatchAllsComeLast: the host tries functions in the order of their names and takes the first
-// function that matches. So a catch-all route, which takes every path, must come after all others: the host
-// would never reach a later route.
+// The host tries functions in the order of their names, and takes the first one whose route and methods match. A
+// catch-all route takes every path, so it must come after all other routes of its methods. The host would never
+// reach a later route.
 func TestRoutes_CatchAllsComeLast(t *testing.T) {
 	t.Parallel()
 	taken := map[string]string{} // the function of the catch-all route, by method
@@ -80,11 +81,11 @@ func chooseFunction(t *testing.T, method, path string) (string, trigger) {
 	return "", trigger{}
 }
 
-// parameter matches a parameter of a route: {name:regex(^…\z)}. A ? behind the constraint makes the parameter
-// optional.
-var parameter = regexp.MustCompile(`/\{\*?[a-z]+:regex\(\^(.*?)\\z\)(\??)\}`)
+// parameter matches a parameter of a route and the slash before it: /{name:regex(^…\z)}. A ? behind the constraint
+// makes the parameter optional. A parameter without a constraint matches, too; its first group is empty.
+var parameter = regexp.MustCompile(`/\{\*?[a-z]+(?::regex\(\^(.*?)\\z\))?(\??)\}`)
 
-// routeTakes reports whether the host's router takes a route for a path. The router ignores case, and a slash
+// routeTakes reports whether a route matches a path in the host's router. The router ignores case, and a slash
 // at the end of the path.
 func routeTakes(route, path string) bool {
 	pattern := parameter.ReplaceAllString(strings.NewReplacer("{{", "\x01", "}}", "\x02").Replace("/"+route),
@@ -93,12 +94,12 @@ func routeTakes(route, path string) bool {
 	return regexp.MustCompile("(?i)^" + pattern + "/?$").MatchString("/" + path)
 }
 
-// hostile are values of a parameter that make an old host forward another path than the one that it checked.
+// hostile are values of a parameter that make an old host forward another path than the one whose key it checked.
 var hostile = []string{".", "..", "../a", "a/..", "a/../b", "./a", "a/.", `a\b`, `..\a`, "a%2e", "%5c", "a b", "a?b",
 	"a#b", "a\n", "a\t", "a//b", "dashboard/.."}
 
-// TestRoutes_AreConstrained: the host checks the key for the path of the request. If that path has dots,
-// backslashes or escapes in it, an old host then forwards another path. So the routes must refuse such values.
+// The host checks the key for the path of the request. If a parameter in that path has a hostile value, an old host
+// then forwards another path. So the routes must refuse such values.
 func TestRoutes_AreConstrained(t *testing.T) {
 	t.Parallel()
 	parameters := 0
@@ -106,6 +107,9 @@ func TestRoutes_AreConstrained(t *testing.T) {
 		route := "/" + readTrigger(t, file).Route
 		for _, p := range parameter.FindAllStringSubmatch(route, -1) {
 			parameters++
+			if p[1] == "" {
+				t.Errorf("%s: the parameter %s has no constraint, want regex(^…\\z)", file, p[0])
+			}
 			for _, hostile := range hostile {
 				if routeTakes(p[0][1:], hostile) {
 					t.Errorf("%s: the parameter %s takes %q; want this value refused", file, p[0], hostile)
@@ -113,7 +117,7 @@ func TestRoutes_AreConstrained(t *testing.T) {
 			}
 		}
 		if rest := parameter.ReplaceAllString(route, ""); strings.ContainsAny(rest, "{}") {
-			t.Errorf("%s: the route %s has a parameter without a constraint, want regex(^…\\z)", file, rest)
+			t.Errorf("%s: the rest %s of the route has another parameter, want {name:regex(^…\\z)}", file, rest)
 		}
 	}
 	if parameters != 8 {
@@ -145,7 +149,7 @@ func TestChooseFunction(t *testing.T) {
 	}
 }
 
-// listInOrder returns the functions in the order in which the host tries them.
+// listInOrder returns the function.json files in the order in which the host tries the functions.
 func listInOrder(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("*/function.json")
@@ -172,9 +176,9 @@ func readTrigger(t *testing.T, file string) trigger {
 }
 
 // TestHostFile checks three rules of host.json. Both flags of forwarding are set, one for old hosts and one for
-// new hosts: without its flag a host sends HTTP requests as payloads. Only the log categories with Weir's lines
-// are at Information, because the host's own lines cost more than storage does. Sampling drops no type of
-// telemetry that shows failures.
+// new hosts: without its flag a host sends HTTP requests as payloads. Only Weir's own lines, and two of the host's
+// categories with few lines, are at Information: all lines of the host would cost more money than the storage
+// account. Sampling drops no type of telemetry that shows failures.
 func TestHostFile(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../host.json")

@@ -12,8 +12,9 @@ import (
 	"syscall"
 )
 
-// init is only in the build for measurements (make profile). The first SIGUSR2 begins a CPU profile, and
-// the next one writes it to the folder WEIR_PROFILE. The file gets its final name when it is complete.
+// init is only in the build for measurements (make profile). A SIGUSR2 begins a CPU profile, and the next SIGUSR2
+// ends it. The profile is a file of the folder WEIR_PROFILE, and gets its final name when it is complete. Without
+// WEIR_PROFILE no profile is written.
 func init() {
 	folder := os.Getenv("WEIR_PROFILE")
 	if folder == "" {
@@ -32,6 +33,7 @@ func init() {
 	}()
 }
 
+// writeProfile writes a CPU profile until a signal comes from end.
 func writeProfile(path string, end <-chan os.Signal) error {
 	file, err := os.Create(path + ".part")
 	if err != nil {

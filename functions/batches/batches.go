@@ -1,7 +1,7 @@
 // Package batches serves /api/batches: POST accepts a document whose parts become messages, or a zip or
 // multipart of documents. GET lists batches, GET /{id} shows one, and DELETE /{id} cancels it. The key of the
-// function batches opens only the POST. The keys of view, status and write open the other addresses, because a
-// program that posts batches must not see the batches of others.
+// function batches opens only the POST, because a program that posts batches must not see the batches of others. The
+// key of view opens the list, the key of status one batch, and the key of write the cancellation.
 package batches
 
 import (
@@ -43,7 +43,7 @@ type Observer interface{ Refused(err error) }
 // Function serves batches. All fields but Upstreams are needed.
 type Function struct {
 	Batches Runner
-	// Upstreams has the known upstreams. One of them must have sent each batch. nil = every caller may send.
+	// Upstreams has the known upstreams. Each batch must come from one of them. nil = every caller may send.
 	Upstreams *upstream.Set
 	Memory    Memory
 	Observer  Observer
@@ -116,7 +116,7 @@ func (f *Function) acceptBatch(w http.ResponseWriter, r *http.Request, uploads *
 	return f.Batches.Accept(r.Context(), spec, body)
 }
 
-// readSender begins to verify who sent the batch.
+// readSender begins to verify who sent the batch. A webhook-id becomes the idempotency key.
 func (f *Function) readSender(r *http.Request, spec *batch.Spec) (*upstream.Verification, error) {
 	c, err := upstream.ReadCredentials(r.Header, r.URL.Query()[upstream.Parameter])
 	if err != nil {
@@ -128,9 +128,8 @@ func (f *Function) readSender(r *http.Request, spec *batch.Spec) (*upstream.Veri
 	return f.Upstreams.Verify(c)
 }
 
-// upload is the body of a request. Each error of Read is the client's fault. At the end of the body, Read
-// returns an error in place of io.EOF if the body does not have the signature that the request claims. So such
-// a batch is not accepted.
+// upload is the body of a request. Each error of Read except io.EOF is the client's fault. If the sender cannot be
+// verified, Read returns that error in place of io.EOF, so the batch is not accepted.
 type upload struct {
 	body   io.Reader
 	sender *upstream.Verification // nil = every caller may send
@@ -153,7 +152,7 @@ func (u upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// knownParameters are the names that POST reads. The platform reads code and clientId.
+// knownParameters are the query parameters that POST reads, and code and clientId, which the platform reads.
 var knownParameters = []string{"mode", "split", "code", "clientId"}
 
 // maxPaths limits the split paths of one batch.

@@ -18,16 +18,16 @@ import (
 	"weir/internal/wire"
 )
 
-// runner is a batch.Runner that stores nothing.
+// runner implements the ports of the function. It stores nothing.
 type runner struct {
-	mu         sync.Mutex // guards specs, bodies and released
-	specs      []batch.Spec
-	bodies     []string
-	err        error
-	refused    int
+	mu         sync.Mutex      // guards specs, bodies and released
+	specs      []batch.Spec    // of the batches that Accept has read
+	bodies     []string        // of the batches that Accept has read
+	err        error           // the error that Accept, Get and List return
+	refused    int             // calls of Refused
 	released   int             // reservations that were released
 	reserveErr error           // the error that Reserve returns
-	state      wire.BatchState // the state of the batch that Cancel returns
+	state      wire.BatchState // the state of the batch that Cancel returns; "" = none
 }
 
 func (f *runner) Accept(_ context.Context, s batch.Spec, body io.Reader) (wire.Batch, error) {
@@ -186,24 +186,24 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// heldBody is a body whose Read waits until the channel is closed.
-type heldBody chan struct{}
+// slowBody is an empty body whose Read waits until the channel is closed.
+type slowBody chan struct{}
 
 // Read implements io.Reader.
-func (b heldBody) Read([]byte) (int, error) { <-b; return 0, io.EOF }
+func (b slowBody) Read([]byte) (int, error) { <-b; return 0, io.EOF }
 
-// At most four uploads are read at a time, so that memory is left for single posts. The fifth upload is refused
-// after a time of waiting.
+// At most four uploads are read at a time, so that memory is left for single posts. The fifth upload waits, and is
+// refused when its wait is over.
 func TestPost_FewUploadsAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &runner{}
 		function := &batches.Function{Batches: f, Memory: &runner{}, Observer: &runner{},
 			Logger: slog.New(slog.DiscardHandler)}
-		post, held := function.Post(), make(heldBody)
+		post, body := function.Post(), make(slowBody)
 		send := func() *httptest.ResponseRecorder {
 			w := httptest.NewRecorder()
-			post.ServeHTTP(w, httptest.NewRequest("POST", "/api/batches", held))
+			post.ServeHTTP(w, httptest.NewRequest("POST", "/api/batches", body))
 			return w
 		}
 		var slow sync.WaitGroup
@@ -214,7 +214,7 @@ func TestPost_FewUploadsAtATime(t *testing.T) {
 		if w := send(); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 			t.Errorf("the fifth upload: got %d, want 503 with Retry-After", w.Code)
 		}
-		close(held)
+		close(body)
 		slow.Wait()
 		if w := send(); w.Code != http.StatusAccepted {
 			t.Errorf("an upload afterwards: got %d %s, want 202", w.Code, w.Body)

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	newsroomKey  = "newsroom-0123456789abcdef"
-	gitHubSecret = "0123456789abcdef0123456789"
+	newsroomKey   = "newsroom-0123456789abcdef"
+	signingSecret = "0123456789abcdef0123456789" // of forge and shop
 )
 
-// postAs posts the batch <a/> to a function that knows two upstreams.
-func (f *runner) postAs(query string, header http.Header) *httptest.ResponseRecorder {
+// postBatch posts the batch <a/> to a function that knows the upstreams newsroom, forge and shop.
+func (f *runner) postBatch(query string, header http.Header) *httptest.ResponseRecorder {
 	set := upstream.NewSet([]upstream.Definition{{Name: "newsroom", Keys: []string{newsroomKey}},
-		{Name: "forge", Scheme: upstream.GitHub, Secrets: [][]byte{[]byte(gitHubSecret)}},
-		{Name: "shop", Scheme: upstream.StandardWebhooks, Secrets: [][]byte{[]byte(gitHubSecret)},
+		{Name: "forge", Scheme: upstream.GitHub, Secrets: [][]byte{[]byte(signingSecret)}},
+		{Name: "shop", Scheme: upstream.StandardWebhooks, Secrets: [][]byte{[]byte(signingSecret)},
 			Tolerance: time.Minute},
 	}, nil, time.Now, nil)
 	function := &batches.Function{Batches: f, Upstreams: set, Memory: f, Observer: f,
@@ -33,10 +33,10 @@ func (f *runner) postAs(query string, header http.Header) *httptest.ResponseReco
 	return w
 }
 
-// signPost returns the headers of a signed post with the body.
+// signPost returns the headers of a post with the body that an upstream signs now.
 func signPost(name string, scheme upstream.Scheme, body string) http.Header {
 	h := http.Header{}
-	sender := upstream.Sender{Name: name, Scheme: scheme, Secret: []byte(gitHubSecret)}
+	sender := upstream.Sender{Name: name, Scheme: scheme, Secret: []byte(signingSecret)}
 	sender.AddTo(h, "id-1", time.Now(), []byte(body))
 	return h
 }
@@ -52,9 +52,9 @@ func TestPost_OfUpstreams(t *testing.T) {
 		{"", signPost("forge", upstream.GitHub, "<a/>"), "forge", ""},
 		{"", signPost("shop", upstream.StandardWebhooks, "<a/>"), "shop", "id-1"}} {
 		f := &runner{}
-		if w := f.postAs(c.query, c.header); w.Code != http.StatusAccepted || f.specs[0].Upstream != c.name ||
+		if w := f.postBatch(c.query, c.header); w.Code != http.StatusAccepted || f.specs[0].Upstream != c.name ||
 			f.specs[0].IdempotencyKey != c.key || f.bodies[0] != "<a/>" {
-			t.Errorf("%s: got %d %+v, want 202 and the idempotency key %q", c.name, w.Code, f.specs, c.key)
+			t.Errorf("got %d %+v, want 202, the upstream %q and the idempotency key %q", w.Code, f.specs, c.name, c.key)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestPost_RefusesOtherSenders(t *testing.T) {
 		"due time":       {"", http.Header{"Weir-Upstream-Key": {newsroomKey}, "Weir-Deliver-After": {"1h"}}, 400},
 	} {
 		f := &runner{}
-		if w := f.postAs(c.query, c.header); w.Code != c.status || len(f.specs) != 0 || f.refused != 1 {
+		if w := f.postBatch(c.query, c.header); w.Code != c.status || len(f.specs) != 0 || f.refused != 1 {
 			t.Errorf("%s: got %d, accepted %+v; want %d and none", name, w.Code, f.specs, c.status)
 		}
 	}

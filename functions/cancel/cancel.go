@@ -11,9 +11,9 @@ import (
 	"weir/internal/wire"
 )
 
-// Canceller cancels a scheduled message at once. For a message in another stage it requests the cancellation
+// Canceller cancels a scheduled message at once. For a queued or retrying message it requests the cancellation
 // from the holder. The stage of the returned Status shows whether the message is cancelled already. Cancel
-// returns Conflict if the message is final.
+// returns Conflict if the message was final before the call.
 type Canceller interface {
 	Cancel(ctx context.Context, id weir.ID) (weir.Status, error)
 }

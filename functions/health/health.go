@@ -9,7 +9,8 @@ import (
 	"weir/internal/httpio"
 )
 
-// Check checks one dependency of Weir. Callers with the key of view can read the detail.
+// Check checks one dependency of Weir. It fails if it returns an error. Callers with the key of view can read the
+// detail, but not the error.
 type Check func(ctx context.Context) (detail string, err error)
 
 // Function runs checks. All callers share one report for reportAge: GET /api/health needs no key, so without
@@ -34,7 +35,7 @@ const (
 	reportAge = 5 * time.Second
 )
 
-// report is the JSON form of all checks. Checks is nil for callers without a key.
+// report is the JSON form of all checks. Checks is nil in answers to GET /api/health.
 type report struct {
 	Status string                 `json:"status"`
 	Checks map[string]checkResult `json:"checks,omitempty"`

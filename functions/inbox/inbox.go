@@ -1,6 +1,6 @@
 // Package inbox is the function for the events of the inbox: Event Grid enqueues an event for each file that a
 // system puts into the inbox. The event is a hint only. For each event the function looks at the whole inbox,
-// as the sweep does each minute. So a lost, repeated or late event changes nothing.
+// as the sweep does each minute. So no file is lost or taken twice because an event is lost, repeated or late.
 package inbox
 
 import (

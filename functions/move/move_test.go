@@ -33,20 +33,20 @@ func TestFunction(t *testing.T) {
 		status      int
 		version     string
 	}{
-		"moves":             {good, "", 200, ""},
-		"any version":       {good, "*", 200, ""},
-		"one version":       {good, `"7"`, 200, `"7"`},
-		"weak as answered":  {good, `W/"7"`, 200, `"7"`},
-		"two versions":      {good, `"7", "8"`, 400, ""},
-		"not a version":     {good, `7`, 400, ""},
-		"not JSON":          {`deliverAt`, "", 400, ""},
-		"empty":             {``, "", 400, ""},
-		"nothing":           {`{}`, "", 400, ""},
-		"null":              {`{"deliverAt": null}`, "", 400, ""},
-		"more":              {`{"deliverAt": "2030-01-31T08:00:00+01:00", "stage": "dead"}`, "", 400, ""},
-		"two bodies":        {good + good, "", 400, ""},
-		"no offset":         {`{"deliverAt": "2030-01-31T08:00:00"}`, "", 400, ""},
-		"beyond the limits": {`{"deliverAt": "` + strings.Repeat("2", 5000) + `"}`, "", 413, ""},
+		"moves":            {good, "", 200, ""},
+		"any version":      {good, "*", 200, ""},
+		"one version":      {good, `"7"`, 200, `"7"`},
+		"weak as answered": {good, `W/"7"`, 200, `"7"`},
+		"two versions":     {good, `"7", "8"`, 400, ""},
+		"not a version":    {good, `7`, 400, ""},
+		"not JSON":         {`deliverAt`, "", 400, ""},
+		"empty body":       {``, "", 400, ""},
+		"empty object":     {`{}`, "", 400, ""},
+		"null":             {`{"deliverAt": null}`, "", 400, ""},
+		"another field":    {`{"deliverAt": "2030-01-31T08:00:00+01:00", "stage": "dead"}`, "", 400, ""},
+		"two bodies":       {good + good, "", 400, ""},
+		"no offset":        {`{"deliverAt": "2030-01-31T08:00:00"}`, "", 400, ""},
+		"too large":        {`{"deliverAt": "` + strings.Repeat("2", 5000) + `"}`, "", 413, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

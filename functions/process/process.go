@@ -20,18 +20,19 @@ import (
 	"weir/internal/ticket"
 )
 
-// ticketAhead is the time within which due work gets a ticket. The sweep wakes the lane for later work, because
-// it reads the due time in tail.
+// ticketAhead is the time within which due work gets a ticket. Later work needs no ticket: the sweep reads the
+// due time in tail and wakes the lane.
 const ticketAhead = 2 * time.Minute
 
 // Drainer starts the drains of lanes, and reports their states.
 type Drainer interface {
-	// Look returns as soon as this process knows the state of the lane. Join returns when this process
-	// no longer drains the lane, or when ctx ends.
+	// Look returns as soon as this process knows the state of the lane.
 	Look(ctx context.Context, lane int) drain.Report
+	// Join returns when this process no longer drains the lane, or when ctx ends.
 	Join(ctx context.Context, lane int) drain.Report
-	// Claim claims a lane that another process holds. It returns as soon as this process drains the lane
-	// (Working), or when the claim is over (Busy).
+	// Claim claims a lane that another process holds. It returns Working as soon as this process drains the
+	// lane, Busy when the claim ended without the lane, Waiting after a failure of storage, and Idle if the
+	// lane is closed.
 	Claim(ctx context.Context, lane int) drain.Report
 	// Held returns the lanes that this process drains now, in order.
 	Held() []int
@@ -39,8 +40,8 @@ type Drainer interface {
 
 // Holder is informed whether an invocation stays with the lanes of this process. The function calls Attend when
 // an invocation begins to stay, and Yield when this invocation ends or is about to end. HandOver hands a lane
-// over to another process. The function calls StopTaking when the host seems to be drained: this process then
-// takes no lane until the host calls this process again.
+// over to other processes. The function calls StopTaking when the platform seems to be shutting the host down:
+// this process then takes no lane until the host calls a queue or timer function again, or for ten minutes.
 type Holder interface {
 	Attend()
 	Yield()
@@ -69,8 +70,8 @@ type Function struct {
 	Drainer Drainer
 	Holder  Holder
 	Tickets Tickets
-	Lanes   int
-	Lease   time.Duration
+	Lanes   int           // number of lanes
+	Lease   time.Duration // length of a lane's lease
 	Now     func() time.Time
 	Logger  *slog.Logger
 
@@ -112,22 +113,21 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	return errors.Join(f.enqueueTicket(ctx, number, report), f.stayWith(ctx, nil))
 }
 
-// isHeldElsewhere reports whether another process holds the lane, so that this process claims the lane. It
-// claims a lane even if the lane has no work at this moment. Otherwise a holder without an invocation would
-// keep a lane whose messages come one at a time.
+// isHeldElsewhere reports whether another process holds the lane. The caller then claims the lane, even if the
+// lane has no work at this moment. Otherwise a holder without an invocation would keep a lane whose messages
+// come one at a time.
 func isHeldElsewhere(r drain.Report) bool { return r.State == drain.Busy || r.HolderFence != 0 }
 
-// hasClaimed reports whether this process claimed the lane shortly before, and the present holder kept the
-// lane. In that case this process does not claim the lane again until the ticket that it requeued after that
-// claim has arrived.
+// hasClaimed reports whether the present holder kept the lane when this process last claimed it, and the ticket
+// that this process requeued after that claim is not visible yet. The caller then does not claim the lane again.
 func (f *Function) hasClaimed(lane int, holderFence int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.keptUnder[lane] == holderFence && f.Tickets.AwaitsRequeued(lane)
 }
 
-// answerAll answers a ticket for all lanes. If some lanes are busy, it enqueues another ticket for all lanes. If
-// some lanes wait, it enqueues one more.
+// answerAll answers a ticket for all lanes. If another process holds a lane, answerAll requeues the ticket. If a
+// lane has work that is due within ticketAhead, answerAll enqueues a ticket for all lanes for that time, too.
 func (f *Function) answerAll(ctx context.Context) error {
 	reports := make([]drain.Report, f.Lanes)
 	_ = lane.ForEach(f.Lanes, func(number int) error {
@@ -141,7 +141,7 @@ func (f *Function) answerAll(ctx context.Context) error {
 			return r.Err
 		}
 		if isHeldElsewhere(r) {
-			r.State = drain.Busy // its lane is claimed, with or without work
+			r.State = drain.Busy // this process claims the lane, with or without work
 		}
 		if r.State == drain.Working || r.State == drain.Busy {
 			lanes = append(lanes, followedLane{number, r.State == drain.Working, r.State == drain.Busy, r.HolderFence})
@@ -158,8 +158,9 @@ func (f *Function) answerAll(ctx context.Context) error {
 	return f.stayWith(ctx, lanes)
 }
 
-// enqueueTicket enqueues a ticket if the lane has work or will soon have work. It returns the error of the
-// report, if there is one.
+// enqueueTicket enqueues a ticket after the given report on a lane: if this process still drains the lane, if
+// another process holds it, or if its work is due within ticketAhead. If the report has an error, enqueueTicket
+// returns that error and enqueues no ticket.
 func (f *Function) enqueueTicket(ctx context.Context, lane int, r drain.Report) error {
 	switch {
 	case r.Err != nil:

@@ -17,12 +17,11 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// fakes are the drainer, the holder and the queue of tickets. They record the calls of the function. A lane
-// without a report is idle.
+// fakes stands in for the drainer, the holder and the tickets. A claim fails at once.
 type fakes struct {
-	looked map[int]drain.Report // the report of a look, by lane
-	joined drain.Report         // the report at the end of the drain
-	calls  []string
+	looked map[int]drain.Report // Look's report, by lane; a lane without a report is idle
+	joined drain.Report         // Join's report
+	calls  []string             // the function's calls of Join and, except AwaitsRequeued, of Tickets
 }
 
 func (f *fakes) Look(_ context.Context, lane int) drain.Report {
@@ -107,7 +106,7 @@ func TestFunction_Process(t *testing.T) {
 		"AllIdleOneHeld":  {all, map[int]drain.Report{1: idleHeld}, idle, "received -1, requeue -1 30s", false},
 		"AllWaiting": {all, map[int]drain.Report{0: waiting(time.Minute), 1: waiting(time.Second)}, idle,
 			"received -1, enqueue -1 at 1s", false},
-		"AllWaitingOneLong": {all, map[int]drain.Report{0: waiting(time.Hour), 1: busy}, idle,
+		"OneWaitingLongOneBusy": {all, map[int]drain.Report{0: waiting(time.Hour), 1: busy}, idle,
 			"received -1, requeue -1 30s", false},
 		"AllStorageAway": {all, map[int]drain.Report{1: away}, idle, "received -1", true},
 		"Garbage":        {"{}", nil, idle, "", false},

@@ -10,25 +10,25 @@ import (
 )
 
 // A Functions host may end a process while none of its invocations is in flight, and no host lets an invocation
-// run for ever. So the invocations of a process relieve each other:
+// run for ever. So the invocations of a process relieve each other. This is the timetable of an invocation:
 //
 //	0 s   an invocation begins to stay with the lanes that this process drains or claims
 //	10 s  the invocation enqueues a ticket for another invocation if this process drains a lane, and does
 //	      the same 15 s and 30 s later
 //	45 s  no other invocation has come: the staying one enqueues a ticket for each lane that this process
 //	      drains, and a lane goes to the process that claims it. This process takes no further lane until
-//	      a queue or timer calls it again.
-//	58 s  the lanes are handed over, claimed or not
+//	      the host calls a queue or timer function again, or for ten minutes.
+//	58 s  the invocation hands the lanes over, claimed or not
 //	60 s  the invocation ends
 //
 // A live host fetches a ticket within seconds: after it has found a message, its first polls come 0.1 to 7 s later,
 // and the next poll comes 13 s later. Any invocation that arrives relieves the one that stays, and the timetable
-// begins again. So the lanes of a live host do not move. A host that is being drained fetches no tickets, so its
-// lanes move.
+// begins again. So the lanes of a live host do not move. A host that the platform is shutting down fetches no
+// tickets, so its lanes move.
 //
 // A process also takes lanes without a ticket, for messages that it files itself. The invocation stays with
-// those lanes, too: a host that is being drained reports that it is drained as soon as no invocation is in
-// flight, and the platform then ends the host.
+// those lanes, too, because the platform ends a host that it is shutting down as soon as no invocation is in
+// flight.
 const (
 	reliefAt, reliefEvery = 10 * time.Second, 15 * time.Second
 	yieldAt               = 45 * time.Second
@@ -40,38 +40,38 @@ const (
 	relievedFrom = 5 * time.Second
 )
 
-// stay is the time in which invocations of a process stay with its lanes, one after the other. Each other
-// invocation adds its lanes to the stay and is answered at once. When a lane's drain is over, the stay enqueues
-// a ticket for the lane if work is left.
+// stay is the time in which invocations of a process stay with its lanes, one after the other. An invocation
+// that does not take the seat adds its lanes to the stay and is answered at once. When a lane's claim or drain is
+// over, the function enqueues the ticket that the lane needs; see awaitLane.
 type stay struct {
 	limited context.Context // for joins and claims; ends with the stay
 	whole   context.Context // for enqueuing tickets; does not end with the stay
 	end     context.CancelFunc
 	seat    *seat
-	lanes   map[int]bool // true = drained by this process, false = claimed
-	open    int          // number of lanes whose drain or claim, or whose ticket after it, is awaited
-	errs    []error
-	over    chan struct{} // closed when open has come to 0
+	lanes   map[int]bool  // true = drained by this process, false = claimed
+	open    int           // number of lanes for which awaitLane runs
+	errs    []error       // of the tickets and reports of all lanes; nil for a lane without an error
+	over    chan struct{} // closed by finishStay
 }
 
 // followedLane is a lane with which an invocation stays.
 type followedLane struct {
 	lane        int
 	isDrained   bool  // drained by this process; false = to be claimed
-	isShared    bool  // another process holds it, and the ticket for all lanes was requeued for it
-	holderFence int64 // the fence of the process that it is claimed from
+	isShared    bool  // to be claimed for a ticket for all lanes, which answerAll has requeued
+	holderFence int64 // the fence of the process that holds the lane; 0 = this process drains it, or not known
 }
 
 // seat is the place of the one invocation that stays. Another invocation takes the place by closing relieved.
 type seat struct {
 	takenAt  time.Time
-	relieved chan struct{} // closed when another invocation has come
+	relieved chan struct{}
 }
 
-// stayWith adds lanes to the lanes of the invocation that stays, and returns. If no invocation stays, or one
-// has stayed for relievedFrom, the caller's invocation takes the seat. In that case stayWith returns when no
-// lane is left, when another invocation relieves this one, or after a minute. Lanes that other processes hold
-// are claimed.
+// stayWith adds lanes to the stay, and claims those that other processes hold. If an invocation has stayed for
+// less than relievedFrom, stayWith then returns. Otherwise the caller's invocation takes the seat, and stayWith
+// returns when no lane is left, when another invocation relieves this one, after a minute, or after ctx has
+// ended. If no invocation stays and there is no lane to stay with, stayWith returns at once.
 func (f *Function) stayWith(ctx context.Context, lanes []followedLane) error {
 	f.mu.Lock()
 	s := f.staying
@@ -151,7 +151,8 @@ func isClosed(signal <-chan struct{}) bool {
 	}
 }
 
-// enqueueRelief enqueues a ticket whose invocation relieves this one. The ticket may name any lane.
+// enqueueRelief enqueues a ticket whose invocation relieves this one, if this process drains a lane. It does not
+// matter which lane the ticket names.
 func (f *Function) enqueueRelief(s *stay) {
 	f.followHeld(s)
 	if drained := f.drainedLanes(s); len(drained) > 0 {
@@ -159,8 +160,9 @@ func (f *Function) enqueueRelief(s *stay) {
 	}
 }
 
-// yieldLanes enqueues a ticket for each lane. From then on a lane goes to the process that claims it, and this
-// process takes no further lane.
+// yieldLanes enqueues a ticket for each lane that this process drains. From then on a lane goes to the process
+// that claims it, and this process takes no further lane, except if another invocation stays with the lanes by
+// now.
 func (f *Function) yieldLanes(s *stay, mine *seat) {
 	f.mu.Lock()
 	if f.hasSeat(s, mine) {
@@ -172,7 +174,8 @@ func (f *Function) yieldLanes(s *stay, mine *seat) {
 	f.enqueueFor(s, f.Tickets.EnqueueNow, f.drainedLanes(s))
 }
 
-// handOverLanes hands all lanes over.
+// handOverLanes hands over all lanes that this process drains, except if another invocation stays with the lanes
+// by now.
 func (f *Function) handOverLanes(s *stay, mine *seat) {
 	f.followHeld(s)
 	drained := f.drainedLanes(s)
@@ -187,7 +190,7 @@ func (f *Function) handOverLanes(s *stay, mine *seat) {
 	}
 }
 
-// endStay ends the waits for the drains, except if another invocation stays with the lanes by now.
+// endStay ends the waits for drains and claims, except if another invocation stays with the lanes by now.
 func (f *Function) endStay(s *stay, mine *seat) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -196,14 +199,14 @@ func (f *Function) endStay(s *stay, mine *seat) {
 	}
 }
 
-// hasSeat reports whether an invocation still stays with the lanes. It does if no other invocation has taken the seat
-// or begun another stay. The caller holds mu.
+// hasSeat reports whether the invocation that took the seat mine still stays with the lanes: no other invocation
+// has taken the seat or begun another stay. The caller holds mu.
 func (f *Function) hasSeat(s *stay, mine *seat) bool { return f.staying == s && s.seat == mine }
 
 // enqueueFor enqueues a ticket for each lane. It only logs a failure, because other tickets follow.
-func (f *Function) enqueueFor(s *stay, ring func(context.Context, int) error, lanes []int) {
+func (f *Function) enqueueFor(s *stay, enqueue func(context.Context, int) error, lanes []int) {
 	for _, lane := range lanes {
-		if err := ring(s.whole, lane); err != nil {
+		if err := enqueue(s.whole, lane); err != nil {
 			f.Logger.Warn("process: ticket not enqueued", "lane", lane, "err", err)
 		}
 	}
@@ -221,7 +224,8 @@ func (f *Function) drainedLanes(s *stay) (lanes []int) {
 	return lanes
 }
 
-// followHeld adds lanes to a stay: the lanes that this process drains without a ticket.
+// followHeld adds to a stay the lanes that this process drains and that the stay does not have yet: those that
+// it took without a ticket. It does nothing if the stay has ended.
 func (f *Function) followHeld(s *stay) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -230,7 +234,8 @@ func (f *Function) followHeld(s *stay) {
 	}
 }
 
-// addHeld appends the lanes that this process drains to the given lanes, and returns all of them.
+// addHeld appends to the given lanes those that this process drains and that are not among them. It returns all
+// of them.
 func (f *Function) addHeld(lanes []followedLane) []followedLane {
 	for _, held := range f.Drainer.Held() {
 		if !slices.ContainsFunc(lanes, func(l followedLane) bool { return l.lane == held }) {
@@ -240,7 +245,8 @@ func (f *Function) addHeld(lanes []followedLane) []followedLane {
 	return lanes
 }
 
-// followLanes adds lanes to a stay. It skips lanes that the stay already has. The caller holds mu.
+// followLanes adds lanes to a stay. It skips lanes that the stay already has. If the stay then awaits no lane,
+// followLanes finishes it. The caller holds mu.
 func (f *Function) followLanes(s *stay, lanes []followedLane) {
 	for _, l := range lanes {
 		if _, known := s.lanes[l.lane]; !known {
@@ -254,7 +260,8 @@ func (f *Function) followLanes(s *stay, lanes []followedLane) {
 	}
 }
 
-// awaitLane waits for the end of a lane's claim and drain, and enqueues a ticket if work is left.
+// awaitLane waits for the end of a lane's claim and drain, and then enqueues the ticket that the lane needs. After
+// the last lane it finishes the stay.
 func (f *Function) awaitLane(s *stay, l followedLane) {
 	lane, report := l.lane, drain.Report{State: drain.Working}
 	if !l.isDrained {
@@ -268,7 +275,7 @@ func (f *Function) awaitLane(s *stay, l followedLane) {
 	if stillBusy {
 		f.keptUnder[lane] = l.holderFence
 	}
-	delete(s.lanes, lane) // the next ticket of the lane leads to another look
+	delete(s.lanes, lane) // so that the next ticket of the lane can add it again
 	f.mu.Unlock()
 	var err error
 	if !stillBusy || !l.isShared {
@@ -287,7 +294,7 @@ func (f *Function) awaitLane(s *stay, l followedLane) {
 	f.followLanes(s, held)
 }
 
-// joinDrain waits for the end of a drain, or of the stay.
+// joinDrain waits for the end of a drain, or until endStay ends the wait.
 func (f *Function) joinDrain(s *stay, lane int) drain.Report {
 	f.mu.Lock()
 	s.lanes[lane] = true
@@ -295,7 +302,7 @@ func (f *Function) joinDrain(s *stay, lane int) drain.Report {
 	for {
 		limited, cancel := context.WithTimeout(s.limited, stayLimit)
 		report := f.Drainer.Join(limited, lane)
-		again := limited.Err() != nil && s.limited.Err() == nil // another invocation has the seat
+		again := limited.Err() != nil && s.limited.Err() == nil // other invocations have made the stay longer
 		cancel()
 		if !again {
 			return report

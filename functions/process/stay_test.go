@@ -37,8 +37,7 @@ func (d drains) Join(ctx context.Context, lane int) drain.Report {
 	}
 }
 
-// elsewhere is a lane that another process holds. putBack is another such lane. This process claimed putBack
-// shortly before, so that its ticket is back in the queue.
+// elsewhere and putBack are lanes that another process holds. A requeued ticket of putBack is always in the queue.
 const elsewhere, putBack = 3, 2
 
 func (d drains) Claim(ctx context.Context, lane int) drain.Report {
@@ -52,12 +51,11 @@ func (d drains) Claim(ctx context.Context, lane int) drain.Report {
 	}
 }
 
-// heldDrains are the drains of one process, and the lanes that the process holds. Some of these lanes have no
-// ticket.
+// heldDrains are the drains of one process, with the lanes that Held returns.
 type heldDrains struct {
 	drains
 	mu          sync.Mutex
-	lanes       []int
+	lanes       []int // held by this process, with or without a ticket
 	holderFence int64 // the fence of each lane that another process holds
 }
 
@@ -89,11 +87,12 @@ func (d *heldDrains) setHeld(lanes ...int) {
 	d.lanes = lanes
 }
 
-// calls records the calls of the function: lanes has the lanes of tickets, and other has all other calls.
+// calls stands in for the holder and the tickets. It records the function's calls, except MarkReceived and
+// AwaitsRequeued.
 type calls struct {
 	mu    sync.Mutex
 	start time.Time
-	lanes []int
+	lanes []int           // the lanes of the calls of Enqueue and EnqueueAt
 	after []time.Duration // the time since the start at which each of lanes was added
 	other []string        // the other calls, each with its time
 }
@@ -144,7 +143,7 @@ func (r *calls) Requeue(_ context.Context, lane int, about time.Duration) error 
 	return nil
 }
 
-// checkLanes compares the lanes of all tickets so far, sorted, with lanes.
+// checkLanes compares the lanes of all calls of Enqueue and EnqueueAt so far, sorted, with lanes.
 func (r *calls) checkLanes(t *testing.T, lanes ...int) {
 	t.Helper()
 	r.mu.Lock()
@@ -180,7 +179,7 @@ func newInstance(lanes int) *instance {
 	return o
 }
 
-// answerTicket answers a ticket, and returns a channel that gets its result.
+// answerTicket begins an invocation for a ticket, and returns a channel that gets the invocation's result.
 func (o *instance) answerTicket(ctx context.Context, lane int) <-chan error {
 	text, _ := json.Marshal(ticket.Encode(1, lane))
 	done := make(chan error, 1)
@@ -197,7 +196,7 @@ func checkAnswered(t *testing.T, what string, done <-chan error, want bool) {
 	select {
 	case err := <-done:
 		if !want || err != nil {
-			t.Errorf("%s: the function answered it (error %v); want it to stay or, if answered, no error", what, err)
+			t.Errorf("%s: got an answer with the error %v; want an answer: %t, and no error", what, err, want)
 		}
 	default:
 		if want {
@@ -214,12 +213,12 @@ func TestFunction_OneInvocationStays(t *testing.T) {
 			checkAnswered(t, "the ticket of another lane", o.answerTicket(t.Context(), 1), true)
 			checkAnswered(t, "the ticket of all lanes", o.answerTicket(t.Context(), ticket.AllLanes), true)
 			o.endDrain(0)
-			checkAnswered(t, "the first", first, false)
+			checkAnswered(t, "the first ticket", first, false)
 			o.drains.drains[1] <- drain.Report{State: drain.Waiting, Until: time.Now().Add(time.Minute)}
 			synctest.Wait()
 			o.calls.checkLanes(t, 1)
 			o.endDrain(2)
-			checkAnswered(t, "the first", first, true)
+			checkAnswered(t, "the first ticket", first, true)
 			o.calls.checkLanes(t, 1)
 		},
 		"ForAMinuteAndThenEnqueuesATicketForEachLane": func(t *testing.T, o *instance) {
@@ -228,20 +227,20 @@ func TestFunction_OneInvocationStays(t *testing.T) {
 				checkAnswered(t, "another ticket", o.answerTicket(t.Context(), 1), true)
 			}
 			time.Sleep(time.Minute - 1)
-			checkAnswered(t, "the first", first, false)
+			checkAnswered(t, "the first ticket", first, false)
 			o.calls.checkLanes(t)
 			time.Sleep(time.Nanosecond)
-			checkAnswered(t, "the first", first, true)
+			checkAnswered(t, "the first ticket", first, true)
 			o.calls.checkLanes(t, 0, 1)
 		},
-		"AndAfterItTheNext": func(t *testing.T, o *instance) {
+		"AndTheNextOneAfterIt": func(t *testing.T, o *instance) {
 			first := o.answerTicket(t.Context(), 0)
 			time.Sleep(time.Minute)
-			checkAnswered(t, "the first", first, true)
+			checkAnswered(t, "the first ticket", first, true)
 			second := o.answerTicket(t.Context(), 0)
-			checkAnswered(t, "the second", second, false)
+			checkAnswered(t, "the second ticket", second, false)
 			o.endDrain(0)
-			checkAnswered(t, "the second", second, true)
+			checkAnswered(t, "the second ticket", second, true)
 		},
 		"WithALaneThatHasWorkAgain": func(t *testing.T, o *instance) {
 			first := o.answerTicket(t.Context(), 0)
@@ -250,7 +249,7 @@ func TestFunction_OneInvocationStays(t *testing.T) {
 			synctest.Wait()
 			checkAnswered(t, "another ticket", o.answerTicket(t.Context(), 1), true)
 			time.Sleep(time.Minute)
-			checkAnswered(t, "the first", first, true)
+			checkAnswered(t, "the first ticket", first, true)
 			o.calls.checkLanes(t, 0, 1)
 		},
 	} {
@@ -269,11 +268,11 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 			first := o.answerTicket(t.Context(), 1)
 			o.answerTicket(t.Context(), 0)
 			time.Sleep(10 * time.Second)
-			checkAnswered(t, "the first", first, false)
+			checkAnswered(t, "the first ticket", first, false)
 			second := o.answerTicket(t.Context(), 0)
-			checkAnswered(t, "the first", first, true)
+			checkAnswered(t, "the first ticket", first, true)
 			time.Sleep(time.Minute - 1)
-			checkAnswered(t, "the second", second, false)
+			checkAnswered(t, "the second ticket", second, false)
 			o.calls.checkCalls(t, "0s attend", "10s relieve 0", "10s attend", "20s relieve 0", "35s relieve 0",
 				"50s relieve 0",
 				"55s yield", "55s stop taking", "55s enqueue 0", "55s enqueue 1", "1m8s yield", "1m8s hand over 0",
@@ -286,12 +285,12 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 			o.endDrain(1)
 			time.Sleep(50 * time.Second)
 			second := o.answerTicket(t.Context(), elsewhere)
-			checkAnswered(t, "the first", first, true)
+			checkAnswered(t, "the first ticket", first, true)
 			time.Sleep(9 * time.Second)
 			o.endDrain(0)
-			checkAnswered(t, "the second", second, false)
+			checkAnswered(t, "the second ticket", second, false)
 			time.Sleep(6 * time.Second)
-			checkAnswered(t, "the second", second, true)
+			checkAnswered(t, "the second ticket", second, true)
 			o.calls.checkCalls(t, "0s attend", "10s relieve 0", "25s relieve 0", "40s relieve 0", "45s yield",
 				"45s stop taking", "45s enqueue 0", "50s attend",
 				fmt.Sprintf("1m5s requeue %d after 30s", elsewhere), "1m5s yield")
@@ -320,7 +319,7 @@ func TestFunction_InvocationsRelieveEachOther(t *testing.T) {
 			first := o.answerTicket(ctx, 0)
 			time.Sleep(time.Second)
 			giveUp()
-			checkAnswered(t, "the first", first, true)
+			checkAnswered(t, "the first ticket", first, true)
 			o.calls.checkCalls(t, "0s attend", "1s yield", "1s hand over 0", "1s yield")
 			o.calls.checkLanes(t, 0)
 		},

@@ -21,7 +21,7 @@ import (
 	"weir/internal/ticket"
 )
 
-// The settings of the shipped host.json for each host.
+// The settings of host.json: how many tickets a host takes at once, and how many it still has when it takes more.
 const (
 	batchSize         = 16
 	newBatchThreshold = 8
@@ -40,9 +40,9 @@ type town struct {
 // townLane is a lane that gets a message each second.
 type townLane struct {
 	holder int           // the instance that drains it; -1 = none
-	work   time.Time     // when the first message since the last look was filed; zero = no message was filed
-	until  time.Time     // the time at which its drain ends
-	freed  chan struct{} // closed at the end of its drain
+	work   time.Time     // when the first message since its last drain was filed; zero = no message was filed
+	until  time.Time     // the time at which the drain for this work ends
+	freed  chan struct{} // closed at the end of its present or last drain
 }
 
 // countedQueue counts its tickets, hidden ones included, by their text.
@@ -132,7 +132,7 @@ func (drainer) Yield()       {}
 func (drainer) HandOver(int) {}
 func (drainer) StopTaking()  {}
 
-// Held implements process.Drainer. Each drain of this test begins with a ticket, so none is held without one.
+// Held implements process.Drainer. Each drain of this test begins with a ticket, so the function knows the lanes.
 func (drainer) Held() []int { return nil }
 
 // Join implements process.Drainer.
@@ -152,7 +152,8 @@ func (d drainer) Join(ctx context.Context, number int) drain.Report {
 	}
 }
 
-// appendEachSecond appends a message to each lane each second, at one instance. A drain lasts for busyFor.
+// appendEachSecond appends a message to each lane each second, at one instance. A drain of a lane lasts until busyFor
+// after the first message since the lane's last drain.
 func (w *town) appendEachSecond(ctx context.Context, bell *ticket.Sender, busyFor func() time.Duration) {
 	for ctx.Err() == nil {
 		for number := range w.lanes {
@@ -167,7 +168,8 @@ func (w *town) appendEachSecond(ctx context.Context, bell *ticket.Sender, busyFo
 	}
 }
 
-// runHost takes tickets as the Functions host does: 16 at a time, and the next ones when 8 or fewer are left.
+// runHost takes tickets as the Functions host does: 16 at a time, and the next ones when 8 or fewer are left. If the
+// queue has no visible ticket, runHost looks again after idle.
 func (w *town) runHost(ctx context.Context, f *process.Function, idle time.Duration) {
 	var running atomic.Int64
 	for ctx.Err() == nil {
@@ -223,9 +225,9 @@ type settings struct {
 	bell             ticket.Config
 }
 
-// runTown runs a town for an hour, and checks the number of tickets each second. The queue may have at most two
-// tickets for each lane and instance. Target-based scaling asks for length / batchSize instances: this may be
-// at most one more than there are.
+// runTown runs a town for an hour, and checks the number of tickets each second. For each instance the queue may
+// have at most two tickets of each lane, and four for all lanes. Target-based scaling asks for one instance for
+// each batchSize tickets: it may ask for at most one more than there are. most is the largest number of tickets.
 func runTown(t *testing.T, s settings) (w *town, most int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	w = &town{
@@ -263,7 +265,7 @@ func runTown(t *testing.T, s settings) (w *town, most int) {
 		most = max(most, tickets)
 		limit := 2 * s.instances
 		if text == ticket.Encode(1, ticket.AllLanes) {
-			limit *= 2 // enqueued soon, requeued, and in the hands of the invocation that stays
+			limit *= 2 // an instance may have one that is enqueued, one that is requeued, and one that it answers
 		}
 		if ofOne > limit {
 			t.Fatalf("got %d tickets %q in the queue, want %d at most", ofOne, text, limit)
@@ -276,12 +278,13 @@ func runTown(t *testing.T, s settings) (w *town, most int) {
 	}
 	cancel()
 	all.Wait()
-	time.Sleep(25 * time.Hour) // the drains that go on
+	time.Sleep(25 * time.Hour) // until all drains have ended
 	return w, most
 }
 
-// Many more lanes are busy than the host has slots, for ever or in turns. Only tickets lead to a lane here: no
-// process wakes a lane for its own messages, polls a busy lane or sweeps.
+// With 64 lanes many more are busy than a host answers tickets at a time. A lane is busy for the whole hour, or for
+// up to 90 s and then again. Only tickets lead to a lane here: no process wakes a lane for its own messages, polls a
+// busy lane or sweeps.
 func TestFunction_TicketsAreBounded(t *testing.T) {
 	t.Parallel()
 	forGood := func() func() time.Duration { return func() time.Duration { return 24 * time.Hour } }
@@ -296,7 +299,7 @@ func TestFunction_TicketsAreBounded(t *testing.T) {
 					t.Parallel()
 					synctest.Test(t, func(t *testing.T) {
 						w, most := runTown(t, settings{lanes: lanes, instances: instances, busyFor: busyFor()})
-						// A ticket comes within 10 s, and the host looks every 2 s. Instead of enqueuing a
+						// A ticket is visible within 10 s, and a host polls every 2 s. Instead of enqueuing a
 						// ticket, an instance relies for a minute on its own last ticket, even if another
 						// instance has taken that ticket.
 						w.mu.Lock()

@@ -17,7 +17,7 @@ type requestOptions struct {
 	filing.Options
 	sender  *upstream.Verification // nil = every caller may send
 	dueFrom string                 // "header", "query", or "" if neither has a due time
-	wait    time.Duration          // the time that the answer may wait for the outcome
+	wait    time.Duration          // the time for which the answer may wait until the message is final; 0 = no wait
 }
 
 // readOptions parses headers and query. A due time in a header takes precedence over a due time in the query.
@@ -53,7 +53,7 @@ func (f *Function) readOptions(r *http.Request) (requestOptions, error) {
 // reads: a key, and the key's name. The platform leaves them in the address.
 var knownParameters = []string{"deliverAt", "deliverAfter", "code", "clientId"}
 
-// readSender begins to verify who sent the request.
+// readSender begins to verify who sent the request. A webhook-id becomes the idempotency key.
 func (f *Function) readSender(r *http.Request, query url.Values, o *requestOptions) error {
 	if f.Upstreams == nil {
 		return nil
@@ -69,7 +69,7 @@ func (f *Function) readSender(r *http.Request, query url.Values, o *requestOptio
 	return err
 }
 
-// readQuery returns the query. It refuses a parameter that no part of Weir reads.
+// readQuery returns the query. It refuses a parameter that neither this function nor the platform reads.
 func (f *Function) readQuery(r *http.Request) (url.Values, error) {
 	if r.URL.RawQuery == "" {
 		return nil, nil
@@ -87,11 +87,11 @@ func (f *Function) readQuery(r *http.Request) (url.Values, error) {
 	return query, nil
 }
 
-// maxWait limits the time for which an answer waits for the message's outcome.
+// maxWait limits the time for which an answer waits until the message is final.
 const maxWait = 60 * time.Second
 
-// readPreferWait returns the preference "wait" of the header Prefer (RFC 7240), at most maxWait. It ignores a
-// malformed value, as the RFC requires.
+// readPreferWait returns the preference "wait" of the header Prefer (RFC 7240), at most maxWait; 0 = none. It ignores
+// a malformed value, as the RFC requires.
 func readPreferWait(headers []string) time.Duration {
 	for preference := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		preference, _, _ = strings.Cut(preference, ";")

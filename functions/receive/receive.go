@@ -1,5 +1,5 @@
-// Package receive is the function that accepts a message: POST /api/messages. It answers 202 when the
-// message is durable, and never before.
+// Package receive is the function that accepts a message: POST /api/messages. It answers 202 when the message is
+// durable, and never before. For a post with Prefer: wait it answers 200 if the message becomes final in time.
 package receive
 
 import (
@@ -18,8 +18,8 @@ import (
 	"weir/internal/wire"
 )
 
-// Drain is the drainer of this process. The function wakes it after the answer, because the drainer would
-// compete with the answer for the CPU.
+// Drain is the drainer of this process. The function wakes it after the answer, because otherwise the two would
+// compete for the CPU. If the answer waits until the message is final, the function wakes the drainer before.
 type Drain interface{ WakeOffered(lane int) }
 
 // Tickets enqueues a ticket for a lane without blocking the caller. It returns no error: the message is
@@ -34,15 +34,16 @@ type Intake interface {
 	ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error)
 }
 
-// Waiter delays an answer until a message is final; see Waits.
+// Waiter delays an answer until a message is final, for wait at most. hasWaited is false if the Waiter does not
+// delay the answer; see Waits. st is the message's state if final is true.
 type Waiter interface {
-	AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held, final bool)
+	AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, hasWaited, final bool)
 }
 
 // Function accepts messages. All fields but Upstreams are needed.
 type Function struct {
 	Filer *filing.Filer
-	// Upstreams has the known upstreams. One of them must have sent each message. nil = every caller may send.
+	// Upstreams has the known upstreams. Each message must come from one of them. nil = every caller may send.
 	Upstreams *upstream.Set
 	Drain     Drain
 	Tickets   Tickets
@@ -70,8 +71,8 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Location", messageURL(r, m.Public().String()))
 	if asked.wait > 0 {
 		f.wakeLane(filed)
-		st, held, final := f.Waits.AwaitFinal(r.Context(), filed, asked.wait)
-		if held {
+		st, hasWaited, final := f.Waits.AwaitFinal(r.Context(), filed, asked.wait)
+		if hasWaited {
 			w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(asked.wait.Seconds())))
 		}
 		if final {

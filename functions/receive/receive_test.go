@@ -20,19 +20,19 @@ import (
 	"weir/internal/weir"
 )
 
-// fake implements all ports of the function.
+// fake implements all ports of the function except Waits and Intake.
 type fake struct {
 	message   weir.Message // the message that was appended
-	idem      string
-	err       error // the error that Append returns
-	rung      bool
-	duplicate bool        // true = the message is filed already
-	woken     []bool      // for each wake, whether the answer was written before it
-	answered  func() bool // reports whether the answer was written
-	embargo   time.Time   // due time in the body
-	hangs     bool        // Append waits until its context ends
+	idem      string       // the idempotency key of the message
+	err       error        // the error that AppendWithoutWake returns
+	hasTicket bool         // a ticket was enqueued
+	duplicate bool         // true = the message is filed already
+	woken     []bool       // for each wake, whether the answer was written before it
+	answered  func() bool  // reports whether the answer was written; nil = it never is
+	embargo   time.Time    // the due time in the body; zero = none
+	hangs     bool         // AppendWithoutWake waits until its context ends
 	waits     *receive.Waits
-	refused   error
+	refused   error // the last error that the observer got
 }
 
 func (f *fake) Refused(err error) { f.refused = err }
@@ -64,7 +64,7 @@ func (f *fake) Check(address string) error {
 	return nil
 }
 
-func (f *fake) EnqueueAsync(int) { f.rung = true }
+func (f *fake) EnqueueAsync(int) { f.hasTicket = true }
 
 func (f *fake) WakeOffered(int) { f.woken = append(f.woken, f.answered != nil && f.answered()) }
 
@@ -102,8 +102,9 @@ func TestFunction_WakesTheDrainOnceItHasAnswered(t *testing.T) {
 		f.newFunction().ServeHTTP(brokenWriter{httptest.NewRecorder()},
 			httptest.NewRequest(http.MethodPost, "/api/messages", strings.NewReader("<a/>")))
 	}()
-	if len(f.woken) != 1 || !f.rung {
-		t.Errorf("without an answer: got %d wakes and a ticket %v, want one wake and a ticket", len(f.woken), f.rung)
+	if len(f.woken) != 1 || !f.hasTicket {
+		t.Errorf("without an answer: got %d wakes, and a ticket: %t; want one wake and a ticket", len(f.woken),
+			f.hasTicket)
 	}
 }
 
@@ -136,10 +137,10 @@ func TestFunction_Accepted(t *testing.T) {
 		w.Header().Get("Location") != want {
 		t.Errorf("got %d and the Location %s, want 202 and %s", w.Code, w.Header().Get("Location"), want)
 	}
-	if f.idem != "k-1" || f.message.TraceParent != parent || !f.rung ||
+	if f.idem != "k-1" || f.message.TraceParent != parent || !f.hasTicket ||
 		strings.Contains(w.Header().Get("Location"), "s3cret") {
-		t.Errorf("got %+v and the Location %q; want idem k-1, TraceParent %v, rung true and no \"s3cret\" in Location",
-			f, w.Header().Get("Location"), parent)
+		t.Errorf("got %+v and the Location %q; want idem k-1, TraceParent %v, hasTicket true and no \"s3cret\" in "+
+			"Location", f, w.Header().Get("Location"), parent)
 	}
 }
 
@@ -159,8 +160,9 @@ func TestFunction_StorageHangs(t *testing.T) {
 func TestFunction_StorageDown(t *testing.T) {
 	t.Parallel()
 	f := &fake{err: &weir.Error{Kind: weir.Unavailable, Message: "away"}}
-	if w := serveReceive(f, nil); w.Code != 503 || w.Header().Get("Retry-After") == "" || f.rung {
-		t.Errorf("got %d %v, want status 503, a Retry-After and rung false", w.Code, w.Header())
+	if w := serveReceive(f, nil); w.Code != 503 || w.Header().Get("Retry-After") == "" || f.hasTicket {
+		t.Errorf("got %d %v, and a ticket: %t; want status 503, a Retry-After and no ticket", w.Code, w.Header(),
+			f.hasTicket)
 	}
 }
 

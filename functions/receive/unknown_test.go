@@ -7,10 +7,14 @@ import (
 	"testing"
 )
 
-// The function refuses a misspelt due time: ignoring it would deliver an embargoed message at once.
+// The function refuses unknown headers that begin with Weir, and unknown parameters. If it ignored a misspelt due
+// time, an embargoed message would be delivered at once.
 func TestFunction_RefusesUnknownNames(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ header, query, want string }{
+	for _, c := range []struct {
+		header, query string
+		want          string // the beginning of the problem's detail; "" = the post is accepted
+	}{
 		{"Weir-DeliverAt", "", "there is no header Weir-Deliverat; did you mean Weir-Deliver-At?"},
 		{"weir-deliver-after", "", ""},
 		{"Weir_Deliver_At", "", "there is no header Weir_deliver_at; did you mean Weir-Deliver-At?"},

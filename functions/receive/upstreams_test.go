@@ -14,29 +14,31 @@ import (
 )
 
 const (
-	newsroomKey  = "newsroom-0123456789abcdef"
-	pictureKey   = "pictures-0123456789abcdef"
-	gitHubSecret = "0123456789abcdef0123456789"
+	newsroomKey   = "newsroom-0123456789abcdef"
+	pictureKey    = "pictures-0123456789abcdef"
+	signingSecret = "0123456789abcdef0123456789" // of forge and shop
 )
 
-// unlimited is an upstream.Observer that does nothing.
-type unlimited struct{}
+// ignoreLimited is an upstream.Observer that ignores refused messages.
+type ignoreLimited struct{}
 
 // Limited implements upstream.Observer.
-func (unlimited) Limited(string, string) {}
+func (ignoreLimited) Limited(string, string) {}
 
-// newUpstreams returns a set of upstreams. One of them, newsroom, has a daily quota of two messages.
+// newUpstreams returns a set of five upstreams. newsroom has a daily quota of two messages, and slow has a rate of one
+// message a minute. pictures may send only messages of the contract picture.
 func newUpstreams() *upstream.Set {
-	secret := []byte(gitHubSecret)
+	secret := []byte(signingSecret)
 	return upstream.NewSet([]upstream.Definition{{Name: "newsroom", Keys: []string{newsroomKey}, DailyQuota: 2},
 		{Name: "pictures", Keys: []string{pictureKey}, Contracts: []string{"picture"}},
 		{Name: "forge", Scheme: upstream.GitHub, Secrets: [][]byte{secret}},
 		{Name: "shop", Scheme: upstream.StandardWebhooks, Secrets: [][]byte{secret}, Tolerance: 5 * time.Minute},
 		{Name: "slow", Keys: []string{"slow-0123456789abcdefgh"}, Rate: upstream.Rate{Count: 1, Per: time.Minute}},
-	}, memory.New(time.Now).Table(), time.Now, unlimited{})
+	}, memory.New(time.Now).Table(), time.Now, ignoreLimited{})
 }
 
-// serveUpstreams serves a post with the body <a/> to a function that knows the upstreams.
+// serveUpstreams serves a post with the body <a/> by a function that knows the upstreams of s. pairs has names and
+// values of headers alternately.
 func serveUpstreams(f *fake, s *upstream.Set, query string, pairs ...string) *httptest.ResponseRecorder {
 	fn := f.newFunction()
 	fn.Filer, fn.Upstreams = &filing.Filer{Contracts: f, Callbacks: f, Log: f, Limits: s}, s
@@ -49,10 +51,10 @@ func serveUpstreams(f *fake, s *upstream.Set, query string, pairs ...string) *ht
 	return w
 }
 
-// signPost returns the headers of a signed post with the body.
+// signPost returns names and values, alternately, of the headers of a post that was signed at a time.
 func signPost(name string, scheme upstream.Scheme, at time.Time, body string) (pairs []string) {
 	h := http.Header{}
-	sender := upstream.Sender{Name: name, Scheme: scheme, Secret: []byte(gitHubSecret)}
+	sender := upstream.Sender{Name: name, Scheme: scheme, Secret: []byte(signingSecret)}
 	sender.AddTo(h, "id-1", at, []byte(body))
 	for name := range h {
 		pairs = append(pairs, name, h.Get(name))
@@ -133,7 +135,7 @@ func TestFunction_WithoutUpstreams(t *testing.T) {
 	} {
 		f := &fake{}
 		if w := serveReceive(f, change); w.Code != http.StatusBadRequest || f.message.Body != nil {
-			t.Errorf("got %d, want 400", w.Code)
+			t.Errorf("got %d, filed %q; want 400 and nothing filed", w.Code, f.message.Body)
 		}
 	}
 	f := &fake{}
@@ -153,7 +155,7 @@ func TestFunction_LimitsOfAnUpstream(t *testing.T) {
 	if w := post(&fake{}, newsroomKey); w.Code != http.StatusAccepted {
 		t.Fatalf("the first message: got %d, want 202", w.Code)
 	}
-	for range 5 { // a repeated message is not charged to the quota
+	for range 5 { // a repeated message does not count against the quota
 		if w := post(&fake{duplicate: true}, newsroomKey); w.Code != http.StatusAccepted {
 			t.Fatalf("a repeat: got %d, want 202", w.Code)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // Finals waits for commits of this process. AwaitFinal returns a channel that is closed when the process has made the
-// message final, or when the process stops. The returned function ends the wait.
+// message final, or when its drainer is closed. The returned function ends the wait.
 type Finals interface {
 	AwaitFinal(id weir.ID) (<-chan struct{}, func())
 }
@@ -24,50 +24,51 @@ type States interface {
 }
 
 const (
-	// firstPollAfter is the time before the first poll of a lane with held answers. pollInterval is the time
-	// between two polls, and pollLimit is the time limit of one poll.
+	// firstPollAfter is the time from the first waiting answer of a lane to the first poll of the lane.
+	// pollInterval is the time between two polls, and pollLimit is the time limit of one poll.
 	firstPollAfter = 200 * time.Millisecond
 	pollInterval   = time.Second
 	pollLimit      = 10 * time.Second
 )
 
-// Waits holds answers until messages are final. A commit of this process ends the wait at once. For commits of
+// Waits lets answers wait until messages are final. A commit of this process ends the wait at once. For commits of
 // other processes, Waits polls the lane's control rows each second, once for all answers that wait for messages
-// of the lane. It reads these messages only after a commit. It is safe for concurrent use. All exported fields
-// are needed.
+// of the lane. It reads these messages only if the control rows show that they may have become final. It is safe
+// for concurrent use. All exported fields are needed.
 type Waits struct {
 	Finals  Finals
 	States  States
-	MaxHeld int // the largest number of answers held at the same time
+	MaxHeld int // the largest number of answers that wait at the same time
 
 	mu    sync.Mutex
-	held  int
-	lanes map[int]*laneWatch
+	count int                // the number of answers that wait
+	lanes map[int]*laneWatch // by the lane's number; only lanes with a waiting answer
 }
 
-// laneWatch is a lane with held answers.
+// laneWatch is a lane with waiting answers.
 type laneWatch struct {
-	waiting map[*heldAnswer]bool // false = its message is already read as final
-	stop    context.CancelFunc
+	waiting map[*waitingAnswer]bool // false = its message is already read as final
+	stop    context.CancelFunc      // ends the polls
 }
 
-// heldAnswer is an answer that is held.
-type heldAnswer struct {
-	seq    int64
+// waitingAnswer is an answer that waits until its message is final.
+type waitingAnswer struct {
+	seq    int64         // of the message
 	isRead bool          // its message was read since the wait began
 	final  chan struct{} // closed when its message was read as final
 }
 
-// AwaitFinal waits until the message is final. held reports whether it waited. It does not wait if the message
-// is due after the wait, or if MaxHeld answers are held already.
-func (w *Waits) AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, held,
+// AwaitFinal waits until the message is final, until wait is over, or until ctx ends. hasWaited is false if AwaitFinal
+// does not wait, because the message is due after the wait or MaxHeld answers wait already. final reports whether st
+// is the message's state, which is final.
+func (w *Waits) AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, hasWaited,
 	final bool) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if deadline, _ := ctx.Deadline(); filed.Message.DueAt.After(deadline) || !w.tryHold() {
+	if deadline, _ := ctx.Deadline(); filed.Message.DueAt.After(deadline) || !w.beginWait() {
 		return weir.Status{}, false, false
 	}
-	defer w.releaseHold()
+	defer w.endWait()
 	public, at := filed.Message.ID, filed.Message.ID
 	if filed.Duplicate { // the message may be final already, or in a lane of the next epoch
 		st, err := w.States.Status(ctx, public)
@@ -85,12 +86,12 @@ func (w *Waits) AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Du
 	return st, true, err == nil && st.Stage.Final()
 }
 
-// awaitFinal waits, and reports whether the message may be final. It may be final if this process made it
-// final, if a poll read it as final, or if the process stops.
+// awaitFinal waits, and reports whether the message may be final. The message may be final if this process made it
+// final, if a poll read it as final, or if this process's drainer is closed.
 func (w *Waits) awaitFinal(ctx context.Context, id weir.ID) bool {
 	here, stop := w.Finals.AwaitFinal(id)
 	defer stop()
-	one := &heldAnswer{seq: id.Seq, final: make(chan struct{})}
+	one := &waitingAnswer{seq: id.Seq, final: make(chan struct{})}
 	w.addWaiter(id.Lane, one)
 	defer w.removeWaiter(id.Lane, one)
 	select {
@@ -102,24 +103,25 @@ func (w *Waits) awaitFinal(ctx context.Context, id weir.ID) bool {
 	return true
 }
 
-func (w *Waits) tryHold() bool {
+// beginWait counts another waiting answer. It returns false if MaxHeld answers wait already.
+func (w *Waits) beginWait() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.held >= w.MaxHeld {
+	if w.count >= w.MaxHeld {
 		return false
 	}
-	w.held++
+	w.count++
 	return true
 }
 
-func (w *Waits) releaseHold() {
+func (w *Waits) endWait() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.held--
+	w.count--
 }
 
 // addWaiter registers an answer. If it is the first answer of the lane, addWaiter begins to poll the lane.
-func (w *Waits) addWaiter(number int, one *heldAnswer) {
+func (w *Waits) addWaiter(number int, one *waitingAnswer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.lanes == nil {
@@ -128,7 +130,7 @@ func (w *Waits) addWaiter(number int, one *heldAnswer) {
 	l := w.lanes[number]
 	if l == nil {
 		ctx, stop := context.WithCancel(context.Background())
-		l = &laneWatch{waiting: map[*heldAnswer]bool{}, stop: stop}
+		l = &laneWatch{waiting: map[*waitingAnswer]bool{}, stop: stop}
 		w.lanes[number] = l
 		go w.pollLane(ctx, number, l)
 	}
@@ -136,7 +138,7 @@ func (w *Waits) addWaiter(number int, one *heldAnswer) {
 }
 
 // removeWaiter removes an answer. With the last answer of the lane, the polls of the lane end.
-func (w *Waits) removeWaiter(number int, one *heldAnswer) {
+func (w *Waits) removeWaiter(number int, one *waitingAnswer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := w.lanes[number]
@@ -146,8 +148,8 @@ func (w *Waits) removeWaiter(number int, one *heldAnswer) {
 	}
 }
 
-// pollLane polls a lane until ctx ends. After a failed poll, the next poll is compared with the last successful
-// one, so that no commit is missed.
+// pollLane polls a lane until ctx ends. It compares each poll with the last one that succeeded, so a failed poll
+// hides no commit.
 func (w *Waits) pollLane(ctx context.Context, number int, l *laneWatch) {
 	timer := time.NewTimer(firstPollAfter)
 	defer timer.Stop()
@@ -168,7 +170,8 @@ func (w *Waits) pollLane(ctx context.Context, number int, l *laneWatch) {
 	}
 }
 
-// readFinished reads the messages that may have become final since the last poll.
+// readFinished reads the messages that may have become final since seen was read. If a message is final,
+// readFinished ends the waits of its answers.
 func (w *Waits) readFinished(ctx context.Context, number int, l *laneWatch, seen, now lane.Control) error {
 	at := w.selectUnread(l, seen, now)
 	if len(at) == 0 {
@@ -195,14 +198,14 @@ func (w *Waits) readFinished(ctx context.Context, number int, l *laneWatch, seen
 	return nil
 }
 
-// selectUnread returns the answers whose messages must be read, by sequence number. A message above the
-// cursor becomes final only by a request. A message below the cursor becomes final only with a change of tail.
-func (w *Waits) selectUnread(l *laneWatch, seen, now lane.Control) map[int64][]*heldAnswer {
+// selectUnread returns the answers whose messages must be read, by sequence number. A request can make any message
+// final. Without a request, only a message below the cursor becomes final, with a change of tail.
+func (w *Waits) selectUnread(l *laneWatch, seen, now lane.Control) map[int64][]*waitingAnswer {
 	committed := seen.Tail.ETag != now.Tail.ETag
 	requested := seen.Head.RequestSeq != now.Head.RequestSeq || seen.Tail.RequestsSeen != now.Tail.RequestsSeen
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := map[int64][]*heldAnswer{}
+	at := map[int64][]*waitingAnswer{}
 	for one, isWaiting := range l.waiting {
 		if isWaiting && (requested || one.seq < now.Tail.Cursor && (committed || !one.isRead)) {
 			at[one.seq] = append(at[one.seq], one)
@@ -212,7 +215,7 @@ func (w *Waits) selectUnread(l *laneWatch, seen, now lane.Control) map[int64][]*
 }
 
 // sortDescending returns the sequence numbers in the order that ReadMany needs.
-func sortDescending(at map[int64][]*heldAnswer) []int64 {
+func sortDescending(at map[int64][]*waitingAnswer) []int64 {
 	seqs := make([]int64, 0, len(at))
 	for seq := range at {
 		seqs = append(seqs, seq)

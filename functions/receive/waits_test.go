@@ -20,19 +20,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is storage and the drain of this process, as Waits sees them: messages become final only by
-// commitStage.
+// world is a fake of storage and of the drainer of this process. It has the messages of one lane.
 type world struct {
 	mu      sync.Mutex
-	stages  map[int64]weir.Stage
+	stages  map[int64]weir.Stage // by sequence number; a message without a stage is queued
 	control lane.Control
-	fails   bool
+	fails   bool                      // the control rows cannot be read
 	here    map[int64][]chan struct{} // for each message, the channels that are closed when this process makes it final
 
 	asked
 }
 
-// asked has the numbers of requests to storage, by kind.
+// asked counts requests to storage: reads of the control rows (looks), calls of ReadMany (queries), the messages that
+// they read (rows), and calls of Status (states).
 type asked struct{ looks, queries, rows, states int }
 
 func (w *world) copyAsked() asked {
@@ -92,7 +92,8 @@ func (w *world) ReadMany(_ context.Context, _ int, seqs []int64) (entries []*lan
 	return entries, 1, nil
 }
 
-// commitStage makes messages final: in this process if here is true, else in another process.
+// commitStage makes messages final as a commit does, and moves the cursor behind them: in this process if here is
+// true, else in another process.
 func (w *world) commitStage(here bool, stage weir.Stage, seqs ...int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +121,7 @@ func TestFunction_Wait(t *testing.T) {
 		prefer string
 		after  time.Duration // the time until this process makes the message final
 		due    time.Duration
-		held   int // the largest number of held answers
+		most   int // the largest number of waiting answers
 		status int
 		took   time.Duration
 		wait   string // the preference that the answer says was applied
@@ -139,7 +140,7 @@ func TestFunction_Wait(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				far := newWorld()
-				f := &fake{waits: &receive.Waits{Finals: far, States: far, MaxHeld: c.held}}
+				f := &fake{waits: &receive.Waits{Finals: far, States: far, MaxHeld: c.most}}
 				if c.due > 0 {
 					f.embargo = time.Now().Add(c.due)
 				}
@@ -151,19 +152,18 @@ func TestFunction_Wait(t *testing.T) {
 				began := time.Now()
 				w := serveReceive(f, func(r *http.Request) { r.Header.Set("Prefer", c.prefer) })
 				if wait := w.Header().Get("Preference-Applied"); w.Code != c.status || time.Since(began) != c.took ||
-					wait != c.wait || !f.rung {
-					t.Errorf("got %d after %s, Preference-Applied %q, want %d after %s, %q: %s", w.Code,
-						time.Since(began),
-						wait, c.status, c.took, c.wait, w.Body)
+					wait != c.wait || !f.hasTicket {
+					t.Errorf("got %d %s after %s, Preference-Applied %q and a ticket: %t; want %d after %s, %q and a "+
+						"ticket", w.Code, w.Body, time.Since(began), wait, f.hasTicket, c.status, c.took, c.wait)
 				}
-				synctest.Wait() // the last poll ends
+				synctest.Wait() // until the last poll has ended
 			})
 		})
 	}
 }
 
-// Waits polls a lane once a second for all held answers of the lane together. It reads messages only after a
-// commit, and reads no message above the cursor.
+// Waits polls a lane once a second for all waiting answers of the lane together. As long as no request comes, it reads
+// messages only after a commit, and only those below the cursor.
 func TestWaits_OneLookASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -201,8 +201,8 @@ func TestWaits_OneLookASecond(t *testing.T) {
 			a := <-answers
 			if early := a.seq < 4 || a.seq == 10 || a.seq == 11; a.final != early ||
 				early == (a.after == 20*time.Second) {
-				t.Errorf("got the answer %+v; want final %v, and an answer before the end of its wait %v", a, early,
-					a.after != 20*time.Second)
+				t.Errorf("got the answer %+v; want final: %t, and answered before the end of its wait: %t", a, early,
+					early)
 			}
 		}
 		synctest.Wait()
@@ -212,7 +212,7 @@ func TestWaits_OneLookASecond(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if more := far.copyAsked().looks - looks; more != 0 {
-			t.Errorf("got %d reads of the control rows without a held answer, want none", more)
+			t.Errorf("got %d reads of the control rows without a waiting answer, want none", more)
 		}
 	})
 }
@@ -221,8 +221,8 @@ func TestWaits_SeesCommitsOfOtherProcesses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		filed  lane.Receipt
-		happen func(*world)
-		within time.Duration
+		happen func(*world)  // called before the wait
+		within time.Duration // the longest time that the wait may take
 	}{
 		"CommittedBeforeItWaits": {newReceipt(5), func(w *world) { w.commitStage(false, weir.Delivered, 5) },
 			200 * time.Millisecond},
@@ -236,7 +236,8 @@ func TestWaits_SeesCommitsOfOtherProcesses(t *testing.T) {
 				w.control.Head.RequestSeq++
 			})
 		}, 4 * time.Second},
-		"HeldBelowTheCursor": {newReceipt(5), func(w *world) {
+		"RetryingBelowTheCursor": {newReceipt(5), func(w *world) {
+			w.stages[5] = weir.Retrying
 			w.commitStage(false, weir.Delivered, 9)
 			time.AfterFunc(3*time.Second, func() { w.commitStage(false, weir.Delivered, 5) })
 		}, 4 * time.Second},
@@ -253,13 +254,13 @@ func TestWaits_SeesCommitsOfOtherProcesses(t *testing.T) {
 				c.happen(far)
 				began := time.Now()
 				waits := &receive.Waits{Finals: far, States: far, MaxHeld: 1}
-				st, held, final := waits.AwaitFinal(t.Context(), c.filed, 30*time.Second)
-				if took := time.Since(began); !held || !final || !st.Stage.Final() || took > c.within {
-					t.Errorf("got held %v, final %v and stage %q after %s; want a held answer, final within %s", held,
-						final, st.Stage, took, c.within)
+				st, hasWaited, final := waits.AwaitFinal(t.Context(), c.filed, 30*time.Second)
+				if took := time.Since(began); !hasWaited || !final || !st.Stage.Final() || took > c.within {
+					t.Errorf("got hasWaited %t, final %t and stage %q after %s; want a wait, and final within %s",
+						hasWaited, final, st.Stage, took, c.within)
 				}
-				if _, held, _ := waits.AwaitFinal(t.Context(), newReceipt(99), time.Second); !held {
-					t.Error("the next answer is not held; want it held, because the first answer has ended its wait")
+				if _, hasWaited, _ := waits.AwaitFinal(t.Context(), newReceipt(99), time.Second); !hasWaited {
+					t.Error("the next answer does not wait; want a wait, because the first answer no longer waits")
 				}
 				synctest.Wait()
 			})

@@ -20,8 +20,8 @@ import (
 	"weir/internal/wire"
 )
 
-// Schedules stores and runs schedules. Its methods return NotFound if there is no such schedule, and
-// Precondition if the schedule does not meet a condition of the caller.
+// Schedules stores and runs schedules. All methods except Put, List and Try return NotFound if there is no such
+// schedule. Put and Delete return Stale if the schedule does not meet cond.
 type Schedules interface {
 	Reader
 	Put(ctx context.Context, name string, d recur.Definition, cond recur.Condition) (s recur.Schedule, created bool,
@@ -31,7 +31,8 @@ type Schedules interface {
 	SetPaused(ctx context.Context, name string, isPaused bool) (recur.Schedule, error)
 }
 
-// Reader reads and previews schedules.
+// Reader reads and previews schedules. Preview and Try return the next n runs of a stored schedule, and of a
+// definition that is not stored.
 type Reader interface {
 	Get(ctx context.Context, name string) (recur.Schedule, error)
 	List(ctx context.Context) ([]recur.Schedule, error)
@@ -49,7 +50,7 @@ type Function struct {
 	Schedules Schedules
 	Stored    Stored
 	Contracts redact.Contracts
-	MaxBody   int64 // the largest size of a message's body
+	MaxBody   int64 // the largest size of a message's body, in bytes
 	Now       func() time.Time
 	Logger    *slog.Logger
 }
@@ -128,9 +129,9 @@ func (f *Function) serveOne(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// writeSchedule answers with a schedule. The ETag is the version of its definition, which If-Match protects: it
-// does not change when the schedule runs. The answer has the message without redacted values. It has no message
-// if Weir cannot find the values to redact.
+// writeSchedule answers with a schedule. The ETag is the version of the definition, which If-Match protects. So the
+// ETag does not change when the schedule runs. The answer has the message without redacted values, or no message if
+// Weir cannot find the values to redact.
 func (f *Function) writeSchedule(w http.ResponseWriter, r *http.Request, status int, s recur.Schedule) {
 	w.Header().Set("ETag", strconv.Quote(s.Version))
 	s.Message = redact.HideTemplate(r.Context(), f.Contracts, s.ContentType, s.Message)
@@ -243,7 +244,7 @@ func readCondition(r *http.Request) (recur.Condition, error) {
 			tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/") // a compressing proxy adds W/
 			if tag != "*" && (len(tag) < 2 || tag[0] != '"' || tag[len(tag)-1] != '"') {
 				return c, &weir.Error{Kind: weir.Malformed, Op: "schedules",
-					Message: "If-Match holds ETags in quotation marks, or *"}
+					Message: "If-Match must have ETags in quotation marks, or *"}
 			}
 			c.Versions = append(c.Versions, strings.Trim(tag, `"`))
 		}

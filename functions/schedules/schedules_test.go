@@ -20,12 +20,12 @@ import (
 
 var noon = time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC)
 
-// fake has one schedule, "nightly".
+// fake stores one schedule, "nightly", and one accepted message, with the id id.
 type fake struct {
-	exists bool
-	put    recur.Definition
-	cond   recur.Condition
-	err    error
+	exists bool             // Put replaces the schedule; false = Put creates it
+	put    recur.Definition // the schedule's definition, which Put and Try replace
+	cond   recur.Condition  // of the last Put or Delete
+	err    error            // the error of Put, of List, and of a Get that finds the schedule
 }
 
 func (f *fake) newSchedule() recur.Schedule {
@@ -138,8 +138,8 @@ func TestFunction_Put(t *testing.T) {
 		again := serveRequest(f, "PUT", "/nightly", got.Body.String(), "If-Match", got.Header().Get("ETag"))
 		if first.Code != 200 || got.Code != 200 || again.Code != 200 || again.Body.String() != first.Body.String() ||
 			len(f.cond.Versions) != 1 || f.cond.Versions[0] != "v1" {
-			t.Errorf("PUT = %d %s\nGET = %d\nPUT again = %d %s by %+v\nwant 200 three times, the same body from "+
-				"GET and PUT, and a PUT by version v1",
+			t.Errorf("PUT = %d %s\nGET = %d\nPUT again = %d %s with the condition %+v\nwant 200 three times, the same "+
+				"answer to both PUTs, and the condition v1",
 				first.Code, first.Body, got.Code, again.Code, again.Body, f.cond)
 		}
 	})
@@ -211,8 +211,8 @@ func TestFunction_Refuses(t *testing.T) {
 		for _, method := range []string{"PUT", "DELETE"} {
 			if w := serveRequest(f, method, "/nightly", nightly, "If-Match", `"v0", W/"v9"`); w.Code != 412 ||
 				len(f.cond.Versions) != 2 || f.cond.Versions[1] != "v9" {
-				t.Errorf("%s: got %d %+v, want status 412, 2 Versions and the second v9", method, w.Code,
-					f.cond)
+				t.Errorf("%s: got %d and the condition %+v; want 412, and two Versions of which the second is v9", method,
+					w.Code, f.cond)
 			}
 		}
 	})

@@ -11,7 +11,7 @@ import (
 	"weir/internal/wire"
 )
 
-// maxOverhead limits the bytes of a definition beside its message.
+// maxOverhead limits the bytes of a definition without its message.
 const maxOverhead = 64 << 10
 
 // readDefinition parses the body of a PUT, or of a POST for a preview.
@@ -87,7 +87,7 @@ func describeSchedule(s recur.Schedule) wire.Schedule {
 	}
 	if utf8.Valid(s.Message) {
 		out.Message = string(s.Message)
-	} else { // it is not valid UTF-8, so JSON cannot carry it
+	} else { // JSON cannot carry a message that is not valid UTF-8
 		out.MessageID = s.CopiedFrom
 	}
 	return out

@@ -20,7 +20,7 @@ type reader struct {
 	st    weir.Status
 	fails error
 
-	unasked *testing.T // fails if the forecast is read
+	unasked *testing.T // fails if the forecast is read; nil = the forecast may be read
 }
 
 func (r reader) Status(_ context.Context, id weir.ID) (weir.Status, error) {
@@ -32,7 +32,7 @@ func (r reader) Status(_ context.Context, id weir.ID) (weir.Status, error) {
 
 func (r reader) Forecast(context.Context, weir.Status) (overview.Forecast, error) {
 	if r.unasked != nil {
-		r.unasked.Error("the forecast was read without the parameter outlook, want no read")
+		r.unasked.Error("the forecast was read, want no read")
 	}
 	return overview.Forecast{Position: 3, ExpectedAt: r.st.Message.AcceptedAt.Add(time.Minute), WaitsFor: "its turn"},
 		r.fails

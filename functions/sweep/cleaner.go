@@ -11,12 +11,13 @@ import (
 const (
 	// lanesAtOnce is the number of lanes that a round cleans at the same time.
 	lanesAtOnce = 8
-	// roundLimit is the longest time that a round spends on the lanes. A round may spend the same time once
-	// more on the lanes of earlier epochs. roundLimit is shorter than the minute between two sweeps.
+	// roundLimit is the time in which a round begins turns of lanes. It also limits the time that the round then
+	// spends on the lanes of earlier epochs. It is shorter than the minute between two sweeps.
 	roundLimit = 50 * time.Second
 	// maxOverrun is the time past roundLimit that a turn may take if it began within roundLimit.
 	maxOverrun = 20 * time.Second
-	// forgottenLimit limits the search for forgotten bodies, which takes place once a day.
+	// forgottenLimit limits the time that one round spends on the search for forgotten bodies. The search takes
+	// place once a day, and the next rounds continue it if it has not ended.
 	forgottenLimit = 5 * time.Minute
 	// retryAfter is the time after a failed removal before the next attempt. It is shorter than the minute
 	// between two sweeps, so the next sweep tries again.
@@ -46,10 +47,10 @@ type Cleaner struct {
 	mu        sync.Mutex
 	isClosed  bool
 	isAwaited bool               // BeginRound was called since the last round began
-	done      chan struct{}      // closed when the round is over; nil = no round is under way
+	done      chan struct{}      // closed when the round is over and no other follows it; nil = no round is under way
 	cancel    context.CancelFunc // ends the round
-	lanes     map[int]*laneTurn
-	earlierAt time.Time // when the round cleans earlier epochs next
+	lanes     map[int]*laneTurn  // by the lane's number
+	earlierAt time.Time          // the time from which a round cleans earlier epochs again
 }
 
 // laneTurn is a lane with the time of its last turn, and the time from which it has its next turn.
@@ -58,7 +59,8 @@ type laneTurn struct {
 	lastAt, nextAt time.Time
 }
 
-// BeginRound begins a round, and returns at once. If a round is under way, another round follows it.
+// BeginRound begins a round, and returns at once. If a round is under way, one more round follows it, however many
+// calls come. After Close no round begins.
 func (c *Cleaner) BeginRound() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +80,7 @@ func (c *Cleaner) BeginRound() {
 	}()
 }
 
-// nextRound reports whether another round follows the ended one.
+// nextRound reports whether a round begins now. If not, it records that no round is under way.
 func (c *Cleaner) nextRound() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +92,8 @@ func (c *Cleaner) nextRound() bool {
 	return true
 }
 
-// Close ends the round that is under way, and prevents further rounds. Another process continues the removal.
+// Close ends the round that is under way, and prevents further rounds. It returns when the round has ended, or the
+// error of ctx when ctx ends. Another process continues the removal.
 func (c *Cleaner) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.isClosed = true
@@ -108,7 +111,7 @@ func (c *Cleaner) Close(ctx context.Context) error {
 	}
 }
 
-// runRound removes messages and bodies past their retention until all are removed or its time is over.
+// runRound removes messages and bodies past their retention until all are removed or its time limits are over.
 func (c *Cleaner) runRound(ctx context.Context) {
 	c.cleanLanes(ctx)
 	if !c.earlierAt.After(c.Now()) {
@@ -119,7 +122,7 @@ func (c *Cleaner) runRound(ctx context.Context) {
 	}
 }
 
-// runWithin calls remove with a time limit, and returns the time of the next call.
+// runWithin calls remove with a time limit, and returns the time from which remove is to be called again.
 func (c *Cleaner) runWithin(ctx context.Context, limit time.Duration,
 	remove func(context.Context) (time.Time, error)) time.Time {
 	limited, cancel := context.WithTimeout(ctx, limit)
@@ -134,8 +137,8 @@ func (c *Cleaner) runWithin(ctx context.Context, limit time.Duration,
 	return c.Now().Add(retryAfter)
 }
 
-// cleanLanes cleans the lanes that are due, up to lanesAtOnce at the same time, until all are clean or the time
-// is over. The lanes with the longest time since their last turn come first.
+// cleanLanes gives turns to the lanes that are due, up to lanesAtOnce at the same time, until no lane is due or
+// roundLimit is over. The lanes with the longest time since their last turn come first.
 func (c *Cleaner) cleanLanes(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, roundLimit+maxOverrun)
 	defer cancel()
@@ -166,7 +169,7 @@ func (c *Cleaner) cleanLanes(ctx context.Context) {
 	workers.Wait()
 }
 
-// findDueLanes returns the lanes whose turn has come.
+// findDueLanes returns the lanes whose next turn may begin, the one with the longest time since its last turn first.
 func (c *Cleaner) findDueLanes() []*laneTurn {
 	if c.lanes == nil {
 		c.lanes = map[int]*laneTurn{}
@@ -193,7 +196,7 @@ func (c *Cleaner) cleanLane(ctx context.Context, turn *laneTurn) {
 		return
 	}
 	if ctx.Err() != nil {
-		turn.nextAt = time.Time{} // the round's limit ended the turn
+		turn.nextAt = time.Time{} // the round's limit or Close ended the turn
 		return
 	}
 	turn.nextAt = c.Now().Add(retryAfter)

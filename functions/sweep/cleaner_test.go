@@ -30,12 +30,12 @@ func (endless) RemoveForgottenBodies(context.Context) (time.Time, error) {
 }
 
 // work is a retention. Each call for a lane takes a second, and lowers the number of calls that the lane needs
-// by one.
+// by one, except if the call fails or ctx ends it.
 type work struct {
 	mu                       sync.Mutex
 	left, runs, failures     map[int]int // by lane: calls that are needed, calls so far, and calls that will fail
 	active, most             int         // calls for lanes: under way now, and the largest number at the same time
-	earlier, forgotten, cuts int         // calls for earlier epochs, for forgotten bodies, and all that ctx ended
+	earlier, forgotten, cuts int         // calls for earlier epochs, for forgotten bodies, and for lanes that ctx ended
 }
 
 func (w *work) RunLane(ctx context.Context, lane int) (time.Time, error) {
@@ -73,7 +73,7 @@ func (w *work) RemoveForgottenBodies(context.Context) (time.Time, error) {
 	return time.Now().Add(24 * time.Hour), nil
 }
 
-// runCleaner lets a cleaner work for some minutes, and begins a round in each minute.
+// runCleaner begins a round of a cleaner in each of some minutes. Then it calls then, and closes the cleaner.
 func runCleaner(t *testing.T, w *work, lanes, minutes int, then func(*testing.T, *sweep.Cleaner)) {
 	t.Helper()
 	t.Parallel()
@@ -131,7 +131,7 @@ func TestCleaner_LanesTakeTurns(t *testing.T) {
 	})
 }
 
-func TestCleaner_AFailureHoldsUpNoOtherLane(t *testing.T) {
+func TestCleaner_AFailureDelaysNoOtherLane(t *testing.T) {
 	w := &work{failures: map[int]int{0: 5}}
 	runCleaner(t, w, 3, 10, func(t *testing.T, _ *sweep.Cleaner) {
 		if w.runs[0] != 6 || w.runs[1] != 1 || w.runs[2] != 1 {
@@ -169,7 +169,7 @@ func TestCleaner_Close(t *testing.T) {
 		if w.cuts != 1 {
 			t.Errorf("got %d turns that ctx ended, want 1", w.cuts)
 		}
-		runs := w.runs[0] // the goroutine has ended
+		runs := w.runs[0] // read without mu, because no round is under way
 		c.BeginRound()
 		time.Sleep(time.Hour)
 		if w.runs[0] != runs {

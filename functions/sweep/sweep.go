@@ -1,7 +1,7 @@
 // Package sweep is the function of the timer: each minute it looks at every lane, so that a lane does not stand
-// still for long if a ticket or a process was lost. It also takes the files of the inbox. Each sweep begins a
-// round of the Cleaner, which removes messages and bodies past their retention. No invocation waits for that
-// round.
+// still for long if a ticket or a process was lost. It also reads the schedules of recurring messages, and takes
+// the files of the inbox. Each sweep begins a round of the Cleaner, which removes messages and bodies past their
+// retention. No invocation waits for that round.
 package sweep
 
 import (
@@ -37,7 +37,8 @@ type Waker interface{ Wake(lane int) }
 // RoundBeginner begins a round of removal in the background, and returns at once.
 type RoundBeginner interface{ BeginRound() }
 
-// Schedules runs recurring messages in this process. Load reads the schedules again if a read is due.
+// Schedules runs recurring messages in this process. Load reads all schedules, so that this process also runs
+// those of a process that has died.
 type Schedules interface {
 	Load(ctx context.Context) error
 }
@@ -69,16 +70,16 @@ func (f *Function) Handler() http.Handler {
 	})
 }
 
-// Sweep looks at all lanes, a few at a time, and takes the files in parallel. If it cannot read one lane, it
-// still looks at the others. It returns when it has looked at every lane and taken the files, or when
-// sweepLimit is over.
+// Sweep reads the schedules, looks at all lanes, a few at a time, and takes the files at the same time. A failure of
+// one of these does not keep it from the others. Sweep returns all errors. It returns when it has looked at every
+// lane and taken the files, or when sweepLimit is over.
 func (f *Function) Sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
 	var files sync.WaitGroup
 	var filesErr error
 	if f.Inbox != nil {
-		files.Go(func() { // in parallel, because files can take the whole time and the lanes must not wait for them
+		files.Go(func() { // files can take the whole time, and the lanes must not wait for them
 			if err := f.Inbox.Collect(ctx); err != nil {
 				filesErr = fmt.Errorf("inbox: %w", err)
 			}
@@ -89,7 +90,8 @@ func (f *Function) Sweep(ctx context.Context) error {
 	return errors.Join(err, filesErr)
 }
 
-// sweepLanes looks at all lanes, and begins a round of the Cleaner.
+// sweepLanes reads the schedules, looks at all lanes, and begins a round of the Cleaner. It first waits for another
+// sweep of the lanes in this process to end.
 func (f *Function) sweepLanes(ctx context.Context) error {
 	f.once.Do(func() { f.turn = make(chan struct{}, 1) })
 	select {
@@ -100,7 +102,7 @@ func (f *Function) sweepLanes(ctx context.Context) error {
 	}
 	defer f.Cleaner.BeginRound()
 	errs := make([]error, f.Lanes+1)
-	if err := f.Schedules.Load(ctx); err != nil { // before the lanes, because a schedule is due at a certain time
+	if err := f.Schedules.Load(ctx); err != nil { // first, because a recurring message is due at a certain time
 		errs[f.Lanes] = fmt.Errorf("schedules: %w", err)
 	}
 	_ = lane.ForEach(f.Lanes, func(number int) error {

@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// fake implements all ports of a sweep.
+// fake implements all ports of a sweep except Inbox.
 type fake struct {
 	controls []lane.Control
 	broken   int           // the lane that cannot be read; -1 = none
@@ -25,9 +25,9 @@ type fake struct {
 	hangs    bool          // true = every look waits until its context ends
 
 	mu     sync.Mutex
-	woken  []int
-	rounds int // the rounds of the cleaner that were begun
-	loaded int
+	woken  []int // the lanes in the order of their wakes
+	rounds int   // the rounds of the cleaner that were begun
+	loaded int   // the calls of Load
 }
 
 func (f *fake) ReadControl(ctx context.Context, number int) (lane.Control, error) {
@@ -102,7 +102,7 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 			controls: make([]lane.Control, lanes),
 			broken:   -1,
 			each:     50 * time.Millisecond,
-		} // a look is five operations of 10 ms
+		}
 		for i := range f.controls {
 			f.controls[i] = lane.Control{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}
 		}
@@ -110,7 +110,7 @@ func TestFunction_ManyLanesInSeconds(t *testing.T) {
 		cleaner := &sweep.Cleaner{Retention: &endless{}, Lanes: lanes, Now: time.Now, Logger: fn.Logger}
 		fn.Cleaner = cleaner
 		began := time.Now()
-		for range 3 { // the first sweep begins retention, so retention works during the others
+		for range 3 { // the first sweep begins a round of the cleaner, so the round is under way during the others
 			if err := fn.Sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +148,7 @@ func TestFunction_StorageHangs(t *testing.T) {
 	})
 }
 
-// inbox is the inbox of a sweep.
+// inbox counts the looks at the files, and returns err.
 type inbox struct {
 	err   error
 	calls int
@@ -156,8 +156,7 @@ type inbox struct {
 
 func (i *inbox) Collect(context.Context) error { i.calls++; return i.err }
 
-// TestFunction_TakesFiles: the sweep takes the files even if it cannot read a lane, and wakes the lanes even if
-// it cannot take the files.
+// The sweep takes the files even if it cannot read a lane, and wakes the lanes even if it cannot take the files.
 func TestFunction_TakesFiles(t *testing.T) {
 	t.Parallel()
 	work := lane.Control{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}
@@ -180,7 +179,7 @@ func (f *fake) countWork() (woken, rounds int) {
 	return len(f.woken), f.rounds
 }
 
-// hangingInbox takes files until the sweep ends.
+// hangingInbox takes files until the time of the sweep is over.
 type hangingInbox struct{}
 
 func (hangingInbox) Collect(ctx context.Context) error {
@@ -188,9 +187,8 @@ func (hangingInbox) Collect(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// TestFunction_FilesHoldUpNoLane: while a sweep takes files, that sweep and the next one wake the lanes and
-// begin retention.
-func TestFunction_FilesHoldUpNoLane(t *testing.T) {
+// While a sweep takes files, that sweep and the next one wake the lanes and begin a round of the cleaner.
+func TestFunction_FilesDelayNoLane(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{controls: []lane.Control{{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}}, broken: -1}

@@ -119,7 +119,7 @@ func readAuditQuery(r *http.Request) (audit.Query, export.Format, error) {
 		out.Limit = n
 	}
 	if len(out.Continue) > 64 {
-		return out, "", &weir.Error{Kind: weir.Malformed, Op: "audit", Message: "continue is not one that was answered"}
+		return out, "", &weir.Error{Kind: weir.Malformed, Op: "audit", Message: "continue is not from an earlier answer"}
 	}
 	return out, form, nil
 }

@@ -79,7 +79,7 @@ func TestAudit_RefusesWrongParameters(t *testing.T) {
 	t.Parallel()
 	for query, want := range map[string]string{
 		"limit=0": "limit is a number from 1 to 500", "limit=501": "limit is", "limit=many": "limit is",
-		"continue=" + strings.Repeat("r", 65): "continue is not one that was answered",
+		"continue=" + strings.Repeat("r", 65): "continue is not from an earlier answer",
 	} {
 		f := &auditLog{}
 		if w := f.get(query); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) ||

@@ -46,7 +46,7 @@ func (f *Difference) readDifference(r *http.Request) (string, error) {
 	return Compare(r.Context(), f.Bodies, id)
 }
 
-// Compare returns the changes of an edit as a unified diff.
+// Compare returns the changes of an edit as a unified diff, or NotFound if the message was not edited.
 func Compare(ctx context.Context, bodies Bodies, id weir.ID) (string, error) {
 	edited, err := bodies.LoadEditedMessage(ctx, id)
 	if err != nil {

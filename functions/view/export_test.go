@@ -90,8 +90,8 @@ func TestExport_JSON(t *testing.T) {
 	}
 }
 
-// Each of these lists has a cell that begins with a formula. The export puts an apostrophe before the formula,
-// so that a spreadsheet does not run it.
+// The audit log and the list of bulk replays have a cell that begins with a formula. The export puts an apostrophe
+// before the formula, so that a spreadsheet does not run it.
 func TestExport_OfOtherLists(t *testing.T) {
 	t.Parallel()
 	s, ask := newReads(t)
@@ -126,7 +126,7 @@ func TestExport_OfOtherLists(t *testing.T) {
 	}
 }
 
-// Read implements view.AuditReader. It has one entry on each page.
+// Read implements view.AuditReader. Each page has one entry, and is not the last one.
 func (s *source) Read(_ context.Context, q audit.Query) (audit.Page, error) {
 	s.query = q
 	return audit.Page{Entries: []audit.Entry{{At: noon, Action: "pause", Subject: "=1+1", Detail: `{"all":true}`,

@@ -14,6 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
+// historian answers with one minute, and records the parameters of the last call.
 type historian struct {
 	span, step time.Duration
 	lane       int

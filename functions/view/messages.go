@@ -77,7 +77,7 @@ func newMessageExport(file string, shownNames []string, hasUpstreams bool,
 		}}
 }
 
-// messageColumns are the first columns of an exported message. The columns of its shown values follow.
+// messageColumns are the first columns of exported messages; see columnsOf.
 var messageColumns = []string{"id", "stage", "contract", "key", "lane", "sequence", "version", "attempts",
 	"acceptedAt", "deliverAt", "finishedAt", "nextAttemptAt", "cmsStatus", "lastError", "size"}
 
@@ -160,7 +160,7 @@ func parseSearch(r *http.Request, lanes int) (Search, error) {
 	return p.readSearch(lanes, f)
 }
 
-// readSearch parses the parameters of a search in a known format.
+// readSearch parses the parameters of a search, except format. form is the format of an export; "" = no export.
 func (p *parameters) readSearch(lanes int, form export.Format) (Search, error) {
 	s := Search{
 		format: form,

@@ -76,7 +76,7 @@ func (p *parameters) readText(name string) string {
 	return s
 }
 
-// readNumber parses a whole number within bounds.
+// readNumber parses a whole number from low to high. It returns absent if the parameter is empty or wrong.
 func (p *parameters) readNumber(name string, absent, low, high int) int {
 	s := p.values.Get(name)
 	if s == "" {
@@ -158,7 +158,7 @@ func (p *parameters) readStage() weir.Stage {
 	return s
 }
 
-// readFormat returns the format of an export; "" = the request is not for an export.
+// readFormat returns the format of an export; "" = the request is not for an export, or for an unknown format.
 func (p *parameters) readFormat(r *http.Request) export.Format {
 	f, err := export.ParseFormat(r)
 	if err != nil {
@@ -167,7 +167,7 @@ func (p *parameters) readFormat(r *http.Request) export.Format {
 	return f
 }
 
-// readLimit parses the parameter limit. An export may have more lines than a page.
+// readLimit parses the parameter limit. An export may have more lines than another answer.
 func (p *parameters) readLimit(f export.Format) int {
 	if f == "" {
 		return p.readNumber("limit", defaultLimit, 1, maxLimit)

@@ -22,19 +22,19 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// source implements all readers.
+// source implements the readers of messages, lanes, errors, the audit log and bulk replays.
 type source struct {
-	filter overview.Filter
-	limit  int
-	token  string
-	due    overview.DueFilter
-	query  audit.Query // the last query of the audit log
-	fails  error
+	filter overview.Filter    // of the last search
+	limit  int                // of the last search, or of the last call of Clusters
+	token  string             // of the last search
+	due    overview.DueFilter // of the last call of Scheduled
+	query  audit.Query        // the last query of the audit log
+	fails  error              // the error of each method, except of a look-up that finds nothing
 
 	isLast      bool          // true = the page of messages is the last one
 	failsBehind error         // the error of each page after the first one
 	passTime    time.Duration // the time by which each page of messages moves the clock
-	clock       time.Duration
+	clock       time.Duration // the time since noon
 }
 
 func (s *source) now() time.Time { return noon.Add(s.clock) }
@@ -92,6 +92,7 @@ type frozen struct{}
 func (frozen) At(time.Time) (bool, string, time.Time) { return true, "freeze", noon.Add(time.Hour) }
 func (frozen) Next(time.Time) time.Time               { return noon.Add(time.Hour) }
 
+// message is the only message of a source.
 var message = weir.Status{
 	Message: weir.Message{ID: weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}, Key: `"><img src=x>`,
 		Contract: "article", ContentType: "text/html",
@@ -102,6 +103,7 @@ var message = weir.Status{
 		Body: "answer"}},
 }
 
+// busy is lane 0 of a source: it has a holder and waiting messages.
 var busy = overview.Lane{
 	At: noon, Accepted: 10, Counts: lane.Counts{Delivered: 4, Dead: 1}, Waiting: 5, Scheduled: 1, Queued: 3,
 	Retrying: 1, OldestAt: noon.Add(-90 * time.Second),
@@ -111,7 +113,8 @@ var busy = overview.Lane{
 	PauseCause: overview.PauseCause{By: overview.ByCMS, Reason: "503", Until: noon.Add(time.Minute)},
 }
 
-// newReads serves the addresses, and compares the answers with the OpenAPI document.
+// newReads returns a source, and a function that gets an address with names and values of headers. The function
+// compares each answer except a 400 with the OpenAPI document.
 func newReads(t *testing.T) (*source, func(address string, header ...string) *httptest.ResponseRecorder) {
 	t.Helper()
 	document, err := openapitest.Read(openapi.Document)

@@ -18,7 +18,7 @@ type RememberedReader interface {
 // Remembered serves GET /api/remembered. All fields are needed.
 type Remembered struct {
 	Reader    RememberedReader
-	Contracts []string
+	Contracts []string // the contracts of the settings
 	Lanes     int
 	Logger    *slog.Logger
 }

@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// rememberedReader has ids by key and contract.
+// rememberedReader has ids by key and contract. It cannot read those of the key "away".
 type rememberedReader map[string]string
 
 func (f rememberedReader) FindRemembered(_ context.Context, key, contract string) (string, error) {
@@ -33,12 +33,12 @@ func TestRemembered(t *testing.T) {
 		status int
 		want   string
 	}{
-		"OfTheSettings":   {"key=/a", 200, address + `{"contract":"new","id":"17"}]}`},
-		"RemovedContract": {"key=/a&contract=old&code=x", 200, address + `{"contract":"old","id":"4"}]}`},
-		"None":            {"key=/b", 200, `"remembered":[]`},
-		"NoKey":           {"", 400, "key is missing"},
-		"Other":           {"key=/a&keys=/b", 400, "keys"},
-		"Away":            {"key=away", 503, "away"},
+		"ContractsOfTheSettings": {"key=/a", 200, address + `{"contract":"new","id":"17"}]}`},
+		"RemovedContract":        {"key=/a&contract=old&code=x", 200, address + `{"contract":"old","id":"4"}]}`},
+		"None":                   {"key=/b", 200, `"remembered":[]`},
+		"NoKey":                  {"", 400, "key is missing"},
+		"UnknownParameter":       {"key=/a&keys=/b", 400, "keys"},
+		"StorageAway":            {"key=away", 503, "away"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,9 +14,10 @@ import (
 	"weir/internal/weir"
 )
 
+// jobs implements view.Jobs.
 type jobs struct {
 	all []replay.Job
-	err error
+	err error // the error that List returns
 }
 
 func (f jobs) List(context.Context) ([]replay.Job, error) { return f.all, f.err }

@@ -18,7 +18,7 @@ type VersionReader interface {
 // Versions serves GET /api/versions. All fields are needed.
 type Versions struct {
 	Reader    VersionReader
-	Contracts []string // the contracts whose messages supersede each other
+	Contracts []string // the contracts of the settings whose messages supersede each other
 	Lanes     int
 	Logger    *slog.Logger
 }
@@ -53,7 +53,7 @@ func (f *Versions) readVersions(r *http.Request) (wire.VersionList, error) {
 }
 
 // readKeyAndContracts returns the key in a request, and the contract that the request names. If the request
-// names no contract, it returns the contracts of the settings.
+// names no contract, readKeyAndContracts returns the given contracts.
 func readKeyAndContracts(r *http.Request, contracts []string) (key string, asked []string, err error) {
 	p := &parameters{values: r.URL.Query()}
 	p.refuseOthers("key", "contract")
@@ -62,7 +62,7 @@ func readKeyAndContracts(r *http.Request, contracts []string) (key string, asked
 		p.addProblem("key", "is missing")
 	}
 	if name := p.readText("contract"); name != "" {
-		contracts = []string{name} // also a contract that the settings no longer have
+		contracts = []string{name} // the settings need not have the contract any more
 	}
 	return key, contracts, p.toError()
 }

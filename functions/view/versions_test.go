@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// versionReader has versions by key and contract.
+// versionReader has versions by key and contract. It cannot read those of the key "away".
 type versionReader map[string]lane.LatestVersion
 
 func (f versionReader) FindLatestVersion(_ context.Context, key, contract string) (lane.LatestVersion, error) {
@@ -34,15 +34,15 @@ func TestVersions(t *testing.T) {
 		status int
 		want   string
 	}{
-		"OfTheSettings": {"key=/a", 200, address + `{"contract":"new","version":"9","messageId":"` + id.String() +
+		"ContractsOfTheSettings": {"key=/a", 200, address + `{"contract":"new","version":"9","messageId":"` + id.String() +
 			`","warning":"too high"}]}`},
 		"RemovedContract": {"key=/a&contract=old&code=x", 200, address +
 			`{"contract":"old","version":"4","messageId":"` + id.String() + `"}]}`},
-		"None":     {"key=/b", 200, `"versions":[]`},
-		"EmptyKey": {"key=", 200, `"versions":[]`},
-		"NoKey":    {"", 400, "key is missing"},
-		"Other":    {"key=/a&keys=/b", 400, "keys"},
-		"Away":     {"key=away", 503, "away"},
+		"None":             {"key=/b", 200, `"versions":[]`},
+		"EmptyKey":         {"key=", 200, `"versions":[]`},
+		"NoKey":            {"", 400, "key is missing"},
+		"UnknownParameter": {"key=/a&keys=/b", 400, "keys"},
+		"StorageAway":      {"key=away", 503, "away"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

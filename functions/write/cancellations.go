@@ -33,15 +33,15 @@ type Cancellations struct {
 }
 
 const (
-	// maxCancelled limits the messages that one request reads. If a storage operation takes 10 ms, the request
-	// reads them in less than maxCancelTime.
-	maxCancelled = 20_000
-	// maxCancelTime limits the time of a request. The host waits 230 s for an answer.
-	maxCancelTime = 20 * time.Second
+	// maxRead is the number of messages after which a bulk cancellation or discard reads no further page. If a storage
+	// operation takes 10 ms, a request reads and changes that many messages in less than maxWalkTime.
+	maxRead = 20_000
+	// maxWalkTime limits the time of a bulk cancellation or discard. The host waits 230 s for an answer.
+	maxWalkTime = 20 * time.Second
 )
 
 // cancellationsRequest is the body of a request. The filter needs a condition or "all": true. Otherwise an
-// empty object, or a script with an empty variable, would cancel every message.
+// empty object, or a script with an empty variable, would cancel every waiting message.
 type cancellationsRequest struct {
 	Filter struct {
 		All       bool       `json:"all"`
@@ -92,11 +92,11 @@ func (f *Cancellations) serveCancellations(w http.ResponseWriter, r *http.Reques
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), maxCancelTime)
+	ctx, cancel := context.WithTimeout(r.Context(), maxWalkTime)
 	defer cancel()
-	counts, at, complete, err := f.Log.CancelWaiting(ctx, filter, from, maxCancelled, in.DryRun)
+	counts, at, complete, err := f.Log.CancelWaiting(ctx, filter, from, maxRead, in.DryRun)
 	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
-		err = nil // maxCancelTime is over: the client sends the continuation
+		err = nil // maxWalkTime is over: the client sends another request, with the answer's field continue
 	}
 	for _, number := range counts.Lanes {
 		f.Caller.Call(number)
@@ -121,7 +121,7 @@ func (f *Cancellations) serveCancellations(w http.ResponseWriter, r *http.Reques
 	return nil
 }
 
-// parseRequest checks a request, and returns its filter and the position at which it continues.
+// parseRequest checks a request, and returns its filter and the position at which it begins or continues.
 func (in *cancellationsRequest) parseRequest(lanes int, now time.Time) (bulkcancel.Filter, bulkcancel.Position, error) {
 	var c continuation
 	f := bulkcancel.Filter{Key: derefOrZero(in.Filter.Key), KeyPrefix: derefOrZero(in.Filter.KeyPrefix),
@@ -158,7 +158,7 @@ func (in *cancellationsRequest) checkFilter(f bulkcancel.Filter, lanes int) erro
 		case text == nil:
 			continue
 		case *text == "":
-			return invalidError(path, "is empty: leave it out if it is not to matter")
+			return invalidError(path, "is empty: leave it out to select messages with any value")
 		case len(*text) > maxKey:
 			return invalidError(path, fmt.Sprintf("has more than %d bytes", maxKey))
 		}
@@ -171,9 +171,9 @@ func (in *cancellationsRequest) checkFilter(f bulkcancel.Filter, lanes int) erro
 	case conditions == 0 && !in.Filter.All:
 		return invalidError("filter", `needs a condition, or "all": true to cancel everything that waits`)
 	case conditions > 0 && in.Filter.All:
-		return invalidError("filter.all", "goes with no other condition")
+		return invalidError("filter.all", "cannot be combined with another condition")
 	case f.Key != "" && f.KeyPrefix != "":
-		return invalidError("filter.keyPrefix", "goes with no key: give one of the two")
+		return invalidError("filter.keyPrefix", "cannot be combined with filter.key")
 	case f.Stage != "" && !slices.Contains(waitingStages, f.Stage):
 		return invalidError("filter.stage", fmt.Sprintf("is one of %v: other messages do not wait", waitingStages))
 	case f.Lane != nil && (*f.Lane < 0 || *f.Lane >= lanes):
@@ -197,7 +197,7 @@ func readContinuation(token string) (c continuation, err error) {
 		err = json.Unmarshal(data, &c)
 	}
 	if err != nil || !c.IsValid() || c.To.IsZero() {
-		return c, invalidError("continue", "is none that an answer to the same filter had")
+		return c, invalidError("continue", "is not from an earlier answer")
 	}
 	return c, nil
 }

@@ -16,13 +16,13 @@ import (
 	"weir/internal/weir"
 )
 
-// waiting is a log in which a walk needs two steps.
+// waiting is a log in which a walk needs two steps. It records the parameters of CancelWaiting, by call.
 type waiting struct {
-	pauses
+	pauses  // for its method Call
 	filters []bulkcancel.Filter
 	places  []bulkcancel.Position
 	dry     []bool
-	err     error
+	err     error // the error that CancelWaiting returns
 }
 
 func (f *waiting) CancelWaiting(_ context.Context, filter bulkcancel.Filter, from bulkcancel.Position, _ int,
@@ -95,7 +95,7 @@ func TestCancellations(t *testing.T) {
 	}
 }
 
-func TestCancellations_GoesOn(t *testing.T) {
+func TestCancellations_Continue(t *testing.T) {
 	t.Parallel()
 	f := &waiting{}
 	var first, second struct {
@@ -113,8 +113,8 @@ func TestCancellations_GoesOn(t *testing.T) {
 		t.Fatalf("got %+v, %v, want Complete true, no Continue and no error", second, err)
 	}
 	if f.places[1].Lane != 1 || !f.filters[1].To.Equal(now()) {
-		t.Errorf("the second request went on at %+v with the filter %+v; want lane 1, and the time of the first "+
-			"request as the end", f.places[1], f.filters[1])
+		t.Errorf("the second request continued at %+v with the filter %+v; want lane 1, and the time of the first "+
+			"request as the filter's end", f.places[1], f.filters[1])
 	}
 }
 

@@ -81,12 +81,11 @@ func (f *Discards) serveDiscards(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), maxCancelTime)
+	ctx, cancel := context.WithTimeout(r.Context(), maxWalkTime)
 	defer cancel()
-	counts, at, complete, err := f.Log.DiscardDead(ctx, filter, from, maxCancelled, strings.TrimSpace(in.Reason),
-		in.DryRun)
+	counts, at, complete, err := f.Log.DiscardDead(ctx, filter, from, maxRead, strings.TrimSpace(in.Reason), in.DryRun)
 	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
-		err = nil // maxCancelTime is over: the client sends the continuation
+		err = nil // maxWalkTime is over: the client sends another request, with the answer's field continue
 	}
 	for _, number := range counts.Lanes {
 		f.Caller.Call(number)
@@ -111,8 +110,9 @@ func (f *Discards) serveDiscards(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// parseRequest checks a request, and returns its filter and the position at which it continues. If the filter
-// has no end, parseRequest sets the end to now: messages that die later were not in the counts of a dry run.
+// parseRequest checks a request, and returns its filter and the position at which it begins or continues. If neither
+// the filter nor the field continue has an end, parseRequest sets the end to now. Otherwise the request would also
+// discard messages that die while it runs.
 func (in *discardsRequest) parseRequest(lanes int, now time.Time) (bulkdiscard.Filter, bulkdiscard.Position, error) {
 	var c discardContinuation
 	f := bulkdiscard.Filter{Key: derefOrZero(in.Filter.Key), Contract: derefOrZero(in.Filter.Contract),
@@ -144,7 +144,7 @@ func (in *discardsRequest) checkFilter(f bulkdiscard.Filter, lanes int) error {
 		case text == nil:
 			continue
 		case *text == "":
-			return invalidError(path, "is empty: leave it out if it is not to matter")
+			return invalidError(path, "is empty: leave it out to select messages with any value")
 		case len(*text) > maxKey:
 			return invalidError(path, fmt.Sprintf("has more than %d bytes", maxKey))
 		}
@@ -157,7 +157,7 @@ func (in *discardsRequest) checkFilter(f bulkdiscard.Filter, lanes int) error {
 	case conditions == 0 && !in.Filter.All:
 		return invalidError("filter", `needs a condition, or "all": true to discard every dead message`)
 	case conditions > 0 && in.Filter.All:
-		return invalidError("filter.all", "goes with no other condition")
+		return invalidError("filter.all", "cannot be combined with another condition")
 	case f.Lane != nil && (*f.Lane < 0 || *f.Lane >= lanes):
 		return invalidError("filter.lane", fmt.Sprintf("is a number from 0 to %d", lanes-1))
 	case !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To):
@@ -179,7 +179,7 @@ func parseDiscardContinuation(token string) (c discardContinuation, err error) {
 		err = json.Unmarshal(data, &c)
 	}
 	if err != nil || !c.IsValid() || c.To.IsZero() {
-		return c, invalidError("continue", "is none that an answer to the same filter had")
+		return c, invalidError("continue", "is not from an earlier answer")
 	}
 	return c, nil
 }

@@ -16,14 +16,14 @@ import (
 	"weir/internal/weir"
 )
 
-// discardable is a log in which a walk needs two steps. It records the calls.
+// discardable is a log in which a walk needs two steps. It records the parameters of Discard and DiscardDead, by call.
 type discardable struct {
-	pauses
-	stage   weir.Stage
+	pauses             // for its method Call
+	stage   weir.Stage // of the status that Discard returns
 	reasons []string
 	filters []bulkdiscard.Filter
 	places  []bulkdiscard.Position
-	err     error
+	err     error // the error that both methods return
 }
 
 func (f *discardable) Discard(_ context.Context, id weir.ID, reason string) (weir.Status, error) {
@@ -98,10 +98,10 @@ func TestDiscards(t *testing.T) {
 		"NoFilter":    {`{}`, 422, bulkdiscard.Filter{}, "filter"},
 		"AllAndMore":  {`{"filter":{"all":true,"key":"/a"}}`, 422, bulkdiscard.Filter{}, "filter.all"},
 		"EmptyKey":    {`{"filter":{"key":""}}`, 422, bulkdiscard.Filter{}, "filter.key"},
-		"NoLane":      {`{"filter":{"lane":3}}`, 422, bulkdiscard.Filter{}, "filter.lane"},
-		"NoSpan":      {`{"filter":{"from":"2026-03-04T05:00:00Z","to":"2026-03-04T05:00:00Z"}}`, 422, bulkdiscard.Filter{}, "filter.to"},
+		"NoSuchLane":  {`{"filter":{"lane":3}}`, 422, bulkdiscard.Filter{}, "filter.lane"},
+		"EmptySpan":   {`{"filter":{"from":"2026-03-04T05:00:00Z","to":"2026-03-04T05:00:00Z"}}`, 422, bulkdiscard.Filter{}, "filter.to"},
 		"LongReason":  {`{"filter":{"all":true},"reason":"` + strings.Repeat("x", 501) + `"}`, 422, bulkdiscard.Filter{}, "reason"},
-		"NoToken":     {`{"filter":{"all":true},"continue":"x"}`, 422, bulkdiscard.Filter{}, "continue"},
+		"NoContinue":  {`{"filter":{"all":true},"continue":"x"}`, 422, bulkdiscard.Filter{}, "continue"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -125,7 +125,7 @@ func TestDiscards(t *testing.T) {
 	}
 }
 
-func TestDiscards_GoesOn(t *testing.T) {
+func TestDiscards_Continue(t *testing.T) {
 	t.Parallel()
 	f := &discardable{}
 	var answer struct {
@@ -143,8 +143,8 @@ func TestDiscards_GoesOn(t *testing.T) {
 	w = f.post("/api/discards", `{"filter":{"key":"/a"},"continue":"`+answer.Continue+`"}`)
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || !answer.Complete || f.places[1].Seq != 7 ||
 		!f.filters[1].To.Equal(now()) {
-		t.Errorf("got %s, %v with the positions %+v and the end %s; want the end of the walk, continued at 7, "+
-			"and the end of the first request", w.Body, err, f.places, f.filters[1].To)
+		t.Errorf("got %s, %v with the positions %+v and the filter's end %s; want a complete walk, continued at 7, "+
+			"and the time of the first request as the filter's end", w.Body, err, f.places, f.filters[1].To)
 	}
 	f.err = errors.New("storage")
 	if w := f.post("/api/discards", `{"filter":{"key":"/a"}}`); w.Code != 500 {

@@ -25,7 +25,7 @@ type EditLog interface {
 }
 
 // Edit serves POST /api/messages/{id}/edit: it replays a dead message with the body of the request. The log
-// still stores the accepted body. All fields are needed.
+// keeps the accepted body, too. All fields are needed.
 type Edit struct {
 	Contracts Accepter
 	Log       EditLog

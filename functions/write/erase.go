@@ -17,8 +17,8 @@ type Eraser interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Redactor removes the parameters of a subject's changes from the audit log. In all other entries, it replaces
-// a text.
+// Redactor removes the parameters of a subject's changes from the audit log. In the parameters of all other changes
+// it replaces a text.
 type Redactor interface {
 	Redact(ctx context.Context, subject, text, replacement string) error
 }
@@ -52,8 +52,8 @@ func (f *Erase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // eraseMessage redacts the audit log first, because the message's key is not known any more once the message is
-// erased. It also removes the message's file before it erases the message: if it stops between the two, the
-// message is not erased yet and the request can be repeated.
+// erased. It also removes the message's files before it erases the message. If eraseMessage stops between the two, the
+// message is not erased yet, and the request can be repeated.
 func (f *Erase) eraseMessage(r *http.Request) (weir.Status, error) {
 	id, err := httpio.MessageID(r)
 	if err != nil {
@@ -75,7 +75,7 @@ func (f *Erase) eraseMessage(r *http.Request) (weir.Status, error) {
 	if f.Files != nil {
 		if err := f.Files.EraseMessage(r.Context(), before.Message.Public().String()); err != nil {
 			return weir.Status{}, &weir.Error{Kind: weir.Unavailable, Op: "erase",
-				Message: "the file of the message cannot be removed at the moment; try again", Err: err}
+				Message: "the files of the message cannot be removed at the moment; try again", Err: err}
 		}
 	}
 	return f.Log.Erase(r.Context(), id)

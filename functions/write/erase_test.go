@@ -15,11 +15,11 @@ import (
 	"weir/internal/weir"
 )
 
-// erasable is a log with one message. It is also the audit log. It records the calls.
+// erasable is a log with one message, and the audit log. It records the calls, except those of Status.
 type erasable struct {
 	stage      weir.Stage
 	erased     bool
-	redactFail error
+	redactFail error // the error that Redact returns
 	calls      []string
 }
 
@@ -78,10 +78,10 @@ func TestErase(t *testing.T) {
 	}
 }
 
-// files has the file of a message. It records the calls in the log.
+// files has the file of a message. It records its calls in log.
 type files struct {
 	log  *erasable
-	fail error
+	fail error // the error that EraseMessage returns
 }
 
 func (f files) EraseMessage(_ context.Context, id string) error {
@@ -89,8 +89,7 @@ func (f files) EraseMessage(_ context.Context, id string) error {
 	return f.fail
 }
 
-// TestErase_RemovesTheFileFirst: if the file of a message cannot be removed, the message is not erased, and the request
-// can be repeated.
+// If the file of a message cannot be removed, the message is not erased, and the request can be repeated.
 func TestErase_RemovesTheFileFirst(t *testing.T) {
 	t.Parallel()
 	id := weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00000000000000000000"}

@@ -12,14 +12,12 @@ import (
 	"weir/internal/weir"
 )
 
-// versions is a log with one version, for the key k and the contract c.
+// versions is a log with one version and one remembered id, for the key k and the contract c.
 type versions struct {
-	asked  []string
-	called []int
+	called []int // the lanes of the calls of Call
 }
 
 func (f *versions) ForgetVersion(_ context.Context, key, contract string) (lane.LatestVersion, error) {
-	f.asked = append(f.asked, key+"|"+contract)
 	if key != "k" || contract != "c" {
 		return lane.LatestVersion{}, &weir.Error{Kind: weir.NotFound, Message: "no version"}
 	}
@@ -29,7 +27,6 @@ func (f *versions) ForgetVersion(_ context.Context, key, contract string) (lane.
 
 func (f *versions) Call(lane int) { f.called = append(f.called, lane) }
 
-// ForgetRemembered finds one id, for the key k and the contract c.
 func (f *versions) ForgetRemembered(_ context.Context, key, contract string) (string, error) {
 	_, err := f.ForgetVersion(context.Background(), key, contract)
 	return "17", err
@@ -45,7 +42,8 @@ func TestForgetRemembered(t *testing.T) {
 	checkForgetting(t, "remembered", `"remembered":[{"contract":"c","id":"17"}]`)
 }
 
-// checkForgetting sends requests to forget a thing. The valid request must get an answer with the text granted.
+// checkForgetting sends requests to forget a thing: "version" or "remembered". The answer to the valid request must
+// have the text granted.
 func checkForgetting(t *testing.T, thing, granted string) {
 	t.Helper()
 	for name, c := range map[string]struct {
@@ -53,7 +51,7 @@ func checkForgetting(t *testing.T, thing, granted string) {
 		status int
 		want   string
 	}{
-		"Remembered":   {`{"key":"k","contract":"c"}`, 202, granted},
+		"There":        {`{"key":"k","contract":"c"}`, 202, granted},
 		"NotThere":     {`{"key":"k","contract":"d"}`, 404, "no version"},
 		"EmptyKey":     {`{"key":"","contract":"c"}`, 404, "no version"},
 		"NoKey":        {`{"contract":"c"}`, 422, "the key is needed"},
@@ -77,7 +75,7 @@ func checkForgetting(t *testing.T, thing, granted string) {
 			}
 			if isAsked := c.status == 202; (len(f.called) == 1) != isAsked ||
 				(isAsked && f.called[0] != lane.Of("k", 3)) {
-				t.Errorf("got calls of the lanes %v; want one call of the key's lane: %v", f.called, isAsked)
+				t.Errorf("got calls of the lanes %v; want one call of the key's lane: %t, else none", f.called, isAsked)
 			}
 		})
 	}

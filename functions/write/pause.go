@@ -168,7 +168,8 @@ func invalidError(path, message string) error {
 }
 
 // forEachLane calls do with each index of lanes, a few at a time. If do fails for some of several lanes, the
-// error names these lanes. The client may then repeat the whole request.
+// error names these lanes, and the client may repeat the whole request. If do fails for the only lane, or fails for
+// all lanes and for the first one with Conflict, forEachLane returns the error of the first lane.
 func forEachLane(lanes []int, do func(i int) error) error {
 	failed := make([]error, len(lanes))
 	err := lane.ForEach(len(lanes), func(i int) error { failed[i] = do(i); return failed[i] })

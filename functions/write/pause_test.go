@@ -17,11 +17,11 @@ import (
 	"weir/internal/weir"
 )
 
-// pauses stores pauses by lane and key, and fails for the given lanes.
+// pauses stores pauses, and records the lanes of the calls of Call.
 type pauses struct {
 	mu     sync.Mutex
-	all    map[weir.Pause]bool
-	fail   map[int]error
+	all    map[weir.Pause]bool // the pauses in force
+	fail   map[int]error       // the error of Pause and Resume, by lane
 	called []int
 }
 
@@ -69,6 +69,8 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func nameAuthor(*http.Request) string { return "ada" }
 
+// postPause posts to /api/pause or /api/resume. It returns the answer's status and body, and one text for each pause in
+// the body: scope, key, reason, beginning and end.
 func (f *pauses) postPause(t *testing.T, address, body string) (status int, text string, paused []string) {
 	t.Helper()
 	var h http.Handler = &write.Pause{Pauser: f, NameAuthor: nameAuthor, Lanes: 3, Now: now, Logger: quiet}
@@ -106,15 +108,15 @@ func TestPause(t *testing.T) {
 			[]string{"lane||fire|" + since + "|2026-03-04T06:36:07Z"}},
 		"KeyUntil": {`{"key":"a/b","reason":"odd","until":"2026-03-05T00:00:00+01:00"}`, 200,
 			[]string{"key|a/b|odd|" + since + "|2026-03-05T00:00:00+01:00"}},
-		"NoLaneLikeIt": {`{"lane":3,"reason":"r"}`, 404, nil},
-		"NoReason":     {`{"lane":1,"reason":" "}`, 422, nil},
-		"LongReason":   {`{"lane":1,"reason":"` + strings.Repeat("ä", 501) + `"}`, 422, nil},
-		"JustNotTooLong": {`{"lane":1,"reason":"` + strings.Repeat("ä", 500) + `"}`, 200,
+		"NoSuchLane": {`{"lane":3,"reason":"r"}`, 404, nil},
+		"NoReason":   {`{"lane":1,"reason":" "}`, 422, nil},
+		"LongReason": {`{"lane":1,"reason":"` + strings.Repeat("ä", 501) + `"}`, 422, nil},
+		"LongestReason": {`{"lane":1,"reason":"` + strings.Repeat("ä", 500) + `"}`, 200,
 			[]string{"lane||" + strings.Repeat("ä", 500) + "|" + since + "|"}},
 		"Nothing":      {`{"reason":"r"}`, 422, nil},
 		"Two":          {`{"lane":1,"key":"a","reason":"r"}`, 422, nil},
 		"EmptyKey":     {`{"key":"","reason":"r"}`, 422, nil},
-		"Past":         {`{"lane":1,"reason":"r","until":"2026-03-04T05:06:07Z"}`, 422, nil},
+		"UntilNow":     {`{"lane":1,"reason":"r","until":"2026-03-04T05:06:07Z"}`, 422, nil},
 		"NoTime":       {`{"lane":1,"reason":"r","for":"soon"}`, 422, nil},
 		"NegativeTime": {`{"lane":1,"reason":"r","for":"-1m"}`, 422, nil},
 		"NoNumber":     {`{"lane":"one","reason":"r"}`, 400, nil},
@@ -141,7 +143,7 @@ func TestPause_SomeLanesFail(t *testing.T) {
 		fail: map[int]error{1: &weir.Error{Kind: weir.Unavailable, Message: "no answer"}}}
 	if status, text, _ := f.postPause(t, "pause", `{"all":true,"reason":"r"}`); status != 503 ||
 		!strings.Contains(text, "lanes [1]") || len(f.all) != 2 {
-		t.Errorf("got %d %s, want 503, \"lanes [1]\" and 2 calls", status, text)
+		t.Errorf("got %d %s and %d pauses, want 503, \"lanes [1]\" and 2 pauses", status, text, len(f.all))
 	}
 	sealed := &weir.Error{Kind: weir.Conflict, Message: "the number of lanes is being changed"}
 	f = &pauses{all: map[weir.Pause]bool{}, fail: map[int]error{0: sealed, 1: sealed, 2: sealed}}
@@ -160,10 +162,10 @@ func TestPause_NamesTheAuthor(t *testing.T) {
 
 func TestResume(t *testing.T) {
 	t.Parallel()
-	of := lane.Of("k", 3)
+	laneOfKey := lane.Of("k", 3)
 	for name, c := range map[string]struct {
-		body           string
-		left, lookedAt int
+		body         string
+		left, called int // the pauses that are left, and the lanes that are called
 	}{
 		"All":  {`{"all":true}`, 1, 3}, // keys stay paused
 		"Lane": {`{"lane":2}`, 3, 1},
@@ -172,12 +174,11 @@ func TestResume(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := &pauses{all: map[weir.Pause]bool{{Reason: "r"}: true, {Lane: 1, Reason: "r"}: true,
-				{Lane: 2, Reason: "r"}: true, {Lane: of, Key: "k", Reason: "r"}: true}}
+				{Lane: 2, Reason: "r"}: true, {Lane: laneOfKey, Key: "k", Reason: "r"}: true}}
 			status, text, left := f.postPause(t, "resume", c.body)
-			if status != 200 || len(left) != c.left || len(f.called) != c.lookedAt {
-				t.Errorf("got %d %s and the called lanes %v; want 200, %v pauses left and %v called lanes", status,
-					text, f.called,
-					c.left, c.lookedAt)
+			if status != 200 || len(left) != c.left || len(f.called) != c.called {
+				t.Errorf("got %d %s and the called lanes %v; want 200, %d pauses left and %d called lanes", status,
+					text, f.called, c.left, c.called)
 			}
 		})
 	}

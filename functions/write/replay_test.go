@@ -14,11 +14,11 @@ import (
 	"weir/internal/weir"
 )
 
-// dead is a log with one dead message.
+// dead is a log with one dead message, which is in lane 2.
 type dead struct {
 	message weir.Message
-	asked   []lane.ReplayOptions
-	called  int
+	asked   []lane.ReplayOptions // of the replays that were requested
+	called  int                  // calls of lane 2
 }
 
 func newDead() *dead {
@@ -121,7 +121,7 @@ func TestEdit(t *testing.T) {
 	for name, c := range map[string]struct {
 		query, body string
 		status      int
-		says        string
+		part        string // a part of the answer
 	}{
 		"corrected":        {"", "article /a 4", 202, ""},
 		"by force":         {"?force=true", "article /a 4", 202, ""},
@@ -138,10 +138,9 @@ func TestEdit(t *testing.T) {
 			d := newDead()
 			w := d.postChange(id+"/edit"+c.query, c.body)
 			if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) || len(d.asked) != d.called ||
-				!strings.Contains(w.Body.String(), c.says) {
-				t.Fatalf("got %d %s, the replays %+v and %d calls; want %d, and one replay and one call only if 202",
-					w.Code, w.Body,
-					d.asked, d.called, c.status)
+				!strings.Contains(w.Body.String(), c.part) {
+				t.Fatalf("got %d %s, the replays %+v and %d calls; want %d with %q, and one replay and one call only "+
+					"if 202", w.Code, w.Body, d.asked, d.called, c.status, c.part)
 			}
 			if c.status != 202 {
 				return

@@ -24,7 +24,7 @@ type Replays struct {
 	Logger *slog.Logger
 }
 
-// replaysRequest is the body of POST. The filter must be present. An empty filter selects all dead messages.
+// replaysRequest is the body of a request. The filter must be present. An empty filter selects all dead messages.
 type replaysRequest struct {
 	Filter *struct {
 		Key         *string    `json:"key"`
@@ -79,12 +79,12 @@ func (in *replaysRequest) buildSpec() (replay.Spec, error) {
 	s := replay.Spec{RatePerMinute: replay.DefaultRate, StopAtErrorRate: replay.DefaultErrorRate, Force: in.Force,
 		Reason: strings.TrimSpace(in.Reason)}
 	if in.Filter == nil {
-		return s, invalidError("filter", "a filter is needed; an empty one means everything that is dead")
+		return s, invalidError("filter", "a filter is needed; an empty filter selects all dead messages")
 	}
 	for path, text := range map[string]*string{"filter.key": in.Filter.Key, "filter.contract": in.Filter.Contract,
 		"filter.fingerprint": in.Filter.Fingerprint} {
 		if text != nil && *text == "" {
-			return s, invalidError(path, "is empty: leave it out where it is not to matter")
+			return s, invalidError(path, "is empty: leave it out to select messages with any value")
 		}
 	}
 	s.Filter = replay.Filter{Key: derefOrZero(in.Filter.Key), Lane: in.Filter.Lane,

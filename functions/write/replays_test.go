@@ -14,11 +14,11 @@ import (
 	"weir/internal/weir"
 )
 
-// jobs is a runner that starts no job.
+// jobs implements write.Jobs. It starts no job.
 type jobs struct {
-	specs   []replay.Spec
-	planned bool
-	err     error
+	specs   []replay.Spec // of the calls of Start and Plan
+	planned bool          // Plan was called
+	err     error         // the error of each method, except of a Cancel that finds no job
 }
 
 func (f *jobs) Start(_ context.Context, s replay.Spec) (replay.Job, error) {
@@ -95,15 +95,15 @@ func TestReplays(t *testing.T) {
 				got.Filter.Lane = want
 			}
 			if got != c.want || f.planned != (name == "DryRun") {
-				t.Errorf("got %+v, want %v and planned %v", got, c.want, name == "DryRun")
+				t.Errorf("got %+v and a plan: %t; want %+v and a plan: %t", got, f.planned, c.want, name == "DryRun")
 			}
-			var said map[string]any
-			if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil {
+			var answer map[string]any
+			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 				t.Fatal(err)
 			}
-			if f.planned && said["count"] != 7.0 || !f.planned &&
-				(said["id"] != "one" || w.Header().Get("Location") != "http://example.com/api/replays/one") {
-				t.Errorf("got %v with %v, want the number 7 for a plan, or the id and the address of a job", said,
+			if f.planned && answer["count"] != 7.0 || !f.planned &&
+				(answer["id"] != "one" || w.Header().Get("Location") != "http://example.com/api/replays/one") {
+				t.Errorf("got %v with %v, want the number 7 for a plan, or the id and the address of a job", answer,
 					w.Header())
 			}
 		})

@@ -11,7 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// latinBodies has an accepted body in ISO-8859-1, and an edited body whose Content-Type is not XML.
+// latinBodies has messages with an accepted body in ISO-8859-1, and an edited body whose Content-Type is not XML. The
+// message with the sequence number 4 was not edited.
 type latinBodies struct{}
 
 func (latinBodies) LoadMessage(_ context.Context, id weir.ID) (weir.Message, error) {

@@ -1,6 +1,6 @@
 // Package filing validates the messages of upstreams and appends them to their lanes. It reads the headers beside the
-// body, checks the body against its contract, and appends the message. Posts, deliveries of a broker and parts of a
-// batch all pass through it, so a header or a rule has the same meaning for each of them.
+// body, checks the body against its contract, and appends the message. Posts, deliveries of a broker, files of the
+// inbox and parts of a batch all pass through it, so a header or a rule has the same meaning for each of them.
 package filing
 
 import (
@@ -28,22 +28,23 @@ type Appender interface {
 type Limits interface {
 	// CheckContract returns Forbidden if the upstream may not send messages of the contract.
 	CheckContract(upstream, contract string) error
-	// Admit counts a message against the rate and the quota of the upstream, or returns Limited. The function giveBack
-	// is never nil, and undoes the count.
+	// Admit counts a message against the rate and the quota of the upstream. It returns Limited if one of the two is
+	// used up, Forbidden if no upstream has the name, and Unavailable if storage fails. The function giveBack is never
+	// nil. It returns the message to the quota, but not to the rate.
 	Admit(ctx context.Context, upstream string) (giveBack func(), err error)
 }
 
 // Submission is a message as an upstream sends it.
 type Submission struct {
 	ContentType string
-	Body        []byte // the message uses the slice, so the caller must not change it any more
+	Body        []byte // the message has the slice itself, so the caller must not change the slice any more
 	Options     Options
 }
 
 // Options are the parts of a submission beside its body.
 type Options struct {
 	IdempotencyKey          string    // "" = none
-	DueAt                   time.Time // zero = the message's own due time, or now
+	DueAt                   time.Time // zero = the due time in the body, or none
 	Callback                string    // "" = none
 	Upstream                string    // the verified name of the upstream; "" = none, and no limits
 	TraceParent, TraceState string    // "" = none
@@ -79,10 +80,10 @@ func (f *Filer) Validate(ctx context.Context, s Submission) (weir.Message, error
 	return m, nil
 }
 
-// File validates a submission and appends it to its lane. The message is durable when File returns without an error;
-// the caller wakes the lane. After an Unavailable error the message may or may not be filed: the caller submits it
-// again with the same idempotency key. After a Limited error the message is not filed. Submissions of one key that are
-// filed one after the other keep their order.
+// File validates a submission and appends its message to a lane. The message is durable when File returns without an
+// error; the caller wakes the lane. After an Unavailable error the message may or may not be filed: the caller submits
+// it again with the same idempotency key. After a Limited error, or one that IsRefusal reports, the message is not
+// filed. Submissions of one key that are filed one after the other keep their order.
 func (f *Filer) File(ctx context.Context, s Submission) (lane.Receipt, error) {
 	m, err := f.Validate(ctx, s)
 	if err != nil {
@@ -91,7 +92,7 @@ func (f *Filer) File(ctx context.Context, s Submission) (lane.Receipt, error) {
 	return f.FileValid(ctx, m, s.Options.IdempotencyKey)
 }
 
-// IsRefusal reports whether an error of a Filer refuses the submission for good, so that a repeat would fail, too.
+// IsRefusal reports whether an error of a Filer refuses the submission for good: a repeat would fail, too.
 func IsRefusal(err error) bool {
 	switch weir.KindOf(err) {
 	case weir.Malformed, weir.TooLarge, weir.Unsupported, weir.Invalid, weir.Forbidden:
@@ -111,7 +112,7 @@ func (f *Filer) FileValid(ctx context.Context, m weir.Message, idempotencyKey st
 	}
 	filed, err := f.FileAdmitted(ctx, m, idempotencyKey)
 	if err == nil && filed.Duplicate || IsRefusal(err) {
-		giveBack() // no message was added; after any other error the message may be filed
+		giveBack() // this call filed no message; after any other error the message may be filed
 	}
 	return filed, err
 }

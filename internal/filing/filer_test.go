@@ -11,10 +11,10 @@ import (
 	"weir/internal/weir"
 )
 
-// fake implements the ports of a Filer.
+// fake implements the ports of a Filer except Limits.
 type fake struct {
-	refusal error     // that Accept returns
-	dueAt   time.Time // that the body names
+	refusal error     // the error that Accept returns
+	dueAt   time.Time // the due time in the body; zero = none
 	filed   []weir.Message
 	keys    []string // idempotency keys of the filed messages
 }

@@ -15,8 +15,9 @@ var knownHeaders = []string{"Weir-Deliver-At", "Weir-Deliver-After", "Weir-Callb
 
 // ReadOptions reads the headers of a submission: Idempotency-Key, Weir-Deliver-At or Weir-Deliver-After,
 // Weir-Callback, Traceparent and Tracestate. The names must be canonical, as http.Header has them. The caller reads the
-// headers alsoKnown. Any other header that begins with Weir- is Malformed: if a misspelt Weir-Deliver-At were ignored,
-// an embargoed message would be delivered at once. A callback that is not allowed is Invalid.
+// headers alsoKnown. Any other header that begins with Weir- or Weir_ is Malformed: if a misspelt Weir-Deliver-At were
+// ignored, an embargoed message would be delivered at once. A value that cannot be read is Malformed, except that an
+// invalid Traceparent or Tracestate is ignored. A callback that is not allowed is Invalid.
 func (f *Filer) ReadOptions(h http.Header, now time.Time, alsoKnown ...string) (Options, error) {
 	var o Options
 	var err error
@@ -81,7 +82,7 @@ func readIdempotencyKey(values []string) (string, error) {
 	return values[0], nil
 }
 
-// readCallback returns the value of the header Weir-Callback; empty = none.
+// readCallback returns the value of the header Weir-Callback; empty = none. It checks the address.
 func (f *Filer) readCallback(values []string) (string, error) {
 	if len(values) == 0 {
 		return "", nil

@@ -6,8 +6,8 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// UnknownNameError returns the Malformed error for a header or parameter that Weir does not know. Its message suggests
-// the nearest known name, or lists all of them.
+// UnknownNameError returns the Malformed error for a header or parameter that Weir does not know. The error's message
+// suggests the nearest known name. If none is near, it lists all known names.
 func UnknownNameError(kind, name string, known []string) error {
 	nearest, distance := "", len(name)
 	for _, k := range known {
