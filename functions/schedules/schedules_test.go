@@ -211,8 +211,8 @@ func TestFunction_Refuses(t *testing.T) {
 		for _, method := range []string{"PUT", "DELETE"} {
 			if w := serveRequest(f, method, "/nightly", nightly, "If-Match", `"v0", W/"v9"`); w.Code != 412 ||
 				len(f.cond.Versions) != 2 || f.cond.Versions[1] != "v9" {
-				t.Errorf("%s: got %d and the condition %+v; want 412, and two Versions of which the second is v9", method,
-					w.Code, f.cond)
+				t.Errorf("%s: got %d and the condition %+v; want 412, and two Versions of which the second is v9",
+					method, w.Code, f.cond)
 			}
 		}
 	})

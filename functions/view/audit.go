@@ -119,7 +119,8 @@ func readAuditQuery(r *http.Request) (audit.Query, export.Format, error) {
 		out.Limit = n
 	}
 	if len(out.Continue) > 64 {
-		return out, "", &weir.Error{Kind: weir.Malformed, Op: "audit", Message: "continue is not from an earlier answer"}
+		return out, "", &weir.Error{Kind: weir.Malformed, Op: "audit",
+			Message: "continue is not from an earlier answer"}
 	}
 	return out, form, nil
 }

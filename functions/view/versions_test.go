@@ -34,8 +34,8 @@ func TestVersions(t *testing.T) {
 		status int
 		want   string
 	}{
-		"ContractsOfTheSettings": {"key=/a", 200, address + `{"contract":"new","version":"9","messageId":"` + id.String() +
-			`","warning":"too high"}]}`},
+		"ContractsOfTheSettings": {"key=/a", 200, address +
+			`{"contract":"new","version":"9","messageId":"` + id.String() + `","warning":"too high"}]}`},
 		"RemovedContract": {"key=/a&contract=old&code=x", 200, address +
 			`{"contract":"old","version":"4","messageId":"` + id.String() + `"}]}`},
 		"None":             {"key=/b", 200, `"versions":[]`},

@@ -99,9 +99,12 @@ func TestDiscards(t *testing.T) {
 		"AllAndMore":  {`{"filter":{"all":true,"key":"/a"}}`, 422, bulkdiscard.Filter{}, "filter.all"},
 		"EmptyKey":    {`{"filter":{"key":""}}`, 422, bulkdiscard.Filter{}, "filter.key"},
 		"NoSuchLane":  {`{"filter":{"lane":3}}`, 422, bulkdiscard.Filter{}, "filter.lane"},
-		"EmptySpan":   {`{"filter":{"from":"2026-03-04T05:00:00Z","to":"2026-03-04T05:00:00Z"}}`, 422, bulkdiscard.Filter{}, "filter.to"},
-		"LongReason":  {`{"filter":{"all":true},"reason":"` + strings.Repeat("x", 501) + `"}`, 422, bulkdiscard.Filter{}, "reason"},
-		"NoContinue":  {`{"filter":{"all":true},"continue":"x"}`, 422, bulkdiscard.Filter{}, "continue"},
+		"EmptySpan": {`{"filter":{"from":"2026-03-04T05:00:00Z","to":"2026-03-04T05:00:00Z"}}`, 422,
+			bulkdiscard.Filter{},
+			"filter.to"},
+		"LongReason": {`{"filter":{"all":true},"reason":"` + strings.Repeat("x", 501) + `"}`, 422,
+			bulkdiscard.Filter{}, "reason"},
+		"NoContinue": {`{"filter":{"all":true},"continue":"x"}`, 422, bulkdiscard.Filter{}, "continue"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -28,7 +28,7 @@ type App struct {
 	budgets     budgets
 	contracts   *contract.Set
 	cms         *cms.Client
-	sender      sender         // the CMS client, or the sender of steps if a contract has steps; nil = none could be made
+	sender      sender         // the CMS client, or the sender of steps if a contract has steps; nil = neither exists
 	keeper      *signin.Keeper // nil = requests are not signed
 	account     *azure.Account
 	calendar    *calendar.Calendar

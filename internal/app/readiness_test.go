@@ -47,10 +47,10 @@ func TestServer_Readiness(t *testing.T) {
 		took   time.Duration // time from the request to the answer
 		retry  string        // the answer's Retry-After
 	}{
-		"TheHostIsAnsweredWhenStorageOpens":      {path: "/", opens: 3 * time.Second, status: 200, took: 3 * time.Second},
-		"TheHostIsAnsweredAfterTenSeconds":       {path: "/", status: 200, took: 10 * time.Second},
-		"TheHostIsAnsweredAtOnceIfStorageIsOpen": {path: "/", opens: time.Second, sentAt: time.Hour, status: 200},
-		"TheHostIsAnsweredAtOnceByAnOldProcess":  {path: "/", sentAt: time.Hour, status: 200},
+		"HostIsAnsweredOnceStorageOpens":    {path: "/", opens: 3 * time.Second, status: 200, took: 3 * time.Second},
+		"HostIsAnsweredAfterTenSeconds":     {path: "/", status: 200, took: 10 * time.Second},
+		"HostIsAnsweredAtOnceIfStorageOpen": {path: "/", opens: time.Second, sentAt: time.Hour, status: 200},
+		"OldProcessAnswersHostAtOnce":       {path: "/", sentAt: time.Hour, status: 200},
 		"TheFirstRequestWaitsForStorage": {path: "/api/messages", opens: 9 * time.Second, status: 202,
 			took: 9 * time.Second},
 		"ARequestWaitsUntilTheProcessIs14sOld": {path: "/api/messages", sentAt: 10 * time.Second, status: 503,

@@ -18,7 +18,7 @@ type directus struct {
 	mu    sync.Mutex
 	next  int                    // id of the last item that was created
 	items map[int]map[string]any // by id
-	blind int                    // number of look-ups that still find nothing, as if an editor created the item after them
+	blind int                    // number of look-ups that still find nothing, as if the item came later
 	lost  int                    // number of updates before which an editor still removes the item
 }
 

@@ -18,7 +18,7 @@ type upstreamSettings struct {
 	Keys       []secret        `yaml:"keys"`       // for the header Weir-Upstream-Key
 	Signature  upstream.Scheme `yaml:"signature"`  // github or standard
 	Secrets    []secret        `yaml:"secrets"`    // of the signature
-	Tolerance  duration        `yaml:"tolerance"`  // largest distance of webhook-timestamp from now; 0 = defaultTolerance
+	Tolerance  duration        `yaml:"tolerance"`  // largest distance of webhook-timestamp from now; 0 = the default
 	Contracts  []string        `yaml:"contracts"`  // nil = the upstream may send messages of all contracts
 	Rate       rate            `yaml:"rate"`       // zero = no limit
 	DailyQuota *int64          `yaml:"dailyQuota"` // nil = no limit

@@ -23,7 +23,7 @@ import (
 // Trials makes attempts for messages that are not stored.
 type Trials struct {
 	app       *App
-	variables map[string]string                 // from a variable's value to the text ${NAME} that is shown in its place
+	variables map[string]string                 // from a value to the text ${NAME} that is shown in its place
 	isLive    bool                              // a request without a given answer goes to the CMS
 	record    func(step string, a trial.Answer) // is called with each answer of the CMS; nil = no call
 }
@@ -54,8 +54,8 @@ func OpenTrials(env func(string) string, isLive bool) (*Trials, error) {
 	if err == nil {
 		return &Trials{app: a, variables: variables}, nil
 	}
-	// The stand-in is not valid if a setting needs a number or a duration. So the second try uses the actual value of each
-	// variable that is set.
+	// The stand-in is not valid if a setting needs a number or a duration. So the second try uses the actual value of
+	// each variable that is set.
 	actual := func(name string) string {
 		value := env(name)
 		if slices.Contains(names, name) {

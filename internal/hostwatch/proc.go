@@ -95,7 +95,7 @@ func (w *Watch) readOpenSockets() (map[string]string, error) {
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, err
 		}
-		if m := socketLink.FindStringSubmatch(target); err == nil && m != nil { // after an error: the descriptor is closed
+		if m := socketLink.FindStringSubmatch(target); err == nil && m != nil { // an error: it is closed
 			open[m[1]] = descriptor
 		}
 	}
