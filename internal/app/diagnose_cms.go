@@ -23,7 +23,7 @@ func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error) Finding {
 	defer cancel()
 	through, target, err := resolveProxy(d.settings.Delivery.URL)
 	if err == nil {
-		err = testConnection(ctx, through, target)
+		err = d.settings.testConnection(ctx, through, target)
 	}
 	if err != nil {
 		f.Wrong = firstLine(err)
@@ -55,8 +55,8 @@ func resolveProxy(address string) (through, target *url.URL, err error) {
 }
 
 // testConnection opens a connection to through and closes it. If target is an https address without a proxy, it also
-// checks the CMS's certificate.
-func testConnection(ctx context.Context, through, target *url.URL) error {
+// checks the CMS's certificate as a delivery does, by the authorities of delivery.tls.
+func (s *Settings) testConnection(ctx context.Context, through, target *url.URL) error {
 	port := through.Port()
 	if port == "" {
 		port = map[string]string{"https": "443", "socks5": "1080", "socks5h": "1080"}[through.Scheme]
@@ -69,7 +69,11 @@ func testConnection(ctx context.Context, through, target *url.URL) error {
 		DialContext(ctx context.Context, network, address string) (net.Conn, error)
 	} = &net.Dialer{}
 	if through == target && target.Scheme == "https" {
-		dialer = &tls.Dialer{}
+		config, err := s.Delivery.TLS.NewConfig()
+		if err != nil {
+			return err
+		}
+		dialer = &tls.Dialer{Config: config}
 	}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {

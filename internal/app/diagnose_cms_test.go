@@ -1,8 +1,15 @@
 package app
 
 import (
+	"encoding/pem"
+	"io"
+	"log"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"testing"
+
+	"weir/internal/signin"
 )
 
 func TestResolveProxyAndTestConnection(t *testing.T) {
@@ -15,11 +22,33 @@ func TestResolveProxyAndTestConnection(t *testing.T) {
 	if err != nil || through.Host != listener.Addr().String() {
 		t.Fatalf("got %v for %v (%v), want %s", through, target, err, listener.Addr())
 	}
-	if err := testConnection(t.Context(), through, target); err != nil {
+	var s Settings
+	if err := s.testConnection(t.Context(), through, target); err != nil {
 		t.Error(err)
 	}
 	listener.Close()
-	if err := testConnection(t.Context(), through, target); err == nil {
+	if err := s.testConnection(t.Context(), through, target); err == nil {
 		t.Error("port without a listener: got no error, want one")
+	}
+}
+
+// The CMS may have a certificate of an authority that only delivery.tls names.
+func TestTestConnection_OwnAuthority(t *testing.T) {
+	t.Parallel()
+	cms := httptest.NewUnstartedServer(http.NotFoundHandler())
+	cms.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake that the first connection ends
+	cms.StartTLS()
+	defer cms.Close()
+	through, target, err := resolveProxy(cms.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s Settings
+	if err := s.testConnection(t.Context(), through, target); err == nil {
+		t.Error("without delivery.tls: got no error, want one of the certificate")
+	}
+	s.Delivery.TLS.CA = signin.Secret(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cms.Certificate().Raw}))
+	if err := s.testConnection(t.Context(), through, target); err != nil {
+		t.Errorf("with the authority in delivery.tls: got %v, want no error", err)
 	}
 }
