@@ -260,6 +260,29 @@ func TestSet_QuotaWhileStorageFails(t *testing.T) {
 	}
 }
 
+// Another process writes the row between the read and the write of nine tries. The tenth succeeds, and its messages
+// are taken.
+func TestSet_QuotaOfTheLastTry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		faults, n := storagetest.NewFaults(), 0
+		faults.Set(func(c storagetest.Call) storagetest.Fault {
+			if c.Op != "Transact" {
+				return storagetest.Fault{}
+			}
+			if n++; n < 10 {
+				return storagetest.Fault{Kind: storagetest.FailBefore,
+					Err: &storage.Error{Op: "table transact", Kind: storage.Precondition, Index: -1}}
+			}
+			return storagetest.Fault{}
+		})
+		s := newLimited(faults.Table(memory.New(time.Now).Table()), upstream.Rate{}, 200)
+		if !admitMessage(t, s) || n != 10 {
+			t.Errorf("got a refusal or %d writes, want the message admitted by the tenth write", n)
+		}
+	})
+}
+
 func TestSet_QuotaOfACancelledCall(t *testing.T) {
 	t.Parallel()
 	faults := storagetest.NewFaults()

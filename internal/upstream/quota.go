@@ -65,15 +65,17 @@ func (q *quota) takeMessages(ctx context.Context, count int64) (day string, left
 	case <-ctx.Done():
 		return "", 0, unavailableError(ctx.Err())
 	}
-	for range reserveTries {
+	for tries := 0; ; tries++ {
 		if day, left, isFull := q.takeReserved(count); day != "" || isFull {
 			return day, left, nil // this call or another one has reserved messages, or found too few left
+		}
+		if tries == reserveTries {
+			return "", 0, unavailableError(err)
 		}
 		if err = q.reserveMessages(ctx, count); err != nil && !isOvertaken(err) {
 			return "", 0, unavailableError(err) // if a write succeeded without an answer, its messages are lost
 		}
 	}
-	return "", 0, unavailableError(err)
 }
 
 // takeReserved takes messages that this process has reserved. If it took none, day is empty. isFull reports whether too
