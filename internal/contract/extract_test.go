@@ -41,6 +41,28 @@ func TestSet_Extract(t *testing.T) {
 	}
 }
 
+func TestSet_Extract_InTheOrderOfTheDocument(t *testing.T) {
+	t.Parallel()
+	set, err := contract.New([]contract.Definition{{Name: "a", Root: "article"}}, contract.Limits{MaxBody: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := `<article><part><b n="1">1</b><part><b n="2">2</b></part><b n="3">3</b></part><b n="4">4</b></article>`
+	for path, want := range map[string][]string{
+		"//b": {"1", "2", "3", "4"}, "//b/@n": {"1", "2", "3", "4"}, ".//part/../b": {"1", "3", "4"},
+		".//part/b": {"1", "2", "3"},
+	} {
+		x, err := contract.NewExtractor([]contract.Selection{{Path: path}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := set.Extract(t.Context(), x, "application/xml", []byte(body))
+		if err != nil || !slices.Equal(got[0], want) {
+			t.Errorf("%s: got %q, %v; want %q", path, got, err, want)
+		}
+	}
+}
+
 func TestCheckSelection_Refuses(t *testing.T) {
 	t.Parallel()
 	for selection, want := range map[contract.Selection]string{

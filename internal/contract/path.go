@@ -154,8 +154,7 @@ type placedValue struct {
 	text      string // without surrounding white space
 }
 
-// selectPlacedValues returns the selected values. Values of one parent element are in the order of the document. A
-// path with // can select an element before another one that stands before it in the document.
+// selectPlacedValues returns the selected values in the order of the document.
 func (p *path) selectPlacedValues(doc *etree.Document) []placedValue {
 	var out []placedValue
 	spaces := namespaces{}
@@ -199,7 +198,25 @@ func (p *path) selectPlaces(doc *etree.Document) []*etree.Element {
 	for _, s := range p.steps {
 		found = s.selectElements(found, spaces)
 	}
+	if p.hasDescendants() && len(found) > 1 {
+		sortByPlace(found, doc)
+	}
 	return found
+}
+
+// hasDescendants reports whether a step is //. Only behind such a step can elements be selected in another order than
+// that of the document, because the step selects an element as well as the elements in it.
+func (p *path) hasDescendants() bool {
+	return slices.ContainsFunc(p.steps, func(s step) bool { return s.isDescendant })
+}
+
+// sortByPlace puts elements into the order of the document.
+func sortByPlace(found []*etree.Element, doc *etree.Document) {
+	places := map[*etree.Element]int{}
+	for i, e := range appendDescendants(&doc.Element, map[*etree.Element]bool{}, nil) {
+		places[e] = i
+	}
+	slices.SortFunc(found, func(a, b *etree.Element) int { return places[a] - places[b] })
 }
 
 // selectElements returns the elements that the step selects from the given elements, each once.
