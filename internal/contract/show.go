@@ -44,7 +44,7 @@ func compileShownFields(given []ShownField) (fields []compiledField, problems []
 		case err == nil && p == nil:
 			err = errors.New("path is missing")
 		case err == nil && !shownName.MatchString(f.Name):
-			err = fmt.Errorf("name %q must have 1 to 32 letters, digits, _ and -, and begin with a letter", f.Name)
+			err = fmt.Errorf("name %q must have 1 to 32 letters, digits, _ and -, and begin with a letter or _", f.Name)
 		case err == nil && names[f.Name]:
 			err = fmt.Errorf("name %q is taken by an earlier field", f.Name)
 		}

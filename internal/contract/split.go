@@ -73,7 +73,8 @@ func (s *Set) Split(document io.Reader, contentType string, paths ...*SplitPath)
 		return nil, err
 	}
 	p := &Splitter{paths: paths, limits: s.limits, namespaces: newNamespaceScope(),
-		source: &tokenReader{source: buffered, limit: s.limits.MaxBody, maxEquals: s.limits.Attributes, isASCII: isASCII}}
+		source: &tokenReader{source: buffered, limit: s.limits.MaxBody, maxEquals: s.limits.Attributes,
+			isASCII: isASCII, partAt: -1}}
 	p.decoder = xml.NewDecoder(p.source)
 	// The decoder needs no conversion, because checkProlog has checked the encoding.
 	p.decoder.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
@@ -359,7 +360,7 @@ type tokenReader struct {
 	kept       []byte // the buffered bytes, from offset base on
 	base       int64
 	tokenAt    int64 // offset of the current token
-	partAt     int64 // offset of the current part; 0 = no part began yet; -1 = the last part has ended, or is too large
+	partAt     int64 // offset of the current part; -1 = no part is open, or it is too large
 	equals     int   // number of equals signs that were read since the token began
 	isTooLarge bool  // true = the current part is too large
 	err        error // the reason why the reading ended
