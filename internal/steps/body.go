@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -53,11 +54,10 @@ func (f *File) compileTree(n ast.Node, path string, s *scope) *tree {
 		if leaf.isConstant() {
 			return &tree{isLeaf: true, fixed: leaf.literalText()}
 		}
-		switch {
-		case !leaf.isSingle():
+		if leaf.isSingle() {
+			f.requireValue(leaf.parts[0].expression, placeOf(n, path))
+		} else {
 			f.requireText(leaf, placeOf(n, path))
-		case leaf.parts[0].expression.kind == rawBytesType:
-			f.addMistake(placeOf(n, path), bytesElsewhere)
 		}
 		return &tree{isLeaf: true, leaf: leaf}
 	case *ast.IntegerNode:
@@ -73,6 +73,17 @@ func (f *File) compileTree(n ast.Node, path string, s *scope) *tree {
 		"this value cannot be part of JSON; write a text, a number, true, false, a list or a "+
 			"mapping")
 	return &tree{isLeaf: true}
+}
+
+// requireValue records a mistake if the value of an expression can never be a part of JSON or of a form.
+func (f *File) requireValue(e *expression, at place) {
+	switch {
+	case e.kind == nil:
+	case e.kind == rawBytesType:
+		f.addMistake(at, bytesElsewhere)
+	case slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Func, reflect.Struct}, e.kind.Kind()):
+		f.addMistake(at, "{{ %s }} is %s and cannot be a value; take one part of it", e.source, describeType(e.kind))
+	}
 }
 
 func (f *File) compileObject(n ast.Node, path string, s *scope) *tree {
@@ -125,6 +136,22 @@ func (t *tree) evaluateTree(env map[string]any) (value any, keep bool, err error
 		}
 	}
 	return object, true, nil
+}
+
+// newValueError returns the error of a form's field whose value cannot be used. If the field is a list, an item that
+// reads an answer decides, because the next attempt may read another value.
+func (t *tree) newValueError(err error) error {
+	found := err
+	for _, leaf := range append([]*tree{t}, t.values...) {
+		if leaf.leaf == nil {
+			continue
+		}
+		var value *valueError
+		if found = leaf.leaf.newValueError(err); errors.As(found, &value) && value.reads {
+			return found
+		}
+	}
+	return found
 }
 
 // jsonBody is a JSON document.
@@ -180,11 +207,15 @@ func (b *formBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, stri
 	}
 	form := url.Values{}
 	fields, _ := value.(map[string]any)
-	for name, v := range fields {
+	for i, name := range b.tree.names {
+		v, isKept := fields[name]
+		if !isKept {
+			continue
+		}
 		for _, item := range asList(v) {
 			text, err := toText(item)
 			if err != nil {
-				return nil, "", fmt.Errorf("field %s: %w", name, err)
+				return nil, "", b.tree.values[i].newValueError(fmt.Errorf("field %s: %w", name, err))
 			}
 			form.Add(name, text)
 		}

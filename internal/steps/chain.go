@@ -51,7 +51,7 @@ type step struct {
 	remember   *template     // the id that the CMS gave to the item; nil = the step remembers no id
 	say        *template     // the reason if the step of a sign-in fails; nil = the status, or the condition success
 
-	addressesRemembered bool          // the address reads the remembered id; not set for GraphQL
+	addressesRemembered bool          // the address reads the remembered id
 	expressions         []*expression // the expressions of all its settings, and of the rules for all steps
 }
 
@@ -286,6 +286,7 @@ func (c *compiler) compileRequest(settings map[string]pair, st *step, s *scope, 
 		st.needs.addPart(partJSON, needStrict)
 		if p, ok := settings["address"]; ok {
 			st.address = f.compileAddress(p, s, c.base)
+			st.addressesRemembered = st.address != nil && st.address.text.readsRemembered()
 		} else {
 			st.address = &address{base: c.base, text: &template{}}
 		}

@@ -203,6 +203,19 @@ func (u *uses) Visit(node *ast.Node) {
 		u.visitComparison(n)
 	case *ast.CallNode:
 		u.visitCall(n)
+	case *ast.BuiltinNode:
+		u.visitBuiltin(n)
+	}
+}
+
+// visitBuiltin refuses toJSON(find): an answer has parts that have no JSON, so each attempt would fail.
+func (u *uses) visitBuiltin(n *ast.BuiltinNode) {
+	if n.Name != "toJSON" || len(n.Arguments) != 1 {
+		return
+	}
+	if name, ok := n.Arguments[0].(*ast.IdentifierNode); ok && u.scope.findStep(name.Value) != nil {
+		u.refuseNode(name, fmt.Sprintf("%s is a step's answer and has no JSON of its own; write toJSON(%[1]s.json)",
+			name.Value))
 	}
 }
 

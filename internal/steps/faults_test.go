@@ -347,6 +347,10 @@ var ruleCases = map[string]struct {
 		"{ put: \"/items/{{ text('./absent') }}\", json: {} }", answerWith(200, "", `{}`), weir.OutcomeRejected,
 		"must not have an empty part", false,
 	},
+	"ListInAField": {
+		"{ post: /a, form: { t: \"{{ [[text('./title')]] }}\" } }", answerWith(200, "", `{}`), weir.OutcomeRejected,
+		"field t: a list cannot stand in a text", false,
+	},
 	"NoNumber": {
 		"{ post: /a, json: { n: \"{{ number('./title') }}\" } }", answerWith(200, "", `{}`), weir.OutcomeRejected,
 		"not a number", false,

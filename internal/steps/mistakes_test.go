@@ -45,6 +45,17 @@ var mistakeCases = map[string]struct{ steps, at, says string }{
 	"ListInAddress": {
 		"- get: \"/items/{{ texts('./tag') }}\"", "[6:14]", "is a list and cannot stand in a text; take one part",
 	},
+	"AnswerAsValue": {
+		"- { name: find, get: /a }\n      - post: /b\n        json: { a: \"{{ find }}\" }", "[8:20]",
+		"is a step's answer and cannot be a value; take one part of it",
+	},
+	"FunctionAsValue": {
+		"- post: /b\n        json: { a: \"{{ text }}\" }", "[7:20]", "is a function and cannot be a value",
+	},
+	"AnswerAsJSON": {
+		"- { name: find, get: /a }\n      - post: /b\n        json: { a: \"{{ toJSON(find) }}\" }", "[8:31]",
+		"write toJSON(find.json)",
+	},
 	"NotClosed": {"- get: \"/items/{{ key\"", "[6:22]", "{{ is not closed; write {{ expression }}"},
 	"NotOpened": {"- get: \"/items/key }}\"", "[6:26]", "}} without {{ before it"},
 	"EmptyExpression": {

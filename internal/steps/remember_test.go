@@ -61,6 +61,33 @@ func TestSender_Remember(t *testing.T) {
 	}
 }
 
+// A GraphQL request may address the item by its id, as any other step may.
+func TestSender_RememberedInTheAddressOfGraphQL(t *testing.T) {
+	t.Parallel()
+	s := newSender(t, articleWithSteps(`
+      - name: update
+        when: remembered != nil
+        graphql: "mutation { update }"
+        address: /items/{{ remembered }}
+      - name: create
+        when: remembered == nil
+        post: /items
+        json: {}
+        remember: "{{ json.id }}"
+`), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/items/7" {
+			answerWith(404, "", `{}`)(w)
+			return
+		}
+		answerWith(201, "", `{"id":"8"}`)(w)
+	}))
+	d := newDelivery(`<article/>`)
+	d.RememberedID = "7"
+	if r := s.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered || r.RememberedID != "8" || !r.IsForgotten {
+		t.Errorf("got %+v, want delivered with the id 8, and the id 7 forgotten", r)
+	}
+}
+
 // If a step has remembered an id and a later step fails, the attempt's result still has the id. Otherwise a lagging
 // index of the CMS would lead to a second item.
 func TestSender_RememberBeforeAFailure(t *testing.T) {
