@@ -19,8 +19,8 @@ import (
 )
 
 // TestCrash_AtEveryWrite kills the command at its first write, at its second, and so on. That write does not take
-// effect, or takes effect, or arrives after another process has taken over. Then the test finishes or undoes the
-// change. No message may be lost, doubled or out of order.
+// effect, or takes effect, or arrives 25 s later, when another command may be at work. Then the test finishes or undoes
+// the change. No message may be lost, stored twice or out of order.
 func TestCrash_AtEveryWrite(t *testing.T) {
 	for name, fault := range map[string]storagetest.Fault{
 		"Before": {Kind: storagetest.FailBefore},
@@ -49,7 +49,8 @@ func TestCrash_AtEveryWrite(t *testing.T) {
 	}
 }
 
-// crashAt makes one change that is killed at a write. It returns false if the change had fewer writes.
+// crashAt makes one change that is killed at a write, finishes or undoes it, and checks the promises. It returns false
+// if the change had fewer writes.
 func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 	h := w.startHandler(2)
 	keep := w.postAllKinds(h)
@@ -61,9 +62,9 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 		} else if err != nil {
 			w.t.Fatalf("undo: %v", err)
 		}
-		time.Sleep(30 * time.Second) // a late write arrives at lanes that were not written meanwhile
+		time.Sleep(30 * time.Second) // a late write of the killed command has arrived by then
 		if w.readRecord().Open.Number == 1 {
-			w.noCopies()
+			w.checkNoCopies()
 		}
 	} else {
 		w.changeLanes(3)
@@ -78,7 +79,7 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 		old := w.post(h, "k2", fmt.Sprint("version 5, ", last),
 			func(m *weir.Message) { m.Supersede, m.Version = true, "5" })
 		w.waitForStage(h, old, weir.Superseded)
-		time.Sleep(30 * time.Second) // a late write arrives
+		time.Sleep(30 * time.Second) // a late write of the killed command has arrived by then
 		for _, s := range w.sent {
 			if !strings.HasPrefix(s.body, "bad") && !strings.HasPrefix(s.body, "version 5") && !keep[s] {
 				w.waitForStage(h, s, weir.Delivered)
@@ -95,7 +96,7 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 	return killed
 }
 
-// checkRemembered checks that the CMS got messages with the remembered id of their key.
+// checkRemembered checks that the CMS got each message whose body begins with prefix with the remembered id of its key.
 func (w *world) checkRemembered(prefix string) {
 	w.t.Helper()
 	for _, r := range w.cms.listRequests() {
@@ -105,8 +106,8 @@ func (w *world) checkRemembered(prefix string) {
 	}
 }
 
-// noCopies checks that an undone change has left no copy of a message.
-func (w *world) noCopies() {
+// checkNoCopies checks that an undone change has left no copy of a message.
+func (w *world) checkNoCopies() {
 	w.t.Helper()
 	for number := range 3 {
 		page, err := w.account.Table().Range(w.t.Context(),
@@ -117,7 +118,8 @@ func (w *world) noCopies() {
 	}
 }
 
-// postAllKinds posts messages of every kind, and returns the messages that must wait.
+// postAllKinds posts messages of several stages: dead, delivered, scheduled, retrying and queued. It returns those that
+// are scheduled until about farAhead from now.
 func (w *world) postAllKinds(h *handler) map[*sent]bool {
 	keep := map[*sent]bool{}
 	w.waitForStage(h, w.post(h, "k1", "bad"), weir.Dead)
@@ -128,7 +130,7 @@ func (w *world) postAllKinds(h *handler) map[*sent]bool {
 		return w.post(h, key, body, func(m *weir.Message) { m.DueAt = time.Now().Add(after) })
 	}
 	later("k0", "falls due meanwhile", 4*time.Second)
-	for i := range 3 { // accepted in the opposite order; the last two of one moment
+	for i := range 3 { // k1: the first one is due a minute after the other two, which are due at the same time
 		keep[later("k1", fmt.Sprint("scheduled ", i), farAhead-time.Duration(min(i, 1))*time.Minute)] = true
 		keep[later("k3", fmt.Sprint("scheduled too ", i), farAhead)] = true
 	}
@@ -139,7 +141,8 @@ func (w *world) postAllKinds(h *handler) map[*sent]bool {
 	return keep
 }
 
-// farAhead is the distance of a due time that comes after the end of each test.
+// farAhead is how far ahead the due times of some messages are. These wait during a test, unless the test lets this
+// time pass at its end.
 const farAhead = 2 * time.Hour
 
 // killedCommand runs a change that ends at a write as by SIGKILL. It reports whether the change reached that write.
@@ -147,7 +150,7 @@ func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
 	ctx, kill := context.WithCancel(w.t.Context())
 	defer kill()
 	faults := storagetest.NewFaults()
-	var writes atomic.Int64 // its drains may still be ending when the command has returned
+	var writes atomic.Int64 // atomic, because the command's drainer may still be ending when Run has returned
 	faults.Set(func(c storagetest.Call) storagetest.Fault {
 		if c.Op != "Transact" && c.Op != "Acquire" && c.Op != "Release" && writes.Load() < int64(at) {
 			return storagetest.Fault{}
@@ -169,7 +172,8 @@ func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
 	return false
 }
 
-// TestFaults_OfStorage checks that a change succeeds although every third write fails in some way.
+// TestFaults_OfStorage checks that a change succeeds although a third of the command's calls to the table, drawn at
+// random, fail or take effect late.
 func TestFaults_OfStorage(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {

@@ -13,13 +13,15 @@
 //	                               ▼ weir lanes --undo
 //	                             undo ─────▶ (none), old number
 //
-//	drain   The command sets Sealed in every head. Then Weir refuses appends and cancellations
-//	        with 503 and Retry-After. The holders, and the command, deliver until the lanes are
-//	        empty. A lane gets Closed in its tail if it is empty, has no held message, and the
-//	        settle time of its last request has passed. From then on it has no holder.
-//	refile  The command copies scheduled messages, dead messages and the latest delivered versions
-//	        into the lanes of the next epoch, which other processes do not use yet. One write of
-//	        meta/lanes then opens the next epoch and so changes the number of lanes.
+//	drain   The command sets Sealed in every head. Then Weir refuses appends, and changes of
+//	        messages such as cancellations, with 503 and Retry-After. The holders, and the command,
+//	        deliver until the lanes are empty. A lane gets Closed in its tail if it is empty, has no
+//	        held message, no open request and no pause of an operator, and the settle time of its
+//	        last request to the CMS has passed. From then on it has no holder.
+//	refile  The command copies scheduled messages, dead messages, the latest delivered versions and
+//	        the remembered ids into the lanes of the next epoch, which other processes do not use
+//	        yet. One write of meta/lanes then opens the next epoch and so changes the number of
+//	        lanes.
 //	books   The command corrects the counters in the tails of the closed lanes: copied messages
 //	        count in Moved, and copied dead ones no longer in Dead.
 //	undo    The command reopens tails, unseals heads and removes copies.
@@ -28,24 +30,24 @@
 //
 //   - A message waits in one epoch only. During a change lanes of two epochs exist, but then the
 //     lanes of the old epoch are closed, or those of the new epoch are not open yet.
-//   - A closed lane does not change, except that its counters are corrected and retention removes
-//     rows. So a row that is missing, for example an idempotency key, cannot appear later.
-//   - One transaction writes a copy and its o_ row, which has the old place. So a message is
+//   - A closed lane gets no further message. Its counters are corrected, and its rows are removed or
+//     erased. So a row that is missing, for example an idempotency key, cannot appear later.
+//   - One transaction writes a copy and its o_ row, whose key is the old place. So a message is
 //     copied once, and its old id leads to the copy. Callers and the CMS always see the first id.
-//   - Messages of a key keep their order: all waiting messages were delivered before the lanes
-//     were closed, scheduled and dead messages are copied in the order of the log, and a key's
-//     messages go from one lane into one.
+//   - Messages of a key keep their order: all waiting messages, except the scheduled ones, became
+//     final before the lanes were closed; scheduled and dead messages are copied in the order of
+//     their positions; and a key's messages go from one lane into one.
 //   - The fences of the new lanes begin at the highest fence of the old lanes, so that the CMS never
 //     receives a lower fence than before.
-//   - In each lane accepted = delivered + dead + cancelled + superseded + moved + waiting.
+//   - In each lane accepted = delivered + dead + cancelled + superseded + discarded + moved + waiting.
 //
 // # Failure
 //
 // The command can stop at any point. If it is started again, it continues from the stored step. Every
 // write is conditional on a control row or on the meta row; if its answer is lost, the command reads
-// the row again. A write of a killed command may still be on its way. So undo writes each head and
-// each tail, even without a change: their new ETags make the old write fail. For the same reason an
-// epoch's number is never used twice.
+// the row again. A write of a killed command may still be on its way. So undo writes each head, and
+// each tail that no holder has written meanwhile, even without a change: the new ETag makes the late
+// write fail. For the same reason an epoch's number is never used twice.
 //
 // A lease prevents two commands at a time. An undo first writes its step into the meta row. The
 // running command then stops and releases the lease.

@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// countRowsNaming counts the rows of all lanes of the epochs up to epoch that name a text.
+// countRowsNaming counts the rows, except tails, that contain a text, in all lanes of the epochs up to epoch.
 func (w *world) countRowsNaming(text string, epoch int) (n int) {
 	w.t.Helper()
 	for e := 1; e <= epoch; e++ {
@@ -32,8 +32,8 @@ func (w *world) countRowsNaming(text string, epoch int) (n int) {
 	return n
 }
 
-// A dead message has a row in each epoch. After its key is erased, its id still leads to the present row, even after
-// further changes of the number of lanes.
+// A dead message has a row in each epoch. After the message is erased, no row contains its key. The message's id still
+// leads to the present row, even after a further change of the number of lanes.
 func TestRun_AnErasedMessageIsErasedInAllEpochs(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(3)

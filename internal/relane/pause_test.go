@@ -56,7 +56,7 @@ func TestRun_PausedJustBeforeTheSeal(t *testing.T) {
 				return true
 			}()
 		}, storagetest.Fault{})
-		synctest.Wait()         // its drainer has looked at its lanes
+		synctest.Wait()         // the drainer of h has looked at its lanes
 		h.appends.OnFiled = nil // no drainer is woken, so the message still waits when the change begins
 		w.post(h, "k1", "waits")
 		done := make(chan error, 1)

@@ -37,11 +37,12 @@ type Resharder struct {
 const (
 	// commandLeaseName is the lease that prevents two commands at a time.
 	commandLeaseName = "lanes"
-	// pollInterval is the pause between two reads of lanes that are being emptied.
+	// pollInterval is the pause between two looks at lanes that are being emptied or reopened, and the first pause
+	// before a failed call to storage is repeated.
 	pollInterval = time.Second
 	// progressInterval is the time between two progress reports while the command waits.
 	progressInterval = 10 * time.Second
-	// releaseTimeout limits the time to close drainers and release leases when the command ends.
+	// releaseTimeout limits the time to close the drainer, and the time to release a lease.
 	releaseTimeout = 10 * time.Second
 )
 
@@ -71,7 +72,7 @@ func (c Resharder) Run(ctx context.Context, n int) error {
 	})
 }
 
-// beginChange writes that a change is under way.
+// beginChange records that a change to n lanes is under way, unless it is already, or n is in force.
 func (c Resharder) beginChange(ctx context.Context, n int) (meta epochs.Record, err error) {
 	err = c.retryTransient(ctx, func() (err error) {
 		meta, err = c.Store.Initialize(ctx, n)
@@ -146,7 +147,8 @@ func (c Resharder) runStep(ctx context.Context, meta epochs.Record) (epochs.Reco
 	return meta, fmt.Errorf("%w: finish that with --undo first", ErrUndone)
 }
 
-// advanceStep writes the next step, if the stored step is still the one that was done.
+// advanceStep writes the next step, if the stored step is still the one that was done. It returns ErrUndone if another
+// command has begun to undo the change.
 func (c Resharder) advanceStep(ctx context.Context, done epochs.Record, to func(*epochs.Record)) (epochs.Record,
 	error) {
 	want := done
@@ -163,7 +165,8 @@ func (c Resharder) advanceStep(ctx context.Context, done epochs.Record, to func(
 	})
 }
 
-// Undo restores the old number of lanes. It can be repeated.
+// Undo restores the old number of lanes. It can be repeated. It returns ErrTooLate if the new number is in force but
+// the change is not finished.
 func (c Resharder) Undo(ctx context.Context) error {
 	meta, err := epochs.Update(ctx, c.Store.Table, func(m *epochs.Record) error {
 		switch m.Step {

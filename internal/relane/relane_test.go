@@ -81,9 +81,9 @@ func TestRun_WaitsForTheCMSAndCanBeUndone(t *testing.T) {
 		bad := w.post(h, "k1", "bad")
 		w.waitForStage(h, bad, weir.Dead)
 		w.cms.setDown(true)
-		var held []*sent
+		var waiting []*sent
 		for i := range 6 {
-			held = append(held, w.post(h, fmt.Sprint("k", i), fmt.Sprint("waits ", i)))
+			waiting = append(waiting, w.post(h, fmt.Sprint("k", i), fmt.Sprint("waits ", i)))
 		}
 		first := w.newResharder(storagetest.NewFaults())
 		done := make(chan error, 1)
@@ -103,7 +103,7 @@ func TestRun_WaitsForTheCMSAndCanBeUndone(t *testing.T) {
 		}
 		w.post(h, "k9", "after")
 		w.cms.setDown(false)
-		for _, s := range held {
+		for _, s := range waiting {
 			w.waitForStage(h, s, weir.Delivered)
 		}
 		w.changeLanes(2) // this epoch gets number 3, because the undone change used 2
@@ -141,15 +141,16 @@ func TestRun_AnotherNumberWhileUnderWay(t *testing.T) {
 	})
 }
 
-// A request that waits when the change begins is granted before its lane is closed.
-func TestRun_GrantsRequestsFirst(t *testing.T) {
+// No process holds the lane when a scheduled message is cancelled and when the change begins. The cancellation is
+// counted before the lane is closed. The messages that moved can still be cancelled, and get another due time.
+func TestRun_CountsCancellationsFirst(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(2)
 		var later []*sent
 		for i := range 3 {
 			later = append(later, w.post(h, "k", fmt.Sprint("later ", i),
 				func(m *weir.Message) { m.DueAt = time.Now().Add(farAhead) }))
-			for j := range 10 { // far apart in the log
+			for j := range 10 { // so that the scheduled messages are far apart in the log
 				w.waitForStage(h, w.post(h, "k", fmt.Sprint("between ", i, j)), weir.Delivered)
 			}
 		}

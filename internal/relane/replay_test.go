@@ -12,12 +12,13 @@ import (
 	"weir/internal/weir"
 )
 
+// askAndWake requests a replay as askReplay does, and wakes the lane.
 func (w *world) askAndWake(h *handler, s *sent, edited string) {
 	w.t.Helper()
 	h.drainer.Wake(w.askReplay(h, s, edited))
 }
 
-// askReplay requests a replay, and returns the lane of the request.
+// askReplay requests a replay, with the body edited unless that is empty. It returns the lane of the request.
 func (w *world) askReplay(h *handler, s *sent, edited string) int {
 	w.t.Helper()
 	o := lane.ReplayOptions{}
@@ -39,7 +40,8 @@ func (w *world) checkReplayRefused(h *handler, s *sent, because string) {
 	}
 }
 
-// TestRun_DeadCanBeReplayed checks that dead messages keep their history in the next epoch.
+// TestRun_DeadCanBeReplayed checks that dead messages can be replayed after two changes of the number of lanes, and
+// keep their edited bodies, their attempts and their order. A replay is still refused if a later message was delivered.
 func TestRun_DeadCanBeReplayed(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(3)
@@ -94,8 +96,9 @@ func TestRun_DeadCanBeReplayed(t *testing.T) {
 	})
 }
 
-// TestRun_UnknownHistoryStaysUnknown checks that messages that died under an earlier version of the
-// program keep their unknown history.
+// TestRun_UnknownHistoryStaysUnknown checks that a message that died under an earlier version of the program is not
+// replayed after a change: it is not known if a later message of its key was delivered. A message that dies after the
+// change can be replayed.
 func TestRun_UnknownHistoryStaysUnknown(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(1)
@@ -171,7 +174,7 @@ func TestRun_DeadCanBeDiscarded(t *testing.T) {
 	})
 }
 
-// discardAndWait discards a dead message, and waits until it is done.
+// discardAndWait requests the discard of a dead message, and waits until the message is discarded.
 func (w *world) discardAndWait(h *handler, s *sent) {
 	w.t.Helper()
 	st, err := h.store.Discard(w.t.Context(), s.id, "")

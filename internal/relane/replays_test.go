@@ -13,7 +13,8 @@ import (
 	"weir/internal/weir"
 )
 
-// A change is refused while replays are under way, both before it begins and if a replay begins at the same time.
+// A change is refused while bulk replays are under way: before it begins, and if a bulk replay starts just before lane
+// 0 is sealed.
 func TestRun_RefusedWhileReplaysAreUnderWay(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(2)

@@ -87,8 +87,8 @@ func (c Resharder) closeDrainer(ctx context.Context, d Drainer) {
 	}
 }
 
-// closeEmpty closes the lanes that are empty, removes them from open, and returns for each lane the
-// reason why it cannot be closed.
+// closeEmpty closes the lanes of open that are empty, removes these from open, and returns the work
+// that is left in each lane.
 func (c Resharder) closeEmpty(ctx context.Context, open map[int]bool) (map[int]epochend.Remaining, error) {
 	lanes, numbers := epochend.Lanes{Store: c.Store}, slices.Sorted(maps.Keys(open))
 	found, closed := make([]epochend.Remaining, len(numbers)), make([]bool, len(numbers))
@@ -109,7 +109,8 @@ func (c Resharder) closeEmpty(ctx context.Context, open map[int]bool) (map[int]e
 	return rests, err
 }
 
-// closeLane closes a lane under its lease. It returns false if another process holds the lane.
+// closeLane closes a lane under its lease. It returns false if another process has the lease, or if
+// work is left in the lane.
 func (c Resharder) closeLane(ctx context.Context, number int) (bool, error) {
 	l, err := c.acquireLease(ctx, c.Store.LeaseName(number))
 	if errors.Is(err, lease.ErrBusy) {
@@ -122,7 +123,7 @@ func (c Resharder) closeLane(ctx context.Context, number int) (bool, error) {
 	return epochend.Lanes{Store: c.Store}.Close(l.Context(), number, rand.Text(), c.Settle)
 }
 
-// checkNotUndone returns ErrUndone if another command has undone the change.
+// checkNotUndone returns ErrUndone if another command has begun to undo the change.
 func (c Resharder) checkNotUndone(ctx context.Context, meta epochs.Record) error {
 	return c.retryTransient(ctx, func() error {
 		now, err := epochs.Read(ctx, c.Store.Table)
@@ -162,7 +163,8 @@ func describeRemaining(rests map[int]epochend.Remaining, now time.Time) string {
 	return text + "."
 }
 
-// copyMessages copies scheduled and dead messages into the next epoch's lanes.
+// copyMessages copies scheduled and dead messages, the versions that were delivered last, and the remembered ids into
+// the next epoch's lanes.
 func (c Resharder) copyMessages(ctx context.Context, meta epochs.Record) error {
 	c.Progress("All lanes are empty and closed; moving the scheduled and dead messages.")
 	r := &epochend.Copy{From: c.Store, To: c.Store.ForEpoch(meta.Next)}

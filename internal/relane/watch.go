@@ -24,7 +24,8 @@ const (
 
 // Watch waits until the epoch of an open store is over, and then returns ErrChanged: the process must end and start
 // again. A process that does not know yet does no harm, because the heads of its epoch are sealed and the lanes closed.
-// A value from nudge makes Watch read at once. Watch returns nil when ctx ends.
+// Watch returns lane.ErrReplaced if the record of epochs was removed or replaced. It returns nil when ctx ends. A value
+// from nudge makes Watch read at once.
 func Watch(ctx context.Context, store *lane.Store, nudge <-chan struct{}) error {
 	for pause := watchInterval; ; {
 		timer := time.NewTimer(pause)

@@ -31,7 +31,7 @@ type world struct {
 	cms     *cms
 	sent    []*sent
 	mu      sync.Mutex
-	said    []string // the progress reports of all commands
+	reports []string // progress reports of all commands
 	crashed bool     // a process has crashed, so its uncommitted deliveries may be repeated
 }
 
@@ -50,7 +50,8 @@ func simulate(t *testing.T, f func(*testing.T, *world)) {
 	})
 }
 
-// cms accepts and records bodies without "bad", unless it is down. It accepts a flaky body at the second attempt.
+// cms accepts bodies without "bad", unless it is down. It accepts a flaky body at the second attempt. It records the
+// requests that it accepts or rejects.
 type cms struct {
 	mu    sync.Mutex
 	down  bool
@@ -177,7 +178,7 @@ func (w *world) newResharder(faults *storagetest.Faults) relane.Resharder {
 		Progress: func(text string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.said = append(w.said, text)
+			w.reports = append(w.reports, text)
 		},
 	}
 }
@@ -186,7 +187,7 @@ func (w *world) newResharder(faults *storagetest.Faults) relane.Resharder {
 func (w *world) joinReports() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return strings.Join(w.said, "\n")
+	return strings.Join(w.reports, "\n")
 }
 
 func (w *world) changeLanes(n int) {
@@ -229,8 +230,9 @@ func (w *world) waitForStage(h *handler, s *sent, stage weir.Stage) {
 	}
 }
 
-// checkPromises checks the promises after a change, while all is at rest: each id leads to its message, repeats are
-// recognized, keys are in order, no message was sent twice, fences do not fall, and the books balance.
+// checkPromises checks the promises after a change, while all is at rest: each id leads to its message, repeated posts
+// are recognized, keys are in order, no message was sent twice except after a crash, fences do not fall, and the books
+// balance. waiting is the number of messages that wait.
 func (w *world) checkPromises(h *handler, waiting int64) {
 	w.t.Helper()
 	for _, s := range w.sent {
@@ -250,7 +252,8 @@ func (w *world) checkPromises(h *handler, waiting int64) {
 	w.checkBooks(waiting)
 }
 
-// checkOrder checks that the CMS's record has the messages of each key in the order in which they were sent.
+// checkOrder checks by the CMS's record that the messages of each key came in the order in which they were accepted or
+// became due, under fences that do not fall, and each once. After a crash the last message of a key may come again.
 func (w *world) checkOrder() {
 	w.t.Helper()
 	place, fence, seen := map[string]int{}, map[string]int64{}, map[string]bool{}
@@ -258,7 +261,7 @@ func (w *world) checkOrder() {
 		place[s.id.String()] = i
 	}
 	last := map[string]int{}
-	late := func(a, b *sent) bool { // a must not come after b
+	late := func(a, b *sent) bool { // whether a must not come after b
 		if a.due.IsZero() != b.due.IsZero() {
 			return false
 		}
@@ -282,7 +285,8 @@ func (w *world) checkOrder() {
 	}
 }
 
-// checkBooks checks by the sum over all epochs that every message is accepted once and counted once.
+// checkBooks checks by the sums over all epochs that every message is accepted once and counted once, and that the
+// given number of messages waits.
 func (w *world) checkBooks(waiting int64) {
 	w.t.Helper()
 	meta := w.readRecord()

@@ -26,7 +26,7 @@ const (
 	roundsTake = 150 * time.Second
 )
 
-// drawAges draws how long a seed goes on for retention.
+// drawAges draws whether days pass at the end of a seed, and what storage then refuses to remove.
 func (s *settings) drawAges(d *dice) {
 	s.grows = d.drawChance("grows old", 0.35)
 	s.refusedRow, s.refusesBody = -1, d.drawChance("refuses a body", 0.3)
@@ -35,9 +35,10 @@ func (s *settings) drawAges(d *dice) {
 	}
 }
 
-// showsInDays reports whether a mutant shows only after days: a mutant of retention does. With others, days of virtual
-// time can cost too much real time: a process that always trusts its lease would ask storage each second.
-func showsInDays(name string) bool {
+// simulatesDays reports whether days may pass in a run with this mutant: in runs without a mutant, and with mutants of
+// retention, which show only after days. With other mutants days can cost too much real time: for example, a process
+// that always trusts its lease would ask storage each second.
+func simulatesDays(name string) bool {
 	return name == "" || slices.ContainsFunc(mutants, func(m mutant) bool {
 		return m.name == name && strings.HasPrefix(m.file, "lane/retention")
 	})
@@ -59,8 +60,7 @@ func errForGood(op string, kind storage.Kind, index int) error {
 	return &storage.Error{Op: op, Kind: kind, Index: index, Err: errFault}
 }
 
-// refusesRemoval returns the error of a transaction that removes a message which storage refuses to
-// remove.
+// refusesRemoval returns storage's error if a transaction removes the message that storage refuses to remove, else nil.
 func (w *world) refusesRemoval(partition string, ops []storage.Op) error {
 	for i, op := range ops {
 		if op.Kind == storage.Delete && op.Key == "m_"+lane.OrderPos(int64(w.refusedRow)) &&
@@ -71,7 +71,8 @@ func (w *world) refusesRemoval(partition string, ops []storage.Op) error {
 	return nil
 }
 
-// retentionBlobs is the blob storage of retention. It may always refuse to remove the first body.
+// retentionBlobs is the blob storage of retention. In some seeds it never removes the first body that it is asked to
+// remove.
 type retentionBlobs struct{ blobPort }
 
 func (b retentionBlobs) Delete(ctx context.Context, name string) error {
@@ -83,7 +84,7 @@ func (b retentionBlobs) Delete(ctx context.Context, name string) error {
 	})
 }
 
-// isStuck reports whether a body is the one that storage refuses to remove.
+// isStuck reports whether a body is the one that storage refuses to remove: that of the first call.
 func (c *checker) isStuck(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,9 +94,9 @@ func (c *checker) isStuck(name string) bool {
 	return c.stuck == name
 }
 
-// letDaysPass lets days pass, and messages with them.
+// letDaysPass lets days pass in some seeds, and checks that retention removes the right messages.
 func (w *world) letDaysPass(ctx context.Context) {
-	if !w.grows || !w.check.hasNoViolation() || !showsInDays(w.mutant) {
+	if !w.grows || !w.check.hasNoViolation() || !simulatesDays(w.mutant) {
 		return
 	}
 	jumps := []time.Duration{keepFor - w.dice.drawBetween("just before", 0, time.Since(w.started)), 0, 0, 0, 0}
@@ -150,7 +151,7 @@ func (w *world) sendMore(ctx context.Context, name string, n int) {
 	w.upstream.Wait()
 }
 
-// awaitRestAfterJump waits until sweeps have run and all messages are final.
+// awaitRestAfterJump waits until sweeps have run and everything is at rest.
 func (w *world) awaitRestAfterJump(ctx context.Context) {
 	time.Sleep(roundsTake)
 	for end := time.Now().Add(bound); !w.isAtRest(ctx) && w.check.hasNoViolation(); time.Sleep(2 * time.Second) {
@@ -225,8 +226,8 @@ func (c *checker) checkStaysDelivered(l *laneState) {
 	}
 }
 
-// checkAged checks, between two jumps, that each message left has its stage, its body and its
-// idempotency key.
+// checkAged checks, between two jumps, that each message that was not removed can be read, has its body until its
+// retention is over or it is erased, and has its idempotency key.
 func (c *checker) checkAged(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,8 +256,8 @@ func (c *checker) checkAged(ctx context.Context) {
 	}
 }
 
-// checkEmptied checks that in the end only one row and one body are left, which storage refuses to remove, and the rows
-// that belong to them.
+// checkEmptied checks that in the end nothing is left except the row and the body that storage refuses to remove, and
+// the rows and the body of their messages.
 func (c *checker) checkEmptied(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

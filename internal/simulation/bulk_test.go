@@ -15,7 +15,7 @@ import (
 // Any instance may run a bulk replay. Whatever happens to the instances, each bulk replay must end, leave no message
 // out, and have numbers that add up.
 
-// drawBulkReplays draws the number of bulk replays.
+// drawBulkReplays draws the number of bulk replays. A seed with bulk replays has more dead messages.
 func (s *settings) drawBulkReplays(d *dice) {
 	if d.drawChance("bulks", 0.3) {
 		s.bulk, s.bulkForce, s.bulkCancel = 1+d.drawBelow("bulk", 3),
@@ -24,7 +24,7 @@ func (s *settings) drawBulkReplays(d *dice) {
 	}
 }
 
-// bulkCarrier returns the runner of a process. It has ports of its own to storage.
+// bulkCarrier returns the runner of bulk replays of a process. It has ports of its own to storage.
 func (p *process) bulkCarrier() *replay.Runner {
 	store := *p.store
 	store.Table, store.Rand = p.newTable("bulk "), p.w.dice.newSource(p.name+" bulk store")
@@ -32,7 +32,7 @@ func (p *process) bulkCarrier() *replay.Runner {
 		Wake: p.drainer.Wake, Now: p.now, Logger: discardLog})
 }
 
-// bulkLook passes the control rows of lane 0 that a sweep reads to the runner, as the program does.
+// bulkLook passes the control rows that a sweep reads to the runner of bulk replays, as the program does.
 type bulkLook struct {
 	mailLook
 	carrier *replay.Runner
@@ -46,10 +46,11 @@ func (l bulkLook) ReadControl(ctx context.Context, number int) (lane.Control, er
 	return c, err
 }
 
-// jobID matches the id of a job in a key or a name. Its end comes from crypto/rand and not from the seed, so names of
-// draws and traces leave it out.
+// jobID matches the id of a bulk replay in a key or a name. The second part of the id comes from crypto/rand.
 var jobID = regexp.MustCompile(`([0-9]{13})[0-9a-f]{8}`)
 
+// withoutRandom removes the random part of a job's id from the name of a draw, or from a text of the trace, because
+// that part does not come from the seed.
 func withoutRandom(name string) string {
 	if !hasLongHex(name, 13+8) {
 		return name // most names: the expression would cost more than the operation
@@ -129,15 +130,15 @@ func (c *checker) checkBulkReplays(ctx context.Context) {
 	}
 }
 
-// checkLeftOut checks that a bulk replay has left no dead message out that had died before it began, except messages
-// before a delivered one of their key.
+// checkLeftOut checks that a bulk replay has left out no message that had died before the replay began and is dead
+// still. An unforced one leaves out messages before a delivered one of their key.
 func (c *checker) checkLeftOut(ctx context.Context, j replay.Job) {
-	const clocks = 4 * time.Second // more than two clocks may differ
+	const margin = 4 * time.Second // more than the clocks of two processes may differ
 	for n := range c.w.lanes {
 		l := c.laneOf(n)
 		for _, f := range l.log {
 			st, err := c.store.Status(ctx, f.id)
-			if err == nil && st.Stage == weir.Dead && !f.erased && f.died.Before(j.StartedAt.Add(-clocks)) &&
+			if err == nil && st.Stage == weir.Dead && !f.erased && f.died.Before(j.StartedAt.Add(-margin)) &&
 				(j.Force || c.deliveredBehind(l, f, true) == nil) {
 				c.addViolation("bulk", "seq %d of lane %d is dead since %s: %+v", f.id.Seq, n, f.died, j)
 			}

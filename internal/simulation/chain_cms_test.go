@@ -24,11 +24,11 @@ type chainCMS struct {
 	mu       sync.Mutex
 	items    []*item
 	made     int                     // number of items created so far
-	removed  map[string]time.Time    // by ref: when an editor removed its item
-	shown    map[string]time.Time    // by ref: when it was published last
+	removed  map[string]time.Time    // by ref: when an editor last removed its item
+	shown    map[string]time.Time    // by ref: when its item was last published
 	fences   map[int]int64           // the highest of each lane, if it checks them
 	answered map[string]*chainAnswer // by Idempotency-Key, if it honours that header
-	kinds    map[string]string       // kind of the request with an Idempotency-Key
+	kinds    map[string]string       // by Idempotency-Key: method and kind of path of its first request
 }
 
 // item is an item of the CMS.
@@ -38,7 +38,7 @@ type item struct {
 	version   int
 	content   content
 	published *content
-	visible   time.Time // in the index, which look-ups read
+	visible   time.Time // from then on the item is in the index, which look-ups read
 }
 
 // content is the part of an item that a message writes.
@@ -68,8 +68,8 @@ type chainAnswer struct {
 
 // chainPlan is the drawn reaction of the CMS to a request.
 type chainPlan struct {
-	refuse, stale bool // the connection, as in plan
-	lose          bool // the connection, before the answer
+	refuse, stale bool // as in plan
+	lose          bool // the connection is lost before the answer
 	torn          bool // the answer breaks off
 	html          bool // the answer is a page
 	skip          bool // the request is not carried out
@@ -89,12 +89,12 @@ func newChainCMS(w *world) *chainCMS {
 		removed: map[string]time.Time{}, shown: map[string]time.Time{}}
 }
 
-// planAnswer draws the reaction to a request. In some minutes the CMS is down as a whole.
+// planAnswer draws the reaction to a request. In some periods of ten seconds the CMS is down as a whole.
 func (c *chainCMS) planAnswer(r *chainRequest) chainPlan {
 	w, name := c.w, fmt.Sprint("chain ", r.id.Lane, " ", r.id.Seq, " ", r.step)
 	p := chainPlan{takes: w.dice.drawBetween(name, 5*time.Millisecond, 60*time.Millisecond), header: http.Header{}}
 	if n := r.id.Seq; n%7 == 0 && w.chains.stubborn && r.method == http.MethodPut {
-		p.skip, p.status = true, http.StatusPreconditionFailed // the same each time the chain runs
+		p.skip, p.status = true, http.StatusPreconditionFailed // each time the chain runs
 		return p
 	}
 	if w.isCalm() {
@@ -161,7 +161,7 @@ func (c *chainCMS) keepIndexed(r *chainRequest, p *chainPlan) {
 	}
 }
 
-// forgetKeys clears the Idempotency-Keys, which the CMS has in memory, as a restart does.
+// forgetKeys clears the Idempotency-Keys, which the CMS has only in memory, as its restart does.
 func (c *chainCMS) forgetKeys() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"weir/internal/weir"
 )
 
-// In these worlds a message is a chain of requests to the CMS: look up, create or update, publish.
+// In worlds of chains a message is a chain of requests to the CMS: look up, create or update, publish.
 
 // chaining has the settings of the chains of a seed. The zero value means that each message is one request.
 type chaining struct {
@@ -30,22 +30,22 @@ type chaining struct {
 	honoursKeys  bool          // the CMS repeats its first answer to a repeated Idempotency-Key
 	checksFences bool          // the CMS refuses a fence that is not the highest
 	stubborn     bool          // the CMS refuses all updates of some messages as stale
-	lag          time.Duration // of the index that look-ups read
-	edits        int           // changes by editors
+	lag          time.Duration // the longest time until an item is in the index, which look-ups read
+	edits        int           // changes of items by editors
 	indexesFirst bool          // the CMS publishes no item that is not in the index
 	remembers    bool          // the chain remembers the ids of items
-	removals     int           // removals by editors
+	removals     int           // removals of items by editors
 	forgets      int           // remembered ids that operators have forgotten
 }
 
-// needsOneContract reports whether all messages of a key must have one contract. Two contracts do not share a
-// remembered id. So the second contract looks the item up, and the index may not have the item yet.
+// needsOneContract reports whether all messages of a key must have the same contract. Two contracts do not share a
+// remembered id. So a message of the second contract looks the item up, and the index may not have the item yet.
 func (c chaining) needsOneContract() bool { return c.lag > 0 && !c.isUnique }
 
 // lastStep is the step after which a message is delivered.
 const lastStep = "publish"
 
-// settingsText returns the settings file of these worlds.
+// settingsText returns the settings file with the steps.
 func (c chaining) settingsText() string {
 	if c.remembers {
 		return rememberingRecipe
@@ -114,7 +114,7 @@ func drawChains(d *dice) settings {
 	s.settle = lease.Margin(s.lease)
 	s.chains = chaining{isOn: true, honoursKeys: d.drawChance("honours keys", 0.4),
 		stubborn: d.drawChance("stubborn", 0.3), edits: []int{0, 5, 40}[d.drawBelow("edits", 3)]}
-	if d.drawChance("index lags", 0.3) { // without a check by the CMS, no writer could avoid a second item
+	if d.drawChance("index lags", 0.3) { // the CMS is unique then, because no writer could avoid a second item
 		s.chains.isUnique, s.chains.lag = true, d.drawBetween("lag", 0, 3*time.Second)
 	}
 	if d.drawChance("remembers", 0.5) {
@@ -126,12 +126,12 @@ func drawChains(d *dice) settings {
 			s.backoff.Min, s.chains.indexesFirst = 800*time.Millisecond, d.drawChance("indexes first", 0.5)
 		}
 	}
-	if s.chains.remembers && (s.chains.isUnique || s.chains.lag == 0) { // else a look-up could miss it
+	if s.chains.remembers && (s.chains.isUnique || s.chains.lag == 0) { // else a look-up could miss the item
 		s.chains.forgets = []int{0, 4, 12}[d.drawBelow("forgotten ids", 3)]
 	}
 	if d.drawChance("stands still", 0.4) { // only the fence lets the CMS refuse late requests of a former holder
 		s.chains.checksFences = true
-		s.pauses, s.traps = d.drawBelow("pauses", 3), d.drawBelow("traps", 4)
+		s.standstills, s.traps = d.drawBelow("pauses", 3), d.drawBelow("traps", 4)
 	}
 	if d.drawChance("replays", 0.5) {
 		s.operators, s.edits = 2+d.drawBelow("operators", 10), []float64{0, 0.3}[d.drawBelow("corrections", 2)]
@@ -248,7 +248,7 @@ func (c *checker) checkTaken(first, n int) bool {
 	for i := first; i < first+n; i++ {
 		f := c.filedAs(i)
 		if f == nil || f.taken || c.w.chains.stubborn && f.id.Seq%7 == 0 || c.stageOf(f) == weir.Superseded {
-			continue // an earlier version may be too high by mistake
+			continue // it is superseded if an upstream sent a higher version by mistake
 		}
 		c.addViolation("refused", "the CMS has not taken seq %d of lane %d, key %s, which is %s", f.id.Seq, f.id.Lane,
 			f.key, c.stageOf(f))
@@ -295,9 +295,9 @@ func (c *checker) checkForgottenID(r *chainRequest) {
 	}
 }
 
-// checkItems checks that each key with a delivered message has one item, whose content is not older than the message
-// that was delivered last. It may be newer, because a dead message may have changed the item before it failed. The
-// caller holds mu.
+// checkItems checks that each key with a delivered message has one item, unless an editor has removed it, and that the
+// content is not older than the message that was delivered last. The content may be newer, because a dead message may
+// have changed the item before it failed. The caller holds mu.
 func (c *checker) checkItems() {
 	if !c.w.chains.isOn || c.first != nil {
 		return
@@ -330,7 +330,7 @@ func (c *checker) checkItems() {
 	}
 }
 
-// isBefore reports whether o, a message of the same key, is newer than f: by version, or by its position. Messages with
+// isBefore reports whether f is older than o, a message of the same key: by version, or by position. Messages with
 // onFailure: skip have no order.
 func (f *filed) isBefore(o *filed) bool {
 	switch {
@@ -342,7 +342,8 @@ func (f *filed) isBefore(o *filed) bool {
 	return f.placeInOrder() < o.placeInOrder()
 }
 
-// checkItem checks that the content of an item is that of the message that was delivered last, or newer.
+// checkItem checks that the content of an item is that of the message that was delivered last, or of a newer message,
+// and that the content is published if it is that of the last one.
 func (c *checker) checkItem(it *item, f *filed) {
 	id, err := weir.ParseID(it.content.Message)
 	if err != nil {
@@ -387,12 +388,12 @@ func (f *filed) contractName() string {
 	return "article"
 }
 
-// textOf returns the text of a body of these worlds.
+// textOf returns the text of a body, without its tags.
 func textOf(body string) string {
 	return textOfBody.ReplaceAllString(body, "")
 }
 
 var textOfBody = regexp.MustCompile(`<[^>]*>`)
 
-// TestChains runs CHAINS seeds from CHAINS_FROM on.
+// TestChains runs CHAINS seeds from CHAINS_FROM on; by default 120.
 func TestChains(t *testing.T) { runWorlds(t, "CHAINS", 120, drawChains) }

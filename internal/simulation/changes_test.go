@@ -11,7 +11,8 @@ import (
 
 // Upstreams give messages due times, cancel messages, and move them to other due times.
 
-// drawSchedules draws the shares of messages with a due time, a cancellation or a move.
+// drawSchedules draws the interval of the recurring message, the shares of messages with a due time, a cancellation or
+// a move, and the due times.
 func (s *settings) drawSchedules(d *dice) {
 	if d.drawChance("recurring", 0.25) {
 		s.every = time.Duration(3+d.drawBelow("every", 12)) * time.Second
@@ -86,8 +87,8 @@ func (w *world) changeMessage(ctx context.Context, s *submission) {
 	}
 }
 
-// changeIn draws when to request a change: soon, later, or about the time at which the message is released by the clock
-// of one instance.
+// changeIn draws when to request a change: soon, later, or at about the message's due time by the clock of one
+// instance.
 func (w *world) changeIn(name string, s *submission) time.Duration {
 	switch kind := w.dice.drawBelow(name+" when", 5); {
 	case kind == 0:
@@ -100,7 +101,7 @@ func (w *world) changeIn(name string, s *submission) time.Duration {
 	return max(0, moment+w.dice.drawBetween(name, -80*time.Millisecond, 40*time.Millisecond))
 }
 
-// cancelMessage requests a cancellation from drawn instances until one answers.
+// cancelMessage requests a cancellation from drawn instances, up to 20 times, until one answers.
 func (w *world) cancelMessage(ctx context.Context, name string, id weir.ID) {
 	for range 20 {
 		p := w.slots[w.dice.drawBelow("cancel to "+name, len(w.slots))].currentProcess()
@@ -118,8 +119,8 @@ func (w *world) cancelMessage(ctx context.Context, name string, id weir.ID) {
 	}
 }
 
-// moveMessage moves a message to another due time: an earlier or a later one, one in the past, the moment of its
-// release, or the same one.
+// moveMessage requests another due time from drawn instances, up to 20 times, until one answers. The due time is in the
+// past, within 200 ms, up to 30 s ahead, that of the post, or one that many messages share.
 func (w *world) moveMessage(ctx context.Context, name string, s *submission, id weir.ID) {
 	due := time.Now().Add(w.dice.drawBetween("move in "+name, -10*time.Second, 0))
 	switch w.dice.drawBelow("move kind "+name, 6) {

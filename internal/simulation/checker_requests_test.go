@@ -64,8 +64,8 @@ func (c *checker) checkNotEarly(l *laneState, f *filed, r *request) {
 	}
 }
 
-// checkHandedOver checks the uncommitted deliveries of the last holder. A holder that has closed tail must have
-// committed all deliveries that it knew of. No holder may leave more uncommitted deliveries than a crash may repeat.
+// checkHandedOver checks the uncommitted deliveries of the last holder. A holder that has cleared Open must have
+// committed all deliveries that it knew of. No holder may leave more than 64 uncommitted deliveries.
 func (c *checker) checkHandedOver(l *laneState, number int) {
 	left := 0
 	for _, f := range l.log {
@@ -80,9 +80,9 @@ func (c *checker) checkHandedOver(l *laneState, number int) {
 }
 
 // checkOverlap checks that two requests of a lane are in the CMS at once only if the earlier holder stood still past
-// the end of its trust. Storage then refuses its commit by the fence. A holder whose clock jumped may end its own
-// settle time too early here: the program measures that time by the monotonic clock, which does not jump, and the
-// simulation has no such clock.
+// the end of its trust. Storage then refuses the commit of that holder by the fence. A holder whose clock jumped may
+// end its own settle time too early here: the program measures that time by the monotonic clock, which does not jump,
+// and the simulation has no such clock.
 func (c *checker) checkOverlap(l *laneState, r *request) {
 	for _, o := range l.active {
 		former, later := o, r
@@ -102,7 +102,8 @@ func (c *checker) checkOverlap(l *laneState, r *request) {
 	}
 }
 
-// checkOrder checks the order of a key, and that only uncommitted deliveries are repeated.
+// checkOrder checks the order of a key, that only uncommitted deliveries are repeated, and further rules of a request
+// whose sender has the highest fence.
 func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 	if f.discarded {
 		c.addViolation("discarded", "%s sent seq %d of lane %d after it was discarded", r.p.name, f.id.Seq, f.id.Lane)
@@ -146,8 +147,9 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 			} else {
 				c.addViolation("order", "seq %d of key %s was sent while seq %d waits", f.id.Seq, f.key, o.id.Seq)
 			}
-		// If the holder dies before it commits, and an operator has that version forgotten, the next holder sends the
-		// older message after all, and then repeats the later one.
+		// An exception is a message that was passed because a newer version had been delivered. If an operator has that
+		// version forgotten, and the holder dies before it commits the later message, the next holder sends the passed
+		// message after all, and then repeats the later one.
 		case !earlier && o.begun && f.replays == 0 && !f.passed:
 			c.addViolation("order", "seq %d of key %s was sent again after seq %d", f.id.Seq, f.key, o.id.Seq)
 		}
@@ -192,7 +194,7 @@ func (c *checker) noteAnswered(r *request, whole bool) {
 type turns struct {
 	pausedUnder int64 // the fence of the holder that began the last pause
 	pausedAt    time.Time
-	judgedAt    time.Time // when the CMS judged a message: all may be sent from then on, even before the commit
+	judgedAt    time.Time // of the last answer other than 403: all messages may be sent then, even before the commit
 }
 
 // turn is the last refusal of a message.
@@ -201,7 +203,8 @@ type turn struct {
 	refusedAt    time.Time
 }
 
-// recordTurn is called when a process gets a refusal or another answer.
+// recordTurn is called when a process gets an answer. It records a refusal (403) for the message, and any other answer
+// for the lane.
 func (c *checker) recordTurn(r *request) {
 	l := c.laneOf(r.id.Lane)
 	if r.status != 403 {
@@ -211,20 +214,21 @@ func (c *checker) recordTurn(r *request) {
 	l.log[r.id.Seq-1].turn = turn{r.fence, time.Now()}
 }
 
-// recordPause is called with a commit, before it replaces the lane's last state.
+// recordPause is called with the control rows after a transaction, before they replace those of the last one.
 func (l *laneState) recordPause(now lane.Control) {
 	if now.Tail.PausedUntil.After(l.last.Tail.PausedUntil) {
 		l.pausedUnder, l.pausedAt = now.Tail.Fence, time.Now()
 	}
 }
 
-// hadTurn reports whether the holder that began the pause knew of the message's refusal, and whether tail has it.
+// hadTurn reports whether the pause holds a message back: the holder that began the pause knew that the CMS had refused
+// the message, and the message is below ProbedBelow in tail.
 func (l *laneState) hadTurn(f *filed) bool {
 	isKnown := f.refusedUnder == l.pausedUnder && f.refusedAt.Before(l.pausedAt) && f.id.Seq < l.last.Tail.ProbedBelow
 	return isKnown && l.judgedAt.Before(l.pausedAt) && f.replays == 0
 }
 
-// checkContent checks that the CMS gets the bytes that were submitted.
+// checkContent checks that the CMS gets the submitted body, or the edited one, under the number of the right replay.
 func (c *checker) checkContent(f *filed, r *request) {
 	if f.key == recurringKey {
 		if !slices.Contains(c.w.listOccurrences(), r.body) {

@@ -22,26 +22,26 @@ type violation struct{ kind, text string }
 type counts struct {
 	Messages, Requests, Repeats, Delivered, Dead,
 	Superseded int
-	Crashes, Deaths, Pauses, Cuts, Stops, Faults, Takeovers, Fenced,
+	Crashes, Deaths, Standstills, Cuts, Stops, Faults, Takeovers, Fenced,
 	LateWriters int
 	Traps, Blobs, Packed int
 	Recurred, Punctual, Scheduled, Released, InTime, Moved, Cancelled,
 	CancelledAtOnce int
-	Replayed, Refused, Edited, Stopped, Resumed int
-	Forgotten, Erased, Discarded                int
-	Bulks, BulkReplayed                         int
-	Crowded, Turned, Removed, Kept, Items       int
+	Replayed, Refused, Edited, Paused, Resumed int
+	Forgotten, Erased, Discarded               int
+	Bulks, BulkReplayed                        int
+	Crowded, Turned, Removed, Kept, Items      int
 	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
 	MostTickets int
-	// of sweeps of large worlds during which storage answered
+	// LongestSweep is of sweeps in large worlds during which storage answered each request.
 	LongestSweep time.Duration
-	// the longest time without a request of a lane that moved
+	// LongestStand is the longest time for which a lane with work had no request at the CMS, in worlds of moves.
 	LongestStand time.Duration
-	// from the end of faults to rest
+	// Longest is the longest time from the end of the faults until all was at rest.
 	Longest time.Duration
 }
 
-// addAll adds the counts of another run. Of the fields Longest… and Most… the larger one stays.
+// addAll adds the counts of another run. For the fields Longest… and Most… it keeps the larger value.
 func (c *counts) addAll(o counts) {
 	sums, others := reflect.ValueOf(c).Elem(), reflect.ValueOf(o)
 	for i := range sums.NumField() {
@@ -60,21 +60,21 @@ type filed struct {
 	id        weir.ID
 	key       string
 	skip      bool
-	edit      bool // it supersedes, by version
+	edit      bool // its contract has supersede, so it has a version
 	version   weir.Version
-	forgotten bool // its version was delivered and then forgotten
-	passed    bool // a later message of its key was sent while this one was older than the version delivered last
-	erasing   bool // it may be erased from now on
-	erased    bool // its content was erased
-	body      string
-	idem      string
-	number    int   // of the submission, from its body; -1 = no request has shown it
-	begun     bool  // a request for it has reached the CMS
-	taken     bool  // a process got the CMS's answer that it took the message
-	under     int64 // the fence of that process
-	final     weir.Stage
+	forgotten bool       // its version was delivered and then forgotten
+	passed    bool       // a later message of its key was sent while this one was older than the version delivered last
+	erasing   bool       // an operator asks to erase it
+	erased    bool       // its content was erased
+	body      string     // as stored, or the name of its blob
+	idem      string     // the key of its idempotency row; empty = it has none
+	number    int        // of the submission, from its body; -1 = no request has shown it
+	begun     bool       // a request for it has reached the CMS
+	taken     bool       // a process got the answer that the CMS took it
+	under     int64      // the highest fence of a process that got that answer as a whole
+	final     weir.Stage // its final stage, unless that is dead; empty = none is known
 	now       weir.Stage // the stage in storage, if the checker has read it since the last write to the row; else empty
-	gone      bool       // its retention is over, and it was removed
+	gone      bool       // retention has removed it
 	scheduling
 	replaying
 	discarding
@@ -84,22 +84,22 @@ type filed struct {
 // laneState is a lane as the checker knows it.
 type laneState struct {
 	log     []*filed // by sequence number, from 1
-	fence   int64
-	takenAt time.Time // under this fence
-	takenBy *process
-	taken   int // messages of the log at that time
-	commit  int64
-	nonce   string
+	fence   int64    // of the last holder
+	takenAt time.Time
+	takenBy *process // the last holder
+	taken   int      // number of messages in the log when takenBy took the lane
+	commit  int64    // number of the last commit under fence
+	nonce   string   // of the last holder
 	last    lane.Control
-	active  []*request
-	busy    time.Time          // the end of the last request of the lane at the CMS
-	stopped map[string]stopped // pauses in storage, by row
-	forgets map[string]bool    // requests to forget a version, by the hash of key and contract
-	// forgottenIDs has the fences of the holders that forgot the remembered id of a key and contract, by their hash,
-	// until the next look-up.
+	active  []*request             // requests that the CMS works on, without look-ups
+	busy    time.Time              // the end of the last request of the lane at the CMS
+	pauses  map[string]storedPause // pauses in storage, by row
+	forgets map[string]bool        // requests to forget a version, by the hash of key and contract
+	// forgottenIDs has the keys and contracts, by hash, whose remembered id was forgotten and not looked up since. The
+	// value is the fence of the holder that forgot the id.
 	forgottenIDs map[string]int64
 	crowd        crowding
-	back         int64 // messages that the last commit took from the dead: replayed or discarded
+	back         int64 // number of messages that the commit under check takes from the dead: replayed or discarded
 	turns
 }
 
@@ -115,7 +115,7 @@ type checker struct {
 	lanes     map[int]*laneState
 	expected  []*submission
 	snapshots int
-	stuck     string                         // a body that storage refuses to remove
+	stuck     string                         // blob of the body that storage refuses to remove; empty = none yet
 	told      map[string]map[weir.Stage]bool // by the receiver's address and the message's id
 	history   chronicle
 }
@@ -131,6 +131,7 @@ func (c *checker) reportViolation(kind, format string, args ...any) {
 	c.addViolation(kind, format, args...)
 }
 
+// addViolation is reportViolation for a caller that holds mu. It does nothing if only the history may show the mutant.
 func (c *checker) addViolation(kind, format string, args ...any) {
 	if strings.HasSuffix(c.w.mutant, outside) {
 		return
@@ -297,7 +298,8 @@ func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[str
 	l.fence, l.commit = fence, commit
 }
 
-// checkBooks checks that the counts of every state balance, and that no count falls.
+// checkBooks checks that the control rows fit the log, and that no count falls. Only the number of dead messages may
+// fall, by the messages that were replayed or discarded.
 func (c *checker) checkBooks(l *laneState, number int) {
 	now, err := c.store.ReadControl(context.Background(), number)
 	if err != nil {
@@ -323,7 +325,8 @@ func (c *checker) checkBooks(l *laneState, number int) {
 	}
 }
 
-// recountLane counts the rows of a lane and compares them with tail.
+// recountLane counts the messages of a lane by their rows, and compares the numbers with tail. It also checks the other
+// rows of the lane.
 func (c *checker) recountLane(l *laneState, number int, now lane.Control) {
 	var n lane.Counts
 	for _, f := range l.log {
@@ -356,15 +359,15 @@ func (c *checker) stageOf(f *filed) weir.Stage {
 		c.addViolation("lost", "message %d of lane %d: %v", f.id.Seq, f.id.Lane, err)
 		return ""
 	}
-	if st.Stage.Final() && st.Stage != weir.Dead { // the dead can come back
+	if st.Stage.Final() && st.Stage != weir.Dead { // a dead message can still be replayed or discarded
 		f.final = st.Stage
 	}
 	f.now = st.Stage
 	return st.Stage
 }
 
-// forgetStages clears the known stages of messages whose rows a transaction has written. A row of first deliveries
-// changes the stages of many messages.
+// forgetStages clears the known stages of messages whose rows a transaction has written. A d_ row changes the stages of
+// many messages.
 func (l *laneState) forgetStages(ops []storage.Op) {
 	for _, op := range ops {
 		if strings.HasPrefix(op.Key, "d_") {

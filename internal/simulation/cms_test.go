@@ -27,14 +27,14 @@ type request struct {
 	body    string
 	fence   int64
 	attempt int
-	replay  int       // number of the replay that it belongs to; 0 = none
-	round   int       // run of the chain within the attempt; 0 = the first
-	isRead  bool      // it changes nothing, so it may overlap with others
-	sent    time.Time // by the process
-	began   time.Time // at the CMS
-	status  int       // as the CMS meant to answer
-	cut     chan struct{}
-	done    chan struct{}
+	replay  int           // number of the replay that it belongs to; 0 = none
+	round   int           // run of the chain within the attempt; 0 = the first
+	isRead  bool          // it changes nothing, so it may overlap with others
+	sent    time.Time     // by the process
+	began   time.Time     // at the CMS
+	status  int           // as the CMS meant to answer
+	cut     chan struct{} // closed when the client does not wait any more
+	done    chan struct{} // closed when the client can have the answer
 }
 
 func (c *fakeCMS) newTransport(p *process) http.RoundTripper { return &wire{c, p} }
@@ -49,16 +49,16 @@ var errRefused, errLost = errors.New("connection refused"), errors.New("connecti
 
 // plan is the drawn reaction of the CMS to a request.
 type plan struct {
-	refuse bool // the connection
+	refuse bool // the CMS refuses the connection
 	stale  bool // the kept connection was closed before the request was written
-	lose   bool // the connection, before the answer
+	lose   bool // the connection is lost before the answer
 	torn   bool // the answer's body breaks off
 	takes  time.Duration
 	status int
 	header http.Header
 }
 
-// planAnswer draws a plan. In some minutes the CMS is down as a whole.
+// planAnswer draws a plan. In some periods of ten seconds the CMS is down as a whole.
 func (c *fakeCMS) planAnswer(id weir.ID, body string) plan {
 	w, name := c.w, fmt.Sprint("cms ", id.Lane, " ", id.Seq)
 	p := plan{takes: w.dice.drawBetween(name, 5*time.Millisecond, 60*time.Millisecond), status: 200,
@@ -195,7 +195,7 @@ func idempotencyKey(r *http.Request) (id weir.ID, replay int, err error) {
 	return id, replay, err
 }
 
-// countRequest adds n to the number of requests under way.
+// countRequest adds n to the number of requests under way, and checks the limit of that number.
 func (p *process) countRequest(n int) {
 	p.mu.Lock()
 	p.requests += n
@@ -226,7 +226,8 @@ func (c *wire) exchangeRequest(r *http.Request, id weir.ID, body string, plan pl
 	return newAnswer(r, plan), nil
 }
 
-// tripNames has the names of the draws for a request's way to the CMS, and for the process's waits.
+// tripNames has the names of two draws, for the time of a request's way to the CMS and for whether it arrives after its
+// client has given up, and the name under which the process waits.
 type tripNames struct{ trip, arrival, waiting string }
 
 // awaitAnswer sends the request, calls handle at the CMS, and returns when the CMS has answered. If the client stops
@@ -264,7 +265,8 @@ func (r *request) awaitAnswer(ctx context.Context, names tripNames, handle func(
 	}
 }
 
-// loseAnswer breaks the connection. If the HTTP client repeats such a request by itself, loseAnswer sends it again.
+// loseAnswer breaks the connection. With the mutant of a client that repeats such a request by itself, it sends the
+// request again.
 func (c *wire) loseAnswer(r *http.Request, id weir.ID, body string) (*http.Response, error) {
 	if c.p.w.mutant == "requests sent again by themselves" {
 		return c.exchangeRequest(r, id, body, c.cms.planAnswer(id, body))

@@ -21,7 +21,7 @@ func (s *settings) drawCrowd(d *dice) {
 	s.crowd, s.lanes, s.messages, s.trouble = 150+d.drawBelow("crowd of", 250), 1+d.drawBelow("lanes of a crowd", 2),
 		15, 20*time.Second
 	s.storage = d.drawBetween("storage", 2*time.Millisecond, 12*time.Millisecond)
-	s.rate, s.atOnce, s.swift, s.operators, s.bulk, s.stopped, s.every, s.scheduled = 0, 0, false, 0, 0, 0, 0, 0
+	s.rate, s.atOnce, s.swift, s.operators, s.bulk, s.pauses, s.every, s.scheduled = 0, 0, false, 0, 0, 0, 0, 0
 	s.forgets, s.erasers = 0, 0
 }
 
@@ -33,8 +33,8 @@ func (w *world) crowdAt(number int) time.Time {
 	return w.started.Add(w.trouble + recovered + 3*time.Minute + time.Duration(number)*time.Microsecond).UTC()
 }
 
-// sendCrowd files the crowd, one message for each key, early enough that every instance knows of it. It also files
-// messages without a due time about the due time of the crowd.
+// sendCrowd files the crowd, with keys that are drawn from as many as it has messages. It files the crowd so early that
+// every instance knows of it at its due time. Around the due time it also files messages without a due time.
 func (w *world) sendCrowd(ctx context.Context) {
 	file := func(i int, key string, at time.Time, due bool) {
 		s := w.newSubmission(i)
@@ -62,7 +62,7 @@ func (w *world) sendCrowd(ctx context.Context) {
 	}
 }
 
-// countPlain returns how many messages without a due time are filed about the due time of a crowd.
+// countPlain returns how many messages without a due time are filed around the due time of the crowd.
 func (w *world) countPlain() int { return min(w.crowd, 50) }
 
 // drawSlowTrip draws the time of one request to slow storage. It is log-normal, as measured with real accounts.
@@ -88,7 +88,8 @@ const (
 type crowding struct {
 	sent  int
 	first time.Time
-	// idle is the time without a request at the CMS up to the last message of the crowd, gap is that since then.
+	// idle is the time without a request at the CMS from the first to the last message of the crowd that was sent. gap
+	// is the time without a request since then.
 	idle, gap time.Duration
 }
 
@@ -105,7 +106,7 @@ func (c *checker) checkCrowd(l *laneState, f *filed, r *request) {
 		l.crowd.gap += time.Since(l.busy)
 	}
 	switch {
-	// with cancellations or moves the holder also makes a few requests to storage
+	// With cancellations or moves the holder also makes a few requests to storage, so the time is not checked.
 	case f.due.Equal(at) && c.w.cancels == 0 && c.w.moves == 0:
 		if l.crowd.sent++; l.crowd.sent == 1 {
 			l.crowd.first = time.Now()

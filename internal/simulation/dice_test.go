@@ -15,7 +15,7 @@ type dice struct {
 	mu sync.Mutex
 	n  map[string]uint64
 
-	draws atomic.Uint64 // everything that takes virtual time draws; see the rule "spins"
+	draws atomic.Uint64 // number of draws so far; watchForSpin looks whether it rises
 }
 
 func newDice(seed uint64) *dice { return &dice{seed: seed, n: map[string]uint64{}} }

@@ -52,7 +52,7 @@ func (w *world) startDiscarders(ctx context.Context) {
 	}
 }
 
-// discardMessage requests a discard from drawn instances until one answers.
+// discardMessage requests a discard from drawn instances, up to 20 times, until one answers.
 func (w *world) discardMessage(ctx context.Context, name string, id weir.ID) {
 	for range 20 {
 		p := w.slots[w.dice.drawBelow(name+" to", len(w.slots))].currentProcess()
@@ -99,10 +99,11 @@ func (c *checker) discardAnswered(id weir.ID, err error) bool {
 	isConflict := weir.KindOf(err) == weir.Conflict && err != nil
 	switch {
 	case err == nil && !f.discardAsked:
-		c.addViolation("discarded", "to discard seq %d of lane %d was answered well, and nothing was asked in storage",
+		c.addViolation("discarded", "the discard of seq %d of lane %d was accepted, and storage has no request",
 			id.Seq, id.Lane)
 	case isConflict && f.replays == 0 && !f.isRequested() && c.stageOf(f) == weir.Dead:
-		c.addViolation("discarded", "to discard seq %d of lane %d was refused for nothing: %v", id.Seq, id.Lane, err)
+		c.addViolation("discarded", "the discard of seq %d of lane %d was refused without a reason: %v", id.Seq, id.Lane,
+			err)
 	}
 	return err == nil || isConflict
 }

@@ -22,9 +22,9 @@ type scheduling struct {
 	due       time.Time // the due time in storage; zero = it never had one
 	dues      []time.Time
 	waits     bool      // it is scheduled in storage
-	placed    string    // its position, if it got one when it became due
-	cancelled bool      // at once, while it was scheduled
-	asked     bool      // a request to cancel it is in storage
+	placed    string    // its position, if it got one when it became due; else empty
+	cancelled bool      // it was cancelled at once, while it was scheduled
+	asked     bool      // storage has, or had, a request to cancel it
 	changed   time.Time // when the message was filed, or moved last
 	answered  bool      // a caller got the answer that the message is, or will be, cancelled
 }
@@ -57,12 +57,13 @@ func (c *checker) lastDue(from time.Time) time.Time {
 	return from
 }
 
+// seqOf returns the sequence number in the key of an m_ row.
 func seqOf(key string) int64 {
 	seq, _ := strconv.ParseInt(key[2:], 10, 64)
 	return seq
 }
 
-// noteRequests records the requests that a transaction on head files.
+// noteRequests records the requests that a transaction on head inserts, and its changes of scheduled messages.
 func (c *checker) noteRequests(l *laneState, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		if op.Kind != storage.Merge || op.Key[:2] != "m_" {
@@ -97,7 +98,7 @@ func (c *checker) noteRequests(l *laneState, ops []storage.Op) {
 	}
 }
 
-// noteSettled records the changes of messages in a holder's commit.
+// noteSettled records the releases and deaths in a holder's commit, and checks its releases and cancellations.
 func (c *checker) noteSettled(p *process, l *laneState, ops []storage.Op) {
 	for _, op := range ops {
 		if op.Key[:2] != "m_" {
@@ -117,8 +118,8 @@ func (c *checker) noteSettled(p *process, l *laneState, ops []storage.Op) {
 	}
 }
 
-// checkReleased checks that a released message gets a position behind all messages of its key that were sent, and
-// that it is not released before its due time.
+// checkReleased checks that a released message was scheduled, and that its position is behind all messages of its key
+// that were sent, except those with a version.
 func (c *checker) checkReleased(p *process, l *laneState, f *filed, place string) {
 	if !f.waits {
 		c.addViolation("unreleased", "%s released seq %d of lane %d, which is not scheduled", p.name, f.id.Seq,
@@ -191,7 +192,7 @@ func (c *checker) cancelAnswered(id weir.ID, asked time.Time, st weir.Status, er
 		c.addViolation("cancelled", "seq %d of lane %d was answered to be cancelled, and is %s", id.Seq, id.Lane, stage)
 	case err == nil && !f.asked:
 		c.addViolation("cancelled",
-			"to cancel seq %d of lane %d was answered with %s, and nothing was asked in storage", id.Seq, id.Lane,
+			"the cancellation of seq %d of lane %d was answered with %s, and storage has no request", id.Seq, id.Lane,
 			st.Stage)
 	case weir.KindOf(err) == weir.Conflict && !stage.Final() && f.revived.Before(asked):
 		c.addViolation("cancelled", "seq %d of lane %d was too late to be cancelled, and is %s", id.Seq, id.Lane, stage)
@@ -245,7 +246,7 @@ func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncount
 			sooner(time.UnixMicro(micros))
 		}
 	}
-	lines, first := map[string]int64{}, map[string]*filed{} // by block
+	lines, first := map[string]int64{}, map[string]*filed{} // length and first message of each queue, by block
 	for _, r := range c.rowsOf(number, "r_") {
 		block, place, _ := strings.Cut(r.Key[2:], "_")
 		seq, _ := r.Values["Seq"].(int64)
@@ -259,20 +260,20 @@ func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncount
 	}
 	for _, r := range c.rowsOf(number, "b_") {
 		if n, _ := r.Values["Held"].(int64); n != lines[r.Key[2:]] {
-			c.addViolation("rows", "lane %d: %s counts %d messages, its line has %d", number, r.Key, n,
+			c.addViolation("rows", "lane %d: %s counts %d messages, its queue has %d", number, r.Key, n,
 				lines[r.Key[2:]])
 		}
 		delete(lines, r.Key[2:])
 	}
 	for _, b := range c.firstBlocks(number) {
 		at := laterOf(b.NextAt, l.pausedUntil(b.KeyHash))
-		if f := first[b.ID]; f != nil { // the checker may read its due time after the block was written
+		if f := first[b.ID]; f != nil { // its due time may be later than NextAt
 			at = laterOf(at, f.due)
 		}
 		sooner(at)
 	}
 	if len(lines) > 0 {
-		c.addViolation("rows", "lane %d: %d lines without a block", number, len(lines))
+		c.addViolation("rows", "lane %d: %d queues without a block", number, len(lines))
 	}
 	for _, f := range l.log {
 		switch below := f.id.Seq < now.Tail.Cursor; {
@@ -280,7 +281,7 @@ func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncount
 			c.addViolation("rows", "lane %d: seq %d is scheduled (%v) and has a row (%v)", number, f.id.Seq, f.waits,
 				scheduled[f.id.Seq])
 		case below && !f.waits && !held[f.id.Seq] && !c.stageOf(f).Final():
-			c.addViolation("lost", "lane %d: seq %d is below the cursor, and nothing says so", number, f.id.Seq)
+			c.addViolation("lost", "lane %d: seq %d waits below the cursor without a row in a queue", number, f.id.Seq)
 		}
 	}
 	return c.checkRequests(l, number, now, next)
@@ -314,8 +315,8 @@ func (c *checker) firstBlocks(number int) (first []lane.KeyBlock) {
 
 // checkRequests checks the rows of requests, and tail's next due time, for checkRows.
 func (c *checker) checkRequests(l *laneState, number int, now lane.Control, next time.Time) (uncounted int64) {
-	wishes := c.rowsOf(number, "w_")
-	for _, r := range wishes {
+	requests := c.rowsOf(number, "w_")
+	for _, r := range requests {
 		if r.Key == "w_resume" || r.Key == "w_erase" || strings.HasPrefix(r.Key, "w_forget") {
 			continue
 		}
@@ -336,7 +337,7 @@ func (c *checker) checkRequests(l *laneState, number int, now lane.Control, next
 			uncounted++
 		}
 	}
-	// A holder that has to look again writes its own time as the next due time.
+	// A holder that has to read the due times again writes the time of its own clock as the next due time.
 	if soon := time.Now().Add(time.Second); !next.IsZero() && next.Before(soon) {
 		next = soon
 	}
@@ -344,8 +345,8 @@ func (c *checker) checkRequests(l *laneState, number int, now lane.Control, next
 	case now.Tail.RequestsSeen > now.Head.RequestSeq:
 		c.addViolation("rows", "lane %d: touched %d, and seen %d", number, now.Head.RequestSeq, now.Tail.RequestsSeen)
 	case now.HasRequests():
-	case len(wishes) > 0:
-		c.addViolation("rows", "lane %d: %d wishes, and nothing says so", number, len(wishes))
+	case len(requests) > 0:
+		c.addViolation("rows", "lane %d: %d requests that count as seen", number, len(requests))
 	case !next.IsZero() && (at.IsZero() || at.After(next.Add(time.Microsecond))):
 		c.addViolation("rows", "lane %d: something is due at %s, tail says %s", number, next, at)
 	}
@@ -382,7 +383,7 @@ func (c *checker) isOutdated(l *laneState, f *filed) bool {
 // have run.
 const recovered = 2*time.Minute + 30*time.Second
 
-// heard is the time within which every live instance learns of a message: by its next sweep.
+// heard is the time within which every live instance learns of a message, at the latest by its next sweep.
 const heard = 65 * time.Second
 
 // punctuality is how late a due message may be sent: by a request's way to the CMS, and some reads of storage before

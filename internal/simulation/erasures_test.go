@@ -68,7 +68,7 @@ func (w *world) eraseMessage(ctx context.Context, name string, id weir.ID) {
 	}
 }
 
-// noteErasing records that a message may be erased from now on. Its receivers may then get no event of its end.
+// noteErasing records that a message may be erased from now on. Then no receiver need get an event about it.
 func (c *checker) noteErasing(id weir.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,15 +77,15 @@ func (c *checker) noteErasing(id weir.ID) {
 	c.history.Exclude(f.key, "erasures")
 }
 
-// mayBeErased reports whether an operator asked to erase a message. Its row has no hash of the body then, and another
-// body under its idempotency key counts as a repeat.
+// mayBeErased reports whether an operator asked to erase a message. The row of an erased message has no hash of the
+// body, so another body under its idempotency key counts as a repeat.
 func (c *checker) mayBeErased(s *submission) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.laneOf(s.id.Lane).log[s.id.Seq-1].erasing
 }
 
-// checkErased checks that an erased message has its stage, and no content.
+// checkErased checks that the row of an erased message has no content, and the hash of the key in place of the key.
 func (c *checker) checkErased(id weir.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +100,8 @@ func (c *checker) checkErased(id weir.ID) {
 	}
 }
 
-// noteErasures checks that a transaction erases only messages that are not sent any more.
+// noteErasures checks that a transaction erases only messages that an operator asked to erase, and that are not sent
+// any more.
 func (c *checker) noteErasures(p *process, l *laneState, ops []storage.Op) {
 	for _, op := range ops {
 		if !strings.HasPrefix(op.Key, "m_") || op.Values["ErasedAt"] == nil {

@@ -11,8 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Some upstreams send a version that is too high by mistake. Operators ask the holder to forget it. The checker
-// checks that the holder forgets this version and no other.
+// Some upstreams send a version that is too high by mistake. Operators ask the holder to forget the version of a key.
+// The checker checks that the holder forgets this version and no other.
 
 // hugeVersion supersedes all versions that upstreams send otherwise.
 const hugeVersion = "99999999999999999999"
@@ -62,7 +62,7 @@ func (c *checker) noteForgetRequests(l *laneState, ops []storage.Op) {
 }
 
 // checkForgotten checks that a holder's commit forgets the versions that it was asked to forget, and no other, and
-// that no message is superseded by a forgotten one.
+// that no message is superseded by a forgotten one. It records the remembered ids that the commit forgets.
 func (c *checker) checkForgotten(p *process, l *laneState, number int, ops []storage.Op) {
 	for _, op := range ops {
 		if hash, ok := strings.CutPrefix(op.Key, "k_"); ok && op.Kind == storage.Delete {
@@ -96,9 +96,8 @@ func (c *checker) checkForgotten(p *process, l *laneState, number int, ops []sto
 	}
 }
 
-// markForgotten marks the messages of a key and contract whose versions no longer count: the delivered messages, and
-// the messages that these superseded. A superseded one may have been delivered, too, by a holder that crashed before
-// the commit.
+// markForgotten marks the messages of a key and contract whose versions no longer count: the delivered messages and the
+// superseded ones. The CMS may have taken a superseded message, too, if its holder crashed before the commit.
 func (c *checker) markForgotten(l *laneState, hash string) {
 	for _, f := range l.log {
 		e := lane.NewEntry(weir.Message{Key: f.key, Contract: "edit"})

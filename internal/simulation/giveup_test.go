@@ -14,9 +14,9 @@ import (
 // Idempotency-Key the second post is another message.
 type posts struct {
 	mu      sync.Mutex
-	begun   map[string]int // by message
-	sent    map[string]bool
-	givenUp map[string]time.Time
+	begun   map[string]int       // number of posts, by the name of the message
+	sent    map[string]bool      // by the name of the post
+	givenUp map[string]time.Time // by the name of the post
 }
 
 func newPosts() *posts {
@@ -31,7 +31,7 @@ func (p *posts) beginPost(message string) string {
 	return fmt.Sprintf("post=%s-%d", strings.ReplaceAll(message, " ", "-"), p.begun[message])
 }
 
-// giveUp records that the upstream no longer waits for the answer to a post.
+// giveUp records that the upstream no longer waits for the answer to a post, or was refused.
 func (p *posts) giveUp(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,19 +18,19 @@ import (
 type written struct {
 	r     *request
 	ended time.Time // zero = not yet
-	late  bool      // its sender stood still, and another process had the lane before the request ended
-	whole bool      // the sender got the whole answer
-	torn  bool      // the sender got the beginning of the answer
+	late  bool      // another process had the lane, or the sender's clock jumped, before the request ended
+	whole bool      // the sender got the whole answer, 200
+	torn  bool      // the sender got only the beginning of the answer, 200
 }
 
 // chronicle gathers a run's history.
 type chronicle struct {
 	linear.History
 	writes   []*written
-	answered map[weir.ID]*submission
+	answered map[weir.ID]*submission // submissions whose post was answered, by the id in the answer
 }
 
-// outside is the end of the name of a mutant that only the history must show: the checker is then switched off.
+// outside is the end of the name of a mutant that the history alone must show: with it the checker reports nothing.
 const outside = ", seen from outside"
 
 // isModelled reports whether the model describes a message's key. It describes neither skipped failures nor versions
@@ -63,7 +63,7 @@ func (c *checker) recordPost(s *submission, sent time.Time, r *lane.Receipt) {
 	c.history.Posted(s.key, nameOf(s), sent, time.Now(), receipt)
 }
 
-// recordWrite records a request at the CMS. The caller holds mu.
+// recordWrite records a request at the CMS, and reads the stages of its key's messages. The caller holds mu.
 func (c *checker) recordWrite(r *request, late bool) {
 	c.history.writes = append(c.history.writes, &written{r: r, late: late})
 	if s := c.submissionOfBody(r.body); s != nil && isModelled(s.message) {
@@ -81,7 +81,7 @@ func (c *checker) findWrite(r *request) *written {
 	return &written{r: r} // the request broke a promise before it was recorded
 }
 
-// submissionOfBody returns the submission of a body.
+// submissionOfBody returns the submission with the number in a body; nil = there is none.
 func (c *checker) submissionOfBody(body string) *submission {
 	if n, err := numberOf(body); err == nil && n < len(c.expected) {
 		return c.expected[n]
@@ -152,8 +152,8 @@ func (w *written) verdictOf() linear.Verdict {
 	return linear.Refused
 }
 
-// checkHistory checks a run's history by the model of one key. It draws a key that breaks the model into
-// build/histories.
+// checkHistory checks the history of each key of a run by the model. It draws the history of a key that breaks the
+// model into build/histories.
 func (o *outcome) checkHistory(h *linear.History, name string) {
 	if o.violation != nil {
 		return

@@ -17,13 +17,13 @@ import (
 // The settings of the host are those of host.json and of its extensions.
 const (
 	batchSize         = 16
-	newBatchThreshold = 8 // the host fetches more messages only if at most so many are in work
+	newBatchThreshold = 8 // the host takes more tickets only if it works on at most so many
 	functionTimeout   = 5 * time.Minute
 	retryDelay        = 5 * time.Second  // after a failed invocation
-	lockedFor         = 10 * time.Minute // a message that a dead host had in hand is hidden for so long
+	lockedFor         = 10 * time.Minute // how long a ticket is hidden that a host has taken, even if the host dies
 	deathsAllowed     = 3                // of a handler, before its host gives up
 	holdsAtMost       = 15 * time.Second // the longest time that a starting handler holds a request
-	staysAtMost       = 70 * time.Second // functionTimeout in worlds of moves; an invocation stays 60 s
+	staysAtMost       = 70 * time.Second // functionTimeout in worlds of moves; an invocation stays for 60 s at most
 )
 
 var errStarting, errHandlerGone = errors.New("503: the handler is starting"), errors.New("the handler is gone")
@@ -31,9 +31,9 @@ var errStarting, errHandlerGone = errors.New("503: the handler is starting"), er
 // hosting is the behaviour of the platform that only some seeds have.
 type hosting struct {
 	cold     time.Duration // until a handler is ready, at most; 0 = at once
-	deaths   int           // handlers that die while their host lives on
-	idleEnds int           // instances ended while they have no invocation
-	scales   bool          // by the queue's length
+	deaths   int           // of handlers of each instance; at every third one its host gives up, too
+	idleEnds int           // how often each instance is ended while it has no invocation
+	scales   bool          // the platform starts and ends instances by the queue's length
 }
 
 // drawHost draws the behaviour of the platform.
@@ -53,7 +53,7 @@ func (s *settings) drawHost(d *dice) {
 // platform is the host of a process.
 type platform struct {
 	readyAt     time.Time
-	hostLives   atomic.Bool  // the host lives although the handler is dead: its messages return at once
+	hostLives   atomic.Bool  // the host lives although the handler is dead, so it returns the handler's tickets
 	invocations atomic.Int32 // queue and timer calls, and requests
 }
 
@@ -103,9 +103,9 @@ func (w *world) invocationLimit() time.Duration {
 	return functionTimeout
 }
 
-// listenToQueue takes messages of a queue as the host does. It hides a message for ten minutes, deletes it after a
-// success, returns it after a failure, and moves it to the poison queue after five. It takes no more messages at a time
-// than it has slots.
+// listenToQueue takes tickets from a queue as the host does. The host hides a ticket for ten minutes, deletes it after
+// a success, returns it after a failure, and moves it to the poison queue after five failures. It works on at most 16 +
+// 8 tickets at a time.
 func (p *process) listenToQueue(name string, function func(context.Context, invoke.Invocation) error) {
 	queue := p.w.account.Queue(name)
 	var running atomic.Int32
@@ -132,7 +132,7 @@ func (p *process) listenToQueue(name string, function func(context.Context, invo
 					err = p.invokeFunction(name, func(ctx context.Context) error { return function(ctx, in) })
 				}
 				if p.listening.Err() != nil && !p.hostLives.Load() {
-					return // the host is gone, and the message stays hidden
+					return // the host is gone, and the ticket stays hidden
 				}
 				switch {
 				case err == nil:
@@ -163,8 +163,8 @@ func (s *slot) planHost() {
 	}
 }
 
-// handlerDies kills the handler alone. Its host starts another, and gives up at the third
-// death: then the platform starts another host.
+// handlerDies kills the handler alone. Its host starts another handler. At every third death the host gives up, and the
+// platform starts another host.
 func (s *slot) handlerDies(name string, nth int) {
 	w, p := s.w, s.currentProcess()
 	down := w.dice.drawBetween(name+" handler down", 100*time.Millisecond, 300*time.Millisecond)
@@ -179,7 +179,8 @@ func (s *slot) handlerDies(name string, nth int) {
 	w.check.addCounts(func(c *counts) { c.HandlerDeaths++ })
 }
 
-// endIdle kills the instance at a moment without an invocation, even if it drains lanes. Another instance starts later.
+// endIdle kills the instance at a moment at which it has no invocation, even if it drains lanes. Another instance
+// starts later. If no such moment comes, endIdle does nothing.
 func (s *slot) endIdle(name string) {
 	w, p := s.w, s.currentProcess()
 	for range 300 {
@@ -212,8 +213,8 @@ func (w *world) startScaling() {
 	})
 }
 
-// scaleTo starts the first wanted instances, and ends those above them that have no invocation. It ignores an instance
-// that another fault has in hand.
+// scaleTo starts the first instances up to the wanted number, and ends the other instances that have no invocation. It
+// ignores an instance on which another fault is at work.
 func (w *world) scaleTo(wanted int) {
 	for i, s := range w.slots {
 		select {

@@ -8,18 +8,18 @@ import (
 	"weir/internal/drain"
 )
 
-// In worlds of killers a message ends each process that sends it. The CMS takes all other messages. The settle time is
-// often longer than a holder stays with a lane in which it may send nothing. Holders then hand the lane over between
-// two crashes.
+// In worlds of killers one message, the killer, ends each process that sends it. The CMS takes all other messages. The
+// settle time is often longer than a holder stays with a lane in which it may send nothing. Holders then hand the lane
+// over between two crashes.
 
-// deathsAtMost is how many processes such a message ends: three until the lane runs carefully, and three more until
-// the message is dead.
+// deathsAtMost is the largest number of processes that the killer may end: three until the lane runs carefully, and
+// three more until the message is dead.
 const deathsAtMost = 6
 
-// killing is the message that ends processes; zero = a world of another kind.
-type killing struct{ begins, ends int } // the number of its submission is in [begins, ends)
+// killing has the killer: the number of its submission is from begins to ends-1. Zero = a world of another kind.
+type killing struct{ begins, ends int }
 
-// drawKillers draws the settings of a seed with killers.
+// drawKillers draws the settings of a seed with a killer.
 func drawKillers(d *dice) settings {
 	s := settings{
 		instances: 1 + d.drawBelow("instances", 2), lanes: 1 + d.drawBelow("lanes", 2),
@@ -33,7 +33,7 @@ func drawKillers(d *dice) settings {
 	return s
 }
 
-// isKiller reports whether a message ends the process that sends it.
+// isKiller reports whether a body is the killer's.
 func (w *world) isKiller(body string) bool {
 	n, err := numberOf(body)
 	return err == nil && n >= w.killing.begins && n < w.killing.ends
@@ -46,7 +46,7 @@ type deaths struct {
 	restart sync.WaitGroup
 }
 
-// dieOf ends the process while it sends a message. The slot starts the next one.
+// dieOf ends the process while it sends a message. The slot starts the next process.
 func (p *process) dieOf(body string) {
 	if p.isDead() {
 		return
@@ -81,7 +81,7 @@ func (s *slot) stopRestarts() {
 	s.deaths.restart.Wait()
 }
 
-// noteDeath counts the processes that a message has ended.
+// noteDeath counts the processes that the killer has ended, and checks their number.
 func (c *checker) noteDeath(body string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,15 +16,15 @@ import (
 	"weir/internal/weir"
 )
 
-// When a message becomes final, Weir calls its callback at least once with its stage. A receiver gets the event of
-// every dead message. Both must hold despite all faults of processes, storage and receivers.
+// When a message becomes final, Weir calls its callback at least once with its stage. In some seeds a receiver also
+// gets the event of every dead message. Both must hold despite all faults of processes, storage and receivers.
 
 const (
 	hookURL   = "https://hooks.test/done"
 	deathsURL = "https://ops.test/deaths"
 )
 
-// mailKeys returns the keys that sign the events.
+// mailKeys signs the events.
 var mailKeys = func() notify.Secret {
 	s, err := notify.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
@@ -33,7 +33,7 @@ var mailKeys = func() notify.Secret {
 	return s
 }()
 
-// drawReceivers draws the receivers.
+// drawReceivers draws the share of messages with a callback, and whether a receiver gets the event of each death.
 func (s *settings) drawReceivers(d *dice) {
 	s.callbacks = []float64{0, 0, 0.2, 0.8}[d.drawBelow("callbacks", 4)]
 	s.deaths = d.drawChance("deaths", 0.3)
@@ -54,7 +54,7 @@ func (p *process) newNotifier() *notify.Sender {
 	return notify.New(cfg)
 }
 
-// mailLook passes the control rows that a sweep reads to the sender, as the program does.
+// mailLook passes the control rows that a sweep reads to the sender of events, as the program does.
 type mailLook struct {
 	*lane.Store
 	sender *notify.Sender
@@ -150,7 +150,8 @@ func (c *checker) noteEvent(r *http.Request, body []byte) {
 	c.told[to][event.Data.Stage] = true
 }
 
-// checkTold checks that a message has the stage of its event. A dead one may have been replayed since.
+// checkTold checks that a message has the stage of its event. A message whose event is its death may have been replayed
+// or discarded since.
 func (c *checker) checkTold(id weir.ID, stage weir.Stage) {
 	st, err := c.store.Status(context.Background(), id)
 	if err != nil || st.Stage != stage && stage != weir.Dead {
@@ -186,7 +187,7 @@ func (c *checker) checkAllTold(ctx context.Context) {
 		page, err := c.w.account.Table().Range(ctx,
 			storage.Query{Partition: fmt.Sprintf("%d.%d", c.store.Epoch, n), From: "n_", To: "n_~"})
 		if err != nil || len(page.Rows) > 0 {
-			c.addViolation("untold", "lane %d has %d events left without a note of them: %v", n, len(page.Rows), err)
+			c.addViolation("untold", "the outbox of lane %d has %d events left: %v", n, len(page.Rows), err)
 		}
 	}
 	for to := range c.told {

@@ -13,15 +13,15 @@ import (
 	"weir/internal/lease"
 )
 
-// Worlds of moves have no faults. The platform removes instances: it stops their hosts, drains them, or ends instances
-// that have had no invocation for a while. Each lane has work all the time, so that the checker notices a lane that
-// stands still. The CMS may get no message twice.
+// Worlds of moves have no faults. In most of these worlds the platform removes instances: it stops their hosts, drains
+// them, or ends instances that have had no invocation for a while. Except in some worlds, each lane has work all the
+// time, so that the checker notices a lane that stands still. The CMS may get no message twice.
 
 // leaving is the way in which the platform removes instances. The zero value is for worlds of other kinds.
 type leaving struct {
 	kind   leavingKind
 	groups bool // of functions, on instances of their own
-	unseen bool // processes cannot see that their host stops
+	unseen bool // processes do not notice that their host stops
 }
 
 type leavingKind string
@@ -60,8 +60,8 @@ func (m leaving) groupOf(slot int) group {
 }
 
 const (
-	// standsAtMost is how long a lane may stand still when its instance ends in order: until another instance polls (2
-	// to 6 s here), and 2 s more.
+	// standsAtMost is how long a lane may stand still when its instance ends in order: until another instance polls the
+	// queue, which each does after 2 to 6 s, and 2 s more.
 	standsAtMost = 8 * time.Second
 	// standsAlone is the same bound for a host that lives on alone, whose lanes do not move.
 	standsAlone = 500 * time.Millisecond
@@ -72,11 +72,11 @@ const (
 	// other instances can have one: 2 s until its ticket, 2 to 6 s until one of them polls, a second each until the
 	// holder sees the claim and the claimant sees the free lane, and the time for a write in hand.
 	unattendedAtMost = 12 * time.Second
-	// idleFor is how long an instance has had no invocation when the platform ends it.
+	// idleFor is how long the instances of HTTP functions have had no post when the platform ends them.
 	idleFor = 30 * time.Second
 )
 
-// waitsAtMost is how long a message waits at most in a lane that seldom has one.
+// waitsAtMost returns how long a message may wait in a lane that seldom has one.
 func (m leaving) waitsAtMost() time.Duration {
 	if m.kind == trickles {
 		return waitsInGroups
@@ -112,7 +112,7 @@ func drawMoves(d *dice) settings {
 	case s.leaving.hasSeldomLane():
 		s.lanes, s.messages, s.trouble = 2, 2900, 4*time.Minute
 	case s.leaving.kind == oneByOne:
-		s.messages = 170 * s.lanes // a lane gets one each 0.7 s, and is seldom released between two
+		s.messages = 170 * s.lanes // a lane gets a message each 0.7 s, so it is seldom released between two messages
 	}
 	return s
 }
@@ -144,8 +144,8 @@ func (w *world) drawMoveStart(i int, key string) time.Duration {
 	return w.dice.drawBetween(fmt.Sprint("start ", i), 0, limit)
 }
 
-// pickReceiver returns the slot that gets a post: one that is not about to end. If drained instances get posts in this
-// world, they get all posts.
+// pickReceiver returns the slot that gets a post. In worlds of moves it is one that is not about to end; but if drained
+// instances get posts in this world, they get all posts.
 func (w *world) pickReceiver(name string) *slot {
 	n := w.dice.drawBelow("to "+name, len(w.slots))
 	if w.leaving.kind == "" {
@@ -165,8 +165,8 @@ func (w *world) pickReceiver(name string) *slot {
 	return w.slots[0]
 }
 
-// planMoves removes one instance after the other, each after another instance has its lanes and an invocation for
-// them.
+// planMoves removes one instance each 30 to 40 s, so that the lanes of the last one have moved, and starts another in
+// its place. In worlds of idle ends it removes all instances of HTTP functions, for good.
 func (w *world) planMoves() {
 	switch w.leaving.kind {
 	case "", alone, trickles:
@@ -248,7 +248,7 @@ func (s *slot) drainHost() {
 }
 
 // awaitEndAfterDrain waits until the platform ends a process whose host is drained and still gets posts. The process
-// may hold no lane at its end.
+// may hold no lane meanwhile.
 func (p *process) awaitEndAfterDrain() {
 	if p.w.leaving.kind != inUse {
 		return
@@ -261,7 +261,7 @@ func (p *process) awaitEndAfterDrain() {
 	}
 }
 
-// endIdleOnes kills the instances of HTTP functions after a long time without posts.
+// endIdleOnes kills the instances of HTTP functions once they have had no post for idleFor.
 func (w *world) endIdleOnes() {
 	if time.Since(w.started) < 5*time.Second+idleFor {
 		return
@@ -306,8 +306,8 @@ func (c *checker) checkTakenOnce(p *process, l *laneState, number int) {
 	l.takenBy, l.taken = p, len(l.log)
 }
 
-// checkMoved checks that no lane stands still, and no message is written twice, while instances are removed.
-// The caller holds mu.
+// checkMoved checks that no lane stands still, no message is written twice, and no message waits too long in a lane
+// that seldom has one. The caller holds mu.
 func (c *checker) checkMoved(l *laneState, f *filed, r *request) {
 	if c.w.leaving.kind == "" || c.w.leaving.unseen {
 		return

@@ -16,132 +16,132 @@ import (
 // The program itself has no switches for mutants: the compiler gets the changed file in place of the real one. A
 // mutant without a file changes the simulation, which checks for the mutant's name.
 type mutant struct {
-	name      string
-	file      string // below internal/
+	name      string // the behaviour of the program without the rule
+	file      string // path relative to internal/; empty = the simulation is changed
 	text, new string
-	caught    string // kinds of violations by which it may be caught
-	seeds     string // at most; n@from begins with another seed than 1
+	caught    string // kinds of violations that may catch it, separated by |
+	seeds     string // largest number of seeds that are tried, or "number@first seed"; empty = 3000 seeds from 1
 }
 
 var mutants = []mutant{
 	{"fence off", "lane/writer.go", "IfMatch: w.tail.ETag", "IfMatch: storage.AnyETag", "fence|books", ""},
 	{"trust window off", "lease/trust.go", "return l.trustDuration() - l.readClocks().elapsedSince(l.grantedAt)", "return l.trustDuration()", "untrusted|overlap", ""},
 	{"blocked keys off", "drain/selector.go", "case block != nil && e.Seq() >= block.firstLogPos:", "case false:", "order|repeat|books", ""},
-	{"closed keys off", "drain/committer.go", "return c.pendingKeys[keyHash] > 0", "return false", "order|repeat|books|stuck", ""},
-	{"refused keys keep the end of the log from its turn", "drain/selector.go", "atEnd := alternates && s.isFromEnd", "atEnd := false", "unfair", ""},
-	{"long pauses before all had their turn", "drain/prober.go", "p.breaker.beginPause(0, p.now(), refusedPause)", "p.breaker.beginPause(0, p.now(), maxDelay)", "unfair", ""},
-	{"a pause for what is refused is one for all", "lane/control.go", "if c.HasUntried(now) {", "if false {", "unfair", ""},
-	{"what falls due in a pause for refused messages waits for its end", "lane/control.go", "if at := untried.Add(-c.Tail.leadTime()); at.Before(until) {", "if at := untried; at.IsZero() {", "late", "1@12871"},
-	{"what was refused goes on while others end its pause", "drain/selector.go", "s.journal.isKeyPending(key) || s.breaker.hadTurn(e, now):", "s.journal.isKeyPending(key):", "early", ""},
-	{"a parked message that had its turn goes with a due one", "drain/selector.go", "if s.breaker.hadTurn(e, s.now()) {", "if false {", "early", "1@7004065"},
-	{"the log not read on behind what is refused", "drain/breaker.go", "return !g.refusingSince.IsZero() && g.failures >= wholeLogAfter", "return false", "unfair", ""},
-	{"what is refused counts at once", "drain/breaker.go", "if b.isProven || now.Sub(", "if true || now.Sub(", "spared", ""},
-	{"what is refused never counts", "drain/breaker.go", ">= g.patience {", ">= 1000*g.patience {", "stuck", ""},
-	{"patience lost with the process", "drain/breaker.go", "t.RefusingSince, t.ProbedBelow = g.refusingSince, g.probedBelow", "t.RefusingSince, t.ProbedBelow = time.Time{}, g.probedBelow", "stuck|spared", ""},
-	{"settle off", "drain/breaker.go", "if r.Unanswered {", "if false {", "overlap", ""},
-	{"what was given up filed", "lane/append_batch.go", "for sub.ctx.Err() != nil {", "for sub.ctx == nil {", "given up", ""},
-	{"calls that hang not ended", "storage/timelimit/timelimit.go", "return context.WithTimeoutCause(ctx, limit, ErrHung)", "_ = limit\n\treturn context.WithCancel(ctx)", "hung", ""},
+	{"pending keys off", "drain/committer.go", "return c.pendingKeys[keyHash] > 0", "return false", "order|repeat|books|stuck", ""},
+	{"no message is chosen from the end of the log", "drain/selector.go", "atEnd := alternates && s.isFromEnd", "atEnd := false", "unfair", ""},
+	{"a long pause begins before each key had its turn", "drain/prober.go", "p.breaker.beginPause(0, p.now(), refusedPause)", "p.breaker.beginPause(0, p.now(), maxDelay)", "unfair", ""},
+	{"a pause for refused messages holds back new ones", "lane/control.go", "if c.HasUntried(now) {", "if false {", "unfair", ""},
+	{"a message that becomes due in a pause for refused messages waits for its end", "lane/control.go", "if at := untried.Add(-c.Tail.leadTime()); at.Before(until) {", "if at := untried; at.IsZero() {", "late", "1@12871"},
+	{"a refused message is sent before the end of its pause", "drain/selector.go", "s.journal.isKeyPending(key) || s.breaker.hadTurn(e, now):", "s.journal.isKeyPending(key):", "early", ""},
+	{"a refused message is sent early with a due one of its key", "drain/selector.go", "if s.breaker.hadTurn(e, s.now()) {", "if false {", "early", "1@7004065"},
+	{"the log is not read on behind refused messages", "drain/breaker.go", "return !g.refusingSince.IsZero() && g.failures >= wholeLogAfter", "return false", "unfair", ""},
+	{"a refused attempt counts at once", "drain/breaker.go", "if b.isProven || now.Sub(", "if true || now.Sub(", "spared", ""},
+	{"a refused attempt never counts", "drain/breaker.go", ">= g.patience {", ">= 1000*g.patience {", "stuck", ""},
+	{"delivery.patience begins anew with each holder", "drain/breaker.go", "t.RefusingSince, t.ProbedBelow = g.refusingSince, g.probedBelow", "t.RefusingSince, t.ProbedBelow = time.Time{}, g.probedBelow", "stuck|spared", ""},
+	{"settle time off", "drain/breaker.go", "if r.Unanswered {", "if false {", "overlap", ""},
+	{"a post that was given up is filed", "lane/append_batch.go", "for sub.ctx.Err() != nil {", "for sub.ctx == nil {", "given up", ""},
+	{"calls that hang are not ended", "storage/timelimit/timelimit.go", "return context.WithTimeoutCause(ctx, limit, ErrHung)", "_ = limit\n\treturn context.WithCancel(ctx)", "hung", ""},
 	{"requests sent again by themselves", "", "", "", "overlap", ""},
-	{"a lost answer taken for a failure", "lane/append_batch.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.pending.head = nil, Head{}\n\t\treturn err", "twice", ""},
-	{"its own rows taken for another's", "lane/append_batch.go", "err != nil || filed {", "err != nil || filed && false {", "twice|history", ""},
+	{"an unanswered append is taken for a failure", "lane/append_batch.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.pending.head = nil, Head{}\n\t\treturn err", "twice", ""},
+	{"an append takes its own rows for another's", "lane/append_batch.go", "err != nil || filed {", "err != nil || filed && false {", "twice|history", ""},
 	{"'not there' believed after a timeout", "lane/append_batch.go", "return err // sent again unchanged: at most one copy can succeed",
 		"if _, gone := t.a.store.ReadMessage(ctx, t.lane, t.firstSeq); storage.Is(gone, storage.NotFound) {\n\t\t\tt.a.mu.Lock()\n\t\t\tt.group = append(t.group, t.pending.waiting...)\n\t\t\tt.pending.waiting, t.ops = nil, nil\n\t\t\tt.a.mu.Unlock()\n\t\t}\n\t\treturn err", "lost|twice", ""},
 	{"an outsider writes tail", "", "", "", "outsider", ""},
 	{"redirects followed", "cms/exchange.go", "CheckRedirect: noRedirects", "CheckRedirect: func(*http.Request, []*http.Request) error { _ = noRedirects; return nil }", "redirect", ""},
 	{"watch and sweep off", "drain/lane_worker.go", "case r.State == Busy:\n\t\tt.waitWatching(", "case r.State == Busy:\n\t\tt.awaitWake(forever)\n\t\tt.waitWatching(", "stuck", ""},
-	{"a release not written before it is sent", "drain/due_mover.go", "m.journal.addMove(ch, func(err error) {\n\t\t\tw.answer <- moveResult{m.now(), err}\n\t\t\tm.notify()\n\t\t})", "m.journal.addChange(ch, false)\n\t\tw.answer <- moveResult{m.now(), nil}", "unreleased|repeat", ""},
+	{"a release is not written before its message is sent", "drain/due_mover.go", "m.journal.addMove(ch, func(err error) {\n\t\t\tw.answer <- moveResult{m.now(), err}\n\t\t\tm.notify()\n\t\t})", "m.journal.addChange(ch, false)\n\t\tw.answer <- moveResult{m.now(), nil}", "unreleased|repeat", ""},
 	{"a release leaves its due row", "lane/due.go", "c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.DueTime())})", "", "rows|cancelled|unreleased", ""},
-	{"what falls due overtakes its key", "drain/selector.go", "return max(k.firstLogPos, k.waitLogPos) <= s.readAhead.firstPendingSeq(k.KeyHash)", "return true", "order", ""},
-	{"places not behind those given", "lane/due.go", "if !at.After(*placed) {", "if false {", "order", ""},
-	{"due times not looked at", "drain/due_mover.go", "ch.Release(e, logPos, &m.keys.lastReleasedAt)", "ch.Release(e, logPos, &m.keys.lastReleasedAt)\n\t\te.Message.DueAt = m.now()", "early", ""},
-	{"what fell due late put at the end of the log", "drain/due_position.go", "!e.due.At.Before(now) {", "!e.due.At.Before(now) || true {", "order", ""},
-	{"places of a read that began without a limit kept", "drain/due_position.go", "return read.low == 0 && ", "return false && ", "order", "1@7113316"},
-	{"what was filed after a moment goes before what fell due then", "drain/due_mover.go", "return !due.After(e.Message.AcceptedAt)", "return false", "order", "3000@5001"},
-	{"keys not shut while a release is written", "drain/due_mover.go", "return m.moves.shut[keyHash] || m.moves.waiting[keyHash]", "return m.moves.waiting[keyHash]", "unreleased|order|books|repeat|rows", ""},
-	{"what was refused with another forgotten", "drain/due_mover.go", "mv.ready = append(again, mv.ready...)", "_ = again", "stuck|late|rows", "1@100682"},
-	{"many released one by one", "drain/due_mover.go", "maxMoves = 20", "maxMoves = 1", "slow|late", ""},
+	{"a due message overtakes its key", "drain/selector.go", "return max(k.firstLogPos, k.waitLogPos) <= s.readAhead.firstPendingSeq(k.KeyHash)", "return true", "order", ""},
+	{"a position is not behind those assigned before", "lane/due.go", "if !at.After(*placed) {", "if false {", "order", ""},
+	{"a released message loses its due time", "drain/due_mover.go", "ch.Release(e, logPos, &m.keys.lastReleasedAt)", "ch.Release(e, logPos, &m.keys.lastReleasedAt)\n\t\te.Message.DueAt = m.now()", "early", ""},
+	{"a message found late is put at the end of the log", "drain/due_position.go", "!e.due.At.Before(now) {", "!e.due.At.Before(now) || true {", "order", ""},
+	{"positions of a read that began without a limit are kept", "drain/due_position.go", "return read.low == 0 && ", "return false && ", "order", "1@7113316"},
+	{"a message accepted after the due time of another goes before it", "drain/due_mover.go", "return !due.After(e.Message.AcceptedAt)", "return false", "order", "3000@5001"},
+	{"a key is not pending while a release is written", "drain/due_mover.go", "return m.moves.shut[keyHash] || m.moves.waiting[keyHash]", "return m.moves.waiting[keyHash]", "unreleased|order|books|repeat|rows", ""},
+	{"releases that were refused with another one are forgotten", "drain/due_mover.go", "mv.ready = append(again, mv.ready...)", "_ = again", "stuck|late|rows", "1@100682"},
+	{"each release has a transaction of its own", "drain/due_mover.go", "maxMoves = 20", "maxMoves = 1", "slow|late", ""},
 	{"no lead, however long storage takes", "drain/lead_time.go", "return min(max(l.read.longest()+l.write.longest(), leadMin), leadMax)", "return 0 * leadMin", "late|unfair|slow", ""},
-	{"what is sent not noted for places", "drain/due_position.go", "p.sentBelow = max(p.sentBelow, e.NextLogSeq())", "_ = e", "order", ""},
-	{"a cancellation counted twice", "lane/request.go", "if w.Done {", "if true {", "books", ""},
-	{"a cancellation not counted", "lane/request.go", "if w.Done {", "if false {", "books|stuck", ""},
-	{"wishes seen and not granted", "drain/request_handler.go", "for _, r := range requests {\n\t\t\tif", "for _, r := range requests[:0] {\n\t\t\tif", "rows", ""},
-	{"offers believed before the log was read", "drain/read_ahead.go", "w.hasCaughtUp = w.hasCaughtUp || len(p.entries) < p.asked", "w.hasCaughtUp = true", "repeat|books", ""},
-	{"order lost where failures are skipped", "drain/selector.go", "case ahead[key] != nil && 2*e.Seq() >= ahead[key].Rank():", "case ahead[key] != nil && false:", "order", ""},
-	{"deliveries behind the dead not noted", "drain/delivery_history.go", "ch.SaveLastDelivery(c.entry)", "", "replayed", ""},
-	{"deaths not watched for", "drain/delivery_history.go", "h.tracked.addKey(key)", "", "replayed", ""},
-	{"a replay granted without another look", "drain/request_handler.go", "if err == nil && isReplay && entries[i].Stage == weir.Dead {", "if false {", "replayed", ""},
-	{"a replayed message still counted as dead", "lane/replay.go", "t.Counts.Dead--", "", "books", ""},
-	{"a replayed message put behind its key", "lane/replay.go", "Key: rows.HeldKey(e.BlockID(), e.orderPos())", "Key: rows.HeldKey(e.BlockID(), OrderPos(e.Seq()+1000))", "rows|order", ""},
-	{"a retry goes with what was replayed in front of it", "drain/selector.go", "if next := e.NextAttempt(); next.After(s.now()) && ", "if next := e.NextAttempt(); false && ", "early", "6000"},
-	{"pauses not looked at again before a message is sent", "drain/attempter.go", "err != nil || !may {", "err != nil || !may && false {", "paused", ""},
-	{"old news of pauses believed", "drain/operator_pauses.go", "return now.Sub(p.askedAt) > maxPausesAge", "return false", "paused", ""},
-	{"what was shelved is overtaken", "drain/selector.go", "k.LogWaitsFrom, k.IsParked = e.Seq(), true", "_ = 0", "order", ""},
-	{"shelved ones in no order", "drain/selector.go", "(k.LogWaitsFrom == 0 || ahead[k.KeyHash]", "(k.LogWaitsFrom >= 0 || ahead[k.KeyHash]", "order", ""},
-	{"what was put off is overtaken", "lane/key_queue.go", "b.ReleasedAt.Compare(other.ReleasedAt),", "", "order", ""},
-	{"a forgotten version kept in memory", "drain/forget_version.go", "h.versions.remember(key, lane.LatestVersion{})", "", "forgotten", ""},
-	{"a request to forget a version done without it", "drain/forget_version.go", "ch.ForgetVersion(key)", "", "forgotten", ""},
-	{"an erasure that does not ask whether the message may be sent", "lane/erase.go", "if !e.Stage.Final() {", "if false {", "erased", ""},
-	{"an erasure beside a replay", "lane/erase.go", "if isAsked {", "if isAsked && false {", "erased", ""},
-	{"a body left by an erasure", "lane/erase.go", "ops := []storage.Op{{Kind: storage.Replace, Key: row.Key,", "ops := []storage.Op{{Kind: storage.Merge, Key: row.Key,", "erased", ""},
-	{"a discarded message still counted as dead", "lane/discard.go", "t.Counts.Dead--", "", "books", ""},
-	{"the number of discarded messages lost", "lane/discard.go", "rows.Discarded.Is(n.Discarded)", "rows.Discarded.Is(0)", "books", ""},
+	{"sent messages are not recorded for positions", "drain/due_position.go", "p.sentBelow = max(p.sentBelow, e.NextLogSeq())", "_ = e", "order", ""},
+	{"a cancellation is counted twice", "lane/request.go", "if w.Done {", "if true {", "books", ""},
+	{"a cancellation is not counted", "lane/request.go", "if w.Done {", "if false {", "books|stuck", ""},
+	{"requests count as seen and are not granted", "drain/request_handler.go", "for _, r := range requests {\n\t\t\tif", "for _, r := range requests[:0] {\n\t\t\tif", "rows", ""},
+	{"offered appends are used before the log was read", "drain/read_ahead.go", "w.hasCaughtUp = w.hasCaughtUp || len(p.entries) < p.asked", "w.hasCaughtUp = true", "repeat|books", ""},
+	{"messages of contracts that skip failures have no order", "drain/selector.go", "case ahead[key] != nil && 2*e.Seq() >= ahead[key].Rank():", "case ahead[key] != nil && false:", "order", ""},
+	{"deliveries behind dead messages are not recorded", "drain/delivery_history.go", "ch.SaveLastDelivery(c.entry)", "", "replayed", ""},
+	{"the key of a dead message is not tracked", "drain/delivery_history.go", "h.tracked.addKey(key)", "", "replayed", ""},
+	{"a replay is granted without another check", "drain/request_handler.go", "if err == nil && isReplay && entries[i].Stage == weir.Dead {", "if false {", "replayed", ""},
+	{"a replayed message is still counted as dead", "lane/replay.go", "t.Counts.Dead--", "", "books", ""},
+	{"a replayed message is put behind its key", "lane/replay.go", "Key: rows.HeldKey(e.BlockID(), e.orderPos())", "Key: rows.HeldKey(e.BlockID(), OrderPos(e.Seq()+1000))", "rows|order", ""},
+	{"a retry is sent early with a replayed message before it", "drain/selector.go", "if next := e.NextAttempt(); next.After(s.now()) && ", "if next := e.NextAttempt(); false && ", "early", "6000"},
+	{"pauses are not checked again before a message is sent", "drain/attempter.go", "err != nil || !may {", "err != nil || !may && false {", "paused", ""},
+	{"an old read of the pauses is used", "drain/operator_pauses.go", "return now.Sub(p.askedAt) > maxPausesAge", "return false", "paused", ""},
+	{"a message parked in a pause is overtaken", "drain/selector.go", "k.LogWaitsFrom, k.IsParked = e.Seq(), true", "_ = 0", "order", ""},
+	{"messages parked in a pause have no order", "drain/selector.go", "(k.LogWaitsFrom == 0 || ahead[k.KeyHash]", "(k.LogWaitsFrom >= 0 || ahead[k.KeyHash]", "order", ""},
+	{"a message put off while its key is refused is overtaken", "lane/key_queue.go", "b.ReleasedAt.Compare(other.ReleasedAt),", "", "order", ""},
+	{"a forgotten version stays in memory", "drain/forget_version.go", "h.versions.remember(key, lane.LatestVersion{})", "", "forgotten", ""},
+	{"a request to forget a version is deleted without the change", "drain/forget_version.go", "ch.ForgetVersion(key)", "", "forgotten", ""},
+	{"a message that may be sent is erased", "lane/erase.go", "if !e.Stage.Final() {", "if false {", "erased", ""},
+	{"a message whose replay waits is erased", "lane/erase.go", "if isAsked {", "if isAsked && false {", "erased", ""},
+	{"an erasure leaves the body", "lane/erase.go", "ops := []storage.Op{{Kind: storage.Replace, Key: row.Key,", "ops := []storage.Op{{Kind: storage.Merge, Key: row.Key,", "erased", ""},
+	{"a discarded message is still counted as dead", "lane/discard.go", "t.Counts.Dead--", "", "books", ""},
+	{"the number of discarded messages is lost", "lane/discard.go", "rows.Discarded.Is(n.Discarded)", "rows.Discarded.Is(0)", "books", ""},
 	{"a discarded message stays dead", "lane/discard.go", "rows.Stage.Is(storedStage(e.Stage)), ", "", "discarded|books|rows", ""},
-	{"a discard beside a replay", "lane/discard.go", "if isReplayAsked {", "if isReplayAsked && false {", "discarded", ""},
-	{"a request to discard done without it", "drain/request_handler.go", "\tch.Discard(e, r, at)", "", "discarded", ""},
-	{"nobody hears of a resumption", "lane/pause.go", "c.Head.RequestSeq + 1", "c.Head.RequestSeq + 0", "rows|stuck", ""},
-	{"bulk replays of killed processes left alone", "replay/runner.go", "r.startJob(row.ID)", "_ = row", "stuck", ""},
-	{"what had its turn in a bulk replay forgotten at a takeover", "replay/job_run.go", "w.lanes, w.isResumed =", "w.checkpoint.Next = nil\n\tw.lanes, w.isResumed =", "bulk", ""},
-	{"a transaction of replays that failed taken for done", "lane/replay_many.go", "if failed != nil && len(a.ops) > 0 {", "if false {", "bulk|stuck", ""},
-	{"what is open replayed in bulk again", "replay/dead_index.go", " && !p.isOpen(i)", "", "bulk", ""},
-	{"occurrences filed without their name", "recur/occurrence.go", `s.Name+"@"+formatDue(due))`, `s.Name[:0]+formatDue(due)[:0])`, "recurring|twice", ""},
-	{"a schedule moved on before its message", "recur/occurrence.go", "return receipt, err\n\t}\n\tid :=", "return receipt, nil\n\t}\n\tid :=", "recurring", ""},
-	{"a callback not written with the end", "lane/batch.go", "c.addCallback(e.Seq(), e.Message.Callback, stage, at)", "", "untold", ""},
-	{"what supersedes it forgets the callback of a held message", "lane/key_queue.go", `Callback: rows.Callback.Of(v), `, "", "untold", ""},
-	{"an outbox believed empty whatever came meanwhile", "notify/outbox/outbox.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: marker})", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: storage.AnyETag})", "untold", ""},
-	{"a page that is not full taken for the end", "lane/rows/paging.go", "more && len(found) < limit; {", "more && len(found) == 0; {", "rows|repeat|superseded|stuck", ""},
-	{"an event dropped at its first failure", "notify/result.go", "if now.Sub(next.FirstTriedAt) >= giveUpAfter {", "if true {", "untold", ""},
+	{"a message whose replay waits is discarded", "lane/discard.go", "if isReplayAsked {", "if isReplayAsked && false {", "discarded", ""},
+	{"a request to discard is deleted without the change", "drain/request_handler.go", "\tch.Discard(e, r, at)", "", "discarded", ""},
+	{"a resumption does not raise the number of requests", "lane/pause.go", "c.Head.RequestSeq + 1", "c.Head.RequestSeq + 0", "rows|stuck", ""},
+	{"bulk replays of killed processes are not resumed", "replay/runner.go", "r.startJob(row.ID)", "_ = row", "stuck", ""},
+	{"the batch that a bulk replay has begun is forgotten at a takeover", "replay/job_run.go", "w.lanes, w.isResumed =", "w.checkpoint.Next = nil\n\tw.lanes, w.isResumed =", "bulk", ""},
+	{"a failed transaction of replays is taken for done", "lane/replay_many.go", "if failed != nil && len(a.ops) > 0 {", "if false {", "bulk|stuck", ""},
+	{"a bulk replay replays its open messages again", "replay/dead_index.go", " && !p.isOpen(i)", "", "bulk", ""},
+	{"occurrences are filed without their idempotency keys", "recur/occurrence.go", `s.Name+"@"+formatDue(due))`, `s.Name[:0]+formatDue(due)[:0])`, "recurring|twice", ""},
+	{"a schedule moves on before its message is filed", "recur/occurrence.go", "return receipt, err\n\t}\n\tid :=", "return receipt, nil\n\t}\n\tid :=", "recurring", ""},
+	{"a callback is not written with the final stage", "lane/batch.go", "c.addCallback(e.Seq(), e.Message.Callback, stage, at)", "", "untold", ""},
+	{"a held message that is superseded loses its callback", "lane/key_queue.go", `Callback: rows.Callback.Of(v), `, "", "untold", ""},
+	{"an outbox is taken for empty although an event came meanwhile", "notify/outbox/outbox.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: marker})", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: rows.OutboxKey, IfMatch: storage.AnyETag})", "untold", ""},
+	{"a page that is not full is taken for the end", "lane/rows/paging.go", "more && len(found) < limit; {", "more && len(found) == 0; {", "rows|repeat|superseded|stuck", ""},
+	{"an event is dropped at its first failure", "notify/result.go", "if now.Sub(next.FirstTriedAt) >= giveUpAfter {", "if true {", "untold", ""},
 	{"retention before its time", "lane/retention_remove.go", "ok && !end.After(now)", "ok && !end.IsZero()", "removed", ""},
-	{"idempotency keys left behind", "lane/retention_remove.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: idem})", "_ = idem", "left", ""},
-	{"a row that storage keeps stops the walk", "lane/retention_remove.go", "t.reportRefused(t.lane, m.seq, err)\n\t\t\treturn nil\n\t\t}\n\t}", "return err\n\t\t}\n\t}", "left", ""},
-	{"a body that storage keeps stops the walk", "lane/retention_remove.go", "|| ctx.Err() != nil {\n\t\t\treturn err", "|| true {\n\t\t\treturn err", "left", ""},
+	{"idempotency keys are left", "lane/retention_remove.go", "ops = append(ops, storage.Op{Kind: storage.Delete, Key: idem})", "_ = idem", "left", ""},
+	{"retention stops at a row that storage refuses to remove", "lane/retention_remove.go", "t.reportRefused(t.lane, m.seq, err)\n\t\t\treturn nil\n\t\t}\n\t}", "return err\n\t\t}\n\t}", "left", ""},
+	{"retention stops at a body that storage refuses to remove", "lane/retention_remove.go", "|| ctx.Err() != nil {\n\t\t\treturn err", "|| true {\n\t\t\treturn err", "left", ""},
 	{"a closed process joins no drain", "drain/drainer.go", "t = d.startedWorkerOf(number)\n\t}", "return Report{State: Idle}\n\t}", "spins", "1@5005301"},
-	{"forgotten bodies left alone", "lane/retention_forgotten.go", "if info.Marked || len(parts) != 3 {", "if true {", "left", ""},
+	{"bodies without a message are left", "lane/retention_forgotten.go", "if info.Marked || len(parts) != 3 {", "if true {", "left", ""},
 }
 
-// mutantsSeenFromOutside has the mutants that only the history must catch; see histories_test.go.
+// mutantsSeenFromOutside has the mutants that the history alone must catch; see histories_test.go.
 var mutantsSeenFromOutside = []mutant{
 	{"blocked keys off" + outside, "drain/selector.go", "case block != nil && e.Seq() >= block.firstLogPos:", "case false:", "history", ""},
-	{"closed keys off" + outside, "drain/committer.go", "return c.pendingKeys[keyHash] > 0", "return false", "history", ""},
-	{"a lost answer taken for a failure" + outside, "lane/append_batch.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.pending.head = nil, Head{}\n\t\treturn err", "history", ""},
+	{"pending keys off" + outside, "drain/committer.go", "return c.pendingKeys[keyHash] > 0", "return false", "history", ""},
+	{"an unanswered append is taken for a failure" + outside, "lane/append_batch.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.pending.head = nil, Head{}\n\t\treturn err", "history", ""},
 }
 
-// mutantsOfLarge has the mutants that only large worlds catch; see sizes_test.go.
+// mutantsOfLarge has the mutants that large worlds catch; see sizes_test.go.
 var mutantsOfLarge = []mutant{
 	{"each ticket stays with its lane", "../functions/process/stay.go", "case s == nil || s.limited.Err() != nil:", "case true:", "tickets", "6"},
 	{"a sweep looks at one lane after the other", "lane/delete.go", "const maxConcurrent = 8", "const maxConcurrent = 1", "sweep", "6"},
 	{"each outcome in a commit of its own", "drain/session.go", "s.journal.waitBelow(ctx, maxUncommitted)", "s.journal.waitBelow(ctx, 1)", "cost|late", "6"},
 }
 
-// mutantsOfMoves has the mutants that only worlds of moves catch; see moves_test.go.
+// mutantsOfMoves has the mutants that worlds of moves catch; see moves_test.go.
 var mutantsOfMoves = []mutant{
 	{"an orderly end is taken for a crash", "drain/lane_worker.go", "former = predecessor{} // of an earlier call, whose tail was out of date", "", "waits", "1@9028"},
-	{"a lane released before the commit", "drain/session.go", "s.journal.addChange(s.buildHandOver(), true)", "_ = s.buildHandOver\n\tcancel()", "again|repeat", "12"},
-	{"a lane kept without an invocation", "../functions/process/stay.go", "= 45 * time.Second\n\thandOverAt            = 58 * time.Second", "= time.Hour\n\thandOverAt            = time.Hour", "stands|again", "12"},
+	{"a lane is released before the commit", "drain/session.go", "s.journal.addChange(s.buildHandOver(), true)", "_ = s.buildHandOver\n\tcancel()", "again|repeat", "12"},
+	{"a lane is kept without an invocation", "../functions/process/stay.go", "= 45 * time.Second\n\thandOverAt            = 58 * time.Second", "= time.Hour\n\thandOverAt            = time.Hour", "stands|again", "12"},
 	{"an invocation stays without a limit", "../functions/process/stay.go", "= 45 * time.Second\n\thandOverAt            = 58 * time.Second\n\tstayLimit             = time.Minute", "= time.Hour\n\thandOverAt            = time.Hour\n\tstayLimit             = time.Hour", "timeout", "12"},
-	{"claims ignored", "drain/handover.go", "return claimed && claim.By != d.me", "_ = claim\n\treturn claimed && false", "stands|again", "12"},
-	{"lanes taken although the host is drained", "drain/handover.go", "return d.Hosted && until != 0 && d.Now().UnixNano() < until", "return until < 0", "unattended|again", "20"},
+	{"claims are ignored", "drain/handover.go", "return claimed && claim.By != d.me", "_ = claim\n\treturn claimed && false", "stands|again", "12"},
+	{"lanes are taken although the host is drained", "drain/handover.go", "return d.Hosted && until != 0 && d.Now().UnixNano() < until", "return until < 0", "unattended|again", "20"},
 	{"an invocation leaves lanes that no ticket named", "../functions/process/stay.go", "for _, held := range f.Drainer.Held() {", "for _, held := range f.Drainer.Held()[:0] {", "unattended|again", "20"},
 	{"a claim outlives the drain", "drain/lane_worker.go", "t.drainer.withdrawClaim(ctx, t)", "", "idle", "42"},
-	{"an invocation not relieved", "../functions/process/stay.go", "close(s.seat.relieved)", "f.mu.Unlock()\n\t\treturn nil", "stands", "12"},
+	{"an invocation is not relieved", "../functions/process/stay.go", "close(s.seat.relieved)", "f.mu.Unlock()\n\t\treturn nil", "stands", "12"},
 	{"a ticket counts for a message that was filed after it", "ticket/sender.go", "s.enqueueFresh(ctx, lane, 0, 0)", "s.enqueueFresh(ctx, lane, queueResolution, 0)", "waits", "1@1642"},
-	{"a lane without work not claimed", "../functions/process/process.go", "r.State == drain.Busy || r.HolderFence != 0", "r.State == drain.Busy", "unattended", "42"},
-	{"a claimed lane taken only with work", "drain/lane_worker.go", "case t.claims.isBy(t.drainer.me, now) && ", "case false && ", "unattended", "42"},
-	{"a lane not claimed from its next holder", "../functions/process/process.go", "f.keptUnder[lane] == holderFence && ", "", "unattended", "42"},
+	{"a lane without work is not claimed", "../functions/process/process.go", "r.State == drain.Busy || r.HolderFence != 0", "r.State == drain.Busy", "unattended", "42"},
+	{"a claimed lane is taken only with work", "drain/lane_worker.go", "case t.claims.isBy(t.drainer.me, now) && ", "case false && ", "unattended", "42"},
+	{"a lane is not claimed from its next holder", "../functions/process/process.go", "f.keptUnder[lane] == holderFence && ", "", "unattended", "42"},
 }
 
 // mutantsOfShortPages has the mutants that worlds of short pages catch; see short_pages_test.go.
 var mutantsOfShortPages = []mutant{
-	{"the rest of a cut answer of due times forgotten", "drain/due_cache.go", "horizon = p.dues[len(p.dues)-1].At", "horizon = time.Time{}", "stuck|rows", "200"},
+	{"the rest of a cut answer of due times is forgotten", "drain/due_cache.go", "horizon = p.dues[len(p.dues)-1].At", "horizon = time.Time{}", "stuck|rows", "200"},
 }
 
 // mutantsOfKillers has the mutants that worlds of killers catch; see killers_test.go.
@@ -152,18 +152,18 @@ var mutantsOfKillers = []mutant{
 
 // mutantsOfChains has the mutants that worlds of chains catch; see chains_test.go.
 var mutantsOfChains = []mutant{
-	{"a failed look-up means none", "steps/answer.go", "a.problem[partJSON] = \"the answer is not JSON\" + a.kindOfBody()", "a.JSON, a.raw = map[string]any{\"items\": []any{}}, nil", "duplicate", "30"},
-	{"a cut look-up means none", "steps/answer.go", "			a.problem[p] = a.cutBy", "			a.JSON = map[string]any{\"items\": []any{}}\n\t\t\t_ = p", "duplicate", "30"},
+	{"a look-up that is not JSON finds no item", "steps/answer.go", "a.problem[partJSON] = \"the answer is not JSON\" + a.kindOfBody()", "a.JSON, a.raw = map[string]any{\"items\": []any{}}, nil", "duplicate", "30"},
+	{"a look-up that is cut finds no item", "steps/answer.go", "			a.problem[p] = a.cutBy", "			a.JSON = map[string]any{\"items\": []any{}}\n\t\t\t_ = p", "duplicate", "30"},
 	{"a sign-in page is the answer of a write", "steps/judge.go", "case st.isForeignPage(a):", "case false:", "unwritten", "80@170"},
 	{"a chain resumes behind its look-up", "steps/run.go", "// runStep sends a step's request. If the step waits for a condition, it sends the request repeatedly.\nfunc (r *run) runStep(st *step) verdict {\n", "var foundBefore = map[weir.ID]any{}\n\nfunc (r *run) runStep(st *step) verdict {\n\tif found := foundBefore[r.delivery.Message.ID]; found != nil && st.isSafe {\n\t\tr.env[st.name] = found\n\t\treturn verdict{do: actionOK}\n\t}\n\tif st.isSafe {\n\t\tdefer func() { foundBefore[r.delivery.Message.ID] = r.env[st.name] }()\n\t}\n", "duplicate", "30"},
 	{"one Idempotency-Key for two steps", "steps/run.go", "key := req.Header.Get(idempotencyHeader) + \"/\" + st.name", "key := req.Header.Get(idempotencyHeader) + \"/step\"", "key", "30"},
-	{"a replay under its first Idempotency-Key", "cms/cms.go", "if m.Replays == 0 {", "if true {", "content|newest", "60"},
-	{"again without end", "steps/run.go", "if r.round > maxAgain {", "if r.round > 1000 {", "endless", "30"},
-	{"remember without commit", "drain/remembered.go", "ch.SaveRemembered(c.entry, result.RememberedID)", "_ = ch.SaveRemembered", "memory", "30"},
+	{"a replay has the first Idempotency-Key", "cms/cms.go", "if m.Replays == 0 {", "if true {", "content|newest", "60"},
+	{"an attempt runs its chain without end", "steps/run.go", "if r.round > maxAgain {", "if r.round > 1000 {", "endless", "30"},
+	{"a remembered id is not committed", "drain/remembered.go", "ch.SaveRemembered(c.entry, result.RememberedID)", "_ = ch.SaveRemembered", "memory", "30"},
 	{"an item that is gone is remembered", "steps/run.go", "\t\t\tr.forgetID()\n", "", "refused|lost", "60"},
 	{"a chain that is run again forgets what it learned", "steps/remember.go", "r.rememberedID, r.learnedID = id, id", "r.learnedID = id", "duplicate", "60"},
 	{"a forgotten id stays in memory", "drain/remembered.go", "\th.ids.keepID(key, \"\")\n", "", "memory", "60"},
-	{"an unanswered write does not settle", "steps/run.go", "if st.isSafe { // the CMS cannot still work on a change", "if true {", "overlap|duplicate", "30"},
+	{"an unanswered write has no settle time", "steps/run.go", "if st.isSafe { // the CMS cannot still work on a change", "if true {", "overlap|duplicate", "30"},
 }
 
 func TestMutants_AreCaught(t *testing.T) {
@@ -176,8 +176,8 @@ func TestMutants_AreCaught(t *testing.T) {
 	}
 }
 
-// TestMutants_QuoteTheSource fails within a second if a change of the engine leaves a mutant without the text that it
-// replaces.
+// TestMutants_QuoteTheSource fails within a second if a change of the engine leaves a mutant of this file without the
+// text that it replaces.
 func TestMutants_QuoteTheSource(t *testing.T) {
 	t.Parallel()
 	for _, m := range slices.Concat(mutants, mutantsSeenFromOutside, mutantsOfLarge, mutantsOfMoves,
@@ -208,7 +208,7 @@ func TestMutants_AreCaughtInWorldsOfChains(t *testing.T) {
 	catchMutants(t, mutantsOfChains, "TestChains", "CHAINS")
 }
 
-// catchMutants checks that a test of one kind of worlds catches each mutant; see runWorlds for env.
+// catchMutants checks that the test of one kind of worlds catches each mutant; see runWorlds for env.
 func catchMutants(t *testing.T, mutants []mutant, test, env string) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
@@ -250,12 +250,12 @@ func (m mutant) readSource(t *testing.T) (path, source string) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(data), m.text); n != 1 {
-		t.Errorf("%s: %q stands in %s %d times; want once", m.name, m.text, m.file, n)
+		t.Errorf("%s: %q is in %s %d times, want once", m.name, m.text, m.file, n)
 	}
 	return path, string(data)
 }
 
-// writeOverlay writes the changed file, and the compiler's list of overlays.
+// writeOverlay writes the changed file, and the compiler's list of overlays. It returns the path of the list.
 func (m mutant) writeOverlay(t *testing.T) string {
 	t.Helper()
 	path, source := m.readSource(t)

@@ -13,27 +13,27 @@ import (
 
 // Operators pause lanes and keys; the checker checks the pauses.
 
-// stopped is a pause in storage.
-type stopped struct {
-	at    time.Time // since when
-	until time.Time // zero = it has no end
+// storedPause is a pause in storage.
+type storedPause struct {
+	at    time.Time // when it began
+	until time.Time // when it ends; zero = it has no end
 }
 
 // drawPauses draws the number of pauses of a seed.
 func (s *settings) drawPauses(d *dice) {
 	if d.drawChance("stopping", 0.4) {
-		s.stopped = 1 + d.drawBelow("stopped", 4)
+		s.pauses = 1 + d.drawBelow("stopped", 4)
 	}
 }
 
-// startPauses lets operators pause lanes, all of them, or keys, and resume them later.
+// startPauses lets operators pause one lane, all lanes or a key, and resume them later.
 func (w *world) startPauses(ctx context.Context) {
-	for i := range w.settings.stopped {
+	for i := range w.settings.pauses {
 		name := fmt.Sprint("pause ", i)
 		at, d := w.dice.drawBetween(name+" at", 0, w.trouble),
 			w.dice.drawBetween(name+" for", 100*time.Millisecond, 40*time.Second)
 		lanes, key := []int{w.dice.drawBelow(name+" lane", w.lanes)}, ""
-		resumes := false // resume without a pause before, which ends the lane's wait for the CMS
+		resumes := false // the lane is only resumed, which ends its pause for the CMS
 		switch w.dice.drawBelow(name+" what", 6) {
 		case 0:
 			lanes = lanes[:0]
@@ -68,7 +68,7 @@ func (w *world) startPauses(ctx context.Context) {
 	}
 }
 
-// askUntilDone asks one instance after the other until one has carried the request out.
+// askUntilDone asks drawn instances, one after the other, until one has carried the request out.
 func (w *world) askUntilDone(ctx context.Context, name string, number int,
 	do func(context.Context, *lane.Store) error) {
 	for {
@@ -86,7 +86,7 @@ func (w *world) askUntilDone(ctx context.Context, name string, number int,
 	}
 }
 
-// notePauses records the changes of pauses in a transaction on head.
+// notePauses records the changes of pauses in a transaction on head, and counts the requests to resume.
 func (c *checker) notePauses(l *laneState, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		switch {
@@ -94,40 +94,41 @@ func (c *checker) notePauses(l *laneState, ops []storage.Op) {
 			c.counts.Resumed++
 		case !strings.HasPrefix(op.Key, "!pause"):
 		case op.Kind == storage.Delete:
-			delete(l.stopped, op.Key)
+			delete(l.pauses, op.Key)
 			c.disturbed = time.Now()
 		default:
-			if l.stopped == nil {
-				l.stopped = map[string]stopped{}
+			if l.pauses == nil {
+				l.pauses = map[string]storedPause{}
 			}
 			until, _ := op.Values["Until"].(time.Time)
-			s := stopped{at: time.Now(), until: until}
-			if before, ok := l.stopped[op.Key]; ok &&
+			s := storedPause{at: time.Now(), until: until}
+			if before, ok := l.pauses[op.Key]; ok &&
 				(before.until.IsZero() || before.until.After(time.Now().Add(clocks))) {
 				s.at = before.at
 			}
-			l.stopped[op.Key] = s
-			c.counts.Stopped++
+			l.pauses[op.Key] = s
+			c.counts.Paused++
 		}
 	}
 }
 
 const (
-	// obeyed is how long after the write of a pause a sender may not know of it.
+	// obeyed is how long after the write of a pause messages may still be sent.
 	obeyed = 1500*time.Millisecond + 10*time.Millisecond
 	// clocks is how far the clocks of two processes may differ, and jump.
 	clocks = 2 * time.Second
 )
 
-// checkPaused checks that no message of a paused lane or key is sent, except by a process that stood still.
+// checkPaused checks that no message of a paused lane or key is sent, except by a process that stood still or whose
+// clock jumped.
 func (c *checker) checkPaused(l *laneState, f *filed, r *request) {
 	for _, row := range []string{"!pause", "!pause_" + lane.KeyHash(f.key)} {
-		s, ok := l.stopped[row]
+		s, ok := l.pauses[row]
 		if !ok || (!s.until.IsZero() && !s.until.After(r.p.nowAtMost())) {
 			continue
 		}
 		if since := r.sent.Sub(s.at); since > obeyed && !r.p.stoodSince(s.at) &&
-			!r.p.slot.jumpedSince(s.at.Add(-obeyed)) { // the sender's last look at the pauses may be so old
+			!r.p.slot.jumpedSince(s.at.Add(-obeyed)) { // the sender may have read the pauses that long before
 			c.addViolation("paused", "%s sent seq %d of lane %d, key %s, %s after %s was written", r.p.name, f.id.Seq,
 				f.id.Lane, f.key, since, row)
 		}
@@ -136,7 +137,7 @@ func (c *checker) checkPaused(l *laneState, f *filed, r *request) {
 
 // pausedUntil returns the end of a key's pause in storage; zero = the key is not paused.
 func (l *laneState) pausedUntil(keyHash string) time.Time {
-	s, ok := l.stopped["!pause_"+keyHash]
+	s, ok := l.pauses["!pause_"+keyHash]
 	if ok && s.until.IsZero() {
 		return weir.Forever
 	}

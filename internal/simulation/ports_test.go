@@ -26,12 +26,13 @@ func (p *process) newLeases() storage.Leases { return timelimit.Leases(leasePort
 const (
 	// hangs is how long an operation hangs, unless its caller gives up.
 	hangs = time.Minute
-	// hungAtMost is the longest time after which a caller must give a hanging request up. The holder then pauses for
-	// 2 s at most before it looks at the lane again, so a lane loses ten seconds.
+	// hungAtMost is the time within which a caller must give a hanging request up. The holder then pauses for 2 s at
+	// most before it looks at the lane again, so a lane loses at most ten seconds.
 	hungAtMost = 8 * time.Second
 )
 
-// hangOperation waits as a caller does whose request hangs. It reports a violation if the caller waits too long.
+// hangOperation waits as a caller does whose request hangs. It returns false if the caller gives up or the process is
+// killed before the request ends, and reports a violation if the caller waits too long.
 func (p *process) hangOperation(ctx context.Context, op string) bool {
 	began := time.Now()
 	answered := p.waitFor(ctx, hangs)
@@ -51,13 +52,13 @@ func newFault(op string, kind storage.Kind) error {
 type faultKind int
 
 const (
-	none faultKind = iota
-	before
-	after
-	hang
-	hangAfter
-	late
-	throttled
+	none      faultKind = iota
+	before              // without an effect
+	after               // after its effect
+	hang                // after a long time, without an effect
+	hangAfter           // a long time after its effect
+	late                // a write fails before its effect, which comes all the same
+	throttled           // without an effect, because storage has too many requests
 )
 
 func (p *process) drawFault(op string) faultKind {
@@ -71,8 +72,8 @@ func (p *process) drawFault(op string) faultKind {
 		late}[p.w.dice.drawBelow(p.name+" kind "+op, 7)]
 }
 
-// doOperation makes one operation. isWrite reports whether it changes storage. effect is called at most once, at any
-// time, even after the caller has given up.
+// doOperation makes one operation, with a fault if the seed has one. isWrite means that the operation changes storage.
+// effect is called once at most, perhaps after the caller has given up.
 func (p *process) doOperation(ctx context.Context, op string, isWrite bool, effect func() error) error {
 	op = withoutRandom(op)
 	if !p.awaitRunning(op) {
@@ -138,7 +139,7 @@ func (p *process) doOperation(ctx context.Context, op string, isWrite bool, effe
 	return err
 }
 
-// drawLateness draws how late a request arrives: mostly about when its sender asks again.
+// drawLateness draws how late a request arrives: mostly at about the time at which its sender sends it again.
 func (p *process) drawLateness(op string) time.Duration {
 	if p.w.dice.drawChance(p.name+" soon "+op, 0.6) {
 		return p.w.dice.drawBetween(p.name+" late "+op, time.Millisecond, 250*time.Millisecond)
@@ -154,7 +155,7 @@ func (p *process) arriveLater(in time.Duration, effect func() error) {
 	})
 }
 
-// waitFor waits, and reports whether the time has passed before the caller gave up or the process was killed.
+// waitFor waits for a time, and returns true. It returns false earlier if the caller gives up or the process is killed.
 func (p *process) waitFor(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -167,7 +168,7 @@ func (p *process) waitFor(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// Table.
+// The methods of storage.Table.
 
 func (t ports) Get(ctx context.Context, partition, key string) (row storage.Row, err error) {
 	var got storage.Row
@@ -220,7 +221,7 @@ func (t ports) Transact(ctx context.Context, partition string, ops []storage.Op)
 	return <-answer, nil
 }
 
-// copyOps copies the operations, because a late transaction writes them as they were sent.
+// copyOps copies operations, because a late transaction must write the values that it was sent with.
 func copyOps(ops []storage.Op) []storage.Op {
 	out := make([]storage.Op, len(ops))
 	for i, op := range ops {

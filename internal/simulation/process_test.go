@@ -35,7 +35,7 @@ type slot struct {
 	current *process
 	all     []*process
 	plans   sync.WaitGroup
-	turn    chan struct{} // allows one fault at a time; virtual time would stop at a mutex
+	turn    chan struct{} // full while a fault is at work; no mutex, because virtual time stops for one that is locked
 	deaths  deaths        // see killers_test.go
 }
 
@@ -60,21 +60,21 @@ type process struct {
 	platform
 	decided *decided
 
-	listening context.Context
+	listening context.Context // ends when the process does; triggers run under it
 	deafen    context.CancelFunc
-	polling   context.Context // ends earlier: no ticket is taken any more, and no timer is due
+	polling   context.Context // ends with listening or before: then the host takes no ticket and calls no sweep
 	endPolls  context.CancelFunc
-	host      sync.WaitGroup
+	host      sync.WaitGroup // goroutines of the host
 	killed    chan struct{}
 
 	mu       sync.Mutex
 	dead     bool
-	requests int           // under way to the CMS
+	requests int           // requests to the CMS that are under way
 	resume   chan struct{} // closed when the process goes on; nil = it runs
 	standing []*standing
 	resumed  time.Time
-	cutUntil time.Time            // the process cannot reach storage, or a part of it, before
-	onlyCut  string               // the names of operations that are cut off begin with this
+	cutUntil time.Time            // until then the operations of onlyCut fail
+	onlyCut  string               // beginning of the names of operations that are cut off; empty = all operations
 	trap     *trap                // its next operation of a kind springs it
 	trust    map[string]time.Time // by lease: when the trust in the last grant ends
 }
@@ -85,7 +85,7 @@ type process struct {
 type standing struct {
 	since time.Time
 	name  string
-	waits time.Duration // when the process goes on
+	waits time.Duration // how much later than the process the goroutine goes on
 }
 
 func (w *world) newSlot(number int) *slot {
@@ -164,9 +164,9 @@ func (p *process) nowAtMost() time.Time {
 	return now
 }
 
-// awaitRunning waits while the process stands still, and reports whether the process runs. If the process was
-// killed, it returns false only at the end of the world, so that no part of the process goes on. name is the name of
-// the caller.
+// awaitRunning waits while the process stands still, and returns true when the process runs. If the process was killed,
+// awaitRunning returns false, but only at the end of the world: until then no part of the process goes on. name is the
+// name of the caller.
 func (p *process) awaitRunning(name string) bool {
 	for {
 		p.mu.Lock()
@@ -224,6 +224,7 @@ func (p *process) standStill() {
 	p.w.trace.addLine("%s stands still", p.name)
 }
 
+// goOn lets a process that stands still go on.
 func (p *process) goOn() {
 	p.mu.Lock()
 	slices.SortFunc(p.standing, func(a, b *standing) int {
@@ -250,13 +251,14 @@ func (p *process) isCutOff(op string) bool {
 func (p *process) noteGrant(name string, asked time.Time, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if until := asked.Add(length - lease.Margin(length)); until.After(p.trust[name]) { // a late copy extends nothing
+	// A request that arrives late extends nothing.
+	if until := asked.Add(length - lease.Margin(length)); until.After(p.trust[name]) {
 		p.trust[name] = until
 	}
 }
 
-// trustedUntil returns until when the process may trust a lease. It also reports whether the process has stood still
-// lately: then it may not have noticed the end of its trust.
+// trustedUntil returns until when the process may trust a lease. It also reports whether the process stands still, or
+// has gone on after that time: then the process may not have noticed the end of its trust.
 func (p *process) trustedUntil(name string) (until time.Time, stoodStill bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,10 +303,10 @@ func (s *slot) planFaults() {
 			w.check.addCounts(func(c *counts) { c.Crashes++ })
 		})
 	}
-	for range w.pauses {
+	for range w.standstills {
 		s.planAt(name+" pause", func() {
 			s.currentProcess().standStillFor(w.dice.drawBetween(name+" still", time.Second, 40*time.Second))
-			w.check.addCounts(func(c *counts) { c.Pauses++ })
+			w.check.addCounts(func(c *counts) { c.Standstills++ })
 		})
 	}
 	for range w.cuts {
@@ -370,7 +372,7 @@ func (w *world) planOutages() {
 	}
 }
 
-// meddleWithTail is an outsider that writes tail, which only the holder may.
+// meddleWithTail lets processes write tail although only the holder may.
 func (w *world) meddleWithTail() {
 	for i := range 3 {
 		w.loose.Go(func() {
@@ -391,7 +393,7 @@ func (s *slot) planAt(name string, do func()) {
 		case s.turn <- struct{}{}:
 		default:
 			s.turn <- struct{}{}
-			// so that two calls do not come in one nanosecond
+			// The pause is drawn, so that two calls do not come in one nanosecond.
 			time.Sleep(s.w.dice.drawBetween(name+" turn", time.Microsecond, time.Millisecond))
 		}
 		do()
@@ -405,7 +407,7 @@ func (s *slot) currentProcess() *process {
 	return s.current
 }
 
-// endSlot closes all processes of a slot.
+// endSlot kills the last process of a slot, and waits until the goroutines of all its processes have ended.
 func (s *slot) endSlot(context.Context) {
 	s.plans.Wait()
 	s.stopRestarts()

@@ -13,9 +13,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Every instance runs the schedule of a recurring message. Each occurrence must have exactly one message, whatever
-// happens to the instances. There is only one schedule, because the seed would not decide the order of two schedules
-// that are due at the same nanosecond.
+// In some seeds every instance runs the schedule of a recurring message. Each occurrence must have exactly one message,
+// whatever happens to the instances. There is only one schedule, because the seed would not decide the order of two
+// schedules that are due at the same nanosecond.
 
 const recurring, recurringKey = "recurring", "recurring"
 
@@ -25,7 +25,7 @@ type recurringLog struct {
 	*lane.Store
 }
 
-// accepter stands in for the contracts.
+// accepter accepts each body in place of the contracts.
 type accepter struct{}
 
 func (accepter) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
@@ -87,7 +87,7 @@ func (w *world) isRecurringDone(ctx context.Context) bool {
 	return err == nil && s.NextAt.IsZero()
 }
 
-// checkRecurring checks that each occurrence is in the log once, in their order.
+// checkRecurring checks that the log has one message for each occurrence, and no others of the schedule.
 func (c *checker) checkRecurring(ctx context.Context) {
 	var got []string
 	l := c.laneOf(lane.Of(recurringKey, c.w.lanes))

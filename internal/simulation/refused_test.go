@@ -9,13 +9,14 @@ import (
 	"weir/internal/weir"
 )
 
-// After the faults, when all is at rest, the CMS refuses single messages for good in some seeds. They are of more keys
-// than a holder tries within seconds, and stand before messages of other keys. Those must not wait for them.
+// After the faults, when all is at rest, some seeds file messages that the CMS refuses for good. These have more keys
+// than a holder can try within seconds, and are before messages of other keys. The messages of other keys must not wait
+// for them.
 
 const (
 	// turned bounds the time until a message of another key is delivered, with refused messages before it.
 	turned = 10 * time.Second
-	// others is the number of messages of other keys.
+	// others is the number of messages of other keys, which the CMS takes.
 	others = 4
 )
 
@@ -67,7 +68,8 @@ func (w *world) fileRefused(ctx context.Context) bool {
 	return w.awaitRest(ctx)
 }
 
-// fileAll files n messages of as many keys, numbered from first on, until all are answered.
+// fileAll files n messages of as many keys, numbered from first on, and returns when their upstreams have got answers
+// or given up.
 func (w *world) fileAll(ctx context.Context, first, n int, key string) {
 	var filed sync.WaitGroup
 	for i := first; i < first+n; i++ {
@@ -100,7 +102,7 @@ func (c *checker) filedAs(number int) *filed {
 	return c.laneOf(id.Lane).log[id.Seq-1]
 }
 
-// isAllTaken reports whether the CMS has taken n submissions from first on.
+// isAllTaken reports whether the CMS has taken those of n submissions from first on that are in the log.
 func (c *checker) isAllTaken(first, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +128,7 @@ func (c *checker) checkFair(first, n int) {
 	}
 }
 
-// checkSpared checks that no attempt counts while the CMS may have failed as a whole.
+// checkSpared checks that no attempt of n submissions from first on counts, because the CMS may have failed as a whole.
 func (c *checker) checkSpared(first, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 )
 
 // TestRelane changes the number of lanes while instances crash, storage fails, and messages wait, are dead, or are
-// scheduled. It kills the command at any write, and then runs it again or undoes the change. RELANES and FROM choose
-// seeds.
+// scheduled. It often kills the command at a drawn write, and then runs it again or undoes the change. It runs RELANES
+// seeds from RELANES_FROM on; by default 60.
 func TestRelane(t *testing.T) {
 	seeds, from := readNumber(t, "RELANES", 60), readNumber(t, "RELANES_FROM", 1)
 	crashes, commands, changes := 0, 0, 0
@@ -60,7 +60,8 @@ func newTown(seed uint64) *town {
 	return w
 }
 
-// playTown runs the town: instances, upstreams, faults, and the changes of the number of lanes.
+// playTown starts the instances and the upstreams of the town, changes the number of lanes, and waits for the
+// upstreams.
 func (w *town) playTown(ctx context.Context) {
 	d := w.dice
 	if _, err := w.newStore().Initialize(ctx, 1+d.drawBelow("lanes", 4)); err != nil {
@@ -124,7 +125,7 @@ func (w *town) changeLanes(ctx context.Context, n int) {
 	}
 }
 
-// commandDrainer ends with its command. If the command was killed, it ends at once.
+// commandDrainer is the drainer of a command. If the command was killed, Close ends the drainer at once.
 type commandDrainer struct {
 	*drain.Drainer
 	p *life
@@ -143,7 +144,7 @@ func (d commandDrainer) Close(ctx context.Context) error {
 func (w *town) judgeRun() {
 	for end := time.Now().Add(15 * time.Minute); !w.atRest(); time.Sleep(time.Second) {
 		if time.Now().After(end) {
-			w.addProblem("work is left: %s", w.countLeft())
+			w.addProblem("work is left: %s", w.describeLeft())
 			return
 		}
 	}
@@ -159,7 +160,7 @@ func (w *town) judgeRun() {
 				st.Message.ID, err)
 		}
 	}
-	w.recordLetter()
+	w.checkLetters()
 	w.checkBooks()
 }
 
@@ -174,7 +175,7 @@ func (w *town) atRest() bool {
 	return true
 }
 
-func (w *town) countLeft() string {
+func (w *town) describeLeft() string {
 	text := fmt.Sprintf("%+v", w.newStore().EarlierEpochs)
 	s := w.newStore()
 	for number := range s.Lanes {
@@ -184,9 +185,10 @@ func (w *town) countLeft() string {
 	return text
 }
 
-// recordLetter checks that the CMS got every letter, and the letters of a key in the order in which they were filed or
-// became due. The CMS may get a letter twice only in succession, the second time from a later holder.
-func (w *town) recordLetter() {
+// checkLetters checks that the CMS got every letter, and the letters of a key without a due time in the order in which
+// they were filed. The CMS may get a letter twice only if it got no other letter of the key between, and the second
+// time from a later holder.
+func (w *town) checkLetters() {
 	byID := map[string]*letter{}
 	for _, l := range w.letters {
 		byID[l.id.String()] = l
@@ -224,7 +226,7 @@ func filedBefore(a, b weir.ID) bool {
 	return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Seq < b.Seq
 }
 
-// checkBooks checks that every letter is in exactly one of the epochs.
+// checkBooks checks that the lanes of all epochs are empty, and together count each letter once.
 func (w *town) checkBooks() {
 	meta, err := epochs.Read(context.Background(), w.newStore().Table)
 	if err != nil || meta.Step != epochs.StepNone {
@@ -247,8 +249,8 @@ func (w *town) checkBooks() {
 	}
 }
 
-// relaneMutants has changes of the number of lanes without one of their rules, as in mutants_test.go. caught is a
-// part of the problem that TestRelane then prints.
+// relaneMutants has mutants of the code that changes the number of lanes, as in mutants_test.go. Here caught is a part
+// of the problem that TestRelane must print.
 var relaneMutants = []mutant{
 	{name: "a sealed lane takes messages", file: "lane/append_batch.go", text: "if t.pending.head.IsSealed {",
 		new: "if false {", caught: "filed as"},

@@ -28,15 +28,15 @@ type town struct {
 	trouble  time.Duration // how long faults go on
 	cms      *recorder
 	upstream sync.WaitGroup
-	loose    sync.WaitGroup
-	done     context.Context
+	loose    sync.WaitGroup  // goroutines that no caller waits for
+	done     context.Context // ends with the town
 
 	mu       sync.Mutex
-	slots    []*life
+	slots    []*life // the last process of each instance; nil = none has started yet
 	letters  []*letter
 	problems []string
-	crashes  int
-	commands int
+	crashes  int // of instances
+	commands int // runs of the command
 }
 
 // letter is a message, as its upstream knows it.
@@ -68,8 +68,8 @@ type life struct {
 
 	mu     sync.Mutex
 	dead   bool
-	writes int
-	killAt int // it is killed at this write; 0 = never
+	writes int // transactions and calls of leases so far
+	killAt int // it is killed at this one of writes; 0 = at none
 }
 
 func (w *town) newLife(name string) *life {
@@ -81,7 +81,7 @@ func (w *town) newLife(name string) *life {
 	return p
 }
 
-// drawFault decides how an operation fails.
+// drawFault decides whether and how an operation fails. It kills the process at the write killAt.
 func (p *life) drawFault(c storagetest.Call) storagetest.Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,12 +142,14 @@ const (
 	townSettle = 2 * time.Second
 )
 
+// silent implements the drainer's tickets, and enqueues none.
 type silent struct{}
 
 func (silent) Enqueue(context.Context, int) error    { return nil }
 func (silent) EnqueueNow(context.Context, int) error { return nil }
 
-// runTown runs the processes of one slot, one after the other, each with the deployed number of lanes, until the end.
+// runTown runs the processes of one slot, one after the other, each with the number of lanes in force, until the town
+// ends.
 func (w *town) runTown(slot int) {
 	for n := 1; w.done.Err() == nil; n++ {
 		p := w.newLife(fmt.Sprintf("p%d.%d", slot, n))
@@ -219,7 +221,7 @@ func (w *town) newStore() *lane.Store {
 	return s
 }
 
-// postLetter posts a letter until it is accepted, as an upstream does, and once more if the seed wants that.
+// postLetter posts a letter until it is accepted, as an upstream does, and in some cases once more.
 func (w *town) postLetter(l *letter) {
 	name := fmt.Sprint("letter ", l.number)
 	m := weir.Message{Contract: "article", Key: l.key, ContentType: "application/xml", Body: []byte(l.body)}
@@ -251,7 +253,8 @@ func (w *town) postLetter(l *letter) {
 	}
 }
 
-// recorder is the CMS. It takes some time for each message, refuses bad messages, and records the others.
+// recorder is the CMS. It takes some time for each message, and rejects bad messages. It records all messages that it
+// gets while it is not down.
 type recorder struct {
 	mu     sync.Mutex
 	active map[string]string // by key: the message that is being written

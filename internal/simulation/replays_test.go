@@ -20,14 +20,14 @@ import (
 
 // replaying is a message's replays as the checker knows them.
 type replaying struct {
-	wishes  map[string]bool // requests in storage, by row: whether the replay is forced
-	replays int
-	revived time.Time // when the message was last taken back from the dead
-	base    int       // attempts before the last replay
-	edited  string    // the body after an edit; "" = as submitted
+	requests map[string]bool // requests in storage, by row: whether the replay is forced
+	replays  int
+	revived  time.Time // when a holder last took the message back into delivery
+	base     int       // attempts before the last replay
+	edited   string    // the body after an edit; "" = as submitted
 	// editedBlob is the name of the blob of the edited body; "" = the body is in the row.
 	editedBlob string
-	died       time.Time // when storage got the last request
+	died       time.Time // when the message last became dead in storage
 }
 
 // drawReplays draws the number of operators of a seed who replay.
@@ -69,7 +69,7 @@ func (c *checker) listDead() (dead []*submission) {
 	return dead
 }
 
-// replayMessage requests a replay from drawn instances until one answers.
+// replayMessage requests a replay from drawn instances, up to five times, until one answers.
 func (w *world) replayMessage(ctx context.Context, name string, s *submission) {
 	id := w.check.idOf(s)
 	o := lane.ReplayOptions{Force: w.dice.drawChance(name+" force", w.forces)}
@@ -112,11 +112,11 @@ func (w *world) newCorrection(name string, s *submission) *lane.Edit {
 }
 
 // isRequested reports whether a replay waits.
-func (r *replaying) isRequested() bool { return len(r.wishes) > 0 }
+func (r *replaying) isRequested() bool { return len(r.requests) > 0 }
 
 // isForced reports whether a forced replay waits.
 func (r *replaying) isForced() bool {
-	for _, forced := range r.wishes {
+	for _, forced := range r.requests {
 		if forced {
 			return true
 		}
@@ -133,14 +133,15 @@ func (c *checker) noteReplayRequest(f *filed, op storage.Op) {
 	if s := c.stageOf(f); s != weir.Dead {
 		c.addViolation("replayed", "a replay of seq %d of lane %d was filed, which is %s", f.id.Seq, f.id.Lane, s)
 	}
-	if f.wishes == nil {
-		f.wishes = map[string]bool{}
+	if f.requests == nil {
+		f.requests = map[string]bool{}
 	}
-	f.wishes[op.Key] = force
+	f.requests[op.Key] = force
 }
 
-// checkGranted checks that each replay in a commit was requested, and that no later message of the key was
-// delivered. It returns the number of messages that the commit takes back from the dead.
+// checkGranted checks that each replay in a commit was requested, and that no later message of the key was delivered
+// unless the replay is forced. It also checks the refusals. It returns the number of messages that the commit takes
+// back into delivery.
 func (c *checker) checkGranted(p *process, l *laneState, ops []storage.Op) (taken int64) {
 	done := map[string]*filed{}
 	for _, op := range ops {
@@ -153,18 +154,18 @@ func (c *checker) checkGranted(p *process, l *laneState, ops []storage.Op) (take
 			taken++
 		case strings.HasPrefix(op.Key, "m_") && op.Values["ReplayRefused"] != nil:
 			if f := l.log[seqOf(op.Key)-1]; !c.isRefusable(l, f, ops) {
-				c.addViolation("replayed", "%s refused to replay seq %d of lane %d for nothing", p.name, f.id.Seq,
+				c.addViolation("replayed", "%s refused to replay seq %d of lane %d without a reason", p.name, f.id.Seq,
 					f.id.Lane)
 			}
 			c.counts.Refused++
 		}
 	}
 	for row, f := range done {
-		if _, asked := f.wishes[row]; !asked {
+		if _, asked := f.requests[row]; !asked {
 			c.addViolation("replayed", "%s granted a replay of seq %d of lane %d that was not asked for", p.name,
 				f.id.Seq, f.id.Lane)
 		}
-		delete(f.wishes, row)
+		delete(f.requests, row)
 	}
 	return taken
 }
@@ -173,14 +174,14 @@ func (c *checker) checkGranted(p *process, l *laneState, ops []storage.Op) (take
 // was delivered.
 func (c *checker) isRefusable(l *laneState, f *filed, ops []storage.Op) bool {
 	for _, op := range ops {
-		if forced, asked := f.wishes[op.Key]; asked && !forced {
+		if forced, asked := f.requests[op.Key]; asked && !forced {
 			return c.deliveredBehind(l, f, true) != nil
 		}
 	}
 	return false
 }
 
-// checkTakenBack makes the checks of checkGranted for one message.
+// checkTakenBack makes the checks of checkGranted for one message that a commit takes back into delivery.
 func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[string]any) {
 	n, _ := v["Replays"].(int64)
 	base, _ := v["Base"].(int64)
@@ -241,11 +242,12 @@ func (c *checker) replayAnswered(id weir.ID, err error) bool {
 	}
 	switch conflict := weir.KindOf(err) == weir.Conflict; {
 	case err == nil && !f.isRequested() && f.replays == 0 && c.deliveredBehind(c.laneOf(id.Lane), f, true) == nil:
-		c.addViolation("replayed", "to replay seq %d of lane %d was answered well, and nothing was asked in storage",
+		c.addViolation("replayed", "the replay of seq %d of lane %d was accepted, and storage has no request",
 			id.Seq, id.Lane)
 	case conflict && strings.Contains(err.Error(), "later message") &&
 		c.deliveredBehind(c.laneOf(id.Lane), f, true) == nil:
-		c.addViolation("replayed", "to replay seq %d of lane %d was refused for nothing: %v", id.Seq, id.Lane, err)
+		c.addViolation("replayed", "the replay of seq %d of lane %d was refused without a reason: %v", id.Seq, id.Lane,
+			err)
 	}
 	return err == nil || weir.KindOf(err) == weir.Conflict
 }

@@ -10,11 +10,12 @@ import (
 
 // This file has the checks at the end, when everything has come to rest.
 
-// checkAtRest makes all checks at the end, among them a recount of all rows.
-func (c *checker) checkAtRest(ctx context.Context, rest bool) {
+// checkAtRest makes all checks at the end, among them a recount of all rows. isAtRest is false if everything did not
+// come to rest in time.
+func (c *checker) checkAtRest(ctx context.Context, isAtRest bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !rest && c.first == nil {
+	if !isAtRest && c.first == nil {
 		c.addViolation("stuck", "work is left %s after the faults ended: %s", bound, c.describeWaiting())
 	}
 	bodies, idems := map[string]int{}, map[string]int{}
@@ -58,8 +59,8 @@ func (c *checker) checkAtRest(ctx context.Context, rest bool) {
 	}
 }
 
-// checkLeftovers checks that a lane without waiting messages has no rows of held ones, and that the list of dead
-// messages is complete.
+// checkLeftovers checks that a lane without waiting messages has no blocks and no held messages, and that the list of
+// dead messages has as many rows as there are dead messages.
 func (c *checker) checkLeftovers(ctx context.Context, number int, dead int64) {
 	if c.first != nil {
 		return
@@ -79,7 +80,8 @@ func (c *checker) checkLeftovers(ctx context.Context, number int, dead int64) {
 	}
 }
 
-// checkSettled checks that a message is final, and that its stage is true.
+// checkSettled checks that a message is final, and that its stage agrees with all that the checker has seen. It counts
+// the message.
 func (c *checker) checkSettled(ctx context.Context, l *laneState, f *filed) {
 	st, err := c.store.Status(ctx, f.id)
 	switch {
@@ -118,7 +120,7 @@ func (c *checker) checkSettled(ctx context.Context, l *laneState, f *filed) {
 	}
 }
 
-// describeWaiting returns the names of the messages that still wait.
+// describeWaiting returns the messages that still wait, and the tails of the lanes, as text.
 func (c *checker) describeWaiting() string {
 	text := ""
 	for n := range c.w.lanes {

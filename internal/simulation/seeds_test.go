@@ -25,9 +25,9 @@ func readNumber(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// runWorlds runs seeds of a kind of worlds, and returns the sum of their counts. The environment has their number in
-// env, the first one in <env>_FROM, and the distance of two in STEP. With STOP the first failure ends the run, and with
-// <env>_TRACE each failure shows its trace.
+// runWorlds runs seeds of a kind of worlds, and returns the sum of their counts. The environment variable env has the
+// number of seeds; otherwise is the default. <env>_FROM has the first seed, and STEP the distance from one to the next.
+// With STOP the first failure ends the run, and with <env>_TRACE each failure prints its trace.
 func runWorlds(t *testing.T, env string, otherwise uint64, draw func(*dice) settings) (sum counts) {
 	t.Helper()
 	seeds, from, step := readNumber(t, env, otherwise), readNumber(t, env+"_FROM", 1), readNumber(t, "STEP", 1)
@@ -51,8 +51,8 @@ func runWorlds(t *testing.T, env string, otherwise uint64, draw func(*dice) sett
 	return sum
 }
 
-// TestSeeds runs SEEDS seeds from FROM on, each STEP further than the last, until
-// five have failed, or one if STOP is set.
+// TestSeeds runs SEEDS seeds from FROM on, each STEP further than the last, until five have failed, or one if STOP is
+// set. By default it runs 300.
 func TestSeeds(t *testing.T) {
 	seeds, from, step := readNumber(t, "SEEDS", 300), readNumber(t, "FROM", 1), readNumber(t, "STEP", 1)
 	began, told := time.Now(), time.Now()
@@ -81,8 +81,7 @@ func TestSeeds(t *testing.T) {
 // chooses by chance, and so up to eight different courses. Of nine runs two are then the same; twelve leave some room.
 const maxReplays = 12
 
-// TestSeeds_ReplayExactly checks that a seed always makes the same run, in which each event comes at the same
-// nanosecond.
+// TestSeeds_ReplayExactly checks that two runs of a seed are the same, with each event at the same nanosecond.
 //
 // The race detector shuffles goroutines on purpose, so the test starts a process without it. Even there a select
 // chooses by chance if two of its cases became ready in one nanosecond, and a busy machine interrupts goroutines

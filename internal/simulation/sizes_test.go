@@ -82,7 +82,7 @@ func (d *decided) Attempted(int, *weir.Message, weir.Result, weir.Outcome) {}
 
 func (d *decided) Finished(number int, _ drain.Final) {
 	if d.w.sizes.kind == "" {
-		return // countTransaction counts the commits
+		return // in other worlds countTransaction does not subtract the committed messages
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,12 +105,12 @@ func (d *decided) noteCommitted(number int, n int64) {
 
 // The bounds of a large world.
 const (
-	uncommittedAtMost = 400
-	ticketsAtMost     = 2 // for each lane and instance; the invocation that stays has one more
+	uncommittedAtMost = 400 // messages of a lane that are final for their holder and not yet in storage
+	ticketsAtMost     = 2   // for each lane and process; the invocation that stays has one more
 	sweepAtMost       = 100 * time.Millisecond
 )
 
-// watchSizes checks the number of tickets each second.
+// watchSizes checks the number of tickets each second, in large worlds.
 func (w *world) watchSizes(ctx context.Context) {
 	if w.sizes.kind == "" {
 		return
@@ -130,7 +130,7 @@ func (w *world) watchSizes(ctx context.Context) {
 			}
 			n, err := w.account.Queue("tickets").Length(ctx)
 			if most := int64((ticketsAtMost*w.lanes + 1) * lives); err != nil || n > most {
-				w.check.reportViolation("tickets", "%d tickets in the queue for %d lanes and %d instances (%v)", n,
+				w.check.reportViolation("tickets", "%d tickets in the queue for %d lanes and %d processes (%v)", n,
 					w.lanes, lives, err)
 			}
 			w.check.addCounts(func(c *counts) { c.MostTickets = max(c.MostTickets, int(n)) })
@@ -138,7 +138,7 @@ func (w *world) watchSizes(ctx context.Context) {
 	})
 }
 
-// sweepIn runs a sweep. If storage answers each request of the sweep, it checks how long the sweep takes.
+// sweepIn runs a sweep. In large worlds it checks how long the sweep takes, if storage answers each request of it.
 func (p *process) sweepIn(ctx context.Context) error {
 	began, calm := time.Now(), p.w.isCalm()
 	err := p.sweep.Sweep(ctx)
@@ -153,11 +153,12 @@ func (p *process) sweepIn(ctx context.Context) error {
 	return err
 }
 
-// countEnded returns the number of messages that are final.
+// countEnded returns the number of messages that an attempt, a cancellation or a newer version has made final. Large
+// worlds have no discarded ones.
 func countEnded(n lane.Counts) int64 { return n.Delivered + n.Dead + n.Cancelled + n.Superseded }
 
-// countTransaction counts a lane's commits, and the decided messages that they commit. The caller
-// holds mu.
+// countTransaction counts the commits of a large world, and takes the messages that they commit from the decided ones.
+// before and now are the numbers of final messages before and after the transaction. The caller holds mu.
 func (c *checker) countTransaction(p *process, number int, ops []storage.Op, before, now int64) {
 	if c.w.sizes.kind == "" {
 		return
@@ -168,7 +169,7 @@ func (c *checker) countTransaction(p *process, number int, ops []storage.Op, bef
 	}
 }
 
-// checkCommits checks the number of transactions that the messages took. The caller holds mu.
+// checkCommits checks the number of commits for each message of a large world. The caller holds mu.
 func (c *checker) checkCommits() {
 	if z := c.w.sizes; z.kind != "" && float64(c.counts.Commits) > z.commit*float64(c.counts.Messages) {
 		c.addViolation("cost", "%d transactions for %d messages", c.counts.Commits, c.counts.Messages)

@@ -10,7 +10,8 @@ import (
 // When storage refuses a transaction, it names one failed operation. That is not always the first that fails, and
 // sometimes storage names none.
 
-// namesAnother returns another refusal of the same transaction, as storage may answer it.
+// namesAnother returns err, or at times another refusal of the same transaction with which storage may answer: one that
+// names a later operation, or none.
 func (t ports) namesAnother(op, partition string, ops []storage.Op, err error) error {
 	var refused *storage.Error
 	if !errors.As(err, &refused) || refused.Index < 0 || !t.p.w.dice.drawChance(t.p.name+" names another "+op, 0.1) {
@@ -29,7 +30,7 @@ func (t ports) namesAnother(op, partition string, ops []storage.Op, err error) e
 	return &said
 }
 
-// wouldFail reports whether an operation would fail now if it were alone in its transaction.
+// wouldFail reports whether an operation would fail now if it were alone in its transaction, and the kind of the error.
 func (t ports) wouldFail(partition string, op storage.Op) (storage.Kind, bool) {
 	row, err := t.p.w.account.Table().Get(context.Background(), partition, op.Key)
 	switch {

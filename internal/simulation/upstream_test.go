@@ -102,8 +102,8 @@ func numberOf(body string) (n int, err error) {
 	return n, err
 }
 
-// sendUntilAccepted sends a message to some instance until it is answered with 202. A message without an
-// idempotency key is sent once: to send it again would file another message.
+// sendUntilAccepted posts a message to drawn instances, up to 40 times, until a post is answered with 202. A message
+// without an idempotency key is posted once, because a second post would file another message.
 func (w *world) sendUntilAccepted(ctx context.Context, name string, s *submission) {
 	for range 40 {
 		p := w.pickReceiver(name).currentProcess()
@@ -127,7 +127,8 @@ func (w *world) sendUntilAccepted(ctx context.Context, name string, s *submissio
 	}
 }
 
-// sendOther sends another body under the idempotency key of a message that was filed.
+// sendOther posts another body under the idempotency key of a message that was filed, for some messages, and checks
+// that this post is refused.
 func (w *world) sendOther(ctx context.Context, s *submission) {
 	if s.idem == "" || w.check.idOf(s).IsZero() || !w.dice.drawChance("other", 0.1) {
 		return
@@ -142,7 +143,7 @@ func (w *world) sendOther(ctx context.Context, s *submission) {
 	}
 }
 
-// receiveMessage files a message, and wakes the lane once the answer is written, even if its reader has gone.
+// receiveMessage files a message, and wakes the lane when the answer is written, even if the upstream has given up.
 func (p *process) receiveMessage(ctx context.Context, name string, m weir.Message, idem string) (lane.Receipt, error) {
 	r, err := p.appends.AppendWithoutWake(ctx, m, idem)
 	if err == nil && !r.Duplicate {

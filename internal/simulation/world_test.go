@@ -30,49 +30,53 @@ type settings struct {
 	timeout                          time.Duration // of one attempt
 	attempts                         int
 	backoff                          drain.Backoff
-	rate                             time.Duration // between two attempts of a process; 0 = none
-	atOnce                           int           // attempts of a process at a time; 0 = no bound
+	rate                             time.Duration // between two attempts of a process; 0 = no limit
+	atOnce                           int           // attempts of a process at a time; 0 = no limit
 	faults                           float64       // probability of a storage fault
 	shortPages                       float64       // probability that storage cuts a page; 0 = one in twenty
-	cmsFaults                        float64       // probability of a request that the CMS does not simply take
-	rejects                          float64       // probability of a request that the CMS refuses for good
-	swift                            bool          // the CMS takes next to no time
+	cmsFaults                        float64       // probability that the CMS does not simply take a request
+	rejects                          float64       // probability that the CMS refuses a request for good
+	swift                            bool          // the CMS takes about a millisecond for a request
 	trouble                          time.Duration // how long faults go on
-	bad                              [2]int        // submissions that the CMS never takes
-	crashes, pauses, cuts, stops     int
-	traps, jumps                     int
-	outages                          int              // of all storage
-	large                            float64          // share of bodies that need a blob
-	scheduled                        float64          // share of messages with a due time
-	cancels, moves                   float64          // share of messages that upstreams cancel, or move
-	horizon                          time.Duration    // of due times
-	moments                          [3]time.Duration // which many messages share
-	every                            time.Duration    // of a recurring message; 0 = none
-	callbacks                        float64          // share of messages with a callback
-	deaths                           bool             // a receiver gets the event of each death
-	operators                        int              // who look for dead messages, and replay some
-	forces, edits                    float64          // share of that which is forced, or edited
-	bulk                             int              // bulk replays
-	bulkForce, bulkCancel            float64          // share of those that are forced, or cancelled
-	stopped                          int              // pauses of lanes and keys
-	forgets                          int              // versions that operators have forgotten
-	erasers                          int              // operators who erase messages
-	discarders                       int              // operators who discard dead messages
-	crowd                            int              // messages that become due at one time, long after the faults
-	storage                          time.Duration    // about how long a request to storage takes; 0 = hardly any time
-	refused, refusal                 int              // how many the CMS refuses in the end, and how it answers
-	stand                            time.Duration    // how long they do before others come
-	patience                         time.Duration    // with a CMS that takes nothing
-	grows                            bool             // days pass at the end, and messages with them
-	// number of a message of lane 0 that storage refuses to remove; -1 = none
-	refusedRow  int
-	refusesBody bool     // storage refuses to remove one body
-	hosting     hosting  // see host_test.go
-	sizes       sizes    // see sizes_test.go
-	leaving     leaving  // see moves_test.go
-	chains      chaining // see chains_test.go
-	killing     killing  // see killers_test.go
-	mutant      string   // changes of the simulation's own; see mutants_test.go
+	bad                              [2]int        // submissions that the CMS never takes; -1 = none
+
+	// The numbers of faults of each instance. A standstill is a time in which a process does nothing. A cut is a time
+	// in which it cannot reach storage. A stop is an orderly end.
+	crashes, standstills, cuts, stops int
+	traps, jumps                      int // traps: see traps_test.go; jumps: of the clock
+	outages                           int // of storage, for all instances at once
+
+	large                 float64          // share of bodies that need a blob
+	scheduled             float64          // share of messages with a due time
+	cancels, moves        float64          // share of messages that upstreams cancel, or move
+	horizon               time.Duration    // longest time from a post to its due time, apart from moments
+	moments               [3]time.Duration // due times that many messages share, after the start
+	every                 time.Duration    // interval of the recurring message; 0 = there is none
+	callbacks             float64          // share of messages with a callback
+	deaths                bool             // a receiver gets the event of each death
+	operators             int              // operators who look for dead messages, and replay some
+	forces, edits         float64          // share of replays that are forced, or edit the body
+	bulk                  int              // bulk replays
+	bulkForce, bulkCancel float64          // share of bulk replays that are forced, or cancelled
+	pauses                int              // pauses of lanes and keys by operators
+	forgets               int              // versions that operators have forgotten
+	erasers               int              // operators who erase messages
+	discarders            int              // operators who discard dead messages
+	crowd                 int              // messages that become due at one time, long after the faults
+	storage               time.Duration    // about how long a request to storage takes; 0 = up to 6 ms
+	refused, refusal      int              // messages that the CMS refuses at the end, and the status of its answer
+	stand                 time.Duration    // how long the refused messages wait before others are filed
+	patience              time.Duration    // the setting delivery.patience
+	grows                 bool             // days pass at the end, and retention removes messages
+	refusedRow            int              // number of a message of lane 0 that storage never removes; -1 = none
+	refusesBody           bool             // storage refuses to remove one body
+
+	hosting hosting  // see host_test.go
+	sizes   sizes    // see sizes_test.go
+	leaving leaving  // see moves_test.go
+	chains  chaining // see chains_test.go
+	killing killing  // see killers_test.go
+	mutant  string   // name of the mutant that is tried; see mutants_test.go
 }
 
 // drawSettings makes a seed's settings.
@@ -94,8 +98,8 @@ func drawSettings(d *dice) settings {
 		s.settle += d.drawBetween("settle", 0, 3*time.Second)
 	}
 	s.drawLimits(d)
-	s.crashes, s.pauses, s.cuts, s.stops = d.drawBelow("crashes", 3), d.drawBelow("pauses", 3), d.drawBelow("cuts", 3),
-		d.drawBelow("stops", 2)
+	s.crashes, s.standstills, s.cuts, s.stops = d.drawBelow("crashes", 3), d.drawBelow("pauses", 3),
+		d.drawBelow("cuts", 3), d.drawBelow("stops", 2)
 	s.traps, s.jumps = d.drawBelow("traps", 4), d.drawBelow("jumps", 3)
 	if d.drawChance("outage", 0.2) {
 		s.outages = 1 + d.drawBelow("outages", 2)
@@ -125,8 +129,7 @@ func (s *settings) drawLimits(d *dice) {
 	case 0:
 		s.swift, s.messages, s.keys = true, 150+d.drawBelow("rush", 250), 20+d.drawBelow("many keys", 80)
 	case 1, 2:
-		// Several lanes would wait for their turn until the very same moment, and which of
-		// them is then first is not the seed's.
+		// Several lanes would wait for the same nanosecond, and the seed would not decide which of them is first.
 		s.rate, s.lanes = d.drawBetween("rate", 20*time.Millisecond, time.Second), 1
 	case 3, 4:
 		s.atOnce = 1 + d.drawBelow("at once", 2)
@@ -145,8 +148,8 @@ type world struct {
 	posts    *posts
 	started  time.Time
 	quiet    time.Time      // when the last fault had ended
-	rough    atomic.Int64   // nanosecond until which faults go on, when days have passed
-	over     chan struct{}  // closed at the end: processes that stand still for good return
+	rough    atomic.Int64   // Unix time in nanoseconds until which faults go on after days have passed; 0 = no such time
+	over     chan struct{}  // closed at the end, so that the goroutines of killed processes return
 	loose    sync.WaitGroup // goroutines that no caller waits for: late writes, requests inside the CMS
 	slots    []*slot
 	upstream sync.WaitGroup
@@ -156,11 +159,11 @@ type world struct {
 type trace struct {
 	mu     sync.Mutex
 	began  time.Time
-	isKept bool // else the run is one of many, and its text would cost more than some of the checks
+	isKept bool // false = lines are dropped: in runs of many seeds they would cost more time than some of the checks
 	lines  []string
 }
 
-// isTraceWanted reports whether the trace of a run will be read: one seed is replayed, or its failure printed.
+// isTraceWanted reports whether the trace of a run is printed or compared.
 func isTraceWanted() bool {
 	names := []string{"SEED", "REPLAY", "LARGE_TRACE", "MOVES_TRACE", "CHAINS_TRACE", "SHORT_TRACE",
 		"KILLERS_TRACE"}
@@ -176,15 +179,15 @@ func (t *trace) addLine(format string, args ...any) {
 	t.lines = append(t.lines, fmt.Sprintf("%14.9f ", time.Since(t.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// addTicketLine adds a line about a ticket. Only the traces of large worlds have these lines, because the bound of
-// tickets is theirs. A seed has more courses by the order of such lines than TestSeeds_ReplayExactly allows.
+// addTicketLine adds a line about a ticket, if the trace is that of large worlds, which have a bound of tickets. In
+// other traces these lines would come in so many orders that TestSeeds_ReplayExactly failed.
 func (t *trace) addTicketLine(format string, args ...any) {
 	if os.Getenv("LARGE_TRACE") != "" {
 		t.addLine(format, args...)
 	}
 }
 
-// String returns the lines by time. Events of one nanosecond have no order.
+// String returns the lines by time, and those of one nanosecond by their text, because their order is not known.
 func (t *trace) String() string {
 	slices.Sort(t.lines)
 	return strings.Join(t.lines, "\n")
@@ -207,7 +210,7 @@ func runSeed(t *testing.T, seed uint64, mutant string) outcome {
 	return runSettings(t, seed, mutant, drawSettings)
 }
 
-// runSettings simulates one seed of the settings that are drawn for it.
+// runSettings simulates one seed with the settings that draw returns for it.
 func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) settings) (o outcome) {
 	var history *linear.History
 	d := newDice(seed)
@@ -257,8 +260,8 @@ func watchForSpin(seed uint64, d *dice) (stop func()) {
 	return func() { close(over) }
 }
 
-// bound is the time within which everything comes to rest after the faults have ended: a lease, a
-// ticket's or a sweep's minute, the CMS's longest pause and backoffs in a row.
+// bound is the time within which everything must come to rest after the last fault and the last due time. It has room
+// for a lease, a minute until a ticket or the sweep, pauses for the CMS, and backoffs, one after the other.
 const bound = 8 * time.Minute
 
 func (w *world) liveThrough(ctx context.Context) {
@@ -310,7 +313,8 @@ func (w *world) newStore(table *memory.Table, draw func() float64) *lane.Store {
 	return &lane.Store{Table: table, Bodies: w.account.Blobs(), Lanes: w.lanes, Now: time.Now, Rand: draw}
 }
 
-// awaitRest waits until everything has come to rest, and stays so while late requests arrive.
+// awaitRest waits until everything has come to rest, and is still at rest after late requests had time to arrive. It
+// returns false if bound is over first, or if a promise is broken.
 func (w *world) awaitRest(ctx context.Context) bool {
 	for end := w.check.lastDue(w.quiet).Add(bound); time.Now().Before(end) && w.check.hasNoViolation(); {
 		if !w.isAtRest(ctx) {
@@ -336,7 +340,7 @@ func (w *world) isAtRest(ctx context.Context) bool {
 	return w.isRecurringDone(ctx) && w.areBulkReplaysOver(ctx)
 }
 
-// endWorld stops everything: a run may leave nothing behind.
+// endWorld stops everything, because no goroutine may outlive the run.
 func (w *world) endWorld(ctx context.Context) {
 	close(w.over)
 	for _, s := range w.slots {

@@ -1,10 +1,10 @@
-// Package verify compares the control rows of a lane with its messages, and so finds out if a storage account is a copy
-// that was made while Weir ran.
+// Package verify compares the control rows of a lane with its messages. It so finds storage accounts that were copied
+// while Weir ran.
 //
-// Each transaction of a lane writes a control row and the rows that belong to it, so in an account in use they always
-// agree. A tool that copies row by row reads the control rows first, and the messages seconds or hours later. In such a
-// copy the log has messages behind its end, which make each append fail. It also has final messages that the counters
-// have as waiting, at which a holder stops.
+// A transaction that adds a message or makes one final writes a control row, too. So in an account in use the control
+// rows and the messages agree. A tool that copies row by row reads the control rows first, and the messages seconds or
+// hours later. In such a copy the log can have messages behind its end, which make each append fail. It can also have
+// final messages that the counters have as waiting.
 package verify
 
 import (
@@ -24,14 +24,14 @@ type Report struct {
 	Lane     int
 	Accepted int64 // by head, since the lane began
 	Waiting  int64 // by the counters
-	Stored   int64 // messages with a row; retention has removed the others
+	Stored   int64 // messages of the log with a row; retention has removed the others
 
 	StoredWaiting int64   // messages whose row has no final stage
 	BehindEnd     int64   // messages behind the end of the log: an append would need their numbers
-	Missing       []int64 // numbers of messages that delivery has not reached yet, and that have no row
-	Stray         []int64 // numbers in a key's queue or under a due time, without a message that waits
-	WithoutBody   []int64 // numbers of waiting messages whose body is gone
-	InUse         bool    // the lane changed meanwhile: the other fields are of different times
+	Missing       []int64 // sequence numbers from the cursor on that have no row
+	Stray         []int64 // sequence numbers in a key's queue or under a due time whose message does not wait
+	WithoutBody   []int64 // sequence numbers of waiting messages whose body is gone
+	InUse         bool    // a control row changed during the comparison, so the other fields may not fit together
 }
 
 // IsWhole reports whether the counters and the rows agree, so that Weir can go on with the lane.
@@ -78,11 +78,11 @@ func listSome(seqs []int64) string {
 	return text
 }
 
-// waitingPages bounds the pages of held and scheduled rows that are read, a thousand rows each.
+// waitingPages is the largest number of pages that are read of the held messages, and of the due times. A page has a
+// thousand rows at most.
 const waitingPages = 1000
 
-// CompareLane reads all messages of a lane, a thousand with each query, and compares them with its counters. It writes
-// nothing.
+// CompareLane reads all messages of a lane, and compares them with its control rows. It writes nothing.
 func CompareLane(ctx context.Context, s *lane.Store, number int) (Report, error) {
 	before, err := s.ReadControl(ctx, number)
 	if err != nil {
@@ -104,8 +104,8 @@ func CompareLane(ctx context.Context, s *lane.Store, number int) (Report, error)
 	return r, err
 }
 
-// readLog counts the messages of the log, and looks for the bodies of those that wait. The numbers of messages that
-// wait, or that delivery has not reached yet, go into open.
+// readLog counts the messages of the log, and reads those bodies of waiting messages that are blobs. It puts into open
+// the sequence numbers of the messages that wait, and of all messages from the cursor on.
 func (r *Report) readLog(ctx context.Context, s *lane.Store, c lane.Control, open map[int64]bool) error {
 	for scan := (lists.Reader{Store: s}).ScanBackward(r.Lane, c.Head.Next, c.Head.Next); scan.Before > 1; {
 		entries, err := scan.Read(ctx)
@@ -136,13 +136,14 @@ func (r *Report) readLog(ctx context.Context, s *lane.Store, c lane.Control, ope
 	return nil
 }
 
-// isGone reports whether an error means that a row or blob does not exist.
+// isGone reports whether an error means that a message or its body does not exist.
 func isGone(err error) bool {
 	var e *weir.Error
 	return storage.Is(err, storage.NotFound) || errors.As(err, &e) && e.Kind == weir.NotFound
 }
 
-// countBehind counts the messages from a number on, up to the first hundred numbers without a message.
+// countBehind counts the messages from the sequence number next on. It reads groups of a hundred sequence numbers, and
+// stops at the first group without a message.
 func countBehind(ctx context.Context, s *lane.Store, number int, next int64) (count int64, err error) {
 	const group = 100
 	for from := next; ; from += group {
@@ -158,7 +159,7 @@ func countBehind(ctx context.Context, s *lane.Store, number int, next int64) (co
 	}
 }
 
-// findMissing finds numbers that the cursor, a key's queue or a due time still needs, and that have no such message.
+// findMissing fills in Missing and Stray. open has the sequence numbers that readLog found.
 func (r *Report) findMissing(ctx context.Context, s *lane.Store, c lane.Control, open map[int64]bool) error {
 	for seq := max(c.Tail.Cursor, 1); seq < c.Head.Next; seq++ {
 		if !open[seq] {

@@ -86,7 +86,7 @@ func (a *account) compareLane() verify.Report {
 	return r
 }
 
-// appendMessages appends messages with bodies of so many bytes beyond a tag. Large ones do not compress.
+// appendMessages appends messages. Each body is a tag and size random bytes, which do not compress.
 func (a *account) appendMessages(count, size int) {
 	a.t.Helper()
 	for range count {
@@ -127,7 +127,7 @@ func (a *account) writeRow(op storage.Op) {
 
 func (a *account) keepHead() { a.head = a.readRow("!head") }
 
-// restoreHead sets head to its values at keepHead, as if it had been copied then.
+// restoreHead sets head to its values at the call of keepHead, as if a tool had copied head at that time.
 func (a *account) restoreHead() {
 	a.writeRow(storage.Op{Kind: storage.Merge, Key: "!head", Values: a.head.Values, IfMatch: storage.AnyETag})
 }
