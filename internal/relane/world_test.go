@@ -269,13 +269,14 @@ func (w *world) checkOrder() {
 	}
 	for _, r := range w.cms.listRequests() {
 		at, known := place[r.id]
+		before, isLater := last[r.key]
 		switch {
 		case !known:
 			w.t.Errorf("the CMS got %q under the id %s, want one that an upstream got", r.body, r.id)
-		case seen[r.id] && !(w.crashed && at == last[r.key]):
+		case seen[r.id] && !(w.crashed && at == before):
 			w.t.Errorf("the CMS got %q twice, want it once", r.body)
-		case last[r.key] > 0 && late(w.sent[at], w.sent[last[r.key]]):
-			w.t.Errorf("the CMS got %q after %q, want it before", r.body, w.sent[last[r.key]].body)
+		case isLater && late(w.sent[at], w.sent[before]):
+			w.t.Errorf("the CMS got %q after %q, want it before", r.body, w.sent[before].body)
 		case r.at.Before(w.sent[at].due):
 			w.t.Errorf("the CMS got %q at %s, want it no earlier than %s", r.body, r.at, w.sent[at].due)
 		case r.fence < fence[r.key]:

@@ -102,8 +102,8 @@ func (c *checker) discardAnswered(id weir.ID, err error) bool {
 		c.addViolation("discarded", "the discard of seq %d of lane %d was accepted, and storage has no request",
 			id.Seq, id.Lane)
 	case isConflict && f.replays == 0 && !f.isRequested() && c.stageOf(f) == weir.Dead:
-		c.addViolation("discarded", "the discard of seq %d of lane %d was refused without a reason: %v", id.Seq, id.Lane,
-			err)
+		c.addViolation("discarded", "the discard of seq %d of lane %d was refused without a reason: %v", id.Seq,
+			id.Lane, err)
 	}
 	return err == nil || isConflict
 }

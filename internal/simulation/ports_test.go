@@ -133,9 +133,6 @@ func (p *process) doOperation(ctx context.Context, op string, isWrite bool, effe
 	if answered := wait(ctx, back); !p.awaitRunning(op) || kind != none || !answered {
 		return newFault(op, lost)
 	}
-	if p.w.mutant == "SDK-like resends" && isWrite && p.w.dice.drawChance(p.name+" resend "+op, 0.3) {
-		return effect()
-	}
 	return err
 }
 

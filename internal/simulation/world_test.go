@@ -148,7 +148,7 @@ type world struct {
 	posts    *posts
 	started  time.Time
 	quiet    time.Time      // when the last fault had ended
-	rough    atomic.Int64   // Unix time in nanoseconds until which faults go on after days have passed; 0 = no such time
+	rough    atomic.Int64   // Unix time in nanoseconds until which faults go on after days have passed; 0 = none
 	over     chan struct{}  // closed at the end, so that the goroutines of killed processes return
 	loose    sync.WaitGroup // goroutines that no caller waits for: late writes, requests inside the CMS
 	slots    []*slot
