@@ -23,17 +23,17 @@ type Receipt struct {
 }
 
 // Appender files messages. While one transaction of a lane is in flight, arriving messages gather; the next
-// transaction takes them all. So a lone message waits for one transaction, and a burst shares transactions,
-// without a timer. Safe for concurrent use.
+// transaction takes as many as it has room for. So a lone message waits for one transaction, and a burst shares
+// transactions, without a timer. An Appender is safe for concurrent use.
 type Appender struct {
 	// OnFiled, if set, is called with each group as soon as it is durable and before its
 	// submissions are answered. The messages are in the order of the log and have their bodies.
 	// OnFiled must return at once. Set it before the first Append.
 	OnFiled func(lane int, messages []weir.Message)
 
-	// OnWake, if set, is called after OnFiled, for each message: when Append returns, or when a
-	// message becomes durable after its caller gave up. It must return at once. Set it before the
-	// first Append.
+	// OnWake, if set, is called after OnFiled: when Append returns a new message, when a message becomes
+	// durable after its caller gave up, and before a large body is marked. It may be called twice for
+	// one message. It must return at once. Set it before the first Append.
 	OnWake func(lane int)
 
 	// OnSealed, if set, is called when an append finds that its lane is sealed. It must return at
@@ -42,7 +42,7 @@ type Appender struct {
 
 	store *Store
 	log   *slog.Logger
-	held  atomic.Int64 // size in memory of the submissions that were not answered yet
+	used  atomic.Int64 // bytes in memory of the submissions that were not answered yet
 
 	mu    sync.Mutex
 	lanes map[int]*pendingBatch
@@ -68,7 +68,7 @@ type submission struct {
 	columns        map[string]any // the columns of the body
 	size           int            // bytes in a transaction, roughly
 	weight         int64          // bytes in memory, roughly
-	held           *atomic.Int64  // the Appender's total; it includes weight until the submission is answered
+	used           *atomic.Int64  // the Appender's used; it includes weight until the submission is answered
 	done           chan result
 
 	followers []*submission // repeats of it in the same group
@@ -84,10 +84,10 @@ func NewAppender(s *Store, log *slog.Logger) *Appender {
 	return &Appender{store: s, log: log, lanes: map[int]*pendingBatch{}}
 }
 
-// Append files a message in the lane of its key, and returns when it is durable. A repeat of the idempotency
-// key (its scope is the ordering key) with the same body returns the earlier message; with another body it is
-// Invalid. After an Unavailable error the message may or may not be filed. If ctx ends early, the message may
-// still be filed, unless no request had been sent for it by then.
+// Append files a message in the lane of its key, and returns when it is durable. The scope of an idempotency key is
+// the ordering key. If the idempotency key was used before, Append returns the earlier message, or an Invalid error
+// if the earlier message had another body. After an Unavailable error the message may or may not be filed. If ctx
+// ends early, the message may still be filed, unless no transaction with it had been sent by then.
 func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
 	r, err := a.AppendWithoutWake(ctx, m, idempotencyKey)
 	if err == nil && !r.Duplicate {
@@ -96,13 +96,13 @@ func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey st
 	return r, err
 }
 
-// AppendWithoutWake is Append for a receiver that calls Wake itself after it has answered: on a machine with
-// few cores, the delivery would take a core away from the answer.
+// AppendWithoutWake is Append without the call of OnWake when it returns. It is for a receiver that wakes the lane
+// itself after it has answered: on a machine with few cores, the delivery would take a core away from the answer.
 func (a *Appender) AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
 	if r, found, err := a.store.findRepeat(ctx, m, idempotencyKey); found || err != nil {
 		return r, err
 	}
-	sub := &submission{ctx: ctx, message: m, nonce: newNonce(), held: &a.held, done: make(chan result, 1)}
+	sub := &submission{ctx: ctx, message: m, nonce: newNonce(), used: &a.used, done: make(chan result, 1)}
 	if err := sub.reserveMemory(); err != nil {
 		return Receipt{}, err
 	}
@@ -124,7 +124,7 @@ func (a *Appender) AppendWithoutWake(ctx context.Context, m weir.Message, idempo
 	}
 }
 
-// wakeFor wakes the lane when the submission is filed, if its caller has gone.
+// wakeFor waits for the result of a submission whose caller has gone, and wakes the lane if the submission was filed.
 func (a *Appender) wakeFor(lane int, sub *submission) {
 	if r := <-sub.done; r.err == nil {
 		a.wakeLane(lane)
@@ -143,31 +143,32 @@ func errAbandoned(ctx context.Context) error {
 		Err: context.Cause(ctx)}
 }
 
-// maxHeldBytes limits the memory of all waiting submissions. Without it, they would grow with every post while
-// storage hangs.
-const maxHeldBytes = 64 << 20
+// maxUsedBytes limits the memory of all submissions that wait for their answers. Without this limit, their memory
+// would grow with every post while storage hangs.
+const maxUsedBytes = 64 << 20
 
 // submissionOverhead is the memory of a submission besides its body.
 const submissionOverhead = 4 << 10
 
-// reserveMemory reserves memory for the submission, and fails if the limit is reached.
+// reserveMemory reserves memory for the submission. It fails if that exceeds the limit and other submissions wait.
 func (sub *submission) reserveMemory() error {
 	sub.weight = int64(len(sub.message.Body)) + submissionOverhead
-	if held := sub.held.Add(sub.weight); held > maxHeldBytes && held > sub.weight {
-		sub.held.Add(-sub.weight)
+	if used := sub.used.Add(sub.weight); used > maxUsedBytes && used > sub.weight {
+		sub.used.Add(-sub.weight)
 		return &weir.Error{Kind: weir.Unavailable, Op: "append",
 			Message: "too many messages wait for storage at the moment; try again", RetryAfter: 5 * time.Second}
 	}
 	return nil
 }
 
-// sendResult answers the submission. It is called once.
+// sendResult answers the submission. It is called once for each submission.
 func (sub *submission) sendResult(r result) {
-	sub.held.Add(-sub.weight)
+	sub.used.Add(-sub.weight)
 	sub.done <- r
 }
 
-// prepareSubmission fills in the submission, except for its sequence number, and returns its lane.
+// prepareSubmission fills in all of the submission that does not depend on head, and returns its lane. It stores a
+// large body in a blob.
 func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idempotencyKey string) (int, error) {
 	m := &sub.message
 	lane := Of(m.Key, a.store.Lanes)
@@ -283,8 +284,8 @@ func (a *Appender) takeGroup(g *pendingBatch) []*submission {
 	return group
 }
 
-// takeWaiting removes all waiting submissions of a lane, which are refused because storage was unavailable for
-// longer than they should wait, or because the lane is sealed.
+// takeWaiting removes and returns all waiting submissions of a lane. The caller refuses them, because storage was
+// unavailable for appendPatience, or because the lane is sealed.
 func (a *Appender) takeWaiting(g *pendingBatch) []*submission {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -296,8 +297,8 @@ func (a *Appender) takeWaiting(g *pendingBatch) []*submission {
 // markTimeout limits the marking of a body. The answer waits for the mark, although the message is filed.
 const markTimeout = time.Second
 
-// markBody marks a large body as used by a message. If that fails, no body is lost: retention looks an unmarked
-// body up in the log before it removes it.
+// markBody marks a large body as used by a message. If that fails, no body is lost: retention removes an unmarked
+// body only if no row refers to it.
 func (a *Appender) markBody(sub *submission) {
 	name := rows.Blob.Of(sub.columns)
 	if name == "" {

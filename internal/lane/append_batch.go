@@ -19,11 +19,12 @@ const (
 	// appendTimeout limits all requests of a group. It is longer than appendPatience, so that a request sent near
 	// the end of appendPatience can still succeed.
 	appendTimeout = 9 * time.Second
-	// reloadHeadFor is how long the flusher reads head before each write, after another process has written head.
+	// reloadHeadFor is how long after another process has written head the flusher reads head before each write.
 	reloadHeadFor = 2 * time.Second
-	// conflictPause is the longest pause after a conflict on a row other than head. Each pause is random.
+	// conflictPause is the longest wait before a request, an operator's pause or an erasure is written again, as a rule
+	// because another process has written head first. Each wait is random.
 	conflictPause = 20 * time.Millisecond
-	// unavailablePause is the pause before the next request after storage was unavailable.
+	// unavailablePause is the pause after an attempt that has failed, as a rule because storage was unavailable.
 	unavailablePause = 100 * time.Millisecond
 )
 
@@ -34,7 +35,7 @@ type batchAppend struct {
 	pending *pendingBatch
 	group   []*submission
 
-	ops         []storage.Op  // as last sent
+	ops         []storage.Op  // of the transaction that may be in flight; nil = none, build them
 	filed       []*submission // the submissions that ops insert, in order
 	firstSeq    int64         // sequence number of the first of filed
 	deadline    time.Time
@@ -117,9 +118,8 @@ func (t *batchAppend) loadHead(ctx context.Context) error {
 	return nil
 }
 
-// leaveOutAbandoned drops the submissions whose callers are gone or were answered 503. It runs while no
-// transaction of the group is in flight. Otherwise a message that was posted again meanwhile could be filed
-// twice.
+// leaveOutAbandoned drops the submissions whose contexts have ended. It runs only while no transaction of the group
+// is in flight. Otherwise a message that was posted again meanwhile could be filed twice.
 func (t *batchAppend) leaveOutAbandoned() {
 	awaited := t.group[:0:0]
 	for _, sub := range t.group {
@@ -130,8 +130,9 @@ func (t *batchAppend) leaveOutAbandoned() {
 	t.group = awaited
 }
 
-// firstAwaited returns the first among a submission and its repeats whose caller still waits. The later ones
-// follow it. It returns nil if no caller waits.
+// firstAwaited returns the first among a submission and its repeats whose caller still waits. The later repeats
+// become the followers of the result. It returns nil if no caller waits. It answers the submissions before the
+// result.
 func (sub *submission) firstAwaited() *submission {
 	for sub.ctx.Err() != nil {
 		sub.sendResult(result{err: errAbandoned(sub.ctx)})
@@ -190,8 +191,8 @@ func (sub *submission) messageValues() map[string]any {
 
 // resolveMovedHead handles a failed condition on head. If an earlier copy of our transaction has moved head,
 // the first row has our nonce, and the group is filed. Otherwise no copy can be done any more, and the group is
-// built again on the new head. That happens at once: with each further request, another process is more likely
-// to win again.
+// built again on the new head. That happens at once: with each further request to storage, another process would be
+// more likely to win again.
 func (t *batchAppend) resolveMovedHead(ctx context.Context) error {
 	store, g := t.a.store, t.pending
 	var c Control
@@ -200,7 +201,7 @@ func (t *batchAppend) resolveMovedHead(ctx context.Context) error {
 	reads.Go(func() (err error) { c, err = store.ReadControl(ctx, t.lane); return err })
 	reads.Go(func() (err error) { filed, err = t.isFiled(ctx); return err })
 	if err := reads.Wait(); err != nil {
-		return err // ops stay: the next attempt sends them again, is refused again, and looks again
+		return err // ops stay: the next attempt sends them again, is refused again, and reads again
 	}
 	if filed {
 		t.answerFiled(c.Head)
@@ -224,8 +225,8 @@ func (t *batchAppend) isFiled(ctx context.Context) (bool, error) {
 	return e.Message.ID.Nonce == t.filed[0].nonce, nil
 }
 
-// answerRepeats handles a refused idempotency row: it answers repeats with the earlier message, and leaves the
-// other submissions for the next attempt.
+// answerRepeats handles an insert that failed because the row exists. It answers repeats with the earlier message,
+// and leaves the other submissions for the next attempt.
 func (t *batchAppend) answerRepeats(ctx context.Context, cause error) error {
 	if filed, err := t.isFiled(ctx); err != nil || filed {
 		if err == nil {
@@ -246,7 +247,7 @@ func (t *batchAppend) answerRepeats(ctx context.Context, cause error) error {
 		t.answerRepeat(ctx, sub, *found[i])
 	}
 	if len(rest) == len(t.group) {
-		// No idempotency row exists, so a message row does: the known head is out of date.
+		// None of the idempotency rows exists, so a message row does: the known head is out of date.
 		t.pending.head = Head{}
 		t.ops = nil
 		return cause
@@ -282,7 +283,7 @@ func (t *batchAppend) readIdempotencyRows(ctx context.Context) ([]*storage.Row, 
 	return found, nil
 }
 
-// answerRepeat answers a submission whose idempotency key was filed earlier.
+// answerRepeat answers a submission and its repeats if row shows that their idempotency key was used earlier.
 func (t *batchAppend) answerRepeat(ctx context.Context, sub *submission, row storage.Row) {
 	v := row.Values
 	if !hasSameBody(v, sub.bodyHash) {
@@ -299,7 +300,7 @@ func (t *batchAppend) answerRepeat(ctx context.Context, sub *submission, row sto
 }
 
 // mergeRepeats joins the submissions of a group that have the same idempotency key: the first is filed, and the
-// others get its result.
+// others get its result. Those with another body are refused.
 func (t *batchAppend) mergeRepeats() {
 	firsts := map[string]*submission{}
 	var group []*submission
@@ -361,7 +362,7 @@ func (t *batchAppend) refuseGroup(cause error) {
 		err = &weir.Error{Kind: weir.Unavailable, Op: "append",
 			Message: "too many receivers write this lane at the moment; try again", RetryAfter: time.Second}
 	case weir.KindOf(err) == weir.Unavailable:
-		// This comes before the first answer, so that a message posted after an answer is not refused for an old cause.
+		// takeWaiting comes before the first answer: messages that are posted after an answer must not be refused here.
 		refused = append(refused, t.a.takeWaiting(t.pending)...)
 	}
 	for _, sub := range refused {
@@ -369,7 +370,7 @@ func (t *batchAppend) refuseGroup(cause error) {
 	}
 }
 
-// answerAll sends a result to the submission and to its repeats in the same group.
+// answerAll sends a result to the submission and to its repeats in the same group. For the repeats it is a duplicate.
 func (sub *submission) answerAll(r result) {
 	sub.sendResult(r)
 	r.receipt.Duplicate = true

@@ -13,12 +13,14 @@ import (
 	"weir/internal/storage"
 )
 
-// newChances returns random numbers that depend on the virtual time, not on the order of goroutines.
+// newChances returns a function that returns random numbers. They depend on the virtual time, not on the order of
+// goroutines.
 func newChances(seed int) func() float64 {
 	return func() float64 { return rand.New(rand.NewPCG(uint64(seed), uint64(time.Now().UnixNano()))).Float64() }
 }
 
-// uneven is a table whose requests take a random time from least to most. A request arrives after half of its time.
+// uneven is a table whose requests take a random time of about least to most. A request arrives after about half of
+// its time.
 type uneven struct {
 	storage.Table
 	least, most time.Duration
@@ -48,8 +50,8 @@ func (u uneven) Transact(ctx context.Context, partition string, ops []storage.Op
 	return u.Table.Transact(ctx, partition, ops)
 }
 
-// Several instances write the head of one lane. Each loses races, but none may lose so many that its posts are
-// refused or late, however slow storage is.
+// Several instances write the head of one lane. Each instance loses races for head, but none may lose so many that
+// its posts are refused, or answered later than the bound of the case.
 func TestAppender_SeveralInstancesWriteOneLane(t *testing.T) {
 	const instances, seconds = 4, 10
 	for _, c := range []struct {

@@ -17,11 +17,11 @@ import (
 	"weir/internal/weir"
 )
 
-// answers counts the results of posts.
+// answers counts the results of posts, and has the longest time that a post took.
 type answers struct {
 	sync.WaitGroup
 	accepted, refused atomic.Int64
-	mu                sync.Mutex
+	mu                sync.Mutex // of slowest
 	slowest           time.Duration
 }
 
@@ -44,12 +44,13 @@ func (c *answers) appendInBackground(ctx context.Context, a *lane.Appender, pati
 	})
 }
 
+// newLimitedAppender returns an appender whose calls of storage have time limits, as in the program.
 func (b *bench) newLimitedAppender() *lane.Appender {
 	b.store.Table, b.store.Bodies = timelimit.Table(b.store.Table), timelimit.Blobs(b.store.Bodies)
 	return lane.NewAppender(b.store, quiet)
 }
 
-// hangAll lets every call of one method hang.
+// hangAll makes every call of the method op hang.
 func (b *bench) hangAll(op string) {
 	b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 		if c.Op == op {
@@ -76,7 +77,7 @@ func TestAppender_StorageHangs(t *testing.T) {
 		})
 	})
 	for _, op := range []string{"Transact", "Range"} {
-		t.Run("AllThatWaitAreAnswered"+op, func(t *testing.T) {
+		t.Run("AllPostsAreAnsweredWhileCallsHangOf"+op, func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
 				a, c := b.newLimitedAppender(), &answers{}
 				b.hangAll(op)
@@ -91,7 +92,7 @@ func TestAppender_StorageHangs(t *testing.T) {
 			})
 		})
 	}
-	t.Run("TheLineIsBounded", func(t *testing.T) {
+	t.Run("TheMemoryOfWaitingPostsIsBounded", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a, c := lane.NewAppender(b.store, quiet), &answers{}
 			b.hangAll("Range")
@@ -108,14 +109,15 @@ func TestAppender_StorageHangs(t *testing.T) {
 			c = &answers{}
 			c.appendInBackground(t.Context(), a, time.Minute, newMessage("a", string(make([]byte, 65<<20))), "")
 			if c.Wait(); c.accepted.Load() != 1 {
-				t.Errorf("accepted %d messages larger than the bound, want the one with none in front of it",
+				t.Errorf("accepted %d messages larger than the bound, want 1, because no other post waits",
 					c.accepted.Load())
 			}
 		})
 	})
 }
 
-func TestAppender_FilesNothingThatWasGivenUp(t *testing.T) {
+// A message whose caller has given up, and that was not sent to storage before, is not filed.
+func TestAppender_GivenUp(t *testing.T) {
 	t.Run("WhileStorageIsAway", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a, c := lane.NewAppender(b.store, quiet), &answers{}
@@ -135,11 +137,11 @@ func TestAppender_FilesNothingThatWasGivenUp(t *testing.T) {
 			c.Wait()
 			time.Sleep(10 * time.Minute)
 			if got, want := int64(b.countAppended()), c.accepted.Load(); got != want || want < 240 {
-				t.Errorf("%d are in the log, want the %d (at least 240) that were answered by 202", got, want)
+				t.Errorf("%d are in the log, want the %d that were accepted, and at least 240", got, want)
 			}
 		})
 	})
-	t.Run("BeforeItsGroupWasSent", func(t *testing.T) {
+	t.Run("BeforeTheTransactionOfTheGroup", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a, c := lane.NewAppender(b.store, quiet), &answers{}
 			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" },
@@ -153,13 +155,13 @@ func TestAppender_FilesNothingThatWasGivenUp(t *testing.T) {
 			}
 		})
 	})
-	t.Run("ButARepeatOfItThatIsAwaited", func(t *testing.T) {
+	t.Run("ARepeatThatIsAwaitedIsFiled", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a, c := lane.NewAppender(b.store, quiet), &answers{}
 			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" },
 				storagetest.Fault{Kind: storagetest.FailBefore})
 			c.appendInBackground(t.Context(), a, time.Minute, newMessage("a", "first"),
-				"") // in flight, while the next ones gather
+				"") // waits for head while the next ones gather
 			synctest.Wait()
 			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.FailBefore})
 			for i := range 5 {
@@ -175,7 +177,7 @@ func TestAppender_FilesNothingThatWasGivenUp(t *testing.T) {
 	})
 }
 
-// countAppended returns the number of messages in the log by head.
+// countAppended returns the number of messages in the log, as head has it.
 func (b *bench) countAppended() int {
 	c, err := b.faultless.ReadControl(b.t.Context(), 0)
 	if err != nil {
@@ -200,7 +202,7 @@ func TestAppender_HeadMovedAndStorageNamesNoOperation(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.store.Table = nameless{b.store.Table}
 		mine, other := lane.NewAppender(b.store, quiet), lane.NewAppender(b.faultless, quiet)
-		for i := range 6 { // in turns: each finds head moved
+		for i := range 6 { // the appenders take turns, and each finds that the other has moved head
 			a := []*lane.Appender{mine, other}[i%2]
 			if _, err := a.Append(t.Context(), newMessage("a", fmt.Sprint(i)), ""); err != nil {
 				t.Errorf("append %d: err = %v, want none", i, err)

@@ -24,7 +24,7 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// bench is one lane on memory storage whose faults a test can switch.
+// bench is one lane on storage in memory, whose faults the test sets.
 type bench struct {
 	t         *testing.T
 	account   *memory.Account
@@ -46,7 +46,8 @@ func newMessage(key, body string) weir.Message {
 	return weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(body)}
 }
 
-// readWholeLog reads all messages of the log, and checks that it has no gap and matches head.
+// readWholeLog reads the messages of the log, at most 1000, and checks that their number matches
+// head.
 func (b *bench) readWholeLog() []*lane.Entry {
 	b.t.Helper()
 	entries, err := b.faultless.ReadLog(b.t.Context(), 0, 1, 1000)
@@ -63,11 +64,12 @@ func (b *bench) readWholeLog() []*lane.Entry {
 	return entries
 }
 
+// isAppend reports whether a call is the transaction of an append.
 func isAppend(c storagetest.Call) bool {
 	return c.Op == "Transact" && len(c.Ops) > 1 && c.Ops[0].Key == "!head"
 }
 
-func TestAppender_Append_ItsAnswerIsLost(t *testing.T) {
+func TestAppender_Append_TheAnswerOfStorageIsLost(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.FailAfter})
 		r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), newMessage("a", "x"), "k")
@@ -78,7 +80,7 @@ func TestAppender_Append_ItsAnswerIsLost(t *testing.T) {
 	})
 }
 
-func TestAppender_Append_ItLandsLateAfterItWasSentAgain(t *testing.T) {
+func TestAppender_Append_TheTransactionArrivesAfterItWasSentAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Late, Delay: time.Second})
 		r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), newMessage("a", "x"), "")
@@ -89,7 +91,7 @@ func TestAppender_Append_ItLandsLateAfterItWasSentAgain(t *testing.T) {
 	})
 }
 
-func TestAppender_Append_ItLandsLateBeforeItIsSentAgain(t *testing.T) {
+func TestAppender_Append_TheTransactionArrivesBeforeItIsSentAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Late, Delay: time.Millisecond})
 		r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), newMessage("a", "x"), "k")
@@ -101,7 +103,7 @@ func TestAppender_Append_ItLandsLateBeforeItIsSentAgain(t *testing.T) {
 	})
 }
 
-func TestAppender_Append_AnotherReceiverWritesWhileItsAnswerIsOut(t *testing.T) {
+func TestAppender_Append_AnotherReceiverWritesBeforeTheTransactionArrives(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		other := lane.NewAppender(b.faultless, quiet)
 		b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Late, Delay: 50 * time.Millisecond})
@@ -154,7 +156,7 @@ func TestAppender_Append_ManyReceiversOnOneHead(t *testing.T) {
 	})
 }
 
-func TestAppender_Append_ArrivingMessagesGatherBehindOneInFlight(t *testing.T) {
+func TestAppender_Append_MessagesGatherWhileATransactionIsInFlight(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		transactions := 0
 		hold := make(chan struct{})
@@ -181,7 +183,7 @@ func TestAppender_Append_ArrivingMessagesGatherBehindOneInFlight(t *testing.T) {
 	})
 }
 
-func TestAppender_Append_StorageAwayIsUnavailableWithinItsPatience(t *testing.T) {
+func TestAppender_Append_StorageAwayIsUnavailableWithin11s(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.Hang} {
 			b.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Kind: kind} })
@@ -194,6 +196,7 @@ func TestAppender_Append_StorageAwayIsUnavailableWithinItsPatience(t *testing.T)
 	})
 }
 
+// Append returns an Unavailable error when its context ends while its transaction hangs.
 func TestAppender_Append_TheCallerLeaves(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Hang})
@@ -207,7 +210,7 @@ func TestAppender_Append_TheCallerLeaves(t *testing.T) {
 	})
 }
 
-// slowTable blocks the first transaction until the test releases it, and counts transactions.
+// slowTable blocks the first transaction until hold is closed, and counts transactions.
 type slowTable struct {
 	storage.Table
 	hold  chan struct{}
@@ -222,7 +225,7 @@ func (s *slowTable) Transact(ctx context.Context, p string, ops []storage.Op) ([
 }
 
 func TestAppender_Idempotency(t *testing.T) {
-	t.Run("ARepeatInsideAGather", func(t *testing.T) {
+	t.Run("RepeatsAtTheSameTime", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a := lane.NewAppender(b.store, quiet)
 			var wg sync.WaitGroup
@@ -250,7 +253,7 @@ func TestAppender_Idempotency(t *testing.T) {
 			}
 		})
 	})
-	t.Run("ARepeatAfterwardsAndItsScope", func(t *testing.T) {
+	t.Run("ALaterRepeatAndTheScopeOfTheKey", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a := lane.NewAppender(b.store, quiet)
 			first, err := a.Append(t.Context(), newMessage("a", "x"), "k")
@@ -277,7 +280,7 @@ func TestAppender_Idempotency(t *testing.T) {
 			}
 		})
 	})
-	t.Run("AGatherOfRepeatsAndFreshOnes", func(t *testing.T) {
+	t.Run("RepeatsAndNewMessagesAtTheSameTime", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a := lane.NewAppender(b.store, quiet)
 			for i := range 120 {
@@ -318,7 +321,7 @@ func TestAppender_Bodies(t *testing.T) {
 		source.Read(random)
 		var wg sync.WaitGroup
 		bodies := [][]byte{[]byte("<a/>"), []byte(strings.Repeat("<a/>", 50_000)), random}
-		for range 80 { // 80 × 59 KiB are more than one transaction's 4 MiB
+		for range 80 { // together 4.6 MiB, more than the 4 MiB of one transaction
 			body := make([]byte, 59<<10)
 			source.Read(body)
 			bodies = append(bodies, body)

@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { azurite.Main(m) }
 
-// TestRetention_OnAzurite repeats on real storage the main cases of the other tests: pages, large and refused
-// transactions, bodies, and the list of forgotten bodies.
+// TestRetention_OnAzurite repeats on Azurite the main cases of the other tests of retention: large and refused
+// transactions, and the search for forgotten bodies.
 func TestRetention_OnAzurite(t *testing.T) {
 	t.Parallel()
 	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t),
@@ -36,7 +36,8 @@ func TestRetention_OnAzurite(t *testing.T) {
 	if err := account.Bodies().Put(t.Context(), forgotten, nil); err != nil {
 		t.Fatal(err)
 	}
-	// One idempotency row is gone: its message's transaction is refused, and sent without it.
+	// One idempotency row is gone: storage refuses the transaction of its message. Retention repeats it without that
+	// row.
 	row, err := account.Table().Get(t.Context(), "1.0", "m_"+lane.OrderPos(30))
 	if err != nil {
 		t.Fatal(err)
@@ -52,15 +53,15 @@ func TestRetention_OnAzurite(t *testing.T) {
 		OnRemoved: func(n, _ int) { removed += n }}
 	began := time.Now()
 	if next, err := r.RunLane(t.Context(), 0); err != nil || next.IsZero() || removed != messages {
-		t.Errorf("%d of %d messages removed, next %s, %v, want a next, %v and no error", removed, messages, next, err,
-			messages)
+		t.Errorf("%d of %d messages removed, next %s, %v, want all removed, a next time and no error", removed,
+			messages, next, err)
 	}
-	t.Logf("%d messages in %s, %.3f transactions a message, 50 of them one by one", removed,
+	t.Logf("%d messages in %s, %.3f calls of the table a message", removed,
 		time.Since(began).Round(time.Millisecond), float64(table.operations.Load())/messages)
 	for _, prefix := range []string{"m_", "i_", "d_"} {
 		page, err := account.Table().Range(t.Context(), storage.Query{Partition: "1.0", From: prefix, To: prefix + "~"})
 		if err != nil || len(page.Rows) != 0 {
-			t.Errorf("%d found %s are left, %v, want 0 Rows and no error", len(page.Rows), prefix, err)
+			t.Errorf("%d rows %s are left, %v, want none and no error", len(page.Rows), prefix, err)
 		}
 	}
 	if _, err := r.RemoveForgottenBodies(t.Context()); err != nil {

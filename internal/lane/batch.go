@@ -11,9 +11,9 @@ import (
 // Change is the effect of one decision of the holder on the lane's rows and on tail. Changes are committed
 // in the order of the decisions.
 type Change struct {
-	Key           string // hash of the ordering key that takes no other delivery until this is committed; "" = none
+	Key           string // hash of the ordering key of which no message is sent until the commit; "" = none
 	ops           []storage.Op
-	firstDelivery *Entry // delivered at its first attempt; its row is written last or packed
+	firstDelivery *Entry // message that was delivered at its first attempt; see packDeliveries; nil = none
 	tail          []func(*Tail)
 	final         []int64 // sequence numbers of the messages that become final
 	hasEvents     bool    // it adds events to the outbox
@@ -28,8 +28,8 @@ func (c *Change) UpdateTail(f func(*Tail)) { c.tail = append(c.tail, f) }
 // keepAttempts is how many of the first and of the last attempts a message's row keeps.
 const keepAttempts = 10
 
-// Record adds an attempt to the entry. counted is false if the outcome does not count as an attempt. The
-// row keeps the first and the last ten.
+// Record adds an attempt to the entry. counted is false if the outcome does not count as an attempt. Of more
+// than twenty attempts the entry keeps the first ten and the last ten.
 func (e *Entry) Record(r weir.Result, fence int64, counted bool) {
 	if counted {
 		e.AttemptCount++
@@ -118,7 +118,7 @@ func (c *Change) putHeld(block string, e *Entry) {
 		Values: heldFrom(e).heldValues()})
 }
 
-// Unhold deletes that row, which must exist in storage.
+// Unhold deletes the row of a held message from a block. The row must exist in storage.
 func (c *Change) Unhold(block, place string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: rows.HeldKey(block, place)})
 }
@@ -172,9 +172,9 @@ type Batch struct {
 // maxBatchOps leaves room for the control row.
 const maxBatchOps = storage.MaxOps - 1
 
-// TryAdd adds the change if there is room for it. Of several writes of one row the last counts, because each
-// writes the whole state. No row is both written and removed in one batch, because the next outcome of a key
-// waits for the commit of its last one.
+// TryAdd adds the change if there is room for it, and reports whether it did. The first change always has room. Of
+// several writes of one row only the last is kept, because it repeats all that the earlier ones write. No row is both
+// written and removed in one batch, because the next outcome of a key waits for the commit of its last one.
 func (b *Batch) TryAdd(c *Change) bool {
 	if b.opOfRow == nil {
 		b.opOfRow = map[string]int{}

@@ -24,8 +24,9 @@ type bodyStore interface {
 	storage.BlobMarks
 }
 
-// storedLimit is the size up to which a body is stored uncompressed, in the same format. Storage charges by the
-// transaction, and compressing a body of 1 KiB takes 15 µs, a twentieth of the handler's time for a message.
+// storedLimit is the size up to which a body is stored in the deflate format without being compressed. Storage
+// charges by the transaction, and compressing a body of 1 KiB takes 15 µs, a twentieth of the handler's time for a
+// message.
 const storedLimit = 2 << 10
 
 // Writers are reused, because a new one allocates more than a megabyte.
@@ -78,24 +79,24 @@ func decompressBytes(data []byte) ([]byte, error) {
 	return out, r.Close()
 }
 
-// blobName has the day, so that the search for forgotten bodies can list one day, and the lane, so that the
-// search knows which rows can refer to them.
+// blobName returns the name of the blob of a body. The name has the day, so that the search for forgotten bodies can
+// list one day, and the lane, so that the search knows which rows can refer to the body.
 func blobName(at time.Time, partition, nonce string) string {
 	return at.UTC().Format("2006-01-02") + "/" + partition + "/" + nonce
 }
 
-// editedName returns the last part of an edited body's name. It has the sequence number of the message,
-// which may have been filed long before.
+// editedName returns the last part of an edited body's name. It has the sequence number of the message, which may
+// have been filed long before the day in the name.
 func editedName(nonce string, seq int64) string { return nonce + "-" + rows.SeqPos(seq) }
 
-// seqOfEdited returns the sequence number of the message that a body is an edit of, if it is one.
+// seqOfEdited returns the sequence number in the name of an edited body; false = the blob has an accepted body.
 func seqOfEdited(blob string) (int64, bool) {
 	_, place, edited := strings.Cut(blob[strings.LastIndex(blob, "/")+1:], "-")
 	seq, err := rows.ParseSeq(place)
 	return seq, edited && err == nil
 }
 
-// storeBody returns the columns that have the body. It puts a large body into a blob first, because a row
+// storeBody returns the columns of a body for a message's row. It puts a large body into a blob first, because a row
 // must never name a blob that does not exist.
 func storeBody(ctx context.Context, blobs bodyStore, body []byte, blob string, in bodyColumns) (map[string]any,
 	error) {
@@ -112,7 +113,7 @@ func storeBody(ctx context.Context, blobs bodyStore, body []byte, blob string, i
 	return rows.Values(in.blob.Is(blob)), nil
 }
 
-// bodyColumns are the columns that keep a body. One of the two is set.
+// bodyColumns are the columns of a body. A row has one of the two: the body, or the name of its blob.
 type bodyColumns struct {
 	inline rows.Bytes
 	blob   rows.Text
@@ -123,7 +124,7 @@ var (
 	editedBody   = bodyColumns{rows.EditedBody, rows.EditedBlob}
 )
 
-// loadBody reads a body from its row, or from the blob that the row names.
+// loadBody reads a body from its row, or from the blob that the row names. The body of an erased message is empty.
 func loadBody(ctx context.Context, blobs bodyStore, v map[string]any, in bodyColumns) ([]byte, error) {
 	if !rows.ErasedAt.Of(v).IsZero() {
 		return []byte{}, nil
@@ -138,7 +139,7 @@ func loadBody(ctx context.Context, blobs bodyStore, v map[string]any, in bodyCol
 	return decompressBytes(packed)
 }
 
-// RemoveBody removes a blob to which no row refers. An empty name means that there is none.
+// RemoveBody removes the blob of a body that is no longer needed. An empty name means that there is no blob.
 func (s *Store) RemoveBody(ctx context.Context, name string) error {
 	if name == "" {
 		return nil

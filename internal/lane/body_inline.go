@@ -6,8 +6,8 @@ import (
 	"weir/internal/lane/rows"
 )
 
-// bodyGap is the largest distance of two sequence numbers whose bodies are read with one query. The rows
-// between them are read, too, and bodies are large.
+// bodyGap is the largest distance between neighbours among the sequence numbers whose bodies are read with one query.
+// The rows between neighbours are read, too, and bodies are large.
 const bodyGap = 4
 
 // LoadInline loads the bodies to send of header-only entries with falling sequence numbers, except for bodies

@@ -14,12 +14,13 @@ import (
 // CancelCounts counts messages by the result of CancelMany.
 type CancelCounts struct {
 	Cancelled int64 // scheduled, and cancelled on return
-	Asked     int64 // the holder cancels them, unless their request is in flight
-	TooLate   int64 // final before the write
+	Asked     int64 // the holder cancels them, unless it has sent them before it reads the requests
+	TooLate   int64 // final, or removed, before the write
 }
 
 // CancelMany cancels waiting messages of one lane that ReadMany or EntriesFrom has returned, or asks the holder
-// to, many with one transaction. After an error, counts has the messages before it. Repeating a call does no harm.
+// to, many with one transaction. After an error, counts has only the messages before the one that failed. Repeating a
+// call does no harm.
 func (s *Store) CancelMany(ctx context.Context, lane int, entries []*Entry) (counts CancelCounts, err error) {
 	for len(entries) > 0 {
 		nonce, at := newNonce(), s.Now().UTC().Truncate(time.Microsecond)
@@ -53,8 +54,8 @@ func cancelGroup(entries []*Entry, at time.Time, nonce string) (n int, ops []sto
 	return n, ops
 }
 
-// cancelTogether cancels a group with one transaction. If a message has changed since it was read, or the
-// answer was lost, it cancels each message alone.
+// cancelTogether cancels a group with one transaction. If that fails, for example because a message has changed since
+// it was read, or because the answer was lost, cancelTogether cancels each message alone.
 func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, ops []storage.Op, nonce string,
 	counts *CancelCounts) error {
 	err := s.raiseRequestSeq(ctx, lane, ops)
@@ -89,7 +90,7 @@ func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, op
 	return nil
 }
 
-// countCancelled counts a message that was cancelled, or whose holder was asked.
+// countCancelled counts a message that was cancelled at once, or that the holder was asked to cancel.
 func (c *CancelCounts) countCancelled(atOnce bool) {
 	if atOnce {
 		c.Cancelled++

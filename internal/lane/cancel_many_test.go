@@ -10,7 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Scheduled messages with callbacks are cancelled together, although each of them marks the outbox.
+// Scheduled messages with callbacks are cancelled with one transaction, although the cancellation
+// of each marks the outbox, and a transaction writes a row only once.
 func TestCancelMany_CancelsMessagesWithCallbacksTogether(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		a := lane.NewAppender(b.faultless, quiet)

@@ -8,16 +8,16 @@ import (
 	"weir/internal/storage"
 )
 
-// Claim asks the holder of a lane to hand it over to the process that wrote the claim. The holder does so
-// if none of its invocations is in flight, because then the platform may end it at any time. The row is a
+// Claim asks the holder of a lane to hand the lane over to the process that wrote the claim. The holder does so
+// if none of its invocations is in flight, because then the platform may end the holder at any time. The row is a
 // marker, which the holder reads with the control rows.
 type Claim struct {
 	By    string    // random name of the process
-	Until time.Time // when the claim ends
+	Until time.Time // end of the claim
 }
 
-// longestClaim is how far ahead a claim may end. A later one is ignored, because it would block the lane: the
-// clock of the process that wrote it is wrong.
+// longestClaim is how far ahead a claim may end. A claim with a later end is ignored, because the clock of the
+// process that wrote it is wrong, and the claim would block the lane.
 const longestClaim = time.Minute
 
 // PutClaim replaces the claim to the lane, even that of another process. It changes neither head nor tail.

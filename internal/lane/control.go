@@ -10,11 +10,11 @@ import (
 	"weir/internal/storage"
 )
 
-// Head is the control row that receivers write.
+// Head is the control row that receivers and the API write.
 type Head struct {
 	ETag       storage.ETag
 	Next       int64 // next sequence number, from 1
-	RequestSeq int64 // raised by each request
+	RequestSeq int64 // raised by each request, change of a due time, and change of an operator's pauses
 	IsSealed   bool  // the number of lanes is being changed: no message may be filed
 }
 
@@ -58,10 +58,10 @@ func (h Head) UpdateOp(cells ...rows.Cell) storage.Op {
 	return storage.Op{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: h.ETag, Values: rows.Values(cells...)}
 }
 
-// WaitingCount returns the number of messages that are not final.
+// WaitingCount returns the number of messages that tail counts neither as final nor as moved.
 func (c Control) WaitingCount() int64 { return c.Head.Next - 1 - c.Tail.Counts.Total() }
 
-// HasWork reports whether there is work for a holder now.
+// HasWork reports whether there is work for a holder now, apart from pauses and the settle time.
 func (c Control) HasWork(now time.Time) bool {
 	if c.Tail.IsClosed {
 		return false
@@ -69,17 +69,18 @@ func (c Control) HasWork(now time.Time) bool {
 	return c.Head.Next > c.Tail.Cursor || c.HasRequests() || isDueBy(c.Tail.NextDueAt, now.Add(c.Tail.leadTime()))
 }
 
-// HasUntried reports whether an untried message may wait while the CMS refuses others. The pause is for the
-// refused messages; a message of another key must not wait until it ends. A scheduled message counts as soon as
-// a holder takes the lane for it.
+// HasUntried reports whether the CMS refuses messages, and there may be an untried message of another key. The pause
+// for the refused messages must not delay that one. A scheduled message counts
+// from the time at which a holder takes the lane for it.
 func (c Control) HasUntried(now time.Time) bool {
 	return c.Tail.ProbedBelow > 0 &&
 		(c.Head.Next > c.Tail.ProbedBelow || isDueBy(c.Tail.NextUntriedAt, now.Add(c.Tail.leadTime())))
 }
 
-// refusedUntil returns the end of the pause for refused messages, or the time before it at which a holder takes
-// the lane for an untried message that becomes due.
-func (c Control) refusedUntil(now time.Time) time.Time {
+// pausedForCMSUntil returns the end of the pause for the CMS; zero = no pause keeps a holder from taking the lane. A
+// pause for refused messages ends earlier if there is an untried message: at once, or when a holder takes the lane
+// because the message becomes due.
+func (c Control) pausedForCMSUntil(now time.Time) time.Time {
 	if c.HasUntried(now) {
 		return time.Time{}
 	}
@@ -92,11 +93,12 @@ func (c Control) refusedUntil(now time.Time) time.Time {
 	return until
 }
 
-// HasRequests reports whether a request waits, or the due time of a scheduled message was changed.
+// HasRequests reports whether head's request number has risen since a holder last carried requests out: by a request,
+// a changed due time, or a change of an operator's pauses.
 func (c Control) HasRequests() bool { return c.Head.RequestSeq != c.Tail.RequestsSeen }
 
-// NextWorkAt returns when the next message may be sent; false = there is no work. A pause of the operator or
-// for the CMS, and the settle time, put the work off.
+// NextWorkAt returns when a process should take the lane; false = there is no work. A pause of the operator or for
+// the CMS, and the settle time, put that off, except for requests.
 func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 	at := now
 	if !c.HasWork(now) {
@@ -112,7 +114,7 @@ func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 	if p, ok := c.LanePause(now); ok {
 		paused = p.Ends()
 	}
-	for _, shut := range []time.Time{paused, c.refusedUntil(now),
+	for _, shut := range []time.Time{paused, c.pausedForCMSUntil(now),
 		ignoreFarFuture(c.Tail.SettleUntil, now.Add(c.settle))} {
 		if shut.After(at) {
 			at = shut
@@ -125,8 +127,8 @@ func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 // settings allow.
 const longestPause, longestSettle = time.Hour, time.Hour
 
-// ignoreFarFuture returns a time of tail that puts work off, or zero if it is later than settings allow. Then
-// the clock of the holder that wrote it was wrong, and the next holder corrects it.
+// ignoreFarFuture returns a time of tail that puts work off, or zero if that time is later than settings allow. Then
+// the clock of the holder that wrote the time was wrong, and the next holder corrects it.
 func ignoreFarFuture(at, latest time.Time) time.Time {
 	if at.After(latest.Add(2 * ClockSkew)) {
 		return time.Time{}

@@ -12,12 +12,13 @@ import (
 	"weir/internal/weir"
 )
 
-// cutTable returns only the first row of the control rows in an answer, as storage may.
+// cutTable cuts the first answers with control rows after one row, as storage may. It also counts the queries of
+// control rows.
 type cutTable struct {
 	storage.Table
-	cuts    int
+	cuts    int // how many answers are still to be cut
 	queries int
-	between func() // called after each cut
+	between func() // called after each cut; nil = none
 }
 
 func (c *cutTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
@@ -38,8 +39,8 @@ func (c *cutTable) Range(ctx context.Context, q storage.Query) (storage.Page, er
 
 func TestStore_ControlCut(t *testing.T) {
 	for name, test := range map[string]struct {
-		cuts, queries int
-		changes       int // between the pages of the first readings
+		cuts, queries int // answers that are cut at most, and queries that ReadControl makes
+		changes       int // how often both control rows change, each time after a cut
 	}{
 		"Once":               {1, 3, 0}, // a cut answer, its rest, and a whole answer
 		"Always":             {100, 4, 0},
@@ -57,13 +58,13 @@ func TestStore_ControlCut(t *testing.T) {
 				store.Table = table
 				c, err := store.ReadControl(t.Context(), 0)
 				if err != nil || c.Head.RequestSeq != c.Tail.RequestsSeen || table.queries != test.queries {
-					t.Errorf("head %+v, tail %+v of one moment? %v, %d queries, want %d", c.Head, c.Tail, err,
-						table.queries, test.queries)
+					t.Errorf("head %+v, tail %+v, %v, %d queries; want both from one snapshot, no error and %d queries",
+						c.Head, c.Tail, err, table.queries, test.queries)
 				}
 			})
 		})
 	}
-	t.Run("NeverTwiceTheSame", func(t *testing.T) {
+	t.Run("ChangedBeforeEachRead", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			store := *b.faultless
 			store.Table = &cutTable{Table: b.account.Table(), cuts: 1000, between: b.touchBoth}
@@ -74,7 +75,7 @@ func TestStore_ControlCut(t *testing.T) {
 	})
 }
 
-// touchBoth changes both control rows together.
+// touchBoth changes both control rows with one transaction. Afterwards Head.RequestSeq equals Tail.RequestsSeen.
 func (b *bench) touchBoth() {
 	b.t.Helper()
 	c, err := b.faultless.ReadControl(b.t.Context(), 0)
@@ -89,7 +90,7 @@ func (b *bench) touchBoth() {
 	}
 }
 
-// openNextEpoch opens the epoch after that of the bench.
+// openNextEpoch opens the epoch after that of the bench, and returns its store on the table.
 func (b *bench) openNextEpoch(table storage.Table) *lane.Store {
 	b.t.Helper()
 	meta, err := epochs.Update(b.t.Context(), b.faultless.Table, func(m *epochs.Record) error {
@@ -111,7 +112,8 @@ func (b *bench) openNextEpoch(table storage.Table) *lane.Store {
 	return &next
 }
 
-// If storage answers with a part of the control rows of an earlier epoch's lane, retention deletes nothing.
+// If storage cuts its answers with the control rows of an earlier epoch's lane, retention removes none of the lane's
+// messages.
 func TestRetention_EarlierWithShortAnswers(t *testing.T) {
 	for _, cuts := range []int{1, 2, 1000} {
 		t.Run(fmt.Sprint(cuts), func(t *testing.T) {
@@ -126,7 +128,7 @@ func TestRetention_EarlierWithShortAnswers(t *testing.T) {
 					t.Error(err)
 				}
 				if st, err := next.Status(t.Context(), ids[0]); err != nil || st.Stage != weir.Delivered {
-					t.Errorf("seconds after it was delivered: %q, %v, want Stage delivered and no error", st.Stage,
+					t.Errorf("just after the delivery: %q, %v, want Stage delivered and no error", st.Stage,
 						err)
 				}
 				r, err := lane.NewAppender(next, quiet).Append(t.Context(), newMessage("0", "x"), "k0")
@@ -139,7 +141,8 @@ func TestRetention_EarlierWithShortAnswers(t *testing.T) {
 	}
 }
 
-// A lane without control rows is deleted only if it has no messages.
+// A lane of an earlier epoch without one or both control rows counts as deleted only if it has no messages. Otherwise
+// its epoch stays in the record.
 func TestRetention_DropsOnlyLanesWithoutMessages(t *testing.T) {
 	remove := func(keys ...string) []storage.Op {
 		var ops []storage.Op
@@ -149,15 +152,15 @@ func TestRetention_DropsOnlyLanesWithoutMessages(t *testing.T) {
 		return ops
 	}
 	for name, test := range map[string]struct {
-		gone    []storage.Op
-		file    bool
-		forgets bool
+		gone    []storage.Op // the operations that remove control rows; nil = none
+		file    bool         // the lane has messages
+		forgets bool         // the epoch is removed from the record
 	}{
-		"BothAndMessages":      {remove("!head", "!tail"), true, false},
-		"OneAndMessages":       {remove("!head"), true, false},
-		"BothAndNoMessages":    {remove("!head", "!tail"), false, true},
-		"OneOfADropCutInTwo":   {remove("!head"), false, true},
-		"NothingIsMissingThen": {nil, true, false},
+		"BothGoneWithMessages":    {remove("!head", "!tail"), true, false},
+		"OneGoneWithMessages":     {remove("!head"), true, false},
+		"BothGoneWithoutMessages": {remove("!head", "!tail"), false, true},
+		"OneGoneWithoutMessages":  {remove("!head"), false, true},
+		"NoneGoneWithMessages":    {nil, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
@@ -174,7 +177,8 @@ func TestRetention_DropsOnlyLanesWithoutMessages(t *testing.T) {
 				meta, metaErr := epochs.Read(t.Context(), next.Table)
 				if metaErr != nil || (len(meta.Earlier) == 0) != test.forgets ||
 					(err != nil) != (test.gone != nil && test.file) {
-					t.Errorf("earlier epochs %v, want forgotten %v; %v %v", meta.Earlier, test.forgets, err, metaErr)
+					t.Errorf("earlier epochs %v, %v, %v; want the epoch removed: %t", meta.Earlier, err, metaErr,
+						test.forgets)
 				}
 				if want := map[bool]int{true: 3}[test.file]; b.countRows("m_") != want {
 					t.Errorf("%d messages are left, want %d", b.countRows("m_"), want)
@@ -203,15 +207,15 @@ func TestRetention_ForgetsAnEpochThatLostItsPackedRows(t *testing.T) {
 		}
 		meta, err := epochs.Read(t.Context(), next.Table)
 		if err != nil || len(meta.Earlier) != 0 || len(b.listKeys()) != 0 {
-			t.Errorf("after ten days: earlier epochs %v, %d found of its lane; %v, want 0 Earlier, 0 keys and no "+
-				"error", meta.Earlier, len(b.listKeys()), err)
+			t.Errorf("after ten days: earlier epochs %v, %d rows of the lane, %v; want none, none and no error",
+				meta.Earlier, len(b.listKeys()), err)
 		}
 	})
 }
 
 // While the CMS refuses the messages of some keys, the lane pauses. A message of another key that becomes due
-// meanwhile must not wait for the end of the pause; the retry of a refused message must, because the holder would
-// ask the CMS without a break.
+// meanwhile must not wait for the end of the pause. The retry of a refused message must wait. Otherwise the holder
+// would send requests to the CMS without a pause.
 func TestControl_NextWorkAtInAPauseForRefusedMessages(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
@@ -220,7 +224,7 @@ func TestControl_NextWorkAtInAPauseForRefusedMessages(t *testing.T) {
 	for name, c := range map[string]struct {
 		due, untried time.Time
 		isOpen       bool  // the last holder crashed
-		next         int64 // of head; all keys below 9 had their turn
+		next         int64 // of head; all keys with messages below 9 were tried
 		want         time.Time
 		hasUntried   bool
 	}{
@@ -248,7 +252,7 @@ func TestControl_NextWorkAtInAPauseForRefusedMessages(t *testing.T) {
 	}
 }
 
-// A pause while the CMS does not answer is for all messages.
+// A pause because the CMS does not answer is for all messages.
 func TestControl_NextWorkAtInAPauseForAll(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)

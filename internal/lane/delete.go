@@ -75,8 +75,8 @@ func (d laneDeletion) nextKeys(ctx context.Context) ([]string, error) {
 // errHalfDeleted means that a lane is neither complete nor deleted.
 var errHalfDeleted = errors.New("a control row is missing, and rows of messages are there: nothing is removed")
 
-// checkDone returns nil if the lane was deleted, except perhaps for its last rows. Not finding the control
-// rows is no proof, and deleting a complete lane would lose its messages.
+// checkDone returns nil if the lane was deleted, except perhaps for rows that are not of messages. The caller has
+// found a control row missing. That is no proof of a deletion, and deleting a complete lane would lose its messages.
 func (d laneDeletion) checkDone(ctx context.Context) error {
 	for _, key := range []string{rows.HeadKey, rows.TailKey} {
 		_, err := d.store.Table.Get(ctx, d.store.Partition(d.lane), key)
@@ -86,8 +86,8 @@ func (d laneDeletion) checkDone(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Earlier versions deleted the control rows one after the other if a lane had many markers, but all
-		// other rows before them.
+		// Earlier versions deleted the control rows one after the other if a lane had many markers. But they deleted
+		// all rows behind the control rows first.
 		if any, err := d.hasRows(ctx, rows.ControlEnd, ""); any || err != nil {
 			return errors.Join(err, errHalfDeleted)
 		}
@@ -103,7 +103,7 @@ func (d laneDeletion) hasMessages(ctx context.Context) (bool, error) {
 	return d.hasRows(ctx, rows.MessagePrefix, rows.PrefixEnd(rows.MessagePrefix))
 }
 
-// hasRows reports whether there are rows in a range of keys; to empty = up to the last.
+// hasRows reports whether there are rows in the range of keys [from, to). An empty to means: up to the last row.
 func (d laneDeletion) hasRows(ctx context.Context, from, to string) (bool, error) {
 	found, err := rows.ReadFirst(ctx, d.store.Table,
 		storage.Query{Partition: d.store.Partition(d.lane), From: from, To: to, Columns: rows.Names(rows.Stage)}, 1)

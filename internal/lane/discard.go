@@ -12,15 +12,16 @@ import (
 // An operator discards a dead message that is never to be written. Like a replay it is a request, which the holder
 // carries out. The message stays with its history and the operator's reason until its retention is over.
 //
-// Versions of the program that do not know the stage read the rows, too. A stage that they do not know would count as
-// waiting there, and a holder that reads the log anew could send the message. So the stored stage is cancelled, with
-// the time of the discard beside it, and tail counts the message among the cancelled ones. The number of discarded
-// messages is in a marker of its own, because a holder of an earlier version replaces tail and would lose a column of
-// it.
+// Earlier versions of the program, which do not know the stage discarded, read the rows, too. A message in a stage
+// that they do not know would count as waiting there, and a holder that reads the log anew could send it. So the
+// stored stage is cancelled, with the time of the discard beside it, and tail counts the message among the cancelled
+// ones. The number of discarded messages is in a marker of its own, because a holder of an earlier version replaces
+// tail and would lose a column of it.
 
 // Discard requests that a dead message is given up for good. The lane's holder carries the request out, so the
-// returned Status may be the state before. Repeating it has no effect. Conflict: the message is not dead, or its
-// replay is asked for. Unavailable: the request may or may not be stored.
+// returned Status may be the state before. Repeating a call has no effect. Conflict: the message is neither dead nor
+// discarded, or a request to replay it waits. NotFound: as for Status, or retention is removing the message.
+// Unavailable: the request may or may not be stored.
 func (s *Store) Discard(ctx context.Context, id weir.ID, reason string) (weir.Status, error) {
 	var st weir.Status
 	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) {
@@ -70,8 +71,8 @@ func discardRequestOps(e *Entry, now time.Time, reason string) []storage.Op {
 	}
 }
 
-// isDiscardPending reports whether a request to discard the message waits for the holder. It reads storage only if one
-// was ever stored.
+// isDiscardPending reports whether a request to discard the message waits for the holder. It reads storage only if
+// such a request was ever stored.
 func (p partition) isDiscardPending(ctx context.Context, e *Entry) (bool, error) {
 	if e.status.DiscardAskedAt.IsZero() {
 		return false, nil
@@ -79,7 +80,7 @@ func (p partition) isDiscardPending(ctx context.Context, e *Entry) (bool, error)
 	return p.hasRow(ctx, requestKey(RequestDiscard, e.Seq()))
 }
 
-// Discard gives a dead message up for good.
+// Discard gives a dead message up for good, as the request w asks.
 func (c *Change) Discard(e *Entry, w Request, at time.Time) {
 	diedAt := e.status.FinishedAt
 	e.Stage, e.status.FinishedAt = weir.Discarded, at
@@ -123,8 +124,8 @@ func (c *Counts) splitDiscarded(markers []storage.Row) {
 	}
 }
 
-// saveSums fills in the marker of further counters, if one of the operations writes it. It is known only when all
-// changes of a transaction are together.
+// saveSums fills in the marker of further counters, if one of the operations writes that marker. The counters are
+// known only when all changes of a transaction are together.
 func saveSums(ops []storage.Op, n Counts) {
 	for i := range ops {
 		if ops[i].Key == rows.SumsKey {

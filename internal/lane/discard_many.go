@@ -10,14 +10,15 @@ import (
 // DiscardCounts counts messages by the result of DiscardMany.
 type DiscardCounts struct {
 	Asked   int64 // the holder discards them
-	TooLate int64 // not dead any more, or about to be replayed
+	TooLate int64 // not dead any more, removed, or with a waiting request to replay them
 }
 
 // discardGroup is how many messages one transaction takes, with two operations each and one for head.
 const discardGroup = (storage.MaxOps - 1) / 2
 
 // DiscardMany requests that dead messages of one lane, which ReadMany has returned, are given up for good, many with
-// one transaction. With an error it returns the counts of the messages before it. Repeating a call does no harm.
+// one transaction. After an error, the counts have only the messages that were handled before. Repeating a call does
+// no harm.
 func (s *Store) DiscardMany(ctx context.Context, lane int, entries []*Entry, reason string) (DiscardCounts,
 	error) {
 	b := bulkDiscard{store: s, lane: lane, reason: reason}
@@ -46,8 +47,8 @@ type bulkDiscard struct {
 	counts DiscardCounts
 }
 
-// discardTogether requests it with one transaction. If a message has changed since it was read, or the answer was
-// lost, it requests it of each message alone.
+// discardTogether requests the discard of a group with one transaction. If that fails, for example because a message
+// has changed since it was read, or because the answer was lost, it requests the discard of each message alone.
 func (b *bulkDiscard) discardTogether(ctx context.Context, group []*Entry) error {
 	if len(group) == 0 {
 		return nil

@@ -6,12 +6,14 @@
 // A lane is one partition of one table, so one transaction can change all rows that must change
 // together. These are its rows; package rows has their keys and columns:
 //
-//	!head                  next sequence number, request number, sealed: written by receivers and the API
+//	!head                  next sequence number, request number, sealed: written by receivers, the API, and a
+//	                       change of the number of lanes
 //	!heir                  the last claim of a process to the lane
 //	!mail                  marks the outbox as perhaps not empty; !mailed: events about the lane's own state;
 //	                       package notify/outbox keeps both
 //	!pause                 the operator has paused the lane; !pause_<hash>: one key
 //	!replay_<id>           a bulk replay under way; in lane 0 only; package replay/jobrow keeps it
+//	!sums                  the holder's further counters: the number of discarded messages
 //	!swept                 how far retention has come, and when it looks again
 //	!tail                  the holder's: nonce, fence, commit number, cursor, counters, closed, …
 //	b_<block>              a blocked key: when it is tried again, how many messages it holds
@@ -26,7 +28,7 @@
 //	r_<block>_<position>   a held message of a blocked key, in order; whether it was tried, or replayed
 //	s_<due>_<seq>          a scheduled message, by time
 //	w_…                    a request to the holder for a change
-//	x_<seq>                a dead message, for listing
+//	x_<seq>                a dead message, for lists
 //
 // A sequence number is padded with zeros, so the order of rows is the order of the log. Numbers begin
 // at 1. Head and tail are neighbours: one range query reads both, and the marker rows between them, in
@@ -38,29 +40,32 @@
 //
 // # Invariants
 //
-//   - head.next grows by one for each message, in the transaction that files it; above the cursor the
-//     log has no gaps.
+//   - head.next grows by one for each message, in the transaction that files it; from the cursor
+//     on the log has no gaps.
 //   - A message below the cursor is final, or has exactly one r_ row or one s_ row. It is final if its
 //     m_ row has a final stage, or if a d_ row names it.
 //   - A scheduled message has one s_ row. The process that deletes the row decides about the message:
 //     the holder releases it, the API cancels it or changes its due time.
-//   - accepted (head.next−1) = delivered + dead + cancelled + superseded + waiting, in every state that a
-//     reader can see, because counters move with the rows they count. In a lane whose epoch is over,
-//     moved counts the messages that were scheduled or dead.
-//   - A dead message has one x_ row. Only the holder replays it: it counts it among the waiting again,
-//     at its old position in the order of its key.
-//   - Each delivery of a key with dead messages updates its l_ row in the same commit.
+//   - accepted (head.next−1) = delivered + dead + cancelled + superseded + discarded + waiting, in every
+//     state that a reader can see: the transaction that makes a message final also changes the
+//     counters. There is one exception: a scheduled message that the API has cancelled counts as waiting
+//     until the holder has carried out its w_cancel_ row. In a lane whose epoch is over, moved counts the
+//     messages that were scheduled or dead, and dead no longer counts them.
+//   - A dead message has one x_ row. Only the holder replays a dead message: the message then waits
+//     again, at its old position in the order of its key.
+//   - If a key has dead messages, each delivery at a later position than that in the key's l_ row
+//     updates the l_ row in the same commit.
 //   - No message is filed in a sealed lane, and no process holds a closed one.
-//   - Only the API writes pauses, together with head, under its ETag.
+//   - Only the API writes an operator's pauses, in a transaction under head's ETag.
 //   - Since tail's fence rose, only the writer whose nonce is in tail has committed.
 //
 // # Failure
 //
-// The answer to a transaction can be lost, and a lost transaction can still arrive. Both sides of the
-// lane rely on one fact: operation 0 is the control row under If-Match. So of all copies of a
-// transaction at most one can succeed, and once the control row's ETag has changed, no copy with the
-// old ETag ever can. An unanswered transaction is therefore sent again unchanged, and a missing row
-// proves that it was not done only when the ETag has changed. To recognize its own transaction, the
+// The answer to a transaction can be lost, and a lost transaction can still arrive. Appender and holder
+// rely on one fact: operation 0 is the control row under If-Match. So of all copies of a transaction at
+// most one can succeed, and once the control row's ETag has changed, no copy with the old ETag ever
+// can. An unanswered transaction is therefore sent again unchanged. Only after the ETag has changed
+// does a missing row prove that the transaction was not done. To recognize its own transaction, the
 // appender looks for its nonce in the first row that it tried to write; the holder looks for its nonce
 // and commit number in tail.
 package lane

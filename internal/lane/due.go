@@ -53,7 +53,7 @@ func (e *Entry) orderPos() string {
 }
 
 // orderPosOfDue returns the position of a message that was released when next was the next sequence number:
-// behind all messages filed before, and before all filed later. Messages released at the same next go by due
+// behind all messages with lower numbers, and before all others. Messages released at the same next go by due
 // time, then by sequence number.
 func orderPosOfDue(next int64, d DueTime) string { return rows.SeqPos(next-1) + "_" + d.String() }
 
@@ -75,8 +75,8 @@ func (h HeldMessage) AfterLog() int64 {
 	return last + 1
 }
 
-// ReadDueTimes reads the earliest scheduled messages of a lane, at most limit, and reports whether there are
-// more.
+// ReadDueTimes reads the earliest due times of a lane's scheduled messages, at most limit, and reports whether there
+// may be more.
 func (s *Store) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []DueTime, more bool, err error) {
 	page, err := s.Table.Range(ctx, storage.Query{Partition: s.Partition(lane), From: rows.DuePrefix,
 		To: rows.PrefixEnd(rows.DuePrefix), Limit: limit})
@@ -94,7 +94,7 @@ func (s *Store) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []D
 }
 
 // ReadDueMessages reads the messages of the due times, in any stage. One query reads messages with neighbouring
-// numbers, which were filed together.
+// sequence numbers, and the messages between these are in the result, too.
 func (s *Store) ReadDueMessages(ctx context.Context, lane int, dues []DueTime) (map[int64]*Entry, error) {
 	seqs := make([]int64, len(dues))
 	for i, d := range dues {
@@ -129,8 +129,9 @@ func (s *Store) ReadDueMessages(ctx context.Context, lane int, dues []DueTime) (
 }
 
 // Release moves a due message from the scheduled to the held messages of its block. Its position is behind all
-// messages filed before next, and behind all released earlier, because those may have been tried already.
-// placed is the time in the last released message's position; Release updates it.
+// messages of the log below the sequence number next, and behind all messages that were released earlier, because
+// those may have been tried already. placed is the time in the position of the last released message; Release updates
+// it.
 func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.DueTime())})
 	at := e.Message.DueAt

@@ -13,9 +13,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Lanes of earlier epochs do not change after they were closed, until retention removes their messages. A
-// message that was scheduled or dead has a copy in the next epoch, under a key made of its old id (o_ rows).
-// All other messages of an earlier epoch are final.
+// After the lanes of an epoch were closed, messages in them change only by erasure and retention. A message that was
+// scheduled or dead has a copy in the next epoch, which is found by an o_ row with the old id in its key. All other
+// messages of an earlier epoch are final.
 
 // CopyID returns the part of an o_ row's key that names the message: <epoch>.<lane>.<seq>.
 func CopyID(id weir.ID) string { return fmt.Sprintf("%d.%d.%d", id.Epoch, id.Lane, id.Seq) }
@@ -45,8 +45,8 @@ func (s *Store) followCopies(ctx context.Context, id weir.ID) (*Entry, error) {
 	return e, s.rowsOf(e.Message.ID).fillFromPacked(ctx, e)
 }
 
-// readCopies reads the rows of a message: that of its own epoch, and its copies in later ones. The last one is the
-// present one. A delivery that only a d_ row has is not filled in.
+// readCopies reads the rows of a message: the row of its own epoch, and its copies in later epochs. The last entry is
+// the present state of the message. A delivery that only a d_ row has is not filled in.
 func (s *Store) readCopies(ctx context.Context, id weir.ID) ([]*Entry, error) {
 	stores := s.storesSince(id.Epoch)
 	if len(stores) == 0 || id.Lane < 0 || id.Lane >= stores[0].Lanes || id.Seq < 1 {
@@ -82,8 +82,8 @@ func (s *Store) readCopy(ctx context.Context, e *Entry) (*Entry, error) {
 	return s.ReadMessage(ctx, lane, rows.Seq.Of(r.Values))
 }
 
-// findRepeat looks an idempotency key up in earlier epochs, so that a message filed there is not filed again.
-// Those rows do not change any more.
+// findRepeat looks an idempotency key up in earlier epochs, so that a message filed there is not filed again. No
+// idempotency row can appear there any more.
 func (s *Store) findRepeat(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, bool, error) {
 	if idempotencyKey == "" || len(s.EarlierEpochs) == 0 {
 		return Receipt{}, false, nil
@@ -105,8 +105,8 @@ func (s *Store) findRepeat(ctx context.Context, m weir.Message, idempotencyKey s
 	return Receipt{Message: st.Message, Stage: st.Stage, Duplicate: true}, true, err
 }
 
-// hasSameBody reports whether an idempotency row is of a body with this hash. That of an erased message has no hash,
-// and every body counts as the same: the post is a repeat, and no new message.
+// hasSameBody reports whether an idempotency row is of a body with this hash. The row of an erased message has no
+// hash, and every body counts as the same: the post is a repeat, and no new message.
 func hasSameBody(row map[string]any, bodyHash string) bool {
 	known := rows.BodyHash.Of(row)
 	return known == "" || known == bodyHash

@@ -12,19 +12,20 @@ import (
 
 // Entry is a message of the log.
 type Entry struct {
-	Message        weir.Message // Body is nil until LoadBody
+	Message        weir.Message // Body is nil until LoadBody, except in an entry of NewEntry
 	Stage          weir.Stage
-	Attempts       []weir.Attempt // the first and the last ten
-	AttemptCount   int            // attempts that count
+	Attempts       []weir.Attempt // if there are more than twenty: the first ten and the last ten
+	AttemptCount   int            // number of attempts that count
 	IsHeld         bool           // it has a row among the held messages
 	keyHash        string
 	status         weir.Status
-	attemptsBefore int    // attempts before the last replay
-	releasedPos    string // its position among the held messages, if that is not its position in the log
+	attemptsBefore int    // AttemptCount at the last replay; 0 = never replayed
+	releasedPos    string // its position in its key's queue, if that is not its position in the log; otherwise empty
 	storedBody
 }
 
-// NewEntry returns the entry of a message that was just filed, with its body, as ReadLog would return it.
+// NewEntry returns the entry of a message that was just filed, with its body. It has no ETag, because no row was
+// read.
 func NewEntry(m weir.Message) *Entry {
 	stage := stageOf(&m)
 	return &Entry{Message: m, Stage: stage, keyHash: KeyHash(m.Key), status: weir.Status{Message: m, Stage: stage}}
@@ -38,7 +39,7 @@ func stageOf(m *weir.Message) weir.Stage {
 	return weir.Scheduled
 }
 
-// Status returns the message's status. An entry of ScanLog lacks the attempts.
+// Status returns the message's status. That of an entry of ScanLog has only what headerColumns have.
 func (e *Entry) Status() weir.Status { return e.status }
 
 // KeyHash returns the hash by which row keys name an ordering key.
@@ -47,7 +48,8 @@ func (e *Entry) KeyHash() string { return e.keyHash }
 // Seq returns the message's sequence number.
 func (e *Entry) Seq() int64 { return e.Message.ID.Seq }
 
-// BlockID returns the block that holds this message if it has to wait for a retry.
+// BlockID returns the id of the KeyBlock that the message gets or joins if it has to wait. A message that was parked
+// behind others of its key is in the block of the key.
 func (e *Entry) BlockID() string { return BlockIDOf(&e.Message) }
 
 // BlockIDOf is Entry.BlockID for a message that was filed.
@@ -55,8 +57,8 @@ func BlockIDOf(m *weir.Message) string { return blockIDOf(m.Key, m.ID.Seq, m.Ski
 
 // storedBody is a message's row, from which the body to send can be read.
 type storedBody struct {
-	row          map[string]any // nil = the body is in Message
-	isHeaderOnly bool           // row lacks the body
+	row          map[string]any // nil = the body is in Message, or isHeaderOnly is set
+	isHeaderOnly bool           // row is nil or lacks the body: LoadBody reads the row
 	isEdited     bool           // the body to send is not the accepted one
 }
 
@@ -79,15 +81,15 @@ func (b *storedBody) bodyIn() bodyColumns {
 	return acceptedBody
 }
 
-// IsBodyInBlob reports whether the body is too large for its row. The entry comes from EntriesFrom or
-// ReadMany.
+// IsBodyInBlob reports whether the body to send is in a blob. It may be called for entries of EntriesFrom and
+// ReadMany: they have the columns with the blobs' names.
 func (b *storedBody) IsBodyInBlob() bool { return b.bodyIn().blob.Of(b.row) != "" }
 
 // EditedBlob returns the name of the blob of an edited body; "" = none.
 func (b *storedBody) EditedBlob() string { return editedBody.blob.Of(b.row) }
 
-// WaitingSince returns when a waiting message became deliverable: when it was accepted, became due, or was
-// asked to be replayed.
+// WaitingSince returns the time since which a waiting message may be sent: the latest of its acceptance, its due time
+// and the last request to replay it.
 func (e *Entry) WaitingSince() time.Time {
 	return laterOf(laterOf(e.Message.AcceptedAt, e.Message.DueAt), e.status.ReplayAskedAt)
 }
@@ -142,7 +144,7 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 // compressing it costs more than it saves.
 const plainAttempts = 1 << 10
 
-// packAttempts returns the value of the column: text, or compressed bytes if the text is long.
+// packAttempts returns the value of rows.Attempts: text, or compressed bytes if the text is long.
 func packAttempts(a []weir.Attempt) (any, error) {
 	data, err := json.Marshal(a)
 	if err != nil || len(data) <= plainAttempts {

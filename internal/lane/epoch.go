@@ -10,8 +10,8 @@ import (
 	"weir/internal/storage"
 )
 
-// ErrReplaced means that the record of lanes is not the one that this process has adopted: the table with all
-// messages was removed, and another process has created a new one.
+// ErrReplaced means that the record of epochs that this process has adopted is gone, because the table with all
+// messages was removed. Another process may have created a new table with a new record.
 var ErrReplaced = errors.New("the lanes' record was removed or replaced")
 
 // ErrLaneCount means that the setting has another number of lanes than storage.
@@ -69,7 +69,8 @@ func (s *Store) UseEpochRecord(m epochs.Record) {
 	s.Epoch, s.Lanes, s.EarlierEpochs, s.recordOrigin = m.Open.Number, m.Open.Lanes, m.Earlier, m.Origin
 }
 
-// UsesEpochRecord reports whether the store has adopted this record, in any step.
+// UsesEpochRecord reports whether the store has adopted this record, in this or another state: m is not the record of
+// a new table.
 func (s *Store) UsesEpochRecord(m epochs.Record) bool { return s.recordOrigin == m.Origin }
 
 // ForEpoch returns a store for the lanes of an epoch. It does not look into earlier epochs.

@@ -25,7 +25,7 @@ func TestStore_Open(t *testing.T) {
 	})
 }
 
-// An epoch that never was has no lanes, and reading one of them makes none.
+// Reading the control rows of an epoch that does not exist returns NotFound, and creates no rows.
 func TestStore_ReadControlOfNoEpoch(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		other := b.faultless.ForEpoch(epochs.Epoch{Number: 9, Lanes: 1})
@@ -37,7 +37,8 @@ func TestStore_ReadControlOfNoEpoch(t *testing.T) {
 	})
 }
 
-// Each start waits for Open, so Open reads only the record, however many lanes there are.
+// Each process waits for Open at its start. So if storage is in use, Open reads only the record,
+// however many lanes there are.
 func TestStore_OpenOfStorageInUseIsOneRequest(t *testing.T) {
 	t.Parallel()
 	account := memory.New(time.Now)
@@ -58,19 +59,20 @@ func TestStore_OpenOfStorageInUseIsOneRequest(t *testing.T) {
 	}
 }
 
-// A first use that fails at any of its writes leaves no record without its lanes.
+// If a first use of storage fails at any of its writes, it leaves no record without the record's
+// lanes.
 func TestStore_OpenBreaksOff(t *testing.T) {
 	t.Parallel()
 	const lanes = 12
-	for broken := range lanes + 1 {
-		t.Run(fmt.Sprint("at write ", broken), func(t *testing.T) {
+	for succeeding := range lanes + 1 {
+		t.Run(fmt.Sprint("after write ", succeeding), func(t *testing.T) {
 			t.Parallel()
 			account, faults, writes := memory.New(time.Now), storagetest.NewFaults(), 0
 			faults.Set(func(c storagetest.Call) storagetest.Fault {
 				if c.Op != "Transact" {
 					return storagetest.Fault{}
 				}
-				if writes++; writes > broken {
+				if writes++; writes > succeeding {
 					return storagetest.Fault{Kind: storagetest.FailBefore}
 				}
 				return storagetest.Fault{}

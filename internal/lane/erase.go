@@ -16,13 +16,14 @@ import (
 // trace. Its ordering key becomes a SHA-256. The row stays with stage, times and numbers, so the books balance, and
 // a repeat with its idempotency key is still no new message.
 //
-// Only final messages are erased, so no holder needs the erased content. The transaction is under the ETag of the
-// message, which a request to replay it writes, and of head, which a change of the number of lanes seals: so neither a
-// replay nor a copy can begin between the check and the erasure.
+// Only final messages are erased, so no holder needs the erased content. The transaction is under the ETags of the
+// message's row and of head. A request to replay the message writes that row, and a change of the number of lanes
+// seals head. So neither a replay nor a copy can begin between the check and the erasure.
 
-// Erase erases a message with its copies in earlier epochs, its events that were not sent yet, and its key in the row
-// of the delivered version. It can be repeated after any error, and then does the rest. Conflict: the message is not
-// final, or its replay is asked for. Unavailable: it may have been done in part; ask again.
+// Erase erases a message with its rows in earlier epochs, its events that were not sent yet, and its key in the rows
+// of the delivered version and of the remembered id. It can be repeated after any error, and then does the rest.
+// Conflict: the message is not final, or a request to replay it waits. NotFound: as for Status. Unavailable: the
+// erasure may have been done in part; ask again.
 func (s *Store) Erase(ctx context.Context, id weir.ID) (weir.Status, error) {
 	copies, err := s.readCopies(ctx, id)
 	if storage.Is(err, storage.NotFound) {
@@ -51,10 +52,11 @@ func (s *Store) Erase(ctx context.Context, id weir.ID) (weir.Status, error) {
 type eraser struct {
 	store   *Store
 	copies  []*Entry // its row in each epoch that has one, the oldest first
-	present *Entry   // the last copy, which a holder may still send
+	present *Entry   // the last of copies: its present state
 }
 
-// eraseCopies erases a message. The present row is the last one, because a repeat needs its key.
+// eraseCopies erases a message in all epochs. The row of the present epoch is the last row to be erased, because a
+// repeat of Erase needs the key in it.
 func (r *eraser) eraseCopies(ctx context.Context) error {
 	if !r.present.IsErased() {
 		if err := r.eraseKeyRows(ctx); err != nil {
@@ -103,8 +105,8 @@ func (r *eraser) checkErasable(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// eraseRow erases one row of a message, and the rows that repeat its key or content. It passes over a row that is
-// gone, or erased already.
+// eraseRow erases the row of a message in one epoch, and the rows there that repeat its key or content. It does
+// nothing if the row is gone, or erased already.
 func (r *eraser) eraseRow(ctx context.Context, id weir.ID, isPresent bool) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
@@ -162,13 +164,14 @@ func (r *eraser) readWithPacked(ctx context.Context, id weir.ID, row storage.Row
 	return e, &found[0], nil
 }
 
-// RequestErase asks the holder to erase the texts of errors in tail.
+// RequestErase asks the holder to erase the texts of errors in tail. It is about the lane and not about a message.
 const RequestErase RequestKind = "erase"
 
 const eraseKey = rows.RequestPrefix + string(RequestErase)
 
-// prependHead puts an operation before others that fails if head has changed, and so if the lane was sealed. If tail
-// repeats an error of the message, a request to the holder goes with it, because no other process writes tail.
+// prependHead puts head's operation before ops. It fails if head has changed since it was read, for example because
+// the lane was sealed. If tail repeats an error of the message, prependHead adds a request to the holder, because no
+// other process writes tail.
 func (r *eraser) prependHead(ctx context.Context, e *Entry, ops []storage.Op) ([]storage.Op, error) {
 	c, err := r.store.ReadControl(ctx, e.Message.ID.Lane)
 	if err != nil {
@@ -185,7 +188,7 @@ func (r *eraser) prependHead(ctx context.Context, e *Entry, ops []storage.Op) ([
 	return append([]storage.Op{c.Head.UpdateOp(rows.RequestSeq.Is(requestSeq))}, ops...), nil
 }
 
-// hasErrorText reports whether text is the beginning of an error of the message.
+// hasErrorText reports whether text is the beginning of an error of the message. An empty text is none.
 func (e *Entry) hasErrorText(text string) bool {
 	if text == "" {
 		return false
@@ -243,11 +246,11 @@ func (r *eraser) eraseOps(ctx context.Context, at partition, row storage.Row, e 
 	return ops, nil
 }
 
-// erasedReason replaces the last error of a dead message.
+// erasedReason replaces erased texts of errors and of refused replays.
 const erasedReason = "erased"
 
-// erasedValues returns the columns that an erased message keeps. All others go, also those of later versions of this
-// program. The names of its blobs stay, so that a repeat and retention find them.
+// erasedValues returns the columns that an erased message keeps. All others are removed, also those of later versions
+// of this program. The names of its blobs stay, so that a repeat of Erase, and retention, find the blobs.
 func (e *Entry) erasedValues(at time.Time) (map[string]any, error) {
 	attempts := make([]weir.Attempt, len(e.Attempts))
 	for i, a := range e.Attempts {
@@ -300,8 +303,9 @@ func (f *packedRow) withoutOp(seq int64) (storage.Op, error) {
 		Values: rows.Values(rows.FirstSeq.Is(f.lowSeq), rows.PackedMessages.Is(data))}, err
 }
 
-// eraseKeyRows erases the key in the row of the delivered version, if it names the message, and in the row of the
-// remembered id, in all epochs that may have one. A holder that writes such a row meanwhile writes it anew.
+// eraseKeyRows erases the key in the row of the delivered version, if that row names the message, and in the row of
+// the remembered id, in all epochs that may have such rows. A holder that writes such a row later writes the key
+// again.
 func (r *eraser) eraseKeyRows(ctx context.Context) error {
 	e := r.present
 	public := e.Message.Public()
@@ -319,7 +323,7 @@ func (r *eraser) eraseKeyRows(ctx context.Context) error {
 	return nil
 }
 
-// eraseKey erases the ordering key in a row, if there is one that isWanted accepts.
+// eraseKey erases the ordering key in a row, if the row exists and isWanted accepts it.
 func (r *eraser) eraseKey(ctx context.Context, at partition, key string, isWanted func(map[string]any) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()

@@ -18,8 +18,8 @@ func ErasedKey(key string) string {
 	return erasedKeyPrefix + hex.EncodeToString(sum[:])
 }
 
-// OfRow returns the lane of a stored row with an ordering key, if there are that many lanes. An erased key has the lane
-// that it had before: Of uses the beginning of the same hash.
+// OfRow returns the lane of the ordering key in a row. lanes is the number of lanes. An erased key has the lane that
+// it had before, because Of uses the first bytes of the same hash.
 func OfRow(v map[string]any, lanes int) int {
 	key := rows.Key.Of(v)
 	text, isHash := strings.CutPrefix(key, erasedKeyPrefix)

@@ -33,7 +33,7 @@ func ExampleAppender() {
 	if err != nil {
 		panic(err)
 	}
-	for _, e := range entries { // the log has the bodies packed
+	for _, e := range entries { // ReadLog does not decompress the bodies
 		if err := store.LoadBody(ctx, e); err != nil {
 			panic(err)
 		}
@@ -47,7 +47,7 @@ func ExampleAppender() {
 	// 2 /news/1 <article>two</article>
 }
 
-// A process that takes a lane raises its fence. Then a former holder cannot commit.
+// A process that takes a lane raises the lane's fence. From then on a former holder cannot commit.
 func ExampleStore_RaiseFence() {
 	ctx := context.Background()
 	account := memory.New(time.Now)

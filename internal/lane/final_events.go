@@ -7,19 +7,19 @@ import (
 	"weir/internal/weir"
 )
 
-// Package outbox hands in the rows of the events about messages that become final. The transaction that makes a
-// message final writes them, so a crash cannot separate the two: no receiver misses an end, and none hears of an
-// end that did not happen. Package lane neither reads nor removes these rows.
+// Package outbox builds the rows of the events about messages that become final. The transaction that makes a message
+// final writes these rows, so a crash cannot separate the two: no receiver misses an event, and no event is about an
+// end that did not happen. Package outbox reads and removes the rows.
 
 // Notifier is the sender of the events in the outboxes.
 type Notifier interface {
-	// DeadReceivers returns the receivers of events about dead messages of a contract.
+	// DeadReceivers returns the names of the receivers of events about dead messages of a contract.
 	DeadReceivers(contract string) []string
 	// WakeOutbox starts the sending of new events in a lane's outbox. It returns at once.
 	WakeOutbox(lane int)
 }
 
-// NotifyFinal adds an event for each receiver about a message that has become final.
+// NotifyFinal adds, for each of the receivers, an event about a message that has become final.
 func (c *Change) NotifyFinal(e *Entry, stage weir.Stage, at time.Time, receivers []string) {
 	for _, to := range receivers {
 		c.addEvent(outbox.FinalEvent(e.Seq(), stage, at, to, ""))

@@ -9,9 +9,9 @@ import (
 	"weir/internal/weir"
 )
 
-// A version by mistake (milliseconds for seconds, say) supersedes all later messages of its key. A request to
-// forget it is about a key and not about a message. Only the holder removes the row of the version, because it
-// decides by its memory of these rows.
+// A wrong version (in milliseconds, say, if all others are in seconds) supersedes all later messages of its key and
+// contract. A request to forget the version is about that key and contract, and not about a message. Only the holder
+// removes the row of the version, because it decides by what it remembers of these rows.
 
 // RequestForget asks the holder to forget the newest delivered version of a key and contract.
 const RequestForget RequestKind = "forget"
@@ -33,10 +33,10 @@ func (s *Store) FindLatestVersion(ctx context.Context, key, contract string) (La
 	return l, nil
 }
 
-// ForgetVersion asks the holder to forget the newest delivered version of a key and contract, and returns it. The
-// next version of the key is delivered, whatever its number. Messages that were superseded stay so. NotFound: no
-// version is remembered. Conflict: the number of lanes is being changed. Unavailable: the request may or may not be
-// stored.
+// ForgetVersion asks the holder to forget the newest delivered version of a key and contract, and returns that
+// version. Then the next version of the key is delivered, whatever its number. Messages that were superseded stay
+// superseded. NotFound: no version is remembered. Conflict: the number of lanes is being changed. Unavailable: the
+// request may or may not be stored.
 func (s *Store) ForgetVersion(ctx context.Context, key, contract string) (LatestVersion, error) {
 	row := forgetKey(supersedeKeyOf(&weir.Message{Key: key, Contract: contract}))
 	var latest LatestVersion
@@ -62,7 +62,7 @@ func (s *Store) requestForgetting(
 		case err != nil:
 			return nil, err
 		case !known && isAsked:
-			return nil, nil // an earlier try has stored the request, and the holder has granted it
+			return nil, nil // an earlier try has stored the request, and the holder has granted the request
 		case !known:
 			return nil, &weir.Error{Kind: weir.NotFound, Op: "forget",
 				Message: "no " + thing + " of this key and contract is remembered"}

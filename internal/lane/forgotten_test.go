@@ -15,6 +15,8 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
+// Of three bodies one is marked, a message refers to the second, and the third is forgotten. Only the
+// third is removed, but not on its first day, and the second is marked.
 func TestRetention_Forgotten(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		blobs := b.account.Blobs()
@@ -54,7 +56,7 @@ func TestRetention_Forgotten(t *testing.T) {
 	})
 }
 
-// putBody stores a body on the present day, as an append does before it fails.
+// putBody stores a body with a name of the present day, as an append does that then fails.
 func (b *bench) putBody(partition, name string) string {
 	b.t.Helper()
 	name = time.Now().UTC().Format(time.DateOnly) + "/" + partition + "/" + name
@@ -64,7 +66,7 @@ func (b *bench) putBody(partition, name string) string {
 	return name
 }
 
-// removeForgotten runs the search for forgotten bodies.
+// removeForgotten runs the search for forgotten bodies, and returns the time of the next search.
 func (b *bench) removeForgotten(r *lane.Retention) time.Time {
 	b.t.Helper()
 	next, err := r.RemoveForgottenBodies(b.t.Context())
@@ -74,7 +76,7 @@ func (b *bench) removeForgotten(r *lane.Retention) time.Time {
 	return next
 }
 
-// countLists counts the requests that list blobs.
+// countLists makes lists the number of requests that list blobs from now on.
 func (b *bench) countLists() (lists *int) {
 	lists = new(int)
 	b.faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -114,13 +116,14 @@ func TestForgotten_ListsADayOnce(t *testing.T) {
 		if *lists > 8 {
 			t.Errorf("listed %d bodies with %d requests, want at most 8 requests", bodies, *lists)
 		}
-		if all := b.allBlobs(); all != bodies-1 {
+		if all := b.countBlobs(); all != bodies-1 {
 			t.Errorf("%d of %d bodies are left, want %d: all except the forgotten one", all, bodies, bodies-1)
 		}
 	})
 }
 
-func (b *bench) allBlobs() (n int) {
+// countBlobs returns the number of blobs, in any number of pages.
+func (b *bench) countBlobs() (n int) {
 	b.t.Helper()
 	for marker := ""; ; {
 		page, err := b.account.Blobs().List(b.t.Context(), "", marker)
@@ -156,7 +159,8 @@ func TestForgotten_CatchesUp(t *testing.T) {
 	})
 }
 
-// The search for an unmarked body reads only the part of the log that could refer to it.
+// The search for the messages of unmarked bodies of a day reads only the part of the log that can
+// refer to them.
 func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		const days, perDay = 20, 1000
@@ -184,7 +188,7 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 				time.Sleep(oneDay / 10)
 			}
 			if day == 1 {
-				b.removeForgotten(b.newRetention(b.faultless)) // the first search: from then on names are known
+				b.removeForgotten(b.newRetention(b.faultless)) // the first search records namesSince
 			}
 		}
 		if _, err := b.account.Table().Transact(t.Context(), "1.0",
@@ -197,7 +201,7 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 		store.Table = table
 		b.removeForgotten(b.newRetention(&store))
 		if n := table.operations.Load(); n > 17*(1+1+8+6)+4 {
-			t.Errorf("%d operations for 17 days, want at most 16 a day, and 4", n)
+			t.Errorf("%d calls of the table for 17 days, want at most 16 a day, and 4", n)
 		}
 		var names []string
 		for _, info := range b.blobInfos() {
@@ -211,7 +215,8 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 	})
 }
 
-// A forgotten body that storage refuses to remove does not block others, and is tried again each day.
+// If storage refuses to remove a forgotten body, the others are removed, and the removal is tried
+// again each day.
 func TestForgotten_ABodyThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		stuck := b.putBody("1.0", "a")
@@ -241,7 +246,7 @@ func TestForgotten_ABodyThatStays(t *testing.T) {
 	})
 }
 
-// A search that is cut off continues at its position, in any process, but in one at a time.
+// If a search is cut off, another process continues it when the claim of the first one has ended.
 func TestForgotten_CutOff(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		for i := range 3000 {
@@ -261,20 +266,20 @@ func TestForgotten_CutOff(t *testing.T) {
 		if _, err := b.newRetention(b.store).RemoveForgottenBodies(ctx); err == nil {
 			t.Error("got no error from a search that was cut off, want one")
 		}
-		left := b.allBlobs()
+		left := b.countBlobs()
 		r := b.newRetention(b.faultless)
-		if next := b.removeForgotten(r); left == 0 || b.allBlobs() != left || time.Until(next) > 10*time.Minute {
+		if next := b.removeForgotten(r); left == 0 || b.countBlobs() != left || time.Until(next) > 10*time.Minute {
 			t.Errorf("%d of %d bodies are left, next search in %s; want all left, and the next within 10m: the "+
-				"process that was cut off still has the search for itself", b.allBlobs(), left, time.Until(next))
+				"process that was cut off still has the search for itself", b.countBlobs(), left, time.Until(next))
 		}
 		time.Sleep(10 * time.Minute)
-		if b.removeForgotten(r); b.allBlobs() != 0 {
-			t.Errorf("%d bodies are left, want 0", b.allBlobs())
+		if b.removeForgotten(r); b.countBlobs() != 0 {
+			t.Errorf("%d bodies are left, want 0", b.countBlobs())
 		}
 	})
 }
 
-// An edited body may belong to a message of any age.
+// An edited body may belong to a message that was accepted long before the edit.
 func TestForgotten_EditOfAnOldMessage(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		w := b.raiseFence()

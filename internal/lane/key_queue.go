@@ -11,25 +11,27 @@ import (
 	"weir/internal/weir"
 )
 
-// KeyBlock is the row of a blocked key. Messages of the key are held behind the failed one.
+// KeyBlock is the row of a block: of a blocked key, or of a single message that waits and lets later messages of its
+// key go ahead (onFailure: skip). The held messages of a block wait for the first of them.
 type KeyBlock struct {
 	ID        string    // see Entry.BlockID
 	KeyHash   string    // of the ordering key
 	NextAt    time.Time // when the first held message is tried again
 	HeldCount int64     // number of held messages
 	IsUntried bool      // no attempt of the first held message since it was accepted or replayed; false = not known
-	// LogWaitsFrom is a sequence number: the key's log messages from it on wait for the first attempt of a moved
-	// message. 0 = none wait.
+	// LogWaitsFrom is set if the block has one message that was released, or parked in a pause of its key, and lets
+	// later messages go ahead only after its first attempt. The key's messages of the log wait for that attempt from
+	// this sequence number on. 0 = none of them wait.
 	LogWaitsFrom int64
-	IsParked     bool // if LogWaitsFrom is set: it is the number of the parked message itself
-	// ReleasedAt is set if LogWaitsFrom is set and IsParked is not. It is the time in the message's position, and
-	// orders messages with the same LogWaitsFrom.
+	IsParked     bool // if LogWaitsFrom is set: it is the number of the message itself, which was parked
+	// ReleasedAt is set if LogWaitsFrom is set and IsParked is not. It is the time in the released message's position,
+	// and orders messages with the same LogWaitsFrom.
 	ReleasedAt time.Time
 }
 
-// Rank orders the blocks of a key among the messages of its log. The rank of a log message is twice its number. A
-// released message has the rank of the log message LogWaitsFrom, and goes before it. A parked message is the log
-// message LogWaitsFrom itself. Its rank is one higher, so it goes before the next log message.
+// Rank orders the blocks with a LogWaitsFrom of one key. The rank of a released message is twice LogWaitsFrom: the
+// message goes before the log message with that number. A parked message is the log message LogWaitsFrom itself. Its
+// rank is one higher, so it goes after messages that were released before it, and before the next log message.
 func (b *KeyBlock) Rank() int64 {
 	if b.IsParked {
 		return 2*b.LogWaitsFrom + 1
@@ -37,8 +39,8 @@ func (b *KeyBlock) Rank() int64 {
 	return 2 * b.LogWaitsFrom
 }
 
-// GoesBefore reports whether the block goes before another of its key, if both go ahead of the log. NextAt
-// decides last: a holder may put one of them off, and not the other.
+// GoesBefore reports whether the block goes before another block of its key, if both have a LogWaitsFrom. If rank and
+// ReleasedAt are equal, NextAt decides: a holder may have put off one of the two blocks.
 func (b *KeyBlock) GoesBefore(other *KeyBlock) bool {
 	return cmp.Or(cmp.Compare(b.Rank(), other.Rank()), b.ReleasedAt.Compare(other.ReleasedAt),
 		b.NextAt.Compare(other.NextAt)) < 0
@@ -69,11 +71,11 @@ func blockFrom(r storage.Row) KeyBlock {
 // HeldMessage is a held message of a block.
 type HeldMessage struct {
 	Seq      int64
-	OrderPos string
-	Contract string // if it supersedes; otherwise empty
+	OrderPos string // position in its key's queue
+	Contract string // this, Version and Callback are set only if the message supersedes
 	Version  string
-	Tried    bool // a retry: its last attempt failed
-	Replayed bool
+	Tried    bool // it waits for its retry: its last attempt failed
+	Replayed bool // it was replayed at least once
 	Callback string
 }
 
@@ -105,7 +107,7 @@ func (h HeldMessage) heldValues() map[string]any {
 // AsHeld returns the entry as a held message of its key.
 func (e *Entry) AsHeld() HeldMessage { return heldFrom(e) }
 
-// ReadHeld reads the first held messages of a block, at most limit.
+// ReadHeld reads the first held messages of a block, at most limit. NotFound: the block has none.
 func (s *Store) ReadHeld(ctx context.Context, lane int, block string, limit int) ([]HeldMessage, error) {
 	prefix := rows.HeldKey(block, "")
 	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.Partition(lane), prefix, nil), limit)
@@ -131,7 +133,8 @@ func HeldFrom(r storage.Row) HeldMessage {
 		Replayed: rows.WasReplayed.Of(v)}
 }
 
-// ReleasedAt returns when a scheduled message was released; zero = it came through the log.
+// ReleasedAt returns the time in the position of a released message: its due time, or a later time if a message with
+// a later one was released before. Zero = the message was not scheduled.
 func (h HeldMessage) ReleasedAt() time.Time {
 	_, due, released := strings.Cut(h.OrderPos, "_")
 	dueAt, _, _ := strings.Cut(due, "_")

@@ -14,8 +14,8 @@ func OrderPos(seq int64) string { return rows.SeqPos(seq) }
 // KeyHash returns the hash by which row keys name an ordering key.
 func KeyHash(key string) string { return rows.Hash("key", key) }
 
-// blockIDOf returns the block of a failed message: that of its key, or one of its own if later messages of the
-// key may go ahead.
+// blockIDOf returns the id of the block of a failed message: the block of its key, or a block of its own if later
+// messages of the key may go ahead (skip).
 func blockIDOf(key string, seq int64, skip bool) string {
 	if skip {
 		return rows.Hash("skip", key, rows.SeqPos(seq))
@@ -31,7 +31,7 @@ func idempotencyKeyRow(key, idempotencyKey string) string {
 	return rows.IdempotencyPrefix + rows.Hash("idempotency", key, idempotencyKey)
 }
 
-// Of returns the lane of an ordering key. It must never change for a number of lanes.
+// Of returns the lane of an ordering key. The result for a key and a number of lanes must never change.
 func Of(key string, lanes int) int {
 	sum := sha256.Sum256([]byte(key))
 	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(lanes))

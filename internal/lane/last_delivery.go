@@ -11,9 +11,9 @@ import (
 
 // A replayed message goes before the waiting messages of its key, but it must not follow a later message that
 // was delivered. So for each key with dead messages the holder writes the position of the last delivery (l_
-// rows), in the commit of that delivery. These rows are never removed. Keys without dead messages have none.
+// rows), in the commit of that delivery. These rows are removed only with the lane. Other keys need none.
 //
-// A holder of an earlier version does not write them, and writes a tail without HistoryFence. Then it is not
+// A holder of an earlier version does not write l_ rows, and writes a tail without HistoryFence. Then it is not
 // known whether a later message was delivered.
 
 // LastDelivery is the delivered message with the last position in the order of a key.
@@ -45,11 +45,11 @@ func (c *Change) SaveLastDelivery(e *Entry) {
 			rows.Origin.Is(originText(&e.Message)))})
 }
 
-// unknownHistory replaces an id if it is not known whether a later message was delivered.
+// unknownHistory stands in place of an id if it is not known whether a later message was delivered.
 const unknownHistory = "unknown"
 
-// replayBlockedBy returns the id of the later message of the key that was delivered after this one died; "" =
-// there is none, or the contract lets later messages go ahead. historyFence is Tail.HistoryFence.
+// replayBlockedBy returns the id of a later message of the key that was delivered, or unknownHistory; "" = there is
+// none, or the contract lets later messages go ahead. historyFence is Tail.HistoryFence.
 func (e *Entry) replayBlockedBy(l LastDelivery, historyFence int64) string {
 	switch known := rows.ReplayBlockedBy.Of(e.row); {
 	case e.Message.Skip:
@@ -64,13 +64,13 @@ func (e *Entry) replayBlockedBy(l LastDelivery, historyFence int64) string {
 	return ""
 }
 
-// isHistoryUnknown reports whether deliveries of the key were not recorded at any time since the message died,
-// because a holder ran a version that kept no record.
+// isHistoryUnknown reports whether deliveries of the key since the message died may be missing in the l_ rows,
+// because a holder ran a version that did not write them.
 func (e *Entry) isHistoryUnknown(historyFence int64) bool {
 	return historyFence == 0 || e.lastFence() < historyFence
 }
 
-// lastFence returns the fence of the last attempt.
+// lastFence returns the fence of the last attempt; 0 = there was no attempt.
 func (e *Entry) lastFence() int64 {
 	if len(e.Attempts) == 0 {
 		return 0
@@ -78,8 +78,8 @@ func (e *Entry) lastFence() int64 {
 	return e.Attempts[len(e.Attempts)-1].Fence
 }
 
-// ReplayObstacle returns why a dead message must not be replayed; "" = it may be. historyFence is
-// Tail.HistoryFence.
+// ReplayObstacle returns the reason for which a dead message must not be replayed; "" = it may be replayed.
+// historyFence is Tail.HistoryFence.
 func (s *Store) ReplayObstacle(ctx context.Context, e *Entry, historyFence int64) (string, error) {
 	l, err := s.ReadLastDelivery(ctx, e.Message.ID.Lane, e.keyHash)
 	if err != nil {
@@ -96,8 +96,8 @@ func (s *Store) ReplayObstacle(ctx context.Context, e *Entry, historyFence int64
 	}
 }
 
-// ReplayBlocks has the known deliveries of the keys of one lane, and decides which of its dead messages must not be
-// replayed. It is for messages that are copied into another lane, in which their positions are no longer known.
+// ReplayBlocks has the last deliveries of the keys of one lane, and decides which of the lane's dead messages must
+// not be replayed. It is for messages that are copied into another lane, in which they get other positions.
 type ReplayBlocks struct {
 	store          *Store
 	lane           int
@@ -122,8 +122,8 @@ func (s *Store) ReadReplayBlocks(ctx context.Context, lane int) (ReplayBlocks, e
 	return ReplayBlocks{s, lane, all, c.Tail.HistoryFence}, nil
 }
 
-// BlockedBy returns the value of rows.ReplayBlockedBy for the copy of a dead message: the id of the later message
-// of its key that was delivered, or that this is not known; "" = it may be replayed. row is its m_ row.
+// BlockedBy returns the value of rows.ReplayBlockedBy for the copy of a dead message: the id of a later message of
+// its key that was delivered, or unknownHistory; "" = the message may be replayed. row is its m_ row.
 func (b ReplayBlocks) BlockedBy(row storage.Row) (string, error) {
 	e, err := b.store.entryFrom(b.lane, row)
 	if err != nil {

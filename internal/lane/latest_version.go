@@ -9,12 +9,12 @@ import (
 	"weir/internal/weir"
 )
 
-// LatestVersion is the newest delivered version of a key and contract; it decides about superseding. Only
-// ForgetVersion removes its row, so older versions are never delivered. The zero value means that there is none.
+// LatestVersion is the newest delivered version of a key and contract; it decides about superseding. Its row stays
+// until the version is forgotten on request, or the lane is deleted. The zero value means that there is none.
 type LatestVersion struct {
 	Version string
-	ID      weir.ID
-	Warning string // why the version is beyond reason; see weir.Version.DescribeJump
+	ID      weir.ID // of the delivered message
+	Warning string  // why the version is beyond reason, see weir.Version.DescribeJump; empty = it is not
 }
 
 // IsZero reports whether no version is remembered.
@@ -33,7 +33,7 @@ func (s *Store) ReadLatestVersion(ctx context.Context, lane int, latestKey strin
 	return latestVersionFrom(weir.ID{Epoch: s.Epoch, Lane: lane}, r.Values), err
 }
 
-// latestVersionFrom returns the version of a row. origin has the epoch and lane of the row.
+// latestVersionFrom returns the version in a k_ row. origin has the epoch and lane of the row.
 func latestVersionFrom(origin weir.ID, v map[string]any) LatestVersion {
 	return LatestVersion{Version: rows.Version.Of(v), Warning: rows.VersionWarning.Of(v), ID: idFrom(origin, v)}
 }
@@ -48,7 +48,7 @@ func idFrom(origin weir.ID, v map[string]any) weir.ID {
 	return origin
 }
 
-// originFrom returns the message of an earlier epoch that the column Origin names.
+// originFrom returns the id in the column Origin; zero = the message was accepted in the epoch of the row.
 func originFrom(text string) weir.ID {
 	id, err := weir.ParseID(text)
 	if err != nil {
@@ -57,7 +57,7 @@ func originFrom(text string) weir.ID {
 	return id
 }
 
-// originText returns the value of the column Origin; "" = the message was accepted in this epoch.
+// originText returns the value of the column Origin; "" = the message was accepted in the epoch of the row.
 func originText(m *weir.Message) string {
 	if m.Origin.IsZero() {
 		return ""
@@ -65,8 +65,9 @@ func originText(m *weir.Message) string {
 	return m.Origin.String()
 }
 
-// SaveLatestVersion records a message as the newest delivered version of its SupersedeKey. A warning is kept with
-// it, with the message, and with each message that it supersedes. It must be called before Finish.
+// SaveLatestVersion records the version of a message as the newest delivered one of its SupersedeKey. A warning is
+// kept in the row of the version, in that of the message, and in that of each message that the version supersedes.
+// SaveLatestVersion must be called before Finish.
 func (c *Change) SaveLatestVersion(e *Entry, warning string) LatestVersion {
 	id := e.Message.ID
 	e.status.VersionWarning = warning

@@ -11,13 +11,13 @@ import (
 	"weir/internal/weir"
 )
 
-// Most messages are delivered at their first attempt, and if the CMS is fast, a commit has many of them.
-// Writing each message's row would cost storage more than all other writes. So one row has all such deliveries
-// of a commit, and is named by the last of them.
+// Most messages are delivered at their first attempt, and if the CMS is fast, a commit has many of them. To write
+// each message's row would cost more than all other writes to storage. So one row, a d_ row, has such deliveries of a
+// commit. Its key has the highest of their sequence numbers.
 //
 // Only messages below the cursor of the same commit are packed, so no holder ever reads them again. Packed
 // rows cover the log in ranges that do not overlap: only the first d_ row at or behind a sequence number
-// can have its delivery. It has to be looked up if the row of a message is queued and not held.
+// can have its delivery. The d_ row has to be looked up if the message's own row is queued and not held.
 
 // minPacked is the smallest number of messages for one common row. For fewer messages, a row each costs about the same
 // and is quicker to read.
@@ -30,8 +30,9 @@ type packedDelivery struct {
 	Attempt    weir.Attempt `json:"a"`
 }
 
-// packDeliveries returns the operation for the deliveries that can be packed in a commit that moves the
-// cursor, and the entries that need rows of their own.
+// packDeliveries returns the operation that writes the d_ row of a commit, and the entries whose own rows must be
+// written. cursor is the cursor after the commit. There is no d_ row if too few entries are below the cursor, or if
+// it would be too large.
 func packDeliveries(entries []*Entry, cursor int64) (ops []storage.Op, single []*Entry, err error) {
 	var packed []packedDelivery
 	low, high := int64(0), int64(0)
@@ -94,7 +95,7 @@ func packedRowFrom(r storage.Row) (packedRow, error) {
 	return f, nil
 }
 
-// readPackedRows reads the d_ rows that name messages from low to high.
+// readPackedRows reads the d_ rows that may name messages from low to high.
 func (p partition) readPackedRows(ctx context.Context, low, high int64) ([]packedRow, error) {
 	q := storage.Query{Partition: p.name, From: rows.PackedKey(low), To: rows.PrefixEnd(rows.PackedPrefix)}
 	if span := high - low; span == 0 {

@@ -9,7 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// commitDeliveries commits deliveries at the first attempt, with a new cursor.
+// commitDeliveries commits deliveries at the first attempt, together with a new cursor.
 func (b *bench) commitDeliveries(w *lane.Writer, cursor int64, seqs ...int64) {
 	b.t.Helper()
 	batch := &lane.Batch{}
@@ -34,8 +34,8 @@ func (b *bench) commitDeliveries(w *lane.Writer, cursor int64, seqs ...int64) {
 	}
 }
 
-// appendAndHold appends n messages of one key, and takes the lane.
-func (b *bench) appendAndHold(n int) ([]weir.ID, *lane.Writer) {
+// appendAndRaiseFence appends n messages of one key, and raises the fence as a new holder does.
+func (b *bench) appendAndRaiseFence(n int) ([]weir.ID, *lane.Writer) {
 	b.t.Helper()
 	a := lane.NewAppender(b.store, quiet)
 	var ids []weir.ID
@@ -61,12 +61,13 @@ func seqRange(first, last int64) (seqs []int64) {
 	return seqs
 }
 
+// Each commit of eight deliveries or more below its cursor writes one d_ row.
 func TestPackedDeliveries_OneRowHasAll(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		ids, w := b.appendAndHold(40)
+		ids, w := b.appendAndRaiseFence(40)
 		before := len(b.listKeys())
 		b.commitDeliveries(w, 11, seqRange(1, 10)...)
-		b.commitDeliveries(w, 12, 30, 11) // too few for a row, and one above the cursor
+		b.commitDeliveries(w, 12, 30, 11) // too few for a d_ row, and 30 is above the cursor
 		b.commitDeliveries(w, 30, seqRange(12, 29)...)
 		if got := len(b.listKeys()) - before; got != 2 || !b.listKeys()["d_"+lane.OrderPos(10)] ||
 			!b.listKeys()["d_"+lane.OrderPos(29)] {
@@ -91,7 +92,7 @@ func TestPackedDeliveries_OneRowHasAll(t *testing.T) {
 
 func TestPackedDeliveries_ARepeatIsAnsweredWithItsStage(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		_, w := b.appendAndHold(10)
+		_, w := b.appendAndRaiseFence(10)
 		b.commitDeliveries(w, 11, seqRange(1, 10)...)
 		r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), newMessage("a", "3"), "k3")
 		if err != nil || !r.Duplicate || r.Stage != weir.Delivered {
@@ -102,9 +103,9 @@ func TestPackedDeliveries_ARepeatIsAnsweredWithItsStage(t *testing.T) {
 
 func TestPackedDeliveries_RetentionRemovesThemTogether(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		ids, w := b.appendAndHold(250)
+		ids, w := b.appendAndRaiseFence(250)
 		b.commitDeliveries(w, 90, seqRange(1, 89)...)
-		b.commitDeliveries(w, 180, seqRange(90, 179)...) // across the end of retention's first page
+		b.commitDeliveries(w, 180, seqRange(90, 179)...) // retention needs several transactions for these
 		r := &lane.Retention{Store: b.store, KeepFinal: time.Hour, KeepDead: 2 * time.Hour, TimeShare: time.Minute}
 		time.Sleep(2 * time.Hour)
 		for range 4 {
@@ -117,7 +118,7 @@ func TestPackedDeliveries_RetentionRemovesThemTogether(t *testing.T) {
 				t.Errorf("the row %s is left, want no packed row", key)
 			}
 		}
-		if got := b.idempotencyKeys(); got != 71 {
+		if got := b.countIdempotencyKeys(); got != 71 {
 			t.Errorf("%d messages stayed, want 71", got)
 		}
 		if _, err := b.store.Status(t.Context(), ids[100]); weir.KindOf(err) != weir.NotFound {
@@ -126,9 +127,10 @@ func TestPackedDeliveries_RetentionRemovesThemTogether(t *testing.T) {
 	})
 }
 
+// If the answers of the CMS are too large for one row, each message's own row has its delivery.
 func TestPackedDeliveries_TooLargeAnswersHaveRowsOfTheirOwn(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
-		ids, w := b.appendAndHold(60)
+		ids, w := b.appendAndRaiseFence(60)
 		batch := &lane.Batch{}
 		for i, id := range ids {
 			e, err := b.faultless.ReadMessage(t.Context(), 0, id.Seq)
@@ -155,7 +157,7 @@ func TestPackedDeliveries_TooLargeAnswersHaveRowsOfTheirOwn(t *testing.T) {
 	})
 }
 
-// newNoise returns text that hardly compresses.
+// newNoise returns n bytes of text that hardly compress.
 func newNoise(n, seed int) string {
 	b := make([]byte, n)
 	x := uint32(seed + 1)

@@ -10,7 +10,7 @@ import (
 	"weir/internal/weir"
 )
 
-// partition has the rows of one lane of one epoch. It reads them as storage has them, so it needs no more of a Store.
+// partition is the table partition of one lane of one epoch. Its methods need nothing else of a Store.
 type partition struct {
 	table storage.Table
 	name  string

@@ -12,11 +12,11 @@ import (
 	"weir/internal/weir"
 )
 
-// An operator's pauses are markers of the lane: the holder reads them with the control rows each second, and so
-// does each process that looks for work. They are written under the ETag of head, with a higher request number.
-// So none is written in a sealed lane, no writer overwrites another's, and a process that sleeps until the end
-// of a pause is woken if the pause ends earlier. A pause whose time is over is ignored; the next writer removes
-// it.
+// An operator's pauses are markers of the lane: the holder reads them with the control rows each second, and so does
+// each process that looks for work. Pauses are written under the ETag of head, with a higher request number. So no
+// pause is written in a sealed lane, no writer overwrites the pause of another by mistake, and a process that looks
+// at the lane sees that a pause has changed. A pause whose time is over is ignored, and removed with a later change
+// of pauses.
 
 // maxKeyPauses limits the paused keys of a lane, because each reader of the control rows reads them.
 const maxKeyPauses = 200
@@ -47,7 +47,7 @@ func pauseValues(p weir.Pause) map[string]any {
 		rows.Until.Is(p.Until))
 }
 
-// Pauses returns the operator's pauses in force, the lane's own first.
+// Pauses returns the operator's pauses in force, that of the whole lane first.
 func (c Control) Pauses(now time.Time) []weir.Pause {
 	var pauses []weir.Pause
 	for _, r := range c.markers {
@@ -74,9 +74,9 @@ func (c Control) KeyPauses(now time.Time) []weir.Pause {
 	return slices.DeleteFunc(c.Pauses(now), func(p weir.Pause) bool { return p.Key == "" })
 }
 
-// Pause pauses a lane, or a key in its lane, or changes such a pause. About a second later the holder sends no
-// more of its messages; a request in flight may finish. Conflict: the number of lanes is being changed, or too
-// many keys are paused.
+// Pause pauses a lane, or a key in its lane, or changes such a pause. From about a second later on the holder sends
+// none of the paused messages; an attempt under way may finish. Conflict: the number of lanes is being changed, or
+// too many keys are paused.
 func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
 	p.Since, p.Until = p.Since.UTC().Truncate(time.Microsecond), p.Until.UTC().Truncate(time.Microsecond)
 	return s.changeLane(ctx, p.Lane, func(c Control) ([]storage.Op, error) {
@@ -96,8 +96,8 @@ func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
 	})
 }
 
-// Resume ends an operator's pause of a key, or of the lane if key is empty. For a lane the holder also ends a
-// pause for the CMS, and tries at once. Without a pause, Resume changes nothing.
+// Resume ends an operator's pause of a key, or of the lane if key is empty. For a lane it also asks the holder to end
+// a pause for the CMS. Without such pauses, Resume changes nothing.
 func (s *Store) Resume(ctx context.Context, lane int, key string) error {
 	return s.changeLane(ctx, lane, func(c Control) ([]storage.Op, error) {
 		var ops []storage.Op
@@ -117,7 +117,8 @@ func (s *Store) Resume(ctx context.Context, lane int, key string) error {
 	})
 }
 
-// expiredPauseOps returns the operations that remove ended pauses, except for the row that the caller writes.
+// expiredPauseOps returns operations that remove ended pauses, as many as a transaction has room for, except for the
+// row but, which the caller writes.
 func (c Control) expiredPauseOps(now time.Time, but string) []storage.Op {
 	now = now.Add(-ClockSkew) // a holder's clock may be behind
 	var ops []storage.Op

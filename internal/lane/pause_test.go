@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// listPauses returns the pauses in force, each as a text.
+// listPauses returns the pauses in force, each as <key>:<reason>.
 func (b *bench) listPauses() []string {
 	b.t.Helper()
 	c, err := b.faultless.ReadControl(b.t.Context(), 0)
@@ -25,6 +25,7 @@ func (b *bench) listPauses() []string {
 	return out
 }
 
+// pauseLane begins or changes a pause of the lane, or of a key.
 func (b *bench) pauseLane(p weir.Pause) {
 	b.t.Helper()
 	p.Since = time.Now()
@@ -33,6 +34,7 @@ func (b *bench) pauseLane(p weir.Pause) {
 	}
 }
 
+// resumeKey ends the pause of a key, or of the lane if key is empty.
 func (b *bench) resumeKey(key string) {
 	b.t.Helper()
 	if err := b.store.Resume(b.t.Context(), 0, key); err != nil {
@@ -63,7 +65,7 @@ func TestPause_BeginsAndEnds(t *testing.T) {
 			t.Errorf("got the pause %+v, want an hour for \"great fire\"", p)
 		}
 		if at, ok := c.NextWorkAt(time.Now()); !ok || at.After(time.Now()) {
-			t.Errorf("the holder is to look at %s, want at once", at)
+			t.Errorf("NextWorkAt = %s, %t; want now, because the holder has to read the pauses", at, ok)
 		}
 		if len(b.listPauses()) != 3 {
 			t.Errorf("paused are %q, want 3 pauses", b.listPauses())
@@ -86,7 +88,7 @@ func TestPause_EndedPausesAreRemoved(t *testing.T) {
 		page, err := b.account.Table().Range(t.Context(),
 			storage.Query{Partition: "1.0", From: "!pause", To: "!pause~"})
 		if err != nil || len(page.Rows) != 1 {
-			t.Errorf("%d found, %v, want 1 Row and no error", len(page.Rows), err)
+			t.Errorf("%d rows of pauses, %v, want 1 and no error", len(page.Rows), err)
 		}
 	})
 }
@@ -115,7 +117,7 @@ func TestPause_SealedLane(t *testing.T) {
 			Since: time.Now()}); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("pause: %v, want an error of kind Conflict", err)
 		}
-		b.resumeKey("a") // without this the lane would never become empty
+		b.resumeKey("a") // otherwise messages of the key would wait, and the lane would never become empty
 		b.expectPauses()
 	})
 }
@@ -151,7 +153,7 @@ func TestPause_SealedMeanwhile(t *testing.T) {
 			t.Errorf("got %v, want an error of kind Conflict", err)
 		}
 		if c, err := b.faultless.ReadControl(t.Context(), 0); err != nil || len(c.Pauses(time.Now())) > 0 {
-			t.Errorf("got %+v, %v, want none and no error", c, err)
+			t.Errorf("got %+v, %v, want no pause and no error", c, err)
 		}
 	})
 }

@@ -20,8 +20,8 @@ var ListColumns = append(slices.Clone(headerColumns), rows.Names(rows.FinishedAt
 // maxPage is the largest number of rows that storage returns in one answer.
 const maxPage = 1000
 
-// EntriesFrom returns the entries of m_ rows that were read with ListColumns, in the order of the log. It
-// completes messages whose delivery only a d_ row has, with one more query.
+// EntriesFrom returns the entries of m_ rows that were read with ListColumns, in the order of the log. If there are
+// messages whose delivery only a d_ row may have, it completes them with one more query.
 func (s *Store) EntriesFrom(ctx context.Context, lane int, found []storage.Row) ([]*Entry, error) {
 	entries := make([]*Entry, len(found))
 	low, high := int64(0), int64(0)
@@ -58,8 +58,9 @@ func (e *Entry) HasIdempotencyKey(key string) bool {
 	return row == idempotencyKeyRow(e.Message.Key, key)
 }
 
-// FindSubmission returns the present position of the message that was posted with an ordering key and an
-// idempotency key, in this epoch or in an earlier one. The zero id means that there is none.
+// FindSubmission returns the present epoch, lane and sequence number of the message that was posted with an ordering
+// key and an idempotency key, in this epoch or in an earlier one. The nonce may be missing in the returned id. The
+// zero id means that there is no such message.
 func (s *Store) FindSubmission(ctx context.Context, key, idempotencyKey string) (weir.ID, error) {
 	lane := Of(key, s.Lanes)
 	row, err := s.Table.Get(ctx, s.Partition(lane), idempotencyKeyRow(key, idempotencyKey))
@@ -92,11 +93,11 @@ func (e *Entry) findInPacked(found []packedRow) {
 	}
 }
 
-// manyGap is the largest distance of two sequence numbers that ReadMany reads with one query.
+// manyGap is the largest distance between neighbours among the sequence numbers that ReadMany reads with one query.
 const manyGap = 32
 
-// ReadMany reads messages without bodies, by falling sequence numbers. It returns those that still exist, and
-// the number of queries.
+// ReadMany reads messages without bodies. seqs has falling sequence numbers. ReadMany returns the messages that still
+// exist, in the same order. looks is the number of queries of messages, without those of d_ rows.
 func (s *Store) ReadMany(ctx context.Context, lane int, seqs []int64) (entries []*Entry, looks int, err error) {
 	var groups [][]int64
 	for _, seq := range seqs {
@@ -136,9 +137,10 @@ func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry
 	return entries, err
 }
 
-// FindAcceptedAfter returns a sequence number from which on all messages of a log were accepted after at. Up to
-// some hundreds before it may have been, too. Copies from an earlier epoch come first in a log, and count as
-// accepted before. The log ends before next. looks is the number of queries.
+// FindAcceptedAfter returns a sequence number from which on all messages of a log were accepted after at. Some
+// hundreds of the messages before that number may have been accepted after at, too. Copies from an earlier epoch come
+// first in a log, and count as accepted before at. The log ends before the number next. looks is the number of
+// queries.
 func (s *Store) FindAcceptedAfter(ctx context.Context, lane int, next int64, at time.Time) (seq int64, looks int,
 	err error) {
 	low, high := int64(1), next

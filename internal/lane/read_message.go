@@ -9,11 +9,13 @@ import (
 	"weir/internal/weir"
 )
 
-// LoadMessage reads a message with its body, as accepted. NotFound: as for Status.
+// LoadMessage reads a message with its body, as accepted. NotFound: as for Status, or the content
+// was erased.
 func (s *Store) LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
 	return s.loadVersion(ctx, id, false)
 }
 
+// loadVersion reads a message with its edited body, or with the accepted one.
 func (s *Store) loadVersion(ctx context.Context, id weir.ID, edited bool) (weir.Message, error) {
 	e, err := s.findMessage(ctx, id)
 	if err != nil {
@@ -49,7 +51,7 @@ func (e *Entry) useAccepted() {
 	m.Size = int(rows.Size.Of(e.row))
 }
 
-// ReadStatus reads the present status of a message of this epoch, by its position in the log.
+// ReadStatus reads the status of a message in this epoch, by its sequence number.
 func (s *Store) ReadStatus(ctx context.Context, lane int, seq int64) (weir.Status, error) {
 	e, err := s.ReadMessage(ctx, lane, seq)
 	if err == nil {

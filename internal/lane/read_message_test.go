@@ -9,7 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-func TestStore_Load(t *testing.T) {
+func TestStore_LoadMessage(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		noise := make([]byte, 100<<10)
 		_, _ = rand.Read(noise)

@@ -9,10 +9,10 @@ import (
 )
 
 // A chain of steps may remember the CMS's id of a key's item, so that the next message of the key needs no look-up.
-// The holder writes the id (c_ rows) in the commit of the outcome of the attempt that learned it. So the next attempt
-// of the key sees it, whichever process makes it, and no id is remembered of an attempt whose outcome was not
-// recorded. There is one row for each key and contract; it is removed if the CMS no longer has the item, or on request.
-// Only the holder removes it, because it has the ids in memory, too.
+// The holder writes the id (c_ rows) in the commit of the outcome of the attempt that learned the id. So the next
+// attempt of the key has the id, whichever process makes that attempt, and no id is remembered of an attempt whose
+// outcome was not recorded. There is one row for each key and contract. The row is removed if the CMS no longer has
+// the item, or on request. Only the holder removes the row, because it has the ids in memory, too.
 
 // RequestForgetID asks the holder to forget the remembered id of a key and contract.
 const RequestForgetID RequestKind = "forgetid"
@@ -63,9 +63,9 @@ func (s *Store) FindRemembered(ctx context.Context, key, contract string) (strin
 	return id, nil
 }
 
-// ForgetRemembered asks the holder to forget the remembered id of a key and contract, and returns it. The next message
-// looks its item up. NotFound: no id is remembered. Conflict: the number of lanes is being changed. Unavailable: the
-// request may or may not be stored.
+// ForgetRemembered asks the holder to forget the remembered id of a key and contract, and returns that id. The next
+// message of the key and contract looks its item up in the CMS. NotFound: no id is remembered. Conflict: the number
+// of lanes is being changed. Unavailable: the request may or may not be stored.
 func (s *Store) ForgetRemembered(ctx context.Context, key, contract string) (id string, err error) {
 	row := forgetIDKey(rememberedKeyOf(key, contract))
 	err = s.requestForgetting(ctx, key, row, "id", func() (bool, error) {

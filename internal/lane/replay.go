@@ -10,16 +10,16 @@ import (
 	"weir/internal/weir"
 )
 
-// A dead message is replayed by a request: the holder makes it wait again, at its old position in the order of
-// its key. The message keeps its history; its attempts are counted from zero.
+// A dead message is replayed by a request: the holder makes the message wait again, at its old position in the order
+// of its key. The message keeps its history. The limit of attempts counts only attempts after the replay.
 
 // ReplayOptions are the options of a replay.
 type ReplayOptions struct {
-	Force bool  // even if a newer message of the key was delivered, which the replay overwrites
-	Edit  *Edit // another body; nil = the body that was sent last
+	Force bool  // even if a later message of the key was delivered, which the replay overwrites
+	Edit  *Edit // another body; nil = the present body: the last edited one, or else the accepted one
 }
 
-// Edit is a body to send instead of the accepted one, which is kept.
+// Edit is a body to send instead of the accepted one. The accepted body is kept.
 type Edit struct {
 	Body        []byte
 	ContentType string
@@ -28,9 +28,11 @@ type Edit struct {
 	Shown       map[string]string // as weir.Message.Shown
 }
 
-// Replay requests the delivery of a dead message. The lane's holder carries the request out, so the returned
-// Status may be the state before. If an equal request waits already, Replay adds none. Conflict: the message is
-// not dead, or a later one of its key was delivered. Unavailable: the request may or may not be stored.
+// Replay requests the delivery of a dead message. The lane's holder carries the request out, so the returned Status
+// may be the state before. If an equivalent request waits already, Replay adds none. Conflict: the message is not
+// dead, its content was erased, a request to discard it waits, a request to replay it waits and o has an Edit, or o
+// has no Force and a later message of its key was delivered, or that is not known. NotFound: as for Status, or
+// retention is removing the message. Unavailable: the request may or may not be stored.
 func (s *Store) Replay(ctx context.Context, id weir.ID, o ReplayOptions) (weir.Status, error) {
 	ask := replayCall{Store: s, ReplayOptions: o, nonce: newNonce()}
 	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) { return ask.requestOps(ctx, e) })
@@ -42,7 +44,7 @@ type replayCall struct {
 	*Store
 	ReplayOptions
 	nonce  string
-	edit   map[string]any // its columns; nil until its body is stored
+	edit   map[string]any // columns of Edit; nil until its body is stored
 	status weir.Status
 
 	historyFence *int64 // Tail.HistoryFence; nil = not read yet
@@ -54,7 +56,7 @@ type replayCall struct {
 func (a *replayCall) requestOps(ctx context.Context, e *Entry) ([]storage.Op, error) {
 	a.status = e.status
 	if rows.ReplayNonce.Of(e.row) == a.nonce {
-		return nil, nil // an earlier try has stored it, and its answer was lost
+		return nil, nil // an earlier try has stored the request, and its answer was lost
 	}
 	if e.Stage != weir.Dead {
 		return nil, errConflict("replay", "only a dead message can be replayed, and this one is "+string(e.Stage))
@@ -103,8 +105,8 @@ func (a *replayCall) requestRowKey(e *Entry) string {
 	return requestKey(RequestReplay, e.Seq())
 }
 
-// isPending reports whether an equivalent replay request is already queued. A forced request covers an unforced
-// one. An edit conflicts with any queued replay of the message.
+// isPending reports whether an equivalent request to replay the message waits for the holder. A forced request covers
+// an unforced one. For a request with an edit every waiting replay of the message counts.
 func (a *replayCall) isPending(ctx context.Context, e *Entry) (bool, error) {
 	first := requestKey(RequestReplay, e.Seq())
 	if a.Force && a.Edit == nil {
@@ -115,7 +117,8 @@ func (a *replayCall) isPending(ctx context.Context, e *Entry) (bool, error) {
 	return len(page.Rows) > 0, err
 }
 
-// checkAllowed returns an error if a later message of the key was delivered. The holder checks that again.
+// checkAllowed returns a Conflict if a later message of the key was delivered, or if that is not known, unless the
+// request is forced. The holder checks that again.
 func (a *replayCall) checkAllowed(ctx context.Context, e *Entry) error {
 	if a.Force {
 		return nil
@@ -137,8 +140,8 @@ func (a *replayCall) checkAllowed(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// storeEdit stores the edited body. A blob stays unmarked: the search for forgotten bodies finds out if the
-// request was granted.
+// storeEdit stores the edited body once. Its blob stays unmarked: the search for forgotten bodies finds out whether a
+// row refers to it.
 func (a *replayCall) storeEdit(ctx context.Context, e *Entry) error {
 	if a.Edit == nil || a.edit != nil {
 		return nil
@@ -149,7 +152,7 @@ func (a *replayCall) storeEdit(ctx context.Context, e *Entry) error {
 		return APIError("replay", err)
 	}
 	if !rows.Has(v, editedBody.blob) {
-		rows.Put(v, editedBody.blob.Is("")) // removes the blob of an earlier edit
+		rows.Put(v, editedBody.blob.Is("")) // clears the name of the blob of an earlier edit
 	}
 	rows.Put(v, rows.EditedType.Is(a.Edit.ContentType), rows.EditedVersion.Is(a.Edit.Version),
 		rows.EditedSize.Is(int64(len(a.Edit.Body))), rows.EditNote.Is(a.Edit.Note),
@@ -172,7 +175,7 @@ func editFrom(v map[string]any) map[string]any {
 	return edit
 }
 
-// HasEdit reports whether the request has another body.
+// HasEdit reports whether the request, a replay, has another body.
 func (w Request) HasEdit() bool { return len(w.edit) > 0 }
 
 // IsReplayed reports whether the message was ever replayed.
@@ -181,9 +184,8 @@ func (e *Entry) IsReplayed() bool { return e.Message.Replays > 0 }
 // AttemptsSinceReplay returns the number of counted attempts since acceptance or the last replay.
 func (e *Entry) AttemptsSinceReplay() int { return e.AttemptCount - e.attemptsBefore }
 
-// Replay makes a dead message wait again, in its own block and at its old position. If it is not known whether
-// a later message was delivered, that is recorded, in case the message dies again.
-// historyFence is Tail.HistoryFence.
+// Replay makes a dead message wait again, in its block and at its old position. If it is not known whether a later
+// message was delivered, Replay records that, in case the message dies again. historyFence is Tail.HistoryFence.
 func (c *Change) Replay(e *Entry, w Request, at time.Time, historyFence int64) {
 	e.Stage, e.IsHeld = weir.Queued, true
 	e.Message.Replays++
@@ -206,13 +208,13 @@ func (c *Change) Replay(e *Entry, w Request, at time.Time, historyFence int64) {
 		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: v})
 }
 
-// RefuseReplay records why a message stays dead.
+// RefuseReplay records the reason for which the holder has refused a replay.
 func (c *Change) RefuseReplay(e *Entry, reason string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()),
 		Values: rows.Values(rows.ReplayRefused.Is(reason))})
 }
 
-// LoadEditedMessage reads an edited message with its edited body. NotFound: as for Status, or the message was
+// LoadEditedMessage reads an edited message with its edited body. NotFound: as for LoadMessage, or the message was
 // never edited.
 func (s *Store) LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
 	return s.loadVersion(ctx, id, true)

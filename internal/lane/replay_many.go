@@ -9,9 +9,10 @@ import (
 )
 
 // ReplayMany requests the replay of dead messages of one lane, many with one transaction, in the given order: the
-// holder may deliver a message before the next is requested. It returns a result for each message, in that order: nil,
-// or the Conflict or NotFound error of Replay. After another failure it returns that error too, and the results of the
-// messages before it. To repeat a call does no harm. The entries have their attempts (ReadMessage).
+// holder may deliver a message before the next is requested. It returns a result for each message, in that order:
+// nil, or the Conflict or NotFound error of Replay. After another failure it returns that error, and results only for
+// the messages that were handled before. Repeating a call does no harm. The entries must have their attempts, as
+// those of ReadMessage.
 func (s *Store) ReplayMany(ctx context.Context, lane int, entries []*Entry, force bool) (results []error, err error) {
 	c, err := s.ReadControl(ctx, lane)
 	if err != nil {
@@ -32,9 +33,9 @@ type bulkReplay struct {
 	store        *Store
 	lane         int
 	force        bool
-	nonce        string // of all requests, so that a repeat recognizes a stored request whose answer was lost
-	historyFence int64  // of tail
-	results      []error
+	nonce        string  // of all requests; by it requestAlone recognizes a stored request whose answer was lost
+	historyFence int64   // Tail.HistoryFence
+	results      []error // of the messages that were handled
 }
 
 // askedReplay is one message of a run.
@@ -44,7 +45,7 @@ type askedReplay struct {
 	err   error        // Conflict or NotFound
 }
 
-// prepareAll finds out side by side which of the messages can be requested.
+// prepareAll finds out, concurrently, for which of the messages a replay can be requested.
 func (b *bulkReplay) prepareAll(ctx context.Context, entries []*Entry) ([]askedReplay, error) {
 	asked := make([]askedReplay, len(entries))
 	err := ForEach(len(entries), func(i int) error {
@@ -76,8 +77,8 @@ func countTogether(asked []askedReplay) (n int) {
 	return n
 }
 
-// requestTogether requests a group with one transaction. If a message has changed since it was read, or the answer was
-// lost, it requests each message alone, under the same nonce.
+// requestTogether requests the replays of a group with one transaction. If that fails, for example because a message
+// has changed since it was read, or because the answer was lost, it requests each replay alone, under the same nonce.
 func (b *bulkReplay) requestTogether(ctx context.Context, group []askedReplay) error {
 	var ops []storage.Op
 	for _, a := range group {

@@ -28,7 +28,7 @@ func (b *bench) readMessage(id weir.ID) *lane.Entry {
 	return e
 }
 
-// listRequested returns the keys of the requests to replay that wait in storage.
+// listRequested returns the row keys of the requests for replays that wait in storage.
 func (b *bench) listRequested() (keys []string) {
 	b.t.Helper()
 	for key := range b.listKeys() {
@@ -61,7 +61,7 @@ func TestReplayMany_RequestsManyInOneTransaction(t *testing.T) {
 			}
 		}
 		if writes != 3 || all > 4*n {
-			t.Errorf("%d transactions of %d operations, want 3 (49 + 49 + 2 messages) and 4 a message at most",
+			t.Errorf("%d transactions, %d calls of storage; want 3 (49 + 49 + 2 messages), and 4 a message at most",
 				writes, all)
 		}
 		if got := b.listRequested(); len(got) != n {
@@ -70,7 +70,8 @@ func TestReplayMany_RequestsManyInOneTransaction(t *testing.T) {
 	})
 }
 
-// A request that was stored although its answer was lost is neither stored again nor refused.
+// If the answer to a transaction of requests is lost, a request that was stored is neither stored
+// again nor refused. If the transaction was not done, it is repeated.
 func TestReplayMany_LostAnswers(t *testing.T) {
 	for name, kind := range map[string]storagetest.FaultKind{"Before": storagetest.FailBefore,
 		"After": storagetest.FailAfter} {
@@ -78,14 +79,14 @@ func TestReplayMany_LostAnswers(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
 				w := b.raiseFence()
 				entries := b.appendManyDead(w, 3)
-				isGranted := false
+				isBroken := false
 				b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 					switch {
-					case c.Op == "Transact" && !isGranted:
-						isGranted = true
+					case c.Op == "Transact" && !isBroken:
+						isBroken = true
 						return storagetest.Fault{Kind: kind}
-					case isGranted && kind == storagetest.FailAfter:
-						// The holder is faster than the second try.
+					case isBroken && kind == storagetest.FailAfter:
+						// The holder grants the requests before ReplayMany reads them again.
 						b.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{} })
 						b.grantReplays(w)
 					}
@@ -112,8 +113,9 @@ func TestReplayMany_LostAnswers(t *testing.T) {
 	}
 }
 
-// A message that cannot be requested has a result of its own, and the others are requested.
-func TestReplayMany_MessagesThatCannotBeRequested(t *testing.T) {
+// A message that cannot be replayed has an error as its result, and the replays of the others are
+// requested.
+func TestReplayMany_MessagesThatCannotBeReplayed(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		entries := b.appendManyDead(b.raiseFence(), 5)
 		if _, err := b.faultless.Discard(t.Context(), entries[1].Message.ID, "never"); err != nil {
@@ -141,8 +143,9 @@ func TestReplayMany_MessagesThatCannotBeRequested(t *testing.T) {
 	})
 }
 
-// A call that fails returns results for the first messages only, so the caller knows which are left.
-func TestReplayMany_FailsInBetween(t *testing.T) {
+// If the second transaction fails, the call returns results for the messages of the first one only. So
+// the caller knows which messages are left.
+func TestReplayMany_FailsAtTheSecondTransaction(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		entries := b.appendManyDead(b.raiseFence(), 60)
 		writes := 0

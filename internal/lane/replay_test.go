@@ -13,7 +13,7 @@ import (
 	"weir/internal/weir"
 )
 
-// grantReplays carries out the requests of the lane as its holder would, except for the blocks.
+// grantReplays grants up to ten requests for replays, as the lane's holder would, but writes no blocks.
 func (b *bench) grantReplays(w *lane.Writer) {
 	b.t.Helper()
 	requests, err := b.faultless.PendingRequests(b.t.Context(), 0, 10)
@@ -35,7 +35,7 @@ func (b *bench) grantReplays(w *lane.Writer) {
 	}
 }
 
-// appendDead files a message and makes it dead.
+// appendDead files a message, and makes it dead after a rejected attempt.
 func (b *bench) appendDead(w *lane.Writer, key, body string) weir.ID {
 	b.t.Helper()
 	r, err := lane.NewAppender(b.store, quiet).Append(b.t.Context(), newMessage(key, body), "")
@@ -115,7 +115,7 @@ func TestReplay_LostAnswers(t *testing.T) {
 	}
 }
 
-// A forced request covers a waiting unforced one, and a further unforced one changes nothing.
+// A forced request can be stored while an unforced one waits. A further unforced request changes nothing.
 func TestReplay_Forced(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		id := b.appendDead(b.raiseFence(), "a", "x")
@@ -125,7 +125,7 @@ func TestReplay_Forced(t *testing.T) {
 			}
 		}
 		if st, err := b.store.Status(t.Context(), id); err != nil || !st.ReplayForced {
-			t.Errorf("Status = %+v, %v, want the replay forced, as asked before the last time", st, err)
+			t.Errorf("Status = %+v, %v, want ReplayForced, as of the second request", st, err)
 		}
 	})
 }
@@ -142,6 +142,8 @@ func TestReplay_InASealedLane(t *testing.T) {
 	})
 }
 
+// A dead message with a waiting request for a replay is kept beyond its retention, and so is the replayed message
+// until it is final for long enough.
 func TestRetention_OfReplayed(t *testing.T) {
 	const day = 24 * time.Hour
 	simulate(t, func(t *testing.T, b *bench) {
@@ -189,12 +191,13 @@ func TestRetention_OfReplayed(t *testing.T) {
 		}
 		for key := range b.listKeys() {
 			if strings.HasPrefix(key, "x_") || strings.HasPrefix(key, "w_") {
-				t.Errorf("the row %s is left, want no replay and no request", key)
+				t.Errorf("the row %s is left, want no row of a dead message and no request", key)
 			}
 		}
 	})
 }
 
+// The search for forgotten bodies keeps the edited bodies of a granted and of a waiting request.
 func TestForgotten_EditedBodies(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		w := b.raiseFence()
@@ -250,7 +253,7 @@ func TestDeadKeys_TooMany(t *testing.T) {
 	})
 }
 
-// shortPages returns one row at a time, as storage may.
+// shortPages is a table that returns one row a page, as storage may.
 type shortPages struct{ storage.Table }
 
 func (s shortPages) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
@@ -276,8 +279,9 @@ func TestPendingRequests_InShortPages(t *testing.T) {
 	})
 }
 
-// The last request within the limit may be forced by the next row. Without that row, the edit would be refused,
-// and the forced replay would send the uncorrected body.
+// The row behind the last request within the limit may be a forced replay of the same message. It forces that last
+// request, too. Otherwise the holder would refuse the replay with the edit, and the forced replay would send the body
+// without the edit.
 func TestPendingRequests_ForcedBehindTheLimit(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		id := b.appendDead(b.raiseFence(), "a", "x")
@@ -293,8 +297,8 @@ func TestPendingRequests_ForcedBehindTheLimit(t *testing.T) {
 	})
 }
 
-// If a replay is requested while retention removes its message, either the request is refused, or the message
-// stays with its body.
+// If a replay is requested while retention removes the message, either the request is refused, or the message stays
+// with its body.
 func TestRetention_ReplayedMeanwhile(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, replayed := range map[string]func(storagetest.Call) bool{
@@ -317,12 +321,12 @@ func TestRetention_ReplayedMeanwhile(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(31 * day)
-				asked, granted := false, false
+				asked, accepted := false, false
 				b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 					if !asked && replayed(c) {
 						asked = true
 						_, err := b.faultless.Replay(context.Background(), id, lane.ReplayOptions{})
-						granted = err == nil
+						accepted = err == nil
 						if err != nil && weir.KindOf(err) != weir.NotFound {
 							t.Error(err)
 						}
@@ -333,17 +337,17 @@ func TestRetention_ReplayedMeanwhile(t *testing.T) {
 				if _, err := r.RunLane(t.Context(), 0); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := b.faultless.LoadMessage(t.Context(), id); !asked || granted != (err == nil) {
-					t.Errorf("asked %v, granted %v, and then: %v, want asked true, and no error if granted",
-						asked, granted, err)
+				if _, err := b.faultless.LoadMessage(t.Context(), id); !asked || accepted != (err == nil) {
+					t.Errorf("asked %v, accepted %v, and then: %v, want asked true, and no error only if accepted",
+						asked, accepted, err)
 				}
 			})
 		})
 	}
 }
 
-// A replay that is requested after retention has begun to remove its message is refused, even if the message
-// was just read and retention was interrupted: the body is gone.
+// A replay that is requested after retention has begun to remove the message is refused, because the body is gone.
+// That is so even if retention marked the row just after the request read it, and then failed.
 func TestReplay_OfAMessageThatRetentionRemoves(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		w := b.raiseFence()
@@ -370,7 +374,7 @@ func TestReplay_OfAMessageThatRetentionRemoves(t *testing.T) {
 			}
 			r := &lane.Retention{Store: &sweeper, KeepFinal: time.Hour, KeepDead: time.Hour, TimeShare: time.Minute}
 			if _, err := r.RunLane(context.Background(), 0); err == nil {
-				t.Error("RunLane = no error, want the sweep killed")
+				t.Error("RunLane = no error, want the failure of its last transaction")
 			}
 			return true
 		}, storagetest.Fault{})

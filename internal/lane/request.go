@@ -14,16 +14,17 @@ import (
 	"weir/internal/weir"
 )
 
-// A request is a row by which another process asks the holder for a change. The transaction that inserts it
-// raises the request number in head, so the next holder cannot miss it. A scheduled message is not in the
-// holder's hands yet: it is cancelled or rescheduled at once, by its s_ row. A holder that is about to release
-// it finds that row gone.
+// A request is a row by which another process asks the holder for a change. The transaction that inserts the row
+// raises the request number in head, so no holder can miss the request. A scheduled message is cancelled or
+// rescheduled without the holder: the process that is asked deletes or replaces the s_ row. A holder that is about to
+// release the message finds that row gone. After a cancellation a request that is marked as done lets the holder
+// count it.
 
-// RequestKind is the kind of change. The key of a request's row is w_<kind>, followed by _<seq> if it is about
-// a message.
+// RequestKind is the kind of change. The key of a request's row is w_<kind>, followed by _<seq> if the request is
+// about a message, or by _<hash> if it is about a key and contract.
 type RequestKind string
 
-// The kinds of requests.
+// Kinds of requests. RequestErase, RequestForget and RequestForgetID are further kinds.
 const (
 	RequestCancel  RequestKind = "cancel"  // a message
 	RequestReplay  RequestKind = "replay"  // a dead message
@@ -34,7 +35,7 @@ const (
 // Request is a request that waits for the holder.
 type Request struct {
 	Kind RequestKind
-	Seq  int64 // of the message
+	Seq  int64 // of the message; 0 = the request is not about a message
 	Done bool  // the message is cancelled already, and is still to be counted
 	key  string
 
@@ -52,8 +53,8 @@ func requestKey(kind RequestKind, seq int64) string {
 	return rows.RequestPrefix + string(kind) + "_" + rows.SeqPos(seq)
 }
 
-// forcedReplayKey returns the row key of a forced replay. It has a row of its own behind that of the unforced
-// replay, which may wait already and be refused.
+// forcedReplayKey returns the row key of a request for a forced replay. It differs from the key for an unforced
+// replay, because a request for that may wait already, and be refused. Its row follows the row of the unforced one.
 func forcedReplayKey(seq int64) string { return requestKey(RequestReplay, seq) + "_forced" }
 
 func cancelKey(seq int64) string { return requestKey(RequestCancel, seq) }
@@ -65,8 +66,8 @@ func requestFrom(r storage.Row) Request {
 		Force: rows.Force.Of(v), edit: editFrom(v), reason: rows.DiscardReason.Of(v)}
 }
 
-// PendingRequests reads the requests of a lane, at most limit; fewer mean that there are no more. It reads one
-// row more, because that row may force the last request.
+// PendingRequests reads the requests of a lane, at most limit; fewer mean that there are no more. It reads one row
+// more, because that row may be a forced replay, which forces the request before it, too.
 func (s *Store) PendingRequests(ctx context.Context, lane int, limit int) ([]Request, error) {
 	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.Partition(lane), rows.RequestPrefix, nil), limit+1)
 	if err != nil {
@@ -83,7 +84,8 @@ func (s *Store) PendingRequests(ctx context.Context, lane int, limit int) ([]Req
 	return requests[:min(len(requests), limit)], nil
 }
 
-// ResolveRequest removes a request that the holder has granted or refused.
+// ResolveRequest removes a request that the holder has granted or refused. If the request is a cancellation that was
+// done already, ResolveRequest counts it.
 func (c *Change) ResolveRequest(w Request) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: w.key})
 	if w.Done {
@@ -91,14 +93,15 @@ func (c *Change) ResolveRequest(w Request) {
 	}
 }
 
-// Cancel cancels a message. A scheduled message is cancelled when Cancel returns. A message in the log is
-// cancelled if the lane's holder reads the request before it sends the message; the returned Status is the
-// state before. Conflict: the message is final. Unavailable: the request may or may not be stored.
+// Cancel cancels a message. A scheduled message is cancelled when Cancel returns. A message in the log is cancelled
+// if the lane's holder reads the request before it sends the message; the returned Status is the state before.
+// Conflict: the message is final. NotFound: as for Status. Unavailable: the message may or may not be cancelled, or
+// the request stored.
 func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
 	return s.cancelWithNonce(ctx, id, newNonce())
 }
 
-// cancelWithNonce is Cancel with a nonce, by which a repeat recognizes its own cancellation.
+// cancelWithNonce is Cancel with a nonce, by which a repeat recognizes that an earlier try has cancelled the message.
 func (s *Store) cancelWithNonce(ctx context.Context, id weir.ID, nonce string) (weir.Status, error) {
 	hasRequested := false
 	var st weir.Status
@@ -106,7 +109,7 @@ func (s *Store) cancelWithNonce(ctx context.Context, id weir.ID, nonce string) (
 		st = e.status
 		switch {
 		case e.Stage == weir.Cancelled && (hasRequested || rows.CancelNonce.Of(e.row) == nonce):
-			return nil, nil // an earlier try has cancelled it, and its answer was lost
+			return nil, nil // an earlier try has cancelled the message, and its answer was lost
 		case e.Stage.Final():
 			return nil, errConflict("cancel", "the message is "+string(e.Stage)+" already")
 		case e.Stage == weir.Scheduled:
@@ -143,8 +146,9 @@ func cancelOps(e *Entry, at time.Time, nonce string) []storage.Op {
 	return ops
 }
 
-// Reschedule changes the due time of a scheduled message. version is the weir.Tag of the Status on which the
-// caller decided; empty = any. Conflict: the message is not scheduled any more. Stale: it has changed since.
+// Reschedule changes the due time of a scheduled message. version is the weir.Tag of the Status on which the caller
+// decided; empty = any. Conflict: the message is not scheduled any more. Stale: the message has changed since that
+// Status. NotFound and Unavailable: as for Cancel.
 func (s *Store) Reschedule(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error) {
 	due = RoundDueTime(due)
 	nonce := newNonce()
@@ -172,7 +176,7 @@ func (s *Store) Reschedule(ctx context.Context, id weir.ID, due time.Time, versi
 	return s.Status(ctx, id)
 }
 
-// RoundDueTime rounds a due time to the precision of rows.
+// RoundDueTime rounds a due time up to whole microseconds, the precision of rows.
 func RoundDueTime(t time.Time) time.Time {
 	return t.Add(time.Microsecond - 1).UTC().Truncate(time.Microsecond)
 }
@@ -197,7 +201,8 @@ func (s *Store) changeMessage(ctx context.Context, id weir.ID, ask func(*Entry) 
 	return explainUndone(err)
 }
 
-// judgeRequest reports whether a change that returned err is finished, with success or with a lasting error.
+// judgeRequest reports whether a change that returned err is finished, with success or with a lasting error. It
+// returns that error for the caller of the API.
 func judgeRequest(err error) (done bool, _ error) {
 	switch storage.KindOf(err) {
 	case storage.Precondition, storage.NotFound, storage.Conflict, storage.Ambiguous, storage.Throttled,
@@ -221,10 +226,12 @@ func explainUndone(err error) error {
 		RetryAfter: 2 * time.Second, Err: err}
 }
 
-// PauseAfterConflict returns the pause before rows.Update repeats a change after another process was faster.
+// PauseAfterConflict returns a random pause before rows.Update repeats a change, as a rule because another process
+// was faster.
 func (s *Store) PauseAfterConflict(error) time.Duration { return s.drawPause(conflictPause) }
 
-// raiseRequestSeq sends one transaction that raises the request number in head.
+// raiseRequestSeq sends one transaction of ops that also raises the request number in head. It returns SealedError if
+// the lane is sealed.
 func (s *Store) raiseRequestSeq(ctx context.Context, lane int, ops []storage.Op) error {
 	c, err := s.ReadControl(ctx, lane)
 	if err != nil {
@@ -248,5 +255,5 @@ func newNonce() string {
 	return hex.EncodeToString(nonce)
 }
 
-// rowETag is the version of the entry's row.
+// rowETag returns the ETag of the entry's row.
 func (e *Entry) rowETag() storage.ETag { return storage.ETag(strings.TrimSpace(e.status.Version)) }

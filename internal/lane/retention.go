@@ -10,22 +10,22 @@ import (
 	"weir/internal/storage"
 )
 
-// Retention removes final messages whose time to be kept is over. It walks through each lane's log from a
-// position of its own (the row !swept), a thousand rows a page, and removes as many messages with one
-// transaction as fit. It passes over old messages that have to stay: dead and waiting ones, and those that
-// storage refuses to remove. A new walk begins each day and checks them again.
+// Retention removes final messages whose time to be kept is over. It walks through each lane's log from a stored
+// position (the row !swept), a thousand rows a page, and removes as many messages with one transaction as fit. It
+// passes over old messages that have to stay: dead and waiting ones, and those that storage refuses to remove. A new
+// walk, from the beginning of the log, begins each day and checks them again.
 type Retention struct {
 	Store     *Store
-	KeepFinal time.Duration // delivered, cancelled and superseded messages: after they became final
-	KeepDead  time.Duration // dead messages
+	KeepFinal time.Duration // how long final messages are kept, except for dead ones, after they became final
+	KeepDead  time.Duration // how long dead messages are kept, after they died, or after the last request about them
 	TimeShare time.Duration // after this time RunLane leaves the rest to the next run
 	Log       *slog.Logger  // nil = nothing is logged
 
-	// OnRemoved, unless nil, is called with the number of removed messages, and the number of
-	// messages and bodies that storage refused to remove. It must be safe for concurrent use.
+	// OnRemoved, unless nil, is called with the number of messages that were just removed, or with the number of
+	// messages and bodies that storage has just refused to remove. It must be safe for concurrent use.
 	OnRemoved func(removed, refused int)
 
-	nextEpoch *Store // in a lane of an earlier epoch: the store of the next epoch
+	nextEpoch *Store // for lanes of an earlier epoch: the store of the epoch after it; nil = the open epoch's lanes
 }
 
 const (
@@ -34,23 +34,24 @@ const (
 	// removalRate is how many rows a second RunLane removes from one lane: half of the rate that a partition
 	// can take, so that appends and commits are not slowed down while removal is behind.
 	removalRate = 1000
-	// removalWait is how long the walk waits for a delivered message whose retention is nearly over. It leaves a
-	// message out whose retention ends later, and removes that message a day later.
+	// removalWait is how long the walk waits for a final message whose retention is nearly over, except for dead
+	// ones. It passes over a message whose retention ends later, and the walk of the next day removes that message.
 	removalWait = time.Hour
-	// idlePause is the pause after a run that has removed few messages. Each run makes some requests of its own, so
-	// runs should be rare and remove many messages.
+	// idlePause is the pause after a run that has removed fewer messages than busyRun, and busyPause the pause after
+	// another run. Each run makes some requests of its own, so runs should be rare and remove many messages.
 	idlePause = time.Hour
 	busyPause = 5 * time.Minute
 	busyRun   = 1000
-	// movingPause is the pause while another process works on the lane: retention, or a change of the number of
+	// movingPause is the pause while another process works on the lane, for retention or for a change of the number of
 	// lanes.
 	movingPause = time.Minute
 )
 
-// errOtherProcess means that another process removes messages of the same lane.
+// errOtherProcess means that another process removes messages of the same lane, or searches for forgotten bodies.
 var errOtherProcess = errors.New("another process removes messages of the lane")
 
-// RunLane removes old messages of a lane for a limited time. It returns when there is more to do; zero = soon.
+// RunLane removes old messages of a lane for a limited time. It returns the time at which there is more to do; zero =
+// soon.
 func (r *Retention) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	control, err := r.Store.ReadControl(ctx, lane)
 	if err != nil {
@@ -62,12 +63,12 @@ func (r *Retention) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	}
 	walk := control.retentionWalk(now)
 	if walk.nextAt.After(now) {
-		return walk.nextAt, nil // another process has worked on the lane
+		return walk.nextAt, nil // an earlier run, perhaps of another process, has done all until then
 	}
 	t := &retentionRun{Retention: r, lane: lane, cursor: control.Tail.Cursor, walk: walk, began: time.Now()}
 	next, err := t.walkPages(ctx)
 	if errors.Is(err, errOtherProcess) {
-		return now.Add(movingPause), nil // the stored position is ahead of ours
+		return now.Add(movingPause), nil // the other process writes its position, which is ahead of ours
 	}
 	t.walk.nextAt = next
 	if t.walk == walk {
@@ -78,9 +79,9 @@ func (r *Retention) RunLane(ctx context.Context, lane int) (time.Time, error) {
 
 // retentionWalk is the row !swept. It is a marker: each reader of the control rows reads it.
 type retentionWalk struct {
-	seq       int64 // messages up to here were checked
+	seq       int64 // messages up to this number were checked
 	startedAt time.Time
-	nextAt    time.Time // there is nothing to do before; zero = not known
+	nextAt    time.Time // before this time there is nothing to do; zero = not known
 }
 
 // retentionWalk returns the stored position of retention.
@@ -116,8 +117,8 @@ type retentionRun struct {
 	removed int
 }
 
-// walkPages checks page after page until it reaches a message that is too young, or its time is over. It
-// returns when to continue; zero = soon.
+// walkPages checks page after page until it reaches a message that is too young or the end of the log, or its time is
+// over. It returns the time at which to continue; zero = soon.
 func (t *retentionRun) walkPages(ctx context.Context) (time.Time, error) {
 	for {
 		young, err := t.removePage(ctx)
@@ -142,8 +143,8 @@ func (t *retentionRun) pauseLength() time.Duration {
 	return idlePause
 }
 
-// reportRefused logs and counts a message or a body that storage refuses to remove. The walk goes on without
-// it; the next walk tries again.
+// reportRefused logs and counts a message that storage refuses to remove, or whose body storage refuses to remove.
+// The walk goes on, and the next walk tries again.
 func (r *Retention) reportRefused(lane int, seq int64, err error) {
 	if r.Log != nil {
 		r.Log.Warn("retention: message kept, storage refuses to remove it", "lane", lane, "seq", seq, "err", err)
@@ -151,6 +152,7 @@ func (r *Retention) reportRefused(lane int, seq int64, err error) {
 	r.countRemoved(0, 1)
 }
 
+// countRemoved calls OnRemoved.
 func (r *Retention) countRemoved(removed, refused int) {
 	if r.OnRemoved != nil {
 		r.OnRemoved(removed, refused)

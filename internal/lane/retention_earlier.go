@@ -10,9 +10,9 @@ import (
 	"weir/internal/storage"
 )
 
-// RunEarlierEpochs removes old messages from the lanes of earlier epochs for a limited time. It deletes a lane
-// that has no messages left, and takes an epoch off the record that has no lanes left. It returns when there is
-// more to do; zero = soon.
+// RunEarlierEpochs removes old messages from the lanes of earlier epochs, for a limited time in each lane. If a lane
+// has no messages left, it deletes the lane. If an epoch has no lanes left, it removes the epoch from the record. It
+// returns the time at which there is more to do; zero = soon.
 func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
 	meta, err := epochs.Read(ctx, r.Store.Table)
 	if err != nil {
@@ -20,7 +20,7 @@ func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
 	}
 	soonest := r.Store.Now().Add(idlePause)
 	if meta.Step != epochs.StepNone {
-		return soonest, nil // the messages that moved out of the last epoch are not counted yet
+		return soonest, nil // a change of the number of lanes is under way, and may not have counted moved messages
 	}
 	all := append(slices.Clone(meta.Earlier), meta.Open)
 	for i, e := range meta.Earlier {
@@ -39,7 +39,8 @@ func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
 	return soonest, nil
 }
 
-// removeFromEpoch removes old messages from the lanes of one epoch, a few lanes at a time.
+// removeFromEpoch removes old messages from the lanes of the epoch e, a few lanes at a time. It returns the time at
+// which there is more to do, and reports whether all lanes of the epoch are deleted.
 func (r *Retention) removeFromEpoch(ctx context.Context, e, next epochs.Epoch) (soonest time.Time, gone bool,
 	err error) {
 	old := *r
@@ -60,7 +61,8 @@ func (r *Retention) removeFromEpoch(ctx context.Context, e, next epochs.Epoch) (
 	return soonest, gone, err
 }
 
-// removeFromLane removes old messages from one lane, and reports whether the lane is deleted.
+// removeFromLane removes old messages from one lane. It returns the time at which there is more to do, and reports
+// whether the lane is deleted.
 func (r *Retention) removeFromLane(ctx context.Context, lane int) (time.Time, bool, error) {
 	at, err := r.RunLane(ctx, lane)
 	deletion := laneDeletion{r.Store, lane}

@@ -15,13 +15,14 @@ import (
 	"weir/internal/weir"
 )
 
-// A body that is too large for its row is stored before its message is filed, and marked afterwards. If the
-// message was not filed, no row refers to the body: it is forgotten. Names of bodies begin with the day on
-// which they were stored. One process searches each day once. The row meta/forgotten records the progress of
-// the search. If no process searches for some days, the next search continues at the recorded day.
+// A body that is too large for its row is stored before its message is filed, and marked afterwards. If the message
+// was not filed, no row refers to the body: the body is forgotten. Names of bodies begin with the day on which they
+// were stored. Each day is searched once, by one process at a time, and again only if storage refuses to remove a
+// body. The row meta/forgotten records the progress of the search. If no process searches for some days, the next
+// search continues at the recorded day.
 
 const (
-	// searchDelayDays is how many days the search stays behind: a body is older than a day before it is
+	// searchDelayDays is how many days the search stays behind, so that a body is at least about a day old when it is
 	// checked, even if its receiver's clock was ahead.
 	searchDelayDays = 2
 	// searchTimeShare is the time after which a search leaves the rest to the next one.
@@ -29,19 +30,19 @@ const (
 	// searchClaimTime is how long one process has the search for itself. If that process is killed, another one
 	// continues the search after that time.
 	searchClaimTime = 10 * time.Minute
-	// maxRepeatDays limits the remembered days with a body that storage refused to remove.
+	// maxRepeatDays limits the recorded days with a body that storage refused to remove.
 	maxRepeatDays = 30
 	dayFormat     = time.DateOnly
 )
 
-// bodySearchRecord is the row that records the progress of the search.
+// bodySearchRecord is the row meta/forgotten.
 type bodySearchRecord struct {
 	etag         storage.ETag
-	lastDay      string   // all days up to this one were searched
-	marker       string   // where to continue in the day after lastDay
-	repeatDays   []string // days to search again
-	namesSince   string   // bodies of later days have names in the form of this version
-	claimedUntil time.Time
+	lastDay      string    // all days up to this one were searched
+	marker       string    // where to continue in the day after lastDay
+	repeatDays   []string  // days to search again, because storage refused to remove a body
+	namesSince   string    // edited bodies of later days have the sequence number in their names
+	claimedUntil time.Time // until then one process has the search for itself; zero = no process has it
 }
 
 func bodySearchFrom(r storage.Row) bodySearchRecord {
@@ -64,8 +65,8 @@ type bodySearch struct {
 	began time.Time
 }
 
-// RemoveForgottenBodies removes the bodies to which no message refers, on all days before yesterday that were
-// not searched yet. It returns when there is more to do; zero = soon.
+// RemoveForgottenBodies removes the bodies to which no row refers, on all days before yesterday that were not
+// searched yet. It returns the time at which there is more to do; zero = soon.
 func (r *Retention) RemoveForgottenBodies(ctx context.Context) (time.Time, error) {
 	now := r.Store.Now().UTC()
 	last := now.AddDate(0, 0, -searchDelayDays).Format(dayFormat)
@@ -152,11 +153,11 @@ func (l *bodySearch) saveClaim(ctx context.Context, span time.Duration) error {
 	return err
 }
 
-// searchAgain searches the days again on which storage refused to remove a body. It returns the days that still
-// have such a body. It stops when its time is over.
+// searchAgain searches the days again on which storage refused to remove a body. It returns the days that still have
+// such a body, or that it could not search to their ends in half of searchTimeShare.
 func (l *bodySearch) searchAgain(ctx context.Context) (still []string, err error) {
 	if l.marker != "" {
-		return l.repeatDays, nil // it was done when the search of that day began
+		return l.repeatDays, nil // the search of a day continues; searchAgain ran before that search began
 	}
 	for _, day := range l.repeatDays {
 		whole, refused := false, false
@@ -174,7 +175,8 @@ func (l *bodySearch) searchAgain(ctx context.Context) (still []string, err error
 	return still, nil
 }
 
-// dayBeforeFirst returns the day before the oldest body, at which the very first search begins.
+// dayBeforeFirst returns the day before the day on which the very first search begins. That is the day of the oldest
+// body, or the day last if no body is older.
 func (l *bodySearch) dayBeforeFirst(ctx context.Context, last string) (string, error) {
 	const century = "2" // names of other blobs in the container begin with a letter
 	for marker := ""; ; {
@@ -201,9 +203,9 @@ func dayAfter(day string) (string, error) {
 	return at.AddDate(0, 0, 1).Format(dayFormat), err
 }
 
-// searchDay lists a day's bodies from the marker on, and removes the forgotten ones lane by lane. whole reports
-// whether it has reached the end of the day; otherwise the marker has the position. refused reports whether
-// storage has refused to remove a body.
+// searchDay lists a day's bodies from the marker on, and removes the forgotten bodies lane by lane. whole reports
+// whether the search has reached the end of the day; otherwise the marker has its position. refused reports whether
+// storage has refused to remove a body, or to mark one.
 func (l *bodySearch) searchDay(ctx context.Context, day string) (whole, refused bool, err error) {
 	var names []string // unmarked bodies of one lane
 	lane := ""
@@ -240,8 +242,8 @@ func (l *bodySearch) searchDay(ctx context.Context, day string) (whole, refused 
 	}
 }
 
-// removeForgotten removes the unmarked bodies of a lane to which no row refers. It marks the others: an append
-// can succeed without the mark.
+// removeForgotten removes the unmarked bodies of a lane to which no row refers. It marks the others, because an
+// append can succeed although its mark fails.
 func (l *bodySearch) removeForgotten(ctx context.Context, day, partition string, names []string) (refused bool,
 	err error) {
 	if len(names) == 0 {
@@ -271,6 +273,7 @@ func (l *bodySearch) removeForgotten(ctx context.Context, day, partition string,
 	return anyRefused.Load(), err
 }
 
+// refusedBody logs and counts a body that storage refuses to remove or to mark.
 func (l *bodySearch) refusedBody(partition string, err error) {
 	if l.Log != nil {
 		l.Log.Warn("retention: forgotten body kept, storage refuses to remove it", "lane", partition, "err", err)
@@ -282,8 +285,9 @@ func (l *bodySearch) refusedBody(partition string, err error) {
 // from the receiver's clock, seconds before the message is accepted, and clocks may differ.
 const acceptedMargin = 6 * time.Hour
 
-// findUsed returns which of a lane's bodies a row refers to. It reads waiting requests for an edit before it
-// reads messages: if the holder grants a request meanwhile, the message has the body.
+// findUsed returns a set that has those of the named bodies to which a row of their lane refers. It reads waiting
+// requests before it reads messages: if the holder grants a replay with an edit meanwhile, the message's row has the
+// body.
 func (l *bodySearch) findUsed(ctx context.Context, day, partition string, names []string) (map[string]bool, error) {
 	used := map[string]bool{}
 	requests := rows.WithPrefix(partition, rows.RequestPrefix, nil)
@@ -320,12 +324,13 @@ func (l *bodySearch) findUsed(ctx context.Context, day, partition string, names 
 	return used, l.addBlobs(ctx, messages, used, begin.AddDate(0, 0, 1).Add(acceptedMargin))
 }
 
-// findFirst returns roughly the first message of a lane that was accepted after a time.
+// findFirst returns a sequence number of a lane below which no message was accepted after a time. name is the name of
+// the lane's partition.
 func (l *bodySearch) findFirst(ctx context.Context, name string, at time.Time) (int64, error) {
 	var id weir.ID
 	if _, err := fmt.Sscanf(name, "%d.%d", &id.Epoch, &id.Lane); err != nil || rows.Partition(id.Epoch,
 		id.Lane) != name {
-		return 1, nil // not a name of this program
+		return 1, nil // this program writes no such name
 	}
 	store := l.Store.ForEpoch(epochs.Epoch{Number: id.Epoch})
 	control, err := store.ReadControl(ctx, id.Lane)
@@ -335,13 +340,13 @@ func (l *bodySearch) findFirst(ctx context.Context, name string, at time.Time) (
 	if err != nil {
 		return 0, err
 	}
-	// FindAcceptedAfter may return a message up to some hundreds later.
+	// The result of FindAcceptedAfter can be too high by some hundreds, fewer than maxPage.
 	first, _, err := store.FindAcceptedAfter(ctx, id.Lane, control.Head.Next, at)
 	return max(first-maxPage, 1), err
 }
 
-// addBlobs adds the bodies that rows refer to. It stops at a page of rows that were all accepted after until;
-// zero = all rows.
+// addBlobs adds to used the bodies to which rows refer. It stops after a page of rows that were all accepted after
+// until; zero = it reads all rows.
 func (l *bodySearch) addBlobs(ctx context.Context, q storage.Query, used map[string]bool, until time.Time) error {
 	q.Columns = rows.Names(acceptedBody.blob, editedBody.blob, rows.AcceptedAt)
 	for page, err := range rows.Pages(ctx, l.Store.Table, q) {

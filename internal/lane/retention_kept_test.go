@@ -22,14 +22,15 @@ func seqsTo(from, to int64) (seqs []int64) {
 	return seqs
 }
 
-// These tests show which rows retention must keep, and that a refusal does not stop it.
+// The tests of this file show which rows retention must keep, and that retention goes on if storage refuses a
+// removal.
 
 func (b *bench) newRetention(store *lane.Store) *lane.Retention {
 	return &lane.Retention{Store: store, KeepFinal: 7 * oneDay, KeepDead: 30 * oneDay, TimeShare: time.Minute,
 		Log: quiet}
 }
 
-// runEach runs retention at intervals.
+// runEach runs retention several times, each time after an interval.
 func (b *bench) runEach(r *lane.Retention, interval time.Duration, times int) {
 	b.t.Helper()
 	for range times {
@@ -49,7 +50,7 @@ func (b *bench) countRows(prefix string) (n int) {
 	return n
 }
 
-// fileApart files messages some time apart.
+// fileApart files n messages, each of a key of its own. After each one it waits for the time apart.
 func (b *bench) fileApart(n int, apart time.Duration) (ids []weir.ID) {
 	b.t.Helper()
 	a := lane.NewAppender(b.faultless, quiet)
@@ -96,7 +97,7 @@ func TestRetention_DeliveredStaysDelivered(t *testing.T) {
 	}
 }
 
-// A message that storage refuses to remove keeps its d_ row.
+// If storage refuses to remove a message that a d_ row names, the d_ row stays.
 func TestRetention_APackedMessageThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		ids := b.fileApart(20, 0)
@@ -113,13 +114,13 @@ func TestRetention_APackedMessageThatStays(t *testing.T) {
 		b.faults.Set(nil)
 		b.runEach(r, 25*time.Hour, 1)
 		if n := b.countRows("m_") + b.countRows("i_") + b.countRows("d_"); n != 0 {
-			t.Errorf("%d found are left after storage has allowed the removal, want 0", n)
+			t.Errorf("%d rows are left after storage has allowed the removal, want 0", n)
 		}
 	})
 }
 
-// refuseTransactions fails each transaction with a matching operation, as storage would: with an error that names the
-// operation.
+// refuseTransactions returns a fault hook that fails each transaction with a matching deletion. As in storage, the
+// error names the operation.
 func refuseTransactions(match func(storage.Op) bool) func(storagetest.Call) storagetest.Fault {
 	return func(c storagetest.Call) storagetest.Fault {
 		for i, op := range c.Ops {
@@ -133,7 +134,8 @@ func refuseTransactions(match func(storage.Op) bool) func(storagetest.Call) stor
 	}
 }
 
-// Two processes that each remove one of the last messages of a d_ row leave the row: the next walk removes it.
+// If two processes at the same time each remove one of the last messages of a d_ row, the row stays. The next walk
+// removes it.
 func TestRetention_APackedRowWithoutMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(20, 0)
@@ -146,18 +148,19 @@ func TestRetention_APackedRowWithoutMessages(t *testing.T) {
 		}
 		b.runEach(b.newRetention(b.faultless), 8*oneDay, 2)
 		if n := b.countRows("d_"); n != 0 {
-			t.Errorf("%d d_ found are left, want 0", n)
+			t.Errorf("%d d_ rows are left, want 0", n)
 		}
 	})
 }
 
-// Earlier versions removed a d_ row before the last of its messages.
-func TestRetention_MendsMessagesWithoutTheirPackedRow(t *testing.T) {
+// Earlier versions removed a d_ row before the last of its messages. Such messages are removed, too, after their
+// time.
+func TestRetention_RemovesMessagesWithoutTheirPackedRow(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(22, 0)
 		w := b.raiseFence()
 		b.commitDeliveries(w, 21, seqsTo(1, 20)...)
-		b.commitHeld(w, 21) // and 22 is at the cursor: neither is a case for it
+		b.commitHeld(w, 21) // retention must keep 21, which is held, and 22, which is at the cursor
 		if _, err := b.account.Table().Transact(t.Context(), "1.0",
 			[]storage.Op{{Kind: storage.Delete, Key: "d_" + lane.OrderPos(20)}}); err != nil {
 			t.Fatal(err)
@@ -209,7 +212,7 @@ func TestRetention_ABodyThatStays(t *testing.T) {
 		}
 		b.runEach(r, time.Hour, 23)
 		if refused != 1 {
-			t.Errorf("tried %d times within a oneDay, want once", refused)
+			t.Errorf("tried %d times within a day, want once", refused)
 		}
 		b.faults.Set(nil)
 		b.runEach(r, 2*time.Hour, 1)
@@ -220,7 +223,8 @@ func TestRetention_ABodyThatStays(t *testing.T) {
 	})
 }
 
-// A row that storage refuses to remove, or that lacks other rows of its message, does not block others.
+// If storage refuses to remove the row of a message, or if another row of a message is missing, the other messages
+// are removed.
 func TestRetention_ARowThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(150, 0)
@@ -240,6 +244,7 @@ func TestRetention_ARowThatStays(t *testing.T) {
 	})
 }
 
+// readValues returns the values of a row of the lane.
 func readValues(t *testing.T, b *bench, key string) map[string]any {
 	t.Helper()
 	row, err := b.account.Table().Get(t.Context(), "1.0", key)
@@ -249,7 +254,8 @@ func readValues(t *testing.T, b *bench, key string) map[string]any {
 	return row.Values
 }
 
-// While storage is unavailable, the walk stays at its position.
+// If storage does not answer a transaction, or its answer is lost, the walk stays at its position, and the next run
+// continues there.
 func TestRetention_StorageAway(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(120, 0)
@@ -270,12 +276,12 @@ func TestRetention_StorageAway(t *testing.T) {
 			t.Errorf("next %s, %v; %d counted as refused, want a next, 0 and no error", next, err, refused)
 		}
 		if n := b.countRows("m_") + b.countRows("i_") + b.countRows("d_"); n != 0 {
-			t.Errorf("%d found are left, want 0", n)
+			t.Errorf("%d rows are left, want 0", n)
 		}
 	})
 }
 
-// A message whose receiver's clock was ahead does not delay the removal of others.
+// A message that was accepted by a receiver with a clock that was ahead does not delay the removal of others.
 func TestRetention_AClockAhead(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(30, 0)
@@ -292,7 +298,7 @@ func TestRetention_AClockAhead(t *testing.T) {
 	})
 }
 
-// Only one of several processes has work at a time.
+// After one process has run retention of a lane, another process makes one request and finds nothing to do.
 func TestRetention_OneProcessDoesIt(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(10, 0)
@@ -307,7 +313,8 @@ func TestRetention_OneProcessDoesIt(t *testing.T) {
 		before := table.operations.Load()
 		next, err := b.newRetention(&slow).RunLane(t.Context(), 0)
 		if did := table.operations.Load() - before; err != nil || did != 1 || time.Until(next) < 50*time.Minute {
-			t.Errorf("another process, just after: %d operations, want 1; next in %s, %v", did, time.Until(next), err)
+			t.Errorf("another process, just after: %d requests, next run in %s, %v; want 1, at least 50m and no error",
+				did, time.Until(next), err)
 		}
 	})
 }

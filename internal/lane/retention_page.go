@@ -17,28 +17,30 @@ type expiringMessage struct {
 	finishedAt time.Time
 	packed     *expiringPacked // the d_ row that names it; nil = none
 	hasCopy    bool            // a later epoch has a copy of it
-	isKept     bool            // storage refuses to remove its body
+	isKept     bool            // its body could not be removed
 }
 
 func (m *expiringMessage) rowValues() map[string]any { return m.row.Values }
 
-// isEndUnknown reports whether only a d_ row can tell when the message became final.
+// isEndUnknown reports whether only a d_ row can have the time at which the message became final.
 func (m *expiringMessage) isEndUnknown() bool {
 	return m.stage == weir.Queued && !rows.IsHeld.Of(m.rowValues())
 }
 
-// expiringPacked is a d_ row. It is removed together with the last of its messages, never before: without it,
-// the remaining messages would count as queued forever.
+// expiringPacked is a d_ row. Retention removes the row together with the last of its messages, never before: without
+// the row, the remaining messages would be shown as queued.
 type expiringPacked struct {
 	packedRow
 	left int // messages of the row that are still in storage
 }
 
-var expiringColumns = rows.Names(rows.Stage, rows.IsHeld, rows.AcceptedAt, rows.FinishedAt, rows.ReplayAskedAt, rows.DiscardAskedAt,
-	rows.IdempotencyRow, acceptedBody.blob, editedBody.blob, rows.CopiedFrom, rows.Key, rows.ErasedAt)
+var expiringColumns = rows.Names(rows.Stage, rows.IsHeld, rows.AcceptedAt, rows.FinishedAt, rows.ReplayAskedAt,
+	rows.DiscardAskedAt, rows.IdempotencyRow, acceptedBody.blob, editedBody.blob, rows.CopiedFrom, rows.Key,
+	rows.ErasedAt)
 
-// removePage handles one page from the walk's position on. If it reaches a message that is too young, it
-// returns when that message may be removed.
+// removePage handles one page from the walk's position on. If it reaches a message that is too young, it returns the
+// time at which that message may be removed. At the end of the log it returns the time for the next look. Zero means
+// that the walk goes on.
 func (t *retentionRun) removePage(ctx context.Context) (young time.Time, err error) {
 	page, err := t.Store.Table.Range(ctx, storage.Query{
 		Partition: t.Store.Partition(t.lane), After: rows.MessageKey(t.walk.seq), To: rows.MessageKey(t.cursor),
@@ -61,8 +63,8 @@ func (t *retentionRun) removePage(ctx context.Context) (young time.Time, err err
 	return young, nil
 }
 
-// cutAtYoung cuts a page before the first message that is too young, and returns when that message may be
-// removed.
+// cutAtYoung cuts a page before the first message that is too young, and returns the time at which that message may
+// be removed. Zero means that no message is too young.
 func (t *retentionRun) cutAtYoung(messages []*expiringMessage, now time.Time) ([]*expiringMessage, time.Time) {
 	for i, m := range messages {
 		accepted := rows.AcceptedAt.Of(m.rowValues())
@@ -71,7 +73,7 @@ func (t *retentionRun) cutAtYoung(messages []*expiringMessage, now time.Time) ([
 		}
 		young := accepted.Add(min(t.KeepFinal, t.KeepDead))
 		if end, ok := t.endOf(m, now); ok && m.stage != weir.Dead && end.After(now) && end.Sub(now) <= removalWait {
-			young = laterOf(young, end) // wait: so the walk passes over few messages
+			young = laterOf(young, end) // the walk waits, and so passes over few messages
 		}
 		if young.After(now) {
 			return messages[:i], young
@@ -80,12 +82,12 @@ func (t *retentionRun) cutAtYoung(messages []*expiringMessage, now time.Time) ([
 	return messages, time.Time{}
 }
 
-// endOf returns when a message may be removed; false = not known yet. A message with a copy in a later epoch is
-// kept as long as the copy, because the id of the message leads to the copy.
+// endOf returns the time at which a message may be removed; false = not known yet. A message with a copy in the next
+// epoch is kept as long as the copy, because the id of the message leads to the copy.
 func (t *retentionRun) endOf(m *expiringMessage, now time.Time) (time.Time, bool) {
 	switch {
 	case t.nextEpoch != nil && isCopied(m.stage):
-		return now, !m.hasCopy
+		return now, !m.hasCopy // retention has removed the copy
 	case m.stage == weir.Dead:
 		// A request that waits for the holder needs its message, so the time to keep it starts again.
 		askedAt := laterOf(rows.ReplayAskedAt.Of(m.rowValues()), rows.DiscardAskedAt.Of(m.rowValues()))
@@ -98,7 +100,8 @@ func (t *retentionRun) endOf(m *expiringMessage, now time.Time) (time.Time, bool
 	return m.finishedAt.Add(t.KeepFinal), m.stage.Final()
 }
 
-// classifyMessages reads when the messages of a page became final, if their own rows do not have that time.
+// classifyMessages returns the messages of a page, with their d_ rows. If the lane is of an earlier epoch, it also
+// finds out which of them have copies.
 func (t *retentionRun) classifyMessages(ctx context.Context, page storage.Page) ([]*expiringMessage, error) {
 	messages := make([]*expiringMessage, len(page.Rows))
 	for i, row := range page.Rows {
@@ -116,10 +119,11 @@ func (t *retentionRun) classifyMessages(ctx context.Context, page storage.Page) 
 	return messages, t.classifyCopied(ctx, messages)
 }
 
-// classifyPacked reads the d_ rows of a page, and counts the remaining messages of each.
+// classifyPacked reads the d_ rows of a page, completes the messages that these rows name, and counts the remaining
+// messages of each row. It removes rows without messages.
 func (t *retentionRun) classifyPacked(ctx context.Context, messages []*expiringMessage, more bool) error {
 	if len(messages) == 0 && t.walk.seq > 0 {
-		return nil // no message was filed since the last run
+		return nil // the walk is at the end of the log
 	}
 	last := t.cursor - 1 // the page has all messages up to here
 	if more {

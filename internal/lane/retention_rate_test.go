@@ -17,11 +17,11 @@ import (
 	"weir/internal/weir"
 )
 
-// distantTable delays each operation, and counts them.
+// distantTable delays each call, and counts the calls.
 type distantTable struct {
 	storage.Table
 	each       time.Duration
-	operations atomic.Int64
+	operations atomic.Int64 // number of calls
 }
 
 func (s *distantTable) waitForTrip() { s.operations.Add(1); time.Sleep(s.each) }
@@ -41,13 +41,14 @@ func (s *distantTable) Get(ctx context.Context, p, k string) (storage.Row, error
 	return s.Table.Get(ctx, p, k)
 }
 
-// fileDelivered files messages with idempotency keys in each lane, and delivers them in commits of thirty.
+// fileDelivered files messages with idempotency keys, perLane in each lane, and commits their deliveries, thirty a
+// commit.
 func fileDelivered(t *testing.T, store *lane.Store, perLane int) {
 	t.Helper()
 	a := lane.NewAppender(store, quiet)
 	var wg sync.WaitGroup
 	filed := make([]atomic.Int64, store.Lanes)
-	turns := make(chan struct{}, 1000) // concurrent posts: more than about 16,000 are refused
+	turns := make(chan struct{}, 1000) // limits concurrent posts; the appender would refuse more than about 16,000
 	for i := 0; i < 2*perLane*store.Lanes; i++ {
 		key := fmt.Sprint(i)
 		if n := lane.Of(key, store.Lanes); filed[n].Add(1) > int64(perLane) {
@@ -90,8 +91,8 @@ func fileDelivered(t *testing.T, store *lane.Store, perLane int) {
 	}
 }
 
-// Eight lanes with 200 messages a second get 1,000 each in five seconds. Removal keeps up if it needs half of
-// that time, at 10 ms for an operation.
+// Each of eight lanes gets 200 messages a second, and so 1,000 in five seconds. Retention keeps up if it removes
+// these messages within half of that time, with 10 ms for each call of the table.
 func TestRetention_KeepsUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -125,19 +126,20 @@ func TestRetention_KeepsUp(t *testing.T) {
 			t.Fatalf("%d messages were removed in a minute, want %d", n, lanes*perLane)
 		}
 		took, each := doneAt.Sub(began), float64(table.operations.Load())/(lanes*perLane)
-		t.Logf("%d messages in %s: %.0f a second, %.4f transactions a message", lanes*perLane, took,
+		t.Logf("%d messages in %s: %.0f a second, %.4f calls of the table a message", lanes*perLane, took,
 			float64(lanes*perLane)/took.Seconds(), each)
 		if took > 2500*time.Millisecond {
 			t.Errorf("the traffic of 5 s took %s to remove, want at most 2.5s", took)
 		}
 		if each > 0.05 {
-			t.Errorf("%.4f transactions a message, want at most 0.05", each)
+			t.Errorf("%.4f calls of the table a message, want at most 0.05", each)
 		}
 	})
 }
 
-// Twenty thousand dead messages that stay delay a walk by half a second only.
-func TestRetention_OldDeadOnesHoldUpNoOther(t *testing.T) {
+// The walk passes over twenty thousand dead messages that stay, and removes the messages behind them within two
+// seconds.
+func TestRetention_PassesOverOldDeadMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		const dead = 20_000
 		at := time.Now().UTC()

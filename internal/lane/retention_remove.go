@@ -14,8 +14,8 @@ import (
 	"weir/internal/weir"
 )
 
-// removeExpired removes the messages of a page that may be removed, in the order of the log, and moves the
-// walk's position forward after each transaction. It stops when its time is over.
+// removeExpired removes the messages of a page that may be removed, in the order of the log, and moves the walk's
+// position forward after each transaction. It stops when the time of the run is over.
 func (t *retentionRun) removeExpired(ctx context.Context, messages []*expiringMessage, now time.Time) error {
 	var over []*expiringMessage
 	for _, m := range messages {
@@ -48,8 +48,8 @@ func (t *retentionRun) removeExpired(ctx context.Context, messages []*expiringMe
 // there are more, storage is unavailable, and the page is tried again.
 const mostUncertain = 8
 
-// removeBodies removes the blobs of messages before their rows: a blob whose row is gone would never be found
-// by a later walk.
+// removeBodies removes the blobs of messages. The caller removes the rows afterwards: if a row went first, no later
+// walk would find its blob.
 func (t *retentionRun) removeBodies(ctx context.Context, messages []*expiringMessage) error {
 	var large []*expiringMessage
 	for _, m := range messages {
@@ -73,7 +73,8 @@ func (t *retentionRun) removeBodies(ctx context.Context, messages []*expiringMes
 	})
 }
 
-// errChanged means that a message was changed after it was read: the next walk checks it again.
+// errChanged means that a message's row was changed or removed after it was read. The next walk checks the message
+// again.
 var errChanged = errors.New("the message was changed")
 
 // removeBody removes the blobs of a message. It first marks the row of a dead message, so that no replay is
@@ -133,7 +134,8 @@ func nextBatch(messages []*expiringMessage) []*expiringMessage {
 	return messages[:n]
 }
 
-// deleteOpsOf deletes the rows of messages, and each d_ row that has no other message.
+// deleteOpsOf returns the operations that delete the rows of messages, and each d_ row that has no other message
+// left.
 func deleteOpsOf(messages []*expiringMessage) []storage.Op {
 	var ops []storage.Op
 	here := map[*expiringPacked]int{}
@@ -169,7 +171,7 @@ func (t *retentionRun) removeBatch(ctx context.Context, batch []*expiringMessage
 	return nil
 }
 
-// countGone counts removed messages.
+// countGone counts messages as removed.
 func (t *retentionRun) countGone(messages ...*expiringMessage) {
 	for _, m := range messages {
 		if m.packed != nil {
@@ -180,6 +182,7 @@ func (t *retentionRun) countGone(messages ...*expiringMessage) {
 	t.countRemoved(len(messages), 0)
 }
 
+// removeOne removes one message with a transaction of its own. If storage refuses that for good, the message stays.
 func (t *retentionRun) removeOne(ctx context.Context, m *expiringMessage) error {
 	for ops := deleteOpsOf([]*expiringMessage{m}); ; {
 		_, err := t.Store.Table.Transact(ctx, t.Store.Partition(t.lane), ops)
@@ -191,7 +194,7 @@ func (t *retentionRun) removeOne(ctx context.Context, m *expiringMessage) error 
 		case isUndecided(err):
 			return err
 		case storage.Is(err, storage.Precondition):
-			return nil // it was changed after it was read: the next walk checks it again
+			return nil // the message was changed after it was read: the next walk checks it again
 		case storage.Is(err, storage.NotFound) && at > 0 && len(ops) > 1:
 			ops = slices.Delete(ops, at, at+1) // another process has deleted one of the message's rows
 		case storage.Is(err, storage.NotFound) && at <= 0 && t.isGone(ctx, m):
@@ -209,7 +212,8 @@ func (t *retentionRun) isGone(ctx context.Context, m *expiringMessage) bool {
 	return storage.Is(err, storage.NotFound)
 }
 
-// isUndecided reports whether storage has not answered definitely if a change was made.
+// isUndecided reports whether err leaves open if a change was made, or will succeed later: storage did not answer, or
+// asked to slow down.
 func isUndecided(err error) bool {
 	switch storage.KindOf(err) {
 	case storage.Ambiguous, storage.Throttled, storage.Unavailable:

@@ -10,7 +10,7 @@ import (
 	"weir/internal/weir"
 )
 
-// commitFinal makes a message final, as its holder would.
+// commitFinal makes a message final, as the holder would, and moves the cursor behind it.
 func (b *bench) commitFinal(w *lane.Writer, seq int64, stage weir.Stage) {
 	b.t.Helper()
 	e, err := b.faultless.ReadMessage(b.t.Context(), 0, seq)
@@ -29,7 +29,7 @@ func (b *bench) commitFinal(w *lane.Writer, seq int64, stage weir.Stage) {
 	}
 }
 
-// commitHeld makes a message held, as its holder would.
+// commitHeld makes a message held, as the holder would, and moves the cursor behind it.
 func (b *bench) commitHeld(w *lane.Writer, seq int64) {
 	b.t.Helper()
 	e, err := b.faultless.ReadMessage(b.t.Context(), 0, seq)
@@ -46,6 +46,7 @@ func (b *bench) commitHeld(w *lane.Writer, seq int64) {
 	}
 }
 
+// listKeys returns the keys of the lane's rows, at most those of one page.
 func (b *bench) listKeys() map[string]bool {
 	b.t.Helper()
 	page, err := b.account.Table().Range(b.t.Context(), storage.Query{Partition: "1.0"})
@@ -68,7 +69,7 @@ func (b *bench) blobInfos() []storage.BlobInfo {
 	return page.Infos
 }
 
-func (b *bench) idempotencyKeys() int {
+func (b *bench) countIdempotencyKeys() int {
 	n := 0
 	for key := range b.listKeys() {
 		if key[:2] == "i_" {
@@ -104,16 +105,15 @@ func TestRetention_Run(t *testing.T) {
 			keys := b.listKeys()
 			for seq, there := range want {
 				if keys["m_"+lane.OrderPos(int64(seq))] != there {
-					t.Errorf("%s: message %d there: %v, want %v", when, seq,
-						!there, there)
+					t.Errorf("%s: message %d in storage: %v, want %v", when, seq, !there, there)
 				}
 			}
 		}
 		has("at once", map[int]bool{1: true, 2: true, 3: true, 4: true})
 		time.Sleep(8 * 24 * time.Hour)
-		before := b.idempotencyKeys()
+		before := b.countIdempotencyKeys()
 		has("after 8 days", map[int]bool{1: false, 2: true, 3: true, 4: false, 5: true, 6: true})
-		if gone := before - b.idempotencyKeys(); gone != 2 {
+		if gone := before - b.countIdempotencyKeys(); gone != 2 {
 			t.Errorf("%d idempotency keys gone with 2 messages, want 2", gone)
 		}
 		b.commitFinal(w, 3, weir.Delivered)
@@ -122,7 +122,7 @@ func TestRetention_Run(t *testing.T) {
 		has("after 33 days", map[int]bool{2: false, 3: false, 5: true, 6: true})
 		for key := range b.listKeys() {
 			if key[:2] == "x_" {
-				t.Errorf("the index of the dead has %s, want it empty", key)
+				t.Errorf("the row %s of a dead message is left, want none", key)
 			}
 		}
 	})

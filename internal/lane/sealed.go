@@ -10,11 +10,11 @@ import (
 // ErrClosed means that the lane's epoch is over, or about to end: no process may hold the lane.
 var ErrClosed = errors.New("closed: the number of lanes is being changed")
 
-// sealedRetry is the Retry-After of a refused post. A change of the number of lanes takes seconds if the lanes
-// become empty soon, and repeating a post costs no more than waiting.
+// sealedRetry is the Retry-After of a call that is refused because the lane is sealed. If the lanes become empty
+// soon, a change of their number takes seconds.
 const sealedRetry = 10 * time.Second
 
-// SealedError returns the error of a change that head refuses because the number of lanes is being changed.
+// SealedError returns the error of a change that is refused because the lane is sealed.
 func SealedError(op string) error {
 	return &weir.Error{Kind: weir.Unavailable, Op: op, Message: "the number of lanes is being changed; try again",
 		RetryAfter: sealedRetry}

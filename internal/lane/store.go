@@ -19,14 +19,14 @@ type Store struct {
 	Epoch  int
 	Lanes  int
 	Now    func() time.Time
-	Rand   func() float64 // random number from 0 to 1, called concurrently; nil = math/rand
+	Rand   func() float64 // returns a random number from 0 to 1, is called concurrently; nil = math/rand
 
-	SettleTime time.Duration // of an unanswered request in the CMS; 0 = the longest that settings allow
+	SettleTime time.Duration // see delivery.settle; 0 = the longest that settings allow
 
 	Notifier Notifier // nil = events go to callbacks only
 
-	EarlierEpochs []epochs.Epoch // they may still have messages; oldest first; set by Open
-	recordOrigin  string         // Origin of the adopted record of lanes
+	EarlierEpochs []epochs.Epoch // epochs that may still have messages; oldest first; set by UseEpochRecord
+	recordOrigin  string         // Origin of the adopted record of epochs
 }
 
 // drawPause returns a random duration from 0 to span.
@@ -41,7 +41,8 @@ func (s *Store) drawPause(span time.Duration) time.Duration {
 // Partition returns the table partition with the rows of a lane.
 func (s *Store) Partition(lane int) string { return rows.Partition(s.Epoch, lane) }
 
-// LoadBody fills in the body. It reads a blob for a large body, and the row for an entry of ScanLog.
+// LoadBody fills in the body to send. It reads the message's row if the entry lacks the row's body (after ScanLog,
+// ReadMany, EntriesFrom or DropBody), and the blob of a large body.
 func (s *Store) LoadBody(ctx context.Context, e *Entry) error {
 	if e.Message.Body != nil {
 		return nil
@@ -61,8 +62,8 @@ func (s *Store) LoadBody(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// Status returns the status of a message, whichever epoch has it now. It returns NotFound for an id with an
-// unknown epoch or lane, and for one with a wrong nonce.
+// Status returns the status of a message, whichever epoch has it now. It returns NotFound if the epoch, the lane or
+// the message of the id is unknown, or if the nonce is wrong.
 func (s *Store) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
 	e, err := s.findMessage(ctx, id)
 	if err != nil {
@@ -71,7 +72,8 @@ func (s *Store) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
 	return e.status, nil
 }
 
-// findMessage reads a message by its id, in the epoch that has it now. Its errors are for callers of the API.
+// findMessage reads a message by its id, in the epoch that has the message now. Its errors are for callers of the
+// API.
 func (s *Store) findMessage(ctx context.Context, id weir.ID) (*Entry, error) {
 	e, err := s.followCopies(ctx, id)
 	if storage.Is(err, storage.NotFound) {
@@ -88,13 +90,14 @@ func errNoMessage(op string) error {
 		Message: "there is no message with this id, or it was removed after its retention"}
 }
 
-// ReadLog reads at most limit messages from seq on, final ones too. It stops before a gap: then the answer was
-// no snapshot, and the next read has the rest.
+// ReadLog reads at most limit messages from seq on, final ones too. A delivery that only a d_ row has is not filled
+// in. ReadLog stops before a gap. From the cursor on, a gap means that the answer was no snapshot, and the next read
+// has the rest.
 func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {
 	return s.readLog(ctx, lane, seq, limit, nil)
 }
 
-// headerColumns are a message's columns except for body and attempts.
+// headerColumns are the columns that ScanLog reads. Body and attempts are not among them.
 var headerColumns = rows.Names(rows.Nonce, rows.Origin, rows.Contract, rows.Key, rows.Version, rows.Supersede,
 	rows.Skip, rows.ContentType, rows.TraceParent, rows.TraceState, rows.Callback, rows.DueAt, rows.AcceptedAt,
 	rows.Size, rows.Stage, rows.AttemptCount, rows.LastError, rows.CMSStatus, rows.IsHeld, rows.OrderPos,
@@ -102,7 +105,7 @@ var headerColumns = rows.Names(rows.Nonce, rows.Origin, rows.Contract, rows.Key,
 	rows.EditedSize, rows.Edition, rows.ReplayAskedAt, rows.ErasedAt, rows.DiscardedAt, rows.DiscardAskedAt,
 	rows.DiscardReason, rows.DiedAt, rows.Batch, rows.BatchPart, rows.Upstream)
 
-// ScanLog is ReadLog without bodies. It is for reading far ahead.
+// ScanLog is ReadLog with headerColumns only. It is for reading far ahead.
 func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {
 	entries, err := s.readLog(ctx, lane, seq, limit, headerColumns)
 	for _, e := range entries {
@@ -132,7 +135,7 @@ func (s *Store) readLog(ctx context.Context, lane int, seq int64, limit int, col
 	return entries, nil
 }
 
-// ReadMessage reads one message.
+// ReadMessage reads one message from its own row. A delivery that only a d_ row has is not filled in.
 func (s *Store) ReadMessage(ctx context.Context, lane int, seq int64) (*Entry, error) {
 	r, err := s.Table.Get(ctx, s.Partition(lane), rows.MessageKey(seq))
 	if err != nil {
@@ -141,7 +144,8 @@ func (s *Store) ReadMessage(ctx context.Context, lane int, seq int64) (*Entry, e
 	return s.entryFrom(lane, r)
 }
 
-// APIError returns the error that the API answers after a storage error.
+// APIError returns the error for the API's answer after a storage error: Unavailable if storage may answer later, and
+// otherwise the error itself with op.
 func APIError(op string, err error) error {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:

@@ -14,7 +14,7 @@ type Tail struct {
 	Nonce     string // of the holder that wrote it last
 	Fence     int64  // rises with each new holder of the lane
 	CommitSeq int64  // rises with each commit
-	Cursor    int64  // next sequence number to deliver
+	Cursor    int64  // below it each message is final, held or scheduled
 	Counts    Counts
 
 	RequestsSeen int64 // Head.RequestSeq up to which requests were carried out
@@ -32,7 +32,7 @@ type Tail struct {
 // DueState is about the messages below the cursor.
 type DueState struct {
 	NextDueAt      time.Time // when the first of them can continue; zero = none waits there
-	NextUntriedAt  time.Time // the same of untried ones of keys without a refusal; zero = none, or not known
+	NextUntriedAt  time.Time // as NextDueAt, but for untried messages of keys that the CMS has not refused
 	LastReleasedAt time.Time // in the position of the last released message; see Change.Release
 }
 
@@ -40,7 +40,7 @@ type DueState struct {
 type CMSPause struct {
 	PausedUntil   time.Time // no message is sent before
 	PauseReason   string
-	PauseCount    int64     // in a row
+	PauseCount    int64     // number of pauses in a row
 	RefusingSince time.Time // since when the CMS refuses everything; zero = it takes messages, or does not answer
 	ProbedBelow   int64     // if RefusingSince is set: all keys with messages below it were tried; 0 = not all
 }
@@ -62,24 +62,24 @@ type HolderReport struct {
 type CrashRecord struct {
 	IsOpen          bool  // a holder is at work, or has crashed
 	Crashes         int64 // takeovers in a row that found IsOpen
-	InFlightSeq     int64 // in careful running: the message that is about to be sent
-	InFlightCrashes int64 // crashes of holders that were about to send it
-	InFlightFence   int64 // fence of the holder that last named it; 0 = its attempt is over
+	InFlightSeq     int64 // if the lane runs carefully: the message that a holder named last, before it sent it
+	InFlightCrashes int64 // crashes of holders that were about to send that message
+	InFlightFence   int64 // fence of the holder that last named that message; 0 = its attempt is over
 }
 
 // EpochEnd is the state of a lane whose epoch is over, or about to end.
 type EpochEnd struct {
 	IsClosed      bool // no process may hold the lane
-	MovedRecorded bool // Counts include the moved messages
+	MovedRecorded bool // Counts.Moved has the moved messages, and Counts.Dead no longer has them
 }
 
-// Counts has the number of messages in each final stage.
+// Counts has the number of messages in each final stage, and of those that have moved to the next epoch.
 type Counts struct {
 	Delivered, Dead, Cancelled, Superseded, Discarded int64
-	Moved                                             int64 // copied from a closed lane into the next epoch
+	Moved                                             int64 // were scheduled or dead, and have a copy in the next epoch
 }
 
-// Total returns the number of final messages.
+// Total returns the number of messages that are final here or have moved.
 func (c Counts) Total() int64 {
 	return c.Delivered + c.Dead + c.Cancelled + c.Superseded + c.Discarded + c.Moved
 }
@@ -107,8 +107,8 @@ func (t Tail) HolderFence() int64 {
 	return 0
 }
 
-// DueAt returns when the messages below the cursor can continue. It is zero if there are none, or if they wait
-// for an operator to resume their key.
+// DueAt returns when the first message below the cursor can continue. It is zero if none waits there, or if all that
+// wait there need an operator to resume their keys.
 func (t Tail) DueAt() time.Time {
 	if t.NextDueAt.Before(weir.Forever) {
 		return t.NextDueAt

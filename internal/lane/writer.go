@@ -17,15 +17,16 @@ type Writer struct {
 	store *Store
 	lane  int
 	tail  Tail
-	// refused since the last commit: a copy may still arrive, and must not be taken for the next commit
+	// lostCommits is the number of commits that were refused since the last successful one. A copy of a refused commit
+	// may still arrive and succeed. So the next commit skips their numbers, and is not taken for such a copy.
 	lostCommits int64
 }
 
 // RaiseFence raises the fence for a new holder, which has the lane's lease: it writes tail under nonce. From
 // then on storage refuses every commit of an earlier holder. seen is tail as last read; it may be out of date,
-// and the zero Tail means not read. change adapts the stored tail, for example to count a crash. RaiseFence
-// tries until ctx, the lease's context, ends. ErrClosed: tail is closed after the change, so no process may hold
-// the lane, and nothing was written.
+// and the zero Tail means not read. change adapts the stored tail, for example to count a crash. If storage
+// does not answer the write, RaiseFence tries until ctx, the lease's context, ends. ErrClosed: tail is closed after
+// the change, so no process may hold the lane, and nothing was written.
 func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tail,
 	change func(*Tail)) (*Writer, error) {
 	for {
@@ -48,8 +49,8 @@ func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tai
 		if !errors.Is(err, ErrFenced) {
 			return w, err
 		}
-		// A former holder has committed between our read and our write. The lease is ours, so it can do so only
-		// a few times.
+		// A former holder has committed between our read and our write. The lease is ours, so the former holder
+		// can do so only a few times.
 		if ctx.Err() != nil {
 			return nil, err
 		}
@@ -60,9 +61,9 @@ func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tai
 // Tail returns tail as last committed.
 func (w *Writer) Tail() Tail { return w.tail }
 
-// Commit writes the rows of a batch and the changed tail in one transaction. ErrFenced: another holder has the
-// lane, and nothing was written. After any other error the caller must assume neither that the commit was done
-// nor that it was not.
+// Commit writes the rows of a batch and the changed tail in one transaction. ErrFenced: tail has changed, as a rule
+// because another holder has the lane, and this commit was not done. After any other error the caller must assume
+// neither that the commit was done nor that it was not.
 func (w *Writer) Commit(ctx context.Context, b *Batch) error {
 	next := w.tail
 	next.CommitSeq += 1 + w.lostCommits
@@ -75,8 +76,9 @@ func (w *Writer) Commit(ctx context.Context, b *Batch) error {
 	return w.writeTail(ctx, next, ops)
 }
 
-// writeTail sends one transaction until its result is known. If tail has our nonce and this commit's number, it
-// was done. If tail is unchanged, it is sent again unchanged. Otherwise another holder has the lane.
+// writeTail sends one transaction until its result is known. If tail has our nonce and this commit's number, the
+// transaction was done. If tail is unchanged, the transaction is sent again unchanged. Otherwise the result is
+// ErrFenced.
 func (w *Writer) writeTail(ctx context.Context, next Tail, ops []storage.Op) error {
 	all := append([]storage.Op{{Kind: storage.Replace, Key: rows.TailKey, IfMatch: w.tail.ETag,
 		Values: next.tailValues()}}, ops...)
@@ -118,7 +120,8 @@ func refusalOf(err error, ops []storage.Op) error {
 	}
 }
 
-// refusedRow returns the row because of which a commit was refused. Nothing of that commit was written.
+// refusedRow returns the key of the row because of which a commit was refused. Nothing was written, unless a late
+// copy of that commit still arrives: then the next commit returns ErrFenced.
 func refusedRow(err error) (string, bool) {
 	var r *rowRefusal
 	if !errors.As(err, &r) {
@@ -127,7 +130,7 @@ func refusedRow(err error) (string, bool) {
 	return r.row, true
 }
 
-// findOutcome reads tail until it is known whether next was written.
+// findOutcome reads tail until it is known whether next was written, or ctx ends.
 func (w *Writer) findOutcome(ctx context.Context, next Tail) (done bool, err error) {
 	for {
 		c, err := w.store.ReadControl(ctx, w.lane)

@@ -13,13 +13,14 @@ import (
 	"weir/internal/weir"
 )
 
+// isCommit reports whether a call is a transaction that writes tail.
 func isCommit(c storagetest.Call) bool {
 	return c.Op == "Transact" && len(c.Ops) > 0 && c.Ops[0].Key == "!tail"
 }
 
 func keepTail(*lane.Tail) {}
 
-// newCountBatch returns a batch that counts one more delivered message and writes blocks.
+// newCountBatch returns a batch that adds 1 to the number of delivered messages, and writes blocks.
 func newCountBatch(blocks ...lane.KeyBlock) *lane.Batch {
 	ch := &lane.Change{}
 	ch.UpdateTail(func(t *lane.Tail) { t.Counts.Delivered++ })
@@ -62,7 +63,7 @@ func TestWriter(t *testing.T) {
 				}
 			})
 		})
-		t.Run("ATake"+name+"CountsOnce", func(t *testing.T) {
+		t.Run("AFence"+name+"IsRaisedOnce", func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
 				b.faults.Once(isCommit, storagetest.Fault{Kind: kind, Delay: 50 * time.Millisecond})
 				w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keepTail)
@@ -75,7 +76,7 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-func TestWriter_TakeRaisesTheFenceAndShutsTheFormerOut(t *testing.T) {
+func TestWriter_AFormerHolderCannotCommitAfterTheFenceRose(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		former, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keepTail)
 		if err != nil {
@@ -95,7 +96,7 @@ func TestWriter_TakeRaisesTheFenceAndShutsTheFormerOut(t *testing.T) {
 	})
 }
 
-func TestWriter_ARefusedCommitArrivesLateAfterAll(t *testing.T) {
+func TestWriter_ALateCopyOfARefusedCommitIsNotTakenForTheNext(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keepTail)
 		if err != nil {
@@ -132,7 +133,7 @@ func TestWriter_AFormerHoldersCommitArrivesLate(t *testing.T) {
 		b.faults.Once(isCommit, storagetest.Fault{Kind: storagetest.LateHeld})
 		done := make(chan error)
 		go func() { done <- former.Commit(t.Context(), newCountBatch()) }()
-		<-done // sent again, and done
+		<-done // the commit was sent again, and done; its first copy is still on its way
 		if _, err := b.faultless.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keepTail); err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +145,7 @@ func TestWriter_AFormerHoldersCommitArrivesLate(t *testing.T) {
 	})
 }
 
-func TestWriter_TakeWhileAFormerHolderCommits(t *testing.T) {
+func TestWriter_RaiseFenceWhileAFormerHolderCommits(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		former, err := b.faultless.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keepTail)
 		if err != nil {
@@ -184,8 +185,8 @@ func TestBatch_FillsOneTransaction(t *testing.T) {
 				t.Fatal(err)
 			}
 			ch := &lane.Change{}
-			ch.Hold("block", &lane.Entry{Message: r.Message}) // two rows
-			// one shared row
+			ch.Hold("block", &lane.Entry{Message: r.Message}) // writes two rows of the message
+			// All changes of the batch write the row of this block, so it takes one operation.
 			ch.SaveBlock(lane.KeyBlock{ID: "block", KeyHash: "k", HeldCount: int64(i), NextAt: time.Now()})
 			if !batch.TryAdd(ch) {
 				break

@@ -10,22 +10,23 @@ import (
 	"weir/internal/storage/memory"
 )
 
-// The holder of a lease works under its context, which ends when the lease can no longer be trusted.
+// A process that has a lease works under the lease's context, which ends when the lease can no
+// longer be trusted.
 func ExampleAcquire() {
 	cfg := lease.Config{Leases: memory.New(time.Now).Leases(), Length: 15 * time.Second}
 	ctx := context.Background()
-	held, err := lease.Acquire(ctx, cfg, "lane-1.0")
+	taken, err := lease.Acquire(ctx, cfg, "lane-1.0")
 	if err != nil {
 		panic(err)
 	}
 	_, err = lease.Acquire(ctx, cfg, "lane-1.0")
 	fmt.Println("second holder:", errors.Is(err, lease.ErrBusy))
-	fmt.Println("trusted:", held.Trusted(), held.Context().Err())
+	fmt.Println("trusted:", taken.Trusted(), taken.Context().Err())
 
-	if err := held.Release(ctx); err != nil {
+	if err := taken.Release(ctx); err != nil {
 		panic(err)
 	}
-	fmt.Println("after the release:", held.Trusted(), held.Context().Err())
+	fmt.Println("after the release:", taken.Trusted(), taken.Context().Err())
 	// Output:
 	// second holder: true
 	// trusted: true <nil>

@@ -42,8 +42,8 @@ type Config struct {
 	Log    *slog.Logger     // nil = no logs
 }
 
-// Margin returns the default margin for a lease length: the reserve for clocks that differ and
-// processes that stand still.
+// Margin returns the default margin for a lease length: the reserve for clocks that do not run at
+// the same speed, and for processes that stand still.
 func Margin(length time.Duration) time.Duration { return max(length/10, minMargin) }
 
 func (c Config) withDefaults() Config {
@@ -83,16 +83,16 @@ type Lease struct {
 	lostOnce sync.Once
 
 	mu         sync.Mutex
-	grantedAt  clockReading // before the request that last succeeded was sent
+	grantedAt  clockReading // read before the last successful request was sent
 	trustTimer *time.Timer
 
 	releaseOnce sync.Once
 	releaseErr  error
 }
 
-// Acquire takes the lease under a new random id, and renews it until Release or until ctx ends. It
-// returns ErrBusy if another process has the lease; other errors wrap storage's. The caller must
-// Release the lease, even if it is lost.
+// Acquire takes the lease under a new random id. A goroutine renews the lease until it is lost,
+// until Release, or until ctx ends. Acquire returns ErrBusy if another process has the lease; other
+// errors are about cfg, or wrap storage's. The caller must Release the lease, even if it is lost.
 func Acquire(ctx context.Context, cfg Config, name string) (*Lease, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validateConfig(); err != nil {
@@ -109,7 +109,7 @@ func Acquire(ctx context.Context, cfg Config, name string) (*Lease, error) {
 }
 
 // acquireWithRetry sends the request again if its answer is lost, which is harmless under the same
-// id.
+// id. If the lease may have been granted, and no answer confirms it, it releases the lease.
 func (l *Lease) acquireWithRetry(ctx context.Context) error {
 	var err error
 	maybeOurs := false
@@ -152,12 +152,13 @@ func isTransient(err error) bool {
 }
 
 // Context returns a context that is cancelled with cause ErrLost when the lease may not be trusted
-// any more. All work that the lease protects must run under it.
+// any more. Release, and the end of the context given to Acquire, cancel it with another cause. All
+// work that the lease protects must run under it.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Release ends the context, waits until the renewing goroutine has ended and releases the lease, on
-// a context of its own with a limit of 5 s, because ctx may have ended. It returns nil for a lost
-// lease. Further calls return the first result.
+// Release ends the lease's context, waits until the renewing goroutine has ended and releases the
+// lease. It does so even if ctx has ended, and gives up after 5 s. It returns nil if storage has
+// given the lease to another process. Further calls return the first result.
 func (l *Lease) Release(ctx context.Context) error {
 	l.releaseOnce.Do(func() {
 		l.cancel(context.Canceled)

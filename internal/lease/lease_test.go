@@ -33,10 +33,10 @@ var acquireCases = map[string]func(t *testing.T, s *setup){
 	"ALostAnswerIsRecovered": func(t *testing.T, s *setup) {
 		s.faults.Once(isAcquire, storagetest.Fault{Kind: storagetest.FailAfter})
 		if l := s.mustAcquire(t); !isTrusted(l) || s.isFree(t) {
-			t.Errorf("trusted %t, free %t, want the lease held", isTrusted(l), s.isFree(t))
+			t.Errorf("trusted %t, free %t, want the lease taken", isTrusted(l), s.isFree(t))
 		}
 	},
-	"AHungAnswerIsRecoveredAndCountsFromTheSecond": func(t *testing.T, s *setup) {
+	"AHungAnswerIsRecoveredAndTrustCountsFromTheSecondRequest": func(t *testing.T, s *setup) {
 		s.faults.Once(isAcquire, storagetest.Fault{Kind: storagetest.HangAfter})
 		start := time.Now()
 		l := s.mustAcquire(t)
@@ -47,14 +47,14 @@ var acquireCases = map[string]func(t *testing.T, s *setup){
 			t.Errorf("trusted until %s, want %s", l.TrustUntil(), want)
 		}
 	},
-	"WithoutAnAnswerItIsGivenBack": func(t *testing.T, s *setup) {
+	"WithoutAnAnswerTheLeaseIsReleased": func(t *testing.T, s *setup) {
 		s.breakAll("Acquire", storagetest.FailAfter)
 		_, err := lease.Acquire(t.Context(), s.cfg, "lane")
 		if !storage.Is(err, storage.Ambiguous) || !s.isFree(t) {
 			t.Errorf("error %v, free %v, want an error of kind Ambiguous and a free lease", err, s.isFree(t))
 		}
 	},
-	"LostThenRefusedIsGivenBackToo": func(t *testing.T, s *setup) {
+	"AfterALostAnswerAndAnErrorTheLeaseIsReleased": func(t *testing.T, s *setup) {
 		calls := 0
 		s.faults.Set(func(c storagetest.Call) storagetest.Fault {
 			if !isAcquire(c) {
@@ -70,7 +70,7 @@ var acquireCases = map[string]func(t *testing.T, s *setup){
 			t.Errorf("error %v, free %v, want an error of kind Unavailable and a free lease", err, s.isFree(t))
 		}
 	},
-	"CancelledWhileAskingGivesItBack": func(t *testing.T, s *setup) {
+	"AfterACancellationTheLeaseIsReleased": func(t *testing.T, s *setup) {
 		s.faults.Once(isAcquire, storagetest.Fault{Kind: storagetest.HangAfter})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -96,7 +96,7 @@ var acquireCases = map[string]func(t *testing.T, s *setup){
 		}
 	},
 	"DefaultsSuffice": func(t *testing.T, s *setup) {
-		s.breakAll("Renew", storagetest.FailBefore) // without a logger
+		s.breakAll("Renew", storagetest.FailBefore) // these failures are logged, and Config.Log is nil
 		l, err := lease.Acquire(t.Context(), lease.Config{Leases: s.cfg.Leases, Length: time.Minute}, "lane")
 		if err != nil {
 			t.Fatal(err)
@@ -167,10 +167,10 @@ func TestLease_Release(t *testing.T) {
 				t.Errorf("cause %v, want %v", cause, lease.ErrLost)
 			}
 			if passTimeAndSettle(time.Minute); !isTrusted(next) || s.isFree(t) {
-				t.Errorf("next trusted %t, free %t, want the next lease held", isTrusted(next), s.isFree(t))
+				t.Errorf("next trusted %t, free %t, want the next lease taken", isTrusted(next), s.isFree(t))
 			}
 		},
-		"TwiceIsOnce": func(t *testing.T, s *setup) {
+		"ASecondCallReturnsTheFirstResult": func(t *testing.T, s *setup) {
 			l := s.mustAcquire(t)
 			s.breakAll("Release", storagetest.FailBefore)
 			first := l.Release(t.Context())
@@ -187,8 +187,8 @@ func TestLease_Release(t *testing.T) {
 				t.Errorf("error %v after %s, want an error and 5s", err, time.Since(start))
 			}
 		},
-		"WaitsForARenewalThatHeedsNoContext": func(t *testing.T, s *setup) {
-			s.cfg.Leases = &hooked{Leases: s.cfg.Leases, before: func(context.Context) { passTime(3 * time.Second) }}
+		"WaitsForARenewalThatIgnoresItsContext": func(t *testing.T, s *setup) {
+			s.cfg.Leases = &hooked{Leases: s.cfg.Leases, onAnswer: func(context.Context) { passTime(3 * time.Second) }}
 			l := s.mustAcquire(t)
 			passTimeAndSettle(renewal + instant)
 			start := time.Now()
@@ -196,7 +196,7 @@ func TestLease_Release(t *testing.T) {
 				t.Errorf("error %v after %s, want %v and no error", err, time.Since(start), 3*time.Second-instant)
 			}
 		},
-		"EndsARenewalOnItsWay": func(t *testing.T, s *setup) {
+		"EndsARenewalInFlight": func(t *testing.T, s *setup) {
 			l := s.mustAcquire(t)
 			s.breakAll("Renew", storagetest.Hang)
 			passTimeAndSettle(renewal + instant)

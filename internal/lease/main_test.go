@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A lease of 15 s has a margin of 2 s, so it is trusted for 13 s. The holder renews it each 5 s, and a renewal may take
-// 2.5 s.
+// A lease of 15 s has a margin of 2 s, so it is trusted for 13 s. It is renewed each 5 s, and a renewal may take 2.5
+// s.
 const (
 	length  = 15 * time.Second
 	window  = 13 * time.Second
@@ -26,22 +26,22 @@ const (
 	instant = time.Millisecond
 )
 
-// setup is storage with faults, and the holder's wall clock, which can be set.
+// setup is storage with faults, and the wall clock of the process that takes the lease. The test can set that clock.
 type setup struct {
 	inner  *memory.Leases
 	faults *storagetest.Faults
-	ahead  atomic.Int64 // the distance by which the wall clock is set ahead
+	ahead  atomic.Int64 // nanoseconds by which the wall clock is ahead
 	cfg    lease.Config
 }
 
-// newSetup is called inside a bubble: its clocks are the bubble's.
+// newSetup must be called in the bubble of synctest: its clocks are the bubble's.
 func newSetup() *setup {
 	s := &setup{inner: memory.New(time.Now).Leases(), faults: storagetest.NewFaults()}
 	s.cfg = lease.Config{Leases: s.faults.Leases(s.inner), Length: length, Now: s.readWallClock}
 	return s
 }
 
-// readWallClock returns a time without a monotonic reading, like that of another machine.
+// readWallClock returns the time of the wall clock, without a monotonic reading.
 func (s *setup) readWallClock() time.Time {
 	return time.Now().Round(0).Add(time.Duration(s.ahead.Load()))
 }
@@ -72,7 +72,7 @@ func (s *setup) isFree(t *testing.T) bool {
 	return true
 }
 
-// breakAll lets every call of one method fail in one way.
+// breakAll makes every call of the method op fail in the same way.
 func (s *setup) breakAll(op string, kind storagetest.FaultKind) {
 	s.faults.Set(func(c storagetest.Call) storagetest.Fault {
 		if c.Op == op {
@@ -82,25 +82,26 @@ func (s *setup) breakAll(op string, kind storagetest.FaultKind) {
 	})
 }
 
-// isLost reports whether the context and Trusted both show the lease as lost.
+// isLost reports whether the lease's context has ended with ErrLost, and Trusted returns false.
 func isLost(l *lease.Lease) bool {
 	return context.Cause(l.Context()) == lease.ErrLost && !l.Trusted()
 }
 
 func isTrusted(l *lease.Lease) bool { return l.Context().Err() == nil && l.Trusted() }
 
-// hooked counts renewals, and calls before ahead of each answer.
+// hooked counts renewals. After storage has renewed the lease, it calls onAnswer, if set, and then returns the
+// answer.
 type hooked struct {
 	storage.Leases
-	renews atomic.Int64
-	before func(ctx context.Context)
+	renews   atomic.Int64
+	onAnswer func(ctx context.Context)
 }
 
 func (h *hooked) Renew(ctx context.Context, name, id string) error {
 	h.renews.Add(1)
 	err := h.Leases.Renew(ctx, name, id)
-	if h.before != nil {
-		h.before(ctx)
+	if h.onAnswer != nil {
+		h.onAnswer(ctx)
 	}
 	return err
 }

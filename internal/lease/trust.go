@@ -6,7 +6,7 @@ import "time"
 // of trust: timers run on the monotonic clock, which stands still while a machine sleeps.
 const trustCheckInterval = time.Second
 
-// clockReading is one time on both clocks.
+// clockReading is one moment, as both clocks show it.
 type clockReading struct {
 	mono time.Time // has a monotonic reading, whatever Config.Now returns
 	wall time.Time // from Config.Now
@@ -29,7 +29,8 @@ func (l *Lease) trustLeft() time.Duration {
 	return l.trustDuration() - l.readClocks().elapsedSince(l.grantedAt)
 }
 
-// TrustUntil returns when trust ends, by Config.Now, unless a renewal extends it or a clock is set.
+// TrustUntil returns the end of trust by the clock Config.Now. A later renewal extends trust. If
+// the wall clock is set back, trust ends earlier by that clock.
 func (l *Lease) TrustUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,8 +53,8 @@ func (l *Lease) Trusted() bool {
 	return false
 }
 
-// extendTrust extends trust by a request that was sent at a time, unless trust has ended before its
-// answer arrived.
+// extendTrust extends trust after a renewal that was sent at the time sent, unless trust has ended
+// before the answer arrived.
 func (l *Lease) extendTrust(sent clockReading) {
 	l.mu.Lock()
 	intact := l.trustLeft() > 0

@@ -21,7 +21,7 @@ var trustCases = map[string]func(t *testing.T, s *setup){
 		for range 60 {
 			passTimeAndSettle(time.Minute + instant)
 			if !isTrusted(l) || s.isFree(t) {
-				t.Fatalf("after %s: trusted %v, want the lease held and trusted", time.Since(start), l.Trusted())
+				t.Fatalf("after %s: trusted %v, want the lease taken and trusted", time.Since(start), l.Trusted())
 			}
 		}
 		if n := renews.renews.Load(); n != int64(time.Hour/renewal) {
@@ -38,7 +38,7 @@ var trustCases = map[string]func(t *testing.T, s *setup){
 			t.Errorf("renewed %s, want %s", got, want)
 		}
 	},
-	"StorageDownEndsItAtTheMoment": func(t *testing.T, s *setup) {
+	"WithoutRenewalsItIsLostWhenTrustEnds": func(t *testing.T, s *setup) {
 		l := s.mustAcquire(t)
 		passTimeAndSettle(renewal + instant) // renewed at 5 s
 		s.breakAll("Renew", storagetest.FailBefore)
@@ -107,9 +107,9 @@ var trustCases = map[string]func(t *testing.T, s *setup){
 			t.Errorf("lost %v, free %v, want it lost and not free", isLost(l), s.isFree(t))
 		}
 	},
-	"ALateAnswerCountsFromWhenItWasAsked": func(t *testing.T, s *setup) {
+	"TrustCountsFromTheRequestOfALateAnswer": func(t *testing.T, s *setup) {
 		const late = 2 * time.Second
-		slow := &hooked{Leases: s.cfg.Leases, before: func(context.Context) { passTime(late) }}
+		slow := &hooked{Leases: s.cfg.Leases, onAnswer: func(context.Context) { passTime(late) }}
 		s.cfg.Leases = slow
 		acquired := s.readWallClock()
 		l := s.mustAcquire(t)
@@ -118,9 +118,9 @@ var trustCases = map[string]func(t *testing.T, s *setup){
 			t.Errorf("trusted for %s, want %s", got.Sub(acquired), want.Sub(acquired))
 		}
 	},
-	"AnAnswerAfterTheEndRestoresNoTrust": func(t *testing.T, s *setup) {
+	"AnAnswerAfterTheEndOfTrustRestoresNone": func(t *testing.T, s *setup) {
 		// This port ignores the end of its context.
-		s.cfg.Leases = &hooked{Leases: s.cfg.Leases, before: func(context.Context) { passTime(window) }}
+		s.cfg.Leases = &hooked{Leases: s.cfg.Leases, onAnswer: func(context.Context) { passTime(window) }}
 		l := s.mustAcquire(t)
 		passTimeAndSettle(renewal + window + instant)
 		if !isLost(l) {
@@ -142,7 +142,7 @@ func TestLease_Trusted(t *testing.T) {
 func TestLease_Trusted_Clocks(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(t *testing.T, s *setup){
-		"WallClockAheadIsNoticedByAsking": func(t *testing.T, s *setup) {
+		"WallClockAheadIsNoticedByTrusted": func(t *testing.T, s *setup) {
 			l := s.mustAcquire(t)
 			s.ahead.Store(int64(window))
 			if l.Trusted() {
@@ -184,9 +184,10 @@ func TestLease_Trusted_Clocks(t *testing.T) {
 			}
 		},
 		"AnAnswerAfterASleepRestoresNoTrust": func(t *testing.T, s *setup) {
-			// The renewal began before the end and would extend the trust. But its answer came too late to be used.
+			// The machine sleeps during the renewal: the wall clock is ahead when the answer comes. Trust has ended
+			// before the answer, so the renewal does not extend it.
 			sleepy := &hooked{Leases: s.cfg.Leases,
-				before: func(context.Context) { s.ahead.Store(int64(window - renewal)) }}
+				onAnswer: func(context.Context) { s.ahead.Store(int64(window - renewal)) }}
 			s.cfg.Leases = sleepy
 			l := s.mustAcquire(t)
 			passTimeAndSettle(renewal)

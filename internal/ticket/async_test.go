@@ -10,13 +10,13 @@ import (
 
 func TestSender_EnqueueAsync(t *testing.T) {
 	t.Parallel()
-	t.Run("PutsOneHoweverOften", func(t *testing.T) {
+	t.Run("PutsOneTicketForManyCalls", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
 		for range 10 {
-			s.bell.EnqueueAsync(0)
+			s.sender.EnqueueAsync(0)
 		}
-		s.bell.Wait(t.Context())
+		s.sender.Wait(t.Context())
 		s.wantPut(t, 1)
 		s.passTime(10 * time.Second)
 		if got := s.takeVisible(t); len(got) != 1 {
@@ -31,23 +31,23 @@ func TestSender_EnqueueAsync(t *testing.T) {
 			<-stuck
 			return storagetest.Fault{Kind: storagetest.FailBefore}
 		})
-		s.bell.EnqueueAsync(0)
+		s.sender.EnqueueAsync(0)
 		close(stuck)
-		s.bell.Wait(t.Context())
+		s.sender.Wait(t.Context())
 		s.faults.Set(nil)
-		s.bell.EnqueueAsync(0) // the first ticket was not put, so it does not count
-		s.bell.Wait(t.Context())
+		s.sender.EnqueueAsync(0) // the first ticket was not put, so it does not count
+		s.sender.Wait(t.Context())
 		s.wantPut(t, 1)
 	})
-	t.Run("IsVisibleAtOnceOfAProcessThatLeaves", func(t *testing.T) {
+	t.Run("IsVisibleAtOnceAfterLeave", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
-		s.enqueueTicket(t, 0) // visible after 5 s, and then taken elsewhere
-		s.bell.Leave()
+		s.enqueueTicket(t, 0) // visible after 5 s; another instance then takes it
+		s.sender.Leave()
 		for round := range 3 {
-			s.bell.EnqueueAsync(0)
-			s.bell.EnqueueAsync(0)
-			s.bell.Wait(t.Context())
+			s.sender.EnqueueAsync(0)
+			s.sender.EnqueueAsync(0)
+			s.sender.Wait(t.Context())
 			if got := s.takeVisible(t); len(got) != 1 {
 				t.Errorf("took %q after round %d, want one", got, round)
 			}
@@ -57,17 +57,18 @@ func TestSender_EnqueueAsync(t *testing.T) {
 	})
 }
 
-// Another instance may take a ticket as soon as it is visible, look at the lane, and find no message there. So one has
-// to become visible after each message.
+// Another instance may take a ticket as soon as it is visible, look at the lane, and find no message there. So a
+// ticket has to become visible after each message.
 func TestSender_EnqueueAsync_AfterLeave(t *testing.T) {
 	t.Parallel()
+	// Messages are filed for the time filing. A ticket has to become visible at most latest after each message.
 	const step, filing, latest = 100 * time.Millisecond, 5 * time.Second, 3 * time.Second
 	for name, every := range map[string]time.Duration{"EachStep": step, "EachHalfSecond": 500 * time.Millisecond,
 		"EachSecond": time.Second, "Each1100ms": 1100 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSetup()
-			s.bell.Leave()
+			s.sender.Leave()
 			var waiting []time.Duration // the times of messages for which no ticket has become visible yet
 			taken := 0
 			for at := time.Duration(0); at <= filing+latest; at += step {
@@ -80,28 +81,29 @@ func TestSender_EnqueueAsync_AfterLeave(t *testing.T) {
 						waiting[0], latest)
 				}
 				if at <= filing && at%every == 0 {
-					s.bell.EnqueueAsync(0)
-					s.bell.Wait(t.Context())
+					s.sender.EnqueueAsync(0)
+					s.sender.Wait(t.Context())
 					waiting = append(waiting, at)
 				}
 				s.passTime(step)
 			}
 			if len(waiting) > 0 {
-				t.Errorf("no ticket became visible after the messages of %v", waiting)
+				t.Errorf("no ticket became visible after the messages of %v, want one", waiting)
 			}
 			if most := int((filing+latest)/time.Second) + 1; taken > most {
-				t.Errorf("%d tickets, want one a second at most", taken)
+				t.Errorf("%d tickets, want %d at most: one a second", taken, most)
 			}
 		})
 	}
 }
 
-// A ticket that another instance has taken neither moves a lane nor brings an invocation to this instance.
+// Another instance may have taken a visible ticket. Such a ticket neither moves a lane of this instance nor brings an
+// invocation to it.
 func TestSender_EnqueueNowAndRelief(t *testing.T) {
 	t.Parallel()
 	type step struct {
-		pass    time.Duration
-		ring    func(*ticket.Sender, *testing.T) error
+		pass    time.Duration // the time before the call
+		enqueue func(*ticket.Sender, *testing.T) error
 		tickets int64 // put so far
 	}
 	now := func(b *ticket.Sender, t *testing.T) error { return b.EnqueueNow(t.Context(), 0) }
@@ -109,15 +111,15 @@ func TestSender_EnqueueNowAndRelief(t *testing.T) {
 	plain := func(b *ticket.Sender, t *testing.T) error { return b.Enqueue(t.Context(), 0) } // visible after 5 s
 	all := func(b *ticket.Sender, t *testing.T) error { return b.EnqueueNow(t.Context(), ticket.AllLanes) }
 	for name, steps := range map[string][]step{
-		"NowDoesNotWaitForAHiddenOne":       {{0, plain, 1}, {0, now, 2}},
-		"NowDoesNotRelyOnOneThatWasVisible": {{0, plain, 1}, {7 * time.Second, now, 2}},
-		"NowPutsOneAtATime":                 {{0, now, 1}, {0, now, 1}, {500 * time.Millisecond, now, 2}},
-		"NowIsPartOfOneForAllLanes":         {{0, all, 1}, {0, now, 1}},
-		"ReliefComesByAHiddenOne":           {{0, plain, 1}, {0, relieve, 1}},
-		"ReliefComesByOneThatIsJustVisible": {{0, plain, 1}, {10 * time.Second, relieve, 1}},
-		"ReliefNeedsAnotherAfterSomeTime": {{0, plain, 1}, {16 * time.Second, relieve, 2},
+		"NowIgnoresAHiddenTicket":          {{0, plain, 1}, {0, now, 2}},
+		"NowIgnoresAVisibleTicket":         {{0, plain, 1}, {7 * time.Second, now, 2}},
+		"NowPutsOneTicketAtOneTime":        {{0, now, 1}, {0, now, 1}, {500 * time.Millisecond, now, 2}},
+		"NowReliesOnOneForAllLanes":        {{0, all, 1}, {0, now, 1}},
+		"ReliefReliesOnAHiddenTicket":      {{0, plain, 1}, {0, relieve, 1}},
+		"ReliefReliesOnAJustVisibleTicket": {{0, plain, 1}, {10 * time.Second, relieve, 1}},
+		"ReliefPutsAnotherAfterTenSeconds": {{0, plain, 1}, {16 * time.Second, relieve, 2},
 			{15 * time.Second, relieve, 3}},
-		"OthersGoOnToRelyOnIt": {{0, relieve, 1}, {30 * time.Second, plain, 1},
+		"EnqueueReliesOnReliefForAMinute": {{0, relieve, 1}, {30 * time.Second, plain, 1},
 			{31 * time.Second, plain, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +127,7 @@ func TestSender_EnqueueNowAndRelief(t *testing.T) {
 			s := newSetup()
 			for _, step := range steps {
 				s.passTime(step.pass)
-				if err := step.ring(s.bell, t); err != nil {
+				if err := step.enqueue(s.sender, t); err != nil {
 					t.Fatal(err)
 				}
 				s.wantPut(t, step.tickets)

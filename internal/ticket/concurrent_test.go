@@ -11,13 +11,13 @@ import (
 
 func TestSender_Concurrent(t *testing.T) {
 	t.Parallel()
-	t.Run("RingsMergeToOnePerLane", func(t *testing.T) {
+	t.Run("CallsPutOneTicketForEachLane", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
 		var wg sync.WaitGroup
 		for i := range 400 {
 			wg.Go(func() {
-				if err := s.bell.Enqueue(t.Context(), i%4); err != nil {
+				if err := s.sender.Enqueue(t.Context(), i%4); err != nil {
 					t.Error(err)
 				}
 			})
@@ -25,7 +25,7 @@ func TestSender_Concurrent(t *testing.T) {
 		wg.Wait()
 		s.wantPut(t, 4)
 	})
-	t.Run("ARingNeverWaitsForAnother", func(t *testing.T) {
+	t.Run("ACallDoesNotWaitForAnother", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
 		under := make(chan struct{})
@@ -33,9 +33,9 @@ func TestSender_Concurrent(t *testing.T) {
 			storagetest.Fault{Kind: storagetest.Hang})
 		ctx, cancel := context.WithCancel(t.Context())
 		hung := make(chan error)
-		go func() { hung <- s.bell.Enqueue(ctx, 0) }()
+		go func() { hung <- s.sender.Enqueue(ctx, 0) }()
 		<-under
-		s.enqueueTicket(t, 0) // would hang here
+		s.enqueueTicket(t, 0) // if calls waited for each other, this one would hang
 		s.wantPut(t, 0)
 		cancel()
 		if err := <-hung; err == nil {
@@ -44,7 +44,7 @@ func TestSender_Concurrent(t *testing.T) {
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 1)
 	})
-	t.Run("FailuresLeaveNoNoteBehind", func(t *testing.T) {
+	t.Run("FailuresLeaveNoPendingTicket", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
 		var calls atomic.Int64
@@ -57,8 +57,8 @@ func TestSender_Concurrent(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 200 {
 			wg.Go(func() {
-				s.bell.MarkReceived(0)
-				s.bell.Enqueue(t.Context(), 0)
+				s.sender.MarkReceived(0)
+				s.sender.Enqueue(t.Context(), 0)
 			})
 		}
 		wg.Wait()

@@ -14,20 +14,21 @@ import (
 )
 
 const (
-	// defaultMaxDelay is long enough to spread the tickets of many instances, and short as a wait.
+	// defaultMaxDelay is long enough to spread the tickets of many instances, and short enough for a
+	// message that waits.
 	defaultMaxDelay = 10 * time.Second
 
-	// defaultCountsFor is how long after it became visible a ticket still counts as pending: the
-	// host polls at least once a minute.
+	// defaultCountsFor is how long a visible ticket still counts as pending: the host polls at least once a minute.
 	defaultCountsFor = time.Minute
 
-	// takenElsewhereAfter is how long after it became visible a ticket that has not arrived here
-	// is assumed to be another instance's, if one has to arrive here.
+	// takenElsewhereAfter is the time that EnqueueRelief waits for a visible ticket to arrive at this
+	// instance. After that it assumes that another instance has taken the ticket.
 	takenElsewhereAfter = 10 * time.Second
 
 	// maxLaneTickets is the largest number of tickets of single lanes that an instance has at a time. Together with the
 	// tickets for all lanes, and the ticket of the invocation that stays, they are fewer than 16. Target-based scaling
-	// divides the queue's length by this batch size, so more tickets would start instances without work.
+	// divides the queue's length by batchSize in host.json, which is 16. So more tickets would start instances without
+	// work.
 	maxLaneTickets = 8
 
 	// queueResolution is the accuracy of visibility: the queue counts whole seconds, by a clock of
@@ -45,7 +46,7 @@ const (
 type Config struct {
 	Queue              storage.Queue
 	Epoch              int
-	MinDelay, MaxDelay time.Duration    // visibility delay, drawn between them; MaxDelay 0 = 10 s
+	MinDelay, MaxDelay time.Duration    // bounds of the random visibility delay; MaxDelay 0 = 10 s
 	NoDelay            bool             // overrides MinDelay and MaxDelay by 0
 	CountsFor          time.Duration    // how long a visible ticket still counts as pending; 0 = a minute
 	Now                func() time.Time // nil = time.Now
@@ -81,17 +82,17 @@ type Sender struct {
 	cfg Config
 
 	mu      sync.Mutex
-	pending []*pendingTicket // put here, and not known to have been received
+	pending []*pendingTicket // put by this process, or about to be; see the package's comment
 
 	isLeaving  atomic.Bool    // this process takes no lane any more
 	background sync.WaitGroup // puts of EnqueueAsync
 }
 
-// pendingTicket is a ticket of this process: its lane, or AllLanes, and when it becomes visible.
+// pendingTicket is a pending ticket of this process.
 type pendingTicket struct {
-	lane       int
+	lane       int // or AllLanes
 	visibleAt  time.Time
-	isRequeued bool
+	isRequeued bool // put by Requeue
 }
 
 func (t *pendingTicket) leadsTo(lane int) bool { return t.lane == lane || t.lane == AllLanes }
@@ -99,33 +100,33 @@ func (t *pendingTicket) leadsTo(lane int) bool { return t.lane == lane || t.lane
 // New returns a Sender without pending tickets.
 func New(cfg Config) *Sender { return &Sender{cfg: cfg.withDefaults()} }
 
-// Enqueue puts a ticket that becomes visible within MinDelay to MaxDelay, unless a pending one
-// becomes visible by MaxDelay. The error is storage's, wrapped; the ticket then does not count as
-// pending, so the next call puts one. The caller's own work need not fail because of it.
+// Enqueue puts a ticket that becomes visible after MinDelay to MaxDelay, unless a pending one becomes
+// visible before MaxDelay is over. The error is storage's, wrapped. After an error the ticket does not
+// count as pending, so the next call puts one. The caller's own work need not fail because of it.
 func (s *Sender) Enqueue(ctx context.Context, lane int) error {
 	now := s.cfg.Now()
 	return s.enqueue(ctx, lane, now, s.drawDelay(s.cfg.MinDelay, s.cfg.MaxDelay), s.cfg.MaxDelay)
 }
 
-// EnqueueNow puts a ticket that is visible at once, unless a pending ticket for the lane becomes visible within this
-// second. It ignores tickets that are visible already: another instance may have taken one and looked at the lane
-// before the last message was filed, and the lane has to move.
+// EnqueueNow puts a ticket that is visible at once, unless a pending ticket that leads to the lane becomes visible
+// within a second. It ignores tickets that are visible already: another instance may have taken such a ticket and
+// looked at the lane before the last message was filed, or when the lane did not have to move yet.
 func (s *Sender) EnqueueNow(ctx context.Context, lane int) error {
 	return s.enqueueFresh(ctx, lane, 0, 0)
 }
 
 // EnqueueRelief puts a ticket for another invocation that relieves this one. It puts none if a
-// pending one becomes visible within MaxDelay or ten seconds, or became visible less than
-// takenElsewhereAfter ago.
+// pending one becomes visible within MaxDelay, or within ten seconds if MaxDelay is longer, or became
+// visible at most takenElsewhereAfter ago.
 func (s *Sender) EnqueueRelief(ctx context.Context, lane int) error {
 	return s.enqueueFresh(ctx, lane, takenElsewhereAfter, min(s.cfg.MaxDelay, defaultMaxDelay))
 }
 
 // enqueueFresh puts a ticket that is visible at once, unless a pending one becomes visible within
-// latest, or became visible no longer ago than earliest.
-func (s *Sender) enqueueFresh(ctx context.Context, lane int, earliest, latest time.Duration) error {
+// latest, or has been visible for maxVisible at most.
+func (s *Sender) enqueueFresh(ctx context.Context, lane int, maxVisible, latest time.Duration) error {
 	now := s.cfg.Now()
-	s.forgetVisible(lane, now.Add(-earliest))
+	s.forgetVisible(lane, now.Add(-maxVisible))
 	return s.enqueue(ctx, lane, now, 0, latest)
 }
 
@@ -138,13 +139,13 @@ func (s *Sender) forgetVisible(lane int, before time.Time) {
 	})
 }
 
-// Leave is called when this process takes no lane any more, and still files messages. Other
-// processes get its tickets from now on, and it does not learn when. So from now on EnqueueAsync
-// ignores tickets that may have been visible before the message was filed; see delayAfterLeave.
+// Leave is called when this process takes no lane any more, and still files messages. From now on
+// other processes get its tickets, and it does not learn when. So EnqueueAsync then ignores tickets
+// that may have been visible before the message was filed; see delayAfterLeave.
 func (s *Sender) Leave() { s.isLeaving.Store(true) }
 
-// EnqueueAsync does the same as Enqueue for a caller that must not wait for the queue. It decides at once whether a
-// ticket is needed, puts it in the background, and logs a failure.
+// EnqueueAsync is Enqueue for a caller that must not wait for the queue. It decides at once whether a ticket is
+// needed, puts the ticket in the background, and logs a failure. After Leave its tickets are visible earlier.
 func (s *Sender) EnqueueAsync(lane int) {
 	now := s.cfg.Now()
 	delay, latest := roundUpToSeconds(s.drawDelay(s.cfg.MinDelay, s.cfg.MaxDelay)), s.cfg.MaxDelay
@@ -165,10 +166,10 @@ func (s *Sender) EnqueueAsync(lane int) {
 	})
 }
 
-// delayAfterLeave returns the visibility delay of a ticket for a message that was just filed, after
-// Leave: 0 for the first, and two seconds if another became visible within the last second or does
-// so within the next two. So a burst of messages leads to about one ticket a second, and one of them
-// becomes visible after the last message. Those that may be visible already no longer count.
+// delayAfterLeave returns the visibility delay of a ticket for a message that was just filed, after Leave: two
+// seconds if another ticket became visible within the last second or does so within the next two, otherwise 0. So a
+// burst of messages leads to about one ticket a second, and a ticket becomes visible after the last message. Tickets
+// that may be visible already no longer count as pending.
 func (s *Sender) delayAfterLeave(lane int, now time.Time) (delay time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,17 +196,17 @@ func (s *Sender) Wait(ctx context.Context) {
 	}
 }
 
-// EnqueueAt puts a ticket that becomes visible at needed, or a second later; if needed has passed,
-// at once. It puts none if a pending one is visible by then.
+// EnqueueAt puts a ticket that becomes visible at needed, or up to a second later; if needed has
+// passed, at once. It puts none if a pending one is visible by then.
 func (s *Sender) EnqueueAt(ctx context.Context, lane int, needed time.Time) error {
 	now := s.cfg.Now()
 	return s.enqueue(ctx, lane, now, needed.Sub(now), needed.Sub(now))
 }
 
-// Requeue puts a new ticket in the place of one that this process received for a lane held
-// elsewhere. It becomes visible after three quarters to five quarters of about, so that the
-// processes that wait for one lane do not meet again. It puts none if a pending one is visible by
-// then. The caller has called MarkReceived, and the host deletes the received ticket.
+// Requeue puts a new ticket in the place of a received one: another process holds the lane, or the host has given the
+// received ticket up. The new ticket becomes visible after three quarters to five quarters of about, so that the
+// processes that wait for one lane do not meet again. Requeue puts none if a pending ticket is visible after five
+// quarters of about. The host deletes the received ticket.
 func (s *Sender) Requeue(ctx context.Context, lane int, about time.Duration) error {
 	now := s.cfg.Now()
 	delay := roundUpToSeconds(s.drawDelay(about*3/4, about*5/4))
@@ -219,7 +220,7 @@ func (s *Sender) Requeue(ctx context.Context, lane int, about time.Duration) err
 	return s.putTicket(ctx, reserved, delay)
 }
 
-// AwaitsRequeued reports whether a requeued ticket of the lane is not visible yet.
+// AwaitsRequeued reports whether a ticket that Requeue has put for the lane is not visible yet.
 func (s *Sender) AwaitsRequeued(lane int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,9 +230,10 @@ func (s *Sender) AwaitsRequeued(lane int) bool {
 	})
 }
 
-// MarkReceived is called when a ticket of the lane has arrived. It may be one of this process, so
-// those that are visible by now no longer count as pending. Call it before looking for work in the
-// lane: a message filed after that look must lead to a ticket.
+// MarkReceived is called when a ticket of the lane, or of AllLanes, has arrived. That ticket may be
+// one of this process. So the tickets of this process with the same lane number that are visible by
+// now no longer count as pending. Call MarkReceived before looking for work in the lane: a message
+// filed after that look must lead to a ticket.
 func (s *Sender) MarkReceived(lane int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,8 +241,8 @@ func (s *Sender) MarkReceived(lane int) {
 	s.dropTickets(func(t *pendingTicket) bool { return t.lane == lane && !t.visibleAt.After(by) })
 }
 
-// enqueue puts a ticket that becomes visible after delay, unless a pending one is visible when
-// latest has passed.
+// enqueue puts a ticket that becomes visible after delay, unless a pending one will be visible when
+// the time span latest has passed.
 func (s *Sender) enqueue(ctx context.Context, lane int, now time.Time, delay, latest time.Duration) error {
 	delay = roundUpToSeconds(delay)
 	reserved := s.reserveTicket(lane, now, now.Add(delay), now.Add(max(latest, 0)))
@@ -252,17 +254,17 @@ func (s *Sender) enqueue(ctx context.Context, lane int, now time.Time, delay, la
 
 func (s *Sender) putTicket(ctx context.Context, reserved *pendingTicket, delay time.Duration) error {
 	if err := s.cfg.Queue.Put(ctx, Encode(s.cfg.Epoch, reserved.lane), delay); err != nil {
-		// This is right even if the ticket may have been put: one ticket too many costs less than one too few.
+		// Storage may have put the ticket. It is cancelled all the same: a ticket too many costs less than one too few.
 		s.cancelTicket(reserved)
-		return fmt.Errorf("ring lane %d: %w", reserved.lane, err)
+		return fmt.Errorf("put ticket of lane %d: %w", reserved.lane, err)
 	}
 	s.cfg.Log.Debug("ticket: put", "lane", reserved.lane, "delay_ms", delay.Milliseconds())
 	return nil
 }
 
 // reserveTicket records a ticket as pending before it is put, so that concurrent calls put no other
-// and do not wait. It returns nil if a pending one is visible by the time needed. Beyond
-// maxLaneTickets the ticket is one for all lanes.
+// ticket and need not wait for this one. It returns nil if a pending ticket is visible by the time
+// needed. Beyond maxLaneTickets the reserved ticket is one for all lanes.
 func (s *Sender) reserveTicket(lane int, now, visibleAt, needed time.Time) *pendingTicket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,7 +299,7 @@ func (s *Sender) countLaneTickets() (count int) {
 	return count
 }
 
-// cancelTicket removes a ticket that could not be put.
+// cancelTicket removes a ticket whose put failed from the pending ones.
 func (s *Sender) cancelTicket(failed *pendingTicket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,7 +311,7 @@ func (s *Sender) dropTickets(match func(*pendingTicket) bool) {
 	s.pending = slices.DeleteFunc(s.pending, match)
 }
 
-// roundUpToSeconds returns a delay in whole seconds, within the range that the queue accepts.
+// roundUpToSeconds rounds a delay up to whole seconds, and limits it to the range that the queue accepts.
 func roundUpToSeconds(d time.Duration) time.Duration {
 	d = min(max(0, d), maxQueueDelay)
 	return (d + time.Second - 1).Truncate(time.Second)

@@ -11,22 +11,23 @@ import (
 	"weir/internal/ticket"
 )
 
-// setup is the sender of one instance and its queue, with a clock and a random number that the test sets.
+// setup is the sender of one instance and its queue, with a clock and a random number that the test sets. The default
+// random number leads to a delay of 5 s.
 type setup struct {
 	now    time.Time
-	die    float64
+	random float64
 	queue  *memory.Queue
 	faults *storagetest.Faults
 	cfg    ticket.Config
-	bell   *ticket.Sender
+	sender *ticket.Sender
 }
 
 func newSetup() *setup {
-	s := &setup{now: time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC), die: 0.5, faults: storagetest.NewFaults()}
+	s := &setup{now: time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC), random: 0.5, faults: storagetest.NewFaults()}
 	now := func() time.Time { return s.now }
 	s.queue = memory.New(now).Queue("tickets")
-	s.cfg = ticket.Config{Queue: s.faults.Queue(s.queue), Epoch: 4, Now: now, Rand: func() float64 { return s.die }}
-	s.bell = ticket.New(s.cfg)
+	s.cfg = ticket.Config{Queue: s.faults.Queue(s.queue), Epoch: 4, Now: now, Rand: func() float64 { return s.random }}
+	s.sender = ticket.New(s.cfg)
 	return s
 }
 
@@ -34,19 +35,19 @@ func (s *setup) passTime(d time.Duration) { s.now = s.now.Add(d) }
 
 func (s *setup) enqueueTicket(t *testing.T, lane int) {
 	t.Helper()
-	if err := s.bell.Enqueue(t.Context(), lane); err != nil {
+	if err := s.sender.Enqueue(t.Context(), lane); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (s *setup) ringAt(t *testing.T, needed time.Time) {
+func (s *setup) enqueueAt(t *testing.T, needed time.Time) {
 	t.Helper()
-	if err := s.bell.EnqueueAt(t.Context(), 0, needed); err != nil {
+	if err := s.sender.EnqueueAt(t.Context(), 0, needed); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// wantPut checks how many tickets have been put so far, visible or not.
+// wantPut checks how many tickets the queue has, visible or not.
 func (s *setup) wantPut(t *testing.T, want int64) {
 	t.Helper()
 	if got, err := s.queue.Length(t.Context()); err != nil || got != want {
@@ -54,7 +55,7 @@ func (s *setup) wantPut(t *testing.T, want int64) {
 	}
 }
 
-// takeVisible deletes the visible tickets, as the host's poll does, and returns their texts.
+// takeVisible deletes the visible tickets, as a host does after it has received them, and returns their texts.
 func (s *setup) takeVisible(t *testing.T) []string {
 	t.Helper()
 	got, err := s.queue.Get(t.Context(), 32, time.Minute)
@@ -87,8 +88,8 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		s.wantPut(t, 1)
 	},
 	"AHundredTimesWithUnevenDelaysPutsOne": func(t *testing.T, s *setup) {
-		s.cfg.MaxDelay, s.die = 1500*time.Millisecond, 0.9 // rounded up: later than MaxDelay
-		s.bell = ticket.New(s.cfg)
+		s.cfg.MaxDelay, s.random = 1500*time.Millisecond, 0.9 // rounded up: later than MaxDelay
+		s.sender = ticket.New(s.cfg)
 		for range 100 {
 			s.enqueueTicket(t, 3)
 		}
@@ -101,15 +102,15 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		}
 		s.wantPut(t, 4)
 		s.passTime(10 * time.Second)
-		s.bell.MarkReceived(2)
+		s.sender.MarkReceived(2)
 		for lane := range 4 {
 			s.enqueueTicket(t, lane)
 		}
 		s.wantPut(t, 5)
 	},
 	"TheDelayIsDrawnBetweenTheBounds": func(t *testing.T, s *setup) {
-		s.cfg.MinDelay, s.cfg.MaxDelay, s.die = 4*time.Second, 8*time.Second, 0.75
-		s.bell = ticket.New(s.cfg)
+		s.cfg.MinDelay, s.cfg.MaxDelay, s.random = 4*time.Second, 8*time.Second, 0.75
+		s.sender = ticket.New(s.cfg)
 		s.enqueueTicket(t, 0)
 		s.passTime(7*time.Second - 1)
 		if got := s.takeVisible(t); len(got) != 0 {
@@ -121,34 +122,34 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		}
 	},
 	"NeededEarlierPutsAnother": func(t *testing.T, s *setup) {
-		s.ringAt(t, s.now.Add(time.Minute))
+		s.enqueueAt(t, s.now.Add(time.Minute))
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2)
-		s.ringAt(t, s.now.Add(2*time.Minute)) // a pending ticket becomes visible before that
+		s.enqueueAt(t, s.now.Add(2*time.Minute)) // a pending ticket becomes visible before that
 		s.wantPut(t, 2)
 	},
-	"VisibleAndSeenRingsAgain": func(t *testing.T, s *setup) {
+	"ReceivedWhenVisiblePutsAnother": func(t *testing.T, s *setup) {
 		s.enqueueTicket(t, 0)
 		s.passTime(5 * time.Second)
-		s.bell.MarkReceived(0)
+		s.sender.MarkReceived(0)
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2)
 	},
-	"AReceivedTicketLeavesThePutOneToCome": func(t *testing.T, s *setup) {
+	"ReceivedBeforeVisiblePutsNone": func(t *testing.T, s *setup) {
 		s.enqueueTicket(t, 0)
-		s.bell.MarkReceived(0)
+		s.sender.MarkReceived(0)
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 1)
 	},
-	"SeenASecondEarlyCounts": func(t *testing.T, s *setup) {
+	"ReceivedASecondEarlyPutsAnother": func(t *testing.T, s *setup) {
 		s.enqueueTicket(t, 0)
-		s.passTime(4 * time.Second) // the clock of the queue differs
-		s.bell.MarkReceived(0)
+		s.passTime(4 * time.Second) // by its own clock the queue shows the ticket a second early
+		s.sender.MarkReceived(0)
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2)
 	},
 	"DefaultsSuffice": func(t *testing.T, s *setup) {
-		s.bell = ticket.New(ticket.Config{Queue: s.queue, MinDelay: time.Minute})
+		s.sender = ticket.New(ticket.Config{Queue: s.queue, MinDelay: time.Minute})
 		s.enqueueTicket(t, 0)
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 1)
@@ -161,7 +162,7 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 			t.Errorf("got %d tickets after MinDelay, which bounds MaxDelay, want 1", len(got))
 		}
 	},
-	"VisibleAndUnseenCountsForAMinute": func(t *testing.T, s *setup) {
+	"VisibleAndNotReceivedCountsForAMinute": func(t *testing.T, s *setup) {
 		s.enqueueTicket(t, 0)
 		s.passTime(65*time.Second - 1)
 		s.enqueueTicket(t, 0)
@@ -170,33 +171,33 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2)
 	},
-	"AFailedPutIsTriedByTheNextRing": func(t *testing.T, s *setup) {
+	"TheNextCallPutsATicketAfterAFailure": func(t *testing.T, s *setup) {
 		s.faults.Once(func(storagetest.Call) bool { return true },
 			storagetest.Fault{Kind: storagetest.FailBefore})
-		if err := s.bell.Enqueue(t.Context(), 0); !storage.Is(err, storage.Unavailable) {
+		if err := s.sender.Enqueue(t.Context(), 0); !storage.Is(err, storage.Unavailable) {
 			t.Fatalf("error %v, want an error of kind Unavailable", err)
 		}
 		s.wantPut(t, 0)
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 1)
 	},
-	"APutOfUnknownFateIsTriedByTheNextRing": func(t *testing.T, s *setup) {
+	"TheNextCallPutsATicketAfterALostAnswer": func(t *testing.T, s *setup) {
 		s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailAfter})
-		if err := s.bell.Enqueue(t.Context(), 0); !storage.Is(err, storage.Ambiguous) {
+		if err := s.sender.Enqueue(t.Context(), 0); !storage.Is(err, storage.Ambiguous) {
 			t.Fatalf("error %v, want an error of kind Ambiguous", err)
 		}
 		s.enqueueTicket(t, 0)
 		s.enqueueTicket(t, 0)
-		s.wantPut(t, 2) // the ticket that has arrived, and the one that the sender knows
+		s.wantPut(t, 2) // the ticket whose answer was lost, and the one that the sender knows
 	},
-	"AFailedPutLeavesTheOtherNotes": func(t *testing.T, s *setup) {
-		s.ringAt(t, s.now.Add(time.Minute))
+	"AFailedPutLeavesTheOtherTicketsPending": func(t *testing.T, s *setup) {
+		s.enqueueAt(t, s.now.Add(time.Minute))
 		s.faults.Once(func(storagetest.Call) bool { return true },
 			storagetest.Fault{Kind: storagetest.FailBefore})
-		if err := s.bell.Enqueue(t.Context(), 0); err == nil {
+		if err := s.sender.Enqueue(t.Context(), 0); err == nil {
 			t.Fatal("Enqueue = no error, want one")
 		}
-		s.ringAt(t, s.now.Add(time.Minute))
+		s.enqueueAt(t, s.now.Add(time.Minute))
 		s.wantPut(t, 1)
 	},
 }
@@ -215,7 +216,7 @@ func TestSender_AllLanes(t *testing.T) {
 	t.Parallel()
 	const most = 8 // tickets of single lanes
 	tests := map[string]func(t *testing.T, s *setup){
-		"OneTicketInThePlaceOfTheNinthAndAllBehindIt": func(t *testing.T, s *setup) {
+		"OneTicketInThePlaceOfTheNinthAndAllLaterOnes": func(t *testing.T, s *setup) {
 			for lane := range 1000 {
 				s.enqueueTicket(t, lane)
 			}
@@ -235,7 +236,7 @@ func TestSender_AllLanes(t *testing.T) {
 		},
 		"NeededEarlierPutsAnother": func(t *testing.T, s *setup) {
 			for lane := range most + 1 {
-				if err := s.bell.Requeue(t.Context(), lane, time.Minute); err != nil {
+				if err := s.sender.Requeue(t.Context(), lane, time.Minute); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -245,35 +246,35 @@ func TestSender_AllLanes(t *testing.T) {
 			}
 			s.wantPut(t, most+2)
 		},
-		"SeenMakesRoom": func(t *testing.T, s *setup) {
+		"AReceivedTicketMakesRoom": func(t *testing.T, s *setup) {
 			for lane := range most {
 				s.enqueueTicket(t, lane)
 			}
 			s.passTime(10 * time.Second)
 			s.takeVisible(t)
-			s.bell.MarkReceived(3)
+			s.sender.MarkReceived(3)
 			s.enqueueTicket(t, 100)
 			s.passTime(10 * time.Second)
 			if got, want := s.takeVisible(t), ticket.Encode(4, 100); len(got) != 1 || got[0] != want {
 				t.Errorf("tickets %q, want %q", got, want)
 			}
 		},
-		"SeenRingsAllAgain": func(t *testing.T, s *setup) {
+		"AReceivedTicketForAllLanesPutsAnother": func(t *testing.T, s *setup) {
 			for lane := range most + 1 {
 				s.enqueueTicket(t, lane)
 			}
 			s.passTime(10 * time.Second)
-			s.bell.MarkReceived(ticket.AllLanes)
+			s.sender.MarkReceived(ticket.AllLanes)
 			s.enqueueTicket(t, 100)
 			s.wantPut(t, most+2)
 		},
-		"AFailedPutLeavesNoNote": func(t *testing.T, s *setup) {
+		"AFailedPutLeavesNoPendingTicket": func(t *testing.T, s *setup) {
 			for lane := range most {
 				s.enqueueTicket(t, lane)
 			}
 			s.faults.Once(func(storagetest.Call) bool { return true },
 				storagetest.Fault{Kind: storagetest.FailBefore})
-			if err := s.bell.Enqueue(t.Context(), 100); !storage.Is(err, storage.Unavailable) {
+			if err := s.sender.Enqueue(t.Context(), 100); !storage.Is(err, storage.Unavailable) {
 				t.Fatalf("error %v, want an error of kind Unavailable", err)
 			}
 			s.enqueueTicket(t, 101)
@@ -292,7 +293,7 @@ func TestSender_WithoutDelay(t *testing.T) {
 	t.Parallel()
 	s := newSetup()
 	s.cfg.NoDelay, s.cfg.CountsFor = true, 2*time.Second
-	s.bell = ticket.New(s.cfg)
+	s.sender = ticket.New(s.cfg)
 	s.enqueueTicket(t, 0)
 	if got := s.takeVisible(t); len(got) != 1 {
 		t.Fatalf("%d tickets are visible at once, want 1", len(got))
@@ -312,26 +313,26 @@ func TestSender_WithoutDelay(t *testing.T) {
 func TestSender_EnqueueAt(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(t *testing.T, s *setup){
-		"TheSameMomentPutsOne": func(t *testing.T, s *setup) {
+		"TheSameTimePutsOne": func(t *testing.T, s *setup) {
 			needed := s.now.Add(90500 * time.Millisecond) // the queue rounds it up to 91 s
 			for range 100 {
-				s.ringAt(t, needed)
+				s.enqueueAt(t, needed)
 				s.passTime(30 * time.Millisecond)
 			}
 			s.wantPut(t, 1)
 		},
-		"APastMomentIsNow": func(t *testing.T, s *setup) {
+		"APastTimeIsNow": func(t *testing.T, s *setup) {
 			for range 10 {
-				s.ringAt(t, s.now.Add(-time.Hour))
+				s.enqueueAt(t, s.now.Add(-time.Hour))
 			}
 			s.wantPut(t, 1)
 			if got := s.takeVisible(t); len(got) != 1 {
 				t.Errorf("got %d tickets at once, want 1", len(got))
 			}
 		},
-		"BeyondTheQueuesReachIsAsFarAsItGoes": func(t *testing.T, s *setup) {
-			s.ringAt(t, s.now.Add(30*24*time.Hour))
-			s.ringAt(t, s.now.Add(30*24*time.Hour))
+		"BeyondTheLongestDelayIsTheLongestDelay": func(t *testing.T, s *setup) {
+			s.enqueueAt(t, s.now.Add(30*24*time.Hour))
+			s.enqueueAt(t, s.now.Add(30*24*time.Hour))
 			s.wantPut(t, 1)
 			s.passTime(7 * 24 * time.Hour)
 			if got := s.takeVisible(t); len(got) != 1 {
@@ -352,15 +353,15 @@ func TestSender_Requeue(t *testing.T) {
 	const about = 20 * time.Second
 	putBack := func(t *testing.T, s *setup) {
 		t.Helper()
-		if err := s.bell.Requeue(t.Context(), 0, about); err != nil {
+		if err := s.sender.Requeue(t.Context(), 0, about); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for die, want := range map[float64]time.Duration{0: 15 * time.Second, 0.5: about, 1: 25 * time.Second} {
+	for random, want := range map[float64]time.Duration{0: 15 * time.Second, 0.5: about, 1: 25 * time.Second} {
 		t.Run("After"+want.String(), func(t *testing.T) {
 			t.Parallel()
 			s := newSetup()
-			s.die = die
+			s.random = random
 			putBack(t, s)
 			s.passTime(want - 1)
 			if got := s.takeVisible(t); len(got) != 0 {
@@ -372,17 +373,17 @@ func TestSender_Requeue(t *testing.T) {
 			}
 		})
 	}
-	t.Run("OneComesAnyway", func(t *testing.T) {
+	t.Run("PutsNoneIfOneIsPending", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
 		s.enqueueTicket(t, 0)
 		putBack(t, s)
 		s.wantPut(t, 1)
 	})
-	t.Run("OneComesWithinItsTime", func(t *testing.T) {
+	t.Run("PutsNoneIfOneIsVisibleWithinFiveQuarters", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
-		s.ringAt(t, s.now.Add(about*6/5)) // later than the drawn delay
+		s.enqueueAt(t, s.now.Add(about*6/5)) // later than the drawn delay
 		putBack(t, s)
 		s.wantPut(t, 1)
 	})
@@ -391,10 +392,10 @@ func TestSender_Requeue(t *testing.T) {
 		s := newSetup()
 		s.enqueueTicket(t, 0)
 		for i := range 200 {
-			s.die = float64(i%11) / 10
+			s.random = float64(i%11) / 10
 			s.passTime(time.Second)
 			for range s.takeVisible(t) {
-				s.bell.MarkReceived(0)
+				s.sender.MarkReceived(0)
 				putBack(t, s)
 			}
 			s.wantPut(t, 1)

@@ -22,7 +22,7 @@ func TestDecode(t *testing.T) {
 		{0, ticket.AllLanes}, {17, ticket.AllLanes}} {
 		epoch, lane, err := ticket.Decode(ticket.Encode(want[0], want[1]))
 		if epoch != want[0] || lane != want[1] || err != nil {
-			t.Errorf("%v came back as %d, %d, %v, want %v, %v and no error", want, epoch, lane, err, want[0], want[1])
+			t.Errorf("%v was decoded as %d, %d, %v, want %v, %v and no error", want, epoch, lane, err, want[0], want[1])
 		}
 	}
 	garbage := map[string]string{
@@ -60,7 +60,7 @@ func TestDecode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if epoch, lane, err := ticket.Decode(text); err == nil || epoch != 0 || lane != 0 {
-				t.Errorf("%q was taken for %d.%d, error %v, want an error, 0 and 0", text, epoch, lane, err)
+				t.Errorf("%q was decoded as %d.%d, error %v, want an error, 0 and 0", text, epoch, lane, err)
 			}
 		})
 	}

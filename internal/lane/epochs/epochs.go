@@ -1,5 +1,6 @@
-// Package epochs keeps the record of epochs, the row meta/lanes: which epoch is open, how many lanes it has, and
-// the step of a change of that number. Package relane changes it.
+// Package epochs keeps the record of epochs, the row meta/lanes: the open epoch, its number of lanes, and the step of
+// a change of that number. Package relane makes the change. Package lane creates the record, and removes epochs from
+// it when retention has deleted their lanes.
 package epochs
 
 import (
@@ -19,7 +20,7 @@ const MaxLanes = 1024
 // Step is the progress of a change of the number of lanes; package relane describes the change.
 type Step string
 
-// The steps of a change. It can be undone until it reaches StepCount.
+// The steps of a change. The change can be undone until it reaches StepCount.
 const (
 	StepNone  Step = ""
 	StepDrain Step = "drain"  // heads are sealed; lanes become empty and are closed
@@ -34,15 +35,15 @@ type Epoch struct {
 	Lanes  int `json:"lanes"`
 }
 
-// Record is the row with the number of lanes. It is written under If-Match only, so every step of a
-// change is taken once.
+// Record is the row meta/lanes. After it was created, it is written under If-Match only, so every step of a change is
+// taken once.
 type Record struct {
 	ETag    storage.ETag
 	Open    Epoch   // the epoch in which messages are filed
-	Step    Step    // of a change in progress
-	Next    Epoch   // the epoch to which it leads
-	Used    int     // highest epoch number so far; none is used twice
-	Earlier []Epoch // they may still have messages; oldest first
+	Step    Step    // of a change in progress; StepNone = there is none
+	Next    Epoch   // the epoch to which the change leads
+	Used    int     // highest epoch number so far; no number is used twice
+	Earlier []Epoch // earlier epochs that may still have messages; oldest first
 	Origin  string  // random, drawn when storage is first used; empty in records of earlier versions
 }
 
@@ -77,7 +78,7 @@ func (m Record) values() (map[string]any, error) {
 	return v, nil
 }
 
-// Read reads the record. NotFound: storage was never used.
+// Read reads the record. NotFound: there is none, because storage was never used.
 func Read(ctx context.Context, table storage.Table) (Record, error) {
 	row, err := table.Get(ctx, rows.MetaPartition, rows.LanesKey)
 	if err != nil {
@@ -89,9 +90,9 @@ func Read(ctx context.Context, table storage.Table) (Record, error) {
 // ErrNoChange is returned by a change of the record that has nothing to change.
 var ErrNoChange = errors.New("nothing to change")
 
-// Update reads the record, calls change, and writes the record under its ETag, until the write is
-// known to be done. If an answer was lost, change gets the record that it has changed already, and returns
-// ErrNoChange. Any other error of change ends the update.
+// Update reads the record, calls change, and writes the record under its ETag, until the write is known to be done,
+// or ctx ends. If an answer was lost, change gets the record that it has changed already, and must return
+// ErrNoChange. Any other error of change ends the update, unless rows.IsUncertain is true for it.
 func Update(ctx context.Context, table storage.Table, change func(*Record) error) (record Record, err error) {
 	err = rows.Update(ctx, func() (bool, error) {
 		if record, err = Read(ctx, table); err != nil {
@@ -122,7 +123,7 @@ func (m Record) write(ctx context.Context, table storage.Table) error {
 	return err
 }
 
-// Create inserts the first record, unless there is one.
+// Create inserts the first record. If there is a record already, that stays, and Create returns nil.
 func Create(ctx context.Context, table storage.Table, first Record) error {
 	v, err := first.values()
 	if err != nil {

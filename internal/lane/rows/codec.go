@@ -6,7 +6,7 @@ import (
 )
 
 // A column has a name and a type. Of returns the value that a row has in the column, or the zero value
-// if it has none. Is returns the column's value in a row that is written.
+// if the row has none. Is returns a cell with the column's value, for a row that is written.
 type (
 	// Int is the column of an int64.
 	Int string
@@ -104,8 +104,8 @@ func (c Bool) Is(b bool) Cell { return Cell{string(c), b} }
 // Is returns the column's value for a row that is written.
 func (c Bytes) Is(b []byte) Cell { return Cell{string(c), b} }
 
-// Is returns the column's value for a row that is written. Storage has no zero time: only Sparse may
-// be given one, and leaves it out.
+// Is returns the column's value for a row that is written. Storage has no zero time: a cell with the
+// zero time may only be given to Sparse, which leaves it out.
 func (c Time) Is(t time.Time) Cell { return Cell{string(c), t.UTC()} }
 
 // Is returns the column's value for a row that is written. The zero time is written as the Unix epoch.
@@ -133,8 +133,8 @@ func Put(v map[string]any, cells ...Cell) {
 	}
 }
 
-// Sparse returns the values of a row that is written whole, without those that are zero: an absent
-// value reads as zero, and each value of a row costs time and room in storage.
+// Sparse returns the values of a row that is written whole, without empty texts, zero numbers, false and zero times:
+// an absent value reads as zero, and each value of a row costs time and room in storage.
 func Sparse(cells ...Cell) map[string]any {
 	v := Values(cells...)
 	maps.DeleteFunc(v, func(_ string, value any) bool {
@@ -166,8 +166,8 @@ func Names(columns ...Column) []string {
 	return names
 }
 
-// MaxGroupBytes is the estimated size up to which rows are written with one transaction. It is far below
-// storage.MaxPayloadBytes.
+// MaxGroupBytes is the estimated size up to which rows are written with one transaction. It is below
+// storage.MaxPayloadBytes, because estimates are not exact.
 const MaxGroupBytes = 3 << 20
 
 // EstimateSize returns about how many bytes a row takes in a transaction.

@@ -2,9 +2,9 @@ package rows
 
 // Columns of a message, m_.
 const (
-	Nonce                Text         = "Nonce"  // drawn by its receiver; part of its id
+	Nonce                Text         = "Nonce"  // random part of its id; in tail the nonce of the holder
 	Origin               Text         = "Origin" // id in the epoch in which it was accepted; also in k_ and l_ rows
-	CopiedFrom           Text         = "From"   // position in the previous epoch, as in the key of its o_ row
+	CopiedFrom           Text         = "From"   // its place in the previous epoch, as in the key of its o_ row
 	Contract             Text         = "Contract"
 	Key                  Text         = "Key" // ordering key; in b_ rows its hash
 	Version              Text         = "Version"
@@ -20,14 +20,14 @@ const (
 	AcceptedAt           Time         = "AcceptedAt"
 	Size                 Int          = "Size"      // of the body, in bytes
 	Body                 Bytes        = "Body"      // compressed; also of an event, as it is sent
-	Blob                 Text         = "Blob"      // name of the body, if it is too large for a row
+	Blob                 Text         = "Blob"      // name of the blob with the body, if it is too large for a row
 	IdempotencyRow       Text         = "Idem"      // key of its i_ row
 	MovedIdempotencyRow  Text         = "MovedIdem" // of a copy: key of the i_ row in the epoch that accepted it
 	Stage                Text         = "Stage"
 	Attempts             Packed       = "Attempts" // JSON
 	AttemptCount         Int          = "AttemptCount"
 	AttemptsBeforeReplay Int          = "Base"
-	LastError            Text         = "LastError" // also in tail: of the last attempt
+	LastError            Text         = "LastError" // also in tail: of the last attempt that did not deliver
 	CMSStatus            Int          = "CMSStatus"
 	NextAttemptAt        ErasableTime = "NextAttemptAt"
 	FinishedAt           ErasableTime = "FinishedAt"
@@ -39,7 +39,7 @@ const (
 	ReplayForced         Bool         = "ReplayForced"
 	ReplayRefused        Text         = "ReplayRefused" // the reason
 	ReplayNonce          Text         = "ReplayNonce"   // of the last request for a replay
-	ReplayBlockedBy      Text         = "Late"          // a later delivery of its key, in an earlier epoch
+	ReplayBlockedBy      Text         = "Late"          // id of a later delivery in an earlier epoch, or "unknown"
 	EditedAt             ErasableTime = "EditedAt"
 	EditedBody           Bytes        = "Edited"
 	EditedBlob           Text         = "EditedBlob"
@@ -51,30 +51,30 @@ const (
 	DiscardedAt          Time         = "DiscardedAt"    // set = it is discarded; its stage is stored as cancelled
 	DiscardAskedAt       Time         = "DiscardAskedAt" // time of the first request to discard it
 	DiscardReason        Text         = "DiscardReason"  // also in the request
-	CancelNonce          Text         = "CancelNonce"    // of the request that cancelled it
-	MoveNonce            Text         = "MoveNonce"      // of the request that changed its due time
+	CancelNonce          Text         = "CancelNonce"    // of the call that cancelled it while it was scheduled
+	MoveNonce            Text         = "MoveNonce"      // of the call that changed its due time last
 	ErasedAt             ErasableTime = "ErasedAt"       // when its content was erased; also in k_ rows
-	IsBeingRemoved       Bool         = "Removing"       // retention removes its body
+	IsBeingRemoved       Bool         = "Removing"       // retention has begun to remove its body
 	Shown                Text         = "Shown"          // JSON: values of the body for lists, by name
-	EditedShown          Text         = "EditedShown"    // the same of the edited body
+	EditedShown          Text         = "EditedShown"    // as Shown, of the edited body
 	Upstream             Text         = "Upstream"       // name of the upstream that sent it
-	VersionWarning       Text         = "VersionWarning" // why its version, or the superseding one, is suspicious
+	VersionWarning       Text         = "VersionWarning" // why its version, or the superseding one, is beyond reason
 )
 
 // Columns of several rows that refer to a message.
 const (
 	Seq      Int  = "Seq"      // sequence number; in !swept, how far retention has come
-	BodyHash Text = "BodyHash" // of an idempotency key, i_
+	BodyHash Text = "BodyHash" // only in i_: hash of the body that was posted with the idempotency key
 )
 
-// Columns of head.
+// Columns of head. Their meanings are in lane.Head.
 const (
 	NextSeq    Int  = "Next"
 	RequestSeq Int  = "Touched"
 	IsSealed   Bool = "Sealed"
 )
 
-// Columns of tail.
+// Columns of tail. Their meanings are in lane.Tail.
 const (
 	Fence           Int  = "Fence"
 	CommitSeq       Int  = "Commit"
@@ -111,7 +111,7 @@ const (
 // Discarded is the column of further counters, !sums.
 const Discarded Int = "Discarded"
 
-// Columns of a blocked key, b_.
+// Columns of a block, b_. Their meanings are in lane.KeyBlock.
 const (
 	NextAt       Time = "Next"
 	HeldCount    Int  = "Held"
@@ -121,7 +121,7 @@ const (
 	IsUntried    Bool = "Untried"
 )
 
-// Columns of a held message, r_.
+// Columns of a held message, r_. Their meanings are in lane.HeldMessage.
 const (
 	WasTried    Bool = "Tried"
 	WasReplayed Bool = "Again"
@@ -130,7 +130,7 @@ const (
 // RememberedID is the column of a remembered id, c_.
 const RememberedID Text = "Remembered" // of the item in the CMS
 
-// Columns of the list row of a dead message, x_, and of a pause.
+// Columns of the list row of a dead message, x_. Reason is also a column of a pause.
 const (
 	DiedAt Time = "DiedAt" // also of a discarded message
 	Reason Text = "Reason"

@@ -43,8 +43,8 @@ const (
 	DeadPrefix         = "x_"
 )
 
-// The record of epochs, and the record of the search for forgotten bodies, have a partition of their
-// own.
+// The record of epochs and the record of the search for forgotten bodies are in the partition meta,
+// which belongs to no lane.
 const (
 	MetaPartition = "meta"
 	LanesKey      = "lanes"
@@ -61,7 +61,7 @@ func Partition(epoch, lane int) string { return strconv.Itoa(epoch) + "." + strc
 func SeqPos(seq int64) string { return Pad(seq, seqDigits) }
 
 // Pad returns a number with leading zeros, so that numbers that are not negative sort as strings. It
-// does without package fmt because the rows of one message need a dozen padded numbers.
+// does not use package fmt, which is slower: the rows of one message need a dozen padded numbers.
 func Pad(n int64, digits int) string {
 	if n < 0 {
 		return "-" + Pad(-n, digits-1)
@@ -99,15 +99,15 @@ func Hash(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// MessageKey returns the key of a message.
+// MessageKey returns the key of the row of a message.
 func MessageKey(seq int64) string { return MessagePrefix + SeqPos(seq) }
 
-// SeqOfMessage returns the sequence number in the key of a message.
+// SeqOfMessage returns the sequence number in the key of the row of a message.
 func SeqOfMessage(key string) (int64, error) {
 	return ParseSeq(strings.TrimPrefix(key, MessagePrefix))
 }
 
-// PackedKey returns the key of a row of packed deliveries, whose last message has this number.
+// PackedKey returns the key of a row of packed deliveries. last is the highest of their sequence numbers.
 func PackedKey(last int64) string { return PackedPrefix + SeqPos(last) }
 
 // DeadKey returns the key of the list row of a dead message.
@@ -116,10 +116,10 @@ func DeadKey(seq int64) string { return DeadPrefix + SeqPos(seq) }
 // BlockKey returns the key of a blocked key's row.
 func BlockKey(block string) string { return BlockPrefix + block }
 
-// HeldKey returns the key of a message that is held in a block, at a position in its key's order.
+// HeldKey returns the key of the r_ row of a message that is held in a block, at a position in its key's queue.
 func HeldKey(block, orderPos string) string { return HeldPrefix + block + "_" + orderPos }
 
-// PrefixEnd returns the first key behind all keys that begin with prefix.
+// PrefixEnd returns a key behind all keys that begin with prefix, and before all later keys.
 func PrefixEnd(prefix string) string { return prefix + "~" }
 
 // WithPrefix returns a query for the rows of a partition whose keys begin with prefix. Without columns

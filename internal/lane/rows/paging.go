@@ -37,7 +37,7 @@ func Scan(ctx context.Context, table storage.Table, q storage.Query) iter.Seq2[s
 	}
 }
 
-// ReadPages reads at most the given number of pages, and reports whether there are more.
+// ReadPages returns the rows of at most limit pages, and reports whether there are more rows.
 func ReadPages(ctx context.Context, table storage.Table, q storage.Query, limit int) (found []storage.Row, more bool,
 	err error) {
 	read := 0

@@ -38,7 +38,7 @@ func TestErasableTime_ErasesATime(t *testing.T) {
 	}
 }
 
-// cutTable returns one row in each page, as storage may do.
+// cutTable is a table that returns one row a page, as storage may.
 type cutTable struct{ storage.Table }
 
 func (c cutTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
