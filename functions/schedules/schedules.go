@@ -108,7 +108,7 @@ func (f *Function) listSchedules(ctx context.Context) ([]wire.Schedule, error) {
 	all, err := f.Schedules.List(ctx)
 	out := []wire.Schedule{}
 	for _, s := range all {
-		s.Message = nil // only GET of one schedule has its message, without redacted values
+		s.Message = nil // a list has no messages; the answers about one schedule have its message
 		out = append(out, describeSchedule(s))
 	}
 	return out, err

@@ -11,7 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// submission is a message of an upstream, which posts it until it gets an answer.
+// submission is a message that an upstream posts. If it has an idempotency key, the upstream repeats the post until it
+// gets a 202, or forty times.
 type submission struct {
 	number    int
 	key, idem string
@@ -143,7 +144,8 @@ func (w *world) sendOther(ctx context.Context, s *submission) {
 	}
 }
 
-// receiveMessage files a message, and wakes the lane when the answer is written, even if the upstream has given up.
+// receiveMessage files a message. It wakes the lane after a drawn time, in which the answer is written, even if the
+// upstream has given up. A duplicate wakes no lane.
 func (p *process) receiveMessage(ctx context.Context, name string, m weir.Message, idem string) (lane.Receipt, error) {
 	r, err := p.appends.AppendWithoutWake(ctx, m, idem)
 	if err == nil && !r.Duplicate {
