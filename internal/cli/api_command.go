@@ -40,7 +40,7 @@ func (a *apiCommand) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 }
 
-// wrapRun returns the run function of a command. That function makes the client and calls do. It returns wrong usage
+// wrapRun returns the run function of a command. The run function makes the client and calls do. It returns wrong usage
 // and other failures as errors of different types; see failure.
 func (a *apiCommand) wrapRun(do func(ctx context.Context, args []string) error) func(*cobra.Command,
 	[]string) error {
@@ -79,19 +79,19 @@ type usageError struct{ text string }
 
 func (u *usageError) Error() string { return u.text }
 
-// newPatience returns the rules by which a command repeats requests while Weir is unavailable.
+// newPatience returns the Patience with which a command repeats requests while Weir is unavailable.
 func (s *console) newPatience(giveUp time.Duration) *remote.Patience {
 	return &remote.Patience{GiveUp: giveUp, First: s.firstRetryWait, Most: 30 * time.Second, Unreached: unreachedLimit}
 }
 
-// unreachedLimit is the time for which a command repeats its first request to an address that never answered. It is
-// long enough for a Weir that is just starting.
+// unreachedLimit is the time for which a command repeats requests to an address that has never answered. A Weir that is
+// just starting answers within that time.
 const unreachedLimit = 5 * time.Second
 
 // printLine prints one line.
 func (s *console) printLine(format string, args ...any) { fmt.Fprintf(s.stdout, format+"\n", args...) }
 
-// printJSON prints a value as JSON, in one line.
+// printJSON prints a value as one line of JSON.
 func (s *console) printJSON(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *console) printJSON(v any) error {
 	return nil
 }
 
-// printTable prints rows in columns. The first row has the headings.
+// printTable prints rows in columns, made safe for a terminal. The first row has the headings.
 func (s *console) printTable(rows [][]string) {
 	w := tabwriter.NewWriter(s.stdout, 0, 8, 2, ' ', 0)
 	for _, row := range rows {
@@ -113,8 +113,9 @@ func (s *console) printTable(rows [][]string) {
 	w.Flush()
 }
 
-// sanitizeText makes text from outside safe for one line of a terminal. It replaces characters that would control the
-// terminal, or change the direction of writing.
+// sanitizeText makes text from outside safe for one line of a terminal. It replaces line breaks and tabs by spaces, and
+// each other character that cannot be printed by U+FFFD. Such characters could control the terminal, or change the
+// direction of writing.
 func sanitizeText(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -127,7 +128,7 @@ func sanitizeText(s string) string {
 	}, s)
 }
 
-// sanitizeLines is sanitizeText for each line. It keeps tabs at the beginning of a line.
+// sanitizeLines is sanitizeText for each line of a text, but keeps tabs at the beginning of a line.
 func sanitizeLines(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(s) {
@@ -165,8 +166,8 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// parseTimeOrAge parses the value of a flag, which is a time or an age such as 24h. It returns nil if the text is
-// empty.
+// parseTimeOrAge parses the value of the flag name: a time, or an age such as 24h, which means that long ago. It
+// returns nil if the text is empty.
 func parseTimeOrAge(name, text string) (*time.Time, error) {
 	if text == "" {
 		return nil, nil

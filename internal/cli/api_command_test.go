@@ -17,8 +17,8 @@ import (
 	"weir/internal/wire"
 )
 
-// fakeServer is an HTTP server with the addresses of a Weir; a test sets its answers. It checks each request and each
-// answer against the API's description.
+// fakeServer is an HTTP server with the addresses of a Weir; a test sets its answers. It checks that each request has
+// the function key in its header only. It checks each request and answer of mux against the API's description.
 type fakeServer struct {
 	t        *testing.T
 	document *openapitest.Document
@@ -26,11 +26,12 @@ type fakeServer struct {
 	mux      *http.ServeMux
 
 	mu       sync.Mutex
-	received []string
-	spoil    func(w http.ResponseWriter, r *http.Request) bool // returns true if it has answered the request
+	received []string // method, address and body of each request
+	// spoil is called before mux, and returns true if it has answered the request; nil = mux answers all requests.
+	spoil func(w http.ResponseWriter, r *http.Request) bool
 }
 
-// description returns the description of the API. It is read once for all tests.
+// description returns the description of the API, which is read once for all tests.
 var description = sync.OnceValues(func() (*openapitest.Document, error) { return openapitest.Read(openapi.Document) })
 
 func newFakeServer(t *testing.T) *fakeServer {
@@ -113,8 +114,8 @@ func (f *fakeServer) newConsole() (s *console, stdout, stderr *bytes.Buffer) {
 
 // commandResult is the result of a command.
 type commandResult struct {
-	code        int
-	out, errors string
+	code        int    // exit code
+	out, errors string // stdout and stderr
 }
 
 // runCommand runs a command to its end, and checks that the output does not have the function key.
@@ -154,10 +155,12 @@ func (d commandResult) parseLines(t *testing.T) []map[string]any {
 	return all
 }
 
+// dead1 is the beginning of the JSON of a dead message, without its last brace.
 const dead1 = `{"id":"AQ1","stage":"dead","contract":"article","key":"/a\u001b[2J","lane":1,"sequence":7,` +
 	`"version":"3","attempts":5,
 	"acceptedAt":"2026-01-08T12:00:00Z","finishedAt":"2026-01-08T12:01:00Z","lastError":"the index\nis locked","cmsStatus":500`
 
+// story1 is the JSON of the same message with its attempts.
 const story1 = dead1 + `,"attemptLog":[{"number":1,"at":"2026-01-08T12:00:01Z","durationMs":120,"outcome":"retry",` +
 	`"status":500,"reason":"locked","answer":"no\u0007\nnever"},
 	{"number":5,"at":"2026-01-08T12:00:59Z","durationMs":9,"outcome":"rejected"}]}`

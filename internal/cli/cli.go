@@ -21,7 +21,7 @@ const (
 	exitOK          = 0
 	exitFailed      = 1   // the command failed, and printed the reason
 	exitUsage       = 2   // wrong usage: an unknown command, a bad flag
-	exitNotFound    = 3   // the API does not have what the command names
+	exitNotFound    = 3   // the API does not have the message, schedule or other thing that the command names
 	exitRefused     = 4   // the API refused the request
 	exitUnavailable = 5   // the API was not reached, or is unavailable
 	exitRestart     = 200 // the host starts the process again, and counts no failure
@@ -46,8 +46,8 @@ type console struct {
 	stdout, stderr io.Writer
 	startedAt      time.Time     // start of the process
 	firstRetryWait time.Duration // pause before the first retry of a request
-	pollInterval   time.Duration // pause between two reads of a bulk replay
-	gracePeriod    time.Duration // time after Ctrl-C in which requests in flight may finish
+	pollInterval   time.Duration // pause between two reads of a bulk replay's state
+	gracePeriod    time.Duration // time after Ctrl-C in which the posts of send that are in flight may finish
 }
 
 // Run runs the command that the arguments name, and returns the exit code. Without a command it serves a
@@ -63,11 +63,11 @@ func (s *console) serveHost(ctx context.Context) error {
 	return app.Serve(ctx, app.Process{Env: s.env, Stdout: s.stdout, Stderr: s.stderr, StartedAt: s.startedAt})
 }
 
-// failure is the error of a command that was called correctly. A silent failure was printed already. Every error of
-// another type means wrong usage.
+// failure is the error of a command that was called correctly. The text of a silent failure was printed already. Every
+// error of another type means wrong usage.
 type failure struct {
 	err    error
-	silent bool
+	silent bool // runCommand does not print err
 }
 
 func (f *failure) Error() string { return f.err.Error() }
@@ -100,7 +100,7 @@ func (s *console) runCommand(ctx context.Context, args []string) int {
 	return exitCode(f.err)
 }
 
-// exitCode returns the exit code of a failure.
+// exitCode returns the exit code for the cause of a failure.
 func exitCode(err error) int {
 	if restart := (*app.RestartError)(nil); errors.As(err, &restart) {
 		return exitRestart
@@ -116,7 +116,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// printError prints each line of an error.
+// printError prints each line of an error to stderr.
 func (s *console) printError(err error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintln(s.stderr, "weir:", line)
@@ -157,12 +157,12 @@ func (s *console) openApp(ctx context.Context, verbose bool) (*app.App, error) {
 	return app.NewForCommand(ctx, s.env, slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: level}))
 }
 
-// addVerboseFlag adds the flag of commands that log.
+// addVerboseFlag adds the flag --verbose.
 func addVerboseFlag(cmd *cobra.Command, verbose *bool) {
 	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "log each attempt to stderr, not only warnings")
 }
 
-// addJSONFlag adds the flag of commands with output for programs.
+// addJSONFlag adds the flag --json.
 func addJSONFlag(cmd *cobra.Command, asJSON *bool) {
 	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
 }

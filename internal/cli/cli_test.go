@@ -24,28 +24,28 @@ func newTestConsole(env func(string) string) (s *console, stdout, stderr *bytes.
 func TestConsole_ExitCodes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		text string
-		args []string
-		code int
-		says string
+		settings string // weir.yaml
+		args     []string
+		code     int
+		says     string // part of stderr; "" = stderr is empty
 	}{
-		"Help":          {minimal, []string{"help"}, exitOK, ""},
-		"Version":       {minimal, []string{"version"}, exitOK, ""},
-		"WaitTakesNone": {minimal, []string{"status", "--wait", "10m", "AQAB"}, exitUsage, "--wait=10m"},
-		"SendTakesNone": {minimal, []string{"send", "--wait", "10m", "a.xml"}, exitUsage, "--wait=10m"},
-		"Unknown":       {minimal, []string{"sweep"}, exitUsage, `unknown command "sweep"`},
-		"Flag":          {minimal, []string{"poll", "--idle"}, exitUsage, "needs an argument"},
-		"Combination":   {minimal, []string{"poll", "--period", "20s"}, exitUsage, "longer than delivery.timeout"},
-		"LanesZero":     {minimal, []string{"lanes", "0"}, exitUsage, "must be 1 to 1024"},
-		"LanesText":     {minimal, []string{"lanes", "many"}, exitUsage, "is not a number"},
-		"LanesNegative": {minimal, []string{"lanes", "-1"}, exitUsage, "give N or --undo"},
-		"LanesBoth":     {minimal, []string{"lanes", "2", "--undo"}, exitUsage, "not both"},
-		"WrongSettings": {"lanes: 0\n" + minimal, []string{"drain"}, exitFailed, "weir.yaml: [1:8] lanes is 0"},
-		"NoHost":        {minimal, nil, exitUsage, "Available Commands:"},
+		"Help":            {minimal, []string{"help"}, exitOK, ""},
+		"Version":         {minimal, []string{"version"}, exitOK, ""},
+		"StatusWaitSpace": {minimal, []string{"status", "--wait", "10m", "AQAB"}, exitUsage, "--wait=10m"},
+		"SendWaitSpace":   {minimal, []string{"send", "--wait", "10m", "a.xml"}, exitUsage, "--wait=10m"},
+		"Unknown":         {minimal, []string{"sweep"}, exitUsage, `unknown command "sweep"`},
+		"FlagNoValue":     {minimal, []string{"poll", "--idle"}, exitUsage, "needs an argument"},
+		"PeriodTooShort":  {minimal, []string{"poll", "--period", "20s"}, exitUsage, "longer than delivery.timeout"},
+		"LanesZero":       {minimal, []string{"lanes", "0"}, exitUsage, "must be 1 to 1024"},
+		"LanesText":       {minimal, []string{"lanes", "many"}, exitUsage, "is not a number"},
+		"LanesNegative":   {minimal, []string{"lanes", "-1"}, exitUsage, "give N or --undo"},
+		"LanesBoth":       {minimal, []string{"lanes", "2", "--undo"}, exitUsage, "not both"},
+		"WrongSettings":   {"lanes: 0\n" + minimal, []string{"drain"}, exitFailed, "weir.yaml: [1:8] lanes is 0"},
+		"NoHost":          {minimal, nil, exitUsage, "Available Commands:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, stdout, stderr := newTestConsole(newEnvironment(t, c.text))
+			s, stdout, stderr := newTestConsole(newEnvironment(t, c.settings))
 			if code := s.runCommand(t.Context(), append([]string{}, c.args...)); code != c.code ||
 				!strings.Contains(stderr.String(), c.says) || (c.says == "" && stderr.Len() > 0) {
 				t.Errorf("got exit code %d, stdout %q and stderr %q, want %d and stderr with %q", code, stdout, stderr,
@@ -91,7 +91,7 @@ func TestConsole_JSON(t *testing.T) {
 	}
 }
 
-func TestPollFlags_WinOverTheFile(t *testing.T) {
+func TestPollFlags_TakePrecedenceOverTheFile(t *testing.T) {
 	t.Parallel()
 	a, err := app.New(newEnvironment(t, minimal+"poll: { period: 2m, idle: 3s }\n"), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -127,12 +127,14 @@ func TestExitCode_Restart(t *testing.T) {
 	}
 }
 
+// minimal is the text of a valid weir.yaml.
 const minimal = `
 delivery: { url: "http://127.0.0.1:7072/api/content" }
 contracts:
   - { name: article, root: article, key: ./@path }
 `
 
+// Without a command, and with the host's port in the environment, the process serves a host. The wrong setting ends it.
 func TestConsole_ServesAHost(t *testing.T) {
 	t.Parallel()
 	s, stdout, stderr := newTestConsole(newEnvironment(t, "lanes: 0\n"+minimal, "FUNCTIONS_CUSTOMHANDLER_PORT", "40001",
@@ -145,7 +147,8 @@ func TestConsole_ServesAHost(t *testing.T) {
 	}
 }
 
-// newEnvironment returns an environment with a weir.yaml of this text.
+// newEnvironment returns an environment with a weir.yaml of this text. more has the names and values of further
+// variables, in turn.
 func newEnvironment(t *testing.T, text string, more ...string) func(string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -15,7 +15,7 @@ schedules, changes of lanes. KEY is the beginning of the key's SHA-256:
 --json prints a list of entries. --format csv and --format json print a file of up to 10,000 entries.
 If there are more, CSV ends in a line in parentheses, and JSON has "continue".`
 
-// maxChanges limits the entries of one request.
+// maxChanges is the largest number of entries that one request asks for.
 const maxChanges = 500
 
 func newAuditCommand(s *console) *cobra.Command {
@@ -47,7 +47,7 @@ func newAuditCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// printChanges prints the newest entries.
+// printChanges prints the newest entries, at most limit of them.
 func (a *apiCommand) printChanges(ctx context.Context, query url.Values, limit int) error {
 	rows := [][]string{{"AT", "ACTION", "SUBJECT", "BY", "FROM", "STATUS", "DETAIL"}}
 	raw := []json.RawMessage{}

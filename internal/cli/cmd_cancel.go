@@ -69,10 +69,10 @@ func newCancelCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// waitingFlags are the flags that select messages.
+// waitingFlags are the flags that select messages, except --all.
 var waitingFlags = []string{"key", "key-prefix", "contract", "stage", "lane", "from", "to"}
 
-// checkFlags returns an error if flags contradict each other, or none selects messages.
+// checkFlags returns an error if flags contradict each other or the IDs, or if neither flags nor IDs select messages.
 func (f *cancelFlags) checkFlags(ids []string) error {
 	given := func(names []string) string {
 		for _, n := range names {
@@ -127,7 +127,7 @@ func (f *cancelFlags) readFilter() (remote.WaitingFilter, error) {
 	return out, err
 }
 
-// cancelByID cancels messages one by one, and returns the first error.
+// cancelByID cancels messages one by one, as changeEach does.
 func (a *apiCommand) cancelByID(ctx context.Context, ids []string, reason string) error {
 	return a.changeEach(ctx, ids, func(id string) (json.RawMessage, string, error) {
 		m, err := a.client.Cancel(ctx, id, reason)
@@ -138,7 +138,7 @@ func (a *apiCommand) cancelByID(ctx context.Context, ids []string, reason string
 	})
 }
 
-// cancelBatches cancels batches one by one, and returns the first error.
+// cancelBatches cancels batches one by one, as changeEach does.
 func (a *apiCommand) cancelBatches(ctx context.Context, ids []string) error {
 	return a.changeEach(ctx, ids, func(id string) (json.RawMessage, string, error) {
 		b, err := a.client.CancelBatch(ctx, id)
@@ -150,7 +150,8 @@ func (a *apiCommand) cancelBatches(ctx context.Context, ids []string) error {
 	})
 }
 
-// cancelMatching counts the messages of the filter, asks the user, and cancels them.
+// cancelMatching counts the messages of the filter, asks the user unless --yes is given, and cancels them. With
+// --dry-run it only counts them.
 func (a *apiCommand) cancelMatching(ctx context.Context, f *cancelFlags) error {
 	filter, err := f.readFilter()
 	if err != nil {
@@ -180,7 +181,7 @@ func (a *apiCommand) cancelMatching(ctx context.Context, f *cancelFlags) error {
 		"%%s: %d cancelled, %d requested, %d came too late.", done.Cancelled, done.Asked, done.TooLate))
 }
 
-// cancelAllPages sends a request until it is complete, and returns the sum of the answers.
+// cancelAllPages sends a request, and continues it until an answer is complete. It returns the sum of the answers.
 func (a *apiCommand) cancelAllPages(ctx context.Context, r remote.Cancellation) (remote.Cancelled, error) {
 	var sum remote.Cancelled
 	patience := a.newPatience(unavailableLimit)

@@ -15,10 +15,10 @@ import (
 )
 
 const checkHelp = `Checks settings, contracts, the host's file, storage and the CMS, and prints a line for each: ok, or
-the problem and how to correct it. With a weakness that a warning names Weir still works. The command
+the problem and how to correct it. A warning names a weakness with which Weir still works. The command
 changes nothing in storage, and writes nothing to the CMS: it opens a connection, signs in if
 delivery.signIn is set, and sends one step of each contract: the first step that only reads and needs no
-answer of another step. If it needs a message, the command sends it for one of --sample.
+answer of another step. If that step needs a message, the command takes a message of --sample.
 
 With FILE it checks only these messages, by the contracts of weir.yaml: the contract, key, version and
 due time of each, or every problem with its line. Nothing is sent; storage and the variables that
@@ -52,7 +52,7 @@ func newCheckCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// checkSystem reads the samples, and checks settings, storage and CMS.
+// checkSystem reads the samples from files, and prints the findings about settings, storage and CMS.
 func (s *console) checkSystem(ctx context.Context, files []string, asJSON bool) error {
 	files, err := resolveFiles(files)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *console) checkFiles(ctx context.Context, files []string, asJSON bool) e
 	return result
 }
 
-// printChecked prints a line with the message's values, or a line for each problem.
+// printChecked prints a line with the values of a valid message, or a line for each problem of an invalid one.
 func (s *console) printChecked(file string, found *contract.Checked) {
 	if len(found.Problems) == 0 {
 		s.printLine("%s  ok  %s", sanitizeText(file), sanitizeText(trial.DescribeMessage(&found.Message)))
@@ -111,9 +111,10 @@ func (s *console) printChecked(file string, found *contract.Checked) {
 	}
 }
 
-// errFindings is the error of a check that found a problem. It is silent: each problem has its line.
+// errFindings is the error of a check that found a problem. It is not printed, because each problem was printed.
 var errFindings = errors.New("something is wrong")
 
+// runCheck prints the findings about settings, storage and CMS. It returns errFindings if one is a problem.
 func (s *console) runCheck(ctx context.Context, samples []app.Sample, asJSON bool) error {
 	var err error
 	for _, f := range app.Diagnose(ctx, s.env, samples) {
@@ -129,7 +130,7 @@ func (s *console) runCheck(ctx context.Context, samples []app.Sample, asJSON boo
 	return err
 }
 
-// printFinding prints a finding: a line for each problem and each warning.
+// printFinding prints a finding: a line that says ok or a line for each problem, and a line for each warning.
 func (s *console) printFinding(f app.Finding) {
 	defer func() {
 		for _, line := range f.Warnings {

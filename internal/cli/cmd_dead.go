@@ -87,7 +87,7 @@ func (f *deadFilter) readFilter() (remote.ReplayFilter, error) {
 	return out, err
 }
 
-// buildQuery returns a filter as the query of a list of messages.
+// buildQuery returns the query for the list of the dead messages that a filter selects.
 func buildQuery(f remote.ReplayFilter) url.Values {
 	query := url.Values{"stage": {"dead"}}
 	if f.Key != nil {
@@ -183,7 +183,8 @@ func (a *apiCommand) printDeadList(ctx context.Context, query url.Values, limit 
 	return a.printRows(rows, "No dead messages.", complete)
 }
 
-// printRows prints a table of headings and rows, or the text none if there are only headings.
+// printRows prints a table of headings and rows. If there are only headings and the list is complete, it prints the
+// text none. If the list is not complete, it prints a hint to --limit.
 func (a *apiCommand) printRows(rows [][]string, none string, complete bool) error {
 	if len(rows) > 1 {
 		a.printTable(rows)
@@ -217,7 +218,7 @@ func (a *apiCommand) printDeadErrors(ctx context.Context, limit int) error {
 	return a.printRows(rows, "No dead messages.", list.Value.Complete)
 }
 
-// maxShown limits the bytes of a body that are shown beside other output.
+// maxShown is the largest number of bytes of a body or a difference that are printed beside other output.
 const maxShown = 64 << 10
 
 func newDeadShowCommand(a *apiCommand) *cobra.Command {
@@ -286,7 +287,8 @@ func (a *apiCommand) printDead(m *wire.Message, body []byte) {
 	a.printText(decodeBody(body), ": see --body")
 }
 
-// decodeBody returns a body as text in UTF-8. Neither a terminal nor JSON can represent another encoding.
+// decodeBody returns a body as text in UTF-8, because neither a terminal nor JSON can represent another encoding. If it
+// cannot decode the body, it returns the body unchanged.
 func decodeBody(body []byte) string {
 	if utf8.Valid(body) {
 		return string(body)
@@ -298,8 +300,8 @@ func decodeBody(body []byte) string {
 	return strings.TrimLeft(text, " ")
 }
 
-// printText prints the beginning of a text from outside. If it cuts the text, it prints the number of bytes that are
-// left, and the hint more.
+// printText prints the first maxShown bytes of a text from outside. If more bytes follow, it prints their number and
+// the hint more.
 func (a *apiCommand) printText(text, more string) {
 	fmt.Fprint(a.stdout, sanitizeLines(text[:min(len(text), maxShown)]))
 	if len(text) > maxShown {
@@ -307,7 +309,7 @@ func (a *apiCommand) printText(text, more string) {
 	}
 }
 
-// readBodyFile reads a corrected body.
+// readBodyFile reads a corrected body. If the file is missing, a directory or too large, the error is a *usageError.
 func readBodyFile(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	switch {

@@ -72,10 +72,11 @@ func newDeadReplayCommand(a *apiCommand) *cobra.Command {
 	return cmd
 }
 
-// filterFlags are the flags that select messages. The last one must be "all".
+// filterFlags are the flags that select dead messages. The last one must be "all".
 var filterFlags = []string{"key", "lane", "contract", "from", "to", "fingerprint", "all"}
 
-// checkFlags returns an error if flags contradict each other, or none selects messages.
+// checkFlags returns an error if flags contradict each other or the IDs, if a value is wrong, or if neither flags nor
+// IDs select messages.
 func (f *replayFlags) checkFlags(ids []string) error {
 	given := func(names ...string) (name string) {
 		for _, n := range names {
@@ -108,7 +109,7 @@ func (f *replayFlags) checkFlags(ids []string) error {
 	return nil
 }
 
-// replayByID replays messages one by one, and returns the first error.
+// replayByID requests replays of messages one by one, as changeEach does.
 func (a *apiCommand) replayByID(ctx context.Context, ids []string, f *replayFlags) error {
 	var corrected []byte
 	if f.with != "" {
@@ -129,7 +130,8 @@ func (a *apiCommand) replayByID(ctx context.Context, ids []string, f *replayFlag
 	})
 }
 
-// replayMatching counts the messages of the filter, asks the user, and starts the replay.
+// replayMatching prints the plan of a bulk replay, asks the user unless --yes is given, and starts the bulk replay.
+// With --dry-run it only prints the plan.
 func (a *apiCommand) replayMatching(ctx context.Context, f *replayFlags) error {
 	filter, err := f.readFilter()
 	if err != nil {
@@ -222,7 +224,7 @@ func (a *apiCommand) printJob(job remote.Answer[wire.Job]) error {
 	return nil
 }
 
-// watchJob prints the progress of a replay until its end.
+// watchJob prints the progress of a bulk replay until its end, and then returns jobError.
 func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[wire.Job]) error {
 	patience, last := a.newPatience(unavailableLimit), job.Value
 	for {
@@ -249,7 +251,7 @@ func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[wire.Job]) 
 	}
 }
 
-// jobError returns the error of a replay that has ended; nil if it succeeded.
+// jobError returns the error of a bulk replay that has ended; nil = it is done, and no message died again.
 func jobError(j *wire.Job) error {
 	switch {
 	case j.State != wire.JobDone:

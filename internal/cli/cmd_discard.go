@@ -54,7 +54,7 @@ func newDiscardCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// checkFlags returns an error if flags contradict each other, or none selects messages.
+// checkFlags returns an error if flags contradict each other or the IDs, or if neither flags nor IDs select messages.
 func (f *discardFlags) checkFlags(ids []string) error {
 	given := func(names []string) string {
 		for _, n := range names {
@@ -78,7 +78,7 @@ func (f *discardFlags) checkFlags(ids []string) error {
 	return nil
 }
 
-// discardByID discards messages one by one, and returns the first error.
+// discardByID discards messages one by one, as changeEach does.
 func (a *apiCommand) discardByID(ctx context.Context, ids []string, reason string) error {
 	return a.changeEach(ctx, ids, func(id string) (json.RawMessage, string, error) {
 		m, err := a.client.Discard(ctx, id, reason)
@@ -89,7 +89,8 @@ func (a *apiCommand) discardByID(ctx context.Context, ids []string, reason strin
 	})
 }
 
-// discardMatching counts the messages of the filter, asks the user, and discards them.
+// discardMatching counts the messages of the filter, asks the user unless --yes is given, and discards them. With
+// --dry-run it only counts them.
 func (a *apiCommand) discardMatching(ctx context.Context, f *discardFlags) error {
 	selected, err := f.readFilter()
 	if err != nil {
@@ -120,7 +121,7 @@ func (a *apiCommand) discardMatching(ctx context.Context, f *discardFlags) error
 		fmt.Sprintf("%%s: %d requested, %d came too late.", done.Asked, done.TooLate))
 }
 
-// discardAllPages sends a request until it is complete, and returns the sum of the answers.
+// discardAllPages sends a request, and continues it until an answer is complete. It returns the sum of the answers.
 func (a *apiCommand) discardAllPages(ctx context.Context, r remote.DiscardRequest) (remote.Discarded, error) {
 	var sum remote.Discarded
 	patience := a.newPatience(unavailableLimit)

@@ -35,7 +35,8 @@ func newDrainCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// drainOutput is the JSON output for a lane.
+// drainOutput is the JSON output for a lane. Its numbers, except Waiting, are of messages that became final while the
+// command worked on the lane.
 type drainOutput struct {
 	Lane       int        `json:"lane"`
 	State      poll.State `json:"state"`

@@ -46,7 +46,7 @@ func newLanesCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// parseLanes returns N; 0 = not given.
+// parseLanes returns the argument N; 0 = it is not given.
 func parseLanes(args []string, undo bool) (int, error) {
 	switch {
 	case len(args) == 0:
@@ -66,7 +66,7 @@ func parseLanes(args []string, undo bool) (int, error) {
 
 // lanesOptions has the argument and the flags of the command.
 type lanesOptions struct {
-	n            int // 0 = show
+	n            int // 0 = show the number of lanes, or undo
 	undo, asJSON bool
 }
 
@@ -104,7 +104,7 @@ func (s *console) runLanes(ctx context.Context, a *app.App, o lanesOptions) erro
 	return err
 }
 
-// printLanes prints the number of lanes, and a change that is under way.
+// printLanes prints the number of lanes, a change that is under way, and the earlier epochs that still have messages.
 func (s *console) printLanes(ctx context.Context, change relane.Resharder, setting int) error {
 	meta, err := epochs.Read(ctx, change.Store.Table)
 	if storage.Is(err, storage.NotFound) {

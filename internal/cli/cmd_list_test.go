@@ -58,7 +58,7 @@ func TestList_ScheduledAndFiles(t *testing.T) {
 	}
 }
 
-// A file that was cut off must not end like a complete file.
+// If the connection breaks in the middle of a file, the command must end with an error.
 func TestList_AFileThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)

@@ -26,7 +26,7 @@ everything, and the state of the calendar. With --json the lanes that wait are n
 /api/lanes has them.`
 )
 
-// pauseTarget has the flags that select what to pause or to resume.
+// pauseTarget has the flags that select the target of a pause or a resume.
 type pauseTarget struct {
 	all  bool
 	lane int
@@ -121,7 +121,8 @@ func newPausesCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// printPauses prints the pauses of operators, the lanes that wait for the CMS, and the state of the calendar.
+// printPauses prints the pauses of operators, those of the given lanes that wait for the CMS, and the state of the
+// calendar, if the list has it. With --json it prints the list unchanged. If err is not nil, it only returns err.
 func (a *apiCommand) printPauses(list remote.Answer[wire.PauseList], lanes []wire.Lane, err error) error {
 	if err != nil {
 		return err

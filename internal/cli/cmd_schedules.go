@@ -72,7 +72,7 @@ func newListSchedulesCommand(a *apiCommand) *cobra.Command {
 	return cmd
 }
 
-// describeNextRun returns the time of a schedule's next run, or why there is none.
+// describeNextRun returns the time of a schedule's next run; "paused" or "over" if there is none.
 func describeNextRun(s wire.Schedule) string {
 	switch {
 	case s.Paused:
@@ -95,7 +95,8 @@ func newNextRunsCommand(a *apiCommand) *cobra.Command {
 	return cmd
 }
 
-// printRuns prints future runs.
+// printRuns prints future runs, and the local times that changes of clocks skip or double. If err is not nil, it only
+// returns err.
 func (a *apiCommand) printRuns(preview remote.Answer[wire.SchedulePreview], err error) error {
 	if err != nil {
 		return err
@@ -130,7 +131,7 @@ func (a *apiCommand) newSetPausedCommand(use, short string, set func(c *remote.C
 	return cmd
 }
 
-// printSchedule prints the state of a schedule after a change.
+// printSchedule prints a schedule after a change. If err is not nil, it only returns err.
 func (a *apiCommand) printSchedule(stored remote.Answer[wire.Schedule], err error) error {
 	switch {
 	case err != nil:

@@ -66,7 +66,7 @@ func newCreateScheduleCommand(a *apiCommand) *cobra.Command {
 	return cmd
 }
 
-// readDefinition returns the definition of the flags, with the message of the file.
+// readDefinition returns the definition of the flags, with the message of the file, if one is given.
 func (f *scheduleFlags) readDefinition(ctx context.Context, s *console, files []string) (wire.ScheduleDefinition,
 	error) {
 	d := f.ScheduleDefinition
@@ -94,7 +94,7 @@ func (f *scheduleFlags) readDefinition(ctx context.Context, s *console, files []
 	return d, err
 }
 
-// readMessageText reads a message that is sent within JSON, and so must be UTF-8.
+// readMessageText reads a message from a file. The message must be UTF-8, because it is sent within JSON.
 func (s *console) readMessageText(ctx context.Context, file string) (string, error) {
 	body, err := s.readContent(ctx, file)
 	switch {

@@ -154,7 +154,7 @@ func TestSchedules_Create(t *testing.T) {
 	}
 }
 
-func TestDeadList_AsAFile(t *testing.T) {
+func TestExportFlag_PrintsListsAsFiles(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)
 	for _, pattern := range []string{"GET /api/messages", "GET /api/errors", "GET /api/audit"} {

@@ -44,12 +44,12 @@ type sendFlags struct {
 	split    []string // paths of the parts of a batch
 	mode     string
 	parallel int
-	giveUp   time.Duration
+	giveUp   time.Duration // time without an accepted file after which the command gives up
 	wait     waitFlag
 	sender   senderFlags
 }
 
-// senderFlags name the upstream that sends.
+// senderFlags has the flags for the upstream that sends: its name, its key, and the scheme of its signatures.
 type senderFlags struct{ name, key, scheme string }
 
 // readSender returns the credentials of the upstream; nil = none. Flags take precedence over the environment.
@@ -134,7 +134,7 @@ type sendRun struct {
 	*apiCommand
 	sendFlags
 	files    []string
-	patience *remote.Patience
+	patience *remote.Patience // shared by all posts
 	progress *progressReport
 
 	mu    sync.Mutex
@@ -153,20 +153,21 @@ type sentFile struct {
 	Error     string           `json:"error,omitempty"`
 	Status    int              `json:"status,omitempty"`
 	Problems  []remote.Problem `json:"problems,omitempty"`
-	reported  bool
+	reported  bool             // reportFile was called
 }
 
 // sendCounts has the numbers of the summary.
 type sendCounts struct {
 	Files      int                `json:"files"`
-	Accepted   int                `json:"accepted"`
+	Accepted   int                `json:"accepted"`   // files whose message was accepted now
 	Duplicates int                `json:"duplicates"` // files whose message was accepted before
 	Refused    int                `json:"refused"`
-	Unread     int                `json:"unread"`  // could not be read
-	NotSent    int                `json:"notSent"` // not sent, or sent without an answer
-	Stages     map[weir.Stage]int `json:"stages,omitempty"`
+	Unread     int                `json:"unread"`           // files that could not be read
+	NotSent    int                `json:"notSent"`          // files that were not sent, or have no result
+	Stages     map[weir.Stage]int `json:"stages,omitempty"` // with --wait: messages by their last known stage
 }
 
+// sendAll sends all files as messages, waits with --wait until the messages are final, and prints the summary.
 func (s *sendRun) sendAll(ctx context.Context) error {
 	s.count.Files, s.count.NotSent = len(s.files), len(s.files)
 	s.progress = s.newProgress("sent", len(s.files))
@@ -176,14 +177,14 @@ func (s *sendRun) sendAll(ctx context.Context) error {
 		s.awaitAllFinal(ctx)
 	}
 	for _, r := range s.sent {
-		s.reportFile(r) // if it was not reported yet, because its message was not final when the wait ended
+		s.reportFile(r) // reports the files whose message was not final when the wait ended
 	}
 	return s.printSummary(ctx)
 }
 
-// runParallel calls do for each item, with at most `parallel` calls at a time. It starts no further call when ctx ends
-// or isStopped returns true. The context finishing of a call ends a grace period after ctx, so that calls in flight can
-// finish.
+// runParallel calls do for each item, with at most `parallel` calls at a time. After ctx has ended, or isStopped has
+// returned true, it starts no further call. The context finishing, which each call gets, ends a grace period after ctx.
+// So calls in flight can finish.
 func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, items []T,
 	do func(ctx, finishing context.Context, item T), isStopped func() bool) {
 	finishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -205,7 +206,7 @@ func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, 
 	_ = group.Wait() // no call returns an error to the group
 }
 
-// sendFile sends a file.
+// sendFile sends a file as a message, and records the result.
 func (s *sendRun) sendFile(ctx, finishing context.Context, file string) {
 	if s.stopCause() != nil {
 		return
@@ -242,8 +243,8 @@ func (s *sendRun) sendFile(ctx, finishing context.Context, file string) {
 	})
 }
 
-// recordRefusal records the reason for which a file was not accepted. If every other file would fail with the same
-// error, it stops the run.
+// recordRefusal records the reason why a file was not accepted. If every other file would fail with the same error, it
+// stops the run instead. After an interruption it does nothing.
 func (s *sendRun) recordRefusal(file string, err error) {
 	var e *remote.Error
 	switch {
@@ -268,8 +269,8 @@ func (s *sendRun) stopCause() error {
 	return s.fatal
 }
 
-// recordResult counts the result for a file. It reports the file, unless the command waits until the message
-// is final.
+// recordResult counts the result for a file. It reports the file at once, unless the file's message was accepted and
+// the command waits until the message is final.
 func (s *sendRun) recordResult(r sentFile, count func(*sendCounts)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,8 +285,8 @@ func (s *sendRun) recordResult(r sentFile, count func(*sendCounts)) {
 	s.progress.addOne()
 }
 
-// reportRetry prints the error because of which the command repeats requests, and the time for which it still repeats
-// them.
+// reportRetry prints the error after which the command repeats a request, and the time for which the command still
+// tries.
 func (s *sendRun) reportRetry(err error, left time.Duration) {
 	s.progress.printBetween(func() {
 		fmt.Fprintf(s.stderr, "weir: %s; trying again for up to %s\n", sanitizeText(err.Error()),
@@ -293,7 +294,8 @@ func (s *sendRun) reportRetry(err error, left time.Duration) {
 	})
 }
 
-// reportFile prints the result for a file once: with --json always, else only an error.
+// reportFile prints the result for a file once. Without --json it prints only an error, or a final stage that is not a
+// good end.
 func (s *sendRun) reportFile(r *sentFile) {
 	if r.reported {
 		return
@@ -317,7 +319,8 @@ func (s *sendRun) reportFile(r *sentFile) {
 	}
 }
 
-// awaitAllFinal waits until all accepted messages are final.
+// awaitAllFinal waits until all accepted messages are final, or until the time of --wait is over. It counts and reports
+// their stages.
 func (s *sendRun) awaitAllFinal(ctx context.Context) {
 	s.count.Stages = map[weir.Stage]int{}
 	s.progress = s.newProgress("final", len(s.sent))
@@ -387,7 +390,7 @@ func (s *sendRun) printSent() {
 	s.printTable(rows)
 }
 
-// String returns the summary in one line.
+// String returns the numbers in one line.
 func (c sendCounts) String() string {
 	parts := []string{fmt.Sprintf("%d accepted", c.Accepted)}
 	for _, p := range []struct {
@@ -405,7 +408,7 @@ func (c sendCounts) String() string {
 	return text + "; " + c.describeStages()
 }
 
-// describeStages returns the numbers of messages by stage.
+// describeStages returns the numbers of messages by stage as text.
 func (c sendCounts) describeStages() string {
 	var stages []string
 	for _, stage := range []weir.Stage{weir.Delivered, weir.Superseded, weir.Dead, weir.Discarded, weir.Cancelled,

@@ -16,13 +16,13 @@ import (
 	"weir/internal/remote"
 )
 
-// fakeIntake is a Weir that files messages under their idempotency keys.
+// fakeIntake is a server that files messages under their idempotency keys. It refuses bodies with the text "bad".
 type fakeIntake struct {
 	*fakeServer
 	mu    sync.Mutex
 	filed map[string]string // body by idempotency key
-	posts int
-	ends  string // the stage of each message when its status is read
+	posts int               // number of accepted posts
+	ends  string            // the stage of each message when its status is read
 }
 
 func newFakeIntake(t *testing.T) *fakeIntake {

@@ -31,7 +31,8 @@ const (
 	// the one before, up to lastPollPause.
 	firstPollPause = 300 * time.Millisecond
 	lastPollPause  = 5 * time.Second
-	// unavailableLimit is the time for which a command without --give-up repeats requests to an unavailable Weir.
+	// unavailableLimit is the time for which a command repeats one request of many, such as a read of --wait or a page
+	// of a bulk change, while Weir is unavailable. For the posts of send, --give-up is this time.
 	unavailableLimit = 5 * time.Minute
 )
 
@@ -51,7 +52,8 @@ func newStatusCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// waitFlag is the value of --wait, the longest time to wait. --wait without a value means foreverDuration.
+// waitFlag is the value of --wait, the longest time to wait; 0 = the flag is not given. --wait without a value means
+// foreverDuration.
 type waitFlag struct{ time.Duration }
 
 const (
@@ -84,8 +86,8 @@ func (w *waitFlag) String() string {
 	return w.Duration.String()
 }
 
-// addWaitFlag adds --wait with an optional value. It refuses a duration behind the flag, because the flag takes its
-// value only after "=".
+// addWaitFlag adds --wait with an optional value, which the flag takes only after "=". If the first argument is a
+// duration and no file, the command refuses it as a value that was meant for --wait.
 func addWaitFlag(cmd *cobra.Command, wait *waitFlag, text string) {
 	cmd.Flags().Var(wait, "wait", text+"; --wait=10m for no longer than that")
 	cmd.Flags().Lookup("wait").NoOptDefVal = forever
@@ -105,6 +107,8 @@ func isFile(name string) bool {
 	return err == nil
 }
 
+// showStatus prints the state of a message. If wait is more than 0, it first waits until the message is final or the
+// time is over, and returns an error unless the message has a good end.
 func (a *apiCommand) showStatus(ctx context.Context, id string, wait time.Duration) error {
 	var m remote.Answer[wire.Message]
 	var err error
@@ -132,10 +136,11 @@ func (a *apiCommand) showStatus(ctx context.Context, id string, wait time.Durati
 	}
 }
 
-// isGoodEnd reports whether a final stage means that the message needs no attention of an operator.
+// isGoodEnd reports whether a stage is final and needs no attention of an operator.
 func isGoodEnd(s weir.Stage) bool { return s == weir.Delivered || s == weir.Superseded }
 
-// awaitFinal reads the state of a message until the message is final, or limit is over.
+// awaitFinal reads the state of a message until the message is final or the time limit is over. It returns the state
+// that it read last.
 func (a *apiCommand) awaitFinal(ctx context.Context, id string, limit time.Duration) (
 	m remote.Answer[wire.Message], err error) {
 	deadline, patience := time.Now().Add(limit), a.newPatience(unavailableLimit)
@@ -154,7 +159,7 @@ func (a *apiCommand) awaitFinal(ctx context.Context, id string, limit time.Durat
 	}
 }
 
-// printStory prints the events of a message, a line each.
+// printStory prints the history of a message, a line for each event, and its forecast.
 func (a *apiCommand) printStory(m *wire.Message) {
 	key := "no key"
 	if m.Key != "" {
@@ -207,7 +212,7 @@ type operatorAction struct {
 	text string
 }
 
-// listActions returns the known actions in order: the last edit and the last replay. An edit includes a replay, which
+// listActions returns the last edit and the last replay, in the order of their times. A replay that came with the edit
 // is not listed a second time.
 func listActions(m *wire.Message) (actions []operatorAction) {
 	asked, force := m.ReplayAskedAt, ""
@@ -231,7 +236,7 @@ func listActions(m *wire.Message) (actions []operatorAction) {
 	return actions
 }
 
-// printActions prints the actions before a time, and returns the others. The zero time means all actions.
+// printActions prints the actions before a time, and returns the others. If the time is zero, it prints all actions.
 func (a *apiCommand) printActions(actions []operatorAction, before time.Time) []operatorAction {
 	for len(actions) > 0 && (before.IsZero() || actions[0].at.Before(before)) {
 		a.printLine("%s  %s", formatTime(actions[0].at), actions[0].text)
@@ -240,7 +245,8 @@ func (a *apiCommand) printActions(actions []operatorAction, before time.Time) []
 	return actions
 }
 
-// printEnd prints the final stage of a message with its time, or the time of the next attempt.
+// printEnd prints the final stage of a message with its time, or the time of the next attempt. Of a discarded message
+// it also prints the death.
 func (a *apiCommand) printEnd(m *wire.Message) {
 	if !m.DiedAt.IsZero() {
 		a.printLine("%s  %s", formatTime(m.DiedAt), sanitizeText("dead"+afterColon(m.LastError)))
@@ -297,7 +303,7 @@ func formatOutcome(t wire.Attempt) string {
 	return text + afterColon(t.Reason)
 }
 
-// afterColon returns a colon and the text; "" if the text is empty.
+// afterColon returns a colon, a space and the text, made safe for a terminal; "" if the text is empty.
 func afterColon(text string) string {
 	if text = strings.TrimSpace(sanitizeText(text)); text == "" {
 		return ""

@@ -25,7 +25,7 @@ the message as the API lists it. Each read costs Weir a few requests to storage 
 const (
 	tailPage  = 100   // messages of a page
 	tailPages = 10    // largest number of pages of one read
-	tailKnown = 20000 // messages whose stages tail remembers before it forgets all of them
+	tailKnown = 20000 // number of known messages above which tail forgets all but those of the last read
 )
 
 // tailFlags has the flags of tail.
@@ -81,11 +81,11 @@ func buildTailQuery(cmd *cobra.Command, f tailFlags) (url.Values, error) {
 type tailRun struct {
 	*apiCommand
 	query url.Values
-	known map[string]weir.Stage // the stage of each message that was printed
+	known map[string]weir.Stage // the stage in which tail last saw each message, by the message's id
 }
 
-// followMessages prints new messages and changes until ctx ends; that end is no error. If Weir is unavailable,
-// followMessages tries again, except at the first read.
+// followMessages prints new messages and changes of stages until ctx ends, and then returns nil. If Weir is
+// unavailable, it tries again, except at the first read.
 func (t *tailRun) followMessages(ctx context.Context, f tailFlags) error {
 	for first := true; ; {
 		news, err := t.readNews(ctx, first)
@@ -118,7 +118,8 @@ func requestedPause(err error) time.Duration {
 	return 0
 }
 
-// readNews returns new messages and changes, the oldest first.
+// readNews returns the messages that are new or whose stage has changed, the oldest first. The first read has only one
+// page. Each later one goes on to the next page until a page has a known message, for tailPages at most.
 func (t *tailRun) readNews(ctx context.Context, first bool) ([]json.RawMessage, error) {
 	query, seen := t.query, map[string]weir.Stage{}
 	var news []json.RawMessage
@@ -147,8 +148,8 @@ func (t *tailRun) readNews(ctx context.Context, first bool) ([]json.RawMessage, 
 	return news, nil
 }
 
-// filterNews adds the new messages and changes of a page to news. It reports whether the page had a message that was
-// printed before. If so, the later pages have no new messages.
+// filterNews adds the messages of a page that are new or whose stage has changed to news, and all messages to seen. It
+// reports whether the page has a known message. The pages after such a page have no new message.
 func (t *tailRun) filterNews(page []json.RawMessage, seen map[string]weir.Stage,
 	news *[]json.RawMessage) (hasKnown bool) {
 	for _, line := range page {
@@ -166,7 +167,7 @@ func (t *tailRun) filterNews(page []json.RawMessage, seen map[string]weir.Stage,
 	return hasKnown
 }
 
-// printMessage prints a message.
+// printMessage prints a message in one line. With --json it prints the JSON.
 func (t *tailRun) printMessage(line json.RawMessage) {
 	var m wire.Message
 	if t.json || json.Unmarshal(line, &m) != nil {

@@ -41,8 +41,9 @@ or setting that cannot be read; 2 wrong usage.`
 
 // tryOptions are the flags of the command try.
 type tryOptions struct {
-	answers, record, expect string
-	isLive, update, json    bool
+	answers, record, expect string // names of files, and of a directory; "" = the flag is not given
+	isLive                  bool   // --send
+	update, json            bool
 }
 
 func newTryCommand(s *console) *cobra.Command {
@@ -72,6 +73,7 @@ func newTryCommand(s *console) *cobra.Command {
 	return cmd
 }
 
+// checkUsage returns an error if flags contradict each other or the files.
 func (o *tryOptions) checkUsage(args []string) error {
 	switch {
 	case o.expect == "" && o.update:
@@ -87,9 +89,11 @@ func (o *tryOptions) checkUsage(args []string) error {
 	return nil
 }
 
-// errVerdict is the error of a trial with another verdict than delivered or open. The verdict was printed.
-var errVerdict = errors.New("a verdict is bad")
+// errVerdict is the error of a command with a trial whose verdict is neither delivered nor open. It is not printed,
+// because the verdict was printed.
+var errVerdict = errors.New("a verdict is neither delivered nor open")
 
+// runTry tries each message, prints the trials, and writes the recorded answers.
 func (s *console) runTry(ctx context.Context, o *tryOptions, files []string) error {
 	answers, err := s.readAnswers(o.answers)
 	if err != nil {
@@ -134,7 +138,7 @@ func writeAnswers(file string, answers map[string][]trial.Answer) error {
 	return os.WriteFile(file, text, 0o600)
 }
 
-// readFile reads a file or standard input.
+// readFile reads a file; "-" is standard input. Of more than maxFile bytes it returns an error.
 func (s *console) readFile(file string) ([]byte, error) {
 	if file == "-" {
 		return readLimited(s.stdin)
@@ -147,7 +151,7 @@ func (s *console) readFile(file string) ([]byte, error) {
 	return readLimited(f)
 }
 
-// readAnswers reads a file of answers; "" = none.
+// readAnswers reads a file of answers. For the file "" it returns no answers.
 func (s *console) readAnswers(file string) (trial.Answers, error) {
 	if file == "" {
 		return trial.Answers{}, nil

@@ -32,7 +32,8 @@ contracts:
   - { name: note, root: note }
 `
 
-// runTried runs `weir try` on messages, and returns the exit code and the output.
+// runTried runs `weir try`, and returns the exit code and the output. messages has the texts of files by their names.
+// DIR in args and in the output stands for the directory of these files. variables are those of the environment.
 func runTried(t *testing.T, variables, messages map[string]string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -195,7 +196,8 @@ func (c *triedCMS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `[]`)
 }
 
-// A trial with the recorded answers of the CMS makes the same requests, without the CMS.
+// --send writes to the CMS, and --record stores its answers without secrets. A trial with the recorded answers ends
+// like the first one, without the CMS.
 func TestTry_SendAndRecord(t *testing.T) {
 	t.Parallel()
 	cms := &triedCMS{}

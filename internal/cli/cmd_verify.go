@@ -34,7 +34,7 @@ func newVerifyCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// errNotWhole is the failure of a verification that found a difference.
+// errNotWhole is the error of a verification that found a difference.
 var errNotWhole = errors.New("not all lanes are whole; " +
 	"if the account is a copy, make it again with the app stopped: docs/deploy.md#restore")
 

@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// durationFlag is a flag whose value is a length of time. Its error names the units; the error of pflag's own flag for
-// a duration does not.
+// durationFlag is the value of a flag for a duration. Its error names the units; the error of pflag's own flag for a
+// duration does not.
 type durationFlag struct{ value *time.Duration }
 
+// addDurationFlag adds a flag with the default usual, which the help shows unless it is 0.
 func addDurationFlag(flags *pflag.FlagSet, value *time.Duration, name string, usual time.Duration, usage string) {
 	*value = usual
 	flags.Var(durationFlag{value}, name, usage)
@@ -28,7 +29,7 @@ func (f durationFlag) Set(text string) error {
 
 var errDuration = errors.New("give a number with its unit, like 90s, 30m or 2h")
 
-// String implements pflag.Value. It returns "" for no time, so that the help shows no default.
+// String implements pflag.Value. For 0 it returns "", so that the help shows no default.
 func (f durationFlag) String() string {
 	if f.value == nil || *f.value == 0 {
 		return ""

@@ -15,11 +15,11 @@ func (f *exportFlag) addFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.format, "format", "", "csv or json, for a file")
 }
 
-// isGiven reports whether the list is to be printed as a file.
+// isGiven reports whether the user gave --format.
 func (f *exportFlag) isGiven() bool { return f.format != "" }
 
-// printList prints the list at a path of the API as a file. If the user gave --limit, the file has at most limit lines.
-// Otherwise it has as many lines as Weir allows.
+// printList prints the list at a path of the API as a file. If the user gave --limit, the file has at most limit
+// entries. Otherwise the limit is that of query or, without one, Weir's.
 func (f *exportFlag) printList(ctx context.Context, a *apiCommand, cmd *cobra.Command, path string, query url.Values,
 	limit int) error {
 	switch {

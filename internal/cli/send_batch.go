@@ -17,12 +17,13 @@ import (
 const (
 	// batchPollInterval is the shortest pause between two reads of a batch's progress.
 	batchPollInterval = time.Second
-	// pollShare is the length of the pause divided by the duration of the last read. A slow read costs Weir thousands
-	// of rows, so the pause after it is longer.
+	// pollShare is the pause after a slow read, divided by the duration of that read. For a slow read Weir reads
+	// thousands of rows, so the next one comes later.
 	pollShare = 4
 )
 
-// sendBatches sends each file as a batch, one after the other, and shows its progress.
+// sendBatches sends the files as batches, one after the other, and shows their progress. It returns the last error.
+// After an error that the other files would have, too, it sends no further file.
 func (s *sendRun) sendBatches(ctx context.Context) error {
 	var failed error
 	for _, file := range s.files {
@@ -40,13 +41,13 @@ func (s *sendRun) sendBatches(ctx context.Context) error {
 	return failed
 }
 
-// isFatal reports whether the other files would fail with the same error.
+// isFatal reports whether an error is one with which the other files would fail, too.
 func isFatal(err error) bool {
 	var e *remote.Error
 	return errors.As(err, &e) && (e.Kind != remote.Refused || e.Status == 401 || e.Status == 403)
 }
 
-// sendBatch sends a file, and follows its batch.
+// sendBatch sends a file, follows its batch, and prints the end of the batch.
 func (s *sendRun) sendBatch(ctx context.Context, file string) error {
 	body, err := s.readContent(ctx, file)
 	if err != nil {
@@ -73,8 +74,8 @@ func (s *sendRun) sendBatch(ctx context.Context, file string) error {
 	return s.reportBatch(file, last)
 }
 
-// followBatch reads a batch until it is final. With --wait it then reads on until all its messages are final, or the
-// time is over.
+// followBatch reads a batch until the batch is final. With --wait it then reads on until all messages of the batch are
+// final, or until the time of --wait, from then on, is over. It returns the state that it read last.
 func (s *sendRun) followBatch(ctx context.Context, id string) (last remote.Answer[wire.Batch], err error) {
 	until := time.Time{}
 	for {
@@ -103,11 +104,12 @@ func (s *sendRun) followBatch(ctx context.Context, id string) (last remote.Answe
 	}
 }
 
+// countWaiting returns the number of messages in stages that are not final.
 func countWaiting(stages map[weir.Stage]int) (n int) {
 	return stages[weir.Scheduled] + stages[weir.Queued] + stages[weir.Retrying]
 }
 
-// reportBatch prints the end of a batch, and returns the error of the command.
+// reportBatch prints the end of a batch, and returns the error of the file; nil = success.
 func (s *sendRun) reportBatch(file string, last remote.Answer[wire.Batch]) error {
 	b := &last.Value
 	if s.json {
@@ -135,7 +137,7 @@ func (s *sendRun) reportBatch(file string, last remote.Answer[wire.Batch]) error
 	return nil
 }
 
-// printBatch prints the problems and the numbers of a batch.
+// printBatch prints the problems of a batch to stderr, and its numbers to stdout.
 func (s *sendRun) printBatch(file string, b *wire.Batch) {
 	for _, p := range b.Problems {
 		place := fmt.Sprintf("part %d", p.Part)

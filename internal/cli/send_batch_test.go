@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// newBatchServer returns a Weir with a batch that is final at its second read, with the fields end. It also returns the
-// posts that the Weir has received.
+// newBatchServer returns a server with a batch that is final at its second read. end has the JSON of the fields that
+// the batch has from then on. newBatchServer also returns the posts of batches that the server has received.
 func newBatchServer(t *testing.T, end string) (f *fakeServer, posts *[]string) {
 	f, posts = newFakeServer(t), &[]string{}
 	reads := 0

@@ -19,8 +19,9 @@ import (
 // maxFile is the size of the largest request that the Functions host accepts.
 const maxFile = 100 << 20
 
-// resolveFiles returns the files that the arguments name. If an argument is wrong, it returns no file, and an error
-// that names every wrong argument. So no file is sent before all arguments are right.
+// resolveFiles returns the files that the arguments name: files, patterns, directories (see listXMLFiles), and - for
+// standard input. If an argument is wrong, it returns no file, and an error that names every wrong argument. So no file
+// is sent before all arguments are right.
 func resolveFiles(args []string) ([]string, error) {
 	var files, wrong []string
 	for _, arg := range args {
@@ -54,7 +55,7 @@ func resolveFiles(args []string) ([]string, error) {
 	return files, nil
 }
 
-// describeFileError returns the error of a file that a user has named, without the name of the system call.
+// describeFileError returns the text of a file's error, without the name of the system call.
 func describeFileError(err error) string {
 	var failed *fs.PathError
 	if errors.As(err, &failed) {
@@ -63,8 +64,8 @@ func describeFileError(err error) string {
 	return err.Error()
 }
 
-// listXMLFiles returns the files *.xml of a directory, in the order of their names. It leaves out the files of
-// subdirectories.
+// listXMLFiles returns the files *.xml of a directory (also *.XML), in the order of their names. It leaves out the
+// files of subdirectories. If there are none, it returns an error.
 func listXMLFiles(directory string) ([]string, error) {
 	entries, err := os.ReadDir(directory) // sorted
 	if err != nil {
@@ -82,7 +83,7 @@ func listXMLFiles(directory string) ([]string, error) {
 	return files, nil
 }
 
-// readContent reads a file. It does not wait for standard input after ctx has ended.
+// readContent reads a file; "-" is standard input. It does not wait for standard input after ctx has ended.
 func (s *console) readContent(ctx context.Context, file string) ([]byte, error) {
 	if file != "-" {
 		f, err := os.Open(file)
@@ -109,6 +110,7 @@ func (s *console) readContent(ctx context.Context, file string) ([]byte, error) 
 	}
 }
 
+// readLimited reads at most maxFile bytes. If in has more, it returns an error.
 func readLimited(in io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(in, maxFile+1))
 	if err == nil && len(body) > maxFile {
@@ -117,20 +119,21 @@ func readLimited(in io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// reportInterval is the time between two lines of progress, if there is no terminal for a bar.
+// reportInterval is the time between two lines of progress, if stderr is no terminal.
 const reportInterval = 10 * time.Second
 
 // progressReport shows the progress: as a bar on a terminal, else as a line after each reportInterval.
 type progressReport struct {
-	bar   *progressbar.ProgressBar
+	bar   *progressbar.ProgressBar // nil = stderr is no terminal
 	mu    sync.Mutex
-	done  int
-	total int
-	stop  chan struct{}
+	done  int           // number of items that are done
+	total int           // number of all items; -1 = not known yet
+	stop  chan struct{} // closed by finishReport
 	wg    sync.WaitGroup
 }
 
-// newProgress starts a report of progress on stderr.
+// newProgress starts a report of progress on stderr. what is the text beside the numbers. total is the number of all
+// items; -1 = not known yet.
 func (s *console) newProgress(what string, total int) *progressReport {
 	p := &progressReport{total: total, stop: make(chan struct{})}
 	if isTerminal(s.stderr) {
@@ -156,8 +159,8 @@ func (s *console) newProgress(what string, total int) *progressReport {
 	return p
 }
 
-// addOne adds 1 to the number of items that are done. It ignores errors of the bar, because the command goes on without
-// the bar.
+// addOne adds 1 to the number of items that are done. It ignores errors of the bar, because the command can go on
+// without it.
 func (p *progressReport) addOne() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,7 +170,7 @@ func (p *progressReport) addOne() {
 	}
 }
 
-// setCount sets the number of items that are done, and the number of all items.
+// setCount sets the number of items that are done, and the number of all items. It ignores errors of the bar.
 func (p *progressReport) setCount(done, total int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,7 +181,7 @@ func (p *progressReport) setCount(done, total int) {
 	}
 }
 
-// printBetween prints other output while the bar is cleared.
+// printBetween clears the bar and calls print, which prints other output. Meanwhile no progress is shown.
 func (p *progressReport) printBetween(print func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +191,7 @@ func (p *progressReport) printBetween(print func()) {
 	print()
 }
 
-// finishReport ends the report.
+// finishReport ends the report. It must be called once.
 func (p *progressReport) finishReport() {
 	close(p.stop)
 	p.wg.Wait()

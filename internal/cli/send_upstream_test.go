@@ -14,7 +14,7 @@ func TestSenderFlags(t *testing.T) {
 		flags senderFlags
 		env   map[string]string
 		sent  string // a header that the request has; "" = no credentials
-		wrong string
+		wrong string // part of the error; "" = no error
 	}{
 		"nothing":        {senderFlags{}, nil, "", ""},
 		"key":            {senderFlags{key: key}, nil, "Weir-Upstream-Key", ""},

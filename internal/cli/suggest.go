@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// refuseUnknownCommand is the Args of a command that has subcommands and takes no arguments. Its error suggests the
-// subcommands with a name like the first argument.
+// refuseUnknownCommand is the check of arguments of a command that has subcommands and takes no arguments. Its error
+// suggests the subcommands with a name like the first argument.
 func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -26,7 +26,8 @@ func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 	return &usageError{text}
 }
 
-// suggestFlag adds the most similar flag of a command to the error for an unknown one.
+// suggestFlag adds the most similar flag of a command to the error for an unknown flag. It returns other errors
+// unchanged.
 func suggestFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -44,8 +45,8 @@ func suggestFlag(cmd *cobra.Command, err error) error {
 	return &usageError{err.Error() + "; did you mean --" + nearest + "?"}
 }
 
-// messageIDPattern matches each text that is one segment of an address. With another text, such as an empty one, the
-// request would go to an address that is not a message's.
+// messageIDPattern matches all ids, and other texts that are one segment of an address. With a text that it does not
+// match, such as an empty one, a request could go to an address that is not a message's.
 var messageIDPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // parseMessageID returns the id that an argument names. The argument is an id or the address of a message, such as the
@@ -64,8 +65,8 @@ func parseMessageID(argument string) (string, error) {
 	return id, nil
 }
 
-// parseMessageIDs parses all arguments with parseMessageID. It returns an error if one of them is wrong, so that the
-// command then changes no message.
+// parseMessageIDs parses all arguments with parseMessageID. If one of them is wrong, it returns an error, and the
+// command changes no message.
 func parseMessageIDs(arguments []string) ([]string, error) {
 	ids := make([]string, len(arguments))
 	for i, a := range arguments {

@@ -24,13 +24,16 @@ const (
 // expectedCase has the names of three files: a message, its answers ("" = none), and the requests that it must make.
 type expectedCase struct{ message, answers, requests string }
 
-// errUnexpected is the error of requests that differ from their file. It is silent, because the difference was printed.
+// errUnexpected is the error of requests that differ from their file, and of a file that is left over. It is silent,
+// because the difference, or the file, was printed.
 var errUnexpected = &failure{errors.New("the requests are not as expected"), true}
 
-// runExpect compares the requests of all cases with their files, or writes the files.
+// runExpect compares the requests of all cases with their files, or writes the files with --update. args are the files
+// of messages; without args the messages are those of the directory. Then runExpect also prints the files that belong
+// to none.
 func (s *console) runExpect(ctx context.Context, o *tryOptions, args []string) error {
-	isWhole := len(args) == 0
-	if isWhole {
+	isWholeDirectory := len(args) == 0
+	if isWholeDirectory {
 		args = []string{filepath.Join(o.expect, "*"+messageSuffix)}
 	}
 	files, err := resolveFiles(args)
@@ -55,7 +58,7 @@ func (s *console) runExpect(ctx context.Context, o *tryOptions, args []string) e
 			result = errUnexpected
 		}
 	}
-	if !isWhole {
+	if !isWholeDirectory {
 		return result
 	}
 	left, err := listLeftOver(o.expect, cases)
@@ -69,8 +72,8 @@ func (s *console) runExpect(ctx context.Context, o *tryOptions, args []string) e
 	return result
 }
 
-// listCases returns the cases of the messages. A message has a case for each of its files of answers in dir. Without
-// such a file it has one case without answers.
+// listCases returns the cases of the messages in files. A message has a case for each of its files of answers in dir.
+// Without such a file it has one case without answers.
 func listCases(dir string, files []string) ([]expectedCase, error) {
 	var cases []expectedCase
 	for _, file := range files {
@@ -97,7 +100,8 @@ func listCases(dir string, files []string) ([]expectedCase, error) {
 	return cases, nil
 }
 
-// isCaseLabel reports whether the part of a file's name between the message's name and the suffix is empty, or .CASE.
+// isCaseLabel reports whether label is empty, or .CASE. label is the part of a file's name between the message's name
+// and the suffix.
 func isCaseLabel(label string) bool {
 	return label == "" || strings.HasPrefix(label, ".") && strings.Count(label, ".") == 1
 }
@@ -113,8 +117,8 @@ func listLeftOver(dir string, cases []expectedCase) ([]string, error) {
 	}), nil
 }
 
-// runCase compares the requests of one case with its file, or writes the file. It reports whether the file has exactly
-// these requests in the end.
+// runCase compares the requests of one case with their file, or writes the file if update is true. It reports whether
+// the file has exactly these requests in the end.
 func (s *console) runCase(ctx context.Context, trials *app.Trials, c expectedCase, update bool) (bool, error) {
 	answers, err := s.readAnswers(c.answers)
 	if err != nil {

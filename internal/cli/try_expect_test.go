@@ -44,7 +44,7 @@ func TestTryExpect(t *testing.T) {
 	run(exitFailed, "b.requests.txt is missing")
 }
 
-// Each recipe has files with its expected requests, which integrators can copy.
+// The messages of each recipe make the requests that the recipe's files expect. Integrators can copy these files.
 func TestTryExpect_Recipes(t *testing.T) {
 	t.Parallel()
 	recipes, err := filepath.Glob("../../recipes/*/weir.yaml")

@@ -16,7 +16,7 @@ import (
 //go:embed openapi.yaml
 var Document []byte
 
-// Handler serves the document.
+// Handler returns a handler that serves the document.
 func Handler() http.Handler {
 	sum := sha256.Sum256(Document)
 	version := hex.EncodeToString(sum[:8])

@@ -10,7 +10,7 @@ import (
 // ChangeList is a page of the audit log.
 type ChangeList struct {
 	Entries  []Change `json:"entries"`
-	Continue string   `json:"continue"`
+	Continue string   `json:"continue"` // parameter for the next page; "" = there is none
 }
 
 // Change is an entry of the audit log.

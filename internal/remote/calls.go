@@ -24,7 +24,7 @@ func (c *Client) Send(ctx context.Context, body []byte) (Answer[wire.Receipt], e
 		contentType: "application/xml", idempotency: IdempotencyKey(body), isSubmission: true, body: body})
 }
 
-// SendBatch posts a batch. Its idempotency key is made from content, mode and paths.
+// SendBatch posts a batch. The batch's idempotency key is made from body, mode and split.
 func (c *Client) SendBatch(ctx context.Context, contentType string, body []byte, mode wire.BatchMode,
 	split []string) (Answer[wire.Batch], error) {
 	query := url.Values{"mode": {string(mode)}, "split": split}
@@ -38,7 +38,7 @@ func (c *Client) Batch(ctx context.Context, id string) (Answer[wire.Batch], erro
 	return getJSON[wire.Batch](ctx, c, "/batches/"+url.PathEscape(id), nil)
 }
 
-// CancelBatch cancels a batch: parts that are not messages yet do not become messages.
+// CancelBatch requests the end of a batch: parts that are not messages yet do not become messages.
 func (c *Client) CancelBatch(ctx context.Context, id string) (Answer[wire.Batch], error) {
 	return readAnswer[wire.Batch](ctx, c, request{method: http.MethodDelete, path: "/batches/" + url.PathEscape(id)})
 }
@@ -80,17 +80,18 @@ func (c *Client) Difference(ctx context.Context, id string) (string, error) {
 	return d.Value.Difference, err
 }
 
-// Find lists messages, newest first.
+// Find returns a page of a search for messages, newest first.
 func (c *Client) Find(ctx context.Context, query url.Values) (Answer[MessageList], error) {
 	return getJSON[MessageList](ctx, c, "/messages", query)
 }
 
-// List lists messages at a path of the API.
+// List returns a page of the list of messages at a path of the API.
 func (c *Client) List(ctx context.Context, path string, query url.Values) (Answer[MessageList], error) {
 	return getJSON[MessageList](ctx, c, path, query)
 }
 
-// Export copies a list as a file. If it returns an error, a part of the list may be copied already.
+// Export copies a list, in the format that query asks for, to a writer. If it returns an error, a part of the list may
+// be copied already.
 func (c *Client) Export(ctx context.Context, path string, query url.Values, to io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
 		c.requestURL(request{path: path, query: query}), http.NoBody)
@@ -115,18 +116,20 @@ func (c *Client) Export(ctx context.Context, path string, query url.Values, to i
 	return nil
 }
 
-// Errors lists dead messages, grouped by cause.
+// Errors lists the causes of dead messages, at most limit of them.
 func (c *Client) Errors(ctx context.Context, limit int) (Answer[wire.ErrorList], error) {
 	return getJSON[wire.ErrorList](ctx, c, "/errors", url.Values{"limit": {strconv.Itoa(limit)}})
 }
 
-// Replay replays a dead message with its current body.
+// Replay requests a replay of a dead message with its current body. With force, later deliveries of its key are no
+// reason to refuse the replay.
 func (c *Client) Replay(ctx context.Context, id string, force bool) (Answer[wire.Message], error) {
 	return readAnswer[wire.Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/replay",
 		query: forceQuery(force)})
 }
 
-// Edit replays a dead message with a corrected body.
+// Edit requests a replay of a dead message with a corrected body. note is the reason of the correction; "" = none.
+// force is as for Replay.
 func (c *Client) Edit(ctx context.Context, id string, body []byte, note string, force bool) (Answer[wire.Message],
 	error) {
 	query := forceQuery(force)
@@ -138,7 +141,7 @@ func (c *Client) Edit(ctx context.Context, id string, body []byte, note string, 
 		contentType: "application/xml", body: body})
 }
 
-// PlanReplay returns the number of messages of a bulk replay.
+// PlanReplay returns the numbers of a bulk replay, and starts none.
 func (c *Client) PlanReplay(ctx context.Context, r ReplayRequest) (Answer[wire.JobPlan], error) {
 	r.DryRun = true
 	return postJSON[wire.JobPlan](ctx, c, "/replays", r)
@@ -155,7 +158,7 @@ func (c *Client) Job(ctx context.Context, id string) (Answer[wire.Job], error) {
 	return getJSON[wire.Job](ctx, c, "/replays/"+url.PathEscape(id), nil)
 }
 
-// Cancel cancels a message.
+// Cancel cancels a scheduled message, or requests the cancellation of a message that is queued or retrying.
 func (c *Client) Cancel(ctx context.Context, id, reason string) (Answer[wire.Message], error) {
 	return c.changeWithReason(ctx, messagePath(id)+"/cancel", reason)
 }
@@ -165,7 +168,7 @@ func (c *Client) Erase(ctx context.Context, id string) (Answer[wire.Message], er
 	return readAnswer[wire.Message](ctx, c, request{method: http.MethodPost, path: messagePath(id) + "/erase"})
 }
 
-// Discard gives a dead message up for good.
+// Discard requests that a dead message is given up for good.
 func (c *Client) Discard(ctx context.Context, id, reason string) (Answer[wire.Message], error) {
 	return c.changeWithReason(ctx, messagePath(id)+"/discard", reason)
 }
@@ -179,12 +182,13 @@ func (c *Client) changeWithReason(ctx context.Context, path, reason string) (Ans
 	return readAnswer[wire.Message](ctx, c, r)
 }
 
-// DiscardMany discards the dead messages of a filter, or only counts them, from r.Continue on.
+// DiscardMany requests the discard of the dead messages of a filter, from r.Continue on. With r.DryRun it only counts
+// them.
 func (c *Client) DiscardMany(ctx context.Context, r DiscardRequest) (Answer[Discarded], error) {
 	return postJSON[Discarded](ctx, c, "/discards", r)
 }
 
-// CancelMany cancels the waiting messages of a filter, or only counts them, from r.Continue on.
+// CancelMany cancels the waiting messages of a filter, from r.Continue on. With r.DryRun it only counts them.
 func (c *Client) CancelMany(ctx context.Context, r Cancellation) (Answer[Cancelled], error) {
 	return postJSON[Cancelled](ctx, c, "/cancellations", r)
 }
@@ -194,17 +198,17 @@ func (c *Client) Lanes(ctx context.Context) (Answer[wire.LaneList], error) {
 	return getJSON[wire.LaneList](ctx, c, "/lanes", nil)
 }
 
-// Pauses lists the pauses that are in force.
+// Pauses lists the operators' pauses that are in force, and the state of the calendar.
 func (c *Client) Pauses(ctx context.Context) (Answer[wire.PauseList], error) {
 	return getJSON[wire.PauseList](ctx, c, "/pauses", nil)
 }
 
-// Pause pauses a target, and lists the pauses that are then in force.
+// Pause pauses a target, and lists the operators' pauses that are in force after that.
 func (c *Client) Pause(ctx context.Context, p PauseRequest) (Answer[wire.PauseList], error) {
 	return postJSON[wire.PauseList](ctx, c, "/pause", p)
 }
 
-// Resume ends pauses, and lists the pauses that are still in force.
+// Resume ends the pauses of a target, and lists the operators' pauses that are still in force.
 func (c *Client) Resume(ctx context.Context, t Target) (Answer[wire.PauseList], error) {
 	return postJSON[wire.PauseList](ctx, c, "/resume", t)
 }

@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request. The host ends a request after 230 s.
+	// requestTimeout limits the time of one request. The host waits 230 s for an answer.
 	requestTimeout = 100 * time.Second
-	// maxAnswer limits the bytes of an answer. The host has the same limit for a request.
+	// maxAnswer limits the bytes of an answer that are read into memory. The host has the same limit for a request's
+	// body.
 	maxAnswer = 100 << 20
 )
 
@@ -67,14 +68,14 @@ type request struct {
 	method, path string // the path is escaped
 	query        url.Values
 	contentType  string
-	idempotency  string
-	ifNoneMatch  string
-	isSubmission bool // the request sends a message or a batch
+	idempotency  string // value of Idempotency-Key; "" = no header
+	ifNoneMatch  string // value of If-None-Match; "" = no header
+	isSubmission bool   // the request sends a message or a batch, so it gets the credentials of Sender
 	body         []byte
 }
 
-// doRequest sends a request, and returns the body of a 2xx answer. Every error is an *Error, except the error
-// of a context that has ended.
+// doRequest sends a request, and returns the body of a 2xx answer. If ctx has ended, the error is that of ctx. Every
+// other error is an *Error.
 func (c *Client) doRequest(ctx context.Context, r request) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, r.method, c.requestURL(r), bytes.NewReader(r.body))
 	if err != nil {
@@ -131,17 +132,17 @@ func readAnswer[T any](ctx context.Context, c *Client, r request) (Answer[T], er
 	return a, nil
 }
 
-// getJSON reads the JSON at a path.
+// getJSON gets the JSON at a path, and decodes it.
 func getJSON[T any](ctx context.Context, c *Client, path string, query url.Values) (Answer[T], error) {
 	return readAnswer[T](ctx, c, request{method: http.MethodGet, path: path, query: query})
 }
 
-// postJSON posts JSON.
+// postJSON posts v as JSON, and decodes the answer.
 func postJSON[T any](ctx context.Context, c *Client, path string, v any) (Answer[T], error) {
 	return sendJSON[T](ctx, c, request{method: http.MethodPost, path: path}, v)
 }
 
-// sendJSON sends a request with a body of JSON.
+// sendJSON sends a request with v as JSON in its body, and decodes the answer.
 func sendJSON[T any](ctx context.Context, c *Client, r request, v any) (Answer[T], error) {
 	body, err := json.Marshal(v)
 	if err != nil {

@@ -17,9 +17,9 @@ type Kind int
 
 // The kinds of errors.
 const (
-	Broken      Kind = iota // the answer is not from Weir
-	NotFound                // the message, job or other thing does not exist
-	Refused                 // the request is invalid, or the state does not allow it
+	Broken      Kind = iota // the answer is not from Weir, or the request cannot be built
+	NotFound                // the message, job or other thing does not exist, or no Weir is at the address
+	Refused                 // a key is missing or wrong, the request is invalid, or the state does not allow it
 	Unavailable             // Weir was not reached, or cannot work now; a retry may succeed
 )
 
@@ -29,8 +29,8 @@ type Error struct {
 	Status     int // status of the answer; 0 = no answer
 	Message    string
 	Problems   []Problem
-	RetryAfter time.Duration // Retry-After of the answer; 0 = none
-	Err        error
+	RetryAfter time.Duration // Retry-After of the answer, an hour at most; 0 = none
+	Err        error         // the cause; nil = none
 }
 
 // Problem is one mistake in a request.
@@ -77,7 +77,7 @@ func (p Problem) describe() string {
 	return p.Path + " " + p.Message
 }
 
-// KindOf returns the kind of the first *Error in err's chain, or Broken.
+// KindOf returns the kind of the first *Error in err's chain. Without one it returns Broken.
 func KindOf(err error) Kind {
 	if e, ok := asError(err); ok {
 		return e.Kind
@@ -143,7 +143,7 @@ func guessCause(status int) string {
 	case http.StatusNotFound:
 		return "there is no Weir at this address, or an older one"
 	case http.StatusRequestEntityTooLarge:
-		return "this is too large"
+		return "the request is too large"
 	}
 	if status >= 300 && status < 400 {
 		return "the address leads elsewhere, and is not followed: is it right?"

@@ -9,27 +9,28 @@ import (
 	"weir/internal/retry"
 )
 
-// Patience retries calls that fail with Unavailable. It gives up when no call has succeeded for GiveUp. Several
-// callers may share one Patience: if a call of one caller succeeds, the time begins again for all.
+// Patience retries calls that fail with Unavailable. It gives up when all calls have failed with Unavailable for
+// GiveUp. Several callers may share one Patience: if a call of one caller ends otherwise, the time begins again for
+// all.
 type Patience struct {
-	GiveUp time.Duration
-	First  time.Duration // first pause; each further pause is twice as long
+	GiveUp time.Duration // 0 = each call is tried once
+	First  time.Duration // first pause; each further one is twice as long. Up to half of each is left out at random.
 	Most   time.Duration // longest pause, except if Weir's Retry-After is longer
-	// Unreached replaces GiveUp until a call gets an answer: without any answer, the address is probably wrong.
-	// 0 = GiveUp.
+	// Unreached replaces GiveUp, if it is shorter, until a call gets an answer: without any answer, the address is
+	// probably wrong. 0 = GiveUp.
 	Unreached time.Duration
-	// Report is called with the first failure after a success, and with the time for which Do still tries. It
-	// may be nil.
+	// Report is called with the first error that is Unavailable, and with the first one after each call that ended
+	// otherwise. left is the time for which Do still tries. Report may be nil.
 	Report func(err error, left time.Duration)
 
 	mu         sync.Mutex
-	worked     time.Time // time of the last success
+	worked     time.Time // time of the last call that did not fail with Unavailable; at first, of the first Do
 	isAnswered bool      // a call had an answer with any status
-	isReported bool      // Report was called after the last success
+	isReported bool      // Report was called after worked
 }
 
-// Do calls f until f returns nil or another error than Unavailable. It returns the error of the last call, or
-// of the context.
+// Do calls f until f returns nil or an error that is not Unavailable, until Do gives up, or until ctx ends. It returns
+// nil, f's last error (wrapped if Do has given up), or the error of ctx.
 func (p *Patience) Do(ctx context.Context, f func(context.Context) error) error {
 	p.failingFor(false)
 	var idle time.Duration
@@ -58,7 +59,7 @@ func (p *Patience) Do(ctx context.Context, f func(context.Context) error) error 
 	return err
 }
 
-// failingFor returns the time since the last success or, without one, since the first call.
+// failingFor returns the time since worked. If works is true, it first sets worked to now.
 func (p *Patience) failingFor(works bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +73,8 @@ func (p *Patience) failingFor(works bool) time.Duration {
 	return now.Sub(p.worked)
 }
 
-// limitFor returns the time for which calls may fail before Do gives up.
+// limitFor returns the time for which calls may fail before Do gives up. If err is an answer's, it records that Weir
+// has answered.
 func (p *Patience) limitFor(err error) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,6 +87,7 @@ func (p *Patience) limitFor(err error) time.Duration {
 	return min(p.Unreached, p.GiveUp)
 }
 
+// report calls Report, unless Report was called after worked.
 func (p *Patience) report(err error, left time.Duration) {
 	p.mu.Lock()
 	isFirst := !p.isReported

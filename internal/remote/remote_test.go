@@ -27,7 +27,7 @@ func TestNew(t *testing.T) {
 	} {
 		c, err := remote.New(address, "")
 		if (err == nil) != ok || (err != nil && strings.Contains(err.Error(), "s3cret")) {
-			t.Errorf("%q: got the error %v; want the address accepted: %v, and no key in the error", address, err, ok)
+			t.Errorf("%q: got the error %v; want the address accepted: %t, and no key in the error", address, err, ok)
 		}
 		if c != nil {
 			c.Close()
@@ -35,7 +35,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// newClient returns a client of a server with the handler h.
+// newClient returns a client of a server with the handler h. below is the path that is added to the server's address.
 func newClient(t *testing.T, below string, h http.HandlerFunc) *remote.Client {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -47,7 +47,7 @@ func newClient(t *testing.T, below string, h http.HandlerFunc) *remote.Client {
 	return c
 }
 
-func TestClient_Asks(t *testing.T) {
+func TestClient_Message(t *testing.T) {
 	t.Parallel()
 	for below, want := range map[string]string{"": "/api/messages/a%2Fb", "/": "/api/messages/a%2Fb",
 		"/api": "/api/messages/a%2Fb", "/w": "/w/api/messages/a%2Fb"} {
@@ -80,7 +80,7 @@ func TestClient_Errors(t *testing.T) {
 	}{
 		"Problem": {422, "Content-Type", "application/problem+json",
 			`{"detail":"two problems","problems":[{"path":"./a","message":"is missing"},{"message":"x","line":3,"column":4}]}`, remote.Refused, "422 Unprocessable Entity: two problems; ./a is missing; x (line 3, column 4)"},
-		"ToldOnce": {400, "Content-Type", "application/problem+json",
+		"OnlyProblemIsDetail": {400, "Content-Type", "application/problem+json",
 			`{"detail":"line 2, column 1: unexpected EOF","problems":[{"message":"unexpected EOF","line":2,"column":1}]}`, remote.Refused, "400 Bad Request: line 2, column 1: unexpected EOF"},
 		"PathOnce": {422, "Content-Type", "application/problem+json",
 			`{"detail":"two problems","problems":[{"path":"./a","message":"./a is required"},{"path":"until","message":"two problems"}]}`, remote.Refused, "422 Unprocessable Entity: two problems; ./a is required"},

@@ -5,54 +5,54 @@ import (
 	"time"
 )
 
-// MessageList is a page of a search. It has the JSON of each message, which commands print unchanged.
+// MessageList is a page of a search. It has the JSON of each message, which commands print unchanged with --json.
 type MessageList struct {
 	Messages []json.RawMessage `json:"messages"`
-	Complete bool              `json:"complete"`
-	Continue string            `json:"continue"`
+	Complete bool              `json:"complete"` // all rows were read
+	Continue string            `json:"continue"` // parameter for the next page; "" = there is none
 }
 
-// ReplayFilter selects dead messages. The zero ReplayFilter selects all of them.
+// ReplayFilter selects the dead messages that match every set field. The zero ReplayFilter selects all of them.
 type ReplayFilter struct {
 	Key         *string    `json:"key,omitempty"`
 	Lane        *int       `json:"lane,omitempty"`
 	Contract    string     `json:"contract,omitempty"`
-	Fingerprint string     `json:"fingerprint,omitempty"`
-	From        *time.Time `json:"from,omitempty"`
-	To          *time.Time `json:"to,omitempty"`
+	Fingerprint string     `json:"fingerprint,omitempty"` // see weir.Fingerprint
+	From        *time.Time `json:"from,omitempty"`        // died at this time or later
+	To          *time.Time `json:"to,omitempty"`          // died before this time
 }
 
-// ReplayRequest asks for a bulk replay.
+// ReplayRequest asks for a bulk replay, or for its numbers.
 type ReplayRequest struct {
 	Filter          ReplayFilter `json:"filter"`
 	DryRun          bool         `json:"dryRun,omitempty"`
 	RatePerMinute   int          `json:"ratePerMinute,omitempty"`   // 0 = Weir's default
-	StopAtErrorRate *float64     `json:"stopAtErrorRate,omitempty"` // nil = Weir's default
+	StopAtErrorRate *float64     `json:"stopAtErrorRate,omitempty"` // 0 to 1; nil = Weir's default
 	Force           bool         `json:"force,omitempty"`
 	Reason          string       `json:"reason,omitempty"`
 }
 
-// WaitingFilter selects waiting messages. It needs All or at least one condition.
+// WaitingFilter selects waiting messages: with All, all of them; else those that match every set field.
 type WaitingFilter struct {
 	All       bool       `json:"all,omitempty"`
 	Key       *string    `json:"key,omitempty"`
 	KeyPrefix string     `json:"keyPrefix,omitempty"`
 	Contract  string     `json:"contract,omitempty"`
-	Stage     string     `json:"stage,omitempty"`
+	Stage     string     `json:"stage,omitempty"` // scheduled, queued or retrying
 	Lane      *int       `json:"lane,omitempty"`
-	From      *time.Time `json:"from,omitempty"`
-	To        *time.Time `json:"to,omitempty"`
+	From      *time.Time `json:"from,omitempty"` // accepted at this time or later
+	To        *time.Time `json:"to,omitempty"`   // accepted before this time; nil = the time of the request
 }
 
 // Cancellation asks Weir to cancel waiting messages.
 type Cancellation struct {
 	Filter   WaitingFilter `json:"filter"`
-	DryRun   bool          `json:"dryRun,omitempty"`
+	DryRun   bool          `json:"dryRun,omitempty"` // Weir only counts the messages
 	Reason   string        `json:"reason,omitempty"`
-	Continue string        `json:"continue,omitempty"`
+	Continue string        `json:"continue,omitempty"` // Continue of the last answer; "" = from the beginning
 }
 
-// DeadFilter selects dead messages to discard. It needs All or at least one condition.
+// DeadFilter selects dead messages to discard: with All, all of them; else those that match every set field.
 type DeadFilter struct {
 	All bool `json:"all,omitempty"`
 	ReplayFilter
@@ -61,29 +61,29 @@ type DeadFilter struct {
 // DiscardRequest asks Weir to discard dead messages.
 type DiscardRequest struct {
 	Filter   DeadFilter `json:"filter"`
-	DryRun   bool       `json:"dryRun,omitempty"`
+	DryRun   bool       `json:"dryRun,omitempty"` // Weir only counts the messages
 	Reason   string     `json:"reason,omitempty"`
-	Continue string     `json:"continue,omitempty"`
+	Continue string     `json:"continue,omitempty"` // Continue of the last answer; "" = from the beginning
 }
 
 // Discarded has the numbers of messages of a DiscardRequest.
 type Discarded struct {
-	Selected int       `json:"selected"`
-	Asked    int       `json:"asked"` // messages whose holders were asked to discard them
-	TooLate  int       `json:"tooLate"`
-	To       time.Time `json:"to"`
-	Complete bool      `json:"complete"`
+	Selected int       `json:"selected"` // messages that the filter selects
+	Asked    int       `json:"asked"`    // messages whose holders were asked to discard them
+	TooLate  int       `json:"tooLate"`  // messages that were no longer dead, or that are to be replayed
+	To       time.Time `json:"to"`       // To of the filter, or the time of the first request
+	Complete bool      `json:"complete"` // all dead messages were read
 	Continue string    `json:"continue,omitempty"`
 }
 
 // Cancelled has the numbers of messages of a Cancellation.
 type Cancelled struct {
-	Selected  int       `json:"selected"`
-	Cancelled int       `json:"cancelled"` // scheduled messages, which Weir cancels at once
+	Selected  int       `json:"selected"`  // messages that the filter selects
+	Cancelled int       `json:"cancelled"` // scheduled messages, which Weir cancelled at once
 	Asked     int       `json:"asked"`     // messages whose holders were asked to cancel them
-	TooLate   int       `json:"tooLate"`
-	To        time.Time `json:"to"`
-	Complete  bool      `json:"complete"`
+	TooLate   int       `json:"tooLate"`   // messages that were already final
+	To        time.Time `json:"to"`        // To of the filter, or the time of the first request
+	Complete  bool      `json:"complete"`  // all waiting messages were read
 	Continue  string    `json:"continue,omitempty"`
 }
 
@@ -98,6 +98,6 @@ type Target struct {
 type PauseRequest struct {
 	Target
 	Reason string `json:"reason"`
-	Until  string `json:"until,omitempty"`
-	For    string `json:"for,omitempty"`
+	Until  string `json:"until,omitempty"` // a time in RFC 3339
+	For    string `json:"for,omitempty"`   // a delay; see weir.ParseDelay
 }

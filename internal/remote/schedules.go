@@ -35,7 +35,7 @@ func (c *Client) ResumeSchedule(ctx context.Context, name string) (Answer[wire.S
 	return readAnswer[wire.Schedule](ctx, c, request{method: http.MethodPost, path: schedulePath(name) + "/resume"})
 }
 
-// RunSchedule stores a message of a schedule now.
+// RunSchedule stores a message of a schedule now. The schedule's next run stays as it is.
 func (c *Client) RunSchedule(ctx context.Context, name string) (Answer[wire.RunReceipt], error) {
 	return readAnswer[wire.RunReceipt](ctx, c, request{method: http.MethodPost, path: schedulePath(name) + "/run"})
 }

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 )
 
-// Secret is a string that is never printed.
+// Secret is a string whose value package fmt, logs and JSON do not show.
 type Secret string
 
 func (Secret) String() string { return "(secret)" }
@@ -31,7 +31,7 @@ func (Secret) GoString() string { return "(secret)" }
 // MarshalText implements encoding.TextMarshaler, for logs and JSON.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Settings has the ways to sign in without steps. Exactly one of them must be set.
+// Settings has the ways to sign in without steps. NewSource needs exactly one of them.
 type Settings struct {
 	Basic  *Basic  `yaml:"basic"`
 	Bearer Secret  `yaml:"bearer"`
@@ -47,7 +47,7 @@ type Basic struct {
 	Password Secret `yaml:"password"`
 }
 
-// Header signs in with a header that has a key.
+// Header signs in with a key in a header.
 type Header struct {
 	Name  string `yaml:"name"`
 	Value Secret `yaml:"value"`
@@ -63,7 +63,7 @@ type OAuth2 struct {
 	Style        string            `yaml:"style"`  // header | params; empty = try both
 }
 
-// JWT creates tokens that Weir signs itself.
+// JWT creates tokens, which Weir signs itself.
 type JWT struct {
 	Alg    string            `yaml:"alg"` // HS256 | RS256
 	Key    Secret            `yaml:"key"`
@@ -73,16 +73,16 @@ type JWT struct {
 	Iss    string            `yaml:"iss"`
 	Sub    string            `yaml:"sub"`
 	Claims map[string]string `yaml:"claims"`
-	TTL    string            `yaml:"ttl"`    // empty = 5m
-	Scheme string            `yaml:"scheme"` // empty = Bearer
+	TTL    string            `yaml:"ttl"`    // lifetime of a token, a Go duration; empty = 5m
+	Scheme string            `yaml:"scheme"` // of the header Authorization; empty = Bearer
 }
 
-// Azure gets tokens with the identity of the process.
+// Azure gets tokens for the identity of the process.
 type Azure struct {
 	Scope string `yaml:"scope"`
 }
 
-// AzureToken returns a token for the identity of the process.
+// AzureToken returns a token of the identity of the process for a scope.
 type AzureToken func(ctx context.Context, scope string) (token string, expiresAt time.Time, err error)
 
 // IsSet reports whether a way to sign in is set.
@@ -103,7 +103,7 @@ func (s *Settings) listWays() []string {
 	return ways
 }
 
-// Secrets returns the secret values of the settings, for masks.
+// Secrets returns the secret values of the settings, which the caller hides in texts. Some of them may be empty.
 func (s *Settings) Secrets() []string {
 	secrets := []string{string(s.Bearer)}
 	if s.Basic != nil {
@@ -123,12 +123,13 @@ func (s *Settings) Secrets() []string {
 
 // Tools are the dependencies of sources.
 type Tools struct {
-	Transport http.RoundTripper // sends requests to token endpoints
-	Azure     AzureToken
-	Now       func() time.Time
+	Transport http.RoundTripper // for oauth2: sends requests to token endpoints
+	Azure     AzureToken        // for azure
+	Now       func() time.Time  // for jwt
 }
 
-// NewSource returns the source for the way that is set.
+// NewSource returns the source for the way that is set. It returns an error unless exactly one way is set, and if a
+// setting of that way is wrong.
 func (s *Settings) NewSource(tools Tools) (Source, error) {
 	ways := s.listWays()
 	if len(ways) != 1 {
@@ -212,7 +213,8 @@ type oauth2Source struct {
 	client *http.Client
 }
 
-// Fetch implements Source. Its error never quotes the endpoint's answer, which may repeat the secret.
+// Fetch implements Source. Of the endpoint's answer, its error has only the status and an OAuth error code, because the
+// rest may repeat the secret.
 func (s *oauth2Source) Fetch(ctx context.Context) (Credential, error) {
 	token, err := s.config.Token(context.WithValue(ctx, oauth2.HTTPClient, s.client))
 	var refused *oauth2.RetrieveError
@@ -238,7 +240,7 @@ func keepCode(code string) string {
 	return ""
 }
 
-// withoutAddress returns the text of an error without the request's address.
+// withoutAddress returns the text of an error without the request's address, and without the endpoint's answer.
 func withoutAddress(err error) string {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -353,16 +355,16 @@ func (s *azureSource) Fetch(ctx context.Context) (Credential, error) {
 	return Credential{Headers: http.Header{"Authorization": {"Bearer " + token}}, ExpiresAt: expiresAt}, nil
 }
 
-// TLS has the client certificate and additional authorities. Each field is a PEM text, or the name of a file
-// with a PEM text.
+// TLS has the client certificate and additional authorities. Each field is a PEM text, the name of a file with a PEM
+// text, or empty.
 type TLS struct {
 	Cert Secret `yaml:"cert"`
 	Key  Secret `yaml:"key"`
 	CA   Secret `yaml:"ca"`
 }
 
-// NewConfig returns a TLS configuration, or nil for the default. The caller puts the name of the setting in
-// front of the error.
+// NewConfig returns a TLS configuration. If no field is set, it returns nil, which means the default configuration. The
+// caller puts the name of the setting in front of the error.
 func (t TLS) NewConfig() (*tls.Config, error) {
 	if t == (TLS{}) {
 		return nil, nil
@@ -399,6 +401,7 @@ func (t TLS) NewConfig() (*tls.Config, error) {
 	return config, nil
 }
 
+// readPEM returns the PEM text of a field of TLS. Its errors never quote the value.
 func readPEM(name string, value Secret) ([]byte, error) {
 	text := strings.ReplaceAll(string(value), `\n`, "\n")
 	if strings.HasPrefix(strings.TrimSpace(text), "-----BEGIN ") {

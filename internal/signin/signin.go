@@ -1,9 +1,10 @@
-// Package signin signs requests to the CMS in. The credential is a fixed header, a token that the package
-// fetches and renews, or the result of a chain of requests.
+// Package signin signs requests to the CMS in. The credential is a fixed header, a token that the package fetches or
+// creates, or the result of a chain of requests.
 //
-// A process has one sign-in in flight, whatever the number of lanes is. It renews a token at 75 % of its
-// lifetime. If the CMS answers 401, it drops the token and repeats the request once. If a sign-in fails, the
-// request is not sent, so the attempt is not one of the message's limited attempts.
+// A process has at most one sign-in in flight, whatever the number of lanes is. A credential is renewed by the first
+// request after 75 % of its lifetime. If the CMS answers 401, the package drops a credential that is not fixed, signs
+// in again and repeats the request once. If a request has no credential because a sign-in failed, the request is not
+// sent. So the attempt is not one of the message's limited attempts.
 package signin
 
 import (
@@ -15,7 +16,7 @@ import (
 	"time"
 )
 
-// Credential has the headers and cookies that sign requests in.
+// Credential has the headers and the cookies that sign a request in.
 type Credential struct {
 	Headers   http.Header
 	Cookies   []*http.Cookie
@@ -56,10 +57,10 @@ type Keeper struct {
 	now    func() time.Time
 
 	mu       sync.Mutex
-	current  *kept
-	fetching *fetchCredential
-	failedAt time.Time
-	failure  error
+	current  *kept     // nil = none
+	fetching *fetchRun // the sign-in in progress; nil = none
+	failedAt time.Time // time of failure
+	failure  error     // error of the last sign-in; nil = it succeeded
 }
 
 // kept is a credential with the times of its renewal and its end.
@@ -69,9 +70,9 @@ type kept struct {
 	expiresAt time.Time
 }
 
-// fetchCredential is a sign-in in progress.
-type fetchCredential struct {
-	done chan struct{}
+// fetchRun is a sign-in in progress.
+type fetchRun struct {
+	done chan struct{} // closed at the end; got and err may be read then
 	got  *kept
 	err  error
 }
@@ -79,8 +80,9 @@ type fetchCredential struct {
 // NewKeeper returns a Keeper for a source.
 func NewKeeper(source Source, now func() time.Time) *Keeper { return &Keeper{source: source, now: now} }
 
-// getCredential returns the credential. If there is none, it fetches one. During a renewal it returns the old
-// credential, which is still valid then.
+// getCredential returns the current credential. If there is none, getCredential signs in. Within retryPause after a
+// failed sign-in, it returns the error of that sign-in instead. During a renewal it returns the old credential, which
+// is still valid then.
 func (k *Keeper) getCredential(ctx context.Context) (*kept, error) {
 	k.mu.Lock()
 	now := k.now()
@@ -88,13 +90,13 @@ func (k *Keeper) getCredential(ctx context.Context) (*kept, error) {
 		k.current = nil
 	}
 	if c := k.current; c != nil {
-		if !now.Before(c.renewAt) && !k.hasFailedNow(now) {
+		if !now.Before(c.renewAt) && !k.hasJustFailed(now) {
 			k.startFetch()
 		}
 		k.mu.Unlock()
 		return c, nil
 	}
-	if k.fetching == nil && k.hasFailedNow(now) {
+	if k.fetching == nil && k.hasJustFailed(now) {
 		defer k.mu.Unlock()
 		return nil, k.failure
 	}
@@ -108,19 +110,19 @@ func (k *Keeper) getCredential(ctx context.Context) (*kept, error) {
 	}
 }
 
-// hasFailedNow reports whether the last sign-in failed within retryPause.
-func (k *Keeper) hasFailedNow(now time.Time) bool {
+// hasJustFailed reports whether the last sign-in failed less than retryPause ago.
+func (k *Keeper) hasJustFailed(now time.Time) bool {
 	return k.failure != nil && now.Before(k.failedAt.Add(retryPause))
 }
 
-// startFetch begins a sign-in, except if one is in progress. The sign-in does not depend on the request that
-// caused it: if that request is cut off, the other requests still get the credential. The caller holds the
-// lock.
-func (k *Keeper) startFetch() *fetchCredential {
+// startFetch begins a sign-in, and returns it. If a sign-in is in progress, startFetch returns that one. The sign-in
+// does not depend on the request that caused it: if that request is cut off, the other requests still get the
+// credential. The caller holds the lock.
+func (k *Keeper) startFetch() *fetchRun {
 	if k.fetching != nil {
 		return k.fetching
 	}
-	f := &fetchCredential{done: make(chan struct{})}
+	f := &fetchRun{done: make(chan struct{})}
 	k.fetching = f
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), fetchTimeout)
@@ -159,13 +161,14 @@ func (k *Keeper) dropCredential(refused *kept) {
 	}
 }
 
-// Check signs in, to find mistakes in the settings.
+// Check signs in if there is no current credential. It returns the error of the sign-in, which shows mistakes in the
+// settings.
 func (k *Keeper) Check(ctx context.Context) error {
 	_, err := k.getCredential(ctx)
 	return err
 }
 
-// Secrets returns the values of the current credential, for masks.
+// Secrets returns the values of the current credential, which the caller hides in texts. Some of them may be empty.
 func (k *Keeper) Secrets() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -35,10 +35,10 @@ func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // counted is a source of numbered credentials.
 type counted struct {
-	n     atomic.Int32
-	life  time.Duration
-	takes time.Duration
-	fails atomic.Bool
+	n     atomic.Int32  // number of calls of Fetch
+	life  time.Duration // lifetime of a credential
+	takes time.Duration // duration of Fetch
+	fails atomic.Bool   // Fetch fails
 }
 
 func (c *counted) Fetch(ctx context.Context) (signin.Credential, error) {
@@ -68,6 +68,7 @@ func newRequest(t *testing.T, body string) *http.Request {
 	return req
 }
 
+// sendThrough posts a body through rt, and returns the status of the answer.
 func sendThrough(t *testing.T, rt http.RoundTripper, body string) (int, error) {
 	t.Helper()
 	resp, err := rt.RoundTrip(newRequest(t, body))
@@ -78,8 +79,8 @@ func sendThrough(t *testing.T, rt http.RoundTripper, body string) (int, error) {
 	return resp.StatusCode, nil
 }
 
-// TestTransport_OneTokenForAll sends 10,000 messages while tokens are valid for 2 s. The Keeper signs in once
-// every 1.5 s, and no request waits for a renewal.
+// TestTransport_OneTokenForAll sends 10,000 requests, ten at a time, while tokens are valid for 2 s. The Keeper signs
+// in once every 1.5 s, and no request waits for a renewal.
 func TestTransport_OneTokenForAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +144,7 @@ func TestTransport_RenewsOnceAfter401(t *testing.T) {
 	}
 }
 
-// If the token endpoint fails, no request is sent, and all lanes together sign in only once a second.
+// If the token endpoint fails, no request is sent, and many requests within a second cause only one sign-in.
 func TestTransport_DeadEndpoint(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -302,7 +303,7 @@ func TestSettings_JWT(t *testing.T) {
 		settings signin.JWT
 		key      any
 	}{
-		"Ghost": {
+		"Hex": {
 			signin.JWT{Alg: "HS256", Key: "00ff", KeyIs: "hex", KeyID: "id1", Aud: "/admin/", TTL: "5m",
 				Scheme: "Ghost"},
 			[]byte{0, 0xff},
@@ -373,7 +374,7 @@ func TestSettings_Refuses(t *testing.T) {
 	}
 }
 
-// The CMS may require a client certificate, and may have an authority of its own.
+// A CMS's certificate may be of an authority that only the settings name. An error must not quote a setting.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.NotFoundHandler())

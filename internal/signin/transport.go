@@ -17,8 +17,9 @@ type Transport struct {
 // NewTransport returns a Transport that sends through next.
 func NewTransport(next http.RoundTripper, keeper *Keeper) *Transport { return &Transport{next, keeper} }
 
-// RoundTrip implements http.RoundTripper. If the CMS answers 401, it repeats the request once with a new
-// credential.
+// RoundTrip implements http.RoundTripper. If the CMS answers 401 and the source's credential is not fixed, RoundTrip
+// signs in again, and repeats the request once with the new credential. If that sign-in fails, RoundTrip returns the
+// 401.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	var content []byte
 	if req.Body != nil {
@@ -58,17 +59,17 @@ type usedCredential struct {
 	used   *kept
 }
 
-// recordCredential stores the credential of an answer, so that DropCredential finds it. The stored request is
-// the unsigned one.
+// recordCredential stores, in the answer's request, the credential with which the request was signed. DropCredential
+// reads it there. The answer's request becomes the unsigned one.
 func (t *Transport) recordCredential(resp *http.Response, req *http.Request, used *kept) {
 	if resp != nil {
 		resp.Request = req.WithContext(context.WithValue(req.Context(), credentialKey{}, usedCredential{t.keeper, used}))
 	}
 }
 
-// DropCredential drops the credential of the request that resp answers. It is for a CMS that refuses a
-// credential without a 401. The next request signs in again, except if another request already has. If the
-// answer did not come through a Transport, DropCredential does nothing. It is safe for concurrent use.
+// DropCredential drops the credential of the request that resp answers. It is for a CMS that refuses a credential
+// without a 401. The next request signs in again, except if another request already has. DropCredential does nothing if
+// the answer did not come through a Transport. It is safe for concurrent use.
 func DropCredential(resp *http.Response) {
 	if resp.Request == nil {
 		return
@@ -92,7 +93,7 @@ func (t *Transport) sendSigned(req *http.Request, content []byte) (*http.Respons
 	return resp, c, err
 }
 
-// isRenewable reports whether another sign-in can return a different credential.
+// isRenewable reports whether another sign-in may return a different credential.
 func (t *Transport) isRenewable() bool {
 	_, isFixed := t.keeper.source.(Fixed)
 	return !isFixed
@@ -116,7 +117,7 @@ func isHeaderValue(value string) bool {
 	return !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
-// afterScheme returns the credential without a scheme such as Bearer.
+// afterScheme returns the part of a header's value after a scheme such as Bearer; "" if the value has no scheme.
 func afterScheme(value string) string {
 	_, credential, _ := strings.Cut(value, " ")
 	return credential

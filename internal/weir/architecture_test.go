@@ -21,8 +21,8 @@ var (
 	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(t \*testing\.T\)`)
 )
 
-// TestArchitecture_NamesExist checks that the files, packages and tests in the design document exist. So a
-// rename must change the document, too.
+// TestArchitecture_NamesExist checks that the paths and the tests that docs/architecture.md names in backquotes exist.
+// So a rename must change the document, too.
 func TestArchitecture_NamesExist(t *testing.T) {
 	t.Parallel()
 	text := readArchitecture(t)
@@ -44,14 +44,14 @@ func TestArchitecture_NamesExist(t *testing.T) {
 	}
 }
 
-// TestArchitecture_HasEveryPackage checks that the document has a row for each package of the program.
+// TestArchitecture_HasEveryPackage checks that docs/architecture.md names each package in may, and each function.
 func TestArchitecture_HasEveryPackage(t *testing.T) {
 	t.Parallel()
 	text := readArchitecture(t)
 	for pkg := range may {
 		name := strings.TrimPrefix(pkg, "weir/")
 		if !strings.Contains(text, "`"+name+"`") {
-			t.Errorf("docs/architecture.md does not name the package %s, want a row for it", name)
+			t.Errorf("docs/architecture.md does not name the package %s, want its name", name)
 		}
 	}
 	folders, err := filepath.Glob(root + "/functions/*/function.json")
@@ -74,7 +74,7 @@ func readArchitecture(t *testing.T) string {
 	return string(text)
 }
 
-// testsOfTree returns the names of all test functions.
+// testsOfTree returns the set of the names of all test functions.
 func testsOfTree(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The development container has the same Go as the deployed image, and forwards the ports that README names.
+// The development container builds on the same Go image as Dockerfile, and forwards the ports of make run. The files
+// that its Dockerfile copies exist in the repository, which is its build context.
 func TestDevcontainer_MatchesTheRepository(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")

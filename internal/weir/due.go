@@ -10,7 +10,7 @@ import (
 	"github.com/sosodev/duration"
 )
 
-// maxDueTime is the latest due time that storage can store.
+// maxDueTime is the latest due time that Weir accepts. Storage cannot store times after the year 9999.
 var maxDueTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
 var (
@@ -22,8 +22,9 @@ var (
 // 1601. Some upstreams send the year 1 for "not set".
 var minDueTime = time.Unix(0, 0).UTC()
 
-// ParseMoment parses a due time in RFC 3339. The offset is required, because readers could take a local time
-// for different times. It returns the beginning of 1970 for times before 1970.
+// ParseMoment parses a due time in RFC 3339. The text must have the offset from UTC, because a local time alone can
+// mean different moments. For times before 1970 ParseMoment returns the beginning of 1970. It refuses times after
+// the year 9999.
 func ParseMoment(text string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	switch {
@@ -49,7 +50,8 @@ func explainLostPlus(text string) string {
 }
 
 // MomentOfSeconds returns the due time that is a number of seconds after the beginning of 1970, to the
-// microsecond. Like ParseMoment, it returns the beginning of 1970 for times before 1970.
+// microsecond. Like ParseMoment, it returns the beginning of 1970 for times before 1970, and refuses times after the
+// year 9999.
 func MomentOfSeconds(seconds float64) (time.Time, error) {
 	switch {
 	case math.IsNaN(seconds):
@@ -64,8 +66,8 @@ func MomentOfSeconds(seconds float64) (time.Time, error) {
 }
 
 // ParseDelay parses a delay, and returns the time that is this delay after from. The delay is a Go duration
-// (90s, 1h30m) or a duration in ISO 8601 (PT90S, P1DT2H). Years, months, weeks and days follow the calendar in
-// UTC.
+// (90s, 1h30m) or a duration in ISO 8601 (PT90S, P1DT2H), and must not be negative. Years, months, weeks and days are
+// whole numbers, and follow the calendar in UTC.
 func ParseDelay(text string, from time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		return addDelay(from, d)

@@ -8,7 +8,7 @@ import (
 // Kind classifies an error for the caller. Package httpio turns the kind into a status.
 type Kind int
 
-// The kinds of errors, with their HTTP statuses.
+// The kinds of errors, with the HTTP statuses that package httpio answers.
 const (
 	Internal        Kind = iota // 500: a defect of Weir; its text is logged and not shown
 	Malformed                   // 400: the request cannot be parsed
@@ -18,11 +18,11 @@ const (
 	TooLarge                    // 413
 	Unsupported                 // 415: media type or encoding
 	Invalid                     // 422: the request was parsed, and breaks a rule
-	Busy                        // another process holds the lease
-	Lost                        // the lease is lost
-	Unavailable                 // 503: storage cannot be reached now
-	Rejected                    // the CMS has refused for good
-	Forbidden                   // 403: sent by a page of another site, or by an upstream without the right
+	Busy                        // 409: another process holds the lease
+	Lost                        // 503: the lease is lost
+	Unavailable                 // 503: storage cannot be reached, or Weir cannot do this now; a retry may succeed
+	Rejected                    // 502: the CMS has refused for good
+	Forbidden                   // 403: sent by a page of another site, or by an upstream that may not do this
 	Unauthenticated             // 401: credentials of an upstream are missing or wrong
 	Limited                     // 429: the upstream has used up a limit
 )
@@ -39,11 +39,11 @@ type Problem struct {
 // Error has a kind for programs, a message that is safe to show, and a cause for the log.
 type Error struct {
 	Kind       Kind
-	Op         string
+	Op         string // the operation that failed, such as "append"; for the log
 	Message    string // callers may read it
 	Problems   []Problem
 	RetryAfter time.Duration // for Unavailable and Limited; 0 = not known
-	Err        error         // never shown to callers
+	Err        error         // the cause, for the log; never shown to callers
 }
 
 func (e *Error) Error() string {
@@ -56,7 +56,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// KindOf returns the kind of the first *Error in err's chain, or Internal.
+// KindOf returns the kind of the first *Error in err's chain. Without one it returns Internal.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {

@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// maxNormalised limits the characters of a reason that its fingerprint depends on.
+// maxNormalised is the number of characters to which Fingerprint cuts a normalised reason.
 const maxNormalised = 200
 
-// variableParts match texts that differ between failures of the same kind. They are replaced in this order.
+// variableParts match texts that differ between failures of the same kind. Fingerprint replaces them by placeholders,
+// in this order.
 var variableParts = []struct {
 	pattern *regexp.Regexp
 	instead string
@@ -23,9 +24,9 @@ var variableParts = []struct {
 	{regexp.MustCompile(`[0-9]+(?:[.,:][0-9]+)*`), "<n>"},
 }
 
-// Fingerprint identifies the kind of a failure by contract, status of the CMS and reason. Reasons that differ
-// only in numbers, ids and quoted texts have the same fingerprint. normalised is the reason with placeholders
-// for these parts.
+// Fingerprint identifies the kind of a failure by contract, status of the CMS and reason. Reasons that differ only in
+// numbers, ids and quoted texts have the same fingerprint. Of an answer in JSON, some quoted texts count; see
+// extractJSONWords. normalised is the beginning of the reason, with placeholders for the parts that do not count.
 func Fingerprint(contract string, cmsStatus int, reason string) (fingerprint, normalised string) {
 	normalised = extractJSONWords(reason)
 	for _, v := range variableParts {
@@ -51,8 +52,9 @@ var (
 )
 
 // extractJSONWords replaces the quoted texts of an answer in JSON. All texts of such an answer are quoted, so without
-// this step all failures would have the same fingerprint. Names, texts of several words, and the values of names that
-// describe a failure lose only their quotation marks. Each other text becomes <text>.
+// this step failures with different texts would have the same fingerprint. Names that match jsonName, values of several
+// words, and values whose names match tellingName lose only their quotation marks. Each other text becomes <text>. A
+// reason without JSON stays as it is.
 func extractJSONWords(reason string) string {
 	at := jsonBegins.FindStringIndex(reason)
 	if at == nil {

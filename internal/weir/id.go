@@ -10,8 +10,8 @@ import (
 // NonceSize is the length in bytes of the random part of an id. Its 80 bits cannot be guessed.
 const NonceSize = 10
 
-// ID is a message's public id. It contains the message's lane and sequence number, so that one point read finds
-// the message's status. It also contains a nonce, which the row has, too, so that the id cannot be guessed.
+// ID is a message's public id. It contains the message's epoch, lane and sequence number, so that the message's row is
+// found without a search. It also contains a nonce, which the row has, too, so that the id cannot be guessed.
 type ID struct {
 	Epoch int
 	Lane  int
@@ -19,10 +19,11 @@ type ID struct {
 	Nonce string // hex, 2×NonceSize characters
 }
 
-// IsZero reports whether the message has not been filed.
+// IsZero reports whether id is the zero ID. A message has the zero ID until it is filed.
 func (id ID) IsZero() bool { return id == ID{} }
 
-// String returns the opaque form: unpadded base64url of three varints and the nonce.
+// String returns the opaque form: unpadded base64url of three varints and the nonce. For the zero ID and for a nonce
+// that is not hexadecimal it returns "".
 func (id ID) String() string {
 	nonce, err := hex.DecodeString(id.Nonce)
 	if err != nil || id.IsZero() {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// may has, for each package, the packages of Weir that it may import: the arrows of the architecture. Only
-// package app and the functions are not in it. The tools are a module of their own, which the program does not
+// may has, for each package, the packages of Weir that it may import. Package app, the functions, and the packages that
+// consist of tests (schema, simulation) are not in it. The tools are a module of their own, which the program does not
 // require.
 var may = map[string][]string{
 	"weir/internal/weir":                {},
@@ -103,10 +103,10 @@ var may = map[string][]string{
 	"weir/internal/testkit/ziptest": {},
 }
 
-// wiring is the package that may import every package of the program. Only the commands import it.
+// wiring is the package that may import every package of the program, except the commands. Only the commands import it.
 const wiring = "weir/internal/app"
 
-// adapters are the packages that only wiring chooses. Functions and the core do not import them.
+// adapters are packages that no function imports. A function declares an interface, and wiring chooses the adapter.
 var adapters = []string{"weir/internal/storage/azure", "weir/internal/storage/memory", "weir/internal/cms",
 	"weir/internal/lease", "weir/internal/rabbitmq", "weir/internal/steps", "weir/internal/signin"}
 
@@ -127,10 +127,11 @@ func TestImports(t *testing.T) {
 		}
 	}
 	if listed < len(may) {
-		t.Errorf("got %d packages of the list, want %d at least", listed, len(may))
+		t.Errorf("go list returned %d packages, want %d at least", listed, len(may))
 	}
 }
 
+// whyForbidden returns the reason why pkg must not import a package; "" = pkg may import it.
 func whyForbidden(pkg, imported string) string {
 	isFunction := strings.HasPrefix(pkg, "weir/functions/")
 	if strings.Contains(imported, "azure-sdk-for-go") && pkg != "weir/internal/storage/azure" {
@@ -154,9 +155,9 @@ func whyForbidden(pkg, imported string) string {
 	case isFunction && slices.Contains(adapters, imported):
 		return "a function declares what it needs, and gets an adapter from the wiring"
 	case listed && !slices.Contains(allowed, imported):
-		return "not among what it may import"
+		return "may does not list this import"
 	case !listed && pkg != wiring && strings.HasPrefix(pkg, "weir/internal/"):
-		return "a new package: say here what it may import"
+		return "this is a new package: add its imports to may"
 	}
 	return ""
 }

@@ -15,8 +15,8 @@ var (
 	notInAnAnchor   = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 )
 
-// TestLinks_LeadSomewhere checks that the file and the heading of each relative link of the documents exist. Otherwise
-// a moved section would break the links to it.
+// TestLinks_LeadSomewhere checks that the file and the heading of each relative link of the documents exist. So a
+// change that moves a section must also change the links to it.
 func TestLinks_LeadSomewhere(t *testing.T) {
 	t.Parallel()
 	documents := readDocuments(t)
@@ -66,8 +66,8 @@ func readDocuments(t *testing.T) map[string]string {
 	return documents
 }
 
-// hasAnchor reports whether a document has a heading with the given anchor. The anchor is in the form that code
-// forges make.
+// hasAnchor reports whether a document has a heading with the given anchor. The anchor is the heading's
+// text as GitHub changes it: in lower case, with hyphens in place of spaces, and without punctuation.
 func hasAnchor(text, anchor string) bool {
 	fenced := false
 	for line := range strings.Lines(text) {

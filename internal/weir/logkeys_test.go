@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// logKeys is the closed list of keys in the log. Operators can rely on it in their searches.
+// logKeys is the list of all keys that log lines may have. Operators rely on these keys in their searches.
 var logKeys = []string{"function", "invocation_id", "message_id", "lane", "key", "seq", "fence", "attempt",
 	"dequeue_count",
 	"stage", "outcome", "reason", "delay_ms", "duration_ms", "status", "depth", "err", "trace_id",
@@ -22,7 +22,8 @@ var logKeys = []string{"function", "invocation_id", "message_id", "lane", "key",
 // logText matches the text of a log line: it begins with the component, and is not capitalised.
 var logText = regexp.MustCompile(`^[a-z]+: [^A-Z]`)
 
-// logMethods are the methods of slog. The value is the place of the text among the arguments.
+// logMethods are the methods of slog.Logger that write a line, except Log. The value is the place of the text among the
+// arguments.
 var logMethods = map[string]int{"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1,
 	"WarnContext": 1, "ErrorContext": 1, "LogAttrs": 2}
 
@@ -59,7 +60,8 @@ func TestLogKeys(t *testing.T) {
 	}
 }
 
-// isLogCall reports whether a call writes a log line. It recognises the methods of a logger by their names.
+// isLogCall reports whether a call is a call of With or of one of logMethods. It recognises a logger and its methods
+// by their names.
 func isLogCall(call *ast.CallExpr) bool {
 	method, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -80,6 +82,7 @@ func isLogger(e ast.Expr) bool {
 	return slices.Contains([]string{"log", "Log", "logger", "Logger"}, name)
 }
 
+// problemsOf returns the rules that a log call breaks.
 func problemsOf(call *ast.CallExpr) []string {
 	method := call.Fun.(*ast.SelectorExpr).Sel.Name
 	args := call.Args

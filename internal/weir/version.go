@@ -33,11 +33,11 @@ func ParseVersion(s string) (Version, error) {
 // VersionAt returns a version that is a time.
 func VersionAt(at time.Time) Version { return Version{at: at} }
 
-// IsTime reports whether the version is a time. Otherwise it is a number.
+// IsTime reports whether the version is a time.
 func (v Version) IsTime() bool { return v.parts == nil }
 
 // Newer reports whether v is newer than other. Numbers are compared part by part, and a missing part is 0: 1.10
-// is newer than 1.9, but not newer than 1.10.0. If one is a number and the other a time, neither is newer.
+// is newer than 1.9, but not newer than 1.10.0. Of a number and a time, neither is newer.
 func (v Version) Newer(other Version) bool {
 	if (v.parts == nil) != (other.parts == nil) {
 		return false
@@ -59,13 +59,13 @@ const (
 	// digits is never suspicious.
 	jumpDigits    = 3
 	minJumpDigits = 7
-	// maxAhead is the largest distance of a time from now, in the future, that is not suspicious.
+	// maxAhead is how far ahead of now a time may be without being suspicious.
 	maxAhead = 24 * time.Hour
 )
 
-// DescribeJump returns the reason why v is suspicious; "" = it is plausible. previous is the version that was
-// delivered before it for its key, or the zero Version. One wrong version is enough to supersede all later
-// messages of its key.
+// DescribeJump returns the reason why v is suspicious; "" = v is plausible. previous is the version that was delivered
+// before v for the same key and contract, or the zero Version. Suspicious versions matter, because one version that is
+// too high supersedes all later messages of its key.
 func (v Version) DescribeJump(previous Version, now time.Time) string {
 	if v.parts == nil {
 		if v.at.After(now.Add(maxAhead)) {
@@ -92,7 +92,7 @@ func (v Version) DescribeJump(previous Version, now time.Time) string {
 	return ""
 }
 
-// String returns the version in a normal form.
+// String returns the version without leading zeros, or a time in RFC 3339.
 func (v Version) String() string {
 	if v.parts == nil {
 		return v.at.Format(time.RFC3339Nano)

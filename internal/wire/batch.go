@@ -11,8 +11,8 @@ type BatchState string
 
 // The states of a batch. The last three are final.
 const (
-	BatchChecking BatchState = "checking" // Weir checks its parts, and no part is filed yet
-	BatchFiling   BatchState = "filing"   // Weir files its valid parts, in order
+	BatchChecking BatchState = "checking" // Weir checks the parts, and no part is filed yet
+	BatchFiling   BatchState = "filing"   // Weir files the valid parts, in order
 	BatchFiled    BatchState = "filed"    // all valid parts are messages
 	BatchRejected BatchState = "rejected" // no part was filed; Reason has the cause
 	// BatchCancelled is the state of a batch that was cancelled before all its parts were messages.
@@ -38,8 +38,8 @@ const (
 	BatchMultipart BatchFormat = "multipart"
 )
 
-// Batch consists of one or more documents. Each part of them becomes a message. The batch's row in storage has
-// the same form, without Problems and Stages.
+// Batch consists of one or more documents. Each valid part of them becomes a message. The batch's row in storage has
+// the same form, without Problems, Stages and Duplicate.
 type Batch struct {
 	ID         string      `json:"id"`
 	State      BatchState  `json:"state"`
@@ -47,22 +47,22 @@ type Batch struct {
 	Format     BatchFormat `json:"format"`
 	Upstream   string      `json:"upstream,omitempty"` // name of the upstream that sent it
 	Split      []string    `json:"split,omitempty"`    // paths to the parts; none = each file is a part
-	Bytes      int64       `json:"bytes"`
-	Parts      int         `json:"parts"`   // number found up to now; complete as soon as all parts are checked
-	Invalid    int         `json:"invalid"` // number of parts that break a rule
-	Filed      int         `json:"filed"`   // number of parts that are messages
+	Bytes      int64       `json:"bytes"`              // size of the body that has the documents
+	Parts      int         `json:"parts"`              // number found up to now; complete once all are checked
+	Invalid    int         `json:"invalid"`            // number of parts that break a rule
+	Filed      int         `json:"filed"`              // number of parts that are messages
 	AcceptedAt time.Time   `json:"acceptedAt"`
 	UpdatedAt  time.Time   `json:"updatedAt"`
 	FinishedAt time.Time   `json:"finishedAt,omitzero"`
-	// CancelAskedAt is the time at which an operator cancelled it. The parts filed before that time stay
-	// messages.
+	// CancelAskedAt is the time at which the batch was cancelled; zero = it was not. Parts that are messages already
+	// stay messages.
 	CancelAskedAt time.Time `json:"cancelAskedAt,omitzero"`
-	Reason        string    `json:"reason,omitempty"` // the reason of the rejection
-	Duplicate     bool      `json:"duplicate,omitempty"`
+	Reason        string    `json:"reason,omitempty"`    // why the batch was rejected, or filed only in part
+	Duplicate     bool      `json:"duplicate,omitempty"` // the post had the idempotency key of this earlier batch
 
 	Problems []PartProblem `json:"problems,omitempty"` // problems of the first invalid parts
-	// Stages has the number of filed parts in each stage. "removed" has the parts whose message retention has
-	// removed.
+	// Stages has the number of filed parts in each stage. The key "removed" has the number of the parts whose messages
+	// retention has removed.
 	Stages map[weir.Stage]int `json:"stages,omitempty"`
 }
 
@@ -77,5 +77,5 @@ type PartProblem struct {
 	File     string         `json:"file,omitempty"` // name of the file in a zip or multipart
 	Line     int            `json:"line,omitempty"` // line of the part's start tag in its document
 	Message  string         `json:"message"`
-	Problems []weir.Problem `json:"problems,omitempty"` // their lines begin at the beginning of the document
+	Problems []weir.Problem `json:"problems,omitempty"` // their lines count from the beginning of the document
 }

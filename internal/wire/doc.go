@@ -2,5 +2,6 @@
 // functions answer with them, the client (package remote) sends and decodes them, and the operator's page
 // (package dashboard) shows them.
 //
-// A missing time is the zero time, except in fields whose JSON is then null.
+// A time that is not set is the zero time, and its field is left out of the JSON. Only ScheduleState.NextAt is nil
+// then, and null in JSON.
 package wire

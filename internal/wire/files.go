@@ -6,11 +6,12 @@ import (
 	"weir/internal/weir"
 )
 
-// FileProblems is the content of a problems file. It lies beside a refused file.
+// FileProblems is the content of a problems file. The problems file lies beside a file that was refused, or beside an
+// accepted batch with invalid parts.
 type FileProblems struct {
-	Name      string         `json:"name"` // name of the file in the inbox
-	RefusedAt time.Time      `json:"refusedAt"`
-	Detail    string         `json:"detail"` // the sentence that the answer to a post would have
+	Name      string         `json:"name"`      // name of the file in the inbox
+	RefusedAt time.Time      `json:"refusedAt"` // of a batch: time of its last change
+	Detail    string         `json:"detail"`    // the problems in one sentence
 	Problems  []weir.Problem `json:"problems,omitempty"`
 	Batch     string         `json:"batch,omitempty"` // id of the batch, if the file is one
 	Parts     []PartProblem  `json:"parts,omitempty"` // the invalid parts of the batch

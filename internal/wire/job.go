@@ -8,9 +8,9 @@ type JobState string
 // The states of a bulk replay. All except the first are final.
 const (
 	JobRunning   JobState = "running"
-	JobDone      JobState = "done"      // all its messages are final
-	JobStopped   JobState = "stopped"   // too many of its messages died again
-	JobCancelled JobState = "cancelled" // a user cancelled it
+	JobDone      JobState = "done"      // all messages of the bulk replay are final
+	JobStopped   JobState = "stopped"   // too many of the replayed messages died again
+	JobCancelled JobState = "cancelled" // an operator cancelled the bulk replay
 )
 
 // Job is a bulk replay. The job's row in storage has the same form.
@@ -20,26 +20,27 @@ type Job struct {
 	Reason          string    `json:"reason,omitempty"`
 	Filter          JobFilter `json:"filter"`
 	RatePerMinute   int       `json:"ratePerMinute"`
-	StopAtErrorRate float64   `json:"stopAtErrorRate"`
-	Force           bool      `json:"force"`
-	Matched         int64     `json:"matched"`   // messages that were dead when the job began
-	Replayed        int64     `json:"replayed"`  // those of Matched whose replay was requested
-	Refused         int64     `json:"refused"`   // not replayed, because a later message of the key was delivered
-	Skipped         int64     `json:"skipped"`   // not replayed, because they were no longer dead by then
-	Delivered       int64     `json:"delivered"` // those of Replayed that were delivered
-	DeadAgain       int64     `json:"deadAgain"`
-	Otherwise       int64     `json:"otherwise"` // those of Replayed that ended in another way, or were removed
-	Waiting         int64     `json:"waiting"`   // those of Replayed that are not final yet
+	StopAtErrorRate float64   `json:"stopAtErrorRate"` // share of deaths at which the job stops, 0 to 1
+	Force           bool      `json:"force"`           // a later delivery of the key is no reason to refuse
+	Matched         int64     `json:"matched"`         // messages that matched Filter when the job began
+	Replayed        int64     `json:"replayed"`        // those of Matched whose replay was requested and not refused
+	Refused         int64     `json:"refused"`         // not replayed, because a later message of the key was delivered
+	Skipped         int64     `json:"skipped"`         // not replayed, because they were no longer dead by then
+	Delivered       int64     `json:"delivered"`       // those of Replayed that were delivered
+	DeadAgain       int64     `json:"deadAgain"`       // those of Replayed that died again
+	Otherwise       int64     `json:"otherwise"`       // those of Replayed that ended in another way, or were removed
+	Waiting         int64     `json:"waiting"`         // those of Replayed that are not final yet
 	StartedAt       time.Time `json:"startedAt"`
 	UpdatedAt       time.Time `json:"updatedAt"`
 	FinishedAt      time.Time `json:"finishedAt,omitzero"`
-	StopReason      string    `json:"stopReason,omitempty"`
+	StopReason      string    `json:"stopReason,omitempty"` // why the job was stopped; "" = it was not
 }
 
 // IsRunning reports whether the bulk replay is still running.
 func (j Job) IsRunning() bool { return j.State == JobRunning }
 
-// CountFinal returns the number of the job's messages that are final.
+// CountFinal returns the number of matched messages that have a result. The job has still to replay the others, or
+// waits until they are final.
 func (j Job) CountFinal() int64 {
 	return j.Delivered + j.DeadAgain + j.Otherwise + j.Refused + j.Skipped
 }
@@ -54,11 +55,12 @@ type JobFilter struct {
 	To          time.Time `json:"to,omitzero"`           // died before this time
 }
 
-// JobPlan has the numbers of a bulk replay that is not started.
+// JobPlan has the numbers of a bulk replay that is not started. Count, Keys and Refused may be too low if Complete is
+// false.
 type JobPlan struct {
-	Count            int64   `json:"count"`    // number of messages that match
-	Complete         bool    `json:"complete"` // all dead messages were read; false = the numbers are too low
-	EstimatedSeconds float64 `json:"estimatedSeconds"`
-	Keys             int64   `json:"keys"`
-	Refused          int64   `json:"refused"` // they would be refused, because a later message of the key was delivered
+	Count            int64   `json:"count"`            // number of messages that match
+	Complete         bool    `json:"complete"`         // all dead messages were read, and all that match were checked
+	EstimatedSeconds float64 `json:"estimatedSeconds"` // estimated duration of the bulk replay
+	Keys             int64   `json:"keys"`             // number of different keys of the messages that match
+	Refused          int64   `json:"refused"`          // those of Count whose replay would be refused; see Job.Refused
 }

@@ -9,7 +9,7 @@ type LaneList struct {
 	Calendar Calendar `json:"calendar"`
 }
 
-// Counts has the numbers of a lane's messages by state. Accepted is the sum of the other fields.
+// Counts has the numbers of messages of a lane, or of all lanes, by state. Each accepted message is in one other field.
 type Counts struct {
 	Accepted   int64 `json:"accepted"`
 	Delivered  int64 `json:"delivered"`
@@ -18,7 +18,7 @@ type Counts struct {
 	Superseded int64 `json:"superseded"`
 	Discarded  int64 `json:"discarded"`
 	Moved      int64 `json:"moved,omitempty"` // messages that moved to the lanes of another epoch
-	Waiting    int64 `json:"waiting"`
+	Waiting    int64 `json:"waiting"`         // messages that are scheduled, queued or retrying
 }
 
 // IsBalanced reports whether Accepted is the sum of the other fields.
@@ -30,25 +30,29 @@ func (c Counts) IsBalanced() bool {
 type Lane struct {
 	Number int `json:"lane"`
 	Counts
-	Scheduled     int64     `json:"scheduled"`
-	Queued        int64     `json:"queued"`
-	Retrying      int64     `json:"retrying"`
-	Exact         bool      `json:"exact"` // each waiting message was read for the counts by stage
+	Scheduled int64 `json:"scheduled"`
+	Queued    int64 `json:"queued"`
+	Retrying  int64 `json:"retrying"`
+	Exact     bool  `json:"exact"` // Scheduled, Queued and Retrying are the counts of all waiting messages
+	// OldestAt is the time since which the oldest waiting message may be sent; zero = none may be sent. OldestSeconds
+	// is the time since then.
 	OldestAt      time.Time `json:"oldestWaitingAt,omitzero"`
 	OldestSeconds *float64  `json:"oldestWaitingSeconds,omitempty"`
-	Rate1         *float64  `json:"ratePerMinute1,omitempty"`  // messages finished in the minute before RatesUntil
-	Rate15        *float64  `json:"ratePerMinute15,omitempty"` // per minute, in the 15 minutes before RatesUntil
-	RatesUntil    time.Time `json:"ratesUntil,omitzero"`       // end of the last minute that all instances recorded
-	EmptyIn       *float64  `json:"emptyInSeconds,omitempty"`
-	Held          bool      `json:"held"` // a holder has the lane, or has died with it
-	Holder        string    `json:"holder,omitempty"`
-	Fence         int64     `json:"fence"`
-	FoundDown     bool      `json:"foundDown,omitempty"` // the last attempt found the CMS unavailable
-	PausedBy      string    `json:"pausedBy,omitempty"`  // operator, calendar, cms
-	PausedUntil   time.Time `json:"pausedUntil,omitzero"`
-	PauseReason   string    `json:"pauseReason,omitempty"`
-	Pauses        []Pause   `json:"pauses"`
-	NextDueAt     time.Time `json:"nextDueAt,omitzero"`
-	LastError     string    `json:"lastError,omitempty"`
-	LastErrorAt   time.Time `json:"lastErrorAt,omitzero"`
+	// Rate1 and Rate15 are the numbers of messages per minute that became final in the minute, or in the 15 minutes,
+	// before RatesUntil; nil = not known. RatesUntil is the end of the last minute that all instances have recorded.
+	Rate1       *float64  `json:"ratePerMinute1,omitempty"`
+	Rate15      *float64  `json:"ratePerMinute15,omitempty"`
+	RatesUntil  time.Time `json:"ratesUntil,omitzero"`
+	EmptyIn     *float64  `json:"emptyInSeconds,omitempty"` // estimated time until the lane is empty; nil = not known
+	Held        bool      `json:"held"`                     // a holder has the lane, or died while it had it
+	Holder      string    `json:"holder,omitempty"`
+	Fence       int64     `json:"fence"`
+	FoundDown   bool      `json:"foundDown,omitempty"` // the last attempt found the CMS unavailable
+	PausedBy    string    `json:"pausedBy,omitempty"`  // operator, calendar or cms; "" = the lane is not paused
+	PausedUntil time.Time `json:"pausedUntil,omitzero"`
+	PauseReason string    `json:"pauseReason,omitempty"`
+	Pauses      []Pause   `json:"pauses"` // operators' pauses of the lane and of its keys
+	NextDueAt   time.Time `json:"nextDueAt,omitzero"`
+	LastError   string    `json:"lastError,omitempty"` // of the last attempt that did not deliver
+	LastErrorAt time.Time `json:"lastErrorAt,omitzero"`
 }

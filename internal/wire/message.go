@@ -30,10 +30,10 @@ type Message struct {
 	LastError     string     `json:"lastError,omitempty"`
 	CMSStatus     int        `json:"cmsStatus,omitempty"`
 	SupersededBy  string     `json:"supersededBy,omitempty"`
-	// VersionWarning is the reason why a version is suspicious: the version of this message, or of the message
-	// that superseded it.
+	// VersionWarning is the reason why the version of this message, or of the message that superseded it, is
+	// suspicious; "" = it is plausible.
 	VersionWarning string `json:"versionWarning,omitempty"`
-	// Shown has values of the body that is sent, by the names in the contract.
+	// Shown has values of the body to send, by the names that the contract gives them.
 	Shown          map[string]string `json:"shown,omitempty"`
 	DiscardAskedAt time.Time         `json:"discardAskedAt,omitzero"`
 	DiscardReason  string            `json:"discardReason,omitempty"`
@@ -44,10 +44,10 @@ type Message struct {
 	ReplayAskedAt  time.Time         `json:"replayAskedAt,omitzero"`
 	ReplayForced   bool              `json:"replayForced,omitempty"`
 	ReplayRefused  string            `json:"replayRefused,omitempty"`
-	Position       int               `json:"position,omitempty"`  // position in the queue of its key, from 1
-	ExpectedAt     time.Time         `json:"expectedAt,omitzero"` // estimated time of sending
-	WaitsFor       string            `json:"waitsFor,omitempty"`
-	AttemptLog     []Attempt         `json:"attemptLog,omitempty"`
+	Position       int               `json:"position,omitempty"`   // position in the queue of its key, from 1
+	ExpectedAt     time.Time         `json:"expectedAt,omitzero"`  // estimated time of sending
+	WaitsFor       string            `json:"waitsFor,omitempty"`   // text for people
+	AttemptLog     []Attempt         `json:"attemptLog,omitempty"` // of more than 20, the first 10 and the last 10
 }
 
 // Edit describes the edited body, which is sent in place of the accepted one. The zero Edit means that there is
@@ -68,8 +68,8 @@ type Attempt struct {
 	Outcome  weir.Outcome `json:"outcome"`
 	Status   int          `json:"status,omitempty"`
 	Reason   string       `json:"reason,omitempty"`
-	Answer   string       `json:"answer,omitempty"` // the first 2 KB of the CMS's answer
-	Steps    []Step       `json:"steps,omitempty"`  // requests of a chain
+	Answer   string       `json:"answer,omitempty"` // the first 2 KiB of the CMS's answer
+	Steps    []Step       `json:"steps,omitempty"`  // requests of a chain; nil = a single request
 }
 
 // Step is one request of a chain.
@@ -77,10 +77,10 @@ type Step struct {
 	Name     string       `json:"name"`
 	Duration Milliseconds `json:"durationMs"`
 	Status   int          `json:"status,omitempty"`
-	Reason   string       `json:"reason,omitempty"` // the reason if the step started the chain again
+	Reason   string       `json:"reason,omitempty"` // why the chain began again after this step; empty = it did not
 }
 
-// Milliseconds is a duration. Its JSON form is a whole number of milliseconds.
+// Milliseconds is a duration. In JSON it is a whole number of milliseconds, rounded down.
 type Milliseconds time.Duration
 
 // MarshalJSON implements json.Marshaler.
@@ -142,10 +142,10 @@ type MessageLine struct {
 // MessageList is one page of a search, newest message first.
 type MessageList struct {
 	Messages    []MessageLine `json:"messages"`
-	Looked      int           `json:"looked"`
+	Looked      int           `json:"looked"`                // number of rows that were read
 	NotSearched int           `json:"notSearched,omitempty"` // number of bodies in blobs, which a search does not read
-	Complete    bool          `json:"complete"`
-	Continue    string        `json:"continue,omitempty"`
+	Complete    bool          `json:"complete"`              // all rows were read
+	Continue    string        `json:"continue,omitempty"`    // asks for the next page; "" = there is none
 }
 
 // ShownNames returns the names of the values that messages show, sorted.
@@ -167,34 +167,35 @@ type Receipt struct {
 	Lane       int        `json:"lane"`
 	Sequence   int64      `json:"sequence"`
 	AcceptedAt time.Time  `json:"acceptedAt"`
-	Duplicate  bool       `json:"duplicate"`
-	DeliverAt  time.Time  `json:"deliverAt,omitzero"`
-	From       string     `json:"deliverAtFrom,omitempty"` // header, query or message
+	// Duplicate is set if an earlier post had the same idempotency key. The receipt then describes its message.
+	Duplicate bool      `json:"duplicate"`
+	DeliverAt time.Time `json:"deliverAt,omitzero"`
+	From      string    `json:"deliverAtFrom,omitempty"` // origin of DeliverAt: header, query or message
 }
 
-// ErrorList has the causes of dead messages, last seen first.
+// ErrorList has the causes of dead messages. The cause with the latest death comes first.
 type ErrorList struct {
 	Errors   []ErrorCause `json:"errors"`
-	Looked   int          `json:"looked"`
-	Complete bool         `json:"complete"`
+	Looked   int          `json:"looked"`   // number of dead messages that were read
+	Complete bool         `json:"complete"` // all dead messages were read
 }
 
 // ErrorCause is a cause of dead messages.
 type ErrorCause struct {
 	Fingerprint string      `json:"fingerprint"`
 	Contract    string      `json:"contract"`
-	CMSStatus   int         `json:"cmsStatus,omitempty"`
-	Message     string      `json:"message"`
-	Count       int         `json:"count"`
-	Keys        int         `json:"keys"`
-	FirstAt     time.Time   `json:"firstAt"`
-	LastAt      time.Time   `json:"lastAt"`
+	CMSStatus   int         `json:"cmsStatus,omitempty"` // 0 = the CMS did not answer
+	Message     string      `json:"message"`             // the reason, normalised; see weir.Fingerprint
+	Count       int         `json:"count"`               // number of messages
+	Keys        int         `json:"keys"`                // number of different keys of the messages
+	FirstAt     time.Time   `json:"firstAt"`             // time of the first death
+	LastAt      time.Time   `json:"lastAt"`              // time of the last death
 	Sample      ErrorSample `json:"sample"`
 }
 
-// ErrorSample is one of the dead messages of a cause.
+// ErrorSample is the message of a cause that died last.
 type ErrorSample struct {
-	ID     string `json:"id,omitempty"`
+	ID     string `json:"id,omitempty"` // "" = retention has removed the message meanwhile
 	Key    string `json:"key"`
 	Reason string `json:"reason"`
 }

@@ -12,12 +12,12 @@ type Pause struct {
 	Lane   int       `json:"lane"`
 	Key    string    `json:"key,omitempty"`
 	Reason string    `json:"reason"`
-	By     string    `json:"by,omitempty"` // the person or key that paused; see weir.Pause
+	By     string    `json:"by,omitempty"` // the user or function key that paused; see weir.Pause
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until,omitzero"` // zero = until an operator resumes it
 }
 
-// NewPauses returns the JSON form of pauses. It never returns nil, so that the JSON is never null.
+// NewPauses returns the JSON form of pauses. It never returns nil, because nil would be null in JSON.
 func NewPauses(pauses []weir.Pause) []Pause {
 	out := []Pause{}
 	for _, p := range pauses {
@@ -39,10 +39,10 @@ type PauseList struct {
 
 // Calendar is the state of the calendar at one time.
 type Calendar struct {
-	Closed     bool      `json:"closed"`
-	Until      time.Time `json:"until,omitzero"` // end of the closed time
-	Reason     string    `json:"reason,omitempty"`
-	NextChange time.Time `json:"nextChange,omitzero"`
+	Closed     bool      `json:"closed"`              // Weir sends nothing
+	Until      time.Time `json:"until,omitzero"`      // end of the closed time; zero if Closed is false
+	Reason     string    `json:"reason,omitempty"`    // of the closed time
+	NextChange time.Time `json:"nextChange,omitzero"` // next time at which the calendar closes or opens; zero = none
 }
 
 // CalendarReader knows the times in which nothing is sent; see package calendar.

@@ -7,7 +7,7 @@ type RememberedList struct {
 	Remembered []RememberedID `json:"remembered"`
 }
 
-// RememberedID is the CMS's id of the item of a key and contract. The steps of the next message read it.
+// RememberedID is the CMS's id of the item of a key and contract. The steps of the key's next message read the id.
 type RememberedID struct {
 	Contract string `json:"contract"`
 	ID       string `json:"id"`

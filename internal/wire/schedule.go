@@ -24,7 +24,7 @@ type ScheduleDefinition struct {
 	State       json.RawMessage `json:"state,omitempty"`
 }
 
-// Schedule is a schedule: its definition, and its state.
+// Schedule is a recurring message: its definition, and its state.
 type Schedule struct {
 	Name        string        `json:"name"`
 	Cron        string        `json:"cron"`
@@ -40,21 +40,21 @@ type Schedule struct {
 	State       ScheduleState `json:"state"`
 }
 
-// ScheduleState has the runs of a schedule.
+// ScheduleState describes the next and the past runs of a schedule.
 type ScheduleState struct {
-	NextAt        *time.Time `json:"nextAt"` // null: the schedule is paused, or has no further run
-	NextRun       int64      `json:"nextRun"`
+	NextAt        *time.Time `json:"nextAt"`  // nil = the schedule is paused, or has no further run
+	NextRun       int64      `json:"nextRun"` // number of the next run
 	LastDueAt     time.Time  `json:"lastDueAt,omitzero"`
 	LastRun       int64      `json:"lastRun,omitempty"`
 	LastMessageID string     `json:"lastMessageId,omitempty"`
 	LastFiledAt   time.Time  `json:"lastFiledAt,omitzero"`
-	Filed         int64      `json:"filed"`
-	Skipped       int64      `json:"skipped"`
+	Filed         int64      `json:"filed"`   // number of runs that stored a message
+	Skipped       int64      `json:"skipped"` // number of runs left out by the overlap "skip"
 	LastSkippedAt time.Time  `json:"lastSkippedAt,omitzero"`
-	Missed        int64      `json:"missed"`
-	Refused       int64      `json:"refused"`
-	Refusal       string     `json:"refusal,omitempty"` // reason of the last refused run
-	CopiedFrom    string     `json:"copiedFrom,omitempty"`
+	Missed        int64      `json:"missed"`               // number of runs left out while no process ran
+	Refused       int64      `json:"refused"`              // number of runs whose message was refused
+	Refusal       string     `json:"refusal,omitempty"`    // reason of the last refused run
+	CopiedFrom    string     `json:"copiedFrom,omitempty"` // id of the message that was copied; "" = none
 	CreatedAt     time.Time  `json:"createdAt"`
 	ChangedAt     time.Time  `json:"changedAt"`
 }
@@ -64,7 +64,7 @@ type ScheduleList struct {
 	Schedules []Schedule `json:"schedules"`
 }
 
-// RunReceipt is the answer to a run by hand. It describes the stored message.
+// RunReceipt is the answer to a run that an operator asked for. It describes the stored message.
 type RunReceipt struct {
 	ID         string     `json:"id"`
 	Stage      weir.Stage `json:"stage"`
@@ -87,7 +87,7 @@ type ScheduleRun struct {
 	DueAt     time.Time `json:"dueAt"`
 	LocalTime string    `json:"localTime"`
 	Offset    string    `json:"offset"`            // offset of the local time, such as +01:00
-	Doubled   string    `json:"doubled,omitempty"` // first or second, if the local time comes twice
+	Doubled   string    `json:"doubled,omitempty"` // first or second; "" = the local time comes only once
 }
 
 // ClockChange is a local time that a clock change skips or repeats.

@@ -7,7 +7,7 @@ import (
 	"weir/internal/wire"
 )
 
-// Clients depend on the fields that a schedule leaves out, and on the fields that are null.
+// Clients depend on which fields are left out of the JSON, and on which fields are null.
 func TestSchedule_JSON(t *testing.T) {
 	t.Parallel()
 	const at = `"2026-01-08T12:00:00Z"`

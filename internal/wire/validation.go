@@ -9,7 +9,7 @@ import (
 // Validation is the result of checking a body against the contracts without storing it.
 type Validation struct {
 	IsValid   bool           `json:"valid"`
-	Contract  string         `json:"contract,omitempty"` // empty = no contract accepts the root element
+	Contract  string         `json:"contract,omitempty"` // empty = no contract was found for the root element
 	Key       string         `json:"key,omitempty"`
 	Version   string         `json:"version,omitempty"`
 	DeliverAt time.Time      `json:"deliverAt,omitzero"`

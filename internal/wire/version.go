@@ -7,11 +7,11 @@ type VersionList struct {
 	Versions []Version `json:"versions"`
 }
 
-// Version is the newest delivered version of a key and contract. Weir supersedes messages that have older
-// versions.
+// Version is the newest delivered version of a key and contract. Weir supersedes messages of the key and contract that
+// have older versions.
 type Version struct {
 	Contract  string `json:"contract"`
 	Version   string `json:"version"`
 	MessageID string `json:"messageId"`
-	Warning   string `json:"warning,omitempty"` // the reason why the version is suspicious; "" = it is not
+	Warning   string `json:"warning,omitempty"` // the reason why the version is suspicious; "" = it is plausible
 }

@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// The JSON forms are the API: clients depend on the names of fields, and on the fields that are left out.
+// The JSON forms are the API: clients depend on the names of the fields, and on which fields are left out.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	half, zero := 0.5, 0.0

@@ -19,7 +19,8 @@ type Exchange struct {
 	Received []byte
 }
 
-// Check returns the differences between an exchange and the document.
+// Check returns the differences between an exchange and the document. An operation that the document lacks is no
+// difference if the answer is 404 or 405.
 func (d *Document) Check(x Exchange) []string {
 	o, known := d.findOperation(x.Request.Method, x.Request.URL.EscapedPath())
 	if !known {
@@ -33,7 +34,7 @@ func (d *Document) Check(x Exchange) []string {
 	return append(found, d.checkAnswer(o, x)...)
 }
 
-// findOperation returns the operation that matches with the fewest wildcards.
+// findOperation returns the operation whose path matches with the fewest wildcards; false = no operation matches.
 func (d *Document) findOperation(method, path string) (operation, bool) {
 	var best operation
 	fewest := -1
@@ -46,8 +47,8 @@ func (d *Document) findOperation(method, path string) (operation, bool) {
 	return best, fewest >= 0
 }
 
-// matchPath reports whether a pattern matches a path, and returns the number of its wildcards. {rest} matches
-// all remaining segments.
+// matchPath reports whether a pattern matches a path, and returns the number of the pattern's wildcards. {rest} at the
+// end of a pattern matches all remaining segments.
 func matchPath(pattern, path []string) (wildcards int, ok bool) {
 	if n := len(pattern); pattern[n-1] == "{rest}" && len(path) > n {
 		path = append(slices.Clone(path[:n-1]), strings.Join(path[n-1:], "/"))
@@ -66,7 +67,8 @@ func matchPath(pattern, path []string) (wildcards int, ok bool) {
 	return wildcards, true
 }
 
-// checkQuery returns undocumented parameters, and values that Weir accepted although their schema forbids them.
+// checkQuery returns parameters that the document lacks and that Weir did not refuse with 400. It also returns values
+// that Weir accepted although their schema forbids them. The parameter code has the function key, and is for the host.
 func (d *Document) checkQuery(o operation, x Exchange) []string {
 	if o.self["x-any-query"] == true {
 		return nil
@@ -130,7 +132,7 @@ func (d *Document) checkAnswer(o operation, x Exchange) []string {
 	return append(found, d.checkBody(response, place, x)...)
 }
 
-// isHostAnswer reports whether the host itself answered. The host does not use problem+json.
+// isHostAnswer reports whether an answer looks like the host's own: it is empty, or a 503 that is not JSON.
 func isHostAnswer(x Exchange) bool {
 	return len(x.Received) == 0 || (x.Status == http.StatusServiceUnavailable &&
 		!strings.Contains(x.Header.Get("Content-Type"), "json"))
@@ -181,8 +183,8 @@ func (d *Document) checkBody(response map[string]any, place string, x Exchange) 
 	return nil
 }
 
-// describeExchange returns a name for an exchange. It leaves out the query, because the query may contain a
-// key.
+// describeExchange returns a name for an exchange. The name leaves out the query, because the query may contain a
+// function key.
 func describeExchange(method string, address *url.URL, status int) string {
 	return fmt.Sprintf("%s %s answered %d", method, address.Path, status)
 }

@@ -118,7 +118,7 @@ func TestRead_Refuses(t *testing.T) {
 	t.Parallel()
 	whole := string(openapi.Document)
 	if strings.Count(whole, "description: 'The reason, without the parts that differ from message to message.'") != 1 {
-		t.Error("the document does not have the description with a comma once, want it once")
+		t.Error("want the description of the case LooseComma exactly once in the document")
 	}
 	for name, text := range map[string]string{
 		"NoYAML":    "a: b: c",
@@ -142,7 +142,7 @@ func TestTransport(t *testing.T) {
 	t.Cleanup(s.Close)
 	transport := &openapitest.Transport{Document: readDocument(t), Base: s.Client().Transport}
 	client := &http.Client{Transport: transport}
-	get := func(path string) {
+	post := func(path string) {
 		resp, err := client.Post(s.URL+path, "application/json", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
@@ -151,22 +151,22 @@ func TestTransport(t *testing.T) {
 	}
 	var reports []string
 	stop := transport.Watch(strings.TrimPrefix(s.URL, "http://"), func(text string) { reports = append(reports, text) })
-	get("/other")
-	if get("/api/none?code=s3cret"); len(reports) != 1 || strings.Contains(reports[0], "s3cret") ||
+	post("/other")
+	if post("/api/none?code=s3cret"); len(reports) != 1 || strings.Contains(reports[0], "s3cret") ||
 		!strings.Contains(reports[0], "/api/none") {
 		t.Errorf(`got the reports %q, want one with "/api/none" and without "s3cret" in it`, reports)
 	}
 	if n := len(transport.Missing()); n != len(transport.Document.Operations()) {
-		t.Errorf("Missing returned %d operations before the first request, want all %d", n,
+		t.Errorf("Missing returned %d operations before a described one was requested, want all %d", n,
 			len(transport.Document.Operations()))
 	}
-	if get("/api/resume"); slices.Contains(transport.Missing(), "POST /api/resume") ||
+	if post("/api/resume"); slices.Contains(transport.Missing(), "POST /api/resume") ||
 		len(transport.Missing()) != len(transport.Document.Operations())-1 {
 		t.Errorf("Missing returned %v, want all operations except POST /api/resume", transport.Missing())
 	}
 	stop()
 	reports = reports[:1]
-	if get("/api/none"); len(reports) != 1 || len(transport.Others()) != 1 {
+	if post("/api/none"); len(reports) != 1 || len(transport.Others()) != 1 {
 		t.Errorf("got the reports %q and the others %q, want one of each", reports, transport.Others())
 	}
 }

@@ -26,10 +26,10 @@ type Document struct {
 // operation is one method of one path.
 type operation struct {
 	method string
-	path   []string // segments; a segment in braces matches any segment
-	item   map[string]any
-	self   map[string]any
-	place  string // JSON pointer to the operation
+	path   []string       // segments; see matchPath
+	item   map[string]any // the path's object, with all its methods
+	self   map[string]any // the operation's object
+	place  string         // JSON pointer to the operation
 }
 
 // methods are the keys of a path that are operations.
@@ -38,7 +38,8 @@ var methods = []string{"get", "put", "post", "delete", "patch", "head"}
 // resource is the name of the document in the schema compiler.
 const resource = "weir:openapi"
 
-// Read parses a document. Every reference in it must have a target, and every schema must be valid.
+// Read parses a document. Every reference in it must have a target, every key a value, and every schema of the
+// components must be valid.
 func Read(source []byte) (*Document, error) {
 	data, err := yaml.YAMLToJSON(source)
 	if err != nil {
@@ -61,7 +62,7 @@ func Read(source []byte) (*Document, error) {
 	return d, d.indexOperations()
 }
 
-// indexOperations makes the list of operations, and checks the rest of the document.
+// indexOperations makes the list of operations, and checks the references, keys and schemas that Read demands.
 func (d *Document) indexOperations() error {
 	for path, item := range asObject(d.root["paths"]) {
 		for _, method := range methods {
@@ -123,7 +124,8 @@ func (d *Document) Operations() []string {
 
 func (o *operation) fullName() string { return o.method + " " + strings.Join(o.path, "/") }
 
-// Function returns the function of an operation. It also reports whether the operation needs no key.
+// Function returns the function of an operation, which is named as in Operations; "" = unknown. It also reports whether
+// the operation needs no key.
 func (d *Document) Function(name string) (function string, keyless bool) {
 	for _, o := range d.operations {
 		if o.fullName() == name {
@@ -145,6 +147,7 @@ func (d *Document) resolveRef(v any, place string) (map[string]any, string) {
 	return o, place
 }
 
+// followRef returns the target of a reference, and its JSON pointer. The target is nil if there is none.
 func (d *Document) followRef(ref string) (map[string]any, string) {
 	place, ok := strings.CutPrefix(ref, "#")
 	if !ok {

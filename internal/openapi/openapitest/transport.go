@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// Transport checks every exchange with an address below /api/.
+// Transport is an http.RoundTripper that checks the exchanges with addresses below /api/ against Document.
 type Transport struct {
 	Document *Document
 	Base     http.RoundTripper
 
 	mu      sync.Mutex
 	reports map[string]func(string) // function that gets the differences, by host and port
-	other   []string                // differences of the hosts that have no entry in reports
+	other   []string                // differences of hosts that had no entry in reports at that time
 	done    map[string]bool         // operations that had a 2xx answer
 }
 
@@ -35,7 +35,7 @@ func (t *Transport) Watch(host string, report func(string)) (stop func()) {
 	}
 }
 
-// Others returns the differences of the hosts that Watch was not called for.
+// Others returns the differences of exchanges with hosts that were not watched at that time.
 func (t *Transport) Others() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,7 +100,7 @@ func (t *Transport) reportProblem(host, text string) {
 	t.other = append(t.other, text)
 }
 
-// readSent reads a request's body. It returns a request that still has the body.
+// readSent reads a request's body. It returns a request whose body can still be read, and the body.
 func readSent(r *http.Request) (*http.Request, []byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, nil, nil
@@ -112,7 +112,7 @@ func readSent(r *http.Request) (*http.Request, []byte, error) {
 	return copied, sent, err
 }
 
-// broken is the end of a truncated answer.
+// broken is the end of an answer that could not be read or closed. Reading it returns err, or io.EOF if err is nil.
 type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) {
