@@ -1,4 +1,4 @@
-// Package clock has a sleep that a context can end, and the time zones that every machine knows.
+// Package clock has a sleep that a context can end, and loads time zones by names that every machine accepts.
 package clock
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Sleep waits for d, or until ctx ends. It reports whether ctx has not ended.
+// Sleep waits for d, or until ctx ends. It returns false if ctx has ended.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

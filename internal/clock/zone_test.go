@@ -6,7 +6,7 @@ import (
 	"weir/internal/clock"
 )
 
-// A machine's own directories have more names than the tz database, and other ones on each machine.
+// The directories of a machine may have names that the tz database does not have. They differ between machines.
 func TestLoadZone(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{"": true, "UTC": true, "Europe/Berlin": true, "Local": false,

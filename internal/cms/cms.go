@@ -1,8 +1,8 @@
 // Package cms writes messages to the CMS: it builds the HTTP request of a delivery, and classifies the
 // answer into the outcome of the attempt.
 //
-// A request is sent once. It has no GetBody, so net/http cannot send it again by itself. Only if a reused
-// connection was closed before a byte was written, Send tries once more on a new connection.
+// A request is sent once. It has no GetBody, so net/http cannot send it again by itself. Send tries once more only
+// if a reused connection was closed before a byte was written.
 package cms
 
 import (
@@ -30,7 +30,7 @@ type Config struct {
 	Headers      map[string]string
 	Timeout      time.Duration                   // limit for one attempt
 	SuccessRules map[string]*regexp.Regexp       // by contract: the body of a 2xx answer must match
-	Answers      map[string]map[int]weir.Outcome // by contract and status: the outcome in place of Classify's
+	Answers      map[string]map[int]weir.Outcome // by contract: Rules.Means
 	Now          func() time.Time
 	Transport    http.RoundTripper // nil = the default of this package
 	Secrets      func() []string   // returns further secrets that are valid now; nil = there are none
@@ -82,7 +82,7 @@ var (
 )
 
 // CheckHeaders reports every header that cannot be sent as it is set. net/http writes some headers itself, and the
-// Client writes others. Values may be secrets, so no error has one.
+// Client writes others. Values may be secrets, so no error has a value.
 func CheckHeaders(headers map[string]string) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -115,16 +115,17 @@ func (c *Client) currentMask() Mask {
 	return c.secrets.With(c.cfg.Secrets()...)
 }
 
-// Send makes one attempt. It returns when the CMS has answered, at the attempt's timeout, or when ctx ends. If
-// ctx ends, the outcome is none.
+// Send makes one attempt. It returns when the CMS has answered, when the request has failed, at the attempt's
+// timeout, or when ctx ends. If ctx ends first, the outcome is none.
 func (c *Client) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	started := c.cfg.Now()
-	r := c.sendWithRetry(ctx, d)
+	r := c.sendLimited(ctx, d)
 	r.StartedAt, r.Duration = started, c.cfg.Now().Sub(started)
 	return r
 }
 
-func (c *Client) sendWithRetry(ctx context.Context, d weir.Delivery) weir.Result {
+// sendLimited makes one attempt under the attempt's timeout.
+func (c *Client) sendLimited(ctx context.Context, d weir.Delivery) weir.Result {
 	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	secrets := c.currentMask()
@@ -164,18 +165,19 @@ type Answer struct {
 // Rules are a contract's rules for answers.
 type Rules struct {
 	Success *regexp.Regexp       // the body of a 2xx answer must match; nil = any body
-	Means   map[int]weir.Outcome // outcome by status
+	Means   map[int]weir.Outcome // by status: the outcome in place of the default; not for 2xx
 	Secrets Mask                 // hides secrets in the texts that are stored
 }
 
-// Classify returns the result of an answer. Its outcome is:
+// Classify returns the result of an answer. The first line that applies has the outcome:
 //
-//	2xx that satisfies the success rule                delivered
-//	Weir-Retry: never                                  rejected
-//	a status that the contract defines                 as defined
-//	2xx that does not, 408, 409, 423, 425, 500, 5xx    retry
-//	3xx, 401, 403, 407, 429, 502, 503, 504             unavailable; a 403 may concern only this message
-//	other 4xx                                          rejected
+//	2xx that satisfies the success rule        delivered
+//	other 2xx                                  retry
+//	Weir-Retry: never                          rejected
+//	a status that the contract defines         as defined
+//	3xx, 401, 403, 407, 429, 502, 503, 504     unavailable; a 403 may concern only this message
+//	408, 409, 423, 425, other 5xx              retry
+//	other 4xx                                  rejected
 //
 // 408 and 504 mean that a server on the way gave up: the CMS may still work on the request.
 func Classify(a Answer, rules Rules, now time.Time) weir.Result {
@@ -223,7 +225,8 @@ func outcomeOfStatus(status int) weir.Outcome {
 // maxRetryAfter limits the Retry-After of the CMS.
 const maxRetryAfter = time.Hour
 
-// ParseRetryAfter parses a number of seconds, or a date. It returns an hour at most; 0 = the value is neither.
+// ParseRetryAfter parses a number of seconds, or a date. It returns an hour at most; 0 = the value is neither, or asks
+// for no wait.
 func ParseRetryAfter(value string, now time.Time) time.Duration {
 	if n, err := strconv.Atoi(value); err == nil && n > 0 {
 		return time.Duration(min(n, int(maxRetryAfter/time.Second))) * time.Second
@@ -234,7 +237,7 @@ func ParseRetryAfter(value string, now time.Time) time.Duration {
 	return 0
 }
 
-// answerReason returns status and body as one line.
+// answerReason returns status and body as one line; for 3xx, the target in place of the body.
 func answerReason(status int, header http.Header, body string) string {
 	words := fmt.Sprintf("%d %s", status, http.StatusText(status))
 	if status/100 == 3 {

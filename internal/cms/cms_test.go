@@ -210,10 +210,11 @@ func TestClient_Send_RefusedIsUnavailable(t *testing.T) {
 
 func TestClient_Send_LostAfterItWasSentIsARetryThatSettles(t *testing.T) {
 	t.Parallel()
-	address, requests := rawServer(t, func(n int, conn net.Conn, r *bufio.Reader) { http.ReadRequest(r) })
+	address, connections := rawServer(t, func(n int, conn net.Conn, r *bufio.Reader) { http.ReadRequest(r) })
 	if r := newClient(t, address).Send(t.Context(), newDelivery()); r.Outcome != weir.OutcomeRetry || !r.Unanswered ||
-		requests.Load() != 1 {
-		t.Errorf("got %+v and %d requests, want Outcome retry, Unanswered true and 1 request", r, requests.Load())
+		connections.Load() != 1 {
+		t.Errorf("got %+v and %d connections, want Outcome retry, Unanswered true and 1 connection", r,
+			connections.Load())
 	}
 }
 
@@ -242,7 +243,8 @@ func TestClient_Send_AHugeAnswerIsNotReadWhole(t *testing.T) {
 	}
 }
 
-// rawServer calls f with each connection and then closes the connection.
+// rawServer returns the address of a server that calls f with each connection and then closes the connection, and the
+// number of its connections.
 func rawServer(t *testing.T, f func(n int, conn net.Conn, r *bufio.Reader)) (string, *atomic.Int32) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -34,8 +34,8 @@ func NewHTTPClient(transport http.RoundTripper) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: noRedirects}
 }
 
-// Exchange sends a request once. Only if a reused connection was closed before a byte was written, it tries
-// once more. If there is no answer, it returns nil and the result of the attempt. ctx ends when Weir cuts the
+// Exchange sends a request once. It tries once more only if a reused connection was closed before a byte was
+// written. If there is no answer, it returns nil and the result of the attempt. ctx ends when Weir cuts the
 // attempt off. limited is a child of ctx, and also ends at the timeout.
 func Exchange(ctx, limited context.Context, client *http.Client,
 	newRequest func(context.Context) (*http.Request, error)) (*http.Response, weir.Result) {

@@ -14,7 +14,7 @@ import (
 // text.
 type Mask struct {
 	replacer *strings.Replacer
-	more     *strings.Replacer
+	more     *strings.Replacer // for the secrets of With
 }
 
 const (
@@ -24,7 +24,7 @@ const (
 	minSecret = 6
 )
 
-// newMask returns a mask of the query and the password of the address, and of all values of headers.
+// newMask returns a mask of the values in the address's query, of its password, and of all values of headers.
 func newMask(address *url.URL, headers map[string]string) Mask {
 	var secrets []string
 	add := func(value string) {
@@ -68,7 +68,7 @@ func NewMask(secrets ...string) Mask {
 	return Mask{replacer: newReplacer(forms, nil)}
 }
 
-// With returns a mask that also hides these secrets.
+// With returns a mask that also hides these secrets, but not those of an earlier With.
 func (m Mask) With(secrets ...string) Mask {
 	m.more = NewMask(secrets...).replacer
 	return m
@@ -134,8 +134,8 @@ func (m Mask) Hide(text string) string {
 	return text
 }
 
-// redirectTarget returns scheme and host of a Location. It leaves out path and query: they often repeat the
-// path and query of the request, and so the secrets of delivery.url.
+// redirectTarget returns words for scheme and host of a Location. It leaves out path and query, because they often
+// repeat the path and query of the request, and so the secrets of delivery.url.
 func redirectTarget(location string) string {
 	u, err := url.Parse(location)
 	switch {

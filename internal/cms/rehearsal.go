@@ -8,11 +8,11 @@ import (
 	"weir/internal/weir"
 )
 
-// Rehearsal takes the requests of one attempt in place of the CMS. The attempt also calls it for each of its
-// decisions. All functions are needed. They are never called concurrently.
+// Rehearsal takes the requests of one attempt in place of the CMS. An attempt with steps also calls it for each of its
+// decisions. All functions are required. They are never called concurrently.
 type Rehearsal struct {
 	// Answer returns the answer to a request of a step. The request has no credential of the sign-in. If Answer
-	// returns ErrNoAnswer, the attempt ends.
+	// returns ErrNoAnswer, no further request of the attempt is sent.
 	Answer func(step string, req *http.Request) (*http.Response, error)
 	// LeaveOut is called for a step whose condition is false.
 	LeaveOut func(step, condition string)
@@ -43,14 +43,14 @@ type StepOutline struct {
 	Problem   string // the reason why the request cannot be made; empty = the request is complete
 }
 
-// RehearsedStep is the connection of one step to a rehearsal.
+// RehearsedStep is the transport of one step's requests, which go to a rehearsal.
 type RehearsedStep struct {
 	rehearsal *Rehearsal
 	step      string
 	hasEnded  bool
 }
 
-// NewStep returns the connection of a step.
+// NewStep returns the transport of a step's requests.
 func (r *Rehearsal) NewStep(name string) *RehearsedStep {
 	return &RehearsedStep{rehearsal: r, step: name}
 }

@@ -23,9 +23,9 @@ const maxPayload = 1 << 20
 
 // Invocation is one call by the host.
 type Invocation struct {
-	ID       string                     `json:"-"`
-	Data     map[string]json.RawMessage `json:"Data"`
-	Metadata map[string]json.RawMessage `json:"Metadata"` // not trusted: it includes the message's fields
+	ID       string                     `json:"-"`        // from a header, so Decode does not set it
+	Data     map[string]json.RawMessage `json:"Data"`     // by the name of the binding
+	Metadata map[string]json.RawMessage `json:"Metadata"` // not trusted: it has the fields of a JSON queue message
 }
 
 // Timer is the payload of a timer trigger.
@@ -33,7 +33,7 @@ type Timer struct {
 	IsPastDue bool `json:"IsPastDue"`
 }
 
-// Decode parses a payload.
+// Decode parses a payload. It refuses text behind the payload.
 func Decode(r io.Reader) (Invocation, error) {
 	var in Invocation
 	dec := json.NewDecoder(io.LimitReader(r, maxPayload))
@@ -49,7 +49,7 @@ func Decode(r io.Reader) (Invocation, error) {
 // Text returns the text of a binding. The text may be encoded once or twice.
 func (in Invocation) Text(binding string) (string, error) { return decodeText(in.Data, binding) }
 
-// Meta returns one metadata value as text. The text is empty if the value is missing or an object. The case of
+// Meta returns one metadata value as text. The text is empty if the value is missing or not a string. The case of
 // the name does not matter, as in the host.
 func (in Invocation) Meta(name string) string {
 	for key := range in.Metadata {
@@ -104,8 +104,9 @@ type answer struct {
 	ReturnValue any            `json:"ReturnValue"`
 }
 
-// Handler returns the handler of a trigger. An error of do fails the invocation. The host then delivers the
-// queue message again. After too many failures, it moves the message to the poison queue.
+// Handler returns the handler of a trigger. An error of do, or a payload that cannot be decoded, fails the
+// invocation. The host then delivers a queue message again. After too many failures, it moves the message to the
+// poison queue.
 func Handler(function string, log *slog.Logger, do func(ctx context.Context, in Invocation) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Azure-Functions-InvocationId")

@@ -22,12 +22,12 @@ type hostBackoffs struct {
 }
 
 type hostBackoff struct {
-	failures int
-	retryAt  time.Time
+	failures int       // in a row
+	retryAt  time.Time // end of the backoff
 }
 
-// allowedAtOnce returns the number of requests that a host, or an address, may get at a time now. The number is
-// 0 during its backoff, and 1 for the first request after the backoff.
+// allowedAtOnce returns the number of requests of a lane that may be in flight to a host, or to an address. The
+// number is 0 during the backoff, and then 1 until a response ends the backoff.
 func (h *hostBackoffs) allowedAtOnce(name string, now time.Time) (atOnce int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -40,8 +40,8 @@ func (h *hostBackoffs) allowedAtOnce(name string, now time.Time) (atOnce int) {
 	return 1
 }
 
-// recordResponse updates the backoff of the endpoint's host if the host did not answer. If the host answered,
-// recordResponse ends the host's backoff, and updates the backoff of the endpoint's address.
+// recordResponse begins or prolongs the backoff of the endpoint's host if the host did not answer. If the host
+// answered, recordResponse ends the host's backoff, and begins, prolongs or ends that of the endpoint's address.
 func (h *hostBackoffs) recordResponse(to endpoint, v response, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -45,7 +45,7 @@ func (c Callbacks) Check(address string) error {
 	return nil
 }
 
-// parseAddress parses an absolute address to which events can be sent. It accepts http only if plain is set.
+// parseAddress parses an absolute https address to which events can be sent. It accepts http, too, if plain is set.
 func parseAddress(text string, plain bool) (*url.URL, error) {
 	for _, r := range text {
 		if r <= ' ' || r > '~' {
@@ -75,8 +75,8 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// findEntry returns the entry of the list that allows the address's host, or "". An entry without a port allows
-// only the scheme's default port. If several entries allow the host, findEntry returns the entry with the
+// findEntry returns the entry of AllowedHosts that allows the address's host; "" = none. An entry without a port
+// allows only the scheme's default port. If several entries allow the host, findEntry returns the entry with the
 // longest name.
 func (c Callbacks) findEntry(u *url.URL) (found string) {
 	longest := 0
@@ -111,7 +111,7 @@ func (c Callbacks) secretFor(address string) Secret {
 	return c.Secret
 }
 
-// splitHost splits an entry of the list into name and port; port may be empty.
+// splitHost splits an entry of AllowedHosts into name and port; port may be empty.
 func splitHost(entry string) (name, port string) {
 	if host, p, err := net.SplitHostPort(entry); err == nil {
 		return host, p

@@ -18,13 +18,13 @@ const maxResponseBody = 1 << 10
 
 // response is the classified response to a request.
 type response struct {
-	accepted    bool
-	gone        bool // 410: the receiver wants no more events
-	isAway      bool // the host failed or asked for a pause: other events to it should wait
-	isCancelled bool // this process cut the request off, so it is not counted as a try
-	reason      string
-	status      int
-	retryAfter  time.Duration
+	accepted    bool          // 2xx
+	gone        bool          // 410: the receiver wants no more events
+	isAway      bool          // the host did not answer, or the address asked for a pause: other events should wait
+	isCancelled bool          // this process cut the request off, so it is not counted as a try
+	reason      string        // for the log: why the event was not accepted
+	status      int           // 0 = there was no answer
+	retryAfter  time.Duration // 0 = the receiver did not ask for a pause
 }
 
 // endpoint is the address of a receiver, with its secret and the client to use.
@@ -41,7 +41,7 @@ func newClient(transport http.RoundTripper) *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// postEvent sends an event once.
+// postEvent makes one request with an event.
 func (t endpoint) postEvent(ctx context.Context, id string, body []byte, now time.Time) response {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(body))
 	if err != nil {
@@ -90,7 +90,7 @@ func parseRetryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// withoutAddress returns the error's text without the address, because the address may be a secret.
+// withoutAddress returns the error's text without the address, because the address may contain a secret.
 func withoutAddress(err error) string {
 	var outer *url.Error
 	if errors.As(err, &outer) {

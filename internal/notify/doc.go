@@ -13,17 +13,18 @@
 //	   ▲                          410 Gone, 3 days over ─▶ row removed, and logged
 //	   └── row rescheduled ◀───── anything else
 //
-// A row is removed only after the receiver has answered, so each event is sent at least once. If an event is
-// sent again, it has the same webhook-id and the same body.
+// A row is removed after the receiver has answered 2xx or 410, so each event is sent at least once. Without such an
+// answer, a row is removed after three days, or if its receiver or its message no longer exists. If an event is sent
+// again, it has the same webhook-id. After a failed request the body is stored, so later requests have the same body.
 //
 // # Invariants
 //
 //   - If a message with a callback ends, Weir sends the event of its end at least once, or tries for three days.
 //   - While an outbox has a row, its marker exists. Weir writes the row and the marker together. It removes the
 //     marker only under the ETag that the marker had before a read found the outbox empty.
-//   - No message of a lane waits for a receiver, and no receiver waits for another one: a lane sends two events
-//     at a time to each host, and eight to all hosts together. Due events that do not fit into the queue of a
-//     slow host are rescheduled.
+//   - No message of a lane waits for a receiver, and no receiver waits for another one: a lane sends at most two
+//     events at a time to each host, and at most eight to all hosts together. Due events that do not fit into the
+//     queue of a slow host are rescheduled.
 //   - While a host does not answer, one event at a time is sent to it. For the other due events of the host, a
 //     failed try is recorded without a request.
 //
@@ -31,6 +32,6 @@
 //
 // Each sweep compares the control rows that it has read with the thresholds of the receivers: the time for
 // which a lane is paused, and the age of its oldest waiting message. The marker row !mailed has the receivers
-// that already have their event. It is written under its ETag, in one transaction with the events. So each
-// occurrence is sent once, even if several processes see it.
+// that already have their event. It is written under its ETag, in one transaction with the events. So one
+// occurrence makes one event for each receiver, even if several processes see the occurrence.
 package notify

@@ -36,7 +36,7 @@ type messageData struct {
 }
 
 // encodeMessageEvent returns the webhook-id and the body of the event of a message's end. It takes stage and
-// time from the outbox, because the message may have been replayed since.
+// time from the event's row, because the message may have been replayed since.
 func encodeMessageEvent(m outbox.Event, st weir.Status) (id string, body []byte, err error) {
 	public := st.Message.Public().String()
 	data := messageData{

@@ -1,6 +1,6 @@
 package notify
 
-// Unexported functions for the tests of this package.
+// Public and NewTransport are unexported functions, for the tests of this package.
 var (
 	Public       = checkPublic
 	NewTransport = newTransport

@@ -10,8 +10,7 @@ import (
 	"weir/internal/weir"
 )
 
-// A host that answers slowly gets no backoff. Eight slow hosts must not use all requests, so that another host
-// gets none.
+// A host that answers slowly gets no backoff. Eight slow hosts must leave requests of the lane to another host.
 func TestSender_SlowHostsLeaveRoom(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.receiver.setAnswer(func(r *http.Request) (int, http.Header, error) {
@@ -29,7 +28,7 @@ func TestSender_SlowHostsLeaveRoom(t *testing.T) {
 		began := time.Now()
 		w.commitFinal(weir.Delivered, w.appendMessage("https://z.slow.example.com/done"))
 		passTime(20 * time.Second)
-		w.receiver.setAnswer(answerStatus(204)) // each slow host has got its first request by now
+		w.receiver.setAnswer(answerStatus(204)) // so that the other events are sent soon, too
 		passTime(time.Minute)
 		for _, got := range w.receiver.listEvents() {
 			if got.url == "https://z.slow.example.com/done" {
@@ -44,7 +43,7 @@ func TestSender_SlowHostsLeaveRoom(t *testing.T) {
 }
 
 // An address that answers 429 must not delay the events to other addresses of its host.
-func TestSender_ABusyAddressLeavesItsHost(t *testing.T) {
+func TestSender_ABusyAddressDelaysNoOtherOfItsHost(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.startSender()
 		w.receiver.setAnswer(func(r *http.Request) (int, http.Header, error) {

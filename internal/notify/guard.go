@@ -38,9 +38,9 @@ func checkPublic(address string) error {
 // requestTimeout bounds one request, from dialling to the end of the response.
 const requestTimeout = 10 * time.Second
 
-// newTransport returns the transport to receivers. It refuses a private address at the time of the connection.
-// So a name that resolves to another address after a check cannot evade the refusal. It uses no proxy of the
-// environment, because a proxy would resolve the name itself.
+// newTransport returns the transport to receivers. Without allowPrivate, it refuses a private address at the time
+// of the connection. So a name that resolves to another address after a check cannot evade the refusal. It uses no
+// proxy of the environment, because a proxy would resolve the name itself.
 func newTransport(allowPrivate bool) *http.Transport {
 	dialer := &net.Dialer{Timeout: requestTimeout, KeepAlive: 30 * time.Second}
 	if !allowPrivate {

@@ -62,7 +62,8 @@ func (s *Sender) hasSeenMarker(at outboxID, tag storage.ETag) bool {
 }
 
 // reportLane enqueues an event for each receiver whose threshold for a pause or a backlog is passed. It also
-// enqueues events for the end of such a state.
+// enqueues events for the end of a pause or backlog. If another process has done this since the control rows were
+// read, it enqueues no event.
 func (s *Sender) reportLane(ctx context.Context, number int, c lane.Control, oldest time.Time) error {
 	now := s.Now().UTC().Truncate(time.Microsecond)
 	told := outbox.LaneStateOf(c)
@@ -88,9 +89,8 @@ func isSameState(a, b outbox.LaneState) bool {
 		slices.Equal(a.BehindReceivers, b.BehindReceivers)
 }
 
-// findPause returns the pause of a lane, and whether there is one. A pause for an unavailable CMS lasts until
-// the CMS has answered for a message, or no message waits: Weir tries to reach the CMS again and again in that
-// time.
+// findPause returns the pause of a lane, and whether the lane is paused. A pause for an unavailable CMS lasts until
+// the CMS has answered for a message, or no message waits. It goes on while Weir tries to reach the CMS again.
 func findPause(number int, c lane.Control, now time.Time) (p pauseData, is bool) {
 	if o, by := c.LanePause(now); by {
 		p = pauseData{Lane: number, By: "operator", Reason: o.Reason, Since: o.Since}
@@ -168,8 +168,8 @@ func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, to
 	return append(mail, over...), err
 }
 
-// newMails returns one event for several receivers. since distinguishes this occurrence from other occurrences
-// of the event.
+// newMails returns an event for each receiver in to that is still in the settings. since distinguishes this occurrence
+// from other occurrences of the event.
 func (s *Sender) newMails(number int, to []string, kind string, since, now time.Time, data any) ([]outbox.Event,
 	error) {
 	if len(to) == 0 {

@@ -13,7 +13,7 @@ import (
 	"weir/internal/weir"
 )
 
-// withLaneReceiver adds a receiver of the events of lanes.
+// withLaneReceiver sets a receiver of all events, with thresholds for the events of lanes.
 func withLaneReceiver(t *testing.T) func(*notify.Config) {
 	return func(c *notify.Config) {
 		c.Receivers = []notify.Receiver{{URL: "https://ops.example.com/", Secret: secretOf(t, knownSecret),
@@ -21,7 +21,7 @@ func withLaneReceiver(t *testing.T) func(*notify.Config) {
 	}
 }
 
-// sweepEachMinute makes each process look at the lane once a minute, for the duration d.
+// sweepEachMinute makes the processes observe and report the lane once a minute each, for the duration d.
 func (w *world) sweepEachMinute(d time.Duration, processes ...*sender) {
 	w.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
@@ -50,7 +50,7 @@ func (w *world) joinEventTypes() string {
 	return text
 }
 
-func TestLook_TellsOfAPauseOnce(t *testing.T) {
+func TestSender_ReportLane_APauseOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		a, b := w.startSender(withLaneReceiver(t)), w.startSender(withLaneReceiver(t))
 		began := time.Now()
@@ -91,7 +91,7 @@ func TestLook_TellsOfAPauseOnce(t *testing.T) {
 	})
 }
 
-func TestLook_TellsOfACMSThatIsAway(t *testing.T) {
+func TestSender_ReportLane_ACMSThatIsAway(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.startSender(withLaneReceiver(t))
 		id := w.appendMessage("")
@@ -113,7 +113,7 @@ func TestLook_TellsOfACMSThatIsAway(t *testing.T) {
 	})
 }
 
-// saveUnavailable sets in tail how often in a row the CMS was unavailable.
+// saveUnavailable sets in tail how often in a row the CMS was unavailable; 0 = the CMS has answered.
 func (w *world) saveUnavailable(pauses int64) {
 	w.t.Helper()
 	if w.writer == nil {
@@ -134,7 +134,7 @@ func (w *world) saveUnavailable(pauses int64) {
 	w.commitBatch(b)
 }
 
-func TestLook_TellsOfALaneThatIsBehind(t *testing.T) {
+func TestSender_ReportLane_ALaneThatIsBehind(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		a, b := w.startSender(withLaneReceiver(t)), w.startSender(withLaneReceiver(t))
 		began := time.Now()

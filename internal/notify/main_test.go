@@ -47,8 +47,8 @@ type receiver struct {
 	mu     sync.Mutex
 	answer func(*http.Request) (status int, header http.Header, err error)
 	log    []receivedEvent
-	most   int
-	now    int
+	most   int // largest number of requests in flight at the same time
+	now    int // number of requests in flight
 }
 
 func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -109,7 +109,7 @@ var errRefused = errors.New("connection refused")
 
 func refuseConnection(*http.Request) (int, http.Header, error) { return 0, nil, errRefused }
 
-// world is a storage account with one lane, receivers, and a holder that ends messages.
+// world is a storage account with one lane, receivers, and a holder that makes messages final.
 type world struct {
 	t        *testing.T
 	account  *memory.Account
@@ -120,7 +120,7 @@ type world struct {
 	seen     *outcomes
 }
 
-// outcomes has the number of each outcome that the observer got.
+// outcomes is an observer that counts the calls by event and outcome.
 type outcomes struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -150,7 +150,7 @@ func newWorld(t *testing.T) *world {
 		receiver: &receiver{answer: answerStatus(204)}, seen: &outcomes{n: map[string]int{}}}
 }
 
-// sender is one process.
+// sender is the Sender of one process, with the faults of the process's storage.
 type sender struct {
 	*notify.Sender
 	faults *storagetest.Faults

@@ -2,7 +2,7 @@ package notify
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics counts the tries to send events. It is an Observer.
+// Metrics counts the tries to send events, and the events that were never delivered. It is an Observer.
 type Metrics struct{ tries *prometheus.CounterVec }
 
 // NewMetrics registers its collectors. waiting returns the number of waiting events. The counter of every pair

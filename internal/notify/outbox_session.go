@@ -17,8 +17,8 @@ const (
 	// rescheduled, by a random time from minPostpone to twice minPostpone.
 	maxQueuedPerHost = 50
 	minPostpone      = 30 * time.Second
-	// readLimit is the number of rows of one read. While requests are in flight, the session waits for
-	// readInterval between two reads.
+	// readLimit is the number of rows of one read, beside the rows in progress. While requests are in flight, the
+	// session waits for readInterval between two reads.
 	readLimit    = 200
 	readInterval = 500 * time.Millisecond
 	// lingerTime is the time for which a session stays with an empty outbox, because more events follow while
@@ -36,11 +36,11 @@ type outboxSession struct {
 	mayHaveUnseen bool            // the outbox may have rows that this session has not read
 	hasUnsent     bool            // some events were read and not sent, and their rows stay
 	hasMoreDue    bool            // some due rows were not read
-	nextDueAt     time.Time       // time at which the next row that is not due becomes due
+	nextDueAt     time.Time       // time at which the next row that is not due becomes due; zero = there is none
 	lastReadAt    time.Time
 
 	queues         map[string][]queuedMail // by host
-	inProgress     map[string]bool         // keys of the rows that were read and whose results are not saved
+	inProgress     map[string]bool         // mailKeys of the events that were read and whose results are not saved
 	inFlightByHost map[string]int          // number of requests in flight, by host
 	lastServed     map[string]int          // requestCount at the last request to each host that has a queue
 	requestCount   int
@@ -57,7 +57,7 @@ type queuedMail struct {
 	endpoint endpoint
 }
 
-// sendResult is the response to a request, or the failure before it.
+// sendResult is the response to a request, or the failure because of which no request was sent.
 type sendResult struct {
 	queuedMail
 	response
@@ -67,7 +67,8 @@ type sendResult struct {
 // mailKey returns the key of an event within its outbox.
 func mailKey(m outbox.Event) string { return m.Key + " " + m.Receiver }
 
-// deliverAll sends events until no event is due. It returns the time at which the next event becomes due.
+// deliverAll sends events until no event is due. It returns the time at which the next event becomes due; zero =
+// the outbox is empty.
 func (t *outboxSession) deliverAll() (time.Time, error) {
 	err := t.sendDue()
 	for t.inFlight > 0 { // after an error, or at the end of the process
@@ -182,9 +183,9 @@ func (t *outboxSession) timeFromNow(in time.Duration) time.Time {
 	return t.sender.Now().Add(in).UTC().Truncate(time.Microsecond)
 }
 
-// startRequests starts the requests that the limits allow. If a host is in its backoff, startRequests records a
-// failed try for each of its events without a request, so that they wait for their next retry. The host whose
-// last request is the oldest comes first, so that slow hosts leave room for others.
+// startRequests starts the requests that the limits allow. If a host or an address is in its backoff, startRequests
+// records a failed try for each of its events without a request, so that the events wait for their next retry. The
+// host whose last request is the oldest comes first, so that slow hosts leave room for others.
 func (t *outboxSession) startRequests() {
 	byLastServed := func(a, b string) int {
 		return cmp.Or(cmp.Compare(t.lastServed[a], t.lastServed[b]),
@@ -240,7 +241,8 @@ func (t *outboxSession) sendMail(i queuedMail) {
 	}
 }
 
-// awaitResult waits for a result or for the next read, and handles all results that have arrived.
+// awaitResult waits for a result, for the time of the next read, for a wake or for the end of the session, and
+// handles all results that have arrived.
 func (t *outboxSession) awaitResult() error {
 	var look <-chan time.Time
 	if left := t.untilNextRead(); left >= 0 {
@@ -271,8 +273,8 @@ func (t *outboxSession) awaitResult() error {
 	}
 }
 
-// waitIdle is called when no event is due. It removes the marker of an empty outbox, waits for lingerTime, and
-// reports whether the session is over.
+// waitIdle is called when no event is due. It removes the marker of an empty outbox, and waits for lingerTime, or
+// until an event is due or the worker is woken. It reports whether the session is over.
 func (t *outboxSession) waitIdle() (over bool, err error) {
 	if t.nextDueAt.IsZero() && t.marker != "" {
 		isEmpty, err := t.rows.ClearMarker(t.ctx, t.marker)

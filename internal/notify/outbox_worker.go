@@ -96,7 +96,7 @@ func (d *outboxWorker) waitForWake(wait time.Duration, wake <-chan struct{}) {
 	d.sender.mu.Unlock()
 }
 
-// recordMarker stores the marker and the number of rows that the last read returned.
+// recordMarker records in the worker the marker and the number of rows that the last read returned.
 func (d *outboxWorker) recordMarker(tag storage.ETag, rows int) {
 	d.sender.mu.Lock()
 	defer d.sender.mu.Unlock()
@@ -104,7 +104,8 @@ func (d *outboxWorker) recordMarker(tag storage.ETag, rows int) {
 }
 
 // deliverDue sends the due events under the outbox's lease. It returns the time at which the next event becomes
-// due; zero = the outbox is empty. It returns lease.ErrBusy if another process has the lease.
+// due; zero = the outbox is empty, or retention has removed the lane. It returns lease.ErrBusy if another process
+// has the lease.
 func (d *outboxWorker) deliverDue() (time.Time, error) {
 	select {
 	case <-d.wake:

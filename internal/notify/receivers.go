@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Events that receivers can get, beside the callbacks at the end of a message.
+// Events that receivers of the settings can get. A callback gets the event of its message's end.
 const (
 	MessageDead    = "message.dead"
 	LanePaused     = "lane.paused"
@@ -36,9 +36,9 @@ type Receiver struct {
 	URL          string
 	Secret       Secret
 	Events       []string
-	Contracts    []string      // contracts whose message.dead it gets; nil = all contracts
-	PausedFor    time.Duration // shortest pause of a lane that is reported
-	BehindBy     time.Duration // smallest age of the oldest waiting message that is reported
+	Contracts    []string      // contracts whose message.dead the receiver gets; empty = all contracts
+	PausedFor    time.Duration // time for which a lane is paused before the receiver gets lane.paused
+	BehindBy     time.Duration // age of a lane's oldest waiting message from which the receiver gets lane.behind
 	AllowPrivate bool          // allow private addresses, and http
 }
 
@@ -46,7 +46,7 @@ type Receiver struct {
 const maxReceivers = 10
 
 // rowName returns the receiver's name in rows. It is a hash of the address. So waiting events still find their
-// receiver when other settings change.
+// receiver when its other settings change.
 func (r Receiver) rowName() string {
 	sum := sha256.Sum256([]byte(r.URL))
 	return hex.EncodeToString(sum[:6])

@@ -14,7 +14,8 @@ const (
 	writeRetryDelay = 200 * time.Millisecond
 )
 
-// handleResult removes the event's row, or reschedules it. It returns an error of storage.
+// handleResult notes for saveResults whether the event is removed or rescheduled. It returns an error of storage
+// because of which no request was sent.
 func (t *outboxSession) handleResult(a sendResult) error {
 	t.inFlight--
 	if t.inFlightByHost[a.endpoint.host]--; t.inFlightByHost[a.endpoint.host] == 0 {
@@ -50,7 +51,8 @@ func (t *outboxSession) finishMail(m outbox.Event, outcome string) {
 	t.sender.Observer.Notified(m.Type, outcome)
 }
 
-// handleFailure reschedules an event. If the first try is giveUpAfter ago, it removes the event.
+// handleFailure notes for saveResults that an event is rescheduled, or is removed because its first try is giveUpAfter
+// ago.
 func (t *outboxSession) handleFailure(m outbox.Event, v response) {
 	next, now := m, t.sender.Now()
 	if next.FirstTriedAt.IsZero() {

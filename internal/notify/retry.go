@@ -7,13 +7,14 @@ import "time"
 //	try     1    2     3     4       5       6    and each further one
 //	wait    5 s  30 s  2 min 10 min  30 min  1 h  1 h
 //
-// A random time of up to a fifth is added to each wait. An event is removed three days after its first try,
-// which is after about 76 tries. A longer Retry-After takes precedence over the wait.
+// A random time of up to a fifth is added to each wait. A longer Retry-After takes precedence over the wait. An
+// event is removed at its first failed try that comes three days or more after the first one, which is after about
+// 70 tries.
 var retryWaits = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute,
 	30 * time.Minute, time.Hour}
 
 const (
-	// giveUpAfter is the time after its first try at which an event is removed.
+	// giveUpAfter is the time after the first try from which a failed try removes the event.
 	giveUpAfter = 72 * time.Hour
 	// maxRetryAfter bounds the Retry-After of a receiver.
 	maxRetryAfter = 24 * time.Hour

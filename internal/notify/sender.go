@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxPerHost, maxPerLane and maxPerProcess bound the requests in flight.
-	maxPerHost    = 2
+	// These constants bound the requests in flight.
+	maxPerHost    = 2 // of one lane, to each host
 	maxPerLane    = 8
 	maxPerProcess = 32
 	// leaseLength is the length of an outbox's lease.
@@ -26,8 +26,8 @@ const (
 
 // Observer records tries, for metrics. Its method must not block.
 type Observer interface {
-	// Notified records a try, or the removal of an event that was never delivered: the event's type, and one of
-	// Outcomes.
+	// Notified records a try, or the removal of an event that was never delivered. event is the event's type, and
+	// outcome is one of Outcomes.
 	Notified(event, outcome string)
 }
 
@@ -35,8 +35,8 @@ type Observer interface {
 var Outcomes = []string{outcomeTold, outcomeRetry, outcomeGone, outcomeGivenUp, outcomeDropped}
 
 const (
-	outcomeTold    = "told"
-	outcomeRetry   = "retry"
+	outcomeTold    = "told"     // the receiver answered 2xx
+	outcomeRetry   = "retry"    // the try failed, and another one follows
 	outcomeGone    = "gone"     // the receiver answered 410
 	outcomeGivenUp = "given_up" // all tries within giveUpAfter failed
 	outcomeDropped = "dropped"  // the receiver is no longer in the settings, or the message was removed
@@ -59,8 +59,7 @@ type Config struct {
 	Transport http.RoundTripper // nil = the network, which refuses private addresses except if the settings allow them
 }
 
-// Sender empties the outboxes of all lanes in which this process knows of events. It is safe for concurrent
-// use.
+// Sender empties the outboxes in which this process knows of events. It is safe for concurrent use.
 type Sender struct {
 	Config
 	receiverByName map[string]Receiver
@@ -76,7 +75,7 @@ type Sender struct {
 	mu       sync.Mutex
 	isClosed bool
 	workers  map[outboxID]*outboxWorker
-	changed  chan struct{} // closed and replaced when a worker has nothing to send
+	changed  chan struct{} // closed and replaced when a worker begins to rest, or stops
 	wg       sync.WaitGroup
 }
 
@@ -148,8 +147,8 @@ func (s *Sender) wakeWorker(at outboxID) {
 	d.isResting = false
 }
 
-// ScanEarlierEpochs reads once which outboxes of earlier epochs still have events. Later scans are not needed,
-// because only senders still write to these outboxes.
+// ScanEarlierEpochs wakes a worker for each outbox of an earlier epoch that may still have events. A process calls
+// it once, because only senders still write to these outboxes.
 func (s *Sender) ScanEarlierEpochs(ctx context.Context) error {
 	var failed error
 	for _, e := range s.Store.EarlierEpochs {
@@ -207,7 +206,7 @@ func (s *Sender) Waiting() int {
 	return n
 }
 
-// WaitIdle waits until each due event was tried, or until ctx ends.
+// WaitIdle waits until no worker has an event to send now, or until ctx ends.
 func (s *Sender) WaitIdle(ctx context.Context) {
 	for {
 		s.mu.Lock()

@@ -53,7 +53,7 @@ func TestSender_CallsBack(t *testing.T) {
 	}
 }
 
-func TestSender_ASilentLaneWritesNothing(t *testing.T) {
+func TestSender_MessagesWithoutACallbackMakeNoEvent(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.startSender()
 		w.commitFinal(weir.Delivered, w.appendMessage(""))
@@ -107,10 +107,10 @@ func TestSender_SignsByTheSecretOfTheHost(t *testing.T) {
 	})
 }
 
-// If messages come one at a time, each callback makes these transactions: read the control rows, acquire the
-// lease, read the outbox, read the message, remove both rows, release the lease. The delivery of the message
-// makes none of them.
-func TestSender_CostsSixTransactions(t *testing.T) {
+// If messages come one at a time, the Sender makes six calls of storage for each callback: it reads the control rows,
+// acquires the lease, reads the outbox, reads the message, removes the event's row and the marker, and releases the
+// lease.
+func TestSender_CostsSixCalls(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.startSender()
 		var calls []string
@@ -164,7 +164,7 @@ func TestSender_TriesAgainByTheSchedule(t *testing.T) {
 	})
 }
 
-func TestSender_IsToldLaterWhenTheReceiverIsBack(t *testing.T) {
+func TestSender_SendsAllEventsWhenTheReceiverIsBack(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.startSender()
 		w.receiver.setAnswer(refuseConnection)
@@ -285,8 +285,8 @@ func TestSender_ASlowReceiverDelaysNoOther(t *testing.T) {
 	})
 }
 
-// A process may die at any call of storage. The next process sends the remaining events.
-func TestSender_TellsAcrossCrashes(t *testing.T) {
+// A process may lose storage at any call. The next process sends the remaining events.
+func TestSender_SendsEachEventAcrossCrashes(t *testing.T) {
 	for crash := range 14 {
 		t.Run(fmt.Sprint(crash), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
@@ -329,9 +329,8 @@ func TestSender_TellsAcrossCrashes(t *testing.T) {
 	}
 }
 
-// After a failed read, the session must not take the outbox for empty, whatever the results of the requests in
-// flight are.
-func TestSender_AFailedLookIsNoEmptyOutbox(t *testing.T) {
+// After a failed read, the session must not take the outbox for empty, even if all requests in flight succeed.
+func TestSender_AFailedReadIsNoEmptyOutbox(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.startSender()
 		w.receiver.setAnswer(func(*http.Request) (int, http.Header, error) {
@@ -440,7 +439,7 @@ func TestSender_DropsEventsWithoutAReceiver(t *testing.T) {
 	})
 }
 
-// WaitIdle is for commands that end: when it returns, each due event was tried.
+// When WaitIdle returns, each due event was tried, unless its context has ended.
 func TestSender_WaitIdle(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		s := w.startSender()

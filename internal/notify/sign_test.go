@@ -12,7 +12,7 @@ import (
 // The key, the request and the signature come from the tests of the Standard Webhooks libraries.
 const knownSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-func TestSecret_SignsAsTheSchemeHasIt(t *testing.T) {
+func TestSecret_SignsAsStandardWebhooks(t *testing.T) {
 	t.Parallel()
 	s, err := notify.ParseSecret(knownSecret)
 	if err != nil {

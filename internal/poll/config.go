@@ -15,7 +15,8 @@ type Config struct {
 	Timeout   time.Duration // timeout of an attempt
 }
 
-// Check returns every problem that a single value has by itself.
+// Check returns every problem that a single value has by itself. It does not check Timeout, which is the setting
+// delivery.timeout.
 func (c Config) Check() error {
 	var problems []error
 	must := func(ok bool, format string, args ...any) {
@@ -43,7 +44,7 @@ func (c Config) Fits() error {
 	return nil
 }
 
-// reservedAverages returns the time of Tolerance attempts.
+// reservedAverages returns the time of Tolerance attempts that take the average time.
 func (c Config) reservedAverages(average time.Duration) time.Duration {
 	return time.Duration(float64(average) * c.Tolerance)
 }

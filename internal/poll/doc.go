@@ -21,6 +21,10 @@
 // # Two processes at the same time
 //
 // Two processes that overlap, or one beside a Functions host, are two instances like any others. The lease lets
-// only one of them write for a lane, and the fence refuses the commits of a late process. The leases of a killed
-// process expire, as everywhere.
+// only one of them write for a lane, and the fence makes storage refuse the commits of a late process. The leases
+// of a killed process expire, as everywhere.
+//
+// # One lane
+//
+// DrainLane works without a period: it drains one lane until no message can be sent.
 package poll

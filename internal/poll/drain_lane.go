@@ -18,7 +18,7 @@ const (
 	// maxShortWait bounds the total wait while due messages cannot be sent for a short time, for example until
 	// the settle time is over.
 	maxShortWait = 90 * time.Second
-	// minRecheck is the shortest wait between two reads of a blocked lane.
+	// minRecheck is the shortest wait before the lane is drained again.
 	minRecheck = 100 * time.Millisecond
 )
 
@@ -33,12 +33,13 @@ type DrainResult struct {
 	Report  drain.Report
 	Done    lane.Counts // messages that became final while DrainLane ran, by any process
 	Waiting int64       // messages that are not final
-	Due     bool        // some of the waiting messages could be sent now
-	Err     error       // error of storage
+	Due     bool        // there is work for a holder now: a message could be sent, or a request is open
+	Err     error       // error of storage; nil = none
 }
 
 // DrainLane drains a lane until the lane is empty, or until all its messages have to wait: for a later time,
-// for an unavailable CMS, or for another process that holds the lane.
+// for an unavailable CMS, or for another process that holds the lane. It also returns if storage fails, or if ctx
+// ends.
 func DrainLane(ctx context.Context, log Reader, joiner Joiner, number int, now func() time.Time) DrainResult {
 	e := DrainResult{Lane: number}
 	before, err := log.ReadControl(ctx, number)
@@ -82,8 +83,8 @@ func (e *DrainResult) isBlockedBriefly(limit time.Time) bool {
 	return e.Report.State == drain.Waiting && e.Due && !e.Report.Paused && e.Report.Until.Before(limit)
 }
 
-// HasWorkLeft reports whether messages are left that could have been sent. It ignores messages that arrived
-// after the lane was empty.
+// HasWorkLeft reports whether work is left that could have been done, or storage failed. It ignores messages that
+// arrived after the lane was empty.
 func (e *DrainResult) HasWorkLeft() bool {
 	return e.Err != nil || e.Report.State == drain.Working || (e.Due && e.Report.State == drain.Busy)
 }

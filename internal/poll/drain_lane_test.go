@@ -13,7 +13,8 @@ import (
 	"weir/internal/weir"
 )
 
-// joins has one report after the other, and the control rows after each report.
+// joins is a Joiner and a Reader. Each call of Join goes on to the next step, as long as there is one. The first step
+// has only the control rows from before the first call.
 type joins struct {
 	steps []joined
 	n     int
@@ -39,7 +40,7 @@ func newControl(delivered int64) lane.Control {
 		Tail: lane.Tail{Cursor: delivered + 1, Counts: lane.Counts{Delivered: delivered}}}
 }
 
-func TestEmpty(t *testing.T) {
+func TestDrainLane(t *testing.T) {
 	t.Parallel()
 	soon := time.Date(2000, 1, 1, 0, 0, 5, 0, time.UTC) // virtual time begins 5 s before
 	due := newControl(3)

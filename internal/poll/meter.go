@@ -25,10 +25,10 @@ type Meter struct {
 	total     time.Duration // time of these attempts
 	inFlight  int           // attempts in flight
 	busySince time.Time     // time at which inFlight rose from 0
-	busyTotal time.Duration // time with attempts in flight, until busySince
+	busyTotal time.Duration // time with attempts in flight, until inFlight was 0 for the last time
 }
 
-// Counts has the number of attempts for each outcome.
+// Counts has the number of attempts for each outcome; Cut is for those that Weir cut off.
 type Counts struct {
 	Delivered, Rejected, Retried, Unavailable, Cut int
 }

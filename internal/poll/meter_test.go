@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// script returns one result after the other.
+// script returns one result after the other, each after its Duration.
 type script struct {
 	mu      sync.Mutex
 	results []weir.Result
@@ -67,7 +67,7 @@ func TestMeter_TimeOfSeveralAtOnceCountsOnce(t *testing.T) {
 		both.Go(func() { m.Send(t.Context(), weir.Delivery{}) })
 		time.Sleep(2 * time.Second)
 		if got := m.Busy(); got != 4*time.Second {
-			t.Errorf("Busy while one is under way = %s, want 4s", got)
+			t.Errorf("Busy while an attempt is in flight = %s, want 4s", got)
 		}
 		both.Wait()
 		if got := m.Busy(); got != 5*time.Second {
@@ -76,7 +76,7 @@ func TestMeter_TimeOfSeveralAtOnceCountsOnce(t *testing.T) {
 	})
 }
 
-func TestMeter_APanicIsNoAttemptUnderWay(t *testing.T) {
+func TestMeter_APanicEndsTheAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := poll.NewMeter(&script{}, time.Now)

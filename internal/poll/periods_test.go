@@ -17,16 +17,16 @@ import (
 	"weir/internal/weir"
 )
 
-// world is a storage account, a CMS with a delay, and receivers that append messages and drain nothing.
+// world is a storage account, a CMS with a delay, and an appender in a process that drains nothing.
 type world struct {
 	t       *testing.T
 	account *memory.Account
 	store   *lane.Store
 	append  *lane.Appender
-	takes   time.Duration
+	takes   time.Duration // time that the CMS takes for an attempt
 
 	mu       sync.Mutex
-	accepted map[string]time.Time
+	accepted map[string]time.Time   // time from which an attempt may begin, by message
 	begun    map[string][]time.Time // times at which attempts began, by message
 	flying   map[int]int            // number of attempts in flight, by lane
 	overlaps int
@@ -58,7 +58,7 @@ func (w *world) Send(ctx context.Context, d weir.Delivery) weir.Result {
 // EnqueueNow does nothing, because there are no triggers.
 func (w *world) EnqueueNow(context.Context, int) error { return nil }
 
-// Sweep does nothing: the handler's sweep would only run retention.
+// Sweep does nothing, because these tests do not need the work of the handler's sweep.
 func (w *world) Sweep(context.Context) error { return nil }
 
 func (w *world) acceptNow(n int) { w.putDue(n, time.Time{}) }
@@ -103,7 +103,7 @@ func (w *world) runOnce(ctx context.Context, cfg poll.Config) (poll.Summary, err
 }
 
 // measureLateness returns the longest wait of a message for its first attempt. It also returns the number of
-// messages that had no attempt or several.
+// messages that had no attempt or several. It reports an error for an attempt that began too early.
 func (w *world) measureLateness() (longest time.Duration, notOnce int) {
 	for id, at := range w.accepted {
 		begun := w.begun[id]

@@ -30,8 +30,8 @@ type Reader interface {
 	ReadControl(ctx context.Context, lane int) (lane.Control, error)
 }
 
-// Drainer drains lanes. Report returns the state of a lane; the zero value means that the lane is being
-// drained.
+// Drainer drains lanes. Report returns the result of the last look at a lane. It returns the zero value if the
+// lane is being looked at or drained, or was not looked at yet.
 type Drainer interface {
 	Wake(lane int)
 	Report(lane int) drain.Report
@@ -70,7 +70,7 @@ func (r *Run) Do(ctx context.Context) (Summary, error) {
 	return r.newSummary(runs), errors.Join(lookErr, <-swept, lanesErr, closeErr)
 }
 
-// stopAt returns the time from which no attempt begins, derived from the current average.
+// stopAt returns the time at which the work ends, derived from the current average.
 func (r *Run) stopAt() time.Time {
 	average, known := r.Meter.Average()
 	if !known {
@@ -82,8 +82,8 @@ func (r *Run) stopAt() time.Time {
 // errTooLate is the error of a period that ended before the lanes were read once.
 var errTooLate = errors.New("the period was over before the lanes could be read")
 
-// wakeLoop wakes the lanes with work every Idle until stopAt. It returns the number of times, and the error of
-// the last time.
+// wakeLoop reads the lanes every Idle until stopAt, and wakes those with work. It returns the number of reads of
+// all lanes, and the error of the last one.
 func (r *Run) wakeLoop(ctx context.Context) (runs int, err error) {
 	err = errTooLate
 	for next := r.Now(); ctx.Err() == nil; {
@@ -105,8 +105,8 @@ func (r *Run) wakeLoop(ctx context.Context) (runs int, err error) {
 	return runs, err
 }
 
-// wakeLanesUntil calls wakeLanes with the time limit stop. If the limit ends the call, it returns the error of
-// the previous call.
+// wakeLanesUntil calls wakeLanes with the time limit stop. before is the error of the previous call; errTooLate =
+// there was none. If the limit ends the call, and there was a previous call, wakeLanesUntil returns before.
 func (r *Run) wakeLanesUntil(ctx context.Context, stop time.Time, before error) error {
 	limited, cancel := context.WithTimeout(ctx, stop.Sub(r.Now()))
 	defer cancel()
@@ -152,8 +152,8 @@ func (r *Run) waitForChange(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sweepLoop sweeps at once and then each minute until ctx ends. It returns the error of the last sweep. It runs
-// in parallel to wakeLoop, because retention may take long.
+// sweepLoop sweeps at once and then each minute until ctx ends. It returns the error of the last sweep that ctx
+// did not end. It runs in parallel with wakeLoop, because retention may take long.
 func (r *Run) sweepLoop(ctx context.Context) error {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()

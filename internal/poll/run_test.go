@@ -59,9 +59,9 @@ type fake struct {
 	sweeps  int
 	sweep   error
 	report  drain.Report
-	looks   []time.Duration
+	looks   []time.Duration // times of the reads of control rows, since started
 	wakes   int
-	closed  time.Duration
+	closed  time.Duration // time of Close, since started
 	limit   time.Duration // time limit of the context of Close
 	takes   time.Duration // time that one attempt takes
 }
@@ -194,7 +194,7 @@ func TestRun_Fails(t *testing.T) {
 		"LaneCannotBeTaken": {f: &fake{report: drain.Report{State: drain.Waiting, Err: away}}, says: "lane 0: away"},
 		"StartedTooLate": {f: &fake{}, change: func(_ *fake, r *poll.Run) { r.Start = r.Start.Add(-time.Minute) },
 			says: "the period was over"},
-		"CameRightAgain": {f: &fake{readErr: away}, change: func(f *fake, _ *poll.Run) {
+		"StorageIsBack": {f: &fake{readErr: away}, change: func(f *fake, _ *poll.Run) {
 			time.AfterFunc(12*time.Second, func() {
 				f.mu.Lock()
 				defer f.mu.Unlock()

@@ -1,8 +1,8 @@
 // Package retry repeats calls that fail for a while. The library github.com/cenkalti/backoff computes the pauses and
-// waits for them with timers of package time, so that they are virtual in testing/synctest.
+// waits for them with timers of package time, so that the pauses pass in virtual time in testing/synctest.
 //
 // Two kinds of repeats do not belong here. The pauses between a message's attempts are stored, and belong to package
-// drain. And a transaction whose answer was lost is sent again only after its rows were read: see package rows.
+// drain. A conditional change of rows must read the rows before each repeat, and uses rows.Update.
 package retry
 
 import (
@@ -21,14 +21,15 @@ type Policy struct {
 	// First.
 	First, Max time.Duration
 	// Spread is the share of each pause that is drawn at random, from 0 to 1: with 0.5 a pause has half its length at
-	// least. It must be 0 in packages that the simulation runs, because the random numbers are not its own.
+	// least. It must be 0 in packages that the simulation runs, because the random numbers do not depend on the
+	// simulation's seed.
 	Spread float64
 	// Tries limits the number of calls; 0 = no limit.
 	Tries uint
 	// IsTransient reports whether another call may succeed after an error; nil = each error is transient.
 	IsTransient func(error) bool
-	// BeforePause is called with the error and with the coming pause. It returns another pause, or false if there is to
-	// be no further call. It may be nil.
+	// BeforePause is called with the error and with the computed pause. It returns the pause to make, or false if there
+	// is to be no further call. It may be nil.
 	BeforePause func(err error, pause time.Duration) (time.Duration, bool)
 }
 

@@ -16,12 +16,11 @@ var (
 	errWrong = errors.New("wrong")
 )
 
-// calls is a function that fails with these errors, one after the other, and then succeeds. It notes when it was
-// called.
+// calls has a function that fails with these errors, one after the other, and then succeeds.
 type calls struct {
 	failures []error
 	began    time.Time
-	at       []time.Duration
+	at       []time.Duration // when the function was called, since began
 }
 
 func (c *calls) recordCall() error {
@@ -60,7 +59,7 @@ func TestPolicy_Do(t *testing.T) {
 		"GivenUp": {retry.Policy{First: s, BeforePause: func(err error, pause time.Duration) (time.Duration, bool) {
 			return pause, !errors.Is(err, errWrong)
 		}}, []error{errBusy, errWrong, errBusy}, errWrong, []time.Duration{0, s}},
-		// An hour and more is not too long: the library gives up after 15 minutes, unless it has another limit.
+		// By default the library gives up after 15 minutes. A Policy must not.
 		"Long": {retry.Policy{First: time.Hour}, repeatBusy(2), nil, []time.Duration{0, time.Hour, 2 * time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +105,8 @@ func TestPolicy_ContextEnds(t *testing.T) {
 		endsAfter time.Duration
 		at        []time.Duration
 	}{
-		"InAPause":   {90 * time.Minute, []time.Duration{0, time.Hour}},
-		"BeforeThat": {-1, []time.Duration{0}},
+		"InAPause":           {90 * time.Minute, []time.Duration{0, time.Hour}},
+		"BeforeTheFirstCall": {-1, []time.Duration{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

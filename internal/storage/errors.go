@@ -13,12 +13,12 @@ type Kind int
 const (
 	Other        Kind = iota // none of the others: denied, malformed, a defect
 	NotFound                 // the row, message or blob does not exist
-	Conflict                 // it exists already, or is leased by another caller
-	Precondition             // its ETag differs
+	Conflict                 // the row exists already, or the id does not hold the lease
+	Precondition             // the row or file has another ETag
 	TooLarge                 // the request or value is over storage's limit
 	Throttled                // storage asks to slow down; nothing was done
-	Unavailable              // not reached, or storage reported that nothing was done
-	Ambiguous                // sent; whether it was done is unknown
+	Unavailable              // a read without a usable answer, or a write that was certainly not done
+	Ambiguous                // a write that was sent; whether storage did it is unknown
 )
 
 var kindNames = [...]string{"other", "not found", "conflict", "precondition failed", "too large", "throttled",
@@ -27,15 +27,15 @@ var kindNames = [...]string{"other", "not found", "conflict", "precondition fail
 func (k Kind) String() string { return kindNames[k] }
 
 // ErrGone is in the chain of an error if the table, queue or container itself does not exist, because
-// it was never created or was removed. Nothing was done.
+// it was never created or was removed. The failed call did nothing.
 var ErrGone = errors.New("the table, queue or container does not exist")
 
-// Error is the one error type of every port.
+// Error is the error type of all ports.
 type Error struct {
-	Op         string // "table transact", "lease acquire"
+	Op         string // the failed call: "table transact", "lease acquire"
 	Kind       Kind
-	Index      int           // Transact: the operation that failed; -1 = none in particular
-	RetryAfter time.Duration // Throttled, if storage named a time
+	Index      int           // of the operation that failed in Transact; -1 = none in particular, or another call
+	RetryAfter time.Duration // the pause that storage asked for; 0 = none
 	Err        error         // the cause, for logs
 }
 
@@ -63,7 +63,7 @@ func Is(err error, k Kind) bool {
 	return errors.As(err, &e) && e.Kind == k
 }
 
-// FailedAt returns the index of the operation at which a transaction failed; -1 if unknown.
+// FailedAt returns the index of the operation at which a transaction failed; -1 if it is unknown.
 func FailedAt(err error) int {
 	var e *Error
 	if errors.As(err, &e) {

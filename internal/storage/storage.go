@@ -1,6 +1,6 @@
-// Package storage declares the ports to a storage account: a table with transactions, queues, blobs
-// and blob leases. The ports have the semantics of Azure Storage but no types of its SDK, so that the
-// same code runs on memory storage under virtual time and on the real service.
+// Package storage declares the ports to a storage account: a table with transactions, queues, blobs,
+// files and blob leases. The ports have the semantics of Azure Storage but no types of its SDK, so that
+// the same code runs on memory storage under virtual time and on the real service.
 //
 // Each implementation passes the suite in storagetest. All methods may be called concurrently. A call
 // returns soon after its context ends. The error of a write is then Ambiguous, unless it is certain that
@@ -13,15 +13,14 @@ import (
 	"time"
 )
 
-// ETag is the version of a row. In an Op, an empty ETag means no condition; AnyETag matches every
-// existing row.
+// ETag is the version of a row or a file. As a condition, an empty ETag and AnyETag match every version.
 type ETag string
 
-// AnyETag is the condition that the row exists, in any version.
+// AnyETag is the condition that the row exists, in any version. It is for an Op, not for a file.
 const AnyETag ETag = "*"
 
-// Row is one table entity. Values holds string, int64, bool, float64, []byte or
-// time.Time (UTC; storage keeps 100 ns); an absent value and a nil value are the same.
+// Row is one table entity. A value is a string, int64, bool, float64, []byte or time.Time (UTC; storage
+// keeps 100 ns). To write nil is the same as to leave the value out.
 type Row struct {
 	Partition string
 	Key       string
@@ -36,7 +35,7 @@ type OpKind int
 const (
 	Insert  OpKind = iota + 1 // the row must not exist
 	Replace                   // the row must exist; all values are replaced
-	Merge                     // the row must exist; the values given are replaced
+	Merge                     // the row must exist; the given values are set, the others stay
 	Delete                    // the row must exist
 	Upsert                    // the row is inserted or replaced
 )
@@ -51,7 +50,7 @@ type Op struct {
 }
 
 // Limits of one transaction, by Azure's documentation ("Performing entity group
-// transactions"): 100 operations, each on another row, 4 MiB as sent.
+// transactions"): 100 operations, each on a row of its own, and 4 MiB as sent.
 const (
 	MaxOps          = 100
 	MaxPayloadBytes = 4 << 20
@@ -61,10 +60,10 @@ const (
 type Query struct {
 	Partition string
 	From      string   // first key, inclusive
-	After     string   // in place of From: the last key of the page before, which is left out
+	After     string   // first key, exclusive: the last key of the page before; with From, both bounds apply
 	To        string   // last key, exclusive; empty = no bound
 	Limit     int      // rows at most, 1 to 1000; 0 = 1000
-	Columns   []string // values wanted; nil = all
+	Columns   []string // names of the wanted values; nil = all, empty = none
 }
 
 // Page is one answer to a Query: a snapshot of the partition. If More is set, rows may follow the last
@@ -83,12 +82,12 @@ type Table interface {
 	// Transact applies all operations or none, and returns the new ETag of each row in order
 	// (empty for Delete). The error is an *Error. Its Index is that of the failed operation (-1:
 	// none in particular). Its Kind is Conflict (an inserted row exists), NotFound, Precondition (the
-	// ETag differs), TooLarge, Throttled, Unavailable (nothing was sent or done), or Ambiguous (sent,
-	// with an unknown result). Transact never sends the transaction twice.
+	// ETag differs), TooLarge, Throttled, Unavailable (nothing was sent or done), Ambiguous (sent,
+	// with an unknown result), or Other. Transact never sends the transaction twice.
 	Transact(ctx context.Context, partition string, ops []Op) ([]ETag, error)
 }
 
-// QueueMessage is a dequeued message.
+// QueueMessage is a message that was dequeued. The messages of a queue are not those of upstreams.
 type QueueMessage struct {
 	ID           string
 	PopReceipt   string
@@ -97,26 +96,28 @@ type QueueMessage struct {
 	InsertedAt   time.Time
 }
 
-// Queue is an Azure Storage queue. Text is base64 on the wire, as the Functions host expects.
+// Queue is an Azure Storage queue. Text is base64 on the wire, as the Functions host expects. Each call is
+// sent once, so its error can be Ambiguous.
 type Queue interface {
-	// Put adds a message that becomes visible after delay (0 to 7 days, rounded up to seconds). It is
-	// sent once, so the error can be Ambiguous.
+	// Put adds a message that becomes visible after delay (0 to 7 days, rounded up to seconds).
 	Put(ctx context.Context, text string, delay time.Duration) error
 	// Get dequeues up to max (1 to 32) messages, and hides them for hide (at least 1 s).
 	Get(ctx context.Context, max int, hide time.Duration) ([]QueueMessage, error)
 	// Update changes the text and hides the message for hide. Later calls need the new pop receipt.
-	// It returns NotFound if the message was deleted or dequeued again.
+	// Update returns NotFound if the message was deleted, dequeued again or updated since.
 	Update(ctx context.Context, m QueueMessage, text string, hide time.Duration) (popReceipt string, err error)
-	// Delete removes a dequeued message. It returns NotFound if it was deleted or dequeued again.
+	// Delete removes a dequeued message, or returns NotFound if the message was deleted, dequeued again or
+	// updated since.
 	Delete(ctx context.Context, m QueueMessage) error
 }
 
-// QueueLength returns the approximate number of messages in a queue, hidden ones included.
+// QueueLength is a queue that knows its length.
 type QueueLength interface {
+	// Length returns the approximate number of messages in the queue, hidden ones included.
 	Length(ctx context.Context) (int64, error)
 }
 
-// Blobs keeps large bodies.
+// Blobs are the blobs of a container.
 type Blobs interface {
 	// Put writes a whole blob, and replaces an existing one.
 	Put(ctx context.Context, name string, data []byte) error
@@ -130,7 +131,7 @@ type Blobs interface {
 type BlobInfo struct {
 	Name       string
 	ModifiedAt time.Time
-	Marked     bool
+	Marked     bool // Mark was called since the last Put
 }
 
 // BlobPage is one page of a listing. It can be short, or empty, before the end. Next is an opaque
@@ -149,7 +150,7 @@ type BlobMarks interface {
 	List(ctx context.Context, prefix, marker string) (BlobPage, error)
 }
 
-// File is a version of a file: of a blob that other systems write.
+// File is a version of a file. A file is a blob of the inbox or the archive.
 type File struct {
 	Name        string
 	ETag        ETag
@@ -157,8 +158,8 @@ type File struct {
 	ModifiedAt  time.Time // in whole seconds on Azure
 	ContentType string
 	Metadata    map[string]string // storage ignores the case of the names
-	// IsGrowing means that the kind of the blob grows while it is written: an append blob or a page blob. Other
-	// systems see a block blob only once it is whole, except in an account with a hierarchical namespace.
+	// IsGrowing means that readers can see the file before it is whole, because it is an append blob or a page
+	// blob. Readers see a block blob only once it is whole, except in an account with a hierarchical namespace.
 	IsGrowing bool
 }
 
@@ -173,11 +174,12 @@ type Files interface {
 	// List returns one page of the files with a prefix, at most 1000, in the order of their names. An empty marker
 	// means the first page, FilePage.Next the page that follows.
 	List(ctx context.Context, prefix, marker string) (FilePage, error)
-	// Read returns length bytes of a version of a file from offset on; length is at least 1, and the bytes exist.
-	// Precondition means that the file has another version, NotFound that there is none.
+	// Read returns length bytes of a version of a file from offset on; an empty version means any. The caller asks
+	// for at least one byte, and only for bytes that exist. Precondition means that the file has another version,
+	// NotFound that there is no file.
 	Read(ctx context.Context, name string, version ETag, offset, length int64) ([]byte, error)
-	// Write writes a whole file, and replaces an existing one. The file becomes visible at once. An error of body is
-	// returned as it is. Names of metadata are C# identifiers, and values are ASCII.
+	// Write writes a file, and replaces an existing one. The file becomes visible only when it is whole. Write
+	// returns an error of body as it is. Names of metadata are C# identifiers, and values are ASCII.
 	Write(ctx context.Context, name, contentType string, metadata map[string]string, body io.Reader) error
 	// Delete removes a version of a file; an empty version means any. Precondition means that this version does not
 	// exist, NotFound that there is no file; without a file, the error for a version can be either.
@@ -188,10 +190,11 @@ type Files interface {
 // call is sent once.
 type Leases interface {
 	// Acquire takes the lease for 15 to 60 s, or returns Conflict if another id holds it. Acquire with
-	// the id of the holder renews the lease.
+	// the id that holds the lease renews it, for the new length.
 	Acquire(ctx context.Context, name, id string, length time.Duration) error
-	// Renew extends the lease by its length, or returns Conflict if the id does not hold it (any more).
+	// Renew lets the lease last for its length from now on, or returns Conflict if the id does not hold it. It also
+	// renews a lease that has expired, unless another id has acquired the lease since.
 	Renew(ctx context.Context, name, id string) error
-	// Release ends the lease, or returns Conflict if the id does not hold it (any more).
+	// Release ends the lease, or returns Conflict if the id does not hold it.
 	Release(ctx context.Context, name, id string) error
 }

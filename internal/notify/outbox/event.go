@@ -16,19 +16,19 @@ const CallbackTo = "callback"
 
 // Event is an event for one receiver.
 type Event struct {
-	Key          string // identifies the event in its lane
+	Key          string // identifies the event in its lane, together with Receiver
 	Type         string // such as message.dead
 	At           time.Time
 	Seq          int64      // sequence number of the message that the event is about; 0 = no message
 	Stage        weir.Stage // stage of that message at the time of the event
 	Receiver     string     // name of the receiver, or CallbackTo
 	URL          string     // callback address, if Receiver is CallbackTo
-	ID           string     // webhook-id; empty until the event was sent
-	Body         []byte     // body as sent; nil until the event was sent
-	NextAt       time.Time  // time at which to send it, in whole microseconds
-	Attempts     int
-	FirstTriedAt time.Time // time of the first try; zero = no try
-	rowKey       string    // key of the row from which it was read
+	ID           string     // webhook-id; of the end of a message: empty until a request was sent
+	Body         []byte     // body as sent; of the end of a message: nil until a request was sent
+	NextAt       time.Time  // time at which to send the event, in whole microseconds
+	Attempts     int        // number of tries, with those that were recorded without a request
+	FirstTriedAt time.Time  // time of the first try; zero = no try
+	rowKey       string     // key of the row from which it was read
 }
 
 // FinalEvent returns the event that a message has become final. url is set only if the receiver is CallbackTo.
@@ -48,8 +48,8 @@ func NewEvent(kind, name string, at time.Time, receiver string, body []byte) Eve
 }
 
 // EventOps returns the operations that put an event into the outbox: one for its own row, and one for the
-// marker. A transaction with several events needs the marker's operation once. Repeating the operations changes
-// nothing while the event is in the outbox.
+// marker. A transaction with several events needs the marker's operation once. Repeated operations add no second
+// row, unless the event was postponed or removed in the meantime.
 func EventOps(e Event) (event, marker storage.Op) {
 	return e.upsertOp(), storage.Op{Kind: storage.Upsert, Key: rows.OutboxKey,
 		Values: rows.Values(rows.EventAt.Is(e.NextAt))}

@@ -9,13 +9,13 @@ import (
 	"weir/internal/storage"
 )
 
-// LaneState describes the sent events about the lane's own state. It is a marker row of the lane, so neither a
-// restart nor another process sends these events again.
+// LaneState describes the events about the lane's own state that are in the outbox or were sent. It is a marker row of
+// the lane, so neither a restart nor another process makes these events again.
 type LaneState struct {
-	ETag        storage.ETag // empty = there is no row
-	PausedSince time.Time    // time since which the lane is paused; zero = it is not paused
-	PausedReceivers,
-	BehindReceivers []string // receivers to which the event of a backlog was sent
+	ETag            storage.ETag // empty = there is no row
+	PausedSince     time.Time    // time since which the lane is paused; zero = it is not paused
+	PausedReceivers []string     // receivers that get the event of the pause
+	BehindReceivers []string     // receivers that get the event of the backlog
 }
 
 // LaneStateOf returns the LaneState in the control rows of a lane.
@@ -31,7 +31,7 @@ func LaneStateOf(c controlRows) LaneState {
 }
 
 // SaveLaneState writes the marker row, and puts events into the outbox in the same transaction. It returns
-// false if another process has written the row since this process read it.
+// false if another process has written the row since this process read it. With an error, it returns false, too.
 func (o Outbox) SaveLaneState(ctx context.Context, s LaneState, events []Event) (bool, error) {
 	v := rows.Sparse(rows.PausedSince.Is(s.PausedSince),
 		rows.PausedReceivers.Is(strings.Join(s.PausedReceivers, " ")),

@@ -25,14 +25,14 @@ func MarkerOf(c controlRows) storage.ETag {
 	return r.ETag
 }
 
-// LeaseName returns the name of the lease. Only its holder sends the events.
+// LeaseName returns the name of the outbox's lease. Only the process that has this lease sends the events.
 func (o Outbox) LeaseName() string { return "mail-" + o.Partition }
 
 // Page has the first rows of an outbox.
 type Page struct {
 	Due      []Event
 	NextAt   time.Time // due time of the first event that is not due yet; zero = the page has no such event
-	More     bool      // there are more due events
+	More     bool      // there may be more due events
 	RowsSeen int       // number of rows read, due or not
 }
 
@@ -59,8 +59,8 @@ func (o Outbox) Read(ctx context.Context, now time.Time, limit int) (Page, error
 	return p, nil
 }
 
-// Enqueue puts events into the outbox that are about neither a message nor the state of the lane. It changes
-// nothing for an event that is already in the outbox.
+// Enqueue puts events into the outbox that are about neither a message nor the state of the lane. It adds no second
+// row for an event that is already in the outbox, unless the event was postponed.
 func (o Outbox) Enqueue(ctx context.Context, events []Event) error {
 	_, err := o.Table.Transact(ctx, o.Partition, enqueueOps(events))
 	return err
@@ -69,10 +69,10 @@ func (o Outbox) Enqueue(ctx context.Context, events []Event) error {
 // Postponement has an event as it was before it was postponed, and as it is afterwards.
 type Postponement struct{ Was, Is Event }
 
-// Ack removes events from the outbox and postpones others. If the outbox is then empty, marker is the version
-// of the marker to remove; "" = keep the marker. Ack skips an event whose row is gone. In that case it keeps
-// the marker, because another sender may have postponed the event. Ack can be repeated after any error. It
-// returns whether it removed the marker, and whether it found all rows as the caller had read them.
+// Ack removes events from the outbox and postpones others. marker is the version of the marker to remove, because the
+// outbox is empty then; "" = keep the marker. Ack skips an event whose row is gone. In that case it keeps the marker,
+// because another sender may have postponed the event. Ack can be repeated after any error. It reports whether it
+// removed the marker, and whether it found all rows as the caller had read them.
 func (o Outbox) Ack(ctx context.Context, gone []Event, later []Postponement,
 	marker storage.ETag) (isEmpty, whole bool, err error) {
 	whole = true
@@ -106,8 +106,8 @@ func ackOps(gone []Event, later []Postponement) []storage.Op {
 	return ops
 }
 
-// transactAcks sends one transaction. If storage refuses the transaction because of one of its rows, or because
-// of the marker, transactAcks sends a transaction for each event and returns false.
+// transactAcks sends one transaction, and returns true. If storage refuses the transaction because of one of its rows,
+// or because of the marker, transactAcks sends a transaction for each event, which keeps the marker, and returns false.
 func (o Outbox) transactAcks(ctx context.Context, gone []Event, later []Postponement,
 	ops []storage.Op) (whole bool, err error) {
 	_, err = o.Table.Transact(ctx, o.Partition, ops)

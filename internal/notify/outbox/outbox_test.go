@@ -49,8 +49,8 @@ func (b *bench) insertEvents(count int) []outbox.Event {
 	return page.Due
 }
 
-// A suspended sender removes more events than one transaction takes, and another sender has postponed one of
-// them in the meantime. The marker must stay: without it, no sender would look for the postponed event.
+// A suspended sender removes more events than one transaction can, and another sender has postponed one of
+// them in the meantime. The marker must stay: without it, no sender would read the postponed event.
 func TestAck_KeepsTheMarkerIfAnotherSenderHasPostponedAnEvent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

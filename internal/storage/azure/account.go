@@ -18,14 +18,14 @@ import (
 
 // Config names the account, and the prefix of the names in it.
 type Config struct {
-	// ConnectionString has a key or a SAS; "UseDevelopmentStorage=true" is a local emulator
-	// on its usual ports.
+	// ConnectionString has a key or a SAS; "UseDevelopmentStorage=true" means a local emulator on its usual
+	// ports.
 	ConnectionString string
 	Identity         Identity // used if there is no connection string
 	// Prefix begins every name, so that several installations share an account:
 	// 3 to 40 of a-z and 0-9, the first a letter (a table's name allows nothing else).
 	Prefix string
-	// HasFiles is set if Ensure creates the containers of files.
+	// HasFiles makes Ensure create the containers of files, too.
 	HasFiles  bool
 	Counter   *Counter          // counts the requests; nil = they are not counted
 	Transport http.RoundTripper // nil = a transport for storage: HTTP/1.1 with many idle connections
@@ -42,7 +42,7 @@ type Account struct {
 	events  *Queue
 	bodies  *Blobs
 	leases  *Leases
-	// The containers of files: dropped, accepted and rejected ones.
+	// The containers of files: the inbox, and the archive's accepted and rejected files.
 	inbox, accepted, rejected *Files
 	hasFiles                  bool
 	now                       func() time.Time
@@ -87,28 +87,28 @@ func (a *Account) Table() storage.Table { return timelimit.Table(a.table) }
 // Tickets returns the queue whose messages trigger functions/process.
 func (a *Account) Tickets() timelimit.QueuePort { return timelimit.Queue(a.tickets) }
 
-// Poison returns the queue for tickets that the host gave up.
+// Poison returns the queue into which the host moves the tickets that it gives up.
 func (a *Account) Poison() timelimit.QueuePort { return timelimit.Queue(a.poison) }
 
-// InboxEvents returns the queue of the events of the inbox.
+// InboxEvents returns the queue of the events of the inbox. Its messages trigger functions/inbox.
 func (a *Account) InboxEvents() timelimit.QueuePort { return timelimit.Queue(a.events) }
 
-// Bodies returns the container of large bodies.
+// Bodies returns the container of large bodies and of batches.
 func (a *Account) Bodies() timelimit.BlobPort { return timelimit.Blobs(a.bodies) }
 
-// Leases returns the leases of the lanes.
+// Leases returns the leases, those of lanes and all others.
 func (a *Account) Leases() storage.Leases { return timelimit.Leases(a.leases) }
 
 // Inbox returns the container that other systems put files into.
 func (a *Account) Inbox() storage.Files { return timelimit.Files(a.inbox) }
 
-// Accepted returns the container of the files that became messages or batches.
+// Accepted returns the container of the archive's accepted files.
 func (a *Account) Accepted() storage.Files { return timelimit.Files(a.accepted) }
 
-// Rejected returns the container of the files that did not, and of their problems.
+// Rejected returns the container of the archive's rejected files.
 func (a *Account) Rejected() storage.Files { return timelimit.Files(a.rejected) }
 
-// Close closes idle connections. The account may still be used.
+// Close closes idle connections. The account may be used after it, too.
 func (a *Account) Close() {
 	if a.idle != nil {
 		a.idle.CloseIdleConnections()
@@ -157,8 +157,8 @@ func createIfMissing(ctx context.Context, op string, create func(context.Context
 }
 
 // createAndRetry makes a call that needs a queue or container. If that does not exist, createAndRetry
-// creates it and calls once more. No message is lost with a queue or container: tickets only announce
-// work, and a read of a message without its body returns an error.
+// creates it and calls once more. That hides no loss: a queue has no messages of an upstream, and to read
+// a body that was lost with its container returns an error.
 func createAndRetry(ctx context.Context, create, call func(context.Context) error) error {
 	err := call(ctx)
 	if !errors.Is(err, storage.ErrGone) {
@@ -182,8 +182,8 @@ func isAlreadyThere(err error) bool {
 	return false
 }
 
-// Skew returns how far storage's clock is ahead of ours, to about half a second, because storage
-// answers with whole seconds.
+// Skew returns how far storage's clock is ahead of ours. It is exact to about half a second, because
+// storage answers with whole seconds.
 func (a *Account) Skew(ctx context.Context) (time.Duration, error) {
 	var date *time.Time
 	var before, after time.Time

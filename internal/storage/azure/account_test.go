@@ -102,8 +102,8 @@ func TestAccount_Ensure(t *testing.T) {
 	}
 }
 
-// TestAccount_Gone uses a missing table, queue or container: a missing table is
-// reported, because its rows are lost; the others are created again.
+// TestAccount_Gone calls a missing table, queue and container. Each call on the table returns ErrGone, because
+// the table's rows are lost. A read of the queue or container returns ErrGone, too, but a write creates it.
 func TestAccount_Gone(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -116,11 +116,11 @@ func TestAccount_Gone(t *testing.T) {
 	for name, err := range map[string]error{"get": get, "query": query, "transact": transact, "body": body,
 		"length": length} {
 		if !storage.Is(err, storage.Unavailable) || !errors.Is(err, storage.ErrGone) {
-			t.Errorf("%s: err = %v, want unavailable: the table is missing, not the row", name, err)
+			t.Errorf("%s: err = %v, want unavailable, with ErrGone", name, err)
 		}
 	}
 	if err := a.Leases().Renew(ctx, "l", leaseID); !storage.Is(err, storage.Conflict) {
-		t.Errorf("renew: err = %v, want conflict: a lease that is gone is not held", err)
+		t.Errorf("renew: err = %v, want conflict: no id has the lease of a missing blob", err)
 	}
 	for name, err := range map[string]error{
 		"put":   a.Tickets().Put(ctx, "lane 1", 0),
@@ -128,7 +128,7 @@ func TestAccount_Gone(t *testing.T) {
 		"lease": a.Leases().Acquire(ctx, "l", leaseID, 15*time.Second),
 	} {
 		if err != nil {
-			t.Errorf("%s: err = %v, want the missing resource made again", name, err)
+			t.Errorf("%s: err = %v, want the missing queue or container created", name, err)
 		}
 	}
 	if n, err := a.Tickets().Length(ctx); n != 1 || err != nil {
@@ -163,7 +163,7 @@ func TestAccount_SkewSameMachine(t *testing.T) {
 	t.Parallel()
 	skew, err := onAzurite(t, azure.Config{}).Skew(t.Context())
 	if err != nil || skew.Abs() > 2*time.Second {
-		t.Errorf("skew = %v, %v, want about none", skew, err)
+		t.Errorf("skew = %v, %v, want at most 2s and no error", skew, err)
 	}
 }
 

@@ -112,7 +112,8 @@ func readPart(r *bufio.Reader) (responsePart, error) {
 	return responsePart{resp.StatusCode, storage.ETag(resp.Header.Get("ETag")), resp.Header, body}, nil
 }
 
-// parseError returns the error of the failed operation, with its index.
+// parseError returns the error of a part that reports a failure. Its index is -1 if the part names none of the
+// operations, whose number is ops.
 func (p responsePart) parseError(ops int) error {
 	var doc struct {
 		Error struct {
@@ -122,7 +123,7 @@ func (p responsePart) parseError(ops int) error {
 			} `json:"message"`
 		} `json:"odata.error"`
 	}
-	// Without JSON the status alone is known, and no index.
+	// If the body is not JSON, code and message stay empty.
 	_ = json.Unmarshal(p.body, &doc)
 	e := &storage.Error{
 		Op: opTransact, Kind: kindOf(sentWrite, p.status, doc.Error.Code), Index: -1,
@@ -135,7 +136,8 @@ func (p responsePart) parseError(ops int) error {
 	return e
 }
 
-// indexOf parses the index at the beginning of storage's message, in front of a colon.
+// indexOf parses the index at the beginning of storage's message, in front of a colon. Without one it returns 0 if
+// there is only one operation, else -1.
 func indexOf(message string, ops int) int {
 	number, _, found := strings.Cut(message, ":")
 	if n, err := strconv.Atoi(number); found && err == nil && n >= 0 && n < ops {

@@ -15,9 +15,9 @@ import (
 // markName is the metadata key of the mark. Storage may return it in another case.
 const markName = "filed"
 
-const maxBlobs = 1000 // of one listing
+const maxBlobs = 1000 // of one page of a listing
 
-// Blobs is storage.Blobs on a container of the account.
+// Blobs implements storage.Blobs on a container of the account.
 type Blobs struct {
 	container *container.Client
 }
@@ -27,8 +27,8 @@ var (
 	_ storage.BlobMarks = (*Blobs)(nil)
 )
 
-// Put implements storage.Blobs. Writing a blob drops its metadata, and so its mark. It makes a
-// missing container.
+// Put implements storage.Blobs, and creates a missing container. To write a blob removes its metadata, and
+// so its mark.
 func (b *Blobs) Put(ctx context.Context, name string, data []byte) error {
 	return createAndRetry(ctx, createContainer(b.container),
 		func(ctx context.Context) error { return b.uploadBlob(ctx, name, data) })
@@ -59,7 +59,8 @@ func (b *Blobs) Get(ctx context.Context, name string) (data []byte, err error) {
 	return data, nil
 }
 
-// uploadBody is a body that reports each sent part, so that a slow call does not count as hung.
+// uploadBody is a body that reports each part that the transport reads, so that a slow call does not count as
+// hung.
 type uploadBody struct {
 	io.ReadSeeker
 	ctx context.Context

@@ -19,13 +19,13 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// connections has the connection strings of an account with a key, and of one with a SAS in its addresses.
+// connections has the connection strings of an account with a key, and of one with a SAS.
 var connections = map[string]string{
 	"key": connectTo("http://127.0.0.1:1"),
 	"sas": "AccountName=acct;SharedAccessSignature=sv=2024-11-04&ss=bqt&sig=a%2Fb%3D",
 }
 
-func TestTransact_SameBytesAsTheSDK(t *testing.T) {
+func TestTransact_SameRequestAsTheSDK(t *testing.T) {
 	t.Parallel()
 	for name, connection := range connections {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestTransact_SameBytesAsTheSDK(t *testing.T) {
 				&aztables.ClientOptions{ClientOptions: policy.ClientOptions{
 					Transport: &http.Client{Transport: theirs}, Retry: policy.RetryOptions{MaxRetries: -1}}})
 			must(t, err)
-			_, err = c.NewClient("abclanes").SubmitTransaction(t.Context(), theSame(t), nil)
+			_, err = c.NewClient("abclanes").SubmitTransaction(t.Context(), everyKindForSDK(t), nil)
 			if err == nil {
 				t.Fatal("got no error, want one: no answer came")
 			}
@@ -62,8 +62,8 @@ var everyKind = []storage.Op{
 	{Kind: storage.Delete, Key: "ü"},
 }
 
-// theSame returns the operations of everyKind as operations of the SDK.
-func theSame(t *testing.T) []aztables.TransactionAction {
+// everyKindForSDK returns the operations of everyKind as operations of the SDK.
+func everyKindForSDK(t *testing.T) []aztables.TransactionAction {
 	match := func(s string) *azcore.ETag { e := azcore.ETag(s); return &e }
 	row := func(key string, values map[string]any) []byte {
 		m := map[string]any{"PartitionKey": "p ü+&", "RowKey": key}
@@ -88,7 +88,7 @@ func theSame(t *testing.T) []aztables.TransactionAction {
 	}
 }
 
-// recorder is a transport that keeps each request and never answers.
+// recorder is a transport that keeps the last request, and returns an error.
 type recorder struct {
 	url, kind string
 	body      []byte
@@ -102,8 +102,8 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 
 var boundary = regexp.MustCompile(`(batch|changeset)_[-0-9a-zA-Z]+`)
 
-// requestLines returns the lines of the request, without the parts that differ each time: boundaries, the
-// order of values in a row, and the lengths of lines that depend on how JSON is written.
+// requestLines returns the lines of the request, without the boundaries, which differ each time, and with the
+// values of each row in the order of their names.
 func (r *recorder) requestLines(t *testing.T) []string {
 	lines := strings.Split(boundary.ReplaceAllString(r.url+"\r\n"+r.kind+"\r\n"+string(r.body), "$1"), "\r\n")
 	for i, l := range lines {

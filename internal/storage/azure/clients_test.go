@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// An App Service instance has 128 ports for connections to one address: a crowd of requests
-// must not take them all from the CMS.
+// An App Service instance has 128 ports for connections to one address. Many requests at the same
+// time must not use up these ports.
 func TestNewTransport_BoundsConnections(t *testing.T) {
 	t.Parallel()
 	const requests = 200

@@ -67,8 +67,8 @@ func (c *Counter) sendCounted(service string, req *policy.Request) (*http.Respon
 	return resp, err
 }
 
-// failureReason returns the kind of a failure; empty = none. A request that Weir cancelled counts as a
-// failure only if Weir cancelled it because it hung.
+// failureReason returns the kind of a failure; empty = none. If the request's context was cancelled, the
+// request counts as a failure only if it hung. If the context's deadline passed, it always does.
 func failureReason(ctx context.Context, resp *http.Response, err error) string {
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.Canceled) && !errors.Is(context.Cause(ctx), timelimit.ErrHung):
@@ -109,7 +109,7 @@ func (c *Counter) countRequest(service, operation string) {
 	c.requests[service+" "+operation]++
 }
 
-// operationName returns the operation of a request, named like the method of package storage that sends it.
+// operationName returns the name under which a request of a service is counted.
 func operationName(service string, r *http.Request) string {
 	switch service {
 	case "table":

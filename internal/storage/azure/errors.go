@@ -12,8 +12,8 @@ import (
 	"weir/internal/storage"
 )
 
-// callClass is the class of a failed call: the same status 500 is Unavailable for a read and Ambiguous
-// for a write.
+// callClass is the class of a failed call. The kind of its error depends on it: status 500 is Unavailable
+// for a read and Ambiguous for a write that was sent.
 type callClass int
 
 const (
@@ -95,7 +95,8 @@ func kindOf(m callClass, status int, code string) storage.Kind {
 	return storage.Other
 }
 
-// retryAfter parses the header in both of its forms; 0 = it is missing.
+// retryAfter returns the pause that storage asks for; 0 = none, or not readable. Retry-After has two forms:
+// seconds, or a date.
 func retryAfter(r *http.Response) time.Duration {
 	if r == nil {
 		return 0

@@ -18,13 +18,13 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// fileBlockSize is the size of the blocks of a file that is written.
+// fileBlockSize is the size of the blocks in which a file is written; the last one may be smaller.
 const fileBlockSize = 4 << 20
 
 // folderName is the metadata key of the blobs that stand for folders in an account with a hierarchical namespace.
 const folderName = "hdi_isfolder"
 
-// Files is storage.Files on a container of the account.
+// Files implements storage.Files on a container of the account.
 type Files struct {
 	container *container.Client
 }
@@ -89,7 +89,7 @@ func quoteETag(tag azcore.ETag) storage.ETag {
 	return storage.ETag(`"` + tag + `"`)
 }
 
-// onlyVersion is the condition that a blob has this version; nil = any.
+// onlyVersion returns the condition that a blob has this version; nil = any.
 func onlyVersion(version storage.ETag) *blob.AccessConditions {
 	if version == "" {
 		return nil
@@ -122,7 +122,7 @@ func (f *Files) Read(ctx context.Context, name string, version storage.ETag, off
 	return data, nil
 }
 
-// Write implements storage.Files. A file of one block takes one request.
+// Write implements storage.Files. A file smaller than a block takes one request.
 func (f *Files) Write(ctx context.Context, name, contentType string, metadata map[string]string, body io.Reader) error {
 	headers := &blob.HTTPHeaders{BlobContentType: &contentType}
 	tags := map[string]*string{}

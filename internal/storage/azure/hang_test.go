@@ -13,7 +13,7 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// hangBound is the longest time that a call without progress may take.
+// hangBound is the longest time for which a call may make no progress.
 const hangBound = 8 * time.Second
 
 // trickle is a body that returns a byte a second, and then blocks until the request ends.
@@ -35,7 +35,7 @@ func (s *trickle) Read(p []byte) (int, error) {
 
 func (s *trickle) Close() error { return nil }
 
-// openStalled opens an account whose answers stop in the middle of their bodies.
+// openStalled opens an account whose answers stop in the middle of their bodies, after some bytes.
 func openStalled(t *testing.T, header http.Header, bytes int) *azure.Account {
 	return openAccount(t, azure.Config{ConnectionString: connectTo("http://storage.test"),
 		Transport: transport(func(r *http.Request) (*http.Response, error) {
@@ -54,7 +54,7 @@ func TestRead_BodyOfTheAnswerHangs(t *testing.T) {
 				began := time.Now()
 				err := call(t.Context(), a)
 				if took := time.Since(began); !storage.Is(err, storage.Unavailable) || took > hangBound+2*time.Second {
-					t.Errorf("err = %v after %s, want unavailable within %s", err, took, hangBound)
+					t.Errorf("err = %v after %s, want unavailable within %s", err, took, hangBound+2*time.Second)
 				}
 			})
 		})

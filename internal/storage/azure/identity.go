@@ -28,10 +28,10 @@ type Identity struct {
 	// Managed restricts the sign-in to the managed identity. Otherwise the first available is used:
 	// environment, workload identity, managed identity, a developer's login.
 	Managed  bool
-	ClientID string // of a user-assigned managed identity; empty = the system-assigned one
+	ClientID string // with Managed: the user-assigned identity; empty = the system-assigned one
 }
 
-// IsZero reports whether no account is named.
+// IsZero reports whether no field is set.
 func (i Identity) IsZero() bool { return i == Identity{} }
 
 // serviceURL returns the address of a service.
@@ -47,7 +47,7 @@ func (i Identity) serviceURL(name, given string) (string, error) {
 	return address, nil
 }
 
-// newCredential returns the credential. It sends nothing before the first request.
+// newCredential returns a credential for the identity. The credential sends nothing before it is used.
 func (i Identity) newCredential() (azcore.TokenCredential, error) {
 	if !i.Managed {
 		return azidentity.NewDefaultAzureCredential(nil)
@@ -59,7 +59,8 @@ func (i Identity) newCredential() (azcore.TokenCredential, error) {
 	return azidentity.NewManagedIdentityCredential(&options)
 }
 
-// NewTokenSource returns a function that gets tokens of the process's identity for other services.
+// NewTokenSource returns a function that gets tokens of the process's identity for other services, and returns
+// the time at which each token expires.
 func (i Identity) NewTokenSource() func(ctx context.Context, scope string) (string, time.Time, error) {
 	newCredential := sync.OnceValues(i.newCredential)
 	return func(ctx context.Context, scope string) (string, time.Time, error) {

@@ -24,7 +24,7 @@ type Leases struct {
 
 var _ storage.Leases = (*Leases)(nil)
 
-// Acquire implements storage.Leases. It creates a missing blob, empty, and a missing container.
+// Acquire implements storage.Leases. It creates a missing blob, which is empty, and a missing container.
 func (l *Leases) Acquire(ctx context.Context, name, id string, length time.Duration) error {
 	err := createAndRetry(ctx, createContainer(l.container),
 		func(ctx context.Context) error { return l.acquireOnce(ctx, name, id, length) })
@@ -52,7 +52,7 @@ func (l *Leases) createBlob(ctx context.Context, name string) error {
 		return err
 	})
 	switch storage.KindOf(err) {
-	case storage.Conflict, storage.Precondition: // another process created it, and may hold it already
+	case storage.Conflict, storage.Precondition: // another process created the blob, and may have its lease
 		return nil
 	case storage.Ambiguous:
 		return &storage.Error{Op: "lease create", Kind: storage.Unavailable, Index: -1, Err: err}
@@ -82,7 +82,7 @@ func (l *Leases) Release(ctx context.Context, name, id string) error {
 	}))
 }
 
-// leaseIDPattern matches a UUID. The emulator accepts any id, even an empty one.
+// leaseIDPattern matches a UUID. callLease checks it, because the emulator accepts any id, even an empty one.
 var leaseIDPattern = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
 func (l *Leases) callLease(ctx context.Context, op, name, id string,

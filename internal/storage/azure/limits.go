@@ -10,8 +10,8 @@ import (
 )
 
 // maxRow is the limit of a row's bytes, by Azure's documentation ("Understanding the Table service
-// data model"). The emulator does not check it, so checkRow does: a row that the real service refuses
-// must fail in tests, too.
+// data model"). The emulator does not check this limit. checkRow does, so that a row that the real service
+// refuses fails in tests, too.
 const maxRow = 1 << 20
 
 // checkKey refuses characters that the documentation forbids in a key, and the empty key, which is
@@ -41,7 +41,7 @@ func checkRow(op storage.Op) error {
 	return nil
 }
 
-// valueSize counts like storage, which stores texts as UTF-16.
+// valueSize returns the bytes of a value in storage, which stores texts as UTF-16.
 func valueSize(v any) int {
 	switch v := v.(type) {
 	case string:

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { azurite.Main(m) }
 
-// newPrefix keeps a test's names apart from all others.
+// newPrefix returns a random prefix, which keeps the names of a test apart from those of all others.
 func newPrefix() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:])
@@ -35,7 +35,8 @@ func openAccount(t *testing.T, c azure.Config) *azure.Account {
 	return a
 }
 
-// onAzurite returns an account with a prefix of the test's own.
+// onAzurite returns an account of the emulator, with a prefix of the test's own. Its table, queues and containers
+// exist.
 func onAzurite(t *testing.T, c azure.Config) *azure.Account {
 	t.Helper()
 	c.ConnectionString = azurite.Shared(t)
@@ -46,7 +47,7 @@ func onAzurite(t *testing.T, c azure.Config) *azure.Account {
 	return a
 }
 
-// onServer returns an account whose three services are h.
+// onServer returns an account whose blob, queue and table services are h.
 func onServer(t *testing.T, h http.HandlerFunc) *azure.Account {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -61,7 +62,7 @@ func connectTo(url string) string {
 		url)
 }
 
-// answerError answers with an error as storage does.
+// answerError answers with an error in the form that the table service uses.
 func answerError(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("X-Ms-Error-Code", code)
 	w.Header().Set("Content-Type", "application/json")

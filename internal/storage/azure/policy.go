@@ -46,8 +46,8 @@ func withSendState(ctx context.Context) (context.Context, *sendState) {
 	return context.WithValue(ctx, sendStateKey{}, s), s
 }
 
-// isNothingSent reports whether certainly nothing was sent. If the transport does not report its
-// connections (as in a test), only an error of dialling proves it.
+// isNothingSent reports whether it is certain that nothing was sent. If the transport does not report its
+// connections, as that of a test, only an error of dialling proves that.
 func (s *sendState) isNothingSent(err error) bool {
 	switch {
 	case !s.isTried.Load():
@@ -65,7 +65,7 @@ func doRead(ctx context.Context, op string, call func(context.Context) error) er
 	return toStorageError(op, readCall, call(ctx))
 }
 
-// doIdempotent makes a write that may be repeated, because it replaces the whole.
+// doIdempotent makes a write that may be repeated, because the repeat changes nothing.
 func doIdempotent(ctx context.Context, op string, call func(context.Context) error) error {
 	return doWrite(withRetries(ctx), op, call)
 }
@@ -87,7 +87,7 @@ func doWrite(ctx context.Context, op string, call func(context.Context) error) e
 	return toStorageError(op, sentWrite, err)
 }
 
-// withRetries lets the SDK repeat a call for a short time; callers retry for longer.
+// withRetries lets the SDK repeat a call for some seconds. Callers that want a longer time repeat the call.
 func withRetries(ctx context.Context) context.Context {
 	return policy.WithRetryOptions(ctx, policy.RetryOptions{
 		MaxRetries: 2, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 2 * time.Second,

@@ -17,7 +17,7 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// writes are the calls that must never be sent twice.
+// writes are calls that must never be sent twice.
 var writes = map[string]func(ctx context.Context, a *azure.Account) error{
 	"transact": func(ctx context.Context, a *azure.Account) error {
 		_, err := a.Table().Transact(ctx, "p", []storage.Op{{Kind: storage.Insert, Key: "k"}})
@@ -77,7 +77,7 @@ func TestWrite_LostOnKeptConnection(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusCreated)
 	})
-	must(t, writes["acquire"](t.Context(), a)) // so that the next finds a connection to go on with
+	must(t, writes["acquire"](t.Context(), a)) // leaves an open connection for the next call
 	if err := writes["renew"](t.Context(), a); !storage.Is(err, storage.Ambiguous) {
 		t.Errorf("err = %v, want ambiguous", err)
 	}
@@ -194,7 +194,7 @@ func TestWrite_ContextEnded(t *testing.T) {
 		t.Errorf("err = %v, want ambiguous and canceled", err)
 	}
 	if err := writes["transact"](ctx, a); !storage.Is(err, storage.Unavailable) || !errors.Is(err, context.Canceled) {
-		t.Errorf("ended before: err = %v, want unavailable and canceled", err)
+		t.Errorf("with a context that has ended: err = %v, want unavailable and canceled", err)
 	}
 }
 

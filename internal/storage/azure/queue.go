@@ -22,8 +22,8 @@ var (
 	_ storage.QueueLength = (*Queue)(nil)
 )
 
-// Put implements storage.Queue. A message never expires: the default of seven days would not
-// allow a delay of seven days. It creates a missing queue.
+// Put implements storage.Queue, and creates a missing queue. A message never expires: the default of seven
+// days would not allow a delay of seven days.
 func (q *Queue) Put(ctx context.Context, text string, delay time.Duration) error {
 	return createAndRetry(ctx, q.createQueue, func(ctx context.Context) error { return q.putOnce(ctx, text, delay) })
 }
@@ -93,7 +93,7 @@ func (q *Queue) Length(ctx context.Context) (n int64, err error) {
 
 func encodeText(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// decodeText returns a text unchanged if it was put without base64.
+// decodeText decodes base64. It returns a text that is not base64 unchanged.
 func decodeText(s string) string {
 	if b, err := base64.StdEncoding.DecodeString(s); err == nil {
 		return string(b)

@@ -9,7 +9,7 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// waitReally sleeps, because the emulator has no clock to turn. No other test here sleeps.
+// waitReally sleeps, because the emulator has no clock to turn. No other test of this package sleeps in real time.
 func waitReally(d time.Duration) { time.Sleep(d) }
 
 func TestTable_Suite(t *testing.T) {

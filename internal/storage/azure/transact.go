@@ -35,8 +35,8 @@ func (t *Table) Transact(ctx context.Context, partition string, ops []storage.Op
 var placeholderActions = []aztables.TransactionAction{{ActionType: aztables.TransactionTypeDelete,
 	Entity: []byte(`{"PartitionKey":"-","RowKey":"-"}`)}}
 
-// checkOps finds mistakes before sending, because storage answers some of them with an error that
-// names no operation.
+// checkOps refuses operations with mistakes before they are sent, because storage answers some mistakes with
+// an error that names no operation.
 func checkOps(partition string, ops []storage.Op) error {
 	switch {
 	case len(ops) == 0:
@@ -76,7 +76,7 @@ type batchKey struct{}
 
 // batch is a transaction in flight, and its raw response.
 type batch struct {
-	table     string // its name
+	table     string // the table's name
 	partition string
 	ops       []storage.Op
 	response  *http.Response

@@ -11,7 +11,7 @@ import (
 	"weir/internal/storage"
 )
 
-// maxListed is the number of names in one page of a listing.
+// maxListed is the largest number of names in one page of a listing.
 const maxListed = 1000
 
 // Blobs is a container of blobs.

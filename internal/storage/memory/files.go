@@ -18,7 +18,7 @@ type Files struct {
 	now      func() time.Time
 	mu       sync.Mutex
 	files    map[string]*file
-	versions int // so far
+	versions int // number of versions written so far, of all files
 }
 
 type file struct {
@@ -89,7 +89,7 @@ func (f *Files) Append(name string, data []byte) {
 	f.putVersion(storage.File{Name: name, IsGrowing: true}, slices.Concat(before, data))
 }
 
-// putVersion stores a new version of a file. The caller holds mu.
+// putVersion stores a new version of a file. The caller has locked mu.
 func (f *Files) putVersion(as storage.File, data []byte) {
 	f.versions++
 	as.ETag, as.Size = storage.ETag(fmt.Sprintf("\"0x%X\"", f.versions)), int64(len(data))
@@ -111,7 +111,7 @@ func (f *Files) Delete(ctx context.Context, name string, version storage.ETag) e
 	return nil
 }
 
-// findVersion returns a version of a file; an empty version means any. The caller holds mu.
+// findVersion returns a version of a file; an empty version means any. The caller has locked mu.
 func (f *Files) findVersion(op, name string, version storage.ETag) (*file, error) {
 	found := f.files[name]
 	switch {

@@ -5,7 +5,7 @@ import (
 	"sort"
 )
 
-// blockKeys is the number of keys above which a block is split.
+// blockKeys is the largest number of keys in a block.
 const blockKeys = 512
 
 // keyList has the row keys of a partition in byte order, in blocks of bounded size, so that an insert or
@@ -17,7 +17,7 @@ type keyList struct {
 // keyPos is the position of a key, or the one at which it would be inserted.
 type keyPos struct{ block, index int }
 
-// findPos returns the position of the first key that is not less than k, and reports whether it is k.
+// findPos returns the position of the first key that is not less than k, and reports whether that key is k.
 func (s *keyList) findPos(k string) (keyPos, bool) {
 	b := sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i][len(s.blocks[i])-1] >= k })
 	if b == len(s.blocks) {
@@ -27,7 +27,7 @@ func (s *keyList) findPos(k string) (keyPos, bool) {
 	return keyPos{b, at}, found
 }
 
-// keyAt returns the key at a position; false at the end.
+// keyAt returns the key at a position; false = the position is behind the last key.
 func (s *keyList) keyAt(p keyPos) (string, bool) {
 	if p.block >= len(s.blocks) {
 		return "", false

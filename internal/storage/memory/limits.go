@@ -18,12 +18,14 @@ const (
 	maxKey        = 1 << 10
 	maxProperties = 252
 	maxName       = 255
-	opBytes       = 600 // about the bytes of one operation in a transaction, without its values
 )
+
+// opBytes is about the number of bytes of one operation in a transaction's request, without its values.
+const opBytes = 600
 
 var errTooLarge = errors.New("over the limit")
 
-// checkTransaction refuses transactions that Azure refuses independent of the table's rows.
+// checkTransaction refuses transactions that Azure refuses whatever rows the table has.
 func checkTransaction(partition string, ops []storage.Op) error {
 	switch {
 	case len(ops) == 0:
@@ -59,7 +61,7 @@ func refusedError(index int, err error) error {
 	return &storage.Error{Op: opTransact, Kind: kind, Index: index, Err: err}
 }
 
-// checkOp returns about how many bytes an operation adds to its request.
+// checkOp returns about how many bytes an operation adds to its request, or why Azure refuses the operation.
 func checkOp(op storage.Op) (sent int, err error) {
 	switch {
 	case op.Kind < storage.Insert || op.Kind > storage.Upsert:
@@ -127,7 +129,7 @@ func utf16Len(s string) (n int) {
 	return n
 }
 
-// jsonLen returns the length that Go's encoder writes: markup and control characters take six bytes.
+// jsonLen returns about the length of a text as JSON: markup and control characters take six bytes.
 func jsonLen(s string) int {
 	n := len(s) + 2
 	for i := range len(s) {
@@ -141,7 +143,7 @@ func jsonLen(s string) int {
 	return n
 }
 
-// isValidName follows Azure's rule for property names, without the names that Azure reserves.
+// isValidName reports whether a value may have the name, by Azure's rule for property names. Azure reserves some names.
 func isValidName(name string) bool {
 	switch name {
 	case "", "PartitionKey", "RowKey", "Timestamp":

@@ -18,7 +18,7 @@ const (
 	theirs = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 )
 
-// These cases are not in the suite, because Azure refuses them and the emulator does not.
+// Azure refuses these cases. The suite has only those that are also refused on the emulator.
 func TestTable_TransactAsAzure(t *testing.T) {
 	t.Parallel()
 	table := memory.New(newClock().Now).Table()
@@ -40,7 +40,7 @@ func TestTable_TransactAsAzure(t *testing.T) {
 		"Go's zero time":  {"k", map[string]any{"At": time.Time{}}, storage.Other},
 		"name with dash":  {"k", map[string]any{"a-b": true}, storage.Other},
 		"name with digit": {"k", map[string]any{"1a": true}, storage.Other},
-		"storage's name":  {"k", map[string]any{"Timestamp": time.Now()}, storage.Other},
+		"reserved name":   {"k", map[string]any{"Timestamp": time.Now()}, storage.Other},
 		"an int":          {"k", map[string]any{"N": 1}, storage.Other},
 	}
 	for name, test := range tests {
@@ -60,7 +60,7 @@ func TestTable_TransactAsAzure(t *testing.T) {
 	}
 }
 
-// TestTable_RangeAgainstModel compares with a plain sorted list while keys come and go.
+// TestTable_RangeAgainstModel compares ranges with those of a plain set, after many keys came and went.
 func TestTable_RangeAgainstModel(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -126,7 +126,7 @@ func TestAccount_Queue(t *testing.T) {
 	}
 }
 
-// The account has no goroutines, so time may jump.
+// Virtual time may jump between two calls, because the account has no goroutines.
 func TestAccount_VirtualTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestAccount_VirtualTime(t *testing.T) {
 		must(t, a.Leases().Acquire(ctx, "1.0", ours, 15500*time.Millisecond))
 		<-time.After(15600 * time.Millisecond)
 		if err := a.Leases().Acquire(ctx, "1.0", theirs, time.Minute); !storage.Is(err, storage.Conflict) {
-			t.Errorf("storage rounds up to whole seconds: %v, want an error of kind Conflict", err)
+			t.Errorf("before 16 s, to which storage rounds up: %v, want an error of kind Conflict", err)
 		}
 		<-time.After(400 * time.Millisecond)
 		must(t, a.Leases().Acquire(ctx, "1.0", theirs, time.Minute))
@@ -185,8 +185,7 @@ func TestBlobs_ListLargest(t *testing.T) {
 	}
 }
 
-// BenchmarkTable_Transact grows a lane: each transaction appends to the log and adds a row
-// in the middle.
+// BenchmarkTable_Transact grows a lane: each transaction adds a row at the end of the keys and one in their middle.
 func BenchmarkTable_Transact(b *testing.B) {
 	table := memory.New(time.Now).Table()
 	for i := 0; b.Loop(); i++ {

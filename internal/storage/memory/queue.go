@@ -11,12 +11,13 @@ import (
 	"weir/internal/storage"
 )
 
-// maxMessage is the limit of a queue message in base64.
+// maxMessage is the limit of a queue message in base64, in bytes.
 const maxMessage = 64 << 10
 
+// maxHide is the longest time for which a message can be hidden.
 const maxHide = 7 * 24 * time.Hour
 
-// Queue is a queue.
+// Queue implements storage.Queue and storage.QueueLength.
 type Queue struct {
 	now      func() time.Time
 	mu       sync.Mutex
@@ -86,7 +87,7 @@ func (q *Queue) Update(ctx context.Context, in storage.QueueMessage, text string
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i := q.findInHand(in)
+	i := q.findDequeued(in)
 	if i < 0 {
 		return "", newError("queue update", storage.NotFound, nil)
 	}
@@ -102,7 +103,7 @@ func (q *Queue) Delete(ctx context.Context, in storage.QueueMessage) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i := q.findInHand(in)
+	i := q.findDequeued(in)
 	if i < 0 {
 		return newError("queue delete", storage.NotFound, nil)
 	}
@@ -120,7 +121,9 @@ func (q *Queue) Length(ctx context.Context) (int64, error) {
 	return int64(len(q.messages)), nil
 }
 
-func (q *Queue) findInHand(in storage.QueueMessage) int {
+// findDequeued returns the index of the message with the ID and the pop receipt of in; -1 = none. The caller has locked
+// mu.
+func (q *Queue) findDequeued(in storage.QueueMessage) int {
 	return slices.IndexFunc(q.messages, func(m *message) bool { return m.ID == in.ID && m.PopReceipt == in.PopReceipt })
 }
 
@@ -140,7 +143,7 @@ func checkMessage(op, text string, hide, least time.Duration) error {
 	return nil
 }
 
-// wholeSeconds rounds up, because the service takes whole seconds.
+// wholeSeconds rounds up to whole seconds, as the Azure adapter does.
 func wholeSeconds(d time.Duration) time.Duration {
 	return (d + time.Second - 1) / time.Second * time.Second
 }

@@ -17,7 +17,7 @@ const (
 	pageRows   = 1000
 )
 
-// Table is a storage.Table.
+// Table implements storage.Table.
 type Table struct {
 	mu         sync.Mutex
 	partitions map[string]*partition
@@ -108,7 +108,7 @@ func (t *Table) Transact(ctx context.Context, name string, ops []storage.Op) ([]
 	return etags, nil
 }
 
-// refusalOf returns the reason why an operation cannot be applied; Other means that it can.
+// refusalOf returns the kind of error with which an operation is refused; Other means that it can be applied.
 func (p *partition) refusalOf(op storage.Op) storage.Kind {
 	row, exists := p.rows[op.Key]
 	switch {
@@ -148,6 +148,7 @@ func (t *Table) applyOp(p *partition, name string, op storage.Op) storage.ETag {
 	return row.ETag
 }
 
+// copyRow copies a row with the given columns; nil = all.
 func copyRow(row storage.Row, columns []string) storage.Row {
 	out := row
 	out.Values = make(map[string]any, len(row.Values))

@@ -21,7 +21,7 @@ func Blobs(t *testing.T, open func(t *testing.T) interface {
 	t.Helper()
 	runEach(t, open, map[string]func(*testing.T, BlobPort){
 		"Put/Whole":      putWhole,
-		"Put/OfTheirOwn": putOfTheirOwn,
+		"Put/Copied":     putCopied,
 		"NotFound":       blobNotFound,
 		"Mark/Cleared":   markCleared,
 		"Mark/KeepsData": markKeepsData,
@@ -48,7 +48,8 @@ func putWhole(t *testing.T, b BlobPort) {
 	}
 }
 
-func putOfTheirOwn(t *testing.T, b BlobPort) {
+// putCopied: the blob shares no memory with the caller that wrote it, or with a reader.
+func putCopied(t *testing.T, b BlobPort) {
 	data := []byte("given")
 	requireNoError(t, b.Put(t.Context(), "n", data))
 	data[0] = 'X'
@@ -56,7 +57,7 @@ func putOfTheirOwn(t *testing.T, b BlobPort) {
 	requireNoError(t, err)
 	got[1] = 'Y'
 	if again, err := b.Get(t.Context(), "n"); err != nil || string(again) != "given" {
-		t.Errorf("the blob follows others' bytes: %q, %v, want given and no error", again, err)
+		t.Errorf("after writer and reader changed their bytes: %q, %v, want given and no error", again, err)
 	}
 }
 
@@ -121,7 +122,7 @@ func listPrefix(t *testing.T, b BlobPort) {
 	wantNames(t, "all of the prefix", listAll(t, b, "1.0/"), names...)
 }
 
-// listContinued lists more blobs than one page holds: each page begins where the last one ended.
+// listContinued: a listing of more blobs than one page may have goes on, page by page, after the last name of each.
 func listContinued(t *testing.T, b BlobPort) {
 	const blobs = 1100
 	var names []string

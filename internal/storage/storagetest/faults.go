@@ -9,29 +9,31 @@ import (
 	"weir/internal/storage"
 )
 
-// Call describes one call of a port to a fault hook.
+// Call describes a call of a port's method. A fault hook decides by it how the call fails.
 type Call struct {
-	Actor     string // the caller, as given to As
+	Actor     string // the caller, as given to As; empty without As
 	Port      string // "table", "queue", "blobs", "files", "leases"
 	Op        string // the method's name
 	Partition string
-	Key       string // row key, first key of a range, blob, file or lease name, text put, message ID
-	Ops       []storage.Op
+	// Key is, by the method, the row key, the From of a query, the name of a blob, file or lease, the prefix of a
+	// listing, the text that is put, or the ID of a queue's message; empty in the other methods.
+	Key string
+	Ops []storage.Op // of Transact
 }
 
 // FaultKind is the way in which a call fails.
 type FaultKind int
 
-// The faults. For a read, Unavailable takes the place of Ambiguous, and no read is late. To dequeue
-// messages is a write.
+// The faults of a write. To dequeue messages is a write. A read returns Unavailable with any fault: when its
+// context ends with Hang and HangAfter, else at once.
 const (
 	None       FaultKind = iota
-	FailBefore           // nothing is done: Unavailable
-	FailAfter            // it is done: Ambiguous
-	Late                 // Ambiguous at once; it is done after Delay
-	LateHeld             // Ambiguous at once; it is done at Release
-	Hang                 // nothing is done; Ambiguous when the context ends
-	HangAfter            // it is done; Ambiguous when the context ends
+	FailBefore           // the write is never done; the call returns Unavailable
+	FailAfter            // the write is done; the call returns Ambiguous
+	Late                 // the call returns Ambiguous at once; the write is done after Delay
+	LateHeld             // the call returns Ambiguous at once; the write is done at Release
+	Hang                 // the write is never done; the call returns Ambiguous when the context ends
+	HangAfter            // the write is done; the call returns Ambiguous when the context ends
 )
 
 // Fault is the failure of one call.
@@ -49,7 +51,7 @@ type Faults struct {
 }
 
 type shared struct {
-	asking  sync.Mutex // held while a hook runs: hooks need no lock of their own
+	asking  sync.Mutex // locked while a hook runs, so that hooks need no lock of their own
 	mu      sync.Mutex
 	hook    func(Call) Fault
 	release chan struct{}
@@ -71,8 +73,8 @@ func (f *Faults) Set(hook func(Call) Fault) {
 	f.hook = hook
 }
 
-// Once fails the first call that matches. The previous hook, which may be another Once, decides about
-// all others.
+// Once fails the first call that matches. The hook that was set before, also by Once, decides about all
+// other calls.
 func (f *Faults) Once(match func(Call) bool, fault Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,7 +91,7 @@ func (f *Faults) Once(match func(Call) bool, fault Fault) {
 	}
 }
 
-// Release sends all calls that LateHeld holds back. Wait returns when they are done.
+// Release lets all writes begin that have waited for it because of LateHeld. Wait returns when they are done.
 func (f *Faults) Release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,7 +99,7 @@ func (f *Faults) Release() {
 	f.release = make(chan struct{})
 }
 
-// Wait waits until all late calls are done.
+// Wait waits until all late writes are done.
 func (f *Faults) Wait() { f.late.Wait() }
 
 func (f *Faults) decideFault(c Call) (Fault, <-chan struct{}) {

@@ -14,7 +14,7 @@ import (
 
 const holder = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
-// ports are the ports of one account, as they are and broken.
+// ports are the ports of one account: without faults as methods of Account, and with faults as fields.
 type ports struct {
 	*memory.Account
 	faults *storagetest.Faults
@@ -33,11 +33,11 @@ func newPorts(t *testing.T) *ports {
 	}
 }
 
-// write is a write to storage, with a read that shows whether it was done.
+// write is a write to storage.
 type write struct {
-	prepare func(ctx context.Context, p *ports) error
+	prepare func(ctx context.Context, p *ports) error // makes the write possible; nil = not needed
 	do      func(ctx context.Context, p *ports) error
-	done    func(ctx context.Context, p *ports) bool
+	done    func(ctx context.Context, p *ports) bool // reports whether storage has done the write
 }
 
 var writes = map[string]write{
@@ -97,8 +97,8 @@ func TestFaults_Writes(t *testing.T) {
 		fault storagetest.Fault
 		kind  storage.Kind
 		takes time.Duration // until the call returns; its context ends after 5 s
-		done  bool          // then
-		later bool          // and after 10 s more
+		done  bool          // the write is done when the call returns
+		later bool          // the write is done when Wait returns, without Release
 	}{
 		"FailBefore": {storagetest.Fault{Kind: storagetest.FailBefore}, storage.Unavailable, 0, false, false},
 		"FailAfter":  {storagetest.Fault{Kind: storagetest.FailAfter}, storage.Ambiguous, 0, true, true},
@@ -128,11 +128,12 @@ func TestFaults_Writes(t *testing.T) {
 					if took := time.Since(start); took != test.takes {
 						t.Errorf("took %v, want %v", took, test.takes)
 					}
-					// A read changes a queue. So the test reads it once, if no request comes later.
+					// Only a write with Late is checked before it is due. The check of queue Get proves nothing,
+					// because it dequeues the message itself.
 					if test.done == test.later {
 						p.faults.Release()
 					} else if w.done(t.Context(), p) && op != "queue Get" {
-						t.Errorf("%s was done before its release, want it held", op)
+						t.Errorf("%s was done before its delay was over, want it done later", op)
 					}
 					p.faults.Wait()
 					if got, want := w.done(t.Context(), p), test.later ||
@@ -199,7 +200,7 @@ func TestFaults_Late(t *testing.T) {
 		if !storage.Is(err, storage.Ambiguous) {
 			t.Fatalf("got %v, want an error of kind Ambiguous", err)
 		}
-		cancel() // it is under way already
+		cancel() // the write is under way already, so it is done in spite of this
 		ops[0].Values["B"].([]byte)[0] = 'X'
 		ops[0].Values["C"] = true
 		ops[0].Key = "other"

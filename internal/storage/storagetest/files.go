@@ -26,14 +26,14 @@ func Files(t *testing.T, open func(t *testing.T) storage.Files) {
 	})
 }
 
-// findFile returns the file of a name in a listing.
+// findFile returns the file of a name as the listing has it.
 func findFile(t *testing.T, f storage.Files, name string) storage.File {
 	t.Helper()
 	page, err := f.List(t.Context(), "", "")
 	requireNoError(t, err)
 	i := slices.IndexFunc(page.Files, func(one storage.File) bool { return one.Name == name })
 	if i < 0 {
-		t.Fatalf("the listing has %+v, want also %q", page.Files, name)
+		t.Fatalf("the listing has %+v, want %q among them", page.Files, name)
 	}
 	return page.Files[i]
 }
@@ -79,8 +79,9 @@ func writeFiles(t *testing.T, f storage.Files) {
 
 var errBody = errors.New("the body broke")
 
-// writeOddNames writes files whose names an address could turn into other names, for example if it is decoded or its
-// dots are removed. Each name must be a file of its own. No name has a backslash, because Azurite makes it a slash.
+// writeOddNames writes files whose names could become other names on their way through a URL, for example if it is
+// decoded twice or its dots are removed. Each name must be a file of its own. No name has a backslash, because Azurite
+// turns it into a slash.
 func writeOddNames(t *testing.T, f storage.Files) {
 	names := []string{"a%2Fb.xml", "a/b.xml", "a%252Fb.xml", "x/../a.xml", "a.xml", "../out.xml", "x/./b.xml", "x//b.xml",
 		"a?b=c#d", "dot.", "dots...", " space ", "+", "%", "<a href='x'>.xml", "ä/漢字/😀.xml",
@@ -91,7 +92,7 @@ func writeOddNames(t *testing.T, f storage.Files) {
 	for i, name := range names {
 		found := findFile(t, f, name)
 		if got, err := f.Read(t.Context(), name, found.ETag, 0, found.Size); err != nil || string(got) != "<"+name {
-			t.Errorf("%.60q: got %.60q, %v; want the content of its own", name, got, err)
+			t.Errorf("%.60q: got %.60q, %v; want its own content", name, got, err)
 		}
 		if err := f.Delete(t.Context(), name, found.ETag); err != nil {
 			t.Errorf("%.60q: got %v, want it deleted", name, err)

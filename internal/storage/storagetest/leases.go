@@ -11,7 +11,7 @@ import (
 
 const shortest = 15 * time.Second
 
-// ids of holders; storage wants UUIDs.
+// Ids of two holders. Storage accepts only UUIDs.
 const (
 	ours   = "0f8fad5b-d9cb-469f-a165-70867728950e"
 	theirs = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
@@ -34,8 +34,7 @@ func Leases(t *testing.T, h LeaseHarness) {
 	})
 }
 
-// leaseExpiry tries all that time does to leases in one stretch of 17 s, as real storage
-// has no shorter leases.
+// leaseExpiry lets 17 s pass once for all its cases, because the shortest lease of real storage takes 15 s.
 func leaseExpiry(t *testing.T, l storage.Leases, advance func(time.Duration)) {
 	ctx := t.Context()
 	for _, name := range []string{"kept", "lost", "idle", "renewed", "reacquired", "returned", "passed"} {
@@ -52,12 +51,12 @@ func leaseExpiry(t *testing.T, l storage.Leases, advance func(time.Duration)) {
 		wantKind(t, name+" after 17 s", l.Acquire(ctx, name, theirs, shortest), storage.Conflict)
 	}
 	requireNoError(t, l.Acquire(ctx, "lost", theirs, shortest))
-	wantKind(t, "renew what another has", l.Renew(ctx, "lost", ours), storage.Conflict)
-	wantKind(t, "release what another has", l.Release(ctx, "lost", ours), storage.Conflict)
-	wantKind(t, "acquire what another has", l.Acquire(ctx, "lost", ours, shortest), storage.Conflict)
+	wantKind(t, "renew another id's lease", l.Renew(ctx, "lost", ours), storage.Conflict)
+	wantKind(t, "release another id's lease", l.Release(ctx, "lost", ours), storage.Conflict)
+	wantKind(t, "acquire another id's lease", l.Acquire(ctx, "lost", ours, shortest), storage.Conflict)
 	requireNoError(t, l.Renew(ctx, "lost", theirs))
 
-	requireNoError(t, l.Renew(ctx, "kept", ours)) // it ran out, and no other process has acquired it
+	requireNoError(t, l.Renew(ctx, "kept", ours)) // the lease has expired, and no other id has acquired it
 	wantKind(t, "acquire a lease that was renewed late", l.Acquire(ctx, "kept", theirs, shortest), storage.Conflict)
 	requireNoError(t, l.Acquire(ctx, "idle", ours, shortest))
 	requireNoError(t, l.Release(ctx, "returned", ours))
@@ -65,7 +64,7 @@ func leaseExpiry(t *testing.T, l storage.Leases, advance func(time.Duration)) {
 
 	requireNoError(t, l.Acquire(ctx, "passed", theirs, shortest))
 	requireNoError(t, l.Release(ctx, "passed", theirs))
-	wantKind(t, "renew what passed through other hands", l.Renew(ctx, "passed", ours), storage.Conflict)
+	wantKind(t, "renew a lease that another id had since", l.Renew(ctx, "passed", ours), storage.Conflict)
 }
 
 func leaseOneHolder(t *testing.T, l storage.Leases) {
@@ -79,7 +78,7 @@ func leaseOneHolder(t *testing.T, l storage.Leases) {
 	requireNoError(t, l.Release(ctx, "1.0", ours))
 }
 
-// leaseOneOfMany: of several who acquire at once, on a blob that is not there yet, one gets it.
+// leaseOneOfMany: of several ids that acquire a lease at once, on a blob that does not exist yet, one gets it.
 func leaseOneOfMany(t *testing.T, l storage.Leases) {
 	const holders = 8
 	won := make(chan bool, holders)
@@ -99,7 +98,7 @@ func leaseOneOfMany(t *testing.T, l storage.Leases) {
 		}
 	}
 	if sum != 1 {
-		t.Errorf("%d hold one lease, want 1", sum)
+		t.Errorf("%d ids got the lease, want 1", sum)
 	}
 }
 
@@ -110,7 +109,7 @@ func leaseReleased(t *testing.T, l storage.Leases) {
 	wantKind(t, "renew a released lease", l.Renew(ctx, "1.0", ours), storage.Conflict)
 	wantKind(t, "release twice", l.Release(ctx, "1.0", ours), storage.Conflict)
 	requireNoError(t, l.Acquire(ctx, "1.0", theirs, shortest))
-	wantKind(t, "acquire what another took", l.Acquire(ctx, "1.0", ours, shortest), storage.Conflict)
+	wantKind(t, "acquire another id's lease", l.Acquire(ctx, "1.0", ours, shortest), storage.Conflict)
 	requireNoError(t, l.Release(ctx, "1.0", theirs))
 	requireNoError(t, l.Acquire(ctx, "1.0", ours, shortest))
 }
@@ -122,7 +121,7 @@ func leaseAgain(t *testing.T, l storage.Leases) {
 	}
 	wantKind(t, "acquire by another", l.Acquire(ctx, "1.0", theirs, shortest), storage.Conflict)
 	requireNoError(t, l.Release(ctx, "1.0", ours))
-	requireNoError(t, l.Acquire(ctx, "1.0", theirs, shortest)) // once released it is free, however often acquired
+	requireNoError(t, l.Acquire(ctx, "1.0", theirs, shortest)) // one release frees it, however often it was acquired
 }
 
 func leaseLength(t *testing.T, l storage.Leases) {
@@ -141,10 +140,10 @@ func leaseNames(t *testing.T, l storage.Leases) {
 	ctx := t.Context()
 	requireNoError(t, l.Acquire(ctx, "1.0", ours, shortest))
 	requireNoError(t, l.Acquire(ctx, "1.1", theirs, shortest))
-	requireNoError(t, l.Acquire(ctx, "a/b", ours, shortest)) // one id may hold several
+	requireNoError(t, l.Acquire(ctx, "a/b", ours, shortest)) // one id may have several leases
 	requireNoError(t, l.Release(ctx, "a/b", ours))
 	requireNoError(t, l.Renew(ctx, "1.0", ours))
-	wantKind(t, "renew the other's", l.Renew(ctx, "1.1", ours), storage.Conflict)
+	wantKind(t, "renew another id's lease", l.Renew(ctx, "1.1", ours), storage.Conflict)
 }
 
 func leaseContextEnded(t *testing.T, l storage.Leases) {

@@ -13,7 +13,7 @@ import (
 // Queue is the suite for storage.Queue and storage.QueueLength.
 func Queue(t *testing.T, h QueueHarness) {
 	t.Helper()
-	// Those that need time to pass come first and one by one: the clock is everybody's.
+	// Tests that let time pass come first and one by one, because all tests share the clock.
 	t.Run("Time/PutDelayed", func(t *testing.T) { putDelayed(t, h.Open(t), h.Advance) })
 	t.Run("Time/TakenAgain", func(t *testing.T) { takenAgain(t, h.Open(t), h.Advance) })
 	t.Run("Time/PutBack", func(t *testing.T) { putBack(t, h.Open(t), h.Advance) })
@@ -48,8 +48,8 @@ func putDelayed(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	}
 }
 
-// takenAgain: a message that is not deleted in time becomes visible again, and its old pop receipt is
-// invalid.
+// takenAgain: a message that is not deleted in time becomes visible again. When it is dequeued again, its old
+// pop receipt is invalid.
 func takenAgain(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	ctx := t.Context()
 	requireNoError(t, q.Put(ctx, "lane 1", 0))
@@ -69,9 +69,9 @@ func takenAgain(t *testing.T, q QueuePort, advance func(time.Duration)) {
 		t.Errorf("inserted at %v, then at %v, want %v", first[0].InsertedAt, second[0].InsertedAt,
 			first[0].InsertedAt)
 	}
-	wantKind(t, "delete by the first", q.Delete(ctx, first[0]), storage.NotFound)
+	wantKind(t, "delete with the first receipt", q.Delete(ctx, first[0]), storage.NotFound)
 	_, err = q.Update(ctx, first[0], "mine", time.Minute)
-	wantKind(t, "update by the first", err, storage.NotFound)
+	wantKind(t, "update with the first receipt", err, storage.NotFound)
 	requireNoError(t, q.Delete(ctx, second[0]))
 	wantLength(t, q, 0)
 }
@@ -136,7 +136,7 @@ func getSeveral(t *testing.T, q QueuePort) {
 		}
 	}
 	if len(want) != 0 {
-		t.Errorf("never given: %v", want)
+		t.Errorf("no Get returned %v, want each message once", want)
 	}
 }
 
@@ -170,7 +170,7 @@ func getRefused(t *testing.T, q QueuePort) {
 	}
 }
 
-// getOneTaker: of several who take at once, one gets the message.
+// getOneTaker: of several callers that dequeue at once, one gets the message.
 func getOneTaker(t *testing.T, q QueuePort) {
 	const takers = 8
 	requireNoError(t, q.Put(t.Context(), "lane 1", 0))
@@ -189,7 +189,7 @@ func getOneTaker(t *testing.T, q QueuePort) {
 		sum += <-counts
 	}
 	if sum != 1 {
-		t.Errorf("%d takers got it, want 1", sum)
+		t.Errorf("%d takers got the message, want 1", sum)
 	}
 }
 
@@ -217,7 +217,7 @@ func putTooLarge(t *testing.T, q QueuePort) {
 func putLongestDelay(t *testing.T, q QueuePort) {
 	requireNoError(t, q.Put(t.Context(), "next week", 7*24*time.Hour))
 	wantLength(t, q, 1)
-	wantKind(t, "longer", q.Put(t.Context(), "later", 7*24*time.Hour+time.Second), storage.Other)
+	wantKind(t, "a longer delay", q.Put(t.Context(), "later", 7*24*time.Hour+time.Second), storage.Other)
 }
 
 func updateReceipts(t *testing.T, q QueuePort) {

@@ -72,7 +72,7 @@ func rangeBounds(t *testing.T, table storage.Table) {
 		page := queryPage(t, table, test.q)
 		wantKeys(t, name, page.Rows, test.want...)
 		if page.More {
-			t.Errorf("%s: more, and there is none, want More false", name)
+			t.Errorf("%s: More = true after the last row, want false", name)
 		}
 	}
 }
@@ -89,7 +89,7 @@ func rangePages(t *testing.T, table storage.Table) {
 		for more := true; more; {
 			page := queryPage(t, table, q)
 			if len(page.Rows) > limit || (page.More && len(page.Rows) == 0) || len(got) > len(keys) {
-				t.Fatalf("limit %d: a page of %d rows, more %t, want no more rows than the limit, and none empty",
+				t.Fatalf("limit %d: a page of %d rows, more %t, want no more rows than the limit, and some if more",
 					limit, len(page.Rows), page.More)
 			}
 			got = append(got, keysOf(page.Rows)...)

@@ -1,6 +1,6 @@
-// Package storagetest has the conformance suite that every implementation of the storage ports passes,
-// so that results of the simulation on memory hold on the real service, and wrappers that inject faults
-// into the ports.
+// Package storagetest has the conformance suite of the storage ports, and wrappers that inject faults into
+// the ports. Every implementation passes the suite, so that results of the simulation on memory hold on the
+// real service.
 package storagetest
 
 import (
@@ -24,20 +24,21 @@ type BlobPort = interface {
 	storage.BlobMarks
 }
 
-// QueueHarness provides the suite with empty queues of its own, and with the passing of time:
-// Advance returns when their clock has moved on by at least d.
+// QueueHarness provides the suite with queues, and with the passing of time. Open returns an empty queue.
+// Advance returns when the queues' clock has moved on by at least d.
 type QueueHarness struct {
 	Open    func(t *testing.T) QueuePort
 	Advance func(d time.Duration)
 }
 
-// LeaseHarness provides the suite with leases, none of them held, and with the passing of time.
+// LeaseHarness provides the suite with leases, and with the passing of time. Open returns leases that were
+// never acquired. Advance returns when their clock has moved on by at least d.
 type LeaseHarness struct {
 	Open    func(t *testing.T) storage.Leases
 	Advance func(d time.Duration)
 }
 
-// spare is how much a clock may differ from storage's clock in real time.
+// spare is how far the test's clock may run ahead of storage's clock.
 const spare = 300 * time.Millisecond
 
 // runEach runs the tests in parallel, each on a port of its own.
@@ -58,7 +59,7 @@ func requireNoError(t *testing.T, err error) {
 	}
 }
 
-// wantKind wants an error of this kind that is a *storage.Error.
+// wantKind checks that err is a *storage.Error of this kind.
 func wantKind(t *testing.T, what string, err error, kind storage.Kind) {
 	t.Helper()
 	if !storage.Is(err, kind) {
@@ -85,7 +86,7 @@ func wantKeys(t *testing.T, what string, rows []storage.Row, want ...string) {
 	}
 }
 
-// sameValues compares stored values with those read, including their types.
+// sameValues reports whether the values that were read equal those that were written, in their types, too.
 func sameValues(got, want map[string]any) bool {
 	if len(got) != len(want) {
 		return false

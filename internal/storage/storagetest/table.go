@@ -11,14 +11,14 @@ import (
 	"weir/internal/storage"
 )
 
-// Table is the suite for storage.Table. Open returns an empty table.
+// Table is the suite for storage.Table. The function open returns an empty table.
 func Table(t *testing.T, open func(t *testing.T) storage.Table) {
 	t.Helper()
 	runEach(t, open, map[string]func(*testing.T, storage.Table){
 		"Get/NotFound":              getNotFound,
 		"Get/ContextEnded":          tableContextEnded,
 		"Values/RoundTrip":          valuesRoundTrip,
-		"Values/OfTheirOwn":         valuesOfTheirOwn,
+		"Values/Copied":             valuesCopied,
 		"Values/Limits":             valuesLimits,
 		"Values/Nil":                valuesNil,
 		"Keys/Unusual":              keysUnusual,
@@ -94,19 +94,20 @@ func valuesRoundTrip(t *testing.T, table storage.Table) {
 	}
 }
 
-func valuesOfTheirOwn(t *testing.T, table storage.Table) {
+// valuesCopied: the table shares no memory with the caller that wrote a row, or with a reader.
+func valuesCopied(t *testing.T, table storage.Table) {
 	values := map[string]any{"B": []byte("given")}
 	putRow(t, table, insertOp("k", values))
 	values["B"].([]byte)[0] = 'X'
 	values["C"] = true
 	row := getRow(t, table, "k")
 	if !sameValues(row.Values, map[string]any{"B": []byte("given")}) {
-		t.Errorf("values follow the caller's: %v, want \"given\"", row.Values)
+		t.Errorf("after the caller changed its map: %v, want \"given\"", row.Values)
 	}
 	row.Values["B"].([]byte)[0] = 'Y'
 	row.Values["C"] = true
 	if got := getRow(t, table, "k").Values; !sameValues(got, map[string]any{"B": []byte("given")}) {
-		t.Errorf("values follow a reader's: %v, want \"given\"", got)
+		t.Errorf("after a reader changed its map: %v, want \"given\"", got)
 	}
 }
 

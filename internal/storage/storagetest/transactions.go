@@ -60,7 +60,7 @@ func transactIfMatch(t *testing.T, table storage.Table) {
 	putRow(t, table, storage.Op{Kind: storage.Delete, Key: "k", IfMatch: now})
 	putRow(t, table, insertOp("k", nil))
 	_, err := table.Transact(t.Context(), "p", []storage.Op{{Kind: storage.Replace, Key: "k", IfMatch: now}})
-	wantKind(t, "ETag of the row's former life", err, storage.Precondition)
+	wantKind(t, "ETag from before the row was deleted and inserted", err, storage.Precondition)
 }
 
 // transactETags: a transaction returns the new ETags of its rows, in order, and the next write can use them.
@@ -165,7 +165,7 @@ func transactRefused(t *testing.T, table storage.Table) {
 	wantKeys(t, "nothing done", queryPage(t, table, storage.Query{}).Rows)
 }
 
-// transactLargest: a transaction can have 100 operations and nearly 4 MiB: base64 and HTTP headers take some of it.
+// transactLargest: a transaction can have 100 operations and nearly 4 MiB, in which base64 and headers count.
 func transactLargest(t *testing.T, table storage.Table) {
 	ops := make([]storage.Op, storage.MaxOps)
 	for i := range ops {
@@ -180,7 +180,7 @@ func transactLargest(t *testing.T, table storage.Table) {
 	}
 }
 
-// transactTwice: a transaction that is sent again fails, by its ETag, if it succeeded the first time.
+// transactTwice: a transaction with an ETag fails when it is sent again, if it succeeded the first time.
 func transactTwice(t *testing.T, table storage.Table) {
 	head := putRow(t, table, insertOp("!head", nil))
 	ops := []storage.Op{{Kind: storage.Replace, Key: "!head", IfMatch: head}, insertOp("m_1", nil)}
@@ -223,7 +223,8 @@ func transactOneWins(t *testing.T, table storage.Table) {
 	}
 }
 
-// transactSeenWhole: Range never reads a part of a transaction on neighbouring rows.
+// transactSeenWhole: Range returns neighbouring rows that one transaction writes either all as before or all as after
+// the transaction.
 func transactSeenWhole(t *testing.T, table storage.Table) {
 	write := func(kind storage.OpKind, n int64) error {
 		values := map[string]any{"N": n}
@@ -244,7 +245,7 @@ func transactSeenWhole(t *testing.T, table storage.Table) {
 	for last := int64(0); last < 30 && !t.Failed(); {
 		page := queryPage(t, table, storage.Query{To: "!u"})
 		if len(page.Rows) != 2 || page.Rows[0].Values["N"] != page.Rows[1].Values["N"] {
-			t.Fatalf("half a transaction: %+v, want two rows of one N", page.Rows)
+			t.Fatalf("half a transaction: %+v, want two rows with the same N", page.Rows)
 		}
 		last = page.Rows[0].Values["N"].(int64)
 	}

@@ -10,7 +10,7 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// Without faults the wrappers change nothing: they pass the suite, too.
+// The tests of this file check that wrappers without a fault change nothing: they pass the suite.
 
 type clock struct {
 	mu  sync.Mutex
@@ -53,6 +53,13 @@ func TestFaults_Blobs(t *testing.T) {
 	t.Parallel()
 	storagetest.Blobs(t, func(*testing.T) storagetest.BlobPort {
 		return storagetest.NewFaults().Blobs(memory.New(time.Now).Blobs())
+	})
+}
+
+func TestFaults_Files(t *testing.T) {
+	t.Parallel()
+	storagetest.Files(t, func(*testing.T) storage.Files {
+		return storagetest.NewFaults().Files(memory.New(time.Now).Files("inbox"))
 	})
 }
 

@@ -2,8 +2,8 @@
 // lane until the transport gives up, while the holder renews the lane's lease, so that no other
 // instance can take the lane over.
 //
-// Every process uses these wrappers, also in the simulation. A write that is ended is Ambiguous, like
-// every write without an answer: its caller sends it again, or reads whether it was done.
+// Every process uses these wrappers, also in the simulation. A write that was sent and then ended is
+// Ambiguous, like every write without an answer: its caller sends it again, or reads whether it was done.
 package timelimit
 
 import (
@@ -18,11 +18,12 @@ import (
 // A call that hung delays its lane by its limit and a pause of at most two seconds: together less than
 // ten seconds.
 const (
-	// callLimit bounds a call with a small answer; storage answers in milliseconds.
+	// callLimit bounds a call with a small answer, which takes milliseconds as a rule.
 	callLimit = 4 * time.Second
-	// queryLimit is longer, because storage itself may search for five seconds.
+	// queryLimit bounds the wait for each answer to a query or a listing. It is longer, because storage itself
+	// may search for five seconds.
 	queryLimit = 6 * time.Second
-	// silenceLimit is the longest time without a byte of a blob. A limit on the whole call would fail
+	// silenceLimit is the longest time without a byte of a blob or file. A limit on the whole call would fail
 	// each large body on a slow connection.
 	silenceLimit = 7 * time.Second
 )
@@ -32,8 +33,8 @@ var ErrHung = errors.New("storage did not answer in time")
 
 type movedKey struct{}
 
-// Moved restarts the limit of a call that made progress: bytes of a blob were sent or received, or a
-// page was read and another one is requested.
+// Moved restarts the limit of a call that made progress: bytes of a blob or file were sent or received,
+// or storage answered a query. It has no effect in a call whose whole time is limited.
 func Moved(ctx context.Context) {
 	if prolong, ok := ctx.Value(movedKey{}).(func()); ok {
 		prolong()
@@ -52,7 +53,7 @@ func withCallLimit(ctx context.Context, limit time.Duration) (context.Context, c
 	return context.WithTimeoutCause(ctx, limit, ErrHung)
 }
 
-// Table limits the time of each call of a table.
+// Table limits the time of the calls of a table.
 func Table(inner storage.Table) storage.Table { return table{inner} }
 
 type table struct{ inner storage.Table }
@@ -180,7 +181,8 @@ func (f files) Write(ctx context.Context, name, contentType string, metadata map
 	return f.inner.Write(ctx, name, contentType, metadata, movingBody{body, ctx})
 }
 
-// movingBody restarts the limit after each read of the body, because a read may wait for other calls of storage.
+// movingBody restarts the limit after each read of the body, because the body may itself come from storage, which
+// takes time.
 type movingBody struct {
 	io.Reader
 	ctx context.Context

@@ -14,13 +14,13 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// bound is the most that one call that hangs may cost, with room for the pause of two
-// seconds after which a lane is looked at again.
+// bound is the longest time for which one call may hang: a hang may delay a lane by ten seconds, and two of
+// them are the pause after which the process looks at the lane again.
 const bound = 8 * time.Second
 
 const leaseID = "00000000-0000-4000-8000-000000000001"
 
-// ports are limited ports whose every call hangs.
+// ports are the wrapped ports of an account on which every call hangs.
 type ports struct {
 	table  storage.Table
 	queue  timelimit.QueuePort
@@ -98,11 +98,11 @@ func TestCalls_HangForSecondsOnly(t *testing.T) {
 	}
 }
 
-// slowBlob is a blob that comes in pieces, one a second.
+// slowBlob has a blob whose pieces come one a second. After the last piece, Get hangs.
 type slowBlob struct {
 	timelimit.BlobPort
 	pieces int
-	cause  error
+	cause  error // that ended the context of Get
 }
 
 func (s *slowBlob) Get(ctx context.Context, _ string) ([]byte, error) {
@@ -135,7 +135,7 @@ func TestBlobs_EndOnlyWhenNothingMoves(t *testing.T) {
 	})
 }
 
-func TestCalls_EndWithTheirCaller(t *testing.T) {
+func TestCalls_EndWithTheContextOfTheCaller(t *testing.T) {
 	t.Parallel()
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package azurite runs Azurite, the storage emulator, as a child process: for local
-// runs, the benchmark and the tests. It listens on loopback only.
+// runs, the benchmark and the tests. Azurite listens on loopback only.
 package azurite
 
 import (
@@ -27,7 +27,8 @@ const (
 )
 
 // keepAliveSeconds is longer than a client keeps an idle connection, as with the real
-// service; by default the emulator closes after 5 s, and a request just then is lost.
+// service. By default the emulator closes an idle connection after 5 s, and a request
+// that a client sends at that moment is lost.
 const keepAliveSeconds = "120"
 
 // ErrNotInstalled is returned if the emulator's npm package is missing.
@@ -35,12 +36,12 @@ var ErrNotInstalled = errors.New("azurite is not installed: run make azurite")
 
 // Options are the settings of one Azurite.
 type Options struct {
-	Dir       string // workspace, made when missing; empty = everything in memory
-	BlobPort  int    // 0 = a free port, for each of the three
+	Dir       string // workspace, created if it is missing; empty = everything in memory
+	BlobPort  int    // 0 = a free port; the same holds for the other two ports
 	QueuePort int
 	TablePort int
-	Log       io.Writer // the emulator's own output; nil = nowhere
-	Cert, Key string    // PEM files: https, and tokens in the place of keys; empty = http
+	Log       io.Writer // gets the emulator's output; nil = the output is discarded
+	Cert, Key string    // paths of PEM files, for https and the sign-in with tokens; empty = http
 }
 
 // Ports are the ports that a process listens on.
@@ -53,12 +54,12 @@ type Process struct {
 	cmd   *exec.Cmd
 	ports Ports
 	done  chan struct{} // closed when the child has ended and its output is read
-	err   error         // how it ended; read after done
+	err   error         // result of the child; valid after done
 }
 
-// Start runs Azurite and returns once all three services listen. ctx bounds the
-// starting, not the life of the process: that ends with Stop or with this process.
-// After Stop, the same Dir and ports may be started again and find their data.
+// Start runs Azurite, and returns when all three services listen. ctx bounds only the
+// start. Azurite runs until Stop; on Linux it also ends when the calling process does.
+// After Stop, another Azurite with the same Dir has its data, and can use its ports.
 func Start(ctx context.Context, o Options) (*Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -72,7 +73,7 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	out := newOutput(o.Log)
 	p := &Process{cmd: exec.Command("node", o.commandArgs(script)...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	if err := p.startAndWait(); err != nil {
+	if err := p.startChild(); err != nil {
 		return nil, fmt.Errorf("start azurite: %w", err)
 	}
 	select {
@@ -113,7 +114,8 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done is closed when the process has ended, by Stop or by itself.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// ConnectionString is the account's, with its endpoints spelled out.
+// ConnectionString returns the account's connection string, with the process's ports. Its
+// addresses are http, also if the process has Cert and Key.
 func (p *Process) ConnectionString() string {
 	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;"+
 		"BlobEndpoint=http://127.0.0.1:%d/%s;QueueEndpoint=http://127.0.0.1:%d/%s;"+
@@ -121,8 +123,9 @@ func (p *Process) ConnectionString() string {
 		Account, key, p.ports.Blob, Account, p.ports.Queue, Account, p.ports.Table, Account)
 }
 
-// Stop ends the process by SIGTERM, on which Azurite saves its data, and waits for it;
-// after ten seconds it is killed and that is an error. Stopping twice is allowed.
+// Stop sends SIGTERM, on which Azurite saves its data and ends, and waits for the end. If
+// Azurite has not ended after ten seconds, Stop kills it and returns an error. Stop may
+// be called again.
 func (p *Process) Stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop azurite: %w", err)

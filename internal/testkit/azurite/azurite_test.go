@@ -87,7 +87,7 @@ func TestStart_NotInstalled(t *testing.T) {
 	t.Chdir(t.TempDir())
 	_, err := azurite.Start(t.Context(), azurite.Options{})
 	if err == nil || !strings.Contains(err.Error(), "make azurite") {
-		t.Errorf("err = %v, want one that says what to run", err)
+		t.Errorf("err = %v, want one with \"make azurite\"", err)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestProcess_Stop(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, resp.Body)
-	_ = resp.Body.Close() // kept open, which must not hold up the end
+	_ = resp.Body.Close() // leaves the connection open, which must not delay Stop
 	for range 2 {
 		if err := p.Stop(); err != nil {
 			t.Fatal(err)

@@ -2,10 +2,10 @@ package azurite
 
 import "runtime"
 
-// startAndWait starts the child from a goroutine that keeps its thread until the child has ended.
+// startChild starts the child from a goroutine that keeps its thread until the child has ended.
 // Linux sends the parent-death signal to the child when the thread that started it ends, even if
-// the process lives on.
-func (p *Process) startAndWait() error {
+// the process lives on. startChild returns when the child has started.
+func (p *Process) startChild() error {
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()

@@ -9,26 +9,26 @@ import (
 	"sync"
 )
 
-// The emulator prints the start of each service, and its port, which the caller cannot know if it
-// asked for a free one.
+// The emulator prints these lines at the start of each service. The second line has the port, which
+// the emulator has chosen if the caller asked for a free one.
 var (
 	startingLine  = regexp.MustCompile(`^Azurite (Blob|Queue|Table) service is starting at (\S+)`)
 	listeningLine = regexp.MustCompile(`^Azurite (Blob|Queue|Table) service is successfully listening at ` +
 		`https?://127\.0\.0\.1:(\d+)`)
 )
 
-const keptOutput = 4 << 10
+const keptOutput = 4 << 10 // bytes of the output that an error can have
 
 // outputReader reads the child's output line by line.
 type outputReader struct {
 	log   io.Writer
-	ready chan Ports // receives once
+	ready chan Ports // receives once, when all services listen
 
 	mu       sync.Mutex
-	line     []byte // not ended yet
-	tail     []byte // the last of it all, for an error
-	ports    Ports
-	starting string // the address tried last
+	line     []byte // the last line, if it has not ended yet
+	tail     []byte // the end of the output, for an error
+	ports    Ports  // of the services that listen; 0 = it does not listen yet
+	starting string // the address of the service that started last
 }
 
 func newOutput(log io.Writer) *outputReader {
@@ -38,7 +38,7 @@ func newOutput(log io.Writer) *outputReader {
 	return &outputReader{log: log, ready: make(chan Ports, 1)}
 }
 
-// Write never fails: the emulator must not stop because a log does.
+// Write implements io.Writer. It never fails, so that the emulator goes on even if the log fails.
 func (o *outputReader) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,7 +79,7 @@ func (o *outputReader) readLine(line string) {
 	}
 }
 
-// startFailure returns why the child ended before it listened.
+// startFailure returns why the child ended before its services listened; err is the child's result.
 func (o *outputReader) startFailure(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Env names an account to test against instead of a process of our own.
+// Env is the environment variable with the connection string of the account that tests use in place of a process of
+// their own; empty = they start one.
 const Env = "WEIR_TEST_AZURITE"
 
 var sharedProcess struct {
@@ -18,9 +19,10 @@ var sharedProcess struct {
 	err     error
 }
 
-// Shared returns the connection string of the one Azurite of this test binary. The first call
-// starts it, in memory. Tests use names of their own in it. If Azurite cannot run, the test fails: a
-// skipped test would prove no promise. The binary's TestMain must be Main.
+// Shared returns the connection string of the one Azurite of this test binary, or that in Env. The
+// first call starts Azurite, in memory. All tests share its account, so each test uses names of its own. If
+// Azurite cannot run, the test fails: a skipped test would prove no promise. The binary's TestMain must call
+// Main.
 func Shared(t testing.TB) string {
 	t.Helper()
 	if s := os.Getenv(Env); s != "" {
@@ -33,7 +35,7 @@ func Shared(t testing.TB) string {
 	return sharedProcess.process.ConnectionString()
 }
 
-// Main is a TestMain: it runs the tests, stops the emulator of Shared, looks for leaked
+// Main is the body of a TestMain: it runs the tests, stops the emulator of Shared, looks for leaked
 // goroutines and exits.
 func Main(m *testing.M) { goleak.VerifyTestMain(leakCheckedRun{m}) }
 

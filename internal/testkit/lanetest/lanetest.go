@@ -16,17 +16,17 @@ import (
 	"weir/internal/weir"
 )
 
-// Quiet is a log that is thrown away.
+// Quiet is a logger that discards its lines.
 var Quiet = slog.New(slog.DiscardHandler)
 
-// Simulate runs a test in virtual time, beside other tests.
+// Simulate runs a test in virtual time, in parallel with other tests.
 func Simulate(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, f)
 }
 
-// Lanes are open lanes. Its methods end the test if storage fails.
+// Lanes are the open lanes of an account. Their methods end the test if storage fails.
 type Lanes struct {
 	Account  *memory.Account
 	Store    *lane.Store // without faults, for the test itself
@@ -46,14 +46,14 @@ func New(t testing.TB, lanes int) *Lanes {
 	return &Lanes{Account: account, Store: store, Appender: lane.NewAppender(store, Quiet), t: t}
 }
 
-// FaultyStore returns the lanes as a process sees them whose storage has these faults.
+// FaultyStore returns the store of a process whose table and bodies have these faults.
 func (l *Lanes) FaultyStore(faults *storagetest.Faults) *lane.Store {
 	store := *l.Store
 	store.Table, store.Bodies = faults.Table(l.Account.Table()), faults.Blobs(l.Account.Blobs())
 	return &store
 }
 
-// Append appends a message of the contract "article", except if changes set another, and returns its id.
+// Append appends a message, and returns its id. Its contract is "article", unless changes set another one.
 func (l *Lanes) Append(key, body string, changes ...func(*weir.Message)) weir.ID {
 	l.t.Helper()
 	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(body)}
@@ -88,7 +88,7 @@ func (l *Lanes) Control(number int) lane.Control {
 	return c
 }
 
-// Messages returns all messages with their bodies, in the order of the log of each lane.
+// Messages returns all messages with their bodies, lane by lane, in the order of the log.
 func (l *Lanes) Messages() (all []weir.Message) {
 	l.t.Helper()
 	for number := range l.Store.Lanes {
@@ -112,7 +112,7 @@ func (l *Lanes) BodiesOf(key string) (bodies []string) {
 	return bodies
 }
 
-// readLog returns the wanted messages of a lane with their bodies.
+// readLog returns the wanted messages of a lane with their bodies, in the order of the log.
 func (l *Lanes) readLog(number int, isWanted func(*weir.Message) bool) (messages []weir.Message) {
 	l.t.Helper()
 	for seq := int64(1); ; {
@@ -136,7 +136,7 @@ func (l *Lanes) readLog(number int, isWanted func(*weir.Message) bool) (messages
 	}
 }
 
-// Calls counts calls of a process to the parts around it. It is safe for concurrent use.
+// Calls counts the wakes of lanes and the refusals that a process reports. It is safe for concurrent use.
 type Calls struct {
 	Wakes    atomic.Int64
 	Refusals atomic.Int64
@@ -148,12 +148,13 @@ func (c *Calls) CountWake(int) { c.Wakes.Add(1) }
 // CountRefusal counts a refused message, or a refused batch.
 func (c *Calls) CountRefusal(error) { c.Refusals.Add(1) }
 
-// Closer is a part of a process that ends in order.
+// Closer is a part of a process that can be closed.
 type Closer interface {
 	Close(ctx context.Context) error
 }
 
-// Close ends parts of a process one after the other. It ends the test if they need longer than a minute.
+// Close closes parts of a process one after the other. It ends the test if a part returns an error, for example because
+// all parts together take longer than a minute.
 func Close(t testing.TB, parts ...Closer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -165,8 +166,8 @@ func Close(t testing.TB, parts ...Closer) {
 	}
 }
 
-// NoTickets is a queue that loses each ticket. The test wakes the processes itself.
+// NoTickets drops each ticket. The test wakes the processes itself.
 type NoTickets struct{}
 
-// EnqueueNow loses a ticket.
+// EnqueueNow drops a ticket.
 func (NoTickets) EnqueueNow(context.Context, int) error { return nil }

@@ -16,11 +16,11 @@ import (
 // patience is how long porcupine may search one key. A key that it has not decided by then fails.
 const patience = time.Minute
 
-// Checked counts the part of a history that was checked against the model.
+// Checked has the numbers of keys and operations that were checked against the model, and of excluded keys.
 type Checked struct{ Keys, Operations, Excluded int }
 
-// Check checks each key against the model. A key that breaks it is drawn into dir as
-// <name>-<key>.html, and the error names the file.
+// Check checks each key that is not excluded against the model. It draws the history of a key that breaks
+// the model into the file <name>-<key>.html in dir, and the error names the file.
 func (h *History) Check(dir, name string) (Checked, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,7 +45,7 @@ var notInNames = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
 func fileName(key string) string { return notInNames.ReplaceAllString(key, "_") }
 
-// explainFailure draws a key that breaks the model, and finds the reason.
+// explainFailure draws the history of a key that breaks the model, and returns the error with the reason.
 func explainFailure(ops []porcupine.Operation, key string, result porcupine.CheckResult, path string) error {
 	_, info := porcupine.CheckOperationsVerbose(keyModel, ops, patience)
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
@@ -59,7 +59,7 @@ func explainFailure(ops []porcupine.Operation, key string, result porcupine.Chec
 		findReason(ops, info), path)
 }
 
-// findReason returns why the longest history that the model allows goes no further.
+// findReason returns why the longest sequence of operations that the model allows cannot go on.
 func findReason(ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	longest := []int{}
 	for _, partial := range info.PartialLinearizations()[0] {
@@ -71,7 +71,7 @@ func findReason(ops []porcupine.Operation, info porcupine.LinearizationInfo) str
 	for _, id := range longest {
 		s, _ = applyOperation(s, ops[id].Input, ops[id].Output)
 	}
-	// The first to return of those left is the one that cannot wait.
+	// Of the operations that are left, the one that returned first cannot wait for another one.
 	next := -1
 	for id, op := range ops {
 		if !slices.Contains(longest, id) && (next < 0 || op.Return < ops[next].Return) {

@@ -9,8 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Post is a submission of a message by its name: a repeat under the same Idempotency-Key has the
-// same name.
+// Post is a post of the message with this name. A repeat under the same Idempotency-Key has the same name.
 type Post struct{ Name string }
 
 // Receipt is the answer to a Post.
@@ -20,15 +19,15 @@ type Receipt struct {
 	Duplicate bool
 }
 
-// Learned is the output of a post whose answer was not seen: a later operation showed the number of
-// its message. With the number, the checker has to try far fewer orders of such posts.
+// Learned is the output of a post whose answer was not seen. Sequence is the message's number as another
+// operation showed it; 0 = none did. With the number, the checker has to try far fewer orders of such posts.
 type Learned struct{ Sequence int64 }
 
-// Begin is a write that reached the CMS. Late marks one whose sender stood still past its
-// lease: it carries an older fence than storage has, and a CMS that heeds fences refuses it.
+// Begin is the begin of a write, when it reaches the CMS. Late marks a write whose sender stood still past
+// the end of its lease: its fence is lower than that in storage, and a CMS that checks fences refuses it.
 type Begin struct {
 	Name, ID string
-	Sequence int64 // 0 = the record has none
+	Sequence int64 // of the message; 0 = not known
 	Fence    int64
 	Late     bool
 }
@@ -44,20 +43,21 @@ const (
 	Lost    Verdict = "lost"    // the sender got no answer
 )
 
-// End is the end of the same write.
+// End is the end of the write whose begin it has.
 type End struct {
 	Begin
 	Verdict Verdict
 }
 
-// Finish is a holder's decision that a message is dead, cancelled or superseded. No client
-// sees its time, which lies between the message's first Post and the first read that shows it.
+// Finish is a holder's decision that a message is dead, cancelled or superseded. No client sees its time. It
+// lies after the message's first post and the last read that showed the message waiting, and before the
+// first read that shows the decision.
 type Finish struct{ Name, Stage string }
 
 // Read is a status read, of one message or of several at once.
 type Read struct{ Names []string }
 
-// Rest is a read of a key after all processes have become idle.
+// Rest is the point in time at which all processes have become idle.
 type Rest struct{}
 
 // History gathers operations. The zero History is ready; its methods may be called
@@ -69,20 +69,20 @@ type History struct {
 	excluded map[string]string                 // keys that the model does not describe, with the reason
 }
 
-// postRecord sums up all posts of one name.
+// postRecord sums up all posts and reads of the message with one name. Times are in nanoseconds of Unix time.
 type postRecord struct {
-	first      int64 // when the first was sent
-	unanswered int64 // when the first that got no answer was sent; 0 = each was answered
-	filed      bool  // one of the answers is not a duplicate, so that post filed the message
-	waited     int64 // when the last read began that showed the message queued or retrying
-	finished   int64 // when a read first showed that it is dead, cancelled or superseded
-	stage      string
+	first      int64  // when the first post was sent
+	unanswered int64  // when the first post without an answer was sent; 0 = each was answered
+	filed      bool   // a post was answered as no duplicate, so it filed the message
+	waited     int64  // when the last read began that showed the message queued or retrying; 0 = none did
+	finished   int64  // when a read first showed that the message is dead, cancelled or superseded; 0 = none did
+	stage      string // the stage that this read showed
 }
 
 // Seen is a message's stage as it was read.
 type Seen struct{ Name, Stage string }
 
-// Clients of the visualization, one row each. Posts follow.
+// Rows of the visualization. Posts that overlap have the row postRow and the rows after it.
 const (
 	cmsRow = iota
 	holderRow
@@ -90,7 +90,7 @@ const (
 	postRow
 )
 
-// Posted records a post and its answer. A nil answer is one that was not seen.
+// Posted records a post and its answer; nil = the answer was not seen.
 func (h *History) Posted(key, name string, sent, answered time.Time, answer *Receipt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,7 +143,7 @@ func (h *History) Read(key string, asked, answered time.Time, seen ...Seen) {
 	h.addOperation(key, readerRow, Read{names}, asked.UnixNano(), stages, answered.UnixNano())
 }
 
-// Exclude leaves a key out, with the reason. The model does not describe keys with due
+// Exclude makes Check leave a key out, for a reason. The model does not describe keys with due
 // times, replays, versions or skipped failures.
 func (h *History) Exclude(key, reason string) {
 	h.mu.Lock()
@@ -154,7 +154,7 @@ func (h *History) Exclude(key, reason string) {
 	h.excluded[key] = cmp.Or(h.excluded[key], reason)
 }
 
-// Rest records for every key that all processes have become idle.
+// Rest records for every key so far that all processes have become idle.
 func (h *History) Rest(at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -186,7 +186,7 @@ func (h *History) addOperation(key string, client int, input any, call int64, ou
 		Return: ret})
 }
 
-// operationsOf returns a key's operations as porcupine wants them.
+// operationsOf returns a key's operations for porcupine, in the order of their begins.
 func (h *History) operationsOf(key string) []porcupine.Operation {
 	ops := slices.Clone(h.keys[key])
 	shown := firstShown(ops)

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testHistory writes a history by hand: a clock that goes on by a second at each operation.
+// testHistory builds a history by hand. Its clock moves on by a second for each point in time.
 type testHistory struct {
 	linear.History
 	now time.Time
@@ -205,7 +205,7 @@ var bad = map[string]struct {
 		b.addWrite("a", 1, linear.Taken)
 		b.addWrite("a", 1, linear.Taken)
 	}, "a is written again, without a higher fence"},
-	"RepeatedUnderAnotherKey": {func(b *testHistory) {
+	"RepeatedUnderAnotherIdempotencyKey": {func(b *testHistory) {
 		b.addPost("a", 1)
 		b.addWrite("a", 1, linear.Taken)
 		b.Began(key, linear.Begin{Name: "a", ID: "id-other", Fence: 2}, b.nextTime())

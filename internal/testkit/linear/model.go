@@ -8,21 +8,21 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// keyState is one key. It is never changed in place.
+// keyState is the state of one key. It is never changed in place.
 type keyState struct {
 	log   []keyMessage // in the order of acceptance
-	fence int64        // the highest that the CMS has seen
+	fence int64        // of the last write that was not late
 	busy  string       // the message whose write is under way; "" = none
 }
 
-// keyMessage is one of a key's messages. Its stage is empty until storage shows it as final.
+// keyMessage is one of a key's messages.
 type keyMessage struct {
-	name, id string
-	sequence int64
-	begun    bool
-	verdict  Verdict
-	fence    int64 // of the last write
-	stage    string
+	name, id string  // id is empty until an operation shows it
+	sequence int64   // 0 until an operation shows it
+	begun    bool    // a write of the message has begun
+	verdict  Verdict // of the last write; empty = the write is under way, or there was none
+	fence    int64   // of the last write
+	stage    string  // the final stage; empty until a Finish, or a read that shows the message delivered
 }
 
 // isOver reports whether the next message of the key may be written.
@@ -32,14 +32,14 @@ func (s keyState) findMessage(name string) int {
 	return slices.IndexFunc(s.log, func(m keyMessage) bool { return m.name == name })
 }
 
-// replaceMessage returns a copy in which one message is another.
+// replaceMessage returns a copy of the state with m at position i of the log.
 func (s keyState) replaceMessage(i int, m keyMessage) keyState {
 	s.log = slices.Clone(s.log)
 	s.log[i] = m
 	return s
 }
 
-// applyOperation makes one operation; the reason is empty if the model allows it.
+// applyOperation returns the state after one operation; the reason is empty if the model allows the operation.
 func applyOperation(s keyState, input, output any) (next keyState, reason string) {
 	switch in := input.(type) {
 	case Post:
@@ -229,7 +229,7 @@ func describeOperation(input, output any) string {
 	return "rest"
 }
 
-// keyModel is one key, as porcupine takes it.
+// keyModel is the model of one key for porcupine.
 var keyModel = porcupine.Model{
 	Init: func() any { return keyState{} },
 	Step: func(s, input, output any) (bool, any) {
