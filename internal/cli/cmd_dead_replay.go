@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -226,23 +227,23 @@ func (a *apiCommand) printJob(job remote.Answer[wire.Job]) error {
 
 // watchJob prints the progress of a bulk replay until its end, and then returns jobError.
 func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[wire.Job]) error {
-	patience, last := a.newPatience(unavailableLimit), job.Value
+	patience, last := a.newPatience(unavailableLimit), job
 	for {
 		if !job.Value.IsRunning() {
 			return errors.Join(a.printJob(job), jobError(&job.Value))
 		}
-		if job.Value != last && !a.json {
+		if !bytes.Equal(job.JSON, last.JSON) && !a.json {
 			if err := a.printJob(job); err != nil {
 				return err
 			}
 		}
-		last = job.Value
+		last = job
 		if !clock.Sleep(ctx, a.pollInterval) {
 			return ctx.Err()
 		}
 		err := patience.Do(ctx, func(ctx context.Context) error {
 			var err error
-			job, err = a.client.Job(ctx, last.ID)
+			job, err = a.client.Job(ctx, last.Value.ID)
 			return err
 		})
 		if err != nil {

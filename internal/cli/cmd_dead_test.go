@@ -228,6 +228,22 @@ func TestDeadReplay_Matching(t *testing.T) {
 			t.Errorf("got %v, want two lines, the last with the state done", lines)
 		}
 	})
+	t.Run("WatchedWithoutChange", func(t *testing.T) {
+		t.Parallel()
+		f, reads := newReplays(t, plan), 0
+		f.mux.HandleFunc("GET /api/replays/r1", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			state, counts := "running", none
+			if reads++; reads == 5 {
+				state, counts = "done", all
+			}
+			fmt.Fprint(w, strings.Replace(jobJSON(state, counts), `"filter":{}`, `"filter":{"lane":0}`, 1))
+		})
+		run := f.runCommand("dead", "replay", "--lane", "0", "--yes", "--wait")
+		if n := strings.Count(run.out, "Replay r1 is running"); n > 2 {
+			t.Errorf("got %d lines of the running replay, which did not change, in\n%s\nwant 2 at most", n, run.out)
+		}
+	})
 	t.Run("Stopped", func(t *testing.T) {
 		t.Parallel()
 		f := newReplays(t, plan)

@@ -112,16 +112,16 @@ func countWaiting(stages map[weir.Stage]int) (n int) {
 // reportBatch prints the end of a batch, and returns the error of the file; nil = success.
 func (s *sendRun) reportBatch(file string, last remote.Answer[wire.Batch]) error {
 	b := &last.Value
-	if s.json {
-		if err := s.printJSON(struct {
+	s.progress.printBetween(func() {
+		if !s.json {
+			s.printBatch(file, b)
+			return
+		}
+		_ = s.printJSON(struct { // texts and numbers can always be encoded
 			File string `json:"file"`
 			wire.Batch
-		}{file, *b}); err != nil {
-			return err
-		}
-	} else {
-		s.progress.printBetween(func() { s.printBatch(file, b) })
-	}
+		}{file, *b})
+	})
 	switch {
 	case b.State == wire.BatchRejected:
 		return &remote.Error{Kind: remote.Refused, Message: "the batch is rejected: " + b.Reason}
@@ -129,12 +129,22 @@ func (s *sendRun) reportBatch(file string, last remote.Answer[wire.Batch]) error
 		return errors.New("the batch was cancelled")
 	case b.Reason != "":
 		return errors.New("the batch was filed in part: " + b.Reason)
-	case s.wait.Duration > 0 && b.Stages[weir.Dead]+b.Stages[weir.Cancelled] > 0:
+	case s.wait.Duration > 0 && hasBadEnd(b.Stages):
 		return errors.New("not all parts were delivered")
 	case s.wait.Duration > 0 && countWaiting(b.Stages) > 0:
 		return errors.New("the time for waiting is over")
 	}
 	return nil
+}
+
+// hasBadEnd reports whether a message is in a final stage that means that it was not written.
+func hasBadEnd(stages map[weir.Stage]int) bool {
+	for stage, n := range stages {
+		if n > 0 && stage.Final() && !isGoodEnd(stage) {
+			return true
+		}
+	}
+	return false
 }
 
 // printBatch prints the problems of a batch to stderr, and its numbers to stdout.

@@ -69,6 +69,18 @@ func TestSendBatch_Rejected(t *testing.T) {
 	}
 }
 
+// With --wait the exit code is that of messages that were sent one by one.
+func TestSendBatch_Discarded(t *testing.T) {
+	t.Parallel()
+	f, _ := newBatchServer(t, `"state":"filed","parts":3,"invalid":0,"filed":3,"stages":{"delivered":1,"superseded":1,`+
+		`"discarded":1}`)
+	file := filepath.Join(t.TempDir(), "feed.xml")
+	if err := os.WriteFile(file, []byte("<feed/>"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.runCommand("send", "--batch", "--wait", file).expectEnd(t, exitFailed, "1 discarded", "not all parts were delivered")
+}
+
 func TestSendBatch_Usage(t *testing.T) {
 	t.Parallel()
 	f, _ := newBatchServer(t, "")
