@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -62,6 +63,35 @@ func TestArchitecture_HasEveryPackage(t *testing.T) {
 		if name := "functions/" + filepath.Base(filepath.Dir(folder)); !strings.Contains(text, "`"+name+"`") {
 			t.Errorf("docs/architecture.md does not name the function %s, want its name", name)
 		}
+	}
+}
+
+// packageRow matches a row of the table of packages: the package, and its imports.
+var packageRow = regexp.MustCompile("(?m)^\\| `(internal/[^`]+|handler)` \\| [^|]* \\| ([^|]*) \\|$")
+
+// TestArchitecture_HasTheImports checks that the table of packages in docs/architecture.md has the imports of may.
+func TestArchitecture_HasTheImports(t *testing.T) {
+	t.Parallel()
+	rows := 0
+	for _, row := range packageRow.FindAllStringSubmatch(readArchitecture(t), -1) {
+		want, listed := may["weir/"+row[1]]
+		if !listed {
+			continue
+		}
+		rows++
+		var got []string
+		for name := range strings.SplitSeq(row[2], ",") {
+			if name = strings.TrimSpace(name); name != "–" {
+				got = append(got, "weir/internal/"+name)
+			}
+		}
+		slices.Sort(got)
+		if want = slices.Sorted(slices.Values(want)); !slices.Equal(got, want) {
+			t.Errorf("docs/architecture.md has the imports %q of %s, want %q", got, row[1], want)
+		}
+	}
+	if rows < len(may)-10 {
+		t.Errorf("got %d rows of packages, want about %d: the pattern may be wrong", rows, len(may))
 	}
 }
 
