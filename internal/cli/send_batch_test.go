@@ -78,7 +78,8 @@ func TestSendBatch_Discarded(t *testing.T) {
 	if err := os.WriteFile(file, []byte("<feed/>"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f.runCommand("send", "--batch", "--wait", file).expectEnd(t, exitFailed, "1 discarded", "not all parts were delivered")
+	f.runCommand("send", "--batch", "--wait", file).expectEnd(t, exitFailed, "1 discarded",
+		"not all parts were delivered")
 }
 
 func TestSendBatch_Usage(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// may has, for each package, the packages of Weir that it may import; it imports each of them. Package app, the functions, and the packages that
-// consist of tests (schema, simulation) are not in it. The tools are a module of their own, which the program does not
-// require.
+// may has, for each package, the packages of Weir that it may import, and does import. Package app, the functions, and
+// the packages that consist of tests (schema, simulation) are not in it. The tools are a module of their own, which the
+// program does not require.
 var may = map[string][]string{
 	"weir/internal/weir":                {},
 	"weir/internal/contract":            {"weir/internal/clock", "weir/internal/weir"},

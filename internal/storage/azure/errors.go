@@ -101,10 +101,12 @@ func retryAfter(r *http.Response) time.Duration {
 	if r == nil {
 		return 0
 	}
-	for name, unit := range map[string]time.Duration{"Retry-After-Ms": time.Millisecond,
-		"X-Ms-Retry-After-Ms": time.Millisecond, "Retry-After": time.Second} {
-		if n, err := strconv.Atoi(r.Header.Get(name)); err == nil && n > 0 {
-			return time.Duration(n) * unit
+	for _, header := range []struct {
+		name string
+		unit time.Duration
+	}{{"Retry-After-Ms", time.Millisecond}, {"X-Ms-Retry-After-Ms", time.Millisecond}, {"Retry-After", time.Second}} {
+		if n, err := strconv.Atoi(r.Header.Get(header.name)); err == nil && n > 0 {
+			return time.Duration(n) * header.unit
 		}
 	}
 	at, err := http.ParseTime(r.Header.Get("Retry-After"))
