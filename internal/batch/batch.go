@@ -19,17 +19,17 @@ const (
 	MaxBytes = 64 << 20
 	// maxParts is the largest number of parts of a batch.
 	maxParts = 100_000
-	// maxUnpacked is the largest size of all files of a zip together, in bytes.
+	// maxUnpacked is the largest size of all files of a zip together when they are unpacked, in bytes.
 	maxUnpacked = 512 << 20
 	// maxProblems is the number of invalid parts whose problems are stored; further invalid parts are only counted.
 	maxProblems = 1000
-	// maxOfPart is the number of problems that are stored for one part, and maxText the largest size of a problem's
-	// text, in bytes.
+	// maxOfPart is the largest number of problems that are stored for one part. maxText is the size, in bytes, to which
+	// longer texts and names in a problem or in a reason are cut.
 	maxOfPart, maxText = 10, 400
 	// maxContentType and maxPath are the largest sizes of a Content-Type and of a split path, in bytes. The batch's row
 	// must have room for them.
 	maxContentType, maxPath = 512, 256
-	// retention is the age at which a final batch is removed.
+	// retention is the time from the acceptance of a batch until RemoveExpired removes it, if it is final then.
 	retention = 30 * 24 * time.Hour
 )
 
@@ -37,13 +37,13 @@ const (
 type Spec struct {
 	ContentType    string
 	Mode           wire.BatchMode
-	Split          []string // paths of the parts; empty = the paths of the contracts
+	Split          []string // paths of the parts; empty = for XML the paths of the contracts, else each file is a part
 	IdempotencyKey string   // empty = none
 	File           string   // name for Config.FinishFile; empty = the batch was posted
-	Upstream       string   // that sent the batch; empty = the settings have no upstreams
+	Upstream       string   // the upstream that sent the batch; empty = none is known
 }
 
-// formatOf returns the format that a media type names.
+// formatOf returns the format of a batch with this Content-Type. Without a Content-Type the format is XML.
 func formatOf(contentType string) (wire.BatchFormat, error) {
 	kind, params, err := mime.ParseMediaType(contentType)
 	switch {
@@ -105,7 +105,7 @@ func idPrefix(t time.Time) string { return fmt.Sprintf("%013d", maxMillis-t.Unix
 
 var idPattern = regexp.MustCompile(`^[0-9]{13}[0-9a-f]{16}$`)
 
-// describeProblem returns the problem of an invalid part.
+// describeProblem returns the problem of an invalid part. Its lines are lines of the part's file.
 func describeProblem(p part, err *weir.Error) wire.PartProblem {
 	out := wire.PartProblem{Part: p.number, File: truncateText(p.file), Line: p.line, Message: truncateText(err.Message)}
 	for _, problem := range err.Problems[:min(len(err.Problems), maxOfPart)] {
@@ -123,6 +123,7 @@ func describeProblem(p part, err *weir.Error) wire.PartProblem {
 	return out
 }
 
+// truncateText cuts a text that is over maxText bytes, and puts an ellipsis behind it.
 func truncateText(text string) string {
 	if len(text) > maxText {
 		return strings.ToValidUTF8(text[:maxText], "") + "…"

@@ -111,7 +111,7 @@ func TestBatch_SplitZip(t *testing.T) {
 	})
 }
 
-// Each batch is refused before it is stored.
+// Each batch is refused, and neither a blob nor a row of it is left.
 func TestAccept_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -128,7 +128,7 @@ func TestAccept_Refuses(t *testing.T) {
 			strings.NewReader("PK"), weir.Invalid},
 		"TooLarge":     {batch.Spec{}, io.LimitReader(repeat('x'), batch.MaxBytes+1), weir.TooLarge},
 		"ClientIsGone": {batch.Spec{}, iotest.ErrReader(&weir.Error{Kind: weir.Malformed}), weir.Malformed},
-		"GoneInTheMidst": {batch.Spec{}, io.MultiReader(io.LimitReader(repeat('x'), 3<<20),
+		"ClientGoesInTheMiddle": {batch.Spec{}, io.MultiReader(io.LimitReader(repeat('x'), 3<<20),
 			iotest.ErrReader(&weir.Error{Kind: weir.Malformed})), weir.Malformed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestAccept_Refuses(t *testing.T) {
 	}
 }
 
-// repeat is a reader that returns one byte again and again, without an end.
+// repeat is an endless reader of one byte value.
 type repeat byte
 
 // Read implements io.Reader.
@@ -166,7 +166,7 @@ func TestBatch_Rejects(t *testing.T) {
 	t.Parallel()
 	form, body := multipartOf(t, "a.xml", newArticle("/a", 1))
 	zipped := ziptest.New(t, "a.xml", newArticle("/a", 1))
-	for name, c := range map[string]struct{ contentType, body, says string }{
+	for name, c := range map[string]struct{ contentType, body, reason string }{
 		"NoXML":        {"", "hello", "text outside"},
 		"NotClosed":    {"", "<feed>" + newArticle("/a", 1), "not closed"},
 		"CutOff":       {"", "<feed>" + newArticle("/a", 1) + "<article", ""},
@@ -202,10 +202,10 @@ func TestBatch_Rejects(t *testing.T) {
 				p := w.startProcess()
 				defer p.stop()
 				got := p.awaitFinal(p.accept(batch.Spec{ContentType: c.contentType}, c.body).ID)
-				if got.State != wire.BatchRejected || !strings.Contains(got.Reason, c.says) || got.Filed != 0 ||
+				if got.State != wire.BatchRejected || !strings.Contains(got.Reason, c.reason) || got.Filed != 0 ||
 					got.FinishedAt.IsZero() || w.countAll() != 0 {
 					t.Errorf("got %+v and %d messages, want a rejected batch with the reason %q and no message", got,
-						w.countAll(), c.says)
+						w.countAll(), c.reason)
 				}
 			})
 		})
@@ -213,7 +213,7 @@ func TestBatch_Rejects(t *testing.T) {
 }
 
 // A post with a used Idempotency-Key and the same document returns the earlier batch. A post with the same key and
-// another document is refused.
+// another document or mode is refused. The key of a rejected batch can be used again.
 func TestAccept_Idempotency(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -246,7 +246,7 @@ func TestBatch_Killed(t *testing.T) {
 	t.Parallel()
 	keys := []string{"/a", "/b", "/c"}
 	for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
-		for at := range 16 {
+		for at := 1; at <= 91; at += 6 {
 			t.Run(fmt.Sprintf("fault %d at write %d", kind, at), func(t *testing.T) {
 				simulate(t, func(w *world) { w.killAt(kind, at, keys) })
 			})
@@ -254,7 +254,8 @@ func TestBatch_Killed(t *testing.T) {
 	}
 }
 
-// killAt files a batch with a process that is killed at its write number at, and then resumes it with another process.
+// killAt files a batch with a process that is killed at a write; at is the number of the write, from 1, after the batch
+// was accepted. Another process then files the rest of the batch.
 func (w *world) killAt(kind storagetest.FaultKind, at int, keys []string) {
 	w.Helper()
 	p, writes, isDead := w.startProcess(), 0, false
@@ -264,7 +265,7 @@ func (w *world) killAt(kind storagetest.FaultKind, at int, keys []string) {
 			return storagetest.Fault{Kind: storagetest.FailBefore}
 		}
 		if c.Op == "Transact" || c.Op == "Put" || c.Op == "Delete" {
-			if writes++; writes > 6*at {
+			if writes++; writes == at {
 				isDead = true
 				return storagetest.Fault{Kind: kind}
 			}
@@ -289,7 +290,7 @@ func (w *world) killAt(kind storagetest.FaultKind, at int, keys []string) {
 	}
 }
 
-// The sweeps of two processes find the same batch, and only one process works on it.
+// A process works on a batch, and the sweep of another process finds the batch. Each part becomes one message.
 func TestBatch_OneProcessAtATime(t *testing.T) {
 	simulate(t, func(w *world) {
 		p, other := w.startProcess(), w.startProcess()
@@ -309,7 +310,7 @@ func TestBatch_OneProcessAtATime(t *testing.T) {
 	})
 }
 
-// Storage fails for a while. The work continues afterwards.
+// Storage fails for two minutes. The next sweep continues the work.
 func TestBatch_StorageAway(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -334,7 +335,8 @@ func TestBatch_StorageAway(t *testing.T) {
 	})
 }
 
-// Old batches are removed with their rows and blobs. A document whose post was broken off by a crash is removed, too.
+// An old batch is removed with its rows and blobs. An old document without a batch, as a crash during a post leaves it,
+// is removed, too.
 func TestRemoveExpired(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -373,7 +375,7 @@ func TestRemoveExpired(t *testing.T) {
 	})
 }
 
-// Get returns NotFound for an id that no batch has, whether its form is valid or not.
+// Get returns NotFound for an id that no batch has, whether or not the id has the form of an id.
 func TestGet_Unknown(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()

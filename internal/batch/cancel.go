@@ -9,14 +9,14 @@ import (
 	"weir/internal/wire"
 )
 
-// cancelTries is the number of tries of a cancel. A try fails if the process that works on the batch writes the row at
-// the same time.
+// cancelTries is the largest number of tries of a cancel. A try fails, for example, if the process that works on the
+// batch writes the row at the same time.
 const cancelTries = 10
 
-// Cancel requests the end of a batch: no further window is filed. Messages of filed parts stay as they are. The process
-// that works on the batch carries the request out before its next window; until then the batch has CancelAskedAt. A
-// repeat changes nothing. If the batch is filed or rejected already, Cancel returns Conflict. After an Unavailable
-// error the request may be stored or not.
+// Cancel requests the end of a batch, and stores the time of the request in CancelAskedAt. The process that works on
+// the batch files the window that it has begun, and then cancels the batch; if no part is left then, the batch becomes
+// filed. Messages of filed parts stay as they are. A repeat changes nothing. If the batch is filed or rejected already,
+// Cancel returns Conflict. After an Unavailable error the request may be stored or not.
 func (r *Runner) Cancel(ctx context.Context, id string) (wire.Batch, error) {
 	var failed error
 	for range cancelTries {

@@ -11,7 +11,8 @@ import (
 	"weir/internal/wire"
 )
 
-// Another process cancels a batch while its third window is filed. The window is finished, and no further one begins.
+// Another process cancels a batch while its third window is filed. The process that files the window finishes it, and
+// begins no further one.
 func TestCancel_KeepsFiledMessages(t *testing.T) {
 	simulate(t, func(w *world) {
 		p, other := w.startProcess(), w.startProcess()

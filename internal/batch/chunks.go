@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// chunkSize is the size of a blob of a document, in bytes. Only the last blob may be smaller.
+// chunkSize is the size of a chunk, in bytes. Only the last chunk of a document may be smaller.
 const chunkSize = 1 << 20
 
 func blobPrefix(id string) string { return blobsPrefix + id + "/" }
@@ -68,15 +68,15 @@ type document struct {
 	id     string
 	size   int64
 	at     int64 // position of the next Read
-	number int   // of the chunk in memory
+	number int   // number of the chunk in memory, from 0
 	chunk  []byte
 
-	failed    error // of the last read of a chunk; nil = none
-	mayRead   int64 // bytes that ReadAt may still read while isLimited is set
+	failed    error // error of the last read of a chunk; nil = it succeeded
+	mayRead   int64 // number of bytes that ReadAt may still read while isLimited is set
 	isLimited bool
 }
 
-// errLimit ends the reading of a zip's directory that is larger than maxDirectory.
+// errLimit is the error of a read while isLimited is set and mayRead is used up: the directory of a zip is too large.
 var errLimit = errors.New("too much was read")
 
 // Read implements io.Reader.

@@ -14,14 +14,14 @@ import (
 	"weir/internal/wire"
 )
 
-// removedStage is the key of the counts for messages that retention has removed.
+// removedStage is the key, among the counts by stage, of the messages that retention has removed.
 const removedStage weir.Stage = "removed"
 
-// readsAtOnce is the number of windows whose messages are read at the same time.
+// readsAtOnce is the largest number of windows whose messages are read at the same time.
 const readsAtOnce = 4
 
-// Get returns a batch with its problems, and with the present stages of its messages. It makes a few reads for each 200
-// parts.
+// Get returns a batch with its problems, and with the present stages of its messages. It makes the reads of GetProgress
+// and of GetStages.
 func (r *Runner) Get(ctx context.Context, id string) (wire.Batch, error) {
 	b, err := r.GetProgress(ctx, id)
 	if err == nil && b.Filed > 0 {
@@ -30,7 +30,7 @@ func (r *Runner) Get(ctx context.Context, id string) (wire.Batch, error) {
 	return b, err
 }
 
-// GetProgress returns a batch with its problems, and without the stages of its messages. It makes two reads.
+// GetProgress returns a batch with its problems, and without the stages of its messages. It makes two reads at most.
 func (r *Runner) GetProgress(ctx context.Context, id string) (wire.Batch, error) {
 	one, err := r.readBatch(ctx, id)
 	if err != nil {
@@ -43,7 +43,8 @@ func (r *Runner) GetProgress(ctx context.Context, id string) (wire.Batch, error)
 	return b, apiError(err)
 }
 
-// GetStages counts the messages of a batch by their present stage. It makes a few reads for each 200 parts.
+// GetStages counts the messages of a batch by their present stage. For each window it reads the ids, and then the
+// messages, lane by lane.
 func (r *Runner) GetStages(ctx context.Context, id string) (map[weir.Stage]int, error) {
 	one, err := r.readBatch(ctx, id)
 	if err != nil {
@@ -118,8 +119,9 @@ func (r *Runner) readStages(ctx context.Context, ids []weir.ID) (stages []weir.S
 	return stages, nil
 }
 
-// readLane reads the stages of the messages of a lane that still exist. If a message was scheduled or dead when its
-// epoch ended, a later epoch has a copy of it. Such a message is read once more, by its id, for the stage of the copy.
+// readLane reads the stages of those messages of a lane that still exist. If a message was scheduled or dead when its
+// epoch ended, a later epoch has a copy of it. readLane reads such a message once more, by its id, for the stage of the
+// copy.
 func (r *Runner) readLane(ctx context.Context, place lanePlace, ids []weir.ID) (stages []weir.Stage, err error) {
 	seqs := make([]int64, 0, len(ids))
 	for _, id := range ids {

@@ -12,9 +12,9 @@ import (
 	"weir/internal/weir"
 )
 
-// After a change of the number of lanes the messages of a batch are still read in groups, with a few reads for each
-// window. A message that was dead at the change is read by its id in the new epoch. The dead message of this test has
-// no copy in the new epoch, so its stage is removed.
+// After a change of the number of lanes GetStages still reads the messages of a batch in groups, with a few reads for
+// each window. A message that was dead at the change is read by its id in the new epoch. The dead message of this test
+// has no copy in the new epoch, so GetStages counts it as removed.
 func TestGetStages_OfAnEarlierEpoch(t *testing.T) {
 	simulate(t, func(w *world) {
 		first := w.startProcess()

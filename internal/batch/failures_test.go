@@ -17,8 +17,8 @@ import (
 	"weir/internal/wire"
 )
 
-// The answer to the first transaction is lost. The second transaction finds the rows, but its read of them fails. The
-// batch is accepted, so its document stays.
+// The answer to the first transaction is lost. The second transaction ends with a conflict, and the read of the batch's
+// row fails. The third transaction's conflict shows that the batch is accepted. So the document must stay.
 func TestAccept_KeepsItsDocumentIfAnswersAreLost(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -46,9 +46,9 @@ func TestAccept_KeepsItsDocumentIfAnswersAreLost(t *testing.T) {
 	})
 }
 
-// A rejected batch is posted again under its key, so the key belongs to the later batch. The key stays when the
-// rejected batch expires. It also stays when the process of the rejected batch removes the key a second time, because
-// the answer to the first removal was lost.
+// A second batch is posted under the key of a rejected batch. The key still leads to the second batch after retention
+// has removed the rejected one. It also does so if the process of the rejected batch removes the key a second time,
+// because the answer to the first removal was lost.
 func TestBatch_LeavesTheKeyOfALaterBatch(t *testing.T) {
 	t.Parallel()
 	t.Run("Expired", func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestBatch_LeavesTheKeyOfALaterBatch(t *testing.T) {
 // minRetry is the shortest pause before a step is tried again.
 const minRetry = time.Second
 
-// checkRepeat posts the three articles of a batch again under the key k, and checks that the answer is that batch.
+// checkRepeat posts newFeed(3, "/a") again under the key k, and checks that the answer is the batch with this id.
 func (w *world) checkRepeat(p *process, id string) {
 	w.Helper()
 	if got := p.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(3, "/a")); got.ID != id || !got.Duplicate {
@@ -93,7 +93,7 @@ func (w *world) checkRepeat(p *process, id string) {
 	}
 }
 
-// failWhile fails the calls of storage that match, until the returned function is called.
+// failWhile makes the matching calls of storage fail until the test calls mend.
 func (p *process) failWhile(matches func(storagetest.Call) bool) (mend func()) {
 	p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 		if matches(c) {
@@ -108,7 +108,7 @@ func isDocumentRead(c storagetest.Call) bool {
 	return c.Op == "Get" && strings.Contains(c.Key, "/document/")
 }
 
-// A part whose idempotency key was used by a post of another body can never be filed. The part becomes invalid. The
+// A part can never be filed if a message with another body has used its idempotency key. The part becomes invalid. The
 // other parts and the next batch are filed.
 func TestBatch_PartIsRefusedWhenItIsFiled(t *testing.T) {
 	simulate(t, func(w *world) {
@@ -131,8 +131,8 @@ func TestBatch_PartIsRefusedWhenItIsFiled(t *testing.T) {
 	})
 }
 
-// The contract becomes stricter while parts are filed, and the process dies after the first window. The problems of
-// both windows must be stored in the end.
+// The contract becomes stricter after the parts were checked. The process that then files them dies in the second
+// window. In the end the problems of the first and of the second window must be stored.
 func TestBatch_KeepsLateProblemsAfterACrash(t *testing.T) {
 	simulate(t, func(w *world) {
 		var document strings.Builder
@@ -180,8 +180,9 @@ func TestBatch_KeepsLateProblemsAfterACrash(t *testing.T) {
 	})
 }
 
-// A process waits for the lease of a batch that another process works on. Meanwhile it files a batch that is posted.
-func TestBatch_BusyLeaseHoldsBackNoOther(t *testing.T) {
+// A process waits for the lease of a batch that another process works on. Meanwhile the waiting process files a batch
+// that is posted to it.
+func TestBatch_BusyLeaseDelaysNoOther(t *testing.T) {
 	simulate(t, func(w *world) {
 		slow, p := w.startProcess(), w.startProcess()
 		defer p.stop()
@@ -202,12 +203,13 @@ func TestBatch_BusyLeaseHoldsBackNoOther(t *testing.T) {
 	})
 }
 
-// The document of one batch cannot be read for an hour. The process files its other batches meanwhile.
-func TestBatch_FailingBatchHoldsBackNoOther(t *testing.T) {
+// The document of one batch cannot be read. The process files its other batch meanwhile, and the first one after the
+// failure is mended.
+func TestBatch_FailingBatchDelaysNoOther(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
 		defer p.stop()
-		var failing atomic.Value // the batch whose document cannot be read; "" = any
+		var failing atomic.Value // id of the batch whose document cannot be read; "" = every document
 		failing.Store("")
 		mend := p.failWhile(func(c storagetest.Call) bool {
 			return isDocumentRead(c) && strings.Contains(c.Key, failing.Load().(string))
@@ -228,7 +230,7 @@ func TestBatch_FailingBatchHoldsBackNoOther(t *testing.T) {
 	})
 }
 
-// Retention removes no accepted batch before it is filed, at any age.
+// Retention does not remove a batch that is not final, however old the batch is.
 func TestRemoveExpired_LeavesUnfinishedBatches(t *testing.T) {
 	simulate(t, func(w *world) {
 		p, other := w.startProcess(), w.startProcess()
@@ -265,7 +267,8 @@ func (c *panickingContracts) Accept(ctx context.Context, contentType string, bod
 	return c.Contracts.Accept(ctx, contentType, body)
 }
 
-// A panic while a part is checked does not end the process. Otherwise one batch would end each process that checks it.
+// A panic while a part is checked does not end the process, which then files the batch. Otherwise one batch would end
+// each process that checks it.
 func TestBatch_SurvivesAPanic(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()

@@ -20,8 +20,8 @@ const (
 	// A window ends after windowParts parts, or after the part with which its bodies reach windowBytes.
 	windowParts, windowBytes = 200, 4 << 20
 	// appendsAtOnce is the number of keys whose parts are filed at the same time. While a transaction of a lane is in
-	// flight, further messages of the lane gather for the next transaction. So about half of them, 24, share one
-	// transaction. A transaction takes 49 messages with idempotency keys (lane.Appender), which leaves room for posts.
+	// flight, further messages of the lane gather for the next transaction. So on average half of the keys, 24, have a
+	// part in a transaction. It takes 49 messages with idempotency keys (lane.Appender), which leaves room for posts.
 	appendsAtOnce = 48
 	// appendTimeout limits the time of one append.
 	appendTimeout = 15 * time.Second
@@ -31,21 +31,22 @@ const (
 type checkedPart struct {
 	part    part
 	message weir.Message
-	id      string // of its message; empty before the part is filed
+	id      string // public id of its message; empty before the part is filed
 	refusal error  // why the part can never be filed; nil = it can
 }
 
 // window has the parts that are filed before the next save.
 type window struct {
-	first int
-	next  int // first part of the window behind this one
-	parts []checkedPart
-	bytes int // of the parts' bodies
+	first int           // number of the first part
+	next  int           // number of the first part of the window behind this one
+	parts []checkedPart // its valid parts
+	bytes int           // size of the valid parts' bodies
 }
 
 func (w *window) isFull() bool { return w.next-w.first >= windowParts || w.bytes >= windowBytes }
 
-// fileParts files the parts from the saved position on.
+// fileParts files the parts from the saved position on. If the batch is not cancelled meanwhile, fileParts then saves
+// it as filed.
 func (w *work) fileParts(ctx context.Context) error {
 	parts, err := openParts(ctx, &w.Config, &w.batch, w.progress.ContentType)
 	if err != nil {
@@ -80,7 +81,8 @@ func (w *work) fileParts(ctx context.Context) error {
 	return w.save(ctx)
 }
 
-// readWindow reads the next window. At the end of the batch the window has no part.
+// readWindow reads the next window, and adds the problems of its invalid parts. Behind the last part of the batch the
+// window is empty: its first is its next.
 func (w *work) readWindow(ctx context.Context, parts *partReader) (*window, error) {
 	out := &window{first: w.progress.Next, next: w.progress.Next}
 	for !out.isFull() {
@@ -92,7 +94,7 @@ func (w *work) readWindow(ctx context.Context, parts *partReader) (*window, erro
 			return nil, err
 		}
 		if p.number < out.first {
-			continue // an earlier process has filed the part
+			continue // the part belongs to an earlier window
 		}
 		out.next = p.number + 1
 		m, refused := weir.Message{}, p.err
@@ -113,8 +115,9 @@ func (w *work) readWindow(ctx context.Context, parts *partReader) (*window, erro
 	return out, nil
 }
 
-// addLateProblem adds the problem of a part that was valid when it was checked. Since then the contracts have changed,
-// a post has used the part's idempotency key, or the version is above versionMax by the clock of this process.
+// addLateProblem adds the problem of an invalid part, if the part has no problem yet and there are fewer than
+// maxProblems. Such a part was valid when it was checked. Since then, for example, the contracts have changed, a post
+// has used the part's idempotency key, or the version is above versionMax by the clock of this process.
 func (w *work) addLateProblem(p part, err error) {
 	for _, known := range w.problems {
 		if known.Part == p.number {

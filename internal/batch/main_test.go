@@ -53,7 +53,7 @@ func simulate(t *testing.T, f func(w *world)) {
 	})
 }
 
-// process is one process of Weir, with calls of storage that the test can fail.
+// process is one process of Weir. The test can make its calls of storage fail.
 type process struct {
 	*batch.Runner
 	w      *world
@@ -83,7 +83,7 @@ func (p *process) kill() {
 	p.stop()
 }
 
-// accept posts a batch.
+// accept posts a batch. Without a mode its mode is all.
 func (p *process) accept(s batch.Spec, document string) wire.Batch {
 	p.w.Helper()
 	if s.Mode == "" {
@@ -113,12 +113,12 @@ func (p *process) awaitFinal(id string) wire.Batch {
 	return wire.Batch{}
 }
 
-// newArticle returns one part.
+// newArticle returns a part with a key and a number.
 func newArticle(key string, n int) string {
 	return fmt.Sprintf(`<article path="%s"><title>%d</title></article>`, key, n)
 }
 
-// newFeed returns a document with n parts, to which the keys are given in turn.
+// newFeed returns a document with n parts. Their keys are the given keys in turn, and their numbers begin with 0.
 func newFeed(n int, keys ...string) string {
 	var b strings.Builder
 	b.WriteString("<feed>")
@@ -129,7 +129,7 @@ func newFeed(n int, keys ...string) string {
 	return b.String()
 }
 
-// idOf returns the id of the nth message of a key, from 0.
+// idOf returns the id of message n of a key; the first message is 0.
 func (w *world) idOf(key string, n int) weir.ID {
 	w.Helper()
 	messages := w.lanes.MessagesOf(key)
@@ -139,7 +139,7 @@ func (w *world) idOf(key string, n int) weir.ID {
 	return messages[n].ID
 }
 
-// countAll returns the number of messages.
+// countAll returns the number of messages in all lanes.
 func (w *world) countAll() (n int) {
 	w.Helper()
 	for number := range w.lanes.Store.Lanes {
@@ -148,7 +148,7 @@ func (w *world) countAll() (n int) {
 	return n
 }
 
-// blobNames returns the names of all blobs.
+// blobNames returns the names of the account's blobs; the tests need only the first page of the list.
 func (w *world) blobNames() (names []string) {
 	w.Helper()
 	page, err := w.lanes.Account.Blobs().List(w.Context(), "", "")
@@ -161,7 +161,7 @@ func (w *world) blobNames() (names []string) {
 	return names
 }
 
-// checkEachOnce checks that each part of the document of newFeed has become exactly one message, in order per key.
+// checkEachOnce checks that each part of newFeed(n, keys...) has become exactly one message, in order per key.
 func (w *world) checkEachOnce(n int, keys ...string) {
 	w.Helper()
 	for k, key := range keys {

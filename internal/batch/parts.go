@@ -18,11 +18,11 @@ import (
 // part is one part of a batch.
 type part struct {
 	number      int    // from 1
-	file        string // its name in a zip or in multipart
-	line        int    // of its start tag; 0 = the part is a whole file
+	file        string // name of its file in a zip or in multipart; empty = the batch is one document
+	line        int    // line of its start tag in the file; 0 = the part is a whole file
 	contentType string
 	body        []byte
-	err         error // why the part has no body; nil = it has one
+	err         error // why the part has no body; nil = it has one. findReason also stores why a body is invalid.
 }
 
 // newSubmission returns the part as a submission of the batch's upstream.
@@ -30,8 +30,8 @@ func (p part) newSubmission(upstream string) filing.Submission {
 	return filing.Submission{ContentType: p.contentType, Body: p.body, Options: filing.Options{Upstream: upstream}}
 }
 
-// partReader reads the parts of a batch one after the other. Its method next returns io.EOF after the last part. A
-// *weir.Error of next refuses the whole batch; any other error comes from storage.
+// partReader reads the parts of a batch one after the other. Its method next returns io.EOF after the last part. If
+// next returns a *weir.Error, the whole batch is refused; any other error comes from storage.
 type partReader struct {
 	set     *contract.Set
 	maxBody int64
@@ -39,8 +39,8 @@ type partReader struct {
 	files   fileReader
 
 	file     postedFile
-	splitter *contract.Splitter // of the present file; nil = no file is being split
-	number   int                // of the last part that was read
+	splitter *contract.Splitter // splitter of the present file; nil = no file is being split
+	number   int                // number of the last part that was read; 0 = none
 }
 
 // postedFile is one document of a batch.
@@ -91,8 +91,8 @@ func (r *partReader) next() (part, error) {
 	}
 }
 
-// nextOfFile returns the next part of the present file. It returns found = false if the file has no further part; the
-// next call opens the next file.
+// nextOfFile returns the next part of the present file; it opens the next file if none is being split. It returns
+// found = false if the file has no further part.
 func (r *partReader) nextOfFile() (p part, found bool, err error) {
 	if r.splitter == nil {
 		if r.file, err = r.files.nextFile(); err != nil {
@@ -189,7 +189,8 @@ func (m *multipartFiles) nextFile() (postedFile, error) {
 	return postedFile{name: name, contentType: p.Header.Get("Content-Type"), content: multipartContent{m, p}}, nil
 }
 
-// describeError returns the error of storage if reading the document failed. Otherwise the document is at fault.
+// describeError returns the error of storage if reading the document failed, and io.EOF at the end of the document.
+// Otherwise the document is malformed.
 func (m *multipartFiles) describeError(err error) error {
 	switch {
 	case m.document.failed != nil:
@@ -200,7 +201,7 @@ func (m *multipartFiles) describeError(err error) error {
 	return malformedError("the body is not multipart, or it ends early")
 }
 
-// multipartContent is the content of one file.
+// multipartContent is the content of one file of multipart.
 type multipartContent struct {
 	files *multipartFiles
 	part  io.Reader
@@ -219,10 +220,10 @@ func (c multipartContent) Read(p []byte) (int, error) {
 type zipFiles struct {
 	document *document
 	files    []*zip.File
-	unpacked int64
+	unpacked int64 // number of unpacked bytes that were read so far, of all files
 }
 
-// maxDirectory limits the bytes of a zip's directory, because the whole directory is in memory.
+// maxDirectory limits the number of bytes that are read for a zip's directory, because the directory is in memory.
 const maxDirectory = 8 << 20
 
 func openZip(d *document) (*zipFiles, error) {

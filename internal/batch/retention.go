@@ -8,11 +8,11 @@ import (
 	"weir/internal/storage"
 )
 
-// uploadTime is the age of a chunk after which no receiver still stores its document.
+// uploadTime is the age of a blob after which no process still stores the batch's document.
 const uploadTime = 24 * time.Hour
 
-// RemoveExpired removes the batches that are older than their retention. It also removes documents without a batch,
-// which remain if a process dies during Accept.
+// RemoveExpired removes the final batches whose retention is over. It also removes documents without a batch, which
+// remain, for example, if a process dies during Accept.
 func (r *Runner) RemoveExpired(ctx context.Context) error {
 	q := storage.Query{Partition: partition, From: idPrefix(r.Now().Add(-retention)), To: keyPrefix}
 	for {

@@ -29,8 +29,8 @@ type Blobs interface {
 
 // Quotas counts the messages of upstreams; see upstream.Set.
 type Quotas interface {
-	// AdmitBatch counts all parts of a batch against the daily quota of its upstream, or returns Limited and counts
-	// none.
+	// AdmitBatch counts parts of a batch against the daily quota of its upstream. If it returns an error, for example
+	// Limited, it counts none of them.
 	AdmitBatch(ctx context.Context, upstream string, parts int) error
 }
 
@@ -41,13 +41,13 @@ type Config struct {
 	Leases    storage.Leases
 	Lease     time.Duration // 15 to 60 s
 	Contracts *contract.Set // splits documents
-	MaxBody   int64         // of a part
+	MaxBody   int64         // largest size of a part, in bytes
 	Filer     *filing.Filer
 	Quotas    Quotas          // nil = the settings have no upstreams
 	Wake      func(lane int)  // wakes this process's worker of a lane; returns at once
 	Refused   func(err error) // is called for each invalid part when it is checked
-	// FinishFile, if set, is called when a batch with a Spec.File is final. The batch has the problems of its parts.
-	// After an error or a crash FinishFile is called again.
+	// FinishFile, if set, is called when a batch with a Spec.File is final. b has the problems of its parts. After an
+	// error or a crash FinishFile is called again.
 	FinishFile func(ctx context.Context, b wire.Batch, file string) error
 	Now        func() time.Time
 	Logger     *slog.Logger
@@ -63,13 +63,13 @@ type Runner struct {
 
 	mu       sync.Mutex
 	isClosed bool
-	running  map[string]bool
-	hasTried map[string]bool // batches whose lease this process has tried to get
+	running  map[string]bool // ids of the batches with a goroutine of startWork
+	hasTried map[string]bool // ids of the batches for which startWork has been called before
 	// admitted has, by id of a batch, the number of parts that this process has counted against a daily quota. If the
 	// following save fails, the batch is checked again. If its parts were then counted again, the quota could refuse
 	// the batch because of its own first count.
 	admitted map[string]int
-	turn     chan struct{} // held while this process works on a batch, because it works on one at a time
+	turn     chan struct{} // full while this process works on a batch, because it works on one at a time
 	wg       sync.WaitGroup
 }
 
@@ -169,7 +169,7 @@ func (r *Runner) discardDocument(ctx context.Context, id string, size int64) {
 	}
 }
 
-// maxListed is the number of batches in a list.
+// maxListed is the largest number of batches in a list.
 const maxListed = 100
 
 // List returns the newest batches, newest first, without problems and stages.
@@ -178,8 +178,8 @@ func (r *Runner) List(ctx context.Context) ([]wire.Batch, error) {
 	return batches, apiError(err)
 }
 
-// ResumeOrphans starts to work on all unfinished batches, one after the other. A batch whose lease another process has
-// is left to that process. ResumeOrphans does not wait for the work.
+// ResumeOrphans starts the work on all unfinished batches. This process works on them one after the other. It leaves a
+// batch to the process that has the batch's lease. ResumeOrphans does not wait for the work.
 func (r *Runner) ResumeOrphans(ctx context.Context) error {
 	ids, err := r.store.listWork(ctx)
 	if err != nil {
@@ -189,13 +189,13 @@ func (r *Runner) ResumeOrphans(ctx context.Context) error {
 	maps.DeleteFunc(r.hasTried, func(id string, _ bool) bool { return !slices.Contains(ids, id) })
 	maps.DeleteFunc(r.admitted, func(id string, _ int) bool { return !slices.Contains(ids, id) })
 	r.mu.Unlock()
-	for i := range ids { // the oldest batch first
+	for i := range ids { // begin with the oldest batch
 		r.startWork(ids[len(ids)-1-i])
 	}
 	return nil
 }
 
-// startWork works on a batch in a goroutine, unless this process works on the batch already.
+// startWork works on a batch in a goroutine, unless the Runner is closed or works on the batch already.
 func (r *Runner) startWork(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,8 +30,8 @@ type progress struct {
 	Digest      string `json:"digest"`            // SHA-256 of the document
 	KeyRow      string `json:"keyRow,omitempty"`  // key of the row of its idempotency key
 	File        string `json:"file,omitempty"`    // see Spec.File
-	Next        int    `json:"next"`              // first part of the next window
-	Windows     []int  `json:"windows,omitempty"` // first parts of the windows that were filed
+	Next        int    `json:"next"`              // number of the first part of the next window
+	Windows     []int  `json:"windows,omitempty"` // numbers of the first parts of the windows with filed parts
 }
 
 // row is a batch as stored.
@@ -68,7 +68,8 @@ func parseRow(from storage.Row) (r row, err error) {
 // store reads and writes the rows of batches.
 type store struct{ table storage.Table }
 
-// create inserts the rows of a new batch. If its idempotency key has a batch already, create returns that batch.
+// create inserts the rows of a new batch. If its idempotency key has an earlier batch, create inserts nothing, and
+// returns that batch. Otherwise known is nil.
 func (s store) create(ctx context.Context, r row) (known *row, err error) {
 	values, err := r.values()
 	if err != nil {
@@ -216,7 +217,7 @@ func keyRowOf(upstream, idempotencyKey string) string {
 	return keyPrefix + hex.EncodeToString(sum[:16])
 }
 
-// apiError turns a storage error into the error that callers of the API get.
+// apiError turns a storage error into the error that callers of the API get. It returns other errors unchanged.
 func apiError(err error) error {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:

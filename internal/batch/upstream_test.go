@@ -57,8 +57,8 @@ func TestBatch_CountsAgainstTheQuotaOfItsUpstream(t *testing.T) {
 	})
 }
 
-// The write of the decision fails three times, and the batch is checked again each time. The repeated checks do not
-// count its parts against the quota again.
+// The write that ends the check of a batch fails three times, so the batch is checked again three times. The repeated
+// checks do not count its parts against the quota again.
 func TestBatch_CountsOnceIfItIsCheckedAgain(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startWithUpstreams()
@@ -92,7 +92,7 @@ func TestBatch_PartsOfOtherContractsAreInvalid(t *testing.T) {
 	})
 }
 
-// Two upstreams can use the same idempotency key. Each of them gets a batch of its own, and cannot see the other batch.
+// Two upstreams, and a post without an upstream, use the same idempotency key. Each gets a batch of its own.
 func TestBatch_IdempotencyKeyOfAnotherUpstream(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startWithUpstreams()
@@ -113,7 +113,7 @@ func TestBatch_IdempotencyKeyOfAnotherUpstream(t *testing.T) {
 	})
 }
 
-// refusedBody is a body whose signature can only be checked at its end, and is wrong.
+// refusedBody is a body with a wrong signature. Its reader can check the signature only at the end of the body.
 type refusedBody struct{ io.Reader }
 
 // Read implements io.Reader.

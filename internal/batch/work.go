@@ -20,25 +20,25 @@ type work struct {
 	*Runner
 	row
 	problems  []wire.PartProblem
-	isUnsaved bool      // a problem was added since the problems were stored
+	isUnsaved bool      // addLateProblem has added a problem since the problems were stored
 	savedAt   time.Time // when the row was read, or saved for the last time
 }
 
 const (
 	// After a failure the step is tried again after minRetry; each further pause is twice as long as the one before.
-	// After maxFailures failures without progress the batch is left to the next ResumeOrphans, so that the process can
-	// work on other batches.
+	// After maxFailures failures without progress the process leaves the batch to the next ResumeOrphans, so that it
+	// can work on other batches.
 	minRetry    = time.Second
 	maxFailures = 5
 	// showInterval is the time between two saves of the number of checked parts.
 	showInterval = 2 * time.Second
 )
 
-// errTakenOver means that another process has changed the batch's row.
+// errTakenOver means that another process has changed or removed the batch's row.
 var errTakenOver = errors.New("another process works on the batch")
 
-// processBatch works on a batch until the work is done, or ctx ends; ctx ends with the lease. If the batch has failed
-// maxFailures times in the same window, processBatch returns the last error.
+// processBatch works on a batch until the work is done, or ctx ends; ctx ends with the lease. It returns errTakenOver
+// if another process works on the batch, and the last error after maxFailures failures without progress.
 func (r *Runner) processBatch(ctx context.Context, id string) error {
 	delay, failures, window := minRetry, 0, 0
 	for {
@@ -73,8 +73,8 @@ func (r *Runner) tryBatchSafely(ctx context.Context, id string) (reached int, er
 	return r.tryBatch(ctx, id)
 }
 
-// tryBatch takes all steps of a batch from the stored state on. It returns the number of the first part that is not
-// filed yet. After an error it can be called again.
+// tryBatch takes all steps of a batch from the stored state on. It returns the number of the first part of the next
+// window, or 0 if the batch's row could not be read. After an error it can be called again.
 func (r *Runner) tryBatch(ctx context.Context, id string) (reached int, err error) {
 	one, err := r.store.read(ctx, id)
 	if storage.Is(err, storage.NotFound) {
@@ -138,7 +138,8 @@ func (w *work) finishFile(ctx context.Context) (err error) {
 	return w.FinishFile(ctx, b, w.progress.File)
 }
 
-// checkParts checks all parts, decides whether the batch is filed or rejected, and saves the decision.
+// checkParts checks all parts, decides whether they are filed or the batch is rejected, and saves the decision. If the
+// batch is cancelled meanwhile, checkParts decides nothing.
 func (w *work) checkParts(ctx context.Context) error {
 	w.batch.Parts, w.batch.Invalid = 0, 0
 	reason, err := w.findReason(ctx)
@@ -203,8 +204,8 @@ func (w *work) setAdmitted(count int) {
 	w.admitted[w.batch.ID] = count
 }
 
-// findReason checks all parts. It returns the reason if the document as a whole is rejected, or else "". An error comes
-// from storage, or is Unavailable because the check of a part ended early.
+// findReason checks all parts, until the batch is cancelled. It returns the reason if the document as a whole is
+// rejected, or else "". An error comes from storage, or is Unavailable because the check of a part ended early.
 func (w *work) findReason(ctx context.Context) (string, error) {
 	var refused *weir.Error
 	parts, err := openParts(ctx, &w.Config, &w.batch, w.progress.ContentType)
@@ -234,7 +235,7 @@ func (w *work) findReason(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// addProblem counts an invalid part, and adds its problem if there are fewer than maxProblems.
+// addProblem counts a part if it is invalid, and adds its problem if there are fewer than maxProblems.
 func (w *work) addProblem(p part) {
 	if p.err == nil {
 		return
@@ -279,8 +280,8 @@ func (r *Runner) loadProblems(ctx context.Context, id string) (problems []wire.P
 }
 
 // save writes the batch's row. After a failed write it reads the row. If the row has this write, save returns no error.
-// If Cancel has written the row, save adopts its request and writes again. If another process has written the row, save
-// returns errTakenOver.
+// If the row is unchanged, save returns the error of the write. If Cancel has written the row, save adopts its request
+// and writes again. If another process has written or removed the row, save returns errTakenOver.
 func (w *work) save(ctx context.Context) error {
 	before := w.batch.UpdatedAt
 	w.savedAt = w.Now()

@@ -35,7 +35,7 @@ func (f *Filter) selectLanes(n int) []int {
 	return lanes
 }
 
-// isSelected reports whether the filter selects a waiting message.
+// isSelected reports whether the filter selects a message, and the message is not final.
 func (f *Filter) isSelected(e *lane.Entry) bool {
 	m := &e.Message
 	switch {
@@ -66,8 +66,8 @@ func (p Position) IsValid() bool {
 }
 
 // waitingPart is one of the three parts of a lane's rows that have waiting messages. When a scheduled message is due,
-// it moves from the first part to the last. When its key is blocked, a message moves from the second part to the last.
-// The walk reads the parts in this order, so it misses no message that moves meanwhile.
+// it moves from the first part to the last. If the key of a message in the log is blocked, the message moves from the
+// second part to the last. The walk reads the parts in this order, so it misses no message that moves meanwhile.
 type waitingPart int
 
 const (
@@ -77,22 +77,23 @@ const (
 	partEnd // number of parts
 )
 
-// Counts has the results of the messages that a step has read.
+// Counts has the numbers of messages that a step has selected and cancelled.
 type Counts struct {
 	lane.CancelCounts
 	Selected int64 // waiting messages that the filter selects
 	Lanes    []int // lanes with selected messages, in rising order; nil if the call only counts
 }
 
-// waitingPage is the number of rows that one step of the walk reads.
+// waitingPage is the largest number of rows of a page. A step of the walk reads one or more pages.
 const waitingPage = 500
 
-// Canceller cancels messages in the lanes of a store. It may be used concurrently.
+// Canceller cancels messages in the lanes of a store. It is safe for concurrent use.
 type Canceller struct{ Store *lane.Store }
 
 // CancelWaiting makes one step of the walk from a position: it cancels the waiting messages that a filter selects. It
 // returns when it has read at least limit messages, when the walk is at its end (done), or when ctx ends. The next step
-// continues at the position that it returns. With dryRun it only counts. A step may be repeated.
+// continues at the position that it returns; after an error this is the position of the page that failed. With dryRun
+// it only counts. A step may be repeated.
 func (c Canceller) CancelWaiting(ctx context.Context, f Filter, from Position, limit int,
 	dryRun bool) (counts Counts, at Position, done bool, err error) {
 	lanes := f.selectLanes(c.Store.Lanes)
@@ -119,7 +120,7 @@ func (c Canceller) CancelWaiting(ctx context.Context, f Filter, from Position, l
 	return counts, at, true, nil
 }
 
-// cancelEach cancels messages of one lane, and counts them.
+// cancelEach cancels messages of one lane, or requests that its holder does, and counts them.
 func (c Canceller) cancelEach(ctx context.Context, number int, entries []*lane.Entry, counts *Counts) error {
 	if !slices.Contains(counts.Lanes, number) {
 		counts.Lanes = append(counts.Lanes, number)

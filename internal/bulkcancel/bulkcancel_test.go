@@ -23,7 +23,8 @@ const lanes = 3
 // withDueTime gives a message a due time in an hour.
 func withDueTime(m *weir.Message) { m.DueAt = time.Now().Add(time.Hour) }
 
-// appendMessages appends three scheduled and two queued messages, and returns the ids by name.
+// appendMessages appends three scheduled and two queued messages, the last one of each kind a minute after the others.
+// It returns the ids by name.
 func appendMessages(l *lanetest.Lanes) map[string]weir.ID {
 	note := func(m *weir.Message) { m.Contract = "note" }
 	ids := map[string]weir.ID{
@@ -40,7 +41,7 @@ func appendMessages(l *lanetest.Lanes) map[string]weir.ID {
 // A queued message may be in flight, so only the holder of its lane can cancel it. Scheduled messages are cancelled at
 // once.
 func TestCanceller_Filter(t *testing.T) {
-	one := lane.Of("/a/2", lanes)
+	laneOfKey := lane.Of("/a/2", lanes)
 	for name, c := range map[string]struct {
 		filter           func(bulkcancel.Filter, time.Time) bulkcancel.Filter
 		cancelled, asked int64
@@ -56,7 +57,7 @@ func TestCanceller_Filter(t *testing.T) {
 		"From": {func(f bulkcancel.Filter, later time.Time) bulkcancel.Filter { f.From = later; return f }, 1, 1},
 		"To":   {func(f bulkcancel.Filter, later time.Time) bulkcancel.Filter { f.To = later; return f }, 2, 1},
 		"KeyOfAnotherLane": {func(f bulkcancel.Filter, _ time.Time) bulkcancel.Filter {
-			other := (one + 1) % lanes
+			other := (laneOfKey + 1) % lanes
 			f.Key, f.Lane = "/a/2", &other
 			return f
 		}, 0, 0},
@@ -99,8 +100,8 @@ func countCancelled(l *lanetest.Lanes, ids map[string]weir.ID) (n int64) {
 	return n
 }
 
-// Each call returns after a page, and the next call continues behind the page. So no message is left out or counted
-// twice.
+// With a limit of 1 each call returns after a page with messages, and the next call continues behind this page. No
+// message may be left out or counted twice.
 func TestCanceller_Continues(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		l := lanetest.New(t, lanes)

@@ -18,7 +18,7 @@ type Filter struct {
 	Contract    string
 	Fingerprint string // of the error; see weir.Fingerprint
 	Lane        *int
-	From, To    time.Time // dead at or after From, and before To
+	From, To    time.Time // the message died at or after From, and before To
 }
 
 // selectLanes returns the lanes, out of n, that can have selected messages.
@@ -56,22 +56,23 @@ type Position struct {
 // IsValid reports whether the position can come from a walk.
 func (p Position) IsValid() bool { return p.Lane >= 0 && p.Seq >= 0 }
 
-// Counts has the results of the messages that a step has read.
+// Counts has the numbers of messages that a step has selected, and whose discard it has requested.
 type Counts struct {
 	lane.DiscardCounts
 	Selected int64 // messages that the filter selects
 	Lanes    []int // lanes with selected messages, in rising order; nil if the call only counts
 }
 
-// deadPage is the number of rows that one step of the walk reads.
+// deadPage is the largest number of rows of a page. A step of the walk reads one or more pages.
 const deadPage = 500
 
-// Discarder discards messages in the lanes of a store. It may be used concurrently.
+// Discarder requests the discard of messages in the lanes of a store. It is safe for concurrent use.
 type Discarder struct{ Store *lane.Store }
 
 // DiscardDead makes one step of the walk from a position: it requests the discard of the dead messages that a filter
 // selects. It returns when it has read at least limit messages, when the walk is at its end (done), or when ctx ends.
-// The next step continues at the position that it returns. With dryRun it only counts. A step may be repeated.
+// The next step continues at the position that it returns; after an error this is the position of the page that failed.
+// With dryRun it only counts. A step may be repeated.
 func (d Discarder) DiscardDead(ctx context.Context, f Filter, from Position, limit int, reason string,
 	dryRun bool) (counts Counts, at Position, done bool, err error) {
 	lanes := f.selectLanes(d.Store.Lanes)

@@ -57,7 +57,7 @@ func TestDiscardDead(t *testing.T) {
 		"Lane":        {bulkdiscard.Filter{Lane: &one}, n},
 		"OtherLane":   {bulkdiscard.Filter{Lane: &zero}, 0},
 		"Contract":    {bulkdiscard.Filter{Contract: "article"}, n},
-		"NoContract":  {bulkdiscard.Filter{Contract: "other"}, 0},
+		"Other":       {bulkdiscard.Filter{Contract: "other"}, 0},
 		"Fingerprint": {bulkdiscard.Filter{Fingerprint: odd}, n / 2},
 		"Span":        {bulkdiscard.Filter{From: diedAt(100), To: diedAt(110)}, 10},
 	} {
@@ -84,6 +84,6 @@ func TestDiscardDead(t *testing.T) {
 		requests++
 	}
 	if asked != n/2 || requests != n/2 {
-		t.Errorf("got %d messages asked for and %d rows of requests, want %d of each", asked, requests, n/2)
+		t.Errorf("got Asked %d and %d rows of requests, want %d of each", asked, requests, n/2)
 	}
 }

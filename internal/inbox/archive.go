@@ -36,8 +36,8 @@ func archiveName(f storage.File) string {
 	return f.ModifiedAt.UTC().Format("20060102T150405Z") + "-" + keyOf(f)[len("file-"):][:12] + "/" + shortName(f.Name)
 }
 
-// messageName returns the name of a file among the accepted files if the file is a message. EraseMessage finds
-// the file by this name.
+// messageName returns the name, among the accepted files, of a file that is a message. EraseMessage finds the file by
+// the folder, which is the message's id.
 func messageName(id string, f storage.File) string { return id + "/" + shortName(f.Name) }
 
 func shortName(name string) string {
@@ -58,8 +58,8 @@ var (
 	metadataValue = regexp.MustCompile(`^[\x20-\x7e]*$`)
 )
 
-// copyMetadata returns the metadata that storage accepts in a request. So an archived file still has its due
-// time, even if it is copied back into the inbox.
+// copyMetadata returns the metadata that storage accepts in a request. The archived file has this metadata. So a due
+// time still applies if an operator copies the file back into the inbox.
 func copyMetadata(given map[string]string) map[string]string {
 	kept := map[string]string{}
 	for name, value := range given {
@@ -79,7 +79,8 @@ func (c *Collector) removeTaken(ctx context.Context, f storage.File) error {
 	return err
 }
 
-// rejectFile moves a file to the rejected files, and writes a problems file beside it.
+// rejectFile moves a file to the rejected files, and writes a problems file beside it. If the file is removed or
+// overwritten before it is copied, rejectFile does nothing. If the reason is no *weir.Error, it returns the reason.
 func (c *Collector) rejectFile(ctx context.Context, f storage.File, reason error) error {
 	var refused *weir.Error
 	if !errors.As(reason, &refused) {
@@ -125,9 +126,9 @@ func (c *Collector) writeProblems(ctx context.Context, to storage.Files, name st
 	})
 }
 
-// FinishBatch writes the problems of a batch beside its file. If the batch was rejected, it moves the file to
-// the rejected files. It may be called again after an error. It does not restore a file that retention has
-// removed.
+// FinishBatch writes the problems of a batch beside its file, which has this name among the accepted files. If the
+// batch was rejected, FinishBatch moves the file to the rejected files. It may be called again after an error. It does
+// not restore a file that retention has removed.
 func (c *Collector) FinishBatch(ctx context.Context, b wire.Batch, name string) error {
 	problems := wire.FileProblems{Name: name[strings.Index(name, "/")+1:], RefusedAt: b.UpdatedAt, Detail: b.Reason,
 		Batch: b.ID, Parts: b.Problems}
@@ -169,7 +170,7 @@ func findExact(ctx context.Context, files storage.Files, name string) (*storage.
 	return &page.Files[0], nil
 }
 
-// EraseMessage removes the archived files of a message.
+// EraseMessage removes the accepted file of a message, if there is one.
 func (c *Collector) EraseMessage(ctx context.Context, id string) error {
 	return c.removeFiles(ctx, c.Accepted, id+"/", func(storage.File) bool { return true })
 }
@@ -181,8 +182,9 @@ func (c *Collector) RemoveExpired(ctx context.Context) error {
 	return errors.Join(c.removeFiles(ctx, c.Accepted, "", isExpired), c.removeFiles(ctx, c.Rejected, "", isExpired))
 }
 
-// removeFiles removes the files that have a prefix and match. If storage refuses to delete a file, for example
-// because of a legal hold, removeFiles still removes the other files before it returns the error.
+// removeFiles removes the files whose names begin with a prefix and which match. If storage refuses to delete a file,
+// for example because of a legal hold, removeFiles still removes the other files before it returns the first such
+// error. If storage cannot be reached, removeFiles ends at once.
 func (c *Collector) removeFiles(ctx context.Context, from storage.Files, prefix string,
 	matches func(storage.File) bool) error {
 	var first error
@@ -212,12 +214,12 @@ func (c *Collector) removeFiles(ctx context.Context, from storage.Files, prefix 
 	return first
 }
 
-// isChanged reports whether a file was removed or overwritten after it was listed.
+// isChanged reports whether an error means that a file was removed or overwritten after it was listed.
 func isChanged(err error) bool {
 	return storage.Is(err, storage.NotFound) || storage.Is(err, storage.Precondition)
 }
 
-// chunkSize is the number of bytes of a file that one read returns.
+// chunkSize is the number of bytes of a file that one read returns; the last read may return fewer.
 const chunkSize = 1 << 20
 
 // reader reads a version of a file chunk by chunk.
@@ -225,8 +227,8 @@ type reader struct {
 	ctx   context.Context
 	files storage.Files
 	file  storage.File
-	at    int64
-	chunk []byte
+	at    int64  // position of the next chunk in the file
+	chunk []byte // rest of the present chunk
 }
 
 func (c *Collector) newReader(ctx context.Context, files storage.Files, f storage.File) io.Reader {

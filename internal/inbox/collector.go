@@ -34,14 +34,14 @@ type Config struct {
 	Filer                     *filing.Filer
 	Batches                   Batches
 	CanSplit                  bool  // the settings have a contract with a split path
-	MaxBody                   int64 // largest size of a message
+	MaxBody                   int64 // largest size of a message, in bytes
 	// Quiet is the time for which a file must be unchanged before it is taken. An append blob or a page blob
 	// must be unchanged for a minute at least, and an empty file for an hour.
 	Quiet     time.Duration
 	Folders   []Folder
-	Retention time.Duration   // retention of accepted and rejected files
-	Wake      func(lane int)  // wakes the holder of a lane; returns at once
-	Refused   func(err error) // is called for each file that is refused
+	Retention time.Duration   // age at which RemoveExpired removes an accepted or rejected file
+	Wake      func(lane int)  // wakes this process's worker of a lane; returns at once
+	Refused   func(err error) // is called for each file that is refused, but not for a batch that is rejected later
 	Now       func() time.Time
 	Logger    *slog.Logger
 }
@@ -54,29 +54,29 @@ const (
 	emptyQuiet = time.Hour
 	// runLimit is the longest time of a run. It is shorter than the minute between two sweeps.
 	runLimit = 50 * time.Second
-	// maxTaken is the largest number of files that a run takes. maxListed is the largest number of ready files
-	// among which a run finds the oldest ones.
+	// maxTaken is the largest number of files that a run takes. maxListed is the number of ready files after which
+	// a run stops listing the inbox; it takes the oldest of these files first.
 	maxTaken, maxListed = 5000, 20_000
 )
 
-// CollectSoon tries up to busyTries times, with a pause of busyPause between two tries.
+// CollectSoon tries at most busyTries times, with a pause of busyPause between two tries.
 const (
 	busyPause = time.Second
 	busyTries = 15
 )
 
-// Collector takes files. Any number of collectors may share storage. It is safe for concurrent use. The caller must
-// Close it.
+// Collector takes files. Any number of collectors may share storage. A Collector is safe for concurrent use. The
+// caller must Close it.
 type Collector struct {
 	Config
 	ctx    context.Context // ends when Close is called
 	cancel context.CancelFunc
-	turn   chan struct{} // lets one run of this process go on at a time
+	turn   chan struct{} // full while a run of this process goes on, and after Close
 	rests  rests
 
 	mu sync.Mutex
 	// postponed has the batches, by keyOf, that a run could not file before it ended. Later runs take them
-	// after all other files. Otherwise a batch that needs more time than a run has would hold back the later
+	// after all other files. Otherwise a batch that needs more time than a run has would delay the later
 	// files for ever.
 	postponed map[string]bool
 }
@@ -146,7 +146,8 @@ func (c *Collector) isEmpty(ctx context.Context) (bool, error) {
 	return err == nil && len(page.Files) == 0 && page.Next == "", err
 }
 
-// takeAll takes files until this run has tried every ready file, or has taken maxTaken files.
+// takeAll takes files until this run has tried every ready file, or maxTaken files. If only files of upstreams that
+// rest are left, takeAll waits until a rest ends, and continues (see rests).
 func (c *Collector) takeAll(ctx context.Context) error {
 	tried := map[string]bool{}
 	for len(tried) < maxTaken {
@@ -171,7 +172,8 @@ func (c *Collector) takeAll(ctx context.Context) error {
 	return nil
 }
 
-// ignoreEnd returns nil instead of an error if the time of the run is over: the next run continues.
+// ignoreEnd returns nil instead of an error if the time of the run is over or the Collector is closed: the next run
+// continues.
 func (c *Collector) ignoreEnd(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) || c.ctx.Err() != nil {
 		return nil
@@ -228,7 +230,7 @@ func (c *Collector) listReady(ctx context.Context, tried map[string]bool) ([]sto
 // temporarySuffixes end the names of files that an SFTP client has not uploaded completely.
 var temporarySuffixes = []string{".part", ".filepart", ".tmp"}
 
-// isReady reports whether a file may be taken.
+// isReady reports whether the name of a file is not temporary, and its quiet time is over.
 func (c *Collector) isReady(f storage.File) bool {
 	base := path.Base(f.Name)
 	if strings.HasPrefix(base, ".") || strings.HasPrefix(base, "~") {
@@ -269,7 +271,7 @@ func endsRun(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || weir.KindOf(err) == weir.Unavailable
 }
 
-// writePauses defines the pauses between two tries to change a file.
+// writePauses has the pauses between two tries to file a message or to change a file.
 var writePauses = retry.Policy{First: 200 * time.Millisecond, Max: time.Second, Tries: 3,
 	IsTransient: func(err error) bool {
 		kind := storage.KindOf(err)

@@ -19,32 +19,32 @@ import (
 	"weir/internal/wire"
 )
 
-// heldFiles refuses to delete files whose names have a certain end, like a legal hold.
-type heldFiles struct {
+// undeletableFiles refuses to delete the files whose names end with suffix, as a legal hold does.
+type undeletableFiles struct {
 	storage.Files
 	suffix string
 }
 
-func (h heldFiles) Delete(ctx context.Context, name string, version storage.ETag) error {
-	if strings.HasSuffix(name, h.suffix) {
+func (u undeletableFiles) Delete(ctx context.Context, name string, version storage.ETag) error {
+	if strings.HasSuffix(name, u.suffix) {
 		return &storage.Error{Kind: storage.Conflict, Op: "file delete"}
 	}
-	return h.Files.Delete(ctx, name, version)
+	return u.Files.Delete(ctx, name, version)
 }
 
 func TestRemoveExpired_GoesOnAfterAFileThatCannotBeDeleted(t *testing.T) {
 	simulateInbox(t, func(w *world) {
-		p := w.startProcess(func(cfg *inbox.Config) { cfg.Rejected = heldFiles{cfg.Rejected, "/held.xml"} })
+		p := w.startProcess(func(cfg *inbox.Config) { cfg.Rejected = undeletableFiles{cfg.Rejected, "/fixed.xml"} })
 		defer p.stopProcess()
-		w.dropFile("held.xml", "<article/>")
+		w.dropFile("fixed.xml", "<article/>")
 		time.Sleep(time.Second)
-		w.dropFile("later.xml", "<article/>") // its name is after the held file's
+		w.dropFile("later.xml", "<article/>") // its archived name sorts behind the name of fixed.xml
 		p.takeFiles()
 		time.Sleep(retention + time.Second)
 		if err := p.RemoveExpired(w.Context()); !storage.Is(err, storage.Conflict) {
-			t.Errorf("got %v, want the error of the held file", err)
+			t.Errorf("got %v, want the error of fixed.xml", err)
 		}
-		w.checkNames("rejected", w.rejected, "held.xml")
+		w.checkNames("rejected", w.rejected, "fixed.xml")
 	})
 }
 
@@ -82,7 +82,7 @@ func (w *world) checkSample() {
 	}
 }
 
-// countCalls returns the number of calls of storage that it takes to take a sample.
+// countCalls returns the number of calls of storage that a process makes while it takes a sample.
 func countCalls(t *testing.T) (calls int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,8 +97,8 @@ func countCalls(t *testing.T) (calls int) {
 	return calls
 }
 
-// TestCollect_FaultAtEachStep makes one call of storage fail, or makes its result unknown, or makes it the last
-// call of the process. Each file must still be taken once, and moved to its place.
+// TestCollect_FaultAtEachStep makes one call of storage fail before or after its effect. In some runs this call is the
+// last one of the process. Each file must still be taken once, and moved to its place.
 func TestCollect_FaultAtEachStep(t *testing.T) {
 	t.Parallel()
 	calls := countCalls(t)
@@ -137,13 +137,13 @@ func TestCollect_FaultAtEachStep(t *testing.T) {
 	}
 }
 
-// takeRemaining makes another process take the remaining files.
+// takeRemaining lets another process take the remaining files.
 func (w *world) takeRemaining() {
 	w.Helper()
 	p := w.startProcess()
 	defer p.stopProcess()
 	for range 4 {
-		time.Sleep(time.Minute) // the interval of the sweep, in which the lease of a killed process ends
+		time.Sleep(time.Minute) // the interval of the sweep; the lease of a killed process ends within it
 		p.takeFiles()
 		if err := p.batches.ResumeOrphans(w.Context()); err != nil {
 			w.Error(err)
@@ -178,7 +178,7 @@ func TestCollect_StorageAway(t *testing.T) {
 	})
 }
 
-// slowBatches needs more time for a batch than any run has.
+// slowBatches needs more time for the batch slow.xml than any run has.
 type slowBatches struct{ inbox.Batches }
 
 // Accept implements inbox.Batches.
@@ -191,7 +191,7 @@ func (s slowBatches) Accept(ctx context.Context, spec batch.Spec, body io.Reader
 }
 
 // The oldest file is a batch that needs more time than any run has. Weir must take the later files.
-func TestCollect_ASlowBatchHoldsBackNoOtherFile(t *testing.T) {
+func TestCollect_ASlowBatchDelaysNoOtherFile(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(func(cfg *inbox.Config) { cfg.Batches = slowBatches{cfg.Batches} })
 		defer p.stopProcess()
@@ -215,7 +215,7 @@ func TestCollect_ASlowBatchHoldsBackNoOtherFile(t *testing.T) {
 	})
 }
 
-// panickingContracts panics for one body.
+// panickingContracts panics for each body that contains /poison.
 type panickingContracts struct{ filing.Contracts }
 
 // Accept implements filing.Contracts.

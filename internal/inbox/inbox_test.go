@@ -51,7 +51,7 @@ func TestCollect_TakesMessagesAndBatches(t *testing.T) {
 			}
 		}
 		if w.calls.Wakes.Load() == 0 {
-			t.Error("no lane was woken, want each lane with a message")
+			t.Error("got no wake, want a wake of each lane with a message")
 		}
 	})
 }
@@ -134,7 +134,7 @@ func TestCollect_OverwrittenOrDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// changeAt calls change once: before the first call of an operation.
+// changeAt calls change once: before the first call of this operation on files or on the table.
 func (p *process) changeAt(op string, change func()) {
 	p.faults.Once(func(c storagetest.Call) bool {
 		if c.Op != op || (c.Port != "files" && c.Port != "table") {

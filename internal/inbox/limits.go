@@ -28,9 +28,9 @@ func (c *Collector) upstreamOf(f storage.File) string {
 	return ""
 }
 
-// minRest and maxRest limit the time for which an upstream rests (see rests). Within a run, minRest gives a rate time
-// for several new tokens before the inbox is listed again. maxRest bounds the delay until Weir notices that an
-// operator has raised a quota, or that another instance has returned a part of it.
+// minRest and maxRest limit the time for which an upstream rests (see rests). After minRest, a rate admits several
+// files as a rule; with a shorter rest, a run would list the inbox again for each file. maxRest bounds the delay until
+// Weir notices that an operator has raised a quota, or that another instance has returned a part of it.
 const minRest, maxRest = time.Second, 5 * time.Minute
 
 // rests has the upstreams that rest: they have used up a limit, so their files stay in the inbox for a time. It
@@ -41,7 +41,7 @@ const minRest, maxRest = time.Second, 5 * time.Minute
 type rests struct {
 	mu    sync.Mutex
 	until map[string]time.Time // end of the rest of each upstream
-	left  map[string]bool      // by keyOf, the files that were left in the inbox since it was listed
+	left  map[string]bool      // by keyOf, the files that were left in the inbox since it was listed last
 }
 
 // errResting is the error of a file that stays in the inbox because its upstream rests.
@@ -74,7 +74,7 @@ func (r *rests) leaveFile(f storage.File) {
 	r.left[keyOf(f)] = true
 }
 
-// wasLeft reports whether a file was left in the inbox since it was listed.
+// wasLeft reports whether leaveFile has recorded a file since the inbox was listed last.
 func (r *rests) wasLeft(f storage.File) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,8 +107,8 @@ func (r *rests) firstEnd() (first time.Time) {
 	return first
 }
 
-// awaitRest waits for the end of the first rest. It returns false if no upstream rests, or if no rest ends
-// before ctx ends.
+// awaitRest waits for the end of the first rest, and returns true. It returns false if no upstream rests, or if ctx
+// ends before the first rest does.
 func (c *Collector) awaitRest(ctx context.Context) bool {
 	end := c.rests.firstEnd()
 	if deadline, limited := ctx.Deadline(); end.IsZero() || limited && end.After(deadline) {

@@ -17,9 +17,9 @@ import (
 // limits admits a number of messages of each upstream in each period of length span, and no message of the
 // contract page.
 type limits struct {
-	count   int
+	count   int // number of messages of each upstream in each period
 	span    time.Duration
-	refuses int // every call whose number is a multiple of it is refused; 0 = no call
+	refuses int // each call of Admit whose number is a multiple of refuses is refused; 0 = no call
 
 	mu       sync.Mutex
 	calls    int
@@ -51,7 +51,7 @@ func (l *limits) Admit(_ context.Context, upstream string) (func(), error) {
 	return func() {}, nil
 }
 
-// withLimits assigns the folders erp and shop to upstreams with limits.
+// withLimits assigns the folders erp and shop/web to upstreams with limits.
 func withLimits(l *limits) func(*inbox.Config) {
 	return func(cfg *inbox.Config) {
 		filer := *cfg.Filer
@@ -106,7 +106,8 @@ func TestCollect_KeepsARateWithinARun(t *testing.T) {
 	})
 }
 
-// If a limit ends during a run, no file may overtake an earlier file of its key.
+// If a limit refuses a file, and admits files again during the same run, no file may overtake an earlier file of its
+// key.
 func TestCollect_KeepsTheOrderWhenALimitEnds(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(withLimits(&limits{count: 1000, span: time.Hour, refuses: 7}))
@@ -124,8 +125,8 @@ func TestCollect_KeepsTheOrderWhenALimitEnds(t *testing.T) {
 	})
 }
 
-// If an upstream has used up its quota, its files stay in the inbox in their order. Other upstreams do not
-// wait.
+// If an upstream has used up its quota, its files stay in the inbox, and keep their order. Files without an upstream do
+// not wait.
 func TestCollect_LeavesFilesOverAQuota(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(withLimits(&limits{count: 5, span: 24 * time.Hour}))
@@ -153,8 +154,7 @@ func TestCollect_LeavesFilesOverAQuota(t *testing.T) {
 	})
 }
 
-// checkOrder checks the number of filed messages. It also checks that the messages of each key were filed in
-// the order of their titles.
+// checkOrder checks that there are want messages, and that those of each key were filed in the order of their titles.
 func (w *world) checkOrder(want int) {
 	w.Helper()
 	all := w.lanes.Messages()

@@ -60,7 +60,7 @@ func newWorld(t *testing.T, split string) *world {
 		accepted: lanes.Account.Files("accepted"), rejected: lanes.Account.Files("rejected")}
 }
 
-// process is one run of the program, from its start to its end.
+// process is one process of Weir. The test can make its calls of storage fail.
 type process struct {
 	*inbox.Collector
 	batches *batch.Runner
@@ -78,7 +78,7 @@ func (oneCallback) Check(address string) error {
 	return nil
 }
 
-// startProcess starts a process. The test must stop or kill it.
+// startProcess starts a process. The test must stop it.
 func (w *world) startProcess(changes ...func(*inbox.Config)) *process {
 	p := &process{w: w, faults: storagetest.NewFaults()}
 	store := w.lanes.FaultyStore(p.faults)
@@ -101,7 +101,7 @@ func (w *world) startProcess(changes ...func(*inbox.Config)) *process {
 	return p
 }
 
-// stopProcess ends the process in order.
+// stopProcess closes the process, and waits for its end.
 func (p *process) stopProcess() {
 	p.w.Helper()
 	lanetest.Close(p.w, p, p.batches)
@@ -126,7 +126,7 @@ func (w *world) dropAs(name, contentType string, metadata map[string]string, con
 	}
 }
 
-// newArticle returns a message.
+// newArticle returns a message with a key and a number.
 func newArticle(key string, n int) string {
 	return fmt.Sprintf(`<article path="%s"><title>%d</title></article>`, key, n)
 }
@@ -181,7 +181,7 @@ func (w *world) contentOf(files storage.Files, suffix string) string {
 	return ""
 }
 
-// problemsOf returns the problems of a rejected file.
+// problemsOf returns the content of the problems file of an archived file.
 func (w *world) problemsOf(files storage.Files, name string) (p wire.FileProblems) {
 	w.Helper()
 	if err := json.Unmarshal([]byte(w.contentOf(files, "/"+name+".problems.json")), &p); err != nil {
@@ -190,7 +190,7 @@ func (w *world) problemsOf(files storage.Files, name string) (p wire.FileProblem
 	return p
 }
 
-// simulateWith runs a test in virtual time on an account whose contract has this split path.
+// simulateWith runs a test in virtual time on an account whose contract has this split path; "" = none.
 func simulateWith(t *testing.T, split string, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(newWorld(t, split)) })

@@ -12,7 +12,7 @@ import (
 // no message.
 func TestCollect_Refuses(t *testing.T) {
 	t.Parallel()
-	due := func(name, value string) map[string]string { return map[string]string{name: value} }
+	with := func(name, value string) map[string]string { return map[string]string{name: value} }
 	good := newArticle("/a", 1)
 	for name, c := range map[string]struct {
 		name, contentType string
@@ -36,29 +36,29 @@ func TestCollect_Refuses(t *testing.T) {
 		"BadUTF8":           {content: "<article path='/a'><title>\xff</title></article>", want: "UTF-8"},
 		"UnknownCharset":    {contentType: "text/xml; charset=klingon", content: good, want: "klingon"},
 		"WrongCharset":      {content: "<?xml version='1.0' encoding='utf-16'?>" + good, want: "byte order mark"},
-		"DueNotATime":       {metadata: due("Weir_Deliver_At", "tomorrow"), content: good, want: "Weir-Deliver-At"},
-		"DelayNotADuration": {metadata: due("weir_deliver_after", "soon"), content: good, want: "Weir-Deliver-After"},
+		"DueNotATime":       {metadata: with("Weir_Deliver_At", "tomorrow"), content: good, want: "Weir-Deliver-At"},
+		"DelayNotADuration": {metadata: with("weir_deliver_after", "soon"), content: good, want: "Weir-Deliver-After"},
 		"BothDueTimes": {metadata: map[string]string{"weir_deliver_after": "1s",
 			"weir_deliver_at": "2030-01-01T00:00:00Z"},
 			content: good, want: "only one of"},
-		"TwiceInTwoCases": {metadata: map[string]string{"weir_deliver_after": "1s", "WeirDeliverAfter": "2s"},
+		"TwoSpellings": {metadata: map[string]string{"weir_deliver_after": "1s", "WeirDeliverAfter": "2s"},
 			content: good, want: "only one of"},
-		"UnknownWeirName": {metadata: due("weir_priority", "1"), content: good,
+		"UnknownWeirName": {metadata: with("weir_priority", "1"), content: good,
 			want: "there is no metadata weir_priority"},
-		"MisspeltDueTime": {metadata: due("Weir_Delivr_At", "x"), content: good, want: "did you mean weir_deliver_at"},
-		"DueWithoutPrefix": {metadata: due("deliverat", "2030-01-01T00:00:00Z"), content: good,
+		"MisspeltDueTime": {metadata: with("Weir_Delivr_At", "x"), content: good, want: "did you mean weir_deliver_at"},
+		"DueWithoutPrefix": {metadata: with("deliverat", "2030-01-01T00:00:00Z"), content: good,
 			want: "weir_deliver_at"},
-		"CallbackRefused": {metadata: due("weir_callback", "https://evil.example/"), content: good, want: "callback"},
-		"WrongMode":       {metadata: due("weir_mode", "some"), content: good, want: "weir_mode must be all or valid"},
+		"CallbackRefused": {metadata: with("weir_callback", "https://evil.example/"), content: good, want: "callback"},
+		"WrongMode":       {metadata: with("weir_mode", "some"), content: good, want: "weir_mode must be all or valid"},
 		"BatchWithDueTime": {metadata: map[string]string{"weir_mode": "all", "weir_deliver_after": "1s"},
 			content: "<feed>" + good + "</feed>", want: "a batch has no due time"},
-		"SplitNotAPath":   {metadata: due("weir_split", "/a["), content: good, want: "split path"},
-		"SplitOfNothing":  {metadata: due("weir_split", "/feed/item"), content: "<feed/>", want: "no part"},
-		"UnknownRoot":     {content: "<note/>", want: "no part"},
-		"NotAZip":         {name: "a.zip", content: "PK nothing", want: "not a zip"},
-		"ZipCutOff":       {name: "a.zip", content: ziptest.New(t, "one.xml", good)[:40], want: "not a zip"},
-		"ZipOfText":       {name: "a.zip", content: ziptest.New(t, "one.xml", "hello"), want: "no part is valid"},
-		"MultipartNoEdge": {contentType: "multipart/mixed", content: good, want: "boundary"},
+		"SplitNotAPath":  {metadata: with("weir_split", "/a["), content: good, want: "split path"},
+		"SplitOfNothing": {metadata: with("weir_split", "/feed/item"), content: "<feed/>", want: "no part"},
+		"UnknownRoot":    {content: "<note/>", want: "no part"},
+		"NotAZip":        {name: "a.zip", content: "PK nothing", want: "not a zip"},
+		"ZipCutOff":      {name: "a.zip", content: ziptest.New(t, "one.xml", good)[:40], want: "not a zip"},
+		"ZipOfText":      {name: "a.zip", content: ziptest.New(t, "one.xml", "hello"), want: "no part is valid"},
+		"NoBoundary":     {contentType: "multipart/mixed", content: good, want: "boundary"},
 		"MultipartEmpty": {contentType: "multipart/mixed; boundary=b", content: "--b--\r\n",
 			want: "the batch has no part"},
 		"FeedCutOff": {content: "<feed>" + good, want: "element <feed> is not closed"},
@@ -103,8 +103,8 @@ func TestCollect_Refuses(t *testing.T) {
 	}
 }
 
-// TestCollect_RefusesWithoutSplitPaths: if no contract has a split path, Weir splits no file, and the problem
-// is about the contract.
+// TestCollect_RefusesWithoutSplitPaths: if no contract has a split path, Weir does not split these files. It refuses
+// them as messages.
 func TestCollect_RefusesWithoutSplitPaths(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ content, want string }{

@@ -12,8 +12,9 @@ import (
 	"weir/internal/wire"
 )
 
-// knownNames are the metadata of a file that Weir reads. Each has the header or parameter with the same
-// meaning. The names of metadata are identifiers, so they have no hyphen.
+// knownNames are the metadata of a file that Weir reads, beside the trace context. header is the header of a post with
+// the same meaning; "" = a parameter of a posted batch has this meaning. The names of metadata are identifiers, so they
+// have no hyphen.
 var knownNames = []struct{ metadata, header string }{
 	{"weir_deliver_at", "Weir-Deliver-At"},
 	{"weir_deliver_after", "Weir-Deliver-After"},
@@ -22,17 +23,17 @@ var knownNames = []struct{ metadata, header string }{
 	{"weir_split", ""},
 }
 
-// options are the parts of a file except its content.
+// options has the media type of a file and the metadata that Weir reads.
 type options struct {
-	headers     http.Header
+	headers     http.Header // the metadata, as the headers of a post with the same meaning
 	contentType string
 	mode        string // mode of a batch; "" = none is given
 	split       string // path of the parts of a batch; "" = none is given
 }
 
-// readOptions reads the metadata and the type of a file. It ignores metadata that has no meaning for Weir. It
-// refuses unknown names that look like a due time: if Weir ignored a misspelt due time, it would deliver an
-// embargoed message at once.
+// readOptions reads the metadata and the type of a file. It ignores metadata that has no meaning for Weir. It refuses
+// an unknown name that begins with weir or deliver: if Weir ignored a misspelt due time, it would deliver an embargoed
+// message at once.
 func readOptions(f storage.File) (options, error) {
 	o := options{headers: http.Header{}, contentType: contentTypeOf(f)}
 	for name, value := range f.Metadata {
@@ -96,7 +97,7 @@ func contentTypeOf(f storage.File) string {
 	return "application/xml"
 }
 
-// isBatch reports whether type or metadata make a file a batch, with any root element.
+// isBatch reports whether type or metadata make a file a batch, whatever its root element is.
 func (o *options) isBatch() bool {
 	kind := strings.ToLower(o.contentType)
 	return o.split != "" || o.mode != "" || strings.HasPrefix(kind, "application/zip") ||

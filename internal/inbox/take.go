@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// windowFiles and windowBytes limit the files of a window, which are read at the same time. A window has at
-	// least one file.
+	// windowFiles and windowBytes limit the number and the bytes of the files of a window, because a run has the
+	// messages of a whole window in memory. A window has at least one file.
 	windowFiles, windowBytes = 32, 16 << 20
-	// takenAtOnce is the number of files of a window that are read or filed at the same time.
+	// takenAtOnce is the largest number of files of a window that are read or filed at the same time.
 	takenAtOnce = 8
 )
 
-// cutWindows cuts files into windows.
+// cutWindows cuts files into windows, in their order. There must be a file.
 func cutWindows(files []storage.File) (windows [][]storage.File) {
 	var bytes int64
 	first := 0
@@ -38,18 +38,18 @@ func cutWindows(files []storage.File) (windows [][]storage.File) {
 	return append(windows, files[first:])
 }
 
-// task is a file that a run has read.
+// task is a file that a run takes.
 type task struct {
 	file    storage.File
 	options options
 	message weir.Message // the message, if the file is one
 	isBatch bool
-	refusal error // the reason why the file is neither a message nor a batch
-	failure error // the reason why the file could not be read
+	refusal error // the reason why the file is neither a message nor a batch; nil = it is one of them
+	failure error // the reason why the file could not be read or validated; nil = it could
 }
 
-// takeWindow reads the files of a window, and then files them. An error of it ends the run. If an error
-// concerns only one file, takeWindow logs the error, and a later run tries the file again.
+// takeWindow reads the files of a window, and then files them. If takeWindow returns an error, the run ends. If an
+// error concerns only one file, takeWindow logs the error, and a later run tries the file again.
 func (c *Collector) takeWindow(ctx context.Context, window []storage.File) error {
 	tasks := make([]task, len(window))
 	var reading errgroup.Group
@@ -80,7 +80,7 @@ func (c *Collector) readTaskSafely(ctx context.Context, f storage.File) (t task)
 
 func panicError(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
 
-// readTask reads and validates a file.
+// readTask finds out whether a file is a message or a batch. It reads and validates a message.
 func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 	t := task{file: f}
 	if f.Size == 0 {
@@ -124,34 +124,35 @@ func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 	return t
 }
 
-// isUnknownRoot reports whether no contract accepts the root element of a document. Such a document may be a
-// batch with parts.
+// isUnknownRoot reports whether an error means that no contract accepts the root element of a document. Such a
+// document may be a batch with parts.
 func isUnknownRoot(err error) bool {
 	var refused *weir.Error
 	return errors.As(err, &refused) && len(refused.Problems) == 1 && refused.Problems[0].Rule == "contract"
 }
 
-// fileTasks files the tasks of a window. It files the tasks of one key one after the other.
+// fileTasks files tasks of a window. It files the tasks of one key one after the other. If fileTasks returns an error,
+// the run ends.
 func (c *Collector) fileTasks(ctx context.Context, tasks []task) error {
-	var lines [][]*task // each line has the tasks of one key, or one task without a key
+	var groups [][]*task // each group has the tasks of one key in order, or one task without a key
 	byKey := map[string]int{}
 	for i := range tasks {
 		t := &tasks[i]
 		isMessage := !t.isBatch && t.refusal == nil && t.failure == nil
 		if at, known := byKey[t.message.Key]; isMessage && known {
-			lines[at] = append(lines[at], t)
+			groups[at] = append(groups[at], t)
 			continue
 		}
 		if isMessage {
-			byKey[t.message.Key] = len(lines)
+			byKey[t.message.Key] = len(groups)
 		}
-		lines = append(lines, []*task{t})
+		groups = append(groups, []*task{t})
 	}
 	var working errgroup.Group
 	working.SetLimit(takenAtOnce)
-	for _, line := range lines {
+	for _, group := range groups {
 		working.Go(func() error {
-			for _, t := range line {
+			for _, t := range group {
 				if err := c.fileTask(ctx, t); err != nil {
 					return err
 				}
@@ -162,7 +163,8 @@ func (c *Collector) fileTasks(ctx context.Context, tasks []task) error {
 	return working.Wait()
 }
 
-// fileTask files one task, and moves its file. An error of it ends the run.
+// fileTask does what moveSafely does, but returns an error only if the error ends the run. After any other error the
+// file stays in the inbox.
 func (c *Collector) fileTask(ctx context.Context, t *task) error {
 	err := c.moveSafely(ctx, t)
 	if err == nil {
@@ -184,7 +186,8 @@ func (c *Collector) fileTask(ctx context.Context, t *task) error {
 	return nil
 }
 
-// moveSafely files one task, and moves its file. It turns a panic into the failure of the file.
+// moveSafely files one task, and moves its file out of the inbox. It returns the task's failure if the file could not
+// be read. It turns a panic into an error.
 func (c *Collector) moveSafely(ctx context.Context, t *task) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -195,14 +198,15 @@ func (c *Collector) moveSafely(ctx context.Context, t *task) (err error) {
 	case t.failure != nil:
 		return t.failure
 	case t.refusal != nil:
-		return c.rejectSmall(ctx, t.file, t.refusal)
+		return c.rejectAnySize(ctx, t.file, t.refusal)
 	case t.isBatch:
 		return c.fileBatch(ctx, t)
 	}
 	return c.fileMessage(ctx, t)
 }
 
-// fileMessage files a message, and moves its file to the accepted files.
+// fileMessage files a message, and moves its file to the accepted files. If the message is refused, fileMessage rejects
+// the file. If the upstream rests, fileMessage returns errResting.
 func (c *Collector) fileMessage(ctx context.Context, t *task) error {
 	if c.rests.isResting(t.message.Upstream) {
 		return errResting
@@ -215,7 +219,7 @@ func (c *Collector) fileMessage(ctx context.Context, t *task) error {
 	})
 	switch {
 	case filing.IsRefusal(err):
-		return c.rejectSmall(ctx, t.file, err)
+		return c.rejectAnySize(ctx, t.file, err)
 	case weir.KindOf(err) == weir.Limited:
 		if c.rests.beginRest(t.message.Upstream, err, c.Now()) {
 			c.Logger.Info("inbox: limit reached, files left in the inbox", "subject", t.message.Upstream, "err", err)
@@ -272,7 +276,8 @@ func (c *Collector) fileBatch(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	if accepted.State == wire.BatchRejected { // by an earlier run; the Runner finishes a batch only once
+	// An earlier run has stored a batch that is rejected already. Its FinishBatch may have come before this copy.
+	if accepted.State == wire.BatchRejected {
 		if err := c.moveToRejected(ctx, s.File); err != nil {
 			return err
 		}
@@ -284,16 +289,16 @@ func (c *Collector) fileBatch(ctx context.Context, t *task) error {
 	return nil
 }
 
-// rejectSmall does what rejectFile does, but calls rejectLarge for a file that is too large to be copied.
-func (c *Collector) rejectSmall(ctx context.Context, f storage.File, reason error) error {
+// rejectAnySize does what rejectFile does, but calls rejectLarge for a file that is too large to be copied.
+func (c *Collector) rejectAnySize(ctx context.Context, f storage.File, reason error) error {
 	if f.Size > batch.MaxBytes {
 		return c.rejectLarge(ctx, f)
 	}
 	return c.rejectFile(ctx, f, reason)
 }
 
-// rejectLarge writes the problems file of a file that is too large to be copied. It does this only once, and
-// leaves the file in the inbox.
+// rejectLarge writes the problems file of a file that is too large to be copied, unless the problems file exists
+// already. It leaves the file in the inbox.
 func (c *Collector) rejectLarge(ctx context.Context, f storage.File) error {
 	found, err := findExact(ctx, c.Rejected, archiveName(f)+problemsSuffix)
 	if err != nil || found != nil {

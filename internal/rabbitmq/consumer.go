@@ -1,17 +1,18 @@
 // Package rabbitmq takes messages from queues of RabbitMQ into the lanes.
 //
-// Each delivery is validated and filed like a post, and acknowledged after it is durable. Until then the broker
-// keeps the delivery. If this process ends or loses its connection, the broker delivers it again. A repeated
-// delivery has the same message_id, which is the idempotency key, so filing finds the stored message.
+// Each delivery is validated and filed like a post, and acknowledged after its message is durable. Until then the
+// broker keeps the delivery. If this process ends or loses its connection, the broker delivers the message again. A
+// repeated delivery has the same message_id, which is the idempotency key, so filing finds the stored message. A
+// repeated delivery without message_id becomes a second message (see Config.RequiresMessageID).
 //
 // One consumer reads a queue at a time, over all processes (see Queue). It files the messages of one key one
 // after the other, in the order of the queue: it files the next message only after the previous one is durable.
-// Messages of different keys are filed at the same time, and share the lanes' transactions. A delivery that
-// cannot be filed yet holds back its key. It stays unacknowledged, and the broker allows only Prefetch
-// unacknowledged deliveries. So the broker stops delivering while storage is away.
+// Messages of different keys are filed at the same time, and share the lanes' transactions. While a delivery
+// cannot be filed, the later messages of its key wait. The delivery stays unacknowledged, and the broker allows only
+// Prefetch unacknowledged deliveries. So the broker stops delivering while storage is away.
 //
-// An invalid delivery goes to the dead-letter exchange with its problems. If there is no such exchange, it is
-// rejected.
+// An invalid delivery goes to the dead-letter exchange with its problems. If the settings name no such exchange, it
+// is rejected.
 package rabbitmq
 
 import (
@@ -44,7 +45,8 @@ type Queue struct {
 // Observer has a method that is called for each invalid delivery, with the reason.
 type Observer interface{ Refused(err error) }
 
-// Config configures a Consumer. All fields but TLS, Queue.Contract and DeadLetterExchange are needed.
+// Config configures a Consumer. All fields are needed, except TLS, DeadLetterExchange, and Contract and Upstream of a
+// Queue.
 type Config struct {
 	URL                string      // amqp:// or amqps://, with user, password and virtual host
 	TLS                *tls.Config // nil = the system's authorities
@@ -70,7 +72,7 @@ const (
 	// firstReconnect is the first pause before the next connection or consumer, and maxReconnect is the longest
 	// pause. After a connection or consumer has lasted for stableAfter, the pauses begin again with the first
 	// one. The pauses are short, because a process that waits for an exclusive queue finds it free only by
-	// trying.
+	// trying. A dead letter that could not be published has the same pauses.
 	firstReconnect = 250 * time.Millisecond
 	maxReconnect   = 5 * time.Second
 	stableAfter    = time.Minute
@@ -91,7 +93,8 @@ func (c *Consumer) Run(ctx context.Context) {
 	c.repeat(ctx, "connection", func() error { return c.useConnection(ctx) })
 }
 
-// repeat calls work again and again until ctx ends. work returns when its connection or channel is lost.
+// repeat calls work again and again until ctx ends. work returns when ctx ends, or when its connection or channel is
+// lost.
 func (c *Consumer) repeat(ctx context.Context, subject string, work func() error) {
 	for ctx.Err() == nil {
 		policy := retry.Policy{First: firstReconnect, Max: maxReconnect, Spread: 0.5,
@@ -105,7 +108,7 @@ func (c *Consumer) repeat(ctx context.Context, subject string, work func() error
 			err := work()
 			if ctx.Err() == nil && c.cfg.Now().Sub(began) >= stableAfter {
 				c.cfg.Log.Warn("consume: connection lost", "subject", subject, "err", err)
-				return nil // so that the next pauses begin with the shortest one
+				return nil // the next pauses then begin with the first one
 			}
 			if ctx.Err() != nil {
 				return nil
@@ -164,7 +167,7 @@ func (c *Consumer) connect(ctx context.Context) (*amqp.Connection, error) {
 	properties.SetClientConnectionName(c.cfg.Name)
 	var tlsConfig *tls.Config
 	if c.cfg.TLS != nil {
-		tlsConfig = c.cfg.TLS.Clone() // the library sets the server's name
+		tlsConfig = c.cfg.TLS.Clone() // the library sets the server's name in it
 	}
 	return amqp.DialConfig(c.cfg.URL, amqp.Config{TLSClientConfig: tlsConfig, Properties: properties,
 		Dial: func(network, address string) (net.Conn, error) {
@@ -177,14 +180,15 @@ func (c *Consumer) connect(ctx context.Context) (*amqp.Connection, error) {
 		}})
 }
 
-// consumeQueue consumes one queue until its channel is lost or ctx ends. ctx ends with the connection, too.
+// consumeQueue consumes one queue until its channel is lost or ctx ends. ctx ends when the process stops, or when the
+// connection is lost.
 func (c *Consumer) consumeQueue(ctx context.Context, conn *amqp.Connection, q Queue, letters *deadLetters) error {
 	ch, err := conn.Channel()
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if ctx.Err() == nil { // otherwise the connection is closed, too, within a time limit
+		if ctx.Err() == nil { // otherwise useConnection closes the connection, within closeTimeout
 			ch.Close() // the broker then requeues the unacknowledged deliveries
 		}
 	}()
@@ -219,13 +223,13 @@ func (c *Consumer) consumeQueue(ctx context.Context, conn *amqp.Connection, q Qu
 				return nil
 			}
 		}
-		return w.abandon(stopWork, awaitReason(closed))
+		return w.abandon(stopWork, receiveReason(closed))
 	}
 }
 
-// awaitReason returns the reason why a channel was closed. The library sends the reason before it closes the
-// channel of deliveries.
-func awaitReason(closed <-chan *amqp.Error) error {
+// receiveReason returns the reason why a channel was closed, or errLost if there is none. It does not wait: the library
+// sends the reason before it closes the channel of deliveries.
+func receiveReason(closed <-chan *amqp.Error) error {
 	select {
 	case reason := <-closed:
 		return asError(reason)

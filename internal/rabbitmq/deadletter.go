@@ -19,18 +19,18 @@ import (
 // a dead letter may be published to its queue again.
 const (
 	errorHeader     = "x-weir-error"      // the sentence that the answer to a post would have
-	problemsHeader  = "x-weir-problems"   // all problems, as JSON
+	problemsHeader  = "x-weir-problems"   // the problems, as JSON; see encodeProblems
 	queueHeader     = "x-weir-queue"      // the queue that had the message
 	refusedAtHeader = "x-weir-refused-at" // time in the form of RFC 3339
 )
 
 // A frame has 128 KiB at most, and one frame has all headers of a message.
 const (
-	maxProblemsBytes = 32 << 10
+	maxProblemsBytes = 32 << 10 // limit for problemsHeader
 	maxHeaderBytes   = 64 << 10 // limit for the message's own headers
 )
 
-// confirmTimeout bounds the wait for the broker's confirmation.
+// confirmTimeout bounds the wait for the broker's confirmation, unless the broker blocks the connection.
 const confirmTimeout = 10 * time.Second
 
 // deadLetters publishes refused deliveries, one at a time. It has a connection of its own: while the broker is
@@ -45,10 +45,11 @@ type deadLetters struct {
 	conn      *amqp.Connection // nil = the connection is not open
 	channel   *amqp.Channel
 	returned  chan amqp.Return
-	isBlocked *atomic.Bool // the broker reads nothing from conn at the moment
+	isBlocked *atomic.Bool // true while the broker reads nothing from conn
 }
 
-// publish returns when the broker has confirmed the dead letter and at least one queue has it.
+// publish publishes a refused delivery as a dead letter. It returns nil when the broker has confirmed the dead letter
+// and at least one queue has it.
 func (l *deadLetters) publish(ctx context.Context, queue string, d *amqp.Delivery, reason error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +78,7 @@ func (l *deadLetters) publishLetter(ctx context.Context, queue string, d *amqp.D
 		return fmt.Errorf("no confirmation of the broker: %w", err)
 	}
 	select {
-	case back := <-l.returned: // the broker returns an unroutable message before it confirms it
+	case back := <-l.returned: // the broker returns an unroutable message before its confirmation
 		return fmt.Errorf("no queue takes dead letters of the exchange %s with the routing key %q (%s)", l.exchange,
 			back.RoutingKey, back.ReplyText)
 	default:
@@ -141,8 +142,9 @@ func (l *deadLetters) closeConnection() {
 	l.conn, l.channel = nil, nil
 }
 
-// newDeadLetter returns a refused delivery with the reason in its headers. It leaves out the property user_id,
-// which the broker compares with the user of the connection, and the property expiration.
+// newDeadLetter returns a refused delivery with the reason in its headers. It leaves out the property user_id, which
+// the broker compares with the user of the connection, and the property expiration. It also leaves out the delivery's
+// own headers if they are invalid or take more than maxHeaderBytes.
 func newDeadLetter(queue string, d *amqp.Delivery, reason error, now time.Time) amqp.Publishing {
 	headers := amqp.Table{}
 	if estimateSize(d.Headers) <= maxHeaderBytes && d.Headers.Validate() == nil {
@@ -157,7 +159,8 @@ func newDeadLetter(queue string, d *amqp.Delivery, reason error, now time.Time) 
 		MessageId: d.MessageId, Timestamp: d.Timestamp, Type: d.Type, AppId: d.AppId, Body: d.Body}
 }
 
-// safeMessage returns the sentence of an error that a publisher may read.
+// safeMessage returns the text of an error for the publisher. An error that is no *weir.Error may have internal texts,
+// which safeMessage replaces.
 func safeMessage(err error) string {
 	var e *weir.Error
 	if errors.As(err, &e) {
@@ -166,8 +169,8 @@ func safeMessage(err error) string {
 	return "the message could not be filed"
 }
 
-// encodeProblems returns the problems of an error as JSON, as many as fit into a header. If the error has no
-// problems, it returns the error as the only problem.
+// encodeProblems returns the problems of an error as JSON. While they take more than maxProblemsBytes, it drops the
+// second half of them. If the error has no problems, encodeProblems returns the error as the only problem.
 func encodeProblems(err error) string {
 	problems := []weir.Problem{{Message: safeMessage(err)}}
 	if e := (*weir.Error)(nil); errors.As(err, &e) && len(e.Problems) > 0 {

@@ -19,9 +19,9 @@ import (
 // dueHeader is the header with the due time in seconds since 1970, as a number.
 const dueHeader = "perform_job_at"
 
-// newSubmission returns a delivery as a submission. The delivery's message_id becomes the idempotency key, and
-// its headers have the same meaning as the headers of a post. The error is a *weir.Error that refuses the
-// delivery for good.
+// newSubmission returns a delivery as a submission. The delivery's message_id becomes the idempotency key. Its headers
+// have the same meaning as the headers of a post, and perform_job_at is a due time. The error is a *weir.Error that
+// refuses the delivery for good.
 func (c *Consumer) newSubmission(d *amqp.Delivery) (filing.Submission, error) {
 	s := filing.Submission{ContentType: d.ContentType, Body: d.Body}
 	if err := checkEncoding(d.ContentEncoding); err != nil {
@@ -47,8 +47,8 @@ func (c *Consumer) newSubmission(d *amqp.Delivery) (filing.Submission, error) {
 	return s, nil
 }
 
-// checkEncoding refuses a compressed body. It accepts some names of character sets, which some clients put into
-// the property content_encoding.
+// checkEncoding refuses each content_encoding that may mean a compressed body. It accepts some names of character sets,
+// because some clients put these into the property.
 func checkEncoding(encoding string) error {
 	switch strings.ToLower(encoding) {
 	case "", "identity", "utf-8", "utf8", "us-ascii", "binary":
@@ -69,8 +69,8 @@ func (c *Consumer) checkMessageID(id string) error {
 	return nil
 }
 
-// readHeaders returns the headers that filing.Filer.ReadOptions reads, and the due time of perform_job_at; zero
-// = none. It ignores headers that have no meaning for Weir.
+// readHeaders returns the headers that filing.Filer.ReadOptions reads, and the due time in perform_job_at; zero =
+// none. It ignores headers that have no meaning for Weir, and refuses other spellings of perform_job_at.
 func readHeaders(table amqp.Table) (headers http.Header, dueAt time.Time, err error) {
 	headers = http.Header{}
 	for name, value := range table {
@@ -104,8 +104,8 @@ func foldName(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 }
 
-// readSeconds returns the time for a number of seconds since 1970, to the microsecond, because a 64-bit float
-// is not more exact.
+// readSeconds returns the due time for a number of seconds since 1970, to the microsecond, because a 64-bit float is
+// not more exact. A negative number means the beginning of 1970.
 func readSeconds(value any) (time.Time, error) {
 	var seconds float64
 	switch v := reflect.ValueOf(value); {
@@ -136,7 +136,7 @@ func wrongSecondsError(value any) error {
 		dueHeader, describeType(value)))
 }
 
-// describeType returns the name of the type of a header's value, for publishers.
+// describeType returns the name of the type of a header's value, as publishers read it in the problem of a delivery.
 func describeType(value any) string {
 	switch value.(type) {
 	case nil:
@@ -155,8 +155,8 @@ func describeType(value any) string {
 	return "a number"
 }
 
-// validate returns the message of a delivery, and its idempotency key. The error refuses the delivery for good.
-// The only exception is an error of the kind Unavailable, which only the end of ctx causes.
+// validate returns the message of a delivery from a queue. The error refuses the delivery for good. The only exception
+// is an error of the kind Unavailable, which only the end of ctx causes.
 func (c *Consumer) validate(ctx context.Context, q Queue, d *amqp.Delivery) (weir.Message, error) {
 	s, err := c.newSubmission(d)
 	if err != nil {

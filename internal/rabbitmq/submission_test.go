@@ -114,7 +114,7 @@ type badDelivery struct {
 	want   string // part of the sentence or of a problem
 }
 
-// withHeader returns a change that sets a header.
+// withHeader returns a change that makes this header the only one.
 func withHeader(name string, value any) func(*amqp.Delivery) {
 	return func(d *amqp.Delivery) { d.Headers = amqp.Table{name: value} }
 }
@@ -124,7 +124,7 @@ func withBody(body string) func(*amqp.Delivery) {
 	return func(d *amqp.Delivery) { d.Body = []byte(body) }
 }
 
-// The kinds of refusals.
+// Short names of the kinds of refusals in the following tables.
 const (
 	malformed, unsupported = weir.Malformed, weir.Unsupported
 	tooLarge, invalid      = weir.TooLarge, weir.Invalid
@@ -161,10 +161,12 @@ var badHeaders = map[string]badDelivery{
 	"Due and after":     {withDueAnd("Weir-Deliver-After", "90s"), malformed, "only one"},
 }
 
+// withHeaders returns a change that makes these two headers, with one value, the only ones.
 func withHeaders(first, second, value string) func(*amqp.Delivery) {
 	return func(d *amqp.Delivery) { d.Headers = amqp.Table{first: value, second: value} }
 }
 
+// withDueAnd returns a change that makes perform_job_at and this header the only ones.
 func withDueAnd(name, value string) func(*amqp.Delivery) {
 	return func(d *amqp.Delivery) { d.Headers = amqp.Table{"perform_job_at": int64(1893456000), name: value} }
 }

@@ -25,9 +25,9 @@ func (articlesOnly) Admit(context.Context, string) (func(), error) {
 	return func() {}, &weir.Error{Kind: weir.Limited, Message: "used up"}
 }
 
-// Weir refuses a delivery of a contract that its upstream may not send. A delivery over a limit of its upstream
-// stays in the queue.
-func TestConsumer_HoldsTheUpstreamOfAQueueToItsLimits(t *testing.T) {
+// Weir refuses a delivery of a contract that its upstream may not send. It does not refuse a delivery over a limit of
+// its upstream, so that the delivery stays in the queue.
+func TestConsumer_AppliesTheLimitsOfAQueuesUpstream(t *testing.T) {
 	t.Parallel()
 	c := newTestConsumer(t, &fakeLanes{func(context.Context, weir.Message, string) (lane.Receipt, error) {
 		t.Error("a message over the quota was filed, want none")

@@ -34,7 +34,7 @@ type worker struct {
 
 	mu         sync.Mutex
 	keys       map[string][]*task // for each key that is being filed, its next tasks in the order of the queue
-	reportedAt time.Time          // time of the last log line about messages that are not filed
+	reportedAt time.Time          // time of the last log line about messages that are not filed; zero = none
 }
 
 // task is a message to file, and its delivery.
@@ -53,11 +53,10 @@ func (w *worker) accept(ctx context.Context, d *amqp.Delivery) {
 	case filing.IsRefusal(err):
 		w.tasks.Go(func() { w.refuse(ctx, d, err) })
 	}
-	// If the error is another one, ctx has ended, and with it the channel: the broker delivers the message
-	// again.
+	// Any other error means that ctx has ended, and with it the channel: the broker delivers the message again.
 }
 
-// addTask files a message after the messages of its key that are being filed.
+// addTask files a message in the background, after the earlier messages of its key.
 func (w *worker) addTask(ctx context.Context, t *task) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,7 +92,8 @@ func (w *worker) takeNext(key string) *task {
 	return waiting[0]
 }
 
-// fileMessage files a message and acknowledges its delivery. It tries again until ctx ends.
+// fileMessage files a message and acknowledges its delivery. It tries again until the message is filed or refused, or
+// ctx ends.
 func (w *worker) fileMessage(ctx context.Context, t *task) {
 	c := w.consumer
 	var filed lane.Receipt
@@ -121,7 +121,7 @@ func (w *worker) fileMessage(ctx context.Context, t *task) {
 	}
 }
 
-// reportNotFiled logs that messages cannot be filed now and stay in the queue.
+// reportNotFiled logs, at most once in notFiledInterval, that messages cannot be filed now and stay in the queue.
 func (w *worker) reportNotFiled(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

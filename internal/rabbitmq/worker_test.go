@@ -16,11 +16,11 @@ import (
 	"weir/internal/weir"
 )
 
-// fakeChannel records which deliveries are acknowledged or rejected. It is safe for concurrent use.
+// fakeChannel records which deliveries are acknowledged, or rejected by Nack. It is safe for concurrent use.
 type fakeChannel struct {
 	mu       sync.Mutex
-	acked    []uint64
-	rejected []uint64
+	acked    []uint64 // tags of the deliveries
+	rejected []uint64 // tags of the deliveries
 }
 
 func (f *fakeChannel) Ack(tag uint64, _ bool) error {
@@ -30,7 +30,7 @@ func (f *fakeChannel) Ack(tag uint64, _ bool) error {
 	return nil
 }
 
-// sortAcked returns the tags of the acknowledged deliveries.
+// sortAcked returns the tags of the acknowledged deliveries in rising order.
 func (f *fakeChannel) sortAcked() []uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,7 +61,7 @@ func (f *fakeObserver) Refused(error) {
 	f.refused++
 }
 
-// fileFunc files a message.
+// fileFunc files a message with an idempotency key.
 type fileFunc = func(ctx context.Context, m weir.Message, key string) (lane.Receipt, error)
 
 // workerRig has a worker that works without a broker.
@@ -87,15 +87,15 @@ func newWorkerRig(t *testing.T, file fileFunc) *workerRig {
 	return r
 }
 
-// deliverMessage passes the n-th delivery of a key to the worker.
+// deliverMessage passes a delivery with a message of a key to the worker. Its message_id is the tag.
 func (r *workerRig) deliverMessage(ctx context.Context, tag uint64, key string) {
 	r.accept(ctx, &amqp.Delivery{Acknowledger: r.channel, DeliveryTag: tag, MessageId: fmt.Sprint(tag),
 		Body: fmt.Appendf(nil, `<article path="%s" version="1"><title>T</title></article>`, key)})
 }
 
-// The messages of a key wait until the first message of the key is durable, and none of them is acknowledged
-// before. The messages of the other key do not wait.
-func TestWorker_HoldsBackTheKeyOfAMessageThatIsNotFiled(t *testing.T) {
+// The later messages of a key wait until the first message of the key is durable, and none of them is acknowledged
+// before that. The messages of the other key do not wait.
+func TestWorker_DelaysTheKeyOfAMessageThatIsNotFiled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -174,7 +174,7 @@ func TestWorker_RejectsWithoutADeadLetterExchange(t *testing.T) {
 	}
 }
 
-// A defect of this process or its storage must not lose a message.
+// After an internal error, which is a defect of this process or of storage, the worker files the message again.
 func TestWorker_TriesAgainAfterAnInternalError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 // the stored JSON.
 type checkpoint struct {
 	Until int64 // latest death among the messages in Job.Matched, see diedAtMicros; 0 = not counted yet
-	Lane  int   // index of the lane that the walk has reached
-	// Seq is the position in that lane. A batch already had the first messages of each key whose first dead message is
-	// at or before Seq.
+	Lane  int   // index, among the job's lanes, of the lane that the walk has reached
+	// Seq is the position in that lane. Of each key whose first dead message is at or before Seq, a batch already had
+	// that message.
 	Seq  int64
 	Next []deadMessage // the present batch; the replay of some of its messages may already have been requested
 	Open []deadMessage // the open messages, sorted by lane and position

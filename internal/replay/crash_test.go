@@ -11,8 +11,8 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// runWithFault runs a job whose nth call of storage fails. If the process is killed, all later calls fail, too. The
-// job's numbers must be right, whichever process ends the job.
+// runWithFault runs a job, and makes the nth call of storage of its process fail. If the process is killed, all its
+// later calls fail, too. The job's numbers must be right, whichever process ends the job.
 func runWithFault(t *testing.T, n int, kind storagetest.FaultKind, killed bool) {
 	simulate(t, 2, func(t *testing.T, w *world) {
 		w.addDead(4, keys...)
@@ -72,7 +72,7 @@ func TestRunner_Crash(t *testing.T) {
 	}
 }
 
-func TestRunner_Hiccup(t *testing.T) {
+func TestRunner_OneCallFails(t *testing.T) {
 	for n := 1; n <= brokenCalls; n++ {
 		for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
 			t.Run(fmt.Sprint(n, " ", kind), func(t *testing.T) { runWithFault(t, n, kind, false) })

@@ -9,7 +9,7 @@ import (
 	"weir/internal/overview/lists"
 )
 
-// deadPage is the number of dead messages of one query. Storage returns at most this number.
+// deadPage is the largest number of dead messages of one query. Storage returns no more.
 const deadPage = 1000
 
 // eachDead calls f for the dead messages of a lane after seq, in the order of the log, until f
@@ -35,8 +35,8 @@ func eachDead(ctx context.Context, log Log, number int, seq int64, f func(lists.
 // deadIndex has the messages that a job has still to replay in one lane, grouped by key. The messages of a key must be
 // replayed together: if a new message of the key is delivered in between, the replay of the others is refused.
 type deadIndex struct {
-	keys    []string                 // in the order of each key's first message
-	byKey   map[string][]deadMessage // the remaining messages of each key
+	keys    []string                 // hashes of the keys that no batch has begun, in the order of their first messages
+	byKey   map[string][]deadMessage // the messages of each of these keys
 	current []deadMessage            // the remaining messages of the key that the last batch has begun
 
 	dueOrder map[int64]string // order positions of messages that were scheduled, by sequence number
@@ -62,7 +62,7 @@ func readIndex(ctx context.Context, log Log, f Filter, p *checkpoint, number int
 	return x, err
 }
 
-// nextBatch returns the next messages: all messages of one key after the other, until the batch has at least n
+// nextBatch returns the next messages: all messages of a key, then all of the next key, until the batch has at least n
 // messages. The parameter most limits the batch, even within a key. Messages of a key are in the order in which they
 // must be delivered, because the holder may deliver a message before the replay of the next message is requested. In
 // that order a scheduled message follows the messages that were filed before its due time. nextBatch takes the present
@@ -82,7 +82,7 @@ func (x *deadIndex) nextBatch(n, most int, seq int64) ([]deadMessage, int64) {
 	return batch, seq
 }
 
-// isInProgress reports whether a key has messages left that were not in the batch with its first messages.
+// isInProgress reports whether the last batch has begun a key, and left messages of it.
 func (x *deadIndex) isInProgress() bool { return x != nil && len(x.current) > 0 }
 
 // orderOf returns a message's position in its key's order.

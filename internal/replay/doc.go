@@ -1,5 +1,5 @@
 // Package replay replays the dead messages that match a filter, in bulk and at a limited rate. Such a bulk replay is a
-// job. It stops if too many of its messages die again.
+// job. A job stops if too many of its messages die again.
 //
 // # State
 //
@@ -8,7 +8,7 @@
 //	             └──Cancel──▶ cancelled
 //
 // A running job is a row of lane 0 (!replay_<id>), which every process reads with the control rows of that lane. So
-// each sweep finds the jobs whose process has died, without a further query. When a job ends, its process writes a row
+// each sweep finds the jobs whose process has died, without a further query. The process that ends a job writes a row
 // into the partition "replays", and then removes the row of lane 0. A job with a row in "replays" is over, even if it
 // still has a row of lane 0.
 //
@@ -36,19 +36,19 @@
 //
 // # Invariants
 //
-//   - matched = replayed + refused + skipped + messages that the walk has not reached
 //   - replayed = delivered + deadAgain + otherwise (cancelled, superseded, discarded or removed) + waiting (open)
-//   - No job replays a message twice. The job requests a replay only if the message is still among the
-//     lane's dead messages with the time of death that the walk has read.
+//   - When a job is done: matched = replayed + refused + skipped
+//   - No job replays a message twice. The job requests a replay only if the message is still dead, with the time of
+//     death that the walk has read.
 //
 // # Failure
 //
 // The process that resumes a job continues with the stored batch. If a message of the batch is not dead any more, or
-// died again, the earlier process requested its replay, so the job counts the message as replayed. A replay is
+// died again, the process assumes that the earlier process requested its replay, and counts it as replayed. A replay is
 // requested by a row, so a second request for the same message changes nothing. After a crash the next process
 // requests some replays a second time, and counts their refusals again. So a job that is done counts its refusals anew,
 // from the messages that are still dead.
 //
-// Every write of a job's row is conditional on its ETag. If a process has lost the lease and does not know it yet, its
-// write fails as soon as another process has written the row, and it stops.
+// Every write of a running job's row is conditional on its ETag. If a process has lost the lease and does not know it
+// yet, its write fails as soon as another process has written the row, and the process that lost the lease stops.
 package replay

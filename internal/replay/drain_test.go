@@ -123,7 +123,7 @@ func (w *whole) sweep(p *instance) {
 	p.ResumeOrphans(c)
 }
 
-// postEach appends the next n messages of each key.
+// postEach appends the next n messages of each key, and sweeps.
 func (w *whole) postEach(p *instance, n int, keys ...string) {
 	w.t.Helper()
 	for range n {
@@ -154,7 +154,7 @@ func (w *whole) addUpCounts() (c lane.Counts, waiting int64) {
 	return c, waiting
 }
 
-// waitUntilEmpty waits until no message waits.
+// waitUntilEmpty waits until no message waits, and returns the added counters of the lanes.
 func (w *whole) waitUntilEmpty() lane.Counts {
 	w.t.Helper()
 	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
@@ -188,7 +188,7 @@ func (w *whole) checkOrder(n int) {
 
 func (w *whole) startJob(p *instance, s replay.Spec) replay.Job {
 	w.t.Helper()
-	time.Sleep(time.Millisecond) // so that the job starts after the last death
+	time.Sleep(time.Millisecond) // the job then starts after the last death
 	j, err := p.Start(w.t.Context(), s)
 	if err != nil {
 		w.t.Fatal(err)
@@ -257,8 +257,8 @@ func TestWhole_ComesToItsEnd(t *testing.T) {
 	})
 }
 
-// New messages of the same keys are posted during a job. A message that died before them is delivered before them or
-// not at all.
+// New messages of the same keys are posted during a job. A dead message is delivered before the new messages of its key
+// or not at all.
 func TestWhole_WhileOthersCome(t *testing.T) {
 	simulateWhole(t, 2, func(t *testing.T, w *whole) {
 		p := w.startProcess()

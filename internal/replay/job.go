@@ -67,8 +67,8 @@ func lanesOf(f Filter, n int) []int {
 // Spec describes a job to start.
 type Spec struct {
 	Filter          Filter
-	RatePerMinute   int
-	StopAtErrorRate float64 // 0 to 1
+	RatePerMinute   int     // number of messages that the job replays per minute, 1 to maxRate
+	StopAtErrorRate float64 // share of messages that died again at which the job stops, 0 to 1
 	Force           bool    // also replay messages of keys of which a later message was delivered
 	Reason          string
 }
@@ -77,7 +77,7 @@ const (
 	// DefaultRate is the number of messages that a job replays per minute if the request names no rate.
 	DefaultRate = 60
 	maxRate     = 6000
-	// DefaultErrorRate is the share of messages that died again at which a job stops, if the request names no share.
+	// DefaultErrorRate is the Spec.StopAtErrorRate of a request that names no share.
 	DefaultErrorRate = 0.5
 	// maxNameSize bounds a key and a contract's name, in bytes.
 	maxNameSize = 1 << 10
@@ -123,7 +123,8 @@ func newJob(s Spec, now time.Time) Job {
 		StopAtErrorRate: s.StopAtErrorRate, Force: s.Force, StartedAt: now, UpdatedAt: now}
 }
 
-// minOutcomes is the smallest number of outcomes with which a job may stop because of its error rate.
+// minOutcomes is the smallest number of messages delivered or dead again with which a job may stop because of its error
+// rate.
 const minOutcomes = 10
 
 // stopReason returns the reason for which a job must stop; "" = the job goes on.

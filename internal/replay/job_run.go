@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// batchSpan is the time that a batch takes at the job's rate. A longer batch would give the next process more
-	// messages to check again after a crash.
+	// batchSpan is the time that a batch takes at the job's rate. After a crash the next process checks all messages of
+	// the batch again, which would be more messages with a longer time.
 	batchSpan = 2 * time.Second
 	// maxBatch is the largest number of messages of a batch.
 	maxBatch = 50
@@ -37,13 +37,13 @@ type jobRun struct {
 	etag         storage.ETag
 	lanes        []int      // lanes that can have messages of the job
 	deadIndex    *deadIndex // of the present lane; nil = not read yet
-	isResumed    bool       // some messages of checkpoint.Next may have been requested already
+	isResumed    bool       // the replay of some messages of checkpoint.Next may have been requested already
 	isUnsaved    bool       // checkpoint.Next is not saved yet
 	nextBatchAt  time.Time  // earliest time of the next batch, by the job's rate
 	pollAt       time.Time  // time of the next poll
 	pollInterval time.Duration
-	retryDelay   time.Duration
-	isOver       bool // the job is over, or another process runs it
+	retryDelay   time.Duration // pause after the last step, which failed; 0 = it succeeded
+	isOver       bool          // the job is over, or another process runs it
 }
 
 // runJob runs a job until the job is over, or ctx ends; ctx ends with the lease.
@@ -134,7 +134,7 @@ func (w *jobRun) runStep(ctx context.Context) (wait time.Duration, err error) {
 	return 0, w.finishJob(ctx, Done, "")
 }
 
-// untilNextPoll returns the time until the next poll of the open messages.
+// untilNextPoll returns the time until the next poll of the open messages, or maxPoll if no message is open.
 func (w *jobRun) untilNextPoll(now time.Time) time.Duration {
 	if len(w.checkpoint.Open) == 0 {
 		return maxPoll
@@ -142,7 +142,7 @@ func (w *jobRun) untilNextPoll(now time.Time) time.Duration {
 	return max(w.pollAt.Sub(now), 0)
 }
 
-// countMatches counts the job's messages, before the job replays a message.
+// countMatches counts the job's messages, before the job replays a message, and saves their number.
 func (w *jobRun) countMatches(ctx context.Context) error {
 	// Times of death are by the holders' clocks. So the limit is the latest time of death among the messages. A limit
 	// by this process's clock could include messages that the job replays and that die again.
@@ -221,8 +221,8 @@ func (w *jobRun) replayBatch(ctx context.Context) error {
 			requested = append(requested, m.entry)
 		}
 	}
-	// A batch of one key may be larger than the rate allows. The next batch then starts earlier than nextBatchAt, but
-	// its time counts from nextBatchAt.
+	// If a key has messages for several batches, the second one and the following ones start before nextBatchAt. Their
+	// time still counts from nextBatchAt, so that the job keeps its rate on average.
 	began, before := laterOf(w.Now(), w.nextBatchAt), w.job.Replayed
 	defer w.Wake(batch[0].lane)
 	results, err := w.Log.ReplayMany(ctx, batch[0].lane, requested, w.job.Force)

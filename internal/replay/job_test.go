@@ -28,7 +28,7 @@ func TestSpec(t *testing.T) {
 			"LaneOutOfRange": {func(s *replay.Spec) { s.Filter.Lane = newInt(4) }, 1},
 			"NegativeLane":   {func(s *replay.Spec) { s.Filter.Lane = newInt(-1) }, 1},
 			"LastLane":       {func(s *replay.Spec) { s.Filter.Lane = newInt(3) }, 0},
-			"NoTime":         {func(s *replay.Spec) { s.Filter.From, s.Filter.To = now, now }, 1},
+			"EmptySpan":      {func(s *replay.Spec) { s.Filter.From, s.Filter.To = now, now }, 1},
 			"YearTenThousand": {func(s *replay.Spec) { s.Filter.To = time.Date(10000, 1, 1, 4, 59, 59, 0, time.UTC) },
 				1},
 			"BeforeAllYears": {func(s *replay.Spec) { s.Filter.From = time.Date(-1, 12, 31, 19, 0, 0, 0, time.UTC) },

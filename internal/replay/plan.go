@@ -52,7 +52,7 @@ type planner struct {
 	job       Job
 	visited   int             // dead messages that were read
 	count     int64           // matching messages
-	allListed bool            // fewer than maxVisited dead messages exist
+	allListed bool            // all dead messages of the filter's lanes were read; never true with maxVisited of them
 	keys      map[string]bool // hashes of the keys of matching messages
 	lanes     int             // lanes with a matching message
 	first     []deadMessage   // the first matching messages, up to one more than maxChecked
@@ -62,7 +62,7 @@ type planner struct {
 	durations  []time.Duration // of the last attempts of the other checked messages
 }
 
-// countMatching counts the matching messages.
+// countMatching counts the matching messages, and collects the first of them.
 func (p *planner) countMatching(ctx context.Context) error {
 	for _, number := range lanesOf(p.job.Filter, p.Store.Lanes) {
 		before := p.count
@@ -91,8 +91,8 @@ func (p *planner) countMatching(ctx context.Context) error {
 	return nil
 }
 
-// checkMessages reads the first matching messages one by one. It counts the messages whose replay would be refused, and
-// collects the durations of the last attempts of the others.
+// checkMessages reads the first matching messages, maxChecked at most, one by one. It counts the messages whose replay
+// would be refused, and collects the durations of the last attempts of the others.
 func (p *planner) checkMessages(ctx context.Context) error {
 	historySince := map[int]int64{}
 	for _, i := range p.first {

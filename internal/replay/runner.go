@@ -36,7 +36,7 @@ type storeLog struct {
 	lists.Reader
 }
 
-// Config configures a Runner. All fields are required, except Finished.
+// Config configures a Runner. All fields are required, except Interval and Finished.
 type Config struct {
 	Store    *lane.Store // has the rows of the jobs
 	Log      Log
@@ -59,15 +59,15 @@ type Runner struct {
 
 	mu       sync.Mutex
 	isClosed bool
-	running  map[string]*activeJob
-	hasTried map[string]bool // jobs that this process has tried to run
+	running  map[string]*activeJob // by id of the job
+	hasTried map[string]bool       // ids of the jobs that this process has tried to run
 	wg       sync.WaitGroup
 }
 
 // activeJob is a job that this process runs, or whose lease it tries to get.
 type activeJob struct {
 	cancel context.CancelFunc
-	done   chan struct{}
+	done   chan struct{} // closed when this process has stopped running the job
 }
 
 // New returns a Runner. It runs no job before Start or ResumeOrphans.
@@ -103,8 +103,9 @@ func (r *Runner) Get(ctx context.Context, id string) (Job, error) { return r.job
 // List returns all running jobs, and the newest jobs that are over; the newest come first.
 func (r *Runner) List(ctx context.Context) ([]Job, error) { return r.jobs.listJobs(ctx) }
 
-// Cancel ends a job. If another process runs the job, that process stops when it next saves its progress, within
-// seconds. Messages that were replayed stay replayed. If the job is done or stopped already, Cancel returns Conflict.
+// Cancel ends a job. If another process runs the job, that process finishes its present batch, and stops when it next
+// saves its progress, before it requests another replay. Messages that were replayed stay replayed. If the job is done
+// or stopped already, Cancel returns Conflict.
 func (r *Runner) Cancel(ctx context.Context, id string) (Job, error) {
 	j, err := r.jobs.getJob(ctx, id)
 	if err != nil || j.State == Cancelled {
@@ -143,7 +144,7 @@ func (r *Runner) ResumeOrphans(control lane.Control) {
 	}
 }
 
-// startJob runs a job in a goroutine, unless this process or another process runs the job already.
+// startJob runs a job in a goroutine, unless the Runner is closed or runs the job already.
 func (r *Runner) startJob(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

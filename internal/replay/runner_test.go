@@ -23,7 +23,7 @@ func TestRunner_ReplaysAll(t *testing.T) {
 		time.Sleep(time.Second)
 		j := p.startJob(plain)
 		time.Sleep(time.Millisecond)
-		w.addDead(1, "/a") // dies after the start, so it does not belong to the job
+		w.addDead(1, "/a") // dies after the job has counted its messages, so it does not belong to the job
 		j = p.waitForState(j.ID, replay.Done, time.Minute)
 		if j.Matched != 100 || j.Replayed != 100 || j.Delivered != 100 || j.FinishedAt.IsZero() {
 			t.Errorf("got %+v, want Matched 100, Replayed 100, Delivered 100 and a FinishedAt", j)
@@ -134,12 +134,12 @@ func TestRunner_StopsAtErrorRate(t *testing.T) {
 		bad   int // number of the five keys whose messages die again
 		state replay.State
 	}{
-		"HalfIsTooMuch":     {0.5, 3, replay.Stopped},
-		"LessIsNot":         {0.5, 2, replay.Done},
-		"AnyIsTooMuch":      {0, 1, replay.Stopped},
-		"NoneIsNotTooMuch":  {0, 0, replay.Done},
-		"OnlyAllIsTooMuch":  {1, 4, replay.Done},
-		"AllIsTooMuchAtAll": {1, 5, replay.Stopped},
+		"AboveTheRate":     {0.5, 3, replay.Stopped},
+		"BelowTheRate":     {0.5, 2, replay.Done},
+		"RateZeroOneDies":  {0, 1, replay.Stopped},
+		"RateZeroNoneDies": {0, 0, replay.Done},
+		"RateOneFourDie":   {1, 4, replay.Done},
+		"RateOneAllDie":    {1, 5, replay.Stopped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, 1, func(t *testing.T, w *world) {
@@ -188,8 +188,8 @@ func TestRunner_CountsRefusedAndSkipped(t *testing.T) {
 		spec.RatePerMinute = 60
 		j := p.startJob(spec)
 		time.Sleep(100 * time.Millisecond)
-		// Before the job reaches them, an operator replays message 5 of /e, and edits message 4 of /d, which dies
-		// again.
+		// Before the job reaches these messages, an operator replays message 5 (of /e), and edits message 4 (of /d),
+		// which dies again.
 		for _, hand := range []struct {
 			seq    int64
 			values map[string]any
@@ -287,7 +287,8 @@ func TestRunner_Cancel(t *testing.T) {
 	}
 }
 
-// While Finished returns errors, a job stays in progress, even if another process resumes it. Finished succeeds once.
+// While Finished returns errors, the row of a job stays in lane 0, even if another process resumes the job. Finished
+// succeeds exactly once.
 func TestRunner_ReportsItsEndOnce(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprint("Killed", killed), func(t *testing.T) {
@@ -390,8 +391,8 @@ func TestRunner_KeepsThirtyDays(t *testing.T) {
 	})
 }
 
-// Message 1 was scheduled, and became due after message 2 was filed. So its replay is requested after message 2,
-// because the holder may deliver a message before the next request.
+// Message 1 was scheduled, and became due after message 2 was filed. So the job requests its replay after that of
+// message 2, because the holder may deliver a message before the next request.
 func TestRunner_KeepsTheOrderOfScheduled(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(3, "/a")

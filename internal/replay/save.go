@@ -13,7 +13,8 @@ import (
 // errTakenOver means that another process has changed the job's row: the job is over, or the other process runs it.
 var errTakenOver = errors.New("the job is over, or another process runs it")
 
-// saveCheckpoint writes the job's progress.
+// saveCheckpoint writes the job's progress. If another process has changed or removed the row, it sets isOver, and
+// returns errTakenOver.
 func (w *jobRun) saveCheckpoint(ctx context.Context) error {
 	w.job.UpdatedAt = w.Now().UTC().Truncate(time.Microsecond)
 	row, err := encodeJob(w.job, w.checkpoint)
@@ -29,7 +30,7 @@ func (w *jobRun) saveCheckpoint(ctx context.Context) error {
 	return w.resolveWrite(ctx, row, err)
 }
 
-// resolveWrite reads the row after a failed write to find out whether it was written.
+// resolveWrite reads the row after a failed write. It returns nil if the row has what was to be written.
 func (w *jobRun) resolveWrite(ctx context.Context, wrote jobrow.Row, failed error) error {
 	present, err := jobrow.Read(ctx, w.Store, wrote.ID)
 	switch {
@@ -48,8 +49,8 @@ func (w *jobRun) resolveWrite(ctx context.Context, wrote jobrow.Row, failed erro
 	return errTakenOver
 }
 
-// finishJob writes that the job is over. A job that is done first counts its refused messages again, because the count
-// so far may be wrong after a crash. The refused messages are the messages of the job that are still dead.
+// finishJob writes that the job is over. If the job is done, finishJob first counts its refused messages again, because
+// the count so far may be wrong after a crash. The refused messages are the messages of the job that are still dead.
 func (w *jobRun) finishJob(ctx context.Context, s State, reason string) error {
 	if s == Done {
 		refused := int64(0)
@@ -83,7 +84,7 @@ func setFinal(j *Job, s State, reason string, now time.Time) {
 // saveOnExitTimeout limits the time for which the end of a process waits for the last save.
 const saveOnExitTimeout = 3 * time.Second
 
-// saveOnExit writes the job's progress when the process stops running it.
+// saveOnExit writes the job's progress if ctx has ended and the job is not over.
 func (w *jobRun) saveOnExit(ctx context.Context) {
 	if w.isOver || ctx.Err() == nil {
 		return

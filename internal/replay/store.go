@@ -14,13 +14,13 @@ import (
 	"weir/internal/weir"
 )
 
-// partitionOf is the table partition with the rows of jobs that are over.
-const partitionOf = "replays"
+// finalPartition is the table partition with the rows of jobs that are over.
+const finalPartition = "replays"
 
 const (
 	// retention is the age at which a job that is over is removed, counted from its start.
 	retention = 30 * 24 * time.Hour
-	// maxListed is the largest number of jobs that are over in a list.
+	// maxListed is the largest number of jobs in a list, not counting the running ones.
 	maxListed = 100
 )
 
@@ -28,9 +28,9 @@ const (
 // "replays", and may still have its row of lane 0.
 type jobStore struct{ store *lane.Store }
 
-// readFinal reads the final row of a job. It returns false if the job has none.
+// readFinal reads the final row of a job. It returns false if the job has no such row.
 func (b jobStore) readFinal(ctx context.Context, id string) (Job, bool, error) {
-	r, err := b.store.Table.Get(ctx, partitionOf, id)
+	r, err := b.store.Table.Get(ctx, finalPartition, id)
 	if storage.Is(err, storage.NotFound) {
 		return Job{}, false, nil
 	}
@@ -49,8 +49,8 @@ func decodeFinal(r storage.Row) (j Job, err error) {
 	return j, err
 }
 
-// getJob reads a job. The job may end between the read of its final row and the read of its row of lane 0. So both
-// reads are repeated once.
+// getJob reads a job. The job may end between the read of its final row and the read of its row of lane 0. So if
+// neither read finds a row, both reads are repeated once.
 func (b jobStore) getJob(ctx context.Context, id string) (Job, error) {
 	if !idPattern.MatchString(id) {
 		return Job{}, errUnknown
@@ -74,13 +74,13 @@ func (b jobStore) getJob(ctx context.Context, id string) (Job, error) {
 var errUnknown = &weir.Error{Kind: weir.NotFound, Op: "replays",
 	Message: "there is no bulk replay of this name, or it was removed after thirty days"}
 
-// listJobs returns the newest jobs, newest first.
+// listJobs returns all running jobs and the newest jobs that are over, newest first.
 func (b jobStore) listJobs(ctx context.Context) ([]Job, error) {
 	running, err := jobrow.ReadAll(ctx, b.store)
 	if err != nil {
 		return nil, apiError(err)
 	}
-	page, err := b.store.Table.Range(ctx, storage.Query{Partition: partitionOf, Limit: maxListed})
+	page, err := b.store.Table.Range(ctx, storage.Query{Partition: finalPartition, Limit: maxListed})
 	if err != nil {
 		return nil, apiError(err)
 	}
@@ -113,7 +113,7 @@ func (b jobStore) finishJob(ctx context.Context, j Job, finished func(Job) error
 	if err != nil {
 		return Job{}, err
 	}
-	_, err = b.store.Table.Transact(ctx, partitionOf,
+	_, err = b.store.Table.Transact(ctx, finalPartition,
 		[]storage.Op{{Kind: storage.Insert, Key: j.ID, Values: map[string]any{"Text": string(text)}}})
 	switch {
 	case storage.Is(err, storage.Conflict):
@@ -135,7 +135,7 @@ func (b jobStore) finishJob(ctx context.Context, j Job, finished func(Job) error
 
 // removeOldJobs removes jobs that are older than their retention, as many as one transaction takes.
 func (b jobStore) removeOldJobs(ctx context.Context) error {
-	page, err := b.store.Table.Range(ctx, storage.Query{Partition: partitionOf,
+	page, err := b.store.Table.Range(ctx, storage.Query{Partition: finalPartition,
 		From: idPrefix(b.store.Now().Add(-retention)), Limit: storage.MaxOps, Columns: []string{"Old"}})
 	if err != nil || len(page.Rows) == 0 {
 		return err
@@ -144,14 +144,15 @@ func (b jobStore) removeOldJobs(ctx context.Context) error {
 	for i, r := range page.Rows {
 		ops[i] = storage.Op{Kind: storage.Delete, Key: r.Key}
 	}
-	_, err = b.store.Table.Transact(ctx, partitionOf, ops)
+	_, err = b.store.Table.Transact(ctx, finalPartition, ops)
 	if storage.Is(err, storage.NotFound) {
-		return nil // another process has removed one of them
+		return nil // another process has removed one of the rows
 	}
 	return err
 }
 
-// apiError turns a storage error into the error that callers of the API get.
+// apiError turns an error of storage that can be repeated into Unavailable, which callers of the API get. It returns
+// other errors unchanged.
 func apiError(err error) error {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:

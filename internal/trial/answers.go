@@ -25,16 +25,16 @@ type Answer struct {
 // Answers are the answers to the requests of a trial.
 type Answers struct {
 	Steps      map[string][]Answer // by the name of the step, in the order of its requests
-	Remembered string              // the id that an earlier message of the key remembered; empty = no id
+	Remembered string              // the remembered id of the key; empty = the delivery has the remembered id, if any
 }
 
 // rememberedName is the name of Answers.Remembered in a file. Steps cannot have this name.
 const rememberedName = "remembered"
 
-// maxRecorded limits the bytes of a live answer in a record.
+// maxRecorded limits the bytes that are recorded of an answer of the CMS.
 const maxRecorded = 1 << 20
 
-// answerEntry is one answer, a list of answers, or a text.
+// answerEntry is the value of a name in a file: one answer, a list of answers, or a text.
 type answerEntry struct {
 	list []Answer
 	text string
@@ -80,7 +80,8 @@ func ParseAnswers(text []byte) (Answers, error) {
 	return answers, nil
 }
 
-// checkAndEncode returns an error for an answer that no CMS can give. It moves the field json into the body.
+// checkAndEncode returns an error if an answer is invalid. It writes the field json into the body, and sets the
+// Content-Type of such an answer if it is missing.
 func (a *Answer) checkAndEncode() error {
 	if a.Status < 200 || a.Status > 599 {
 		return fmt.Errorf("status is %d and must be 200 to 599", a.Status)
@@ -122,7 +123,7 @@ func (a *Answer) newResponse(req *http.Request) *http.Response {
 var unrecorded = []string{"Set-Cookie", "Date", "Server", "Connection", "Keep-Alive", "Transfer-Encoding",
 	"Content-Length", "X-Powered-By"}
 
-// newAnswer returns an answer of the CMS in the form for a file. text is its body without secrets.
+// newAnswer returns an answer of the CMS in the form for a file. text is its body without secrets; JSON is indented.
 func newAnswer(resp *http.Response, text string, secrets Secrets) Answer {
 	a := Answer{Status: resp.StatusCode, Headers: map[string]string{}, Body: text}
 	for name, values := range resp.Header {

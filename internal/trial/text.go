@@ -8,7 +8,7 @@ import (
 	"weir/internal/weir"
 )
 
-// FormatText returns the trial as text, for people and for files to compare.
+// FormatText returns the trial as text, for people, and for files that are compared with later trials.
 func (t *Trial) FormatText() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", t.describeMessage())

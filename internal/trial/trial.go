@@ -1,6 +1,5 @@
-// Package trial shows the requests that a message would make, before a CMS gets the message. It makes one
-// attempt with the code that delivers messages. The answers come from a file or from the CMS, or there are
-// none.
+// Package trial shows the requests that a message would make. A trial is one attempt outside of the lanes, with the
+// code that delivers messages. The answer to each request comes from a file or from the CMS, or is missing.
 package trial
 
 import (
@@ -47,8 +46,8 @@ type Trial struct {
 	Verdict   Verdict        `json:"verdict"`
 	Reason    string         `json:"reason,omitempty"`
 	Needs     string         `json:"needs,omitempty"`     // the step whose answer is missing
-	Remembers string         `json:"remembers,omitempty"` // the id that the next message of the key would get
-	Unused    []string       `json:"unused,omitempty"`    // steps with more answers than requests
+	Remembers string         `json:"remembers,omitempty"` // the id that would be remembered for the key
+	Unused    []string       `json:"unused,omitempty"`    // names of steps with more answers than requests
 }
 
 // Step is a request of the attempt, a step whose condition is false, or a step that was not reached.
@@ -61,9 +60,9 @@ type Step struct {
 	Problem string   `json:"problem,omitempty"` // the reason why there is no request
 	Status  int      `json:"status,omitempty"`  // status of the answer
 	Answer  string   `json:"answer,omitempty"`  // body of the answer, if it came from the CMS
-	Millis  int64    `json:"millis,omitempty"`
-	Action  string   `json:"action,omitempty"` // ok, done, again, retry, reject or unavailable
-	Reason  string   `json:"reason,omitempty"`
+	Millis  int64    `json:"millis,omitempty"`  // time until the CMS answered, in ms
+	Action  string   `json:"action,omitempty"`  // ok, done, again, retry, reject or unavailable
+	Reason  string   `json:"reason,omitempty"`  // reason of the action; empty for ok and done
 }
 
 // Request is a request without secrets.
@@ -88,14 +87,14 @@ type Sender interface {
 // Runner makes trials. It is safe for concurrent use.
 type Runner struct {
 	Sender  Sender
-	Live    http.RoundTripper           // connection to the CMS; nil = only the file has answers
+	Live    http.RoundTripper           // connection to the CMS; nil = all answers come from the file
 	SignsIn bool                        // delivery.signIn adds headers, which a trial does not show
 	Secrets Secrets                     // secrets of the settings
-	Now     func() time.Time            // for the time of answers
+	Now     func() time.Time            // measures the time until the CMS answers
 	Record  func(step string, a Answer) // is called with each answer of the CMS; nil = no call
 }
 
-// maxAnswer limits the bytes of a live answer that the trial shows.
+// maxAnswer limits the bytes of an answer of the CMS that the trial shows.
 const maxAnswer = 2 << 10
 
 // attempt is a running trial.
@@ -106,7 +105,7 @@ type attempt struct {
 	trial   Trial
 }
 
-// RunTrial makes one attempt.
+// RunTrial makes one attempt, and returns its record.
 func (r *Runner) RunTrial(ctx context.Context, d weir.Delivery, answers Answers) Trial {
 	if answers.Remembered != "" {
 		d.RememberedID = answers.Remembered
@@ -151,8 +150,8 @@ func (a *attempt) setVerdict(result weir.Result) {
 	}
 }
 
-// answerRequest records a request, and returns its answer: the next answer of the file or, if the file has no
-// more, the answer of the CMS.
+// answerRequest records a request, and returns its answer: the next answer of the file or, if the file has no more, the
+// answer of the CMS. Without a connection to the CMS it returns cms.ErrNoAnswer.
 func (a *attempt) answerRequest(step string, req *http.Request) (*http.Response, error) {
 	var body []byte
 	if req.Body != nil {
@@ -200,7 +199,7 @@ func (a *attempt) askCMS(shown *Step, req *http.Request) (*http.Response, error)
 	return resp, nil
 }
 
-// errorOrRest returns a reader that returns err. If err is nil, it returns the rest of an answer.
+// errorOrRest returns the rest of an answer. If err is not nil, it returns a reader whose reads fail with err.
 func errorOrRest(err error, rest io.Reader) io.Reader {
 	if err == nil {
 		return rest
@@ -234,7 +233,7 @@ func (a *attempt) addOutline(o cms.StepOutline) {
 	a.trial.Steps = append(a.trial.Steps, s)
 }
 
-// Secrets are the parts of requests that a trial does not show.
+// Secrets has the secrets that a trial does not show.
 type Secrets struct {
 	Hide    func(string) string // masks the secrets in a text
 	Headers []string            // names of headers whose values are secrets
@@ -266,7 +265,7 @@ func (s Secrets) newRequest(method, address string, header http.Header, body []b
 	return r
 }
 
-// readableBody returns a body as text. JSON is indented.
+// readableBody returns a body as text. JSON is indented. For bytes that are not text it returns their number.
 func readableBody(body []byte) string {
 	var indented bytes.Buffer
 	switch {

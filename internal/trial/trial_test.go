@@ -12,8 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// newRunner returns a runner of single requests. If the file has no answer, the request goes to live; nil =
-// nowhere.
+// newRunner returns a runner whose trials make one request. If the test has no answer for it, the request goes to live;
+// nil = nowhere.
 func newRunner(t *testing.T, live http.RoundTripper) *trial.Runner {
 	t.Helper()
 	client, err := cms.New(cms.Config{
@@ -34,7 +34,8 @@ func newDelivery(body string) weir.Delivery {
 		Body: []byte(body)}}
 }
 
-// Each case is a way in which a secret can be part of a request.
+// The cases are forms in which a body can contain a secret, and a body that is not text. The address and the headers
+// have secrets in each case.
 func TestRunner_HidesSecrets(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ body, want string }{
@@ -140,7 +141,7 @@ func TestParseAnswers(t *testing.T) {
 	}
 }
 
-// ParseAnswers must read recorded answers without a change.
+// ParseAnswers returns the answers that FormatAnswers has written, without a change.
 func TestFormatAnswers(t *testing.T) {
 	t.Parallel()
 	given := map[string][]trial.Answer{"find": {{Status: 200, Headers: map[string]string{"ETag": `W/"1"`, "X-N": "0"},
