@@ -29,7 +29,9 @@ type limits struct {
 
 func (l *limits) CheckContract(_, contract string) error {
 	if contract == "page" {
-		return &weir.Error{Kind: weir.Forbidden, Op: "upstream", Message: "the upstream may not send messages of page"}
+		const message = "the upstream may not send messages of page"
+		return &weir.Error{Kind: weir.Forbidden, Op: "upstream", Message: message,
+			Problems: []weir.Problem{{Path: "/", Rule: "contract", Message: message}}}
 	}
 	return nil
 }

@@ -128,7 +128,8 @@ func (c *Collector) readTask(ctx context.Context, f storage.File) task {
 // document may be a batch with parts.
 func isUnknownRoot(err error) bool {
 	var refused *weir.Error
-	return errors.As(err, &refused) && len(refused.Problems) == 1 && refused.Problems[0].Rule == "contract"
+	return errors.As(err, &refused) && refused.Kind == weir.Invalid && len(refused.Problems) == 1 &&
+		refused.Problems[0].Rule == "contract"
 }
 
 // fileTasks files tasks of a window. It files the tasks of one key one after the other. If fileTasks returns an error,

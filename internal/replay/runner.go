@@ -108,8 +108,11 @@ func (r *Runner) List(ctx context.Context) ([]Job, error) { return r.jobs.listJo
 // or stopped already, Cancel returns Conflict.
 func (r *Runner) Cancel(ctx context.Context, id string) (Job, error) {
 	j, err := r.jobs.getJob(ctx, id)
-	if err != nil || j.State == Cancelled {
+	if err != nil {
 		return j, err
+	}
+	if j.State == Cancelled {
+		return r.completeCancel(ctx, j)
 	}
 	r.stopJob(id)
 	if j, err = r.jobs.getJob(ctx, id); err != nil { // with the progress that this process has saved
@@ -121,6 +124,19 @@ func (r *Runner) Cancel(ctx context.Context, id string) (Job, error) {
 	}
 	if err == nil && j.State != Cancelled {
 		err = &weir.Error{Kind: weir.Conflict, Op: "replays", Message: "the bulk replay is over: " + string(j.State)}
+	}
+	return j, apiError(err)
+}
+
+// completeCancel removes the row of lane 0 of a cancelled job if an earlier Cancel failed before that. Until the row is
+// gone, a process that runs the job goes on.
+func (r *Runner) completeCancel(ctx context.Context, j Job) (Job, error) {
+	_, err := jobrow.Read(ctx, r.Store, j.ID)
+	if storage.Is(err, storage.NotFound) {
+		return j, nil
+	}
+	if err == nil {
+		j, err = r.jobs.finishJob(ctx, j, r.Finished)
 	}
 	return j, apiError(err)
 }

@@ -319,6 +319,33 @@ func TestRunner_ReportsItsEndOnce(t *testing.T) {
 	}
 }
 
+// The first Cancel fails after it wrote that the job is cancelled, and the job still runs in another process. The second
+// Cancel ends it.
+func TestRunner_CancelAgainAfterAFailure(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *world) {
+		w.addDead(100, keys...)
+		p, q := w.startProcess(), w.startProcess()
+		j := p.startJob(plain)
+		time.Sleep(5 * time.Second)
+		w.mu.Lock()
+		w.failedReports = 1
+		w.mu.Unlock()
+		if _, err := q.Cancel(t.Context(), j.ID); err == nil {
+			t.Fatal("first Cancel: got no error, want that of Finished")
+		}
+		if got, err := q.Cancel(t.Context(), j.ID); err != nil || got.State != replay.Cancelled {
+			t.Fatalf("second Cancel: got %+v, %v, want State %v and no error", got, err, replay.Cancelled)
+		}
+		time.Sleep(3 * time.Second)
+		n := len(w.listRequested())
+		time.Sleep(5 * time.Minute)
+		if later := len(w.listRequested()); later != n || n >= 500 || len(w.listFinished()) != 1 {
+			t.Errorf("got %d requests, minutes later %d, and the calls of Finished %v; want the same number, "+
+				"below 500, and one call", n, later, w.listFinished())
+		}
+	})
+}
+
 func TestRunner_CancelOfAJobThatIsOver(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		p := w.startProcess()
