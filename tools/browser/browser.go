@@ -27,8 +27,8 @@ type Tab struct {
 	problems []string
 }
 
-// Open starts a browser, which ends with the test. chromedp makes the profile folder and can remove it
-// even if child processes of Chromium still write to it after Chromium has ended.
+// Open starts a browser, which ends with the test, after four minutes at the latest. chromedp makes the profile folder
+// and can remove it even if child processes of Chromium still write to it after Chromium has ended.
 func Open(t *testing.T, url string) *Tab {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -58,7 +58,7 @@ func Open(t *testing.T, url string) *Tab {
 }
 
 // collectProblem keeps the events that Weir's pages must never cause: script dialogs, exceptions, and entries of the
-// browser's log, such as violations of the content security policy.
+// browser's log, such as violations of the content security policy, but not those about the network.
 func (b *Tab) collectProblem(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,8 +116,9 @@ func Eval[T any](b *Tab, script string) T {
 	return v
 }
 
-// Until polls until a script in the page returns true. It does not use chromedp's wait, which makes a function from a
-// text: the content security policy of the page forbids that.
+// Until polls until the condition, an expression of JavaScript, is true in the page, and fails the test after 20 s.
+// what names the condition in the error. Until does not use chromedp's wait, which makes a function from a text: the
+// content security policy of the page forbids that.
 func (b *Tab) Until(what, condition string) {
 	b.T.Helper()
 	ticker, limit := time.NewTicker(30*time.Millisecond), time.After(20*time.Second)
@@ -130,7 +131,7 @@ func (b *Tab) Until(what, condition string) {
 		select {
 		case <-ticker.C:
 		case <-limit:
-			b.T.Fatalf("%s: %s does not come to hold", what, condition)
+			b.T.Fatalf("%s: %s is not true after 20 s", what, condition)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package collector_test
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -20,11 +21,12 @@ import (
 	"weir/tools/collector"
 )
 
-type noTickets struct{}
+// noEffects stands in for the tickets, the drainer and the observer of the function receive. It does nothing.
+type noEffects struct{}
 
-func (noTickets) EnqueueAsync(int) {}
-func (noTickets) WakeOffered(int)  {}
-func (noTickets) Refused(error)    {}
+func (noEffects) EnqueueAsync(int) {}
+func (noEffects) WakeOffered(int)  {}
+func (noEffects) Refused(error)    {}
 
 // BenchmarkReceive files a message through the function receive into storage in memory: without export, with traces and
 // logs for a collector in this process, and with traces that are not sampled.
@@ -42,10 +44,10 @@ func BenchmarkReceive(b *testing.B) {
 				b.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.URL())
 				b.Setenv("OTEL_TRACES_SAMPLER", c.sampler)
 				export = telemetry.Open(b.Context(), os.Getenv, telemetry.Build{},
-					slog.NewJSONHandler(discardAll{}, nil))
+					slog.NewJSONHandler(io.Discard, nil))
 			}
 			h := export.Receive("/api/messages",
-				newReceiver(b, slog.New(export.Log(slog.NewJSONHandler(discardAll{}, nil)))))
+				newReceiver(b, slog.New(export.Log(slog.NewJSONHandler(io.Discard, nil)))))
 			b.ReportAllocs()
 			for b.Loop() {
 				r := httptest.NewRequest(http.MethodPost, "/api/messages",
@@ -64,11 +66,6 @@ func BenchmarkReceive(b *testing.B) {
 	}
 }
 
-// discardAll discards what is written. slog makes no lines for io.Discard itself, so it needs a type of its own.
-type discardAll struct{}
-
-func (discardAll) Write(p []byte) (int, error) { return len(p), nil }
-
 func newReceiver(b *testing.B, log *slog.Logger) http.Handler {
 	b.Helper()
 	contracts, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "@key"}},
@@ -82,6 +79,6 @@ func newReceiver(b *testing.B, log *slog.Logger) http.Handler {
 		b.Fatal(err)
 	}
 	filer := &filing.Filer{Contracts: contracts, Log: lane.NewAppender(store, log)}
-	return &receive.Function{Filer: filer, Tickets: noTickets{}, Drain: noTickets{},
-		Observer: noTickets{}, Intake: httpio.NewIntake(16<<20, 1<<20), MaxBody: 1 << 20, Now: time.Now, Logger: log}
+	return &receive.Function{Filer: filer, Tickets: noEffects{}, Drain: noEffects{},
+		Observer: noEffects{}, Intake: httpio.NewIntake(16<<20, 1<<20), MaxBody: 1 << 20, Now: time.Now, Logger: log}
 }

@@ -1,5 +1,5 @@
-// Package collector is a small stand-in for an OpenTelemetry collector: it takes OTLP over
-// HTTP (protobuf) and over gRPC on loopback, and keeps the telemetry that it received.
+// Package collector is a small stand-in for an OpenTelemetry collector: it takes OTLP over HTTP (protobuf), and
+// traces also over gRPC, on loopback, and keeps the telemetry that it received.
 package collector
 
 import (
@@ -27,11 +27,11 @@ type Span struct {
 	Name, Kind             string
 	Trace, ID, Parent      string // hex
 	Start, End             time.Time
-	Failed                 bool
-	Attributes, ByResource map[string]string
+	Failed                 bool              // its status is an error
+	Attributes, ByResource map[string]string // of the span, and of its resource, as text
 }
 
-// Record is a log record as it came.
+// Record is a received log record. Trace and Span are hex.
 type Record struct{ Text, Severity, Trace, Span string }
 
 // Collector receives exported telemetry. Safe for concurrent use.
@@ -39,10 +39,10 @@ type Collector struct {
 	mu       sync.Mutex
 	spans    []Span
 	records  []Record
-	metrics  map[string]int       // points by name
+	metrics  map[string]int       // number of points by name
 	gauges   map[gaugeKey]float64 // last values
 	requests int
-	hang     chan struct{} // nil = answers at once
+	hang     chan struct{} // its close ends the hanging; nil = answers at once
 
 	server *http.Server
 	grpc   *grpc.Server
@@ -50,10 +50,10 @@ type Collector struct {
 	rpc    net.Listener
 }
 
-// gaugeKey names a gauge of one instance.
+// gaugeKey names a gauge of one lane and instance.
 type gaugeKey struct{ metric, lane, instance string }
 
-// Start listens on two free ports of loopback. Close it.
+// Start listens on two free ports of loopback. The caller must call Close.
 func Start() (*Collector, error) {
 	c := &Collector{metrics: map[string]int{}, gauges: map[gaugeKey]float64{}}
 	var err error
@@ -84,7 +84,7 @@ func (c *Collector) URL() string { return "http://" + c.web.Addr().String() }
 // RPC returns the address for gRPC, which takes only traces.
 func (c *Collector) RPC() string { return "http://" + c.rpc.Addr().String() }
 
-// Hang withholds all answers until release is called.
+// Hang withholds all answers over HTTP until release is called, and keeps the telemetry only then.
 func (c *Collector) Hang() (release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +127,7 @@ func (c *Collector) LaneGauge(metric, lane string) map[string]float64 {
 	return out
 }
 
-// Requests returns the number of requests that have arrived, answered or not.
+// Requests returns the number of requests that have arrived over HTTP, answered or not.
 func (c *Collector) Requests() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,7 +217,7 @@ func toSpan(s *spanpb.Span, resource []*commonpb.KeyValue) Span {
 	}
 }
 
-// attributeTexts returns attributes of any type as text, by name.
+// attributeTexts returns attributes as text, by name; see valueText.
 func attributeTexts(attributes []*commonpb.KeyValue) map[string]string {
 	out := map[string]string{}
 	for _, a := range attributes {

@@ -19,8 +19,9 @@ import (
 	"weir/tools/collector"
 )
 
-// These tests are not parallel: the SDK reads its settings from the process's environment.
+// The tests of this file are not parallel, because the SDK reads its settings from the process's environment.
 
+// upstream is the traceparent of an upstream's request. It is marked as sampled.
 const upstream = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 func newCollector(t *testing.T) *collector.Collector {
@@ -53,7 +54,8 @@ func (l *logLines) String() string {
 	return l.b.String()
 }
 
-// openExport starts an export as a process would. The returned function sends the rest and ends the export.
+// openExport starts an export as a process would, with names and values of environment variables in turn. The returned
+// function sends the rest of the telemetry and ends the export.
 func openExport(t *testing.T, local slog.Handler, env ...string) (*telemetry.Export, func()) {
 	t.Helper()
 	for i := 0; i < len(env); i += 2 {
@@ -73,7 +75,8 @@ func openExport(t *testing.T, local slog.Handler, env ...string) (*telemetry.Exp
 	return e, end
 }
 
-// postReceived sends a request through Receive, and returns the traceparent of the message.
+// postReceived sends a request through Receive, and returns the traceparent that the function sees, which becomes that
+// of the message.
 func postReceived(e *telemetry.Export, traceparent string) (kept string) {
 	kept, _ = postWithState(e, traceparent, "")
 	return kept
@@ -203,7 +206,7 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 		}
 		for name, value := range s.Attributes {
 			if strings.Contains(value, "secret") || strings.Contains(value, "hidden") {
-				t.Errorf(`%s holds %q, want no "secret" and no "hidden"`, name, value)
+				t.Errorf(`the attribute %s is %q, want no "secret" and no "hidden"`, name, value)
 			}
 		}
 	}
@@ -232,7 +235,8 @@ func TestExport_OneTraceOverProcesses(t *testing.T) {
 	}
 }
 
-// Under Application Insights the host marks the traces of all calls as not sampled.
+// With Application Insights, the host adds a trace that is not sampled to calls without one. So Weir records spans of
+// such a trace, too, and marks it as sampled.
 func TestExport_UnsampledByTheHost(t *testing.T) {
 	c := newCollector(t)
 	e, end := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL())
@@ -278,7 +282,8 @@ func TestExport_WithoutUpstream(t *testing.T) {
 	server := &fakeCMS{answers: []weir.Result{{Outcome: weir.OutcomeDelivered}, {Outcome: weir.OutcomeDelivered}}}
 	sender := e.Sender(server, "POST", "http://cms.example")
 	sender.Send(t.Context(), weir.Delivery{Message: m, Attempt: 1})
-	sender.Send(t.Context(), weir.Delivery{Message: newMessage(""), Attempt: 1}) // filed before anything was exported
+	// This message was filed without export, and so without a trace.
+	sender.Send(t.Context(), weir.Delivery{Message: newMessage(""), Attempt: 1})
 	end()
 	receive, file, waits, delivers := findSpans(t, c.Spans(), "POST /api/messages"), findSpans(t, c.Spans(), "file"),
 		findSpans(t, c.Spans(), "wait"), findSpans(t, c.Spans(), "deliver")
@@ -293,7 +298,8 @@ func TestExport_WithoutUpstream(t *testing.T) {
 	}
 }
 
-// Spans have the attributes that OpenTelemetry's conventions for HTTP require beyond those of the request.
+// OpenTelemetry's conventions for HTTP require url.scheme of a server span, server.port of a client span, and
+// error.type of a failed one.
 func TestExport_Conventions(t *testing.T) {
 	c := newCollector(t)
 	e, end := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL()+"/v1/traces")
@@ -335,12 +341,12 @@ func TestExport_Logs(t *testing.T) {
 		got[0].Trace != upstream[3:35] || got[1].Trace != "" {
 		t.Errorf("got %+v, want two records, the first of the trace", got)
 	}
-	if told := strings.Count(text.String(), `"msg":"drain: attempt","lane":2`); told != 2 {
-		t.Errorf("got the line %d times, want 2:\n%s", told, text.String())
+	if logged := strings.Count(text.String(), `"msg":"drain: attempt","lane":2`); logged != 2 {
+		t.Errorf("got the line %d times, want 2:\n%s", logged, text.String())
 	}
 }
 
-// noCalls is a counter without any call of storage.
+// noCalls is a counter of storage calls that has counted none.
 type noCalls struct{}
 
 func (noCalls) Snapshot() map[string]int64 { return nil }
@@ -377,7 +383,7 @@ func TestExport_GRPC(t *testing.T) {
 	}
 }
 
-func TestExport_UnknownSettingIsToldAndLeftOut(t *testing.T) {
+func TestExport_UnknownSettingIsLoggedAndIgnored(t *testing.T) {
 	for _, c := range []struct{ name, value string }{{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"},
 		{"OTEL_TRACES_EXPORTER", "zipkin"}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -395,19 +401,19 @@ func TestExport_UnknownSettingIsToldAndLeftOut(t *testing.T) {
 	}
 }
 
-// A collector that does not answer holds up neither attempts nor the end.
+// A collector that does not answer delays neither attempts nor the end of the process.
 func TestExport_CollectorHangs(t *testing.T) {
 	c := newCollector(t)
 	defer c.Hang()()
 	var text logLines
-	const aMinute = "60000" // ms: each export would take so long
+	const aMinute = "60000" // in milliseconds; each export would wait so long for its answer
 	e, _ := openExport(t, slog.NewJSONHandler(&text, nil), "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(),
 		"OTEL_BSP_SCHEDULE_DELAY",
 		"1",
 		"OTEL_EXPORTER_OTLP_TIMEOUT", aMinute, "OTEL_BSP_EXPORT_TIMEOUT", aMinute, "OTEL_BLRP_EXPORT_TIMEOUT", aMinute)
 	server := &fakeCMS{}
 	sender := e.Sender(server, "POST", "http://cms.example")
-	for range 10_000 { // the SDK's queue holds 2,048
+	for range 10_000 { // the SDK's queue has room for 2,048 spans
 		server.answers = []weir.Result{{Outcome: weir.OutcomeDelivered}}
 		sender.Send(t.Context(), weir.Delivery{Message: newMessage(upstream), Attempt: 1})
 	}
@@ -428,7 +434,7 @@ func TestExport_TraceState(t *testing.T) {
 	e, _ := openExport(t, slog.DiscardHandler, "OTEL_EXPORTER_OTLP_ENDPOINT", c.URL(), "OTEL_METRICS_EXPORTER", "none")
 	kept, state := postWithState(e, upstream, "vendor=a1,other=b2")
 	if state != "vendor=a1,other=b2" {
-		t.Errorf("it became %q, want vendor=a1,other=b2", state)
+		t.Errorf("the tracestate became %q, want vendor=a1,other=b2", state)
 	}
 	server := &fakeCMS{answers: []weir.Result{{Outcome: weir.OutcomeDelivered, Status: 201}}}
 	m := newMessage(kept)
@@ -441,6 +447,6 @@ func TestExport_TraceState(t *testing.T) {
 		t.Errorf("a trace that begins here has %q, want none", state)
 	}
 	if _, state := postWithState(e, upstream, "no entry"); state != "" {
-		t.Errorf("an invalid one became %q, want none", state)
+		t.Errorf("an invalid tracestate became %q, want none", state)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 )
 
-// valueText returns a value as text. It knows strings, numbers and booleans, because Weir sends no other types.
+// valueText returns a string, an integer or a boolean as text, and "" for any other type, which Weir does not send.
 func valueText(v *commonpb.AnyValue) string {
 	switch v := v.GetValue().(type) {
 	case *commonpb.AnyValue_StringValue:

@@ -20,14 +20,14 @@ func (c Config) drawFate(n uint64) requestFate {
 	return f
 }
 
-// logNormal returns the quantile u (above 0, below 1) of the distribution.
+// logNormal returns the quantile u (above 0, below 1) of the log-normal distribution.
 func logNormal(median time.Duration, sigma, u float64) time.Duration {
 	z := math.Sqrt2 * math.Erfinv(2*u-1)
 	return time.Duration(float64(median) * math.Exp(sigma*z))
 }
 
-// uniformNumber returns the nth number of the seed's sequence, above 0 and below 1. It is a hash of
-// n (SplitMix64), not a generator with a state: concurrent requests share no lock.
+// uniformNumber returns number n of the seed's sequence, above 0 and below 1. It is a hash of
+// seed and n (SplitMix64), not a generator with a state, so concurrent requests share no lock.
 func uniformNumber(seed, n uint64) float64 {
 	x := mixBits(seed) + (n+1)*0x9e3779b97f4a7c15
 	return (float64(mixBits(x)>>11) + 0.5) / (1 << 53)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestConfig_DealsLogNormally(t *testing.T) {
+func TestDrawFate_IsLogNormal(t *testing.T) {
 	t.Parallel()
 	const n = 100_000
 	for seed := range uint64(3) {
@@ -39,24 +39,25 @@ func TestConfig_DealsLogNormally(t *testing.T) {
 	}
 }
 
-func TestConfig_DealsBySeed(t *testing.T) {
+func TestDrawFate_DependsOnSeedAndNumber(t *testing.T) {
 	t.Parallel()
 	one, other := Config{Median: Median, Sigma: Sigma}, Config{Median: Median, Sigma: Sigma, Seed: 1}
 	same := 0
 	for i := range uint64(100) {
 		if again := (Config{Median: Median, Sigma: Sigma}); one.drawFate(i) != again.drawFate(i) {
-			t.Errorf("request %d has %+v and %+v, want one fate by one seed", i, one.drawFate(i), again.drawFate(i))
+			t.Errorf("request %d has %+v and %+v, want the same fate with the same seed", i, one.drawFate(i),
+				again.drawFate(i))
 		}
 		if one.drawFate(i) == other.drawFate(i) {
 			same++
 		}
 	}
 	if same > 0 {
-		t.Errorf("two seeds dealt %d of 100 the same fate, want 0", same)
+		t.Errorf("%d of 100 requests have the same fate with two seeds, want 0", same)
 	}
 }
 
-func TestConfig_DealsWithoutSpread(t *testing.T) {
+func TestDrawFate_WithoutSigma(t *testing.T) {
 	t.Parallel()
 	if f := (Config{Median: time.Second}).drawFate(7); f != (requestFate{delay: time.Second}) {
 		t.Errorf("got %+v, want a second", f)
@@ -66,44 +67,44 @@ func TestConfig_DealsWithoutSpread(t *testing.T) {
 	}
 }
 
-// answered is a stand-in for storage: it answers after this time.
-type answered time.Duration
+// slowStorage is a stand-in for storage that answers after this time.
+type slowStorage time.Duration
 
-func (a answered) RoundTrip(req *http.Request) (*http.Response, error) {
+func (a slowStorage) RoundTrip(req *http.Request) (*http.Response, error) {
 	time.Sleep(time.Duration(a))
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
 }
 
-// TestFar_Delays compares the time of each answer with its fate, in virtual time.
-func TestFar_Delays(t *testing.T) {
+// TestRoundTrip_Delays compares the time of each answer with the request's fate, in virtual time.
+func TestRoundTrip_Delays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const own = 2 * time.Millisecond
 		f := &delayedTransport{&Proxy{config: Config{Median: Median, Sigma: Sigma, BusyShare: 0.2}}, queue,
-			answered(own)}
+			slowStorage(own)}
 		for i := range uint64(100) {
-			dealt, began := f.config.drawFate(i), time.Now()
+			fate, began := f.config.drawFate(i), time.Now()
 			resp, err := f.RoundTrip(newRequest(t.Context()))
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := own + dealt.delay
-			if dealt.busy {
-				want = dealt.delay
+			want := own + fate.delay
+			if fate.busy {
+				want = fate.delay
 			}
 			if got := time.Since(began); got != want ||
-				(resp.StatusCode == http.StatusServiceUnavailable) != dealt.busy {
+				(resp.StatusCode == http.StatusServiceUnavailable) != fate.busy {
 				t.Errorf("request %d: %d after %s, want it after %s, refused %t", i, resp.StatusCode, got, want,
-					dealt.busy)
+					fate.busy)
 			}
 		}
 	})
 }
 
-func TestFar_CallerLeaves(t *testing.T) {
+func TestRoundTrip_CallerLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := &delayedTransport{&Proxy{config: Config{Median: time.Hour}}, blob, answered(0)}
+		f := &delayedTransport{&Proxy{config: Config{Median: time.Hour}}, blob, slowStorage(0)}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()

@@ -8,24 +8,24 @@ import (
 	"sync"
 )
 
-// maxHeld is how much of a hanging request's body is read. Storage takes 4 MiB in a transaction. It
+// maxHangingBody is the largest body of a request that hangs, in bytes. Storage takes 4 MiB in a transaction. It
 // takes 5,000 MiB in a blob, which no caller here sends at once.
-const maxHeld = 64 << 20
+const maxHangingBody = 64 << 20
 
-// requestHold holds requests up.
-type requestHold struct {
+// hangRule lets the requests that match hang until its release.
+type hangRule struct {
 	matches  func(*http.Request) bool
-	released chan struct{}
+	released chan struct{} // closed by releaseAll
 	release  sync.Once
 }
 
-func (h *requestHold) releaseAll() { h.release.Do(func() { close(h.released) }) }
+func (h *hangRule) releaseAll() { h.release.Do(func() { close(h.released) }) }
 
 // Hang lets the requests for which match returns true (nil: all) hang from now on: the proxy accepts them and gives no
-// answer until the caller calls release. Then the proxy passes on the requests whose callers still wait. A second call
-// of Hang ends the first. match may be called concurrently.
+// answer until release is called. Then the proxy passes on the requests whose clients still wait. A second call of Hang
+// releases the requests of the first. match may be called concurrently.
 func (p *Proxy) Hang(match func(*http.Request) bool) (release func()) {
-	h := &requestHold{matches: match, released: make(chan struct{})}
+	h := &hangRule{matches: match, released: make(chan struct{})}
 	if match == nil {
 		h.matches = func(*http.Request) bool { return true }
 	}
@@ -38,9 +38,10 @@ func (p *Proxy) Hang(match func(*http.Request) bool) (release func()) {
 	}
 }
 
-// holdIfHanging blocks if the request is to hang, until its release or until its caller has left. It reads the body
-// first, because the server notices that a caller has left only after the whole body.
-func (p *Proxy) holdIfHanging(req *http.Request) error {
+// awaitRelease blocks if the request is to hang, until its release or until its client has left. If the client has
+// left, it returns an error. It reads the body first, because the server notices only after the whole body that a
+// client has left.
+func (p *Proxy) awaitRelease(req *http.Request) error {
 	h := p.hang.Load()
 	if h == nil || !h.matches(req) {
 		return nil
@@ -48,7 +49,7 @@ func (p *Proxy) holdIfHanging(req *http.Request) error {
 	p.hanging.Add(1)
 	defer p.hanging.Add(-1)
 	if req.Body != nil {
-		body, err := io.ReadAll(io.LimitReader(req.Body, maxHeld))
+		body, err := io.ReadAll(io.LimitReader(req.Body, maxHangingBody))
 		if err != nil {
 			return fmt.Errorf("read the body of a request that hangs: %w", err)
 		}

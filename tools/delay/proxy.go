@@ -27,20 +27,20 @@ const (
 // endpoints has the services by their names in a connection string.
 var endpoints = map[string]string{"BlobEndpoint": blob, "QueueEndpoint": queue, "TableEndpoint": table}
 
-// The distance of a storage account in the caller's region, as measured.
+// The delays and refusals of a storage account in the caller's region, as measured; see Config.
 const (
 	Median    = 10 * time.Millisecond
 	Sigma     = 0.45
 	BusyShare = 0.002
 )
 
-// Config is the storage behind the proxy, and its distance. A Config with Target alone adds no delay and refuses
-// nothing.
+// Config has the storage behind the proxy, and the delays and refusals that the proxy adds. A Config with Target alone
+// adds no delay and refuses nothing.
 type Config struct {
 	Target    string        // connection string of the account behind; its endpoints are http
 	Median    time.Duration // of the delay of answers, which is log-normal
-	Sigma     float64       // of the delay's logarithm
-	BusyShare float64       // of requests that get 503 ServerBusy, 0 to 1
+	Sigma     float64       // standard deviation of the delay's logarithm
+	BusyShare float64       // share of requests that get 503 ServerBusy, 0 to 1
 	BusyAfter bool          // storage carries refused requests out; otherwise it does not get them
 	Seed      uint64        // of delays and refusals
 }
@@ -71,10 +71,10 @@ type Proxy struct {
 	serving       errgroup.Group
 	cancelServing context.CancelFunc // ends the requests in flight
 
-	requests atomic.Uint64 // of the next request
+	requests atomic.Uint64 // so far; also the number of the next request
 	refused  atomic.Int64
 	hanging  atomic.Int64
-	hang     atomic.Pointer[requestHold]
+	hang     atomic.Pointer[hangRule] // nil = no request hangs
 }
 
 // Start listens on loopback, on a port for each of the target's endpoints. When ctx ends, the
@@ -118,8 +118,8 @@ func readTargets(connection string) (map[string]string, error) {
 	return targets, nil
 }
 
-// newTransport returns a transport that keeps one connection for each request that may be under way at once. It closes
-// an idle connection before Azurite does, and changes no request.
+// newTransport returns a transport that changes no request, keeps up to 1024 idle connections to each service, and
+// closes an idle connection before Azurite does.
 func newTransport() *http.Transport {
 	return &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: time.Minute, DisableCompression: true,
 		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext}
@@ -191,17 +191,17 @@ type delayedTransport struct {
 	storage http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper. It returns storage's answer after the request's delay.
+// RoundTrip implements http.RoundTripper. It returns storage's answer, or a refusal, after the request's delay.
 func (f *delayedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	dealt := f.config.drawFate(f.requests.Add(1) - 1)
-	if err := f.holdIfHanging(req); err != nil {
+	fate := f.config.drawFate(f.requests.Add(1) - 1)
+	if err := f.awaitRelease(req); err != nil {
 		return nil, err
 	}
-	resp, err := f.forwardRequest(req, dealt.busy)
+	resp, err := f.forwardRequest(req, fate.busy)
 	if err != nil {
 		return nil, err
 	}
-	if err := sleepFor(req.Context(), dealt.delay); err != nil {
+	if err := sleepFor(req.Context(), fate.delay); err != nil {
 		return nil, errors.Join(err, resp.Body.Close())
 	}
 	return resp, nil
@@ -236,7 +236,7 @@ func (f *delayedTransport) consumeRefused(req *http.Request) error {
 	return errors.Join(err, req.Body.Close())
 }
 
-// sleepFor waits for d, or returns ctx's error if it ends before.
+// sleepFor waits for d. If ctx ends before that, it returns ctx's error.
 func sleepFor(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

@@ -42,7 +42,7 @@ func startProxy(t *testing.T, c delay.Config) *delay.Proxy {
 	return p
 }
 
-// openAccount returns an account of the test's own, behind the proxy. The proxy may be nil.
+// openAccount returns an account of the test's own, behind the proxy; p nil means without a proxy.
 func openAccount(t *testing.T, p *delay.Proxy, prefix string) *azure.Account {
 	t.Helper()
 	cs := azurite.Shared(t)
@@ -63,7 +63,7 @@ func newPrefix() string {
 	return "t" + hex.EncodeToString(b[:])
 }
 
-// openEnsured returns an account whose table, queues and containers exist.
+// openEnsured returns an account, behind the proxy, whose table, queues and containers exist.
 func openEnsured(t *testing.T, p *delay.Proxy) *azure.Account {
 	t.Helper()
 	prefix := newPrefix()
@@ -73,8 +73,8 @@ func openEnsured(t *testing.T, p *delay.Proxy) *azure.Account {
 	return openAccount(t, p, prefix)
 }
 
-// TestProxy_PassesThrough runs the conformance suites of package storagetest through the proxy: signatures stay valid,
-// and transactions and their answers stay whole.
+// TestProxy_PassesThrough runs the conformance suites of package storagetest for tables and blobs through the proxy,
+// and some calls of queue and leases: signatures stay valid, and transactions and their answers stay whole.
 func TestProxy_PassesThrough(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, delay.Config{Target: azurite.Shared(t), Median: time.Microsecond})
@@ -107,7 +107,7 @@ func TestProxy_PassesThrough(t *testing.T) {
 	})
 }
 
-// TestProxy_ServerBusy checks that the adapter cannot tell the proxy's refusal from one of storage: its kind is
+// TestProxy_ServerBusy checks that the adapter takes the proxy's refusal for one of storage: the kind of the error is
 // throttled.
 func TestProxy_ServerBusy(t *testing.T) {
 	t.Parallel()
@@ -134,9 +134,9 @@ func TestProxy_ServerBusy(t *testing.T) {
 	}
 }
 
-// TestProxy_BusyDone checks by the row that BusyAfter refuses after the change, and that a refusal without it comes
-// before the change.
-func TestProxy_BusyDone(t *testing.T) {
+// TestProxy_BusyAfter checks that the row of a refused insert exists with BusyAfter, so that a second insert conflicts,
+// and that it does not exist without BusyAfter.
+func TestProxy_BusyAfter(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[bool]storage.Kind{true: storage.Conflict, false: storage.NotFound} {
 		p := startProxy(t, delay.Config{Target: azurite.Shared(t), BusyShare: 1, BusyAfter: after})
@@ -205,11 +205,11 @@ func TestProxy_CloseCuts(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-put; !storage.Is(err, storage.Ambiguous) {
-		t.Errorf("got %v, want ambiguous: storage may have done it", err)
+		t.Errorf("got %v, want ambiguous: storage may have stored the ticket", err)
 	}
 }
 
-// awaitCondition polls until holds returns true, or fails when the test's time is over.
+// awaitCondition polls until holds returns true, or until go test ends the test because of its time limit.
 func awaitCondition(t *testing.T, holds func() bool) {
 	t.Helper()
 	look := time.NewTicker(time.Millisecond)
@@ -268,8 +268,7 @@ func TestProxy_KeepsConnections(t *testing.T) {
 	t.Parallel()
 	var toStorage, toProxy atomic.Int64
 	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_,
-			_ = io.Copy(io.Discard, r.Body)
+		_, _ = io.Copy(io.Discard, r.Body)
 	}))
 	web.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {
@@ -303,7 +302,8 @@ func TestProxy_KeepsConnections(t *testing.T) {
 	}
 }
 
-// TestProxy_Concurrent lets storage answer none of many requests until it has all of them: none may wait for another.
+// TestProxy_Concurrent has a storage that answers no request before all of them have arrived. So the proxy must not let
+// a request wait for another.
 func TestProxy_Concurrent(t *testing.T) {
 	t.Parallel()
 	const n = 100
@@ -384,7 +384,7 @@ func connectionString(url string) string {
 		"QueueEndpoint=URL/a;TableEndpoint=URL/a", "URL", url)
 }
 
-// endpointOf returns the address of the table service.
+// endpointOf returns the address of the table service in a connection string.
 func endpointOf(t *testing.T, cs string) string {
 	t.Helper()
 	_, address, ok := strings.Cut(cs, "TableEndpoint=")

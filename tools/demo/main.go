@@ -31,9 +31,9 @@ import (
 )
 
 type demoOptions struct {
-	port, cmsPort, storagePort int // storagePort is that of a system that the demo starts itself
-	messages, paths, clients   int
-	cms, weir                  string // addresses at these ports
+	port, cmsPort, storagePort int    // of Weir, of the demo CMS, and of the storage that the demo starts if needed
+	messages, paths, clients   int    // of each run
+	cms, weir                  string // addresses of the demo CMS and of Weir
 }
 
 // runOutcome is one column of the printed table: the result of a run.
@@ -43,7 +43,7 @@ type runOutcome struct {
 	duration time.Duration
 }
 
-// patience is how long Weir may take to deliver everything.
+// patience is how long a run may take until the CMS has written all messages.
 const patience = 2 * time.Minute
 
 func main() {
@@ -169,7 +169,8 @@ func getURL(ctx context.Context, address string) (*http.Response, error) {
 	return http.DefaultClient.Do(req)
 }
 
-// sendBurst sends all messages at once from all clients, and waits until the CMS has received them.
+// sendBurst sends all messages from all clients at once, and waits until the CMS has written those that were not
+// refused.
 func (o demoOptions) sendBurst(ctx context.Context, out io.Writer, title, target, name string) (runOutcome, error) {
 	resp, err := http.Post(o.cms+"/reset", "", nil)
 	if err != nil {
@@ -209,7 +210,8 @@ func (o demoOptions) sendBurst(ctx context.Context, out io.Writer, title, target
 	return runOutcome{stats, refused.Load(), time.Since(began)}, err
 }
 
-// awaitWrites draws the bar until the CMS has received every message that was not refused.
+// awaitWrites draws the bar until all messages are sent and the CMS has written every message that was not refused. It
+// returns an error if that takes longer than patience.
 func (o demoOptions) awaitWrites(ctx context.Context, out io.Writer, title string, sent, refused *atomic.Int64,
 	done <-chan struct{}) (server.Stats, error) {
 	deadline := time.Now().Add(patience)

@@ -1,4 +1,4 @@
-// Command democms is a small CMS with the fault that Weir works around: two concurrent writes to one path make two
+// Command democms is a small CMS with the fault that Weir works around: two concurrent writes to one path can make two
 // items.
 package main
 
@@ -28,8 +28,8 @@ func main() {
 
 func serveUntilDone(ctx context.Context) error {
 	port := flag.Int("port", 7072, "port on 127.0.0.1")
-	latency := flag.Duration("latency", 20*time.Millisecond, "between looking an item up and writing it")
-	jitter := flag.Duration("jitter", 5*time.Millisecond, "added to it, drawn anew each time")
+	latency := flag.Duration("latency", 20*time.Millisecond, "time between looking an item up and writing it")
+	jitter := flag.Duration("jitter", 5*time.Millisecond, "largest random time that each write takes beyond -latency")
 	flag.Parse()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", *port))
 	if err != nil {

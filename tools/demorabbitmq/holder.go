@@ -14,40 +14,40 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// The environment of a holder: this program again, as a process that can be killed.
+// The environment of the usual consumer, which is this program again, as a process that can be killed.
 const (
-	holderQueue    = "WEIR_DEMO_QUEUE" // set = this process is a holder
-	holderBroker   = "WEIR_DEMO_BROKER"
-	holderCMS      = "WEIR_DEMO_CMS"
-	holderPrefetch = "WEIR_DEMO_PREFETCH"
+	usualQueue    = "WEIR_DEMO_QUEUE" // set = this process is the usual consumer
+	usualBroker   = "WEIR_DEMO_BROKER"
+	usualCMS      = "WEIR_DEMO_CMS"
+	usualPrefetch = "WEIR_DEMO_PREFETCH"
 )
 
-// writesAtOnce is how many writes to the CMS a holder makes at a time: as many as Weir has lanes.
+// writesAtOnce is how many writes to the CMS the usual consumer makes at a time: as many as Weir has lanes.
 const writesAtOnce = lanes
 
-// startHolder starts a holder of the consumer's queue.
-func (c *consumer) startHolder() (*exec.Cmd, error) {
+// startUsual starts a process that runs the usual consumer of c's queue.
+func (c *consumer) startUsual() (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	return c.demo.startProgram(self, []string{holderQueue + "=" + c.queueName(),
-		holderBroker + "=" + c.demo.broker.URL(),
-		holderCMS + "=" + c.cmsURL, holderPrefetch + "=" + strconv.Itoa(c.prefetch)})
+	return c.demo.startProgram(self, []string{usualQueue + "=" + c.queueName(),
+		usualBroker + "=" + c.demo.broker.URL(),
+		usualCMS + "=" + c.cmsURL, usualPrefetch + "=" + strconv.Itoa(c.prefetch)})
 }
 
-// runAsHolder runs the usual consumer if this process was started as one, and reports whether it was: each delivery
+// runAsConsumer runs the usual consumer if this process was started as one, and reports whether it was. Each delivery
 // waits in memory for its due time, is posted to the CMS, and then acknowledged.
-func runAsHolder(ctx context.Context) (bool, error) {
-	queue := os.Getenv(holderQueue)
+func runAsConsumer(ctx context.Context) (bool, error) {
+	queue := os.Getenv(usualQueue)
 	if queue == "" {
 		return false, nil
 	}
-	prefetch, err := strconv.Atoi(os.Getenv(holderPrefetch))
+	prefetch, err := strconv.Atoi(os.Getenv(usualPrefetch))
 	if err != nil {
 		return true, err
 	}
-	conn, err := amqp.Dial(os.Getenv(holderBroker))
+	conn, err := amqp.Dial(os.Getenv(usualBroker))
 	if err != nil {
 		return true, err
 	}
@@ -78,9 +78,9 @@ func runAsHolder(ctx context.Context) (bool, error) {
 	return true, errors.New("the channel was lost")
 }
 
-// postDelivery writes a message to the CMS.
+// postDelivery posts a message to the CMS. It does not look at the status of the answer.
 func postDelivery(ctx context.Context, d *amqp.Delivery) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, os.Getenv(holderCMS), bytes.NewReader(d.Body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, os.Getenv(usualCMS), bytes.NewReader(d.Body))
 	if err != nil {
 		return err
 	}

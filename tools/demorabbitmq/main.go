@@ -1,4 +1,4 @@
-// Command demorabbitmq compares consumers of messages with due times, on a real RabbitMQ: the usual one holds each
+// Command demorabbitmq compares consumers of messages with due times, on a real RabbitMQ: the usual consumer keeps each
 // delivery in memory until it is due, and weir consume files it. All run at the same time, each with a queue and a CMS
 // of its own, and are killed twice. The table shows how late the messages come to the CMS.
 package main
@@ -29,7 +29,7 @@ import (
 	"weir/tools/realbroker"
 )
 
-// logPath has the output of all processes.
+// logPath is the file with the output of all processes.
 const logPath = "build/demo-rabbitmq.log"
 
 // demo has the data that all consumers share.
@@ -48,7 +48,7 @@ type demo struct {
 type consumer struct {
 	name     string
 	isWeir   bool
-	prefetch int // of a holder; 0 = no limit
+	prefetch int // of the usual consumer; 0 = no limit
 
 	demo   *demo
 	cms    *server.Server
@@ -58,9 +58,9 @@ type consumer struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if isHolder, err := runAsHolder(ctx); isHolder {
+	if isConsumer, err := runAsConsumer(ctx); isConsumer {
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "holder:", err)
+			fmt.Fprintln(os.Stderr, "consumer:", err)
 			os.Exit(1)
 		}
 		return
@@ -126,9 +126,9 @@ func (d *demo) chooseDueTimes() {
 	}
 }
 
-// measureDeliveries publishes the messages, runs a consumer, and kills it twice: in its first burst, and in the middle
-// of the due times. It starts the consumer again after a second, as a supervisor would. It returns the row of the
-// table.
+// measureDeliveries publishes the messages, runs a consumer, and kills it twice: three seconds after its start, while
+// it takes the first deliveries, and in the middle of the due times. It starts the consumer again after a second, as a
+// supervisor would. It returns the row of the table.
 func (c *consumer) measureDeliveries(ctx context.Context) (string, error) {
 	stopCMS, err := c.startCMS()
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *consumer) measureDeliveries(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	start := c.startHolder
+	start := c.startUsual
 	if c.isWeir {
 		w, err := c.startWeir(ctx)
 		if err != nil {
@@ -152,7 +152,7 @@ func (c *consumer) measureDeliveries(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = killWorker(worker) }() // an error means that it has ended
+	defer func() { _ = killWorker(worker) }() // an error means that the consumer has ended
 	killAndStart := func(at time.Time) error {
 		if err := sleepUntil(ctx, at); err != nil {
 			return err
@@ -235,7 +235,8 @@ func (c *consumer) publishAll(ctx context.Context) (*amqp.Channel, error) {
 	return ch, nil
 }
 
-// warnOfUnfiled prints the number of messages that are still in the queue, because those due soon will be late.
+// warnOfUnfiled prints the number of messages that are still in the queue, if there are any, because those due soon
+// will be late.
 func (c *consumer) warnOfUnfiled(ch *amqp.Channel) error {
 	state, err := ch.QueueDeclarePassive(c.queueName(), true, false, false, false, nil)
 	if err == nil && state.Messages > 0 {
@@ -245,8 +246,8 @@ func (c *consumer) warnOfUnfiled(ch *amqp.Channel) error {
 	return err
 }
 
-// awaitRequests waits until the CMS has all messages, for five minutes after the last due time at most, and returns the
-// columns of the table.
+// awaitRequests waits until the CMS has got each message, for five minutes after the last due time at most, and returns
+// the columns of the table.
 func (c *consumer) awaitRequests(ctx context.Context) string {
 	giveUpAt := c.demo.firstDueAt.Add(c.demo.span + 5*time.Minute)
 	lateBy := map[string]time.Duration{}
@@ -323,6 +324,6 @@ func killWorker(cmd *exec.Cmd) error {
 	if err := cmd.Process.Kill(); err != nil {
 		return err
 	}
-	_ = cmd.Wait() // it returns the kill as an error
+	_ = cmd.Wait() // Wait returns an error, because the process was killed
 	return nil
 }

@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// logPath has the output of all processes.
+// logPath is the file with the output of all processes.
 const logPath = "build/demo-wordpress.log"
 
 type demo struct {
@@ -47,7 +47,7 @@ type demo struct {
 	wp                       *realcms.WordPress
 }
 
-// outcome is a column of the table.
+// outcome is the result of a run, and a column of the table.
 type outcome struct {
 	tally    realcms.Tally
 	failures int
@@ -99,7 +99,7 @@ func (d *demo) newRace(prefix string) realcms.Race {
 // sender writes one version.
 type sender func(ctx context.Context, slug string, version int) error
 
-// measureRace runs a race and then calls wait. It returns the outcome without the tally.
+// measureRace runs a race, calls wait, and then tallies the posts of WordPress.
 func (d *demo) measureRace(ctx context.Context, race realcms.Race, proxy *realcms.Proxy, send sender,
 	wait func(context.Context) error) (outcome, error) {
 	var answered atomic.Int64

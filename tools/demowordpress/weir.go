@@ -40,7 +40,8 @@ type weir struct {
 	ids []string // of accepted messages
 }
 
-// startWeir starts storage in memory and the staged app with the recipe for WordPress.
+// startWeir starts storage in memory and the staged app with the recipe for WordPress, and waits until it is ready. env
+// is added to the environment of the app.
 func startWeir(ctx context.Context, log io.Writer, env []string) (*weir, error) {
 	settings, err := filepath.Abs(filepath.Join("recipes", "wordpress", "weir.yaml"))
 	if err != nil {
@@ -133,7 +134,7 @@ func (w *weir) postVersion(ctx context.Context, slug string, version int) error 
 	return nil
 }
 
-// awaitFinal waits until each accepted message is delivered or superseded.
+// awaitFinal waits until each accepted message is delivered or superseded. It returns an error if one is dead.
 func (w *weir) awaitFinal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, finalTimeout)
 	defer cancel()

@@ -40,8 +40,8 @@ const (
 	readyTimeout   = 60 * time.Second
 )
 
-// errLocked means that another process holds the lock.
-var errLocked = errors.New("another process holds the lock")
+// errLocked means that another process has the lock.
+var errLocked = errors.New("another process has the lock")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -89,7 +89,7 @@ func parseFlags(args []string) (devOptions, error) {
 	return o, nil
 }
 
-// runSystem starts all parts, and ends them when ctx ends.
+// runSystem starts all parts. It ends them when ctx ends, or when a part ends by itself, which is an error.
 func runSystem(ctx context.Context, o devOptions) (err error) {
 	lock, err := lockFolder()
 	if err != nil {
@@ -158,7 +158,7 @@ func lockFolder() (io.Closer, error) {
 	return lock, err
 }
 
-// ignoreCancel returns nil for an error after Ctrl-C.
+// ignoreCancel returns nil if ctx has ended, because the error then comes from Ctrl-C or SIGTERM.
 func ignoreCancel(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -192,7 +192,7 @@ func (o devOptions) checkPortsFree() error {
 type lineLog struct {
 	mu   sync.Mutex
 	file *os.File
-	copy io.Writer // nil = none
+	copy io.Writer // also gets each line; nil = none
 }
 
 func openLog(verbose bool) (*lineLog, error) {
@@ -227,7 +227,7 @@ type childProcess struct {
 	lastLine string // the last line of its output that is not empty; read it after done
 }
 
-// startTail prints the messages as they change.
+// startTail starts weir tail, which prints a line for each message whose stage changes.
 func startTail(o devOptions, log *lineLog) (*childProcess, error) {
 	cmd := exec.Command("build/app/handler", "tail", "--url", o.weir(), "--lines", "0", "--interval", "1s")
 	cmd.Stdout = os.Stdout

@@ -9,7 +9,7 @@ import (
 
 func TestPick(t *testing.T) {
 	t.Parallel()
-	var held []net.Listener
+	var listeners []net.Listener
 	taken := map[int]bool{}
 	for range 200 {
 		port, err := freeport.Pick()
@@ -20,9 +20,9 @@ func TestPick(t *testing.T) {
 		if err != nil {
 			continue // another process was faster
 		}
-		held, taken[port] = append(held, l), true
+		listeners, taken[port] = append(listeners, l), true
 	}
-	for _, l := range held {
+	for _, l := range listeners {
 		l.Close()
 	}
 }

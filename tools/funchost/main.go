@@ -25,7 +25,8 @@ func main() {
 	os.Exit(runHost(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
-// runHost returns the exit code: 0 after a stop by signal, 1 when the host gave up, 2 for wrong flags.
+// runHost runs a host and returns the exit code: 0 after a stop by signal or for --help, 1 if the host did not start or
+// gave up, 2 for wrong flags.
 func runHost(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	cfg := host.Config{Out: stdout}
 	flags := flag.NewFlagSet("funchost", flag.ContinueOnError)
@@ -91,7 +92,8 @@ func runHost(ctx context.Context, args []string, getenv func(string) string, std
 	return 0
 }
 
-// readGroups reads the flags --instances and --group. Without a named group the environment may name one.
+// readGroups reads the flags --instances and --group. At most one of them may name groups. If neither does, the
+// environment may name one.
 func readGroups(instances, group string) ([]host.Group, error) {
 	out, err := host.ParseGroups(instances)
 	if err == nil && group != "" {

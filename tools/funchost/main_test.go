@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// This test binary is also the program under test, and its handler.
+// This test binary also runs as the program under test, and as its handler.
 func TestMain(m *testing.M) {
 	if port := os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"); port != "" {
 		err := http.ListenAndServe("127.0.0.1:"+port, http.NotFoundHandler())
@@ -57,7 +57,7 @@ func writeScriptRoot(t *testing.T) string {
 	return root
 }
 
-// startFunchost runs the program, and returns it with its handler's pid when the handler is ready.
+// startFunchost runs the program. When the handler is ready, it returns the program's process and the handler's pid.
 func startFunchost(t *testing.T) (cmd *exec.Cmd, handler int) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0], "--script-root", writeScriptRoot(t), "--port", "0")
@@ -161,7 +161,7 @@ func TestRun_ExitCodes(t *testing.T) {
 			1, "port " + port + " is unavailable"},
 		"NoScriptRoot":   {[]string{"--script-root", t.TempDir(), "--port", "0"}, 1, "host.json"},
 		"WrongInstances": {[]string{"--instances", "http"}, 2, "http=2,process=1"},
-		"TwoGroups":      {[]string{"--instances", "http=1", "--group", "q"}, 2, "--group"},
+		"GroupsTwice":    {[]string{"--instances", "http=1", "--group", "q"}, 2, "--group"},
 		"WrongFlag":      {[]string{"--nonsense"}, 2, "nonsense"},
 		"Help":           {[]string{"--help"}, 0, "script-root"},
 	} {

@@ -1,5 +1,5 @@
-// Package monitoring_test holds the alert rules and the Grafana dashboard of deploy/ and infra/
-// against the metrics that the program has, with Prometheus's own parser.
+// Package monitoring_test compares the alert rules of deploy/ and infra/ and the Grafana dashboard of deploy/ with the
+// metrics that the program has, with Prometheus's own parser.
 package monitoring_test
 
 import (
@@ -48,7 +48,7 @@ type storageCounts struct{}
 func (storageCounts) Snapshot() map[string]int64 { return map[string]int64{"table transact": 1} }
 func (storageCounts) Failures() map[string]int64 { return nil }
 
-// gatherMetrics are all the metrics there are, once something has happened.
+// gatherMetrics returns all metrics by name, also those that the program has only after an event such as an attempt.
 func gatherMetrics(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
 	m := telemetry.NewMetrics(telemetry.Config{Contracts: []string{"article"}, Storage: storageCounts{}, Now: time.Now})
@@ -75,7 +75,7 @@ func gatherMetrics(t *testing.T) map[string]*dto.MetricFamily {
 // added are the labels that scraping and histograms add.
 var added = []string{"job", "instance", "le"}
 
-// labelNames are those of a metric.
+// labelNames returns the names of the labels that a metric can have.
 func labelNames(f *dto.MetricFamily) []string {
 	names := slices.Clone(added)
 	for _, l := range f.Metric[0].Label {
@@ -84,7 +84,8 @@ func labelNames(f *dto.MetricFamily) []string {
 	return names
 }
 
-// checkExpression parses an expression and finds metrics and labels that do not exist.
+// checkExpression returns an error if an expression is not valid, or selects by a metric or a label that does not
+// exist.
 func checkExpression(known map[string]*dto.MetricFamily, expr string) error {
 	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
 	if err != nil {
@@ -182,7 +183,7 @@ func checkAnnotations(t *testing.T, a alertRule) {
 	}
 }
 
-// readAnchors are the sections of the runbook, as links name them.
+// readAnchors returns the sections of the runbook, as links name them.
 func readAnchors(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
@@ -216,7 +217,7 @@ func TestDashboard(t *testing.T) {
 	}
 	for _, p := range d.Panels {
 		if ids[p.ID] || p.Title == "" || p.Type != "row" && len(p.Targets) == 0 {
-			t.Errorf("panel %d %q shows %d things, want an id of its own, a title and some", p.ID, p.Title,
+			t.Errorf("panel %d %q has %d targets, want an id of its own, a title and some targets", p.ID, p.Title,
 				len(p.Targets))
 		}
 		ids[p.ID] = true

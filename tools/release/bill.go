@@ -24,8 +24,8 @@ func readStamp(binary string) (buildStamp, error) {
 	if err != nil {
 		return buildStamp{}, fmt.Errorf("read the build info of %s: %w", binary, err)
 	}
-	s := buildStamp{info: info, at: time.Date(1980, time.January, 1, 0, 0, 0, 0,
-		time.UTC)} // the first that a zip can hold
+	// Without a commit, the stamp has the first time that a zip can contain.
+	s := buildStamp{info: info, at: time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)}
 	for _, setting := range info.Settings {
 		switch setting.Key {
 		case "vcs.revision":
@@ -39,13 +39,13 @@ func readStamp(binary string) (buildStamp, error) {
 	return s, nil
 }
 
-// versionText returns the version of the tag. Without a tag it is made of the commit's time and name, and outside of a
-// checkout it is "devel".
+// versionText returns the version of the tag. Without a tag, the version is made of the commit's time and name. Outside
+// of a checkout it is "devel".
 func (s buildStamp) versionText() string {
 	return cmp.Or(strings.Trim(s.info.Main.Version, "()"), "devel")
 }
 
-// fileVersion returns the version for names of files, without the plus sign, because some servers change it.
+// fileVersion returns the version for names of files. It has no plus sign, because some servers change that.
 func (s buildStamp) fileVersion() string { return strings.ReplaceAll(s.versionText(), "+", "-") }
 
 // writeBill writes the modules that the binary was linked from, and the Go version, as CycloneDX.
@@ -89,7 +89,7 @@ func packageURL(path, version string) string {
 	return "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")
 }
 
-// buildProperties name the commit and the settings of the build that change the binary.
+// buildProperties returns the commit and the settings of the build that change the binary.
 func buildProperties(s buildStamp) *[]cdx.Property {
 	all := []cdx.Property{{Name: "weir:commit", Value: s.commit}}
 	for _, setting := range s.info.Settings {

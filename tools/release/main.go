@@ -1,5 +1,5 @@
-// Command release packs the output of `make release`: a zip of the app for each Linux architecture, one of the
-// commands for each system, a software bill of materials for each binary, and the checksums of all of them.
+// Command release packs the output of `make release`: a zip of the app for each Linux architecture, a zip of the
+// commands for each system, a software bill of materials for each binary, and the checksums of all of these files.
 //
 //	release -out build/release -app linux-amd64=build/release/stage/linux-amd64 -cli darwin-arm64=…/weir
 package main

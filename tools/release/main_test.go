@@ -53,7 +53,7 @@ func TestRelease_PackedAppRuns(t *testing.T) {
 	verifyBill(t, findOnly(t, out, "weir-*-"+target+".cdx.json", "-cli-"))
 }
 
-// checkVersion runs an unpacked program.
+// checkVersion checks that an unpacked program runs and prints its version and platform.
 func checkVersion(t *testing.T, program string) {
 	t.Helper()
 	out, err := exec.Command(program, "version").Output()
@@ -63,7 +63,7 @@ func checkVersion(t *testing.T, program string) {
 	}
 }
 
-// findOnly returns the only file that matches a pattern and does not have the text without in its name.
+// findOnly returns the only file that matches a pattern and whose name does not contain without; "" excludes none.
 func findOnly(t *testing.T, folder, pattern, without string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(folder, pattern))
@@ -104,7 +104,7 @@ func unpackZip(t *testing.T, path string) string {
 	return folder
 }
 
-// checkApp checks that the host finds its settings and each function at the root.
+// checkApp checks that the root of the unpacked zip has the license, the settings, and each function's folder.
 func checkApp(t *testing.T, folder string) {
 	t.Helper()
 	functions, err := filepath.Glob("../../functions/*/function.json")
@@ -170,7 +170,7 @@ func verifyBill(t *testing.T, path string) {
 	}
 }
 
-func TestRelease_RefusesFilesThatItCannotPack(t *testing.T) {
+func TestRelease_Refuses(t *testing.T) {
 	t.Parallel()
 	dev := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dev, "local.settings.json"), []byte("{}"), 0o600); err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	binaryName  = "handler" // of the app, as host.json names it
-	commandName = "weir"    // of the same program as a command
+	binaryName  = "handler" // the program's name in the app, as host.json has it
+	commandName = "weir"    // the same program's name as a command
 )
 
 // zipFile is a file of a zip.
@@ -80,8 +80,8 @@ func addFile(w *zip.Writer, f zipFile, at time.Time) error {
 	return err
 }
 
-// modeOf returns the mode of a file of the zip. It makes the programs executable, because Premium and Dedicated do not
-// do that.
+// modeOf returns the mode of a file of the zip. The programs are executable, because Functions does not make them
+// executable on the Premium and Dedicated plans.
 func modeOf(name string) fs.FileMode {
 	switch strings.TrimSuffix(name, ".exe") {
 	case binaryName, commandName:

@@ -29,17 +29,17 @@ type progress struct {
 	out      io.Writer
 	now      func() time.Time
 	running  map[string]*packageRun
-	builds   map[string][]string // output of builds by import path
-	ended    int
-	failures []string
+	builds   map[string][]string                   // output of builds by import path
+	ended    int                                   // packages
+	failures []string                              // names of the packages that failed
 	counts   struct{ passed, failed, skipped int } // tests and subtests of all packages
 }
 
 // packageRun is a package whose tests run.
 type packageRun struct {
-	passed  int
-	tests   map[string]time.Time // top-level tests that run, and since when
-	output  map[string][]string  // by test; "" = the package's own
+	passed  int                  // top-level tests that passed or were skipped
+	tests   map[string]time.Time // top-level tests that run and do not wait for their turn, and since when
+	output  map[string][]string  // by top-level test; "" = the package's own
 	printed bool                 // a failed test's output was printed
 }
 
@@ -50,7 +50,8 @@ func newProgress(out io.Writer, now func() time.Time) *progress {
 // errNothing is the result of an input without packages.
 var errNothing = errors.New("no package was tested")
 
-// follow reads events until in ends, and prints the number of tests then. It prints at each tick which tests run.
+// follow reads events until in ends. It prints at each tick which tests run, and at the end the numbers of tests. It
+// returns an error if the run was not a success.
 func (p *progress) follow(in io.Reader, ticks <-chan time.Time) error {
 	lines, readErr := make(chan string), make(chan error, 1)
 	go func() {
@@ -72,7 +73,7 @@ func (p *progress) follow(in io.Reader, ticks <-chan time.Time) error {
 			}
 			p.handleLine(line)
 		case <-ticks:
-			p.tellRunning()
+			p.printRunning()
 		}
 	}
 }
@@ -93,7 +94,7 @@ func (p *progress) result() error {
 func (p *progress) handleLine(line string) {
 	var e event
 	if err := json.Unmarshal([]byte(line), &e); err != nil || e.Action == "" {
-		fmt.Fprintln(p.out, line) // go's own messages
+		fmt.Fprintln(p.out, line) // a message of the go command
 		return
 	}
 	if e.Action == "build-output" {
@@ -142,8 +143,8 @@ func (p *progress) handleTest(e event, run *packageRun) {
 	}
 }
 
-// countTest counts a test that ended. It prints the name of one that was skipped, because no test of this project may
-// be.
+// countTest counts a test that ended. It prints the name of a test that was skipped, because no test of this project
+// may be skipped.
 func (p *progress) countTest(e event) {
 	switch e.Action {
 	case "pass":
@@ -167,7 +168,7 @@ func (p *progress) handlePackage(e event, run *packageRun) {
 		fmt.Fprintf(p.out, "      %s  no tests\n", e.Package)
 	case "fail":
 		fmt.Fprint(p.out, strings.Join(p.builds[e.FailedBuild], ""))
-		for _, test := range slices.Sorted(maps.Keys(run.tests)) { // they ran when the process ended
+		for _, test := range slices.Sorted(maps.Keys(run.tests)) { // tests that ran when the process ended
 			fmt.Fprint(p.out, strings.Join(run.output[test], ""))
 		}
 		if !run.printed {
@@ -185,8 +186,8 @@ func (p *progress) handlePackage(e event, run *packageRun) {
 // shownTests limits how many running tests of a package a line names.
 const shownTests = 3
 
-// tellRunning prints for each running package how many tests have passed, and which have run for the longest.
-func (p *progress) tellRunning() {
+// printRunning prints for each package with running tests how many tests have passed, and which run for the longest.
+func (p *progress) printRunning() {
 	for _, name := range slices.Sorted(maps.Keys(p.running)) {
 		run := p.running[name]
 		tests := slices.SortedFunc(maps.Keys(run.tests), func(a, b string) int {

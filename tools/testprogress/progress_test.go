@@ -63,7 +63,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-func TestTellRunning_NamesTheLongestTests(t *testing.T) {
+func TestPrintRunning_NamesTheLongestTests(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -75,7 +75,7 @@ func TestTellRunning_NamesTheLongestTests(t *testing.T) {
 	p.handleLine(`{"Action":"pass","Package":"weir/a","Test":"TestB"}`)
 	p.handleLine(`{"Action":"run","Package":"weir/a","Test":"TestWaitsForItsTurn"}`)
 	p.handleLine(`{"Action":"pause","Package":"weir/a","Test":"TestWaitsForItsTurn"}`)
-	p.tellRunning()
+	p.printRunning()
 	const want = "...   weir/a  1 passed; running: TestA (5m0s), TestC (3m0s), TestD (2m0s), 1 more\n"
 	if out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)

@@ -14,7 +14,7 @@ type Faults struct {
 	Down        bool   `json:"down,omitempty"`        // 503
 	Drop        bool   `json:"drop,omitempty"`        // the connection is closed without an answer
 	Hang        bool   `json:"hang,omitempty"`        // no answer until the fault is cleared
-	Slow        string `json:"slow,omitempty"`        // answers come this much later (a duration)
+	Slow        string `json:"slow,omitempty"`        // requests take this much longer (a duration)
 	TooMany     string `json:"tooMany,omitempty"`     // 429 with this Retry-After (a duration)
 	FailEvery   int    `json:"failEvery,omitempty"`   // 500 for each nth request
 	FailPath    string `json:"failPath,omitempty"`    // 500 for this path
@@ -27,7 +27,7 @@ type Faults struct {
 // aborted is the recorded status of a request that got no answer.
 const aborted = -1
 
-// hangPoll is the time between two checks of a hanging request whether the fault has ended.
+// hangPoll is the time after which a hanging request checks again whether its fault has ended.
 const hangPoll = 10 * time.Millisecond
 
 func (s *Server) setFaults(w http.ResponseWriter, r *http.Request) {
@@ -50,21 +50,23 @@ func (s *Server) setFaults(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) clearFaults(http.ResponseWriter, *http.Request) { s.SetFaults(Faults{}) }
 
-// SetFaults replaces the faults of the CMS. The zero value ends all of them. The texts of durations in f must be valid:
-// others count as empty.
+// SetFaults replaces the faults of the CMS. The zero value ends all of them. SetFaults does not check the durations in
+// f: an invalid Slow is no delay, and an invalid TooMany is a 429 with Retry-After 0.
 func (s *Server) SetFaults(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = f
 }
 
+// currentFaults returns the faults, and the number of writes so far.
 func (s *Server) currentFaults() (Faults, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.faults, s.requestCount
 }
 
-// applyFaults returns the status and the text of a request that is to fail, or status 0.
+// applyFaults counts a write, and delays it as the faults demand. If the write is to fail, applyFaults returns the
+// status and the text of the answer (aborted = no answer), else status 0.
 func (s *Server) applyFaults(w http.ResponseWriter, r *http.Request, path string, body []byte) (int, string) {
 	s.mu.Lock()
 	s.requestCount++

@@ -1,6 +1,6 @@
 // Package server is the demo CMS. It looks an item up by its path, waits, and then creates or updates it. Two writes of
-// one path can overlap, as in the CMSs for which Weir was made. Its record of all writes shows whether writes
-// overlapped, came out of order, or came twice. Tests make it fail.
+// one path can overlap, as in the CMSs for which Weir was made. The CMS's record of all writes shows whether writes
+// overlapped, came out of order, or came twice. Tests and users can make the CMS fail (see Faults).
 package server
 
 import (
@@ -23,19 +23,19 @@ type contentItem struct {
 	Updated              time.Time
 }
 
-// Request is one write as the CMS got it.
+// Request is one write as the CMS got it, also if it failed.
 type Request struct {
-	ID        string    `json:"id"` // the Idempotency-Key; empty when there was none
+	ID        string    `json:"id"` // the Idempotency-Key; empty if there was none
 	Path      string    `json:"path"`
 	Version   int       `json:"version"`
 	Fence     int64     `json:"fence"`
 	Attempt   int       `json:"attempt"`
-	Order     int64     `json:"order"` // Weir-Sequence; without it the number of the request since the last reset
+	Order     int64     `json:"order"` // Weir-Sequence; without it the number of the write since the CMS started
 	Trace     string    `json:"trace"` // the traceparent
 	State     string    `json:"state"` // the tracestate
 	StartedAt time.Time `json:"startedAt"`
 	EndedAt   time.Time `json:"endedAt"`
-	Status    int       `json:"status"`
+	Status    int       `json:"status"` // of the answer; -1 = there was none
 }
 
 // Server is a CMS. Safe for concurrent use.
@@ -51,26 +51,27 @@ type Server struct {
 	stats        Stats
 	latest       map[string]int   // highest version written, by path
 	newest       map[string]int64 // highest order written, by path
-	arrivals     int64
-	ids          map[string]bool
+	arrivals     int64            // writes that have begun
+	ids          map[string]bool  // Idempotency-Keys of successful writes
 	faults       Faults
-	requestCount int
+	requestCount int // writes to which faults were applied
 }
 
 // Stats is the CMS's own record.
 type Stats struct {
 	Items         int `json:"items"`
-	Writes        int `json:"writes"`
-	Failures      int `json:"failures"`      // answers of 400 and over
-	Duplicates    int `json:"duplicates"`    // items whose path another item has, too
+	Writes        int `json:"writes"`        // successful ones
+	Failures      int `json:"failures"`      // writes that were answered 400 and over, or not at all
+	Duplicates    int `json:"duplicates"`    // items whose path an earlier item has, too
 	Overlaps      int `json:"overlaps"`      // writes that began while another of their path ran
-	MaxConcurrent int `json:"maxConcurrent"` // concurrent writes, of any paths
-	Inversions    int `json:"inversions"`    // writes of a version lower than the last one of their path
-	Overtaken     int `json:"overtaken"`     // writes that came after a later message of their path, see Request.Order
+	MaxConcurrent int `json:"maxConcurrent"` // the most writes at one time, of any paths
+	Inversions    int `json:"inversions"`    // writes of a version lower than one written before at their path
+	Overtaken     int `json:"overtaken"`     // writes of a message after a later message of its path, see Request.Order
 	Repeats       int `json:"repeats"`       // successful writes under an Idempotency-Key written before
 }
 
-// New returns an empty CMS.
+// New returns an empty CMS. It waits between the look-up of an item and the write for latency, and at random for up to
+// jitter longer.
 func New(latency, jitter time.Duration) *Server {
 	s := &Server{latency: latency, jitter: jitter, mux: http.NewServeMux()}
 	s.Reset()
@@ -192,7 +193,7 @@ func (s *Server) storeItem(req Request, title string) (int, string) {
 	return http.StatusCreated, "created"
 }
 
-// recordBegin records that a write of a path begins. It returns the number of the request since the last reset.
+// recordBegin records that a write of a path begins. It returns the number of the write since the CMS started.
 func (s *Server) recordBegin(path string) (arrival int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,7 +299,7 @@ var KnownFaults = [][2]string{
 	{`"rejectText": "Hello"`, "400 for bodies with this text: the message is dead"},
 }
 
-// showPage shows the items.
+// showPage shows the record, the items and the faults.
 func (s *Server) showPage(w http.ResponseWriter, r *http.Request) {
 	stats := s.Stats()
 	s.mu.Lock()

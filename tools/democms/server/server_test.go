@@ -23,6 +23,7 @@ func startCMS(t *testing.T, latency time.Duration) (*server.Server, string) {
 	return cms, web.URL
 }
 
+// postBody returns the status of the answer, or -1 if there was none.
 func postBody(t *testing.T, url, body, id string) int {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
@@ -56,7 +57,7 @@ func TestServer_ConcurrentWritesMakeDuplicates(t *testing.T) {
 	}
 }
 
-func TestServer_OneWriterMakesNone(t *testing.T) {
+func TestServer_OneWriterMakesNoDuplicates(t *testing.T) {
 	t.Parallel()
 	cms, url := startCMS(t, time.Millisecond)
 	for i := range 6 {
@@ -68,7 +69,7 @@ func TestServer_OneWriterMakesNone(t *testing.T) {
 	}
 }
 
-// The order of messages through Weir is that of Weir-Sequence. The order of others is that of their arrival.
+// Writes with Weir-Sequence are in its order. Writes without it are in the order of their arrival.
 func TestServer_CountsOvertakenWrites(t *testing.T) {
 	t.Parallel()
 	cms, url := startCMS(t, time.Millisecond)
@@ -86,13 +87,13 @@ func TestServer_CountsOvertakenWrites(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
-	// 5 came after 6; the direct requests have the numbers 4 and 5.
+	// The message 5 came after 6. The writes without Weir-Sequence have the numbers 4 and 5, also after 6.
 	if s := cms.Stats(); s.Overtaken != 3 || s.Writes != 5 {
-		t.Errorf("got %+v, want 5 writes, 3 of them overtaken", s)
+		t.Errorf("got %+v, want 5 writes, 3 of them after a later message", s)
 	}
 }
 
-// A message of any contract has its ordering key as the path.
+// The root element of a message may be any. A message without a path has its ordering key as the path.
 func TestServer_TakesEveryRoot(t *testing.T) {
 	t.Parallel()
 	cms, url := startCMS(t, time.Millisecond)

@@ -70,7 +70,7 @@ func Start(o Options) (*Fleet, error) {
 	return f, nil
 }
 
-// URL is the address of the front, without a slash at its end.
+// URL returns the address of the front, without a slash at its end.
 func (f *Fleet) URL() string { return "http://" + f.address }
 
 // Hosts returns all hosts in the order of their Add, including those that have ended.
@@ -95,16 +95,16 @@ type Host struct {
 	url        string
 	servesHTTP bool
 	done       chan struct{}
-	err        error // of the exit, after done
+	err        error // result of the process, valid after done is closed
 }
 
 // Add starts one more host with further arguments, and returns when the host listens. The front sends requests to the
-// host, except if its --group names a group without HTTP functions.
+// host, except if --group names another group than http.
 func (f *Fleet) Add(ctx context.Context, args ...string) (*Host, error) {
 	h := &Host{done: make(chan struct{}), servesHTTP: groupOf(args) == "" || groupOf(args) == "http"}
 	h.cmd = exec.Command(f.options.Binary, slices.Concat(f.options.Args, []string{"--port", "0"}, args)...)
 	h.cmd.Env = append(os.Environ(), f.options.Env...)
-	// The group lets killGroup reach a handler that has lost its parent.
+	// The process group lets killGroup reach a handler that has lost its parent.
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	out, in := io.Pipe()
 	h.cmd.Stdout, h.cmd.Stderr = in, in
@@ -138,7 +138,7 @@ func (f *Fleet) relayOutput(out io.Reader, listening chan<- string) {
 	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadString('\n')
-		_, _ = io.WriteString(f.options.Out, line) // shown if the test fails
+		_, _ = io.WriteString(f.options.Out, line) // an error has no place to go
 		if m := listensOn.FindStringSubmatch(line); m != nil {
 			listening <- m[1]
 		}
@@ -163,7 +163,7 @@ func (f *Fleet) awaitListening(ctx context.Context, h *Host, listening <-chan st
 	}
 }
 
-// URL is the address of this host, without a slash at its end.
+// URL returns the address of this host, without a slash at its end.
 func (h *Host) URL() string { return h.url }
 
 // PID returns the process id of the host. Status has that of the handler.
@@ -172,7 +172,7 @@ func (h *Host) PID() int { return h.cmd.Process.Pid }
 // Done returns a channel that is closed when the host's process has ended.
 func (h *Host) Done() <-chan struct{} { return h.done }
 
-// Stop sends SIGTERM, as the platform does. It does not wait for the end; Done does.
+// Stop sends SIGTERM, as the platform does. It does not wait for the host's end; see Done.
 func (h *Host) Stop() error { return h.cmd.Process.Signal(syscall.SIGTERM) }
 
 // Kill ends the host by SIGKILL and waits for its end. The kernel then kills the handler, too, except with --orphan.
@@ -182,7 +182,7 @@ func (h *Host) Kill() error {
 	return err
 }
 
-// killGroup kills the host with all its children.
+// killGroup kills all processes of the host's process group, the handler included, and waits for the host's end.
 func (h *Host) killGroup() {
 	_ = syscall.Kill(-h.PID(), syscall.SIGKILL) // an error: no process of the group is left
 	<-h.done

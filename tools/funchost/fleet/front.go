@@ -48,7 +48,7 @@ func (f *Fleet) dialNextHost(ctx context.Context, _, _ string) (net.Conn, error)
 	return nil, err
 }
 
-// nextAddresses returns the addresses of the hosts that serve HTTP. Each call begins with another host.
+// nextAddresses returns the addresses of the hosts that serve HTTP. Each call begins with the next host in turn.
 func (f *Fleet) nextAddresses() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -63,7 +63,8 @@ func (r runner) Run() int {
 
 // runFakeHandler is the handler of the tests. It writes a file to a folder for each event: "taken" when an
 // invocation or a request to /api/hold has arrived, "closed" when the host has closed the connection, and "signal"
-// when the process got a signal. It answers the invocation or the request when the file "release" exists.
+// when the process got a signal. It answers the invocation or the request when the file "release" exists. To /api/who
+// it answers with the pid of its host, to /api/listening with the number of sockets on which its host listens.
 func runFakeHandler(dir string) int {
 	note := func(name, text string) {
 		part := filepath.Join(dir, "."+name)
@@ -80,7 +81,7 @@ func runFakeHandler(dir string) int {
 		}
 	}()
 	hold := func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // else net/http does not notice that the connection is closed
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise net/http does not notice that the connection is closed
 		note("taken", fmt.Sprint(os.Getpid()))
 		if !isReleased(r.Context(), dir) {
 			note("closed", "")
@@ -233,6 +234,7 @@ func (r *rig) addHost(args ...string) *fleet.Host {
 	return h
 }
 
+// patience is how long a test waits for an event before it fails.
 const patience = 30 * time.Second
 
 func (r *rig) awaitCondition(what string, holds func() bool) {
@@ -271,7 +273,7 @@ func (r *rig) releaseCalls() {
 	}
 }
 
-// getURL sends a request on a connection of its own. Status 0 means that it got no answer.
+// getURL sends a request on a connection of its own. Status 0 means that the request got no answer.
 func (r *rig) getURL(url string) (status int, body string) {
 	q, err := http.NewRequestWithContext(context.WithoutCancel(r.t.Context()), http.MethodGet, url, nil)
 	if err != nil {

@@ -13,7 +13,7 @@ type Status struct {
 	State     string           `json:"state"`
 	Version   string           `json:"version"`
 	Instances []InstanceStatus `json:"instances"`
-	// Replaced has the handlers that a restart has replaced and that still run invocations.
+	// Replaced has the instances that have a successor, after a restart or an idle time, and have not ended yet.
 	Replaced []InstanceStatus `json:"replaced,omitempty"`
 	// Transactions has the numbers of the host's own requests to storage, by service and operation.
 	Transactions map[string]int64 `json:"transactions"`
@@ -72,9 +72,9 @@ type adminAPI struct{ *Host }
 // adminHandler serves /admin: the host's status, drain and restart, and the manual start of functions. It also has
 // addresses that the real host does not have:
 //
-//	POST   /admin/host/instances      adds an instance; ?group=process: of a group
-//	POST   /admin/host/instances/{n}/stop  ends one in order, as SIGTERM to its own host would
-//	DELETE /admin/host/instances/{n}  crashes one: SIGKILL, and its messages stay hidden
+//	POST   /admin/host/instances      adds an instance; with ?group=process it runs only that group
+//	POST   /admin/host/instances/{n}/stop  ends instance n in order, as SIGTERM to a host of its own would
+//	DELETE /admin/host/instances/{n}  crashes instance n: SIGKILL, and its messages stay hidden
 func (h adminAPI) adminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /admin/host/status",
@@ -138,8 +138,8 @@ func (h adminAPI) onInstance(do func(*instance)) http.HandlerFunc {
 	}
 }
 
-// startFunction runs a function without HTTP trigger in the background. Of {"input":"…"}, the input becomes the
-// message of a queue trigger.
+// startFunction runs a function without HTTP trigger in the background. A function with a queue trigger gets the text
+// of input, from a request body such as {"input":"…"}, as its message.
 func (h adminAPI) startFunction(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Input string }
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))

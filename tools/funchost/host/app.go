@@ -27,7 +27,7 @@ type app struct {
 	functions      []*function // sorted by name
 	indexingErrors []error     // of functions that the host leaves out
 	filter         logFilter
-	// stderrIsErrors makes each line on stderr an error, except one that has "warn" in it.
+	// stderrIsErrors gives each line on stderr the level Error, except a line that contains "warn".
 	stderrIsErrors bool
 }
 
@@ -40,23 +40,24 @@ type handlerCommand struct {
 type function struct {
 	name          string
 	trigger       functionBinding
-	httpOutput    string // name of the HTTP output binding
+	httpOutput    string // name of the HTTP output binding; empty = none
 	route         routeTemplate
 	isDisabled    bool
 	isForwardable bool // its only bindings are HTTP in and out
 }
 
 type functionBinding struct {
-	Type, Name, Direction      string
-	AuthLevel                  string
-	Methods                    []string
-	Route                      *string
-	QueueName, Connection      string
-	DataType                   string
-	Schedule                   string
-	UseMonitor                 *bool
-	RunOnStartup               bool
-	queue, connection, pattern string // expanded
+	Type, Name, Direction string
+	AuthLevel             string
+	Methods               []string
+	Route                 *string
+	QueueName, Connection string
+	DataType              string
+	Schedule              string
+	UseMonitor            *bool
+	RunOnStartup          bool
+	// QueueName, the connection string that Connection names, and Schedule, with the values of app settings.
+	queue, connection, pattern string
 }
 
 func (f *function) hasTrigger(kind string) bool { return strings.EqualFold(f.trigger.Type, kind) }
@@ -100,7 +101,7 @@ func readCommand(h *hostFile, root string, env *environment) (handlerCommand, er
 	}
 	if inRoot := filepath.Join(root, path); !filepath.IsAbs(path) {
 		if _, err := os.Stat(inRoot); err == nil {
-			path = inRoot // otherwise it is looked for in PATH
+			path = inRoot // otherwise exec.Command looks for it in PATH
 		}
 	}
 	args := h.readStrings(at("arguments")...)
@@ -288,7 +289,7 @@ func (a *app) isDisabled(name string) bool {
 	return false
 }
 
-// routeConflicts finds functions with the same route and a method in common.
+// routeConflicts returns an error for every two functions with the same route and a method in common.
 func (a *app) routeConflicts() []error {
 	var out []error
 	for i, f := range a.functions {

@@ -24,14 +24,14 @@ const (
 // timeoutGrace is how long a timed-out call may continue before the host kills the handler.
 const timeoutGrace = 2 * time.Second
 
-// maxAnswer is the number of bytes that are read of an answer.
+// maxAnswer is the largest number of bytes that are read of an answer to a payload.
 const maxAnswer = 100 << 20
 
 var errEnded = errors.New("the handler process has ended")
 
-// newHandlerClient returns the client for the calls of one handler process. No call of it reaches another process:
-// net/http repeats a GET if its reused connection closes before the answer, and the next handler listens on the same
-// port. There, a call that timed out would be made again without a time limit.
+// newHandlerClient returns the client for the calls of one handler process. Its calls reach no other process, although
+// the next handler listens on the same port: net/http repeats a GET if a reused connection closes before the answer.
+// A call that timed out would otherwise go to the next handler again, without a time limit.
 func newHandlerClient(p *handlerProcess, forwarding bool) *http.Client {
 	c := &http.Client{Transport: &http.Transport{
 		DialContext:         p.dialHandler,
@@ -45,8 +45,8 @@ func newHandlerClient(p *handlerProcess, forwarding bool) *http.Client {
 	return c
 }
 
-// dialHandler connects to the process. The host starts the next process only after this one has ended. A connection
-// made before the end therefore leads to this one.
+// dialHandler connects to the process, and returns errEnded if the process has ended. The host starts the next process
+// only after this one has ended, so a connection made before the end leads to this one.
 func (p *handlerProcess) dialHandler(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
@@ -99,9 +99,9 @@ func (c caller) invokeFunction(id string, f *function, body []byte) (*invocation
 // unsized hides the length of a body, so that the client sends it in chunks, as the host on Azure does.
 type unsized struct{ io.Reader }
 
-// callWithTimeout runs one call under functionTimeout. If the call runs on for timeoutGrace after functionTimeout, the
-// host kills the handler process, which ends all other calls in flight, too. The context of the call ends only with
-// the instance.
+// callWithTimeout runs one call under functionTimeout, and returns errTimeout if the call exceeds it. If the call runs
+// on for timeoutGrace after that, the host kills the handler process, which ends all other calls in flight, too. The
+// context of the call ends only with the instance.
 func (c caller) callWithTimeout(call func(context.Context, *http.Client) error) error {
 	p, client, err := c.awaitCallable()
 	if err != nil {
@@ -131,7 +131,8 @@ func (c caller) callWithTimeout(call func(context.Context, *http.Client) error) 
 	return errTimeout
 }
 
-// awaitCallable waits until the instance's handler process can be called.
+// awaitCallable waits until the instance's handler process is ready. It also returns a process that exited with 0, all
+// calls of which fail. It returns an error if the instance is gone, or is not ready in time, which ends the host.
 func (c caller) awaitCallable() (*handlerProcess, *http.Client, error) {
 	limit := time.NewTimer(4 * c.host.app.initTimeout)
 	defer limit.Stop()
@@ -153,14 +154,14 @@ func (c caller) awaitCallable() (*handlerProcess, *http.Client, error) {
 	}
 }
 
-// invocationResult is the handler's answer.
+// invocationResult is the handler's answer to a payload.
 type invocationResult struct {
 	Outputs     map[string]json.RawMessage
 	Logs        []string
 	ReturnValue json.RawMessage
 }
 
-// judgeAnswer decides whether an answer is a success.
+// judgeAnswer reads the answer to a payload. It returns an error if the answer is no success.
 func judgeAnswer(res *http.Response) (*invocationResult, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
@@ -180,7 +181,7 @@ func judgeAnswer(res *http.Response) (*invocationResult, error) {
 	}
 	var out *invocationResult
 	if err := json.Unmarshal(body, &out); err != nil {
-		return nil, errors.Join(errors.New("the handler's answer is not the JSON object wanted"), err)
+		return nil, errors.Join(errors.New("the handler's answer is not the JSON object that a host expects"), err)
 	}
 	return out, nil
 }

@@ -29,17 +29,18 @@ func (c *console) logOwn(format string, args ...any) {
 	c.writeLine("[" + c.now().UTC().Format("2006-01-02T15:04:05.000Z") + "] " + fmt.Sprintf(format, args...))
 }
 
-// logDetail logs a line about a single invocation, except when the host is quiet.
+// logDetail logs a line, such as one about a single invocation, except if the host is quiet.
 func (c *console) logDetail(format string, args ...any) {
 	if !c.quiet {
 		c.logOwn(format, args...)
 	}
 }
 
-// maxLine is the largest length of a line in bytes. The rest of a longer line is left out.
+// maxLine is the number of bytes after which the part of a line that has arrived is written as a line of its own.
 const maxLine = 64 << 10
 
-// lineWriter passes a handler's output on line by line, each line with a prefix. It remembers the last three lines.
+// lineWriter passes one stream of a handler's output on to the console: those lines that host.json's filter admits,
+// each with a prefix. It remembers the last three lines, admitted or not.
 type lineWriter struct {
 	console *console
 	prefix  string
@@ -74,7 +75,7 @@ func (l *lineWriter) writeThrough(line string) {
 	}
 }
 
-// flushPartial writes the last line if it ends without a line break.
+// flushPartial writes the last line if it has no line break at its end.
 func (l *lineWriter) flushPartial() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

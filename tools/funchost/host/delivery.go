@@ -18,11 +18,12 @@ type delivery struct {
 	message *azqueue.DequeuedMessage
 
 	mu         sync.Mutex
-	popReceipt string // of the last renewal
+	popReceipt string // of the dequeue or the last renewal
 }
 
 // processMessage calls the function. Then it deletes the message, releases it, or moves it to the poison queue. If the
-// instance crashes, it does none of these: the message becomes visible when its lease ends.
+// instance ends during the call, it does none of these: the message becomes visible when its lease ends. A message that
+// was dequeued too often, or is not base64, goes to the poison queue without a call.
 func (d *delivery) processMessage() {
 	if *d.message.DequeueCount > int64(d.options.maxDequeueCount) {
 		d.moveToPoison("it was dequeued too often")
@@ -67,7 +68,7 @@ func (d *delivery) callFunction(text string) error {
 	return err
 }
 
-// keepHidden renews the lease of the message at half of its length.
+// keepHidden renews the lease of the message each time half of its length has passed, until ctx ends.
 func (d *delivery) keepHidden(ctx context.Context) {
 	for sleepFor(ctx, d.host.cfg.MessageLease/2) {
 		err := d.hideFor(ctx, d.host.cfg.MessageLease)
@@ -139,14 +140,14 @@ func (d *delivery) sendToPoison() error {
 	return err
 }
 
-// logFailure logs an error of the queue. It is normal that another host has the message.
+// logFailure logs an error of the queue. It does not log that the message is lost, because another host may have it.
 func (d *delivery) logFailure(step string, err error) {
 	if err != nil && !isLost(err) && d.instance.lifetime.Err() == nil {
 		d.host.console.logOwn("Queue '%s': %s: %s", d.function.trigger.queue, step, firstLine(err))
 	}
 }
 
-// isLost reports whether the message was deleted, or another host has dequeued it.
+// isLost reports whether err means that the message was deleted, or that another host has dequeued it.
 func isLost(err error) bool {
 	return hasStatus(err, http.StatusNotFound) || hasStatus(err, http.StatusConflict) ||
 		hasCode(err, "PopReceiptMismatch")

@@ -20,31 +20,32 @@ func (r *rig) readDrainStatus() (s host.DrainStatus) {
 	return s
 }
 
-// holdQueue returns a rig whose handler answers HTTP requests, but no queue invocation before the test calls release.
-func holdQueue(t *testing.T) (q *queueRig, release func()) {
+// newBlockedQueueRig returns a rig whose handler answers HTTP requests, but no queue invocation before the test calls
+// release.
+func newBlockedQueueRig(t *testing.T) (q *queueRig, release func()) {
 	t.Helper()
-	held := make(chan struct{})
+	released := make(chan struct{})
 	q = newQueueRig(t, nil, rigOptions{cfg: host.Config{StopWait: 100 * time.Millisecond},
 		decide: func(c handlerCall) handlerOrder {
 			if c.URI == "/q" {
-				<-held
+				<-released
 			}
 			return handlerOrder{}
 		}})
 	q.writeFile("fn/function.json", httpFunction(""))
 	q.writeFile("tick/function.json", `{"bindings":[{"type":"timerTrigger","name":"t","schedule":"0 0 0 1 1 *"}]}`)
 	q.startHost()
-	return q, func() { close(held) }
+	return q, func() { close(released) }
 }
 
 func TestDrain_StopsListenersAndNotHTTP(t *testing.T) {
 	t.Parallel()
-	q, release := holdQueue(t)
+	q, release := newBlockedQueueRig(t)
 	if got := q.readDrainStatus(); got.State != "Disabled" {
 		t.Errorf("before the drain: %+v; want Disabled", got)
 	}
 	q.enqueueTexts("first")
-	drained := q.nextCall()
+	first := q.nextCall()
 	if got := q.sendRequest("POST", "/admin/host/drain", ""); got.StatusCode != 202 {
 		t.Fatalf("answered %d; want 202", got.StatusCode)
 	}
@@ -69,15 +70,15 @@ func TestDrain_StopsListenersAndNotHTTP(t *testing.T) {
 	if got := q.sendRequest("POST", "/admin/host/restart", ""); got.StatusCode != 200 {
 		t.Fatalf("answered %d; want 200", got.StatusCode)
 	}
-	if c := q.nextCall(); c.URI != "/q" || c.PID == drained.PID {
-		t.Errorf("the second message came to %d, by %s; want another process than %d", c.PID, c.URI, drained.PID)
+	if c := q.nextCall(); c.URI != "/q" || c.PID == first.PID {
+		t.Errorf("after the restart process %d got %s; want /q at another process than %d", c.PID, c.URI, first.PID)
 	}
 	q.awaitEmpty()
 }
 
 func TestRestart_OldHandlerFinishesItsInvocations(t *testing.T) {
 	t.Parallel()
-	q, release := holdQueue(t)
+	q, release := newBlockedQueueRig(t)
 	q.enqueueTexts("long")
 	old := q.nextCall()
 	var refused atomic.Int64
@@ -120,10 +121,10 @@ func TestRestart_OldHandlerFinishesItsInvocations(t *testing.T) {
 	q.awaitEmpty()
 }
 
-// A stopping host waits for StopWait for a replaced handler, too, and not longer.
+// A stopping host waits at most StopWait for a replaced handler that runs an invocation, and then kills it.
 func TestRestart_StopEndsTheReplaced(t *testing.T) {
 	t.Parallel()
-	q, release := holdQueue(t)
+	q, release := newBlockedQueueRig(t)
 	defer release()
 	q.enqueueTexts("long")
 	old := q.nextCall()

@@ -69,14 +69,15 @@ func (c caller) buildForwarded(r *http.Request, sent requestTarget, id string) (
 	}
 	c.host.addTraceparent(out.Header)
 	if len(body) > 0 {
-		// Without GetBody net/http cannot send the body a second time.
+		// Without GetBody, net/http cannot send the request with its body a second time.
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
 	return out, nil
 }
 
-// forwardedHeader copies a client's headers. It removes only the headers that the real host loses: X-Forwarded,
-// Authorization, Cookie, keys and the platform's own names pass as the client sent them.
+// forwardedHeader returns the headers for the handler. Of the client's headers only those are missing that the real
+// host loses. X-Forwarded headers, Authorization, Cookie, keys and the platform's own names pass as the client sent
+// them. The values of one name are joined, and the host's values come after a client's.
 func forwardedHeader(in http.Header, hasBody bool, id string) http.Header {
 	out := http.Header{}
 	for name, values := range in {
@@ -88,7 +89,7 @@ func forwardedHeader(in http.Header, hasBody bool, id string) http.Header {
 	if !hasBody {
 		out.Del("Content-Type")
 	}
-	appendHeader(out, headerID, id, ", ") // after a value that a client may have sent
+	appendHeader(out, headerID, id, ", ")
 	appendHeader(out, headerVersion, hostVersion, ", ")
 	appendHeader(out, "User-Agent", userAgent, " ")
 	return out

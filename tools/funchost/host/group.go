@@ -61,7 +61,8 @@ func (f *function) isIn(group string) bool {
 	}
 }
 
-// configuredGroups returns Config.Groups. If there are none, a host on Flex gets its one group from the environment.
+// configuredGroups returns Config.Groups if they name groups. Otherwise the host has one group: on Flex that which the
+// environment names, else all functions.
 func configuredGroups(cfg Config, env *environment) []Group {
 	if len(cfg.Groups) > 1 || len(cfg.Groups) == 1 && cfg.Groups[0].Name != "" {
 		return cfg.Groups
@@ -89,7 +90,8 @@ func (a *app) checkGroups(groups []Group) error {
 }
 
 // instancesFor returns the instances that can run an invocation of the function: those of its group. If the host has
-// none, it returns all instances, because the real host also runs what it is sent.
+// no instance of the group, it returns all instances, because the real host serves a request in each group. The caller
+// has locked h.mu.
 func (h *Host) instancesFor(f *function) []*instance {
 	var out []*instance
 	for _, i := range h.instances {
@@ -103,13 +105,13 @@ func (h *Host) instancesFor(f *function) []*instance {
 	return out
 }
 
-// listensFor reports whether a group of this host runs the function's listener.
+// listensFor reports whether an instance of this host runs the function's listener. The caller has locked h.mu.
 func (h *Host) listensFor(f *function) bool {
 	return slices.ContainsFunc(h.instances, func(i *instance) bool { return f.isIn(i.group) })
 }
 
-// scaleInWhenIdle ends an instance that has had no invocation for span, as the platform does. Work of the handler
-// outside of an invocation does not prevent that, and the handler gets no signal before its end.
+// scaleInWhenIdle ends an instance that has had no invocation for span or longer, as the platform does. Work of the
+// handler outside of an invocation does not prevent that, and the handler gets no signal before its end.
 func (i *instance) scaleInWhenIdle(span time.Duration) {
 	seen := 0
 	for sleepFor(i.lifetime, span) {
@@ -126,7 +128,8 @@ func (i *instance) scaleInWhenIdle(span time.Duration) {
 	}
 }
 
-// markScaledIn takes the instance out of use, unless an invocation is in flight there. It reports whether it did.
+// markScaledIn takes the instance out of use, unless an invocation is in flight there or the instance retires already.
+// It reports whether it took the instance out of use.
 func (i *instance) markScaledIn() bool {
 	i.host.mu.Lock() // so that pickInstance does not pick it meanwhile
 	defer i.host.mu.Unlock()
@@ -139,7 +142,8 @@ func (i *instance) markScaledIn() bool {
 	return true
 }
 
-// scaleOut starts a scaled-in instance again. The caller holds the lock. It returns nil if there is none.
+// scaleOut starts a successor of a scaled-in instance. It returns nil if no instance is scaled in, if the host is
+// stopping, or if the start fails, which ends the host. The caller has locked h.mu.
 func (h *Host) scaleOut(among []*instance) *instance {
 	at := slices.IndexFunc(among, func(i *instance) bool { return i.isScaledIn.Load() })
 	if at < 0 || h.isStopping {
@@ -159,7 +163,8 @@ func (h *Host) scaleOut(among []*instance) *instance {
 	return successor
 }
 
-// startScaling watches the queues of groups that are scaled in. The caller holds the lock.
+// startScaling starts a watch of each function's queue, which starts an instance if the function's group is scaled in.
+// The caller has locked h.mu.
 func startScaling(h *Host) error {
 	if h.cfg.IdleKill <= 0 {
 		return nil
@@ -181,16 +186,17 @@ func startScaling(h *Host) error {
 	return nil
 }
 
-// scalePause is the time between two looks of the scale controller at a queue whose group has no instance.
+// scalePause is the time between two looks of the stand-in for the platform's scale controller at a queue.
 const scalePause = time.Second
 
-// scaleByQueue starts an instance if the queue of a function has a visible message and its group has no instance.
+// scaleByQueue starts an instance whenever the queue of a function has a visible message and the function's group has
+// no instance. It returns when ctx ends.
 func scaleByQueue(ctx context.Context, h *Host, f *function, queue *azqueue.QueueClient) {
 	for sleepFor(ctx, scalePause) {
 		h.mu.Lock()
-		isAlone := len(h.availableFor(f)) == 0
+		hasInstance := len(h.availableFor(f)) > 0
 		h.mu.Unlock()
-		if !isAlone {
+		if hasInstance {
 			continue
 		}
 		if res, err := queue.PeekMessages(ctx, nil); err != nil || len(res.Messages) == 0 {
@@ -204,11 +210,11 @@ func scaleByQueue(ctx context.Context, h *Host, f *function, queue *azqueue.Queu
 	}
 }
 
-// availableFor returns the instances that can get an invocation of the function now. The caller holds the lock.
+// availableFor returns the instances that can get an invocation of the function now. The caller has locked h.mu.
 func (h *Host) availableFor(f *function) []*instance {
 	var out []*instance
 	for _, i := range h.instancesFor(f) {
-		// A retiring instance gets only the last requests to a stopping host.
+		// A retiring instance still gets the last requests of a stopping host.
 		if i.isAlive() && (h.isStopping || !i.isRetiring.Load()) {
 			out = append(out, i)
 		}

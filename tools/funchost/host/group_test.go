@@ -10,7 +10,8 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// newGroupRig has a function of each kind: q, fn and tick, which fires every second.
+// newGroupRig returns a rig with a function of each kind: the queue function q, the HTTP function fn, and the timer
+// tick, which fires every second.
 func newGroupRig(t *testing.T, o rigOptions) *queueRig {
 	t.Helper()
 	q := newQueueRig(t, map[string]any{"maxPollingInterval": "00:00:00.2"}, o)
@@ -115,13 +116,13 @@ func (r *rig) awaitScaledIn(n int) {
 
 func TestIdleKill_EndsAndStartsAgain(t *testing.T) {
 	t.Parallel()
-	held := make(chan struct{})
+	released := make(chan struct{})
 	q := newGroupRig(t, rigOptions{
 		cfg: host.Config{Groups: []host.Group{{Name: "http", Instances: 1}, {Name: "function:q", Instances: 1}},
 			IdleKill: time.Second}, // longer than a poll takes on a busy machine
 		decide: func(c handlerCall) handlerOrder {
 			if c.URI == "/q" {
-				<-held
+				<-released
 			}
 			return handlerOrder{}
 		},
@@ -142,11 +143,11 @@ func TestIdleKill_EndsAndStartsAgain(t *testing.T) {
 	if c := q.callTo("/api/fn"); c.PID == first.PID || c.Group != "http" {
 		t.Errorf("answered by %d of group %q; want another process than %d, of http", c.PID, c.Group, first.PID)
 	}
-	q.awaitScaledIn(1) // idle for as long as the other, which has an invocation in flight
+	q.awaitScaledIn(1) // the last invocation of instance 2 began before that of instance 1, but is still in flight
 	if s := q.instanceStatus(2); s.PID != woken.PID || s.State != "running" {
 		t.Errorf("with an invocation in flight the instance is %+v; want it to run", s)
 	}
-	close(held)
+	close(released)
 	q.awaitEmpty()
 	q.awaitScaledIn(2)
 }
@@ -159,7 +160,7 @@ func TestIdleKill_TimerStartsAgain(t *testing.T) {
 	first := q.callTo("/tick")
 	q.awaitScaledIn(1)
 	second := q.callTo("/tick")
-	for range 3 { // a slow start of the first handler lets it have several calls before it is scaled in
+	for range 3 { // if the first handler starts slowly, it can get several calls before it is scaled in
 		if second.PID == first.PID {
 			second = q.callTo("/tick")
 		}

@@ -24,8 +24,8 @@ import (
 type Config struct {
 	ScriptRoot string    // folder of host.json
 	Port       int       // 0 = a free one
-	Instances  int       // 0 = one; each runs all functions
-	Groups     []Group   // instances by the functions that they run; in place of Instances
+	Instances  int       // 0 = one; each runs all functions, except if the environment names a group (Flex)
+	Groups     []Group   // instances by the functions that they run; if set, Instances is ignored
 	Out        io.Writer // for the lines of the host and the handlers; nil = none are written
 	Quiet      bool      // no lines about single invocations that succeed
 	Env        []string  // nil = this process's
@@ -36,9 +36,10 @@ type Config struct {
 	FunctionKeys map[string]string
 	StateDir     string // for the timers' status; empty = one for the script root in the temporary folder
 	GiveUpAfter  int    // errors of a handler after which the host ends; 0 = 3, as the real host; negative = no limit
-	Now          func() time.Time
-	// MessageLease is the time for which the host hides a dequeued message. It renews the lease at half of that time. 0
-	// = 10 minutes, as in the real host.
+	// Now returns the time. nil = time.Now.
+	Now func() time.Time
+	// MessageLease is the time for which the host hides a dequeued message. The host renews the lease after half of
+	// that time. Zero means 10 minutes, as in the real host.
 	MessageLease time.Duration
 	HTTP         Mode // the way in which the host passes requests on; empty = Proxying
 	Traceparent  bool // Application Insights is connected: calls without a trace get one
@@ -46,20 +47,21 @@ type Config struct {
 	// the real host.
 	StopWait time.Duration
 	// StopTakes is the shortest time between the close of the host's socket and the kill of the handlers: about 0.3 s
-	// for the real host.
+	// for the real host. 0 = no such wait.
 	StopTakes time.Duration
-	// Orphan lets a handler live on without a parent if an invocation outlasts StopWait, or if the host itself is
-	// killed. The real host was seen to do both. Use it only if the host has a process of its own, which ends after
-	// Stop. Without Orphan no handler outlives the host.
+	// Orphan lets a handler live on without a parent if a queue or timer invocation outlasts StopWait, or if the host
+	// itself is killed. The real host was seen to do both. Use Orphan only if the host has a process of its own, which
+	// ends after Stop. Without Orphan no handler outlives the host, except that of a killed host outside of Linux.
 	Orphan bool
 	// ListenAfter is the time between the start of the handlers and the moment at which the host listens: about a
 	// second for the real host. Start returns when the host listens.
 	ListenAfter time.Duration
-	// IdleKill is the time without an invocation after which the host ends an instance by SIGKILL. A request, a message
-	// or a timer of its group starts it again. 0 = never.
+	// IdleKill is the shortest time without an invocation after which the host ends an instance by SIGKILL. A request,
+	// a message or a timer of its group starts it again. 0 = never.
 	IdleKill time.Duration
-	// Development sets AZURE_FUNCTIONS_ENVIRONMENT=Development, as func start does. The host then polls queues every
-	// two seconds. If it is false, the variable of the environment decides.
+	// Development sets AZURE_FUNCTIONS_ENVIRONMENT=Development, as func start does. Without it, the variable of the
+	// environment decides. In development the host polls idle queues every two seconds, if host.json sets no
+	// maxPollingInterval other than a minute.
 	Development bool
 }
 
@@ -74,20 +76,20 @@ type Host struct {
 	failed  chan error
 	storage azure.Counter // of the host's own requests
 
-	listening     context.Context // ends first: the listeners stop
+	listening     context.Context // its end stops the listeners; the handlers live on
 	stopListening context.CancelFunc
-	background    sync.WaitGroup // queue and timer invocations, and the listeners that start them
+	background    sync.WaitGroup // goroutines that Stop waits for: listeners, their invocations, watches of instances
 	serving       errgroup.Group
 
 	mu         sync.Mutex
 	instances  []*instance
-	replaced   []*instance // instances that a restart has replaced, and that have not ended yet
+	replaced   []*instance // instances that have a successor, and have not ended yet
 	isStopping bool
 	isDraining bool
 	nextTurn   uint64
 }
 
-// Run starts a host and runs it until ctx ends or it must give up.
+// Run starts a host and runs it until ctx ends, or until the host must give up. It returns the reason for giving up.
 func Run(ctx context.Context, cfg Config) error {
 	h, err := Start(cfg)
 	if err != nil {
@@ -102,8 +104,8 @@ func Run(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// Start reads the script root, listens, and starts the handlers. It does not wait until they are ready. As with the
-// real host, the first requests wait for that.
+// Start reads the script root, starts the handlers, and then listens. It does not wait until the handlers are ready. As
+// with the real host, the first requests wait for that.
 func Start(cfg Config) (*Host, error) {
 	h, err := newHost(cfg)
 	if err != nil {
@@ -186,7 +188,8 @@ func newHost(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// takePort binds the port at once, so that Start fails if another program has the port.
+// takePort binds the port. Start calls it before it starts the handlers, and so fails early if another program has the
+// port.
 func takePort(port int) (*boundSocket, error) {
 	bound, err := bindPort(port)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -199,7 +202,7 @@ func takePort(port int) (*boundSocket, error) {
 	return bound, nil
 }
 
-// printFunctions prints the functions as func does.
+// printFunctions prints the functions as func start does.
 func printFunctions(h *Host) {
 	h.console.writeLine("\nFunctions:\n")
 	for _, f := range h.app.functions {
@@ -221,11 +224,11 @@ func printFunctions(h *Host) {
 // URL is the address of the host, without a slash at its end.
 func (h *Host) URL() string { return "http://" + h.address }
 
-// Transactions counts the requests that the host itself has sent to storage (polls, deletes,
-// renewals, over all instances), under keys such as "queue get". The handlers count their own.
+// Transactions returns the numbers of requests that the host itself has sent to storage (such as polls, deletes and
+// renewals, over all instances), under keys such as "queue get". Requests of the handlers are not among them.
 func (h *Host) Transactions() map[string]int64 { return h.storage.Snapshot() }
 
-// Failed returns a channel that gets the reason when the host must give up. The caller then stops the host.
+// Failed returns a channel that gets the reason when the host must give up. The caller must then call Stop.
 func (h *Host) Failed() <-chan error { return h.failed }
 
 func (h *Host) reportFatal(err error) {
@@ -261,7 +264,8 @@ func (h *Host) addInstance(group string) (*instance, error) {
 	return i, nil
 }
 
-// launchInstance starts a handler with its queue listeners. The caller holds the lock, and keeps the instance.
+// launchInstance starts a handler with its queue listeners. The caller has locked h.mu, and puts the instance into
+// h.instances.
 func (h *Host) launchInstance(number int, group string) (*instance, error) {
 	port, err := freeport.Pick()
 	if err != nil {
@@ -293,8 +297,8 @@ func (h *Host) launchInstance(number int, group string) (*instance, error) {
 	return i, nil
 }
 
-// allInstances returns all instances since the start, also those that have ended. A handler that a restart has replaced
-// is not among them.
+// allInstances returns the latest instance of each number, also if it has ended. An instance that another of its number
+// has replaced is not among them.
 func (h *Host) allInstances() []*instance {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -307,8 +311,9 @@ func (h *Host) allReplaced() []*instance {
 	return append([]*instance(nil), h.replaced...)
 }
 
-// pickInstance picks the instance for an invocation: the instances of the function's group in turn. It counts the
-// invocation on that instance until the caller calls leave. It returns nil if no instance is left.
+// pickInstance picks the instance for an invocation: the instances of the function's group in turn. If none is
+// available, it starts one that was scaled in. It counts the invocation on that instance until the caller calls leave.
+// It returns nil if there is no instance to start either.
 func (h *Host) pickInstance(f *function) (i *instance, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -322,8 +327,9 @@ func (h *Host) pickInstance(f *function) (i *instance, leave func()) {
 }
 
 // Stop ends the host as SIGTERM ends the real one. The listening socket closes at once, and the listeners stop. The
-// host waits until all HTTP requests have ended, and at most StopWait for queue and timer invocations.
-// The handlers get only SIGKILL at the end. When Stop returns, no handler is left, except with Orphan.
+// host waits until all HTTP requests have ended, and at most StopWait for queue and timer invocations. The handlers get
+// only SIGKILL at the end. When the first call of Stop returns, no handler is left, except with Orphan. A further call
+// returns at once.
 func (h *Host) Stop() {
 	h.mu.Lock()
 	first := !h.isStopping
@@ -334,7 +340,7 @@ func (h *Host) Stop() {
 	}
 	closed := make(chan struct{})
 	go func() {
-		_ = h.server.Shutdown(context.Background()) // never fails without a deadline
+		_ = h.server.Shutdown(context.Background()) // without a deadline it can fail only to close the socket
 		close(closed)
 	}()
 	h.stopTaking()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// hostFile is host.json with the overrides from the environment. Its keys ignore case.
+// hostFile is host.json with the overrides from the environment. Keys are found without regard to case.
 type hostFile struct {
 	tree     map[string]any
 	problems []error
@@ -152,7 +152,7 @@ func (h *hostFile) readSpan(fallback time.Duration, path ...string) time.Duratio
 	return d
 }
 
-// parseSpan reads the host's time spans: [d.]hh:mm:ss[.fff]; -1 is unlimited.
+// parseSpan reads the host's time spans: [d.]hh:mm:ss[.fff]. It returns -1 for the text -1, which means unlimited.
 func parseSpan(s string) (time.Duration, error) {
 	if s == "-1" {
 		return -1, nil
@@ -176,7 +176,7 @@ func parseSpan(s string) (time.Duration, error) {
 	return time.Duration(d*24+h)*time.Hour + time.Duration(m)*time.Minute + time.Duration(sec*float64(time.Second)), nil
 }
 
-// queueOptions has extensions.queues of host.json.
+// queueOptions is extensions.queues of host.json.
 type queueOptions struct {
 	batchSize, newBatchThreshold, maxDequeueCount int
 	visibilityTimeout, maxPollingInterval         time.Duration

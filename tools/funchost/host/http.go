@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Mode is the way in which a host passes HTTP requests on to the handler. It depends on the age of the host.
+// Mode is the way in which a host passes HTTP requests on to the handler. It depends on the age of the host and on
+// host.json.
 type Mode string
 
 // A host older than June 2025 forwards, and does not know enableProxyingHttpRequest. A newer one
@@ -32,10 +33,11 @@ func (m *Mode) Set(text string) error {
 
 func (m *Mode) String() string { return string(*m) }
 
-// maxBody is the largest body of a request.
+// maxBody is the largest body of a request in bytes.
 const maxBody = 104857600
 
-// maxHeader is the largest header of a request, about the limit of Kestrel. net/http adds 4 KB to it.
+// maxHeader is the limit of net/http for the header of a request in bytes. net/http adds 4 KB to it, which makes about
+// the limit of Kestrel, 32 KB.
 const maxHeader = 32<<10 - 4096
 
 // httpFront takes the HTTP requests of clients, and passes them to the instances.
@@ -66,7 +68,7 @@ func (h httpFront) newHandler() http.Handler {
 	})
 }
 
-// serveFunction finds the first function, by name, whose route and methods match.
+// serveFunction serves a request by the first function, in the order of the names, whose route and methods match.
 func (h httpFront) serveFunction(w http.ResponseWriter, r *http.Request, sent requestTarget) {
 	f, params := h.matchFunction(r.Method, sent.path)
 	switch {
@@ -80,7 +82,7 @@ func (h httpFront) serveFunction(w http.ResponseWriter, r *http.Request, sent re
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	case r.ContentLength > maxBody:
-		w.WriteHeader(http.StatusInternalServerError) // not 413, because the read fails inside the invocation
+		w.WriteHeader(http.StatusInternalServerError) // not 413: in the real host the read fails inside the invocation
 		return
 	}
 	i, leave := h.pickInstance(f)
@@ -134,8 +136,8 @@ func equalKeys(given, want string) bool {
 	return want != "" && subtle.ConstantTimeCompare([]byte(given), []byte(want)) == 1
 }
 
-// addTraceparent does as the host does with Application Insights: a call without a trace gets one
-// that is marked as not sampled.
+// addTraceparent does as the real host does with Application Insights, if Config.Traceparent is set: a call without a
+// trace gets one that is marked as not sampled.
 func (h *Host) addTraceparent(header http.Header) {
 	if !h.cfg.Traceparent || header.Get("Traceparent") != "" {
 		return

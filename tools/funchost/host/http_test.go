@@ -10,7 +10,7 @@ import (
 	"weir/tools/funchost/host"
 )
 
-func echoRig(t *testing.T, cfg host.Config) *rig {
+func newHTTPRig(t *testing.T, cfg host.Config) *rig {
 	t.Helper()
 	return newRig(t, rigOptions{cfg: cfg, functions: map[string]string{
 		"receive": httpFunction(`,"methods":["post"],"route":"messages"`),
@@ -22,7 +22,7 @@ func echoRig(t *testing.T, cfg host.Config) *rig {
 
 func TestHost_Forwarding(t *testing.T) {
 	t.Parallel()
-	r := echoRig(t, host.Config{})
+	r := newHTTPRig(t, host.Config{})
 	r.decide = func(handlerCall) handlerOrder {
 		return handlerOrder{Status: 202, Type: "application/problem+json", Body: "the answer",
 			Header: http.Header{"Location": {"/there"}}}
@@ -64,11 +64,11 @@ func TestHost_Forwarding(t *testing.T) {
 
 func TestHost_Forwarding_RelaysErrorsAndRedirects(t *testing.T) {
 	t.Parallel()
-	r := echoRig(t, host.Config{})
+	r := newHTTPRig(t, host.Config{})
 	for _, status := range []int{204, 302, 404, 422, 500, 503} {
 		r.mu.Lock()
 		r.decide = func(handlerCall) handlerOrder {
-			return handlerOrder{Status: status, NoReply: true, Header: http.Header{"Location": {"/elsewhere"}}}
+			return handlerOrder{Status: status, NoBody: true, Header: http.Header{"Location": {"/elsewhere"}}}
 		}
 		r.mu.Unlock()
 		if got := r.sendRequest("GET", "/api/messages/7", ""); got.StatusCode != status || got.body != "" {
@@ -79,7 +79,7 @@ func TestHost_Forwarding_RelaysErrorsAndRedirects(t *testing.T) {
 
 func TestHost_Forwarding_RefusesChunks(t *testing.T) {
 	t.Parallel()
-	r := echoRig(t, host.Config{})
+	r := newHTTPRig(t, host.Config{})
 	got := r.sendRequest("POST", "/api/messages", "", func(q *http.Request) {
 		q.Body, q.ContentLength = io.NopCloser(strings.NewReader("<a/>")), -1
 	})
@@ -93,7 +93,7 @@ func TestHost_Forwarding_RefusesChunks(t *testing.T) {
 
 func TestHost_Routes(t *testing.T) {
 	t.Parallel()
-	r := echoRig(t, host.Config{})
+	r := newHTTPRig(t, host.Config{})
 	for _, c := range []struct {
 		method, path string
 		want         int
@@ -118,7 +118,7 @@ func TestHost_Routes(t *testing.T) {
 
 func TestHost_Auth(t *testing.T) {
 	t.Parallel()
-	r := echoRig(t, host.Config{EnableAuth: true, Key: "k", MasterKey: "m"})
+	r := newHTTPRig(t, host.Config{EnableAuth: true, Key: "k", MasterKey: "m"})
 	key := func(k string) func(*http.Request) {
 		return func(q *http.Request) { q.Header.Set("x-functions-key", k) }
 	}
@@ -149,7 +149,7 @@ func TestHost_Auth(t *testing.T) {
 
 func TestHost_AuthIsOffByDefault(t *testing.T) {
 	t.Parallel()
-	r := echoRig(t, host.Config{Key: "k"})
+	r := newHTTPRig(t, host.Config{Key: "k"})
 	if got := r.sendRequest("GET", "/api/admin1", ""); got.StatusCode != 200 {
 		t.Errorf("answered %d; want 200", got.StatusCode)
 	}
@@ -157,7 +157,7 @@ func TestHost_AuthIsOffByDefault(t *testing.T) {
 
 func TestHost_BodyTooLarge(t *testing.T) {
 	t.Parallel()
-	r := echoRig(t, host.Config{})
+	r := newHTTPRig(t, host.Config{})
 	got := r.sendRequest("POST", "/api/messages", "", func(q *http.Request) {
 		q.Body, q.ContentLength = io.NopCloser(io.LimitReader(zeros{}, 100<<20+1)), 100<<20+1
 		q.Header.Set("Expect", "100-continue")
@@ -173,7 +173,7 @@ func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 func TestHost_SpreadsOverInstances(t *testing.T) {
 	t.Parallel()
-	r := echoRig(t, host.Config{Instances: 3})
+	r := newHTTPRig(t, host.Config{Instances: 3})
 	seen := map[string]int{}
 	for range 6 {
 		r.sendRequest("POST", "/api/messages", "x")
@@ -227,7 +227,7 @@ func TestHost_PayloadMode(t *testing.T) {
 	}
 }
 
-func TestHost_FirstByNameWins(t *testing.T) {
+func TestHost_ListsFunctionsByName_ServesNoDisabledOne(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{functions: map[string]string{
 		"a-all": httpFunction(`,"route":"{*rest}","methods":["get"]`),

@@ -30,7 +30,7 @@ func (c caller) serveByPayload(w http.ResponseWriter, r *http.Request, f *functi
 	}
 }
 
-// httpPayload encodes the request as a JSON object. It leaves out a body without a length.
+// httpPayload returns the payload for a request. It leaves out a body of unknown length.
 func httpPayload(f *function, r *http.Request, params map[string]string, utcNow string) ([]byte, error) {
 	scheme := "http://"
 	request := map[string]any{
@@ -75,7 +75,8 @@ func queryMap(r *http.Request) map[string]string {
 	return out
 }
 
-// bodyValue returns a body as text, or as bytes, which become base64, if its type is binary.
+// bodyValue returns a body as text. A body of a binary or multipart type it returns as bytes, which become base64 in
+// the payload.
 func bodyValue(kind string, raw []byte) any {
 	kind = strings.ToLower(kind)
 	if strings.HasPrefix(kind, "application/octet-stream") || strings.HasPrefix(kind, "multipart/") {
@@ -84,8 +85,8 @@ func bodyValue(kind string, raw []byte) any {
 	return string(raw)
 }
 
-// answerWith answers with the value of the HTTP output binding. Without any outputs it answers an empty 204. With
-// outputs, but none of this name, it answers 200 and an empty object.
+// answerWith answers with the value of the HTTP output binding. If the handler's answer has no member Outputs, it
+// answers an empty 204. If Outputs has no member of this name, it answers 200 and an empty object.
 func answerWith(w http.ResponseWriter, out *invocationResult, name string) error {
 	if out.Outputs == nil {
 		w.WriteHeader(http.StatusNoContent)

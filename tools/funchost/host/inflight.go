@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// inFlightCounts counts the invocations in flight on one instance. A stopping host waits without limit for HTTP
-// requests, and for ten seconds for invocations of queues and timers.
+// inFlightCounts counts the invocations in flight on one instance. It counts HTTP requests apart from invocations of
+// queues and timers, because a stopping host waits without limit only for HTTP requests.
 type inFlightCounts struct {
 	mu          sync.Mutex
-	http, other int
-	begun       int
-	changed     chan struct{} // closed and replaced when an invocation ends
+	http, other int           // in flight
+	begun       int           // since the instance's start, including those that have ended
+	changed     chan struct{} // closed when an invocation ends; nil = none waits for that
 }
 
 func (n *inFlightCounts) beginInvocation(f *function) (end func()) {
@@ -43,14 +43,14 @@ func (n *inFlightCounts) readCounts() (http, other int, changed <-chan struct{})
 	return n.http, n.other, n.changed
 }
 
-// countBegun returns the number of invocations since the instance's start.
+// countBegun returns the number of invocations since the instance's start, including those that have ended.
 func (n *inFlightCounts) countBegun() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.begun
 }
 
-// awaitOthers waits for queue and timer invocations, and reports whether all have ended before ctx.
+// awaitOthers waits for queue and timer invocations, and reports whether all of them ended before ctx ended.
 func (n *inFlightCounts) awaitOthers(ctx context.Context) bool {
 	return n.awaitCounts(ctx, func(_, other int) bool { return other == 0 })
 }

@@ -29,13 +29,13 @@ type instance struct {
 	group       string
 	handlerPort int // kept over restarts
 	lifetime    context.Context
-	crash       context.CancelFunc // ends all calls; messages in hand are not put back
-	ended       chan struct{}
+	crash       context.CancelFunc // ends lifetime, and so all calls and the handler; messages in hand are not put back
+	ended       chan struct{}      // closed when the instance is gone
 
-	listening     context.Context // ends before lifetime: the listeners stop
+	listening     context.Context // its end stops the listeners; an instance that ends in order lives on meanwhile
 	stopListening context.CancelFunc
 	isRetiring    atomic.Bool // it gets no new invocation, and ends after those in flight
-	isScaledIn    atomic.Bool // ended because it was idle; the next invocation starts it
+	isScaledIn    atomic.Bool // ended because it was idle; the next invocation starts a successor
 	isOrphaned    atomic.Bool // its handler outlives it
 	inFlight      inFlightCounts
 	listeners     []*queueListener // of its queue functions
@@ -44,14 +44,14 @@ type instance struct {
 	mu      sync.Mutex
 	state   state
 	process *handlerProcess
-	client  *http.Client // one per process: no connection outlives its process
-	changed chan struct{}
+	client  *http.Client  // one per process: no connection outlives its process
+	changed chan struct{} // closed and replaced at each change of state
 	errors  errorBucket
 }
 
 var (
 	errGone    = errors.New("the instance is gone")
-	errTimeout = errors.New("the function timed out; its handler process is ended")
+	errTimeout = errors.New("the function timed out")
 )
 
 func (i *instance) setState(s state, p *handlerProcess, c *http.Client) {
@@ -74,7 +74,8 @@ func (i *instance) hostPort() string { return fmt.Sprintf("127.0.0.1:%d", i.hand
 
 func (i *instance) handlerURL(path string) string { return "http://" + i.hostPort() + path }
 
-// superviseHandler keeps the handler running until the instance ends or the host must give up.
+// superviseHandler keeps the handler running until the instance ends or the host must give up. It returns the reason
+// for giving up.
 func (i *instance) superviseHandler() error {
 	defer close(i.ended)
 	defer i.setState(gone, nil, nil)
@@ -104,8 +105,8 @@ func (i *instance) superviseHandler() error {
 const noLimit time.Duration = -1
 
 // endInOrder ends the instance. The instance gets no new invocation. Invocations of queues and timers may run on for
-// wait, and HTTP requests until they end. Then the host kills the handler. With Config.Orphan, the host does not kill a
-// handler that still runs an invocation, and only closes the connection to it.
+// wait. Then awaitHTTP must wait for the HTTP requests, and the host kills the handler. With Config.Orphan, the host
+// does not kill a handler that still ran a queue or timer invocation after wait, and only closes its connections to it.
 func (i *instance) endInOrder(wait time.Duration, awaitHTTP func()) {
 	i.host.mu.Lock() // pickInstance must not choose the instance any more
 	i.isRetiring.Store(true)
@@ -179,7 +180,7 @@ func (i *instance) watchProcess(p *handlerProcess, client *http.Client) error {
 			if p.exitCode != 0 || p.isKilledByHost.Load() {
 				return i.exitProblem(p)
 			}
-			ended = nil // a process that ends before it is ready is an error of awaitReady
+			ended = nil // if the process was not ready, awaitReady returns an error when its time is over
 			if isReady {
 				i.host.console.logOwn("The handler of instance %d exited with 0. It is not restarted: every "+
 					"invocation fails from now on.", i.number)
@@ -196,7 +197,8 @@ func (i *instance) exitProblem(p *handlerProcess) error {
 	return fmt.Errorf("handler exited with code %d: %s", p.exitCode, strings.Join(p.stderr.lastLines(), "; "))
 }
 
-// countError counts an error of the handler, if there is one. It returns an error if that was the last allowed one.
+// countError counts an error of the handler, if problem is one. It returns an error if the count has reached
+// Config.GiveUpAfter.
 func (i *instance) countError(problem error) error {
 	if problem == nil {
 		i.host.console.logOwn("Restarting the handler of instance %d.", i.number)
@@ -234,8 +236,8 @@ const (
 	pingPause  = 10 * time.Second
 )
 
-// awaitReady sends GET / until the handler answers, with any status. Only the pauses between the requests count against
-// the time limit.
+// awaitReady sends GET / until the handler answers, with any status, or until a request fails in another way than by an
+// error of the network. Only the pauses between the requests count against the time limit.
 func (i *instance) awaitReady(ctx context.Context, client *http.Client) error {
 	for spent := time.Duration(0); spent < i.host.app.initTimeout; spent += readyPause {
 		err := i.getRoot(ctx, client)
@@ -250,7 +252,7 @@ func (i *instance) awaitReady(ctx context.Context, client *http.Client) error {
 	return fmt.Errorf("handler did not answer on 127.0.0.1:%d within %v", i.handlerPort, i.host.app.initTimeout)
 }
 
-// pingHandler sends GET / each pingPause until the process ends, as health checks do.
+// pingHandler sends GET / every pingPause until ctx ends, as the real host's health checks do.
 func (i *instance) pingHandler(ctx context.Context, client *http.Client) {
 	for sleepFor(ctx, pingPause) {
 		_ = i.getRoot(ctx, client) // the real host ignores the answer too

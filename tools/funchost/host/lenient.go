@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// lenientListener accepts request targets that net/http refuses and Kestrel accepts: those with a percent sign that
-// begins no escape. It replaces such a sign by %25, which decodes to the same.
+// lenientListener accepts request targets that net/http refuses and Kestrel accepts: those whose path has a percent
+// sign that begins no escape. It replaces such a sign by %25, which decodes to a percent sign.
 type lenientListener struct{ net.Listener }
 
 func (l lenientListener) Accept() (net.Conn, error) {
@@ -39,15 +39,15 @@ const (
 	unknown // the rest passes unchanged
 )
 
-// lenientConn parses the requests on a connection far enough to find the first line of each. If it did not know which
-// lines belong to a body, it could change a line of a body.
+// lenientConn parses the requests on a connection far enough to find the first line of each. It must know which lines
+// belong to a body, because otherwise it could change a line of a body.
 type lenientConn struct {
 	*net.TCPConn // not net.Conn, because the server needs CloseWrite
 	in           *bufio.Reader
 	expects      requestPart
-	left         int64 // bytes of the body or chunk
+	left         int64 // bytes of the body or chunk that are still to come
 	isChunked    bool
-	partial      []byte // of a line
+	partial      []byte // the part of a line that has arrived
 	ready        []byte // bytes that the server reads next
 }
 
@@ -102,7 +102,7 @@ func (c *lenientConn) readSyntax(text []byte) {
 	line := strings.TrimRight(string(text), "\r\n")
 	switch c.expects {
 	case requestLine:
-		if line != "" { // the server skips it
+		if line != "" { // the server skips empty lines before a request
 			c.partial = mendRequestLine(text)
 			c.expects, c.left, c.isChunked = headerLine, 0, false
 		}

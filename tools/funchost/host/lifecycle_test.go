@@ -38,8 +38,8 @@ func (r *rig) endHandler() hostAnswer {
 	return r.sendRequest("GET", "/api/fn?die", "")
 }
 
-// failHandlers makes the handler exit, and waits until another runs in its place.
-func (r *rig) failHandlers() {
+// replaceHandler makes the handler exit, and waits until another runs in its place.
+func (r *rig) replaceHandler() {
 	r.t.Helper()
 	r.sendRequest("GET", "/api/fn", "") // its answer shows that the handler runs
 	old := r.instanceStatus(1).WorkerID
@@ -71,7 +71,7 @@ func TestHost_ExitCode200_RestartsUncounted(t *testing.T) {
 	t.Parallel()
 	r := plainRig(t, rigOptions{decide: exitWith(200)}).startHost()
 	for range 5 {
-		r.failHandlers()
+		r.replaceHandler()
 	}
 	if got := r.sendRequest("GET", "/api/fn", ""); got.StatusCode != 200 {
 		t.Errorf("answered %d after the restarts, want 200", got.StatusCode)
@@ -82,7 +82,7 @@ func TestHost_ExitCode0_IsNotRestarted(t *testing.T) {
 	t.Parallel()
 	r := plainRig(t, rigOptions{decide: exitWith(0)}).startHost()
 	r.endHandler()
-	awaitCondition(t, "the handler is not restarted", func() bool { return r.instanceStatus(1).State == "exited" })
+	awaitCondition(t, "the handler has exited", func() bool { return r.instanceStatus(1).State == "exited" })
 	if got := r.sendRequest("GET", "/api/fn", ""); got.StatusCode != 500 {
 		t.Errorf("answered %d; want 500", got.StatusCode)
 	}
@@ -91,8 +91,8 @@ func TestHost_ExitCode0_IsNotRestarted(t *testing.T) {
 func TestHost_ThirdErrorEndsIt(t *testing.T) {
 	t.Parallel()
 	r := plainRig(t, rigOptions{decide: exitWith(3)}).startHost()
-	r.failHandlers()
-	r.failHandlers()
+	r.replaceHandler()
+	r.replaceHandler()
 	r.endHandler()
 	if err := r.awaitFailure(); !strings.Contains(err.Error(), "code 3: last words") {
 		t.Errorf("gave up with %v, want \"code 3: last words\"", err)
@@ -145,7 +145,7 @@ func TestHost_ErrorsHalfAnHourApartDoNotAddUp(t *testing.T) {
 	r := plainRig(t, rigOptions{decide: exitWith(3),
 		cfg: host.Config{Now: func() time.Time { mu.Lock(); defer mu.Unlock(); return now }}}).startHost()
 	for range 4 {
-		r.failHandlers()
+		r.replaceHandler()
 		mu.Lock()
 		now = now.Add(31 * time.Minute)
 		mu.Unlock()
@@ -253,8 +253,8 @@ func TestHost_StopWaitsForWorkInFlight(t *testing.T) {
 	<-stopped
 }
 
-// Between the close of the host's socket and the kill of the handler the host waits for StopTakes, so that the handler
-// can notice the closed socket.
+// The host kills the handler at least StopTakes after it has closed its socket, so that the handler can notice the
+// closed socket.
 func TestHost_StopTakes(t *testing.T) {
 	t.Parallel()
 	const takes = 200 * time.Millisecond
@@ -275,14 +275,14 @@ func TestHost_StopsOneInstance(t *testing.T) {
 	})
 	release, pid := make(chan struct{}), r.instanceStatus(1).PID
 	r.decide = func(c handlerCall) handlerOrder {
-		if c.URI == "/api/fn?hold=" {
+		if c.URI == "/api/fn?wait=" {
 			<-release
 		}
 		return handlerOrder{Body: strconv.Itoa(c.PID)}
 	}
-	held := make(chan hostAnswer, 2)
+	answers := make(chan hostAnswer, 2)
 	for range 2 { // one on each instance
-		go func() { held <- r.sendRequest("GET", "/api/fn?hold", "") }()
+		go func() { answers <- r.sendRequest("GET", "/api/fn?wait", "") }()
 		r.nextCall()
 	}
 	stopped := make(chan int, 1)
@@ -300,7 +300,7 @@ func TestHost_StopsOneInstance(t *testing.T) {
 	}
 	close(release)
 	for range 2 {
-		if a := <-held; a.StatusCode != 200 {
+		if a := <-answers; a.StatusCode != 200 {
 			t.Errorf("answered %d; want 200", a.StatusCode)
 		}
 	}
@@ -347,11 +347,11 @@ func TestStart_Settings(t *testing.T) {
 	t.Parallel()
 	key := "WEIR_FUNCHOST_TEST"
 	for name, c := range map[string]struct{ file, wantErr, wantOut string }{
-		"Values":        {`{"IsEncrypted":false,"Values":{"` + key + `":"sweep"}}`, "", ""},
-		"Encrypted":     {`{"Values":{}}`, "IsEncrypted", ""},
-		"NotJSON":       {`{`, key, "cannot be read"},
-		"Missing":       {`{"IsEncrypted":false,"Values":{}}`, key, ""},
-		"EnvironmentIs": {`{"IsEncrypted":false,"Values":{"PATH":"x","` + key + `":"s"}}`, "", "Skipping 'PATH'"},
+		"Values":          {`{"IsEncrypted":false,"Values":{"` + key + `":"sweep"}}`, "", ""},
+		"Encrypted":       {`{"Values":{}}`, "IsEncrypted", ""},
+		"NotJSON":         {`{`, key, "cannot be read"},
+		"MissingValue":    {`{"IsEncrypted":false,"Values":{}}`, key, ""},
+		"EnvironmentWins": {`{"IsEncrypted":false,"Values":{"PATH":"x","` + key + `":"s"}}`, "", "Skipping 'PATH'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

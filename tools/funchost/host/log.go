@@ -31,14 +31,14 @@ var levelNames = []string{"Trace", "Debug", "Information", "Warning", "Error", "
 // name.
 const (
 	categoryConsole = "Host.Function.Console" // the handler's output
-	categoryStorage = "Azure.Core"            // the queue listener's requests
+	categoryStorage = "Azure.Core"            // the host's requests to queues
 	categoryPoison  = "Host.Triggers.Queues"  // messages that go to the poison queue
 )
 
 func categoryOf(f string) string { return "Function." + f }
 
-// logFilter is logging.logLevel of host.json: the lowest level that is logged, by prefix of the category. The prefix ""
-// is for all other categories.
+// logFilter is logging.logLevel of host.json: the lowest level that is logged, by prefix of the category in lower case.
+// The prefix "" is for all other categories.
 type logFilter map[string]logLevel
 
 func (h *hostFile) readLogFilter() logFilter {
@@ -59,7 +59,8 @@ func (h *hostFile) readLogFilter() logFilter {
 	return filter
 }
 
-// admitsLevel reports whether a line is logged. The rule with the longest prefix of the category decides.
+// admitsLevel reports whether a line of this category and level is logged. The rule with the longest prefix of the
+// category decides.
 func (f logFilter) admitsLevel(category string, level logLevel) bool {
 	rule := ""
 	for prefix := range f {
@@ -70,7 +71,7 @@ func (f logFilter) admitsLevel(category string, level logLevel) bool {
 	return level >= f[rule]
 }
 
-// Logged counts the lines that the real host would have logged, and their bytes as the host
+// Logged counts the lines that the real host would have logged in one category, and their bytes as the host
 // formats them.
 type Logged struct {
 	Lines, Bytes int64
@@ -83,7 +84,7 @@ func (h *Host) Logged() map[string]Logged {
 	return maps.Clone(h.console.logged)
 }
 
-// admitLine applies host.json's filter to a line that the real host has, too, and counts the line if it passes.
+// admitLine reports whether host.json's filter admits a line that the real host has, too. It counts an admitted line.
 func (c *console) admitLine(category string, level logLevel, text string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +107,7 @@ func (c *console) logEvent(category string, level logLevel, format string, args 
 	}
 }
 
-// stderrLevel is the level of a line that the handler prints to stderr.
+// stderrLevel returns the level of a line that the handler prints to stderr.
 func (a *app) stderrLevel(line string) logLevel {
 	text := strings.ToLower(line)
 	has := func(word string) bool { return strings.Contains(text, word) }
@@ -120,7 +121,7 @@ func (a *app) stderrLevel(line string) logLevel {
 	}
 }
 
-// reportStart logs that an invocation begins, and on which instance.
+// reportStart logs that an invocation begins, with the reason.
 func (c caller) reportStart(f *function, id string) {
 	reason := "This function was programmatically called via the host APIs."
 	switch {
@@ -144,7 +145,8 @@ func (c caller) reportEnd(name, id string, start time.Time, err error) {
 		name, id, took, err)
 }
 
-// requestLog logs two lines for each request of the queue listeners, as .NET's Azure.Core does for each try.
+// requestLog logs each request of the host to a queue, and the answer if there is one, as .NET's Azure.Core does for
+// each try.
 type requestLog struct{ console *console }
 
 // Do implements policy.Policy.

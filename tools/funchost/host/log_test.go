@@ -8,7 +8,8 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// logOnce runs one message through a queue function that prints to both streams, and stops the host.
+// logOnce runs one message through a queue function that prints to both streams, and stops the host. status is the
+// handler's answer, levels are the entries of host.json's logging.logLevel.
 func logOnce(t *testing.T, status int, levels ...string) *queueRig {
 	t.Helper()
 	var env []string
@@ -64,7 +65,8 @@ func TestLog_HostJSONFilters(t *testing.T) {
 	}{
 		"Warnings": {200, []string{"Function=Warning", "Azure.Core=Warning"},
 			map[string]int64{"Host.Function.Console": 2}},
-		"Default": {200, []string{"default=Error"}, map[string]int64{"Host.Function.Console": 1}}, // stderr
+		// Only the line on stderr is an error.
+		"Default": {200, []string{"default=Error"}, map[string]int64{"Host.Function.Console": 1}},
 		"Longest": {200, []string{"default=None", "Function=None", "function.Q=Information"},
 			map[string]int64{"Function.q": 3}},
 		"Failure": {500, []string{"default=Error"}, map[string]int64{"Host.Function.Console": 1, "Function.q": 1}},

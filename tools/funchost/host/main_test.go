@@ -20,7 +20,8 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// directorEnv has the address of the director. If it is set, this test binary is a handler that gets its orders there.
+// directorEnv names the variable with the address of the director. If it is set, this test binary is a handler that
+// asks the director for orders.
 const directorEnv = "FUNCHOST_TEST_DIRECTOR"
 
 func TestMain(m *testing.M) {
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 	azurite.Main(m)
 }
 
-// handlerCall is a request as the handler got it.
+// handlerCall is a request as the handler got it, with data of the handler's process.
 type handlerCall struct {
 	Method, URI, Host, Body string
 	Header                  http.Header
@@ -40,20 +41,20 @@ type handlerCall struct {
 	PID                     int
 }
 
-// handlerOrder is the test's instruction for a call. The zero value answers as a success does.
+// handlerOrder is the test's instruction for a call. For the zero value the handler answers 200 with an empty object.
 type handlerOrder struct {
-	Status  int
-	Type    string
-	Header  http.Header
-	Body    string
-	Exit    *int // end the process
-	Hang    bool // never answer
-	Stdout  string
-	Stderr  string
-	NoReply bool // answer with the status only
-	Break   int  // cut the connection after so many bytes of the body; negative = before the head
-	Flush   bool // send the body's first half, and the rest when the director has been asked again
-	Watch   bool // ask the director again when the client has gone away
+	Status int
+	Type   string
+	Header http.Header
+	Body   string
+	Exit   *int // end the process
+	Hang   bool // never answer
+	Stdout string
+	Stderr string
+	NoBody bool // answer with an empty body
+	Break  int  // cut the connection after so many bytes of the body; negative = before the head
+	Flush  bool // send the body's first half, and the rest when the director has been asked again
+	Watch  bool // ask the director again when the client has gone away
 }
 
 // runFakeHandler is the fake handler. For each request except GET / it asks the director for an order, and follows it.
@@ -114,7 +115,7 @@ func askDirector(director string, r *http.Request) handlerOrder {
 	return o
 }
 
-// cutOff ends the connection by a reset, with a part of an answer or none.
+// cutOff closes the connection after a part of an answer, or resets it before any byte of an answer.
 func cutOff(w http.ResponseWriter, o handlerOrder) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -146,7 +147,7 @@ func followOrder(w http.ResponseWriter, o handlerOrder) {
 	}
 	w.Header().Set("Content-Type", o.Type)
 	w.WriteHeader(max(o.Status, 200))
-	if o.Body == "" && !o.NoReply {
+	if o.Body == "" && !o.NoBody {
 		o.Body = "{}"
 	}
 	fmt.Fprint(w, o.Body)
@@ -184,7 +185,8 @@ func (o *safeOutput) String() string {
 	return o.text.String()
 }
 
-// rigOptions are the options of a rig. functions maps the names of folders to the content of function.json.
+// rigOptions are the options of a rig. hostJSON replaces members of the rig's host.json. functions maps the names of
+// folders to the content of function.json. Without decide, the handler answers each call with success.
 type rigOptions struct {
 	hostJSON  map[string]any
 	functions map[string]string
@@ -273,6 +275,7 @@ func (r *rig) startHost() *rig {
 	return r
 }
 
+// patience is how long a test waits for an event before it fails.
 const patience = 30 * time.Second
 
 func (r *rig) nextCall() handlerCall {
@@ -300,7 +303,7 @@ func (r *rig) awaitFailure() error {
 	}
 }
 
-// awaitCondition polls until a condition holds.
+// awaitCondition polls until ok returns true.
 func awaitCondition(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

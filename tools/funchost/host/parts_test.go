@@ -47,29 +47,29 @@ func TestTimerPayload_IsTheHostsOwn(t *testing.T) {
 	}
 }
 
-func TestLiteral_EscapesLikeDotNet(t *testing.T) {
+func TestEncodeString_EscapesLikeDotNet(t *testing.T) {
 	t.Parallel()
 	if got, want := string(encodeString("ä<&>/\"\\\n\u0085\u2028")), `"ä<&>/\"\\\n\u0085\u2028"`; got != want {
-		t.Errorf("literal = %s; want %s", got, want)
+		t.Errorf("encodeString = %s; want %s", got, want)
 	}
 }
 
-func TestBackoff_Next(t *testing.T) {
+func TestPollBackoff_NextPause(t *testing.T) {
 	t.Parallel()
 	b := pollBackoff{maxPause: 2 * time.Second}
 	for _, want := range []int{100, 200, 300, 500, 900, 1700, 2000, 2000} {
 		if got := b.nextPause(0.5); got != time.Duration(want)*time.Millisecond {
-			t.Errorf("next = %v; want %d ms", got, want)
+			t.Errorf("nextPause = %v; want %d ms", got, want)
 		}
 	}
 	b.resetPause()
 	if b.nextPause(0) != 100*time.Millisecond || b.nextPause(0) != 180*time.Millisecond ||
 		b.nextPause(1) != 340*time.Millisecond {
-		t.Error("the pauses after a reset are not 100, 180 and 340 ms, want them anew, by a factor of 0.8 to 1.2")
+		t.Error("the pauses after a reset are not 100, 180 and 340 ms, with factors of 0.8 and 1.2")
 	}
 }
 
-func TestInstance_WakeEndsTheRest(t *testing.T) {
+func TestInstance_WakeListenersEndsTheWaitForAPoll(t *testing.T) {
 	t.Parallel()
 	newListener := func(queue string) *queueListener {
 		return &queueListener{
@@ -145,7 +145,7 @@ func TestQueueOptions(t *testing.T) {
 	}
 	development := read(map[string]any{}, "AZURE_FUNCTIONS_ENVIRONMENT=Development")
 	if got := development.maxPollingInterval; got != 2*time.Second {
-		t.Errorf("in development polls at least each %v; want 2 s", got)
+		t.Errorf("in development maxPollingInterval is %v; want 2 s", got)
 	}
 	for text, want := range map[string][2]time.Duration{ // in production, in development
 		"00:01:00": {time.Minute, 2 * time.Second},
@@ -174,7 +174,8 @@ func TestApp_StderrLevel(t *testing.T) {
 	}
 }
 
-// The next handler listens on the port of the one that ended. A call of the ended one must not reach it.
+// The next handler listens on the port of the handler that has ended. A call that is meant for the ended one must not
+// reach the next.
 func TestHandlerClient_ReachesNoLaterProcess(t *testing.T) {
 	t.Parallel()
 	next := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

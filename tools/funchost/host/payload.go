@@ -50,7 +50,7 @@ func encodeString(s string) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string and a buffer
+	_ = enc.Encode(s) // cannot fail for a string and a buffer
 	text := strings.TrimSuffix(b.String(), "\n")
 	return json.RawMessage(strings.ReplaceAll(text, "\u0085", `\u0085`))
 }
@@ -58,7 +58,7 @@ func encodeString(s string) json.RawMessage {
 // encodeTwice returns a string as the payload has it: as a JSON string that contains a JSON string.
 func encodeTwice(s string) json.RawMessage { return encodeString(string(encodeString(s))) }
 
-// encodeTime returns a time as the payload has it.
+// encodeTime returns a time as the payload has it; null for nil.
 func encodeTime(t *time.Time) json.RawMessage {
 	if t == nil {
 		return json.RawMessage("null")
@@ -104,8 +104,8 @@ func queuePayload(f *function, m queueMessage, now time.Time) []byte {
 	return encodePayload(data, meta)
 }
 
-// mergeFields copies the top-level fields of a JSON object into the metadata, except arrays and nulls. It overwrites
-// the host's own fields, so a handler must not trust them.
+// mergeFields copies the top-level fields of a message that is a JSON object into the metadata, except arrays, nulls
+// and fields whose names end with "trigger". It overwrites the host's own fields, so a handler must not trust those.
 func mergeFields(meta *orderedObject, text string) {
 	if t := strings.TrimSpace(text); !strings.HasPrefix(t, "{") || !strings.HasSuffix(t, "}") {
 		return
@@ -126,7 +126,8 @@ func mergeFields(meta *orderedObject, text string) {
 	}
 }
 
-// encodeField encodes a field of a message: an object as it is, any other value as .NET prints it.
+// encodeField encodes a field of a message: an object as compact JSON, any other value as .NET prints it. It returns
+// nil for an array and for null.
 func encodeField(raw json.RawMessage) json.RawMessage {
 	switch raw[0] {
 	case '{':
@@ -148,7 +149,7 @@ func encodeField(raw json.RawMessage) json.RawMessage {
 	}
 }
 
-// scheduleStatus is the recorded status of a timer.
+// scheduleStatus is the stored status of a timer.
 type scheduleStatus struct {
 	Last, Next, LastUpdated time.Time
 }

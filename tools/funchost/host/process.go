@@ -50,8 +50,8 @@ func (i *instance) startProcess(workerID string) (*handlerProcess, error) {
 	return p, nil
 }
 
-// startAndWait starts the child and waits for it on one locked thread. The kernel sends the death signal when the
-// thread ends that started the child, even if the process lives.
+// startAndWait starts the child and waits for it on one locked thread. The kernel sends the death signal of
+// dieWithParent when the thread that started the child ends, even if this process lives on.
 func (p *handlerProcess) startAndWait(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -69,7 +69,7 @@ func (p *handlerProcess) startAndWait(started chan<- error) {
 
 func (p *handlerProcess) processID() int { return p.cmd.Process.Pid }
 
-// killHandler ends the process by SIGKILL, as the host does.
+// killHandler ends the process by SIGKILL, as the real host does, and waits for its end.
 func (p *handlerProcess) killHandler() {
 	p.isKilledByHost.Store(true)
 	_ = p.cmd.Process.Kill() // it may have ended by itself

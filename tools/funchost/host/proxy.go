@@ -68,7 +68,8 @@ func (c caller) bufferBody(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// streamExchange forwards a request to the handler. When it returns, it has answered the client.
+// streamExchange sends a request to the handler and streams the answer to the client, or answers 500. It returns
+// errAborted if the client got only a part of the answer.
 func (c caller) streamExchange(
 	w http.ResponseWriter, r *http.Request, sent requestTarget, id string, client *http.Client,
 ) (err error) {
@@ -94,7 +95,8 @@ func (c caller) streamExchange(
 	return err
 }
 
-// rewriteRequest makes the handler's request. The client's own X-Forwarded headers are gone already.
+// rewriteRequest makes the handler's request. ReverseProxy has removed the client's own X-Forwarded-For, -Host and
+// -Proto, and Forwarded, which the real host passes on.
 func (c caller) rewriteRequest(p *httputil.ProxyRequest, sent requestTarget, id string) {
 	p.Out.URL = c.urlFor(sent.encodePath(), sent.encodeQuery())
 	p.Out.Host = p.Out.URL.Host
@@ -112,11 +114,11 @@ func (c caller) rewriteRequest(p *httputil.ProxyRequest, sent requestTarget, id 
 // urlFor returns the handler's address for a path and a query that are escaped.
 func (c caller) urlFor(path, query string) *url.URL {
 	u := &url.URL{Scheme: "http", Host: c.hostPort(), RawPath: path, RawQuery: query}
-	u.Path, _ = url.PathUnescape(path) // escaped above, so it decodes
+	u.Path, _ = url.PathUnescape(path) // cannot fail for an escaped path
 	return u
 }
 
-// redialTransport tries again while the handler does not listen: up to 10 times, as the host does.
+// redialTransport makes up to dialTries tries while the handler does not listen, as the real host does.
 type redialTransport struct{ http.RoundTripper }
 
 const (

@@ -13,9 +13,9 @@ import (
 
 // refusing is a transport whose first calls find no listener.
 type refusing struct {
-	left  int
-	tries int
-	got   string
+	left  int    // number of calls that still fail
+	tries int    // number of calls so far
+	got   string // body of the call that succeeded
 }
 
 func (f *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -29,7 +29,7 @@ func (f *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, err
 }
 
-// closable is a body that fails to read after Close.
+// closable is a body whose Read fails after Close.
 type closable struct {
 	io.Reader
 	isClosed bool
@@ -49,7 +49,7 @@ func (c *closable) Read(p []byte) (int, error) {
 
 func TestRedialing(t *testing.T) {
 	t.Parallel()
-	const short, long = 300 * time.Millisecond, 1750 * time.Millisecond
+	const short, long = 300 * time.Millisecond, 1750 * time.Millisecond // three pauses, and all nine
 	for _, c := range []struct {
 		refusals, tries int
 		took            time.Duration

@@ -27,18 +27,18 @@ type queueListener struct {
 	function *function
 	options  queueOptions
 	queue    *azqueue.QueueClient
-	poison   *azqueue.QueueClient // nil = the queue has none: it is one, or its name is too long
+	poison   *azqueue.QueueClient // nil = none: queue is a poison queue itself, or its name is too long
 	ctx      context.Context      // its end stops the polls; messages in hand are processed to their end
 	stop     context.CancelFunc
 	backoff  pollBackoff
 
 	mu      sync.Mutex
-	running int
-	freed   chan struct{} // gets a value when the handler has processed a message
+	running int           // messages in hand
+	freed   chan struct{} // gets a value when a message is no longer in hand
 	woken   chan struct{} // gets a value when this instance has put a message into the queue
 }
 
-// newListeners returns the listeners of one instance. They share one transport.
+// newListeners returns the listeners of one instance. Each has a transport of its own.
 func (i *instance) newListeners() ([]*queueListener, error) {
 	var out []*queueListener
 	for _, f := range i.host.app.functions {
@@ -94,8 +94,8 @@ func (i *instance) newListener(f *function) (*queueListener, error) {
 	return l, nil
 }
 
-// pollUntilStopped polls until the listener is stopped. After a poll with messages it polls again when at most
-// newBatchThreshold of them are in hand.
+// pollUntilStopped polls until the listener is stopped, or until an error ends the host. After a poll with messages it
+// polls again when at most newBatchThreshold messages are in hand.
 func (l *queueListener) pollUntilStopped() {
 	defer l.host.console.logOwn("Stopped the listener for function '%s'", l.function.name)
 	defer l.stop()
@@ -121,7 +121,7 @@ func (l *queueListener) pollUntilStopped() {
 	}
 }
 
-// awaitNextPoll waits for the next poll. If this instance has put a message into the queue, it returns at once.
+// awaitNextPoll waits for d, or until this instance puts a message into the queue.
 func (l *queueListener) awaitNextPoll(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -145,7 +145,8 @@ func (i *instance) wakeListeners(queue, connection string) {
 	}
 }
 
-// firstLine returns the first line of an error. The SDK's errors contain a whole response.
+// firstLine returns an error as one line: the status and code of an answer of storage, because the SDK's error contains
+// the whole answer, or the first line of another error.
 func firstLine(err error) string {
 	var res *azcore.ResponseError
 	if errors.As(err, &res) {
@@ -156,7 +157,7 @@ func firstLine(err error) string {
 }
 
 // isTransient reports whether polling goes on after an error. The real host ends if it cannot reach storage at
-// all, and the platform starts it anew; this one tries again.
+// all, and the platform starts it anew; the stand-in tries again.
 func isTransient(err error) bool {
 	var res *azcore.ResponseError
 	if !errors.As(err, &res) {
@@ -216,7 +217,7 @@ func (l *queueListener) awaitRoom() {
 // up to maxPollingInterval.
 type pollBackoff struct {
 	maxPause time.Duration
-	tries    int
+	tries    int // polls of an empty queue since the last reset, until maxPause is reached
 }
 
 const minPollPause = 100 * time.Millisecond

@@ -25,6 +25,8 @@ type queueRig struct {
 
 var queueNumber atomic.Int64
 
+// newQueueRig returns a rig whose host is not started. settings are those of host.json's extensions.queues. The rig
+// sets o.functions and o.hostJSON itself.
 func newQueueRig(t *testing.T, settings map[string]any, o rigOptions) *queueRig {
 	t.Helper()
 	connection := azurite.Shared(t)
@@ -63,7 +65,8 @@ func (q *queueRig) enqueueRaw(text string) {
 	}
 }
 
-// countMessages returns the number of messages of a queue, hidden ones included; -1 = the queue does not exist.
+// countMessages returns the number of messages of a queue, hidden ones included; -1 = the queue cannot be read, for
+// example because it does not exist.
 func (q *queueRig) countMessages(of *azqueue.QueueClient) int {
 	res, err := of.GetProperties(q.t.Context(), nil)
 	if err != nil {
@@ -124,7 +127,7 @@ func TestQueue_SuccessDeletes(t *testing.T) {
 	}
 	q.awaitEmpty()
 	if n := q.countMessages(q.poison); n != -1 {
-		t.Errorf("poison queue: %d; want none", n)
+		t.Errorf("the poison queue has %d messages; want no poison queue", n)
 	}
 	if n := q.host.Status().Transactions; n["queue get"] < 1 || n["queue delete"] != 1 {
 		t.Errorf("the host's own transactions: %v, want a get and one delete", n)
@@ -155,8 +158,8 @@ func TestQueue_FailuresEndInPoison(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]handlerOrder{
 		"Status500":    {Status: 500},
-		"Empty204":     {Status: 204, NoReply: true},
-		"EmptyOK":      {NoReply: true},
+		"Empty204":     {Status: 204, NoBody: true},
+		"EmptyOK":      {NoBody: true},
 		"NullOK":       {Body: "null"},
 		"PlainText":    {Type: "text/plain", Body: "{}"},
 		"MalformedOK":  {Body: "{"},
@@ -333,7 +336,7 @@ func TestQueue_CrashLeavesTheMessageHidden(t *testing.T) {
 	q.awaitEmpty()
 }
 
-func TestQueue_KilledHandlerFailsTheMessage(t *testing.T) {
+func TestQueue_HandlerThatExitsFailsTheMessage(t *testing.T) {
 	t.Parallel()
 	code := 200
 	var calls atomic.Int64

@@ -140,8 +140,9 @@ func (t routeTemplate) matchPath(path string) (params map[string]string, ok bool
 	return params, len(parts) <= len(t.segments)
 }
 
-// captureRest takes the rest of the path from a segment on, with a slash at its end. If no segment is left, the
-// parameter has no value, and its constraint fails, even a constraint that an empty text would pass.
+// captureRest sets the parameter to the rest of the path from a segment on, and keeps a slash at the end. It reports
+// whether the constraint passes. If no segment is left, the parameter has no value, and its constraint fails, even a
+// constraint that an empty text would pass.
 func (s routeSegment) captureRest(params map[string]string, path string, from int) bool {
 	parts := strings.SplitN(path, "/", from+1)
 	if len(parts) <= from || parts[from] == "" {

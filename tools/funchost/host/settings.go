@@ -40,7 +40,7 @@ func (e *environment) hasVar(name string) bool {
 	return ok
 }
 
-// childEnv returns the environment for a child, with more variables added.
+// childEnv returns the environment for a child: e with the variables of more, which replace those of the same name.
 func (e *environment) childEnv(more map[string]string) []string {
 	var out []string
 	for _, name := range e.names {
@@ -56,7 +56,8 @@ func (e *environment) childEnv(more map[string]string) []string {
 
 var settingPattern = regexp.MustCompile(`%[^%]+%`)
 
-// expandSettings replaces each %NAME%. It returns the first name that is not set as missing.
+// expandSettings replaces each %NAME% by the value of the setting, or by nothing if it is not set. missing is the first
+// name that is not set.
 func (e *environment) expandSettings(s string) (text, missing string) {
 	text = settingPattern.ReplaceAllStringFunc(s, func(m string) string {
 		name := strings.Trim(m, "%")
@@ -68,8 +69,8 @@ func (e *environment) expandSettings(s string) (text, missing string) {
 	return text, missing
 }
 
-// addLocalSettings adds the Values of local.settings.json. Variables of the environment take precedence. The host
-// prints the warnings.
+// addLocalSettings adds the Values of local.settings.json. Variables of the environment take precedence. It returns
+// warnings for the host to print.
 func (e *environment) addLocalSettings(root string) (warnings []string, err error) {
 	raw, err := os.ReadFile(filepath.Join(root, "local.settings.json"))
 	if errors.Is(err, os.ErrNotExist) {

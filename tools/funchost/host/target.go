@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// requestTarget is a request's address as Kestrel passes it to the router: the path is decoded once and has no dot
-// segments, the query is as the client sent it.
+// requestTarget is a request's address as Kestrel passes it to the router: the path is decoded once, except %2F, and
+// has no dot segments; the query is as the client sent it.
 type requestTarget struct {
 	path, query string
 	hasQuery    bool
 }
 
-// parseTarget reads a request target. A status other than 0 refuses the request.
+// parseTarget reads a request target. It returns the status with which the host refuses the request, or 0.
 func parseTarget(method, raw string) (requestTarget, int) {
 	switch {
 	case raw == "*" && method == http.MethodOptions:
@@ -38,7 +38,7 @@ func isASCII(s string) bool {
 }
 
 // rebuildPath returns the path that a forwarding host sends on. The host writes the decoded address
-// as text and reads that text as a URI again, which decodes a second level of escapes, turns
+// as text and reads that text as a URI again, which decodes the escapes of unreserved characters a second time, turns
 // backslashes into slashes, resolves dots once more, and ends the path at ? and #.
 func (t requestTarget) rebuildPath() string {
 	path := t.path
@@ -180,8 +180,8 @@ func isLetterOrDigit(c byte) bool {
 
 const hexDigits = "0123456789ABCDEF"
 
-// escapeBytes escapes every byte, except unreserved characters, characters in allowed, and a percent sign that begins
-// an escape.
+// escapeBytes escapes every byte except unreserved characters and characters in allowed. If allowed has %, it leaves
+// escapes as they are, and escapes only a percent sign that begins no escape.
 func escapeBytes(s, allowed string) string {
 	var b strings.Builder
 	s = escapePercents(s)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The test has every path that a real proxying host was seen to send on, and calls encodePath without the routes.
+// The test compares parseTarget, encodePath and encodeQuery with each observation of YARP, the proxy of newer hosts,
+// which was observed without routes.
 func TestTarget_EncodePath(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("testdata/targets.tsv")

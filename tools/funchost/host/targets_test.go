@@ -19,13 +19,14 @@ type observation struct {
 	method, target string
 	forwarding     outcome
 	constrained    outcome
-	proxied        string // received by the handler
+	proxied        string // method and target that YARP, the proxy of newer hosts, sends on; "-" = none
 }
 
-// outcome is the result of a request with a target.
+// outcome is the result of a request: the answer's status, the function that was called, and the method and target that
+// the handler received; "-" = none.
 type outcome struct{ status, function, received string }
 
-func readSeen(t *testing.T) []observation {
+func readObservations(t *testing.T) []observation {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/targets.tsv")
 	if err != nil {
@@ -48,7 +49,8 @@ func readSeen(t *testing.T) []observation {
 	return out
 }
 
-// weirRoutes returns the routes with which the targets were tried on a real host, with these parameters.
+// weirRoutes returns function.json of each function with which the targets were tried on a real host, by the function's
+// name. id, rest and path are the parameters of the routes.
 func weirRoutes(id, rest, path string) map[string]string {
 	out := map[string]string{}
 	for name, v := range map[string][2]string{
@@ -79,7 +81,7 @@ func TestHost_Targets_Constrained(t *testing.T) {
 func tryTargets(t *testing.T, functions map[string]string, column func(observation) outcome) {
 	t.Helper()
 	r := newRig(t, rigOptions{functions: functions}).startHost()
-	for _, row := range readSeen(t) {
+	for _, row := range readObservations(t) {
 		got, want := r.sendTarget(row.method, row.target), column(row)
 		if want.function == "?" { // one row: the line of the real host's log was not found
 			want.function = "view"
@@ -90,12 +92,12 @@ func tryTargets(t *testing.T, functions map[string]string, column func(observati
 	}
 }
 
-// notProxied has the targets that reach no handler through a host, each with the reason. Their column proxying was seen
-// without the routes. TestTarget_EncodePath tests them.
+// notProxied has the targets for which the fake handler reports no call to this test, each with the reason. YARP was
+// observed without routes and without a host. TestTarget_EncodePath tests these targets, too.
 var notProxied = map[string]string{
 	"//api/health":       "a path that begins with an empty segment matches no route",
 	"/admin/host/status": "the host's own address",
-	"/":                  "the handler takes it for the host's question whether it is ready",
+	"/":                  "the fake handler answers it as the host's question whether the handler is ready",
 }
 
 func TestHost_Targets_Proxying(t *testing.T) {
@@ -106,7 +108,7 @@ func TestHost_Targets_Proxying(t *testing.T) {
 		env:       []string{"AzureFunctionsJobHost__customHandler__enableProxyingHttpRequest=true"},
 		cfg:       host.Config{HTTP: host.Proxying},
 	}).startHost()
-	for _, row := range readSeen(t) {
+	for _, row := range readObservations(t) {
 		if notProxied[row.target] != "" {
 			continue
 		}

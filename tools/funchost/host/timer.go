@@ -52,7 +52,8 @@ func (s timerSchedule) isMonitored(f *function, now time.Time) bool {
 	return (f.trigger.UseMonitor == nil || *f.trigger.UseMonitor) && s.Next(first).Sub(first) >= time.Minute
 }
 
-// timerRunner runs one timer function, on one instance at a time. A run never begins before the last one ended.
+// timerRunner runs one timer function on its schedule, each time on one instance. A run never begins before the last
+// one has ended.
 type timerRunner struct {
 	host       *Host
 	function   *function
@@ -61,7 +62,7 @@ type timerRunner struct {
 	status     *scheduleStatus
 }
 
-// startTimers starts one runner for each timer function. The caller holds the lock.
+// startTimers starts one runner for each timer function that is enabled and listened for. The caller has locked h.mu.
 func (h *Host) startTimers() {
 	for _, f := range h.app.functions {
 		if !f.hasTrigger("timerTrigger") || f.isDisabled || !h.listensFor(f) {
@@ -87,7 +88,8 @@ func timerStateDir(h *Host) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("funchost-%x", sha256.Sum256([]byte(h.app.root)))[:25])
 }
 
-// runUntil fires until ctx ends. If times were missed before the start, it fires once for all of them.
+// runUntil fires until ctx ends. If times were missed before the start, it first fires once for all of them. Otherwise
+// it fires at once only if the trigger has runOnStartup.
 func (t *timerRunner) runUntil(ctx context.Context) {
 	now := t.host.console.now()
 	if t.isPastDue(now) {
@@ -113,8 +115,9 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// isPastDue reports whether the timer has missed a time according to the stored status. After a change of the schedule
-// it has missed none.
+// isPastDue loads the stored status of a monitored timer, and reports whether the timer has missed a time according to
+// it. If there is no status yet, or the schedule has changed, the timer has missed none, and isPastDue stores a new
+// status.
 func (t *timerRunner) isPastDue(now time.Time) bool {
 	if t.statusFile == "" {
 		return false
@@ -160,7 +163,8 @@ func (t *timerRunner) saveStatus(s *scheduleStatus) {
 	}
 }
 
-// fireOnce runs the function once, and records that it ran, whether or not it failed.
+// fireOnce runs the function once. It stores the status of a monitored timer after the run, also after a failed one,
+// but not if the instance ended during the run.
 func (t *timerRunner) fireOnce(pastDue bool) {
 	began := t.host.console.now()
 	i, leave := t.host.pickInstance(t.function)
