@@ -25,6 +25,7 @@ func (s *system) runByAPI(args ...string) commandResult {
 	return commandResult{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
+// newAPICommand returns a command that knows only the address of Weir, and the buffers of its output.
 func (s *system) newAPICommand(ctx context.Context, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	cmd = exec.CommandContext(ctx, filepath.Join(built, "handler"), args...)
@@ -33,7 +34,7 @@ func (s *system) newAPICommand(ctx context.Context, args ...string) (cmd *exec.C
 	return cmd, stdout, stderr
 }
 
-// writeArticles writes n files with a message each, all of different paths, and returns their directory.
+// writeArticles writes n files with one message each, all of different paths, and returns their folder.
 func writeArticles(t *testing.T, n int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,8 +45,9 @@ func writeArticles(t *testing.T, n int) string {
 	return dir
 }
 
-// The test interrupts weir send, kills the handler, and runs the same command again: the CMS gets each message once.
-// There are enough files that the first command does not end before its interrupt.
+// The test interrupts weir send, kills the handler, and sends the same files again. The CMS gets each message; only
+// the next holder of the lane may repeat writes. There are so many files that the first command does not end before
+// the interrupt.
 func TestSend_InterruptedAndResumed(t *testing.T) {
 	s := newSystem(t, 1, "lease: 30s", "lease: 15s", "level: info", "level: debug")
 	files := filepath.Join(writeArticles(t, 200), "*.xml")
@@ -74,7 +76,7 @@ func TestSend_InterruptedAndResumed(t *testing.T) {
 	s.runByAPI("send", files).checkOutput(t, 0, `^200 files: 0 accepted, 200 sent before\n$`, "")
 }
 
-// An operator who has only Weir's address finds a dead message and the reason, and has it delivered again.
+// An operator who has only Weir's address finds a dead message and the reason, and replays the message.
 func TestOperator_ByCommands(t *testing.T) { inEachMode(t, testOperatorByCommands) }
 
 func testOperatorByCommands(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"weir/internal/testkit/ziptest"
 )
 
-// postedBatch is the state of a batch.
+// postedBatch has the fields of a batch's state that tests read.
 type postedBatch struct {
 	ID, State, Reason     string
 	Parts, Invalid, Filed int
@@ -21,7 +21,7 @@ type postedBatch struct {
 	Problems              []struct{ Part, Line int }
 }
 
-// writeFeed returns a document with an article for each path in version 1, then one for each in version 2, up to n.
+// writeFeed returns a document with version 1 of an article for each path, then version 2 of each, up to version n.
 func writeFeed(paths, n int) string {
 	var b strings.Builder
 	b.WriteString("<feed>\n")
@@ -34,7 +34,8 @@ func writeFeed(paths, n int) string {
 	return b.String()
 }
 
-// postBatch posts a batch until it is accepted, and returns its address.
+// postBatch posts a batch until Weir accepts it, and returns its address. The Idempotency-Key depends only on the
+// query.
 func (s *system) postBatch(query, contentType, document string) string {
 	s.t.Helper()
 	address := ""
@@ -74,8 +75,8 @@ func (s *system) awaitBatch(address, condition string, limit time.Duration,
 	return b
 }
 
-// The test kills handlers while they file the 10,000 parts of a batch. Weir still delivers each part once and in order
-// per key.
+// The test kills handlers while they file the 10,000 parts of a batch. Weir still delivers each part, in order per
+// key. Only the next holder of a lane may repeat a write.
 func TestBatch_HandlersKilled(t *testing.T) {
 	s := newSystem(t, 2, "lanes: 1 ", "lanes: 4 ", "lease: 30s", "lease: 15s", "    root: article\n",
 		"    root: article\n    split: /feed/article\n")
@@ -108,7 +109,8 @@ func TestBatch_HandlersKilled(t *testing.T) {
 	}
 }
 
-// With mode all, Weir files no part of a batch that has a bad one. With mode valid, it delivers the others.
+// With mode all, Weir files no part of a batch that has an invalid one. With mode valid, it files and delivers the
+// valid parts.
 func TestBatch_AllOrNothing(t *testing.T) {
 	s := newSystem(t, 1)
 	document := strings.Replace(writeFeed(3, 20), "<title>Version 7</title>", "<title/>", 1)
@@ -157,7 +159,8 @@ func TestBatch_ZipAndMultipart(t *testing.T) {
 	}
 }
 
-// The test stops storage while Weir files parts. After storage is back, Weir delivers each part once, in order per key.
+// The test stops storage while Weir files parts. After storage is back, Weir delivers each part, in order per key. It
+// may repeat writes whose commits storage did not take.
 func TestBatch_StorageAway(t *testing.T) {
 	s := newSystem(t, 1)
 	ports := s.storage.Ports()
@@ -184,7 +187,7 @@ func TestBatch_StorageAway(t *testing.T) {
 	}
 }
 
-// The test cancels a batch while Weir files its parts. Weir delivers the filed parts, and no other.
+// The test cancels a batch while Weir files its parts. Weir delivers the parts that it has filed, and no others.
 func TestBatch_Cancelled(t *testing.T) {
 	s := newSystem(t, 1)
 	const all = 10_000

@@ -14,7 +14,8 @@ import (
 	"weir/tools/realbroker"
 )
 
-// sharedBroker is the broker of all tests except those that stop theirs. Each test has queues of its own.
+// sharedBroker is the broker of all tests except those that start a broker of their own. Each test has queues of its
+// own.
 var sharedBroker struct {
 	sync.Mutex
 	broker *realbroker.Broker
@@ -22,7 +23,7 @@ var sharedBroker struct {
 	log    processLogs
 }
 
-// useSharedBroker returns the broker, which it starts if the test is the first one.
+// useSharedBroker returns the shared broker. The first call starts it.
 func useSharedBroker(t *testing.T) *realbroker.Broker {
 	t.Helper()
 	sharedBroker.Lock()
@@ -41,7 +42,7 @@ func useSharedBroker(t *testing.T) *realbroker.Broker {
 	return sharedBroker.broker
 }
 
-// stopSharedBroker ends the broker, if a test has started it.
+// stopSharedBroker ends the shared broker, if a test has started it.
 func stopSharedBroker() error {
 	sharedBroker.Lock()
 	defer sharedBroker.Unlock()
@@ -80,7 +81,7 @@ func declareQueueWith(t *testing.T, b *realbroker.Broker, suffix string, argumen
 	return q
 }
 
-// reconnect makes a new connection after a stop of the broker.
+// reconnect makes a connection with a channel, at first and after each stop of the broker.
 func (q *brokerQueue) reconnect(b *realbroker.Broker) {
 	q.t.Helper()
 	conn, err := amqp.Dial(b.URL())
@@ -118,6 +119,7 @@ func (q *brokerQueue) publish(messages ...amqp.Publishing) {
 	}
 }
 
+// waitConfirmed waits for the broker's answer, and reports whether it is a confirmation.
 func waitConfirmed(ctx context.Context, c *amqp.DeferredConfirmation) bool {
 	isAcked, err := c.WaitContext(ctx)
 	return isAcked && err == nil
@@ -133,7 +135,7 @@ func (q *brokerQueue) countReady() int {
 	return state.Messages
 }
 
-// get takes a message from the queue within a minute.
+// get waits up to a minute for a message in the queue, and takes it.
 func (q *brokerQueue) get(s *system) amqp.Delivery {
 	q.t.Helper()
 	var d amqp.Delivery
@@ -148,13 +150,14 @@ func (q *brokerQueue) get(s *system) amqp.Delivery {
 	return d
 }
 
-// newArticle returns a message for the broker with a version of a path, and its message_id.
+// newArticle returns a version of an article as a message for the broker. keyOf returns its message_id.
 func newArticle(path string, version int) amqp.Publishing {
 	return amqp.Publishing{ContentType: "application/xml", MessageId: keyOf(path, version),
 		Body: []byte(versionedArticle(path, version))}
 }
 
-// newArticles returns the versions first to last of all paths, as an upstream publishes them in turn.
+// newArticles returns the versions first to last of the articles of all paths: the first version of each path, then
+// the next version of each.
 func newArticles(paths []string, first, last int) []amqp.Publishing {
 	var all []amqp.Publishing
 	for v := first; v <= last; v++ {
@@ -165,7 +168,7 @@ func newArticles(paths []string, first, last int) []amqp.Publishing {
 	return all
 }
 
-// declareDeadQueue makes an exchange of the test's name, and a queue for its dead letters.
+// declareDeadQueue makes an exchange of the test's name, and a queue that gets the dead letters of the exchange.
 func declareDeadQueue(t *testing.T, b *realbroker.Broker) (exchange string, dead *brokerQueue) {
 	t.Helper()
 	exchange, dead = t.Name(), declareQueue(t, b, "-dead")
@@ -178,8 +181,8 @@ func declareDeadQueue(t *testing.T, b *realbroker.Broker) (exchange string, dead
 	return exchange, dead
 }
 
-// relay passes connections on to an address until a test freezes it. Then all connections stay open, and it passes no
-// byte on.
+// relay passes connections on to an address. After a test has closed frozen, all connections stay open, and the relay
+// passes no byte on.
 type relay struct {
 	listener net.Listener
 	frozen   chan struct{}
@@ -224,7 +227,7 @@ func (r *relay) copyBytes(to, from net.Conn) {
 		default:
 		}
 		if n > 0 {
-			_, _ = to.Write(buffer[:n]) // if it fails, a read of the other direction fails, too
+			_, _ = to.Write(buffer[:n]) // after an error, the read of the other direction fails, too
 		}
 		if err != nil {
 			to.Close()

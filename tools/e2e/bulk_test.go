@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// replayJob is the state of a bulk replay.
+// replayJob has the fields of a bulk replay's state that tests read.
 type replayJob struct {
 	ID, State, StopReason                    string
 	Matched, Replayed, Refused, Skipped      int
 	Delivered, DeadAgain, Otherwise, Waiting int
 }
 
-// The CMS rejects all messages. After it accepts messages again, a bulk replay delivers each of them once and in order,
-// although the test kills every handler meanwhile.
+// The CMS rejects all messages. After it accepts messages again, a bulk replay delivers each of them, in order,
+// although the test kills every handler meanwhile. Only the next holder of a lane may repeat a write.
 func TestBulkReplay_HandlersKilled(t *testing.T) {
 	s := newSystem(t, 2, "lanes: 1 ", "lanes: 2 ", "lease: 30s", "lease: 15s")
 	s.setFaults(`{"rejectText":"Version"}`)
@@ -80,7 +80,7 @@ func TestBulkReplay_HandlersKilled(t *testing.T) {
 	}
 }
 
-// A bulk replay stops by itself if the CMS still rejects the messages. A user can cancel another one.
+// A bulk replay stops by itself if the CMS still rejects the messages. The test cancels another bulk replay.
 func TestBulkReplay_StoppedAndCancelled(t *testing.T) {
 	s := newSystem(t, 1)
 	s.setFaults(`{"rejectText":"Version"}`)
@@ -112,7 +112,8 @@ func TestBulkReplay_StoppedAndCancelled(t *testing.T) {
 	asked := int(said["replayed"].(float64))
 	s.awaitCondition("the replayed messages are delivered", time.Minute,
 		func() bool { return s.readStats().Writes >= asked })
-	// Another replay delivers one key. If the first replay had gone on, the CMS would get more meanwhile.
+	// Another replay delivers the messages of one key. If the cancelled replay went on, the CMS would get messages of
+	// other keys meanwhile.
 	key := ""
 	for _, m := range dead {
 		if now := getJSON[struct{ Stage, Key string }](s, s.weir+"/api/messages/"+m.ID); now.Stage == "dead" {
@@ -125,7 +126,7 @@ func TestBulkReplay_StoppedAndCancelled(t *testing.T) {
 	if j.State != "done" || j.Replayed == 0 || j.Delivered != j.Replayed {
 		t.Errorf("got %+v, want done, and all that was replayed delivered", j)
 	}
-	// A request that was under way at the cancellation may have reached the CMS.
+	// One more message may have been replayed while the cancellation was under way.
 	if st := s.checkRecord(); st.Writes-asked-j.Replayed > 1 || st.Writes < asked+j.Replayed || st.Writes >= len(dead) {
 		t.Errorf("%d and %d were asked for, want as many writes: %+v", asked, j.Replayed, st)
 	}

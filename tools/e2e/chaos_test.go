@@ -24,25 +24,26 @@ import (
 const (
 	chaosLanes    = 8
 	chaosIdleKill = 5 * time.Second
-	// uncommittedFor is the longest time until the commit of a write: 100 ms, and the delay of a busy machine. If the
-	// process is killed before the commit, the next holder may repeat the write.
+	// uncommittedFor is the longest time from the begin of a write to its commit. A commit starts after 100 ms at most,
+	// but a busy machine delays it. If the process is killed before the commit, the next holder may repeat the write.
 	uncommittedFor = 5 * time.Second
 )
 
-// TestChaos ends and restarts processes in all the ways in which a platform does, in random order, while clients
-// post to two hosts with eight lanes. The CMS gets each acknowledged message, those of a key in order, and never two
-// of a lane at a time. It gets a message twice only if SIGKILL ended a handler between the two writes, less than
-// uncommittedFor after the first one began.
+// TestChaos ends and restarts processes in all the ways in which a platform does, in random order, while clients post
+// to two hosts with eight lanes. The CMS gets each acknowledged message, those of a key in order, and never two of a
+// lane at a time. It gets a message twice only if SIGKILL ended a handler between the two writes, less than
+// uncommittedFor after the first write began.
 func TestChaos(t *testing.T) { newChaos(t, "", "").runChaos() }
 
-// TestChaos_OnFlex does the same with groups of functions on hosts of their own: posts come to the host of HTTP, and
-// tickets to the two hosts of process.
+// TestChaos_OnFlex does the same with groups of functions on hosts of their own: a host of HTTP gets the posts, and
+// two hosts of process get the tickets.
 func TestChaos_OnFlex(t *testing.T) {
 	c := newChaos(t, "http", "process", "process")
-	c.startHost("sweep") // the test does not end this host, which has no handler between two sweeps
+	c.startHost("sweep") // the test does not end this host: it has no handler between two sweeps
 	c.runChaos()
 }
 
+// runChaos runs the planned acts while clients post, and checks the CMS's record.
 func (c *chaosRun) runChaos() {
 	t := c.t
 	t.Helper()
@@ -64,13 +65,13 @@ func (c *chaosRun) runChaos() {
 	c.checkHistory(accepted)
 }
 
-// chaosRun is a system on two hosts, each in a process of its own.
+// chaosRun is a system on several hosts, each in a process of its own.
 type chaosRun struct {
 	*system
 	fleet   *fleet.Fleet
 	random  *rand.Rand
-	hosts   []*fleet.Host // hosts that have not ended
-	groups  map[*fleet.Host]string
+	hosts   []*fleet.Host          // hosts that have not ended
+	groups  map[*fleet.Host]string // group of each of these hosts; "" = all functions
 	begunAt time.Time
 	killed  []time.Time // moments at which SIGKILL ended a handler
 
@@ -90,7 +91,7 @@ func newChaos(t *testing.T, groups ...string) *chaosRun {
 		Args: []string{"--script-root", c.app, "--state-dir", t.TempDir(), "--give-up-after", "-1",
 			"--http", string(c.mode), "--idle-kill", chaosIdleKill.String(),
 			"--stop-takes", "300ms"},
-		// A holder that a request woke gets its invocation at the next poll of the host.
+		// A holder that a request woke gets an invocation at the next poll of the host. So polls are frequent.
 		Env: append(c.handlerEnv(), "FUNCTIONS_WORKER_RUNTIME=custom",
 			"AzureFunctionsJobHost__extensions__queues__maxPollingInterval=00:00:02"),
 		Out: c.output,
@@ -115,6 +116,7 @@ func (c *chaosRun) addHost(group string) {
 	c.awaitServing(h)
 }
 
+// startHost starts a host of a group. The acts end only hosts that addHost has started.
 func (c *chaosRun) startHost(group string) *fleet.Host {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), startLimit)
@@ -130,7 +132,7 @@ func (c *chaosRun) startHost(group string) *fleet.Host {
 	return h
 }
 
-// awaitServing waits until a host's handler answers a request.
+// awaitServing waits until a host's handler answers a request. A host of process has no address for health.
 func (c *chaosRun) awaitServing(h *fleet.Host) {
 	c.t.Helper()
 	c.awaitCondition("the host serves", startLimit, func() bool {
@@ -156,7 +158,8 @@ func (c *chaosRun) askHost(h *fleet.Host, method, path string) int {
 	return resp.StatusCode
 }
 
-// startClients posts to two keys of each lane until ctx ends. The channel then gets the acknowledged messages.
+// startClients starts clients that post to two keys of each lane until ctx ends. Then the channel gets the
+// acknowledged messages.
 func (c *chaosRun) startClients(ctx context.Context) <-chan []postedMessage {
 	var mu sync.Mutex
 	var accepted []postedMessage
@@ -193,7 +196,7 @@ func chaosPaths() []string {
 	return paths
 }
 
-// awaitTurn waits for the client's next turn, and reports whether the client may post.
+// awaitTurn waits for a client's next turn, and reports whether the client may post.
 func (c *chaosRun) awaitTurn(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
@@ -214,7 +217,8 @@ type chaosAct struct {
 	run  func()
 }
 
-// planActs returns acts in random order: one drain, which takes a minute, and each of the others at least once.
+// planActs returns acts in random order: one drain of a host, which takes a minute, and each of the others at least
+// once.
 func (c *chaosRun) planActs() []chaosAct {
 	short := []chaosAct{{"stop", c.stopOne}, {"SIGKILL", c.killHandler}, {"idle kill", c.awaitIdleKill},
 		{"restart", c.restartHost}}
@@ -226,8 +230,8 @@ func (c *chaosRun) planActs() []chaosAct {
 	return acts
 }
 
-// pickHost picks a host. In three of four cases it picks the host that holds the most lanes, because its end interrupts
-// the most deliveries.
+// pickHost picks a host. In at least three of four cases it picks the host that holds the most lanes, because the end
+// of that host interrupts the most deliveries.
 func (c *chaosRun) pickHost() *fleet.Host {
 	if c.random.IntN(4) == 0 {
 		return c.hosts[c.random.IntN(len(c.hosts))]
@@ -235,12 +239,14 @@ func (c *chaosRun) pickHost() *fleet.Host {
 	return c.findHolder()
 }
 
+// findHolder returns the host that holds the most lanes.
 func (c *chaosRun) findHolder() *fleet.Host {
-	return slices.MaxFunc(c.hosts, func(a, b *fleet.Host) int { return c.countHeldLanes(a) - c.countHeldLanes(b) })
+	return slices.MaxFunc(c.hosts, func(a, b *fleet.Host) int { return c.countLanes(a) - c.countLanes(b) })
 }
 
-func (c *chaosRun) countHeldLanes(h *fleet.Host) int {
-	return len(heldLane.FindAllString(c.readInstance(h).readMetrics(), -1))
+// countLanes returns how many lanes a host's handler is the holder of.
+func (c *chaosRun) countLanes(h *fleet.Host) int {
+	return len(holderMetric.FindAllString(c.readInstance(h).readMetrics(), -1))
 }
 
 func (c *chaosRun) readInstance(h *fleet.Host) instanceStatus {
@@ -272,7 +278,8 @@ func (c *chaosRun) awaitEnd(h *fleet.Host) {
 	c.removeHost(h)
 }
 
-// drainHost drains a host, kills it once no invocation is in flight, and starts another.
+// drainHost asks the host that holds the most lanes to drain, as the platform does before it removes an instance. It
+// kills the host once no invocation is in flight, and starts another.
 func (c *chaosRun) drainHost() {
 	h := c.findHolder()
 	if status := c.askHost(h, "POST", "/admin/host/drain"); status != http.StatusAccepted {
@@ -286,7 +293,7 @@ func (c *chaosRun) drainHost() {
 	c.addHost(c.groups[h])
 }
 
-// killHandler ends a handler by SIGKILL. Its host starts another.
+// killHandler ends a handler by SIGKILL. The handler's host starts another.
 func (c *chaosRun) killHandler() {
 	h := c.pickHost()
 	var pid int
@@ -307,7 +314,7 @@ func (c *chaosRun) restartHost() {
 	c.awaitServing(h)
 }
 
-// awaitIdleKill halts the clients until a host has killed its handler because the handler had no invocation.
+// awaitIdleKill halts the clients until a host has killed its handler because no invocation was in flight.
 func (c *chaosRun) awaitIdleKill() {
 	before := strings.Count(c.output.String(), "is scaled in.")
 	halted := make(chan struct{})
@@ -324,12 +331,13 @@ func (c *chaosRun) awaitIdleKill() {
 		func() bool { return strings.Count(c.output.String(), "is scaled in.") > before })
 }
 
-// attendedFor is how long each holder must have had an invocation in flight. An invocation that runs for so long stays
-// with the lanes; the others are answered at once.
+// attendedFor is the time for which each holder must have had an invocation in flight. An invocation that is in flight
+// for so long stays with the lanes of its process. Other invocations end at once.
 const attendedFor = 2 * time.Second
 
-// awaitProgress waits until each lane has written a message since the call, and each holder has an invocation
-// that stays. A holder without one may be killed by --idle-kill, which may repeat writes as a SIGKILL does.
+// awaitProgress waits until the CMS has got a message of each lane since the call, and each holder has an invocation
+// that stays. The host may kill a holder without an invocation (--idle-kill), and the next holder may then repeat
+// writes, as after a SIGKILL of the test.
 func (c *chaosRun) awaitProgress() {
 	c.t.Helper()
 	from := time.Now()
@@ -352,26 +360,28 @@ func (c *chaosRun) awaitProgress() {
 		if i := slices.IndexFunc(c.hosts, c.holdsUnattended); i >= 0 {
 			since = time.Now()
 			unattended = append(unattended, fmt.Sprintf("%s %s: %d lanes", since.UTC().Format("15:04:05.000"),
-				cmp.Or(c.groups[c.hosts[i]], "every function"), c.countHeldLanes(c.hosts[i])))
+				cmp.Or(c.groups[c.hosts[i]], "every function"), c.countLanes(c.hosts[i])))
 			unattended = unattended[max(0, len(unattended)-20):]
 		}
 		return time.Since(since) >= attendedFor
 	})
 }
 
-// holdsUnattended reports whether a host's handler holds a lane without an invocation in flight.
+// holdsUnattended reports whether a host's handler is the holder of a lane and has no invocation in flight.
 func (c *chaosRun) holdsUnattended(h *fleet.Host) bool {
 	i := c.readInstance(h)
-	return i.PID > 0 && i.Invocations == 0 && heldLane.MatchString(i.readMetrics())
+	return i.PID > 0 && i.Invocations == 0 && holderMetric.MatchString(i.readMetrics())
 }
 
-var heldLane = regexp.MustCompile(`(?m)^weir_lane_held_by_this_instance\{lane="\d+"\} 1$`)
+// holderMetric matches the metric of a lane of which the handler is the holder.
+var holderMetric = regexp.MustCompile(`(?m)^weir_lane_held_by_this_instance\{lane="\d+"\} 1$`)
 
-// scaledIn matches the host's line about a handler that it killed because it had no invocation.
+// scaledIn matches the host's line about a handler that it killed because no invocation was in flight.
 var scaledIn = regexp.MustCompile(`(?m)^\[(\S+)\] .* is scaled in\.`)
 
-// addIdleKills adds the moments at which a host killed an idle handler to killed. It reads them from the hosts' log. A
-// holder that a request has just woken has no invocation yet, so such a kill may repeat a write.
+// addIdleKills reads from the hosts' log when a host killed an idle handler, and adds these moments to killed. Such a
+// handler may be a holder: one that a request has just woken has no invocation yet. So the next holder may repeat a
+// write.
 func (c *chaosRun) addIdleKills() {
 	c.t.Helper()
 	for _, line := range scaledIn.FindAllStringSubmatch(c.output.String(), -1) {
@@ -426,7 +436,8 @@ func byStart(a, b server.Request) int {
 }
 
 // wasKilledBetween reports whether a handler of any host was killed between the begins of two writes, within
-// uncommittedFor after the first. The CMS may read a request shortly after its sender was killed.
+// uncommittedFor after the begin of the first. The CMS may read a request shortly after its sender was killed. So a
+// kill up to a second before the begin of the first write counts, too.
 func (c *chaosRun) wasKilledBetween(first, second server.Request) bool {
 	const moment = time.Second
 	return slices.ContainsFunc(c.killed, func(at time.Time) bool {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestClient_GeneratedFromTheDocument checks that a public generator makes a client from openapi.yaml, that a strict
-// compiler accepts the client, and that the client works with Weir.
+// TestClient_GeneratedFromTheDocument checks that a public generator makes the types of a client from openapi.yaml. A
+// strict compiler accepts the program tools/openapi/client.ts, which uses these types, and the program works with
+// Weir.
 func TestClient_GeneratedFromTheDocument(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -44,7 +45,7 @@ func TestClient_GeneratedFromTheDocument(t *testing.T) {
 	}
 }
 
-// runNode runs a program with Node, and returns its output.
+// runNode runs a program with Node, and returns its standard output and its standard error together.
 func runNode(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "node", args...)

@@ -28,7 +28,8 @@ type commandResult struct {
 	stdout, stderr string
 }
 
-// runHandler runs the handler as a command in the folder app, which has a weir.yaml, and waits for its end.
+// runHandler runs the handler as a command with the weir.yaml of the folder app, and waits for its end. When ctx ends,
+// the command gets SIGTERM.
 func (s *system) runHandler(ctx context.Context, app string, env []string, args ...string) commandResult {
 	s.t.Helper()
 	cmd := exec.CommandContext(ctx, filepath.Join(built, "handler"), args...)
@@ -46,7 +47,8 @@ func (s *system) runHandler(ctx context.Context, app string, env []string, args 
 	return commandResult{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// openAppender files messages without a host, as a receiver elsewhere would.
+// openAppender opens the system's storage. It returns an appender, which files messages without a host as a receiver
+// elsewhere would, and the storage.
 func (s *system) openAppender(lanes int) (*lane.Appender, *azure.Account) {
 	s.t.Helper()
 	account, err := azure.Open(azure.Config{ConnectionString: s.storage.ConnectionString(), Prefix: "weir"})
@@ -61,7 +63,8 @@ func (s *system) openAppender(lanes int) (*lane.Appender, *azure.Account) {
 	return lane.NewAppender(store, slog.New(slog.NewTextHandler(io.Discard, nil))), account
 }
 
-// appendMessage files version n+1 of a path. If other receivers write to the lane, it tries again, as an upstream does.
+// appendMessage files version n+1 of a path. If other receivers write to the lane, it tries again for up to a minute,
+// as an upstream does.
 func (s *system) appendMessage(a *lane.Appender, path string, n int) weir.Message {
 	s.t.Helper()
 	body := fmt.Sprintf(`<article path="%s" version="%d"><title>T</title></article>`, path, n+1)
@@ -78,7 +81,7 @@ func (s *system) appendMessage(a *lane.Appender, path string, n int) weir.Messag
 	}
 }
 
-// checkOutput checks the output and the exit code of a command.
+// checkOutput checks the exit code of a command, and its output by regular expressions; "" = no output.
 func (e commandResult) checkOutput(t *testing.T, code int, stdout, stderr string) {
 	t.Helper()
 	for name, part := range map[string]struct{ got, want string }{"stdout": {e.stdout, stdout},

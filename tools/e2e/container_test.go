@@ -12,22 +12,23 @@ import (
 	"testing"
 )
 
-// imageBuild is one FROM of the Dockerfile with its instructions.
+// imageBuild is a stage of the Dockerfile: one FROM and the instructions after it.
 type imageBuild struct {
-	name    string
+	name    string   // after AS, or the image of FROM
 	folder  string   // WORKDIR
 	env     []string // name=value
 	runs    []string // commands of RUN
-	copying []string // of COPY --from: a path in the first build, and its path in this one
+	copying []string // of COPY --from: a path in the first stage, then its path in this stage
 }
 
-// The test runs the steps of the Dockerfile outside of a container, on a copy of its context. The app that they make
-// starts with the environment of the image and accepts a message. Only the two base images are not tested.
+// The test runs the steps of the Dockerfile outside of a container, on a copy of the build's context. The app that
+// they make starts with the environment of the image, and delivers a message. The test does not cover the two base
+// images.
 func TestDockerfile_MakesAnAppThatStarts(t *testing.T) {
 	s := newBareSystem(t)
 	builds := readDockerfile(t)
 	if len(builds) != 2 || len(builds[0].runs) < 2 || len(builds[1].copying) != 2 {
-		t.Fatalf("got %+v, want one that builds the app, and one that copies it", builds)
+		t.Fatalf("got %+v, want a stage that builds the app, and one that copies it", builds)
 	}
 	build, image := builds[0], builds[1]
 	context := t.TempDir()
@@ -49,7 +50,7 @@ func TestDockerfile_MakesAnAppThatStarts(t *testing.T) {
 	s.awaitStageAt(address, "delivered")
 }
 
-// readDockerfile returns the builds of the Dockerfile.
+// readDockerfile returns the stages of the Dockerfile.
 func readDockerfile(t *testing.T) (builds []imageBuild) {
 	t.Helper()
 	text := regexp.MustCompile(`\\\n\s*`).ReplaceAllString(readFile(t, filepath.Join("..", "..", "Dockerfile")), "")
@@ -60,7 +61,7 @@ func readDockerfile(t *testing.T) (builds []imageBuild) {
 			builds = append(builds, imageBuild{name: words[len(words)-1]})
 		}
 		if len(builds) == 0 {
-			continue // ARG and comments
+			continue // ARG and comments before the first FROM
 		}
 		last := &builds[len(builds)-1]
 		switch instruction {
@@ -79,7 +80,7 @@ func readDockerfile(t *testing.T) (builds []imageBuild) {
 	return builds
 }
 
-// copyContext copies the files of the repository that .dockerignore lets into a build.
+// copyContext copies the files of the repository that .dockerignore lets into a build, without .git.
 func copyContext(t *testing.T, to string) {
 	t.Helper()
 	root := filepath.Join("..", "..")
@@ -100,7 +101,7 @@ func copyContext(t *testing.T, to string) {
 		switch {
 		case err != nil:
 			return err
-		case name == ".git" || isIgnored(name): // without .git the build has no version
+		case name == ".git" || isIgnored(name):
 			if entry.IsDir() {
 				return fs.SkipDir
 			}

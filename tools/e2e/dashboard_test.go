@@ -94,10 +94,10 @@ func testDashboardAnOperatorsDay(t *testing.T) {
 	}
 }
 
-// TestStop_KeepsTheFigures stops all hosts within a second of their last delivery, and checks that the page still
-// counts the attempts of that minute. A host that stops closes its socket, and kills its handler 0.3 s later without a
-// signal. On a busy machine the handler may not have written its attempts by then. Only such attempts may be missing.
-// The test stops hosts until two handlers have written their attempts in time.
+// TestStop_KeepsTheFigures stops the host within about a second after the last delivery, starts another, and checks
+// that the page still counts the attempts of that minute. A host that stops closes its socket, and 0.3 s later ends
+// its handler by SIGKILL. On a busy machine the handler may not have written its attempts by then. Only such attempts
+// may be missing. The test stops hosts until two handlers have written their attempts in time, at most six times.
 func TestStop_KeepsTheFigures(t *testing.T) {
 	const each, want, most, written = 30, 2, 6, "history: the present minute is written"
 	c := newFleetSystem(t, 1)
@@ -129,7 +129,7 @@ func TestStop_KeepsTheFigures(t *testing.T) {
 	}
 }
 
-// countAttempts returns the number of attempts that the page shows. It waits up to 10 s until the number is want.
+// countAttempts returns the number of attempts that the page shows. It waits until the number is want, for up to 10 s.
 func (c *fleetSystem) countAttempts(want int) (shown int) {
 	c.t.Helper()
 	pattern := regexp.MustCompile(`<dt>Attempts</dt><dd>(\d+)</dd>`)
@@ -160,7 +160,7 @@ func innerText(selector string) string {
 	return fmt.Sprintf("document.querySelector(%q).innerText", selector)
 }
 
-// postTitled posts an article with the host's key, and returns its id.
+// postTitled posts an article and returns its id. code is the query with the host's key.
 func (s *system) postTitled(code, path, title string) string {
 	s.t.Helper()
 	body := fmt.Sprintf(`<article path="%s" version="1"><title>%s</title></article>`, path, title)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// An operator discards messages one by one and by their error while the test kills handlers. The CMS gets no discarded
-// message any more. Weir delivers a waiting message of the key. The books and the audit log have the discarded
-// messages.
+// An operator discards one dead message by its id, and the other dead messages of its key by the key, while the test
+// kills handlers. The CMS gets no discarded message any more. Weir delivers a later message of the key. The books and
+// the audit log have the discarded messages.
 func TestDiscard_AlthoughHandlersAreKilled(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s", "attempts: 5", "attempts: 2", "min: 1s, max: 5m",
 		"min: 50ms, max: 100ms")
@@ -26,13 +26,13 @@ func TestDiscard_AlthoughHandlersAreKilled(t *testing.T) {
 	s.setFaults(`{}`)
 	sent := len(s.readRequests())
 	s.killNext(0)
-	s.awaitCondition("one discard is asked for", 2*time.Minute, func() bool {
+	s.awaitCondition("one discard is requested", 2*time.Minute, func() bool {
 		return strings.Contains(s.askOnce("POST", addresses[0]+"/discard?reason=the+page+is+gone"), `"discardAskedAt"`) ||
 			strings.Contains(s.askOnce("GET", addresses[0]), `"discardAskedAt"`)
 	})
 	s.awaitDiscarded(addresses[0])
 	s.killNext(1)
-	s.awaitCondition("all of the error are asked for", 2*time.Minute, func() bool {
+	s.awaitCondition("the discard of all others is requested", 2*time.Minute, func() bool {
 		out := s.runHandler(t.Context(), s.app, []string{"WEIR_URL=" + s.weir}, "discard", "--key", "/gone", "--yes",
 			"--reason", "all are gone")
 		return out.code == 0 && strings.Contains(out.stdout, "39 messages: 39 requested, 0 came too late.")
@@ -64,7 +64,7 @@ func TestDiscard_AlthoughHandlersAreKilled(t *testing.T) {
 		}
 	}
 	if answer, _ := s.requestStatus(200, "GET", "/api/errors", ""); !strings.Contains(answer, `"errors":[]`) {
-		t.Errorf("errors: got %s, want none: discarded messages are not to be handled", answer)
+		t.Errorf("errors: got %s, want none of discarded messages", answer)
 	}
 	listed, _ := s.requestStatus(200, "GET", "/api/messages?stage=discarded&limit=50", "")
 	if got := strings.Count(listed, `"stage":"discarded"`); got != 40 {

@@ -18,11 +18,11 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// The key of the erased messages, and a text that is in their bodies and in the note of an edit.
+// personalKey is the key of the erased messages. personalText is in their bodies and in the note of an edit.
 const personalKey, personalText = "/people/ada-lovelace", "Ada King, Countess of Lovelace"
 
-// Storage and answers have no content of an erased message any more, although the test kills a handler meanwhile.
-// Stage, counters and the audit log remain.
+// After the erasure of two messages, storage and answers have nothing of their content any more, although the test
+// kills handlers meanwhile. Stage, counters and the audit log remain.
 func TestErase_LeavesNoContent(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s", "attempts: 5", "attempts: 2", "min: 1s, max: 5m",
 		"min: 50ms, max: 100ms")
@@ -43,7 +43,7 @@ func TestErase_LeavesNoContent(t *testing.T) {
 		return said["stage"] == "dead" && said["replays"] == 1.0
 	})
 	if found := s.findInStorage(personalText, personalKey); len(found) == 0 {
-		t.Fatal("got no stored text before the erasure, want some: the search finds nothing")
+		t.Fatal("got no stored text before the erasure, want some, because otherwise the search is wrong")
 	}
 	for turn, at := range []string{address, next} {
 		s.killNext(turn)
@@ -83,7 +83,7 @@ func (s *system) checkErased(address, id string) {
 	}
 }
 
-// checkErasureIsAudited checks that the erasure is in the audit log, and the note of the edit is not.
+// checkErasureIsAudited checks that the audit log has the erasure and the earlier edit.
 func (s *system) checkErasureIsAudited(id string) {
 	s.t.Helper()
 	answer, _ := s.requestStatus(200, "GET", "/api/audit?subject="+id, "")
@@ -94,7 +94,8 @@ func (s *system) checkErasureIsAudited(id string) {
 	}
 }
 
-// checkOthersAfterErasure checks that the lane goes on and its books balance.
+// checkOthersAfterErasure checks that a scheduled message cannot be erased, that the lane goes on, and that its books
+// balance.
 func (s *system) checkOthersAfterErasure() {
 	s.t.Helper()
 	s.setFaults(`{}`)
@@ -152,7 +153,8 @@ func TestForgetVersion_DeliversTheKeyAgain(t *testing.T) {
 	}
 }
 
-// findInStorage returns the rows and blobs that have one of the texts, in plain or compressed.
+// findInStorage searches lane 0 of the first epoch, the audit log and the blobs of bodies. It returns the rows and
+// blobs that have one of the texts, in plain or compressed.
 func (s *system) findInStorage(texts ...string) (places []string) {
 	s.t.Helper()
 	account, err := azure.Open(azure.Config{ConnectionString: s.storage.ConnectionString(), Prefix: "weir"})
@@ -186,7 +188,7 @@ func (s *system) findInStorage(texts ...string) (places []string) {
 	for _, blob := range blobs.Infos {
 		data, err := account.Bodies().Get(s.t.Context(), blob.Name)
 		if storage.Is(err, storage.NotFound) {
-			continue // the row or blob was removed meanwhile
+			continue // the blob was removed meanwhile
 		}
 		if err != nil {
 			s.t.Fatal(err)

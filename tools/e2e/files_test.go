@@ -10,11 +10,11 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// withFiles has the replacements in weir.yaml that switch the inbox for files on and split feeds.
+// withFiles has replacements in weir.yaml: they switch the inbox on, and split feeds into articles.
 var withFiles = []string{"log: { level: info }", "log: { level: info }\nintake: { files: {} }", "    root: article\n",
 	"    root: article\n    split: /feed/article\n"}
 
-// openAccount returns the storage of the system.
+// openAccount opens the storage of the system, and makes the tables, queues and containers that it lacks.
 func (s *system) openAccount() *azure.Account {
 	s.t.Helper()
 	account, err := azure.Open(azure.Config{ConnectionString: s.storage.ConnectionString(), Prefix: "weir",
@@ -38,7 +38,7 @@ func (s *system) dropFile(a *azure.Account, name, content string, metadata map[s
 	}
 }
 
-// sendEvent enqueues an event as Event Grid does for each file.
+// sendEvent enqueues an event like the one that Event Grid sends for each new file.
 func (s *system) sendEvent(a *azure.Account) {
 	s.t.Helper()
 	const event = `{"topic":"/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/a",` +
@@ -50,7 +50,8 @@ func (s *system) sendEvent(a *azure.Account) {
 	}
 }
 
-// listFiles returns the names of the files of a container, without the folders of the archive.
+// listFiles returns the names of the files of a container. If isArchive, it leaves out the folder that the archive
+// puts before each name.
 func (s *system) listFiles(files storage.Files, isArchive bool) (names []string) {
 	s.t.Helper()
 	for marker, more := "", true; more; more = marker != "" {
@@ -70,7 +71,8 @@ func (s *system) listFiles(files storage.Files, isArchive bool) (names []string)
 	return names
 }
 
-// The test kills handlers while they take files. Weir still delivers each file once and in order per key.
+// The test kills handlers while they take files. Weir still delivers each message, in order per key. Only the next
+// holder of a lane may repeat a write.
 func TestFiles_HandlersKilled(t *testing.T) {
 	s := newSystem(t, 2, append([]string{"lanes: 1 ", "lanes: 4 ", "lease: 30s", "lease: 15s"}, withFiles...)...)
 	a := s.openAccount()
@@ -107,8 +109,8 @@ func TestFiles_HandlersKilled(t *testing.T) {
 	}
 }
 
-// The sweep takes files without an event, and moves bad files to a folder with their problems. A new content under the
-// same name is a new message.
+// The sweep takes files without an event. A file with a problem goes to the rejected files, with a problems file. A
+// file with the name of an earlier one and other content becomes a message of its own.
 func TestFiles_BySweepAndByEvent(t *testing.T) {
 	s := newSystem(t, 1, withFiles...)
 	a := s.openAccount()
@@ -123,7 +125,7 @@ func TestFiles_BySweepAndByEvent(t *testing.T) {
 	})
 	s.dropFile(a, name, versionedArticle("/a", 2), nil)
 	s.sendEvent(a)
-	s.awaitCondition("both versions are delivered, and their files accepted", time.Minute, func() bool {
+	s.awaitCondition("both versions are delivered, and the inbox is empty", time.Minute, func() bool {
 		return s.readStats().Writes == 2 && len(s.listFiles(a.Inbox(), false)) == 0
 	})
 	s.checkRecord()

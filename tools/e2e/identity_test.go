@@ -23,8 +23,8 @@ import (
 	"weir/internal/testkit/azurite"
 )
 
-// TestIdentity_WithoutKeys runs the handler on storage that accepts no key. The handler gets tokens of its managed
-// identity from the platform, as inside Azure Functions.
+// TestIdentity_WithoutKeys runs the handler with the addresses of storage and without a key. The handler gets tokens
+// of its managed identity from a stand-in for the platform, as inside Azure Functions.
 func TestIdentity_WithoutKeys(t *testing.T) {
 	s := newBareSystem(t)
 	cert, key := newCertificate(t)
@@ -33,11 +33,11 @@ func TestIdentity_WithoutKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { guarded.Stop() })
-	platform := newPlatform(t)
+	identity := startIdentity(t)
 	address := func(port int) string { return fmt.Sprintf("https://127.0.0.1:%d/%s", port, azurite.Account) }
 	port := freePort(t)
 	env := []string{
-		"AzureWebJobsStorage=", "SSL_CERT_FILE=" + cert, "IDENTITY_ENDPOINT=" + platform.URL + "/token",
+		"AzureWebJobsStorage=", "SSL_CERT_FILE=" + cert, "IDENTITY_ENDPOINT=" + identity.URL + "/token",
 		"IDENTITY_HEADER=let-me",
 		"AzureWebJobsStorage__blobServiceUri=" + address(guarded.Ports().Blob),
 		"AzureWebJobsStorage__queueServiceUri=" + address(guarded.Ports().Queue),
@@ -67,28 +67,28 @@ func TestIdentity_WithoutKeys(t *testing.T) {
 	s.awaitStages(posted, "delivered", time.Minute)
 	s.runHandler(t.Context(), app, env, "check").checkOutput(t, 0, `(?s)table +ok.*queues +ok.*blobs +ok.*clock +ok`,
 		"")
-	if got := platform.lastRequest(); got != "https://storage.azure.com for 11111111-2222-3333-4444-555555555555" {
+	if got := identity.lastRequest(); got != "https://storage.azure.com for 11111111-2222-3333-4444-555555555555" {
 		t.Errorf("tokens were asked for %s, want \"https://storage.azure.com for "+
 			"11111111-2222-3333-4444-555555555555\"", got)
 	}
 }
 
-// managedIdentity issues tokens, as App Service does on loopback.
+// managedIdentity is a stand-in for App Service, which issues tokens on loopback.
 type managedIdentity struct {
 	*httptest.Server
 
 	mu   sync.Mutex
-	last string
+	last string // resource and client id of the last request with the right header
 }
 
-func newPlatform(t *testing.T) *managedIdentity {
+func startIdentity(t *testing.T) *managedIdentity {
 	p := &managedIdentity{}
 	p.Server = httptest.NewServer(p)
 	t.Cleanup(p.Close)
 	return p
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP answers a request for a token.
 func (p *managedIdentity) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/token" || r.Header.Get("X-Identity-Header") != "let-me" {
 		http.Error(w, `{"error":"unauthorized"}`, http.StatusUnauthorized)
@@ -109,7 +109,7 @@ func (p *managedIdentity) lastRequest() string {
 	return p.last
 }
 
-// newToken returns a token that the emulator accepts. The emulator checks everything except the signature.
+// newToken returns a token that the emulator accepts. The emulator does not check the signature.
 func newToken(audience string, until int64) string {
 	part := func(v any) string {
 		text, _ := json.Marshal(v)
@@ -121,7 +121,7 @@ func newToken(audience string, until int64) string {
 		"nbf": past, "exp": until}) + "." + part("signature")
 }
 
-// newCertificate makes a certificate for 127.0.0.1, valid for a day, and its key.
+// newCertificate makes a certificate for 127.0.0.1, valid for a day, and its key. It returns the paths of their files.
 func newCertificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -27,14 +27,14 @@ type laneBalance struct {
 }
 
 // The CMS rejects 500 messages for a field, is away for a while, and comes back. The operator finds the group of
-// errors, corrects one message and replays the others with a limit of their rate, while other messages come. The CMS
-// gets no message twice or out of order, and the counts balance at all times.
+// errors, corrects one message, and replays the others at a limited rate, while other messages arrive. The CMS gets no
+// message twice or out of order, and the counts balance at all times.
 func TestIncident(t *testing.T) {
 	newSystem(t, 2, incidentSettings...).runIncident()
 }
 
-// TestIncident_OnFlex does the same with groups on instances of their own. The host ends an instance that has had no
-// invocation for a while.
+// TestIncident_OnFlex does the same with groups of functions on instances of their own. The host ends an instance that
+// has had no invocation for a while.
 func TestIncident_OnFlex(t *testing.T) {
 	s := newSystemUnder(t, nil, onFlex(5*time.Second), incidentSettings...)
 	s.runIncident()
@@ -74,12 +74,12 @@ func (s *system) runIncident() {
 	s.awaitStages([]postedMessage{edited}, "delivered", time.Minute)
 
 	s.setFaults(`{}`)
-	const overtaken = 5 // keys that got a newer version before their dead are replayed
+	const overtaken = 5 // keys that get a newer version before the replay of their dead messages
 	newer := s.postNewer(overtaken, each+1)
 	s.awaitStages(newer, "delivered", time.Minute)
 
 	done := s.replayAll(found.Fingerprint, keys*each-1)
-	wantRefused := overtaken*each - 1 // the first dead message was corrected above
+	wantRefused := overtaken*each - 1 // one dead message of these keys was corrected above
 	if done.State != "done" || done.Matched != keys*each-1 || done.Refused != wantRefused ||
 		done.Delivered != keys*each-1-wantRefused || done.DeadAgain != 0 {
 		t.Errorf("the replay: %+v, want State done, Matched %v, Refused %v, Delivered %v and DeadAgain 0", done,
@@ -96,7 +96,8 @@ func (s *system) runIncident() {
 	s.checkHistory(*traffic)
 }
 
-// startTraffic posts a few other messages a second until ctx ends.
+// startTraffic posts a few other messages a second until ctx ends. The caller may read the posted messages after
+// wg.Wait.
 func (s *system) startTraffic(ctx context.Context, wg *sync.WaitGroup) *[]postedMessage {
 	var posted []postedMessage
 	wg.Go(func() {
@@ -119,7 +120,7 @@ func (s *system) startTraffic(ctx context.Context, wg *sync.WaitGroup) *[]posted
 	return &posted
 }
 
-// watchBalance reads the books all the time, and checks that they balance.
+// watchBalance reads the books each 100 ms until ctx ends, and checks that they balance.
 func (s *system) watchBalance(ctx context.Context, wg *sync.WaitGroup) {
 	wg.Go(func() {
 		looked := 0
@@ -184,7 +185,7 @@ func badArticle(key string, version int) string {
 		key, version, version)
 }
 
-// postBad posts messages that the CMS refuses, the versions of a key one after the other.
+// postBad posts messages that the CMS rejects, the versions of a key one after the other.
 func (s *system) postBad(keys, each int) []postedMessage {
 	s.t.Helper()
 	all := make([][]postedMessage, keys)
@@ -207,7 +208,7 @@ func (s *system) pausedBy() string {
 	return getJSON[struct{ PausedBy string }](s, s.weir+"/api/lanes/0").PausedBy
 }
 
-// readCluster returns the only group of errors.
+// readCluster returns the only group of errors. It fails the test if there is another number of groups.
 func (s *system) readCluster() errorCluster {
 	s.t.Helper()
 	all := getJSON[struct{ Errors []errorCluster }](s, s.weir+"/api/errors").Errors
@@ -217,7 +218,7 @@ func (s *system) readCluster() errorCluster {
 	return all[0]
 }
 
-// editMessage edits a dead message: first with an invalid body, which Weir refuses, then with a valid one.
+// editMessage edits the first dead message: first with an invalid body, which Weir refuses, then with a valid one.
 func (s *system) editMessage(m postedMessage) postedMessage {
 	s.t.Helper()
 	path := "/api/messages/" + m.ID + "/edit?note=without+the+field"
@@ -230,7 +231,7 @@ func (s *system) editMessage(m postedMessage) postedMessage {
 		`<article path="/bad/0" version="1"><title>Version 1, mended</title></article>`, http.StatusAccepted)
 }
 
-// postNewer posts a newer version of the first keys.
+// postNewer posts a newer version of the first keys. It excludes these keys from the check of the history.
 func (s *system) postNewer(keys, version int) []postedMessage {
 	s.t.Helper()
 	var newer []postedMessage
@@ -245,7 +246,8 @@ func (s *system) postNewer(keys, version int) []postedMessage {
 	return newer
 }
 
-// replayAll replays a group of errors after a dry run, and waits for the end of the replay.
+// replayAll replays a group of errors after a dry run, waits for the end of the replay, and checks its rate. want is
+// the number of messages.
 func (s *system) replayAll(fingerprint string, want int) replayJob {
 	s.t.Helper()
 	body := fmt.Sprintf(`{"filter":{"fingerprint":%q},"ratePerMinute":3000`, fingerprint)

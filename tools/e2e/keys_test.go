@@ -19,11 +19,11 @@ import (
 var keyed = []string{"batches", "cancel", "metrics", "move", "receive", "schedules", "status", "validate", "view",
 	"write"}
 
-// targetRequest is a method and a target, as they stand in a request's first line.
+// targetRequest has the method and the target of a request's first line.
 type targetRequest struct{ method, target string }
 
-// TestKeys_AreABoundary sends each target with the key of each function, to an old host and to a new one. No request
-// reaches an address of another function than that of its key.
+// TestKeys_AreABoundary sends each target with the key of each function, to an old host and to a new one. A request
+// with the key of a function reaches no address of another function.
 func TestKeys_AreABoundary(t *testing.T) {
 	for _, mode := range []string{"forwarding", "proxying"} {
 		t.Run(mode, func(t *testing.T) {
@@ -61,8 +61,8 @@ func recordedTargets(t *testing.T) (targets []targetRequest) {
 	return targets
 }
 
-// craftedTargets returns targets that begin with the route of one function and lead to the address of another by
-// ../, in each spelling that either the host or the handler may read as a name.
+// craftedTargets returns targets that begin with the route of one function and lead to the address of another by ../.
+// The spellings of ../ are such that the host or the handler could take them for a part of a name.
 func craftedTargets() (targets []targetRequest) {
 	up := []string{`..%5C`, `%2e%2e%5C`, `%252e%252e/`, `%252e%252e%5C`, `%5C..%5C`, `..%255C`, `..%2F`, `.%5C..%5C`}
 	from := map[string][]string{
@@ -93,7 +93,7 @@ func craftedTargets() (targets []targetRequest) {
 	return targets
 }
 
-// plainTargets has a target for each function, which its own key opens.
+// plainTargets has at least one target of each function that requires a key. The key of the function opens it.
 var plainTargets = []targetRequest{
 	{"DELETE", "/api/messages/a"}, {"GET", "/api/metrics"}, {"PATCH", "/api/messages/a"}, {"POST", "/api/messages"},
 	{"GET", "/api/schedules"}, {"GET", "/api/batches"}, {"GET", "/api/batches/a"},
@@ -128,10 +128,12 @@ var (
 )
 
 // checkReached compares two logs for each invocation: the host's log has the function whose key the host checked, and
-// the handler's log has the function that answered. These must be the same, and each function must have answered.
+// the handler's log has the function that answered. Both must name the same function, and each function must have
+// answered.
 func (s *system) checkReached() {
 	s.t.Helper()
-	all := func(served map[string]int) bool { return len(served) == len(keyed)+1 } // and health
+	// Besides the functions that require a key, health must be served.
+	all := func(served map[string]int) bool { return len(served) == len(keyed)+1 }
 	var served map[string]int
 	s.awaitCondition("each function is served", time.Minute, func() bool {
 		served = map[string]int{}
@@ -187,7 +189,7 @@ func (c *rawClient) sendTarget(r targetRequest) (status int, err error) {
 	return resp.StatusCode, err
 }
 
-// Without WEIR_PREFIX the host would leave the functions of the queues out. So the handler exits and logs the reason.
+// Without WEIR_PREFIX a host leaves the functions of the queues out. So the handler exits and logs the reason.
 func TestStart_WithoutPrefix(t *testing.T) {
 	s, hostPort := newBareSystem(t), freePort(t)
 	s.app = s.stageApp()

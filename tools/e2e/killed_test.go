@@ -23,14 +23,15 @@ func testHandlerKilledNothingIsLost(t *testing.T) {
 	s.runWithKills(s.killNext)
 }
 
-// TestHandlerKilled_OnFlex kills the holder of the lane in any group. The host also kills each instance that is idle,
-// even those of HTTP. So the test reads its progress from the CMS and sends no request to the instances.
+// TestHandlerKilled_OnFlex kills the holder of the lane in any group. The host also kills each idle instance, even
+// those of HTTP. So the test follows the progress in the CMS's record, because requests to the instances would keep
+// them from being idle.
 func TestHandlerKilled_OnFlex(t *testing.T) {
 	s := newSystemUnder(t, nil, onFlex(3*time.Second), "lease: 30s", "lease: 15s")
 	s.runWithKills(func(int) { s.killHolder() })
 	for _, want := range []string{"Instance 1 had no invocation", "Instance 2 had no invocation"} {
 		if !strings.Contains(s.output.String(), want) {
-			t.Errorf("the host did not log %q; want an HTTP instance that is ended while it is idle", want)
+			t.Errorf("the host did not log %q; want the host to end this HTTP instance while it is idle", want)
 		}
 	}
 }
@@ -46,7 +47,7 @@ func (s *system) runWithKills(kill func(turn int)) {
 		s.awaitCondition("the lane moves", time.Minute, func() bool { return s.readStats().Writes >= before+20 })
 		kill(turn)
 		killed, at := s.readStats().Writes, time.Now()
-		// That takes lease + settle + 1 s = 18 s at most, and the delay of a busy machine.
+		// Another process takes the lane after lease + settle + 1 s = 18 s at most. A busy machine may take longer.
 		s.awaitCondition("the lane moves again", time.Minute, func() bool { return s.readStats().Writes > killed+1 })
 		s.t.Logf("moved again after %s", time.Since(at).Round(10*time.Millisecond))
 	}
@@ -80,20 +81,20 @@ type instanceStatus struct {
 	Group                          string
 }
 
-// killNext ends a handler by SIGKILL, that of each instance in turn. The test does not know which handler holds the
-// lane. Of three kills over two instances at least two end the holder.
+// killNext ends the handler of one instance by SIGKILL: turn chooses among the instances. The test does not know which
+// handler holds the lane.
 func (s *system) killNext(turn int) {
 	s.t.Helper()
 	s.hasKilled.Store(true)
-	s.awaitCondition("the instance has a process, and that is killed", time.Minute, func() bool {
+	s.awaitCondition("the instance has a process, which is killed", time.Minute, func() bool {
 		instances := getJSON[hostStatus](s, s.weir+"/admin/host/status").Instances
 		pid := instances[turn%len(instances)].PID
 		return pid > 0 && syscall.Kill(pid, syscall.SIGKILL) == nil
 	})
 }
 
-// killHolder ends the handler whose metrics show that it holds the lane. It ignores a holder that the host ends at the
-// same time.
+// killHolder kills the handler whose metrics show that it holds lane 0. If that handler ends before the kill,
+// killHolder looks for the next one.
 func (s *system) killHolder() {
 	s.t.Helper()
 	s.hasKilled.Store(true)
@@ -108,13 +109,13 @@ func (s *system) killHolder() {
 	})
 }
 
-// holdsLane reports whether the handler's metrics show that it holds the lane. A handler that does not answer holds
-// none.
+// holdsLane reports whether the handler's metrics show that it holds the lane. A handler that does not answer counts
+// as one without lanes.
 func (i instanceStatus) holdsLane(lane int) bool {
 	return strings.Contains(i.readMetrics(), fmt.Sprintf("weir_lane_held_by_this_instance{lane=\"%d\"} 1\n", lane))
 }
 
-// readMetrics returns the handler's own metrics; "" = it does not answer.
+// readMetrics returns the handler's own metrics; "" = the handler does not answer.
 func (i instanceStatus) readMetrics() string {
 	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/api/metrics", i.Port))
 	if err != nil {

@@ -11,14 +11,16 @@ import (
 	"time"
 )
 
-// runLanesCommand runs `weir lanes`, and returns its output and exit code.
+// runLanesCommand runs `weir lanes`. It returns the standard output with the standard error after it, and the exit
+// code.
 func (s *system) runLanesCommand(args ...string) (string, int) {
 	s.t.Helper()
 	e := s.runHandler(s.t.Context(), s.app, nil, append([]string{"lanes"}, args...)...)
 	return e.stdout + e.stderr, e.code
 }
 
-// changeLanes changes the number of lanes by the command and deploys the new setting.
+// changeLanes changes the number of lanes by the command, deploys the new setting, and waits until the system is
+// ready.
 func (s *system) changeLanes(from, to int) {
 	s.t.Helper()
 	out, code := s.runLanesCommand(fmt.Sprint(to), "--json")
@@ -51,7 +53,7 @@ func TestLanes_UpAndDown(t *testing.T) {
 	var accepted []postedMessage
 	from := 2
 	for round, to := range []int{5, 1} {
-		// A burst goes on during the change: the client repeats each post that Weir answers with 503.
+		// A burst goes on during the change: its clients repeat each post that Weir answers with 503.
 		posted := make(chan []postedMessage, 1)
 		go func() { posted <- s.postBurstFrom(t.Context(), 8, 25, 1+25*round) }()
 		before := s.readStats().Writes

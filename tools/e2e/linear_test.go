@@ -17,8 +17,8 @@ import (
 // can name the CMS's writes, too.
 func versionName(path string, version int) string { return fmt.Sprintf("%s@%d", path, version) }
 
-// recordPost records one post. It records a refusal as a post without an answer, because a message answered with 503
-// may have been filed.
+// recordPost records one post. It records each error as a post without an answer, because Weir may have filed a
+// message that it answered with 503.
 func (s *system) recordPost(path string, version int, sent time.Time, m postedMessage, err error) {
 	var receipt *linear.Receipt
 	if err == nil {
@@ -49,8 +49,8 @@ func (s *system) readStage(m postedMessage) (string, error) {
 	return got.Stage, nil
 }
 
-// checkHistory checks the recorded history by the model of one key. Every message must be final. It draws a key that
-// breaks the model into build/histories.
+// checkHistory checks the recorded history by the model of one key. Each message of the history must be final. A key
+// that breaks the model is drawn into build/histories.
 func (s *system) checkHistory(posted []postedMessage) {
 	s.t.Helper()
 	keys := map[string]bool{}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// On Azure log lines cost more than storage. So a message that is accepted and delivered at the first attempt has one
-// line.
+// On Azure, to keep log lines costs more money than to store messages. So a message that is accepted and delivered at
+// the first attempt has one line.
 func TestLog_OneLineAMessage(t *testing.T) {
 	s := newSystem(t, 1)
 	begun := len(s.output.String()) // the readiness checks have lines of their own

@@ -18,8 +18,8 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// modeEnv is the environment variable with the mode of the host in tests that run in one mode only. Without it the host
-// proxies, as present hosts do.
+// modeEnv is the environment variable with the mode of the host in tests that run in one mode only. Without the
+// variable the host proxies, as present hosts do.
 const modeEnv = "E2E_HTTP"
 
 // inEachMode runs a test under an old host, which forwards requests, and under a new one, which proxies them. It is for
@@ -32,11 +32,11 @@ func inEachMode(t *testing.T, test func(*testing.T)) {
 	}
 }
 
-// modeOf returns the mode of the host of a test.
+// modeOf returns the mode of the test's host.
 func modeOf(t *testing.T) host.Mode {
 	t.Helper()
 	switch mode := host.Mode(path.Base(t.Name())); mode {
-	case host.Forwarding, host.Proxying: // a subtest of inEachMode
+	case host.Forwarding, host.Proxying: // a subtest for the mode
 		return mode
 	}
 	var mode host.Mode
@@ -46,8 +46,8 @@ func modeOf(t *testing.T) host.Mode {
 	return mode
 }
 
-// A client that polls with an ETag over one connection gets an answer to each request. A host that forwards would close
-// the connection after a 304 or a 204.
+// A client polls with an ETag over one connection, and keeps the connection. A host that forwards would close it after
+// a 304. So Weir answers 200 under such a host.
 func TestHTTP_PollingKeepsTheConnection(t *testing.T) { inEachMode(t, testPollingKeepsTheConnection) }
 
 func testPollingKeepsTheConnection(t *testing.T) {
@@ -112,7 +112,7 @@ func testChunkedUpload(t *testing.T) {
 	}
 }
 
-// The client gets an answer that Weir holds for long, in each mode.
+// In each mode a client that asks Weir to wait for the delivery (Prefer: wait) gets the answer after the wait.
 func TestHTTP_LongWait(t *testing.T) { inEachMode(t, testLongWait) }
 
 func testLongWait(t *testing.T) {
@@ -126,7 +126,7 @@ func testLongWait(t *testing.T) {
 	s.requestStatus(200, "POST", "/api/messages", titledArticle("/soon", "T"), "Prefer", "wait=30")
 }
 
-// Clients disconnect at any time of a post, or before, within or after its body, and post again with the same
+// Clients disconnect at a random time of a post, or before, within or after its body, and post again with the same
 // Idempotency-Key. Weir files and delivers each message once, and logs no ERROR.
 func TestHTTP_ClientsThatLeave(t *testing.T) { inEachMode(t, testClientsThatLeave) }
 
@@ -165,7 +165,7 @@ func testClientsThatLeave(t *testing.T) {
 	}
 }
 
-// postAndLeave posts a message, and disconnects if it has no answer after the given time.
+// postAndLeave posts a message, and disconnects if it has no answer after the given time (1 ms at least).
 func (s *system) postAndLeave(at string, version int, after time.Duration) {
 	s.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: max(after, time.Millisecond)}
@@ -182,7 +182,8 @@ func (s *system) postAndLeave(at string, version int, after time.Duration) {
 	}
 }
 
-// postAndBreakOff sends 0, 1 or 2 halves of a message, and closes the connection without reading an answer.
+// postAndBreakOff sends the head of a post and 0, 1 or 2 halves of its body, and closes the connection without reading
+// an answer.
 func (s *system) postAndBreakOff(at string, version, halves int) {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.weir, "http://"))

@@ -19,16 +19,17 @@ import (
 	"weir/tools/funchost/fleet"
 )
 
-// fleetSystem is a system on several hosts, each in a process of its own, as the platform runs them.
+// fleetSystem is a system on several hosts, each in a process of its own, as the platform runs hosts.
 type fleetSystem struct {
 	*system
 	fleet *fleet.Fleet
 
 	mu    sync.Mutex
-	lanes map[string]int // of accepted messages, by path
+	lanes map[string]int // lanes of accepted messages, by path
 }
 
-// newFleetSystem starts storage, a CMS and hosts that run all functions. weirYAML has replacements as for stageApp.
+// newFleetSystem starts storage, a CMS and a number of hosts that run all functions. weirYAML has replacements as for
+// stageApp.
 func newFleetSystem(t *testing.T, hosts int, weirYAML ...string) *fleetSystem {
 	t.Helper()
 	s := newBareSystem(t)
@@ -50,12 +51,13 @@ func newFleetSystem(t *testing.T, hosts int, weirYAML ...string) *fleetSystem {
 	return c
 }
 
-// useFront sends the test's requests to the front of a fleet, and checks the answers against openapi.yaml. It closes
-// the fleet at the end of the test. The front itself answers 502 if a host ends with a request in flight.
+// useFront sends the test's requests to the front of a fleet, and checks the answers against openapi.yaml, except
+// those with status 502: the front itself answers 502 if a host ends with a request in flight. At the end of the test
+// it closes the fleet.
 func (s *system) useFront(f *fleet.Fleet) {
 	s.t.Cleanup(f.Close)
 	s.weir = f.URL()
-	s.hasKilled.Store(true) // its hosts end during the test
+	s.hasKilled.Store(true) // hosts of the fleet end during the test
 	s.t.Cleanup(answers.Watch(strings.TrimPrefix(s.weir, "http://"), func(text string) {
 		if !strings.Contains(text, "status 502") {
 			s.t.Error("an answer differs from openapi.yaml:", text)
@@ -63,7 +65,7 @@ func (s *system) useFront(f *fleet.Fleet) {
 	}))
 }
 
-// addHost starts a host, and waits until it is ready.
+// addHost starts a host, and waits until the host is ready.
 func (c *fleetSystem) addHost() *fleet.Host {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), startLimit)
@@ -77,8 +79,8 @@ func (c *fleetSystem) addHost() *fleet.Host {
 	return h
 }
 
-// postMany posts count messages, each with a key of its own, eight at a time. It repeats each post until the
-// message is accepted, and returns how long that took.
+// postMany posts count messages, each with a key of its own, eight at a time. It repeats each post until the message
+// is accepted, and returns the time to the acceptance of each message.
 func (c *fleetSystem) postMany(prefix string, count int) (took []time.Duration) {
 	c.t.Helper()
 	took = make([]time.Duration, count)
@@ -122,8 +124,8 @@ func (c *fleetSystem) postOnce(path string) bool {
 	return true
 }
 
-// countHeldLanes returns how many lanes the handler of a host drains.
-func (c *fleetSystem) countHeldLanes(h *fleet.Host) (lanes int) {
+// countLanes returns how many lanes the handler of a host is the holder of.
+func (c *fleetSystem) countLanes(h *fleet.Host) (lanes int) {
 	res, err := http.Get(h.URL() + "/api/metrics")
 	if err != nil {
 		return 0
@@ -141,10 +143,11 @@ func (c *fleetSystem) countHeldLanes(h *fleet.Host) (lanes int) {
 	return lanes
 }
 
-// awaitHolder waits until hosts hold the given number of lanes, and returns the host that holds the most.
+// awaitHolder waits until all hosts together hold at least the given number of lanes, and returns the host that holds
+// the most.
 func (c *fleetSystem) awaitHolder(lanes int) (holder *fleet.Host) {
 	c.t.Helper()
-	c.awaitCondition("all lanes are held", startLimit, func() bool {
+	c.awaitCondition("the lanes have holders", startLimit, func() bool {
 		all := 0
 		holder, all = c.findHolder()
 		return all >= lanes
@@ -152,12 +155,12 @@ func (c *fleetSystem) awaitHolder(lanes int) (holder *fleet.Host) {
 	return holder
 }
 
-// findHolder returns the host that holds the most lanes (nil = none), and how many lanes all hosts hold.
+// findHolder returns the host that holds the most lanes (nil = no host holds one), and how many lanes all hosts hold.
 func (c *fleetSystem) findHolder() (holder *fleet.Host, all int) {
 	c.t.Helper()
 	most := 0
 	for _, h := range c.livingHosts() {
-		n := c.countHeldLanes(h)
+		n := c.countLanes(h)
 		if all += n; n > most {
 			holder, most = h, n
 		}
@@ -177,8 +180,9 @@ func (c *fleetSystem) livingHosts() []*fleet.Host {
 	})
 }
 
-// longestGaps returns for each lane the longest time from the end of a write to the start of the next one, if that
-// started after since. Messages waited all the time, so this is how long the lane stood still.
+// longestGaps returns for each lane the longest time from the end of a write to the begin of the next write, among
+// those that began after since. A lane without such a write is missing. If messages waited all the time, this is how
+// long the lane stood still.
 func (c *fleetSystem) longestGaps(since time.Time) map[int]time.Duration {
 	c.t.Helper()
 	c.mu.Lock()
@@ -197,8 +201,8 @@ func (c *fleetSystem) longestGaps(since time.Time) map[int]time.Duration {
 	return longest
 }
 
-// awaitWrittenOnce waits until the CMS has the given number of messages. It checks that the CMS got each message once,
-// and never two of a lane at a time.
+// awaitWrittenOnce waits until the CMS has the given number of items. It checks that the CMS got each message once, in
+// order per key, and never two of a key at a time.
 func (c *fleetSystem) awaitWrittenOnce(count int, limit time.Duration) {
 	c.t.Helper()
 	c.awaitCondition("everything is written", limit, func() bool { return c.readStats().Items >= count })
@@ -208,9 +212,9 @@ func (c *fleetSystem) awaitWrittenOnce(count int, limit time.Duration) {
 	}
 }
 
-// awaitHolderWithInvocation waits until the host that holds the most lanes has an invocation of process in flight, and
-// returns the host. The first holder of a burst may never have one: if the other host takes its ticket, the lane moves
-// to the other host.
+// awaitHolderWithInvocation waits until the host that holds the most lanes has an invocation in flight, and returns
+// the host. The first holder of a burst may never have one: if the other host takes the ticket of this holder, the
+// lane moves to the other host.
 func (c *fleetSystem) awaitHolderWithInvocation() (holder *fleet.Host) {
 	c.t.Helper()
 	c.awaitCondition("the holder has an invocation", 3*time.Minute, func() bool {
@@ -234,9 +238,10 @@ func (c *fleetSystem) countInvocations(h *fleet.Host) int {
 	return d.OutstandingInvocations
 }
 
-// A deployment or a scale-in stops a host while its handler delivers a burst. STOPS is the number of stops (default 1),
-// each with one lane and with eight. Each stop has a storage of its own, because the emulator gets slower with each
-// message. The test logs how long the lanes stood still. `-parallel 1` measures one stop at a time.
+// A deployment or a scale-in stops a host while its handler delivers a burst. The environment variable STOPS is the
+// number of stops with one lane, and also of those with eight (default 1). Each stop has a storage of its own, because
+// the emulator gets slower with each message. The test logs how long the lanes stood still. `-parallel 1` measures one
+// stop at a time.
 func TestStop_DuringABurst(t *testing.T) {
 	stops, err := strconv.Atoi(os.Getenv("STOPS"))
 	if err != nil {
@@ -263,7 +268,8 @@ func TestStop_DuringABurst(t *testing.T) {
 	}
 }
 
-// stopDuringABurst stops the host that holds the lanes, and returns how long each lane stood.
+// stopDuringABurst stops the host that holds the most lanes. It returns how long each lane with later writes stood
+// still.
 func stopDuringABurst(t *testing.T, lanes int) (standstills []time.Duration) {
 	c := newFleetSystem(t, 2, "lanes: 1 ", fmt.Sprintf("lanes: %d ", lanes))
 	size := 700 + 100*lanes
@@ -284,7 +290,8 @@ func stopDuringABurst(t *testing.T, lanes int) (standstills []time.Duration) {
 
 // The test stops a host in the first seconds of a burst, before the first ticket has arrived. The host has no
 // invocation to wait for, so it ends its handler 0.3 s after it has closed its socket. If the handler has handed the
-// lane over by then, the CMS gets no message twice. Otherwise the next holder may repeat the uncommitted deliveries.
+// lane over by then, the CMS gets no message twice. Otherwise the next holder may repeat the uncommitted deliveries,
+// 64 at most.
 func TestStop_BeforeTheFirstTicket(t *testing.T) {
 	stops, err := strconv.Atoi(os.Getenv("STOPS"))
 	if err != nil {
@@ -327,7 +334,8 @@ func TestStop_BeforeTheFirstTicket(t *testing.T) {
 		c.readStats().Repeats, describeSpread(standstills))
 }
 
-// awaitHolderAlone posts bursts until a host holds the lane in the middle of a burst and has no invocation. The CMS is
+// awaitHolderAlone posts bursts until a host holds the lane in the middle of a burst and has no invocation. It returns
+// this host, the time at which the CMS became fast in the last burst, and the number of posted messages. The CMS is
 // slow during the posts of a burst, so that work is left, and fast afterwards. On a busy machine the first ticket may
 // arrive before the end of the posts. Then the next burst is smaller.
 func (c *fleetSystem) awaitHolderAlone(prefix string) (h *fleet.Host, began time.Time, posted int) {
@@ -350,17 +358,17 @@ func (c *fleetSystem) awaitHolderAlone(prefix string) (h *fleet.Host, began time
 		}
 		c.t.Logf("burst %d: the holder has %d invocations, and %d of %d messages are written", n, invocations,
 			items-before, posted)
-		c.awaitCondition("the lane is left", time.Minute, func() bool { return c.countHeldLanes(h) == 0 })
+		c.awaitCondition("the host has handed the lane over", time.Minute, func() bool { return c.countLanes(h) == 0 })
 	}
 	c.t.Fatal("the holder had an invocation or no work in each of 6 bursts, want work and no invocation")
 	return nil, began, posted
 }
 
-// Before the platform removes an instance, it drains the instance. It ends the instance as soon as no invocation is in
-// flight.
+// Before the platform removes an instance, it drains the instance: it sends no new invocation. It ends the instance as
+// soon as no invocation is in flight.
 func TestDrain_DuringABurst(t *testing.T) {
 	c := newFleetSystem(t, 2)
-	const size = 3500 // a hundred seconds and more
+	const size = 3500 // the CMS needs a hundred seconds and more
 	c.postMany("burst", size)
 	h := c.awaitHolderWithInvocation()
 	res, err := http.Post(h.URL()+"/admin/host/drain", "", nil)
@@ -370,7 +378,7 @@ func TestDrain_DuringABurst(t *testing.T) {
 	_ = res.Body.Close()
 	c.awaitCondition("the drained instance has no invocation", 65*time.Second,
 		func() bool { return c.countInvocations(h) == 0 })
-	if n := c.countHeldLanes(h); n != 0 {
+	if n := c.countLanes(h); n != 0 {
 		t.Errorf("the instance holds %d lanes without an invocation, want none", n)
 	}
 	if err := h.Kill(); err != nil {
@@ -381,8 +389,8 @@ func TestDrain_DuringABurst(t *testing.T) {
 }
 
 // The test replaces four instances, one after the other, while clients post messages. A round without stops comes
-// first: its posts show how long an acceptance takes without stops. With stops, nine of ten posts take at most five
-// times as long.
+// first, and shows the times to acceptance without stops. With stops, nine of ten posts are accepted within five times
+// as long.
 func TestRollingRestart_UnderLoad(t *testing.T) {
 	c := newFleetSystem(t, 4, "lanes: 1 ", "lanes: 4 ")
 	const rounds, size = 4, 500

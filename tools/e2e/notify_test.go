@@ -18,25 +18,26 @@ import (
 
 const webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// webhookReceiver is a receiver on loopback.
+// webhookReceiver is a receiver of events and callbacks on loopback. It checks the signature of each request.
 type webhookReceiver struct {
 	*httptest.Server
 	t *testing.T
 
 	mu     sync.Mutex
-	status int
-	slow   time.Duration
-	tries  int
-	events map[string]map[string]string // by message, then by webhook-id: the type of the event
+	status int                          // of its answers
+	slow   time.Duration                // before each answer; 0 = none
+	tries  int                          // requests so far
+	events map[string]map[string]string // events answered 2xx without delay: their types, by message and webhook-id
 }
 
-func newHook(t *testing.T) *webhookReceiver {
+func newReceiver(t *testing.T) *webhookReceiver {
 	h := &webhookReceiver{t: t, status: http.StatusNoContent, events: map[string]map[string]string{}}
 	h.Server = httptest.NewServer(h)
 	t.Cleanup(h.Close)
 	return h
 }
 
+// ServeHTTP checks and records an event, and answers as setAnswer has set.
 func (h *webhookReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	var event struct {
@@ -72,6 +73,7 @@ func (h *webhookReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
+// setAnswer sets the status of the next answers, and the delay before each.
 func (h *webhookReceiver) setAnswer(status int, slow time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,7 +86,7 @@ func (h *webhookReceiver) countTries() int {
 	return h.tries
 }
 
-// eventsOf returns the types of the events of a message so far, by webhook-id.
+// eventsOf returns the types of the recorded events of a message, by webhook-id.
 func (h *webhookReceiver) eventsOf(id string) map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,9 +95,9 @@ func (h *webhookReceiver) eventsOf(id string) map[string]string {
 
 func (h *webhookReceiver) hostName() string { return strings.TrimPrefix(h.URL, "http://") }
 
-// receiverEnv returns the environment that allows callbacks to these receivers and sends events of dead messages to the
-// first of them.
-func receiverEnv(hooks ...*webhookReceiver) []string {
+// receiverSettings returns replacements in weir.yaml: they allow callbacks to these receivers, send events of dead
+// messages to the first of them, and shorten the lease.
+func receiverSettings(hooks ...*webhookReceiver) []string {
 	var hosts []string
 	for _, h := range hooks {
 		hosts = append(hosts, strconv.Quote(h.hostName()))
@@ -120,6 +122,7 @@ func (s *system) postWithCallback(callback, path string, version int) (m postedM
 	return m
 }
 
+// postCallbackOnce posts a message with a callback, and returns the answer.
 func (s *system) postCallbackOnce(callback, path string, version int) (*http.Response, error) {
 	body := fmt.Sprintf(`<article path="%s" version="%d"><title>Version %d</title></article>`, path, version, version)
 	req, err := http.NewRequest(http.MethodPost, s.weir+"/api/messages", strings.NewReader(body))
@@ -132,11 +135,11 @@ func (s *system) postCallbackOnce(callback, path string, version int) (*http.Res
 	return http.DefaultClient.Do(req)
 }
 
-// The receiver is away at first, and the test kills handlers all the time. Weir still calls each callback, uses one
-// webhook-id for each event, and sends the dead messages to the operator's receiver.
+// The receiver answers 503 to all callbacks at first, and the test kills handlers. Weir still calls each callback, and
+// uses one webhook-id for each event.
 func TestCallbacks_AcrossKillsAndAnAbsentReceiver(t *testing.T) {
-	h := newHook(t)
-	s := newSystem(t, 2, receiverEnv(h)...)
+	h := newReceiver(t)
+	s := newSystem(t, 2, receiverSettings(h)...)
 	h.setAnswer(http.StatusServiceUnavailable, 0)
 	var accepted []postedMessage
 	for i := range 60 {
@@ -158,9 +161,11 @@ func TestCallbacks_AcrossKillsAndAnAbsentReceiver(t *testing.T) {
 	s.checkRecord()
 }
 
+// Weir sends the event of a dead message to the operator's receiver. It refuses a message whose callback has a wrong
+// address.
 func TestNotify_OfADeath(t *testing.T) {
-	h := newHook(t)
-	s := newSystem(t, 1, append(receiverEnv(h), "attempts: 5", "attempts: 1")...)
+	h := newReceiver(t)
+	s := newSystem(t, 1, append(receiverSettings(h), "attempts: 5", "attempts: 1")...)
 	s.setFaults(`{"failPath":"/bad"}`)
 	m, err := s.postMessageOnce("/bad", 1, "bad")
 	if err != nil {
@@ -186,10 +191,10 @@ func TestNotify_OfADeath(t *testing.T) {
 	}
 }
 
-// A receiver that answers after 30 s delays neither deliveries nor other receivers.
+// A receiver that answers only after 30 s delays neither deliveries nor other receivers.
 func TestCallbacks_ASlowReceiverDelaysNoOther(t *testing.T) {
-	slow, quick := newHook(t), newHook(t)
-	s := newSystem(t, 1, receiverEnv(quick, slow)...)
+	slow, quick := newReceiver(t), newReceiver(t)
+	s := newSystem(t, 1, receiverSettings(quick, slow)...)
 	slow.setAnswer(http.StatusNoContent, 30*time.Second)
 	var accepted []postedMessage
 	for i := range 100 {

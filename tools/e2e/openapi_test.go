@@ -10,8 +10,8 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// requestStatus sends a request, checks the status, and returns the answer. header has names and values of request
-// headers in turn.
+// requestStatus sends a request, checks the status of the answer, and returns the answer's body and headers. header
+// has names and values of request headers in turn. A body that begins with < is XML, another one is JSON.
 func (s *system) requestStatus(status int, method, path, body string, header ...string) (answer string,
 	headers http.Header) {
 	s.t.Helper()
@@ -48,8 +48,8 @@ func (s *system) postAccepted(path string, header ...string) string {
 	return location[strings.LastIndex(location, "/")+1:]
 }
 
-// anyTitle is the title of the messages of askEveryOperation. It is a value that no other text has, for the test of
-// redaction.
+// anyTitle is the title of the messages of askEveryOperation. No other text has it, because the test of redaction
+// looks for it.
 const anyTitle = "qx7canary title"
 
 func titledArticle(path, title string) string {
@@ -63,8 +63,8 @@ func (s *system) awaitStage(id, stage string) {
 		func() bool { return getJSON[postedMessage](s, s.weir+"/api/messages/"+id).Stage == stage })
 }
 
-// Each operation of the description succeeds once, in a system with messages of all stages. The client of all tests
-// checks each answer against the description.
+// Each operation of the description succeeds at least once, in a system with messages of many stages. The HTTP client
+// of all tests checks each answer against the description.
 func TestOpenAPI_EveryOperation(t *testing.T) { inEachMode(t, testOpenAPIEveryOperation) }
 
 func testOpenAPIEveryOperation(t *testing.T) {
@@ -73,11 +73,12 @@ func testOpenAPIEveryOperation(t *testing.T) {
 			"    steps: [{ name: send, post: \"\", body: message, remember: \"{{ 'item-' + key }}\" }]")
 	s.askEveryOperation()
 	for _, operation := range answers.Missing() {
-		t.Errorf("%s was not asked with success", operation)
+		t.Errorf("%s did not succeed in any call", operation)
 	}
 }
 
-// askEveryOperation asks each operation of the description, in a system as testOpenAPIEveryOperation makes it.
+// askEveryOperation calls each operation of the description. The system must have the settings of
+// testOpenAPIEveryOperation.
 func (s *system) askEveryOperation() {
 	s.checkMessages()
 	s.checkBatches()
@@ -90,8 +91,8 @@ func (s *system) askEveryOperation() {
 	s.checkService()
 }
 
-// unchangedStatus returns the status of an answer to If-None-Match if nothing has changed. A host that
-// forwards does not relay 304.
+// unchangedStatus returns the status of Weir's answer to If-None-Match if nothing has changed. Weir does not answer
+// 304 under a host that forwards, because that host would close the client's connection.
 func (s *system) unchangedStatus() int {
 	if s.mode == host.Forwarding {
 		return http.StatusOK
@@ -112,7 +113,7 @@ func (s *system) checkBatches() {
 	s.requestStatus(404, "DELETE", "/api/batches/none", "")
 	s.requestStatus(409, "DELETE", strings.TrimPrefix(address, s.weir), "")
 	_, headers = s.requestStatus(202, "POST", "/api/batches?split=/feed/article", writeFeed(10, 500))
-	// 5000 parts are so many that the next request arrives before all of them are filed.
+	// The batch has so many parts (5000) that the next request arrives before all of them are filed.
 	s.requestStatus(202, "DELETE", strings.TrimPrefix(headers.Get("Location"), s.weir), "")
 	s.requestStatus(400, "POST", "/api/batches?mode=some", feed)
 	s.requestStatus(400, "POST", "/api/batches", feed, "Weir-Deliver-After", "1h")
@@ -170,7 +171,8 @@ func (s *system) checkVersions() {
 	s.requestStatus(404, "POST", "/api/remembered/forget", `{"key":"/never","contract":"delete"}`)
 }
 
-// checkDead makes two messages die, corrects one of them, and returns the id of the other.
+// checkDead makes messages die: it corrects the first, replays the second, discards two of another key, and returns
+// the id of one that stays dead.
 func (s *system) checkDead() string {
 	s.setFaults(`{"failPath":"/bad"}`)
 	first := s.postAccepted("/bad")
@@ -257,7 +259,7 @@ func (s *system) checkReplays(dead string) {
 	s.requestStatus(404, "GET", "/api/replays/none", "")
 	s.requestStatus(404, "DELETE", "/api/replays/none", "")
 
-	// The next replay is cancelled. It does not end before that, because all lanes are paused.
+	// The test cancels the next replay. The replay does not end before that, because all lanes are paused.
 	s.setFaults(`{"failPath":"/bad"}`)
 	s.awaitStage(s.postAccepted("/bad"), "dead")
 	s.requestStatus(200, "POST", "/api/pause", `{"all":true,"reason":"a replay waits"}`)

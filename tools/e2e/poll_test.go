@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// The test starts a process of weir poll each 10 s, and files messages at any time by a client that cannot deliver
-// them. The tests of internal/poll check in virtual time how soon each is delivered, because a busy machine has
-// delays.
+// The test starts a process of weir poll each 10 s, and files messages at random times by an appender, which delivers
+// none. The tests of internal/poll check in virtual time how soon each message is delivered, because a busy machine
+// has delays.
 func TestPoll_DeliversMessagesFiledAtAnyTime(t *testing.T) {
 	const (
 		period, idle = 10 * time.Second, 2 * time.Second
@@ -32,9 +32,9 @@ func TestPoll_DeliversMessagesFiledAtAnyTime(t *testing.T) {
 				idle.String(), "--estimate", "100ms")
 		})
 	}
-	// The due times are spread over all periods except the last seconds, after which no process runs.
+	// No message comes in the last 5 s of the last process, because no process would run after it.
 	accepted := map[string]time.Time{}
-	for _, at := range randomDueTimes(messages, starts*period-5*time.Second) {
+	for _, at := range randomTimes(messages, starts*period-5*time.Second) {
 		<-time.After(time.Until(began.Add(at)))
 		m := s.appendMessage(appender, "/p/"+string(rune('a'+len(accepted)%7)), len(accepted)/7)
 		accepted[m.ID.String()] = time.Now()
@@ -59,8 +59,8 @@ func TestPoll_DeliversMessagesFiledAtAnyTime(t *testing.T) {
 	}
 }
 
-// randomDueTimes returns n random durations below limit, sorted.
-func randomDueTimes(n int, limit time.Duration) []time.Duration {
+// randomTimes returns n random durations below limit, sorted.
+func randomTimes(n int, limit time.Duration) []time.Duration {
 	all := make([]time.Duration, n)
 	for i := range all {
 		all[i] = rand.N(limit)
@@ -69,8 +69,8 @@ func randomDueTimes(n int, limit time.Duration) []time.Duration {
 	return all
 }
 
-// Two processes of weir poll overlap by half of their time, beside a Functions host. The lane gets another holder at
-// least when the first process ends. No message is lost, doubled or out of order.
+// Seven processes of weir poll run beside a Functions host. Each overlaps the next by half of its time. The lane has
+// at least two holders. No message is lost, doubled or out of order.
 func TestPoll_OverlappingBesideAHost(t *testing.T) {
 	s := newSystem(t, 1, "timeout: 30s", "timeout: 1s", "lease: 30s", "lease: 15s")
 	appender, _ := s.openAppender(1)
@@ -90,7 +90,7 @@ func TestPoll_OverlappingBesideAHost(t *testing.T) {
 	posted := make(chan []postedMessage, 1)
 	go func() { posted <- s.postBurst(t.Context(), 8, 40) }()
 	const filed = 100
-	for n, at := range randomDueTimes(filed-1, 12*time.Second) {
+	for n, at := range randomTimes(filed-1, 12*time.Second) {
 		<-time.After(time.Until(began.Add(at)))
 		s.appendMessage(appender, "/l/0", n+1)
 	}

@@ -18,7 +18,7 @@ import (
 	"weir/tools/realbroker"
 )
 
-// stageConsumer stages an app that consumes queues. more has further settings of intake.rabbitmq.
+// stageConsumer stages an app with settings for weir consume. more has further settings of intake.rabbitmq.
 func (s *system) stageConsumer(b *realbroker.Broker, more string, queues ...*brokerQueue) string {
 	s.t.Helper()
 	return s.stageConsumerAt(b.URL(), more, queues...)
@@ -30,7 +30,7 @@ func (s *system) stageConsumerAt(url, more string, queues ...*brokerQueue) strin
 	return s.stageAppWith(readFile(s.t, filepath.Join("..", "..", "weir.yaml")) + consumerYAML(url, more, queues...))
 }
 
-// consumerYAML returns the settings of an app that consumes queues.
+// consumerYAML returns the settings for a consumer of the queues.
 func consumerYAML(url, more string, queues ...*brokerQueue) string {
 	settings := fmt.Sprintf("\nintake:\n  rabbitmq:\n    url: %s\n%s    queues:\n", url, more)
 	for _, q := range queues {
@@ -78,7 +78,7 @@ func (p *consumerProcess) endProcess(signal syscall.Signal) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// awaitConsumer waits until a consumer consumes a queue.
+// awaitConsumer waits until a consumer has logged that it consumes a queue.
 func (s *system) awaitConsumer(p *consumerProcess) {
 	s.t.Helper()
 	s.awaitCondition("the consumer consumes", time.Minute,
@@ -113,7 +113,8 @@ func TestRabbitMQ_KeepsTheOrderOfEachKey(t *testing.T) {
 	}
 }
 
-// One of two consumers has the queue. The test kills the first consumer in the middle of a burst, and then the second.
+// Two consumers run, and one of them has the queue. The test kills this one in the middle of a burst, then the other
+// one, and then starts a third.
 func TestRabbitMQ_ConsumersKilledInABurst(t *testing.T) {
 	t.Parallel()
 	for name, arguments := range map[string]amqp.Table{
@@ -126,6 +127,7 @@ func TestRabbitMQ_ConsumersKilledInABurst(t *testing.T) {
 	}
 }
 
+// killConsumersInABurst runs the test with a queue that has the arguments.
 func killConsumersInABurst(t *testing.T, arguments amqp.Table) {
 	const versions = 250
 	s := newBareSystemAt(t, time.Millisecond)
@@ -198,7 +200,7 @@ func TestRabbitMQ_StorageAway(t *testing.T) {
 		QueuePort: ports.Queue, TablePort: ports.Table}); err != nil {
 		t.Fatal(err)
 	}
-	// The CMS may get a delivery again if storage has refused its commit.
+	// The CMS may get a message again if storage did not take the commit of its delivery.
 	s.awaitCondition("90 messages are written", 3*time.Minute, func() bool {
 		st := s.readStats()
 		return st.Writes-st.Repeats >= 90
@@ -211,7 +213,7 @@ func TestRabbitMQ_StorageAway(t *testing.T) {
 	}
 }
 
-// The broker is short of memory, and accepts no dead letter. It still accepts acknowledgements, so the consumer files
+// The broker is short of memory, and accepts no dead letter. It still accepts acknowledgements. So the consumer files
 // more valid messages than the prefetch. When the broker has memory again, it gets the dead letter once.
 func TestRabbitMQ_BrokerBlocksPublishers(t *testing.T) {
 	s := newSystem(t, 1)
@@ -243,7 +245,7 @@ func TestRabbitMQ_BrokerBlocksPublishers(t *testing.T) {
 	}
 }
 
-// The network to the broker is lost, and all connections stay open. The process still ends in time after SIGTERM.
+// The network to the broker is lost, and all connections stay open. The consumer still ends within 10 s after SIGTERM.
 func TestRabbitMQ_StopsWithoutTheBroker(t *testing.T) {
 	s := newSystem(t, 1)
 	b := useSharedBroker(t)
@@ -305,7 +307,7 @@ func TestRabbitMQ_InvalidMessagesAreDeadLetters(t *testing.T) {
 	}
 }
 
-// A message with a due time does not delay the others, and does not stay in the queue until it is due.
+// A message with a due time does not delay other messages, and does not stay in the queue until it is due.
 func TestRabbitMQ_DueTimes(t *testing.T) {
 	s := newSystem(t, 1)
 	b := useSharedBroker(t)

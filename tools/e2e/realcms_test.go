@@ -24,19 +24,22 @@ type realCMS interface {
 	Stop() error
 }
 
-// cmsAPI is a way to write to a CMS, with its recipe.
+// cmsAPI is an API of a CMS, with the recipe that uses it.
 type cmsAPI struct {
-	recipe   string
+	recipe   string // folder below recipes
 	isCreate func(r *http.Request, body []byte) bool
 	isUpdate func(r *http.Request, body []byte) bool
-	// start starts the CMS. The recipe's variables depend on the address by which Weir reaches the CMS.
+	// start starts the CMS. It returns the CMS's address, and a function that returns environment variables for the
+	// recipe: they depend on the address by which Weir reaches the CMS, which is that of the proxy.
 	start func(ctx context.Context, log io.Writer) (_ realCMS, url string, variables func(url string) []string, _ error)
 }
 
+// byMethod recognizes requests by their method.
 func byMethod(method string) func(*http.Request, []byte) bool {
 	return func(r *http.Request, _ []byte) bool { return r.Method == method }
 }
 
+// byCall recognizes requests by the name of a call in their body.
 func byCall(name string) func(*http.Request, []byte) bool {
 	return func(_ *http.Request, body []byte) bool { return bytes.Contains(body, []byte(name)) }
 }
@@ -49,6 +52,7 @@ type cmsRun struct {
 	cms   realCMS
 	proxy *realcms.Proxy
 
+	// faults has the function that chooses the proxy's treatment of each request.
 	faults          atomic.Pointer[func(r *http.Request, body []byte) realcms.Fault]
 	creates, writes atomic.Int64 // requests to the CMS; writes include creates
 
@@ -56,7 +60,8 @@ type cmsRun struct {
 	ids map[string]bool // of accepted messages
 }
 
-// newCMSRun starts the CMS, the proxy and Weir. settings has replacements in the recipe: old and new text in turn.
+// newCMSRun starts storage, the CMS, the proxy and Weir. settings has replacements in the recipe: old and new text in
+// turn.
 func newCMSRun(t *testing.T, api cmsAPI, race realcms.Race, instances int, settings ...string) *cmsRun {
 	t.Helper()
 	t.Parallel()
@@ -77,7 +82,7 @@ func newCMSRun(t *testing.T, api cmsAPI, race realcms.Race, instances int, setti
 	}
 	t.Cleanup(func() { w.proxy.Close() })
 	text := readFile(t, filepath.Join("..", "..", "recipes", api.recipe, "weir.yaml"))
-	// This is the shortest lease. The lane of a killed holder stands still for about as long.
+	// 15 s is the shortest lease. The lane of a killed holder stands still for about as long.
 	w.app = w.stageAppWith("lease: 15s\n" + strings.NewReplacer(settings...).Replace(text))
 	w.startStagedHost(variables(w.proxy.URL), []string{"--instances", fmt.Sprint(instances)})
 	return w
@@ -94,7 +99,7 @@ func (w *cmsRun) treatRequest(r *http.Request, body []byte) realcms.Fault {
 	return (*w.faults.Load())(r, body)
 }
 
-// setFaults sets the proxy's treatment of requests, as in realcms.StartProxy.
+// setFaults sets the function that chooses the proxy's treatment of each request, as in realcms.StartProxy.
 func (w *cmsRun) setFaults(choose func(r *http.Request, body []byte) realcms.Fault) {
 	w.faults.Store(&choose)
 }
@@ -147,7 +152,7 @@ func (w *cmsRun) startRace() <-chan []error {
 	return sent
 }
 
-// awaitRace waits until each message of a race is final, and fails the test if one is dead.
+// awaitRace waits until each message of the race is final, and reports an error for each dead one.
 func (w *cmsRun) awaitRace(sent <-chan []error) {
 	w.t.Helper()
 	for _, err := range <-sent {
@@ -184,10 +189,10 @@ func (w *cmsRun) checkPosts() {
 	}
 }
 
-// testTwoKills kills the holder at the worst moments: when the CMS has created an item, or updated one, and has not
-// answered yet. Each race has a first update: the next holder repeats the create without an answer, finds the item, and
-// updates it. A race may have no second update, if Weir accepts all versions before the first kill and the newest
-// supersedes the others.
+// testTwoKills kills the holder twice while it waits for an answer: after the CMS has created an item, and after the
+// CMS has updated one for the first time. Each race has a first update: the next holder sends the message whose create
+// got no answer once more, finds the item, and updates it. A race may have no second update, if Weir accepts all
+// versions before the first kill and the newest version supersedes the others.
 func testTwoKills(t *testing.T, api cmsAPI, race realcms.Race) {
 	w := newCMSRun(t, api, race, 2)
 	reached, killed := make(chan string), make(chan struct{})
@@ -225,9 +230,9 @@ func testTwoKills(t *testing.T, api cmsAPI, race realcms.Race) {
 	w.checkPosts()
 }
 
-// testSpoiltAnswers loses answers to creates and updates, spoils others, and restarts the CMS in the middle. The CMS
-// gets each version, because none supersedes another. So the race should have one client, which posts the versions
-// in order.
+// testSpoiltAnswers loses answers to creates, loses or spoils answers to other requests, and restarts the CMS in the
+// middle. No version supersedes another, so the CMS gets each version. The race should have one client, which posts
+// the versions in order.
 func testSpoiltAnswers(t *testing.T, api cmsAPI, race realcms.Race) {
 	w := newCMSRun(t, api, race, 1, "supersede: true", "supersede: false", "delivery:\n",
 		"delivery:\n  settle: 1s\n  backoff: { min: 100ms, max: 1s }\n")
@@ -237,7 +242,7 @@ func testSpoiltAnswers(t *testing.T, api cmsAPI, race realcms.Race) {
 		n := requests.Add(1)
 		spoil := realcms.SpoilNone
 		switch {
-		case api.isCreate(r, body) && w.creates.Load()%3 == 1: // also for the first create
+		case api.isCreate(r, body) && w.creates.Load()%3 == 1: // the first create and each third after it
 			spoil = realcms.SpoilLose
 		case n%9 == 0:
 			spoil = []realcms.Spoil{realcms.SpoilHTML, realcms.SpoilCut, realcms.SpoilLose}[n/9%3]

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// scheduleState is the answer to GET of a schedule.
+// scheduleState has the fields of a schedule that tests read.
 type scheduleState struct {
 	Name  string
 	State struct {
@@ -36,8 +36,8 @@ func (s *system) sendJSON(method, path, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// A schedule with a message each second runs in two handlers, which the test kills in turn. Each second has one
-// message.
+// A schedule with a message each second runs in two handlers, which the test kills in turn. There is exactly one
+// message for each second.
 func TestRecurring_OnceEachSecondAcrossKills(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s")
 	definition := `{"cron":"@every 1s","missed":"all",` +
@@ -46,7 +46,7 @@ func TestRecurring_OnceEachSecondAcrossKills(t *testing.T) {
 		t.Fatalf("got %d %s, want 201", status, answer)
 	}
 	var known int64
-	filed := func() int64 { // the last known number while no handler answers
+	filed := func() int64 { // without an answer of a handler it returns the last known number
 		status, answer := s.sendJSON("GET", "/api/schedules/tick", "")
 		var now scheduleState
 		if status == http.StatusOK {
@@ -84,7 +84,7 @@ func TestRecurring_OnceEachSecondAcrossKills(t *testing.T) {
 	s.logLateness()
 }
 
-// logLateness logs the times from the due times of messages to their writes at the CMS.
+// logLateness logs the times from the due times of messages to their requests at the CMS.
 func (s *system) logLateness() {
 	s.t.Helper()
 	var late []time.Duration
@@ -98,7 +98,7 @@ func (s *system) logLateness() {
 		late[len(late)-1])
 }
 
-// readTicks returns the messages that the CMS has got, by due time and then by id.
+// readTicks returns the ids of the messages that the CMS has taken, by due time.
 func (s *system) readTicks() map[string]map[string]bool {
 	s.t.Helper()
 	out := map[string]map[string]bool{}

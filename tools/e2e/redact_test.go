@@ -27,16 +27,16 @@ const canary = "qx7canary"
 // hasCanary reports whether a text has a redacted value, in any case.
 func hasCanary(text string) bool { return strings.Contains(strings.ToLower(text), canary) }
 
-// showAroundCanary returns the part of a text around the first redacted value.
+// showAroundCanary returns the part of a text around the first redacted value. The text must have one.
 func showAroundCanary(text string) string {
 	at := strings.Index(strings.ToLower(text), canary)
 	return text[max(0, at-200):min(len(text), at+200)]
 }
 
-// recordedAnswers gathers the answers to the requests of the tests' client, for each host given to startRecording.
+// recordedAnswers gathers the answers of hosts to the requests of the tests' HTTP client.
 type recordedAnswers struct {
 	mu     sync.Mutex
-	byHost map[string][]string
+	byHost map[string][]string // only hosts that were given to startRecording
 }
 
 // recorded is part of the HTTP client of all tests.
@@ -56,16 +56,16 @@ func (a *recordedAnswers) listAnswers(host string) []string {
 	return slices.Clone(a.byHost[host])
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It records the answer if the host is recorded.
 func (a *recordedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
-	_, isAsked := a.byHost[r.URL.Host]
+	_, isRecorded := a.byHost[r.URL.Host]
 	a.mu.Unlock()
-	if !isAsked {
+	if !isRecorded {
 		return resp, nil
 	}
 	body, err := io.ReadAll(resp.Body)
@@ -78,12 +78,12 @@ func (a *recordedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// echo is a proxy in front of the demo CMS. Its answer repeats the body of the request in several forms. It rejects
-// messages of people.
+// echo stands in front of the demo CMS. It appends the last body that it got to each answer of the demo CMS. It
+// rejects messages of people itself, with an answer that has the body in several forms.
 type echo struct {
 	*httptest.Server
 	mu  sync.Mutex
-	got []string
+	got []string // bodies of requests
 }
 
 func newEcho(t *testing.T, cms string) *echo {
@@ -136,7 +136,8 @@ func (e *echo) joinBodies() string {
 	return strings.Join(e.got, "\n")
 }
 
-// newRecordingReceiver returns the address of a receiver of events, and a function that returns the received ones.
+// newRecordingReceiver returns the address of a receiver of events, and a function that returns the headers and bodies
+// of all received events.
 func newRecordingReceiver(t *testing.T) (address string, events func() string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -155,7 +156,7 @@ func newRecordingReceiver(t *testing.T) (address string, events func() string) {
 	}
 }
 
-// The contract of articles redacts their titles, and that of people redacts values at each kind of place. Its step
+// The contract of articles redacts titles. The contract of people redacts values at each kind of place, and its step
 // changes values on the way to the CMS.
 const (
 	redactTitles = "    root: article\n    redact: [./title]\n    show: [{ name: title, path: ./title }]\n"
@@ -183,15 +184,15 @@ const (
 `
 )
 
-// newPerson returns a message of a person with a redacted value at each place.
+// newPerson returns a message of a person, with the canary at each redacted place.
 func newPerson(id string) string {
 	return `<person id="` + id + `" mail='` + canary + `@b.example' xmlns:p="urn:c"><name>Ann</name><pan>` + canary +
 		`-4711 &amp; <![CDATA[co]]></pan><home no="1"><street floor="` + canary + `-floor">` + canary +
 		` street</street></home><card p:no="` + canary + `-card" no="2"/></person>`
 }
 
-// newRedactingSystem starts a system whose contracts redact values, with a CMS whose answers repeat the values. The log
-// of the system has each attempt.
+// newRedactingSystem starts a system whose contracts redact values, with an echo as the CMS. The system's log has each
+// attempt.
 func newRedactingSystem(t *testing.T, otlp, receiver string) (*system, *echo) {
 	t.Helper()
 	s := newBareSystem(t)
@@ -210,8 +211,9 @@ func newRedactingSystem(t *testing.T, otlp, receiver string) (*system, *echo) {
 	return s, cms
 }
 
-// Messages with redacted values at each kind of place come by each way into the system. The test then calls each
-// operation of the API, and opens each page and runs each command. Only reveal, the CMS and storage have the values.
+// The test calls each operation of the API, and puts messages with redacted values at each kind of place into the
+// system: by HTTP, in batches and in schedules. Then it opens the pages and runs the commands that read them. Only
+// answers to reveal, the CMS and stored bodies have the values.
 func TestRedact_ReadersSeeNoValue(t *testing.T) {
 	c, err := collector.Start()
 	if err != nil {
@@ -313,7 +315,8 @@ func (s *system) postPeople() (dead, edited string) {
 	return ids[0], ids[1]
 }
 
-// readAllOf reads every address of two dead messages, and each list and page that has them.
+// readAllOf makes schedules with redacted values. It reads two dead messages at each address of a message, and the
+// lists and pages that could have their values.
 func (s *system) readAllOf(dead, edited string) {
 	s.t.Helper()
 	for _, id := range []string{dead, edited} {
@@ -360,8 +363,8 @@ func (s *system) readAllOf(dead, edited string) {
 	}
 }
 
-// runReadingCommands runs the commands that read messages, and returns their output. The files of weir try and weir
-// check have redacted values, too.
+// runReadingCommands runs the commands that read messages, and returns their output. The files of weir try, check and
+// send have redacted values, too.
 func (s *system) runReadingCommands(dead, edited string) (output string) {
 	s.t.Helper()
 	dir := s.t.TempDir()
@@ -384,7 +387,8 @@ func (s *system) runReadingCommands(dead, edited string) (output string) {
 	return output
 }
 
-// checkOthersHaveTheValues checks that the CMS and reveal have the values, and that storage has them only in bodies.
+// checkOthersHaveTheValues checks that the CMS and reveal have the values, that storage has them only in bodies, and
+// that the audit log has the reading by reveal.
 func (s *system) checkOthersHaveTheValues(dead string, cms *echo) {
 	s.t.Helper()
 	if sent := cms.joinBodies(); !strings.Contains(sent, anyTitle) ||
@@ -405,7 +409,7 @@ func (s *system) checkOthersHaveTheValues(dead string, cms *echo) {
 	}
 	places := s.findInStorage(canary)
 	if len(places) == 0 {
-		s.t.Error("got no stored values, want those of bodies: the search finds nothing")
+		s.t.Error("got no stored values, want those of bodies, because otherwise the search is wrong")
 	}
 	for _, place := range places {
 		if !strings.HasSuffix(place, " Body") && !strings.HasSuffix(place, " Edited") {
@@ -414,7 +418,7 @@ func (s *system) checkOthersHaveTheValues(dead string, cms *echo) {
 	}
 }
 
-// The headers of a dead letter have the problems without the values.
+// The headers of a dead letter have the problems of the message, and no redacted value. The log has none, either.
 func TestRedact_DeadLetters(t *testing.T) {
 	s := newSystem(t, 1)
 	b := useSharedBroker(t)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// articleWithTitle is an article with a title.
+// articleWithTitle returns a version of an article with a title.
 func articleWithTitle(path string, version int, title string) string {
 	return fmt.Sprintf(`<article path="%s" version="%d"><title>%s</title></article>`, path, version, title)
 }
@@ -27,6 +27,7 @@ func (s *system) postBody(body string) (address, id string) {
 	return s.weir + "/api/messages/" + id, id
 }
 
+// awaitStageAt waits until the message at an address has the stage, and returns the message.
 func (s *system) awaitStageAt(address, stage string) postedMessage {
 	s.t.Helper()
 	var m postedMessage
@@ -37,7 +38,7 @@ func (s *system) awaitStageAt(address, stage string) postedMessage {
 	return m
 }
 
-// writtenVersions returns the versions of a path that the CMS has written, in order.
+// writtenVersions returns the versions of a path that the CMS has taken, in the order of the requests.
 func (s *system) writtenVersions(path string) (versions []int) {
 	for _, r := range s.readRequests() {
 		if r.Path == path && r.Status < 300 {
@@ -47,8 +48,8 @@ func (s *system) writtenVersions(path string) (versions []int) {
 	return versions
 }
 
-// A corrected dead message goes before the waiting messages of its key, although processes die meanwhile. If a later
-// message of its key was delivered, Weir replays it only by force.
+// Weir delivers a corrected dead message before the waiting messages of its key, although the test kills handlers
+// meanwhile. If a later message of the key was delivered, Weir replays the dead one only by force.
 func TestReplay(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s", "{ min: 1s, max: 5m }", "[20s]")
 	s.setFaults(`{"rejectText":"Helo"}`)

@@ -21,7 +21,7 @@ import (
 )
 
 // The test copies an account while Weir accepts and delivers. The copy has rows of different times, and `weir verify`
-// reports that. A second copy, made while the app is stopped, is consistent, and Weir continues on it.
+// reports that. A second copy, which the test makes while no host runs, is consistent, and Weir goes on with it.
 func TestRestore_CopyOfAnAccount(t *testing.T) {
 	s := newFleetSystem(t, 1)
 	posted := make(chan []postedMessage, 1)
@@ -82,7 +82,7 @@ func (s *system) startHost(app string) {
 	s.startStagedHost(nil, nil)
 }
 
-// postRejectedOnce posts a message that the CMS rejects while its fault is set.
+// postRejectedOnce posts a message that the CMS rejects while it has the test's fault.
 func (s *system) postRejectedOnce() {
 	s.t.Helper()
 	body := `<article path="/bad" version="1"><title>bad</title></article>`
@@ -93,7 +93,7 @@ func (s *system) postRejectedOnce() {
 	_ = res.Body.Close()
 }
 
-// books has the sums of the lanes' counters.
+// books has the sums of the counters of all lanes.
 type books struct{ Accepted, Delivered, Dead, Waiting int }
 
 func (s *system) sumBooks() books {
@@ -101,7 +101,7 @@ func (s *system) sumBooks() books {
 	return getJSON[struct{ Totals books }](s, s.weir+"/api/lanes").Totals
 }
 
-// copyAccount copies tables and blobs, row by row in the order of their keys, as a copying tool does.
+// copyAccount copies the tables, row by row in the order of their keys, and then the blobs, as a copying tool does.
 func copyAccount(t *testing.T, from, to *azurite.Process) {
 	t.Helper()
 	ctx := t.Context()
@@ -141,22 +141,22 @@ func copyAccount(t *testing.T, from, to *azurite.Process) {
 
 func copyRows(t *testing.T, from, to *aztables.Client) {
 	t.Helper()
-	top := int32(100) // rows of a page: few, so that the copy takes some time
+	top := int32(100) // rows in a page; small pages make the copy take some time
 	for pages := from.NewListEntitiesPager(&aztables.ListEntitiesOptions{Top: &top}); pages.More(); {
 		page, err := pages.NextPage(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, row := range page.Entities {
-			if _, err := to.AddEntity(t.Context(), withoutETag(t, row), nil); err != nil {
+			if _, err := to.AddEntity(t.Context(), withoutSystemColumns(t, row), nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 }
 
-// withoutETag removes the columns of a row that storage sets itself.
-func withoutETag(t *testing.T, row []byte) []byte {
+// withoutSystemColumns removes the columns of a row that storage sets by itself.
+func withoutSystemColumns(t *testing.T, row []byte) []byte {
 	t.Helper()
 	columns := map[string]json.RawMessage{}
 	if err := json.Unmarshal(row, &columns); err != nil {

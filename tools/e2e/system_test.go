@@ -1,8 +1,9 @@
 // Package e2e_test runs the whole system as processes on this machine: Azurite, the demo CMS, and the stand-in for the
-// Functions host with one or more handlers. The tests check the CMS's own record.
+// Functions host with one or more handlers. Most tests check the CMS's own record. Some use a RabbitMQ, or a real CMS
+// in place of the demo CMS.
 //
-// The host is a new one, which proxies requests, except in tests that run in each mode by inEachMode.
-// E2E_HTTP=forwarding runs all others under an old host, too.
+// The host is a new one, which proxies requests, or an old one, which forwards them. Some tests run in each mode. All
+// others run under a new host, or with E2E_HTTP=forwarding under an old one.
 package e2e_test
 
 import (
@@ -34,10 +35,10 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// built is the folder of the programs that TestMain builds.
+// built is the folder with the programs that TestMain builds.
 var built string
 
-// answers checks each answer that a test gets by net/http against the API's description.
+// answers checks each answer of Weir that a test gets by http.DefaultClient against the API's description.
 var answers = &openapitest.Transport{Base: recorded}
 
 func TestMain(m *testing.M) {
@@ -67,7 +68,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// buildPrograms makes the programs and stages the app, as make build does.
+// buildPrograms builds the handler, the stand-in for the host and the demo CMS into dir.
 func buildPrograms(dir string) error {
 	tools, root := "..", filepath.Join("..", "..")
 	for _, program := range []struct{ module, name string }{{root, "handler"}, {tools, "funchost"},
@@ -85,11 +86,11 @@ func buildPrograms(dir string) error {
 type system struct {
 	t         *testing.T
 	storage   *azurite.Process
-	dir       string // of storage's data
-	app       string // script root
-	weir      string // address of the host
-	cms       string
-	mode      host.Mode // the way in which its host passes requests on
+	dir       string    // of storage's data
+	app       string    // script root of the host
+	weir      string    // address of the host
+	cms       string    // address of the demo CMS
+	mode      host.Mode // the way in which the host passes requests on
 	output    *processLogs
 	history   linear.History
 	hasKilled atomic.Bool // the test kills handlers or ends hosts
@@ -115,20 +116,20 @@ func (l *processLogs) String() string {
 
 const startLimit = 60 * time.Second
 
-// newSystem starts everything with a number of host instances. weirYAML replaces settings:
-// old and new text in turn.
+// newSystem starts storage, the CMS, and a host with a number of instances. It waits until the system is ready.
+// weirYAML has replacements in weir.yaml: old and new text in turn.
 func newSystem(t *testing.T, instances int, weirYAML ...string) *system {
 	t.Helper()
 	return newSystemIn(t, nil, instances, weirYAML...)
 }
 
-// newSystemIn does the same as newSystem, and adds env to the environment.
+// newSystemIn does the same as newSystem, and adds env to the environment of the host.
 func newSystemIn(t *testing.T, env []string, instances int, weirYAML ...string) *system {
 	t.Helper()
 	return newSystemUnder(t, env, []string{"--instances", fmt.Sprint(instances)}, weirYAML...)
 }
 
-// newSystemUnder does the same as newSystemIn, with flags of the host.
+// newSystemUnder does the same as newSystemIn, with flags of the host in place of the number of instances.
 func newSystemUnder(t *testing.T, env, flags []string, weirYAML ...string) *system {
 	t.Helper()
 	s := newBareSystem(t)
@@ -137,7 +138,7 @@ func newSystemUnder(t *testing.T, env, flags []string, weirYAML ...string) *syst
 	return s
 }
 
-// startStagedHost starts a host with the staged app, and waits until it is ready.
+// startStagedHost starts a host with the staged app, and waits until the system is ready.
 func (s *system) startStagedHost(env, flags []string) {
 	s.t.Helper()
 	hostPort := freePort(s.t)
@@ -165,7 +166,7 @@ func newBareSystemAt(t *testing.T, latency time.Duration) *system {
 	return newBareSystemBeside(t, latency)
 }
 
-// newBareSystemBeside does the same as newBareSystemAt, in a test that has a system already.
+// newBareSystemBeside does the same as newBareSystemAt, in a test that is already marked as parallel.
 func newBareSystemBeside(t *testing.T, latency time.Duration) *system {
 	t.Helper()
 	s := newStorage(t)
@@ -177,7 +178,7 @@ func newBareSystemBeside(t *testing.T, latency time.Duration) *system {
 	return s
 }
 
-// newStorage starts only storage.
+// newStorage starts only storage. If the test fails, it shows the end of the log of all processes.
 func newStorage(t *testing.T) *system {
 	t.Helper()
 	s := &system{t: t, dir: t.TempDir(), mode: modeOf(t), output: &processLogs{}}
@@ -197,20 +198,21 @@ func newStorage(t *testing.T) *system {
 	return s
 }
 
-// handlerEnv returns the settings in the handler's environment.
+// handlerEnv returns the handler's settings that are environment variables.
 func (s *system) handlerEnv() []string {
 	return []string{"AzureWebJobsStorage=" + s.storage.ConnectionString(), "WEIR_PREFIX=weir", "WEIR_CMS_URL=" + s.cms +
 		"/api/content"}
 }
 
-// stageApp makes a script root of this test's own.
+// stageApp makes a script root of the test's own. weirYAML has replacements in the project's weir.yaml: old and new
+// text in turn.
 func (s *system) stageApp(weirYAML ...string) string {
 	s.t.Helper()
 	settings := readFile(s.t, filepath.Join("..", "..", "weir.yaml"))
 	return s.stageAppWith(strings.NewReplacer(weirYAML...).Replace(settings))
 }
 
-// stageAppWith does the same as stageApp, with other settings than the project's.
+// stageAppWith makes a script root of the test's own, with settings as its weir.yaml.
 func (s *system) stageAppWith(settings string) string {
 	s.t.Helper()
 	app, root := s.t.TempDir(), filepath.Join("..", "..")
@@ -256,7 +258,7 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(port)
 }
 
-// startProgram runs one of the built programs until the test's end.
+// startProgram starts one of the built programs, and ends it at the end of the test.
 func (s *system) startProgram(program string, env []string, args ...string) {
 	s.t.Helper()
 	if program == "funchost" {
@@ -283,8 +285,8 @@ func (s *system) startProgram(program string, env []string, args ...string) {
 	})
 }
 
-// awaitCondition waits for a condition.
-func (s *system) awaitCondition(what string, limit time.Duration, holds func() bool) {
+// awaitCondition waits until holds returns true. After limit it fails the test with the name of the condition.
+func (s *system) awaitCondition(condition string, limit time.Duration, holds func() bool) {
 	s.t.Helper()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
@@ -292,11 +294,12 @@ func (s *system) awaitCondition(what string, limit time.Duration, holds func() b
 		select {
 		case <-ticker.C:
 		case <-deadline:
-			s.t.Fatalf("not reached within %s: %s", limit, what)
+			s.t.Fatalf("not reached within %s: %s", limit, condition)
 		}
 	}
 }
 
+// getStatus returns the status of the answer to a GET; 0 = there was no answer.
 func (s *system) getStatus(url string) int {
 	resp, err := http.Get(url)
 	if err != nil {
@@ -307,8 +310,8 @@ func (s *system) getStatus(url string) int {
 	return resp.StatusCode
 }
 
-// postStatus posts nothing to an address, and returns the status; 0 = there was no answer. The host answers 500 without
-// JSON for a handler that was killed meanwhile.
+// postStatus posts nothing to an address, and returns the status; 0 = there was no answer. It does not decode the
+// answer, because the host answers 500 without JSON for a handler that was killed meanwhile.
 func (s *system) postStatus(url string) int {
 	resp, err := http.Post(url, "", nil)
 	if err != nil {
@@ -338,8 +341,8 @@ func getJSON[T any](s *system, url string) T {
 	return v
 }
 
-// sendRequest sends a request. A host answers 500 or 502 without a body if its handler is killed while the request
-// runs: if the test does that, sendRequest repeats such a GET for up to 30 s, as a client does.
+// sendRequest sends a request. A host answers 500 or 502 without a body if its handler ends while the request is in
+// flight. If the test kills handlers or ends hosts, sendRequest repeats such a GET for up to 30 s, as a client does.
 func (s *system) sendRequest(req *http.Request) (*http.Response, error) {
 	for limit := time.Now().Add(30 * time.Second); ; {
 		resp, err := http.DefaultClient.Do(req)
@@ -378,17 +381,17 @@ func (s *system) setFaults(json string) {
 	resp.Body.Close()
 }
 
-// postedMessage is the answer of receive and status about a message.
+// postedMessage has the fields that tests read of the answers of receive and status.
 type postedMessage struct {
 	ID, Stage, Key, LastError string
 	Attempts, CMSStatus       int
 	Sequence                  int64
 	Duplicate                 bool
 	Location                  string `json:"-"`
-	version                   int    // as the test posted it
+	version                   int    // version that the test posted; 0 = unknown
 }
 
-// postMessageOnce posts a message once, without a repeat.
+// postMessageOnce posts a message without a repeat, and records the post in the history.
 func (s *system) postMessageOnce(path string, version int, idempotencyKey string) (postedMessage, error) {
 	sent := time.Now()
 	m, err := s.sendPost(path, version, idempotencyKey)
@@ -404,6 +407,7 @@ func versionedArticle(path string, version int) string {
 // keyOf returns the idempotency key of a version.
 func keyOf(path string, version int) string { return fmt.Sprintf("%s@%d", path, version) }
 
+// sendPost posts a message once, and does not record the post.
 func (s *system) sendPost(path string, version int, idempotencyKey string) (postedMessage, error) {
 	req, err := http.NewRequest(http.MethodPost, s.weir+"/api/messages",
 		strings.NewReader(versionedArticle(path, version)))
@@ -425,7 +429,8 @@ func (s *system) sendPost(path string, version int, idempotencyKey string) (post
 	return m, json.NewDecoder(resp.Body).Decode(&m)
 }
 
-// postUntilAccepted posts a message until Weir accepts it, always with one Idempotency-Key, as an upstream does.
+// postUntilAccepted posts a message until Weir accepts it or ctx ends, always with one Idempotency-Key, as an upstream
+// does.
 func (s *system) postUntilAccepted(ctx context.Context, path string, version int) (postedMessage, error) {
 	for {
 		m, err := s.postMessageOnce(path, version, keyOf(path, version))
@@ -440,13 +445,13 @@ func (s *system) postUntilAccepted(ctx context.Context, path string, version int
 	}
 }
 
-// postBurst posts versions 1 to n of each path, each path by a sequential client of its own,
-// and returns every acknowledged message.
+// postBurst posts versions 1 to n of each path, each path by a sequential client of its own. It returns every
+// acknowledged message.
 func (s *system) postBurst(ctx context.Context, paths, n int) []postedMessage {
 	return s.postBurstFrom(ctx, paths, n, 1)
 }
 
-// postBurstFrom does the same as postBurst, for versions from first on.
+// postBurstFrom does the same as postBurst, with n versions from first on.
 func (s *system) postBurstFrom(ctx context.Context, paths, n, first int) []postedMessage {
 	var mu sync.Mutex
 	var accepted []postedMessage
@@ -456,10 +461,10 @@ func (s *system) postBurstFrom(ctx context.Context, paths, n, first int) []poste
 			for v := range n {
 				m, err := s.postUntilAccepted(ctx, fmt.Sprintf("/p/%d", p), first+v)
 				if err != nil {
-					return // ctx has ended, mostly with the test, which then cannot report an error any more
+					return // ctx has ended; an ended test cannot report an error any more
 				}
 				if v%4 == 0 {
-					_, _ = s.readStage(m) // an error means that the test has killed the handler
+					_, _ = s.readStage(m) // for the history; an error means that the test has killed the handler
 				}
 				mu.Lock()
 				accepted = append(accepted, m)
@@ -486,7 +491,8 @@ func (s *system) awaitStages(messages []postedMessage, stage string, limit time.
 	}
 }
 
-// checkRecord checks that no write in the CMS's record is doubled, overlaps another or is out of order.
+// checkRecord checks the CMS's record of a system with one lane: no path has two items, no write overlaps another or
+// is out of order. It does not check repeats.
 func (s *system) checkRecord() server.Stats {
 	s.t.Helper()
 	st := s.readStats()

@@ -13,8 +13,8 @@ import (
 	"weir/tools/collector"
 )
 
-// The process that accepted the message dies before the delivery, and another process delivers it. The spans of both
-// processes, and the CMS's requests, belong to the trace of the upstream.
+// The process that accepted the message dies before the delivery, and another process delivers the message. The spans
+// of both processes, and the CMS's last request, belong to the trace of the upstream.
 func TestTrace_OneOverKilledProcesses(t *testing.T) {
 	c, err := collector.Start()
 	if err != nil {
@@ -22,7 +22,7 @@ func TestTrace_OneOverKilledProcesses(t *testing.T) {
 	}
 	defer c.Close()
 	env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL(), "OTEL_METRIC_EXPORT_INTERVAL=1000",
-		// In milliseconds: often, because a killed process loses the telemetry that it has not sent.
+		// Each 100 ms, because a killed process loses the telemetry that it has not sent.
 		"OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_BLRP_SCHEDULE_DELAY=100"}
 	s := newSystemIn(t, env, 1, "max: 5m", "max: 1s", "lease: 30s", "lease: 15s")
 	s.setFaults(`{"down":true}`)
@@ -79,8 +79,8 @@ func TestTrace_OneOverKilledProcesses(t *testing.T) {
 	})
 }
 
-// Every instance pushes the gauges of all lanes, even instances of groups that run no timer. So the maximum over the
-// instances is right, and their sum is not.
+// Every instance pushes the gauges of all lanes, even an instance of a group without a timer. So operators read the
+// maximum over the instances, and not the sum.
 func TestMetrics_GaugesFromEachGroup(t *testing.T) {
 	c, err := collector.Start()
 	if err != nil {
@@ -89,7 +89,7 @@ func TestMetrics_GaugesFromEachGroup(t *testing.T) {
 	defer c.Close()
 	env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL(), "OTEL_METRIC_EXPORT_INTERVAL=1000"}
 	s := newSystemUnder(t, env, onFlex(0))
-	const instances = 5 // two of http, one each of process, poison and sweep
+	const instances = 5 // two of the group http, one each of process, poison and sweep
 	s.awaitCondition("each instance pushes its view of the empty lane", time.Minute, func() bool {
 		waiting := slices.Collect(maps.Values(c.LaneGauge("weir_lane_waiting", "0")))
 		return slices.Equal(waiting, make([]float64, instances))
@@ -108,7 +108,7 @@ func TestMetrics_GaugesFromEachGroup(t *testing.T) {
 	}
 }
 
-// runSweep starts the function sweep now.
+// runSweep starts the function sweep at once, as its timer does.
 func (s *system) runSweep() {
 	s.t.Helper()
 	resp, err := http.Post(s.weir+"/admin/functions/sweep", "application/json", strings.NewReader("{}"))
@@ -137,7 +137,7 @@ func (s *system) hasMetrics(lines ...string) bool {
 	return true
 }
 
-// A command sends its telemetry before it ends, and ends even if no collector takes it.
+// A command sends its telemetry before it ends. It also ends if the collector does not answer.
 func TestTrace_CommandFlushes(t *testing.T) {
 	c, err := collector.Start()
 	if err != nil {
@@ -169,6 +169,7 @@ func TestTrace_CommandFlushes(t *testing.T) {
 	}
 }
 
+// hasTrace reports whether a log record with the text belongs to the trace.
 func hasTrace(records []collector.Record, text, trace string) bool {
 	for _, r := range records {
 		if r.Text == text && r.Trace == trace {

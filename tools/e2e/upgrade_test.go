@@ -17,9 +17,9 @@ import (
 // `make upgrade` builds the release before this one and runs these tests. They need the history of the repository, so
 // `make test` does not run them.
 
-// The test takes the steps of docs/deploy.md in the middle of a burst. It starts hosts of this version beside hosts
-// of the version before, stops the old ones, and later does the reverse. No message may be lost or change its order,
-// and each version has to read the messages of the other.
+// The test takes the steps of docs/deploy.md in the middle of a burst. It starts hosts of this version beside hosts of
+// the version before, stops the old hosts, and later does the reverse. No message may be lost or change its order, and
+// each version must read the messages of the other.
 func TestUpgradeAndBack(t *testing.T) {
 	const paths, each = 40, 25
 	u := newUpgrade(t)
@@ -51,7 +51,7 @@ func TestUpgradeAndBack(t *testing.T) {
 
 	now = u.addHosts(1, u.app)
 	u.stopHosts(old)
-	u.awaitStages(messages, "delivered", time.Minute) // this version reads them all, too
+	u.awaitStages(messages, "delivered", time.Minute) // this version reads all messages, too
 	u.checkRepost(messages[0])
 	u.checkHistory(messages)
 	t.Logf("%d messages, %d of them written twice", len(messages)+20, u.checkRecord().Repeats)
@@ -61,9 +61,10 @@ func TestUpgradeAndBack(t *testing.T) {
 type upgrade struct {
 	*fleetSystem
 	previous string // the staged app of the version before
-	bad      int
+	bad      int    // messages of postRejected
 }
 
+// newUpgrade starts storage, a CMS and a fleet without hosts.
 func newUpgrade(t *testing.T) *upgrade {
 	t.Helper()
 	previous := os.Getenv("WEIR_PREVIOUS")
@@ -99,6 +100,7 @@ func (u *upgrade) addHosts(count int, app string) (added []*fleet.Host) {
 	return added
 }
 
+// stopHosts stops hosts at the same time, and waits until they have ended.
 func (u *upgrade) stopHosts(hosts []*fleet.Host) {
 	u.t.Helper()
 	for _, h := range hosts {
@@ -111,7 +113,7 @@ func (u *upgrade) stopHosts(hosts []*fleet.Host) {
 	}
 }
 
-// postInBackground posts versions from first on to each path. The channel gets the accepted messages.
+// postInBackground posts a number of versions to each path, from first on. The channel gets the accepted messages.
 func (u *upgrade) postInBackground(paths, versions, first int) <-chan []postedMessage {
 	accepted := make(chan []postedMessage, 1)
 	go func() { accepted <- u.postBurstFrom(u.t.Context(), paths, versions, first) }()
@@ -125,7 +127,7 @@ func (u *upgrade) awaitMoreWrites(count int) {
 	u.awaitCondition("messages are written", 2*time.Minute, func() bool { return u.readStats().Writes >= before+count })
 }
 
-// postScheduled posts messages that become due after the first change of versions.
+// postScheduled posts messages that are due in 30 s, which is mostly after the first change of versions.
 func (u *upgrade) postScheduled(count int) {
 	u.t.Helper()
 	for i := range count {
@@ -148,7 +150,7 @@ func (u *upgrade) postScheduled(count int) {
 	}
 }
 
-// postRejected posts a message that the CMS rejects. It stays dead for both versions.
+// postRejected posts a message that the CMS rejects. The message stays dead for both versions.
 func (u *upgrade) postRejected(text string) {
 	u.t.Helper()
 	path := fmt.Sprintf("/bad/%d", u.bad)
@@ -161,8 +163,8 @@ func (u *upgrade) postRejected(text string) {
 	_ = res.Body.Close()
 }
 
-// checkBooks checks that the lanes have delivered the given number of messages, that only the bad ones are dead and
-// none waits, and that the CMS has the given number of items.
+// checkBooks waits until the lanes have delivered the given number of messages, only the messages of postRejected are
+// dead, and none waits. Then it checks that the CMS has the given number of items.
 func (u *upgrade) checkBooks(delivered, items int) {
 	u.t.Helper()
 	type books struct {
@@ -182,7 +184,7 @@ func (u *upgrade) checkBooks(delivered, items int) {
 	}
 }
 
-// checkRepost checks that this version still knows an Idempotency-Key that the version before filed.
+// checkRepost checks that this version knows an Idempotency-Key that the version before stored.
 func (u *upgrade) checkRepost(m postedMessage) {
 	u.t.Helper()
 	path, _, _ := strings.Cut(m.Key, "@")

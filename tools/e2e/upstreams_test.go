@@ -17,21 +17,22 @@ const (
 	shopSecret  = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 )
 
-// upstreamsYAML has an upstream with a quota of 60 messages a day, and one that signs.
+// upstreamsYAML has an upstream with keys and a quota of 60 messages a day, and one that signs its requests.
 const upstreamsYAML = `upstreams:
   - { name: newsroom, keys: ["${NEWSROOM_KEY}"], contracts: [article], dailyQuota: 60 }
   - { name: shop, signature: standard, secrets: ["${SHOP_SECRET}"] }
 contracts:
 `
 
-// newUpstreamSystem starts two instances that know the upstreams.
+// newUpstreamSystem starts two instances that know these upstreams.
 func newUpstreamSystem(t *testing.T) *system {
 	t.Helper()
 	return newSystemIn(t, []string{"NEWSROOM_KEY=" + newsroomKey, "SHOP_SECRET=" + shopSecret}, 2, "contracts:\n",
 		upstreamsYAML)
 }
 
-// postSigned posts an article of the upstream shop, and returns the status.
+// postSigned posts an article as the upstream shop, and returns the status. The signature is that of signedBody, which
+// may differ from the article.
 func (s *system) postSigned(path, id, signedBody string, at time.Time) int {
 	s.t.Helper()
 	secret, err := upstream.ParseSecret(upstream.StandardWebhooks, shopSecret)
@@ -62,7 +63,7 @@ func (s *system) postWith(body string, h http.Header) int {
 	return resp.StatusCode
 }
 
-// avoidMidnight waits if the day is nearly over, because the next day has a quota of its own.
+// avoidMidnight waits for the next day (UTC) if this one is nearly over, because each day has a quota of its own.
 func (s *system) avoidMidnight() {
 	s.t.Helper()
 	if time.Until(time.Now().UTC().Truncate(24*time.Hour).Add(24*time.Hour)) < 2*time.Minute {
@@ -70,8 +71,8 @@ func (s *system) avoidMidnight() {
 	}
 }
 
-// TestUpstreams_FilesOfAFolder drops more files into the folder of an upstream than its quota allows. The rest stays in
-// the inbox, and Weir takes the files of other upstreams.
+// TestUpstreams_FilesOfAFolder drops more files into the folder of an upstream than its quota allows. The files over
+// the quota stay in the inbox. Weir takes the files of all other folders.
 func TestUpstreams_FilesOfAFolder(t *testing.T) {
 	s := newSystemIn(t, []string{"NEWSROOM_KEY=" + newsroomKey, "SHOP_SECRET=" + shopSecret}, 1, "contracts:\n",
 		upstreamsYAML, "log: { level: info }", "log: { level: info }\nintake: { files: { folders: ["+
@@ -105,8 +106,8 @@ func TestUpstreams_FilesOfAFolder(t *testing.T) {
 	}
 }
 
-// TestUpstreams_QueueOverTheQuota publishes more messages to the queue of an upstream than its quota allows. The rest
-// stays in the queue, Weir refuses none, and it files the messages of another queue.
+// TestUpstreams_QueueOverTheQuota publishes more messages to the queue of an upstream than its quota allows. The
+// messages over the quota stay in the queue. Weir files the messages of another queue.
 func TestUpstreams_QueueOverTheQuota(t *testing.T) {
 	s := newBareSystem(t)
 	s.avoidMidnight()
@@ -132,7 +133,7 @@ func TestUpstreams_QueueOverTheQuota(t *testing.T) {
 	}
 }
 
-// TestUpstreams_TwoInstancesShareAQuota posts to two instances in turn. Together they accept exactly the quota.
+// TestUpstreams_TwoInstancesShareAQuota posts to a host with two instances. Together they accept exactly the quota.
 // Repeated posts do not count.
 func TestUpstreams_TwoInstancesShareAQuota(t *testing.T) {
 	s := newUpstreamSystem(t)
@@ -171,7 +172,8 @@ func TestUpstreams_TwoInstancesShareAQuota(t *testing.T) {
 	}
 }
 
-// TestUpstreams_OnlyTheirMessagesAreFiled posts with wrong credentials, and by the command send.
+// TestUpstreams_OnlyTheirMessagesAreFiled posts without and with wrong credentials, which Weir refuses. Then it posts
+// with right ones, by HTTP and by weir send.
 func TestUpstreams_OnlyTheirMessagesAreFiled(t *testing.T) {
 	s := newUpstreamSystem(t)
 	body, now := versionedArticle("/signed", 1), time.Now()
@@ -185,7 +187,7 @@ func TestUpstreams_OnlyTheirMessagesAreFiled(t *testing.T) {
 			t.Errorf("%s: got %d, want 401", name, code)
 		}
 	}
-	for range 3 { // a repeat of a recorded request leads to the first message
+	for range 3 { // a repeat of a signed request leads to the first message
 		if code := s.postSigned("/signed", "id-1", body, now); code != http.StatusAccepted {
 			t.Fatalf("signed: got %d, want 202", code)
 		}

@@ -29,7 +29,7 @@ type attachment struct {
 	Title  struct{ Rendered string }
 }
 
-// readURL reads a body of WordPress.
+// readURL returns the body of the answer at an address, and fails the test if the status is not 200.
 func readURL(t *testing.T, address string) []byte {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)

@@ -20,21 +20,22 @@ import (
 
 const viewKey, writeKey = "view &key=1", "write-key"
 
-// keyedAPI receives the page's requests. It asks for keys, as the host does, and records the requests.
+// keyedAPI answers the page's requests. It requires keys, as the host does. It records the requests that have another
+// method than GET and the key of write, and gives each of them a canned answer.
 type keyedAPI struct {
 	pages http.Handler
 
 	mu        sync.Mutex
-	view      string // its key
-	got       []string
-	answers   map[string]cannedAnswer // by method and path
-	noneMatch string                  // If-None-Match of the last request
+	view      string                  // key of the function view
+	got       []string                // recorded requests as text
+	answers   map[string]cannedAnswer // by method and path; a request without one gets 404
+	noneMatch string                  // If-None-Match of the last recorded request
 }
 
 type cannedAnswer struct {
 	status int
 	body   string
-	then   func()
+	then   func() // called before the answer; nil = nothing
 }
 
 func (a *keyedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -61,16 +62,16 @@ func (a *keyedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q.Del("code")
 	a.got = append(a.got, strings.TrimSpace(fmt.Sprintf("%s %s %s %s %s", r.Method, r.URL.Path, q.Encode(),
 		r.Header.Get("Content-Type"), body)))
-	given, known := a.answers[r.Method+" "+r.URL.Path]
+	canned, known := a.answers[r.Method+" "+r.URL.Path]
 	if !known {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
-	if given.then != nil {
-		given.then()
+	if canned.then != nil {
+		canned.then()
 	}
-	w.WriteHeader(given.status)
-	io.WriteString(w, given.body)
+	w.WriteHeader(canned.status)
+	io.WriteString(w, canned.body)
 }
 
 func (a *keyedAPI) viewKey() string {
@@ -79,7 +80,7 @@ func (a *keyedAPI) viewKey() string {
 	return a.view
 }
 
-// changeKey sets another key for the function view.
+// changeKey replaces the key of the function view.
 func (a *keyedAPI) changeKey(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,7 +93,7 @@ func (a *keyedAPI) setAnswer(to string, status int, body string, then func()) {
 	a.answers[to] = cannedAnswer{status, body, then}
 }
 
-// lastRequest returns the last request.
+// lastRequest returns the last recorded request; "" = there was none.
 func (a *keyedAPI) lastRequest() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,14 +103,14 @@ func (a *keyedAPI) lastRequest() string {
 	return a.got[len(a.got)-1]
 }
 
-// lastNoneMatch returns the header If-None-Match of the last request.
+// lastNoneMatch returns the header If-None-Match of the last recorded request.
 func (a *keyedAPI) lastNoneMatch() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.noneMatch
 }
 
-// openDesk opens a browser at the page of a busy system that asks for keys.
+// openDesk starts the pages of a busy system that requires keys, and opens a browser for them.
 func openDesk(t *testing.T) (*browser.Tab, *keyedAPI, *dashboardtest.Source) {
 	t.Helper()
 	f := dashboardtest.NewBusy()
@@ -117,19 +118,20 @@ func openDesk(t *testing.T) (*browser.Tab, *keyedAPI, *dashboardtest.Source) {
 	return openBrowser(t, a), a, f
 }
 
+// visitWithKey visits a page with the key of the function view.
 func visitWithKey(b *browser.Tab, path string) {
 	b.T.Helper()
 	b.Visit("/api/dashboard" + path + "?code=view+%26key%3D1")
 }
 
-// enterKey answers the question for the key.
+// enterKey waits until the page asks for a key, and enters the key.
 func enterKey(b *browser.Tab, key string) {
 	b.T.Helper()
 	b.Until("the key is asked for", "document.getElementById('key').open")
 	b.Type("#key-value", key+browser.Enter)
 }
 
-// confirm answers yes to the question of a dialog, which contains asked.
+// confirm waits for a dialog with a question that contains asked, and answers yes.
 func confirm(b *browser.Tab, asked string) {
 	b.T.Helper()
 	b.Until("the dialog asks: "+asked,
@@ -141,6 +143,7 @@ func innerText(selector string) string {
 	return "document.querySelector(" + fmt.Sprintf("%q", selector) + ").innerText"
 }
 
+// checkSent checks the last recorded request.
 func checkSent(b *browser.Tab, a *keyedAPI, want string) {
 	b.T.Helper()
 	if got := a.lastRequest(); got != want {
@@ -152,7 +155,7 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	t.Parallel()
 	b, a, f := openDesk(t)
 	path := "/api/messages/" + dashboardtest.MessageID(1) + "/replay"
-	a.setAnswer("POST "+path, 202, `{"id":"x","stage":"dead"}`, func() { // the answer has the stage before the replay
+	a.setAnswer("POST "+path, 202, `{"id":"x","stage":"dead"}`, func() { // the answer still has the stage dead
 		f.Change(func(d *dashboardtest.Data) {
 			i := slices.IndexFunc(d.Messages, func(m wire.MessageLine) bool {
 				return m.ID == dashboardtest.MessageID(1)
@@ -166,12 +169,12 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	enterKey(b, "wrong")
 	b.Until("the key is refused", "document.getElementById('key').open && !document.getElementById('key-wrong').hidden")
 	enterKey(b, writeKey)
-	b.Until("it says what was done",
+	b.Until("the page reports the replay",
 		innerText("#toasts")+".includes('Replay requested.')")
 	checkSent(b, a, "POST "+path)
 	b.Until("the page shows the new stage",
 		innerText("#stage")+" === 'queued' && !document.getElementById('replay') && document.getElementById('cancel')")
-	// The next action in this tab needs no key any more.
+	// The page does not ask for the key again in this tab.
 	a.setAnswer("POST /api/pause", 200, `{"pauses":[]}`, nil)
 	visitWithKey(b, "/pauses")
 	b.Type("[data-action*='/api/pause'] [name=lane]", "3")
@@ -183,7 +186,8 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	b.Clean()
 }
 
-// A tab that was left open must not allow changes for ever.
+// A tab that a user leaves open must not allow changes for ever. So the page forgets a key that has not been used for
+// 15 minutes.
 func TestActions_AnIdleKeyIsForgotten(t *testing.T) {
 	t.Parallel()
 	b, a, _ := openDesk(t)
@@ -308,7 +312,7 @@ func TestActions_ReplayByFilter(t *testing.T) {
 	b.Do(chromedp.SetValue(chromedp.CSS("[name='filter.from']"), "2026-11-20T01:30"))
 	b.Click("[name=dryRun]")
 	enterKey(b, writeKey)
-	b.Until("it says why none can be replayed", innerText("output")+
+	b.Until("the page reports why none can be replayed", innerText("output")+
 		".includes('None is left to replay. Tick Force') && document.querySelector('[data-after-dry]').disabled")
 	const filter = `"filter":{"key":"/news/1","lane":2,"contract":"article","from":"2026-11-20T01:30:00.000Z"},` +
 		`"ratePerMinute":60,"stopAtErrorRate":0.5`
@@ -338,7 +342,7 @@ func TestActions_ResumeNamesThePausedKey(t *testing.T) {
 	b.Click("#pauses tbody tr:nth-child(3) button")
 	b.Until("the CMS is tried", innerText("#toasts")+".includes('Lane 3 tries the CMS at once.')")
 	checkSent(b, a, `POST /api/resume  application/json {"lane":3}`)
-	// toasts also vanish after a while
+	// Remove the old toasts: they would vanish by themselves only after a while.
 	browser.Eval[bool](b, "document.querySelectorAll('#toasts .toast').forEach(t => t.remove()); true")
 	b.Click("[data-action*='/api/resume'][data-one-of] .primary")
 	confirm(b, "What waits is sent at once.")
@@ -371,21 +375,21 @@ func TestActions_CancelAndItsRefusal(t *testing.T) {
 	enterKey(b, writeKey)
 	b.Until("the refusal is shown", innerText("#cancel output")+" === 'the message is delivered'")
 	a.setAnswer("POST "+path, 202, `{"stage":"queued"}`, nil)
-	awaitReady() // the form takes no click before
+	awaitReady() // until then the form ignores clicks
 	b.Click("#cancel button")
 	confirm(b, "cannot be undone")
-	b.Until("it says that it is asked for",
+	b.Until("the page reports the request",
 		innerText("#toasts")+".includes('Cancellation requested.') && "+innerText("#cancel output")+" === ''")
 	a.setAnswer("POST "+path, 200, `{"stage":"cancelled"}`, nil)
 	awaitReady()
 	b.Click("#cancel button")
 	confirm(b, "cannot be undone")
-	b.Until("it says what was done", innerText("#toasts")+".includes('The message is cancelled.')")
+	b.Until("the page reports the cancellation", innerText("#toasts")+".includes('The message is cancelled.')")
 	checkSent(b, a, "POST "+path+" reason=sent+twice")
 	b.Clean()
 }
 
-// Without an answer the outcome is unknown. The page must not show it as done.
+// If a request gets no answer, its outcome is unknown. The page must not show the action as done.
 func TestActions_WithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	b, a, _ := openDesk(t)

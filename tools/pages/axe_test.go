@@ -10,8 +10,8 @@ import (
 	"weir/tools/browser"
 )
 
-// findViolations runs axe's rules of WCAG 2.1 AA and of best practice on the page. Its text has a line for each
-// violation: the rule and the elements.
+// findViolations is a script that runs axe's rules of WCAG 2.1 AA and of best practice on the page. It sets
+// window.violations to a text with a line for each violation: the rule and the elements.
 const findViolations = `axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}).then((result) => {
 	window.violations = result.violations.map((v) => v.id + ": " + v.nodes.map((n) => n.html.slice(0, 120)).join(" | ")).join("\n");
 }, (failure) => { window.violations = "axe: " + failure; }), true`
@@ -19,8 +19,8 @@ const findViolations = `axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag
 // changingPages are the pages that differ between the states of a system.
 var changingPages = []string{"overview", "search", "errors", "replays", "pauses", "audit"}
 
-// TestAccessibility holds each page to WCAG 2.1 AA and axe's best practice, in both themes, on a desktop and on a
-// phone.
+// TestAccessibility checks WCAG 2.1 AA and axe's best practice in both themes, on a desktop and on a phone: on each
+// page of a busy system, and on changingPages of a system in each other state.
 func TestAccessibility(t *testing.T) {
 	t.Parallel()
 	axe, err := os.ReadFile("node_modules/axe-core/axe.min.js")

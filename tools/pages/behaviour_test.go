@@ -30,7 +30,7 @@ func TestKeyboard(t *testing.T) {
 	}
 	b.Do(chromedp.KeyEvent(kb.Enter))
 	b.Until("the focus is at the content", "document.activeElement.id === 'main'")
-	// A key as a person presses it; chromedp.KeyEvent would send the character on its own.
+	// Press the key as a person does. chromedp.KeyEvent would send the character without the key.
 	browser.Call(b, input.DispatchKeyEvent,
 		input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Text: "/"})
 	browser.Call(b, input.DispatchKeyEvent,
@@ -58,7 +58,7 @@ func TestKeyboard(t *testing.T) {
 	b.Clean()
 }
 
-// TestState checks that the address keeps the filter and the theme.
+// TestState checks that the address keeps the filter, the theme and the key, so that they outlive a reload.
 func TestState(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
@@ -68,7 +68,7 @@ func TestState(t *testing.T) {
 		chromedp.SetValue(chromedp.CSS(".filter [name=from]"), "2026-11-20T08:30"))
 	b.Type(".filter [name=q]", "title")
 	b.Click(".filter .primary")
-	// The address changes before the page that it names is there.
+	// The browser changes the address before it has loaded the page.
 	b.Until("it was searched for", "location.search.includes('stage=dead') && document.readyState === 'complete'")
 	for range 2 {
 		got := browser.Eval[string](b,
@@ -125,7 +125,8 @@ func TestThemes(t *testing.T) {
 	b.Clean()
 }
 
-// lowContrast lists texts with a contrast of less than 4.5:1 to their background (WCAG 2, AA).
+// lowContrast is a script that lists elements whose text has a contrast of less than 4.5:1 to the background (WCAG 2,
+// AA). It leaves out charts, dialogs, and elements that are hidden or disabled.
 const lowContrast = `(() => {
 	const parse = (c) => { const m = c.match(/[\d.]+/g).map(Number); return c.startsWith("color(") ? [m[0]*255, m[1]*255, m[2]*255, m[3] ?? 1] : [m[0], m[1], m[2], m[3] ?? 1]; };
 	const over = (a, b) => [0, 1, 2].map(i => a[i]*a[3] + b[i]*(1-a[3])).concat(1);
@@ -141,15 +142,15 @@ const lowContrast = `(() => {
 	return [...low];
 })()`
 
-// TestUpdate_LeavesTheReaderAlone checks that an update changes new data only, and neither focus, input
-// nor selection of the reader.
+// TestUpdate_LeavesTheReaderAlone checks that an update shows new data and leaves the reader's focus, input and
+// selection as they are. It does not update the panels that have the selection.
 func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
 	d := f.Dashboard()
 	b := openBrowser(t, d)
 	b.Visit("/api/dashboard")
-	// Looking at the page again updates it, without waiting for five seconds to pass.
+	// The page updates when the reader looks at it again. So the test does not wait for the next update by the timer.
 	update := "document.dispatchEvent(new Event('visibilitychange'))"
 	browser.Eval[bool](b, `document.querySelector("#figures-flow").open = true; document.querySelector("#lane-2 a").focus(); document.querySelector("#find").value = "typed";
 		const s = getSelection(); s.selectAllChildren(document.querySelector("#books-title")); true`)
@@ -176,7 +177,8 @@ func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 	b.Clean()
 }
 
-// TestUpdate_AnErrorThatIsGone: messages that were replayed meanwhile are not shown as dead.
+// TestUpdate_AnErrorThatIsGone checks that the page of an error does not show messages as dead after they were
+// replayed.
 func TestUpdate_AnErrorThatIsGone(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
@@ -194,15 +196,15 @@ func TestUpdate_AnErrorThatIsGone(t *testing.T) {
 	b.Clean()
 }
 
-// TestUpdate_SaysWhyNot: the page names the reason of a failed update, which is not always a server out
-// of reach.
+// TestUpdate_SaysWhyNot checks that the page names the reason of a failed update. Here the server answers, but does
+// not accept the key any more.
 func TestUpdate_SaysWhyNot(t *testing.T) {
 	t.Parallel()
 	b, a, _ := openDesk(t)
 	visitWithKey(b, "")
 	a.changeKey("another key")
 	browser.Eval[bool](b, "document.dispatchEvent(new Event('visibilitychange'))")
-	b.Until("it says why", innerText("#pulse")+".includes('the key is not accepted any more')")
+	b.Until("the page names the reason", innerText("#pulse")+".includes('the key is not accepted any more')")
 	b.Clean()
 }
 
@@ -228,14 +230,14 @@ func TestWithoutScript(t *testing.T) {
 	b.Clean()
 }
 
-// TestUpdate_NotWhileHidden checks that a hidden page sends no requests: it takes its
-// timer back, and goes on when it is looked at again.
+// TestUpdate_NotWhileHidden checks that a hidden page sends no requests: it stops its timer, and updates again when
+// the reader looks at it.
 func TestUpdate_NotWhileHidden(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t, dashboardtest.NewBusy().Dashboard())
 	b.Visit("/api/dashboard")
 	browser.Eval[bool](b, `const set = setTimeout, clear = clearTimeout, ask = fetch; window.waiting = new Set(); window.asked = 0; let hidden = false;
-		window.setTimeout = (f, ms) => { // a timer of five seconds never fires, however slow this test is
+		window.setTimeout = (f, ms) => { // the timer of five seconds for an update never fires, however slow this test is
 			const id = set(f, ms === 5000 ? 1e9 : ms);
 			if (ms === 5000) waiting.add(id);
 			return id;

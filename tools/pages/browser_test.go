@@ -13,7 +13,7 @@ import (
 	"weir/tools/browser"
 )
 
-// states are the states of a system in which the pages are looked at, by name.
+// states returns a system in each of the states in which tests look at the pages, by name.
 func states() map[string]*dashboardtest.Source {
 	return map[string]*dashboardtest.Source{"busy": dashboardtest.NewBusy(), "empty": dashboardtest.NewEmpty(),
 		"broken": dashboardtest.NewBroken(), "down": dashboardtest.NewDown(), "paused": dashboardtest.NewPaused()}

@@ -49,10 +49,10 @@ func TestActions_Erase(t *testing.T) {
 	})
 	b.Click("#erase button")
 	confirm(b, "Erase body, answers, notes and key")
-	b.Until("it says that the content is erased",
+	b.Until("the page reports the erasure",
 		innerText("#toasts")+".includes('The content of the message is erased.')")
 	checkSent(b, a, "POST "+path)
-	b.Until("the page shows it, and offers neither replay nor erasure",
+	b.Until("the page shows the erasure, and offers neither replay nor erasure",
 		innerText("#erased")+".includes('The content of this message was erased at')"+
 			" && !document.getElementById('erase') && !document.getElementById('replay')"+
 			" && "+innerText("#facts")+".includes('sha256:00ff')")
@@ -62,7 +62,7 @@ func TestActions_Erase(t *testing.T) {
 	b.Clean()
 }
 
-// A message that may still be sent cannot be erased, so its page does not offer it.
+// A message that is not final cannot be erased, so its page offers no erasure.
 func TestActions_EraseIsForFinalMessages(t *testing.T) {
 	t.Parallel()
 	b, _, _ := openDesk(t)
@@ -95,7 +95,7 @@ func TestActions_ForgetVersion(t *testing.T) {
 	a.setAnswer("POST /api/versions/forget", 202, `{"key":"k","lane":0,"versions":[]}`, nil)
 	b.Click("#version-warning button")
 	confirm(b, "Forget the delivered version of this key?")
-	b.Until("it says that the version will be forgotten",
+	b.Until("the page reports the request",
 		innerText("#toasts")+".includes('Weir was asked to forget the version')")
 	checkSent(b, a, `POST /api/versions/forget  application/json {"key":"/news/\"1\" & <b>","contract":"article"}`)
 	b.Clean()

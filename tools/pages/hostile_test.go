@@ -12,7 +12,8 @@ import (
 	"weir/tools/browser"
 )
 
-// attacks are texts that would do something on a page that lets them.
+// attacks are texts that can harm a page: scripts, markup, invisible characters, very long words, and values that
+// scripts take for others.
 var attacks = []string{
 	`"><img src=x onerror="window.pwned=1">`, `<script>window.pwned=1</script>`,
 	`</textarea></pre><script>window.pwned=1</script>`, `'-alert(1)-'`,
@@ -21,7 +22,7 @@ var attacks = []string{
 	strings.Repeat("W", 4000), strings.Repeat("a ", 2000), "🏴‍☠️ ünïcödé", `a" style="position:fixed;inset:0" x="`,
 }
 
-// newHostile returns NewBusy with harmful texts in every field that others can write.
+// newHostile returns NewBusy with these texts in the fields that upstreams, the CMS and operators write.
 func newHostile() *dashboardtest.Source {
 	f := dashboardtest.NewBusy()
 	var everything strings.Builder
@@ -76,7 +77,8 @@ func newHostile() *dashboardtest.Source {
 	return f
 }
 
-// TestHostileContent checks that the page shows the texts of others and never runs them.
+// TestHostileContent checks that pages with the attacks run no script, have no foreign element and no invisible
+// character, and are not too wide or too large.
 func TestHostileContent(t *testing.T) {
 	t.Parallel()
 	f := newHostile()

@@ -9,7 +9,7 @@ import (
 	"weir/tools/browser"
 )
 
-// showRequests opens all requests, and scrolls to them.
+// showRequests is a script that opens all requests of the page, and scrolls to them.
 const showRequests = `(document.querySelectorAll('.requests details').forEach(d => d.open = true),
 	document.querySelector('.requests').scrollIntoView(), true)`
 

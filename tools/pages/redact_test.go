@@ -6,8 +6,8 @@ import (
 	"weir/internal/dashboard/dashboardtest"
 )
 
-// The page shows marks until the operator asks for the values with the key of write. The editor loads the whole body,
-// because one with marks could not be sent.
+// The page shows marks until the operator reveals the values with the key of write. Then the editor loads the whole
+// body, because Weir refuses an edited body with marks.
 func TestActions_RevealRedactedValues(t *testing.T) {
 	t.Parallel()
 	b, a, f := openDesk(t)

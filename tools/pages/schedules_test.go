@@ -12,12 +12,13 @@ import (
 	"weir/tools/browser"
 )
 
+// openSchedule visits the page of the schedule nightly-report.
 func openSchedule(b *browser.Tab) {
 	b.T.Helper()
 	b.Visit("/api/dashboard/schedule?name=nightly-report&code=view+%26key%3D1")
 }
 
-// setPaused changes a schedule as the API would.
+// setPaused pauses or resumes a schedule of the page's source.
 func setPaused(f *dashboardtest.Source, name string, isPaused bool) {
 	f.Change(func(d *dashboardtest.Data) {
 		d.Schedules = slices.Clone(d.Schedules)
@@ -74,7 +75,7 @@ func TestSchedules_PauseResumeRunDelete(t *testing.T) {
 	b.Until("the form is ready again", "!('busy' in document.getElementById('run').dataset)")
 	b.Click("#run button")
 	confirm(b, "File a message of this schedule now?")
-	b.Until("it says which message was filed", innerText("#toasts")+".includes('Message m1 is filed.')")
+	b.Until("the page names the filed message", innerText("#toasts")+".includes('Message m1 is filed.')")
 	checkSent(b, a, "POST "+address+"/run")
 
 	a.setAnswer("DELETE "+address, 200, `{"name":"nightly-report","deleted":true}`, nil)

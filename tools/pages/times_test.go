@@ -10,8 +10,8 @@ import (
 	"weir/tools/browser"
 )
 
-// TestTimes checks that a reader can have all times in the browser's zone, that the browser remembers it, and that
-// times which the reader enters are understood in that zone, too.
+// TestTimes checks that a reader can have all times in the browser's time zone, and that the browser remembers this
+// choice. Then times that the reader enters are in that zone, too. Without a script all times are UTC.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	b, a, f := openDesk(t)

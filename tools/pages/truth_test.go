@@ -9,10 +9,11 @@ import (
 	"weir/tools/browser"
 )
 
-// TestOverview_CMS checks that the page calls a CMS OK only if nothing has failed since its last answer.
+// TestOverview_CMS checks that the page calls the CMS OK only if no attempt has failed since the last answer of the
+// CMS.
 func TestOverview_CMS(t *testing.T) {
 	t.Parallel()
-	answered := dashboardtest.NewPaused() // by another lane, after the failures
+	answered := dashboardtest.NewPaused() // the CMS has answered another lane after the failures
 	answered.Data.History.Sum.AnsweredAt = dashboardtest.Noon.Add(-10 * time.Second)
 	const failed = "The CMS failed when it was last asked"
 	for name, c := range map[string]struct {
@@ -48,7 +49,8 @@ func TestOverview_CMS(t *testing.T) {
 	}
 }
 
-// TestOverview_OneNumber checks that a figure is the same wherever the page shows it, and names its minute.
+// TestOverview_OneNumber checks that a figure is the same in each place of the page that shows it, and that the page
+// names the minute of the figure.
 func TestOverview_OneNumber(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()

@@ -22,14 +22,15 @@ import (
 )
 
 const (
-	readyTimeout = 90 * time.Second // a busy machine starts several of these at once
+	readyTimeout = 90 * time.Second // a busy machine starts several brokers at once
 	stopTimeout  = 30 * time.Second
 	lookInterval = 100 * time.Millisecond
 )
 
-// Broker is a node of RabbitMQ, with an Erlang port mapper of its own. Its methods are not safe for concurrent use.
+// Broker is a node of RabbitMQ, with an Erlang port mapper of its own. URL and Address are safe for concurrent use,
+// the other methods are not.
 type Broker struct {
-	dir  string // data, logs, and the cookie of the node
+	dir  string // folder of the node's data, settings and cookie
 	log  io.Writer
 	port int
 	env  []string
@@ -42,7 +43,7 @@ func Start(ctx context.Context, dir string, log io.Writer) (*Broker, error) {
 	return startNode(ctx, dir, log, "")
 }
 
-// startNode is Start with further lines of rabbitmq.conf.
+// startNode does the same as Start, with further lines of rabbitmq.conf.
 func startNode(ctx context.Context, dir string, log io.Writer, more string) (*Broker, error) {
 	b := &Broker{dir: dir, log: log}
 	ports := [3]int{}
@@ -71,7 +72,7 @@ func startNode(ctx context.Context, dir string, log io.Writer, more string) (*Br
 		"RABBITMQ_DIST_PORT="+strconv.Itoa(ports[1]),
 		"ERL_EPMD_PORT="+strconv.Itoa(ports[2]), "ERL_EPMD_ADDRESS=127.0.0.1",
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none")
-	// Otherwise the node starts a port mapper, which outlives the node.
+	// Without a port mapper the node would start one, which outlives the node.
 	mapper := exec.Command("epmd", "-port", strconv.Itoa(ports[2]), "-address", "127.0.0.1")
 	var err error
 	if b.mapper, err = b.startChild(mapper); err != nil {
@@ -84,13 +85,13 @@ func startNode(ctx context.Context, dir string, log io.Writer, more string) (*Br
 	return b, nil
 }
 
-// URL returns the address of the broker.
+// URL returns the address of the broker for AMQP, with the user guest.
 func (b *Broker) URL() string { return "amqp://guest:guest@" + b.Address() + "/" }
 
 // Address returns the host and port of the broker.
 func (b *Broker) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port)) }
 
-// Restart starts the node again with its data, after StopNode or Kill, and returns when it takes connections.
+// Restart starts the node with its data after StopNode or Kill, and returns when the node accepts connections.
 func (b *Broker) Restart(ctx context.Context) error {
 	path, err := findProgram("rabbitmq-server")
 	if err != nil {
@@ -118,8 +119,8 @@ func (b *Broker) Restart(ctx context.Context) error {
 	}
 }
 
-// findProgram returns the path of a program of RabbitMQ. The package's own programs in PATH change to the user
-// rabbitmq, who could not write to the node's folder.
+// findProgram returns the path of a program of RabbitMQ. Debian's package puts other programs of these names into
+// PATH: they change to the user rabbitmq, who could not write to the node's folder.
 func findProgram(name string) (string, error) {
 	paths, err := filepath.Glob("/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/" + name)
 	if err != nil || len(paths) == 0 {
@@ -151,8 +152,9 @@ func (b *Broker) runControl(ctx context.Context, arguments ...string) error {
 // StopNode ends the node in order. Its data stays.
 func (b *Broker) StopNode() error { return b.node.end(syscall.SIGTERM) }
 
-// Kill has the node write its definitions to disk, and ends it by SIGKILL. Its data stays. The log of definitions has a
-// write cache of two seconds, and RabbitMQ 3.10 has lost a durable queue in that time that it had already confirmed.
+// Kill has the node write its definitions to disk, and ends the node by SIGKILL. Its data stays. RabbitMQ keeps
+// definitions in a write cache for two seconds. If version 3.10 was killed in that time, it lost a durable queue whose
+// declaration it had confirmed.
 func (b *Broker) Kill(ctx context.Context) error {
 	if err := b.runControl(ctx, "eval", "ok = disk_log:sync(latest_log)."); err != nil {
 		return err
@@ -165,20 +167,20 @@ func (b *Broker) Stop() error {
 	return errors.Join(b.node.end(syscall.SIGKILL), b.mapper.end(syscall.SIGTERM))
 }
 
-// child is a process with a process group of its own. The kernel ends it when this process dies.
+// child is a process with a process group of its own. The kernel sends SIGTERM to the child when this process dies.
 type child struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the child has ended
-	err  error         // how it ended; read after done
+	err  error         // result of Wait; read it after done is closed
 }
 
-// startChild starts a child from a goroutine that keeps its thread until the child has ended: Linux sends the
-// parent-death signal when that thread ends, even if this process lives on.
+// startChild starts a child from a goroutine that keeps its thread until the child has ended. Linux sends the
+// parent-death signal when the thread that started the child ends, even if this process lives on.
 func (b *Broker) startChild(cmd *exec.Cmd) (*child, error) {
 	c := &child{cmd: cmd, done: make(chan struct{})}
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = b.env, b.dir, b.log, b.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	cmd.WaitDelay = time.Second // children of the child keep its output open
+	cmd.WaitDelay = time.Second // children of the child keep its output open; Wait does not wait for them
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -193,8 +195,8 @@ func (b *Broker) startChild(cmd *exec.Cmd) (*child, error) {
 	return c, <-started
 }
 
-// end sends a signal to the child and its group, and waits until the child has ended. A child that takes too long is
-// killed. A second call does nothing.
+// end sends a signal to the child and its group, and waits until the child has ended. It kills a child that runs for
+// longer than stopTimeout. A second call has no effect.
 func (c *child) end(signal syscall.Signal) error {
 	if c == nil || c.cmd.Process == nil {
 		return nil

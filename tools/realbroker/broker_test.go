@@ -10,7 +10,8 @@ import (
 	"weir/tools/realbroker"
 )
 
-// A broker that loses confirmed messages by a kill would prove nothing about its consumers.
+// Tests of consumers kill the broker, and then count messages. So a kill must not lose messages that the broker has
+// confirmed.
 func TestBroker_KeepsConfirmedMessagesOverAKill(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -23,14 +23,14 @@ import (
 // EncryptedBroker is a Broker that also accepts TLS connections of clients with a certificate of its authority.
 type EncryptedBroker struct {
 	*Broker
-	// CA, ClientCert and ClientKey are PEM files: the authority of the broker's certificate, and a client's certificate
-	// with its key. They are valid for a day.
+	// CA, ClientCert and ClientKey are paths of PEM files: the authority of the broker's certificate, and a client's
+	// certificate with its key. The certificates are valid for a day.
 	CA, ClientCert, ClientKey string
 
-	port int
+	port int // for TLS
 }
 
-// StartEncrypted is Start for an EncryptedBroker.
+// StartEncrypted does the same as Start, for a broker that also accepts TLS connections.
 func StartEncrypted(ctx context.Context, dir string, log io.Writer) (*EncryptedBroker, error) {
 	authority, err := newAuthority(dir)
 	if err != nil {
@@ -60,10 +60,10 @@ func (b *EncryptedBroker) EncryptedURL() string {
 
 // authority issues certificates for 127.0.0.1 into a folder.
 type authority struct {
-	dir, path string
+	dir, path string // the folder, and the file with the authority's own certificate
 	cert      *x509.Certificate
 	key       *ecdsa.PrivateKey
-	issued    int64
+	issued    int64 // the last serial number
 }
 
 func newAuthority(dir string) (*authority, error) {
@@ -85,14 +85,14 @@ func newAuthority(dir string) (*authority, error) {
 	return a, writePEM(a.path, "CERTIFICATE", signed)
 }
 
-// newTemplate returns a certificate with a serial number of its own.
+// newTemplate returns an unsigned certificate with the next serial number.
 func (a *authority) newTemplate(name string) *x509.Certificate {
 	a.issued++
 	return &x509.Certificate{SerialNumber: big.NewInt(a.issued), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
 }
 
-// issueCertificate makes a certificate, and returns the names of its file and of its key's.
+// issueCertificate makes a certificate and its key, and returns the paths of their files.
 func (a *authority) issueCertificate(name string, usage x509.ExtKeyUsage) (certFile, keyFile string, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

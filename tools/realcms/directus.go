@@ -21,19 +21,19 @@ import (
 
 // DirectusOptions are the settings of one Directus.
 type DirectusOptions struct {
-	Log io.Writer // output of the processes; nil = nowhere
+	Log io.Writer // output of the processes; nil = it is discarded
 }
 
 // Directus is a running Directus with a PostgreSQL of its own. Its collection articles has no unique field but its id.
 type Directus struct {
 	URL   string
-	Token string // of a user who may only read and write articles
+	Token string // of a user who may only create, read, update and delete articles
 
 	dir      string
 	script   string
 	port     int
 	log      io.Writer
-	admin    string // token
+	admin    string // token of the administrator
 	secret   string
 	database postgres
 	web      *process
@@ -43,8 +43,8 @@ type Directus struct {
 // npm for a newer version first.
 var directusProgram = filepath.Join("node_modules", "@directus", "api", "dist", "cli", "run.js")
 
-// StartDirectus makes a database and starts Directus. ctx limits the start, not the life of the processes: they end
-// with Stop or with this process. It works as root and as any other user.
+// StartDirectus makes a database, starts Directus, and returns when it answers. ctx limits the start, not the life of
+// the processes: they end with Stop or with this process. This process may run as root or as any other user.
 func StartDirectus(ctx context.Context, o DirectusOptions) (*Directus, error) {
 	tools, err := findAbove("tools", filepath.Join("directus", directusProgram), "make test-directus")
 	if err != nil {
@@ -92,12 +92,13 @@ func (d *Directus) newCommand(name string) *exec.Cmd {
 		"DB_USER=postgres", "DB_PASSWORD=none", "SECRET="+d.secret, "ADMIN_EMAIL=admin@example.com",
 		"ADMIN_PASSWORD="+d.secret, "ADMIN_TOKEN="+d.admin, "TELEMETRY=false", "HOST=127.0.0.1",
 		"PORT="+strconv.Itoa(d.port), "PUBLIC_URL="+d.URL, "LOG_LEVEL=warn",
-		// Without this, Directus answers 503 to all requests on a busy machine, even to those that prepare a test.
+		// With its limiter, Directus on a busy machine answers 503 to all requests, even to those that prepare a test.
 		"PRESSURE_LIMITER_ENABLED=false")
 	return cmd
 }
 
-// StartWeb starts the web server, after StopWeb on the same port.
+// StartWeb starts the web server, for the first time or after StopWeb, and returns when it answers. Its port stays the
+// same.
 func (d *Directus) StartWeb(ctx context.Context) (err error) {
 	if d.web, err = startProcess("Directus", d.newCommand("start"), d.log); err != nil {
 		return err
@@ -108,12 +109,12 @@ func (d *Directus) StartWeb(ctx context.Context) (err error) {
 // StopWeb ends the web server. The database keeps running.
 func (d *Directus) StopWeb() error { return d.web.stopGroup() }
 
-// Stop ends all processes and removes the files.
+// Stop ends all processes and removes their files.
 func (d *Directus) Stop() error {
 	return errors.Join(d.web.stopGroup(), d.database.process.stopGroup(), os.RemoveAll(d.dir))
 }
 
-// makeArticles makes the collection articles, and a user with the rights that the recipe names.
+// makeArticles makes the collection articles, and a user with the rights that the recipe for Directus names.
 func (d *Directus) makeArticles(ctx context.Context) error {
 	field := func(name, kind string, schema map[string]any) map[string]any {
 		return map[string]any{"field": name, "type": kind, "schema": schema}
@@ -144,7 +145,7 @@ func (d *Directus) makeArticles(ctx context.Context) error {
 		"policies": []any{map[string]any{"policy": policy.Data.ID}}}, nil)
 }
 
-// postAsAdmin creates a resource as the administrator.
+// postAsAdmin posts as the administrator; answer may be nil.
 func (d *Directus) postAsAdmin(ctx context.Context, path string, body, answer any) error {
 	header := http.Header{"Authorization": {"Bearer " + d.admin}}
 	return callJSON(ctx, nil, http.MethodPost, d.URL+path, header, body, answer)
@@ -170,7 +171,7 @@ type DirectusClient struct {
 	HTTP       *http.Client // nil = http.DefaultClient
 }
 
-// Upsert writes one version.
+// Upsert writes one version, unless the article has that version or a newer one.
 func (c *DirectusClient) Upsert(ctx context.Context, slug string, version int) error {
 	header := http.Header{"Authorization": {"Bearer " + c.Token}}
 	items := c.URL + "/items/articles"
@@ -192,13 +193,13 @@ func (c *DirectusClient) Upsert(ctx context.Context, slug string, version int) e
 
 // postgres is a PostgreSQL that listens on a Unix socket only.
 type postgres struct {
-	dir     string // of the socket
-	bin     string
+	dir     string              // of the socket and the data
+	bin     string              // folder of PostgreSQL's programs
 	as      *syscall.Credential // nil = the user of this process
 	process *process
 }
 
-// startServer makes an empty database cluster in a folder below dir, and starts its server.
+// startServer makes an empty database cluster in a folder below dir, starts its server, and returns when it answers.
 func (p *postgres) startServer(ctx context.Context, dir string, log io.Writer) error {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil || len(found) == 0 {
@@ -224,7 +225,8 @@ func (p *postgres) startServer(ctx context.Context, dir string, log io.Writer) e
 	})
 }
 
-// makeFolder makes the cluster's folder. PostgreSQL refuses to run as root, so its own user owns the folder then.
+// makeFolder makes the cluster's folder. If this process is root, the folder belongs to the user postgres, because
+// PostgreSQL refuses to run as root.
 func (p *postgres) makeFolder(dir string) error {
 	if err := os.Mkdir(p.dir, 0o700); err != nil || os.Geteuid() != 0 {
 		return err
@@ -249,13 +251,13 @@ func (p *postgres) newCommand(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// runSQL runs SQL, and returns the rows as lines of text.
+// runSQL runs SQL in a database, and returns the rows as lines of text.
 func (p *postgres) runSQL(ctx context.Context, database, sql string) (string, error) {
 	return runToEnd(ctx, p.newCommand("psql", "--no-psqlrc", "--host="+p.dir, "--username=postgres", "--tuples-only",
 		"--no-align", "--command="+sql, database))
 }
 
-// callJSON makes one request; header, body and answer may be nil.
+// callJSON makes one request; client, header, body and answer may be nil. A status other than 2xx is an error.
 func callJSON(ctx context.Context, client *http.Client, method, address string, header http.Header, body,
 	answer any) error {
 	var content strings.Builder

@@ -9,7 +9,7 @@ import (
 	"weir/tools/realcms"
 )
 
-// Directus has two articles of one slug if two clients create it at the same time.
+// Without Weir, clients that create articles of one slug at the same time leave several of them in Directus.
 func TestDirectus_ClientsWithoutWeirLeaveDuplicates(t *testing.T) {
 	t.Parallel()
 	d, err := realcms.StartDirectus(t.Context(), realcms.DirectusOptions{Log: t.Output()})

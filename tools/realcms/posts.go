@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Post is an item of the CMS, as its database has it.
+// Post is an item of the CMS as it is in the CMS's database: a post of WordPress, or an article of Directus.
 type Post struct {
 	ID      int    `json:"id"`
 	Slug    string `json:"slug"`
@@ -18,7 +18,7 @@ type Post struct {
 }
 
 // Posts returns the posts whose slug has the prefix, in the order of creation. It reads the database, because the
-// CMS's own look-ups are under test.
+// tests do not trust WordPress's own look-ups.
 func (wp *WordPress) Posts(ctx context.Context, prefix string) ([]Post, error) {
 	if !isPrefix(prefix) {
 		return nil, fmt.Errorf("%q is no prefix of a slug", prefix)
@@ -35,7 +35,7 @@ func (wp *WordPress) Posts(ctx context.Context, prefix string) ([]Post, error) {
 // isPrefix reports whether a text can be put into a LIKE pattern of SQL without escapes.
 func isPrefix(text string) bool { return !strings.ContainsAny(text, `'"\%_`) }
 
-// readPosts reads rows of a database, each a JSON object.
+// readPosts reads rows of a database, each of which is a line with a JSON object.
 func readPosts(rows string) ([]Post, error) {
 	var posts []Post
 	for row := range strings.Lines(rows) {
@@ -53,14 +53,14 @@ func readPosts(rows string) ([]Post, error) {
 
 // Tally compares the items of a CMS with the messages that should have made them.
 type Tally struct {
-	Slugs   int // that were written
+	Slugs   int // slugs of the race
 	Items   int // items that the CMS has for these slugs
 	Surplus int // items beyond the first of each slug
-	Missing int // slugs without an item of exactly this slug
-	Stale   int // slugs whose item is not of the newest version
+	Missing int // slugs without an item of exactly this slug; an item with a number added does not count
+	Stale   int // other slugs of which no item has exactly the slug and the newest version
 }
 
-// IsClean reports whether each slug has one item, of the newest version.
+// IsClean reports whether each slug has exactly one item, of the newest version.
 func (t Tally) IsClean() bool { return t == Tally{Slugs: t.Slugs, Items: t.Slugs} }
 
 // numbered matches the end of a slug to which WordPress has added a number, because the slug was taken.

@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	readyTimeout = 90 * time.Second // a busy machine starts several of these at once
+	readyTimeout = 90 * time.Second // for a start, and for a program that runToEnd runs; a busy machine is slow
 	stopTimeout  = 20 * time.Second
 	lookInterval = 50 * time.Millisecond
 )
 
-// process is a child with a process group of its own. The kernel ends it when this process dies.
+// process is a child with a process group of its own. The kernel sends SIGTERM to the child when this process dies.
 type process struct {
 	name string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the child has ended
-	err  error         // how it ended; read after done
+	err  error         // result of Wait; read it after done is closed
 }
 
-// startProcess starts a child from a goroutine that keeps its thread until the child has ended: Linux sends
-// the parent-death signal when the thread ends that started the child, even if this process lives on.
+// startProcess starts a child from a goroutine that keeps its thread until the child has ended. Linux sends the
+// parent-death signal when the thread that started the child ends, even if this process lives on.
 func startProcess(name string, cmd *exec.Cmd, log io.Writer) (*process, error) {
 	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = log, log
@@ -59,8 +59,8 @@ func startProcess(name string, cmd *exec.Cmd, log io.Writer) (*process, error) {
 	return p, nil
 }
 
-// stopGroup ends the child and its group by SIGTERM, and by SIGKILL if that takes too long. A second call does
-// nothing.
+// stopGroup ends the child and its group by SIGTERM, and by SIGKILL if the child does not end within stopTimeout. A
+// second call has no effect.
 func (p *process) stopGroup() error {
 	if p == nil {
 		return nil
@@ -81,7 +81,8 @@ func (p *process) stopGroup() error {
 	}
 }
 
-// awaitReady waits until check succeeds. It fails if the child ends before.
+// awaitReady waits until check succeeds. It returns an error if the child ends before that, after readyTimeout, or
+// when ctx ends.
 func (p *process) awaitReady(ctx context.Context, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -102,7 +103,8 @@ func (p *process) awaitReady(ctx context.Context, check func(context.Context) er
 	}
 }
 
-// runToEnd runs a program and returns its output.
+// runToEnd runs a program, and returns its standard output and its standard error together. It kills the program after
+// readyTimeout, or when ctx ends.
 func runToEnd(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -119,7 +121,7 @@ func runToEnd(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	return string(out), nil
 }
 
-// findProgram returns the path of a program, also outside of the usual PATH of users.
+// findProgram returns the path of a program. It also looks into folders that PATH of ordinary users lacks.
 func findProgram(name, debianPackage string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -132,8 +134,8 @@ func findProgram(name, debianPackage string) (string, error) {
 	return "", fmt.Errorf("%s is missing: apt-get install -y --no-install-recommends %s", name, debianPackage)
 }
 
-// findAbove returns a folder of the repository that has the marker, below the working directory or the nearest one
-// above it. howTo is the command that makes the marker.
+// findAbove looks for folder in the working directory, and then in each directory above. It returns the path of the
+// first one that contains marker. The error names howTo, the command that makes marker.
 func findAbove(folder, marker, howTo string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -151,7 +153,7 @@ func findAbove(folder, marker, howTo string) (string, error) {
 	}
 }
 
-// answersOK reports an error unless the address answers 200.
+// answersOK returns an error unless the address answers 200.
 func answersOK(ctx context.Context, address string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 // Spoil is a way to spoil an answer of the CMS.
 type Spoil int
 
-// In each of these ways the CMS has carried the request out.
+// In each of these ways the request has reached the CMS, and the CMS has answered.
 const (
-	SpoilNone Spoil = iota
-	SpoilLose       // the connection ends without an answer
-	SpoilHTML       // 200 with a page of HTML instead of the answer
-	SpoilCut        // half of the answer, then the connection ends
+	SpoilNone Spoil = iota // the answer is passed on unchanged
+	SpoilLose              // the connection ends without an answer
+	SpoilHTML              // 200 with a page of HTML instead of the answer
+	SpoilCut               // half of the answer's body, then the connection ends
 )
 
 // Fault is the treatment of one request.
@@ -30,9 +30,9 @@ type Fault struct {
 
 // Proxy stands between a client and a CMS. It counts requests, and spoils answers. Safe for concurrent use.
 type Proxy struct {
-	URL string
+	URL string // of the proxy
 
-	target string
+	target string // address of the CMS
 	choose func(r *http.Request, body []byte) Fault
 	client *http.Client
 	server *http.Server
@@ -44,8 +44,8 @@ type Proxy struct {
 
 const spoiltPage = "<!DOCTYPE html><html><head><title>One moment</title></head><body>Please wait…</body></html>"
 
-// StartProxy listens on a free port of loopback, in front of target. choose returns the treatment of each
-// request; nil = no faults. It is called concurrently.
+// StartProxy listens on a free port of loopback, in front of target. choose returns the treatment of each request; nil
+// = no faults. The proxy calls choose concurrently.
 func StartProxy(target string, choose func(r *http.Request, body []byte) Fault) (*Proxy, error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -76,7 +76,7 @@ func (p *Proxy) Count(methods ...string) int {
 	return total
 }
 
-// Close ends the proxy and the requests in flight.
+// Close stops listening and closes the connections of clients. Requests that the CMS is working on go on.
 func (p *Proxy) Close() error {
 	err := p.server.Close()
 	p.served.Wait()
@@ -121,7 +121,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer)
 }
 
-// passOn sends the request to the CMS, and returns the answer with its body.
+// passOn sends the request to the CMS, and returns the answer and the answer's body.
 func (p *Proxy) passOn(r *http.Request, body []byte) (*http.Response, []byte, error) {
 	req, err := http.NewRequest(r.Method, p.target+r.URL.RequestURI(), bytes.NewReader(body))
 	if err != nil {

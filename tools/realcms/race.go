@@ -15,20 +15,22 @@ import (
 // Race is a burst of versions of many slugs from many clients at once.
 type Race struct {
 	Prefix   string // of the slugs
-	Slugs    int
-	Versions int // of each slug
+	Slugs    int    // number of slugs
+	Versions int    // of each slug
 	Clients  int
 }
 
-// Slug returns the slug with a number, from 0.
+// Slug returns the slug of a number. The numbers begin with 0.
 func (r Race) Slug(n int) string { return fmt.Sprintf("%s-%02d-news", r.Prefix, n) }
 
 // Messages returns how many messages the race has.
 func (r Race) Messages() int { return r.Slugs * r.Versions }
 
-// Run calls send for each message. A client that is free takes the next message. The versions of a slug go out in
-// order, one to three in a row, and then it is another slug's turn: an editor often saves an item more than once.
-// The turns are random, and the same in each run. Run returns the errors of send.
+// Run calls send for each message of the race. A client that is free takes the next message. The messages of a slug
+// are taken in the order of their versions, but several clients may send them at the same time. One to three versions
+// of a slug follow one another, and then comes the turn of a slug at random, because an editor often saves an item
+// more than once. The random order is the same in each run. Run returns the errors of send, and the error of ctx if
+// ctx ends before all messages are taken.
 func (r Race) Run(ctx context.Context, send func(ctx context.Context, slug string, version int) error) []error {
 	work := make(chan raceMessage)
 	var mu sync.Mutex
@@ -53,7 +55,7 @@ func (r Race) Run(ctx context.Context, send func(ctx context.Context, slug strin
 	return problems
 }
 
-// maxInRow is how many versions of a slug may follow one another directly.
+// maxInRow is the highest number of versions in one turn of a slug.
 const maxInRow = 3
 
 type raceMessage struct {
@@ -61,7 +63,8 @@ type raceMessage struct {
 	version int
 }
 
-// feedWork sends all messages to the clients, and closes work.
+// feedWork puts all messages into work, and then closes it. If ctx ends before that, feedWork returns the error of
+// ctx.
 func (r Race) feedWork(ctx context.Context, work chan<- raceMessage) error {
 	defer close(work)
 	random := rand.New(rand.NewPCG(1, 1))
@@ -84,10 +87,10 @@ func (r Race) feedWork(ctx context.Context, work chan<- raceMessage) error {
 // titleBreak separates slug and version in a title.
 const titleBreak = ", version "
 
-// TitleOf returns the title of a version. A client finds the version of an item by it.
+// TitleOf returns the title of a version. WordPressClient and TallyPosts read the version of a post from its title.
 func TitleOf(slug string, version int) string { return slug + titleBreak + strconv.Itoa(version) }
 
-// VersionOf returns the version in a title of TitleOf; 0 = the title is another one.
+// VersionOf returns the version in a title that TitleOf made; 0 = TitleOf did not make the title.
 func VersionOf(title string) int {
 	_, text, _ := strings.Cut(title, titleBreak)
 	version, err := strconv.Atoi(text)
@@ -97,7 +100,7 @@ func VersionOf(title string) int {
 	return version
 }
 
-// ArticleOf returns a version as a message to Weir.
+// ArticleOf returns the message to Weir with a version.
 func ArticleOf(slug string, version int) string {
 	return fmt.Sprintf(`<article slug="%s" version="%d"><title>%s</title><body><p>%s</p></body></article>`, slug,
 		version, TitleOf(slug, version), bodyOf(version))
@@ -105,14 +108,14 @@ func ArticleOf(slug string, version int) string {
 
 func bodyOf(version int) string { return fmt.Sprintf("This is text number %d.", version) }
 
-// WordPressClient writes posts by the REST API without Weir, as a careful integration does: it looks the slug up,
-// and creates the post, or updates it unless it has a newer version. Safe for concurrent use.
+// WordPressClient writes posts by the REST API without Weir, as a careful integration does: it looks the slug up. Then
+// it creates the post, or updates it unless the post has the same version or a newer one. Safe for concurrent use.
 type WordPressClient struct {
 	URL, User, Password string
 	HTTP                *http.Client // nil = http.DefaultClient
 }
 
-// Upsert writes one version.
+// Upsert writes one version, unless the post has that version or a newer one.
 func (c *WordPressClient) Upsert(ctx context.Context, slug string, version int) error {
 	var found []struct {
 		ID    int                  `json:"id"`

@@ -25,15 +25,15 @@ const webWorkers = 8
 // WordPressOptions are the settings of one WordPress.
 type WordPressOptions struct {
 	Port int       // 0 = a free one
-	Log  io.Writer // output of the processes; nil = nowhere
+	Log  io.Writer // output of the processes; nil = it is discarded
 }
 
 // WordPress is a running WordPress with a MariaDB of its own.
 type WordPress struct {
 	URL           string // of the site, without a slash at its end
 	User          string // with the role Editor
-	Password      string // application password of the user, for REST and XML-RPC
-	LoginPassword string // of the user, for the pages
+	Password      string // application password of the user, for requests by REST and XML-RPC
+	LoginPassword string // password of the user, for the sign-in on WordPress's own pages
 
 	dir      string
 	port     int
@@ -59,8 +59,9 @@ func findWordPressPrograms() (p wordPressPrograms, err error) {
 	return p, errors.Join(problems...)
 }
 
-// StartWordPress installs WordPress into a folder of its own, and starts it. ctx limits the start, not the
-// life of the processes: they end with Stop or with this process. It works as root and as any other user.
+// StartWordPress installs WordPress into a folder of its own, starts it, and returns when it answers. ctx limits the
+// start, not the life of the processes: they end with Stop or with this process. This process may run as root or as
+// any other user.
 func StartWordPress(ctx context.Context, o WordPressOptions) (*WordPress, error) {
 	programs, err := findWordPressPrograms()
 	if err != nil {
@@ -70,7 +71,7 @@ func StartWordPress(ctx context.Context, o WordPressOptions) (*WordPress, error)
 	if err != nil {
 		return nil, err
 	}
-	// A path of a socket has at most 107 characters, so the folder is not one of a test.
+	// The path of a socket has at most 107 characters. The temporary folder of a test could have a longer path.
 	dir, err := os.MkdirTemp("", "weir-wp-")
 	if err != nil {
 		return nil, err
@@ -144,14 +145,16 @@ func (wp *WordPress) copySite(ctx context.Context, unpacked string) error {
 	return os.WriteFile(filepath.Join(wp.siteDir(), "settings.php"), []byte(settings), 0o600)
 }
 
-// startDatabase makes an empty database and starts its server, which listens on a Unix socket only.
+// startDatabase makes an empty database and starts its server, which listens on a Unix socket only. It returns when
+// the server answers.
 func (wp *WordPress) startDatabase(ctx context.Context) error {
 	data, temporary := filepath.Join(wp.dir, "db"), filepath.Join(wp.dir, "tmp")
-	// A server removes all temporary tables in its folder when it starts, also those of another server in /tmp.
+	// When MariaDB's server starts, it removes all temporary tables in its folder for them. In /tmp these may be the
+	// tables of another server.
 	if err := os.Mkdir(temporary, 0o700); err != nil {
 		return err
 	}
-	// The account root of the database needs no password; the socket is in a folder that only this user opens.
+	// The account root of the database needs no password, because only this user can open the folder with the socket.
 	if _, err := runToEnd(ctx, exec.Command(wp.programs.install, append([]string{"--no-defaults", "--datadir=" + data,
 		"--tmpdir=" + temporary, "--auth-root-authentication-method=normal", "--skip-test-db"},
 		asRoot()...)...)); err != nil {
@@ -172,7 +175,7 @@ func (wp *WordPress) startDatabase(ctx context.Context) error {
 	})
 }
 
-// asRoot returns the flag without which MariaDB refuses to run as root.
+// asRoot returns the flag without which MariaDB refuses to run as root, if this process is root.
 func asRoot() []string {
 	if os.Geteuid() == 0 {
 		return []string{"--user=root"}
@@ -186,11 +189,12 @@ func (wp *WordPress) runSQL(ctx context.Context, database, sql string) (string, 
 		"--default-character-set=utf8mb4", "--batch", "--raw", "--skip-column-names", "--execute="+sql, database))
 }
 
-// endGroup is a shell script that runs a program, and ends the whole process group on SIGTERM. PHP's server leaves its
-// workers running if it is ended alone, as the kernel does when this process dies.
+// endGroup is a shell script that runs a program, and ends the whole process group on SIGTERM. When this process dies,
+// the kernel sends SIGTERM to one process only. PHP's server alone would leave its workers running.
 const endGroup = `trap 'trap - TERM; kill 0' TERM; "$@" & wait`
 
-// StartWeb starts the web server, after StopWeb on the same port.
+// StartWeb starts the web server, for the first time or after StopWeb, and returns when it answers. Its port stays the
+// same.
 func (wp *WordPress) StartWeb(ctx context.Context) error {
 	cmd := exec.Command("sh", "-c", endGroup, "sh", wp.programs.php, "-d", "opcache.enable_cli=1", "-d",
 		"display_errors=0", "-S", "127.0.0.1:"+strconv.Itoa(wp.port), "-t", wp.siteDir(),
@@ -208,7 +212,7 @@ func (wp *WordPress) StartWeb(ctx context.Context) error {
 // StopWeb ends the web server at once, in the midst of its requests. The database keeps running.
 func (wp *WordPress) StopWeb() error { return wp.web.stopGroup() }
 
-// Stop ends all processes and removes the files.
+// Stop ends all processes and removes their files.
 func (wp *WordPress) Stop() error {
 	return errors.Join(wp.web.stopGroup(), wp.database.stopGroup(), os.RemoveAll(wp.dir))
 }
