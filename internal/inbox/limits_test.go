@@ -15,7 +15,7 @@ import (
 )
 
 // limits admits a number of messages of each upstream in each period of length span, and no message of the
-// contract page.
+// contract article of the upstream forge.
 type limits struct {
 	count   int // number of messages of each upstream in each period
 	span    time.Duration
@@ -27,9 +27,9 @@ type limits struct {
 	admitted map[string]int
 }
 
-func (l *limits) CheckContract(_, contract string) error {
-	if contract == "page" {
-		const message = "the upstream may not send messages of page"
+func (l *limits) CheckContract(upstream, contract string) error {
+	if upstream == "forge" && contract == "article" {
+		const message = "the upstream forge may not send messages of article"
 		return &weir.Error{Kind: weir.Forbidden, Op: "upstream", Message: message,
 			Problems: []weir.Problem{{Path: "/", Rule: "contract", Message: message}}}
 	}
@@ -53,13 +53,14 @@ func (l *limits) Admit(_ context.Context, upstream string) (func(), error) {
 	return func() {}, nil
 }
 
-// withLimits assigns the folders erp and shop/web to upstreams with limits.
+// withLimits assigns the folders erp, shop/web and forge to upstreams with limits.
 func withLimits(l *limits) func(*inbox.Config) {
 	return func(cfg *inbox.Config) {
 		filer := *cfg.Filer
 		filer.Limits = filing.Limits(l)
 		cfg.Filer = &filer
-		cfg.Folders = []inbox.Folder{{Path: "erp", Upstream: "planning"}, {Path: "shop/web", Upstream: "shop"}}
+		cfg.Folders = []inbox.Folder{{Path: "erp", Upstream: "planning"}, {Path: "shop/web", Upstream: "shop"},
+			{Path: "forge", Upstream: "forge"}}
 	}
 }
 
@@ -81,6 +82,20 @@ func TestCollect_NamesTheUpstreamOfAFolder(t *testing.T) {
 		}
 		if fmt.Sprint(got) != fmt.Sprint(names) {
 			t.Errorf("got the upstreams %v, want %v", got, names)
+		}
+	})
+}
+
+// If a contract has a split path, a document with an unknown root element may be a batch. A document whose contract its
+// upstream may not send is none.
+func TestCollect_RejectsAContractThatTheUpstreamMayNotSend(t *testing.T) {
+	simulateInbox(t, func(w *world) {
+		p := w.startProcess(withLimits(&limits{count: 100, span: time.Hour}))
+		defer p.stopProcess()
+		w.dropFile("forge/a.xml", newArticle("/a", 1))
+		p.takeFiles()
+		if got := w.problemsOf(w.rejected, "forge/a.xml"); !strings.Contains(got.Detail, "may not send") {
+			t.Errorf("got the problems file %+v, want the reason of the upstream", got)
 		}
 	})
 }

@@ -319,8 +319,8 @@ func TestRunner_ReportsItsEndOnce(t *testing.T) {
 	}
 }
 
-// The first Cancel fails after it wrote that the job is cancelled, and the job still runs in another process. The second
-// Cancel ends it.
+// The first Cancel fails after it wrote that the job is cancelled, and the job still runs in another process. The
+// second Cancel ends it.
 func TestRunner_CancelAgainAfterAFailure(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(100, keys...)

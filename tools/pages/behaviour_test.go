@@ -237,7 +237,7 @@ func TestUpdate_NotWhileHidden(t *testing.T) {
 	b := openBrowser(t, dashboardtest.NewBusy().Dashboard())
 	b.Visit("/api/dashboard")
 	browser.Eval[bool](b, `const set = setTimeout, clear = clearTimeout, ask = fetch; window.waiting = new Set(); window.asked = 0; let hidden = false;
-		window.setTimeout = (f, ms) => { // the timer of five seconds for an update never fires, however slow this test is
+		window.setTimeout = (f, ms) => { // the timer of five seconds never fires, however slow this test is
 			const id = set(f, ms === 5000 ? 1e9 : ms);
 			if (ms === 5000) waiting.add(id);
 			return id;
