@@ -14,7 +14,7 @@ import (
 
 // attemptHost is the session around an attempt.
 type attemptHost interface {
-	// canSend reports whether no pause keeps a message from being sent.
+	// canSend reports whether a message may be sent now; see session.canSend.
 	canSend(ctx context.Context, e *lane.Entry) (bool, error)
 	// moveDueUntil goes on with due messages of other keys until the request has its result.
 	moveDueUntil(ctx context.Context, keyHash string, sent <-chan weir.Result) weir.Result
@@ -32,8 +32,9 @@ type attempter struct {
 	host       attemptHost
 }
 
-// sendMessage makes an attempt, except if the message is poison, its body is gone, a pause has begun, or the
-// deadline has passed.
+// sendMessage makes an attempt. It makes none, and returns a result without a request, if crashGuard suspects the
+// message, if its body is gone, if a pause has begun or the session ends, or if no attempt may begin any more
+// (Config.NotAfter). It returns an error if storage fails, or if the lease may not be relied on.
 func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result, error) {
 	e := c.entry
 	if e.Seq() == a.guard.poisonSeq {
@@ -61,7 +62,7 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 		return weir.Result{Outcome: weir.OutcomeNone, Reason: "it was paused", StartedAt: a.now()}, err
 	}
 	if !a.isTrusted() {
-		return weir.Result{}, lease.ErrLost // the process stood still; its timer may not have fired
+		return weir.Result{}, lease.ErrLost // the process stood still, and the lease's timer has not fired yet
 	}
 	if a.drainer.isPastDeadline() {
 		return weir.Result{Outcome: weir.OutcomeNone, Reason: "there was no time left for it", StartedAt: a.now()}, nil
@@ -74,13 +75,12 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 	return a.host.moveDueUntil(ctx, e.KeyHash(), sent), nil
 }
 
-// rejectUnsent returns the result of an attempt that cannot be made.
+// rejectUnsent returns a result that rejects a message because of which no attempt can be made.
 func (a *attempter) rejectUnsent(reason string) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeRejected, Reason: reason, StartedAt: a.now()}
 }
 
-// sendSafely turns a panic during a delivery into the rejection of the message, because each further attempt would
-// panic, too.
+// sendSafely makes an attempt. If it panics, the message is rejected, because each further attempt would panic, too.
 func (a *attempter) sendSafely(ctx context.Context, d weir.Delivery) (result weir.Result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -92,8 +92,8 @@ func (a *attempter) sendSafely(ctx context.Context, d weir.Delivery) (result wei
 	return a.drainer.Sender.Send(ctx, d)
 }
 
-// waitingSince returns the earliest time at which the coming attempt could have begun: when the message was deliverable
-// and its last attempt had ended.
+// waitingSince returns the earliest time at which the coming attempt could have begun: the message was accepted, due,
+// and replayed if asked, and its last attempt had ended.
 func waitingSince(e *lane.Entry) time.Time {
 	since := e.WaitingSince()
 	if n := len(e.Attempts); n > 0 {
@@ -104,7 +104,7 @@ func waitingSince(e *lane.Entry) time.Time {
 	return since
 }
 
-// acquireSlot waits until this process may make one more attempt.
+// acquireSlot waits until this process may make one more attempt at a time (Config.AtOnce).
 func (d *Drainer) acquireSlot(ctx context.Context) error {
 	if d.slots == nil {
 		return nil
@@ -123,8 +123,8 @@ func (d *Drainer) releaseSlot() {
 	}
 }
 
-// isPastDeadline reports whether no attempt may begin any more. The first attempt after the
-// deadline ends the Drainer for new work, so that its lanes are handed over.
+// isPastDeadline reports whether no attempt may begin any more (Config.NotAfter). If so, it also stops all new work of
+// the Drainer, so that the lanes are handed over.
 func (d *Drainer) isPastDeadline() bool {
 	if d.NotAfter.IsZero() || !d.Now().After(d.NotAfter) {
 		return false

@@ -28,7 +28,7 @@ func (h *fakeHost) moveDueUntil(_ context.Context, _ string, sent <-chan weir.Re
 	return <-sent
 }
 
-// recordingSender takes each message, and records the deliveries.
+// recordingSender records the deliveries, and answers each.
 type recordingSender struct {
 	mu         sync.Mutex
 	deliveries []weir.Delivery
@@ -102,7 +102,7 @@ func TestAttempter_Sends(t *testing.T) {
 	})
 }
 
-// The lateness of a retry counts from the end of the attempt before it.
+// Delivery.Since of a retry is the end of the attempt before it.
 func TestAttempter_Retry(t *testing.T) {
 	runWithAttempter(t, func(t *testing.T, a *testAttempter, e *lane.Entry) {
 		last := weir.Result{Outcome: weir.OutcomeRetry, StartedAt: a.now().Add(time.Minute), Duration: time.Second}
@@ -117,7 +117,7 @@ func TestAttempter_Retry(t *testing.T) {
 	})
 }
 
-// Each reason not to send a message has its outcome. None of them takes a slot.
+// Each reason not to send a message has its outcome or its error. None of them leaves a slot taken.
 func TestAttempter_DoesNotSend(t *testing.T) {
 	storageFails := func(c storagetest.Call) bool { return c.Op == "Get" }
 	for name, c := range map[string]struct {

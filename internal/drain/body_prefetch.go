@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// maxPrefetches and maxPrefetchBytes bound the bodies that are fetched ahead at a time. A single
-	// body may be larger.
+	// maxPrefetches and maxPrefetchBytes bound the bodies that are fetched ahead at a time. The first body may be
+	// larger than maxPrefetchBytes.
 	maxPrefetches    = 4
 	maxPrefetchBytes = 4 << 20
 )
@@ -20,14 +20,14 @@ type bodyPrefetch struct {
 	running map[*lane.Entry]*bodyFetch
 }
 
-// bodyFetch is one fetch.
+// bodyFetch is the fetch of one body.
 type bodyFetch struct {
-	loaded lane.Entry // a copy of the entry, with its body
-	done   chan struct{}
+	loaded lane.Entry    // a copy of the entry, with its body
+	done   chan struct{} // closed at the end of the fetch
 	err    error
 }
 
-// loadBody fills in an entry's body, or waits until its prefetch has.
+// loadBody loads an entry's body. If the body is being prefetched, loadBody waits for that.
 func (p *bodyPrefetch) loadBody(ctx context.Context, e *lane.Entry) error {
 	f := p.running[e]
 	if f == nil {
@@ -43,7 +43,8 @@ func (p *bodyPrefetch) loadBody(ctx context.Context, e *lane.Entry) error {
 	}
 }
 
-// prefetchAll begins to fetch the bodies of messages, in order of their likelihood.
+// prefetchAll begins to fetch the bodies of messages, the most likely next one first. It forgets the fetches of all
+// other messages.
 func (p *bodyPrefetch) prefetchAll(ctx context.Context, next []*lane.Entry) {
 	wanted, bytes := map[*lane.Entry]*bodyFetch{}, 0
 	for _, e := range next {

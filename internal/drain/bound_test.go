@@ -96,9 +96,9 @@ func TestReport(t *testing.T) {
 	})
 }
 
-// A holder whose clock was an hour ahead has written the end of the settle time, the time of a retry, and the time at
-// which the rate allows the next attempt. By its own clock, the next holder waits at most as long as each of these can
-// take, whether or not an operator resumes the lane.
+// A holder whose clock was two hours ahead has written into tail the end of the settle time or of a pause, and the time
+// at which the rate allows the next attempt. By its own clock, the next holder waits at most as long as each of these
+// can take.
 func TestDrainer_AfterAClockFarAhead(t *testing.T) {
 	for name, c := range map[string]struct {
 		cms    func(context.Context, weir.Delivery) weir.Result

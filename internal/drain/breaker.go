@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// After suspectRetries retries in a row, over suspectKeys keys, with no verdict between, the
-	// CMS is the cause, and not the messages.
+	// From the retry number suspectRetries in a row on, over suspectKeys keys and with no verdict between, the CMS is
+	// the cause, and not the messages. A verdict is an answer that judges a message: delivered or rejected.
 	suspectRetries = 5
 	suspectKeys    = 3
 	// A lane pauses after firstProbes refusals, and from then on after each laterProbes refusals. laterProbes is two,
 	// so that each end of the log has one attempt between two pauses.
 	firstProbes = 16
 	laterProbes = 2
-	// refusedPause is the longest pause of a lane while a key has not had its turn. The holder
-	// keeps the lane during that pause.
+	// refusedPause is the longest pause of a lane while a key has not had its turn. The holder keeps the lane during
+	// that pause.
 	refusedPause = lingerMax
 	// After alternateAfter failures in a row the attempts from the log take turns between its two
 	// ends, until alternateVerdicts verdicts have come in a row.
@@ -26,10 +26,10 @@ const (
 	// After wholeLogAfter failures in a row the holder reads the log to its end, as far as memory allows, to
 	// find a message that the CMS takes.
 	wholeLogAfter = 8
-	// patienceResetAfter is longer than any pause of the breaker's own. If no message was sent for
-	// so long, because the lane was paused or closed, the patience begins anew.
+	// patienceResetAfter is longer than any pause that the breaker begins. If the CMS has refused no message for so
+	// long, because an operator or the calendar stopped the lane, the patience begins anew.
 	patienceResetAfter = 2 * maxDelay
-	// patienceDefault is how long the CMS may refuse all messages until refusals count.
+	// patienceDefault is how long the CMS may refuse all messages until each refusal counts.
 	patienceDefault = 24 * time.Hour
 )
 
@@ -48,40 +48,41 @@ type breaker struct {
 	settleTail  time.Time // settleUntil for other processes, whose clocks may differ
 	pausedUntil time.Time
 	pauseReason string
-	pauseCount  int // in a row
+	pauseCount  int // pauses in a row
 
 	retryStreak     int                 // retries in a row without a verdict between
-	streakKeys      map[string]bool     // their keys
-	verdicts        int                 // answers that judged a message
-	suspects        map[int64]suspicion // by message, of messages that the CMS has refused or that found it away
-	probedKeys      map[string]bool     // key hashes probed since the last verdict: others have their turn
-	deliveredBefore int64               // deliveries of the lane, when this process left it
+	streakKeys      map[string]bool     // the ordering keys of these retries
+	verdicts        int                 // raised by verdicts, also those of other holders; see resetStreaks
+	suspects        map[int64]suspicion // by sequence number, of messages that the CMS refused or that found it away
+	probedKeys      map[string]bool     // by hash, keys that had their turn in this round: others go first
+	deliveredBefore int64               // number of the lane's deliveries when this process left the lane; see tail
 
 	refusals
 }
 
-// refusals has the failures of a breaker since its last verdict.
+// refusals has the state that a breaker derives from failures. Except for alternateFor and refusedAt, a verdict resets
+// it.
 type refusals struct {
 	failures      int       // attempts in a row without a verdict
 	alternateFor  int       // verdicts in a row until messages are taken only from the beginning of the log
 	probes        int       // refusals since the last pause
-	nextRoundAt   time.Time // when refused messages have their next turn, after all had one
-	refusingSince time.Time // since when the CMS has refused all messages
-	refusedAt     time.Time // the last refusal
-	probedBelow   int64     // see lane.Tail
+	nextRoundAt   time.Time // when refused messages have their next turn, after all had one; zero = at once
+	refusingSince time.Time // since when the CMS has refused all messages; zero = it does not
+	refusedAt     time.Time // time of the last refusal
+	probedBelow   int64     // see lane.CMSPause
 }
 
-// suspicion is a breaker's record of a message whose failure it did not count.
+// suspicion is a breaker's record of a message that the CMS refused, or that found the CMS away.
 type suspicion struct {
-	verdicts int  // the number of verdicts at the last failure
-	isProven bool // the CMS took another message between two refusals of this one
+	verdicts int  // breaker.verdicts at the last failure
+	isProven bool // the CMS judged another message between two failures of this one: the message is the cause
 }
 
 // maxSuspects bounds the messages that a breaker remembers. Beyond that number it forgets all of them.
 const maxSuspects = 2 * readAheadMax
 
-// newBreaker returns the breaker of one lane in one process. It outlives the sessions of the process, and so remembers
-// over pauses which keys had their turn, and which message failed while another succeeded.
+// newBreaker returns the breaker of one lane in one process. The breaker outlives the sessions of the process. So over
+// pauses it remembers which keys had their turn, and which messages failed while others succeeded.
 func newBreaker(b Backoff, settle, patience time.Duration) *breaker {
 	if patience == 0 {
 		patience = patienceDefault
@@ -90,11 +91,11 @@ func newBreaker(b Backoff, settle, patience time.Duration) *breaker {
 		suspects: map[int64]suspicion{}, probedKeys: map[string]bool{}}
 }
 
-// adoptTail takes over the state that the last holder, in this process or another, wrote into tail.
-// Requests of this process without an answer still count, because tail does not have them if the process had lost the
-// lane. It ignores a time in tail that is further ahead than settings and the allowed difference of clocks permit.
-// Refusals by another holder count like refusals by this holder. Otherwise each holder of a lane that moves often would
-// try only its first messages.
+// adoptTail takes over the state that the last holder, in this process or another, wrote into tail. The settle time of
+// this process's own requests still counts, because tail does not have it if the process had lost the lane. adoptTail
+// shortens times in tail that are further ahead than settings and the allowed difference of clocks permit. Refusals
+// that another holder got count like those of this process. Otherwise, if a lane moves often, each holder would try
+// only the lane's first messages.
 func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
 	settles := limitTime(t.SettleUntil, now.Add(g.settle+2*maxSkew))
 	g.settleUntil, g.settleTail = laterOf(g.settleUntil, settles), laterOf(g.settleTail, settles)
@@ -113,11 +114,10 @@ func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
 	g.refusedAt = laterOf(g.refusedAt, t.LastErrorAt)
 }
 
-// recordDelivered is called when the process leaves the lane.
+// recordDelivered is called when the process leaves the lane, with tail as last committed.
 func (g *breaker) recordDelivered(t lane.Tail) { g.deliveredBefore = t.Counts.Delivered }
 
-// forgetMessage is called for a message that is not tried any more. Its key then no longer counts as a failure of the
-// CMS.
+// forgetMessage is called for a message that was cancelled. Its key no longer counts among those of failures in a row.
 func (g *breaker) forgetMessage(e *lane.Entry) { delete(g.streakKeys, e.Message.Key) }
 
 // closedUntil returns the time before which no message is sent.
@@ -149,7 +149,7 @@ func (g *breaker) classifyResult(e *lane.Entry, r weir.Result, now time.Time) we
 	return r.Outcome
 }
 
-// classifyRetry counts a failure, unless so many attempts in a row failed that the CMS is the
+// classifyRetry classifies a failure. It is the message's, unless so many attempts in a row failed that the CMS is the
 // cause.
 func (g *breaker) classifyRetry(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	g.countFailure()
@@ -187,11 +187,11 @@ func limitTime(at, latest time.Time) time.Time {
 	return at
 }
 
-// isFarAhead reports whether the time of a retry is further ahead than any setting allows. Then the clock of the holder
-// that wrote the time was wrong.
+// isFarAhead reports whether the time of a retry is further ahead than maxDelay and the difference of clocks allow.
+// Then the clock of the holder that wrote the time is taken to have been wrong.
 func isFarAhead(at, now time.Time) bool { return at.After(now.Add(maxDelay + 2*maxSkew)) }
 
-// beginSettling is called when the CMS may still be at work on a request.
+// beginSettling is called when the CMS may still work on a request.
 func (g *breaker) beginSettling(now time.Time) {
 	g.settleUntil = now.Add(g.settle)
 	g.settleTail = g.settleUntil.Add(maxSkew)
@@ -204,7 +204,7 @@ func (g *breaker) recordVerdict(e *lane.Entry) {
 	delete(g.suspects, e.Seq())
 }
 
-// resetStreaks forgets the failures in a row.
+// resetStreaks counts a verdict, and forgets the failures in a row.
 func (g *breaker) resetStreaks() {
 	g.verdicts++
 	g.retryStreak, g.failures, g.probes, g.alternateFor = 0, 0, 0, max(0, g.alternateFor-1)
@@ -213,14 +213,14 @@ func (g *breaker) resetStreaks() {
 	clear(g.probedKeys)
 }
 
-// liftPause lets the lane probe at once, because an operator has resumed it.
+// liftPause ends the pause for the CMS, because an operator has resumed the lane. All keys have another turn.
 func (g *breaker) liftPause() {
 	g.pausedUntil, g.nextRoundAt, g.pauseReason, g.pauseCount = time.Time{}, time.Time{}, "", 0
 	clear(g.probedKeys)
 }
 
-// classifyUnavailable pauses the lane, unless the CMS has judged another message between two
-// attempts of this one: then the message is the cause.
+// classifyUnavailable pauses the lane, unless the CMS has judged another message between two attempts of this one. Then
+// the message is the cause, and the attempt counts.
 func (g *breaker) classifyUnavailable(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	if g.hasVerdictSince(e) {
 		return weir.OutcomeRetry
@@ -231,10 +231,10 @@ func (g *breaker) classifyUnavailable(e *lane.Entry, r weir.Result, now time.Tim
 	return weir.OutcomeUnavailable
 }
 
-// classifyRefusal records a refusal. It counts the attempt in two cases: the CMS has taken another message between two
-// refusals of this one; or the CMS has refused all messages for longer than the patience, because a message without
-// others must become final, too. In all other cases the lane goes on with the other keys, and pauses after some
-// refusals.
+// classifyRefusal records a refusal. The attempt counts in two cases. In the first case the CMS has judged another
+// message between two refusals of this one. In the second case the CMS has refused all messages for the whole
+// patience, and this message has waited as long: it must become final even if the CMS never takes another message. In
+// all other cases the lane goes on with the other keys, and pauses after some refusals.
 func (g *breaker) classifyRefusal(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	if g.refusingSince.IsZero() || now.Sub(g.refusedAt) > patienceResetAfter {
 		g.refusingSince = now
@@ -260,7 +260,8 @@ func (g *breaker) hasProbedEnough() bool {
 	return g.probes >= firstProbes || g.pauseCount > 0 && g.probes >= laterProbes
 }
 
-// hasVerdictSince reports whether the CMS has judged another message since this one failed last.
+// hasVerdictSince reports whether the CMS has judged another message since this one failed last. It also records that
+// this message has failed now.
 func (g *breaker) hasVerdictSince(e *lane.Entry) bool {
 	if len(g.suspects) > maxSuspects {
 		clear(g.suspects)
@@ -272,7 +273,8 @@ func (g *breaker) hasVerdictSince(e *lane.Entry) bool {
 	return since
 }
 
-// beginPause pauses the lane, for no longer than longest unless the CMS asks for it.
+// beginPause pauses the lane for the next backoff, but for no longer than longest. If the CMS asked for a longer pause
+// (Retry-After), the lane pauses as long as asked, up to maxDelay.
 func (g *breaker) beginPause(asked time.Duration, now time.Time, longest time.Duration) {
 	g.pauseCount++
 	g.probes = 0
@@ -280,8 +282,8 @@ func (g *breaker) beginPause(asked time.Duration, now time.Time, longest time.Du
 	g.pausedUntil = laterOf(g.pausedUntil, now.Add(delay))
 }
 
-// endRound begins a new round of probing after each key had its turn, and reports whether it begins
-// now: if messages were refused since the last pause, another pause comes first.
+// endRound is called after each key had its turn. It reports whether the next round of turns begins now. If a message
+// was refused since the last pause, or if that pause has not ended, a pause comes first.
 func (g *breaker) endRound(now time.Time) bool {
 	if g.probes > 0 {
 		g.pauseRound(now)
@@ -294,9 +296,8 @@ func (g *breaker) endRound(now time.Time) bool {
 	return true
 }
 
-// pauseRound pauses the lane after each key had its turn. Messages that are refused during such a pause wait for its
-// end with the others. They do not prolong the pause: otherwise new messages, each of them refused, could delay the
-// next round without end.
+// pauseRound pauses the lane after each key had its turn. New messages that are refused during such a pause wait for
+// its end with the others. They do not prolong the pause: otherwise they could delay the next round without end.
 func (g *breaker) pauseRound(now time.Time) {
 	if g.probes = 0; !g.nextRoundAt.After(now) {
 		g.beginPause(0, now, maxDelay)
@@ -305,15 +306,15 @@ func (g *breaker) pauseRound(now time.Time) {
 	g.pausedUntil = laterOf(g.pausedUntil, g.nextRoundAt)
 }
 
-// isResting reports whether the lane pauses for the messages that had their turn.
+// isResting reports whether messages that had their turn wait for the next round.
 func (g *breaker) isResting(now time.Time) bool { return g.probedBelow > 0 && g.nextRoundAt.After(now) }
 
-// hadTurn reports whether the lane pauses for a message of the log, because it was refused or had its turn.
+// hadTurn reports whether a message of the log waits for the next round, because all keys up to it had their turn.
 func (g *breaker) hadTurn(e *lane.Entry, now time.Time) bool {
 	return g.isResting(now) && e.Seq() < g.probedBelow
 }
 
-// letUntriedPass ends a pause for refused messages for the messages that had no turn.
+// letUntriedPass lets messages that had no turn be sent during a pause for refused messages.
 func (g *breaker) letUntriedPass(now time.Time) {
 	if g.isResting(now) && g.pausedUntil.Equal(g.nextRoundAt) {
 		g.pausedUntil = time.Time{}
@@ -325,11 +326,12 @@ func (g *breaker) wantsWholeLog() bool {
 	return !g.refusingSince.IsZero() && g.failures >= wholeLogAfter
 }
 
-// maxSkew is how far the clocks of two processes may differ; the health report warns from there on.
+// maxSkew is how far the clocks of two processes may differ. The clock check of /api/checks warns from this difference
+// on.
 const maxSkew = 2 * time.Second
 
-// saveTo writes the state that must outlive this holder into tail. Times include the allowed difference of clocks, so
-// that the next holder does not begin too early.
+// saveTo writes into tail the state that must outlive this holder. The settle time includes the allowed difference of
+// clocks, so that the next holder does not begin too early.
 func (g *breaker) saveTo(t *lane.Tail) {
 	t.PausedUntil = laterOf(g.pausedUntil, g.nextRoundAt)
 	t.PauseReason, t.PauseCount = g.pauseReason, int64(g.pauseCount)

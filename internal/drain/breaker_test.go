@@ -24,7 +24,7 @@ func newResult(o weir.Outcome, status int) weir.Result {
 	return weir.Result{Outcome: o, Status: status, Reason: fmt.Sprint(status)}
 }
 
-// These are results of attempts, by the answer of the CMS.
+// These are results of attempts, one for each kind of answer of the CMS.
 var (
 	down    = newResult(weir.OutcomeUnavailable, 503)
 	flaky   = newResult(weir.OutcomeRetry, 500)
@@ -213,7 +213,7 @@ func TestBreaker_AdoptTail_APauseForRefusedMessages(t *testing.T) {
 	}
 }
 
-// A message refused in such a pause does not prolong it.
+// A message that is refused in a pause for refused messages does not prolong the pause.
 func TestBreaker_PauseRound_IsNotProlonged(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
@@ -333,13 +333,13 @@ func TestBreaker_ClassifyResult_RetryAfterIsHonouredUpToAnHour(t *testing.T) {
 	}
 }
 
-func TestBackoff_Ceiling(t *testing.T) {
+func TestBackoff_MinAndMax(t *testing.T) {
 	t.Parallel()
 	b := Backoff{Min: time.Second, Max: 5 * time.Minute, Rand: rand.Float64}
 	want := []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300}
 	for i, w := range want {
 		if got := b.longestDelay(i + 1); got != w*time.Second {
-			t.Errorf("ceiling(%d) = %s, want %s", i+1, got, w*time.Second)
+			t.Errorf("longestDelay(%d) = %s, want %s", i+1, got, w*time.Second)
 		}
 	}
 	for range 1000 {

@@ -8,11 +8,11 @@ import (
 
 // Calendar has the times at which no message is sent. Its method must return at once.
 type Calendar interface {
-	// At reports whether a time is closed, why, and until when.
+	// At reports whether the calendar is closed at a time. If so, it returns the reason and the end of the closed time.
 	At(t time.Time) (closed bool, reason string, until time.Time)
 }
 
-// calendarOpensAt returns the first time from at on at which the calendar is open.
+// calendarOpensAt returns at, or the end of the closed time if the calendar is closed at that time.
 func (d *Drainer) calendarOpensAt(at time.Time) time.Time {
 	if d.Calendar != nil {
 		if closed, _, until := d.Calendar.At(at); closed {
@@ -22,7 +22,8 @@ func (d *Drainer) calendarOpensAt(at time.Time) time.Time {
 	return at
 }
 
-// explainPause returns the reason for operators why no message of a lane is sent at a time; "" = messages may be sent.
+// explainPause returns, for operators, which pause or closed time keeps messages of a lane from being sent now; "" =
+// none. It does not consider the settle time.
 func (d *Drainer) explainPause(c lane.Control, now time.Time) string {
 	if p, paused := c.LanePause(now); paused {
 		return "an operator has paused it: " + p.Reason

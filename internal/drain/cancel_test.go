@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-func TestDrainer_CancelAndMove_ScheduledAtOnce(t *testing.T) {
+func TestDrainer_CancelAndReschedule_ScheduledAtOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
 		id := w.post("a", "1", withDueTime(time.Now().Add(time.Minute)))
@@ -21,7 +21,7 @@ func TestDrainer_CancelAndMove_ScheduledAtOnce(t *testing.T) {
 		synctest.Wait()
 		st, err := w.store.Cancel(t.Context(), id)
 		if err != nil || st.Stage != weir.Cancelled || w.status(id).Stage != weir.Cancelled {
-			t.Fatalf("got %+v, %v, and stored %s, want cancelled twice", st, err, w.status(id).Stage)
+			t.Fatalf("got %+v, %v, and stored %s, want cancelled in both", st, err, w.status(id).Stage)
 		}
 		if _, err := w.store.Cancel(t.Context(), id); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("cancelled twice: %v, want an error of kind Conflict", err)
@@ -35,7 +35,7 @@ func TestDrainer_CancelAndMove_ScheduledAtOnce(t *testing.T) {
 	})
 }
 
-func TestDrainer_CancelAndMove_AgainstItsRelease(t *testing.T) {
+func TestDrainer_CancelAndReschedule_CancelledWhileItBecomesDue(t *testing.T) {
 	for i := range 40 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
@@ -63,7 +63,7 @@ func TestDrainer_CancelAndMove_AgainstItsRelease(t *testing.T) {
 	}
 }
 
-func TestDrainer_CancelAndMove_Moved(t *testing.T) {
+func TestDrainer_CancelAndReschedule_Rescheduled(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
 		began := time.Now()
@@ -73,7 +73,7 @@ func TestDrainer_CancelAndMove_Moved(t *testing.T) {
 		time.Sleep(9 * time.Second) // a holder waits for the second message
 		_, err := w.store.Reschedule(t.Context(), later, began.Add(2*time.Minute), "nonsense")
 		if weir.KindOf(err) != weir.Stale {
-			t.Errorf("moved by a stale version: %v, want an error of kind Stale", err)
+			t.Errorf("rescheduled by a stale version: %v, want an error of kind Stale", err)
 		}
 		st, err := w.store.Reschedule(t.Context(), later, began.Add(2*time.Minute), weir.Tag(w.status(later).Version))
 		if err != nil || !st.Message.DueAt.Equal(began.Add(2*time.Minute)) {
@@ -92,12 +92,12 @@ func TestDrainer_CancelAndMove_Moved(t *testing.T) {
 		}
 		if _, err := w.store.Reschedule(t.Context(), sooner, began.Add(2*time.Hour),
 			""); weir.KindOf(err) != weir.Conflict {
-			t.Errorf("moved after delivery: %v, want an error of kind Conflict", err)
+			t.Errorf("rescheduled after delivery: %v, want an error of kind Conflict", err)
 		}
 	})
 }
 
-func TestDrainer_CancelAndMove_AnOlderVersionInFrontOfANewerOne(t *testing.T) {
+func TestDrainer_CancelAndReschedule_AnOlderVersionInFrontOfANewerOne(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(context.Context, weir.Delivery) weir.Result { return newAnswer(500) })
 		p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{10 * time.Second} })
@@ -106,7 +106,7 @@ func TestDrainer_CancelAndMove_AnOlderVersionInFrontOfANewerOne(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		w.postVersion("a", "2")
 		p.Wake(0)
-		time.Sleep(7 * time.Second) // the holder has tried the newer message in place of the old one, which waits
+		time.Sleep(7 * time.Second) // the old version waits, and the holder has tried the newer one in its place
 		if _, err := w.store.Cancel(t.Context(), old); err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func TestDrainer_CancelAndMove_AnOlderVersionInFrontOfANewerOne(t *testing.T) {
 	})
 }
 
-func TestDrainer_CancelAndMove_MovedIntoThePastGoesBehindARetry(t *testing.T) {
+func TestDrainer_CancelAndReschedule_IntoThePastGoesBehindARetry(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
 			if string(d.Message.Body) == "first" && d.Attempt == 1 {
@@ -148,7 +148,7 @@ func TestDrainer_CancelAndMove_MovedIntoThePastGoesBehindARetry(t *testing.T) {
 	})
 }
 
-func TestDrainer_CancelAndMove_CancelledWithItsOfferKept(t *testing.T) {
+func TestDrainer_CancelAndReschedule_CancelledWithItsOfferKept(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(context.Context, weir.Delivery) weir.Result {
 			r := newAnswer(503)
@@ -156,9 +156,9 @@ func TestDrainer_CancelAndMove_CancelledWithItsOfferKept(t *testing.T) {
 			return r
 		})
 		p := w.start()
-		a := w.newReceiver(p)
+		a := w.newOfferingAppender(p)
 		w.appendBy(a, "a", "first")
-		time.Sleep(10 * time.Second) // the lane pauses, and the holder releases it
+		time.Sleep(10 * time.Second) // the lane pauses, and the holder hands it over
 		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 		for i := range 60 {
 			w.appendBy(a, fmt.Sprint("k", i), "more")
@@ -176,7 +176,7 @@ func TestDrainer_CancelAndMove_CancelledWithItsOfferKept(t *testing.T) {
 	})
 }
 
-func TestDrainer_CancelAndMove_QueuedRetryingAndHeld(t *testing.T) {
+func TestDrainer_CancelAndReschedule_QueuedRetryingAndHeld(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
 			if d.Message.Key == "a" && string(d.Message.Body) == "0" {
@@ -216,7 +216,7 @@ func TestDrainer_CancelAndMove_QueuedRetryingAndHeld(t *testing.T) {
 	})
 }
 
-func TestDrainer_CancelAndMove_WhileTheLanePauses(t *testing.T) {
+func TestDrainer_CancelAndReschedule_WhileTheLanePauses(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(context.Context,
 			weir.Delivery) weir.Result {

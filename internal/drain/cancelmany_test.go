@@ -36,8 +36,8 @@ func (w *world) cancelAll(s *lane.Store, f bulkcancel.Filter, limit int) bulkcan
 	return sum
 }
 
-// waitEverywhere files messages that wait in the log, behind a blocked key, and scheduled. Their keys have two prefixes
-// in turn. The CMS refuses the first key for now.
+// waitEverywhere files messages that wait in each place: in the log, in a blocked key's queue, and scheduled. Their
+// keys begin with new/ (unwanted) and old/ (wanted) in turn. The CMS answers 500 to the keys new/0 and old/0.
 func (w *world) waitEverywhere(p *process, n int) (unwanted, wanted []weir.ID) {
 	w.t.Helper()
 	w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
@@ -60,12 +60,12 @@ func (w *world) waitEverywhere(p *process, n int) (unwanted, wanted []weir.ID) {
 	}
 	p.Wake(0)
 	time.Sleep(2 * time.Second)
-	w.cms.setAnswer(answerAfter(time.Minute, 200)) // messages filed from here on wait in the log
+	w.cms.setAnswer(answerAfter(time.Minute, 200)) // messages that are filed after "busy" wait in the log
 	w.post("busy", "1")
 	p.Wake(0)
 	time.Sleep(5 * time.Second)
 	for i := range n {
-		// The holder sends one message before it looks for requests again. That message is not to be cancelled.
+		// The holder sends the first of these messages before it reads requests again. So the first one is wanted.
 		wanted = append(wanted, w.post("old/log", fmt.Sprint("log ", i)))
 		unwanted = append(unwanted, w.post("new/log", fmt.Sprint("log ", i)))
 	}
@@ -123,7 +123,7 @@ func TestStore_CancelMany_InEachPlaceOfWaiting(t *testing.T) {
 		w.waitUntilEmpty(3 * time.Hour)
 		w.expectCounts(
 			lane.Counts{Delivered: 1 + 3*n, Cancelled: 3 * n},
-			append(append(unwanted, wanted...), w.firstSent("busy"))...)
+			append(append(unwanted, wanted...), w.firstOfKey("busy"))...)
 		for _, id := range unwanted {
 			if st := w.status(id); st.Stage != weir.Cancelled {
 				t.Fatalf("%s is %s, want cancelled", st.Message.Key, st.Stage)
@@ -195,8 +195,8 @@ func TestStore_CancelMany_ThousandsDoNotStopTheLane(t *testing.T) {
 	})
 }
 
-// firstSent returns the id of the message of a key that the CMS received first.
-func (w *world) firstSent(key string) weir.ID {
+// firstOfKey returns the id of the first message of a key in the log.
+func (w *world) firstOfKey(key string) weir.ID {
 	w.t.Helper()
 	entries, err := w.store.ReadLog(w.t.Context(), 0, 1, 1000)
 	if err != nil {

@@ -27,7 +27,7 @@ func TestDrainer_Claim_AHolderWithoutAnInvocationHandsOver(t *testing.T) {
 		if took := time.Since(asked); r.State != drain.Working || took > 2*time.Second {
 			t.Errorf("%+v after %s, want %s within 2s", r, took, drain.Working)
 		}
-		for range 20 { // its own messages wake a, which does not take the lane back
+		for range 20 { // a is woken, as for messages that it appends, and still does not take the lane back
 			a.Wake(0)
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -158,8 +158,8 @@ func TestDrainer_Claim_ThatCannotBeWrittenChangesNothing(t *testing.T) {
 	})
 }
 
-// A holder without an invocation would otherwise keep a lane whose messages come one at a time: whenever the process
-// with an invocation looks, none waits.
+// A claimed lane moves even if no message waits in it. Otherwise a holder without an invocation would keep a lane whose
+// messages come one at a time, because no message waits when the process with an invocation looks.
 func TestDrainer_Claim_ALaneMovesBetweenTwoMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(20*time.Millisecond, 200))
@@ -194,9 +194,9 @@ func TestDrainer_Claim_ALaneMovesBetweenTwoMessages(t *testing.T) {
 	})
 }
 
-// The process that claims the lane takes it when its holder has emptied it, and leaves it after a while. The claim
-// ends then. So the process that appends the next message sends it at once.
-func TestDrainer_AClaimToALaneThatItsHolderEmptiesEnds(t *testing.T) {
+// The process that claims the lane takes it when its former holder has emptied it. That process lingers, and leaves the
+// lane. The claim ends then. So the process that appends the next message sends that message at once.
+func TestDrainer_Claim_EndsAfterALingerInAnEmptyLane(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.postBurst(100)
 		a, b := w.start(withHost), w.start(withHost)
@@ -226,9 +226,9 @@ func TestDrainer_AClaimToALaneThatItsHolderEmptiesEnds(t *testing.T) {
 	})
 }
 
-// A holder that crashed left the lane open. The process that claims it takes it when the lease has run out, and
-// closes it, so that later tickets lead to no claim.
-func TestDrainer_Claim_ClosesAnEmptyLaneAfterACrash(t *testing.T) {
+// A holder that crashed has left Open set in tail. The process that claims the lane takes it when the lease has run
+// out, and hands it over, which clears Open. So later tickets lead to no claim.
+func TestDrainer_Claim_ClearsOpenAfterACrash(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.postBurst(1)
 		a, b := w.start(withHost), w.start(withHost)
@@ -249,7 +249,7 @@ func TestDrainer_Claim_ClosesAnEmptyLaneAfterACrash(t *testing.T) {
 	})
 }
 
-// A lane can be closed while a process claims it: the command that changes the number of lanes was faster.
+// The command that changes the number of lanes may close a lane (Closed in tail) before a process claims it.
 func TestDrainer_Claim_OfAClosedLaneEnds(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "!tail",
@@ -267,8 +267,8 @@ func TestDrainer_Claim_OfAClosedLaneEnds(t *testing.T) {
 	})
 }
 
-// A claim ends when the process that made it has drained the lane.
-func TestDrainer_AClaimToALaneThatIsDrainedIsWithdrawn(t *testing.T) {
+// A claim ends when the process that made it has drained the lane. So another process then takes the lane at once.
+func TestDrainer_Claim_EndsWithTheDrain(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.postBurst(300)
 		a, b := w.start(withHost), w.start(withHost)
@@ -293,7 +293,7 @@ func TestDrainer_AClaimToALaneThatIsDrainedIsWithdrawn(t *testing.T) {
 	})
 }
 
-// writeClaim writes the claim of a process that does nothing afterwards.
+// writeClaim writes a claim of a process that does not exist.
 func (w *world) writeClaim(by string, d time.Duration) {
 	w.t.Helper()
 	if err := w.store.PutClaim(w.t.Context(), 0, lane.Claim{By: by, Until: time.Now().Add(d)}); err != nil {

@@ -15,27 +15,27 @@ const (
 	commitOutcomes = 32
 	// maxUncommitted bounds the deliveries that a crash can repeat.
 	maxUncommitted = 64
-	// maxParked bounds the messages that were parked without an attempt and are not committed. A
-	// transaction takes 49 of them: one is being written, and the next one is full.
+	// maxParked is the number of uncommitted changes from which no further message is parked. A transaction takes at
+	// most 49 parked messages. So while one transaction is written, the next one is already full.
 	maxParked = 128
 )
 
-// committer writes changes in the order in which they were decided, in batches, beside the
-// deliveries. While a change of a key is not committed, the key is pending.
+// committer writes changes in the order in which they were decided, in batches, beside the deliveries. While a change
+// that names a key (lane.Change.Key) is not committed, that key is pending.
 type committer struct {
 	writer      *lane.Writer
 	now         func() time.Time
-	onFailed    func(error)        // called once, when no more changes can be committed
+	onFailed    func(error)        // called once if a commit fails or ctx ends: no more changes are committed
 	onCommitted func(*lane.Change) // called with each change that was written; must return at once
 
 	mu          sync.Mutex
 	pending     []commitRequest
-	since       time.Time // when the oldest of pending came
-	isUrgent    bool
-	uncommitted int // pending or in flight
-	pendingKeys map[string]int
-	err         error
-	progress    chan struct{} // closed and replaced at each commit
+	since       time.Time      // when the oldest of pending came, or the last batch was taken
+	isUrgent    bool           // pending is committed at once
+	uncommitted int            // number of changes that are pending or in flight
+	pendingKeys map[string]int // number of uncommitted changes by key hash
+	err         error          // the error that ended committing; nil = none
+	progress    chan struct{}  // closed and replaced at each commit, refusal and failure
 
 	wake chan struct{}
 	stop chan struct{}
@@ -48,7 +48,7 @@ type commitRequest struct {
 	onResult func(error) // if not nil, the change moves due messages, and may be refused because of one of them
 }
 
-// startCommitter begins to commit. The end of ctx cuts commits off; closeInOrder ends them.
+// startCommitter starts a committer. The end of ctx cuts its commits off; closeInOrder ends it in order.
 func startCommitter(ctx context.Context, w *lane.Writer, now func() time.Time, failed func(error),
 	wrote func(*lane.Change),
 ) *committer {
@@ -61,14 +61,15 @@ func startCommitter(ctx context.Context, w *lane.Writer, now func() time.Time, f
 	return c
 }
 
-// addChange hands over a change. An urgent one is committed at once, with all before it.
+// addChange hands over a change. An urgent change is committed at once, with all changes before it.
 func (c *committer) addChange(ch *lane.Change, urgent bool) {
 	c.enqueueRequest(commitRequest{change: ch}, urgent)
 }
 
-// addMove hands over a change that moves due messages, which is written at once, with all changes
-// before it. onResult is called with the result, and must return at once. An error that
-// lane.NoLongerDue reports means that the change was not written, and all others were.
+// addMove hands over a change that moves due messages. It is committed at once, with all changes before it. onResult
+// is called with nil after the commit, or with an error that lane.NoLongerDue recognizes: then this change was not
+// written, and the other changes are written without it. If committing ends with another error, onResult is not
+// called. onResult must return at once.
 func (c *committer) addMove(ch *lane.Change, onResult func(error)) {
 	c.enqueueRequest(commitRequest{ch, onResult}, true)
 }
@@ -85,7 +86,7 @@ func (c *committer) enqueueRequest(q commitRequest, urgent bool) {
 		c.pendingKeys[ch.Key]++
 	}
 	c.isUrgent = c.isUrgent || urgent
-	// A request that joins waiting ones needs no wake, as long as these may wait for more.
+	// A change that joins pending ones needs no wake, as long as these may wait for more changes.
 	joins := len(c.pending) > 1 && len(c.pending) < commitOutcomes && !c.isUrgent
 	c.mu.Unlock()
 	if !joins {
@@ -93,7 +94,7 @@ func (c *committer) enqueueRequest(q commitRequest, urgent bool) {
 	}
 }
 
-// flushAll asks for all changes to be committed now.
+// flushAll makes the committer commit all changes now. It does not wait.
 func (c *committer) flushAll() {
 	c.mu.Lock()
 	c.isUrgent = true
@@ -122,8 +123,8 @@ func (c *committer) countPending() int {
 	return c.uncommitted
 }
 
-// waitBelow flushes, and waits until fewer than n changes are uncommitted. It returns the error
-// that ended committing, or that of ctx.
+// waitBelow makes the committer commit all changes now if n or more are uncommitted, and waits until fewer than n are.
+// It returns the error that ended committing, or that of ctx.
 func (c *committer) waitBelow(ctx context.Context, n int) error {
 	for {
 		progress, err := c.flushDown(n)
@@ -138,8 +139,8 @@ func (c *committer) waitBelow(ctx context.Context, n int) error {
 	}
 }
 
-// flushDown flushes if n or more changes are uncommitted, and returns a channel that is closed at
-// the next commit; nil if fewer are uncommitted, or committing has ended.
+// flushDown makes the committer commit all changes now if n or more are uncommitted, and returns a channel that is
+// closed at the next commit. It returns nil if fewer are uncommitted, or nil and the error that ended committing.
 func (c *committer) flushDown(n int) (progress <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,8 +152,8 @@ func (c *committer) flushDown(n int) (progress <-chan struct{}, err error) {
 	return c.progress, nil
 }
 
-// closeInOrder commits the changes that are left, and ends the goroutine. It is called once, with a
-// limit on ctx.
+// closeInOrder waits until all changes are committed, for as long as ctx allows, and then ends the goroutine. It is
+// called once.
 func (c *committer) closeInOrder(ctx context.Context) error {
 	err := c.waitBelow(ctx, 1)
 	close(c.stop)
@@ -185,8 +186,8 @@ func (c *committer) runLoop(ctx context.Context) {
 	}
 }
 
-// takeBatch takes the requests of one transaction if it is time for one; else it returns how long
-// to wait.
+// takeBatch takes the requests of one transaction if it is time for one. Otherwise it returns nil, and how long to
+// wait.
 func (c *committer) takeBatch() (requests []commitRequest, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,8 +208,8 @@ func (c *committer) takeBatch() (requests []commitRequest, wait time.Duration) {
 	return requests, 0
 }
 
-// commitRequests writes requests in one transaction. If one moves a message that is no longer
-// scheduled, it is refused, and the others are written without it.
+// commitRequests writes requests in one transaction. If a change moves a message that is no longer scheduled, storage
+// refuses the transaction. Then commitRequests reports that change as refused, and writes the others without it.
 func (c *committer) commitRequests(ctx context.Context, requests []commitRequest) error {
 	for len(requests) > 0 {
 		b := &lane.Batch{}
@@ -233,8 +234,8 @@ func (c *committer) commitRequests(ctx context.Context, requests []commitRequest
 	return nil
 }
 
-// finishRequests ends the pending state of the keys of requests that were written, or refused if
-// err is not nil.
+// finishRequests reports the result of requests that were written, or refused if err is not nil. Their keys are no
+// longer pending because of them.
 func (c *committer) finishRequests(requests []commitRequest, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

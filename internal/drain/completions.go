@@ -6,11 +6,11 @@ import (
 	"weir/internal/weir"
 )
 
-// completions notifies callers that wait for a message to become final in this process. The zero
-// value is ready. It is safe for concurrent use.
+// completions notifies callers that wait until this process has committed that a message is final. The zero value is
+// ready. It is safe for concurrent use.
 type completions struct {
 	mu      sync.Mutex
-	waiting map[messageRef]map[chan struct{}]bool
+	waiting map[messageRef]map[chan struct{}]bool // the channels of the callers, by message
 }
 
 // messageRef names a message of this epoch.
@@ -19,9 +19,9 @@ type messageRef struct {
 	seq  int64
 }
 
-// AwaitFinal returns a channel that is closed when this process has committed that the message is
-// final, or the Drainer is closed, and a function that ends the waiting. It does not notice the
-// commits of other processes.
+// AwaitFinal returns a channel that is closed when this process has committed that the message is final, or when Close
+// is called. The caller calls the returned function when it no longer waits. The channel is not closed for commits of
+// other processes.
 func (d *Drainer) AwaitFinal(id weir.ID) (<-chan struct{}, func()) {
 	f, ref, ch := &d.completions, messageRef{id.Lane, id.Seq}, make(chan struct{})
 	f.mu.Lock()
@@ -42,7 +42,7 @@ func (d *Drainer) AwaitFinal(id weir.ID) (<-chan struct{}, func()) {
 	}
 }
 
-// endAll ends all waiting, because this process makes no more commits.
+// endAll closes all channels, because the Drainer is being closed.
 func (f *completions) endAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,7 +54,7 @@ func (f *completions) endAll() {
 	}
 }
 
-// notifyFinal ends the waiting for messages of a lane.
+// notifyFinal closes the channels of callers that wait for these messages of a lane.
 func (f *completions) notifyFinal(lane int, seqs []int64) {
 	if len(seqs) == 0 {
 		return

@@ -8,25 +8,25 @@ import (
 )
 
 const (
-	// controlInterval is how often a holder reads the control rows while it has work: for requests,
+	// controlInterval is the time between two reads of the control rows while the holder has work: for requests,
 	// pauses, claims, and messages that other instances have filed.
 	controlInterval = time.Second
 	// controlRetry is the pause of await after a failed read.
 	controlRetry = 200 * time.Millisecond
 )
 
-// controlRefresh reads the control rows concurrently with deliveries. A failed read is harmless: the
-// next one follows in a second, and a commit fails if the lane has another holder.
+// controlRefresh reads the control rows concurrently with deliveries. A failed read is harmless: another read follows
+// within a second or so, and a commit fails if the lane has another holder.
 type controlRefresh struct {
 	laneScope
 	waiter     *waiter
 	answer     chan lane.Control // of the read under way; nil = none
 	askedAt    time.Time         // when that read began
-	lastSeenAt time.Time         // when a read last began, or its result was last applied
+	lastSeenAt time.Time         // when a read last began, or control rows were last applied
 }
 
-// pollControl returns the control rows if a read has ended, and reports whether it has; isRead is false
-// if that read failed. If no read is under way, it begins one, but only after the duration minAge since lastSeenAt.
+// pollControl returns the control rows of a read that has ended. hasEnded is false if none has, and isRead is false if
+// the read failed. If no read is under way, pollControl begins one, but not before minAge has passed since lastSeenAt.
 func (r *controlRefresh) pollControl(ctx context.Context, minAge time.Duration) (c lane.Control, isRead,
 	hasEnded bool) {
 	if r.answer == nil {
@@ -44,8 +44,8 @@ func (r *controlRefresh) pollControl(ctx context.Context, minAge time.Duration) 
 	}
 }
 
-// await waits for a read of the control rows, and after a failed read for controlRetry. isRead
-// is false if the read failed or the session ends.
+// await waits for a read of the control rows, and after a failed read for controlRetry, too. isRead is false if the
+// read failed or the session ends.
 func (r *controlRefresh) await(ctx context.Context) (c lane.Control, isRead bool) {
 	if r.answer == nil {
 		r.startRead(ctx)

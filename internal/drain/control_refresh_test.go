@@ -10,7 +10,7 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// newRefresh returns a controlRefresh, and a function that ends its session. reads counts the reads of control rows.
+// newRefresh returns a controlRefresh, a function that ends its session, and a counter of the reads of control rows.
 func (p *sessionParts) newRefresh() (r *controlRefresh, endSession context.CancelFunc, reads *atomic.Int64) {
 	open, end := context.WithCancel(p.t.Context())
 	p.t.Cleanup(end)
@@ -26,7 +26,7 @@ func (p *sessionParts) newRefresh() (r *controlRefresh, endSession context.Cance
 		end, reads
 }
 
-// failReads lets the next reads fail, each after a delay.
+// failReads makes all further reads fail, each after the given time.
 func (p *sessionParts) failReads(after time.Duration) {
 	p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 		if c.Op == "Range" {
@@ -37,7 +37,7 @@ func (p *sessionParts) failReads(after time.Duration) {
 	})
 }
 
-// poll begins a read if the last one is old enough. It returns the rows of each read once, and wakes the session
+// pollControl begins a read if the last one is old enough. It returns the rows of each read once. The session is woken
 // when the read ends.
 func TestControlRefresh_Poll(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
@@ -95,7 +95,7 @@ func TestControlRefresh_OneReadAtATime(t *testing.T) {
 	})
 }
 
-// await returns the rows of a read that begins after the call, or of the one under way.
+// await returns the rows of the read that is under way, or else of a read that it begins.
 func TestControlRefresh_Await(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		r, _, reads := p.newRefresh()
@@ -114,8 +114,8 @@ func TestControlRefresh_Await(t *testing.T) {
 	})
 }
 
-// After a failed read await waits, so that it does not ask a failing storage without a pause. The end of the session
-// ends that wait. News does not, because the failure itself is news.
+// After a failed read await waits for controlRetry, so that reads do not follow each other without a pause while
+// storage fails. The end of the session ends that wait. News does not, because the failure itself is news.
 func TestControlRefresh_AwaitPausesAfterAFailure(t *testing.T) {
 	for name, c := range map[string]struct {
 		readTakes, sessionEnds, took time.Duration

@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// cautiousAfter is the number of crashes in a row from which the lane runs cautiously, and the
-	// number of crashes during which a message must have been in flight to be dead.
+	// cautiousAfter is the number of crashes in a row from which the holder is cautious. It is also the number of
+	// crashes with the same message named in tail after which that message is rejected.
 	cautiousAfter = 3
-	// cautiousMessages is the number of messages after which cautious running ends.
+	// cautiousMessages is the number of outcomes after which the holder is no longer cautious.
 	cautiousMessages = 32
 )
 
-// crashGuard finds a message that ends the process. After some crashes in a row the holder runs
-// cautiously: it sends one message at a time, and writes its number into tail before.
+// crashGuard finds a message that ends the process. After cautiousAfter crashes in a row the holder is cautious: before
+// it sends a message it writes the message's sequence number into tail, and afterwards it commits the outcome at once.
 type crashGuard struct {
 	journal      *journal
-	cautiousLeft int   // messages still to be sent cautiously
-	inFlightSeq  int64 // the last number written to tail
-	poisonSeq    int64 // the message that was in flight at too many crashes; 0 = none
+	cautiousLeft int   // number of outcomes for which the holder stays cautious
+	inFlightSeq  int64 // the message that tail names; 0 = none
+	poisonSeq    int64 // the message that tail named at too many crashes: it is not sent; 0 = none
 	hasSurvived  bool  // an attempt of this holder has come to its end
 }
 
-// adoptTail takes over from the former holder, and reports whether to run cautiously.
+// adoptTail takes over the crash record in tail, and reports whether the holder is cautious.
 func (g *crashGuard) adoptTail(t lane.Tail) bool {
 	g.inFlightSeq = t.InFlightSeq
 	if t.InFlightCrashes >= cautiousAfter {
@@ -37,11 +37,11 @@ func (g *crashGuard) adoptTail(t lane.Tail) bool {
 	return g.isCautious()
 }
 
-// isCautious reports whether one message is sent at a time.
+// isCautious reports whether the holder is cautious; see crashGuard.
 func (g *crashGuard) isCautious() bool { return g.cautiousLeft > 0 }
 
-// recordInFlight writes into tail which message is sent next, if the lane runs cautiously. If the process dies of that
-// message, the next holder reads its number there.
+// recordInFlight writes into tail which message is sent next, if the holder is cautious. If that message ends the
+// process, the next holder reads its number in tail.
 func (g *crashGuard) recordInFlight(ctx context.Context, seq int64) error {
 	if !g.isCautious() || seq == g.poisonSeq {
 		return nil
@@ -59,8 +59,9 @@ func (g *crashGuard) recordInFlight(ctx context.Context, seq int64) error {
 	return g.journal.waitBelow(ctx, 1)
 }
 
-// clearInFlight writes that the attempt is over. If it has come to its end, the message is innocent. If Weir cut it off
-// or did not make it, the crashes of earlier holders that were about to send the message still count.
+// clearInFlight adds to a change that the attempt is over. If the attempt has come to its end, the message has not
+// ended the process, and its crashes no longer count. If Weir cut the attempt off or did not make it, the crashes of
+// earlier holders that were about to send the message still count.
 func (g *crashGuard) clearInFlight(ch *lane.Change, outcome weir.Outcome) {
 	if outcome == weir.OutcomeNone {
 		ch.UpdateTail(func(t *lane.Tail) { t.InFlightFence = 0 })
@@ -71,9 +72,9 @@ func (g *crashGuard) clearInFlight(ch *lane.Change, outcome weir.Outcome) {
 	g.inFlightSeq = 0
 }
 
-// recordHandOver ends the crashes in a row if this holder has survived an attempt. A holder that made none, because the
-// CMS had to settle or the lane was paused, leaves the record to the next one: otherwise a message that ends the
-// process each time would never be found.
+// recordHandOver clears Open in tail, and ends the crashes in a row if this holder has survived an attempt. A holder
+// without such an attempt, because of the settle time or a pause, leaves the record to the next holder. Otherwise a
+// message that ends the process each time would never be found.
 func (g *crashGuard) recordHandOver(t *lane.Tail) {
 	if g.hasSurvived {
 		t.CrashRecord = lane.CrashRecord{}
@@ -81,7 +82,7 @@ func (g *crashGuard) recordHandOver(t *lane.Tail) {
 	t.IsOpen = false
 }
 
-// countMessage counts a message that was sent cautiously, and waits for its commit.
+// countMessage counts an outcome if the holder is cautious, and waits for its commit.
 func (g *crashGuard) countMessage(ctx context.Context) error {
 	if !g.isCautious() {
 		return nil
@@ -90,7 +91,7 @@ func (g *crashGuard) countMessage(ctx context.Context) error {
 	return g.journal.waitBelow(ctx, 1)
 }
 
-// pardon gives a poison message another chance.
+// pardon lets a message be sent again that was rejected as poisonSeq, because it is replayed.
 func (g *crashGuard) pardon(seq int64) {
 	if g.poisonSeq == seq {
 		g.poisonSeq = 0

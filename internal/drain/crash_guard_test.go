@@ -20,7 +20,8 @@ func TestCrashGuard_AdoptTail(t *testing.T) {
 			true, 0},
 		"ThreeOfTheSame": {lane.Tail{CrashRecord: lane.CrashRecord{Crashes: 3, InFlightSeq: 7, InFlightCrashes: 3}},
 			true, 7},
-		"PoisonAfterARepair": {lane.Tail{CrashRecord: lane.CrashRecord{InFlightSeq: 7, InFlightCrashes: 3}}, false, 7},
+		"TheSameAfterAHandOver": {lane.Tail{CrashRecord: lane.CrashRecord{InFlightSeq: 7, InFlightCrashes: 3}},
+			false, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -32,7 +33,7 @@ func TestCrashGuard_AdoptTail(t *testing.T) {
 	}
 }
 
-// A replay gives only its own poison message another chance.
+// pardon clears poisonSeq only if it names the replayed message.
 func TestCrashGuard_Pardon(t *testing.T) {
 	t.Parallel()
 	g := &crashGuard{poisonSeq: 7}

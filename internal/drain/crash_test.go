@@ -81,7 +81,7 @@ func TestDrainer_Crash_AWatchOfMinutesNoticesACrashInTimeAndAsksLittle(t *testin
 	})
 }
 
-func TestDrainer_Crash_APausedProcessThatWakesAfterItsLeaseIsRefused(t *testing.T) {
+func TestDrainer_Crash_AHolderThatStoodStillPastItsLeaseIsRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		stuck := make(chan struct{})
 		var first atomic.Bool
@@ -141,7 +141,7 @@ func TestDrainer_Crash_ACommitThatLandsUnansweredIsNotRepeated(t *testing.T) {
 	})
 }
 
-func TestDrainer_Crash_AClosedKeyWaitsForItsCommit(t *testing.T) {
+func TestDrainer_Crash_APendingKeyWaitsForItsCommit(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
 		commits := 0
@@ -168,8 +168,8 @@ func TestDrainer_Crash_AMessageThatEndsTheProcessGoesDeadAndOthersDoNot(t *testi
 	checkKillerGoesDead(t, settleTime)
 }
 
-// A holder that waits longer for the CMS to settle than it stays with an idle lane hands the lane over before it has
-// sent a message. That must not end the crashes in a row.
+// If the settle time is longer than a holder stays with an idle lane, the holder hands the lane over before it has sent
+// a message. That must not end the crashes in a row.
 func TestDrainer_Crash_AMessageThatEndsTheProcessGoesDeadWithALongSettleTime(t *testing.T) {
 	checkKillerGoesDead(t, 5*settleTime)
 }
@@ -227,7 +227,7 @@ func checkKillerGoesDead(t *testing.T, settle time.Duration) {
 func TestDrainer_Crash_AMessageThatEndedTheProcessIsSentAgainIfReplayed(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		id := w.post("a", "x")
-		// Tail shows that three holders died while they sent the message.
+		// Tail shows that two holders died while they sent the message. Open shows that a third one did.
 		if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "!tail",
 			Values: map[string]any{"Open": true, "Crashes": int64(2), "Trying": id.Seq,
 				"TryingCrashes": int64(2), "TryingFence": w.control().Tail.Fence}}}); err != nil {
@@ -305,7 +305,7 @@ func TestDrainer_Crash_CloseCutsOffHandsOnAndReleases(t *testing.T) {
 		}
 		c := w.control()
 		if c.Tail.IsOpen || !c.Tail.SettleUntil.After(time.Now()) {
-			t.Errorf("tail after a graceful stop with a request cut off: %+v, want it closed, with a settle time",
+			t.Errorf("tail after a graceful stop with a request cut off: %+v, want it not open, with a settle time",
 				c.Tail)
 		}
 		if a.ticketCounter.countAll() != 1 {

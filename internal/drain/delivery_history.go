@@ -7,8 +7,8 @@ import (
 	"weir/internal/weir"
 )
 
-// trackedKeys has the keys whose deliveries have to be recorded, because they have dead messages, and perhaps some more
-// keys. The next session of the process takes them over if no other process has held the lane between.
+// trackedKeys has the keys whose deliveries are recorded: all keys with dead messages, and perhaps some more. The next
+// session of this process takes them over if no other process has held the lane in between.
 type trackedKeys struct {
 	keys   map[string]bool // by hash
 	isFull bool            // there are too many keys: each key counts as tracked
@@ -16,22 +16,22 @@ type trackedKeys struct {
 
 func (t *trackedKeys) hasKey(keyHash string) bool { return t.isFull || t.keys[keyHash] }
 
-// addKey adds the key of a message that becomes dead.
+// addKey adds the key, by its hash, of a message that becomes dead.
 func (t *trackedKeys) addKey(keyHash string) {
 	if !t.isFull {
 		t.keys[keyHash] = true
 	}
 }
 
-// deliveryHistory records the last delivery of tracked keys. A replay of a dead message is refused
-// if a later message of its key was delivered.
+// deliveryHistory records the last delivery of tracked keys, because a replay of a dead message is refused, unless
+// forced, if a later message of its key was delivered.
 type deliveryHistory struct {
 	laneScope
 	tracked    *trackedKeys
-	sinceFence int64 // the history is complete since this fence; see lane.Tail
+	sinceFence int64 // all holders since this fence have recorded; see lane.Tail.HistoryFence
 }
 
-// loadTracked reads the tracked keys from storage, if they are not known.
+// loadTracked reads the keys with dead messages from storage, unless the last session's keys were taken over.
 func (h *deliveryHistory) loadTracked(ctx context.Context, t lane.Tail) error {
 	if h.tracked != nil {
 		return nil
@@ -48,8 +48,9 @@ func (h *deliveryHistory) loadTracked(ctx context.Context, t lane.Tail) error {
 	return nil
 }
 
-// readLastPos returns the position of the recorded delivery of an entry's key, if the entry may have an earlier
-// position: it was replayed by force, or its contract lets later messages go ahead.
+// readLastPos returns the position of the last recorded delivery of an entry's key, if that may be behind the entry's
+// own position: the entry was replayed, or its contract lets later messages go ahead. Otherwise, or if no delivery is
+// recorded, it returns "".
 func (h *deliveryHistory) readLastPos(ctx context.Context, e *lane.Entry) (string, error) {
 	if !h.tracked.hasKey(e.KeyHash()) || (!e.IsReplayed() && !e.Message.Skip) {
 		return "", nil
@@ -58,7 +59,8 @@ func (h *deliveryHistory) readLastPos(ctx context.Context, e *lane.Entry) (strin
 	return l.OrderPos, err
 }
 
-// recordFinal adds to the change of a final message the record that replays of its key need.
+// recordFinal tracks the key of a message that becomes dead. If a message of a tracked key is delivered, recordFinal
+// adds the record of the delivery to the change, unless a later message of the key was delivered before.
 func (h *deliveryHistory) recordFinal(c *candidate, ch *lane.Change, stage weir.Stage) {
 	key := c.entry.KeyHash()
 	switch {

@@ -39,7 +39,7 @@ func (w *world) discard(id weir.ID, reason string) {
 func (w *world) expectConflict(err error, because string) {
 	w.t.Helper()
 	if weir.KindOf(err) != weir.Conflict || !strings.Contains(err.Error(), because) {
-		w.t.Errorf("got %v, want a conflict that says %q", err, because)
+		w.t.Errorf("got %v, want a conflict with %q", err, because)
 	}
 }
 
@@ -101,15 +101,15 @@ func TestDiscard_IsRefused(t *testing.T) {
 	})
 }
 
-// A holder of a version that does not know this request refuses it. Then the message can still be replayed or
-// discarded.
+// A holder of an earlier version of the program does not know the request to discard, and removes it. Then the message
+// can still be replayed.
 func TestDiscard_OfAHolderThatDoesNotKnowIt(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		answers := w.answerByBody("bad")
 		p := w.start()
 		id := w.postDead(p, "bad")[0]
 		w.discard(id, "")
-		w.expireRequests()
+		w.removeRequests()
 		answers.setStatus("bad", 200)
 		w.replay(id, lane.ReplayOptions{})
 		p.Wake(0)
@@ -118,8 +118,8 @@ func TestDiscard_OfAHolderThatDoesNotKnowIt(t *testing.T) {
 	})
 }
 
-// expireRequests removes the requests of the lane, as a holder does that does not know their kind.
-func (w *world) expireRequests() {
+// removeRequests removes the requests of the lane, as a holder does if it does not know their kind.
+func (w *world) removeRequests() {
 	w.t.Helper()
 	for _, key := range w.rowKeys("w_") {
 		if _, err := w.account.Table().Transact(w.t.Context(), "1.0",
@@ -129,8 +129,9 @@ func (w *world) expireRequests() {
 	}
 }
 
-// A holder of an earlier version replaces tail without the number of discarded messages, which it counts as cancelled.
-func TestDiscard_CountSurvivesAnEarlierVersion(t *testing.T) {
+// Earlier versions of the program know no discarded messages. So the message's row and tail show a discarded message as
+// cancelled. Its present version still counts it as discarded.
+func TestDiscard_StoredAsCancelledForEarlierVersions(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.answerByBody("bad", "worse")
 		p := w.start()
@@ -140,7 +141,7 @@ func TestDiscard_CountSurvivesAnEarlierVersion(t *testing.T) {
 		w.waitUntilIdle()
 		row, err := w.account.Table().Get(t.Context(), "1.0", rowOf(ids[1]))
 		if err != nil || row.Values["Stage"] != "cancelled" {
-			t.Errorf("got the stored stage %v, %v, want cancelled: earlier versions take others for waiting",
+			t.Errorf("got the stored stage %v, %v, want cancelled, which earlier versions know as final",
 				row.Values["Stage"], err)
 		}
 		tail, err := w.account.Table().Get(t.Context(), "1.0", "!tail")

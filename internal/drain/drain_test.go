@@ -20,7 +20,7 @@ import (
 const (
 	// leaseLength and settleTime are settings of the processes under test.
 	leaseLength, settleTime = 15 * time.Second, 2 * time.Second
-	// allowedSkew is the allowed difference of clocks. A new holder adds it to the settle time.
+	// allowedSkew is the allowed difference of clocks, which a holder adds to a settle time in tail.
 	allowedSkew = 2 * time.Second
 	// noticeWithin is the time in which a process that watches a lane notices that its lease is free.
 	noticeWithin = 2 * time.Second
@@ -46,7 +46,7 @@ type sent struct {
 	result        weir.Result
 }
 
-// fakeCMS gives the answer that the test sets, and records the requests.
+// fakeCMS answers as the test sets it, and records the requests.
 type fakeCMS struct {
 	mu     sync.Mutex
 	answer func(context.Context, weir.Delivery) weir.Result
@@ -79,7 +79,7 @@ func (c *fakeCMS) listRequests() []sent {
 	return append([]sent(nil), c.log...)
 }
 
-// answerAfter returns a CMS that answers with the status after d, or is cut off before.
+// answerAfter returns a function that answers with the status after d, unless the request is cut off before.
 func answerAfter(d time.Duration, status int) func(context.Context, weir.Delivery) weir.Result {
 	return func(ctx context.Context, _ weir.Delivery) weir.Result {
 		select {
@@ -131,9 +131,9 @@ func newWorld(t *testing.T) *world {
 // ticketCounter is a queue of tickets that only counts them.
 type ticketCounter struct {
 	mu  sync.Mutex
-	n   int // all tickets
-	now int // tickets that were visible at once
-	bad int // number of the next calls that fail
+	n   int // number of all tickets
+	now int // number of tickets that were visible at once
+	bad int // how many of the next calls of EnqueueNow fail
 }
 
 func (c *ticketCounter) Enqueue(context.Context, int) error {
@@ -260,7 +260,7 @@ func (w *world) waitUntilEmpty(limit time.Duration) lane.Control {
 	return lane.Control{}
 }
 
-// listDelivered returns the delivered bodies of a key, in order.
+// listDelivered returns the bodies of a key that the CMS took, in order, with repeats.
 func (w *world) listDelivered(key string) []string {
 	var out []string
 	for _, s := range w.cms.listRequests() {

@@ -14,9 +14,10 @@ import (
 	"weir/internal/weir"
 )
 
-// Sender makes one attempt. It returns when the attempt is over or ctx ends, and never
-// sends the same delivery twice once a byte of it was written.
+// Sender sends messages to the CMS.
 type Sender interface {
+	// Send makes one attempt. It returns when the attempt is over or ctx ends. Once it has written a byte of a request,
+	// it does not send this request again.
 	Send(ctx context.Context, d weir.Delivery) weir.Result
 }
 
@@ -33,13 +34,13 @@ type Config struct {
 	Leases   storage.Leases
 	Sender   Sender
 	Tickets  Tickets
-	Lease    time.Duration // 15 to 60 s
+	Lease    time.Duration // length of a lane's lease, 15 to 60 s
 	Settle   time.Duration // how long the CMS may still work on a request that it did not answer
-	Attempts int           // that count, before a message is dead
+	Attempts int           // attempts that count until a message is dead
 	Backoff  Backoff
-	Patience time.Duration // how long the CMS may refuse all messages, before refusals count; 0 = a day
+	Patience time.Duration // how long the CMS may refuse all messages until refusals count; 0 = a day
 	Now      func() time.Time
-	Rate     time.Duration  // between two attempts of this process, over all its lanes; 0 = none
+	Rate     time.Duration  // time between two attempts of this process, over all its lanes; 0 = none
 	AtOnce   int            // attempts of this process at a time, over all its lanes; 0 = one for each lane
 	Rand     func() float64 // 0 to 1, called concurrently; nil = math/rand
 	Log      *slog.Logger
@@ -57,27 +58,28 @@ type State string
 
 // The states of a lane, as this process sees it.
 const (
-	Idle    State = "idle"    // there is no work
-	Waiting State = "waiting" // there is work, but not before Report.Until
-	Busy    State = "busy"    // there is work, and another process holds the lane
+	Idle    State = "idle"    // there is no work, or the Drainer is closed
+	Waiting State = "waiting" // this process looks again at Report.Until: for later work, or after a failure
+	Busy    State = "busy"    // another process holds or claims the lane, or this process takes none (StopTaking)
 	Working State = "working" // this process holds the lane
 )
 
 // Report is the result of a look at a lane.
 type Report struct {
 	State  State
-	Until  time.Time // for Waiting
-	Paused bool      // Waiting although there are messages to send
-	Reason string    // if Paused
-	Err    error     // storage failed, or the lane was lost; the next look comes soon
+	Until  time.Time // if Waiting: when this process looks again, unless woken before; zero after ErrClosed
+	Paused bool      // Waiting, and the lane is paused or the calendar is closed
+	Reason string    // if Paused: the reason, for operators
+	Err    error     // storage failed, the lane was lost, or ErrClosed
 
-	// HolderFence is the fence of the process that holds the lane, or has crashed with it; 0 = there is none.
-	// It may be set if State is Idle or Waiting, because a holder stays for a while when the lane has no work.
+	// HolderFence is the fence of the process that holds the lane, or has crashed with it; 0 = there is none, or
+	// the state is Working, or the look failed. It may be set if State is Idle or Waiting, because a holder stays
+	// for a while when the lane has no work.
 	HolderFence int64
 	isLeft      bool // Busy because this process takes no lane: perhaps no process holds it
 }
 
-// Drainer drains the lanes of one process. It has one goroutine for each lane, however many wakes, tickets and sweeps
+// Drainer drains the lanes of one process. It has one worker for each lane, however many wakes, tickets and sweeps
 // come. It is safe for concurrent use.
 type Drainer struct {
 	Config
@@ -85,10 +87,10 @@ type Drainer struct {
 	leadTime    leadTime
 	completions completions
 	invocationTracker
-	slots       chan struct{}   // one taken for each attempt under way; nil = no bound
-	ctx         context.Context // the context of all requests to the CMS
+	slots       chan struct{}   // has one value for each attempt under way; nil = no bound
+	ctx         context.Context // the context of all work; its end cuts attempts off
 	cancel      context.CancelFunc
-	openCtx     context.Context // ends before ctx: then no new work begins
+	openCtx     context.Context // ends before ctx, or with it: then no new work begins
 	stopNewWork context.CancelFunc
 
 	mu       sync.Mutex
@@ -125,26 +127,27 @@ func (d *Drainer) Wake(number int) {
 }
 
 // OfferAppended hands over messages that were just filed in a lane, in the log's order and with their bodies. The
-// holder uses them if no message before them is missing. Otherwise it reads them from the log. The caller calls
-// WakeOffered afterwards. OfferAppended returns at once.
+// holder uses them if it has all messages of the log before them. Otherwise it reads them from the log. The caller
+// calls WakeOffered afterwards. OfferAppended returns at once.
 func (d *Drainer) OfferAppended(number int, messages []weir.Message) {
 	if t := d.workerOf(number); t != nil {
 		t.appends.addMessages(messages)
 	}
 }
 
-// WakeOffered wakes the lane if messages were offered since its last wake for offers. So each receiver of a group may
-// call it after the receiver has answered. It returns at once.
+// WakeOffered wakes the lane if messages were offered since the last call of WakeOffered for this lane. So if messages
+// were filed together, the receiver of each may call WakeOffered after its answer: only the first call wakes the lane.
+// It returns at once.
 func (d *Drainer) WakeOffered(number int) {
 	if t := d.workerOf(number); t != nil && t.appends.takeFresh() {
 		t.wakeUp()
 	}
 }
 
-// Join starts the lane's drain or joins it. It returns when the drain has ended, when the lane
-// turns out to be idle, waiting or busy, or when ctx ends (Working). After Close it waits for the end of a drain
-// that is under way. An invocation that followed the lanes that this process holds (Held) would otherwise join
-// their drains again and again without a pause, until they have ended.
+// Join starts the lane's drain, or joins the drain that is under way. It returns when the drain has ended, when the
+// lane turns out to be idle, waiting or busy, or when ctx ends (Working). After Close it starts no drain, but still
+// waits for the end of one that is under way. Otherwise an invocation that follows the lanes of this process (Held)
+// would join their drains again and again, without a pause, until the drains have ended.
 func (d *Drainer) Join(ctx context.Context, number int) Report {
 	t := d.workerOf(number)
 	if t == nil {
@@ -156,11 +159,11 @@ func (d *Drainer) Join(ctx context.Context, number int) Report {
 	return t.joinDrain(ctx)
 }
 
-// ErrClosed is the error of a look at a lane after Close.
+// ErrClosed is the error in the report of Look and Claim after Close.
 var ErrClosed = errors.New("this process takes no lane any more")
 
-// Look calls for a look at the lane, and returns as soon as its state is known. Working means that
-// this process drains it, and goes on.
+// Look calls for a look at the lane, and returns as soon as the lane's state is known, or when ctx ends (Working).
+// Except at the end of ctx, Working means that this process drains the lane, and goes on after Look has returned.
 func (d *Drainer) Look(ctx context.Context, number int) Report {
 	t := d.workerOf(number)
 	if t == nil {
@@ -169,12 +172,12 @@ func (d *Drainer) Look(ctx context.Context, number int) Report {
 	return t.awaitStatus(ctx)
 }
 
-// flushTime is the part of its time that Close keeps for the last commit and the release.
+// flushTime is the part of its time that Close keeps for the last commits and the releases, but at most half of it.
 const flushTime = 3 * time.Second
 
-// Close ends all drains: no new work is begun, attempts under way may end, outcomes are committed,
-// leases are released. Attempts that would take up the last three seconds of ctx's time, or more
-// than half of it, are cut off. If ctx ends first, the leases run out by themselves.
+// Close ends all drains: no new work is begun, attempts under way may end, outcomes are committed, leases are released.
+// It cuts attempts off three seconds before the deadline of ctx, but not before half of the time until that deadline is
+// over. If ctx ends first, Close returns its error, and leases that were not released run out by themselves.
 func (d *Drainer) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.isClosed = true
@@ -219,8 +222,8 @@ func (d *Drainer) startedWorkerOf(number int) *laneWorker {
 	return d.workers[number]
 }
 
-// Report returns the result of the last look at a lane: the zero value while this process drains
-// the lane, and if it has not looked yet.
+// Report returns the result of the last look at a lane. It returns the zero value while this process looks at the lane
+// or drains it, and if this process has not looked at it yet.
 func (d *Drainer) Report(number int) Report {
 	t := d.startedWorkerOf(number)
 	if t == nil {
@@ -234,7 +237,7 @@ func (d *Drainer) Report(number int) Report {
 	return t.report
 }
 
-// drawJitter draws from 0 to span.
+// drawJitter returns a random duration from 0 to span.
 func (d *Drainer) drawJitter(span time.Duration) time.Duration {
 	return time.Duration(d.Rand() * float64(span))
 }

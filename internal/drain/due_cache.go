@@ -7,8 +7,8 @@ import (
 	"weir/internal/lane"
 )
 
-// dueCacheMax bounds the due times that a holder knows: one answer of storage. It reads later ones
-// when their turn comes nearer.
+// dueCacheMax bounds the due times that a holder has in memory: one answer of storage. The holder reads later ones when
+// they come nearer.
 const dueCacheMax = 1000
 
 // dueCache has the earliest due times of the lane, or only a time before which no message becomes due. It is a copy of
@@ -17,9 +17,9 @@ type dueCache struct {
 	times    []lane.DueTime // in order
 	isLoaded bool           // times are the earliest ones; else they have to be read
 	hasMore  bool           // storage has due times after the last of times
-	nextAt   time.Time      // if not loaded: no message becomes due before; zero = none is scheduled
+	nextAt   time.Time      // no message that is not in times becomes due before; zero = none does
 
-	progress map[lane.DueTime]moveProgress // of messages whose move has begun
+	progress map[lane.DueTime]moveProgress // how far moves have come; no value = moveNotBegun
 
 	reading chan duePage   // a read that is under way; nil = none
 	added   []lane.DueTime // since that read began
@@ -31,11 +31,11 @@ type moveProgress int
 
 const (
 	moveNotBegun moveProgress = iota
-	moveBegun                 // the message is read, or will be written next
-	moveDecided               // its position is decided, and its key is shut until that is written
+	moveBegun                 // the message is being read, or was read and waits for the decision of its position
+	moveDecided               // its position is decided, and its key is shut until the committer's answer
 )
 
-// duePage is the answer of one read.
+// duePage is the answer of one read of due times.
 type duePage struct {
 	dues []lane.DueTime
 	more bool
@@ -50,8 +50,8 @@ func (c *dueCache) nextDueAt() time.Time {
 	return c.nextAt
 }
 
-// firstUndecidedAt returns the earliest due time of the messages without a position; false if there
-// are none.
+// firstUndecidedAt returns the time before which no message without a position becomes due; false if there is no such
+// message.
 func (c *dueCache) firstUndecidedAt() (time.Time, bool) {
 	if c.isLoaded {
 		for _, d := range c.times {
@@ -63,7 +63,7 @@ func (c *dueCache) firstUndecidedAt() (time.Time, bool) {
 	return c.nextAt, !c.nextAt.IsZero()
 }
 
-// notBegun returns the due times, without those at the front whose move has begun.
+// notBegun returns the due times from the first one on whose move has not begun.
 func (c *dueCache) notBegun() []lane.DueTime {
 	for i, d := range c.times {
 		if c.progress[d] == moveNotBegun {
@@ -83,7 +83,7 @@ func (c *dueCache) markProgress(p moveProgress, dues ...lane.DueTime) {
 	}
 }
 
-// addDue adds the due time of a scheduled message in the log.
+// addDue adds the due time of a scheduled message that was read from the log.
 func (c *dueCache) addDue(d lane.DueTime) {
 	if c.reading != nil {
 		c.added = append(c.added, d)
@@ -113,7 +113,7 @@ func (c *dueCache) beginLoad(answer chan duePage) { c.reading, c.added, c.remove
 func (c *dueCache) replaceWith(p duePage) {
 	added, removed := c.added, c.removed
 	c.reading, c.added, c.removed = nil, nil, nil
-	horizon := c.nextDueAt() // remains, if storage cuts the answer before its first row
+	horizon := c.nextDueAt() // stays the same if storage cuts the answer off before its first row
 	if len(p.dues) > 0 {
 		horizon = p.dues[len(p.dues)-1].At // before DeleteFunc, which clears the elements behind those that stay
 	}
@@ -130,7 +130,7 @@ func (c *dueCache) replaceWith(p duePage) {
 	}
 }
 
-// updateHorizon keeps nextAt for the time after all known messages were moved.
+// updateHorizon sets nextAt to the last of times if storage has more due times, and to zero otherwise.
 func (c *dueCache) updateHorizon() {
 	c.nextAt = time.Time{}
 	if c.hasMore && len(c.times) > 0 {
@@ -138,8 +138,8 @@ func (c *dueCache) updateHorizon() {
 	}
 }
 
-// invalidateAt requests another read, because a message was cancelled or rescheduled. A read that is under way may have
-// begun before.
+// invalidateAt requests another read, because a message was cancelled or rescheduled. It ignores a read that is under
+// way, because that may have begun before the change.
 func (c *dueCache) invalidateAt(now time.Time) {
 	c.times, c.isLoaded, c.hasMore, c.nextAt = nil, false, false, now
 	c.reading, c.added, c.removed = nil, nil, nil

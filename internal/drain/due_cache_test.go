@@ -7,9 +7,9 @@ import (
 	"weir/internal/lane"
 )
 
-// Storage may cut an answer at any row. If all messages of such an answer were moved during the read, the holder
-// knows no later message. If it also lost the time of the next read, the later messages would stay scheduled for
-// ever.
+// Storage may cut an answer off at any row. If all messages of such an answer were moved during the read, the holder
+// knows no later due time. If the holder also lost the time of its next read, the later messages would stay scheduled
+// for ever.
 func TestDueCache_KeepsATimeToReadTheRest(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)

@@ -10,24 +10,24 @@ import (
 	"weir/internal/lane"
 )
 
-// When a scheduled message becomes due, the holder moves it from the scheduled messages into its key's queue, behind
-// all messages that were filed before its due time (see due_position.go). It writes the move before it sends the
+// When a scheduled message becomes due, the holder moves it from the scheduled messages into its key's queue
+// (lane.Change.Release), at the position that due_position.go describes. The holder writes the move before it sends the
 // message, so that the next holder finds the same order after a crash. It begins the move early by the time that
 // storage takes (lead_time.go), so that it can send the message at its due time.
 //
-// Moves go on beside the sending. Goroutines read the messages, the session decides their positions between two
-// requests to the CMS or during one, and the committer writes them, in the order of all its changes. From the
-// decision until the answer the key is shut: no message of it is sent, parked or decided, so a move that is refused
-// can be undone.
+// Moves go on beside the sending. Goroutines read the messages. The session decides their positions between two
+// requests to the CMS or during one. The committer writes the moves in the order of all changes. From the decision
+// until the committer's answer the key is shut: no other message of the key is sent, parked or moved, so a move that is
+// refused can be undone.
 
 const (
-	// maxMoves is how many messages are moved at once: each takes four operations of a
-	// transaction, and some are left for deliveries of the same time.
+	// maxMoves is how many messages are moved at once: each takes four operations of a transaction, and some operations
+	// are left for deliveries that are committed at the same time.
 	maxMoves = 20
-	// maxDueReads and maxMoveWrites bound how many reads and transactions are under way at a time. While a read that is
-	// not full is under way, no other begins: messages that become due meanwhile share the next read.
+	// maxDueReads and maxMoveWrites bound how many reads and writes of moves are under way at a time. While a read is
+	// under way, another one begins only for maxMoves messages: fewer messages wait, and share a later read.
 	maxDueReads, maxMoveWrites = 3, 2
-	// maxReady bounds the messages that were read and are not decided.
+	// maxReady is the number of messages, read and not decided, from which no further read begins.
 	maxReady = 4 * maxMoves
 )
 
@@ -40,31 +40,31 @@ type dueMover struct {
 	lead         *leadTime
 	positions    *duePositions
 	moves        moves
-	isSealed     bool                          // the lane is to run empty: scheduled messages stay so
-	sendingKey   string                        // the hash of the key of which a request is under way
+	isSealed     bool                          // the lane is to run empty: scheduled messages stay scheduled
+	sendingKey   string                        // hash of the key whose message is being sent; "" = none
 	applyControl func(lane.Control, time.Time) // gets control rows, and when their read began
 	notify       func()                        // wakes the session; safe for concurrent use
 }
 
 // moves are the scheduled messages on their way into their keys' queues.
 type moves struct {
-	reading []chan dueRead // in order of their due times
-	ready   []readyMessage // read, and not decided
-	writing []*moveWrite
-	shut    map[string]bool // hashes of the keys of messages that are being written
+	reading []chan dueRead  // in order of their due times
+	ready   []readyMessage  // read, and not decided
+	writing []*moveWrite    // decided, and not answered
+	shut    map[string]bool // hashes of the keys of messages in writing
 	waiting map[string]bool // hashes of the keys whose first held message waits for a move
 	answers int             // raised by each answer that may end a message's wait for a move
-	err     error           // of a read; the session ends with it
+	err     error           // the first error of a read, with which the session ends; nil = none
 }
 
 // readyMessage is a due message that was read.
 type readyMessage struct {
 	due    lane.DueTime
 	entry  *lane.Entry
-	logPos int64 // it goes before this number of the log, or later, if messages from there on were sent since
+	logPos int64 // the message goes before this number of the log; or later, if messages from there on were sent since
 }
 
-// moveWrite is a move that the committer has.
+// moveWrite is a move of several messages that the committer has.
 type moveWrite struct {
 	entries []readyMessage
 	beganAt time.Time
@@ -78,7 +78,7 @@ type moveResult struct {
 	err error
 }
 
-// advance does the next steps of all moves that need no waiting. After a failed read it returns the error of that read.
+// advance does all steps of moves that are possible without waiting. After a failed read each call returns its error.
 func (m *dueMover) advance(ctx context.Context) error {
 	m.takeDueTimes()
 	m.takeRead()
@@ -90,13 +90,13 @@ func (m *dueMover) advance(ctx context.Context) error {
 	return m.moves.err
 }
 
-// isShut reports whether no message of a key may be decided, because a move of one is being
-// written, or may go in front.
+// isShut reports whether no message of a key may be sent or parked, because a message of the key is being moved, or has
+// to be moved first.
 func (m *dueMover) isShut(keyHash string) bool {
 	return m.moves.shut[keyHash] || m.moves.waiting[keyHash]
 }
 
-// waitForMove shuts a key whose first held message waits for a move, until the next answer.
+// waitForMove shuts a key whose first held message waits for a move. The key is shut until the next recordAnswer.
 func (m *dueMover) waitForMove(keyHash string) {
 	if m.moves.waiting == nil {
 		m.moves.waiting = map[string]bool{}
@@ -121,8 +121,8 @@ func (mv *moves) recordAnswer() {
 	}
 }
 
-// awaitsMove reports whether a message must wait because one that became due before it was filed,
-// or before it became due itself, has no position yet: they may be of one key.
+// awaitsMove reports whether a message must wait because a message without a position may have to go before it. That
+// message may be of the same key, and became due before the waiting one was filed, or before the waiting one is due.
 func (m *dueMover) awaitsMove(e *lane.Entry) bool {
 	if m.isSealed {
 		return false
@@ -132,7 +132,7 @@ func (m *dueMover) awaitsMove(e *lane.Entry) bool {
 		return false
 	}
 	if !m.cache.isLoaded {
-		return m.canBegin() // it has to be read first
+		return m.canBegin() // the due times have to be read first
 	}
 	if at := e.Message.DueAt; !at.IsZero() {
 		return due.Before(at)
@@ -140,7 +140,7 @@ func (m *dueMover) awaitsMove(e *lane.Entry) bool {
 	return !due.After(e.Message.AcceptedAt)
 }
 
-// takeRead takes over messages that were read, in the order in which the reads began.
+// takeRead takes over the messages of reads that have ended, in the order in which the reads began.
 func (m *dueMover) takeRead() {
 	mv := &m.moves
 	for len(mv.reading) > 0 {
@@ -155,7 +155,7 @@ func (m *dueMover) takeRead() {
 			m.applyControl(p.control, p.askedAt)
 			m.cache.removeDues(p.gone...)
 			if m.positions.isOutdated(&p) {
-				m.cache.markProgress(moveNotBegun, dueTimesOf(p.entries)...) // the next read finds their positions
+				m.cache.markProgress(moveNotBegun, dueTimesOf(p.entries)...) // another read finds better positions
 			} else {
 				mv.ready = append(mv.ready, p.entries...)
 			}
@@ -194,15 +194,14 @@ func (m *dueMover) takeWritten() {
 	}
 }
 
-// finishWrites waits until no move is being written.
+// finishWrites waits until all changes are committed, and takes over the answers to moves.
 func (m *dueMover) finishWrites(ctx context.Context) error {
 	err := m.journal.waitBelow(ctx, 1)
 	m.takeWritten()
 	return err
 }
 
-// decideMoves decides the positions of messages that were read, and hands their moves to the
-// committer.
+// decideMoves decides the positions of messages that were read, and hands their moves to the committer.
 func (m *dueMover) decideMoves() {
 	for len(m.moves.writing) < maxMoveWrites && !m.isSealed {
 		batch := m.pickReady()
@@ -223,8 +222,8 @@ func (m *dueMover) decideMoves() {
 	}
 }
 
-// pickReady takes out the messages that may be decided. It leaves a message if another message of its key is being
-// written or sent, or is ready before it.
+// pickReady takes out the ready messages that may be decided, up to maxMoves. It leaves a message if another message of
+// its key is being moved or sent, or is ready before it.
 func (m *dueMover) pickReady() (batch []readyMessage) {
 	if len(m.moves.ready) == 0 {
 		return nil
@@ -243,7 +242,7 @@ func (m *dueMover) pickReady() (batch []readyMessage) {
 	return batch
 }
 
-// buildMove builds the change, and applies it to the keys in memory; undo takes the latter back.
+// buildMove builds the change of a move, and applies it to the blocks in memory. undo restores the blocks in memory.
 func (m *dueMover) buildMove(batch []readyMessage) (ch *lane.Change, undo func()) {
 	ch = &lane.Change{}
 	before := map[string]*keyState{}
@@ -259,7 +258,7 @@ func (m *dueMover) buildMove(batch []readyMessage) (ch *lane.Change, undo func()
 		k = k.join(e, logPos, &room)
 		m.keys.byID[id] = k
 		if e.Message.Skip {
-			// Its block delays no other message. But later messages of its key wait until it was tried.
+			// Its retries delay no other message. But later messages of its key wait for its first attempt.
 			k.LogWaitsFrom, k.IsParked = logPos, false
 			k.ReleasedAt, k.NextAt = m.keys.lastReleasedAt, m.keys.lastParkedAt()
 		}
@@ -277,8 +276,7 @@ func (m *dueMover) buildMove(batch []readyMessage) (ch *lane.Change, undo func()
 	}
 }
 
-// canBegin reports whether a move is to begin now: the last read of the log may have brought a
-// message that is due.
+// canBegin reports whether a move, or the read of due times for it, is to begin now.
 func (m *dueMover) canBegin() bool {
 	at := m.nextMoveAt()
 	return !at.IsZero() && !at.After(m.now())
@@ -304,9 +302,9 @@ func (m *dueMover) nextMoveAt() time.Time {
 	return at
 }
 
-// eachTurn goes through the turns in which scheduled messages will be moved, maxMoves at a time: f
-// gets the due time of the first message of a turn, and the time at which its move is to begin. If
-// many are due at one time, the last ones wait for the turns of the first.
+// eachTurn goes through the turns in which scheduled messages will be moved, maxMoves at a time. f gets the due time of
+// the first message of a turn, and the time at which the move of that turn is to begin. Later turns have longer leads:
+// if many messages are due at one time, the last ones wait for the turns of the first ones.
 func (m *dueMover) eachTurn(f func(due, begin time.Time)) {
 	lead := m.lead.current()
 	wait := m.cache.notBegun()
@@ -316,7 +314,7 @@ func (m *dueMover) eachTurn(f func(due, begin time.Time)) {
 	}
 }
 
-// startReads begins to read the messages of the next move.
+// startReads begins to read the messages of the next moves, and further due times if few are left.
 func (m *dueMover) startReads(ctx context.Context) {
 	for m.canBegin() {
 		if !m.cache.isLoaded {
@@ -336,7 +334,7 @@ func (m *dueMover) startReads(ctx context.Context) {
 	}
 }
 
-// startRead begins to read messages that become due, and to look for their positions.
+// startRead begins to read messages that become due, and to find their positions.
 func (m *dueMover) startRead(ctx context.Context, dues []lane.DueTime) {
 	answer, low, room := make(chan dueRead, 1), m.positions.sentBelow, m.keys.leftRoom()
 	room.bytes /= maxDueReads // the other reads have their shares
@@ -347,7 +345,7 @@ func (m *dueMover) startRead(ctx context.Context, dues []lane.DueTime) {
 	}()
 }
 
-// pickTurn returns the messages to move now, and a few that follow, which share their transaction.
+// pickTurn returns the messages to move now, and those that follow soon and share their transaction; maxMoves at most.
 func (m *dueMover) pickTurn() (dues []lane.DueTime) {
 	now := m.now()
 	by := now.Add(min(m.lead.current()*3/2, leadMax))
@@ -367,7 +365,7 @@ func (m *dueMover) pickTurn() (dues []lane.DueTime) {
 	return dues
 }
 
-// readDueTimes begins to read the earliest due times, unless a read is under way.
+// readDueTimes begins to read the earliest due times, unless such a read is under way.
 func (m *dueMover) readDueTimes(ctx context.Context) {
 	if m.cache.reading != nil {
 		return
@@ -387,7 +385,7 @@ func (m *dueMover) invalidateDueTimes() { m.cache.invalidateAt(m.now()) }
 // takeDueTimes takes over the due times that were read.
 func (m *dueMover) takeDueTimes() {
 	select {
-	case p := <-m.cache.reading: // never, if no read is under way
+	case p := <-m.cache.reading: // nil, and so never ready, if no read is under way
 		if m.moves.err = cmp.Or(m.moves.err, p.err); p.err == nil {
 			m.cache.replaceWith(p)
 			m.moves.recordAnswer()
@@ -396,9 +394,9 @@ func (m *dueMover) takeDueTimes() {
 	}
 }
 
-// nextDueAt returns the time before which no message becomes due; zero = none does. In a sealed lane
-// none does: scheduled messages are moved in the epoch that follows, or after the lane was
-// unsealed, which raises the request number in head.
+// nextDueAt returns the time before which no scheduled message becomes due; zero = none does. In a sealed lane none
+// does. Its scheduled messages are delivered in the next epoch, or here after the seal was removed. That removal raises
+// the request number in head, which leads to a read of the due times.
 func (m *dueMover) nextDueAt() time.Time {
 	if m.isSealed {
 		return time.Time{}
@@ -406,7 +404,7 @@ func (m *dueMover) nextDueAt() time.Time {
 	return m.cache.nextDueAt()
 }
 
-// nextReadAt returns when the clock alone lets the next move begin; zero = it does not.
+// nextReadAt returns when the next move may begin, without news; zero = it has to wait for news, or there is none.
 func (m *dueMover) nextReadAt() time.Time {
 	isBusy := len(m.moves.reading) > 0 || len(m.moves.ready) >= maxReady
 	if isBusy || !m.cache.isLoaded && m.cache.reading != nil {
@@ -415,8 +413,8 @@ func (m *dueMover) nextReadAt() time.Time {
 	return m.nextMoveAt()
 }
 
-// hasToReadFirst reports whether a due message may go before any other, so that it has to be read before the choice of
-// the next message.
+// hasToReadFirst reports whether due times have to be read before the next message is chosen, because a due message may
+// go before it.
 func (m *dueMover) hasToReadFirst() bool { return !m.cache.isLoaded && m.canBegin() }
 
 // earlierOf returns the earlier of two times; zero = never.

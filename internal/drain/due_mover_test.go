@@ -8,7 +8,7 @@ import (
 	"weir/internal/lane"
 )
 
-// newTestMover returns a dueMover whose cache has these due times.
+// newTestMover returns a dueMover whose cache has these due times, and whose committer commits nothing.
 func newTestMover(dues ...lane.DueTime) *dueMover {
 	now := func() time.Time { return noon }
 	scope := laneScope{now: now, observer: noObserver{}}
@@ -52,7 +52,7 @@ func TestDueMover_AwaitsMove(t *testing.T) {
 // From the decision of a move until its answer the key is shut. undo restores the blocks.
 func TestDueMover_ShutsKeysUntilTheAnswer(t *testing.T) {
 	t.Parallel()
-	first, second := newMovedEntry(1, "a", noon), newMovedEntry(2, "b", noon)
+	first, second := newScheduledEntry(1, "a", noon), newScheduledEntry(2, "b", noon)
 	m := newTestMover(first.DueTime(), second.DueTime())
 	m.moves.recordAnswer()
 	for _, e := range []*lane.Entry{first, second} {
@@ -83,11 +83,11 @@ func newEndedContext() context.Context {
 	return ctx
 }
 
-// No message of a key is moved while a request for the key is under way, and the later ones of the
-// key wait for it, too.
+// While a message of a key is being sent, none of the key's ready messages is moved.
 func TestDueMover_LeavesTheKeyThatIsSent(t *testing.T) {
 	t.Parallel()
-	first, second, other := newMovedEntry(1, "a", noon), newMovedEntry(2, "a", noon), newMovedEntry(3, "b", noon)
+	first, second := newScheduledEntry(1, "a", noon), newScheduledEntry(2, "a", noon)
+	other := newScheduledEntry(3, "b", noon)
 	m := newTestMover()
 	m.moves.recordAnswer()
 	m.sendingKey = first.KeyHash()
@@ -118,7 +118,7 @@ func TestDueMover_FindsPositionsAgainIfALimitBecomesKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newMovedEntry(6, "a", noon)
+			e := newScheduledEntry(6, "a", noon)
 			m := newTestMover(e.DueTime())
 			m.applyControl = func(lane.Control, time.Time) {}
 			m.positions.sentBelow = c.sentBelow

@@ -9,11 +9,12 @@ import (
 	"weir/internal/lane"
 )
 
-// A due message goes behind the messages that were filed before its due time, and before the messages that were filed
-// later. At the due time itself that position is the end of the log. At that time the lane may have no holder (it was
-// paused or closed, the CMS was away, no process ran), or the log may not be read so far. Then the holder finds the
-// position afterwards, by the times at which the log's messages were accepted. Otherwise a newer message of the key,
-// filed meanwhile, would be sent before the due one. But a position is never before a message that may have been sent.
+// A due message goes behind the messages that were filed before its due time, and before those that were filed later.
+// If its move begins on time, shortly before the due time, that position is the end of the log. But at the due time the
+// lane may have no holder (it was paused or closed, the CMS was away, no process ran), or the holder may not have read
+// the scheduled message yet. Then the holder finds the position afterwards, by the times at which the log's messages
+// were accepted. Otherwise a newer message of the key, filed meanwhile, would be sent before the due one. But a
+// position is never before a message that may have been sent.
 
 const (
 	// acceptTimesPage is the number of messages in one read of times of acceptance.
@@ -27,19 +28,19 @@ type duePositions struct {
 	laneScope
 	accepted  acceptTimes
 	sentBelow int64 // no message from this number on was sent; 0 = not known; see lane.Tail
-	sentHere  int64 // no message from this number on was sent by this session
+	sentHere  int64 // no message from this number on was sent by this session; 0 = it has sent none
 }
 
-// acceptTimes remembers when messages of the log were accepted, so that storage is read once for
-// all messages that become due late at about one time. It is safe for concurrent use.
+// acceptTimes remembers when messages of the log were accepted. So for several messages that are moved late, and were
+// due at about the same time, storage is read only once. It is safe for concurrent use.
 type acceptTimes struct {
 	mu   sync.Mutex
-	seqs []int64 // in order
-	at   map[int64]time.Time
+	seqs []int64             // the keys of at, in order
+	at   map[int64]time.Time // by sequence number; zero = retention has removed the message
 }
 
-// narrowRange raises low and lowers end by the remembered times, such that the first message that was accepted at
-// acceptedAt or later stays between them.
+// narrowRange raises low and lowers end by the remembered times. The first message that was accepted at acceptedAt or
+// later is then still in the range, or its number is the new end.
 func (a *acceptTimes) narrowRange(acceptedAt time.Time, low, end int64) (int64, int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,7 +58,8 @@ func (a *acceptTimes) narrowRange(acceptedAt time.Time, low, end int64) (int64, 
 	return low, end
 }
 
-// addPage remembers the times of a part of the log that begins at seq. A missing message became final long ago.
+// addPage remembers the times of a part of the log that was read from seq on. If nothing was found, retention has
+// removed the message seq, so it was accepted long ago.
 func (a *acceptTimes) addPage(seq int64, found []*lane.Entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -74,8 +76,9 @@ func (a *acceptTimes) addPage(seq int64, found []*lane.Entry) {
 	a.seqs = slices.Compact(a.seqs)
 }
 
-// findPositions sets logPos of each entry: the number of the log message that goes after it. No log
-// message from read.low on was sent. If low is 0, that is not known, and logPos is the end of the log.
+// findPositions sets logPos of each entry: the number of the first log message that goes after the entry. For an entry
+// that is not late that is the end of the log. No log message from read.low on was sent. If low is 0, it is not known
+// which messages were sent, and logPos is the end of the log for late entries, too.
 func (p *duePositions) findPositions(ctx context.Context, read *dueRead) error {
 	low, end, now := read.low, read.control.Head.Next, p.now()
 	for i := range read.entries {
@@ -93,10 +96,10 @@ func (p *duePositions) findPositions(ctx context.Context, read *dueRead) error {
 	return nil
 }
 
-// findAcceptedAfter returns the first number between low and end of a message that was accepted at
-// a time or later, or end if there is none. That message is mostly near the end, so
-// findAcceptedAfter first reads the last page. Then it halves the rest until one page is left. If
-// retention has removed messages of a page, the page is shorter, and findAcceptedAfter halves on.
+// findAcceptedAfter returns the number of the first message between low and end that was accepted at the given time or
+// later; end if there is none. That message is mostly near the end, so findAcceptedAfter first reads the last page.
+// Then it halves the rest until one page is left, and reads that page. If the page has fewer messages than numbers,
+// because retention has removed some, findAcceptedAfter goes on by halving.
 func (p *duePositions) findAcceptedAfter(ctx context.Context, at time.Time, low, end int64) (int64, error) {
 	isNearEnd, hasGap := true, false
 	for {
@@ -119,17 +122,16 @@ func (p *duePositions) findAcceptedAfter(ctx context.Context, at time.Time, low,
 	}
 }
 
-// limitSent sets sentBelow if it is not known: no message was sent from head's next number on, or
-// from sentHere on if that is higher. The control rows must have been read under this session's fence.
+// limitSent sets sentBelow if it is not known: no message was sent from head's next number on, or from sentHere on if
+// that is higher. The control rows must have been read after this session raised the fence.
 func (p *duePositions) limitSent(control lane.Control) {
 	if p.sentBelow == 0 {
 		p.sentBelow = max(control.Head.Next, p.sentHere)
 	}
 }
 
-// isOutdated reports whether a read has put its messages behind others that may go after them. The read began when no
-// limit was known, and so its positions are the end of the log. Control rows that were read meanwhile may have shown
-// that no message was sent from an earlier number on.
+// isOutdated reports whether a read may have put its messages too far behind. That is so if the read began when
+// sentBelow was not known, and so took the end of the log as position, and sentBelow is now known and lower.
 func (p *duePositions) isOutdated(read *dueRead) bool {
 	return read.low == 0 && p.sentBelow != 0 && p.sentBelow < read.control.Head.Next
 }

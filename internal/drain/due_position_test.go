@@ -9,8 +9,8 @@ import (
 	"weir/internal/drain"
 )
 
-// A message may become due while no process can send it. It is sent before the messages of its key that were accepted
-// after its due time, and behind those that were accepted before.
+// A message may become due while no process can send messages. It is sent before the messages of its key that were
+// accepted after its due time, and behind those that were accepted before.
 func TestDuePosition_OfOverdueMessages(t *testing.T) {
 	unavailable := func(w *world) { w.cms.setAnswer(answerAfter(time.Millisecond, 503)) }
 	for name, c := range map[string]struct {
@@ -78,7 +78,8 @@ func (c closedUntil) At(t time.Time) (bool, string, time.Time) {
 	return t.Before(time.Time(c)), "test", time.Time(c)
 }
 
-// A scheduled message stays before the later messages of its key, even if the backlog takes longer than its delay.
+// A scheduled message goes before messages of its key that were accepted after its due time, even if the holder is
+// still busy with a backlog at that time.
 func TestDuePosition_BehindABacklog(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(time.Second, 200))
@@ -98,7 +99,7 @@ func TestDuePosition_BehindABacklog(t *testing.T) {
 	})
 }
 
-// A scheduled message that the holder finds only in the log, with later messages of its key, still goes first.
+// A scheduled message that the holder learns of only from the log still goes before the later messages of its key.
 func TestDuePosition_KnownFromTheLogAlone(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.post("a", "due", withDueTime(time.Now().Add(time.Minute)))
@@ -112,7 +113,8 @@ func TestDuePosition_KnownFromTheLogAlone(t *testing.T) {
 	})
 }
 
-// No message overtakes one that may have been sent: a holder that died may have sent every message.
+// A due message does not go before a message that may have been sent. A holder that died may have sent all messages of
+// the log.
 func TestDuePosition_BehindRequestsOfADeadHolder(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
@@ -154,9 +156,10 @@ func TestDuePosition_AmongParkedMessages(t *testing.T) {
 	})
 }
 
-// A due message may go before one that became due earlier and waits in memory for the log to be read, with or without
-// messages of its key between them in the log.
-func TestDuePosition_BeforeReleasedMessages(t *testing.T) {
+// The holder may read a due message late, when it has already moved another message of the key, which became due later
+// and waits in memory for the log to be read. The message that became due first still goes first, with or without a
+// message of the key behind it in the log.
+func TestDuePosition_BeforeMovedMessages(t *testing.T) {
 	for key, want := range map[string]string{"a": "[due newer known before]", "c": "[due known before]"} {
 		t.Run(key, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
@@ -165,11 +168,12 @@ func TestDuePosition_BeforeReleasedMessages(t *testing.T) {
 				w.post("c", "the first", withDueTime(time.Now().Add(time.Second)))
 				w.post("a", "known before", withDueTime(time.Now().Add(time.Minute)))
 				p.Wake(0)
-				time.Sleep(2 * time.Second) // the holder knows now of all that is scheduled
+				time.Sleep(2 * time.Second) // the holder now knows both scheduled messages
 				for i := range 400 {
 					w.post("b", fmt.Sprint("b", i))
 				}
-				w.post("a", "due", withDueTime(time.Now().Add(20*time.Second))) // read when the other was released
+				// The holder reads this message only after it has moved the other one.
+				w.post("a", "due", withDueTime(time.Now().Add(20*time.Second)))
 				p.Wake(0)
 				time.Sleep(30 * time.Second)
 				w.post(key, "newer")

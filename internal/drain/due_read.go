@@ -18,15 +18,14 @@ const maxPrefetchedBody = 256 << 10
 type dueRead struct {
 	control lane.Control
 	askedAt time.Time
-	low     int64 // the limit of sent messages when the read began; see findPositions
+	low     int64 // duePositions.sentBelow when the read began
 	entries []readyMessage
 	gone    []lane.DueTime // cancelled or rescheduled
-	took    time.Duration
+	took    time.Duration  // without the search for positions
 	err     error
 }
 
-// readDue reads due messages, and finds their positions. No message from sequence number low on was
-// sent; low is 0 if that is not known.
+// readDue reads due messages, and finds their positions. low is duePositions.sentBelow.
 func readDue(ctx context.Context, scope laneScope, positions *duePositions, dues []lane.DueTime,
 	low int64, room *memoryRoom,
 ) dueRead {
@@ -39,8 +38,8 @@ func readDue(ctx context.Context, scope laneScope, positions *duePositions, dues
 	return p
 }
 
-// readMessages reads the lane's control rows, and those of the messages that still have these due
-// times.
+// readMessages reads the lane's control rows and the messages that still have these due times. It also fetches bodies
+// that are not large and for which there is room.
 func (p *dueRead) readMessages(ctx context.Context, scope laneScope, dues []lane.DueTime, room *memoryRoom) error {
 	var found map[int64]*lane.Entry
 	group, reading := errgroup.WithContext(ctx)
@@ -66,7 +65,7 @@ func (p *dueRead) readMessages(ctx context.Context, scope laneScope, dues []lane
 	return group.Wait()
 }
 
-// fetchBody fetches a body ahead. It ignores that the body is gone, because the attempt finds that out.
+// fetchBody fetches a body ahead. A body that is gone is no error here: the attempt notices that.
 func fetchBody(ctx context.Context, store *lane.Store, e *lane.Entry) error {
 	err := store.LoadBody(ctx, e)
 	if storage.Is(err, storage.NotFound) {

@@ -32,7 +32,7 @@ func (w *world) measureDelays(moments map[string]time.Time) map[string]time.Dura
 
 func TestDrainer_Due(t *testing.T) {
 	for turns := range 4 { // the log and the held messages take turns
-		t.Run(fmt.Sprint("WhereFailuresAreSkippedToo/", turns), func(t *testing.T) {
+		t.Run(fmt.Sprint("WithSkippedFailures/", turns), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				p := w.start()
 				w.lanes.Appender.OnFiled, w.lanes.Appender.OnWake = p.OfferAppended, p.WakeOffered
@@ -45,7 +45,7 @@ func TestDrainer_Due(t *testing.T) {
 				}
 				time.Sleep(time.Duration(980-100*turns) * time.Millisecond)
 				w.cms.setAnswer(answerAfter(time.Second, 200))
-				w.post("b", "slow") // the CMS works on it beyond the due time
+				w.post("b", "slow") // the CMS works on this message beyond the due time
 				time.Sleep(100 * time.Millisecond)
 				w.post("a", "after", skip)
 				w.waitUntilEmpty(time.Minute)
@@ -108,7 +108,7 @@ func TestDrainer_Due_TakesItsPlaceInItsKeyAtItsDueTime(t *testing.T) {
 		w.post("a", "due", withDueTime(at))
 		w.post("a", "first")
 		time.Sleep(700 * time.Millisecond)
-		for i := range 10 { // the CMS works on them beyond the due time
+		for i := range 10 { // the CMS works on these messages beyond the due time
 			w.post("b", fmt.Sprint("b", i))
 		}
 		w.post("a", "before")
@@ -151,7 +151,7 @@ func TestDrainer_Due_FailsBeforeOneThatIsDue(t *testing.T) {
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
-		// Both are filed before a process looks, because a released message keeps its position.
+		// Both are filed before a process looks. A message that is filed after the move would go behind the due one.
 		w.post("a", "due", withDueTime(time.Now().Add(200*time.Millisecond)))
 		w.post("a", "fails")
 		w.start().Wake(0)
@@ -193,7 +193,7 @@ func TestDrainer_Due_ANewerVersionFallsDueBehindARetry(t *testing.T) {
 		w.postVersion("a", "9", withDueTime(time.Now().Add(1500*time.Millisecond)))
 		p.Wake(0)
 		time.Sleep(time.Second)
-		for i := range 100 { // more than are read when the retry comes
+		for i := range 100 { // more than the holder has read when the retry comes
 			w.post(fmt.Sprint("b", i), "")
 		}
 		old := w.postVersion("a", "5")
@@ -212,11 +212,11 @@ func TestDrainer_Due_TheHolderDiesWithTheLogUnread(t *testing.T) {
 		w.post("a", "due", withDueTime(time.Now().Add(time.Second)))
 		first.Wake(0)
 		time.Sleep(500 * time.Millisecond)
-		for i := range 100 { // more than are read by the due time
+		for i := range 100 { // more than the holder has read at the due time
 			w.post(fmt.Sprint("b", i), "")
 		}
 		w.post("a", "before")
-		time.Sleep(time.Second) // the message is released, and waits for the earlier one of its key
+		time.Sleep(time.Second) // the due message was moved, and waits for the earlier one of its key
 		first.kill()
 		w.post("a", "after")
 		w.start().Wake(0)
@@ -308,8 +308,7 @@ func TestDrainer_Due_TheHolderDiesOverIt(t *testing.T) {
 	})
 }
 
-// A retry is sent at its time, whether the holder stayed or left the lane meanwhile. It does not wait for a slow
-// storage.
+// A retry is sent at its time, whether the holder stayed or left the lane meanwhile, and even if storage is slow.
 func TestDrainer_RetryAtItsTime(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
@@ -333,7 +332,7 @@ func TestDrainer_RetryAtItsTime(t *testing.T) {
 	})
 }
 
-func TestDrainer_Await(t *testing.T) {
+func TestDrainer_AwaitFinal(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
 		id := w.post("a", "1")

@@ -38,7 +38,7 @@ func (w *world) postPerson(body string, change ...func(*weir.Message)) weir.ID {
 	return r.Message.ID
 }
 
-// expectNoTrace fails if a row or a blob names the person.
+// expectNoTrace checks that no row names the person, and that there are no blobs.
 func (w *world) expectNoTrace(step string) {
 	w.t.Helper()
 	page, err := w.account.Table().Range(w.t.Context(), storage.Query{Partition: "1.0"})
@@ -72,7 +72,7 @@ func (w *world) erase(id weir.ID) weir.Status {
 	return st
 }
 
-// answerWithPerson answers as a CMS that repeats the message in its answer.
+// answerWithPerson returns the answers of a CMS that repeats a part of the message.
 func answerWithPerson(status int) func(context.Context, weir.Delivery) weir.Result {
 	return func(context.Context, weir.Delivery) weir.Result {
 		r := newAnswer(status)
@@ -280,7 +280,8 @@ func TestErase_GoesOnAfterAnyFault(t *testing.T) {
 	}
 }
 
-// A bulk replay counts a refusal by the message's row. If the erasure took the refusal, the replay would wait for ever.
+// A bulk replay finds a refusal in the message's row. If the erasure removed the refusal, the bulk replay would wait
+// for ever.
 func TestErase_KeepsThatAReplayWasRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.answerByBody("1")

@@ -21,7 +21,7 @@ func (printingCMS) Send(_ context.Context, d weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now()}
 }
 
-// A drainer delivers the messages of a lane in order, as soon as it is woken.
+// A drainer delivers the messages of a lane in order, as soon as the lane is woken.
 func ExampleDrainer() {
 	ctx := context.Background()
 	account, log := memory.New(time.Now), slog.New(slog.DiscardHandler)

@@ -15,15 +15,15 @@ import (
 )
 
 // In these tests the CMS refuses some messages for good, or all messages for a while. Other messages have their turn
-// within ten seconds. Refused messages become final in bounded time. If the CMS refuses all messages, none becomes
-// dead.
+// within ten seconds. Refused messages become final in bounded time. If the CMS refuses all messages, none becomes dead
+// before the patience (a day) is over.
 
 // withDefaultBackoff sets the default backoff of the settings.
 func withDefaultBackoff(c *drain.Config) {
 	c.Backoff = drain.Backoff{Min: time.Second, Max: 5 * time.Minute}
 }
 
-// refuseBad returns a CMS that answers with status to the keys that begin with bad, and accepts the others.
+// refuseBad returns a function that answers with status to messages whose key begins with bad, and takes the others.
 func refuseBad(status int, takesTime time.Duration) func(context.Context, weir.Delivery) weir.Result {
 	return func(ctx context.Context, d weir.Delivery) weir.Result {
 		if strings.HasPrefix(d.Message.Key, "bad") {
@@ -58,8 +58,8 @@ func numberKeys(prefix string) func(int) string {
 	return func(i int) string { return fmt.Sprint(prefix, i) }
 }
 
-// waitUntilTaken waits until the CMS has taken n messages of keys that begin with prefix, and returns how
-// long that took.
+// waitUntilTaken waits until the CMS has taken messages of n keys that begin with prefix, and returns how long that
+// took.
 func (w *world) waitUntilTaken(prefix string, n int, limit time.Duration) time.Duration {
 	w.t.Helper()
 	began := time.Now()
@@ -79,6 +79,7 @@ func (w *world) waitUntilTaken(prefix string, n int, limit time.Duration) time.D
 	return 0
 }
 
+// turn is the time within which a message that the CMS takes has its turn.
 const turn = 10 * time.Second
 
 func TestFair_RefusedKeysInFront(t *testing.T) {
@@ -97,15 +98,15 @@ func TestFair_RefusedKeysInFront(t *testing.T) {
 	}
 }
 
-// Even if a lane moves again and again, a message behind refused ones is tried soon: each holder goes on at both
-// ends of the log, not at its beginning.
+// Even if a lane moves again and again, a message behind refused ones is tried soon: each holder takes messages from
+// both ends of the log, and does not begin anew at its beginning.
 func TestFair_RefusedKeysInFrontOfALaneThatMoves(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
 		w.postMany(100, numberKeys("bad"))
 		first := w.start(withDefaultBackoff)
 		first.Wake(0)
-		w.sendsMore(20)
+		w.waitForRequests(20)
 		if err := first.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +114,7 @@ func TestFair_RefusedKeysInFrontOfALaneThatMoves(t *testing.T) {
 		for range 3 {
 			p := w.start(withDefaultBackoff)
 			p.Wake(0)
-			w.sendsMore(2)
+			w.waitForRequests(2)
 			if err := p.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -122,8 +123,9 @@ func TestFair_RefusedKeysInFrontOfALaneThatMoves(t *testing.T) {
 	})
 }
 
-// After crashes a holder names each message before it sends it. It must still take messages from both ends of the log:
-// 32 refused messages, two between pauses of three seconds, take longer than other messages may wait.
+// After crashes a holder is cautious for 32 messages. It must still take messages from both ends of the log. Otherwise
+// it would send up to 32 refused messages first, two between pauses of up to three seconds, and the others would wait
+// too long.
 func TestFair_RefusedKeysInFrontAfterCrashes(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
@@ -131,9 +133,9 @@ func TestFair_RefusedKeysInFrontAfterCrashes(t *testing.T) {
 		for range 3 {
 			p := w.start(withDefaultBackoff)
 			p.Wake(0)
-			w.sendsMore(3)
+			w.waitForRequests(3)
 			p.kill()
-			time.Sleep(20 * time.Second) // its lease ends
+			time.Sleep(20 * time.Second) // the lease of p ends
 		}
 		if c := w.control(); !c.Tail.IsOpen || c.Tail.Crashes != 2 {
 			t.Fatalf("got %+v, want the lane open with 2 crashes, as a third crash leaves it", c.Tail)
@@ -144,8 +146,8 @@ func TestFair_RefusedKeysInFrontAfterCrashes(t *testing.T) {
 	})
 }
 
-// sendsMore waits until the CMS has had n more requests.
-func (w *world) sendsMore(n int) {
+// waitForRequests waits until the CMS has got n more requests.
+func (w *world) waitForRequests(n int) {
 	w.t.Helper()
 	before := len(w.cms.listRequests())
 	for end := time.Now().Add(time.Minute); len(w.cms.listRequests()) < before+n; time.Sleep(10 * time.Millisecond) {
@@ -205,7 +207,7 @@ func TestFair_AfterAnHourOfRefusals(t *testing.T) {
 				w.post("goodwoken", "x")
 				p.Wake(0)
 				t.Logf("woken: %s", w.waitUntilTaken("goodwoken", 1, turn))
-				for range 3 { // a verdict has come; some attempts count, and the rest are in doubt again
+				for range 3 { // the CMS has taken a message, so the next refusal of each refused message counts
 					time.Sleep(50 * time.Second)
 					p.Wake(0) // as the sweep does
 				}
@@ -269,7 +271,7 @@ func (w *world) firstSentBy(prefix string, n int, first time.Time, apart, limit 
 
 // The CMS answers 403 (expired credentials) or 500 to all messages for hours. No message becomes dead, the CMS gets
 // fewer and fewer requests, and it gets all messages after it has recovered.
-func TestFair_IllForHours(t *testing.T) {
+func TestFair_AllRefusedForHours(t *testing.T) {
 	for _, status := range []int{403, 500} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
@@ -357,7 +359,7 @@ func TestFair_RefusedAloneDies(t *testing.T) {
 }
 
 // If the CMS has taken other messages between two refusals of a message, its refusals count from then on.
-func TestFair_ProvenOnesDie(t *testing.T) {
+func TestFair_RefusedBesideTakenOnesDies(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
 		bad := w.post("bad", "x")
@@ -373,14 +375,15 @@ func TestFair_ProvenOnesDie(t *testing.T) {
 	})
 }
 
-// slow is storage whose operations take time. It counts the messages that were read from the log and not committed.
+// slow is storage whose operations take time. It counts the messages that were read from the log and not yet committed
+// as held or superseded.
 type slow struct {
 	storage.Table
 	mu                sync.Mutex
-	read, put, atMost int
+	read, put, atMost int // messages read, messages committed, and the largest difference so far
 }
 
-func (s *slow) recordWrite(read, put int) {
+func (s *slow) recordMessages(read, put int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.read, s.put = s.read+read, s.put+put
@@ -402,7 +405,7 @@ func (s *slow) Range(ctx context.Context, q storage.Query) (storage.Page, error)
 	time.Sleep(10 * time.Millisecond)
 	page, err := s.Table.Range(ctx, q)
 	if strings.HasPrefix(q.From, "m_") {
-		s.recordWrite(len(page.Rows), 0)
+		s.recordMessages(len(page.Rows), 0)
 	}
 	return page, err
 }
@@ -418,7 +421,7 @@ func (s *slow) Transact(ctx context.Context, p string, ops []storage.Op) ([]stor
 		}
 	}
 	if err == nil {
-		s.recordWrite(0, put)
+		s.recordMessages(0, put)
 	}
 	return tags, err
 }
@@ -433,7 +436,7 @@ func (w *world) startSlow(change ...func(*drain.Config)) (*process, *slow) {
 	})...), s
 }
 
-// insertCopies inserts n more messages like one of the log.
+// insertCopies appends n copies of a message's row to the log.
 func (w *world) insertCopies(of weir.ID, n int) {
 	w.t.Helper()
 	ctx, partition := w.t.Context(), fmt.Sprintf("%d.%d", of.Epoch, of.Lane)
@@ -454,9 +457,10 @@ func (w *world) insertCopies(of weir.ID, n int) {
 	}
 }
 
-// Messages that wait behind a blocked key, or are outdated, do not pile up in memory: the holder reads more only as it
-// puts them aside. Messages behind them do not wait for that.
-func TestFair_PutAsideAsCommitted(t *testing.T) {
+// Messages of a blocked or paused key, and outdated versions, do not pile up in memory: the holder does not read them
+// much faster than it commits that they are parked or superseded. Other messages behind them do not wait for all of
+// that.
+func TestFair_ReadNoFasterThanParked(t *testing.T) {
 	const n = 20_000
 	old := func(m *weir.Message) { m.Supersede, m.Version = true, "1" }
 	for name, fill := range map[string]func(*world) weir.ID{
@@ -481,7 +485,7 @@ func TestFair_PutAsideAsCommitted(t *testing.T) {
 				})
 				p.Wake(0)
 				if name == "Blocked" ||
-					name == "Paused" { // an outdated version may be superseded, so each is read alone
+					name == "Paused" { // the holder checks outdated versions one by one, which takes longer
 					w.waitUntilTaken("goodmiddle", 1, 3*time.Second)
 				}
 				w.waitUntilTaken("good", 2, turn)

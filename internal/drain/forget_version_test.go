@@ -68,7 +68,7 @@ func TestForgetVersion_WithoutAHolder(t *testing.T) {
 		if _, err := w.store.ForgetVersion(t.Context(), "a", "article"); err != nil {
 			t.Fatal(err)
 		}
-		w.postVersion("a", "5") // filed before the request is granted: it is delivered, too
+		w.postVersion("a", "5") // filed before the request is granted, and still delivered
 		w.start().Wake(0)
 		w.waitUntilEmpty(time.Minute)
 		if got := w.listDelivered("a"); !slices.Equal(got, []string{"7", "5"}) {
@@ -87,7 +87,7 @@ func TestForgetVersion_NothingRemembered(t *testing.T) {
 		p.Wake(0)
 		w.waitUntilEmpty(time.Minute)
 		w.forgetVersion(p, "a")
-		w.forgetVersion(p, "a") // the same request again is the same request
+		w.forgetVersion(p, "a") // the holder has not read the first request yet: the second one has the same row
 		time.Sleep(2 * time.Second)
 		for _, c := range [][2]string{{"a", "article"}, {"b", "article"}, {"a", "other"}} {
 			if _, err := w.store.ForgetVersion(t.Context(), c[0], c[1]); weir.KindOf(err) != weir.NotFound {

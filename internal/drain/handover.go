@@ -16,67 +16,66 @@ import (
 // flight. So a lane moves before that, to a process that has one:
 //
 //   - As long as an invocation stays with the lanes of a process (Attend), the process keeps the lanes.
-//   - Without an invocation, the holder enqueues a ticket, so that an invocation comes, and hands the lane over
-//     to the first process that gets the ticket and claims the lane (Claim). That process takes the
-//     lane even if no message waits in it at that moment. If it did not, the former holder would take
-//     the lane again for the next message, and a lane whose messages come one at a time would never move.
+//   - Without an invocation, the holder enqueues a ticket. The process that gets the ticket has an invocation, and
+//     claims the lane (Claim). The holder hands the lane over to it. The other process takes the lane even if no
+//     message waits in the lane at that moment. If it did not, the former holder would take the lane again for the
+//     next message, and a lane whose messages come one at a time would never move.
 //   - When the time of the last invocation is over, the process hands over the lanes with which that invocation
 //     stayed (HandOver), claimed or not.
 //
-// A hand-over ends a session as a stop does: the holder finishes the write in hand, commits all outcomes, and releases
-// the lease. The former holder enqueues a ticket if the lane has work and
-// no other process claims it. Then it leaves the lane alone for the length of a lease, or until a
-// message, a ticket or a sweep wakes it: otherwise it would take the lane back before another
-// process could.
+// A hand-over ends a session as a stop does: the holder finishes the attempt under way, commits all outcomes, and
+// releases the lease. The former holder enqueues a ticket if the lane has work and no other process claims it. Then the
+// former holder leaves the lane alone for the length of a lease, or until a message, a ticket or a sweep wakes it.
+// Otherwise it would take the lane back before another process could.
 //
-// A host that is drained still sends HTTP requests, and the platform ends it as soon as no invocation
-// is in flight. So when no ticket has led to another invocation for long enough, the process takes no
-// lane (StopTaking) until a queue or a timer calls it again (MarkTriggered). Otherwise a message that
-// it files would make it the holder of a lane without an invocation. It enqueues a ticket instead.
+// A host that the platform shuts down still sends HTTP requests to its process, and the platform ends both as soon as
+// no invocation is in flight. So if no ticket has led to another invocation for long enough, the process takes no lane
+// (StopTaking) until the host calls a queue or timer function again (MarkTriggered), or for takesNoneFor. Otherwise a
+// message that the process files would make it the holder of a lane without an invocation. It enqueues a ticket
+// instead.
 
 const (
-	// claimLength is how long a claim counts. It is longer than most writes, because the holder
-	// finishes the one in hand first. It is short, because as long as a claim counts, other
-	// processes without an invocation do not take the lane, even if the one that claimed it has
-	// died.
+	// claimLength is how long a claim counts. It is longer than most attempts, because the holder finishes the attempt
+	// under way first. It is short, because as long as a claim counts, other processes without an invocation do not
+	// take the lane, even if the process that claimed it has died.
 	claimLength = 15 * time.Second
-	// callAfter is how long a session without an invocation lasts until the holder enqueues a
-	// ticket for one. callEvery is the time between two tickets.
+	// callAfter is how long a session without an invocation lasts, lingering included, until the holder enqueues a
+	// ticket so that an invocation comes. callEvery is the time between two such tickets.
 	callAfter, callEvery = 2 * time.Second, 15 * time.Second
-	// takesNoneFor limits the effect of StopTaking. It is longer than the platform lets a drained host live. It is
-	// limited, so that a host whose queue and timer listeners have failed delivers again.
+	// takesNoneFor limits the effect of StopTaking. It is longer than a host lives that the platform shuts down. There
+	// is a limit so that a host whose queue and timer listeners have failed delivers again.
 	takesNoneFor = 10 * time.Minute
-	// maxMoveDelay is how long a holder keeps a claimed lane at most because messages become due.
+	// maxMoveDelay is the longest time for which a holder keeps a claimed lane because messages become due.
 	maxMoveDelay = 30 * time.Second
 )
 
 // invocationTracker is the part of a Drainer that follows invocations and claims.
 type invocationTracker struct {
 	me             string       // the name under which this process claims lanes
-	isAttended     atomic.Bool  // an invocation stays with the lanes
+	isAttended     atomic.Bool  // an invocation stays with the lanes of this process
 	takesNoneUntil atomic.Int64 // nanoseconds since 1970; 0 = this process takes lanes
 }
 
-// tenure is the time in which a session may begin new work.
+// tenure is the time for which a session may begin new work.
 type tenure struct {
 	open      context.Context // ends with the Drainer's, or when the lane is to be handed over
 	end       func()
 	claimedAt time.Time // when this session first saw the present claim of another process; zero = there is none
 }
 
-// Attend is called when an invocation stays with the lanes of this process.
+// Attend is called when an invocation begins to stay with the lanes of this process.
 func (d *Drainer) Attend() { d.isAttended.Store(true) }
 
 // Yield is called when no invocation stays, or the last one ends soon: from now on a lane is handed
 // over to a process that claims it.
 func (d *Drainer) Yield() { d.isAttended.Store(false) }
 
-// StopTaking is called when the host seems to be drained, because no ticket has led to another
-// invocation. Until MarkTriggered is called, for takesNoneFor at most, this process takes no lane; it
-// keeps those that it holds.
+// StopTaking is called when the platform seems to be shutting the host down, because no ticket has led to another
+// invocation. Until MarkTriggered is called, for takesNoneFor at most, this process takes no lane. It keeps those that
+// it holds. Without Hosted the call has no effect.
 func (d *Drainer) StopTaking() { d.takesNoneUntil.Store(d.Now().Add(takesNoneFor).UnixNano()) }
 
-// MarkTriggered is called before each invocation of a queue or timer function. A host that is drained
+// MarkTriggered is called before each invocation of a queue or timer function. A host that the platform shuts down
 // makes none, so this process takes lanes again.
 func (d *Drainer) MarkTriggered() { d.takesNoneUntil.Store(0) }
 
@@ -101,8 +100,8 @@ func (d *Drainer) Held() []int {
 	return held
 }
 
-// HandOver hands a lane over after the write in hand, if this process drains it and runs under a
-// Functions host. It returns at once.
+// HandOver makes this process hand a lane over after the attempt under way, if it drains the lane and runs under a
+// Functions host. HandOver returns at once.
 func (d *Drainer) HandOver(number int) {
 	if t := d.workerOf(number); t != nil && d.Hosted {
 		t.mu.Lock()
@@ -113,7 +112,7 @@ func (d *Drainer) HandOver(number int) {
 	}
 }
 
-// yieldsTo reports whether this process leaves a lane to another that claims it.
+// yieldsTo reports whether another process claims a lane and this process leaves the lane to it.
 func (d *Drainer) yieldsTo(c lane.Control) bool {
 	if !d.Hosted || d.isAttended.Load() {
 		return false
@@ -122,9 +121,9 @@ func (d *Drainer) yieldsTo(c lane.Control) bool {
 	return claimed && claim.By != d.me
 }
 
-// canMoveLane reports whether the lane may be handed over to a process that claims it. A hand-over
-// would delay a message that is to be sent at its due time. So the holder waits while one is due or
-// becomes due within lane.DueLead, until maxMoveDelay after the session saw its first claim.
+// canMoveLane reports whether the lane may be handed over to the process that claims it. A hand-over would delay a
+// message that is to be sent at its due time. So the holder waits while a message is due or becomes due within
+// lane.DueLead, but not longer than maxMoveDelay after the session first saw the claim.
 func (s *session) canMoveLane() bool {
 	now := s.now()
 	if s.tenure.claimedAt.IsZero() {
@@ -139,11 +138,11 @@ func (s *session) canMoveLane() bool {
 	return due.IsZero() || due.Sub(now) > lane.DueLead || now.Sub(s.tenure.claimedAt) > maxMoveDelay
 }
 
-// Claim claims a lane that another process holds, and watches it closely for as long as the claim
-// counts: this process takes the lane as soon as it is free, with or without work. Claim returns
-// Working as soon as this process drains the lane, Waiting after a failure of storage, Idle if the
-// lane is closed, and Busy when the claim is over. It returns Busy at once if another process has
-// claimed the lane, or if the claim cannot be written.
+// Claim claims a lane that another process holds, and watches the lane closely for as long as the claim counts: this
+// process takes the lane as soon as it is free, with or without work. Claim returns Working as soon as this process
+// drains the lane, and Busy when the claim or ctx has ended without that. It returns Busy at once if another process
+// has claimed the lane, or if the claim cannot be written. It returns Waiting after a failure of storage, and Idle if
+// the lane is closed. It may also return one of these two if the claim of another process has replaced this one.
 func (d *Drainer) Claim(ctx context.Context, number int) Report {
 	t := d.workerOf(number)
 	if t == nil {
@@ -173,9 +172,8 @@ func (d *Drainer) Claim(ctx context.Context, number int) Report {
 	}
 }
 
-// withdrawClaim ends a claim of this process to a lane that it has drained, or cannot look at. Otherwise, until the
-// claim is over, a process that files a message would leave the lane to this process, which no longer watches the
-// lane.
+// withdrawClaim ends a claim of this process, if there is one, to a lane that this process has drained or no longer
+// watches. Otherwise a process that files a message would leave the lane to this process until the claim is over.
 func (d *Drainer) withdrawClaim(ctx context.Context, t *laneWorker) {
 	until := d.Now()
 	if !t.claims.endClaim(d.me, until) {
@@ -194,10 +192,10 @@ func (t *laneWorker) awaitLook(ctx context.Context) Report {
 	return t.reportAfter(ctx, round, true)
 }
 
-// claimTracker has the last claim to a lane that its worker knows. It is safe for concurrent use.
+// claimTracker has the last claim to a lane that this process knows. It is safe for concurrent use.
 type claimTracker struct {
 	mu    *sync.Mutex
-	last  *lane.Claim   // seen or written
+	last  *lane.Claim   // seen or written by this process; zero = none
 	begun chan struct{} // gets a value when this process claims the lane
 }
 
@@ -205,7 +203,7 @@ func newClaimTracker() claimTracker {
 	return claimTracker{mu: &sync.Mutex{}, last: &lane.Claim{}, begun: make(chan struct{}, 1)}
 }
 
-// recordClaim records the claim in force, if there is one.
+// recordClaim records the claim in force. If there is none, it forgets the claim of another process.
 func (c claimTracker) recordClaim(me string, control lane.Control, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,7 +216,7 @@ func (c claimTracker) recordClaim(me string, control lane.Control, now time.Time
 }
 
 // beginClaim records a claim of this process, unless the claim of another process is in force. It reports whether it
-// did.
+// has recorded the claim.
 func (c claimTracker) beginClaim(me string, now, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,7 +249,8 @@ func (c claimTracker) isBy(me string, now time.Time) bool {
 	return c.last.By == me && c.last.Until.After(now)
 }
 
-// waitWatching waits for d, but not longer than watchInterval while this process claims the lane.
+// waitWatching waits for d, or until this process begins a claim. While this process claims the lane, waitWatching
+// waits for watchInterval at most.
 func (t *laneWorker) waitWatching(d time.Duration) {
 	if t.claims.isBy(t.drainer.me, t.drainer.Now()) {
 		d = min(d, watchInterval)
@@ -265,8 +264,8 @@ func (t *laneWorker) waitWatching(d time.Duration) {
 	}
 }
 
-// leaveToOthers reports whether this process does not take a lane that has work: another process has
-// claimed it, or this process takes none. Then it watches the lane.
+// leaveToOthers reports whether this process does not take a lane that has work: another process has claimed the lane,
+// or this process takes none. If so, the worker begins to watch the lane.
 func (t *laneWorker) leaveToOthers(c lane.Control, now time.Time) bool {
 	takesNone := t.drainer.takesNoLane()
 	if !takesNone && !t.drainer.yieldsTo(c) {
@@ -279,8 +278,9 @@ func (t *laneWorker) leaveToOthers(c lane.Control, now time.Time) bool {
 	return true
 }
 
-// callOtherProcess enqueues a ticket for a lane that this process does not take: one each time that a holder leaves the
-// lane with work, and another every callEvery. If storage refuses the ticket, the next look tries again.
+// callOtherProcess enqueues a ticket for a lane with work that this process does not take: one if the lane has changed
+// its holder or become free since the last ticket, and otherwise one every callEvery. If storage refuses the ticket,
+// the next look tries again.
 func (t *laneWorker) callOtherProcess(c lane.Control, now time.Time) {
 	w := &t.watch
 	if w.calledFence == c.Tail.Fence && w.calledOpen == c.Tail.IsOpen && now.Sub(w.calledAt) < callEvery {
@@ -293,12 +293,12 @@ func (t *laneWorker) callOtherProcess(c lane.Control, now time.Time) {
 	w.calledFence, w.calledOpen, w.calledAt = c.Tail.Fence, c.Tail.IsOpen, now
 }
 
-// stepAside enqueues a ticket for a lane that this process has handed over, and leaves it to others
-// until it is woken, for the length of a lease at most.
+// stepAside enqueues a ticket for a lane that this process has handed over, if the lane has work and no other process
+// claims it. This process then leaves the lane to others until a wake, for the length of a lease at most.
 func (t *laneWorker) stepAside() Report {
 	t.hasHandedOver = false
 	select {
-	case <-t.wake: // a wake for a message filed before the hand-over, for which the ticket is
+	case <-t.wake: // for a message that was filed before the end of the hand-over: the ticket is for it, too
 	default:
 	}
 	t.enqueueIfWorkLeft()

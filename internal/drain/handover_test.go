@@ -18,7 +18,8 @@ func (w *world) postBurst(count int) {
 	}
 }
 
-// checkWrittenOnce checks that each message was written once, and that the time between two writes is limit at most.
+// checkWrittenOnce checks that the CMS got count requests, one at a time, with a time of limit at most between two of
+// them.
 func (w *world) checkWrittenOnce(count int, limit time.Duration) {
 	w.t.Helper()
 	log := w.cms.listRequests()
@@ -33,7 +34,7 @@ func (w *world) checkWrittenOnce(count int, limit time.Duration) {
 	w.checkNoOverlap()
 }
 
-// listFences returns the fence of each holder in the order of its first request.
+// listFences returns the fences of the requests, in order, without repeats of the last one.
 func (w *world) listFences() (fences []int64) {
 	for _, s := range w.cms.listRequests() {
 		if len(fences) == 0 || fences[len(fences)-1] != s.fence {
@@ -51,13 +52,13 @@ func TestDrainer_HandOver(t *testing.T) {
 			p := w.start(withHost)
 			p.Attend()
 			p.Wake(0)
-			p.Wake(0) // as for a message that was appended before
+			p.Wake(0) // for a message that is appended before the hand-over: this wake must not take the lane back
 			time.Sleep(3 * time.Second)
 			p.HandOver(0)
 			time.Sleep(time.Second)
 			tail, sent := w.control().Tail, len(w.cms.listRequests())
 			if tail.IsOpen || tail.Counts.Delivered != int64(sent) || sent == 500 {
-				t.Errorf("after the hand-over open %v, %d delivered, %d sent; want it closed, and all committed",
+				t.Errorf("after the hand-over open %v, %d delivered, %d sent; want it not open, and all committed",
 					tail.IsOpen, tail.Counts.Delivered, sent)
 			}
 			if n := p.ticketCounter.countAll(); n != 1 {
@@ -68,13 +69,13 @@ func TestDrainer_HandOver(t *testing.T) {
 				t.Errorf("%d sent after the hand-over, want none", again)
 			}
 			if r := p.Look(t.Context(), 0); r.State != drain.Working {
-				t.Errorf("Look for its ticket returned %+v, want the state %s", r, drain.Working)
+				t.Errorf("Look for the ticket returned %+v, want the state %s", r, drain.Working)
 			}
 			w.waitUntilEmpty(time.Minute)
 			w.checkWrittenOnce(500, 12*time.Second)
 		})
 	})
-	t.Run("FinishesTheWriteInHand", func(t *testing.T) {
+	t.Run("FinishesTheAttemptUnderWay", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.setAnswer(answerAfter(10*time.Second, 200))
 			w.postBurst(2)
@@ -98,7 +99,7 @@ func TestDrainer_HandOver(t *testing.T) {
 			w.checkWrittenOnce(200, 16*time.Second)
 		})
 	})
-	t.Run("OfALaneThatIsNotHeldDoesNothing", func(t *testing.T) {
+	t.Run("OfALaneOfNoHolderDoesNothing", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			p := w.start(withHost)
 			p.HandOver(0)
@@ -109,7 +110,7 @@ func TestDrainer_HandOver(t *testing.T) {
 	})
 }
 
-// A holder without an invocation enqueues a ticket to get one, except if the drain takes only about a second.
+// A holder that has held a lane for 2 s without an invocation enqueues a ticket, so that an invocation comes.
 func TestDrainer_AsksForAnInvocation(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -118,10 +119,10 @@ func TestDrainer_AsksForAnInvocation(t *testing.T) {
 		messages int
 		want     int
 	}{
-		"WhileItGoesOn":   {withHost, false, 1000, 2}, // 20 s
-		"NotWithOne":      {withHost, true, 1000, 0},
-		"NotForAShortOne": {withHost, false, 1, 0},
-		"NotWithoutAHost": {func(*drain.Config) {}, false, 1000, 0},
+		"WhileItGoesOn":           {withHost, false, 1000, 2}, // 20 s
+		"NotWithOne":              {withHost, true, 1000, 0},
+		"NotInTheFirstTwoSeconds": {withHost, false, 1, 0},
+		"NotWithoutAHost":         {func(*drain.Config) {}, false, 1000, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
@@ -162,7 +163,7 @@ func TestDrainer_CloseHandsOverBeforeJoinReturns(t *testing.T) {
 			t.Errorf("when Join returned the lane was open %v, %d delivered, %d tickets; want it handed over",
 				tail.IsOpen, tail.Counts.Delivered, p.ticketCounter.countAll())
 		}
-		if err := p.takeFreeLease(w); err != nil {
+		if err := w.takeFreeLease(); err != nil {
 			t.Errorf("lease: %v", err)
 		}
 		if err := <-closed; err != nil {
@@ -177,8 +178,8 @@ func TestDrainer_CloseHandsOverBeforeJoinReturns(t *testing.T) {
 	})
 }
 
-// takeFreeLease acquires and releases the lease of the lane. It returns an error if another process has the lease.
-func (p *process) takeFreeLease(w *world) error {
+// takeFreeLease acquires and releases the lease of the lane. It returns an error if any process has the lease.
+func (w *world) takeFreeLease() error {
 	const id = "00000000-0000-4000-8000-000000000000"
 	leases := w.account.Leases()
 	if err := leases.Acquire(w.t.Context(), w.store.LeaseName(0), id, leaseLength); err != nil {

@@ -10,8 +10,8 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// TestDrainer_HungStorageCall lets one call of the holder hang for good, another call in each case, and measures
-// when the next message is sent.
+// TestDrainer_HungStorageCall lets one call of the holder hang, a call of another kind in each case, and checks that
+// the next message is sent within ten seconds.
 func TestDrainer_HungStorageCall(t *testing.T) {
 	for name, hangs := range map[string]func(storagetest.Call) bool{
 		"ControlRows": func(c storagetest.Call) bool { return c.Op == "Range" && c.Key == "!head" },

@@ -11,32 +11,33 @@ import (
 )
 
 const (
-	// maxRetryBody and maxRetries bound the messages in memory that wait for a retry. A retry
-	// whose message is in memory begins at its time, not with a read.
+	// maxRetryBody and maxRetries bound the messages that stay in memory from an attempt until its retry. A retry whose
+	// message is in memory begins on time, because it needs no read first.
 	maxRetryBody = 16 << 10
 	maxRetries   = 64
-	// maxHeldBytes bounds the bodies in memory of moved messages that wait. The others are
-	// fetched while messages are sent.
+	// maxHeldBytes bounds the bodies of held messages in memory when a moved message is added. Further bodies are
+	// fetched while other messages are sent.
 	maxHeldBytes = 4 << 20
-	// maxHeldEntries bounds the messages in memory without their bodies. Beyond that number each message is read again
-	// before it is sent.
+	// maxHeldEntries bounds the held messages in memory, with or without their bodies, when a moved message is added.
+	// Further messages are read again before they are sent.
 	maxHeldEntries = 4000
 )
 
-// keyState is the queue of a key that waits: the stored row, and the holder's memory of it.
+// keyState is a block: the queue of a key that waits, or of a single message that waits and lets later ones of its key
+// go ahead (onFailure: skip). It has the stored row, and the holder's memory of the held messages.
 type keyState struct {
 	lane.KeyBlock
-	firstLogPos int64         // the first held message goes after the key's messages in the log before this number
-	waitLogPos  int64         // no held message goes before the log was read up to here
+	firstLogPos int64         // the key's log messages below this number go before the first held message; 0 = none do
+	waitLogPos  int64         // no held message is sent before the log was read up to this number; 0 = no such limit
 	isMixed     bool          // a due message may be among the held ones, or may join before them
-	first       *lane.Entry   // the first held message, if it is in memory
-	rest        []*lane.Entry // the moved messages after first, if these are all others
+	first       *lane.Entry   // the first held message; nil = it is not in memory
+	rest        []*lane.Entry // messages that follow first in the queue; all of them if isInMemory
 }
 
 // isInMemory reports whether all held messages are in memory.
 func (k *keyState) isInMemory() bool { return k.first != nil && k.HeldCount == int64(1+len(k.rest)) }
 
-// last returns the last held message, if all are in memory.
+// last returns the last held message. All must be in memory.
 func (k *keyState) last() *lane.Entry {
 	if n := len(k.rest); n > 0 {
 		return k.rest[n-1]
@@ -44,8 +45,8 @@ func (k *keyState) last() *lane.Entry {
 	return k.first
 }
 
-// dropFirst is called when held messages leave the queue: first becomes the next one if that is
-// in memory, else nil. HeldCount still counts the messages that leave.
+// dropFirst is called when held messages leave the queue. If only the first one leaves and all others are in memory,
+// the next one becomes first. Otherwise first becomes nil. HeldCount still counts the messages that leave.
 func (k *keyState) dropFirst(gone []lane.HeldMessage) {
 	if len(k.rest) > 0 && k.isInMemory() && len(gone) == 1 && gone[0].OrderPos == k.first.AsHeld().OrderPos {
 		k.first, k.rest = k.rest[0], k.rest[1:]
@@ -55,7 +56,8 @@ func (k *keyState) dropFirst(gone []lane.HeldMessage) {
 	k.first, k.rest, k.firstLogPos = nil, nil, 0
 }
 
-// join returns the state after a moved message has joined the queue. k may be nil.
+// join returns the state after a moved message has joined the queue, and leaves k as it was. nil = there is no block
+// yet.
 func (k *keyState) join(e *lane.Entry, logPos int64, room *memoryRoom) *keyState {
 	if k == nil {
 		return &keyState{
@@ -86,18 +88,19 @@ func (k *keyState) isBehind(e *lane.Entry, logPos int64) bool {
 	return logPos < k.firstLogPos
 }
 
-// keyStates are the keys that wait, by the id of their block.
+// keyStates are the blocks of a lane, by id.
 type keyStates struct {
 	now            func() time.Time
 	byID           map[string]*keyState
-	lastReleasedAt time.Time // see lane.Tail
+	lastReleasedAt time.Time // see lane.DueState; parked messages raise it, too
 }
 
 func newKeyStates(now func() time.Time) *keyStates {
 	return &keyStates{now: now, byID: map[string]*keyState{}}
 }
 
-// loadBlocks takes over the stored blocks. It ignores a time far ahead, which a holder with a wrong clock has written.
+// loadBlocks takes over the stored blocks. It replaces a time that is far ahead by the present time, because a holder
+// with a wrong clock has written it.
 func (ks *keyStates) loadBlocks(stored []lane.KeyBlock) {
 	for _, b := range stored {
 		if isFarAhead(b.NextAt, ks.now()) {
@@ -125,16 +128,16 @@ func (ks *keyStates) openFor(e *lane.Entry) *keyState {
 	return k
 }
 
-// holdFromLog returns the block of a message from the log that has to wait, and counts it.
+// holdFromLog returns the block of a message from the log that has to wait, and counts the message.
 func (ks *keyStates) holdFromLog(e *lane.Entry) *keyState {
 	k := ks.openFor(e)
 	k.HeldCount++
-	k.firstLogPos = 0 // the key's messages in the log are parked behind it
+	k.firstLogPos = 0 // the key's messages in the log are parked behind this message
 	return k
 }
 
-// requeueDead returns the block of a replayed message, and counts it. The block is as it would be
-// read from storage, so the stored queue decides which message is next.
+// requeueDead returns the block of a replayed message, and counts the message. The block has no message in memory, so
+// the stored queue decides which message is next.
 func (ks *keyStates) requeueDead(e *lane.Entry) *keyState {
 	k := ks.openFor(e)
 	k.HeldCount++
@@ -142,7 +145,7 @@ func (ks *keyStates) requeueDead(e *lane.Entry) *keyState {
 	return k
 }
 
-// unpark takes held messages out of a block. The next one may go at once.
+// unpark takes held messages out of a block. The next one may be sent at once, or at its due time.
 func (ks *keyStates) unpark(k *keyState, ch *lane.Change, gone ...lane.HeldMessage) {
 	for _, h := range gone {
 		ch.Unhold(k.ID, h.OrderPos)
@@ -160,7 +163,8 @@ func (ks *keyStates) unpark(k *keyState, ch *lane.Change, gone ...lane.HeldMessa
 	ch.SaveBlock(k.KeyBlock)
 }
 
-// nextParkedAt returns a time after the times of all messages that joined a queue untried.
+// nextParkedAt returns the NextAt of a message that is parked in a pause of its key. It is later than those of messages
+// that were moved or parked before, so that the messages are sent in that order.
 func (ks *keyStates) nextParkedAt() time.Time {
 	if ks.lastReleasedAt.IsZero() {
 		ks.lastReleasedAt = storedTime(ks.now())
@@ -169,14 +173,14 @@ func (ks *keyStates) nextParkedAt() time.Time {
 	return ks.lastParkedAt()
 }
 
-// lastParkedAt returns when the message that joined a queue last may go: at the time in its
-// position, except if a former holder's clock wrote one that is far ahead.
+// lastParkedAt returns the NextAt of the message that was moved or parked last: lastReleasedAt, except if the clock of
+// a former holder has put that too far ahead.
 func (ks *keyStates) lastParkedAt() time.Time {
 	return limitTime(ks.lastReleasedAt, ks.now().Add(maxSkew))
 }
 
-// firstAhead returns, by key, the first block of moved or parked messages that wait for their first
-// attempt, as the log behind them does; nil if there are none.
+// firstAhead returns, by key hash, the first of the blocks with a LogWaitsFrom: those of moved or parked messages for
+// whose first attempt later messages of the log wait. It returns nil if there are none.
 func (ks *keyStates) firstAhead() map[string]*keyState {
 	var ahead map[string]*keyState
 	for _, k := range ks.byID {
@@ -193,7 +197,7 @@ func (ks *keyStates) firstAhead() map[string]*keyState {
 	return ahead
 }
 
-// eachFirst calls f with each block that waits for no other of its key.
+// eachFirst calls f with each block that waits for no other block of its key.
 func (ks *keyStates) eachFirst(f func(*keyState)) {
 	ahead := ks.firstAhead()
 	for _, k := range ks.byID {
@@ -215,7 +219,7 @@ func (ks *keyStates) listOverdue() (due []*keyState) {
 	return due
 }
 
-// findDue returns the usable block that has waited longest past its time.
+// findDue returns the first usable block whose time has come at the given time; nil if there is none.
 func (ks *keyStates) findDue(by time.Time, isUsable func(*keyState) bool) *keyState {
 	var first *keyState
 	for _, k := range ks.byID {
@@ -230,8 +234,8 @@ func compareStates(a, b *keyState) int {
 	return cmp.Or(a.NextAt.Compare(b.NextAt), strings.Compare(a.ID, b.ID))
 }
 
-// firstWithoutBody returns the first messages of all blocks except one, if they are in memory
-// without their bodies: up to limit of them, the earliest first.
+// firstWithoutBody returns the first messages of all blocks except one, if they are in memory without their bodies. It
+// returns up to limit of them, the earliest first.
 func (ks *keyStates) firstWithoutBody(except *keyState, limit int) (first []*lane.Entry) {
 	var found []*keyState
 	for _, k := range ks.byID {
@@ -270,7 +274,7 @@ func (ks *keyStates) countRetries() (n int) {
 // memoryRoom is the room in memory for held messages.
 type memoryRoom struct{ entries, bytes int }
 
-// leftRoom returns the room that is left.
+// leftRoom returns the room that the messages in memory leave.
 func (ks *keyStates) leftRoom() memoryRoom {
 	room := memoryRoom{maxHeldEntries, maxHeldBytes}
 	for _, k := range ks.byID {
@@ -284,7 +288,7 @@ func (ks *keyStates) leftRoom() memoryRoom {
 	return room
 }
 
-// countEntry subtracts a message that is in memory already.
+// countEntry takes room for a message that is in memory already.
 func (room *memoryRoom) countEntry(e *lane.Entry) {
 	room.entries--
 	if e.HasBody() {
@@ -292,7 +296,7 @@ func (room *memoryRoom) countEntry(e *lane.Entry) {
 	}
 }
 
-// takeBody takes room for a body, and reports whether there was any.
+// takeBody takes room for a body, and reports whether there was enough.
 func (room *memoryRoom) takeBody(e *lane.Entry) bool {
 	if room.bytes < e.Message.Size {
 		return false
@@ -301,7 +305,8 @@ func (room *memoryRoom) takeBody(e *lane.Entry) bool {
 	return true
 }
 
-// keep returns the message as it may stay in memory: with its body, without, or nil.
+// keep takes room for a message, and returns it. If there is no room for its body, it drops the body; if there is none
+// for the message, it returns nil.
 func (room *memoryRoom) keep(e *lane.Entry) *lane.Entry {
 	if room.entries <= 0 {
 		return nil
@@ -313,5 +318,5 @@ func (room *memoryRoom) keep(e *lane.Entry) *lane.Entry {
 	return e
 }
 
-// storedTime returns a time with the precision of a stored row.
+// storedTime returns a time in UTC, with the precision of a stored row.
 func storedTime(at time.Time) time.Time { return at.UTC().Truncate(time.Microsecond) }

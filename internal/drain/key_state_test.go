@@ -8,8 +8,8 @@ import (
 	"weir/internal/weir"
 )
 
-// newMovedEntry returns a message that became due at a time, and its state after its move to a log position.
-func newMovedEntry(seq int64, key string, dueAt time.Time) *lane.Entry {
+// newScheduledEntry returns the entry of a scheduled message that was accepted an hour before noon.
+func newScheduledEntry(seq int64, key string, dueAt time.Time) *lane.Entry {
 	return lane.NewEntry(
 		weir.Message{ID: weir.ID{Epoch: 1, Seq: seq}, Key: key, AcceptedAt: noon.Add(-time.Hour), DueAt: dueAt},
 	)
@@ -19,7 +19,7 @@ func TestKeyStates_UnparkGoesOnWithTheNext(t *testing.T) {
 	t.Parallel()
 	ks := newKeyStates(func() time.Time { return noon })
 	room := memoryRoom{maxHeldEntries, maxHeldBytes}
-	first, second := newMovedEntry(1, "a", noon), newMovedEntry(2, "a", noon.Add(time.Second))
+	first, second := newScheduledEntry(1, "a", noon), newScheduledEntry(2, "a", noon.Add(time.Second))
 	for _, e := range []*lane.Entry{first, second} {
 		(&lane.Change{}).Release(e, 5, &ks.lastReleasedAt)
 		ks.byID[e.BlockID()] = ks.byID[e.BlockID()].join(e, 5, &room)
@@ -40,17 +40,17 @@ func TestKeyStates_UnparkGoesOnWithTheNext(t *testing.T) {
 	}
 }
 
-// A refused move is undone by the former state of the key, so join must not change that state.
+// A refused move is undone by restoring the former state of the block, so join must not change that state.
 func TestKeyState_JoinLeavesTheFormerState(t *testing.T) {
 	t.Parallel()
 	var placed time.Time
 	room := memoryRoom{maxHeldEntries, maxHeldBytes}
-	first := newMovedEntry(1, "a", noon)
+	first := newScheduledEntry(1, "a", noon)
 	(&lane.Change{}).Release(first, 5, &placed)
 	var none *keyState
 	before := none.join(first, 5, &room)
 	for _, seq := range []int64{2, 3} {
-		e := newMovedEntry(seq, "a", noon.Add(time.Second))
+		e := newScheduledEntry(seq, "a", noon.Add(time.Second))
 		(&lane.Change{}).Release(e, 5, &placed)
 		if after := before.join(e, 5, &room); after.HeldCount != 2 || len(after.rest) != 1 || after.rest[0] != e {
 			t.Errorf("after the move of %d: %d held, rest %v; want 2 held, and it behind the first",

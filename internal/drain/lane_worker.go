@@ -18,14 +18,15 @@ const (
 	// lane that was handed over in order is taken within a second. After one lease length the time between looks grows,
 	// as long as the holder commits, up to a third of the lease.
 	watchInterval = 800 * time.Millisecond
-	// reportFreshFor is how long the report of a waiting or busy lane counts. Wakes during that time lead to no look.
+	// reportFreshFor is how long the report of a paused or busy lane counts for Join, and that of a paused lane for
+	// Look. A wake of a paused lane leads to no look during that time.
 	reportFreshFor = time.Second
-	// lookRetry is the pause after storage failed.
+	// lookRetry is the shortest pause after a look that failed. The longest is twice as long.
 	lookRetry = time.Second
 )
 
-// laneWorker looks after one lane in this process: it looks, holds the lane, or watches another
-// holder. Its goroutine is runLoop; a Drainer starts one for each lane that it hears of.
+// laneWorker looks after one lane in this process: it looks at the lane, holds it, or watches another holder. A Drainer
+// starts one laneWorker, with the goroutine runLoop, for each lane that it is asked about.
 type laneWorker struct {
 	drainer       *Drainer
 	number        int
@@ -33,12 +34,12 @@ type laneWorker struct {
 	breaker       *breaker // of this process, over all its sessions
 	appends       *recentAppends
 	hasHeld       bool          // this process has held the lane
-	hasHandedOver bool          // this process has just handed the lane over
-	watch         foreignHolder // of the lane while another holds it
+	hasHandedOver bool          // this process has just handed the lane over: it steps aside at the next look
+	watch         foreignHolder // the holder, while another process holds the lane
 	claims        claimTracker
 	done          chan struct{} // closed when the worker's goroutine has ended
 
-	tracked *trackedKeys // of this process's last session
+	tracked *trackedKeys // of this process's last session; nil = none
 	nonce   string       // of tail in that session
 
 	laneReports
@@ -48,11 +49,11 @@ type laneWorker struct {
 type laneReports struct {
 	mu            sync.Mutex
 	endTenure     func()        // hands the lane over in order; nil = this process does not drain it
-	round         int           // looks begun
-	reportedRound int           // the look of report
-	report        Report        // of the last look
+	round         int           // number of looks that have begun
+	reportedRound int           // round of the look that led to report
+	report        Report        // of the last look that did not lead to a drain
 	reportedAt    time.Time     // the time of report
-	reported      chan struct{} // closed and replaced at each report
+	reported      chan struct{} // closed and replaced at each report, and when a drain begins or ends
 }
 
 func newLaneWorker(d *Drainer, number int) *laneWorker {
@@ -66,9 +67,9 @@ func newLaneWorker(d *Drainer, number int) *laneWorker {
 type foreignHolder struct {
 	watchedSince time.Time    // zero = not watching
 	tail         storage.ETag // as last seen
-	isCommitting bool         // the holder has committed between the last two looks
+	isCommitting bool         // the holder has committed between the last two looks that read tail
 
-	calledAt    time.Time // of the last ticket for another process, while this one takes no lane; zero = none
+	calledAt    time.Time // when this process, which takes no lane, last enqueued a ticket for others; zero = never
 	calledFence int64     // the fence at calledAt
 	calledOpen  bool      // tail was open at calledAt
 }
@@ -80,9 +81,9 @@ func (t *laneWorker) wakeUp() {
 	}
 }
 
-// joinDrain waits for the report of a look that begins after now. If a fresh report has the lane as
-// busy elsewhere or paused, it returns that report, because a look could change nothing. It does
-// look at a lane that only waits for a due time, because the lane may have a new message.
+// joinDrain waits for the report of a look that begins after now. If the last report is fresh and has the lane as busy
+// or paused, joinDrain returns that report, because another look so soon is of no use. A lane that only waits for a
+// due time gets another look, because the lane may have a new message.
 func (t *laneWorker) joinDrain(ctx context.Context) Report {
 	t.mu.Lock()
 	isBlocked := t.report.Paused || t.report.State == Busy
@@ -96,9 +97,9 @@ func (t *laneWorker) joinDrain(ctx context.Context) Report {
 	return t.reportAfter(ctx, round, false)
 }
 
-// awaitStatus waits for the report of a look that begins after now. It returns without that look if
-// this process drains the lane, because it looks at the lane again afterwards. It returns the last
-// report if this process watches the lane, or if the lane is paused.
+// awaitStatus waits for the report of a look that begins after now. It returns without that look if this process drains
+// the lane, because the worker looks at the lane again afterwards. It returns the last report if another process holds
+// or claims the lane, or if the lane is paused and the report is fresh.
 func (t *laneWorker) awaitStatus(ctx context.Context) Report {
 	t.mu.Lock()
 	round, report := t.round, t.report
@@ -114,8 +115,8 @@ func (t *laneWorker) awaitStatus(ctx context.Context) Report {
 // isReportFresh reports whether the report is younger than reportFreshFor. The caller holds mu.
 func (t *laneWorker) isReportFresh() bool { return t.drainer.Now().Sub(t.reportedAt) < reportFreshFor }
 
-// reportAfter waits for the report of a look after the given round. With working it also returns as
-// soon as this process drains the lane.
+// reportAfter waits for the report of a look after the given round. With working it also returns as soon as this
+// process drains the lane. It returns Working if ctx ends first, and Idle if the worker ends first.
 func (t *laneWorker) reportAfter(ctx context.Context, round int, working bool) Report {
 	t.wakeUp() // also for a holder, because another instance may just have filed a message
 	for {
@@ -132,7 +133,7 @@ func (t *laneWorker) reportAfter(ctx context.Context, round int, working bool) R
 		case <-settled:
 		case <-ctx.Done():
 			return Report{State: Working}
-		case <-t.done: // not at the end of ctx: the waiting invocation shows the host that the drain goes on
+		case <-t.done: // not at the end of openCtx: the host must not end the process before the drain has ended
 			return Report{State: Idle}
 		}
 	}
@@ -145,8 +146,8 @@ func (t *laneWorker) publishReport(r Report) {
 	t.signalReport()
 }
 
-// setHolding records that this process drains the lane, and the function that hands the lane over; nil = this process
-// does not drain it.
+// setHolding records that this process drains the lane, and that endTenure hands the lane over. If endTenure is nil,
+// this process no longer drains the lane.
 func (t *laneWorker) setHolding(endTenure func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +168,7 @@ func (t *laneWorker) signalReport() {
 	t.reported = make(chan struct{})
 }
 
-// runLoop is the worker's goroutine.
+// runLoop is the worker's goroutine. It looks at the lane, and waits for the next reason to look, until openCtx ends.
 func (t *laneWorker) runLoop() {
 	defer close(t.done)
 	for t.drainer.openCtx.Err() == nil {
@@ -187,8 +188,8 @@ func (t *laneWorker) runLoop() {
 	t.enqueueIfWorkLeft()
 }
 
-// enqueueIfWorkLeft enqueues a ticket for a lane that this process leaves with work, so that
-// another instance takes it before the sweep would.
+// enqueueIfWorkLeft enqueues a ticket for a lane that this process leaves with work, so that another instance takes the
+// lane before the sweep would. It enqueues none if another process claims the lane, unless the Drainer is closed.
 func (t *laneWorker) enqueueIfWorkLeft() {
 	if !t.hasHeld {
 		return
@@ -253,7 +254,7 @@ func (t *laneWorker) lookOnce() Report {
 	t.setHolding(endTenure)
 	defer t.setHolding(nil)
 	t.drainer.Observer.Lease(t.number, LeaseTaken)
-	if t.drainer.takesNoLane() { // StopTaking was called since this look began; from now on Held has the lane
+	if t.drainer.takesNoLane() { // StopTaking was called during this look; after a later call HandOver finds the lane
 		endTenure()
 	} else {
 		err = t.holdLane(l, control, asked, &tenure{open: open, end: endTenure})
@@ -273,12 +274,12 @@ func (t *laneWorker) lookOnce() Report {
 
 // predecessor has the state in which the former holder left the lane.
 type predecessor struct {
-	hasCrashed bool
-	nonce      string
+	hasCrashed bool   // it left Open set in tail
+	nonce      string // that it wrote into tail
 }
 
-// holdLane raises the fence and runs a session until no message can be sent any more, under the
-// lease's context: when trust in the lease ends, so do all writes.
+// holdLane raises the fence and runs a session until no message can be sent any more. The session runs under the
+// lease's context: when trust in the lease ends, the request in flight is cut off. Only the last commit may come later.
 func (t *laneWorker) holdLane(l *lease.Lease, seen lane.Control, askedAt time.Time, of *tenure) error {
 	ctx, cancel := context.WithCancelCause(l.Context())
 	defer cancel(nil)
@@ -317,7 +318,7 @@ func (t *laneWorker) holdLane(l *lease.Lease, seen lane.Control, askedAt time.Ti
 	return err
 }
 
-// onCommitted passes on the results of a committed change.
+// onCommitted notifies the callers that wait for the change's messages to become final, and the sender of events.
 func (t *laneWorker) onCommitted(ch *lane.Change) {
 	t.drainer.completions.notifyFinal(t.number, ch.FinalSeqs())
 	if ch.HasEvents() && t.drainer.Store.Notifier != nil {
@@ -325,8 +326,8 @@ func (t *laneWorker) onCommitted(ch *lane.Change) {
 	}
 }
 
-// raiseFence raises the fence. A tail that is open was left by a holder that crashed: the crash is
-// counted, and the CMS gets time to settle the requests that the holder may have sent.
+// raiseFence raises the fence. If tail is open, the former holder has crashed or lost the lane: raiseFence counts a
+// crash, and begins the settle time, because the CMS may still work on a request of that holder.
 func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail) (w *lane.Writer, former predecessor, err error) {
 	d := t.drainer
 	w, err = d.Store.RaiseFence(ctx, t.number, rand.Text(), seen, func(tail *lane.Tail) {
@@ -357,16 +358,16 @@ func (t *laneWorker) startWatching(c lane.Control, now time.Time) {
 }
 
 // hasHolderCommitted reports whether the holder of a watched lane has committed since the last look. If so, the worker
-// need not try the lease. So it notices a dead holder within two looks, and from then on tries the lease each second
-// until the lease has ended.
+// need not try the lease. The worker notices a dead holder within two looks, and from then on tries the lease each
+// 0.8 s (watchInterval) until it gets the lease.
 func (t *laneWorker) hasHolderCommitted(tail lane.Tail) bool {
 	t.watch.isCommitting = !t.watch.watchedSince.IsZero() && tail.IsOpen && tail.ETag != t.watch.tail
 	t.watch.tail = tail.ETag
 	return t.watch.isCommitting
 }
 
-// reportFailure returns the report after an error of storage, or a lost lease: the next look comes
-// soon.
+// reportFailure returns the report after an error of storage, or a lost lease: the next look comes after lookRetry to
+// twice lookRetry.
 func (t *laneWorker) reportFailure(err error) Report {
 	if t.drainer.ctx.Err() == nil {
 		t.drainer.Log.Warn("drain: interrupted", "lane", t.number, "err", err)
@@ -383,7 +384,7 @@ func (t *laneWorker) waitForNextLook(r Report) {
 	case r.State == Busy:
 		t.waitWatching(nextWatchDelay(t.watch.isCommitting, t.drainer.Now().Sub(t.watch.watchedSince), t.drainer.Lease))
 	case r.State == Waiting && r.Paused:
-		// A paused lane must cost little however often it is woken: at most one look a second.
+		// A paused lane must cost little, however often it is woken: at most one look in reportFreshFor.
 		clock.Sleep(t.drainer.openCtx, min(reportFreshFor, until))
 		t.awaitWake(until - reportFreshFor)
 	case r.State == Waiting:
@@ -393,10 +394,10 @@ func (t *laneWorker) waitForNextLook(r Report) {
 	}
 }
 
-// forever is longer than any wait; the sweep looks each minute.
+// forever is the longest wait for a wake. The sweep wakes each lane that has work each minute.
 const forever = 24 * time.Hour
 
-// awaitWake waits for a wake, for at most d. It consumes a wake that is there already.
+// awaitWake waits for a wake, or until openCtx ends, for at most d. It consumes a wake that is there already.
 func (t *laneWorker) awaitWake(d time.Duration) {
 	select {
 	case <-t.wake:
@@ -412,9 +413,9 @@ func (t *laneWorker) awaitWake(d time.Duration) {
 	}
 }
 
-// nextWatchDelay returns the time between two looks at a lane that another process holds: a second
-// while its lease may run out soon, then growing. Two of the longest are less than a lease, so a
-// crash is noticed before the lease of the holder that crashed has run out.
+// nextWatchDelay returns the time between two looks at a lane that another process holds. It is watchInterval unless
+// the holder is alive, that is, has committed since the last look. If the holder is alive, the time grows once the lane
+// was watched for the length of a lease. The two looks that notice a crash take two thirds of a lease at most.
 func nextWatchDelay(alive bool, watched, length time.Duration) time.Duration {
 	if !alive || watched < length+watchInterval {
 		return watchInterval

@@ -8,8 +8,8 @@ import (
 )
 
 // A process reads tail while the former holder has the lane. The holder hands the lane over in order before the process
-// raises the fence. The process must not take the holder for crashed: it would wait for the settle time, although no
-// request is under way.
+// raises the fence. The process must not take the holder for crashed. Otherwise it would wait for the settle time,
+// although no request is under way. In the second case the holder commits instead, and then crashes.
 func TestLaneWorker_HandOverBetweenReadAndFence(t *testing.T) {
 	for name, isOpen := range map[string]bool{"handed over": false, "committed, then crashed": true} {
 		t.Run(name, func(t *testing.T) {

@@ -6,27 +6,26 @@ import (
 )
 
 const (
-	// leadMin and leadMax bound how long before its due time a message is moved. If storage takes
-	// longer than leadMax, messages are late, because an upstream can no longer reschedule a moved
-	// one.
+	// leadMin and leadMax bound how long before its due time the move of a message begins. leadMax is short, because an
+	// upstream can no longer reschedule a moved message. If storage takes longer than leadMax, messages are sent late.
 	leadMin, leadMax = 50 * time.Millisecond, time.Second
-	// firstLatency is the latency of storage that a process assumes until it has measured it:
-	// about that of a request that storage refuses once.
+	// firstLatency is the latency of one step that a process assumes until it has measured that step: about that of a
+	// request that storage refuses once and that is then repeated.
 	firstLatency = 125 * time.Millisecond
-	// After latencySpan measurements, or latencyAge, the oldest measurements are forgotten. Storage refuses some
-	// requests in a thousand, and fewer measurements would often contain none of these.
+	// A span of measurements ends after latencySpan measurements, or latencyAge. Storage refuses some requests in a
+	// thousand, and shorter spans would often contain none of these.
 	latencySpan = 256
 	latencyAge  = 10 * time.Minute
 )
 
-// leadTime follows how long storage takes for the two steps of a move, and so how long before its
-// due time a message must be moved to be ready by then. It is safe for concurrent use.
+// leadTime measures how long storage takes for the two steps of a move, and derives how long before its due time the
+// move of a message has to begin. It is safe for concurrent use.
 type leadTime struct {
 	mu          sync.Mutex
 	read, write maxLatency
 }
 
-// addMeasurement records how long the steps of a move took; zero = there was no such step.
+// addMeasurement records how long the steps of a move took; zero = that step was not measured.
 func (l *leadTime) addMeasurement(now time.Time, read, write time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -34,19 +33,19 @@ func (l *leadTime) addMeasurement(now time.Time, read, write time.Duration) {
 	l.write.addLatency(now, write)
 }
 
-// current returns the lead time of a message that waits for no other move.
+// current returns the lead time of a move that does not wait for other moves.
 func (l *leadTime) current() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return min(max(l.read.longest()+l.write.longest(), leadMin), leadMax)
 }
 
-// maxLatency keeps the longest of the last measurements, between latencySpan and twice as many. A
-// high percentile of so few is their maximum.
+// maxLatency keeps the longest measurement of the current span and of the span before: for so few measurements the
+// maximum is as good as a high percentile.
 type maxLatency struct {
-	current, previous time.Duration // of the present span, and of the span before
-	count             int           // in the current span
-	since             time.Time     // of the current span
+	current, previous time.Duration // the longest of the current span, and of the span before
+	count             int           // number of measurements in the current span
+	since             time.Time     // begin of the current span
 	hasBegun          bool
 }
 

@@ -38,7 +38,7 @@ func TestDrainer_Look(t *testing.T) {
 			a, b := w.start(longLease), w.start(longLease)
 			a.Look(t.Context(), 0)
 			b.Look(t.Context(), 0)
-			time.Sleep(3 * time.Minute) // b's pauses have grown
+			time.Sleep(3 * time.Minute) // the times between two looks of b have grown
 			asked := time.Now()
 			if r := b.Look(t.Context(), 0); r.State != drain.Busy || time.Since(asked) != 0 {
 				t.Errorf("%+v after %s, want %s at once", r, time.Since(asked), drain.Busy)
@@ -76,8 +76,8 @@ func TestDrainer_Look(t *testing.T) {
 	})
 }
 
-// A holder must know the pauses before it sends. After a failed read it reads them again, with a pause between two
-// reads.
+// A holder must know the operators' pauses before it sends a message. After a failed read it waits for a while, and
+// reads them again.
 func TestDrainer_PacesItsLooksWhileStorageRefuses(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(2*time.Second, 200))
@@ -96,7 +96,7 @@ func TestDrainer_PacesItsLooksWhileStorageRefuses(t *testing.T) {
 			}
 			return storagetest.Fault{Kind: storagetest.FailBefore}
 		})
-		time.Sleep(3 * time.Second) // the first message is sent after one look, the second waits for a look
+		time.Sleep(3 * time.Second) // the first message is at the CMS; the second waits for a read of the pauses
 		p.faults.Set(nil)
 		w.waitUntilEmpty(time.Minute)
 		if reads == 0 || reads > 30 {

@@ -9,22 +9,22 @@ import (
 // Observer gets the events of this process's drains, for metrics. Its methods are called
 // concurrently, from the middle of the work, and must return at once.
 type Observer interface {
-	// Attempted is called after an attempt. outcome is the outcome for the message, which may differ from that of the
-	// result.
+	// Attempted is called after an attempt, also after one that Weir decided not to make. outcome is the outcome for
+	// the message, which may differ from that of the result.
 	Attempted(lane int, m *weir.Message, r weir.Result, outcome weir.Outcome)
-	// Finished is called when a message was decided to be final. Its commit can still fail; another
-	// holder decides anew then.
+	// Finished is called when the holder has decided that a message is final. The commit of that can still fail; then
+	// another holder decides anew.
 	Finished(lane int, f Final)
 	// Lease is called for each event of a lane's lease.
 	Lease(lane int, event LeaseEvent)
 }
 
-// Final is a message that became final.
+// Final describes a message that the holder decided to be final.
 type Final struct {
 	Stage      weir.Stage
 	Contract   string    // "" if a superseded message was not read
 	AcceptedAt time.Time // zero if a superseded message was not read
-	Since      time.Time // when it became deliverable: accepted, due, or asked to be replayed
+	Since      time.Time // the latest of acceptance, due time and request to replay; zero if AcceptedAt is
 	At         time.Time
 }
 
@@ -35,8 +35,8 @@ type LeaseEvent string
 const (
 	LeaseTaken    LeaseEvent = "taken"
 	LeaseBusy     LeaseEvent = "busy"     // another process has it
-	LeaseReleased LeaseEvent = "released" // the holder has released it
-	LeaseLost     LeaseEvent = "lost"     // it has ended, or another holder has the lane
+	LeaseReleased LeaseEvent = "released" // this process is about to release it
+	LeaseLost     LeaseEvent = "lost"     // trust in it has ended, or another holder has the lane
 )
 
 // noObserver is the Observer if none is set.

@@ -11,7 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// witness is an Observer that records its calls, and the time at which each attempt became possible.
+// witness is an Observer that records final messages and events of leases. As a Sender it also records the wait before
+// each attempt.
 type witness struct {
 	drain.Sender
 	mu     sync.Mutex
@@ -42,7 +43,7 @@ func (o *witness) Send(ctx context.Context, d weir.Delivery) weir.Result {
 }
 
 // A message is tried twice, becomes dead, and is replayed days later. The wait before each attempt counts from the
-// end of the attempt before, and the delay of the delivery counts from the replay.
+// end of the attempt before it or from the replay, and so does the time until the message is final.
 func TestObserver_SinceWhenItCouldHaveGone(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		m := w.answerByBody("1")

@@ -17,8 +17,8 @@ import (
 	"weir/internal/weir"
 )
 
-// newReceiver returns an appender that offers its messages to a process's drainer.
-func (w *world) newReceiver(p *process) *lane.Appender {
+// newOfferingAppender returns an appender that offers its messages to a process's drainer, and wakes it.
+func (w *world) newOfferingAppender(p *process) *lane.Appender {
 	a := lane.NewAppender(w.store, lanetest.Quiet)
 	a.OnFiled, a.OnWake = p.OfferAppended, p.WakeOffered
 	return a
@@ -32,8 +32,8 @@ func (w *world) appendBy(a *lane.Appender, key, body string) {
 	}
 }
 
-// pageReads counts a process's reads of the log.
-func pageReads(p *process) *atomic.Int64 {
+// countLogReads returns a counter of a process's further reads of the log.
+func countLogReads(p *process) *atomic.Int64 {
 	n := &atomic.Int64{}
 	p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 		if c.Op == "Range" && strings.HasPrefix(c.Key, "m_") {
@@ -44,14 +44,14 @@ func pageReads(p *process) *atomic.Int64 {
 	return n
 }
 
-// heldTable blocks the first transaction until the test releases it.
-type heldTable struct {
+// gatedTable blocks the first transaction until the test closes may.
+type gatedTable struct {
 	storage.Table
 	once       sync.Once
-	begun, may chan struct{}
+	begun, may chan struct{} // begun is closed when the first transaction has begun
 }
 
-func (h *heldTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+func (h *gatedTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
 	h.once.Do(func() { close(h.begun); <-h.may })
 	return h.Table.Transact(ctx, partition, ops)
 }
@@ -60,7 +60,7 @@ func TestDrainer_Offer(t *testing.T) {
 	t.Run("OwnAppendIsNotReadFromStorage", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			p := w.start()
-			reads, a := pageReads(p), w.newReceiver(p)
+			reads, a := countLogReads(p), w.newOfferingAppender(p)
 			for i := range 50 {
 				w.appendBy(a, "a", fmt.Sprint(i))
 				time.Sleep(time.Second)
@@ -77,10 +77,10 @@ func TestDrainer_Offer(t *testing.T) {
 	t.Run("AppendForACallerThatLeftIsSent", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			p := w.start()
-			a := w.newReceiver(p)
+			a := w.newOfferingAppender(p)
 			w.appendBy(a, "a", "0")
 			time.Sleep(10 * time.Second) // the lane is at rest
-			table := &heldTable{Table: w.store.Table, begun: make(chan struct{}), may: make(chan struct{})}
+			table := &gatedTable{Table: w.store.Table, begun: make(chan struct{}), may: make(chan struct{})}
 			w.store.Table = table
 			ctx, cancel := context.WithCancel(t.Context())
 			gone := make(chan error)
@@ -103,7 +103,7 @@ func TestDrainer_Offer(t *testing.T) {
 	t.Run("AppendOfAnotherInstanceIsRead", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			p, other := w.start(), w.start()
-			mine, theirs := w.newReceiver(p), w.newReceiver(other)
+			mine, theirs := w.newOfferingAppender(p), w.newOfferingAppender(other)
 			var want []string
 			for i := range 60 {
 				w.appendBy([]*lane.Appender{mine, theirs, mine}[i%3], "a", fmt.Sprint(i))
@@ -119,8 +119,8 @@ func TestDrainer_Offer(t *testing.T) {
 	t.Run("MoreThanIsKeptIsRead", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			p := w.start()
-			a := w.newReceiver(p)
-			for i := range 30 { // three quarters of a megabyte each time the drain is behind
+			a := w.newOfferingAppender(p)
+			for i := range 30 { // more bytes than recentAppends keeps, if the drain is behind
 				w.appendBy(a, fmt.Sprint("k", i%10), newNoise(300<<10, i))
 				w.appendBy(a, fmt.Sprint("k", i%10), "small")
 			}

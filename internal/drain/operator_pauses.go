@@ -6,18 +6,18 @@ import (
 	"weir/internal/lane"
 )
 
-// maxPausesAge is the age up to which a holder may act on the pauses that it has read. It
-// reads them each second, so they are older only after a long attempt.
+// maxPausesAge is the age up to which a holder may act on the pauses that it has read. The holder reads them each
+// second, so they are older only after a long attempt or a slow or failed read.
 const maxPausesAge = controlInterval + 500*time.Millisecond
 
-// operatorPauses has the pauses that operators have set, as a session last read them.
+// operatorPauses has the pauses of the lane and of keys that operators have set, as the session last read them.
 type operatorPauses struct {
 	askedAt   time.Time            // when that read began
 	laneUntil time.Time            // zero = the lane is not paused
-	keyUntil  map[string]time.Time // by key hash
+	keyUntil  map[string]time.Time // by hash of the paused key
 }
 
-// replaceWith takes over the pauses of control rows that were asked for at a time.
+// replaceWith takes over the pauses of control rows whose read began at askedAt.
 func (p *operatorPauses) replaceWith(c lane.Control, askedAt time.Time) {
 	*p = operatorPauses{askedAt: askedAt}
 	for _, pause := range c.Pauses(askedAt) {
@@ -35,12 +35,12 @@ func (p *operatorPauses) replaceWith(c lane.Control, askedAt time.Time) {
 // isOutdated reports whether the pauses have to be read again before a message is sent.
 func (p *operatorPauses) isOutdated(now time.Time) bool { return now.Sub(p.askedAt) > maxPausesAge }
 
-// isKeyPaused reports whether a key's pause is in force.
+// isKeyPaused reports whether a key is paused.
 func (p *operatorPauses) isKeyPaused(keyHash string, now time.Time) bool {
 	return p.keyUntil[keyHash].After(now)
 }
 
-// nextAttemptAt returns when the first message of a block may go: not before its key's pause ends.
+// nextAttemptAt returns when the first message of a block may be sent: at NextAt, or at the end of its key's pause.
 func (p *operatorPauses) nextAttemptAt(k *keyState) time.Time {
 	return laterOf(k.NextAt, p.keyUntil[k.KeyHash])
 }

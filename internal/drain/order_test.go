@@ -235,7 +235,7 @@ func TestDrainer_CMS_PanicRejectsTheMessage(t *testing.T) {
 	})
 }
 
-func TestDrainer_CMS_HundredWakesOfAPausedLaneCostNothing(t *testing.T) {
+func TestDrainer_CMS_HundredJoinsOfAPausedLaneCostNothing(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(context.Context, weir.Delivery) weir.Result {
 			r := newAnswer(503)
@@ -274,7 +274,7 @@ func TestDrainer_CMS_WaitingForARetryDoesNotHideANewMessage(t *testing.T) {
 			t.Fatalf("join: %+v, want State %v and Paused false", r, drain.Waiting)
 		}
 		w.post("b", "y")
-		p.Join(t.Context(), 0) // as a ticket of another instance's receiver does
+		p.Join(t.Context(), 0) // looks at the lane, as this process does for a ticket
 		if got := w.listDelivered("b"); len(got) != 1 {
 			t.Errorf("delivered %v of b, want one: %+v", got, w.control())
 		}

@@ -10,14 +10,14 @@ import (
 	"weir/internal/weir"
 )
 
-// maxLastError bounds the text of an error in tail: each commit writes it again.
+// maxLastError bounds the bytes of an error's text in tail, because each commit writes that text again.
 const maxLastError = 300
 
-// outcomeRecorder turns the outcome of an attempt into a change: the message is final, or waits for
-// its retry.
+// outcomeRecorder turns the outcome of an attempt into a change: the message becomes final, waits for its retry, or
+// stays as it was because the attempt does not count.
 type outcomeRecorder struct {
 	laneScope
-	attempts   int // attempts that count until a message is dead
+	attempts   int // see Config.Attempts
 	backoff    Backoff
 	journal    *journal
 	readAhead  *readAhead
@@ -47,8 +47,8 @@ func (o *outcomeRecorder) recordOutcome(ctx context.Context, c *candidate, resul
 	return o.guard.countMessage(ctx)
 }
 
-// logAttempt logs an attempt. At the default level only the attempt that made the message final has a line, because on
-// Azure log lines cost more than storage.
+// logAttempt logs an attempt. At the default level only the attempt that made the message final has a line, because log
+// lines cost more money on Azure than the storage account does.
 func (o *outcomeRecorder) logAttempt(ctx context.Context, e *lane.Entry, number int, result weir.Result,
 	outcome weir.Outcome,
 ) {
@@ -96,7 +96,7 @@ func (o *outcomeRecorder) buildChange(c *candidate, result weir.Result, outcome 
 	return ch, err
 }
 
-// saveError writes the reason of a failure into tail, for operators who look at the lane.
+// saveError writes the reason of a failed attempt into tail, for operators who look at the lane.
 func (o *outcomeRecorder) saveError(ch *lane.Change, result weir.Result, outcome weir.Outcome) {
 	if outcome == weir.OutcomeDelivered || outcome == weir.OutcomeNone {
 		return
@@ -108,7 +108,7 @@ func (o *outcomeRecorder) saveError(ch *lane.Change, result weir.Result, outcome
 	ch.UpdateTail(func(t *lane.Tail) { t.LastError, t.LastErrorAt = text, at })
 }
 
-// finalize makes the message final.
+// finalize makes the message delivered or dead.
 func (o *outcomeRecorder) finalize(c *candidate, ch *lane.Change, result weir.Result, outcome weir.Outcome) error {
 	c.entry.Record(result, o.fence, true)
 	ch.Key = c.entry.KeyHash()
@@ -129,7 +129,7 @@ func (o *outcomeRecorder) finalize(c *candidate, ch *lane.Change, result weir.Re
 	return ch.Finish(c.entry, stage, at)
 }
 
-// saveVersion records the version of a delivered message, with a warning if it is beyond reason.
+// saveVersion records the version of a delivered message, with a warning if the version is beyond reason.
 func (o *outcomeRecorder) saveVersion(e *lane.Entry, ch *lane.Change) {
 	key := e.SupersedeKey()
 	previous := weir.Version{}
@@ -145,7 +145,7 @@ func (o *outcomeRecorder) saveVersion(e *lane.Entry, ch *lane.Change) {
 }
 
 // removeFinal takes a message that became final out of the read-ahead or out of its block. The next message of the
-// block may go at once.
+// block may be sent at once, or at its due time.
 func (o *outcomeRecorder) removeFinal(c *candidate, ch *lane.Change) {
 	if c.block == nil {
 		o.readAhead.removeEntry(c.entry)
@@ -154,8 +154,8 @@ func (o *outcomeRecorder) removeFinal(c *candidate, ch *lane.Change) {
 	o.keys.unpark(c.block, ch, c.entry.AsHeld())
 }
 
-// scheduleRetry lets a message wait for its retry, and its key with it unless the contract lets the
-// others go ahead.
+// scheduleRetry makes a message wait for its retry. The other messages of its key wait, too, unless their contract lets
+// them go ahead (onFailure: skip).
 func (o *outcomeRecorder) scheduleRetry(c *candidate, ch *lane.Change, nextAt time.Time) error {
 	k := c.block
 	if k == nil {

@@ -9,7 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// newRecorder returns an outcomeRecorder with which three attempts count, and retries wait for a minute.
+// newRecorder returns an outcomeRecorder that allows three attempts, with retries after a minute.
 func (p *sessionParts) newRecorder() *outcomeRecorder {
 	return &outcomeRecorder{laneScope: p.laneScope, attempts: 3,
 		backoff: Backoff{Steps: []time.Duration{time.Minute}, Rand: func() float64 { return 1 }}, journal: p.journal,
@@ -32,7 +32,7 @@ var rejected = newResult(weir.OutcomeRejected, 400)
 func TestOutcomeRecorder_FromLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		result   weir.Result
-		attempts int // before this one
+		attempts int // number of earlier attempts
 		stage    weir.Stage
 		isKept   bool // the message stays in the read-ahead
 		blocks   int
@@ -68,7 +68,7 @@ func TestOutcomeRecorder_FromLog(t *testing.T) {
 	}
 }
 
-// A retry is due after the backoff, or when the CMS asks for it. The key waits for it.
+// A retry comes after the backoff, or after Retry-After if that is longer. The key waits for the retry.
 func TestOutcomeRecorder_SchedulesRetry(t *testing.T) {
 	for name, c := range map[string]struct{ asked, want time.Duration }{
 		"Backoff": {0, time.Minute}, "AskedForLater": {time.Hour, time.Hour}, "AskedForEarlier": {time.Second,
@@ -92,8 +92,8 @@ func TestOutcomeRecorder_SchedulesRetry(t *testing.T) {
 	}
 }
 
-// When the message for which a block waits is final, the next message of its key may go at once. After the last message
-// the block is removed.
+// When the first message of a block is final, the next one may be sent at once. After the last message the block is
+// removed.
 func TestOutcomeRecorder_FromBlock(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		ids := p.appendMessages("a", "a")
@@ -157,8 +157,8 @@ func TestOutcomeRecorder_DropsBodies(t *testing.T) {
 	}
 }
 
-// While the holder runs carefully, an outcome is in storage before the next message is sent, and no message counts
-// as in flight.
+// While the holder is cautious, an outcome is in storage before the next message is sent, and tail then names no
+// message as in flight.
 func TestOutcomeRecorder_Cautious(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		p.appendMessages("a")
@@ -179,7 +179,7 @@ func TestOutcomeRecorder_Cautious(t *testing.T) {
 	})
 }
 
-// After a delivery the breaker forgets its suspicion against the message, and the version supersedes older ones.
+// After a delivery the breaker forgets its suspicion of the message, and the version is recorded as the latest one.
 func TestOutcomeRecorder_Delivered(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		p.appendMessage(weir.Message{Key: "a", Version: "7", Supersede: true})

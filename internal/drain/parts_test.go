@@ -16,8 +16,8 @@ import (
 	"weir/internal/weir"
 )
 
-// sessionParts has the parts of a session that are common to its tests, over a lane in memory that this process
-// holds. A test adds the part under test.
+// sessionParts has the parts of a session that several tests need, over a lane in memory of which the test is the
+// holder. A test adds the part under test.
 type sessionParts struct {
 	laneScope
 	t          *testing.T
@@ -31,7 +31,7 @@ type sessionParts struct {
 	readAhead  *readAhead
 	remembered *rememberedIDs
 	finals     *finalsObserver
-	handled    int64 // the request number that commits save
+	handled    int64 // what commits save as Tail.RequestsSeen
 }
 
 // runWithParts runs a test in virtual time with the parts of a session.
@@ -39,7 +39,7 @@ func runWithParts(t *testing.T, f func(t *testing.T, p *sessionParts)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// Because of the committer's timer synctest does not notice a test that waits for ever as a deadlock.
+		// The committer's timer keeps synctest from seeing a deadlock if a test waits for ever.
 		stuck := time.AfterFunc(24*time.Hour, func() { panic("the test has waited for a day of virtual time") })
 		defer stuck.Stop()
 		account, faults := memory.New(time.Now), storagetest.NewFaults()
@@ -61,7 +61,7 @@ func runWithParts(t *testing.T, f func(t *testing.T, p *sessionParts)) {
 	})
 }
 
-// startJournal raises the fence and starts a committer. It commits until the test ends.
+// startJournal raises the fence and starts a committer, which runs until the test ends.
 func (p *sessionParts) startJournal() {
 	p.t.Helper()
 	setHistory := func(tail *lane.Tail) { tail.IsOpen, tail.HistoryFence = true, 1 }

@@ -142,7 +142,7 @@ func TestPause_Key(t *testing.T) {
 					t.Errorf("%v of a were sent, want none", got)
 				}
 				if c := w.control(); c.Tail.NextDueAt.IsZero() || !c.Tail.DueAt().IsZero() {
-					t.Errorf("the next is due at %s, people are told %s, want a NextDueAt and no DueAt",
+					t.Errorf("NextDueAt is %s and DueAt() is %s, want a time for the first and none for the second",
 						c.Tail.NextDueAt, c.Tail.DueAt())
 				}
 				w.resume(p, "a")
@@ -156,8 +156,9 @@ func TestPause_Key(t *testing.T) {
 	}
 }
 
-// A pause may end before its parked messages are written as held. The holder reads the key's queue only after they are.
-func TestPause_EndsBeforeTheLineIsWritten(t *testing.T) {
+// A pause may end before the messages that it parked are committed as held. The holder reads the key's queue only after
+// that commit.
+func TestPause_EndsBeforeParkedMessagesAreWritten(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(60*time.Millisecond, 200))
 		p := w.start()
@@ -171,7 +172,7 @@ func TestPause_EndsBeforeTheLineIsWritten(t *testing.T) {
 		w.waitUntilEmpty(time.Minute)
 		for _, s := range w.cms.listRequests() {
 			if s.key == "a" && s.at.Sub(until) > 200*time.Millisecond {
-				t.Errorf("it was sent %s after the pause, want at most 200ms", s.at.Sub(until))
+				t.Errorf("the message of key a was sent %s after the pause, want at most 200ms", s.at.Sub(until))
 			}
 		}
 	})
@@ -246,7 +247,8 @@ func TestPause_OutlivesItsHolder(t *testing.T) {
 	}
 }
 
-// lateAnswer delays the answer to one read of the control rows by delay, and reports when it does.
+// lateAnswer is a table that delays the answer to one read of the control rows. The test sends the delay to late, and
+// asked is closed when that read has begun.
 type lateAnswer struct {
 	storage.Table
 	late  chan time.Duration
@@ -284,7 +286,7 @@ func TestPause_SeenAgainstALateAnswer(t *testing.T) {
 		answers.late <- 1200 * time.Millisecond
 		<-answers.asked
 		w.pause("a", time.Time{})
-		w.post("c", "due", withDueTime(time.Now().Add(100*time.Millisecond))) // its release reads the control rows
+		w.post("c", "due", withDueTime(time.Now().Add(100*time.Millisecond))) // its move reads the control rows
 		time.Sleep(200 * time.Millisecond)
 		w.post("a", "1")
 		time.Sleep(time.Minute)
@@ -298,10 +300,10 @@ func TestPause_SeenAgainstALateAnswer(t *testing.T) {
 	})
 }
 
-// A process takes the lane by control rows from before a resumption that an earlier holder has seen. If it acted on
-// them, tail would keep the lane at rest until a request comes, because this process dies before it could correct
-// that.
-func TestPause_NewsFromBeforeTheFormerHolder(t *testing.T) {
+// A process has read the control rows while key a was paused. Before it takes the lane, another holder sees the end of
+// the pause. If the process acted on its old read, it would write into tail that key a has no work. As it dies before
+// it can correct that, no process would take the lane for key a until a request comes.
+func TestPause_AReadFromBeforeTheFormerHolder(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.pause("a", time.Time{})
 		w.post("b", "b")
@@ -323,7 +325,7 @@ func TestPause_NewsFromBeforeTheFormerHolder(t *testing.T) {
 			t.Fatalf("got %+v, want no requests, and the lane not open", c)
 		}
 		w.post("a", "a")
-		w.cms.setAnswer(answerAfter(time.Hour, 200)) // the process gets no further
+		w.cms.setAnswer(answerAfter(time.Hour, 200)) // the process does not get past this attempt
 		for end := time.Now().Add(2 * time.Minute); !w.control().Tail.IsOpen && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
@@ -378,7 +380,7 @@ func TestPause_Cancel(t *testing.T) {
 				time.Sleep(time.Minute)
 				if a, b := w.status(ids[0]).Stage, w.status(ids[2]).Stage; a != weir.Cancelled ||
 					b != weir.Cancelled {
-					t.Errorf("they are %s and %s, want cancelled and cancelled", a, b)
+					t.Errorf("messages 0 and 2 are %s and %s, want both cancelled", a, b)
 				}
 				w.resume(p, "a")
 				w.waitUntilEmpty(time.Minute)
@@ -390,7 +392,7 @@ func TestPause_Cancel(t *testing.T) {
 	}
 }
 
-// TestPause_CostsNothing checks that a process makes few requests to storage while all waiting messages are paused.
+// TestPause_CostsNothing checks that a process makes no request to storage while all waiting messages are paused.
 func TestPause_CostsNothing(t *testing.T) {
 	for name, key := range map[string]string{"Lane": "", "Key": "a"} {
 		t.Run(name, func(t *testing.T) {
@@ -413,7 +415,7 @@ func TestPause_CostsNothing(t *testing.T) {
 	}
 }
 
-// nights is a calendar that closes ten minutes of each hour.
+// nights is a calendar that is closed in the last ten minutes of each hour.
 type nights struct{}
 
 func (nights) At(t time.Time) (bool, string, time.Time) {
@@ -449,7 +451,7 @@ func TestCalendar(t *testing.T) {
 			}
 		}
 		if late := at["due"].Sub(due.Truncate(time.Hour).Add(time.Hour)); late < 0 || late > 20*time.Second {
-			t.Errorf("the messages due in the night were sent %s after it, want 0 to 20s", late)
+			t.Errorf("the message that became due in the closed time was sent %s after its end, want 0 to 20s", late)
 		}
 		if n := len(w.cms.listRequests()); n != 1001 {
 			t.Errorf("%d requests, want 1001", n)
@@ -457,8 +459,8 @@ func TestCalendar(t *testing.T) {
 	})
 }
 
-// The holder grants requests at once, even if the calendar is closed.
-func TestCalendar_WishesAreGranted(t *testing.T) {
+// A process grants requests within seconds, even if the calendar is closed.
+func TestCalendar_RequestsAreGranted(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + 51*time.Minute)))
 		p := w.start(func(c *drain.Config) { c.Calendar = nights{} })

@@ -10,8 +10,9 @@ import (
 
 // While the CMS refuses one message after the other, the holder probes: it looks for a message that the CMS takes. Each
 // key has a turn, from both ends of the log alternately. As long as a key has not had its turn, pauses are short and
-// the holder stays. Then the pauses grow. A message that is filed or becomes due in a long pause has its turn at once
-// (lane.Control.HasUntried). The others still wait for the end of the pause (breaker.isResting).
+// the holder stays. When each key had its turn, the round is over, and a longer pause comes before the next round. A
+// message that is filed or becomes due in that pause has its turn at once (lane.Control.HasUntried). The others still
+// wait for the end of the pause (breaker.isResting).
 
 // prober decides how a session goes on after refusals.
 type prober struct {
@@ -21,10 +22,11 @@ type prober struct {
 	keys      *keyStates
 	breaker   *breaker
 	due       interface{ isShut(keyHash string) bool }
-	deferred  map[string]time.Time // the due times of blocks that wait for the next round
+	deferred  map[string]time.Time // NextAt before deferProbed changed it, by id of the block
 }
 
-// classifyResult returns the outcome of an attempt, and pauses or resumes the probing.
+// classifyResult returns the outcome of an attempt for its message. It pauses the lane after enough refusals, and
+// after a verdict ends the wait for the next round.
 func (p *prober) classifyResult(c *candidate, result weir.Result) weir.Outcome {
 	if c.block != nil {
 		delete(p.deferred, c.block.ID)
@@ -41,8 +43,8 @@ func (p *prober) classifyResult(c *candidate, result weir.Result) weir.Outcome {
 	return outcome
 }
 
-// beginRound gives all keys another turn after each key in reach had one, and reports whether a
-// message may be chosen again. Else the lane pauses first.
+// beginRound is called after each key had its turn. It reports whether the next round begins now. Otherwise the lane
+// pauses first.
 func (p *prober) beginRound() bool {
 	if p.breaker.endRound(p.now()) {
 		return true
@@ -51,7 +53,8 @@ func (p *prober) beginRound() bool {
 	return false
 }
 
-// pauseIfProbed pauses the lane if enough messages were refused since the last pause.
+// pauseIfProbed pauses the lane if enough messages were refused since the last pause. The pause is short as long as a
+// key may not have had its turn.
 func (p *prober) pauseIfProbed() {
 	switch {
 	case !p.breaker.hasProbedEnough():
@@ -70,8 +73,9 @@ func (p *prober) hasUntriedKey() bool {
 	})
 }
 
-// deferProbed records that no message in the log waits for its first turn. Due messages that had a turn wait for the
-// end of the pause, in the same order. So by tail the lane needs a holder only when another message becomes due.
+// deferProbed records that no message in the log waits for its turn in this round. Held messages whose time has come
+// and whose keys had their turn wait for the end of the pause, in the same order. So by the times in tail the lane
+// needs a holder before that end only if another message comes or becomes due.
 func (p *prober) deferProbed() {
 	p.breaker.probedBelow = p.readAhead.nextRead
 	until := p.breaker.pausedUntil.Truncate(time.Microsecond)
@@ -88,7 +92,7 @@ func (p *prober) deferProbed() {
 	p.journal.record(&lane.Change{}, true)
 }
 
-// endDeferral ends the wait for the next round, because the CMS has taken a message.
+// endDeferral ends the wait for the next round, because the CMS has judged a message.
 func (p *prober) endDeferral() {
 	for id, next := range p.deferred {
 		if k := p.keys.byID[id]; k != nil && next.Before(k.NextAt) {

@@ -15,40 +15,40 @@ const (
 	pageBytes = 1 << 20
 	// rowBytes is about the size of a message's row without its body.
 	rowBytes = 512
-	// farRows is the number of messages that are read ahead, without bodies, if messages supersede each other: one
-	// answer of storage.
+	// farRows is the number of messages of a far read, which drops their bodies: one answer of storage. The holder
+	// reads far if messages supersede each other, or if many messages that were read cannot be sent or parked now.
 	farRows = 1000
-	// readAheadMax bounds the read-ahead while messages of refused keys stay in it and it goes on
-	// behind them: without bodies, about 1.3 KiB each.
+	// readAheadMax is the number of messages from which no far read begins because of messages that cannot be sent or
+	// parked now. Without its body a message takes about 1.3 KiB.
 	readAheadMax = 10_000
 )
 
-// readAhead has the messages of the log that were read and are not settled, in order. The next page
-// is read while the messages of the last one are sent.
+// readAhead has the messages of the log that were read and are not settled, in order: they are neither final nor held
+// nor scheduled. The next page is read while the messages of the last one are sent.
 type readAhead struct {
 	store       *lane.Store
 	lane        int
 	appends     *recentAppends
 	entries     []*lane.Entry
 	nextRead    int64 // first sequence number not read
-	hasCaughtUp bool  // the log was read to its end since the fence was taken
+	hasCaughtUp bool  // the log was read to its end once since this holder raised the fence
 	isAtEnd     bool  // the log was read to its end, as far as is known
-	isCautious  bool  // the lane runs cautiously: one message is read at a time
-	isFar       bool  // some messages supersede: farRows are read at a time, without bodies
+	isCautious  bool  // the holder is cautious: one message is read at a time
+	isFar       bool  // the next read is a far one; see farRows
 	pageRows    int   // of the next page; 0 = pageMin
 
 	dues    *dueCache      // gets the scheduled messages of the log
 	skipped map[int64]bool // messages that were cancelled before they were read
 
 	reading chan logPage // a read that is under way; nil = none
-	isStale bool         // the log has messages behind that read
+	isStale bool         // the log may have got messages since that read began
 }
 
-// logPage is the answer of one read.
+// logPage is the answer of one read of the log.
 type logPage struct {
 	entries []*lane.Entry
-	asked   int  // rows asked for
-	isThin  bool // without bodies
+	asked   int  // number of rows that were asked for
+	isThin  bool // of a far read: the bodies are dropped
 	err     error
 }
 
@@ -60,7 +60,7 @@ func (w *readAhead) cursorSeq() int64 {
 	return w.nextRead
 }
 
-// fillUp merges a page that has come, and begins to read on if few messages are left.
+// fillUp merges recent appends and a page that has come, and begins to read on if few messages are left.
 func (w *readAhead) fillUp(ctx context.Context) error {
 	w.takeAppends()
 	if w.reading != nil {
@@ -78,7 +78,8 @@ func (w *readAhead) fillUp(ctx context.Context) error {
 	return nil
 }
 
-// awaitRead waits for a read that is under way, and reports whether there was one.
+// awaitRead waits for a read that is under way, and reports whether there was one. If ctx ends first, it returns its
+// error.
 func (w *readAhead) awaitRead(ctx context.Context) (bool, error) {
 	if w.reading == nil {
 		return false, nil
@@ -91,8 +92,8 @@ func (w *readAhead) awaitRead(ctx context.Context) (bool, error) {
 	}
 }
 
-// readFar reads as far ahead as versions supersede, in cautious running too: the newest version may
-// have been delivered and not committed, and no older one may follow it.
+// readFar reads ahead as far as versions can supersede each other (farRows). A cautious holder does so, too: an earlier
+// holder may have delivered the newest version without a commit, and no older version may be sent after that.
 func (w *readAhead) readFar(ctx context.Context) error {
 	for len(w.entries) < farRows && (!w.isAtEnd || w.reading != nil) {
 		w.isFar = true
@@ -106,8 +107,9 @@ func (w *readAhead) readFar(ctx context.Context) error {
 	return nil
 }
 
-// startFarRead begins to read on although many messages are left. Messages to be parked stay in the read-ahead until
-// the committer has caught up, and messages of other keys may come after them.
+// startFarRead begins to read on although many messages are left. Refused messages, and those that are parked only
+// after the committer has caught up, stay in the read-ahead, and messages of other keys may come behind them in the
+// log.
 func (w *readAhead) startFarRead(ctx context.Context) {
 	if w.reading == nil && !w.isComplete() {
 		w.isFar = true
@@ -115,7 +117,7 @@ func (w *readAhead) startFarRead(ctx context.Context) {
 	}
 }
 
-// isComplete reports whether the read-ahead has all messages that can be read now.
+// isComplete reports whether the read-ahead has all messages of the log, or as many as it may have.
 func (w *readAhead) isComplete() bool {
 	return (w.isAtEnd && w.reading == nil) || len(w.entries) >= readAheadMax
 }
@@ -127,7 +129,7 @@ func (w *readAhead) dropBodies() {
 	}
 }
 
-// lowWater returns the number of messages left at which the next page is read.
+// lowWater returns the number of messages below which the next page is read.
 func (w *readAhead) lowWater() int {
 	if w.isCautious {
 		return 1
@@ -151,8 +153,8 @@ func (w *readAhead) startRead(ctx context.Context) {
 	}()
 }
 
-// mergePage adds the messages of a page, except those that an earlier holder settled above its
-// cursor: final and held ones.
+// mergePage adds the messages of a page, except the final and held ones, which an earlier holder settled above its
+// cursor. Scheduled messages go into the due cache.
 func (w *readAhead) mergePage(p logPage) error {
 	w.reading = nil
 	if p.err != nil {
@@ -166,7 +168,7 @@ func (w *readAhead) mergePage(p logPage) error {
 			continue // this process filed the message, and added it meanwhile
 		}
 		if p.isThin {
-			e.DropBody() // with its row, because there may be thousands
+			e.DropBody() // and the row with it, because the read-ahead may have thousands of messages
 		}
 		w.addEntry(e)
 	}
@@ -178,8 +180,8 @@ func (w *readAhead) mergePage(p logPage) error {
 	return nil
 }
 
-// addEntry adds the next message of the log, if it is still to be sent. A scheduled one goes into
-// the due cache.
+// addEntry adds the next message of the log, if it is still to be sent. If the message is scheduled, its due time goes
+// into the due cache.
 func (w *readAhead) addEntry(e *lane.Entry) {
 	w.nextRead = e.Seq() + 1
 	switch {
@@ -192,8 +194,7 @@ func (w *readAhead) addEntry(e *lane.Entry) {
 	}
 }
 
-// firstPendingSeq returns the sequence number below which no message of a key is left to be
-// settled.
+// firstPendingSeq returns the sequence number below which all messages of a key are settled.
 func (w *readAhead) firstPendingSeq(keyHash string) int64 {
 	for _, e := range w.entries {
 		if e.KeyHash() == keyHash {
@@ -203,7 +204,7 @@ func (w *readAhead) firstPendingSeq(keyHash string) int64 {
 	return w.nextRead
 }
 
-// skipSeq keeps out a message that was not read yet.
+// skipSeq keeps a message that was not read yet out of the read-ahead.
 func (w *readAhead) skipSeq(seq int64) {
 	if w.skipped == nil {
 		w.skipped = map[int64]bool{}
@@ -211,7 +212,7 @@ func (w *readAhead) skipSeq(seq int64) {
 	w.skipped[seq] = true
 }
 
-// removeSeq removes a message, and reports whether it was there.
+// removeSeq removes a message, and reports whether the read-ahead had it.
 func (w *readAhead) removeSeq(seq int64) bool {
 	for _, e := range w.entries {
 		if e.Seq() == seq {
@@ -222,10 +223,9 @@ func (w *readAhead) removeSeq(seq int64) bool {
 	return false
 }
 
-// takeAppends adds the messages that this process filed just behind the read ones, and reports
-// whether there were any. It adds none before the log was read to its end: messages filed before
-// this holder raised the fence may have been delivered or cancelled by an earlier one, above its
-// cursor.
+// takeAppends adds the messages that this process has filed directly behind those that were read, and reports whether
+// there were any. It adds none before the log was read to its end: an earlier holder may have delivered or cancelled
+// messages above its cursor that were filed before this holder raised the fence.
 func (w *readAhead) takeAppends() bool {
 	if w.isCautious || !w.hasCaughtUp {
 		return false
@@ -237,17 +237,18 @@ func (w *readAhead) takeAppends() bool {
 	return len(offered) > 0
 }
 
-// onWake adds the messages for which the lane was woken, or lets the log be read on.
+// onWake adds the messages that this process has filed. If there are none to add, the log is read on: another process
+// may have filed some.
 func (w *readAhead) onWake() {
 	if !w.takeAppends() {
 		w.markMore()
 	}
 }
 
-// markMore is called when the log has messages that were not read.
+// markMore is called when the log may have messages that were not read.
 func (w *readAhead) markMore() { w.isAtEnd, w.isStale = false, true }
 
-// removeEntry removes a settled message.
+// removeEntry removes a message that was settled.
 func (w *readAhead) removeEntry(e *lane.Entry) {
 	for i, other := range w.entries {
 		if other == e {

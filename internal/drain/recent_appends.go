@@ -8,23 +8,23 @@ import (
 )
 
 const (
-	// recentAppendsMax and recentAppendsBytes bound the messages that a process keeps after it has filed them. A drain
-	// that keeps up takes them within milliseconds. A drain that is behind reads pages of the log.
+	// recentAppendsMax and recentAppendsBytes bound the messages of a lane that a process keeps after it has filed
+	// them. A holder that keeps up takes them within milliseconds. A holder that is behind reads pages of the log.
 	recentAppendsMax   = 64
 	recentAppendsBytes = 1 << 20
 )
 
-// recentAppends has the messages of a lane that this process has just filed, so that its own drain need not read them
-// back. If messages come one by one, that saves a query for each. It is a copy of a part of the log: the holder reads a
-// missing message from the log. It is safe for concurrent use.
+// recentAppends has messages of a lane that this process has just filed, so that its own drain need not read them back.
+// If messages come one by one, that saves a query for each. If a message is missing here, the holder reads it from the
+// log. recentAppends is safe for concurrent use.
 type recentAppends struct {
 	mu      sync.Mutex
 	bySeq   map[int64]weir.Message
-	bytes   int
-	isFresh bool // messages were added since the last wake for them
+	bytes   int  // size of all bodies in bySeq
+	isFresh bool // messages were added since the last takeFresh
 }
 
-// addMessages keeps messages for a while. Older ones make room for newer ones.
+// addMessages keeps messages until they are taken. If there is no room for a message, it drops all earlier ones.
 func (r *recentAppends) addMessages(messages []weir.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *recentAppends) addMessages(messages []weir.Message) {
 	}
 }
 
-// takeFresh reports, once, whether messages were added for which the lane was not woken yet.
+// takeFresh reports whether messages were added since the last call.
 func (r *recentAppends) takeFresh() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,7 @@ func (r *recentAppends) takeFresh() bool {
 	return isFresh
 }
 
-// takeFrom takes out the messages that follow each other from seq on, and drops all before them.
+// takeFrom takes out the messages from seq on up to the first missing one, and drops those before seq.
 func (r *recentAppends) takeFrom(seq int64) []*lane.Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,22 +11,23 @@ import (
 	"weir/internal/storage"
 )
 
-// cancelledBefore is a table in which a message is cancelled just before a release of it is written.
-type cancelledBefore struct {
+// cancellingTable is a table that calls cancel before the first transaction that moves several due messages into their
+// keys' queues.
+type cancellingTable struct {
 	storage.Table
 	cancel func()
-	armed  *atomic.Bool
+	armed  *atomic.Bool // false = cancel was called
 }
 
-func (c cancelledBefore) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
-	if countReleased(ops) > 1 && c.armed.CompareAndSwap(true, false) {
+func (c cancellingTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+	if countMoved(ops) > 1 && c.armed.CompareAndSwap(true, false) {
 		c.cancel()
 	}
 	return c.Table.Transact(ctx, partition, ops)
 }
 
-// countReleased returns how many due rows a transaction deletes.
-func countReleased(ops []storage.Op) (count int) {
+// countMoved returns how many scheduled messages a transaction moves: it deletes their s_ rows.
+func countMoved(ops []storage.Op) (count int) {
 	for _, op := range ops {
 		if op.Kind == storage.Delete && strings.HasPrefix(op.Key, "s_") {
 			count++
@@ -35,9 +36,9 @@ func countReleased(ops []storage.Op) (count int) {
 	return count
 }
 
-// If one message of a release was cancelled, storage refuses the whole release. The holder releases the others
-// again, and sends them at their due time.
-func TestDrainer_ReleaseRefusedForOneMessageGoesOnWithTheOthers(t *testing.T) {
+// If one message of a move was cancelled, storage refuses the whole move. The holder repeats the move without that
+// message, and sends the others at their due time.
+func TestDrainer_AMoveRefusedForOneMessageGoesOnWithTheOthers(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 		moment := time.Now().Add(30 * time.Second)
@@ -51,7 +52,7 @@ func TestDrainer_ReleaseRefusedForOneMessageGoesOnWithTheOthers(t *testing.T) {
 		armed.Store(true)
 		w.start(func(c *drain.Config) {
 			store := *c.Store
-			store.Table = cancelledBefore{store.Table, func() {
+			store.Table = cancellingTable{store.Table, func() {
 				if _, err := w.store.Cancel(t.Context(), cancelled); err != nil {
 					t.Errorf("Cancel = %v, want no error", err)
 				}
@@ -60,7 +61,7 @@ func TestDrainer_ReleaseRefusedForOneMessageGoesOnWithTheOthers(t *testing.T) {
 		}).Wake(0)
 		w.waitUntilEmpty(2 * time.Minute)
 		if armed.Load() {
-			t.Fatal("no release of several messages was written, want one")
+			t.Fatal("no move of several messages was written, want one")
 		}
 		late := w.measureDelays(moments)
 		if len(late) != len(moments) {

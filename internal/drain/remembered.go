@@ -10,14 +10,14 @@ import (
 // maxRemembered bounds the ids that a session has in memory. Beyond that number it drops them and reads them again.
 const maxRemembered = 10_000
 
-// rememberedIDs has the CMS's ids by key, as far as a session knows them. "" = the key has none.
+// rememberedIDs has the remembered ids, as far as a session knows them.
 type rememberedIDs struct {
 	laneScope
-	isUsedBy func(contract string) bool // reports whether the messages of a contract use them; nil = none does
-	byKey    map[string]string          // by Entry.RememberedKey
+	isUsedBy func(contract string) bool // see Config.Remembers
+	byKey    map[string]string          // by Entry.RememberedKey; "" = there is none
 }
 
-// readID returns the remembered id for a message; "" = there is none.
+// readID returns the remembered id for a message; "" = there is none, or the message's contract uses none.
 func (m *rememberedIDs) readID(ctx context.Context, e *lane.Entry) (string, error) {
 	if !m.isUsed(e) {
 		return "", nil
@@ -44,8 +44,9 @@ func (m *rememberedIDs) keepID(key, id string) {
 	m.byKey[key] = id
 }
 
-// recordResult adds to the change of an attempt's outcome the id that the attempt learned, or found gone. The key is
-// then pending, so that no batch both writes and removes its row.
+// recordResult adds to the change of an attempt's outcome the id that the attempt learned. If the attempt learned none
+// and found the item of the known id gone, recordResult removes the id. In both cases the key becomes pending, so that
+// no batch both writes and removes the row of the id.
 func (m *rememberedIDs) recordResult(c *candidate, ch *lane.Change, result weir.Result) {
 	switch {
 	case !m.isUsed(c.entry):
@@ -61,8 +62,8 @@ func (m *rememberedIDs) recordResult(c *candidate, ch *lane.Change, result weir.
 	m.keepID(c.entry.RememberedKey(), result.RememberedID)
 }
 
-// forgetID grants a request to forget a remembered id. The session forgets it, too; otherwise the next message would
-// still be written to the item of the id that storage has lost.
+// forgetID grants a request to forget a remembered id. The session forgets the id, too. Otherwise the next message
+// would still be written to the item of that id.
 func (h *requestHandler) forgetID(ctx context.Context, r lane.Request, ch *lane.Change) error {
 	key := r.RememberedKey()
 	id, err := h.store.ReadRemembered(ctx, h.lane, key)

@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// idCMS is a CMS whose answers have an id to remember. It records the remembered ids of its requests.
+// idCMS is a CMS whose answers may have an id to remember. It records the remembered id of each request.
 type idCMS struct {
 	mu    sync.Mutex
 	next  weir.Result
@@ -46,7 +46,7 @@ func withRemembering(c *drain.Config) {
 	c.Remembers = func(contract string) bool { return contract == "article" }
 }
 
-// deliverOne posts a message and waits until it is final.
+// deliverOne posts a message, wakes the process, and waits until no message of the lane waits.
 func (w *world) deliverOne(p *process, change ...func(*weir.Message)) {
 	w.post("a", "x", change...)
 	p.Wake(0)
@@ -113,7 +113,7 @@ func TestDrainer_ForgetsTheIDOfAKey(t *testing.T) {
 	})
 }
 
-// A failed attempt may have created the item.
+// A failed attempt may have created the item. So the holder remembers the item's id all the same.
 func TestDrainer_RemembersTheIDOfAFailedAttempt(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		m := &idCMS{next: weir.Result{Outcome: weir.OutcomeRetry, Status: 500, RememberedID: "7"}}

@@ -12,8 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// A holder must know which message of a key was delivered last. It must know it even if another holder had the dead
-// message, and even if a retry was delivered after newer messages.
+// A holder must know which message of a key comes last among the delivered ones. It must know that message even if the
+// dead message died under another holder, and even if a retry was delivered after newer messages.
 func TestDrainer_ReplayKnows(t *testing.T) {
 	t.Run("MessageThatDiedUnderAnotherHolder", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {

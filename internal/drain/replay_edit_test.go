@@ -95,7 +95,7 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 	})
 }
 
-// A body that an edit replaces stays until the edit is committed: if the holder dies before, the message's row still
+// A body that an edit replaces is kept until the commit of the edit: if the holder dies before, the message's row still
 // names that body.
 func TestDrainer_ReplayEditedCrash(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
@@ -137,7 +137,7 @@ func (w *world) countBlobs() int {
 	return len(page.Infos)
 }
 
-// A replay is granted once, whether its commit fails, succeeds, or loses its answer.
+// A replay is granted once, whether the first commit of it was not done, or was done without an answer.
 func TestDrainer_ReplayCrash(t *testing.T) {
 	faults := map[string]storagetest.FaultKind{"Lost": storagetest.FailBefore, "AnswerLost": storagetest.FailAfter}
 	for name, fault := range faults {

@@ -19,7 +19,7 @@ func TestDrainer_ReplayOrder_OfOneThatWasScheduled(t *testing.T) {
 		scheduled := w.post("a", "due", withDueTime(time.Now().Add(10*time.Second)))
 		before := w.post("a", "before")
 		p.Wake(0)
-		time.Sleep(15 * time.Second) // it was delivered before, and no message follows it
+		time.Sleep(15 * time.Second) // "before" is delivered, "due" is dead, and the key has no later message
 		m.setStatus("behind", 500)
 		behind := w.post("a", "behind")
 		p.Wake(0)
@@ -37,12 +37,12 @@ func TestDrainer_ReplayOrder_OfOneThatWasScheduled(t *testing.T) {
 	})
 }
 
-func TestDrainer_ReplayOrder_AScheduledOneDeliveredLaterStandsAgainstIt(t *testing.T) {
+func TestDrainer_ReplayOrder_RefusedAfterAScheduledOneWasDelivered(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.answerByBody("log")
 		p := w.start()
 		scheduled := w.post("a", "due", withDueTime(time.Now().Add(10*time.Second)))
-		log := w.post("a", "log") // it is later in the log and earlier in the order of its key
+		log := w.post("a", "log") // filed later than "due", but earlier in the order of the key
 		p.Wake(0)
 		w.waitUntilIdle()
 		w.expectReplayRefused(log, scheduled.String())
@@ -108,7 +108,7 @@ func TestDrainer_ReplayOrder_CostsNothingWithoutDeadMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.answerByBody("bad")
 		p := w.start()
-		looks := 0 // at the list of dead messages
+		looks := 0 // reads of the list of dead messages
 		count := func(c storagetest.Call) storagetest.Fault {
 			if c.Op == "Range" && c.Key == "x_" {
 				looks++
@@ -138,10 +138,10 @@ func TestDrainer_ReplayOrder_CostsNothingWithoutDeadMessages(t *testing.T) {
 	})
 }
 
-func TestDrainer_ReplayOrder_WithMoreDeadKeysThanAreKnown(t *testing.T) {
+func TestDrainer_ReplayOrder_WithMoreDeadKeysThanAreTracked(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		table := w.account.Table()
-		for seq := int64(1_000_000); seq < 1_010_050; seq += 50 { // beyond the limit of the list
+		for seq := int64(1_000_000); seq < 1_010_050; seq += 50 { // more keys than a holder tracks
 			var ops []storage.Op
 			for i := range int64(50) {
 				ops = append(

@@ -13,7 +13,8 @@ import (
 // requestPage is how many requests are handled at once.
 const requestPage = 30
 
-// requestHandler grants the requests to the holder: cancel, discard, replay, forget a version or an id, resume.
+// requestHandler grants or refuses the requests to the holder: cancel, discard, replay, forget a version or a
+// remembered id, erase errors in tail, resume.
 type requestHandler struct {
 	laneScope
 	journal   *journal
@@ -32,23 +33,23 @@ type requestHandler struct {
 	seen     int64     // head's request number as last read
 	handled  int64     // the request number up to which requests were handled
 	asked    askedPage // the messages of the requests that are being handled
-	replaced []string  // blobs of bodies that were edited anew
+	replaced []string  // blobs of edited bodies that another edit has replaced
 }
 
-// askedPage has the messages that one page of requests is to cancel, discard or replay, and the first rows of the
-// blocks that hold them. The rows are those before any of these requests is handled. There may be thousands of
-// requests, and no message is sent meanwhile, so the messages are read concurrently.
+// askedPage has the messages that one page of requests is to cancel, discard or replay, and the first held messages of
+// their blocks. All are read before the first of these requests is handled. There may be thousands of requests, and no
+// message is sent meanwhile, so the messages are read concurrently.
 type askedPage struct {
-	messages  map[int64]*lane.Entry
-	obstacles map[int64]string              // why a message is not replayed without force
-	held      map[string][]lane.HeldMessage // by block; shortened as messages are withdrawn
+	messages  map[int64]*lane.Entry         // by sequence number
+	obstacles map[int64]string              // why a message is not replayed without force; "" = it is replayed
+	held      map[string][]lane.HeldMessage // by id of the block; shortened as messages are withdrawn
 }
 
 // hasNew reports whether there are requests to handle.
 func (h *requestHandler) hasNew() bool { return h.seen != h.handled }
 
-// handleNew handles all requests up to the request number that was seen. The number is raised for a
-// rescheduled message, too, so the due times are read again afterwards.
+// handleNew handles all requests up to the request number that was seen. A change of a due time raises that number,
+// too, so the due times are read again afterwards.
 func (h *requestHandler) handleNew(ctx context.Context) error {
 	for h.hasNew() {
 		target := h.seen
@@ -81,7 +82,7 @@ func (h *requestHandler) handleNew(ctx context.Context) error {
 	return nil
 }
 
-// handleOne grants or refuses a request, and removes it.
+// handleOne grants or refuses a request, in the change that removes its row.
 func (h *requestHandler) handleOne(ctx context.Context, r lane.Request) error {
 	ch := &lane.Change{}
 	ch.ResolveRequest(r)
@@ -105,7 +106,7 @@ func (h *requestHandler) handleOne(ctx context.Context, r lane.Request) error {
 			h.breaker.pausedUntil.Sub(h.now()).Milliseconds())
 		h.breaker.liftPause()
 	default: // a request of a later version of this program
-		h.log.Error("drain: unknown wish refused", "seq", r.Seq, "err", "kind "+string(r.Kind))
+		h.log.Error("drain: unknown request refused", "seq", r.Seq, "err", "kind "+string(r.Kind))
 	}
 	if err != nil {
 		return err
@@ -114,10 +115,10 @@ func (h *requestHandler) handleOne(ctx context.Context, r lane.Request) error {
 	return nil
 }
 
-// readAsked reads the messages that requests are to cancel, discard, or replay without force. No two such
-// requests of a page change the same message, so a message is still as it was read when its request is
-// handled. A replay with force may come after one without, which has changed the message: so its message
-// is read when it is handled.
+// readAsked reads the messages that requests are to cancel, discard, or replay without force. No two such requests of a
+// page change the same message, so a message is still as it was read when its request is handled. A replay with force
+// may come after one without force, which has changed the message. So the message of a forced replay is read when that
+// replay is handled.
 func (h *requestHandler) readAsked(ctx context.Context, requests []lane.Request) (askedPage, error) {
 	entries, obstacles := make([]*lane.Entry, len(requests)), make([]string, len(requests))
 	err := lane.ForEach(len(requests), func(i int) (err error) {
@@ -162,7 +163,7 @@ func (h *requestHandler) readAsked(ctx context.Context, requests []lane.Request)
 	return page, err
 }
 
-// cancelMessage cancels a message that is not final yet.
+// cancelMessage cancels a message that still waits.
 func (h *requestHandler) cancelMessage(r lane.Request, ch *lane.Change) error {
 	e := h.asked.messages[r.Seq]
 	if e == nil {
@@ -204,8 +205,8 @@ func describeOutcome(isGranted bool) string {
 	return "refused"
 }
 
-// withdrawMessage takes a message out of the read-ahead or out of its block, and reports whether it
-// was still waiting.
+// withdrawMessage takes a message out of the read-ahead or out of its block, and reports whether the message was still
+// waiting. A message of the log that was not read yet will be skipped.
 func (h *requestHandler) withdrawMessage(e *lane.Entry, ch *lane.Change) bool {
 	switch {
 	case e.Stage.Final() || e.Stage == weir.Scheduled:
@@ -219,8 +220,8 @@ func (h *requestHandler) withdrawMessage(e *lane.Entry, ch *lane.Change) bool {
 	return h.readAhead.removeSeq(e.Seq())
 }
 
-// withdrawHeld takes a message out of its block. If the block waited for the retry of this message, the others may
-// go at once.
+// withdrawHeld takes a message out of its block. If the block waited for the retry of this message, the next one may be
+// sent at once.
 func (h *requestHandler) withdrawHeld(e *lane.Entry, ch *lane.Change) bool {
 	k := h.keys.findHolding(e)
 	if k == nil {
@@ -228,7 +229,7 @@ func (h *requestHandler) withdrawHeld(e *lane.Entry, ch *lane.Change) bool {
 	}
 	held := h.asked.held[k.ID]
 	next, isAwaited := k.NextAt, len(held) > 0 && held[0].Seq == e.Seq()
-	if e.Message.Supersede { // then the holder does not always try the first one
+	if e.Message.Supersede { // then the message that waits for its retry is not always the first one
 		isAwaited = next.Sub(e.NextAttempt()).Abs() < time.Millisecond
 	}
 	h.asked.held[k.ID] = slices.DeleteFunc(held, func(m lane.HeldMessage) bool { return m.Seq == e.Seq() })
@@ -240,8 +241,8 @@ func (h *requestHandler) withdrawHeld(e *lane.Entry, ch *lane.Change) bool {
 	return true
 }
 
-// replayMessage takes a dead message back, to its old position: before all waiting messages of its key. It refuses the
-// replay if a later message of the key was delivered meanwhile.
+// replayMessage takes a dead message back, to its old position: before the waiting messages of its key. Without force
+// it refuses the replay if a later message of the key was delivered meanwhile, or if that is not known.
 func (h *requestHandler) replayMessage(ctx context.Context, r lane.Request, ch *lane.Change) error {
 	e, reason := h.asked.messages[r.Seq], h.asked.obstacles[r.Seq]
 	if r.Force {
@@ -272,8 +273,8 @@ func (h *requestHandler) replayMessage(ctx context.Context, r lane.Request, ch *
 	return nil
 }
 
-// removeReplaced removes the bodies that edits have replaced, after the commit of the edits. A body that is left
-// does no harm.
+// removeReplaced removes the bodies that edits have replaced, after the commit of the edits. It only logs a failure: a
+// body that is left does no harm.
 func (h *requestHandler) removeReplaced(ctx context.Context) {
 	for _, blob := range h.replaced {
 		if err := h.store.RemoveBody(ctx, blob); err != nil {

@@ -76,7 +76,7 @@ func TestRequestHandler_NothingNew(t *testing.T) {
 	}
 }
 
-// A message is cancelled in the read-ahead, and before it is read. One that is final stays so.
+// A message is cancelled whether it is in the read-ahead or was not read yet. A final message keeps its stage.
 func TestRequestHandler_CancelFromLog(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		ids := p.appendMessages("a", "b", "c")
@@ -94,8 +94,8 @@ func TestRequestHandler_CancelFromLog(t *testing.T) {
 	})
 }
 
-// If the message that a block waits for is cancelled, the next one may go at once; if another one is, the block
-// still waits.
+// If the message is cancelled for whose retry a block waits, the next message may be sent at once. If another message
+// of the block is cancelled, the block still waits.
 func TestRequestHandler_CancelHeld(t *testing.T) {
 	for name, c := range map[string]struct {
 		cancelled int // index of the message
@@ -124,7 +124,7 @@ func TestRequestHandler_CancelHeld(t *testing.T) {
 	}
 }
 
-// The last held message that is cancelled takes its block with it.
+// When the last held message of a block is cancelled, the block is removed.
 func TestRequestHandler_CancelAllHeld(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		ids := p.appendMessages("a", "a")
@@ -138,7 +138,7 @@ func TestRequestHandler_CancelAllHeld(t *testing.T) {
 	})
 }
 
-// More requests than a page holds are handled page by page, all in one call.
+// If there are more requests than a page has, one call handles all of them, page by page.
 func TestRequestHandler_Pages(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		ids := p.appendMessages(slices.Repeat([]string{"a", "b", "c"}, requestPage)...)
@@ -152,7 +152,7 @@ func TestRequestHandler_Pages(t *testing.T) {
 	})
 }
 
-// A replayed message is held in front of its key. The crash guard lets it be tried again.
+// A replayed message is held before the other messages of its key. The crash guard lets it be sent again.
 func TestRequestHandler_Replay(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		ids := p.appendMessages("a", "a")
@@ -170,8 +170,8 @@ func TestRequestHandler_Replay(t *testing.T) {
 	})
 }
 
-// A replay is refused once a later message of its key was delivered, unless it is forced. An API call that was
-// made before that delivery has left a request.
+// A replay is refused if a later message of its key was delivered, unless it is forced. The request was made before
+// that delivery, so the API did not refuse it.
 func TestRequestHandler_ReplayBehindADelivery(t *testing.T) {
 	for name, force := range map[string]bool{"Refused": false, "Forced": true} {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestRequestHandler_StorageFails(t *testing.T) {
 					h.hasNew())
 			}
 		}
-		moves := errors.New("moves not written")
+		moves := errors.New("moves not written") // the error of finishWrites
 		h, due := p.newHandler()
 		if due.err = moves; !errors.Is(h.handleNew(t.Context()), moves) || !h.hasNew() {
 			t.Errorf("want the error of the moves, and the requests still new: %t", h.hasNew())

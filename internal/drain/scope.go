@@ -8,7 +8,7 @@ import (
 	"weir/internal/weir"
 )
 
-// laneScope has the values that all parts of a session share: the lane, its storage, the clock and the log.
+// laneScope has the values that the parts of a session share.
 type laneScope struct {
 	store    *lane.Store
 	lane     int
@@ -18,7 +18,7 @@ type laneScope struct {
 	observer Observer
 }
 
-// reportFinal tells the observer of a message that became final.
+// reportFinal reports to the observer a message that was decided to be final.
 func (s laneScope) reportFinal(e *lane.Entry, stage weir.Stage, at time.Time) {
 	s.observer.Finished(s.lane, Final{Stage: stage, Contract: e.Message.Contract,
 		AcceptedAt: e.Message.AcceptedAt, Since: e.WaitingSince(), At: at})
@@ -36,6 +36,6 @@ func (j *journal) record(ch *lane.Change, urgent bool) {
 	j.addChange(ch, urgent)
 }
 
-// isFull reports whether the committer has to catch up before more messages are parked without an
-// attempt: until they are committed they are in memory, and no request is handled.
+// isFull reports whether the committer has to catch up before more messages are parked without an attempt. Parked
+// messages are in memory until their commit, and requests wait for that commit, too.
 func (j *journal) isFull() bool { return j.countPending() >= maxParked }

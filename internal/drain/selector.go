@@ -13,18 +13,18 @@ type candidate struct {
 	entry        *lane.Entry
 	block        *keyState // nil if from the log
 	rememberedID string    // the CMS's id of the key's item; "" = none is known
-	lastPos      string    // position of the key's last delivery, if it may be behind this one; see readLastPos
+	lastPos      string    // position of the key's last recorded delivery; "" = none, or not read; see readLastPos
 }
 
-// dueQueue has the state of due messages that determines the choice of the next message.
+// dueQueue has the state of scheduled and due messages on which the choice of the next message depends; see dueMover.
 type dueQueue interface {
 	isShut(keyHash string) bool
 	awaitsMove(e *lane.Entry) bool
 	waitForMove(keyHash string)
 }
 
-// selector chooses the next message: from the messages that were read ahead and the blocked keys,
-// in turns. It parks messages that have to wait for others of their key.
+// selector chooses the next message: from the messages that were read ahead and from the blocks, in turns. It parks
+// messages of blocked and paused keys.
 type selector struct {
 	laneScope
 	journal   *journal
@@ -36,7 +36,7 @@ type selector struct {
 	versions  *latestVersions
 
 	isLogNext bool // it is the log's turn, not the blocks'
-	isFromEnd bool // the next one from the log is taken from its end, while attempts fail
+	isFromEnd bool // while attempts fail: the next message from the log is the last one that may be sent
 }
 
 // pickNext returns the next message that may be sent; nil if there is none now. Log and blocks take turns. The turn
@@ -57,8 +57,8 @@ func (s *selector) pickNext(ctx context.Context) (c *candidate, err error) {
 }
 
 // pickFromLog returns the log's next message whose key may be sent, or the message that supersedes it. While attempts
-// fail one after the other, every second call takes the last such key of the log. So other keys have their turn,
-// however many are refused at the beginning of the log.
+// fail one after the other, every second message is the one of the last such key in the log. So other keys have their
+// turn, however many are refused at the beginning of the log.
 func (s *selector) pickFromLog(ctx context.Context) (*candidate, error) {
 	alternates := s.breaker.alternateFor > 0
 	atEnd := alternates && s.isFromEnd
@@ -86,9 +86,9 @@ func (s *selector) pickFromLog(ctx context.Context) (*candidate, error) {
 	}
 }
 
-// findSendable returns the index in the read-ahead of the first message, or of the last one, that
-// may be sent; -1 if there is none now. It parks messages of blocked and paused keys, except while
-// the committer has to catch up.
+// findSendable returns the index in the read-ahead of the first message that may be sent, or with atEnd of the last
+// one; -1 if there is none now. findSendable skips the keys in waits. It parks messages of blocked and paused keys,
+// except while the committer has to catch up.
 func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 	passed := map[string]bool{} // keys with an earlier message still in the read-ahead
 	ahead := s.keys.firstAhead()
@@ -127,8 +127,9 @@ func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 	return last
 }
 
-// parkBehindBlock moves a message of a blocked key from the log to the block. If the message had its turn, so had the
-// key: a due message that made the block does not let it go before the next round.
+// parkBehindBlock moves a message of a blocked key from the log to the block. If the message had its turn in this
+// round, the block counts as tried. Otherwise, in a block that a due message opened, it would go before the next
+// round.
 func (s *selector) parkBehindBlock(e *lane.Entry, k *keyState) {
 	s.readAhead.removeEntry(e)
 	k.HeldCount++
@@ -153,7 +154,7 @@ func (s *selector) parkPaused(e *lane.Entry) {
 		k = &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: s.keys.nextParkedAt(),
 			IsUntried: true}}
 		if e.Message.Skip {
-			// It delays no other message. But later messages of its key wait until it was tried.
+			// Its retries delay no other message. But later messages of its key wait for its first attempt.
 			k.LogWaitsFrom, k.IsParked = e.Seq(), true
 		}
 		s.keys.byID[k.ID] = k
@@ -187,9 +188,9 @@ func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 	}
 }
 
-// isSendableNow reports whether a block's first message may go. The message may have been moved before its due time; it
-// waits for that. If a message that was replayed before it is final, it still waits for its own retry. It also waits
-// for the messages of its key that the log has up to its position.
+// isSendableNow reports whether a block's first message may be sent. There are three reasons against that, even if the
+// block's time has come. The message waits for its retry, and a replayed message went before it. It was moved early,
+// and is not due yet. Or the log has messages of its key that go before it.
 func (s *selector) isSendableNow(k *keyState, e *lane.Entry) bool {
 	if next := e.NextAttempt(); next.After(s.now()) && !isFarAhead(next, s.now()) {
 		s.deferToRetry(k, e)
@@ -214,14 +215,14 @@ func (s *selector) deferToRetry(k *keyState, e *lane.Entry) {
 	s.journal.record(ch, false)
 }
 
-// isLogDone reports whether all messages before a block's first one have gone: the log was read up
-// to its position, and no earlier message of its key is left there.
+// isLogDone reports whether no message of the log has to go before a block's first message: the log was read up to the
+// position of that message, and the read-ahead has no message of its key before that position.
 func (s *selector) isLogDone(k *keyState) bool {
 	return max(k.firstLogPos, k.waitLogPos) <= s.readAhead.firstPendingSeq(k.KeyHash)
 }
 
-// readFirstHeld returns the first held message of a block; nil if it turned out to be superseded,
-// and the block waits for the commit of that.
+// readFirstHeld returns the first held message of a block, or the newest version that supersedes it. It returns nil if
+// messages of the block were superseded just now, or if messages of the log have to go first. Then the block waits.
 func (s *selector) readFirstHeld(ctx context.Context, k *keyState) (*lane.Entry, error) {
 	if k.first != nil && !k.first.Message.Supersede {
 		k.firstLogPos = k.first.AfterLog()
@@ -239,14 +240,14 @@ func (s *selector) readFirstHeld(ctx context.Context, k *keyState) (*lane.Entry,
 	return s.newestHeld(ctx, k, e)
 }
 
-// nextHeldAt returns when the next held message may go; zero = no message is held.
+// nextHeldAt returns when the next held message may be sent; zero = no message is held.
 func (s *selector) nextHeldAt() (at time.Time) {
 	s.keys.eachFirst(func(k *keyState) { at = earlierOf(at, s.pauses.nextAttemptAt(k)) })
 	return at
 }
 
-// nextUntriedAt returns when the next held message without an attempt may go, of keys that the CMS has not refused;
-// zero = there is none.
+// nextUntriedAt returns when the next held message without an attempt may be sent, except for keys that had their turn
+// in this round; zero = there is none.
 func (s *selector) nextUntriedAt() (at time.Time) {
 	s.keys.eachFirst(func(k *keyState) {
 		if k.IsUntried && !s.breaker.probedKeys[k.KeyHash] {
@@ -256,8 +257,8 @@ func (s *selector) nextUntriedAt() (at time.Time) {
 	return at
 }
 
-// nextHeldWakeAt returns when the clock alone makes a held message sendable: a block that waits for
-// the log, for a write, or for the turns of others needs no timer.
+// nextHeldWakeAt returns the next time at which a held message may be sent, without news; zero = there is none. It
+// leaves out blocks that wait for the log, for a move, or for the next round: they need no timer.
 func (s *selector) nextHeldWakeAt() (at time.Time) {
 	isResting := s.breaker.isResting(s.now())
 	s.keys.eachFirst(func(k *keyState) {
@@ -269,8 +270,9 @@ func (s *selector) nextHeldWakeAt() (at time.Time) {
 	return at
 }
 
-// prefetchRetry fetches the message and body of the next retry, one at a time, the earliest first.
-// Among versions that supersede, the choice needs the whole queue, when its time has come.
+// prefetchRetry fetches the first message of the next block whose time comes within lane.DueLead, and the body if it
+// is not large. Most of these messages wait for a retry. For a message that supersedes, readFirstHeld reads the queue
+// again when its time has come.
 func (s *selector) prefetchRetry(ctx context.Context) error {
 	now := s.now()
 	k := s.keys.findDue(now.Add(lane.DueLead), func(k *keyState) bool {
@@ -295,8 +297,8 @@ func (s *selector) prefetchRetry(ctx context.Context) error {
 	return fetchBody(ctx, s.store, e)
 }
 
-// guessNext returns messages that probably come next and need their bodies: the log's first message of another sendable
-// key, and the held messages that may go first.
+// guessNext returns messages that probably come next and have no body in memory: the log's first sendable message of
+// another key, and the first messages of other blocks, the earliest first.
 func (s *selector) guessNext(c *candidate) (next []*lane.Entry) {
 	if e := s.guessNextOfLog(c); e != nil && e.IsBodyRemote() {
 		next = append(next, e)

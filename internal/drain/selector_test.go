@@ -27,7 +27,7 @@ func (f *fakeDue) waitForMove(keyHash string) {
 	f.shut[keyHash] = true
 }
 
-// newTestJournal returns a journal whose changes stay uncommitted.
+// newTestJournal returns a journal that commits no change.
 func newTestJournal() *journal {
 	c := &committer{
 		now:         func() time.Time { return noon },
@@ -170,7 +170,8 @@ func TestSelector_TakesTurns(t *testing.T) {
 	}
 }
 
-// A held message that may be behind one without a position shuts its key until that is known.
+// If a message without a position may go before a held message, the key of the held message is shut until that position
+// is known.
 func TestSelector_HeldMessageWaitsForAMove(t *testing.T) {
 	t.Parallel()
 	s, due := newTestSelector()
@@ -186,8 +187,8 @@ func TestSelector_HeldMessageWaitsForAMove(t *testing.T) {
 	}
 }
 
-// While the lane pauses for messages that had their turn, a due message makes the block of such a key. The key's
-// message in the log goes first, and must not be sent before the next round.
+// While the lane pauses for messages that had their turn, a due message opens a block for such a key. The key's message
+// of the log joins the block in front of the due one, and must not be sent before the next round.
 func TestSelector_ParkedMessageThatHadItsTurnWaits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -8,11 +8,12 @@ import (
 	"weir/internal/weir"
 )
 
-// closeTimeout bounds the last commit and the release, which outlive the lease's context.
+// closeTimeout bounds the last commit of a session and the ticket that follows it, which may come after the end of
+// their contexts.
 const closeTimeout = 5 * time.Second
 
 // session is one holder's time with a lane, from the raised fence to the hand-over. It owns the parts and connects
-// them. Its methods are for one goroutine. Only the committer works beside it.
+// them. Its methods are for one goroutine. The committer, reads and the request to the CMS run beside that goroutine.
 type session struct {
 	laneScope
 	drainer *Drainer
@@ -69,10 +70,10 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 	return s
 }
 
-// load takes over the state of the former holder from tail, and reads the blocked keys.
+// load takes over the state of the former holder from tail, and reads the blocks and the tracked keys.
 func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error {
 	s.breaker.adoptTail(t, s.now())
-	s.selector.isFromEnd = s.breaker.alternateFor > 0 // the former holder began at the beginning of the log
+	s.selector.isFromEnd = s.breaker.alternateFor > 0 // the last session tried the beginning of the log first
 	if hasCrashed {
 		s.breaker.beginSettling(s.now())
 	}
@@ -84,7 +85,7 @@ func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error 
 	if spacer := &s.drainer.spacer; s.store.Lanes == 1 {
 		spacer.adoptNext(limitTime(t.NextAllowedAt, s.now().Add(spacer.interval)))
 	}
-	if !t.NextDueAt.IsZero() { // without a next time, no message is held
+	if !t.NextDueAt.IsZero() { // zero = no message is held or scheduled
 		blocks, err := s.store.ReadBlocks(ctx, s.lane)
 		if err != nil {
 			return err
@@ -98,9 +99,8 @@ func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error 
 	return nil
 }
 
-// run is the loop: serve requests, move due messages, choose a message, send it, record its
-// outcome. It ends when no message can be sent, when the lane pauses for long, or when ctx or the
-// tenure ends.
+// run is the loop: serve requests, move due messages, choose a message, send it, record its outcome. It ends when no
+// message can be sent, when the lane pauses for more than lingerMax, when ctx or the tenure ends, or after an error.
 func (s *session) run(ctx context.Context) error {
 	for ctx.Err() == nil && s.tenure.open.Err() == nil {
 		if err := s.serveRequests(ctx); err != nil {
@@ -132,7 +132,7 @@ func (s *session) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// serveRequests does the work that does not wait for the CMS: requests, and due messages.
+// serveRequests does the work that does not wait for the CMS: control rows, requests, and due messages.
 func (s *session) serveRequests(ctx context.Context) error {
 	s.pollControl(ctx, controlInterval)
 	if err := s.requests.handleNew(ctx); err != nil {
@@ -141,8 +141,8 @@ func (s *session) serveRequests(ctx context.Context) error {
 	return s.due.advance(ctx)
 }
 
-// untilOpen returns how long no message may be sent. isLong means that the lane pauses for so long
-// that the holder does not stay.
+// untilOpen returns how long the session waits before it chooses a message, at most: for the end of a pause, for
+// delivery.rate, or for a read of due times. isLong means that the lane pauses for so long that the holder leaves it.
 func (s *session) untilOpen() (wait time.Duration, isLong bool) {
 	if s.due.hasToReadFirst() {
 		return controlInterval, false
@@ -157,12 +157,12 @@ func (s *session) untilOpen() (wait time.Duration, isLong bool) {
 	return s.drainer.spacer.untilNext(s.now()), false
 }
 
-// opensAt returns the time before which no message is sent.
+// opensAt returns the time before which pauses, the settle time or the calendar allow no message; now at the earliest.
 func (s *session) opensAt(now time.Time) time.Time {
 	return s.drainer.calendarOpensAt(laterOf(s.breaker.closedUntil(), laterOf(s.pauses.laneUntil, now)))
 }
 
-// sleep waits while no message may be sent, until a move is to begin or there is news.
+// sleep waits for the given time, or until a move is to begin or news comes.
 func (s *session) sleep(ctx context.Context, wait time.Duration) {
 	s.journal.flushAll()
 	if at := s.due.nextReadAt(); !at.IsZero() {
@@ -193,8 +193,8 @@ func (s *session) attempt(ctx context.Context, c *candidate) error {
 	return s.outcomes.recordOutcome(ctx, c, result, s.prober.classifyResult(c, result))
 }
 
-// canSend reports whether a message may be sent now, or a pause has begun. It waits until the session has read
-// pauses that are new enough.
+// canSend reports whether a message may be sent now: no pause has begun since the choice, and the session goes on. It
+// first waits until the session has read pauses that are new enough.
 func (s *session) canSend(ctx context.Context, e *lane.Entry) (bool, error) {
 	for s.pauses.isOutdated(s.now()) {
 		if c, isRead := s.control.await(ctx); isRead {
@@ -214,7 +214,7 @@ func (s *session) moveDueUntil(ctx context.Context, keyHash string, sent <-chan 
 	s.due.sendingKey = keyHash
 	defer func() { s.due.sendingKey = "" }()
 	for {
-		s.due.advance(ctx) // serveRequests returns its error after the CMS has answered
+		s.due.advance(ctx) // its error stays in due, and serveRequests returns it after the CMS has answered
 		next, stop := s.waiter.startTimer(s.due.nextReadAt())
 		select {
 		case result := <-sent:
@@ -239,8 +239,8 @@ func (s *session) pollControl(ctx context.Context, minAge time.Duration) (hasWor
 	return hasEnded && (isRead && c.Head.Next > s.readAhead.nextRead || s.requests.hasNew())
 }
 
-// applyControl passes on the control rows of a read that began at askedAt: claims, pauses, requests, and messages that
-// were not read ahead yet.
+// applyControl takes over the control rows of a read that began at askedAt: claims, pauses, requests, the seal, and
+// whether the log has messages that were not read ahead yet.
 func (s *session) applyControl(c lane.Control, askedAt time.Time) {
 	switch {
 	case !s.drainer.yieldsTo(c):
@@ -249,8 +249,8 @@ func (s *session) applyControl(c lane.Control, askedAt time.Time) {
 		s.tenure.end()
 	}
 	if askedAt.Before(s.pauses.askedAt) || c.Head.RequestSeq < s.requests.handled {
-		// A later read has ended before this one: a read of this holder, or of a former holder that has saved it in
-		// tail. By the older pauses of this read, tail would name a next time for work that is too late.
+		// The session has the result of a later read: of its own, or of a former holder, which has saved the request
+		// number in tail. The older pauses of this read could put a time into tail that is too late for the next work.
 		return
 	}
 	s.pauses.replaceWith(c, askedAt)
@@ -265,12 +265,13 @@ func (s *session) applyControl(c lane.Control, askedAt time.Time) {
 // nextDueAt returns when the next held or scheduled message is due; zero = there is none.
 func (s *session) nextDueAt() time.Time { return earlierOf(s.selector.nextHeldAt(), s.due.nextDueAt()) }
 
-// nextUntriedAt returns the same as nextDueAt, for messages without an attempt of keys that the CMS has not refused.
+// nextUntriedAt is nextDueAt for messages without an attempt only, and for keys that the CMS has not refused.
 func (s *session) nextUntriedAt() time.Time {
 	return earlierOf(s.selector.nextUntriedAt(), s.due.nextDueAt())
 }
 
-// nextWakeAt returns the next time at which the clock alone has work for this holder.
+// nextWakeAt returns the next time at which a held message can be sent, or a move is to begin, without news; zero =
+// there is none.
 func (s *session) nextWakeAt() time.Time {
 	return earlierOf(s.selector.nextHeldWakeAt(), s.due.nextReadAt())
 }
@@ -297,7 +298,7 @@ func (s *session) buildHandOver() *lane.Change {
 	return ch
 }
 
-// saveProgress adds the progress of delivery to a change, and the time at which delivery goes on.
+// saveProgress adds to a change the progress of delivery, and the times at which delivery goes on.
 func (s *session) saveProgress(ch *lane.Change) {
 	cursor, due, untried, handled := s.readAhead.cursorSeq(), s.nextDueAt(), s.nextUntriedAt(), s.requests.handled
 	releasedAt, sentBelow := s.keys.lastReleasedAt, s.due.positions.sentBelow

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// lingerMin and lingerMax bound how long a holder stays at an empty lane: another instance may
-	// append, and cannot wake it.
+	// lingerMin and lingerMax bound how long a holder stays at an empty lane: another instance may append a message,
+	// and cannot wake this process.
 	lingerMin = 2 * time.Second
 	lingerMax = 3 * time.Second
 	// lingerLook is the time between two reads of the control rows while the holder lingers.
 	lingerLook = 500 * time.Millisecond
 )
 
-// chooseNext returns the next message that may be sent; nil if there is none now. It waits for a
-// read of the log that is under way.
+// chooseNext returns the next message that may be sent; nil if there is none now. If no message that was read may be
+// sent, it waits for a read of the log that is under way.
 func (s *session) chooseNext(ctx context.Context) (*candidate, error) {
 	for {
 		if s.waiter.takeWake() {
@@ -48,7 +48,7 @@ func (s *session) chooseNext(ctx context.Context) (*candidate, error) {
 	}
 }
 
-// readOn reads on in the log: to its end if the CMS refuses one message after the other.
+// readOn reads on in the log. It reads to the end of the log if the CMS refuses one message after the other.
 func (s *session) readOn(ctx context.Context) error {
 	if err := s.readAhead.fillUp(ctx); err != nil || !s.breaker.wantsWholeLog() {
 		return err
@@ -69,9 +69,9 @@ func (s *session) readToEnd(ctx context.Context) error {
 	return nil
 }
 
-// beginRound lets all keys have another turn if each key that was read had one, and reports whether there is a
-// message to choose again. Messages that were not read yet go first. If an untried message becomes due soon, the
-// holder waits for it instead: in a pause the holder would leave the lane and take it again until then.
+// beginRound lets all keys have another turn if each key had one, and reports whether the session is to choose again.
+// Messages that were not read yet have their turn first. If an untried message becomes due soon, the holder waits for
+// it, and begins no round: the pause before the round would make it leave the lane, and take it again at once.
 func (s *session) beginRound(ctx context.Context) (bool, error) {
 	hasProbed := len(s.breaker.probedKeys) > 0 || s.breaker.isResting(s.now())
 	if !hasProbed || s.journal.countPending() > 0 || s.due.isUnderWay() {
@@ -89,7 +89,7 @@ func (s *session) beginRound(ctx context.Context) (bool, error) {
 // waitForWork waits if no message can be chosen, and reports whether to go on.
 func (s *session) waitForWork(ctx context.Context) (bool, error) {
 	if s.opensAt(s.now()).After(s.now()) {
-		return true, nil // each key had its turn
+		return true, nil // the lane pauses, because each key had its turn; run waits
 	}
 	if n := s.journal.countPending(); n > 0 {
 		// Keys may be pending, and an idle holder commits at once.
@@ -98,8 +98,8 @@ func (s *session) waitForWork(ctx context.Context) (bool, error) {
 	return s.linger(ctx)
 }
 
-// awaitCommit waits until fewer than n changes are uncommitted, a message becomes due, or there is
-// news.
+// awaitCommit waits for the next commit, for a message that becomes due, or for news. It returns at once if fewer than
+// n changes are uncommitted.
 func (s *session) awaitCommit(ctx context.Context, n int) error {
 	progress, err := s.journal.flushDown(n)
 	if progress == nil {
@@ -117,8 +117,8 @@ func (s *session) awaitCommit(ctx context.Context, n int) error {
 	return nil
 }
 
-// awaitPage waits for a read of the log that is under way, until a message becomes due, or there is
-// news. It returns false if no read is under way.
+// awaitPage waits for a read of the log that is under way, for a message that becomes due, or for news. It returns
+// false if no read is under way, or with the error if ctx ends.
 func (s *session) awaitPage(ctx context.Context) (bool, error) {
 	if s.readAhead.reading == nil {
 		return false, nil
@@ -136,7 +136,7 @@ func (s *session) awaitPage(ctx context.Context) (bool, error) {
 	return true, s.due.advance(ctx)
 }
 
-// linger waits a while at an empty lane, and reports whether there is something to do.
+// linger waits a while at an empty lane, and reports whether work has come.
 func (s *session) linger(ctx context.Context) (bool, error) {
 	until := s.now().Add(lingerMin + s.drainer.drawJitter(lingerMax-lingerMin))
 	if s.due.isSealed {
@@ -154,7 +154,7 @@ func (s *session) linger(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		if s.due.moves.answers != answers {
-			return true, nil // a message may wait for that
+			return true, nil // a message may have waited for that answer
 		}
 		step := lingerLook
 		if at := s.nextWakeAt(); !at.IsZero() {
@@ -174,7 +174,8 @@ func (s *session) linger(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// prefetchRetry fetches the message of the next retry, if there is time: nothing is sent meanwhile.
+// prefetchRetry fetches the message of the next retry, if there is time for a read before a message is to be sent: the
+// session waits for that read.
 func (s *session) prefetchRetry(ctx context.Context) error {
 	if at := s.nextWakeAt(); !at.IsZero() && at.Before(s.now().Add(s.drainer.leadTime.current())) {
 		return nil
@@ -182,7 +183,8 @@ func (s *session) prefetchRetry(ctx context.Context) error {
 	return s.selector.prefetchRetry(ctx)
 }
 
-// isDueSoon reports whether a message is due so soon that to leave the lane for it does not pay.
+// isDueSoon reports whether a message becomes due within lane.DueLead. Then the holder stays, because otherwise it
+// would have to take the lane again at once.
 func (s *session) isDueSoon() bool { return s.isSoon(s.nextDueAt()) }
 
 func (s *session) isSoon(at time.Time) bool { return !at.IsZero() && at.Sub(s.now()) <= lane.DueLead }

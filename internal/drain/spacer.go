@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// spacer spaces the attempts of one process over all its lanes (delivery.rate): one in each interval and no bursts, so
-// that no second has more attempts than configured. The zero value has no limit. It is safe for concurrent use.
+// spacer spaces the attempts of one process over all its lanes (delivery.rate): two attempts begin at least an interval
+// apart. So there are no bursts, and no second has more attempts than configured. The zero value has no limit. It is
+// safe for concurrent use.
 type spacer struct {
 	interval time.Duration
 
@@ -14,15 +15,15 @@ type spacer struct {
 	nextAt time.Time // no attempt begins before this time
 }
 
-// untilNext returns the time until an attempt may begin. It reserves nothing.
+// untilNext returns how long no attempt may begin; 0 or less = an attempt may begin now. It reserves nothing.
 func (s *spacer) untilNext(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.nextAt.Sub(now)
 }
 
-// reserveNext reserves the next attempt. It returns false if another lane was faster. The attempt after
-// this one begins an interval from now or later, even if this one is late: so the rate is never exceeded.
+// reserveNext reserves an attempt that begins now. It returns false if none may begin now, because another lane was
+// faster. The next attempt begins an interval from now or later, even if this one is late: so the rate is not exceeded.
 func (s *spacer) reserveNext(now time.Time) bool {
 	if s.interval == 0 {
 		return true
@@ -36,7 +37,7 @@ func (s *spacer) reserveNext(now time.Time) bool {
 	return true
 }
 
-// adoptNext takes over the time of a former holder, unless that of this process is later.
+// adoptNext takes over a former holder's time for the next attempt, unless that of this process is later.
 func (s *spacer) adoptNext(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

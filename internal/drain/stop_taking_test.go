@@ -9,7 +9,7 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// A process whose host seems to be drained enqueues tickets and takes no lane, whatever wakes it.
+// After StopTaking a process enqueues tickets and takes no lane, whatever wakes it.
 func TestDrainer_StopTaking(t *testing.T) {
 	t.Parallel()
 	t.Run("EnqueuesATicketForAnAppendedMessage", func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestDrainer_StopTaking(t *testing.T) {
 			}, storagetest.Fault{})
 			p.Wake(0)
 			time.Sleep(time.Second)
-			if err := p.takeFreeLease(w); err != nil || len(w.cms.listRequests()) != 0 || w.control().Tail.Fence != 0 {
+			if err := w.takeFreeLease(); err != nil || len(w.cms.listRequests()) != 0 || w.control().Tail.Fence != 0 {
 				t.Errorf("lease: %v, %d sent, fence %d; want it free, none sent, no holder",
 					err, len(w.cms.listRequests()), w.control().Tail.Fence)
 			}

@@ -7,31 +7,31 @@ import (
 	"weir/internal/weir"
 )
 
-// Superseding: of the versions of a key that wait one behind the other, only the newest is tried. A
-// version older than the one delivered last is superseded by it, and that rule alone makes messages
-// final: so if the newest is dead, the next newest is tried, and if a process dies in between, the
-// next one comes to the same end.
+// Of the versions of a key that wait one behind the other, only the newest is tried. A version becomes superseded only
+// because it is older than the version that was delivered last. So if the newest version is dead, the next newest is
+// tried. And if a holder dies in between, the next holder comes to the same end.
 //
-// Messages supersede each other in a run: one behind the other in their key's order, of one
-// contract. Another message of the key in between (a delete, say) ends the run: an older version
-// must not undo its effect, nor may it undo a newer one.
+// Messages supersede each other in a run: one behind the other in their key's order, of one contract. Another message
+// of the key between them, such as a delete, ends the run. Otherwise a newer version that was sent before that message
+// would be undone by it, or an older version that was sent after it would undo its effect.
 
 const (
-	// maxLatestVersions bounds the versions that a session remembers; beyond it, it reads them again.
+	// maxLatestVersions bounds the versions that a session has in memory. Beyond that number it drops them, and reads
+	// them again.
 	maxLatestVersions = 10_000
 	// maxSuperseded is how many held messages become superseded in one change: each takes two
 	// operations of a transaction, three if it has a callback.
 	maxSuperseded = 30
 )
 
-// latestVersions are the versions delivered last, as far as a session knows them.
+// latestVersions has the version that was delivered last for each key and contract, as far as a session knows it.
 type latestVersions struct {
 	store *lane.Store
 	lane  int
 	byKey map[string]lane.LatestVersion // by Entry.SupersedeKey
 }
 
-// readLatest returns the last delivery among those that can supersede a message.
+// readLatest returns the version that was delivered last for a message's key and contract.
 func (v *latestVersions) readLatest(ctx context.Context, e *lane.Entry) (lane.LatestVersion, error) {
 	key := e.SupersedeKey()
 	if l, ok := v.byKey[key]; ok {
@@ -51,8 +51,8 @@ func (v *latestVersions) remember(key string, l lane.LatestVersion) {
 	v.byKey[key] = l
 }
 
-// parseVersion parses a message's version. One that does not parse was accepted under another
-// contract and counts as the oldest.
+// parseVersion parses a message's version. A version that does not parse was accepted under other rules of the
+// contract, and counts as the oldest.
 func parseVersion(text string) weir.Version {
 	v, err := weir.ParseVersion(text)
 	if err != nil {
@@ -66,8 +66,8 @@ func isOutdated(version string, l lane.LatestVersion) bool {
 	return !l.IsZero() && parseVersion(l.Version).Newer(parseVersion(version))
 }
 
-// newestFrom returns the message to try of the run that begins at an index of the read-ahead; nil
-// if the message there was superseded, and has left it.
+// newestFrom returns the message to try of the run that begins at an index of the read-ahead. It returns nil if the
+// message at that index is superseded, and has now left the read-ahead.
 func (s *selector) newestFrom(ctx context.Context, i int) (*lane.Entry, error) {
 	first := s.readAhead.entries[i]
 	latest, err := s.versions.readLatest(ctx, first)
@@ -94,7 +94,7 @@ func (s *selector) newestFrom(ctx context.Context, i int) (*lane.Entry, error) {
 func (s *selector) newestOf(i int) *lane.Entry {
 	first := s.readAhead.entries[i]
 	best := first
-	block := s.keys.byID[first.KeyHash()] // if there is one, it waits for the messages before its first one
+	block := s.keys.byID[first.KeyHash()] // nil = the key is not blocked; else the run ends at the block's position
 	for _, e := range s.readAhead.entries[i+1:] {
 		switch {
 		case e.KeyHash() != first.KeyHash():
@@ -109,8 +109,8 @@ func (s *selector) newestOf(i int) *lane.Entry {
 	return best
 }
 
-// newestHeld returns the message to try of the run at the beginning of a block; nil if the first
-// ones there were superseded.
+// newestHeld returns the message to try of the run at the beginning of a block. It returns nil if messages of the block
+// are superseded, and now leave it, or if messages of the log have to go first.
 func (s *selector) newestHeld(ctx context.Context, k *keyState, first *lane.Entry) (*lane.Entry, error) {
 	latest, err := s.versions.readLatest(ctx, first)
 	if err != nil {
@@ -127,8 +127,8 @@ func (s *selector) newestHeld(ctx context.Context, k *keyState, first *lane.Entr
 			break
 		}
 		if h.AfterLog() > s.readAhead.firstPendingSeq(k.KeyHash) {
-			// The messages before it in the log are not known yet, nor whether a holder that died has
-			// tried it: no older one may go before that is clear.
+			// The log was not read up to the position of h. So messages of the log may have to go before h, and a
+			// holder that died may have sent h. No older version may be sent before the log was read up to there.
 			k.waitLogPos = h.AfterLog()
 			break
 		}
@@ -152,8 +152,8 @@ func (s *selector) newestHeld(ctx context.Context, k *keyState, first *lane.Entr
 	return s.store.ReadMessage(ctx, s.lane, best.Seq)
 }
 
-// supersedeHeld makes held messages final. Their key is pending until the commit of that, because
-// the held messages of a block are read from storage.
+// supersedeHeld makes held messages superseded. Their key is pending until the commit, because the held messages of a
+// block are read from storage.
 func (s *selector) supersedeHeld(k *keyState, old []lane.HeldMessage, latest lane.LatestVersion) {
 	ch := &lane.Change{Key: k.KeyHash}
 	for _, h := range old {
@@ -166,8 +166,7 @@ func (s *selector) supersedeHeld(k *keyState, old []lane.HeldMessage, latest lan
 	s.journal.record(ch, true)
 }
 
-// logSuperseded logs that a message was superseded. The id of a held one is not known here; its
-// status names the message that superseded it.
+// logSuperseded logs that a message was superseded. id is zero for a held message, because its row was not read.
 func (s *selector) logSuperseded(seq int64, id weir.ID) {
 	log := s.log
 	if !id.IsZero() {

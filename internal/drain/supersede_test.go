@@ -51,7 +51,7 @@ func TestDrainer_Supersede_NeverWritesAnOlderVersion(t *testing.T) {
 		w.waitUntilEmpty(time.Minute)
 		first.close(t)
 		old, same, newer := w.postVersion("a", "1.9"), w.postVersion("a", "1.10"), w.postVersion("a", "1.10.1")
-		second := w.start() // another process: the version stands in storage
+		second := w.start() // another process, which reads the delivered version from storage
 		second.Wake(0)
 		w.waitUntilEmpty(time.Minute)
 		if got := w.listDelivered("a"); !slices.Equal(got, []string{"1.10", "1.10.1"}) {
@@ -129,7 +129,7 @@ func TestDrainer_Supersede_WhileTheNewestWaitsForARetryANewerOneTakesItsPlace(t 
 	})
 }
 
-func TestDrainer_Supersede_AnotherContractInBetweenEndsTheStretch(t *testing.T) {
+func TestDrainer_Supersede_AnotherContractInBetweenEndsTheRun(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.postVersion("a", "1")
 		w.postVersion("a", "2")
@@ -170,7 +170,7 @@ func TestDrainer_Supersede_ACrashBeforeTheRestIsSupersededChangesNothing(t *test
 	})
 }
 
-func TestDrainer_Supersede_ABodyThatFoundTheCMSAwayIsSentWholeLater(t *testing.T) {
+func TestDrainer_Bodies_SentWholeAfterTheCMSWasAway(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		away := 0
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
@@ -191,12 +191,12 @@ func TestDrainer_Supersede_ABodyThatFoundTheCMSAwayIsSentWholeLater(t *testing.T
 			}
 		}
 		if got := w.listDelivered("k0"); len(got) != 1 || got[0] != newNoise(100<<10, 0) {
-			t.Errorf("got %d bodies, want one, the newest", len(got))
+			t.Errorf("got %d bodies, want one, the whole body", len(got))
 		}
 	})
 }
 
-func TestDrainer_Supersede_FetchesLargeBodiesOfEachKey(t *testing.T) {
+func TestDrainer_Bodies_LargeOnesOfEachKey(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		for k := range 10 {
 			w.post(fmt.Sprint("k", k), newNoise(100<<10, k))
@@ -265,7 +265,7 @@ func TestDrainer_Rate(t *testing.T) {
 	})
 }
 
-// checkSpacing checks the shortest time between the beginnings of two attempts.
+// checkSpacing checks that each attempt began at least the given time after the one before it.
 func (w *world) checkSpacing(apart time.Duration) {
 	w.t.Helper()
 	log := w.cms.listRequests()
@@ -303,7 +303,7 @@ func TestDrainer_AtOnce(t *testing.T) {
 	})
 }
 
-// mostAtOnce is the largest number of requests that were at the CMS at one moment.
+// mostAtOnce returns the largest number of requests that were at the CMS at one time.
 func (w *world) mostAtOnce() int {
 	most := 0
 	log := w.cms.listRequests()

@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// A rule of a recipe rejects messages by an answer with status 200. Each is a verdict of the CMS: however many keys
-// they have, they are no reason to take it for unavailable.
+// A rule of a contract's steps may reject a message because of an answer with status 200. Each rejection is a verdict
+// of the CMS. Rejections, of however many keys, are no reason to take the CMS for unavailable.
 func TestDrainer_RejectedMessagesDoNotPauseTheLane(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(_ context.Context, d weir.Delivery) weir.Result {

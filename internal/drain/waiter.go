@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// waiter lets a session wait. News come from reads, requests to the CMS and commits that run beside the session;
-// wakes come from the rest of the process.
+// waiter lets a session wait for news and wakes. News is that a read or the write of a move has ended, which run beside
+// the session. A wake comes from the rest of the process.
 type waiter struct {
 	now  func() time.Time
-	wake <-chan struct{} // a message was appended, or a ticket has come
+	wake <-chan struct{} // the lane may have work: a message was appended, or a ticket or the sweep has come
 	news chan struct{}
 	open context.Context // ends when the session must not begin another request
 }
@@ -22,7 +22,7 @@ func (w *waiter) notify() {
 	}
 }
 
-// startTimer returns a channel that receives at a future time. It returns nil if the time is zero or past.
+// startTimer returns a channel that gets a value at the given time; nil if the time is zero or past.
 func (w *waiter) startTimer(at time.Time) (reached <-chan time.Time, stop func()) {
 	if wait := at.Sub(w.now()); !at.IsZero() && wait > 0 {
 		timer := time.NewTimer(wait)
@@ -41,8 +41,7 @@ func (w *waiter) takeWake() bool {
 	}
 }
 
-// sleepOrWake waits for d, news, a wake, or the end of the session, and reports whether there was
-// a wake.
+// sleepOrWake waits until d has passed, news or a wake comes, or the session ends. It reports whether a wake came.
 func (w *waiter) sleepOrWake(ctx context.Context, d time.Duration) bool {
 	if w.takeWake() {
 		return true
@@ -60,7 +59,7 @@ func (w *waiter) sleepOrWake(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// sleepOrNews waits for d, news, or the end of the session.
+// sleepOrNews waits until d has passed, news comes, or the session ends.
 func (w *waiter) sleepOrNews(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -72,8 +71,8 @@ func (w *waiter) sleepOrNews(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sleepThroughNews waits for d, or the end of the session. It ignores news, because the failure of a read is news, too:
-// otherwise the next read would begin at once, fail, and so on without a pause.
+// sleepThroughNews waits until d has passed or the session ends. It ignores news, because the failure of a read is
+// news, too: otherwise reads that fail would follow each other without a pause.
 func (w *waiter) sleepThroughNews(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
