@@ -24,7 +24,7 @@ type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time { return c.now }
 
-// newLog returns an empty log, its clock, and the buffer that its log lines are written to.
+// newLog returns an audit log without entries, its clock, and the buffer that gets the lines of the process's log.
 func newLog(t *testing.T) (*audit.Log, *clock, *bytes.Buffer) {
 	t.Helper()
 	c, out := &clock{time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)}, &bytes.Buffer{}
@@ -215,7 +215,7 @@ func serveWrapped(t *testing.T, wrapper audit.Wrapper, c request) {
 	}
 }
 
-// The wrapper uses the header of the principal only if the platform sets it: any client could send it otherwise.
+// The wrapper takes the name of the person from the header of the principal, because the platform sets that header.
 func TestWrapper_NamesThePersonWhoSignedIn(t *testing.T) {
 	t.Parallel()
 	l, _, _ := newLog(t)
@@ -276,7 +276,7 @@ func (f *firstByte) WriteHeader(status int) {
 	f.ResponseRecorder.WriteHeader(status)
 }
 
-func TestLog_ReadSaysThatStorageIsAway(t *testing.T) {
+func TestLog_ReadWithoutStorage(t *testing.T) {
 	t.Parallel()
 	l, _, _ := newLog(t)
 	l.Table = unreadable{l.Table}

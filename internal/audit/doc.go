@@ -1,5 +1,6 @@
-// Package audit records each change that a person or a program makes through the API or by a command: who,
-// what, when and from where.
+// Package audit records each change that a person or a program makes through the API, or by a command that opens
+// storage: who, what, when and from where. It also records each reveal. It does not record posted messages and batches,
+// because they have rows of their own.
 //
 // An entry is a row of the partition "audit"; the newest comes first. Record inserts the row after the change and
 // before the answer. Record also writes the entry to the process's log, so an entry that storage refuses is not lost.

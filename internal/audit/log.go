@@ -16,7 +16,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Entry is one change.
+// Entry is one change, or one reveal.
 type Entry struct {
 	At         time.Time
 	Action     string // such as pause, or schedule.put
@@ -55,8 +55,8 @@ const (
 	writeTimeout = 5 * time.Second
 )
 
-// Fingerprint returns the first 32 bits of a key's SHA-256, in hexadecimal. They distinguish keys. A function key
-// cannot be computed from them, because it has far more random bits.
+// Fingerprint returns the first 32 bits of a key's SHA-256, in hexadecimal; "" for an empty key. They distinguish keys.
+// A function key cannot be computed from them, because it has far more random bits.
 func Fingerprint(key string) string {
 	if key == "" {
 		return ""
@@ -117,7 +117,7 @@ func fromRow(row storage.Row) Entry {
 		From: text("From"), Invocation: text("Invocation")}
 }
 
-// Query selects entries. Empty fields match every entry.
+// Query selects entries. An empty Action or Subject matches every entry.
 type Query struct {
 	Action, Subject string
 	Since           time.Time // only entries at or after Since; zero = all
@@ -180,7 +180,8 @@ func readError(err error) error {
 // maxRemovals limits the transactions of one RemoveExpired.
 const maxRemovals = 50
 
-// RemoveExpired removes entries that are older than Keep.
+// RemoveExpired removes entries that are older than Keep. If they are more than maxRemovals transactions can delete,
+// later calls remove the rest.
 func (l *Log) RemoveExpired(ctx context.Context) error {
 	q := storage.Query{Partition: partition, From: rowKey(l.Now().Add(-cmp.Or(l.Keep, math.MaxInt64))),
 		Limit: storage.MaxOps, Columns: []string{"None"}}

@@ -11,7 +11,7 @@ import (
 	"weir/internal/httpio"
 )
 
-// actions has the name of each change, by method and pattern of the address.
+// actions has the name of each change and of the reveal, by method and pattern of the address.
 var actions = map[string]string{
 	"DELETE /api/messages/{id}":          "cancel",
 	"PATCH /api/messages/{id}":           "move",
@@ -66,7 +66,8 @@ func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 	})
 }
 
-// actionOf returns the name of a request's change; "" = the request changes nothing.
+// actionOf returns the name of a request's change; "" = the request changes nothing. If actions lacks the address, the
+// name is method and pattern.
 func actionOf(r *http.Request) string {
 	name := r.Method + " " + r.Pattern
 	action, known := actions[name]
@@ -81,7 +82,7 @@ func (w Wrapper) AuthorOf(r *http.Request) string {
 	return w.identify(r).Author()
 }
 
-// identify returns an entry with the person and the key of a request.
+// identify returns an entry with the person and the fingerprint of the key of a request.
 func (w Wrapper) identify(r *http.Request) Entry {
 	key := r.Header.Get("X-Functions-Key")
 	if key == "" {
@@ -122,8 +123,9 @@ func (b *capturedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// describeParameters returns the parameters of the query and the fields of a JSON body, as JSON. It
-// leaves out the function key and a message's body.
+// describeParameters returns as JSON the parameters of the query, If-Match, and the fields of a JSON body. Of any other
+// body, and of a message in a field, it returns only the size. It leaves out the function key. If the JSON would be
+// longer than maxText, it has only the size of the body.
 func (b *capturedBody) describeParameters(r *http.Request) string {
 	detail := map[string]any{}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))

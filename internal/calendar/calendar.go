@@ -201,7 +201,7 @@ func (c *Calendar) endOfCovering(t time.Time, report func(name string)) (end tim
 	}
 	local := t.In(c.zone)
 	for i := range c.weekly {
-		for ahead := -2; ahead <= 0; ahead++ { // a window of two days ago ends today at the latest
+		for ahead := -2; ahead <= 0; ahead++ { // a window that began two days ago ends today at the latest
 			if from, to, ok := c.weekly[i].windowOn(local, ahead); ok {
 				consider(c.weekly[i].name, from, to)
 			}

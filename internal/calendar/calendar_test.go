@@ -49,7 +49,7 @@ func TestCalendar_At(t *testing.T) {
 		"SpringHourLeftOut":     {"2026-03-29T00:59:00Z", "night freeze", "2026-03-29T04:00:00Z", ""},
 		"AutumnHourTwice":       {"2026-10-25T00:20:00Z", "night freeze, change of clocks", "2026-10-25T05:00:00Z", ""},
 		"YearEnd": {"2026-12-24T11:00:00Z", "year end", "2027-01-02T06:30:00Z",
-			""}, // the first of January is a Friday
+			""}, // 1 January 2027 is a Friday, so "night freeze" and "morning" follow
 		"YearEndNotYet": {"2026-12-24T10:59:00Z", "", "", "2026-12-24T11:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ type auditView struct {
 // Parameter is a parameter of a change.
 type Parameter struct{ Name, Value string }
 
-// Parameters returns the parameters of the change by name.
+// Parameters returns the parameters of the change, sorted by name.
 func (c Change) Parameters() []Parameter {
 	var detail map[string]any
 	if json.Unmarshal([]byte(c.Detail), &detail) != nil {

@@ -34,7 +34,7 @@ type batchView struct {
 	Look        badge
 	Stages      []stageCount
 	Problems    []wire.PartProblem // the first problems
-	HasProblems bool               // the batch has more problems than Problems
+	HasProblems bool               // the batch has more invalid parts than the page shows
 	CanCancel   bool
 }
 
@@ -44,7 +44,7 @@ type stageCount struct {
 	Count int
 }
 
-// shownProblems is the number of invalid parts that a page shows. The API has more.
+// shownProblems is the largest number of invalid parts that a page shows. The API has more.
 const shownProblems = 100
 
 // batchPage shows a batch with its progress, the stages of its messages, and the problems of its parts.

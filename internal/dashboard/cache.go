@@ -20,7 +20,7 @@ type cacheLoad[T any] struct {
 	err   error
 }
 
-// maxCached limits the entries of a cache.
+// maxCached is the number of entries from which on a cache drops finished loads before a new one.
 const maxCached = 8
 
 // load returns a cached value that is not older than age, or loads the value. All parts of a page have the same
@@ -35,7 +35,7 @@ func (s *cache[T]) load(ctx context.Context, key string, now time.Time, age time
 		if s.calls == nil {
 			s.calls = map[string]*cacheLoad[T]{}
 		}
-		s.dropExpired()
+		s.dropFinished()
 		s.calls[key] = c
 		go c.runLoad(context.WithoutCancel(ctx), read)
 	}
@@ -49,8 +49,8 @@ func (s *cache[T]) load(ctx context.Context, key string, now time.Time, age time
 	}
 }
 
-// dropExpired removes finished loads if the cache is full. The caller holds the lock.
-func (s *cache[T]) dropExpired() {
+// dropFinished removes finished loads while the cache is full. The caller has locked mu.
+func (s *cache[T]) dropFinished() {
 	for key, c := range s.calls {
 		if len(s.calls) >= maxCached && c.isDone() {
 			delete(s.calls, key)

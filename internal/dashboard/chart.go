@@ -18,7 +18,7 @@ const (
 type series struct {
 	Name   string
 	Class  string
-	Now    string // last value, for the legend
+	Now    string // value of the legend; see plotter.plot
 	Line   string // SVG path of the lines
 	Dots   string // SVG path of the points that have no line to a neighbour
 	Area   string // SVG path of the line, closed at the axis
@@ -228,6 +228,7 @@ func plainNumber(v float64) string {
 	return formatCount(int64(v))
 }
 
+// number0 formats a number without decimals.
 func number0(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
 
 func formatCoordinate(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }

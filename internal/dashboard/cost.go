@@ -20,8 +20,8 @@ type meter struct {
 	Transactions int64
 	Tables       int64
 	Queues       int64
-	Blobs        int64
-	Messages     int64   // accepted or finished messages, whichever are more
+	Blobs        int64   // with leases
+	Messages     int64   // accepted messages, or delivered and dead ones, whichever are more
 	PerMessage   float64 // transactions for each message
 	PerMillion   float64 // USD for a million messages
 	Known        bool    // Messages is above 0, so the costs are known

@@ -16,7 +16,7 @@
 // # Bounds
 //
 // A page loads its parts concurrently, within ten seconds. For each part that it could not load, it shows a
-// note. Parts that all pages need are loaded once for all requests.
+// note. Requests at the same time that need the same data share one load, and most data is cached for seconds.
 //
 // # Hostile content
 //

@@ -83,7 +83,7 @@ func formatRate(perMinute float64) string {
 // formatWhole formats a number of messages.
 func formatWhole(n float64) string { return formatCount(int64(math.Round(n))) }
 
-// formatLaneRate does what formatRate does, for a rate that may be unknown.
+// formatLaneRate formats a rate as formatRate does; nil = the rate is not known, and is formatted as 0.
 func formatLaneRate(perMinute *float64) string { return formatRate(valueOrZero(perMinute)) }
 
 // emptyIn returns the expected time until a lane is empty; 0 = the time is not known, or the lane is empty.
@@ -151,7 +151,7 @@ func joinUnits(n int, unit string, m int, lesser string) string {
 	return fmt.Sprintf("%d %s %d %s", n, unit, m, lesser)
 }
 
-// formatTime formats a time, without the day if it is today.
+// formatTime formats a time: without the day if it is today, and without seconds if it is in another year.
 func formatTime(t, now time.Time) string {
 	t, now = t.UTC(), now.UTC()
 	switch {
@@ -170,7 +170,7 @@ func formatTime(t, now time.Time) string {
 // formatMinute formats a time of day to the minute.
 func formatMinute(t time.Time) string { return t.UTC().Format("15:04") }
 
-// formatFraction returns the milliseconds of a time.
+// formatFraction formats the milliseconds of a time, such as ".250".
 func formatFraction(t time.Time) string { return t.Format(".000") }
 
 func formatISO(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
@@ -191,7 +191,7 @@ func formatAgo(t, now time.Time) string {
 	}
 }
 
-// truncateText returns the first n characters.
+// truncateText returns a text, or its first n characters and an ellipsis if it is longer.
 func truncateText(n int, s string) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -199,7 +199,8 @@ func truncateText(n int, s string) string {
 	return string([]rune(s)[:n]) + "…"
 }
 
-// Show replaces each character that is invisible, or changes the direction of writing, with its number.
+// Show replaces each character that is invisible, or changes the direction of writing, with its number. It replaces
+// invalid bytes with the number of U+FFFD.
 func Show(s string) string {
 	if strings.IndexFunc(s, isInvisible) < 0 && utf8.ValidString(s) {
 		return s

@@ -21,11 +21,11 @@ const Base = "/api/dashboard"
 // timeLimit limits the loading of one page.
 const timeLimit = 10 * time.Second
 
-// policy allows a page to load only from its own origin, and to send only to its own origin.
+// policy allows a page to load and to send only from and to its own origin. It also allows images in data: URLs.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Config has the sources of the pages. All fields are needed.
+// Config has the sources of the pages. All fields are needed, except Contracts and Upstreams.
 type Config struct {
 	Lanes     Lanes
 	Past      Past
@@ -48,8 +48,8 @@ type Dashboard struct {
 	mux *http.ServeMux
 
 	lanes     cache[wire.LaneList]
-	past      cache[History]
-	errors    cache[wire.ErrorList]
+	past      cache[History]        // by name of the span
+	errors    cache[wire.ErrorList] // by numbers of dead messages
 	replays   cache[[]wire.Job]
 	batches   cache[[]wire.Batch]
 	schedules cache[[]Schedule]

@@ -125,8 +125,8 @@ func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	}
 }
 
-// The page of a message says before the click that Weir would refuse a replay without force. It also shows the
-// reason of each change of the message.
+// The page of a dead message shows the reason for which Weir would refuse a replay without force, before the operator
+// requests one. It also shows the reason of each change of the message.
 func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
@@ -205,7 +205,7 @@ func hasDownload(page, path string, parameters map[string]bool) bool {
 	return false
 }
 
-// A resume of "all" lanes resumes no key. The page must say so.
+// A resume of all lanes does not end the pause of a key. The page must show this.
 func TestDashboard_ResumeNamesRemainingPauses(t *testing.T) {
 	t.Parallel()
 	body := get(dashboardtest.NewBusy().Dashboard(), "/pauses").Body.String()
@@ -223,7 +223,7 @@ func (faulty) Body(context.Context, weir.ID, bool) (dashboard.Body, error) { pan
 
 // Other goroutines load the parts of a page, and no HTTP server recovers their panics. Such a panic must not
 // end the process.
-func TestDashboard_ADefectIsNotTheProcessesEnd(t *testing.T) {
+func TestDashboard_APanicDoesNotEndTheProcess(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
 	f := faulty{dashboardtest.NewBusy()}
@@ -242,10 +242,10 @@ func TestDashboard_ADefectIsNotTheProcessesEnd(t *testing.T) {
 	}
 }
 
-// slow is a source whose lanes load slowly. It has the number of the calls.
+// slow is a source whose loads of the lanes last until ends is closed.
 type slow struct {
 	*dashboardtest.Source
-	asked atomic.Int32
+	asked atomic.Int32 // number of loads of the lanes
 	ends  chan struct{}
 }
 
@@ -335,7 +335,7 @@ func TestDashboard_AnUpdateLeavesOutTheBodyThatIsShown(t *testing.T) {
 		"/messages/" + dashboardtest.MessageID(1):                      true,
 		"/messages/" + dashboardtest.MessageID(1) + "?known=accepted":  false,
 		"/messages/" + dashboardtest.MessageID(40) + "?known=accepted": true,
-		"/messages/" + dashboardtest.MessageID(5) + "?known=accepted":  true, // erased since
+		"/messages/" + dashboardtest.MessageID(5) + "?known=accepted":  true, // erased after the browser got it
 		"/messages/" + dashboardtest.MessageID(5) + "?known=erased":    false,
 	} {
 		if got := strings.Contains(get(d, path).Body.String(), `id="bodies"`); got != bodies {

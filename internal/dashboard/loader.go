@@ -45,7 +45,7 @@ func (r *loader) loadPart(what string, read func() error) {
 }
 
 // recoverPanic turns a panic into an error. No HTTP server recovers a panic of another goroutine. So without
-// recoverPanic, each view of the page would end the process, with its deliveries.
+// recoverPanic, a panic in the load of one part would end the process, with its deliveries.
 func recoverPanic(read func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -87,12 +87,12 @@ func (r *loader) loadHistory(s span, into *History) {
 }
 
 // loadErrors loads the causes of dead messages. The load takes many queries if many messages are dead. So the
-// page uses the cached value until the number of dead messages changes, or age is over.
+// page uses the cached value until the number of a lane's dead messages changes, or age is over.
 func (r *loader) loadErrors(age time.Duration, into *wire.ErrorList) {
 	r.loadPart("the errors", func() error {
 		limited, cancel := context.WithTimeout(r.ctx, timeLimit/4)
 		defer cancel()
-		report, _ := r.loadReport(limited) // no error here: loadLanes reports it
+		report, _ := r.loadReport(limited) // without the lanes, the errors are loaded all the same
 		dead := ""
 		for _, l := range report.Lanes {
 			dead += strconv.FormatInt(l.Dead, 10) + " "
@@ -103,8 +103,8 @@ func (r *loader) loadErrors(age time.Duration, into *wire.ErrorList) {
 	})
 }
 
-// loadChangesOf loads the changes of a message. The load reads the audit log from the message's acceptance on,
-// which is long for an old message. So the page accepts an older cached value.
+// loadChangesOf loads the changes of a message. The load reads the audit log from the message's acceptance on, which
+// takes many reads for an old message. So the page accepts an older cached value.
 func (r *loader) loadChangesOf(m wire.MessageLine, into *[]Change) {
 	r.loadPart("the audit log", func() error {
 		list, err := r.d.changesOf.load(r.ctx, m.ID, r.page.Now, r.cacheAge(longAge),

@@ -62,7 +62,7 @@ type event struct {
 	Facts []labelledValue
 	Wait  string // time since the previous event
 	Link  string // id of a related message
-	Gap   string // note that the page does not show all attempts before this event
+	Gap   string // note on the time before this event: attempts that are not kept, or a replay
 }
 
 // labelledValue is a value with a label.
@@ -127,8 +127,8 @@ func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 	}
 }
 
-// messageEvents returns the events of a message in order. The last event is the message's end, or what it waits
-// for.
+// messageEvents returns the events of a message in order. The event of the message's end, or of its wait, comes last.
+// Only a requested replay that the holder has not carried out comes after it.
 func messageEvents(m wire.Message, now time.Time) []event {
 	events := []event{{At: m.AcceptedAt, Look: badge{"accepted", "in", "info"}, Title: "Accepted"}}
 	if !m.DeliverAt.IsZero() {
@@ -164,8 +164,8 @@ func messageEvents(m wire.Message, now time.Time) []event {
 	return events
 }
 
-// lastReplay returns the event of the last requested replay, and whether the holder carried it out. It returns
-// no event for a replay that came with an edit, because the event of the edit mentions the replay.
+// lastReplay returns the event of the last requested replay, and whether the holder carried it out. If it carried out
+// a replay that came with an edit, lastReplay returns no event, because the event of the edit mentions the replay.
 func lastReplay(m wire.Message) (asked []event, done bool) {
 	if m.ReplayAskedAt.IsZero() {
 		return nil, false
@@ -233,7 +233,8 @@ func attemptEvents(m wire.Message) []event {
 	return events
 }
 
-// outcomeEvents returns the event of the message's end, or of what it waits for.
+// outcomeEvents returns the event of the message's end, or of its wait. A discarded message also has the event of its
+// death.
 func outcomeEvents(m wire.Message) []event {
 	l := stageBadge(m.Stage)
 	switch m.Stage {

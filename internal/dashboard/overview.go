@@ -50,14 +50,14 @@ type overviewView struct {
 	Totals    wire.Counts
 	Balanced  bool
 	Oldest    time.Time
-	Rate1     float64
-	Rate15    float64
-	RateFrom  time.Time // start of the minute of Rate1; zero = not known
-	RateUntil time.Time
-	Since     int64       // known number of messages that finished after that minute
+	Rate1     float64     // sum over the lanes whose rate is known
+	Rate15    float64     // sum over the lanes whose rate is known
+	RateFrom  time.Time   // start of the minute of Rate1; zero = not known
+	RateUntil time.Time   // end of the minute of Rate1; zero = not known
+	Since     int64       // known number of messages that finished after that minute; see addSince
 	Paused    []wire.Lane // lanes that are paused as a whole
 	ByPeople  []wire.Lane // the lanes of Paused that an operator paused
-	KeyPauses int
+	KeyPauses int         // number of paused keys
 	Charts    []chart
 	CMS       health
 	Meter     meter
@@ -74,8 +74,8 @@ type health struct {
 	Share                         float64 // share of attempts that did not deliver
 	P50, P95, P99                 time.Duration
 	LagP50, LagP95                time.Duration
-	PausedUntil                   time.Time // end of the pause of the first lane that waits for the CMS
-	Reason                        string
+	PausedUntil                   time.Time // earliest end of a lane's pause for the CMS; zero = no lane waits for it
+	Reason                        string    // of that pause; "" = no lane waits for the CMS
 	FailedAt                      time.Time // time of the last attempt if it failed; zero = it did not fail
 	FailedReason                  string
 	Tone                          badge
@@ -136,8 +136,8 @@ func (v *overviewView) addTotals() {
 	}
 }
 
-// addSince adds the messages that finished after the minute of Rate1. It adds none if a step is longer than a
-// minute, because such a step does not show when in it a message finished.
+// addSince adds the messages that became delivered, dead or superseded after the minute of Rate1. It adds none if a
+// step is longer than a minute, because such a step does not show when in it a message finished.
 func (v *overviewView) addSince(steps []Step, step time.Duration) {
 	for _, s := range steps {
 		if step == time.Minute && !v.RateUntil.IsZero() && !s.At.Before(v.RateUntil) {
@@ -236,9 +236,9 @@ func (h *health) noteLastFailure(s Step, lanes []wire.Lane) {
 	}
 }
 
-// drawCharts draws the steps. Rates are per minute: a minute that is not over shows its messages up to now. The
-// legends show the last step whose counters are complete. The legend of the backlog shows the messages that
-// wait now or, if waiting is negative, the last known number.
+// drawCharts draws the steps. Rates are per minute. For a step that is not over, only the time up to now counts, but
+// at least a minute. The legends show the last step whose counters are complete. The legend of the backlog shows the
+// messages that wait now or, if waiting is negative, the last known number.
 func drawCharts(past History, step time.Duration, now time.Time, waiting int64) []chart {
 	if len(past.Steps) == 0 {
 		return nil
@@ -281,7 +281,7 @@ func drawCharts(past History, step time.Duration, now time.Time, waiting int64) 
 type plotter struct {
 	steps []Step
 	times []time.Time
-	whole int // the last step whose counters all instances have stored
+	whole int // index of the last step whose counters all instances have stored; 0 if there is none
 	step  time.Duration
 	now   time.Time
 }
@@ -318,7 +318,7 @@ func (p *plotter) nameTime(c chart) chart {
 	return c
 }
 
-// knownMilliseconds returns a duration in milliseconds, or a gap if it is not known.
+// knownMilliseconds returns a duration in milliseconds, or NaN, which is a gap, if the duration is 0.
 func knownMilliseconds(d time.Duration) float64 {
 	if d <= 0 {
 		return math.NaN()

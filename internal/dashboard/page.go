@@ -24,7 +24,7 @@ type page struct {
 	Unread  []string // parts that could not be loaded
 	Query   string   // text in the search field
 	Styles  string   // address of the style sheet
-	Script  string
+	Script  string   // address of the script
 
 	key   string // key of the function view, from the address
 	known string // in an update, the version of the body that the browser shows
@@ -47,11 +47,11 @@ func (d *Dashboard) newPage(r *http.Request, name string) *page {
 
 func (p *page) status() int { return p.code }
 
-// Link returns the address of a page below Base. The address has the parameters that every address repeats, and
-// params: names and values alternately, without empty values.
+// Link returns the address of a page below Base. The address has the parameters that the address of every page
+// repeats, and params: names and values in turn. Link leaves out a parameter with an empty value.
 func (p *page) Link(path string, params ...string) string { return p.pageURL(Base+path, params...) }
 
-// API returns an address of the API.
+// API returns an address of the API, with the key and with params as in Link.
 func (p *page) API(path string, params ...string) string {
 	q := queryValues(params)
 	if p.key != "" {
@@ -88,7 +88,7 @@ func joinURL(path string, q url.Values) string {
 	return path + "?" + q.Encode()
 }
 
-// With returns this page's address with one parameter changed. An empty value removes it.
+// With returns this page's address with one parameter changed. An empty value removes the parameter.
 func (p *page) With(name, value string) string {
 	q := p.self.Query()
 	q.Del(name)

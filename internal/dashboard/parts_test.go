@@ -26,7 +26,7 @@ func FuzzTokens(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if got := allText(tokenizeXML(text)); got != text {
-			t.Errorf("the tokens of %q have the text %q, want %v", text, got, text)
+			t.Errorf("the tokens of %q have the text %q, want the same text", text, got)
 		}
 		// The tokens have the same characters as the text, except for spaces between elements.
 		bare := func(s string) string { return strings.Join(strings.Fields(s), "") }
@@ -36,7 +36,7 @@ func FuzzTokens(f *testing.F) {
 	})
 }
 
-func TestPretty(t *testing.T) {
+func TestIndentXML(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`<a><b>x</b><c/><d></d></a>`:              "<a>\n  <b>x</b>\n  <c/>\n  <d></d>\n</a>",
@@ -56,7 +56,7 @@ func TestPretty(t *testing.T) {
 // indentXML searches nested elements once, not once for each level: 32 times the text takes about 32 times the
 // time, and not 1,024 times. The test takes the shortest of several runs, because a busy machine interrupts
 // many of them.
-func TestPretty_CostsLittle(t *testing.T) {
+func TestIndentXML_CostsLittle(t *testing.T) {
 	t.Parallel()
 	measure := func(levels int) time.Duration {
 		deep := strings.Repeat("<a>", levels)
@@ -189,7 +189,7 @@ func TestMessageEvents_Replays(t *testing.T) {
 	}{
 		"Done": {wire.Message{Stage: weir.Delivered, AttemptLog: []wire.Attempt{used, again}, FinishedAt: at(4),
 			Replays: 1}, begins + "failed, to be tried again | Replayed | Attempt 6: delivered | Delivered"},
-		"ToldOnce": {wire.Message{Stage: weir.Delivered, AttemptLog: []wire.Attempt{rejected, again}, FinishedAt: at(4),
+		"Rejected": {wire.Message{Stage: weir.Delivered, AttemptLog: []wire.Attempt{rejected, again}, FinishedAt: at(4),
 			Replays: 1}, begins + "rejected | Replayed | Attempt 6: delivered | Delivered"},
 		"Granted": {wire.Message{Stage: weir.Queued, AttemptLog: []wire.Attempt{used}, Replays: 1},
 			begins + "failed, to be tried again | Replayed | Waits, having been replayed"},

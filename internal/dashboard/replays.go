@@ -27,13 +27,13 @@ func (d *Dashboard) clustersPage(ctx context.Context, p *page, _ *http.Request) 
 type clusterView struct {
 	*page
 	C        wire.ErrorCause
-	Gone     bool // no message is dead by this error any more
+	Gone     bool // no dead message with this error was found
 	Messages []wire.MessageLine
 	More     bool // the list does not have all messages of the error
 	Jobs     []wire.Job
 }
 
-// clusterPage shows an error with its dead messages and their replay.
+// clusterPage shows an error with its dead messages and the bulk replays of these.
 func (d *Dashboard) clusterPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	fingerprint := r.PathValue("fingerprint")
 	v := &clusterView{page: p, C: wire.ErrorCause{Fingerprint: fingerprint}, Gone: true}
@@ -55,14 +55,14 @@ func (d *Dashboard) clusterPage(ctx context.Context, p *page, r *http.Request) (
 		}
 	}
 	if !v.Gone {
-		reading.loadPart("the messages", func() error { return d.ofCluster(ctx, v) })
+		reading.loadPart("the messages", func() error { return d.loadClusterMessages(ctx, v) })
 		reading.waitAll()
 	}
 	return v, nil
 }
 
-// ofCluster loads the newest dead messages of an error.
-func (d *Dashboard) ofCluster(ctx context.Context, v *clusterView) error {
+// loadClusterMessages loads the newest dead messages of an error.
+func (d *Dashboard) loadClusterMessages(ctx context.Context, v *clusterView) error {
 	found, err := d.Messages.Search(ctx,
 		Query{Stage: string(weir.Dead), Fingerprint: v.C.Fingerprint, Lane: -1, Limit: pageSize})
 	v.Messages, v.More = found.Messages, len(found.Messages) < v.C.Count

@@ -12,10 +12,10 @@ import (
 	"weir/internal/wire"
 )
 
-// pageSize is the number of messages in a list.
+// pageSize is the largest number of messages in a list.
 const pageSize = 50
 
-// sortedSize is the number of messages in a list with another order: the list sorts only these messages.
+// sortedSize is the largest number of messages in a list with another order: the list sorts only these messages.
 const sortedSize = 200
 
 // option is one choice of a field.

@@ -52,9 +52,11 @@ type Errors interface {
 	Errors(ctx context.Context) (wire.ErrorList, error)
 }
 
-// Replays reads bulk replays, the newest first.
+// Replays reads bulk replays.
 type Replays interface {
+	// Replays returns the bulk replays, newest first.
 	Replays(ctx context.Context) ([]wire.Job, error)
+	// Replay returns weir.NotFound if no bulk replay has the id.
 	Replay(ctx context.Context, id string) (wire.Job, error)
 }
 
@@ -95,15 +97,16 @@ type ChangeList struct {
 	Continue string
 }
 
-// Change is an entry of the audit log.
+// Change is an entry of the audit log; see audit.Entry.
 type Change struct {
 	At                                     time.Time
 	Action, Subject, Detail                string
-	Function, Principal, KeyID, From, Call string
+	Function, Principal, KeyID, From, Call string // Call is the host's id of the invocation
 	Status                                 int
 }
 
-// Author returns the name of the person or program that made the change; "" = the name is not known.
+// Author returns the name of the person who made the change. If it is not known, Author returns the key, such as
+// "key 3fa9c2d1", or "" if the request had no key.
 func (c Change) Author() string {
 	if c.Principal == "" && c.KeyID != "" {
 		return "key " + c.KeyID
@@ -125,19 +128,20 @@ type History struct {
 	CompleteUntil time.Time
 }
 
-// Step has the counters of one step. Waiting and Oldest are the last known values.
+// Step has the counters of one step. Waiting and Oldest are the largest values that were recorded in the step. Without
+// a record they are the values of an earlier step, or 0.
 type Step struct {
 	At                                 time.Time
 	Accepted, Delivered, Dead          int64
 	Superseded                         int64
 	Attempts                           map[weir.Outcome]int64
 	AttemptP50, AttemptP95, AttemptP99 time.Duration // 0 = no attempt
-	LagP50, LagP95                     time.Duration // time from acceptance or due time to delivery; 0 = no delivery
+	LagP50, LagP95                     time.Duration // from acceptance, due time or replay to delivery; 0 = no delivery
 	Waiting                            int64
-	Oldest                             time.Duration
-	Transactions                       map[string]int64 // by service and operation
+	Oldest                             time.Duration    // age of the oldest waiting message
+	Transactions                       map[string]int64 // storage transactions by service and operation
 	AnsweredAt                         time.Time        // time of the last attempt that the CMS judged; zero = none
-	FailedAt                           time.Time        // the last attempt that failed or found no CMS; zero = none
+	FailedAt                           time.Time        // last attempt that failed or found no CMS; zero = none
 }
 
 // Query is an operator's search. Empty fields match every message.
@@ -157,7 +161,7 @@ type Schedule struct {
 	Paused               bool
 	NextAt, LastDueAt    time.Time
 	LastID               string
-	Refusal              string // the reason why the last occurrence was not filed
+	Refusal              string // the reason why the last occurrence was refused; "" = it was not refused
 }
 
 // ScheduleDetail is a recurring message with its definition and its next runs.

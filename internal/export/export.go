@@ -37,7 +37,7 @@ const (
 )
 
 // ParseFormat returns the format that a request asks for by the parameter format or, without it, by the header
-// Accept; "" = the request does not ask for a file.
+// Accept; "" = the request does not ask for a file. It returns an error if the parameter is neither csv nor json.
 func ParseFormat(r *http.Request) (Format, error) {
 	switch f := Format(r.URL.Query().Get("format")); f {
 	case CSV, JSON:
@@ -185,8 +185,8 @@ func encodeJSON(v any) []byte {
 	return data
 }
 
-// guardCells puts an apostrophe before each cell that a spreadsheet would run as a formula. Without it an upstream
-// could send a formula to the operator's spreadsheet, because some cells have texts of upstreams.
+// guardCells puts an apostrophe before each cell that a spreadsheet would run as a formula. Without the apostrophe an
+// upstream could send a formula to the operator's spreadsheet, because some cells have texts of upstreams.
 func guardCells(cells []string) []string {
 	for i, cell := range cells {
 		if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {

@@ -21,11 +21,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// counted counts the transactions of a table.
+// counted counts the requests to a table: reads of ranges, and transactions.
 type counted struct {
 	storage.Table
-	n, fails atomic.Int64
-	away     atomic.Bool // nothing can be read
+	n     atomic.Int64
+	fails atomic.Int64 // number of next transactions that fail
+	away  atomic.Bool  // each read of a range fails
 }
 
 func (c *counted) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
@@ -44,11 +45,12 @@ func (c *counted) Transact(ctx context.Context, partition string, ops []storage.
 	return c.Table.Transact(ctx, partition, ops)
 }
 
+// instance is the Recorder and the Keeper of one process.
 type instance struct {
 	*history.Recorder
 	*history.Keeper
 	table *counted
-	asked atomic.Int64
+	asked atomic.Int64 // storage transactions that the Recorder is to count
 }
 
 func newInstance(t *testing.T, table storage.Table) *instance {
@@ -67,7 +69,7 @@ func newInstance(t *testing.T, table storage.Table) *instance {
 	return i
 }
 
-// countMessage counts one message as accepted, attempted and delivered.
+// countMessage counts one message as accepted, attempted and delivered, with two storage transactions.
 func (i *instance) countMessage(lane int, took time.Duration) {
 	i.Accepted(lane, 1)
 	i.Attempted(lane, &weir.Message{}, weir.Result{Duration: took}, weir.OutcomeDelivered)
@@ -94,7 +96,7 @@ func TestKeeper_AllInstancesAndRestarts(t *testing.T) {
 			b.countMessage(3, 80*time.Millisecond)
 			time.Sleep(time.Minute)
 		}
-		if err := a.Close(t.Context()); err != nil { // it writes its last minutes
+		if err := a.Close(t.Context()); err != nil { // Close writes the last minutes
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)
@@ -126,8 +128,8 @@ func TestKeeper_AllInstancesAndRestarts(t *testing.T) {
 	})
 }
 
-// TestKeeper_OneTransactionAMinute: over days of work, at most one transaction each minute,
-// clearing up included, and none while there is nothing to do.
+// An instance makes at most one request to storage a minute, also while it removes expired rows, and none while there
+// is no activity.
 func TestKeeper_OneTransactionAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -153,11 +155,11 @@ func TestKeeper_OneTransactionAMinute(t *testing.T) {
 				8*24+3, 8*24)
 		}
 		time.Sleep(10 * time.Minute)
-		for range 24 * 60 { // something scheduled waits, and nothing is done
+		for range 24 * 60 { // messages wait for their due time, and there is no activity
 			k.Waits(0, 7, 0)
 			time.Sleep(time.Minute)
 		}
-		if n := k.table.n.Load() - before; n > 24*(6+2)+10 { // with the look for old rows, and their removal
+		if n := k.table.n.Load() - before; n > 24*(6+2)+10 { // six writes an hour, and two requests to remove old rows
 			t.Errorf("%d transactions for a day at rest, want at most %v", n, 24*(6+2)+10)
 		}
 		if s := readSeries(t, k, 30*time.Minute, time.Minute, -1); s[len(s)-3].Total().Waiting != 7 {
@@ -172,7 +174,7 @@ func TestKeeper_OneTransactionAMinute(t *testing.T) {
 	})
 }
 
-func TestKeeper_AFailedWriteIsMadeUpFor(t *testing.T) {
+func TestKeeper_RepairsFailedWrites(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		table := memory.New(time.Now).Table()
@@ -190,6 +192,9 @@ func TestKeeper_AFailedWriteIsMadeUpFor(t *testing.T) {
 		for _, m := range readSeries(t, b, time.Hour, time.Hour, -1) {
 			n += m.Total().Delivered
 		}
+		if n != 8 {
+			t.Errorf("got %d delivered, want 8", n)
+		}
 		for _, m := range readSeries(t, b, 2*time.Hour, time.Minute, -1) {
 			if d := m.Total().Delivered; d > 1 {
 				t.Errorf("%d delivered in one minute, want at most 1", d)
@@ -198,8 +203,8 @@ func TestKeeper_AFailedWriteIsMadeUpFor(t *testing.T) {
 	})
 }
 
-// TestKeeper_Leave checks that a process which is killed after Leave has lost nothing, whether it worked
-// on or not.
+// After Leave a process can be killed at any moment: the other instances see its messages a moment after it counted
+// them.
 func TestKeeper_Leave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -252,7 +257,7 @@ func TestKeeper_LastAttempts(t *testing.T) {
 	})
 }
 
-// TestKeeper_StorageIsAway: who asks hears that to try again will do.
+// While storage is away, Series returns an error of kind Unavailable, so that the caller tries again.
 func TestKeeper_StorageIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -266,7 +271,7 @@ func TestKeeper_StorageIsAway(t *testing.T) {
 	})
 }
 
-// TestKeeper_VeryManyLanes: an hour of all lanes there can be fits into its row.
+// The minutes of an hour fit into one row even for as many lanes as the settings allow.
 func TestKeeper_VeryManyLanes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -311,7 +316,8 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// Deliveries of another instance must not look like none before they are written.
+// An instance does not know the last deliveries of another instance before these are written. Rate must not take them
+// for missing.
 func TestKeeper_RateOfAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -328,7 +334,7 @@ func TestKeeper_RateOfAnother(t *testing.T) {
 	})
 }
 
-// A lane that was paused, or had little to do, is reckoned with as fast as it could be.
+// For a lane that was paused or had little to do, Pace returns the rate that the lane can reach.
 func TestKeeper_Pace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -336,7 +342,7 @@ func TestKeeper_Pace(t *testing.T) {
 		is := func(when string, want float64) {
 			t.Helper()
 			if pace, known := k.Pace(t.Context(), 3); math.Abs(pace-want) > want/10 || known != (want > 0) {
-				t.Errorf("%s: %v, %v, not %v", when, pace, known, want)
+				t.Errorf("%s: got the pace %v, known %v, want %v within a tenth", when, pace, known, want)
 			}
 		}
 		minute := func(n int) {
@@ -346,7 +352,7 @@ func TestKeeper_Pace(t *testing.T) {
 			k.Waits(3, 5, 0)
 			time.Sleep(time.Minute)
 		}
-		is("nothing is on record", 0)
+		is("no minute is recorded", 0)
 		for range 4 {
 			minute(0)
 		}
@@ -364,7 +370,7 @@ func TestKeeper_Pace(t *testing.T) {
 			}
 		}
 		if !seen {
-			t.Error("the minute does not come on record, want it there")
+			t.Error("the minute with deliveries did not become the last minute of Rate, want it there")
 		}
 		for range 20 {
 			minute(0)
@@ -388,12 +394,13 @@ func TestKeeper_Pace(t *testing.T) {
 		}
 		minute(0)
 		minute(0)
-		is("where half of them needed three attempts", 72)
+		is("some messages needed three attempts", 72)
 	})
 }
 
-// A process is asked to clear up when it starts, and may not live until the next time.
-func TestKeeper_ClearsThoughAskedEarly(t *testing.T) {
+// A request for a cleanup can come when the process starts, and the process may end before the next request. So the
+// Keeper remembers the request until it is old enough.
+func TestKeeper_RemembersAnEarlyRequestForACleanup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		table := memory.New(time.Now).Table()

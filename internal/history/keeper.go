@@ -16,13 +16,13 @@ import (
 type Config struct {
 	Table    storage.Table
 	Recorder *Recorder
-	Between  time.Duration // shortest time between two attempts of an instance; 0 = none
+	Between  time.Duration // shortest time between two attempts of a lane, by delivery.rate; 0 = none
 	Now      func() time.Time
 	Log      *slog.Logger
 }
 
-// Keeper writes the Recorder's minutes to storage, and reads those of all instances. The caller
-// must Close it. Safe for concurrent use.
+// Keeper writes the Recorder's minutes to storage, and reads the minutes of all instances. The caller must Close it.
+// Safe for concurrent use.
 type Keeper struct {
 	Config
 	instance  string
@@ -33,9 +33,9 @@ type Keeper struct {
 	leaving chan struct{} // closed by Leave
 	leave   sync.Once
 
-	lastWritten      string       // hour and last minute of the last write of completed minutes
-	cleanupRequested atomic.Bool  // the next turn looks for expired rows
-	expiredOps       []storage.Op // deletes of the expired rows that were found
+	lastWritten      string       // row and last minute of the last write of completed minutes; "" = write in any case
+	cleanupRequested atomic.Bool  // the next turn after minCleanupAge looks for expired rows
+	expiredOps       []storage.Op // delete the expired rows that were found
 
 	cache cachedView
 }
@@ -53,8 +53,9 @@ func NewKeeper(cfg Config) *Keeper {
 // process comes first.
 const minCleanupAge = 10 * time.Minute
 
-// RequestCleanup requests the removal of expired rows, when no minute is to be written. One
-// instance calls it each hour or so. It returns at once.
+// RequestCleanup requests the removal of expired rows. It returns at once. The Keeper looks for the rows in place of
+// one of its next writes, and deletes them in place of the write after that. The removal ends with Leave. It is enough
+// if one instance calls RequestCleanup each hour.
 func (k *Keeper) RequestCleanup() { k.cleanupRequested.Store(true) }
 
 // Leave prepares for the end of the process, which may come at any moment: the Keeper writes the
@@ -68,14 +69,15 @@ func (k *Keeper) Close(ctx context.Context) error {
 	return k.writeMinutes(ctx, true)
 }
 
-// leavingInterval is the time between two writes of a process that may be killed at any moment. A
-// host that stops kills its handler 0.3 s after it has closed its socket.
+// leavingInterval is the time after which a process that may be killed at any moment looks for changes to write. A host
+// that stops kills the process 0.3 s after the host has closed its socket.
 const leavingInterval = 50 * time.Millisecond
 
-// writtenBy is the second of a minute by which every instance has written the minute before.
+// writtenBy is the time within a minute by which every instance begins to write the minute before.
 const writtenBy = 55 * time.Second
 
-// runLoop writes once a minute, at a random second, so that instances do not write all at once.
+// runLoop writes once a minute until ctx ends, at a random second of the minute, so that instances do not write at the
+// same time. After Leave it writes more often.
 func (k *Keeper) runLoop(ctx context.Context) {
 	defer close(k.done)
 	at := randomDuration(writtenBy-5*time.Second) + 5*time.Second
@@ -103,7 +105,7 @@ func (k *Keeper) runLoop(ctx context.Context) {
 // writeTimeout bounds one write.
 const writeTimeout = 20 * time.Second
 
-// logFailure calls write, and logs its error. It reports whether there was none.
+// logFailure calls write for at most writeTimeout, and logs its error. It reports whether write returned no error.
 func (k *Keeper) logFailure(ctx context.Context, write func(context.Context) error) bool {
 	limited, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -114,7 +116,7 @@ func (k *Keeper) logFailure(ctx context.Context, write func(context.Context) err
 	return err == nil
 }
 
-// writeUntilEnd writes the present minute whenever it has changed.
+// writeUntilEnd writes all unwritten minutes, also the present one, after each change until ctx ends.
 func (k *Keeper) writeUntilEnd(ctx context.Context) {
 	const none = int64(-1)
 	for written := none; ctx.Err() == nil; {
@@ -146,7 +148,7 @@ func randomDuration(span time.Duration) time.Duration {
 	return time.Duration(n.Int64())
 }
 
-// writeOnce makes at most one transaction: a cleanup, or a write.
+// writeOnce makes at most one request to storage: it deletes expired rows, looks for them, or writes minutes.
 func (k *Keeper) writeOnce(ctx context.Context) error {
 	switch {
 	case len(k.expiredOps) > 0:
@@ -165,8 +167,8 @@ func (k *Keeper) writeOnce(ctx context.Context) error {
 	return k.writeMinutes(ctx, false)
 }
 
-// writeMinutes writes the oldest hour that has new minutes. With unfinished it writes all hours,
-// and the present minute; a later call writes that minute again, because it may have changed.
+// writeMinutes writes the oldest hour that has new completed minutes. If unfinished is true, it writes all hours and
+// the present minute. A later call writes the present minute again, because it may have changed.
 func (k *Keeper) writeMinutes(ctx context.Context, unfinished bool) error {
 	minutes := k.Recorder.copyMinutes(unfinished)
 	for len(minutes) > 0 {
@@ -192,11 +194,11 @@ func (k *Keeper) writeMinutes(ctx context.Context, unfinished bool) error {
 	return nil
 }
 
-// cachedView is the history as last read.
+// cachedView is the history that Keeper read last.
 type cachedView struct {
 	mu     sync.Mutex
-	others minuteSet // nil = not read, or dropped
-	own    minuteSet
-	readAt time.Time // when it was read
-	from   time.Time
+	others minuteSet // of the other instances together; nil = not read, or dropped
+	own    minuteSet // of this instance
+	readAt time.Time // time of the read
+	from   time.Time // earlier minutes were not read
 }

@@ -6,19 +6,20 @@ import (
 	"weir/internal/weir"
 )
 
-// Minute has the counts of one minute, or of a longer step that begins with it.
+// Minute has the counts of one minute, or of a longer step.
 type Minute struct {
-	At           time.Time              `json:"t"`
+	At           time.Time              `json:"t"` // beginning of the minute or the step
 	Lanes        map[int]*Lane          `json:"l,omitempty"`
 	Attempts     map[weir.Outcome]int64 `json:"a,omitempty"`
 	Attempt      Durations              `json:"d,omitempty"` // durations of attempts
-	Lag          Durations              `json:"g,omitempty"` // from acceptance, or the due time, to delivery
+	Lag          Durations              `json:"g,omitempty"` // from acceptance, due time or replay to delivery
 	Transactions map[string]int64       `json:"x,omitempty"` // by service and operation: "table transact"
 	AnsweredAt   time.Time              `json:"y,omitzero"`  // last attempt that the CMS judged
 	FailedAt     time.Time              `json:"z,omitzero"`  // last attempt that failed, or found the CMS unavailable
 }
 
-// Lane has the counts of one lane. Waiting and Oldest are the last observed values, if Seen.
+// Lane has the counts of one lane. Waiting and Oldest are known if Seen. They are the values that one instance observed
+// last in the minute, or the largest values of several instances or minutes.
 type Lane struct {
 	Accepted   int64         `json:"a,omitempty"`
 	Delivered  int64         `json:"d,omitempty"`
@@ -61,7 +62,8 @@ func (m *Minute) laneOf(number int) *Lane {
 	return l
 }
 
-// isIdle reports whether the minute has no activity; waiting messages are none.
+// isIdle reports whether the minute has no activity. Waiting messages and storage transactions do not count as
+// activity.
 func (m *Minute) isIdle() bool {
 	for _, l := range m.Lanes {
 		if *l != (Lane{Seen: l.Seen, Waiting: l.Waiting, Oldest: l.Oldest}) {
@@ -92,7 +94,7 @@ func (m *Minute) AllTransactions() int64 {
 	return n
 }
 
-// addCounts adds the counters of another.
+// addCounts adds the counters of another Lane. Waiting and Oldest are not counters.
 func (l *Lane) addCounts(other *Lane) {
 	l.Accepted += other.Accepted
 	l.Delivered += other.Delivered
@@ -119,8 +121,8 @@ func (m *Minute) noteAttempt(outcome weir.Outcome, at time.Time) {
 	}
 }
 
-// addMinute adds the counts of another instance in the same minute, or of a later minute of the
-// same step. Waiting is an observation and not a counter, so the larger value is kept.
+// addMinute adds the counts of another instance in the same minute, or of another minute of the same step. Waiting and
+// Oldest are observations and not counters, so addMinute keeps the larger values.
 func (m *Minute) addMinute(other *Minute) {
 	for number, l := range other.Lanes {
 		mine := m.laneOf(number)

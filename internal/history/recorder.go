@@ -8,30 +8,31 @@ import (
 	"weir/internal/weir"
 )
 
-// Recorder counts the activity of this instance. It is the Observer of its drains. Safe for
-// concurrent use.
+// Recorder counts the activity of this instance. It is a drain.Observer. Safe for concurrent use.
 type Recorder struct {
 	now    func() time.Time
-	counts func() map[string]int64 // storage transactions so far
+	counts func() map[string]int64 // returns the storage transactions so far; see Minute.Transactions
 
 	mu            sync.Mutex
 	currentMinute *Minute
-	completed     []*Minute        // past minutes, oldest first; after a write only those of the last hour
-	countsAtLast  map[string]int64 // counts at the end of the last completed minute
-	lastWaiting   map[int]int64    // by lane, as last recorded
-	changes       int64            // activities so far; waiting messages are none
+	completed     []*Minute        // past minutes, oldest first; without hours that were written whole
+	countsAtLast  map[string]int64 // counts when the last completed minute was added
+	lastWaiting   map[int]int64    // waiting messages of each lane, as last recorded
+	changes       int64            // rises with each activity; waiting messages do not count as activity
 }
 
-// waitingInterval is how often an unchanged number of waiting messages is recorded. Messages that
-// are scheduled for next month must not cost a transaction a minute.
+// waitingInterval is the time after which an unchanged number of waiting messages is recorded again. Messages that are
+// scheduled for next month must not cost a transaction a minute.
 const waitingInterval = 10 * time.Minute
 
-// NewRecorder returns a Recorder. counts returns the storage transactions of this process so far.
+// NewRecorder returns a Recorder. counts returns the storage transactions of this process so far; see
+// Minute.Transactions.
 func NewRecorder(now func() time.Time, counts func() map[string]int64) *Recorder {
 	return &Recorder{now: now, counts: counts, lastWaiting: map[int]int64{}}
 }
 
-// thisMinute returns the present minute, and completes the one before. The caller holds mu.
+// thisMinute returns the present minute. If currentMinute is over, it completes that one first. The caller has locked
+// mu.
 func (r *Recorder) thisMinute() *Minute {
 	at := r.now().UTC().Truncate(time.Minute)
 	if r.currentMinute == nil || at.After(r.currentMinute.At) {
@@ -41,7 +42,7 @@ func (r *Recorder) thisMinute() *Minute {
 	return r.currentMinute
 }
 
-// completeMinute adds the current minute to the completed ones, unless it can be skipped.
+// completeMinute adds currentMinute to the completed minutes, unless it can be skipped.
 func (r *Recorder) completeMinute() {
 	if r.currentMinute == nil || r.canSkip(r.currentMinute) {
 		return
@@ -67,8 +68,8 @@ func (r *Recorder) addTransactions(m *Minute) map[string]int64 {
 	return total
 }
 
-// canSkip reports whether a minute need not be kept: it has no activity, and its waiting messages
-// are recorded already.
+// canSkip reports whether a minute need not be kept: it has no activity, and the numbers of its waiting messages need
+// not be recorded.
 func (r *Recorder) canSkip(m *Minute) bool {
 	if !m.isIdle() {
 		return false
@@ -82,7 +83,7 @@ func (r *Recorder) canSkip(m *Minute) bool {
 	return true
 }
 
-// Accepted counts filed messages.
+// Accepted counts n messages that were accepted into a lane.
 func (r *Recorder) Accepted(lane, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,11 +132,12 @@ func (r *Recorder) countChanges() int64 {
 	return r.changes
 }
 
-// copyMinutes returns copies of the completed minutes; with unfinished also the present one.
+// copyMinutes returns copies of the completed minutes. If unfinished is true, it also returns a copy of the present
+// minute, unless that can be skipped.
 func (r *Recorder) copyMinutes(unfinished bool) []*Minute {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.thisMinute() // completes the last one if it is over
+	r.thisMinute() // completes currentMinute if it is over
 	var all []*Minute
 	for _, m := range r.completed {
 		all = append(all, m.copyMinute())
@@ -148,7 +150,7 @@ func (r *Recorder) copyMinutes(unfinished bool) []*Minute {
 	return all
 }
 
-// dropBefore drops the minutes before a time, after they were written.
+// dropBefore drops the completed minutes before a time, which were written.
 func (r *Recorder) dropBefore(before time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

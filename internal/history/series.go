@@ -11,12 +11,12 @@ import (
 	"weir/internal/weir"
 )
 
-// maxCacheAge is how long a read is reused. So frequent callers cost storage at most three queries
-// a minute; six, if they ask for short and long spans in turn.
+// maxCacheAge is the age up to which the rows of a read are reused. So frequent callers of one span cause at most three
+// reads of the rows a minute. A caller of a longer span causes a read of its own.
 const maxCacheAge = 20 * time.Second
 
-// readMinutes returns the minutes since a time, of all instances together, oldest first. Minutes
-// without activity are missing.
+// readMinutes returns the minutes since a time, of all instances together, oldest first. Minutes that no instance
+// recorded are missing.
 func (k *Keeper) readMinutes(ctx context.Context, from time.Time) ([]*Minute, error) {
 	from = from.UTC().Truncate(time.Minute)
 	v := &k.cache
@@ -51,8 +51,8 @@ func (k *Keeper) readMinutes(ctx context.Context, from time.Time) ([]*Minute, er
 	return all.sortMinutes(), nil
 }
 
-// readRows reads the minutes since a time: the sum of the other instances, and this one's own.
-// Keeping each instance's rows apart would take many times the memory.
+// readRows reads the minutes since the hour of a time: the sum of the other instances, and the minutes of this one. To
+// keep the minutes of each instance apart would take many times the memory.
 func (k *Keeper) readRows(ctx context.Context, from time.Time) (others, own minuteSet, err error) {
 	others, own = minuteSet{}, minuteSet{}
 	err = eachRow(ctx, k.Table, from, func(key string, minutes []*Minute) {
@@ -79,7 +79,7 @@ func (k *Keeper) dropCache() {
 	}
 }
 
-// minuteSet has minutes by their begin.
+// minuteSet has minutes, by Minute.At.
 type minuteSet map[time.Time]*Minute
 
 func (t minuteSet) addMinute(m *Minute) {
@@ -89,7 +89,8 @@ func (t minuteSet) addMinute(m *Minute) {
 	t[m.At].addMinute(m)
 }
 
-// apiError turns a storage error into the error that callers of the API get.
+// apiError returns the error for callers of the API after a storage error: Unavailable if storage may answer later, and
+// otherwise the error itself.
 func apiError(err error) error {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
@@ -103,9 +104,9 @@ func (t minuteSet) sortMinutes() []*Minute {
 	return slices.SortedFunc(maps.Values(t), func(a, b *Minute) int { return a.At.Compare(b.At) })
 }
 
-// Series returns the last span in steps, oldest first, empty ones included; the last step is not
-// over. lane < 0 stands for all lanes. Attempts, durations and transactions are always of all
-// lanes. step is a whole number of minutes.
+// Series returns the steps of the last span, oldest first, also those without activity. Each step begins at a multiple
+// of step, and the last one is not over. lane < 0 stands for all lanes. Attempts, durations and transactions are always
+// of all lanes. step is a whole number of minutes.
 func (k *Keeper) Series(ctx context.Context, span, step time.Duration, lane int) ([]Minute, error) {
 	now := k.Now().UTC()
 	first := now.Add(step - span).Truncate(step)
@@ -129,7 +130,7 @@ func (k *Keeper) Series(ctx context.Context, span, step time.Duration, lane int)
 	return steps, nil
 }
 
-// Sum returns the counts of several steps together; Waiting and Oldest are the largest.
+// Sum returns the counts of several steps together. Waiting and Oldest of a lane are its largest values.
 func Sum(steps []Minute) Minute {
 	sum := newMinute(time.Time{})
 	for i := range steps {
@@ -138,8 +139,8 @@ func Sum(steps []Minute) Minute {
 	return *sum
 }
 
-// carryWaiting copies the waiting messages into the steps without a record, because unchanged
-// numbers are recorded only each waitingInterval.
+// carryWaiting copies Waiting and Oldest of a lane into later steps without a record of them, for up to
+// waitingInterval, because an unchanged number is recorded only each waitingInterval.
 func carryWaiting(steps []Minute) {
 	last, at := map[int]Lane{}, map[int]time.Time{}
 	for i := range steps {
@@ -164,28 +165,28 @@ func removeOtherLanes(m *Minute, lane int) {
 	}
 }
 
-// visibleAfter is how long after its end every instance can read a minute: each instance writes it
-// within the next minute, and reads are reused for maxCacheAge.
+// visibleAfter is the time after the end of a minute from which every instance can read the whole minute: each instance
+// writes the minute by writtenBy of the next minute, and reads are reused for maxCacheAge. Five seconds are for the
+// write itself.
 const visibleAfter = writtenBy + maxCacheAge + 5*time.Second
 
 // recentMinutes is the number of minutes from which a lane's rate is computed.
 const recentMinutes = 15
 
-// finalCount is the number of messages of a lane that became final in a minute; isKnown is false
-// without a record.
+// finalCount is the number of messages of a lane that became delivered, dead or superseded in a minute.
 type finalCount struct {
 	n       int64
-	isKnown bool
+	isKnown bool // the minute has a record of the lane
 }
 
-// CompleteUntil returns the end of the last minute that every instance can read whole. Figures of later
-// minutes may lack the part of other instances.
+// CompleteUntil returns the end of the last minute that every instance can read whole. Figures of later minutes may
+// lack the part of other instances.
 func (k *Keeper) CompleteUntil() time.Time {
 	return k.Now().UTC().Add(-visibleAfter).Truncate(time.Minute)
 }
 
-// readRecent returns the last recentMinutes minutes that all instances have written, and the first
-// of these minutes. Minutes without activity may be missing.
+// readRecent returns the recentMinutes minutes before CompleteUntil, and the beginning of the first of them. Minutes
+// that no instance recorded are missing; all are missing if storage cannot be read.
 func (k *Keeper) readRecent(ctx context.Context) (minutes []*Minute, first time.Time) {
 	first = k.CompleteUntil().Add(-recentMinutes * time.Minute)
 	all, err := k.readMinutes(ctx, first)
@@ -200,7 +201,7 @@ func (k *Keeper) readRecent(ctx context.Context) (minutes []*Minute, first time.
 	return minutes, first
 }
 
-// finalsOfLane returns a lane's part of those minutes, the latest last.
+// finalsOfLane returns the counts of a lane in the result of readRecent, the latest minute last.
 func finalsOfLane(lane int, minutes []*Minute, first time.Time) (last [recentMinutes]finalCount) {
 	for _, m := range minutes {
 		if l := m.Lanes[lane]; l != nil {
@@ -210,8 +211,9 @@ func finalsOfLane(lane int, minutes []*Minute, first time.Time) (last [recentMin
 	return last
 }
 
-// Rate returns the messages a minute that became final in a lane, over the last whole minutes, 15
-// at most. known is false if there is no record of that time, or it cannot be read.
+// Rate returns the number of a lane's messages that became delivered, dead or superseded in a minute, as the mean of
+// the last minutes before CompleteUntil, at most 15. known is false if no record of the lane in that time exists or can
+// be read.
 func (k *Keeper) Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool) {
 	all, first := k.readRecent(ctx)
 	last := finalsOfLane(lane, all, first)
@@ -223,9 +225,9 @@ func (k *Keeper) Rate(ctx context.Context, lane, minutes int) (perMinute float64
 	return float64(n) / float64(minutes), known
 }
 
-// Pace returns the messages a minute to expect of a lane: those of the last minute, or, if it had
-// none, those of the best recent minute. A lane that did less than half of its possible rate had
-// little to do or was paused; for it Pace returns the possible rate.
+// Pace returns the number of messages that a lane can be expected to finish in a minute: the number of the last minute
+// or, if that is 0, the largest number of the recent minutes. If the lane finished less than half of maxRate, it had
+// little to do or was paused, and Pace returns maxRate. known is false if the result is 0.
 func (k *Keeper) Pace(ctx context.Context, lane int) (perMinute float64, known bool) {
 	all, first := k.readRecent(ctx)
 	last := finalsOfLane(lane, all, first)
@@ -242,12 +244,11 @@ func (k *Keeper) Pace(ctx context.Context, lane int) (perMinute float64, known b
 	return perMinute, perMinute > 0
 }
 
-// attemptOverhead is about the time of a lane between two attempts, its share of the commits
-// included.
+// attemptOverhead is about the time of a lane between two attempts, with a share of the time for commits.
 const attemptOverhead = time.Millisecond
 
-// maxRate returns the messages a minute that a lane delivers if it always has work, from the recent
-// durations and attempts per message; 0 if unknown.
+// maxRate returns the number of messages that a lane can finish in a minute if it always has work; 0 = not known. It
+// derives the number from the durations of attempts, and from the attempts per message, of all lanes.
 func (k *Keeper) maxRate(all []*Minute) float64 {
 	took, final := Durations{}, int64(0)
 	for _, m := range all {

@@ -15,17 +15,17 @@ import (
 const (
 	partition = "history"
 	hourKey   = "2006010215"
-	// retention is how long the history is kept.
+	// retention is the age at which the history is removed.
 	retention = 8 * 24 * time.Hour
-	// maxPackedSize is the limit of a row's column: 64 KiB, by Azure's documentation of the table
-	// service's data model.
+	// maxPackedSize is the largest number of bytes in a column of a row, by Azure's documentation of the data model of
+	// the table service.
 	maxPackedSize = 64 << 10
 )
 
 func rowKey(hour time.Time, instance string) string { return hour.Format(hourKey) + "_" + instance }
 
-// packMinutes encodes the minutes of an hour. If very many lanes make them too large, the lanes are
-// summed.
+// packMinutes encodes the minutes of an hour. If they are larger than maxPackedSize because of very many lanes, it
+// encodes the sum of all lanes instead.
 func packMinutes(minutes []*Minute) ([]byte, error) {
 	data, err := compressMinutes(minutes)
 	if err != nil || len(data) <= maxPackedSize {
@@ -40,7 +40,7 @@ func packMinutes(minutes []*Minute) ([]byte, error) {
 	return compressMinutes(merged)
 }
 
-// allLanes is the lane number of such a sum.
+// allLanes is the lane number of the sum that packMinutes encodes.
 const allLanes = -1
 
 func compressMinutes(minutes []*Minute) ([]byte, error) {
@@ -73,7 +73,7 @@ func writeRow(ctx context.Context, table storage.Table, instance string, hour ti
 	return err
 }
 
-// eachRow calls each with the minutes of every row since a time.
+// eachRow calls each with the key and the minutes of every row, from the hour of from on.
 func eachRow(ctx context.Context, table storage.Table, from time.Time, each func(key string, minutes []*Minute)) error {
 	q := storage.Query{Partition: partition, From: from.UTC().Format(hourKey)}
 	for {
@@ -96,7 +96,7 @@ func eachRow(ctx context.Context, table storage.Table, from time.Time, each func
 	}
 }
 
-// findExpired returns the deletes of rows whose retention is over, up to one transaction.
+// findExpired returns operations that delete rows whose retention is over, at most for one transaction.
 func findExpired(ctx context.Context, table storage.Table, now time.Time) ([]storage.Op, error) {
 	page, err := table.Range(ctx, storage.Query{Partition: partition, To: now.UTC().Add(-retention).Format(hourKey),
 		Limit: storage.MaxOps, Columns: []string{"None"}})

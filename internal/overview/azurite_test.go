@@ -47,7 +47,7 @@ func TestOverview_OnAzurite(t *testing.T) {
 			m.Contract, m.Body = "picture", []byte("<a>Needle</a>")
 		}
 	})
-	w.drainUntilLeft(800)
+	w.drainUntilPassed(800)
 	middle := time.Now().UTC()
 	file(30, func(int, *weir.Message) {})
 	all := w.readAll()

@@ -24,7 +24,7 @@ type Cluster struct {
 	Sample      Sample    // the message that died last
 }
 
-// Sample is one dead message.
+// Sample is one dead message. The ID is empty if retention has removed the message.
 type Sample struct{ ID, Key, Reason string }
 
 // Clusters is the answer of Overview.Clusters.
@@ -34,7 +34,8 @@ type Clusters struct {
 	Complete bool      // all dead messages were read
 }
 
-// maxClusterQueries bounds the queries of a call, without the first round, which reads a chunk of each lane.
+// maxClusterQueries is the number of queries for dead messages after which a call reads no further round. The queries
+// of the first round, which reads a chunk of each lane, do not count.
 const maxClusterQueries = 20
 
 // Clusters groups the dead messages by cause, and returns up to limit groups. The group with the latest death comes

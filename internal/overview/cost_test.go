@@ -7,7 +7,7 @@ import (
 	"weir/internal/storage"
 )
 
-// countingTable counts the requests to it, and the rows it returns.
+// countingTable counts the reads, and the rows that they return.
 type countingTable struct {
 	storage.Table
 	asked, rows int
@@ -43,8 +43,7 @@ func TestStatus_CostsTwoReadsInABacklog(t *testing.T) {
 		}
 		*table = countingTable{Table: table.Table}
 		if _, err := w.all.Forecast(t.Context(), st); err != nil || table.asked > 5 || table.rows > 1010 {
-			t.Errorf("Status and Forecast made %d reads of %d rows, %v, want at most 5 reads of 1,010 rows and no "+
-				"error",
+			t.Errorf("Forecast made %d reads of %d rows, %v, want at most 5 reads of 1,010 rows and no error",
 				table.asked, table.rows, err)
 		}
 	})

@@ -2,12 +2,13 @@
 //
 //   - Lanes returns the state of each lane, with counts that balance.
 //   - Search returns messages by a filter, the newest first.
+//   - Scheduled returns scheduled messages in the order of their due times.
 //   - Clusters groups dead messages by the cause of their death.
 //   - Forecast estimates when a waiting message is sent, and names the cause of the wait.
 //
-// Storage returns rows only in ascending order, oldest message first. So Search and Clusters read the logs of all lanes
-// backwards in chunks, and merge the chunks. The cost of each call is bounded. If a search is not complete, Search
-// returns a token with which the next call continues.
+// Storage returns rows only in ascending order, oldest message first. So Search and Clusters read the rows of the lanes
+// backwards in chunks: the log, or the list of dead messages. The cost of each call is bounded. If a search is not
+// complete, Search returns a token with which the next call continues.
 package overview
 
 import (
@@ -23,8 +24,8 @@ import (
 
 // Rates returns the recent rates of lanes.
 type Rates interface {
-	// Rate returns the number of a lane's messages that became final per minute, as the mean of the last minutes. The
-	// rate is not known if no counters are recorded.
+	// Rate returns the number of a lane's messages per minute that became delivered, dead or superseded, as the mean of
+	// the last minutes, at most 15. The rate is not known if no counters of that time are recorded or can be read.
 	Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool)
 	// CompleteUntil returns the end of the last minute of Rate.
 	CompleteUntil() time.Time
@@ -47,7 +48,7 @@ type Redactor interface {
 // Overview reads one storage account. Its methods may be called concurrently.
 type Overview struct {
 	Store    *lane.Store
-	Rates    Rates    // nil = not known
+	Rates    Rates    // nil = no rate is known
 	Calendar Calendar // nil = always open
 	Redactor Redactor // nil = no message has redacted values
 	Now      func() time.Time
@@ -63,7 +64,7 @@ func (o *Overview) readRate(ctx context.Context, lane, minutes int) Rate {
 	return Rate{n, known}
 }
 
-// readPace returns the rate of a lane with enough work, for estimates.
+// readPace returns the pace of a lane, for estimates. A pace of 0 counts as not known.
 func (o *Overview) readPace(ctx context.Context, lane int) Rate {
 	if o.Rates == nil {
 		return Rate{}
@@ -72,8 +73,8 @@ func (o *Overview) readPace(ctx context.Context, lane int) Rate {
 	return Rate{n, known && n > 0}
 }
 
-// readError returns the error for the caller. It returns a *weir.Error unchanged, and a failure of storage as
-// Unavailable.
+// readError returns the error for the caller of the API: an error that wraps a *weir.Error unchanged, Unavailable if
+// storage may answer later, and any other error with op.
 func readError(op string, err error) error {
 	var ours *weir.Error
 	if errors.As(err, &ours) {

@@ -60,8 +60,8 @@ func TestSearch_OfCopies(t *testing.T) {
 	})
 }
 
-// A change of the number of lanes leaves final messages in the earlier epoch, and copies the other messages. A search
-// finds each message once, and a copied message in its new lane.
+// A change of the number of lanes copies scheduled and dead messages, and leaves the other messages in the earlier
+// epoch. A search finds each message once, and a copied message in its new lane.
 func TestSearch_OverEpochs(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *world) {
 		ids := map[string]weir.ID{}

@@ -51,11 +51,11 @@ func (r StatusRange) includes(status int) bool {
 // order because the receivers' clocks differ, and because an append is tried again for seconds.
 const clockMargin = time.Minute
 
-// namesSubmission reports whether the filter has a key and an idempotency key, so that at most one message matches.
+// namesSubmission reports whether the filter has a key and an idempotency key. Then at most one message matches.
 func (f *Filter) namesSubmission() bool { return f.Key != "" && f.IdempotencyKey != "" }
 
 // matchesOnlyUnfinished reports whether the filter matches only waiting or dead messages. A change of the number of
-// lanes copies these messages into the next epoch, so a search for them skips earlier epochs.
+// lanes delivers such a message or copies it into the next epoch, so a search for them skips earlier epochs.
 func (f *Filter) matchesOnlyUnfinished() bool {
 	return f.Fingerprint != "" || f.Stage != "" && f.Stage != weir.Delivered && f.Stage != weir.Cancelled &&
 		f.Stage != weir.Superseded && f.Stage != weir.Discarded
@@ -72,7 +72,7 @@ func (f *Filter) matchingLanes(e epochs.Epoch) []int {
 	return lanes
 }
 
-// matches reports whether a message matches all fields of the filter except Text.
+// matches reports whether a message matches all fields of the filter except Lane and Text.
 func (f *Filter) matches(e *lane.Entry) bool {
 	m, st := &e.Message, e.Status()
 	switch {
@@ -112,7 +112,8 @@ func (f *Filter) latestAcceptance() time.Time {
 	return f.To
 }
 
-// matchesDead reports whether a row of the list of dead messages matches the fields of the filter that the row has.
+// matchesDead reports whether a row of the list of dead messages matches Key, KeyPrefix, CMSStatus, Contract and
+// Fingerprint.
 func (f *Filter) matchesDead(d lists.DeadRow) bool {
 	return (f.Key == "" || d.Key == f.Key) && strings.HasPrefix(d.Key, f.KeyPrefix) &&
 		f.CMSStatus.includes(d.CMSStatus) && (f.Contract == "" || d.Contract == f.Contract) &&
@@ -127,8 +128,9 @@ func (f *Filter) matchesFingerprint(contract string, cmsStatus int, reason strin
 	return fingerprint == f.Fingerprint
 }
 
-// isBeforeSpan reports whether a message was accepted more than clockMargin before From, so that all earlier messages
-// were accepted before From, too.
+// isBeforeSpan reports whether a message was accepted more than clockMargin before From. Then all earlier messages of
+// the log were accepted before From, too. It returns false for a copy from an earlier epoch, because copies are not in
+// the order of their times of acceptance.
 func (f *Filter) isBeforeSpan(e *lane.Entry) bool {
 	return !f.From.IsZero() && e.Message.Origin.IsZero() && e.Message.AcceptedAt.Before(f.From.Add(-clockMargin))
 }

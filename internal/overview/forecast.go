@@ -11,7 +11,7 @@ import (
 
 // Forecast is the forecast of a waiting message. A field is zero if its value is not known.
 type Forecast struct {
-	Position   int       // in the queue of its key, from 1
+	Position   int       // among the key's held messages and its messages in the log, from 1
 	ExpectedAt time.Time // estimated time at which the message is sent
 	WaitsFor   string    // what the message waits for, as a text for users
 }
@@ -51,12 +51,12 @@ type forecaster struct {
 	st       weir.Status
 	control  lane.Control
 	now      time.Time
-	position int         // of the message in its key's queue; 0 = not known
-	first    weir.Status // of the first message of the key's queue; zero if the message itself is the first
+	position int         // Forecast.Position; 0 = not known
+	first    weir.Status // of the key's message at position 1; zero = the message itself, or not known
 }
 
-// findPosition finds the message's position. The key's held messages are before its messages in the log,
-// because the holder has read them from the log earlier.
+// findPosition finds the message's position. The key's held messages are before its messages in the log, because the
+// holder has read them from the log earlier.
 func (v *forecaster) findPosition(ctx context.Context) error {
 	id := v.st.Message.ID
 	pages := 1
@@ -81,7 +81,7 @@ func (v *forecaster) findPosition(ctx context.Context) error {
 	return v.countInLog(ctx, len(line))
 }
 
-// readFirst reads the first message of the queue.
+// readFirst reads the first message of the key's queue, unless it is the message itself.
 func (v *forecaster) readFirst(ctx context.Context, line []lane.HeldMessage) error {
 	if len(line) == 0 || line[0].Seq == v.st.Message.ID.Seq {
 		return nil
@@ -118,7 +118,7 @@ func (v *forecaster) countInLog(ctx context.Context, held int) error {
 }
 
 // estimateSendTime returns the time at which the message will probably be sent. It returns zero if an operator has to
-// act first, if the lane's pace is not known, or if the time is after maxYear.
+// act first, if messages are ahead and the lane's pace is not known, or if the time is after maxYear.
 func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 	at := laterOf(v.now, laterOf(v.st.NextAttemptAt, v.first.NextAttemptAt))
 	if v.st.Stage == weir.Scheduled {
@@ -136,7 +136,7 @@ func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 		}
 		at = laterOf(at, h.Until)
 	}
-	// The messages before this message wait for the same pauses. So the time for them counts from the end of the
+	// The lane's pauses delay the messages before this message, too. So the time for them counts from the end of the
 	// pauses.
 	if v.st.Stage != weir.Scheduled {
 		if ahead := v.messagesAhead(); ahead > 0 {
@@ -156,9 +156,8 @@ func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 	return at
 }
 
-// messagesAhead estimates the number of messages that are sent before the message. For a held message these are the
-// messages before it in its key's queue. For a message in the log it takes the messages before it in the log, if they
-// are more.
+// messagesAhead estimates the number of messages that are sent before the message: those before it in its key's queue
+// and, if it is not held, all messages between the cursor and it in the log, if that number is larger.
 func (v *forecaster) messagesAhead() int64 {
 	ahead := int64(max(v.position-1, 0))
 	if !v.st.Held {

@@ -59,17 +59,17 @@ func TestForecast_FarBackInTheLog(t *testing.T) {
 
 func TestForecast_BehindARetry(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
-		head := w.appendMessage("late/ '\"")
+		first := w.appendMessage("late/ '\"")
 		var line []weir.ID
 		for range 5 {
 			line = append(line, w.appendMessage("late/ '\""))
 		}
 		w.drainFor(time.Minute)
-		behind := w.appendMessage("late/ '\"") // still in the log
+		behind := w.appendMessage("late/ '\"") // not held, because no drain follows
 		free := w.appendMessage("a")
-		next := w.readStatus(head).NextAttemptAt
+		next := w.readStatus(first).NextAttemptAt
 		at := next.UTC().Format(time.RFC3339)
-		if o := w.readForecast(head); o.Position != 1 || o.WaitsFor != "its next attempt at "+at ||
+		if o := w.readForecast(first); o.Position != 1 || o.WaitsFor != "its next attempt at "+at ||
 			!o.ExpectedAt.Equal(next) {
 			t.Errorf("the first of the queue: got %+v, want Position 1, WaitsFor %v and ExpectedAt %v", o,
 				"its next attempt at "+at,
@@ -79,9 +79,9 @@ func TestForecast_BehindARetry(t *testing.T) {
 		for i, id := range append(line, behind) {
 			o := w.readForecast(id)
 			checkNear(t, o.ExpectedAt, next.Add(time.Duration(i+1)*time.Minute))
-			if o.Position != i+2 || o.WaitsFor != "behind "+head.String()+" of its key, which is retried at "+at {
+			if o.Position != i+2 || o.WaitsFor != "behind "+first.String()+" of its key, which is retried at "+at {
 				t.Errorf("message %d behind the first: got %+v, want Position %v and WaitsFor %v", i+1, o, i+2,
-					"behind "+head.String()+" of its key, which is retried at "+at)
+					"behind "+first.String()+" of its key, which is retried at "+at)
 			}
 		}
 		if o := w.readForecast(free); o.Position != 1 {

@@ -11,19 +11,20 @@ import (
 )
 
 // laneCursor reads one lane for a search, the newest message first. It scans the log backwards. If other rows of the
-// lane list the messages of the wanted stage, it reads these messages by sequence number instead.
+// lane list messages of the wanted stage, it reads these messages by sequence number, and scans only the part of the
+// log that can have further ones.
 type laneCursor struct {
 	*search
 	store          *lane.Store
 	lane           int
 	isEarlierEpoch bool  // the store is of an epoch that is over
-	maxBytes       int   // limit of the bytes of bodies that this cursor reads
-	maxBatch       int   // limit of the bytes of bodies that are in memory at the same time
+	maxBytes       int   // limit of the bytes of bodies that this cursor reads, except for a first body
+	maxBatch       int   // limit of the bytes of bodies in memory at the same time, except for a single body
 	firstChunk     int64 // sequence numbers in the first chunk of the log
 
-	scan      *lists.BackwardScan // nil = only seqs are read
+	scan      *lists.BackwardScan // nil = only seqs and laterSeqs are read
 	scansDead bool                // scan reads the list of dead messages
-	floor     int64               // lowest sequence number that scan reads
+	floor     int64               // lowest sequence number that is taken from scan
 	seqs      []int64             // sequence numbers to read next, descending
 	laterSeqs []int64             // sequence numbers to read after scan, descending
 
@@ -34,15 +35,15 @@ type laneCursor struct {
 	resumeBefore int64 // if shareUsed is set, the next page continues below this sequence number
 }
 
-// seqsPerRead limits the messages read by one query.
+// seqsPerRead limits the messages that one call of Store.ReadMany reads.
 const seqsPerRead = 50
 
 // deadChunk is the number of sequence numbers whose dead messages are read first. It is large, because usually few
 // messages are dead.
 const deadChunk = 10_000
 
-// maxWaitingPages limits the pages of held and scheduled messages that a search reads. If a lane has more pages, the
-// search reads the log instead.
+// maxWaitingPages limits the pages of held messages, and those of scheduled messages, that a search reads in a lane. If
+// a lane has more pages of either kind, the search reads the log instead.
 const maxWaitingPages = 10
 
 // openAt prepares the cursor to read the messages below a sequence number; 0 = all messages.
@@ -91,8 +92,8 @@ func (s *laneCursor) openSubmission(before int64) {
 
 // openWaiting lets the cursor read the messages of a waiting stage. Scheduled and retrying messages are all among the
 // scheduled and held rows, so the log is not scanned for them. Queued messages are also in the log, from the lane's
-// cursor on, so the log is scanned down to the lane's cursor. If the rows have more than maxWaitingPages pages, the
-// whole log is scanned instead.
+// cursor on, so the log is scanned down to the lane's cursor. If the held or the scheduled rows have more than
+// maxWaitingPages pages, the whole log is scanned instead.
 func (s *laneCursor) openWaiting(ctx context.Context, cursor int64) error {
 	waiting, err := lists.Reader{Store: s.store}.ReadWaiting(ctx, s.lane, maxWaitingPages)
 	if err != nil {
@@ -152,8 +153,8 @@ func (s *laneCursor) nextBefore() int64 {
 	return 1
 }
 
-// readMore reads the next chunk, and puts its matches into matches. A chunk may have no match although later chunks
-// have some.
+// readMore reads the next chunk, and puts its matching messages into matches. A chunk may have none although later
+// chunks have some.
 func (s *laneCursor) readMore(ctx context.Context) error {
 	if s.scansDead && len(s.seqs) == 0 {
 		if err := s.readDeadRows(ctx); err != nil {
@@ -194,7 +195,7 @@ func (s *laneCursor) readBySeq(ctx context.Context) ([]*lane.Entry, error) {
 	entries, queries, err := s.store.ReadMany(ctx, s.lane, s.seqs[:n])
 	s.seqs = s.seqs[n:]
 	if s.scansDead {
-		queries = 0 // most of these messages match, so the limit of the page bounds their number
+		queries = 0 // not counted: most of these messages match, so the size of the page bounds the queries
 	}
 	s.addCost(cost{queries, len(entries)})
 	return entries, err
@@ -227,7 +228,7 @@ func (s *laneCursor) keepMatches(ctx context.Context, entries []*lane.Entry) err
 }
 
 // filterByText puts the messages with the text into matches. When maxBytes is reached, the page of the search ends, and
-// the next page continues with the message whose body was not read.
+// the next page continues with the first message whose body was not read.
 func (s *laneCursor) filterByText(ctx context.Context, found []*lane.Entry) error {
 	hits := map[*lane.Entry]bool{}
 	var batch []*lane.Entry // messages whose bodies must be searched
@@ -262,7 +263,8 @@ func (s *laneCursor) filterByText(ctx context.Context, found []*lane.Entry) erro
 	return nil
 }
 
-// searchBodies adds the messages whose body has the text to hits. It removes the bodies from memory.
+// searchBodies records in hits, for each message of the batch, whether its body has the text. It removes the bodies
+// from memory.
 func (s *laneCursor) searchBodies(ctx context.Context, batch []*lane.Entry, hits map[*lane.Entry]bool) error {
 	queries, err := s.store.LoadInline(ctx, s.lane, batch)
 	if err != nil {
@@ -276,9 +278,9 @@ func (s *laneCursor) searchBodies(ctx context.Context, batch []*lane.Entry, hits
 	return nil
 }
 
-// matchesReadableBody reports whether a body has the text outside of the values that readers may not see. If the hidden
-// values were searched, a reader could find out a value by searching for each possible value. A body without the text
-// is not parsed.
+// matchesReadableBody reports whether a body has the text outside of the values that readers may not see. It returns
+// false if these values cannot be hidden. If the hidden values were searched, a reader could find out a value by
+// searching for each possible value. A body without the text is not parsed.
 func (s *laneCursor) matchesReadableBody(ctx context.Context, e *lane.Entry) bool {
 	if !s.matcher.matchesBody(e.Message.Body) {
 		return false

@@ -9,35 +9,36 @@ import (
 	"weir/internal/weir"
 )
 
-// Lane is the state of a lane. Its counts come from one snapshot of the control rows, so that they balance.
+// Lane is the state of a lane. Accepted, Counts and Waiting come from one snapshot of the control rows, so that they
+// balance.
 type Lane struct {
 	Number   int
 	At       time.Time // of the snapshot
-	Accepted int64
+	Accepted int64     // messages that the log ever had, also copies from the epoch before
 	Counts   lane.Counts
-	Waiting  int64
+	Waiting  int64 // accepted messages that are not in Counts
 
 	Scheduled, Queued, Retrying int64 // waiting messages by stage
 	Exact                       bool  // all waiting messages were counted
 
-	OldestAt      time.Time // since when the oldest waiting message can be sent; zero = none can
+	OldestAt      time.Time // since when the oldest waiting message can be sent; zero = none was found that can
 	Rate1         Rate      // in the last minute whose counters are complete
 	Rate15        Rate      // in the last fifteen such minutes
 	RatesUntil    time.Time // end of the last such minute; zero = not known
 	DrainEstimate DrainEstimate
 
-	Held        bool // a holder has the lane, or died before it handed the lane over
-	Holder      string
+	Held        bool   // a holder has the lane, or died before it handed the lane over
+	Holder      string // process that raised the fence last
 	Fence       int64
-	NextDue     time.Time
-	LastError   string
+	NextDue     time.Time // when the first held or scheduled message can be sent; zero = none can without an operator
+	LastError   string    // of the last attempt that did not deliver
 	LastErrorAt time.Time
 	Pauses      []weir.Pause // present pauses of operators, of the lane and of keys
 	PauseCause  PauseCause   // why the lane sends no message; zero = it may send
-	FoundDown   bool         // the lane's last attempt found the CMS unavailable
+	FoundDown   bool         // since the lane last paused for the CMS, the CMS has judged no message of the lane
 }
 
-// Rate is the number of messages that became final per minute.
+// Rate is a number of messages per minute, of Rates.Rate or Rates.Pace.
 type Rate struct {
 	PerMinute float64
 	Known     bool
@@ -50,10 +51,10 @@ type DrainEstimate struct {
 }
 
 const (
-	// maxLanePages bounds the pages of held and of scheduled messages that are counted in a lane.
+	// maxLanePages bounds the pages of held messages, and those of scheduled messages, that are counted in a lane.
 	maxLanePages = 5
 	// maxOldestRows bounds the rows of the log that are read to find the oldest message. They begin at the cursor.
-	// Usually the first row is enough, but rows of scheduled and held messages are skipped.
+	// Usually the first row is enough, but only rows of queued messages that are not held count.
 	maxOldestRows = 200
 )
 
@@ -126,9 +127,9 @@ func (o *Overview) countStages(ctx context.Context, c lane.Control, l *Lane) err
 	return o.findOldest(ctx, c, waiting.Held, l)
 }
 
-// findOldest finds the time from which the oldest message waits. It compares four messages: the first held message by
-// sequence number, the first held message that was replayed, the held message that was due first, and the next queued
-// message of the log.
+// findOldest finds the time from which the oldest message waits. It compares four messages. Three are held: the message
+// that was due first, and of the others the first by sequence number that was replayed, and the first that was not. The
+// fourth is the next queued message of the log.
 func (o *Overview) findOldest(ctx context.Context, c lane.Control, held []lane.HeldMessage, l *Lane) error {
 	first := map[bool]int64{} // the lowest sequence number, by whether the message was replayed
 	for _, h := range held {
@@ -166,8 +167,8 @@ func (l *Lane) noteWaitingSince(at time.Time) {
 	}
 }
 
-// estimateDrain returns the estimate for the lane's pace. The estimate is not known if messages could be sent and the
-// lane is paused, or its pace is not known.
+// estimateDrain returns the estimate for the lane's pace. If the lane has queued or retrying messages, the estimate is
+// known only if the pace is known and the lane is not paused.
 func (l *Lane) estimateDrain(pace Rate) DrainEstimate {
 	left := float64(l.Waiting - l.Scheduled)
 	switch {

@@ -54,7 +54,7 @@ func TestLanes_ByStage(t *testing.T) {
 		l := w.readLane(0)
 		if l.Scheduled != 2 || l.Retrying != 2 || l.Queued != 2 || l.Counts.Delivered != 20 || l.Counts.Dead != 1 ||
 			!l.Exact || l.Held || l.Holder != "one" || l.LastError != "out of order" && l.LastError == "" {
-			t.Errorf("got %+v, want 2 scheduled, 2 retrying, 2 queued, 20 delivered and 1 dead, held by none", l)
+			t.Errorf("got %+v, want 2 scheduled, 2 retrying, 2 queued, 20 delivered and 1 dead, and no holder", l)
 		}
 		if _, err := w.store.Cancel(t.Context(), first); err != nil {
 			t.Fatal(err)
@@ -90,13 +90,13 @@ func TestLanes_Oldest(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.appendMessage("late/too") // its attempt fails below
 		expectOldest(loggedAt)
-		failedAt := time.Now()
+		lateAt := time.Now()
 		w.drainFor(time.Minute)
-		expectOldest(failedAt)
+		expectOldest(lateAt)
 		w.appendMessage("late/x", withDelay(time.Hour))
 		dueAt := time.Now().Add(time.Hour)
-		w.drainFor(2 * time.Hour) // the scheduled messages are delivered, and the late one fails
-		expectOldest(failedAt)
+		w.drainFor(2 * time.Hour) // the scheduled messages are sent; the CMS takes them, except for late/x
+		expectOldest(lateAt)
 		if _, err := w.store.Cancel(t.Context(),
 			w.searchAll(overview.Filter{Key: "late/too"}, 1)[0].Message.ID); err != nil {
 			t.Fatal(err)
@@ -112,7 +112,7 @@ func TestLanes_OldestOfReplayed(t *testing.T) {
 		w.drainFor(time.Minute)
 		time.Sleep(48 * time.Hour)
 		w.appendMessage("late/a")
-		failedAt := time.Now()
+		lateAt := time.Now()
 		w.drainFor(time.Minute)
 		if err := w.store.Pause(t.Context(),
 			weir.Pause{Key: "bad/late", Reason: "wait", Since: time.Now()}); err != nil {
@@ -125,13 +125,13 @@ func TestLanes_OldestOfReplayed(t *testing.T) {
 		}
 		w.drainFor(time.Minute)
 		if l := w.readLane(0); l.Queued != 2 || l.Retrying != 1 || l.Counts.Dead != 0 ||
-			l.OldestAt.Sub(failedAt).Abs() > 2*time.Second {
-			t.Errorf("got %+v, want OldestAt %v", l, failedAt)
+			l.OldestAt.Sub(lateAt).Abs() > 2*time.Second {
+			t.Errorf("got %+v, want Queued 2, Retrying 1, Dead 0 and OldestAt %v", l, lateAt)
 		}
 	})
 }
 
-func TestLanes_ManyAreCut(t *testing.T) {
+func TestLanes_CountIsBounded(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.appendMany(6000, func(_ int, m *weir.Message) { m.DueAt = time.Now().Add(time.Hour) })
 		l := w.readLane(0)

@@ -15,14 +15,14 @@ const (
 	ByCMS      = "cms"
 )
 
-// PauseCause is the cause for which a lane sends no message; zero = the lane may send.
+// PauseCause is the reason why a lane sends no message; zero = the lane may send.
 type PauseCause struct {
 	By     string // ByOperator, ByCalendar or ByCMS
 	Reason string
 	Until  time.Time // zero = until an operator resumes the lane
 }
 
-// pauseCauses returns all present causes. Decisions of people come before the state of the CMS.
+// pauseCauses returns all present causes: the operator's pause of the lane first, then the calendar, then the CMS.
 func (o *Overview) pauseCauses(c lane.Control, now time.Time) []PauseCause {
 	var causes []PauseCause
 	if p, ok := c.LanePause(now); ok {
@@ -51,7 +51,7 @@ func (o *Overview) isClosed(at time.Time) (closed bool, reason string, until tim
 	return o.Calendar.At(at)
 }
 
-// describe returns the cause as a sentence for users.
+// describe returns the cause as a text for users.
 func (h PauseCause) describe() string {
 	switch h.By {
 	case ByCalendar:
@@ -63,6 +63,7 @@ func (h PauseCause) describe() string {
 	}
 }
 
+// describeReason returns the end and the reason of a pause as the end of a sentence.
 func describeReason(reason string, until time.Time) string {
 	text := ""
 	if !until.IsZero() {

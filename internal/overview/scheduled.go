@@ -31,8 +31,8 @@ func (p duePosition) compare(other duePosition) int {
 
 // Scheduled returns up to limit scheduled messages in the order of their due times. The token is SearchResult.Continue
 // of the previous page with the same filter; an empty token returns the first page. A page has fewer messages if some
-// became due while it was read. Scheduled makes one query for each lane, and further queries for the messages; messages
-// that stand near each other in a log share a query.
+// became due, were cancelled or got another due time while it was read. Scheduled makes one query for each wanted lane,
+// and further queries for the messages; messages that stand near each other in a log share a query.
 func (o *Overview) Scheduled(ctx context.Context, f DueFilter, limit int, token string) (SearchResult, error) {
 	after, err := o.parseDueToken(f, token)
 	if err != nil {
@@ -72,7 +72,7 @@ func (o *Overview) parseDueToken(f DueFilter, token string) (*duePosition, error
 	if err != nil {
 		return nil, err
 	}
-	if len(p.before) != 3 || p.epoch != o.Store.Epoch { // a change of the number of lanes has changed the order
+	if len(p.before) != 3 || p.epoch != o.Store.Epoch { // in another epoch, messages are in other lanes
 		return nil, tokenError()
 	}
 	return &duePosition{lane.DueTime{At: time.UnixMicro(p.before[0]).UTC(), Seq: p.before[2]}, int(p.before[1])}, nil

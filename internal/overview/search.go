@@ -11,23 +11,25 @@ import (
 )
 
 const (
-	// A search ends after maxSearchQueries queries or maxSearchRows rows, and returns the messages that it found until
-	// then. The first chunk of each lane does not count towards these limits.
+	// A search reads no further chunks after maxSearchQueries queries or maxSearchRows rows, and returns the messages
+	// that it found until then. In the first epoch that it reads, the first chunks of the lanes do not count towards
+	// these limits.
 	maxSearchQueries = 20
 	maxSearchRows    = 20_000
-	// maxSearchBytes bounds the bytes of bodies that a search reads. Each lane has an equal share of it, but at least
-	// minLaneBytes.
+	// maxSearchBytes is about the largest number of bytes of bodies that a search reads in an epoch. Each lane has an
+	// equal share, but at least minLaneBytes. A larger body is not searched.
 	maxSearchBytes = 8 << 20
 	minLaneBytes   = 64 << 10
-	// maxBatchBytes bounds the bytes of bodies in memory at the same time, with shares in the same way.
+	// maxBatchBytes is about the largest number of bytes of bodies in memory at the same time. Lanes have equal shares
+	// of at least minLaneBytes here, too.
 	maxBatchBytes = 2 << 20
 )
 
-// SearchResult is one page of a search.
+// SearchResult is one page of Search or of Scheduled.
 type SearchResult struct {
-	Messages      []weir.Status // the newest first; without attempts
-	Examined      int           // number of messages that were read
-	BodiesSkipped int           // number of messages that were read, but whose body was too large to be searched
+	Messages      []weir.Status // without attempts
+	Examined      int           // number of rows that were read; a message may have several
+	BodiesSkipped int           // number of messages whose body was too large to be searched for the text
 	Complete      bool          // no further message matches
 	Continue      string        // token of the next page; empty = none
 }
@@ -52,8 +54,8 @@ func (o *Overview) Search(ctx context.Context, f Filter, limit int, token string
 	return s.result, nil
 }
 
-// searchEpochs searches one epoch after the other. It returns the token of the next page, or "" if the search is
-// complete.
+// searchEpochs searches one epoch after the other, the latest first. It returns the token of the next page, or "" if
+// the search is complete.
 func (s *search) searchEpochs(ctx context.Context, o *Overview, token string) (string, error) {
 	f := s.filter
 	at := searchPosition{}
@@ -109,20 +111,19 @@ type search struct {
 	limit    int
 	matcher  textMatcher
 	redactor Redactor      // nil = no message has redacted values
-	cursors  []*laneCursor // of the current epoch
+	cursors  []*laneCursor // of the epoch that is searched now
 	// submission is the position of the one message that can match, if the filter names a submission.
 	submission weir.ID
 	result     SearchResult
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards totalCost and result.BodiesSkipped while the cursors read
 	totalCost cost
-	firstCost cost // the part of totalCost for the first chunk of each lane
+	firstCost cost // the part of totalCost until the first chunk of each lane of the first epoch was read
 }
 
 // cost counts the queries to storage, and the rows that they returned.
 type cost struct{ queries, rows int }
 
-// addCost adds the cost of a lane's query.
 func (s *search) addCost(c cost) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +138,7 @@ func (s *search) countSkippedBody() {
 	s.result.BodiesSkipped++
 }
 
-// isOverBudget reports whether this call of Search may make no further query.
+// isOverBudget reports whether this call of Search may read no further chunk.
 func (s *search) isOverBudget() bool {
 	full := slices.ContainsFunc(s.cursors, func(src *laneCursor) bool { return src.shareUsed && len(src.matches) == 0 })
 	return full || s.totalCost.queries-s.firstCost.queries >= maxSearchQueries ||
@@ -165,7 +166,7 @@ func (s *search) searchEpoch(ctx context.Context, store *lane.Store, earlier boo
 	}
 }
 
-// openCursors opens a cursor for each lane of an epoch.
+// openCursors opens a cursor for each lane of an epoch that can have matching messages.
 func (s *search) openCursors(ctx context.Context, store *lane.Store, earlier bool, before []int64) error {
 	lanes := s.filter.matchingLanes(epochs.Epoch{Number: store.Epoch, Lanes: store.Lanes})
 	if len(before) > 0 && len(before) != len(lanes) {
@@ -185,8 +186,8 @@ func (s *search) openCursors(ctx context.Context, store *lane.Store, earlier boo
 	})
 }
 
-// firstChunk returns the number of rows that are read first from each lane's log. Without a filter every row matches,
-// so about two pages of rows are enough for all lanes together. With a filter more rows are read.
+// firstChunk returns the number of sequence numbers in the first chunk of each lane's log. Without a filter each
+// message matches, so all lanes together read about twice the messages of the page. With a filter they read more.
 func (s *search) firstChunk(lanes int) int64 {
 	if s.filter == (Filter{}) {
 		return int64(2*s.limit/lanes + 16)
@@ -203,7 +204,7 @@ func (s *search) position(epoch int) searchPosition {
 	return p
 }
 
-// refillCursors reads the next chunk of each lane that has no match left.
+// refillCursors reads the next chunk of each lane that has no match left and may still have some.
 func (s *search) refillCursors(ctx context.Context) error {
 	var empty []*laneCursor
 	for _, src := range s.cursors {

@@ -62,8 +62,8 @@ func (w *world) readAll() []weir.Status {
 	return all
 }
 
-// checkFound compares the found messages with the messages of all that match. All of them must be found, once, with
-// their whole status, the newest first.
+// checkFound compares the found messages with those messages in all for which want returns true. Each of these must be
+// found once, with its state, the newest first.
 func (w *world) checkFound(what string, found []weir.Status, want func(weir.Status) bool, all []weir.Status) {
 	w.t.Helper()
 	missing := map[weir.ID]weir.Status{}
@@ -101,13 +101,13 @@ func (w *world) checkFound(what string, found []weir.Status, want func(weir.Stat
 	}
 }
 
-// oddKeys are keys that could be mistaken for something else: empty, very long, like a row key, or with characters that
-// need escapes.
+// oddKeys are keys that a search could handle wrongly: empty, very long, like a row key, or with characters that need
+// escapes.
 var oddKeys = []string{"", "a", "a_b", "~", "r_", "ok/%2F?&=#", "'; drop", "ключ", "late/ \u202eabc", "bad/<img src=x>",
 	strings.Repeat("k", 1000), "late/_x_", "bad/\"quoted\""}
 
-// appendAllKinds appends messages that reach all stages and have all kinds of keys and bodies. It delivers most of
-// them.
+// appendAllKinds appends messages of various keys, and drains the lanes when it has appended two thirds of them. The
+// messages reach all stages except discarded.
 func (w *world) appendAllKinds(n int, dice *rand.Rand) {
 	w.t.Helper()
 	var scheduled []weir.ID
@@ -205,7 +205,7 @@ func TestSearch_FindsEachMatch(t *testing.T) {
 	}
 }
 
-// countRequests returns the number of requests that f makes to storage.
+// countRequests returns the number of requests that f makes to the table.
 func (w *world) countRequests(f func()) int {
 	faults, n := storagetest.NewFaults(), 0
 	faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -239,7 +239,7 @@ func TestSearch_IsBounded(t *testing.T) {
 		})
 		w.drainFor(time.Hour)
 		for what, f := range map[string]overview.Filter{
-			"all": {}, "nothing": {Contract: "none"}, "nowhere": {Text: "not there"}, "nobody": {Key: "ok/none"},
+			"all": {}, "no contract": {Contract: "none"}, "no text": {Text: "not there"}, "no key": {Key: "ok/none"},
 			"retrying": {Stage: weir.Retrying}, "dead": {Stage: weir.Dead},
 			"long ago": {To: time.Now().Add(-24 * time.Hour)},
 		} {

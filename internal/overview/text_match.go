@@ -15,7 +15,7 @@ type textMatcher struct{ lower string }
 
 func newTextMatcher(text string) textMatcher { return textMatcher{strings.ToLower(text)} }
 
-// matchesRow reports whether the row of a message has the text.
+// matchesRow reports whether the key, version, contract, last error, id or a shown value of a message has the text.
 func (n textMatcher) matchesRow(e *lane.Entry) bool {
 	m, st := &e.Message, e.Status()
 	public := m.Public()
@@ -37,8 +37,8 @@ func (n textMatcher) matchesBody(body []byte) bool {
 	return strings.Contains(strings.ToLower(decodeBody(body)), n.lower)
 }
 
-// decodeBody converts a body from the encodings that contracts accept: UTF-16 with a byte order mark, and UTF-8. It
-// reads any other encoding as ISO-8859-1, with one byte for each character.
+// decodeBody returns a body as text. It recognizes UTF-16 with a byte order mark, and UTF-8. It reads any other body as
+// ISO-8859-1, with one byte for each character.
 func decodeBody(body []byte) string {
 	switch {
 	case bytes.HasPrefix(body, []byte{0xFF, 0xFE}):

@@ -25,8 +25,8 @@ type textSearchLimit struct {
 	slots *semaphore.Weighted
 }
 
-// acquireSlot waits for a slot. The caller must call done when its search has ended. The error is
-// Unavailable if no slot became free in time.
+// acquireSlot waits for a slot. The caller must call done when its search has ended. The error is always Unavailable:
+// no slot became free in time, or ctx ended.
 func (t *textSearchLimit) acquireSlot(ctx context.Context) (done func(), err error) {
 	t.once.Do(func() { t.slots = semaphore.NewWeighted(maxTextSearches) })
 	limited, cancel := context.WithTimeout(ctx, maxSlotWait)

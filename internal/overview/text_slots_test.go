@@ -14,13 +14,13 @@ import (
 	"weir/internal/weir"
 )
 
-// slowTable delays each page, and records the largest number of bytes of bodies in one page.
+// slowTable delays each page, and records the largest number of bytes of stored bodies in one page.
 type slowTable struct {
 	storage.Table
-	takes time.Duration
+	takes time.Duration // delay of each page
 
 	mu   sync.Mutex
-	most int
+	most int // bytes
 }
 
 func (s *slowTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
@@ -37,8 +37,8 @@ func (s *slowTable) Range(ctx context.Context, q storage.Query) (storage.Page, e
 	return page, err
 }
 
-// Only two searches for a text run at a time, because each reads megabytes of bodies. Further searches are refused
-// after 3 s.
+// Only two searches for a text run at a time, because each reads megabytes of bodies. A further search is refused if
+// none of the two has ended after 3 s.
 func TestSearch_TwoTextsAtATime(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.appendMessage("a", withBody("<a>needle</a>"))
@@ -76,8 +76,8 @@ func TestSearch_TwoTextsAtATime(t *testing.T) {
 	})
 }
 
-// A search never has more than two megabytes of bodies in memory.
-func TestSearch_OpensBodiesInBatches(t *testing.T) {
+// A search reads bodies in batches of at most two megabytes.
+func TestSearch_ReadsBodiesInBatches(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		for range 200 {
 			var b strings.Builder

@@ -10,10 +10,12 @@ import (
 	"weir/internal/weir"
 )
 
-// searchPosition is the position at which a search continues: for each searched lane of an epoch, the
-// sequence number below which it continues.
+// searchPosition is the position at which a search or a list continues.
 type searchPosition struct {
-	epoch  int
+	epoch int
+	// before has, for each searched lane of the epoch, the sequence number below which Search continues; empty = Search
+	// continues with the newest messages of the epoch. In a token of Scheduled it has the due time in microseconds, the
+	// lane and the sequence number of the last message.
 	before []int64
 }
 
@@ -30,6 +32,7 @@ func (p searchPosition) encodeToken(filter any) string {
 	return base64.RawURLEncoding.EncodeToString(append(hashFilter(filter, b), b...))
 }
 
+// hashFilter returns the hash of a filter and of the part of a token behind the hash.
 func hashFilter(f any, payload []byte) []byte {
 	filter, err := json.Marshal(f)
 	if err != nil {
@@ -39,7 +42,7 @@ func hashFilter(f any, payload []byte) []byte {
 	return sum[:checksumSize]
 }
 
-// parseToken parses a token. It returns an error if the token was made for another filter.
+// parseToken parses a token. It returns an error if the token was changed, or made for another filter.
 func parseToken(filter any, token string) (searchPosition, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(b) < checksumSize || !slices.Equal(b[:checksumSize], hashFilter(filter, b[checksumSize:])) {

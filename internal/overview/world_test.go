@@ -37,7 +37,8 @@ type world struct {
 // rates has the rate for each number of minutes, and the pace under the key pace.
 type rates map[int]float64
 
-const pace = 0 // minutes
+// pace is a key of rates. No rate has 0 minutes.
+const pace = 0
 
 func (r rates) Rate(_ context.Context, _, minutes int) (float64, bool) {
 	n, known := r[minutes]
@@ -88,12 +89,12 @@ func withBody(text string) func(*weir.Message) {
 	return func(m *weir.Message) { m.Body = []byte(text) }
 }
 
-// withDelay gives a message a due time.
+// withDelay returns a change that sets the message's due time to a span from now.
 func withDelay(in time.Duration) func(*weir.Message) {
 	return func(m *weir.Message) { m.DueAt = time.Now().Add(in).UTC() }
 }
 
-// byKey is a CMS whose answer depends on the beginning of the key.
+// byKey is a CMS whose answer depends on the beginning of the key. It takes messages of other keys.
 type byKey struct{}
 
 func (byKey) Send(_ context.Context, d weir.Delivery) weir.Result {
@@ -116,8 +117,8 @@ func (w *world) drainFor(span time.Duration) {
 	w.drainWhile(func() { time.Sleep(span) })
 }
 
-// drainUntilLeft delivers messages until the cursors have passed n messages, and then closes the drainer.
-func (w *world) drainUntilLeft(n int64) {
+// drainUntilPassed delivers messages until the cursors have passed n messages, and then closes the drainer.
+func (w *world) drainUntilPassed(n int64) {
 	w.t.Helper()
 	w.drainWhile(func() {
 		for left := n; left > 0 && w.t.Context().Err() == nil; {
@@ -130,7 +131,7 @@ func (w *world) drainUntilLeft(n int64) {
 				}
 				left -= c.Tail.Cursor - 1
 			}
-			time.Sleep(50 * time.Millisecond) // leave time of storage to the drainer
+			time.Sleep(50 * time.Millisecond) // so that these reads do not slow the drainer's requests down
 		}
 	})
 }
@@ -154,7 +155,8 @@ func (w *world) drainWhile(f func()) {
 	}
 }
 
-// insertRows writes rows of a log or an index of lane 0, from sequence number 1 on.
+// insertRows writes n rows of the log or of a list of lane 0, from sequence number 1 on, and sets head to the number
+// after them.
 func (w *world) insertRows(prefix string, n int, values map[string]any) {
 	w.t.Helper()
 	transact := func(ops []storage.Op) {

@@ -17,8 +17,8 @@ import (
 	"weir/internal/weir"
 )
 
-// TestRunner_OnAzurite repeats some tests on real storage: rows, conditions, large messages, and several processes that
-// file the same occurrence.
+// TestRunner_OnAzurite repeats some tests on Azurite: rows, conditions, large messages, and several processes that file
+// the same occurrence.
 func TestRunner_OnAzurite(t *testing.T) {
 	t.Parallel()
 	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t),

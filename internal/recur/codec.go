@@ -62,7 +62,7 @@ func parseRow(r storage.Row) Schedule {
 	return s
 }
 
-// rowValues decodes the values of a row; a missing one is zero.
+// rowValues decodes the values of a row; a missing value is zero.
 type rowValues map[string]any
 
 func (v rowValues) string(name string) string { s, _ := v[name].(string); return s }

@@ -1,19 +1,18 @@
-// Package recur files recurring messages. A schedule is a cron expression with a message; each of
-// its occurrences becomes one ordinary message.
+// Package recur files recurring messages. A schedule is a cron expression with a message. As a rule, each of its
+// occurrences becomes one ordinary message.
 //
 // # State
 //
-// A schedule is one row of the partition "schedules", under its name. The row has the definition
-// as its user put it, the message's text (compressed; a large one in a blob), and the state: when
-// the next occurrence is due, its number, and counters of the earlier occurrences. Every change of
-// a row is conditional on the row as it was read.
+// A schedule is one row of the partition "schedules", under its name. The row has the definition that the user put, the
+// message's text (compressed; a large one in a blob), and the state: when the next occurrence is due, its number, and
+// counters of the earlier occurrences. Every change of a row is conditional on the row as it was read.
 //
 // # An occurrence
 //
 //	read the row ──not due──▶ set a timer
 //	   │ due
 //	   ▼
-//	missed? (more than Grace late) ──▶ move on as the schedule's "missed" says
+//	missed (more than Grace late)? ──▶ treat it by the schedule's "missed"
 //	   │ no
 //	   ▼
 //	overlap: skip, and the message of the last run is not final ──▶ count it as skipped, move on
@@ -39,7 +38,8 @@
 // After a crash between the append and the move the row still names the occurrence. The next process appends again,
 // which finds the message in its lane, and then moves the row on. A new definition never files an occurrence that the
 // old definition may have filed already. The clock of another process may be ahead by up to clockSkew. So occurrences
-// that are due within clockSkew are first filed with the old definition, as messages with their due times.
+// that are due within clockSkew are first filed with the old definition, as messages with their due times. If the new
+// definition is paused, only the occurrences that are due for this process are filed, because no others follow.
 //
 // # Local time
 //

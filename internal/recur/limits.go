@@ -18,15 +18,15 @@ type Limits struct {
 
 // Load is the use that schedules make of the Limits.
 type Load struct {
-	Count int
-	Rate  float64 // per second
+	Count int     // schedules
+	Rate  float64 // occurrences per second, see Limits.Rate
 }
 
 // busiestRuns is the number of distances between consecutive runs among which busiestRate finds the shortest one.
 const busiestRuns = 16
 
 // busiestRate returns the occurrences per second of a plan in its busiest time: it takes the shortest distance between
-// two of the next runs as the distance between all runs.
+// two of the next runs as the distance between all runs. Without two next runs it returns 0.
 func (p *Plan) busiestRate(now time.Time) float64 {
 	if p.every > 0 {
 		return 1 / float64(p.every)
@@ -56,7 +56,7 @@ func (d Definition) busiestRate(now time.Time) float64 {
 	}
 	plan, err := NewPlan(d, now)
 	if err != nil {
-		return 0 // a later version of Weir has stored the definition
+		return 0 // for example, a later version of Weir has stored the definition
 	}
 	return plan.busiestRate(now)
 }
@@ -80,8 +80,8 @@ func (s *Store) readLoadExcept(ctx context.Context, name string) (Load, error) {
 	return load, err
 }
 
-// checkLimits returns a Conflict if the limits are exceeded when definition d replaces the schedule old, which may be
-// empty. A definition with at most the rate of old is never refused.
+// checkLimits returns a Conflict if the limits are exceeded when definition d replaces the schedule old. An empty old
+// means a new schedule. Otherwise a definition with at most the rate of old is never refused.
 func (r *Runner) checkLimits(ctx context.Context, old Schedule, d Definition) error {
 	now := r.cfg.Now()
 	isNew, rate, before := old.etag == "", d.busiestRate(now), 0.0

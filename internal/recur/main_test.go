@@ -56,7 +56,7 @@ func (w *world) newStore(actor string) *lane.Store {
 	return s
 }
 
-// newRunner returns the runner of a process whose clock is ahead.
+// newRunner returns the runner of a process whose clock is ahead by a span.
 func (w *world) newRunner(actor string, ahead time.Duration) *recur.Runner {
 	w.t.Helper()
 	return w.newLimitedRunner(actor, ahead, recur.Limits{})
@@ -90,6 +90,7 @@ func (w *world) startRunner(actor string) *recur.Runner {
 	return r
 }
 
+// log is the Log of a process. Its Status depends on world.final.
 type log struct {
 	*lane.Appender
 	store *lane.Store
@@ -109,7 +110,7 @@ type noTickets struct{}
 
 func (noTickets) EnqueueAsync(int) {}
 
-// contracts accepts a body <a key="…"…/>, and refuses a body with a '!'.
+// contracts accepts a body that begins with <a key="…", and refuses a body with a '!'.
 type contracts struct{}
 
 var key = regexp.MustCompile(`^<a key="([^"]*)"`)
@@ -153,10 +154,11 @@ func (w *world) getSchedule(name string) recur.Schedule {
 
 // filed is a message of a schedule, decoded from its text.
 type filed struct {
-	Key, Due string
-	Run      int
-	At       time.Time
-	DueAt    time.Time // of the message
+	Key   string
+	Due   string // due time of the occurrence
+	Run   int
+	At    time.Time // time of acceptance
+	DueAt time.Time // due time of the message; zero = none
 }
 
 var filedText = regexp.MustCompile(`^<a key="([^"]*)" run="(\d+)" due="([^"]*)"`)
@@ -187,7 +189,8 @@ func (w *world) listMessages() []filed {
 	return out
 }
 
-// listDueTimes returns the due times of all messages, by lane in the order of the log.
+// listDueTimes returns the due times in the texts of all messages, without the date of the tests' first day. They are
+// sorted by lane, and then by position in the log.
 func (w *world) listDueTimes() string {
 	var out []string
 	for _, f := range w.listMessages() {
@@ -202,7 +205,7 @@ func passTime(d time.Duration) {
 	synctest.Wait()
 }
 
-// isMove reports whether a call writes a schedule's row.
-func isMove(c storagetest.Call) bool {
+// writesRow reports whether a call writes a schedule's row.
+func writesRow(c storagetest.Call) bool {
 	return c.Op == "Transact" && c.Partition == "schedules"
 }

@@ -15,11 +15,11 @@ import (
 // larger delay was missed, because no process ran.
 const Grace = 10 * time.Second
 
-// clockSkew is the largest difference between the clocks of two processes: each may be wrong by two seconds before
-// /api/health warns.
+// clockSkew is the largest difference between the clocks of two processes: each clock may be wrong by two seconds
+// before /api/health fails.
 const clockSkew = 4 * time.Second
 
-// maxConflicts bounds the tries of a change that fail because another process has changed the row.
+// maxConflicts bounds the tries of a change that fail because another writer has changed the row.
 const maxConflicts = 20
 
 // fileAhead is the time before its due time at which an occurrence is filed, as a message with that due time. So the
@@ -180,7 +180,8 @@ func (r *Runner) isPending(ctx context.Context, message string) (bool, error) {
 	return err == nil && !st.Stage.Final(), err
 }
 
-// fileMessage builds the next occurrence's message and appends it.
+// fileMessage builds the next occurrence's message and appends it. If the message breaks a rule of its contract,
+// fileMessage counts the occurrence as refused and returns no error.
 func (r *Runner) fileMessage(ctx context.Context, s *Schedule, now time.Time) error {
 	due := s.NextAt
 	m, err := r.buildMessage(ctx, s.Definition, due, s.NextRun)

@@ -67,7 +67,7 @@ func newInvalidError(message string, problems ...weir.Problem) error {
 	return &weir.Error{Kind: weir.Invalid, Op: "schedule", Message: message, Problems: problems}
 }
 
-// maxCronLength is the largest size of a cron expression in bytes. A longer expression might not fit a row.
+// maxCronLength is the largest size of a cron expression in bytes. Without a limit, an expression might not fit a row.
 const maxCronLength = 256
 
 func (p *Plan) parseCron(text string) error {
@@ -103,7 +103,7 @@ func (p *Plan) parseCron(text string) error {
 	return nil
 }
 
-// parseEvery accepts whole seconds only, because the library rounds silently.
+// parseEvery accepts only whole seconds, because idempotency keys have due times without fractions; see formatDue.
 func (p *Plan) parseEvery(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil {

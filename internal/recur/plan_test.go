@@ -34,7 +34,7 @@ func parseDay(s string) time.Time {
 // that the fields name. If the fields do not name every hour, a local time that occurs twice is due once.
 func TestPlan_Next(t *testing.T) {
 	t.Parallel()
-	stretches := map[string][2]string{ // zone and name, with the days around a change of the zone's offset
+	stretches := map[string][2]string{ // zone and name, with days, most of them around a change of the zone's offset
 		"Europe/Berlin spring":      {"2026-03-27", "2026-03-31"},
 		"Europe/Berlin autumn":      {"2026-10-23", "2026-10-27"},
 		"America/New_York spring":   {"2026-03-06", "2026-03-10"},
@@ -47,10 +47,10 @@ func TestPlan_Next(t *testing.T) {
 		"Antarctica/Troll march":    {"2026-03-27", "2026-03-31"}, // two hours
 		"Antarctica/Troll oct":      {"2026-10-23", "2026-10-27"},
 		"Asia/Kathmandu none":       {"2026-03-27", "2026-03-30"},
-		"Europe/Berlin leap year":   {"2096-12-29", "2097-01-02"}, // by the rule behind the tables
+		"Europe/Berlin leap year":   {"2096-12-29", "2097-01-02"}, // after the end of the zone's tables
 		"Europe/Berlin far spring":  {"2096-03-23", "2096-03-27"},
 		"Africa/Casablanca ramadan": {"2026-02-13", "2026-02-17"},
-		"America/Havana spring":     {"2026-03-06", "2026-03-10"}, // midnight to 01:00
+		"America/Havana spring":     {"2026-03-06", "2026-03-10"}, // the day begins at 01:00
 	}
 	exprs := []string{"30 2 * * *", "*/15 * * * *", "0 * * * *", "0 0 * * *", "@daily", "*/20 2 * * *",
 		"15 */2 * * *", "45 1,23 * * *", "59 23 * * sun", "10 0-23 * * *"}

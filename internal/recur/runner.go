@@ -52,8 +52,8 @@ type Runner struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	// putLock is held by Put. It is not a mutex, because in tests virtual time stops while a goroutine waits for a
-	// mutex.
+	// putLock has one value while storeDefinition runs. It is not a mutex, because in tests virtual time stops while a
+	// goroutine waits for a mutex.
 	putLock chan struct{}
 
 	mu       sync.Mutex
@@ -69,8 +69,8 @@ type scheduleTimer struct {
 	fireAt     time.Time
 	order      firingOrder
 	revision   int64         // Runner.revision when it was set
-	firingLock chan struct{} // held by fireTimer; not a mutex, for the same reason as Runner.putLock
-	failures   int           // in a row; owned by the holder of firingLock
+	firingLock chan struct{} // has one value while fireTimer runs; not a mutex, for the same reason as Runner.putLock
+	failures   int           // in a row; only fireTimer uses it
 }
 
 // firingOrder is the order in which the timers of processes fire. The timer of the process that filed the last
@@ -177,7 +177,8 @@ func (r *Runner) fireTimer(name string, t *scheduleTimer) {
 	}
 }
 
-// Close stops the timers and waits until running occurrences are filed, or ctx ends.
+// Close stops the timers, and waits until no due occurrence is being processed. If ctx ends first, Close cuts the
+// processing off and returns the cause.
 func (r *Runner) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.isClosed = true

@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// Overlap is the treatment of an occurrence that is due while the message of the occurrence before it is not final.
+// Overlap is the treatment of an occurrence that is due while the last message of the schedule is not final.
 type Overlap string
 
 // The ways to treat an overlap.
@@ -20,7 +20,7 @@ const (
 	Skip  Overlap = "skip"  // the occurrence is not filed, and counted in State.Skipped
 )
 
-// Missed is the treatment of the occurrences that were due while no process ran.
+// Missed is the treatment of missed occurrences: those that were due while no process ran; see Grace.
 type Missed string
 
 // The ways to make up for missed occurrences.
@@ -61,7 +61,8 @@ func (d Definition) withDefaults() Definition {
 	return d
 }
 
-// hashVersion returns the version of a definition: a hash of its content. So a Put of the same content is no change.
+// hashVersion returns the version of a definition: a hash of its fields except CopiedFrom. So a Put of the same fields
+// changes nothing.
 func (d Definition) hashVersion() string {
 	data, err := json.Marshal(d)
 	if err != nil {
@@ -121,7 +122,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Condition is a condition under which a schedule is changed; the zero value allows every change.
+// Condition is the condition under which a schedule may be changed; the zero value allows every change.
 type Condition struct {
 	Versions  []string // the stored version must be one of these; "*" = any version; nil = no condition
 	NotExists bool     // no schedule may have the name yet

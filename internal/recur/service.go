@@ -20,7 +20,7 @@ func (r *Runner) List(ctx context.Context) ([]Schedule, error) { return r.cfg.St
 
 // Put stores a definition under a name, and reports whether the schedule is new. If the definition is unchanged, Put
 // writes nothing. Errors: Invalid with every problem, the contract's error about the message, Stale if the schedule
-// does not meet cond, Conflict if the Limits would be exceeded.
+// does not meet cond, Conflict if the Limits would be exceeded, Unavailable.
 func (r *Runner) Put(ctx context.Context, name string, d Definition, cond Condition) (Schedule, bool, error) {
 	d = d.withDefaults()
 	if err := r.checkDefinition(ctx, d); err != nil {
@@ -212,8 +212,8 @@ func (r *Runner) removeOldMessage(ctx context.Context, old, kept Schedule) {
 	}
 }
 
-// Delete removes a schedule. Messages that the schedule has filed stay. Errors: NotFound, and Stale if the schedule
-// does not meet cond.
+// Delete removes a schedule. Messages that the schedule has filed stay. Errors: NotFound, Stale if the schedule does
+// not meet cond, Unavailable.
 func (r *Runner) Delete(ctx context.Context, name string, cond Condition) error {
 	for range maxConflicts {
 		s, err := r.cfg.Store.readRow(ctx, name)
@@ -236,8 +236,8 @@ func (r *Runner) Delete(ctx context.Context, name string, cond Condition) error 
 	return errTooBusy()
 }
 
-// Run files a message of the schedule now, even if the schedule is paused. The message is not an occurrence: the
-// counters and the next occurrence stay as they are.
+// Run files a message of the schedule now, even if the schedule is paused. It returns the receipt and the run's number.
+// The message is not an occurrence: of the schedule's state only Runs changes.
 func (r *Runner) Run(ctx context.Context, name string) (lane.Receipt, int64, error) {
 	for range maxConflicts {
 		s, err := r.cfg.Store.Get(ctx, name)
@@ -276,7 +276,7 @@ func (r *Runner) Preview(ctx context.Context, name string, n int) (Preview, erro
 	return plan.Preview(laterOf(r.cfg.Now(), s.SettledAt), n), nil
 }
 
-// Try checks a definition as Put does, and returns its next n runs. It stores nothing.
+// Try checks a definition as Put does, except for the Limits, and returns its next n runs. It stores nothing.
 func (r *Runner) Try(ctx context.Context, d Definition, n int) (Preview, error) {
 	d = d.withDefaults()
 	if err := r.checkDefinition(ctx, d); err != nil {

@@ -91,7 +91,7 @@ func TestRunner_PutBetweenAppendAndMove(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.putSchedule(w.newRunner("a", 2*time.Second), "s", newDefinition("0 * * * *"))
 		w.faults.Set(func(c storagetest.Call) storagetest.Fault {
-			if c.Actor == "a" && isMove(c) {
+			if c.Actor == "a" && writesRow(c) {
 				return storagetest.Fault{Kind: storagetest.Hang}
 			}
 			return storagetest.Fault{}
@@ -112,7 +112,7 @@ func TestRunner_PutBetweenAppendAndMove(t *testing.T) {
 
 // A new definition is put shortly before an occurrence is due. The occurrence is filed with the old definition, for its
 // own due time.
-func TestRunner_PutShortBeforeADueTime(t *testing.T) {
+func TestRunner_PutShortlyBeforeADueTime(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		a := w.newRunner("a", 0)
 		w.putSchedule(a, "s", newDefinition("@every 1h"))
@@ -186,7 +186,7 @@ func TestRunner_Template(t *testing.T) {
 		passTime(time.Hour)
 		entries, err := w.newStore("").ReadLog(t.Context(), w.messageLane(), 1, 10)
 		if err != nil || len(entries) != 1 {
-			t.Fatalf("got %v, %v, want 1 entry and no error", err, entries)
+			t.Fatalf("got %v, %v, want 1 entry and no error", entries, err)
 		}
 		if err := w.newStore("").LoadBody(t.Context(), entries[0]); err != nil {
 			t.Fatal(err)
@@ -197,7 +197,7 @@ func TestRunner_Template(t *testing.T) {
 	})
 }
 
-// messageLane returns the lane of the key k.
+// messageLane returns the first lane with a message; 0 if there is no message.
 func (w *world) messageLane() int {
 	for number := range w.lanes {
 		if c, err := w.newStore("").ReadControl(w.t.Context(), number); err == nil && c.Head.Next > 1 {
@@ -265,7 +265,7 @@ func TestRunner_LostUpdate(t *testing.T) {
 
 func TestRunner_AnswerOfPutIsLost(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		w.faults.Once(isMove, storagetest.Fault{Kind: storagetest.FailAfter})
+		w.faults.Once(writesRow, storagetest.Fault{Kind: storagetest.FailAfter})
 		w.putSchedule(w.newRunner("a", 0), "s", newDefinition("@every 1h"))
 		passTime(time.Hour)
 		if got := w.listDueTimes(); got != "01:00:00Z" {
@@ -319,7 +319,7 @@ func TestRunner_LargeMessageNotPut(t *testing.T) {
 		w.putSchedule(r, "s", large)
 		other := large
 		other.Message = append([]byte(`<a key="other"/>`), large.Message...)
-		w.faults.Once(isMove, storagetest.Fault{Kind: storagetest.FailBefore})
+		w.faults.Once(writesRow, storagetest.Fault{Kind: storagetest.FailBefore})
 		if _, _, err := r.Put(t.Context(), "s", other, recur.Condition{}); weir.KindOf(err) != weir.Unavailable {
 			t.Errorf("Put while storage fails: got %v, want Unavailable", err)
 		}
@@ -334,7 +334,7 @@ func TestRunner_LateMove(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.putSchedule(w.newRunner("a", 0), "s", newDefinition("@every 1h"))
 		w.faults.Set(func(c storagetest.Call) storagetest.Fault {
-			if c.Actor == "a" && isMove(c) {
+			if c.Actor == "a" && writesRow(c) {
 				return storagetest.Fault{Kind: storagetest.Late, Delay: time.Minute}
 			}
 			return storagetest.Fault{}
@@ -367,7 +367,7 @@ func TestRunner_Run(t *testing.T) {
 		if got := w.listDueTimes(); got != "00:10:00Z 01:00:00Z 02:00:00Z" {
 			t.Errorf("filed %s, want \"00:10:00Z 01:00:00Z 02:00:00Z\"", got)
 		}
-		if _, _, err := r.Run(t.Context(), "nobody"); weir.KindOf(err) != weir.NotFound {
+		if _, _, err := r.Run(t.Context(), "none"); weir.KindOf(err) != weir.NotFound {
 			t.Errorf("got %v, want an error of kind NotFound", err)
 		}
 	})

@@ -57,7 +57,7 @@ func (s *Store) readRow(ctx context.Context, name string) (Schedule, error) {
 	return parseRow(row), nil
 }
 
-// listColumns are the columns of List: all except the message.
+// listColumns are the columns of List: all except inlineColumn.
 var listColumns = func() []string {
 	columns := []string{blobColumn}
 	for name := range (Schedule{}).toRow() {
@@ -112,7 +112,8 @@ func (s *Store) writeOne(ctx context.Context, schedule *Schedule, op storage.Op)
 	return nil
 }
 
-// isChanged reports whether a write failed with err because the row changed after it was read.
+// isChanged reports whether a write failed with err because another write changed, deleted or inserted the row after it
+// was read.
 func isChanged(err error) bool {
 	return storage.Is(err, storage.Precondition) || storage.Is(err, storage.NotFound) ||
 		storage.Is(err, storage.Conflict)

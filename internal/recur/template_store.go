@@ -67,8 +67,9 @@ func (s *Store) loadMessage(ctx context.Context, schedule *Schedule) error {
 	return nil
 }
 
-// removeMessage removes the blob that a schedule no longer names, and blobs left by failed changes.
-// After a failure the next change tries again.
+// removeMessage removes the blob of before if now does not name it, and then blobs of the schedule that failed changes
+// have left. If before has no such blob, removeMessage removes nothing. So after a failure, the next change of a
+// definition with a blob tries again.
 func (s *Store) removeMessage(ctx context.Context, before, now Schedule) error {
 	old, _ := before.columns[blobColumn].(string)
 	kept, _ := now.columns[blobColumn].(string)

@@ -8,5 +8,5 @@
 //   - Sender and Mask remove the values from texts that may repeat them, such as an answer of the CMS, before the
 //     texts are stored, logged or exported. So lists, searches, notifications and traces need no rule of their own.
 //
-// Mask does not find a few characters of a value, or a value in a form that it does not know.
+// Mask finds neither a part of a value that has only a few characters, nor a value in a form that it does not know.
 package redact

@@ -15,8 +15,8 @@ import (
 // character of a text, so that a search takes seconds.
 type foldedText struct {
 	text     string
-	offsets  []int  // for each byte, the offset of its character in the original text
-	hasSpace []bool // for each byte, whether white space stands before it
+	offsets  []int  // for each byte of text, the offset of its character in the original text
+	hasSpace []bool // for each byte of text, whether white space stands before it in the original text
 }
 
 func foldText(text string) foldedText {
@@ -39,7 +39,7 @@ func foldText(text string) foldedText {
 	return f
 }
 
-// foldCase returns the lowest of the characters that differ only in case.
+// foldCase returns the lowest of the characters that are equal to r except for case.
 func foldCase(r rune) rune {
 	lowest := r
 	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
@@ -48,8 +48,8 @@ func foldCase(r rune) rune {
 	return lowest
 }
 
-// hasFormAt reports whether a form stands at a byte of the text. White space may stand between the words of the
-// form, but not within a word.
+// hasFormAt reports whether a form stands at a byte of the text. The caller has found the form's characters there.
+// White space may stand between the words of the form, but not within a word.
 func (f *foldedText) hasFormAt(at int, form *foldedText) bool {
 	for i := 1; i < len(form.text); i++ {
 		if f.hasSpace[at+i] && !form.hasSpace[i] {
@@ -62,7 +62,7 @@ func (f *foldedText) hasFormAt(at int, form *foldedText) bool {
 // originalRange is a part of an original text, by the offsets of its beginning and its end.
 type originalRange struct{ from, to int }
 
-// findForm returns the places of a form in the original text.
+// findForm returns the places of a form in the original text, from which f was made.
 func (f *foldedText) findForm(original string, form *foldedText) (found []originalRange) {
 	for at := 0; form.text != ""; {
 		next := strings.Index(f.text[at:], form.text)

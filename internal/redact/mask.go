@@ -17,14 +17,14 @@ import (
 //
 // It finds a value in any case and with other white space, also in the forms of cms.EncodedForms and in base64.
 // At the end of a text that was cut off, it also finds the beginning of a value. If a text still shares
-// minShared characters with a value, the text repeats a part of the value, and Mask hides the whole text.
+// minShared bytes with a value, the text repeats a part of the value, and Mask hides the whole text.
 type Mask struct {
 	hidesAll bool           // hides each whole text, because the values cannot be found or are too many
 	anywhere []foldedText   // forms of values that are hidden in any place
-	words    *regexp.Regexp // short values that are hidden only as whole words; nil = none
+	words    *regexp.Regexp // forms of short values, which are hidden only as whole words; nil = none
 	lower    []string       // the forms of anywhere, in lower case, for the end of a text
 
-	parts map[string]bool // all parts of minShared bytes of the values, in lower case
+	parts map[string]bool // all parts of minShared bytes of the values, as joinSpaces returns them
 }
 
 const (
@@ -45,9 +45,8 @@ const (
 // hiddenText stands in place of a text that Mask hides as a whole.
 const hiddenText = contract.RedactedMark + " (this text is hidden, because it may repeat redacted values)"
 
-// NewMask returns a mask of values, and of the contents in which a body has them. It ignores empty values. If
-// the values have more than maxForms different forms, or exceed maxValueBytes or maxFormBytes, the mask hides
-// each whole text.
+// NewMask returns a mask of Values and Written of a contract.Redaction. It ignores empty values. If the values have
+// more than maxForms different forms, or exceed maxValueBytes or maxFormBytes, the mask hides each whole text.
 func NewMask(values, written []string) Mask {
 	var long, short []string
 	size, isKnown := 0, map[string]bool{"": true}
@@ -104,7 +103,7 @@ func partsOf(texts []string) map[string]bool {
 // joinSpaces returns a text in lower case, with one space in place of each sequence of white space.
 func joinSpaces(text string) string { return strings.Join(strings.Fields(strings.ToLower(text)), " ") }
 
-// encodeMore returns further forms of a value, which package cms does not have.
+// encodeMore returns further forms of a value, which cms.EncodedForms does not return.
 func encodeMore(value string) []string {
 	return []string{strings.ReplaceAll(url.QueryEscape(value), "+", "%20"),
 		base64.RawStdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value))}
@@ -121,8 +120,8 @@ func sortDistinct(texts []string) []string {
 	return slices.Compact(texts)
 }
 
-// compileForms returns an expression that matches any of some short forms. It prefers a longer form, so that no
-// rest of the form remains.
+// compileForms returns an expression that matches any of some forms; nil = there are none. The forms must begin with
+// the longest. So the expression prefers a longer form, and no rest of that form remains.
 func compileForms(forms []string) *regexp.Regexp {
 	if len(forms) == 0 {
 		return nil
@@ -138,7 +137,7 @@ func compileForms(forms []string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)` + strings.Join(alternatives, "|"))
 }
 
-// Hide returns a text with contract.RedactedMark in place of each value.
+// Hide returns a text with contract.RedactedMark in place of each value, or hiddenText in place of the whole text.
 func (m Mask) Hide(text string) string {
 	if m.hidesAll && text != "" {
 		return hiddenText
@@ -196,12 +195,12 @@ func isWordRune(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }
 
-// keptAnswer is the size up to which package cms stores an answer, minus one character, because cms may have
-// cut the last one.
+// keptAnswer is the number of bytes up to which package cms keeps an answer, minus one character, because cms may have
+// cut the last character.
 const keptAnswer = 2<<10 - utf8.UTFMax
 
-// hideEnd hides the beginning of a value at the end of a text that was cut off. Such a text ends with an
-// ellipsis, or is an answer of the largest size.
+// hideEnd hides the beginning of a value at the end of a text that was cut off, if the beginning has minAnywhere bytes
+// or more. A text that was cut off ends with an ellipsis, or is an answer of the largest size.
 func (m Mask) hideEnd(text string) string {
 	rest := strings.TrimSuffix(strings.TrimSuffix(text, "…"), "...")
 	if len(rest) == len(text) && len(text) < keptAnswer {

@@ -29,7 +29,7 @@ func NewEmpty() *Source {
 	return f
 }
 
-// NewDown returns a bad day: no request has reached the CMS for two minutes, and four lanes wait for it.
+// NewDown returns a system whose CMS is down: for two minutes the CMS has judged no message, and all lanes wait for it.
 func NewDown() *Source {
 	f := NewBusy()
 	const reason = "503 Service Unavailable: the CMS is down"
@@ -56,7 +56,7 @@ func NewPaused() *Source {
 	return f
 }
 
-// NewBusy returns a system on a bad day: a burst an hour ago, errors, pauses, a replay.
+// NewBusy returns a system on a bad day: a burst half an hour ago, errors, pauses, bulk replays and batches.
 func NewBusy() *Source {
 	f := &Source{Data: Data{Bodies: map[string]string{}, Edits: map[string]string{}}}
 	f.Data.Report = wire.LaneList{Lanes: busyLanes(),
@@ -132,7 +132,7 @@ const longTitle = `<?xml version="1.0" encoding="UTF-8"?>` +
 	`<body><p>The parties <em>agreed</em> late on Thursday.</p><p>Details follow.</p></body>` +
 	`<m:raw><![CDATA[a < b && c > d]]></m:raw><tags><tag>budget</tag><tag>coalition</tag></tags></article>`
 
-// busyBatches returns three batches: one is being filed, one has an invalid part, and one is rejected.
+// busyBatches returns three batches, each with an invalid part: one is being filed, one is filed, and one is rejected.
 func busyBatches() []wire.Batch {
 	problem := wire.PartProblem{Part: 17, File: "monday/feed.xml", Line: 212,
 		Message:  "the message breaks a rule of its contract",

@@ -1,5 +1,5 @@
-// Package dashboardtest has made-up data for tests of the operator's page: a new installation, a
-// bad day, and a source that cannot be read.
+// Package dashboardtest has made-up data for tests of the operator's page, such as a new installation, a bad day, and a
+// source that cannot be read.
 package dashboardtest
 
 import (
@@ -67,8 +67,8 @@ func (f *Source) Dashboard() *dashboard.Dashboard {
 	})
 }
 
-// Change changes the data, even while pages read it. It moves the clock by five seconds, so that no page shows
-// the old data from its cache.
+// Change changes the data. It moves the clock by five seconds, so that pages do not show old data from the cache. Data
+// that may be cached for longer, such as schedules, can still be old.
 func (f *Source) Change(change func(*Data)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -258,8 +258,8 @@ func (f *Source) Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Tria
 	return NewTrial(), f.err
 }
 
-// NewTrial returns a trial of a chain with four steps: a look-up, a create, an update that the trial does not
-// reach, and a step whose condition is false.
+// NewTrial returns a trial of a chain with four steps: a look-up, a create and an update whose conditions need the
+// answer of the look-up, and a step whose condition is false.
 func NewTrial() trial.Trial {
 	headers := []trial.Header{{Name: "Accept", Value: "application/json, application/xml;q=0.9, */*;q=0.8"},
 		{Name: "Idempotency-Key", Value: "AQABL714SFvJDd7dAA/find"}, {Name: "Weir-Attempt", Value: "2"},

@@ -10,7 +10,7 @@ import (
 )
 
 // BackwardScan reads a lane from its newest message to its oldest. Storage returns rows in ascending order only. So the
-// scan reads the log in chunks of sequence numbers, and reverses each chunk. The chunks grow if they have few messages,
+// scan reads the rows in chunks of sequence numbers, and reverses each chunk. The chunks grow if they have few rows,
 // for example because retention has removed the others.
 type BackwardScan struct {
 	Before   int64 // sequence numbers below Before are not read yet; 1 = all are read
@@ -23,14 +23,15 @@ type BackwardScan struct {
 }
 
 const (
-	// maxChunk is the largest number of sequence numbers in a chunk of a log without gaps. Storage returns this number
-	// of rows in one answer.
+	// maxChunk is the largest number of sequence numbers in a chunk of a log without gaps. Storage returns at most this
+	// number of rows in one answer.
 	maxChunk = 1000
 	// maxSpan is the largest number of sequence numbers in any chunk. It prevents overflows.
 	maxSpan = 1 << 40
 )
 
-// ScanBackward returns a scan of the messages below a sequence number. Its first chunk has span sequence numbers.
+// ScanBackward returns a scan of the messages below a sequence number. Its first chunk has at most span sequence
+// numbers.
 func (l Reader) ScanBackward(number int, before, span int64) *BackwardScan {
 	return &BackwardScan{Before: max(before, 1), store: l.Store, number: number, chunkSize: min(max(span, 1), maxSpan)}
 }
@@ -45,7 +46,7 @@ func (p *BackwardScan) Read(ctx context.Context) ([]*lane.Entry, error) {
 		return nil, err
 	}
 	entries, err := p.store.EntriesFrom(ctx, p.number, found)
-	p.Queries++ // EntriesFrom usually makes one query, for the rows d_ of deliveries
+	p.Queries++ // EntriesFrom usually makes one query, for the d_ rows with deliveries
 	slices.Reverse(entries)
 	return entries, err
 }
@@ -105,8 +106,8 @@ func (p *BackwardScan) readWhole(ctx context.Context, q storage.Query) (found []
 	return found, false, nil
 }
 
-// growChunk makes the next chunk larger: if this chunk had few messages, or if it was small. A caller that reads a
-// second chunk needs more messages than the first chunk had.
+// growChunk makes the next chunk larger if this chunk had few rows, or if it was small. A caller that reads a second
+// chunk needs more rows than the first chunk had.
 func (p *BackwardScan) growChunk(found int) {
 	switch {
 	case int64(found) < p.chunkSize/4:

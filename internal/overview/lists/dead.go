@@ -11,12 +11,12 @@ import (
 // DeadRow is a row in a lane's list of dead messages.
 type DeadRow struct {
 	Seq       int64
-	OrderPos  string // position in the order of its key
+	OrderPos  string // position in its key's queue
 	Key       string
 	Contract  string
 	DiedAt    time.Time
-	Reason    string
-	CMSStatus int
+	Reason    string // of the last attempt
+	CMSStatus int    // in the last attempt; 0 = no answer
 }
 
 // ReadDead reads up to limit dead messages behind a sequence number, in the order of the log. It reports whether

@@ -10,11 +10,11 @@ import (
 	"weir/internal/weir"
 )
 
-// MessageState is the stage of a message that was read by its sequence number.
+// MessageState is the part of a message's state that ReadStates reads.
 type MessageState struct {
 	Stage      weir.Stage // "" = retention has removed the message
-	FinishedAt time.Time
-	Refused    bool // the holder has refused the last request for a replay
+	FinishedAt time.Time  // zero = the stage is not final
+	Refused    bool       // the holder has refused the last request for a replay
 }
 
 // statesPage is the largest number of rows that one query of ReadStates reads. The query also reads the rows between
@@ -23,7 +23,7 @@ const statesPage = 200
 
 var stateColumns = rows.Names(rows.Stage, rows.DiscardedAt, rows.FinishedAt, rows.ReplayRefused)
 
-// ReadStates returns the states of messages of a lane that were dead at some time. The sequence numbers must be sorted.
+// ReadStates returns the states of messages of a lane that were dead at some time. The sequence numbers must ascend.
 // ReadStates must not be called for other messages: a message that was never dead may be returned as queued although it
 // was delivered.
 func (l Reader) ReadStates(ctx context.Context, number int, seqs []int64) ([]MessageState, error) {

@@ -11,7 +11,7 @@ import (
 
 // WaitingMessages has the held and the scheduled messages of a lane. Other waiting messages are in the log alone.
 type WaitingMessages struct {
-	Held       []lane.HeldMessage // sorted by block, then by position
+	Held       []lane.HeldMessage // sorted by block, then by position; without Contract, Version and Callback
 	DueTimes   []lane.DueTime     // of the scheduled messages, sorted by time
 	IsComplete bool               // the lane has no further held or scheduled messages
 }
@@ -42,8 +42,8 @@ func (l Reader) ReadWaiting(ctx context.Context, number, pages int) (WaitingMess
 
 var waitingColumns = rows.Names(rows.Seq, rows.WasTried, rows.WasReplayed)
 
-// ReadKeyQueue reads the held messages of a block in order, up to the given number of pages. It reports whether these
-// are all held messages of the block.
+// ReadKeyQueue reads the held messages of a block in order, up to the given number of pages, without Contract, Version
+// and Callback. It reports whether these are all held messages of the block.
 func (l Reader) ReadKeyQueue(ctx context.Context, number int, block string, pages int) (held []lane.HeldMessage,
 	isComplete bool, err error) {
 	prefix := rows.HeldKey(block, "")
