@@ -49,6 +49,16 @@ func (b Backoff) pauseDelay(n int, asked time.Duration) time.Duration {
 	return limitDelay(time.Duration(c/2+b.Rand()*c/2), asked)
 }
 
+// isFarAhead reports whether the time of a retry is further ahead than the settings and the difference of clocks allow.
+// Then the clock of the holder that wrote the time is taken to have been wrong.
+func (b Backoff) isFarAhead(at, now time.Time) bool {
+	longest := maxDelay
+	for _, step := range b.Steps {
+		longest = max(longest, step)
+	}
+	return at.After(now.Add(longest + 2*maxSkew))
+}
+
 // limitDelay returns the longer of two waits, up to maxDelay.
 func limitDelay(d, asked time.Duration) time.Duration {
 	return min(max(d, asked), maxDelay)

@@ -96,6 +96,35 @@ func TestReport(t *testing.T) {
 	})
 }
 
+// A step of delivery.backoff may be longer than all other waits. The next holder of the lane keeps it, too, when a message
+// of another key arrives.
+func TestDrainer_LongStepAfterAChangeOfHolder(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.setAnswer(func(_ context.Context, d weir.Delivery) weir.Result {
+			if d.Message.Key == "a" && d.Attempt == 1 {
+				return weir.Result{Outcome: weir.OutcomeRetry, Status: 500}
+			}
+			return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200}
+		})
+		steps := func(c *drain.Config) { c.Backoff.Steps = []time.Duration{3 * time.Hour} }
+		former := w.start(steps)
+		w.post("a", "1")
+		former.Wake(0)
+		time.Sleep(time.Minute)
+		former.close(t)
+		next := w.start(steps)
+		w.post("b", "1")
+		next.Wake(0)
+		time.Sleep(2*time.Hour + 50*time.Minute)
+		if got := w.control().WaitingCount(); got != 1 {
+			t.Errorf("ten minutes before the retry: got %d waiting messages, want 1", got)
+		}
+		time.Sleep(15 * time.Minute)
+		next.Wake(0)
+		w.waitUntilEmpty(time.Minute)
+	})
+}
+
 // A holder whose clock was two hours ahead has written into tail the end of the settle time or of a pause, and the time
 // at which the rate allows the next attempt. By its own clock, the next holder waits at most as long as each of these
 // can take.

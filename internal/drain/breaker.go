@@ -187,10 +187,6 @@ func limitTime(at, latest time.Time) time.Time {
 	return at
 }
 
-// isFarAhead reports whether the time of a retry is further ahead than maxDelay and the difference of clocks allow.
-// Then the clock of the holder that wrote the time is taken to have been wrong.
-func isFarAhead(at, now time.Time) bool { return at.After(now.Add(maxDelay + 2*maxSkew)) }
-
 // beginSettling is called when the CMS may still work on a request.
 func (g *breaker) beginSettling(now time.Time) {
 	g.settleUntil = now.Add(g.settle)

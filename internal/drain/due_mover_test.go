@@ -12,7 +12,7 @@ import (
 func newTestMover(dues ...lane.DueTime) *dueMover {
 	now := func() time.Time { return noon }
 	scope := laneScope{now: now, observer: noObserver{}}
-	m := &dueMover{laneScope: scope, journal: newTestJournal(), keys: newKeyStates(now), lead: &leadTime{},
+	m := &dueMover{laneScope: scope, journal: newTestJournal(), keys: newKeyStates(now, Backoff{}), lead: &leadTime{},
 		positions: &duePositions{laneScope: scope, sentBelow: 5}, notify: func() {}}
 	m.cache.replaceWith(duePage{dues: dues})
 	return m

@@ -91,19 +91,20 @@ func (k *keyState) isBehind(e *lane.Entry, logPos int64) bool {
 // keyStates are the blocks of a lane, by id.
 type keyStates struct {
 	now            func() time.Time
+	backoff        Backoff
 	byID           map[string]*keyState
 	lastReleasedAt time.Time // see lane.DueState; parked messages raise it, too
 }
 
-func newKeyStates(now func() time.Time) *keyStates {
-	return &keyStates{now: now, byID: map[string]*keyState{}}
+func newKeyStates(now func() time.Time, b Backoff) *keyStates {
+	return &keyStates{now: now, backoff: b, byID: map[string]*keyState{}}
 }
 
 // loadBlocks takes over the stored blocks. It replaces a time that is far ahead by the present time, because a holder
 // with a wrong clock has written it.
 func (ks *keyStates) loadBlocks(stored []lane.KeyBlock) {
 	for _, b := range stored {
-		if isFarAhead(b.NextAt, ks.now()) {
+		if ks.backoff.isFarAhead(b.NextAt, ks.now()) {
 			b.NextAt = ks.now()
 		}
 		ks.byID[b.ID] = &keyState{KeyBlock: b, isMixed: true}

@@ -17,7 +17,7 @@ func newScheduledEntry(seq int64, key string, dueAt time.Time) *lane.Entry {
 
 func TestKeyStates_UnparkGoesOnWithTheNext(t *testing.T) {
 	t.Parallel()
-	ks := newKeyStates(func() time.Time { return noon })
+	ks := newKeyStates(func() time.Time { return noon }, Backoff{})
 	room := memoryRoom{maxHeldEntries, maxHeldBytes}
 	first, second := newScheduledEntry(1, "a", noon), newScheduledEntry(2, "a", noon.Add(time.Second))
 	for _, e := range []*lane.Entry{first, second} {
@@ -89,7 +89,7 @@ func TestKeyStates_RoomInMemory(t *testing.T) {
 func TestKeyStates_ParkedTimesRise(t *testing.T) {
 	t.Parallel()
 	now := noon
-	ks := newKeyStates(func() time.Time { return now })
+	ks := newKeyStates(func() time.Time { return now }, Backoff{})
 	first := ks.nextParkedAt()
 	now = noon.Add(-time.Second)
 	if second := ks.nextParkedAt(); !second.After(first) {

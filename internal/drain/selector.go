@@ -192,7 +192,7 @@ func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 // block's time has come. The message waits for its retry, and a replayed message went before it. It was moved early,
 // and is not due yet. Or the log has messages of its key that go before it.
 func (s *selector) isSendableNow(k *keyState, e *lane.Entry) bool {
-	if next := e.NextAttempt(); next.After(s.now()) && !isFarAhead(next, s.now()) {
+	if next := e.NextAttempt(); next.After(s.now()) && !s.keys.backoff.isFarAhead(next, s.now()) {
 		s.deferToRetry(k, e)
 		return false
 	}

@@ -51,7 +51,7 @@ func newTestSelector(logKeys ...string) (*selector, *fakeDue) {
 	for i, key := range logKeys {
 		ahead.entries = append(ahead.entries, newLogEntry(int64(i+1), key))
 	}
-	return &selector{laneScope: scope, journal: newTestJournal(), readAhead: ahead, keys: newKeyStates(now),
+	return &selector{laneScope: scope, journal: newTestJournal(), readAhead: ahead, keys: newKeyStates(now, Backoff{}),
 		pauses: &operatorPauses{keyUntil: map[string]time.Time{}}, breaker: newTestBreaker(), due: due,
 		versions: &latestVersions{byKey: map[string]lane.LatestVersion{}}}, due
 }

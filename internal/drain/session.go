@@ -43,7 +43,7 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 ) *session {
 	d := t.drainer
 	s := &session{laneScope: scope, drainer: d, tenure: of, breaker: t.breaker,
-		pauses: &operatorPauses{}, keys: newKeyStates(scope.now)}
+		pauses: &operatorPauses{}, keys: newKeyStates(scope.now, d.Backoff)}
 	s.waiter = &waiter{now: scope.now, wake: t.wake, news: make(chan struct{}, 1), open: of.open}
 	s.journal = &journal{committer: c, saveProgress: s.saveProgress}
 	s.control = &controlRefresh{laneScope: scope, waiter: s.waiter}

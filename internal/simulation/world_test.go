@@ -120,7 +120,26 @@ func drawSettings(d *dice) settings {
 	for i := range d.drawBelow("bad messages", 3) {
 		s.bad[i] = d.drawBelow("bad", s.messages)
 	}
+	s.drawSteps(d)
 	return s
+}
+
+// drawSteps draws steps for the waits of messages, of which the last is longer than the pause of any lane. Most seeds
+// have none. With steps no message fails after the faults, so that the run ends after one more step.
+func (s *settings) drawSteps(d *dice) {
+	if d.drawChance("steps", 0.04) {
+		s.backoff.Steps = []time.Duration{d.drawBetween("first step", time.Second, 20*time.Second),
+			d.drawBetween("last step", 62*time.Minute, 3*time.Hour)}
+		s.bad, s.refused, s.grows = [2]int{-1, -1}, 0, false
+	}
+}
+
+// lastStep returns the longest wait of a message after the faults; 0 = that of Backoff.Max.
+func (s *settings) lastStep() time.Duration {
+	if n := len(s.backoff.Steps); n > 0 {
+		return s.backoff.Steps[n-1]
+	}
+	return 0
 }
 
 // drawLimits draws a rush of messages on a CMS that keeps up, or limits of rate and number. Most seeds have neither.
@@ -316,7 +335,7 @@ func (w *world) newStore(table *memory.Table, draw func() float64) *lane.Store {
 // awaitRest waits until everything has come to rest, and is still at rest after late requests had time to arrive. It
 // returns false if bound is over first, or if a promise is broken.
 func (w *world) awaitRest(ctx context.Context) bool {
-	for end := w.check.lastDue(w.quiet).Add(bound); time.Now().Before(end) && w.check.hasNoViolation(); {
+	for end := w.check.lastDue(w.quiet).Add(bound + w.lastStep()); time.Now().Before(end) && w.check.hasNoViolation(); {
 		if !w.isAtRest(ctx) {
 			time.Sleep(2 * time.Second)
 			continue
