@@ -20,11 +20,12 @@ import (
 	"weir/tools/democms/server"
 )
 
-// bareClient makes the storage requests of yardsticks, one at a time, in a table of its own.
+// bareClient makes the same transactions as Weir's appends, for yardsticks, in a table of its own. It is not safe for
+// concurrent use.
 type bareClient struct {
 	account *azure.Account
-	head    storage.ETag
-	next    int64
+	head    storage.ETag // of the row that stands for a lane's head
+	next    int64        // number of the next row
 }
 
 const barePartition = "bare"
@@ -49,8 +50,8 @@ func openBareClient(ctx context.Context, connection, prefix string) (*bareClient
 	return &bareClient{account: account, head: tags[0], next: 1}, nil
 }
 
-// newRowOp returns the row of the next message, with the columns that Weir files. A smaller row would make the
-// yardstick cheaper than an append.
+// newRowOp returns the insertion of the next message's row, with the columns that Weir files. A smaller row would make
+// the yardstick cheaper than an append.
 func (b *bareClient) newRowOp(m message) storage.Op {
 	return storage.Op{Kind: storage.Insert, Key: fmt.Sprintf("m_%019d", b.next), Values: map[string]any{
 		"Nonce": "00112233445566778899", "Stage": "queued", "Contract": "article", "Key": m.path,
@@ -58,20 +59,20 @@ func (b *bareClient) newRowOp(m message) storage.Op {
 		"ContentType": "application/xml", "AcceptedAt": time.Now(), "Size": int64(bodySize), "Body": packedBody()}}
 }
 
-// packedBody is a compressed body as Weir files it. All rows of the yardstick share it, because the yardstick does
-// not count the compression.
+// packedBody returns a compressed body as Weir files it. All rows of a yardstick have this body, so that compression is
+// no part of the yardstick.
 var packedBody = sync.OnceValue(func() []byte {
 	var packed bytes.Buffer
 	w, err := flate.NewWriter(&packed, flate.BestSpeed)
 	if err != nil {
 		panic(err) // only for a level that does not exist
 	}
-	io.WriteString(w, message{"/bare", 1}.articleBody()) // into memory
+	io.WriteString(w, message{"/bare", 1}.articleBody()) // a write into memory does not fail
 	w.Close()
 	return packed.Bytes()
 })
 
-// appendRow makes the same transaction as the append of one message. Not safe for concurrent use.
+// appendRow makes the same transaction as the append of one message.
 func (b *bareClient) appendRow(ctx context.Context, m message) error {
 	tags, err := b.account.Table().Transact(ctx, barePartition, []storage.Op{
 		{Kind: storage.Merge, Key: "!head", IfMatch: b.head, Values: map[string]any{"Next": b.next + 1}},
@@ -83,7 +84,7 @@ func (b *bareClient) appendRow(ctx context.Context, m message) error {
 	return err
 }
 
-// timeStep waits until earlier work has ended, runs a step, and returns its duration in ms.
+// timeStep waits for quietPause, so that earlier work is over. Then it runs a step, and returns its duration in ms.
 func timeStep(ctx context.Context, step func() error) (float64, error) {
 	if !sleepFor(ctx, quietPause) {
 		return 0, ctx.Err()
@@ -96,7 +97,7 @@ func timeStep(ctx context.Context, step func() error) (float64, error) {
 // quietPause is enough for the delivery and the commit of one message to a fast CMS.
 const quietPause = 20 * time.Millisecond
 
-// runAccept measures how long one client waits for its 202, and how many 202 a second 64 clients get.
+// runAccept measures how long one client waits for its 202, and how many posts a second Weir accepts from many clients.
 func runAccept(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
@@ -116,15 +117,15 @@ func runAccept(ctx context.Context, b *bench) ([]result, error) {
 	return append([]result{latency}, rates...), err
 }
 
-// postWithoutFunction posts the same body to the same handler, at an address without a function. It takes as long as
-// the way to the handler and back.
+// postWithoutFunction posts the body of a message to the handler, at an address without a function. Such a post is the
+// bare hop: the way to the handler and back.
 func postWithoutFunction(ctx context.Context, r *rig, m message) error {
 	return postFor(ctx, r.client, handlerURL(r.host.Status().Instances[0])+"/api/nothing", m.articleBody(),
 		http.StatusNotFound)
 }
 
-// measureAcceptLatency interleaves posts, hops and appends, so that the machine's noise is in each of them. A post
-// takes one append, one hop, and the handler's own work.
+// measureAcceptLatency interleaves posts, bare hops and bare appends, so that the machine's noise is in each of them. A
+// post consists of one hop, one append, and the handler's own work.
 func measureAcceptLatency(ctx context.Context, r *rig, yardstick *bareClient) (result, error) {
 	n := r.sizes.accept.latencies
 	var posts, hops, appends, both []float64
@@ -137,7 +138,7 @@ func measureAcceptLatency(ctx context.Context, r *rig, yardstick *bareClient) (r
 		if err := errors.Join(err1, err2, err3); err != nil {
 			return result{}, err
 		}
-		if i >= n/10 { // the steps before make connections and have code compiled
+		if i >= n/10 { // the first tenth makes connections and has Azurite's code compiled
 			posts, hops, appends, both = append(posts, post), append(hops, hop), append(appends, add),
 				append(both, hop+add)
 		}
@@ -150,8 +151,8 @@ func measureAcceptLatency(ctx context.Context, r *rig, yardstick *bareClient) (r
 			describeSpread(appends)), r.checkRecord(n + n/10)
 }
 
-// turns is the number of turns of posts and bare transactions. Each turn has a rig of its own: Azurite's time to
-// insert a row grows with the partition, that of Azure Storage does not.
+// turns is the number of rigs in which measureAcceptRate measures, one after the other. One rig for all posts would
+// have too many rows: Azurite's time to insert a row grows with the partition, that of Azure Storage does not.
 const turns = 5
 
 // throughput is a number of steps and the time that they took together.
@@ -165,18 +166,23 @@ func (p *throughput) addSteps(steps int, spent time.Duration) {
 }
 func (p *throughput) perSecond() float64 { return float64(p.steps) / p.spent.Seconds() }
 
-// acceptCounts has the results of the turns.
+// acceptCounts has the sums over all turns.
 type acceptCounts struct {
-	posts, bare, hopped throughput
-	groups              float64  // transactions that filed the posts
-	work                cpuTimes // of the posts
-	bareWork            cpuTimes
+	posts    throughput
+	bare     throughput // rows in bare transactions
+	hopped   throughput // such rows, with a bare hop before each
+	groups   float64    // transactions that filed the posts
+	work     cpuTimes   // of the posts
+	bareWork cpuTimes   // of the rows without a hop
 }
 
-// measureAcceptRate measures three rates in turns, each with the same number of clients, while the lane is paused: that
-// of posts; that of rows in bare transactions, in groups of the size that the posts had; and that of such rows if each
-// client makes a bare hop before each row. The difference between the first and the last is the handler's share of
-// the CPUs.
+// measureAcceptRate measures three rates while the lane is paused, each with the same number of clients:
+//   - of posts;
+//   - of rows in bare transactions, in groups as large as the posts' groups were;
+//   - of such rows if each client makes a bare hop before each row.
+//
+// The third kind of step has the same hops and transactions as a post. So the difference between the first rate and the
+// third is the handler's work on a message.
 func measureAcceptRate(ctx context.Context, b *bench) ([]result, error) {
 	var in acceptCounts
 	for range turns {
@@ -195,9 +201,10 @@ func measureAcceptRate(ctx context.Context, b *bench) ([]result, error) {
 			rate).withBaseline(in.hopped.perSecond())}, nil
 }
 
-// blocks is the number of times that posts and bare transactions take turns in one rig.
+// blocks is how many times a rig measures the three rates, one after the other.
 const blocks = 4
 
+// takeAcceptTurn adds the figures of one rig to in.
 func takeAcceptTurn(ctx context.Context, b *bench, in *acceptCounts) error {
 	r, err := b.newRig(ctx, rigOptions{})
 	if err != nil {
@@ -242,20 +249,20 @@ func takeAcceptTurn(ctx context.Context, b *bench, in *acceptCounts) error {
 	return err
 }
 
-// bareBatcher files rows as a receiver does: one transaction at a time. The next transaction takes the rows that
-// came during the last one.
+// bareBatcher files rows as Weir's appender does: one transaction at a time. The next transaction takes the rows that
+// came during the last one. It is safe for concurrent use.
 type bareBatcher struct {
 	bare *bareClient
-	most int // rows of a transaction at most
+	most int // the largest number of rows in a transaction
 
 	mu       sync.Mutex
 	waiting  []pendingRow
-	inFlight bool
+	inFlight bool // flushRows runs
 }
 
 type pendingRow struct {
 	message message
-	done    chan error
+	done    chan error // gets the result of the transaction
 }
 
 // fileRow returns when the row is in storage.
@@ -288,7 +295,7 @@ func (g *bareBatcher) flushRows(ctx context.Context) {
 	}
 }
 
-// insertGroup makes one transaction of a group. Not safe for concurrent use.
+// insertGroup files a group of rows with one transaction.
 func (b *bareClient) insertGroup(ctx context.Context, group []pendingRow) error {
 	ops := []storage.Op{{Kind: storage.Merge, Key: "!head", IfMatch: b.head,
 		Values: map[string]any{"Next": b.next + int64(len(group))}}}
@@ -303,7 +310,8 @@ func (b *bareClient) insertGroup(ctx context.Context, group []pendingRow) error 
 	return err
 }
 
-// pauseFirstLane writes into the tail of lane 0 that the CMS is unavailable for an hour.
+// pauseFirstLane makes the CMS answer 429 with a Retry-After of an hour from now on, posts a message, and waits until
+// lane 0 is paused because of that answer and has no holder. The message stays in its lane.
 func pauseFirstLane(ctx context.Context, r *rig) error {
 	r.cms.SetFaults(server.Faults{TooMany: "1h"})
 	if err := postMessage(ctx, r.client, r.receiveURL(), message{"/pause", 1}); err != nil {
@@ -316,9 +324,9 @@ func pauseFirstLane(ctx context.Context, r *rig) error {
 }
 
 // measureBetweenPosts pauses lane 0, so that no delivery takes part, and measures how fast the clients post n messages
-// of some keys: half of them before it calls measure, and half after. Azurite files a row more slowly the more rows a
-// lane has. If all posts came before measure, they would meet a shorter table than measure does. Each post has an
-// Idempotency-Key, and so its message has two rows, as a message from a file, a queue or a batch has.
+// of the given number of keys: half of them before it calls measure, and half after. Azurite files a row more slowly
+// the more rows a lane has. If all posts came before measure, their table would be shorter than that of measure. Each
+// post has an Idempotency-Key, so its message has two rows, like a message from a file, a queue or a batch.
 func measureBetweenPosts(ctx context.Context, r *rig, n, keys int, measure func() error) (*throughput, error) {
 	if err := pauseFirstLane(ctx, r); err != nil {
 		return nil, err
@@ -345,7 +353,8 @@ func measureBetweenPosts(ctx context.Context, r *rig, n, keys int, measure func(
 	return posts, postHalf("after")
 }
 
-// repeatByClients calls do n times in all, from as many clients as a burst has.
+// repeatByClients calls do n times in all, from as many goroutines as a burst has clients, and adds n and the time to
+// spent. A goroutine ends at its first error.
 func repeatByClients(r *rig, n int, spent *throughput, do func() error) error {
 	began := time.Now()
 	var left atomic.Int64

@@ -12,11 +12,11 @@ import (
 	"weir/internal/weir"
 )
 
-// age is the age of the messages: more than the retention in the project's own settings, 7 days.
+// age is the age of the messages. It is longer than the default of the setting retention, 7 days.
 const age = 8 * 24 * time.Hour
 
-// fillAged files messages and delivers them in this process, by a clock that is age behind. When the handler starts,
-// their retention is over.
+// fillAged files messages and delivers them in this process, by a clock that is age behind. So their retention is over
+// when a handler starts.
 func fillAged(ctx context.Context, r *rig, all []message) error {
 	then := func() time.Time { return time.Now().Add(-age) }
 	store := &lane.Store{Table: r.account.Table(), Bodies: r.account.Bodies(), Lanes: r.lanes, Now: then}
@@ -44,10 +44,10 @@ func fillAged(ctx context.Context, r *rig, all []message) error {
 	return closeDrainer(d, err)
 }
 
-// countingSender accepts each message at once, and closes a channel after the last one. Several lanes may send
-// concurrently.
+// countingSender stands for a CMS that takes each message at once. It closes done after the last message. Several lanes
+// may send concurrently.
 type countingSender struct {
-	left atomic.Int64
+	left atomic.Int64 // messages that were not sent yet
 	done chan struct{}
 	now  func() time.Time
 }

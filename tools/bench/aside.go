@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	residentLimit = 256 // MiB, of a handler on an instance of 512
-	largeBody     = 200 << 10
+	residentLimit = 256       // MiB, of a handler on an instance of 512
+	largeBody     = 200 << 10 // bytes
 	asideLimit    = 10 * time.Minute
 	// asideSpan is how long the holder puts messages aside. For all of them it might need a quarter of an hour,
-	// because Azurite looks through the whole partition for each row of a transaction. After the first few hundred
-	// messages the memory of the handler grows no more.
+	// because Azurite looks through the whole partition for each row of a transaction. The holder must put at least
+	// asideLeast messages aside in that time. After the first few hundred the memory of the handler grows no more.
 	asideSpan, asideLeast = time.Minute, 500
 	// asidePause is the time between two reads of the state. It is long, because Azurite looks through the whole table
 	// at each read.
 	asidePause = 3 * time.Second
 )
 
-// runAside measures the handler's memory in two cases: it has put many messages of a blocked key aside, and many
-// large bodies become due at one time.
+// runAside measures the handler's memory in two cases: the holder puts many messages of a blocked key aside, and many
+// large messages become due at one time.
 func runAside(ctx context.Context, b *bench) ([]result, error) {
 	behind, err := measureBehindBlocked(ctx, b)
 	if err != nil {
@@ -39,8 +39,8 @@ func runAside(ctx context.Context, b *bench) ([]result, error) {
 	return []result{behind, large}, nil
 }
 
-// measureBehindBlocked fills a lane with messages of one key. The first one fails, and its retry is due only after the
-// measurement. So the holder puts the others aside.
+// measureBehindBlocked fills a lane with messages of one key. The first message fails, and its retry is due only after
+// the measurement. So the holder puts the other messages aside.
 func measureBehindBlocked(ctx context.Context, b *bench) (result, error) {
 	n := b.sizes.crowds.aside.behind
 	r, err := b.newRig(ctx, rigOptions{retryWait: 2 * asideLimit, beforeHost: func(ctx context.Context, r *rig) error {
@@ -68,7 +68,7 @@ func measureBehindBlocked(ctx context.Context, b *bench) (result, error) {
 		withNote("%d put aside in %.1f s", passed, took.Seconds()), err
 }
 
-// measureLargeDue files large bodies, which do not compress, with one due time.
+// measureLargeDue files messages with large bodies and one due time.
 func measureLargeDue(ctx context.Context, b *bench) (result, error) {
 	n, moment := b.sizes.crowds.aside.large, time.Now().Add(b.sizes.crowds.aside.lead)
 	r, err := b.newRig(ctx, rigOptions{latency: dueLatency, beforeHost: func(ctx context.Context, r *rig) error {
@@ -82,7 +82,7 @@ func measureLargeDue(ctx context.Context, b *bench) (result, error) {
 	}
 	defer r.shutDown()
 	if late := time.Since(moment); late > 0 {
-		return result{}, fmt.Errorf("the handler was ready %s after they were due", late)
+		return result{}, fmt.Errorf("the handler was ready %s after the messages were due", late)
 	}
 	if err := r.awaitCondition(ctx, asideLimit, "all are written",
 		func() bool { return r.cms.Stats().Writes >= n }); err != nil {
@@ -98,8 +98,8 @@ func measureLargeDue(ctx context.Context, b *bench) (result, error) {
 		withNote("all written %.1f s after the moment", took.Seconds()), err
 }
 
-// largeArticle returns a message of a size. Its text is random, so that compression does not make it smaller in
-// storage.
+// largeArticle returns a message of about size bytes. Its text is random, so that compression saves only a quarter of
+// it.
 func largeArticle(path string, size int) string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	var text strings.Builder

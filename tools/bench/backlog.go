@@ -16,19 +16,20 @@ import (
 	"weir/internal/weir"
 )
 
-// drainCost is the cost of emptying a full lane.
+// drainCost is the cost of delivering all messages of a full lane.
 type drainCost struct {
 	messages     int
 	filling      float64 // s
-	draining     float64 // s, from the first request at the CMS to rest
-	transactions float64
+	draining     float64 // s, from the beginning of the first request at the CMS to the end of the last
+	transactions float64 // of the handler, without those that create the table, queues and containers
 	allocated    float64 // bytes, by the handler since its start
 	peak         float64 // MiB, the handler's largest resident set
 }
 
 func (d drainCost) perMessage(v float64) float64 { return v / float64(d.messages) }
 
-// runBacklog compares a long backlog with a short one: the cost of a message must not grow with the backlog.
+// runBacklog compares a long backlog with a short one: the cost of a message must not grow with the backlog. It also
+// measures a handler without a backlog, whose allocations it subtracts.
 func runBacklog(ctx context.Context, b *bench) ([]result, error) {
 	none, err := measureBacklog(ctx, b, 0)
 	if err != nil {
@@ -44,7 +45,7 @@ func runBacklog(ctx context.Context, b *bench) ([]result, error) {
 	}
 	allocated := func(d drainCost) float64 { return d.perMessage(d.allocated-none.allocated) / 1024 }
 	took := fmt.Sprintf("%d messages: filled in %.1f s, drained in %.1f s; %d: %.1f and %.1f s (Azurite looks "+
-		"through the whole partition at each insert and each read, so that filling takes the square of the size: "+
+		"through the whole partition at each insert, so that the time to fill grows with the square of the size: "+
 		"100,000 take 10 minutes, see docs/performance.md)",
 		long.messages, long.filling, long.draining, short.messages, short.filling, short.draining)
 	rows := []result{
@@ -94,8 +95,8 @@ func measureBacklog(ctx context.Context, b *bench, n int) (drainCost, error) {
 
 const backlogLimit = 15 * time.Minute
 
-// readDrainCost reads the counters of a rig that has drained. It leaves out requests that are for no message: those of
-// the handler's start and of the host.
+// readDrainCost reads the counters of a rig whose lanes are at rest. It leaves out the host's requests to storage, and
+// those by which the handler creates the table, queues and containers.
 func readDrainCost(ctx context.Context, r *rig, d *drainCost) error {
 	used, err := r.readTransactions(ctx)
 	if err != nil {
@@ -115,7 +116,7 @@ func readDrainCost(ctx context.Context, r *rig, d *drainCost) error {
 	return err
 }
 
-// peakMemory returns the largest resident set a process has had, in MiB.
+// peakMemory returns the largest resident set of a process so far, in MiB.
 func peakMemory(pid int) (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -131,10 +132,10 @@ func peakMemory(pid int) (float64, error) {
 }
 
 // memoryTimes compares the time per message of a long backlog with that of short ones, on memory storage in this
-// process. The long backlog is in memory while the short ones drain, too: its rows are work for Go's garbage
-// collector, and that work is not the engine's.
+// process. The rows of the long backlog make work for Go's garbage collector, which is not to count. So these rows are
+// in memory while the short backlogs drain, too.
 func memoryTimes(ctx context.Context, short, long int) (result, error) {
-	full, err := newFull(ctx, long)
+	full, err := newMemoryLane(ctx, long)
 	if err != nil {
 		return result{}, err
 	}
@@ -152,15 +153,15 @@ func memoryTimes(ctx context.Context, short, long int) (result, error) {
 	shorts = append(shorts, more...)
 	return newRow("backlog, time per message on memory storage", "µs",
 		spent).withBaseline(mean(shorts)).limitRatio(1.2).
-		withNote("%d messages, drain alone, the CMS answering at once; the yardstick is the mean of %d backlogs of %d",
+		withNote("%d messages, drained to a CMS that answers at once; the yardstick is the mean of %d backlogs of %d",
 			long, len(shorts), short), err
 }
 
-// drainShort drains short backlogs, one after the other, and returns the µs per message of each.
+// drainShort drains backlogs of n messages, one after the other, and returns the µs per message of each backlog.
 func drainShort(ctx context.Context, times, n int) ([]float64, error) {
 	var spent []float64
 	for range times {
-		f, err := newFull(ctx, n)
+		f, err := newMemoryLane(ctx, n)
 		if err != nil {
 			return nil, err
 		}
@@ -173,24 +174,24 @@ func drainShort(ctx context.Context, times, n int) ([]float64, error) {
 	return spent, nil
 }
 
-// fullLane is a full lane on memory storage.
-type fullLane struct {
-	n       int
+// memoryLane is a lane on memory storage that this process fills and drains.
+type memoryLane struct {
+	n       int // messages in the lane that are not delivered
 	account *memory.Account
 	store   *lane.Store
 }
 
-func newFull(ctx context.Context, n int) (*fullLane, error) {
+func newMemoryLane(ctx context.Context, n int) (*memoryLane, error) {
 	account := memory.New(time.Now)
-	f := &fullLane{n, account, &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}}
+	f := &memoryLane{n, account, &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}}
 	if err := f.store.Open(ctx); err != nil {
 		return nil, err
 	}
 	return f, fillStore(ctx, f.store, makeMessages("backlog", n, fullSizes.load.keys))
 }
 
-// drainLane drains the lane and returns the µs per message.
-func (f *fullLane) drainLane(ctx context.Context) (float64, error) {
+// drainLane drains the lane and returns the µs per message. f.n must be the number of messages to deliver.
+func (f *memoryLane) drainLane(ctx context.Context) (float64, error) {
 	last := &lastSender{left: f.n, done: make(chan struct{})}
 	d := drain.New(drain.Config{Store: f.store, Leases: f.account.Leases(), Sender: last, Tickets: noTickets{},
 		Lease: 30 * time.Second, Settle: 3 * time.Second,
@@ -217,10 +218,10 @@ func closeDrainer(d *drain.Drainer, err error) error {
 	return err
 }
 
-// lastSender accepts each message at once, and closes done after the last one. It has no lock, because one lane sends
-// one message at a time.
+// lastSender stands for a CMS that takes each message at once. It closes done after the last message. It has no lock,
+// because one lane sends one message at a time.
 type lastSender struct {
-	left int
+	left int // messages that were not sent yet
 	done chan struct{}
 }
 

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// The yardstick of deliveries is a bare loop of posts to the CMS on one connection. The bench starts itself again for
-// it: the handler is a process apart from the CMS, too, and a client in the CMS's process would need no switch between
-// processes.
+// The yardstick of deliveries is a bare loop of posts to the CMS on one connection. The loop runs in a process of its
+// own, for which the bench starts its program again, because the handler is a process apart from the CMS, too. A client
+// in the CMS's process would need no switch between processes. The two environment variables have the loop's settings.
 const (
-	bareCount = "WEIR_BENCH_BARE" // number of round trips; set = this process runs only that loop
-	bareURL   = "WEIR_BENCH_URL"
+	bareCount = "WEIR_BENCH_BARE" // number of round trips; if it is set, this process runs only the loop
+	bareURL   = "WEIR_BENCH_URL"  // address of the CMS
 )
 
 // runAsYardstick runs a yardstick if this process was started for one, and reports whether it was.
@@ -30,7 +30,8 @@ func runAsYardstick(ctx context.Context) (bool, error) {
 	return runTimerProcess(ctx, os.Stdin)
 }
 
-// runBareLoop runs the loop if this process was started for it, and reports whether it was.
+// runBareLoop runs the loop if this process was started for the loop, and reports whether it was. It prints the
+// durations as JSON.
 func runBareLoop(ctx context.Context, out io.Writer) (bool, error) {
 	n, err := strconv.Atoi(os.Getenv(bareCount))
 	if err != nil {
@@ -43,8 +44,8 @@ func runBareLoop(ctx context.Context, out io.Writer) (bool, error) {
 	return true, json.NewEncoder(out).Encode(samples)
 }
 
-// measureBareTrips returns the durations of the round trips in ms. It leaves out the first tenth, which makes the
-// connection and warms the CMS up.
+// measureBareTrips returns the durations of n round trips in ms. Before them it makes a tenth as many that do not
+// count, to make the connection and to warm the CMS up.
 func measureBareTrips(ctx context.Context, url string, n int) ([]float64, error) {
 	client := newClient()
 	defer client.CloseIdleConnections()
@@ -61,7 +62,8 @@ func measureBareTrips(ctx context.Context, url string, n int) ([]float64, error)
 	return samples, nil
 }
 
-// measureTrips measures bare round trips to the CMS, in ms, and clears its record.
+// measureTrips returns the durations of n bare round trips to the CMS, in ms. It clears the CMS's record before and
+// after them.
 func (r *rig) measureTrips(ctx context.Context, n int) ([]float64, error) {
 	r.cms.Reset()
 	defer r.cms.Reset()

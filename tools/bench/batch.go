@@ -8,7 +8,7 @@ import (
 )
 
 // runBatch measures how many parts of a batch Weir files in a second, and how many messages it accepts in a second if
-// each is posted alone. The lanes are paused, so that no delivery takes part.
+// each is posted alone. The lane is paused, so that no delivery takes part.
 func runBatch(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newRig(ctx, rigOptions{})
 	if err != nil {
@@ -29,7 +29,7 @@ func runBatch(ctx context.Context, b *bench) ([]result, error) {
 			b.sizes.load.clients)}, nil
 }
 
-// measureBatch posts a batch of n parts, and measures the time until the last one is filed.
+// measureBatch posts a batch of n parts, and measures the time until all parts are filed.
 func measureBatch(ctx context.Context, r *rig, n int) (throughput, error) {
 	before, err := r.countFiled(ctx)
 	if err != nil {

@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	serialTransactions = "transactions per message, serial burst"
+	serialTransactions = "transactions per message, serial burst" // name of a row
 
 	cmsLatency = 20 * time.Millisecond
-	burstLimit = 5 * time.Minute
+	burstLimit = 5 * time.Minute // the longest wait for deliveries, and for lanes at rest
 )
 
-// makeMessages makes n messages over a number of keys.
+// makeMessages returns n messages of the given number of keys, with versions from 1 for each key. Names of keys begin
+// with space.
 func makeMessages(space string, n, keys int) []message {
 	out := make([]message, n)
 	for i := range out {
@@ -30,8 +31,8 @@ func makeMessages(space string, n, keys int) []message {
 	return out
 }
 
-// sendMessages posts messages from many clients at once. One client sends all messages of a key, so that Weir accepts
-// its versions in order. An inversion at the CMS would then be Weir's.
+// sendMessages posts messages from many clients at once, which share the addresses. One client sends all messages of a
+// key, so that Weir accepts the versions of the key in order. A wrong order at the CMS is then an error of Weir.
 func (r *rig) sendMessages(ctx context.Context, all []message, clients int, urls ...string) error {
 	shares := make([][]message, clients)
 	owner := map[string]int{}
@@ -58,7 +59,7 @@ func (r *rig) sendMessages(ctx context.Context, all []message, clients int, urls
 // receiveURL returns the address of the function receive at the host.
 func (r *rig) receiveURL() string { return r.host.URL() + "/api/messages" }
 
-// handlerURLs returns the addresses of the function receive at the handlers themselves, one for each instance.
+// handlerURLs returns the addresses of the function receive at the handlers themselves, one for each handler that runs.
 func (r *rig) handlerURLs() []string {
 	var urls []string
 	for _, i := range r.host.Status().Instances {
@@ -69,14 +70,14 @@ func (r *rig) handlerURLs() []string {
 	return urls
 }
 
-// awaitDelivered waits until the CMS has n writes.
+// awaitDelivered waits until the CMS's record has n writes.
 func (r *rig) awaitDelivered(ctx context.Context, n int) error {
 	return r.awaitCondition(ctx, burstLimit, fmt.Sprintf("the CMS has %d writes", n),
 		func() bool { return r.cms.Stats().Writes >= n })
 }
 
-// warmUp posts messages, waits until all are delivered and at rest, and clears the CMS's record. Afterwards all
-// connections are made, and the code of Azurite is compiled.
+// warmUp posts messages, waits until the lanes are at rest, and clears the CMS's record. Afterwards all connections are
+// made, and Azurite's code is compiled.
 func (r *rig) warmUp(ctx context.Context) error {
 	if err := r.sendMessages(ctx, makeMessages("warm", r.sizes.load.warm, 20), 16, r.receiveURL()); err != nil {
 		return fmt.Errorf("warm up: %w", err)
@@ -88,19 +89,19 @@ func (r *rig) warmUp(ctx context.Context) error {
 	return nil
 }
 
-// burstOutcome is the result of one burst.
-type burstOutcome struct {
-	elapsed float64 // s, from the first post sent to the last write ended
-	filed   float64 // s, until the last was accepted
-	trip    float64 // ms, bare round trip to the CMS
-	writers float64 // average number of requests at the CMS at one time, from the first request to the last
-	used    map[string]float64
+// burstFigures has the figures of one burst.
+type burstFigures struct {
+	elapsed float64            // s, from the beginning of the first post to the end of the last write
+	filed   float64            // s, from the beginning of the first post until all messages were accepted
+	trip    float64            // ms, mean bare round trip to the CMS
+	writers float64            // average number of requests at the CMS at one time, from the first request to the last
+	used    map[string]float64 // requests to storage, by service and operation
 }
 
-// runBurst sends messages at once and waits until all are delivered and at rest. It measures bare round trips before
-// and after, so that a change of the machine's load is in both figures.
-func (r *rig) runBurst(ctx context.Context, all []message) (burstOutcome, error) {
-	var b burstOutcome
+// runBurst sends messages at once and waits until the lanes are at rest. It measures bare round trips before and after
+// the burst, so that a change of the machine's load is in both figures.
+func (r *rig) runBurst(ctx context.Context, all []message) (burstFigures, error) {
+	var b burstFigures
 	before, err := r.measureTrips(ctx, r.sizes.load.trips)
 	if err != nil {
 		return b, err
@@ -136,7 +137,8 @@ func (r *rig) runBurst(ctx context.Context, all []message) (burstOutcome, error)
 	return b, err
 }
 
-// busyWriters returns the average number of requests that the CMS worked on at one time.
+// busyWriters returns the average number of requests on which the CMS worked at one time, from the beginning of the
+// first request to the end of the last.
 func busyWriters(requests []server.Request) float64 {
 	var work time.Duration
 	var from, until time.Time
@@ -175,11 +177,12 @@ func sumCounts(counts map[string]float64) float64 {
 	return sum
 }
 
-// describeShares returns the transactions per message by operation, as the text of a note.
-func describeShares(counts map[string]float64, messages int) string {
+// describeShares returns the text of a note with each count divided by n, for instance transactions per message by
+// operation.
+func describeShares(counts map[string]float64, n int) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, fmt.Sprintf("%s %.3f", name, counts[name]/float64(messages)))
+		parts = append(parts, fmt.Sprintf("%s %.3f", name, counts[name]/float64(n)))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -206,7 +209,7 @@ func runSerial(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// runLanes measures the same burst on eight lanes. The lane with the most messages bounds the time.
+// runLanes measures the same burst on eight lanes. The lane with the most messages determines the shortest time.
 func runLanes(ctx context.Context, b *bench) ([]result, error) {
 	const count = 8
 	r, err := b.newWarmRig(ctx, rigOptions{latency: cmsLatency, lanes: count})

@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// chainSteps is how many requests a message takes: look up, create or update, publish.
+// chainSteps is the number of requests for a message whose steps do not remember ids: look up, create or update,
+// publish.
 const chainSteps = 3
 
-// tokenLife is the life of a token of the chains' CMS. A process renews it at 75 % of that.
+// tokenLife is the life of a token in measureTokens. A process renews its token after 75 % of this time.
 const tokenLife = 2 * time.Second
 
-// chainConfig is the weir.yaml of a rig whose messages are chains of requests.
+// chainConfig is the weir.yaml of a rig whose messages take chains of requests. Its parameters are the lanes, the lease
+// and the line of the sign-in, if any.
 const chainConfig = `
 lanes: %d
 lease: %s
@@ -40,7 +42,7 @@ contracts:
         post: /items/{{ create?.json.id ?? find.json.items[0].id }}/publish
 `
 
-// rememberingSteps turn the steps of chainConfig into steps that remember the id of an item.
+// rememberingSteps turns the steps of chainConfig into steps that remember the id of an item.
 var rememberingSteps = strings.NewReplacer(
 	"get: /items?ref={{ key }}", "when: remembered == nil\n        get: /items?ref={{ key }}",
 	"when: len(find.json.items) == 0", "when: remembered == nil and len(find.json.items) == 0",
@@ -52,8 +54,8 @@ var rememberingSteps = strings.NewReplacer(
 
 const chainSignIn = `  signIn: { oauth2: { tokenUrl: %s/token, clientId: weir, clientSecret: s3cret } }`
 
-// runChains measures messages that take three requests each: on one lane against three bare round trips a message,
-// and many messages with tokens of a short life.
+// runChains measures messages that take three requests each: a burst on one lane against three bare round trips a
+// message, many messages with tokens of a short life, and a burst whose steps remember the ids of items.
 func runChains(ctx context.Context, b *bench) ([]result, error) {
 	rows, err := measureChainBurst(ctx, b)
 	if err != nil {
@@ -67,8 +69,8 @@ func runChains(ctx context.Context, b *bench) ([]result, error) {
 	return append(rows, more...), err
 }
 
-// measureRemembering posts the same burst to a lane whose steps look each item up, and to one whose steps remember
-// its id.
+// measureRemembering posts the same burst to two rigs of one lane: in the first the steps look up the item of each
+// message, in the second they remember its id.
 func measureRemembering(ctx context.Context, b *bench) ([]result, error) {
 	const messagesPerKey = 10
 	var seconds, requests [2]float64
@@ -138,11 +140,11 @@ func measureTokens(ctx context.Context, b *bench) ([]result, error) {
 		return nil, err
 	}
 	st := site.readStats()
-	renewals := instances * (elapsed/(0.75*tokenLife.Seconds()) + 2) // each process has one of its own
+	renewals := instances * (elapsed/(0.75*tokenLife.Seconds()) + 2) // each process has tokens of its own
 	return []result{newRow("chains with tokens of 2 s: tokens fetched", "", float64(st.tokens)).
 		withBaseline(renewals).limitRatio(1).
-		withNote("%d messages on %d lanes and %d instances in %.1f s (%.0f/s), each delivered once; %d requests had an "+
-			"expired token, and were repeated with a new one", n, lanes, instances, elapsed, float64(n)/elapsed,
+		withNote("%d messages on %d lanes and %d instances in %.1f s (%.0f/s), each delivered once; %d requests had "+
+			"an expired token, and were repeated with a new one", n, lanes, instances, elapsed, float64(n)/elapsed,
 			st.unauthorized)}, nil
 }
 
@@ -160,10 +162,10 @@ func (r *rig) runChainBurst(ctx context.Context, site *chainSite, all []message)
 	st := site.readStats()
 	want := chainSteps * len(all)
 	if site.remembers {
-		want -= len(all) - st.items // each further message of a key has no look-up
+		want -= len(all) - st.items // only the first message of a key has a look-up
 	}
 	if st.requests != want || st.newest != st.items || st.duplicates > 0 {
-		return 0, fmt.Errorf("the CMS took %d requests, want %d; %d of its %d items are the newest, %d are there twice",
+		return 0, fmt.Errorf("the CMS took %d requests, want %d; %d of its %d items are the newest, %d are duplicates",
 			st.requests, want, st.newest, st.items, st.duplicates)
 	}
 	return st.endedAt.Sub(began).Seconds(), nil

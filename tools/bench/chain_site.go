@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// chainSite is a CMS that takes a message in several requests. It is safe for concurrent use.
+// chainSite is a CMS that takes several requests for a message. It is safe for concurrent use.
 type chainSite struct {
 	latency   time.Duration // of each request
 	tokenLife time.Duration // 0 = no sign-in is needed
-	remembers bool          // its clients remember the ids of items
+	remembers bool          // the steps of its rig remember the ids of items
 	mux       *http.ServeMux
 
 	mu     sync.Mutex
-	items  []*chainItem
-	tokens map[string]time.Time // the time at which each ends
+	items  []*chainItem         // by id
+	tokens map[string]time.Time // the end of each token's life
 	stats  chainStats
 }
 
@@ -27,19 +27,19 @@ type chainSite struct {
 type chainItem struct {
 	Ref     string `json:"ref"`
 	Version int    `json:"version"`
-	shown   int    // version that was published
+	shown   int    // version that was published last; 0 = none
 }
 
 // chainStats is the record of the CMS.
 type chainStats struct {
-	requests     int // that were carried out
-	unauthorized int
-	tokens       int // that were given out
+	requests     int // with a valid token, or without sign-in
+	unauthorized int // requests without a valid token
+	tokens       int // that were issued
 	items        int
-	newest       int // items whose newest version is published; 0 if an update had a lower version than its item
-	duplicates   int
-	inversions   int // updates with a lower version than the item had
-	endedAt      time.Time
+	newest       int       // items whose newest version is published; 0 if there were inversions
+	duplicates   int       // items with the ref of an earlier item
+	inversions   int       // updates with a lower version than the item had
+	endedAt      time.Time // of the last of the requests
 }
 
 const chainBase = "/api/content"
@@ -47,7 +47,7 @@ const chainBase = "/api/content"
 func newChainSite(latency, tokenLife time.Duration) *chainSite {
 	s := &chainSite{latency: latency, tokenLife: tokenLife, mux: http.NewServeMux(), tokens: map[string]time.Time{}}
 	s.mux.HandleFunc("POST "+chainBase, func(http.ResponseWriter, *http.Request) {
-		time.Sleep(s.latency) // a request that changes nothing
+		time.Sleep(s.latency) // for bare round trips; changes nothing
 	})
 	s.mux.HandleFunc("POST "+chainBase+"/token", s.giveToken)
 	s.mux.HandleFunc("GET "+chainBase+"/items", s.serveStep(s.findItem))
@@ -60,7 +60,7 @@ func newChainSite(latency, tokenLife time.Duration) *chainSite {
 // ServeHTTP implements http.Handler.
 func (s *chainSite) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// giveToken answers as a token endpoint of OAuth2 does.
+// giveToken answers as a token endpoint of OAuth2 does. It accepts all credentials.
 func (s *chainSite) giveToken(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *chainSite) giveToken(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":%g}`, token, s.tokenLife.Seconds())
 }
 
-// serveStep checks the token, waits for the latency, and answers with the result of handle.
+// serveStep checks the token, waits for the latency, and answers with the result of handle. It calls handle under mu.
 func (s *chainSite) serveStep(handle func(*http.Request) (int, any)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !s.isSignedIn(r) {
@@ -90,6 +90,7 @@ func (s *chainSite) serveStep(handle func(*http.Request) (int, any)) http.Handle
 	}
 }
 
+// isSignedIn reports whether a request has a valid token or needs none. It counts a request that is refused.
 func (s *chainSite) isSignedIn(r *http.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,6 +145,7 @@ func (s *chainSite) publishItem(r *http.Request) (int, any) {
 	return http.StatusOK, map[string]int{"id": id}
 }
 
+// itemOf returns the item of a request's path with its id, or nil if there is no such item.
 func (s *chainSite) itemOf(r *http.Request) (int, *chainItem) {
 	id, err := strconv.Atoi(r.PathValue("id"))
 	if err != nil || id < 0 || id >= len(s.items) {
@@ -152,14 +154,14 @@ func (s *chainSite) itemOf(r *http.Request) (int, *chainItem) {
 	return id, s.items[id]
 }
 
-// resetStats clears the record and the items. Tokens stay valid.
+// resetStats clears the record and removes the items. Tokens stay valid.
 func (s *chainSite) resetStats() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats, s.items = chainStats{}, nil
 }
 
-// readStats returns the record.
+// readStats returns the record, with figures computed from the items.
 func (s *chainSite) readStats() chainStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

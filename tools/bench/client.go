@@ -19,17 +19,18 @@ func newClient() *http.Client {
 		Transport: &http.Transport{MaxIdleConnsPerHost: 128, IdleConnTimeout: time.Minute}}
 }
 
-// message is a message to send.
+// message is a message to send. Its key is path.
 type message struct {
 	path    string
 	version int
 }
 
-// bodySize is the size of a usual message in bytes.
+// bodySize is the size of a usual message's body in bytes.
 const bodySize = 1024
 
 var filling = strings.Repeat("Lorem ipsum dolor sit amet. ", bodySize/28)
 
+// articleBody returns a body of bodySize bytes.
 func (m message) articleBody() string {
 	text := fmt.Sprintf(`<article path="%s" version="%d"><title>Version %d</title><text>`, m.path, m.version, m.version)
 	return text + filling[:max(0, bodySize-len(text)-17)] + "</text></article>"
@@ -40,6 +41,7 @@ func postMessage(ctx context.Context, c *http.Client, url string, m message) err
 	return postBody(ctx, c, url, m.articleBody(), nil)
 }
 
+// postBody posts a body with a header, which may be nil. It returns an error unless the status is 2xx.
 func postBody(ctx context.Context, c *http.Client, url, body string, header http.Header) error {
 	status, answer, err := postAndRead(ctx, c, url, body, header)
 	if err == nil && status/100 != 2 {
@@ -57,7 +59,7 @@ func postFor(ctx context.Context, c *http.Client, url, body string, want int) er
 	return err
 }
 
-// postAndRead posts a body and reads the answer.
+// postAndRead posts a body and reads the answer. It sets Content-Type in header, unless header is nil.
 func postAndRead(ctx context.Context, c *http.Client, url, body string, header http.Header) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -97,7 +99,7 @@ func getURL(ctx context.Context, c *http.Client, url string, read func(io.Reader
 	return err
 }
 
-// readMetrics reads metrics in Prometheus's text format: values by name with labels.
+// readMetrics reads metrics in Prometheus's text format. It returns the values by the metrics' names with labels.
 func readMetrics(ctx context.Context, c *http.Client, url string) (map[string]float64, error) {
 	values := map[string]float64{}
 	err := getURL(ctx, c, url, func(body io.Reader) error {
@@ -119,7 +121,7 @@ func readMetrics(ctx context.Context, c *http.Client, url string) (map[string]fl
 	return values, err
 }
 
-// labelValue returns the value of a label; "" if the label is missing.
+// labelValue returns the value of a label in labels, such as {service="blob"}; "" if the label is missing.
 func labelValue(labels, name string) string {
 	if m := regexp.MustCompile(`[{,]` + name + `="([^"]*)"`).FindStringSubmatch(labels); m != nil {
 		return m[1]

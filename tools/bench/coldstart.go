@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// coldLimit bounds the time from exec to the first 202, in milliseconds, if storage answers
-	// within coldDelay.
+	// coldLimit bounds the time from exec to the first 202, in milliseconds, if storage's answers are delayed by
+	// coldDelay or less.
 	coldLimit = 150
 	coldDelay = 10 * time.Millisecond
-	// coldPoll is the pause between two requests by which the host learns whether the handler is ready.
+	// coldPoll is the pause of the host between two requests to see whether the handler is ready.
 	coldPoll = 25 * time.Millisecond
 )
 
@@ -31,12 +31,12 @@ type coldStart struct {
 	process  time.Duration // from exec to main
 	settings time.Duration // from main to listening
 	storage  time.Duration // from listening until storage is open
-	request  time.Duration // from then until the 202: the host's request GET /, and the post
-	total    time.Duration
+	request  time.Duration // from open storage to the 202: the host's request GET /, and the post
+	total    time.Duration // from exec to the 202
 }
 
-// runColdStart measures how long the request that wakes the app waits: the host starts the handler,
-// polls it until it is ready, and forwards the request. The host's own start is not counted.
+// runColdStart measures how long the request that wakes the app waits: the host starts the handler, polls it until it
+// is ready, and forwards the request. The bench takes the host's part, so the host's own start is not counted.
 func runColdStart(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, lanes := range b.sizes.cold.lanes {
@@ -49,8 +49,8 @@ func runColdStart(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// measureColdStarts returns the median of some starts over storage that is in use. It leaves out the first start, which
-// reads the binary from disk.
+// measureColdStarts returns the medians of some starts. It leaves out the first start, which reads the binary from disk
+// and finds storage without messages.
 func measureColdStarts(ctx context.Context, b *bench, lanes int) (result, error) {
 	r, err := b.newRig(ctx, rigOptions{lanes: lanes, withoutHost: true})
 	if err != nil {
@@ -93,8 +93,8 @@ func measureColdStarts(ctx context.Context, b *bench, lanes int) (result, error)
 	return row, nil
 }
 
-// startColdHandler starts a handler as the host does, and ends it as the host does when the first
-// message was accepted.
+// startColdHandler starts a handler as the host does, posts a message as soon as the handler answers, and then ends the
+// handler by SIGKILL.
 func startColdHandler(ctx context.Context, r *rig, config string, number int) (s coldStart, err error) {
 	port, err := freePort()
 	if err != nil {
@@ -144,12 +144,12 @@ func awaitColdHandler(ctx context.Context, r *rig, address string) error {
 			return resp.Body.Close()
 		}
 		if !sleepFor(ctx, coldPoll) {
-			return fmt.Errorf("the handler is not there: %w", err)
+			return fmt.Errorf("the handler does not answer: %w", err)
 		}
 	}
 }
 
-// readParts reads the parts from the handler's log, whose durations begin at main.
+// readParts reads the parts of the start from the handler's log. The durations in the log begin at main.
 func (s *coldStart) readParts(began time.Time, log *bytes.Buffer) error {
 	found := map[string]time.Duration{}
 	for lines := bufio.NewScanner(log); lines.Scan(); {
@@ -170,7 +170,7 @@ func (s *coldStart) readParts(began time.Time, log *bytes.Buffer) error {
 	listening, isListening := found["handler: listening"]
 	ready, isReady := found["handler: ready"]
 	if !isListening || !isReady {
-		return fmt.Errorf("the handler's log does not say how its start went: %v", found)
+		return fmt.Errorf("the handler's log has no line \"listening\" or no line \"ready\": %v", found)
 	}
 	s.settings, s.storage, s.request = listening, ready-listening, s.total-s.process-ready
 	return nil

@@ -15,12 +15,12 @@ import (
 	"weir/tools/realbroker"
 )
 
-// consumedKeys is the number of keys of the published messages: more than the prefetch, so that no key waits for
-// its earlier message.
+// consumedKeys is the number of keys of the published messages. It is larger than the prefetch, so that no message
+// waits for an earlier one of its key.
 const consumedKeys = 1000
 
 // runConsume measures how many messages a second weir consume files from a real RabbitMQ, and how many a second a
-// receiver files from the same number of posts. The lanes are paused, so that no delivery takes part.
+// receiver files from the same number of posts. The lane is paused, so that no delivery takes part.
 func runConsume(ctx context.Context, b *bench) (rows []result, err error) {
 	dir, err := os.MkdirTemp(b.temp, "broker-")
 	if err != nil {
@@ -76,10 +76,10 @@ func measureConsumer(ctx context.Context, r *rig, broker *realbroker.Broker, n i
 	}
 	defer func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait() // the consumer has got SIGTERM
+		_ = cmd.Wait() // the signal ends it, so an error means nothing
 	}()
-	var began time.Time // when the first message was seen, and how many were filed then
-	var atFirst int64
+	var began time.Time // of the first look that found a filed message
+	var atFirst int64   // number of messages that this look found
 	err = r.awaitCondition(ctx, time.Minute+time.Duration(n)*100*time.Millisecond, "all are filed", func() bool {
 		filed, err := r.countFiled(ctx)
 		if err != nil {
@@ -92,12 +92,12 @@ func measureConsumer(ctx context.Context, r *rig, broker *realbroker.Broker, n i
 	})
 	steps := n - int(atFirst)
 	if err == nil && (steps <= 0) {
-		return throughput{}, fmt.Errorf("all %d messages were filed at the first look: too few to measure", n)
+		return throughput{}, fmt.Errorf("the first look found all %d messages filed: too few to measure", n)
 	}
 	return throughput{steps: steps, spent: time.Since(began)}, err
 }
 
-// countFiled returns the number of messages in lane 0.
+// countFiled returns the number of messages that were ever filed in lane 0.
 func (r *rig) countFiled(ctx context.Context) (int64, error) {
 	c, err := r.store.ReadControl(ctx, 0)
 	return c.Head.Next - 1, err

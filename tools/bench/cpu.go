@@ -12,7 +12,8 @@ import (
 )
 
 // runCPU measures the handler's CPU time per message, accepted and delivered at full speed: the time of the whole
-// process over the number of messages. The floor, of the same messages, is a yardstick without a target.
+// process divided by the number of messages. The yardstick, without a target, is the CPU time of a bare program for the
+// same messages; see floor.go.
 func runCPU(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
@@ -56,8 +57,8 @@ func runCPU(ctx context.Context, b *bench) ([]result, error) {
 			transactions/float64(len(all)))}, nil
 }
 
-// runProfiled lets the handlers write CPU profiles while do runs, if the bench has a folder for profiles. Only handlers
-// that `make profile` has built react to the signal.
+// runProfiled lets the handlers write CPU profiles while do runs, if the bench has a folder for profiles. The handlers
+// must be built by `make profile`: the signal ends others.
 func runProfiled(ctx context.Context, r *rig, do func() error) error {
 	if r.profile == "" {
 		return do()
@@ -85,17 +86,18 @@ func signalHandlers(r *rig, s syscall.Signal) error {
 	return nil
 }
 
-// cpuTimes is the CPU time of the processes that take part, in s.
+// cpuTimes has the CPU times of the handlers, of Azurite and of this process, in s. This process runs the clients, the
+// host and the CMS.
 type cpuTimes struct{ handlers, storage, bench float64 }
 
-// perStep describes the times as ms for each of n steps. If they add up to all cores, the machine is the limit.
+// perStep returns the text of a note with the times in ms for each of n steps.
 func (e cpuTimes) perStep(n int) string {
 	each := func(v float64) float64 { return v * 1000 / float64(n) }
 	return fmt.Sprintf("handler %.3f, Azurite %.3f, clients with host and CMS %.3f ms", each(e.handlers),
 		each(e.storage), each(e.bench))
 }
 
-// addCPUTimes calls do and adds the CPU time that the processes used meanwhile to sum.
+// addCPUTimes calls do, and adds to sum the CPU times that the processes used meanwhile.
 func addCPUTimes(r *rig, sum *cpuTimes, do func() error) error {
 	before, err := readCPUTimes(r)
 	if err != nil {
@@ -128,7 +130,7 @@ func readCPUTimes(r *rig) (cpuTimes, error) {
 // ticks is the number of ticks of the kernel's clock in a second (USER_HZ): 100 on Linux for amd64 and arm64.
 const ticks = 100
 
-// readCPUTime returns the CPU time of a process so far, in s.
+// readCPUTime returns the CPU time that a process has used so far, in s.
 func readCPUTime(pid int) (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -15,7 +15,9 @@ import (
 	"weir/tools/democms/server"
 )
 
-// fillAtOnce files messages, many in a transaction and in no certain order. It calls change with each message before.
+// fillAtOnce files messages without a handler, in no certain order, and atOnce of them concurrently, so that a
+// transaction has many. Before it files a message it calls change, unless change is nil, with the message and its index
+// in all. change may alter the message, and returns its idempotency key or "". Calls of change are concurrent.
 func fillAtOnce(ctx context.Context, store *lane.Store, all []message, atOnce int,
 	change func(int, *weir.Message) (idempotencyKey string)) error {
 	appender := lane.NewAppender(store, slog.New(slog.DiscardHandler))
@@ -36,12 +38,12 @@ func fillAtOnce(ctx context.Context, store *lane.Store, all []message, atOnce in
 	return group.Wait()
 }
 
-// pathsByLane returns each paths for each of the lanes: first all of lane 0, then all of lane 1, and so on.
-func pathsByLane(space string, lanes, each int) []string {
+// pathsByLane returns perLane paths for each lane: first those of lane 0, then those of lane 1, and so on.
+func pathsByLane(space string, lanes, perLane int) []string {
 	paths := make([][]string, lanes)
-	for i, missing := 0, lanes*each; missing > 0; i++ {
+	for i, missing := 0, lanes*perLane; missing > 0; i++ {
 		path := fmt.Sprintf("/%s/%d", space, i)
-		if n := lane.Of(path, lanes); len(paths[n]) < each {
+		if n := lane.Of(path, lanes); len(paths[n]) < perLane {
 			paths[n] = append(paths[n], path)
 			missing--
 		}
@@ -52,15 +54,15 @@ func pathsByLane(space string, lanes, each int) []string {
 // besideGap is the pause between two plain messages beside a lane's other work.
 const besideGap = 250 * time.Millisecond
 
-// plainTraffic posts plain messages beside other work in their lane.
+// plainTraffic posts plain messages, which have no due time, beside other work in their lane.
 type plainTraffic struct {
 	*trickleFlow
-	stop context.CancelFunc
+	stop context.CancelFunc // ends the posts
 	work sync.WaitGroup
-	err  error
+	err  error // of the post that failed; nil = none. Read it after work.
 }
 
-// startPlainTraffic begins to post plain messages.
+// startPlainTraffic begins to post plain messages. The first failed post ends the posts.
 func startPlainTraffic(ctx context.Context, r *rig) *plainTraffic {
 	b := &plainTraffic{trickleFlow: r.newFlow()}
 	ctx, b.stop = context.WithCancel(ctx)
@@ -72,14 +74,15 @@ func startPlainTraffic(ctx context.Context, r *rig) *plainTraffic {
 	return b
 }
 
-// stopPosting stops the posts. It may be called twice.
+// stopPosting stops the posts, and returns the error of the post that failed, if any. It may be called twice.
 func (b *plainTraffic) stopPosting() error {
 	b.stop()
 	b.work.Wait()
 	return b.err
 }
 
-// deliveryLags returns for each plain message the time from its post to the begin of its request at the CMS, in ms.
+// deliveryLags returns for each of the requests that is for a plain message the time from the message's post to the
+// beginning of the request, in ms.
 func (b *plainTraffic) deliveryLags(requests []server.Request) []float64 {
 	var lags []float64
 	for _, req := range requests {
@@ -90,7 +93,7 @@ func (b *plainTraffic) deliveryLags(requests []server.Request) []float64 {
 	return lags
 }
 
-// requestsWithin returns the requests that began from one time until another, the earliest first.
+// requestsWithin returns the requests that began between two times, these included. The earliest request is first.
 func requestsWithin(requests []server.Request, from, until time.Time) []server.Request {
 	in := slices.DeleteFunc(slices.Clone(requests), func(r server.Request) bool {
 		return r.StartedAt.Before(from) ||
@@ -100,7 +103,7 @@ func requestsWithin(requests []server.Request, from, until time.Time) []server.R
 	return in
 }
 
-// longestStandstill returns the longest time within a span in which no request began at the CMS.
+// longestStandstill returns the longest time between from and until in which no request began at the CMS.
 func longestStandstill(requests []server.Request, from, until time.Time) time.Duration {
 	longest, before := time.Duration(0), from
 	for _, req := range requestsWithin(requests, from, until) {

@@ -25,13 +25,13 @@ func TestReadDelays(t *testing.T) {
 	}
 }
 
-func TestResult_At(t *testing.T) {
+func TestResult_WithDelay(t *testing.T) {
 	t.Parallel()
 	if r := newRow("a", "s", 1).withDelay(0); r.Name != "a" || r.Delay != 0 {
-		t.Errorf("near: got %+v, want Name a and Delay 0", r)
+		t.Errorf("no delay: got %+v, want Name a and Delay 0", r)
 	}
 	if r := newRow("a", "s", 1).withDelay(10 * time.Millisecond); r.Name != "a, storage at 10ms" || r.Delay != 10 {
-		t.Errorf("away: got %+v, want Name \"a, storage at 10ms\" and Delay 10", r)
+		t.Errorf("10 ms: got %+v, want Name \"a, storage at 10ms\" and Delay 10", r)
 	}
 }
 
@@ -58,18 +58,18 @@ func requestsAt(from time.Time, seconds ...int) []server.Request {
 	return all
 }
 
-func TestStandstill(t *testing.T) {
+func TestLongestStandstill(t *testing.T) {
 	t.Parallel()
 	from := time.Now()
 	for name, c := range map[string]struct {
 		begun []int
 		want  time.Duration
 	}{
-		"Between":      {[]int{7, 1, 3}, 4 * time.Second},
-		"AtTheStart":   {[]int{6, 8}, 6 * time.Second},
-		"AtTheEnd":     {[]int{1, 2}, 8 * time.Second},
-		"Never":        {nil, 10 * time.Second},
-		"NotOfTheSpan": {[]int{-5, 5, 20}, 5 * time.Second},
+		"Between":        {[]int{7, 1, 3}, 4 * time.Second},
+		"AtTheStart":     {[]int{6, 8}, 6 * time.Second},
+		"AtTheEnd":       {[]int{1, 2}, 8 * time.Second},
+		"NoRequest":      {nil, 10 * time.Second},
+		"OutsideTheSpan": {[]int{-5, 5, 20}, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -83,24 +83,23 @@ func TestStandstill(t *testing.T) {
 func TestBusyWriters(t *testing.T) {
 	t.Parallel()
 	if got := busyWriters(requestsAt(time.Now(), 3, 0, 0, 1)); got != 1 {
-		t.Errorf("got %g writers, want 1: four seconds of work in four", got)
+		t.Errorf("got %g writers, want 1: four requests of a second each within four seconds", got)
 	}
 	if got := busyWriters(requestsAt(time.Now(), 0, 0, 0)); got != 3 {
 		t.Errorf("got %g writers, want 3", got)
 	}
 }
 
-// TestFarther checks that the sizes of a second pass are at most those of the first.
-func TestFarther(t *testing.T) {
+func TestFartherSizes(t *testing.T) {
 	t.Parallel()
 	if got := tiny.fartherSizes(); got.trickle.messages != tiny.trickle.messages ||
 		got.backlog.long != tiny.backlog.long || got.recipe != tiny.recipe {
-		t.Errorf("tiny sizes grew: %+v, want messages %v, long %v and recipe %v", got, tiny.trickle.messages,
-			tiny.backlog.long, tiny.recipe)
+		t.Errorf("tiny sizes changed: %+v, want trickle.messages %v, backlog.long %v and recipe %v", got,
+			tiny.trickle.messages, tiny.backlog.long, tiny.recipe)
 	}
 	if got := fullSizes.fartherSizes(); got.idle.minutes != 1 || got.backlog.long >= fullSizes.backlog.long ||
 		got.load.burst != fullSizes.load.burst {
-		t.Errorf("got %+v, want fewer messages where only their number counts, and the same burst", got)
+		t.Errorf("got %+v, want one idle minute, a shorter long backlog and the same burst", got)
 	}
 }
 

@@ -18,17 +18,17 @@ import (
 const (
 	dueLatency = time.Millisecond // of the CMS
 	dueLanes   = 8
-	// dueMargin is the time from the moment when the restarted handlers are ready to the first due time. dueHeld is the
-	// time from the kill of a holder to the first due time. It is shorter than lane.DueLead, so the holder has the
-	// lane when it is killed.
+	// dueHeld is the time from a kill to the first due time if the lanes are to have holders at the kill. It is shorter
+	// than lane.DueLead, which is how long before a due time a process takes the lane. If the lanes are to be at rest,
+	// the kill is earlier by dueMargin.
 	dueMargin = 4 * time.Second
 	dueHeld   = time.Second
 )
 
-// dueTimes are messages, one for each key, and their due times.
+// dueTimes has the due times of messages, each of another key.
 type dueTimes map[message]time.Time
 
-// spreadDueTimes returns n messages with due times at random in a span.
+// spreadDueTimes returns n messages with random due times in the span that begins at from.
 func spreadDueTimes(space string, n int, from time.Time, span time.Duration) dueTimes {
 	moments := dueTimes{}
 	for _, m := range makeMessages(space, n, n) {
@@ -37,6 +37,7 @@ func spreadDueTimes(space string, n int, from time.Time, span time.Duration) due
 	return moments
 }
 
+// firstDue returns the earliest due time.
 func (a dueTimes) firstDue() (at time.Time) {
 	for _, due := range a {
 		if at.IsZero() || due.Before(at) {
@@ -66,8 +67,9 @@ func postDueMessages(ctx context.Context, r *rig, a dueTimes) error {
 	return nil
 }
 
-// measureLateness returns for each message the time from its due time to the begin of its request at the CMS, in ms. If
-// a message was due before ready, the time counts from ready. A request before the due time is an error.
+// measureLateness returns for each request at the CMS the time from its message's due time to the beginning of the
+// request, in ms. If the message was due before ready, the time counts from ready. A request before the due time is an
+// error.
 func measureLateness(cms *server.Server, a dueTimes, ready time.Time) ([]float64, error) {
 	var late []float64
 	var early []error
@@ -84,7 +86,8 @@ func measureLateness(cms *server.Server, a dueTimes, ready time.Time) ([]float64
 	return late, errors.Join(early...)
 }
 
-// awaitDueMessages waits until all messages are delivered, and compares the CMS's record with their due times.
+// awaitDueMessages waits until all messages are delivered, checks the CMS's record, and returns the lateness of the
+// messages as measureLateness does.
 func awaitDueMessages(ctx context.Context, r *rig, a dueTimes, ready time.Time) ([]float64, error) {
 	if err := r.awaitDelivered(ctx, len(a)); err != nil {
 		return nil, err
@@ -96,8 +99,8 @@ func awaitDueMessages(ctx context.Context, r *rig, a dueTimes, ready time.Time) 
 	return late, errors.Join(err, r.checkRecord(len(a)))
 }
 
-// runDue measures the lateness of messages with a due time: while an instance runs, and after all instances were
-// killed.
+// runDue measures the lateness of messages with a due time: while an instance runs, after all handlers were killed
+// while the lanes were at rest, and after they were killed while the lanes had holders.
 func runDue(ctx context.Context, b *bench) ([]result, error) {
 	live, err := measureDueLive(ctx, b)
 	if err != nil {
@@ -109,7 +112,7 @@ func runDue(ctx context.Context, b *bench) ([]result, error) {
 	}
 	holding, err := measureDueKilled(ctx, b, dueHeld)
 	if err != nil {
-		return live, fmt.Errorf("killed while holding: %w", err)
+		return live, fmt.Errorf("killed while the lanes had holders: %w", err)
 	}
 	return append(live,
 		newRow("due: lateness after every instance was killed, max", "ms", slices.Max(rested.late)).limitValue(2000).
@@ -117,10 +120,11 @@ func runDue(ctx context.Context, b *bench) ([]result, error) {
 				describeSpread(rested.late), dueMargin+dueHeld, rested.untilReady.Seconds()),
 		newRow("due: from a SIGKILL of the holders to the last message", "s",
 			holding.untilLast.Seconds()).withBaseline(takeoverLease.Seconds()).limitDistance(2).
-			withNote("SIGKILL %s before the first moment, when the lanes were held: what is left of the lease has to "+
+			withNote("SIGKILL %s before the first moment, when the lanes had holders: the rest of the lease has to "+
 				"pass; ready again after %.2f s", dueHeld, holding.untilReady.Seconds())), nil
 }
 
+// measureDueLive measures the lateness while an instance runs, against bare timers for the same due times.
 func measureDueLive(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{lanes: dueLanes, latency: dueLatency})
 	if err != nil {
@@ -161,16 +165,16 @@ func measureDueLive(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// killOutcome is the result of a SIGKILL of all instances.
-type killOutcome struct {
-	late       []float64     // ms
-	untilReady time.Duration // until the last handler was ready again
-	untilLast  time.Duration // until the last message reached the CMS
+// killFigures has the figures of a SIGKILL of all handlers. Times begin at the kill.
+type killFigures struct {
+	late       []float64     // ms, from the due time, or from ready handlers if that is later
+	untilReady time.Duration // until the new handlers of all instances were ready
+	untilLast  time.Duration // until the request for the last message began
 }
 
-// measureDueKilled kills all instances, lead before the first due time, and lets the host restart them.
-func measureDueKilled(ctx context.Context, b *bench, lead time.Duration) (killOutcome, error) {
-	var k killOutcome
+// measureDueKilled kills the handlers of all instances, lead before the first due time. The host starts new ones.
+func measureDueKilled(ctx context.Context, b *bench, lead time.Duration) (killFigures, error) {
+	var k killFigures
 	r, err := b.newWarmRig(ctx, rigOptions{lanes: dueLanes, latency: dueLatency, instances: 2, lease: takeoverLease})
 	if err != nil {
 		return k, err
@@ -220,7 +224,8 @@ func killHandlers(ctx context.Context, r *rig) error {
 	})
 }
 
-// awaitReleased waits until no process holds a lane. Messages may still wait for their due times.
+// awaitReleased waits until no lane has a holder or unread messages in its log. Messages may still wait for their due
+// times.
 func awaitReleased(ctx context.Context, r *rig) error {
 	return r.awaitCondition(ctx, readyLimit, "the lanes are released", func() bool {
 		for n := range r.lanes {

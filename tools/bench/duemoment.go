@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// momentLatency is the latency of the CMS. It makes the delivery of all messages take seconds, in which plain messages
-// come, too.
+// momentLatency is the latency of the CMS. With it the delivery of all messages takes seconds, so that plain messages
+// come meanwhile.
 const momentLatency = 10 * time.Millisecond
 
 // runDueMoment files many messages with one due time and posts plain messages beside them. The holder must begin to
@@ -26,6 +26,7 @@ func runDueMoment(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
+// measureDueCrowd measures n messages with one due time.
 func measureDueCrowd(ctx context.Context, b *bench, n int) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: momentLatency})
 	if err != nil {
@@ -48,7 +49,7 @@ func measureDueCrowd(ctx context.Context, b *bench, n int) ([]result, error) {
 		return nil, ctx.Err()
 	}
 	plain := startPlainTraffic(ctx, r)
-	err = r.awaitCondition(ctx, burstLimit, "all that was due is written",
+	err = r.awaitCondition(ctx, burstLimit, "the CMS has as many writes as messages are due",
 		func() bool { return r.cms.Stats().Writes >= n })
 	if err := errors.Join(err, plain.stopPosting()); err != nil {
 		return nil, err
@@ -75,18 +76,18 @@ func measureDueCrowd(ctx context.Context, b *bench, n int) ([]result, error) {
 	}, nil
 }
 
-// crowdOutcome is the result of many messages with one due time.
-type crowdOutcome struct {
-	first float64       // ms from the due time
-	last  time.Duration // from the due time
-	pace  float64       // writes a second, from the first write to the last
+// crowdFigures has the figures of many messages with one due time.
+type crowdFigures struct {
+	first float64       // ms, from the due time to the beginning of the first request
+	last  time.Duration // from the due time to the beginning of the last request
+	pace  float64       // writes a second between first and last, with those of plain messages
 	lags  []float64     // ms, of the plain messages
 }
 
-// awaitCrowd waits until the lane is at rest and reads the CMS's record. It returns an error if the CMS got a message
-// before its due time.
-func awaitCrowd(ctx context.Context, r *rig, a dueTimes, moment time.Time, plain *plainTraffic) (crowdOutcome, error) {
-	var c crowdOutcome
+// awaitCrowd waits until the lane is at rest, and checks and reads the CMS's record. It returns an error if the CMS got
+// a message of a before its due time.
+func awaitCrowd(ctx context.Context, r *rig, a dueTimes, moment time.Time, plain *plainTraffic) (crowdFigures, error) {
+	var c crowdFigures
 	all := len(a) + plain.number
 	if err := r.awaitCleanDelivery(ctx, all); err != nil {
 		return c, err

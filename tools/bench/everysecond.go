@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	everySpace = "/every/"
+	everySpace = "/every/" // the paths of the schedules' messages begin with it
 	// everyLimit is the longest time that the scenario waits for the plain messages.
 	everyLimit = 2 * time.Minute
 )
 
 // runEverySecond measures a lane on which many schedules become due each second: the rate of writes, the longest time
-// without one, and the lag of plain messages beside them.
+// without a write, and the lag of plain messages beside them.
 func runEverySecond(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: dueLatency})
 	if err != nil {
@@ -52,7 +52,7 @@ func runEverySecond(ctx context.Context, b *bench) ([]result, error) {
 	}
 	lags := plain.deliveryLags(requests)
 	if late != nil {
-		lags = append(lags, milliseconds(time.Since(from))) // the messages that are missing lag at least so much
+		lags = append(lags, milliseconds(time.Since(from))) // more than each missing message has waited so far
 	}
 	name := func(what string) string { return fmt.Sprintf("%d schedules of one second: %s", n, what) }
 	return []result{
@@ -66,6 +66,7 @@ func runEverySecond(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
+// putSchedules puts n schedules that are due each second between from and until.
 func putSchedules(ctx context.Context, r *rig, n int, from, until time.Time) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(r.sizes.load.clients)

@@ -13,11 +13,12 @@ import (
 )
 
 // fillInOrder files messages straight into the lanes, without a handler. It files the messages of a key in order, and
-// all keys at once, so that each transaction is full.
+// those of different keys concurrently, so that a transaction has many.
 func fillInOrder(ctx context.Context, r *rig, all []message) error {
 	return fillStore(ctx, r.store, all)
 }
 
+// fillStore does the same as fillInOrder, for any store.
 func fillStore(ctx context.Context, store *lane.Store, all []message) error {
 	appender := lane.NewAppender(store, slog.New(slog.DiscardHandler))
 	byKey := map[string][]message{}
@@ -41,15 +42,15 @@ func fillStore(ctx context.Context, store *lane.Store, all []message) error {
 	return group.Wait()
 }
 
-// writeRate returns the writes per second at the CMS, without the first skip writes, which warm up.
+// writeRate returns the writes per second at the CMS. It leaves out the first skip writes, which warm the system up.
 func writeRate(requests []server.Request, skip int) float64 {
 	requests = requests[skip:]
 	span := requests[len(requests)-1].EndedAt.Sub(requests[0].EndedAt)
 	return float64(len(requests)-1) / span.Seconds()
 }
 
-// runFast measures how many messages a second one lane delivers to a CMS that answers at once: from a lane that was
-// filled before, and while messages are being accepted.
+// runFast measures how many messages a second one lane delivers to a CMS that answers at once: messages with which the
+// lane was filled before, and messages of a burst while it is posted.
 func runFast(ctx context.Context, b *bench) ([]result, error) {
 	backlog := makeMessages("full", b.sizes.fast+b.sizes.load.warm, b.sizes.load.keys)
 	r, err := b.newRig(ctx, rigOptions{beforeHost: func(ctx context.Context,

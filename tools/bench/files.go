@@ -10,7 +10,7 @@ import (
 )
 
 // runFiles measures how many files a sweep takes in a second, and how many messages Weir accepts in a second if each is
-// posted. The lane is paused, so that no delivery takes part.
+// posted alone. The lane is paused, so that no delivery takes part.
 func runFiles(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newRig(ctx, rigOptions{hasFiles: true})
 	if err != nil {
@@ -31,12 +31,13 @@ func runFiles(ctx context.Context, b *bench) ([]result, error) {
 			b.sizes.load.clients)}, nil
 }
 
-// measureFiles drops n files and measures the sweep that takes them.
+// measureFiles puts n files into the inbox, and measures a sweep that takes files. The files that a sweep of the host's
+// timer takes before do not count.
 func measureFiles(ctx context.Context, r *rig, n int) (throughput, error) {
 	if err := dropFiles(ctx, r, n); err != nil {
 		return throughput{}, err
 	}
-	early, err := r.countFiled(ctx) // files that a sweep of the timer has taken already
+	early, err := r.countFiled(ctx) // includes the posts before
 	if err != nil {
 		return throughput{}, err
 	}
@@ -47,7 +48,7 @@ func measureFiles(ctx context.Context, r *rig, n int) (throughput, error) {
 	spent := time.Since(began)
 	filed, err := r.countFiled(ctx) // a sweep ends after 50 s even if files are left
 	if err == nil && filed == early {
-		err = fmt.Errorf("the sweep took no file, and %d were dropped", n)
+		err = fmt.Errorf("the sweep took no file, and the inbox got %d", n)
 	}
 	return throughput{steps: int(filed - early), spent: spent}, err
 }

@@ -21,9 +21,9 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// The floor of the handler's CPU time is that of a bare program that moves the same bytes: it takes the same posts,
-// makes as many transactions with the same client of storage, and sends the same writes to the CMS on one connection.
-// It checks nothing, keeps no order, and loses its state when it ends.
+// The yardstick of the handler's CPU time is that of a bare program, the floor: it takes the same posts, makes as many
+// transactions with the same client of storage, and sends the same writes to the CMS on one connection. It parses and
+// checks nothing, keeps no order, and loses its state when it ends.
 
 // floorVariable names the environment variable with the settings of the bare program. If it is set, this process is
 // that program.
@@ -32,11 +32,11 @@ const floorVariable = "WEIR_BENCH_FLOOR"
 // floorSettings are the settings of the bare program.
 type floorSettings struct {
 	Storage, Prefix, CMSURL string
-	AppendMost              int // rows of a transaction that files messages
-	CommitMost              int // outcomes of a transaction that records them
+	AppendMost              int // the largest number of messages that a transaction files
+	CommitMost              int // the largest number of outcomes that a transaction records
 }
 
-// floorCommitWait is how long an outcome waits at most for others of its transaction: as long as in a holder.
+// floorCommitWait is the longest time that an outcome waits for others of its transaction, as in a holder.
 const floorCommitWait = 100 * time.Millisecond
 
 // floorProgram is the bare program.
@@ -44,13 +44,13 @@ type floorProgram struct {
 	settings  floorSettings
 	rows      *bareBatcher
 	client    *http.Client
-	accepted  chan string // bodies
-	delivered chan struct{}
-	committed atomic.Int64
+	accepted  chan string   // bodies of accepted messages
+	delivered chan struct{} // a value for each delivered message
+	committed atomic.Int64  // number of messages whose outcomes are recorded
 }
 
-// runFloor runs the bare program if this process was started for it, and reports whether it was. The program prints its
-// address, and ends when its input does.
+// runFloor runs the bare program if this process was started for that, and reports whether it was. The program prints
+// its host and port. It ends at the end of in, and after an error.
 func runFloor(ctx context.Context, in io.Reader, out io.Writer) (bool, error) {
 	text := os.Getenv(floorVariable)
 	if text == "" {
@@ -90,7 +90,7 @@ func runFloor(ctx context.Context, in io.Reader, out io.Writer) (bool, error) {
 
 var errInputEnded = errors.New("the input has ended")
 
-// ServeHTTP files a post, or answers with the number of messages that are done.
+// ServeHTTP files the message of a POST, and answers a GET with the number of messages whose outcomes are recorded.
 func (f *floorProgram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		fmt.Fprint(w, f.committed.Load())
@@ -98,7 +98,7 @@ func (f *floorProgram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(r.Body)
 	if err == nil {
-		// The transaction has rows of other posts, too, so it must not end with this one.
+		// The transaction has rows of other posts, too, so the end of this post must not cancel it.
 		err = f.rows.fileRow(context.WithoutCancel(r.Context()), message{"/floor", 1})
 	}
 	if err != nil {
@@ -122,7 +122,7 @@ func (f *floorProgram) deliver(ctx context.Context) error {
 	return nil
 }
 
-// commit records outcomes while deliveries go on, many in a transaction.
+// commit records the outcomes of delivered messages, many in a transaction, while deliveries go on.
 func (f *floorProgram) commit(ctx context.Context, account *azure.Account) error {
 	tags, err := account.Table().Transact(ctx, barePartition,
 		[]storage.Op{{Kind: storage.Insert, Key: "!tail", Values: map[string]any{"Delivered": int64(0)}}})
@@ -144,11 +144,11 @@ func (f *floorProgram) commit(ctx context.Context, account *azure.Account) error
 	return err
 }
 
-// commitMost is how many outcomes a holder records in one transaction.
+// commitMost is the largest number of outcomes that a holder records in one transaction.
 const commitMost = 32
 
-// measureFloor sends the messages through the bare program, with as many transactions as the handler made, and returns
-// the CPU time of its process, in s.
+// measureFloor sends the messages through the bare program, with about as many transactions as the handler made, and
+// returns the CPU time of the program's process for them, in s.
 func (r *rig) measureFloor(ctx context.Context, all []message, transactions float64) (float64, error) {
 	appends := max(1, transactions-float64(len(all))/commitMost)
 	settings, err := json.Marshal(floorSettings{Storage: r.yardstickStorage(), Prefix: r.prefix + "floor",
@@ -171,23 +171,25 @@ func (r *rig) measureFloor(ctx context.Context, all []message, transactions floa
 	return after - before, errors.Join(err1, err2, err3)
 }
 
-// sendThroughFloor sends messages through the bare program, and waits until it has done the given number in all.
-func (r *rig) sendThroughFloor(ctx context.Context, all []message, url string, done int) error {
+// sendThroughFloor clears the CMS's record, sends messages through the bare program, and waits until the program has
+// recorded inAll outcomes since its start.
+func (r *rig) sendThroughFloor(ctx context.Context, all []message, url string, inAll int) error {
 	r.cms.Reset()
 	if err := r.sendMessages(ctx, all, r.sizes.load.clients, url); err != nil {
 		return err
 	}
-	return r.awaitCondition(ctx, burstLimit, "the bare program is done", func() bool {
+	return r.awaitCondition(ctx, burstLimit, "the bare program has recorded all outcomes", func() bool {
 		var n []byte
 		err := getURL(ctx, r.client, url, func(body io.Reader) (err error) {
 			n, err = io.ReadAll(body)
 			return err
 		})
-		return err == nil && string(n) == strconv.Itoa(done)
+		return err == nil && string(n) == strconv.Itoa(inAll)
 	})
 }
 
-// startFloor starts this program again as the bare program. It returns its address, and a function that ends it.
+// startFloor starts this binary again as the bare program. It returns the address for posts, the command, and a
+// function that ends the program.
 func startFloor(ctx context.Context, settings string) (url string, cmd *exec.Cmd, end func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -206,7 +208,7 @@ func startFloor(ctx context.Context, settings string) (url string, cmd *exec.Cmd
 	}
 	end = func() {
 		in.Close()
-		cmd.Wait() // if it failed, a request has failed before
+		cmd.Wait() // an error needs no report: a request to the program has failed before
 	}
 	address, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {

@@ -20,17 +20,17 @@ const (
 	byProcess = 2
 )
 
-// Bounds of the scenario: the lane of a burst moves within a minute plus one poll of the other instance, and gets no
-// write for two seconds at most meanwhile. A holder sees a message of another process within a second.
+// The targets of the scenario. The lane of a burst must move within a minute and one poll of the other instance, and
+// stand still for at most two seconds then. A holder must see a message of another process within a second.
 const (
 	moveLimit  = 65   // s
 	standLimit = 2000 // ms
 	seenLimit  = 1000 // ms
 )
 
-// runGroups measures the groups of Flex Consumption, with one instance for HTTP and one for process. It measures how
-// the lane of a burst moves from the HTTP instance to the process instance, and the time to the CMS of messages that
-// either instance sends, with a due time and without.
+// runGroups measures the groups of Flex Consumption, with one instance for the HTTP functions and one for the function
+// process. It measures how the lane of a burst moves from the http instance to the process instance, and the time to
+// the CMS of messages that either instance sends, with a due time and without.
 func runGroups(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, measure := range []func(context.Context, *bench) ([]result, error){
@@ -45,25 +45,24 @@ func runGroups(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// newGroupRig returns a rig with one lane, so that a fence belongs to one instance.
+// newGroupRig returns a rig with the two instances and one lane. With one lane a fence belongs to one instance.
 func newGroupRig(ctx context.Context, b *bench, latency time.Duration) (*rig, error) {
 	all := []host.Group{{Name: "http", Instances: 1}, {Name: host.GroupName("process"), Instances: 1}}
 	return b.newWarmRig(ctx, rigOptions{latency: latency, groups: all, senders: &senderLog{by: map[int64]int{}}})
 }
 
-// senderLog records which instance sent under which fence. It reads that from the handlers' lines in the host's
-// output.
+// senderLog records for each fence the instance that sent under it. It reads the handlers' lines in the host's output.
 type senderLog struct {
 	mu sync.Mutex
-	by map[int64]int
+	by map[int64]int // numbers of instances, by fence
 }
 
 var attemptLine = regexp.MustCompile(`^\[(\d+)\] .*"msg":"drain: attempt".*"fence":(\d+)`)
 
-// Write implements io.Writer: the host writes line by line.
+// Write implements io.Writer. Each call must have one line, as the host's calls do.
 func (s *senderLog) Write(line []byte) (int, error) {
 	if m := attemptLine.FindSubmatch(line); m != nil {
-		instance, _ := strconv.Atoi(string(m[1])) // digits
+		instance, _ := strconv.Atoi(string(m[1])) // the expression matches digits only
 		fence, _ := strconv.ParseInt(string(m[2]), 10, 64)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -72,7 +71,7 @@ func (s *senderLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// requestsOfInstance returns the requests of one instance at the CMS, the earliest first.
+// requestsOfInstance returns the requests that the CMS got from one instance. The earliest request is first.
 func requestsOfInstance(r *rig, instance int) []server.Request {
 	r.senders.mu.Lock()
 	defer r.senders.mu.Unlock()
@@ -99,7 +98,8 @@ func measureGroupBurst(ctx context.Context, b *bench) ([]result, error) {
 	}
 	here, there := requestsOfInstance(r, byHTTP), requestsOfInstance(r, byProcess)
 	if len(here) == 0 {
-		return nil, fmt.Errorf("of a burst of %d messages process sent %d, and the http instance none", n, len(there))
+		return nil, fmt.Errorf("of a burst of %d messages the process instance sent %d and the http instance none", n,
+			len(there))
 	}
 	if len(there) == 0 {
 		lasted := lastBefore(here, time.Now()).Sub(here[0].StartedAt)
@@ -127,8 +127,9 @@ func lastBefore(requests []server.Request, at time.Time) (ended time.Time) {
 	return ended
 }
 
-// measureGroupTrickle posts to the http instance: first one by one, each after the holder has released the lane. Then
-// it posts behind a burst, which moves the lane to the process instance; the lane stays there.
+// measureGroupTrickle posts single messages to the http instance. It posts the first ones each after the holder has
+// released the lane. Then it posts a burst, which moves the lane to the process instance, and single messages behind
+// it. The lane stays at the process instance.
 func measureGroupTrickle(ctx context.Context, b *bench) ([]result, error) {
 	r, err := newGroupRig(ctx, b, cmsLatency)
 	if err != nil {
@@ -149,7 +150,7 @@ func measureGroupTrickle(ctx context.Context, b *bench) ([]result, error) {
 		r.receiveURL()); err != nil {
 		return nil, err
 	}
-	behind := int(time.Second / streamGap) // posts that come before the holder's next read
+	behind := int(time.Second / streamGap) // posts of a second, which the holder may not have read
 	if err := f.streamUntil(ctx, r.receiveURL(),
 		func() bool { return r.cms.Stats().Writes >= burst+f.number-behind }); err != nil {
 		return nil, err
@@ -168,8 +169,8 @@ func measureGroupTrickle(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// latenciesBy returns the times from the post of messages to their requests at the CMS, in ms: of messages that were
-// posted after a given time and delivered by one instance.
+// latenciesBy returns the times from posts to the beginning of their messages' requests at the CMS, in ms. It takes the
+// messages of f that were posted after from and sent by one instance.
 func (f *trickleFlow) latenciesBy(instance int, from time.Time) (out []float64) {
 	for _, q := range requestsOfInstance(f.rig, instance) {
 		if sent, isOurs := f.sent[message{q.Path, q.Version}]; isOurs && sent.After(from) {
@@ -184,8 +185,8 @@ func (f *trickleFlow) groupRow(name string, latencies []float64) result {
 		percentile(latencies, 0.99)).withNote("from the sending: %s", describeSpread(latencies))
 }
 
-// measureGroupDue files messages with due times on the http instance: first alone, then beside a burst, which moves the
-// lane to the process instance.
+// measureGroupDue posts messages with due times to the http instance: in one rig alone, in another with a burst, which
+// moves the lane to the process instance.
 func measureGroupDue(ctx context.Context, b *bench) ([]result, error) {
 	alone, err := measureGroupLateness(ctx, b, "alone", false)
 	if err != nil {
@@ -195,6 +196,8 @@ func measureGroupDue(ctx context.Context, b *bench) ([]result, error) {
 	return []result{alone, beside}, err
 }
 
+// measureGroupLateness measures the lateness of due messages. If busy, it also posts a burst before the due times, and
+// single messages until the last due time.
 func measureGroupLateness(ctx context.Context, b *bench, name string, busy bool) (row result, err error) {
 	r, err := newGroupRig(ctx, b, cmsLatency)
 	if err != nil {
@@ -202,7 +205,7 @@ func measureGroupLateness(ctx context.Context, b *bench, name string, busy bool)
 	}
 	defer r.shutDown()
 	first, others := time.Now().Add(b.sizes.due.lead), 0
-	if busy { // the burst, which moves the lane, is over before the first is due
+	if busy { // the burst, which moves the lane, is delivered before the first message is due
 		others = b.sizes.groups.burst / 4
 		first = first.Add(2 * time.Duration(others) * cmsLatency)
 	}
@@ -234,11 +237,12 @@ func measureGroupLateness(ctx context.Context, b *bench, name string, busy bool)
 		errors.Join(err1, err2)
 }
 
-// latenessOf returns the lateness of those requests whose messages had a due time, in ms.
+// latenessOf returns the lateness of those requests whose messages are in a, in ms. A request before the due time is an
+// error.
 func latenessOf(requests []server.Request, a dueTimes) (late []float64, err error) {
 	for _, q := range requests {
-		due, booked := a[message{q.Path, q.Version}]
-		if !booked {
+		due, hasDue := a[message{q.Path, q.Version}]
+		if !hasDue {
 			continue
 		}
 		if q.StartedAt.Before(due) {

@@ -9,7 +9,7 @@ import (
 	"weir/tools/democms/server"
 )
 
-func TestSenders(t *testing.T) {
+func TestSenderLog(t *testing.T) {
 	t.Parallel()
 	s := &senderLog{by: map[int64]int{}}
 	for _, line := range []string{
@@ -44,7 +44,7 @@ func TestLatenessOf(t *testing.T) {
 	requests := []server.Request{{Path: "/due", Version: 1, StartedAt: at.Add(time.Millisecond)},
 		{Path: "/plain", Version: 1, StartedAt: at}}
 	if late, err := latenessOf(requests, a); err != nil || len(late) != 1 || late[0] != 1 {
-		t.Errorf("got %v, %v, want 1 ms of one message", late, err)
+		t.Errorf("got %v, %v, want a lateness of 1 ms for one message", late, err)
 	}
 	a[message{"/due", 1}] = at.Add(time.Second)
 	if _, err := latenessOf(requests, a); err == nil || !strings.Contains(err.Error(), "/due came") {

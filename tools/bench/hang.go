@@ -18,12 +18,12 @@ const (
 	refusedWithin = 10.0 // s
 	hangLimit     = 75 * time.Second
 	hungFlowGap   = 100 * time.Millisecond
-	largeEvery    = 8 // one of 8 posts has a body that needs a blob
-	largePost     = 400 << 10
+	largeEvery    = 8         // one of so many posts has a body that needs a blob
+	largePost     = 400 << 10 // bytes of that body
 )
 
-// runHang measures how soon Weir refuses posts while storage takes requests and answers none, and how long the CMS
-// gets no write because one request to storage gets no answer.
+// runHang measures two times: until Weir refuses a post while storage accepts requests and answers none, and the time
+// without a write at the CMS because one request to storage gets no answer.
 func runHang(ctx context.Context, b *bench) ([]result, error) {
 	posts, err := measureRefusals(ctx, b)
 	if err != nil {
@@ -36,7 +36,8 @@ func runHang(ctx context.Context, b *bench) ([]result, error) {
 	return []result{posts, lane}, nil
 }
 
-// measureRefusals posts while all requests to storage hang, and again when storage answers.
+// measureRefusals posts messages while all requests to storage hang. Then it lets storage answer, and posts until Weir
+// accepts a message.
 func measureRefusals(ctx context.Context, b *bench) (result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{canHang: true})
 	if err != nil {
@@ -71,8 +72,8 @@ func measureRefusals(ctx context.Context, b *bench) (result, error) {
 			n, span, largeEvery, largePost>>10, median(waits), time.Since(began).Seconds()), err
 }
 
-// expectRefusal posts a message that cannot be stored. If the client's own time limit ends the request, that counts as
-// a refusal.
+// expectRefusal posts a message that cannot be stored. It returns an error if the answer is no 503 with Retry-After. A
+// request without an answer, because of the client's time limit for instance, counts as refused.
 func expectRefusal(ctx context.Context, r *rig, i int) error {
 	path := fmt.Sprint("/hung/", i)
 	body := message{path, 1}.articleBody()
@@ -96,7 +97,7 @@ func expectRefusal(ctx context.Context, r *rig, i int) error {
 	return nil
 }
 
-// hungKinds are the kinds of requests to storage. In each measurement one request of a kind hangs.
+// hungKinds has the kinds of requests to storage. In each measurement one request of one kind hangs.
 var hungKinds = []struct {
 	name string
 	is   func(*http.Request) bool
@@ -108,8 +109,8 @@ var hungKinds = []struct {
 	{"renewal of the lease", func(r *http.Request) bool { return r.Header.Get("X-Ms-Lease-Action") == "renew" }},
 }
 
-// measureStandstills lets one request of each kind hang while messages come, and takes the longest time in
-// which the CMS gets no write.
+// measureStandstills lets one request of each kind hang while messages come, and measures the longest time without a
+// write at the CMS.
 func measureStandstills(ctx context.Context, b *bench) (result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{canHang: true, lease: takeoverLease, latency: dueLatency})
 	if err != nil {
@@ -130,7 +131,8 @@ func measureStandstills(ctx context.Context, b *bench) (result, error) {
 		withNote("a message each %s; %s", hungFlowGap, strings.Join(notes, ", ")), nil
 }
 
-// measureOneHang returns the longest time without a write at the CMS around one request that hangs.
+// measureOneHang lets one request hang, and returns the longest time without a write at the CMS from before the hang
+// until writes come again.
 func measureOneHang(ctx context.Context, r *rig, name string, is func(*http.Request) bool) (time.Duration, error) {
 	var taken atomic.Bool
 	posting, stop := context.WithCancel(ctx)
@@ -156,7 +158,8 @@ func measureOneHang(ctx context.Context, r *rig, name string, is func(*http.Requ
 	return longestStandstill(r.cms.Requests(), from, time.Now()), errors.Join(err, ctx.Err())
 }
 
-// postSteadily posts messages at equal intervals, without waiting for answers. It ignores refusals.
+// postSteadily posts messages at equal intervals until ctx ends, each without waiting for earlier answers. It ignores
+// refusals. The first word of space is in the paths.
 func postSteadily(ctx context.Context, r *rig, space string) {
 	var posts sync.WaitGroup
 	defer posts.Wait()

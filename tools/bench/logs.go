@@ -10,11 +10,12 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// allAtInformation sets the log level Information for all categories, as a host.json does that sets no level.
+// allAtInformation sets the default log level to Information, as a host.json without log levels does. The categories
+// that the project's host.json names have this level already.
 const allAtInformation = "AzureFunctionsJobHost__logging__logLevel__default=Information"
 
-// runLogs counts the lines of a burst and of a trickle in the log of the host: with the project's host.json, and with
-// all categories at level Information.
+// runLogs counts the lines of a burst and of a trickle in the log of the host, and their bytes: with the project's
+// host.json, and with all categories at level Information.
 func runLogs(ctx context.Context, b *bench) ([]result, error) {
 	loud, err := measureLog(ctx, b, allAtInformation)
 	if err != nil {
@@ -28,22 +29,22 @@ func runLogs(ctx context.Context, b *bench) ([]result, error) {
 		logRows("trickle", b.sizes.logs.trickle, quiet.trickle, loud.trickle)...), nil
 }
 
+// logRows returns the rows of a burst or a trickle. Their yardstick is the log with all categories at Information.
 func logRows(name string, messages int, quiet, loud map[string]host.Logged) []result {
-	before, after := sumOf(loud, messages), sumOf(quiet, messages)
+	yardstick, value := sumOf(loud, messages), sumOf(quiet, messages)
 	return []result{
-		newRow("log lines per message, "+name, "", after.lines).withBaseline(before.lines).limitValue(1.1).
+		newRow("log lines per message, "+name, "", value.lines).withBaseline(yardstick.lines).limitValue(1.1).
 			withNote("%d messages; %s; all at Information: %s", messages, linesBy(quiet, messages),
 				linesBy(loud, messages)),
-		newRow("log bytes per message, "+name, "B", after.bytes).withBaseline(before.bytes).
+		newRow("log bytes per message, "+name, "B", value.bytes).withBaseline(yardstick.bytes).
 			withNote("the lines' text alone; all at Information: %s", bytesBy(loud, messages)),
 	}
 }
 
-// logCounts are the log lines of messages that came at once, and of those that came one by one, by
-// category.
+// logCounts has the log lines of a burst and of a trickle, by category.
 type logCounts struct{ burst, trickle map[string]host.Logged }
 
-// measureLog returns the log lines of a burst and of a trickle, each until the lane is at rest.
+// measureLog returns the log lines of a burst and of a trickle, each until the lane is at rest. The host gets env.
 func measureLog(ctx context.Context, b *bench, env ...string) (out logCounts, err error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: cmsLatency, env: env})
 	if err != nil {
@@ -69,6 +70,7 @@ func measureLog(ctx context.Context, b *bench, env ...string) (out logCounts, er
 	return logCounts{addedTo(begun, between), addedTo(between, r.host.Logged())}, nil
 }
 
+// addedTo returns the differences between two counts.
 func addedTo(before, after map[string]host.Logged) map[string]host.Logged {
 	added := map[string]host.Logged{}
 	for category, n := range after {
@@ -78,9 +80,10 @@ func addedTo(before, after map[string]host.Logged) map[string]host.Logged {
 	return added
 }
 
-// logVolume is the average of the log's lines and bytes per message.
+// logVolume has the log's lines and bytes per message.
 type logVolume struct{ lines, bytes float64 }
 
+// sumOf adds up all categories.
 func sumOf(log map[string]host.Logged, messages int) (sum logVolume) {
 	for _, n := range log {
 		sum.lines += float64(n.Lines) / float64(messages)
@@ -94,10 +97,12 @@ func linesBy(log map[string]host.Logged, messages int) string {
 	return byCategory(log, func(n host.Logged) float64 { return float64(n.Lines) / float64(messages) })
 }
 
+// bytesBy returns the bytes per message by category, as the text of a note.
 func bytesBy(log map[string]host.Logged, messages int) string {
 	return byCategory(log, func(n host.Logged) float64 { return float64(n.Bytes) / float64(messages) })
 }
 
+// byCategory returns the text of a note with the value of each category that has lines.
 func byCategory(log map[string]host.Logged, value func(host.Logged) float64) string {
 	var parts []string
 	for _, category := range slices.Sorted(maps.Keys(log)) {

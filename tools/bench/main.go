@@ -1,13 +1,14 @@
-// Command bench measures Weir on this machine against yardsticks of the same run: real
-// handler processes under the stand-in for the Functions host, Azurite in memory, and the
-// demo CMS, whose own record is the judge of every burst. It prints a table and writes
-// build/bench.json. docs/performance.md explains each row.
+// Command bench measures Weir on this machine against yardsticks of the same run. It starts real handler processes
+// under the stand-in for the Functions host, with Azurite in memory and the demo CMS. The CMS's own record shows
+// whether a run was correct. The bench prints a table and writes build/bench.json. docs/performance.md explains the
+// rows.
 //
-// A missed target is shown in its row. The exit code is 1 only after a failure: a message lost or
-// doubled, an order broken, an error.
+// A missed target is shown in its row. The exit code is 1 only after a failure: a message lost or doubled, an order
+// broken, an error.
 //
-// With -storage-delay it runs the scenarios once for each delay, with package delay between
-// Azurite and everything measured, yardsticks included.
+// With -storage-delay the bench makes a pass over the scenarios for each delay. Unless the delay is 0, a proxy of
+// package delay stands between Azurite and everything that is measured, yardsticks included. Scenarios whose figures
+// do not depend on the delay run in the last pass only.
 package main
 
 import (
@@ -28,21 +29,21 @@ import (
 	"weir/tools/delay"
 )
 
-// scenario is one measurement, with one or several rows in the table. A new scenario needs a file with its function, a
-// line in scenarios, and a line in the smoke test.
+// scenario is one measurement, with one or several rows in the table. A new scenario needs a line in scenarios and,
+// if it can be short, its rows in TestBench.
 type scenario struct {
-	name  string
-	about string
+	name  string // for -only
+	about string // for -list
 	run   func(context.Context, *bench) ([]result, error)
 	when  passRule
 }
 
-// passRule says in which passes of a run over several delays a scenario is measured.
+// passRule selects the passes in which a scenario is measured, if the bench makes a pass for each of several delays.
 type passRule int
 
 const (
-	inEachPass passRule = iota // its figures depend on the delay
-	inLastPass                 // only there: its counts and bounds do not depend on the delay
+	inEachPass passRule = iota // for figures that depend on the delay
+	inLastPass                 // for counts and bounds that do not depend on the delay
 )
 
 // scenarios returns all scenarios, in the order in which they run and appear in the table.
@@ -63,7 +64,7 @@ func scenarios() []scenario {
 		{"idle", "what a system at rest costs, and how soon it wakes", runIdle, inEachPass},
 		{"backlog", "a long backlog against a short one", runBacklog, inEachPass},
 		{"takeover", "a holder ends while another instance lives", runTakeover, inEachPass},
-		{"due", "messages that were told a moment: how late they come", runDue, inEachPass},
+		{"due", "messages with a due time: how late they come", runDue, inEachPass},
 		{"retry", "first attempts that fail: how late the second ones come", runRetry, inEachPass},
 		{"scheduled", "a lane's other traffic beside many scheduled messages", runScheduled, inEachPass},
 		{"recurring", "four instances over the same schedules: none missed, none doubled", runRecurring, inEachPass},
@@ -75,16 +76,16 @@ func scenarios() []scenario {
 		{"aside", "memory: 20,000 messages behind a blocked key, 1,000 of 200 KiB due at once", runAside, inLastPass},
 		{"memory", "memory: large posts, searches for a text, and large posts while storage hangs", runMemory,
 			inLastPass},
-		{"waits", "3,000 answers that are held beside posts; what a status costs in a backlog", runWaits, inLastPass},
+		{"waits", "posts beside 3,000 answers that wait; the cost of a status in a backlog", runWaits, inLastPass},
 		{"retention", "how fast old messages are removed, and how many transactions that takes", runRetention,
 			inLastPass},
 		{"sweep", "one sweep over 256 lanes", runSweepLanes, inLastPass},
 		{"tickets", "64 busy lanes on 1 and on 4 instances: how long the queue gets", runTickets, inLastPass},
-		{"groups", "Flex Consumption's groups: a burst moves; trickle and due messages in both places", runGroups,
+		{"groups", "Flex Consumption's groups: a burst moves; trickle and due messages on both instances", runGroups,
 			inLastPass},
 		{"hang", "storage that hangs: how soon posts are refused, how long a lane stands still", runHang, inLastPass},
 		{"coldstart", "from the start of a handler to its first 202", runColdStart, inEachPass},
-		{"recipe", "the usual recipe, as the baseline to point at", runRecipeScenario, inEachPass},
+		{"recipe", "the usual recipe, as the baseline", runRecipeScenario, inEachPass},
 	}
 }
 
@@ -93,15 +94,15 @@ type bench struct {
 	storage     *azurite.Process
 	delay       time.Duration // of storage's answers, in this pass; 0 = Azurite itself
 	farStorage  *delay.Proxy  // for handlers and hosts; nil = Azurite itself
-	calmStorage *delay.Proxy  // for yardsticks, which make no second try: the same delay, and no refusals
+	calmStorage *delay.Proxy  // for yardsticks: the same delay, and no refusals; nil = Azurite itself
 	app         string        // script root
 	log         io.Writer     // of hosts and handlers
 	out         io.Writer     // progress
-	temp        string
-	profile     string // folder for the handlers' CPU profiles; empty = none are written
+	temp        string        // folder that the bench removes at its end
+	profile     string        // folder for the handlers' CPU profiles; empty = none are written
 	sizes       sizes
 	results     []result
-	prefixes    int // number of prefixes in use
+	prefixes    int // number of rigs that were started; each has a prefix of its own
 }
 
 func main() {
@@ -119,9 +120,9 @@ func main() {
 	app := flag.String("app", filepath.Join("build", "app"), "script root, as make build stages it")
 	file := flag.String("json", filepath.Join("build", "bench.json"), "file for the rows")
 	delays := flag.String("storage-delay", "0s",
-		"median delay of storage's answers; several, with commas between, are so many passes")
+		"median delays of storage's answers, with commas between; each delay is a pass of its own")
 	profile := flag.String("profile", "",
-		"a folder: in scenario cpu handlers that make profile built write their CPU profiles there")
+		"folder for the CPU profiles of handlers that make profile has built (scenario cpu only)")
 	sizes := fullSizes
 	flag.IntVar(&sizes.backlog.long, "long", sizes.backlog.long, "messages of the long backlog on Azurite")
 	flag.Parse()
@@ -180,7 +181,8 @@ func chooseScenarios(only string) ([]scenario, error) {
 	return slices.DeleteFunc(all, func(s scenario) bool { return !slices.Contains(names, s.name) }), nil
 }
 
-// newBench starts storage and warms it up.
+// newBench starts Azurite, and opens the log in dir and a temporary folder. The returned function ends Azurite, removes
+// the folder and closes the log.
 func newBench(ctx context.Context, app, dir string, sizes sizes, out io.Writer) (*bench, func() error, error) {
 	if _, err := os.Stat(filepath.Join(app, "host.json")); err != nil {
 		return nil, nil, fmt.Errorf("%s is no script root: make build stages it: %w", app, err)
@@ -193,7 +195,8 @@ func newBench(ctx context.Context, app, dir string, sizes sizes, out io.Writer) 
 	if err != nil {
 		return nil, nil, errors.Join(err, log.Close())
 	}
-	storage, err := azurite.Start(ctx, azurite.Options{}) // in memory: saving stalls it
+	// Azurite keeps its data in memory, because it stands still while it saves to disk.
+	storage, err := azurite.Start(ctx, azurite.Options{})
 	if err != nil {
 		return nil, nil, errors.Join(err, log.Close(), os.RemoveAll(temp))
 	}
@@ -202,7 +205,8 @@ func newBench(ctx context.Context, app, dir string, sizes sizes, out io.Writer) 
 	return b, stop, nil
 }
 
-// runScenarios runs scenarios until ctx ends. If one fails, its row has the error, and the next one runs.
+// runScenarios runs scenarios until ctx ends. If a scenario fails, a row with its name and the error follows the rows
+// that it has measured, and the next scenario runs.
 func (b *bench) runScenarios(ctx context.Context, chosen []scenario) error {
 	var failed []error
 	for _, s := range chosen {

@@ -16,14 +16,16 @@ import (
 )
 
 const (
-	// smallInstance is the memory limit that a handler sets itself on an instance of 512 MiB: half of the instance's
-	// memory, less the memory that Go does not count. A cgroup would need rights that the bench does not have.
+	// smallInstance sets the memory limit that a handler sets for itself on an instance of 512 MiB: half of the
+	// instance's memory, less the memory that Go does not count. The bench sets it in the environment, because it has
+	// no right to make a cgroup of 512 MiB.
 	smallInstance = "GOMEMLIMIT=224MiB"
 	heavyElements = 99_000
-	searchedBody  = 30 << 10
+	searchedBody  = 30 << 10 // bytes
 )
 
-// runMemory measures the handler's resident set on a small instance under the loads that take the most memory.
+// runMemory measures the handler's largest resident set under the loads that take the most memory. The handler has the
+// memory limit of a small instance.
 func runMemory(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, measure := range []func(context.Context, *bench) (result, error){
@@ -38,30 +40,30 @@ func runMemory(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// answerCounts counts the answers by status.
+// answerCounts counts the answers to requests that were sent at once.
 type answerCounts struct {
 	mu                sync.Mutex
 	byStatus          map[int]int
-	withoutRetryAfter int // refusals without Retry-After
-	longest           time.Duration
+	withoutRetryAfter int           // 503 without Retry-After
+	untilLast         time.Duration // from the sending to the last answer
 }
 
 func (a *answerCounts) String() string {
 	return fmt.Sprintf("%d answered 2xx, %d 503; the last after %.1f s", a.byStatus[http.StatusOK]+
-		a.byStatus[http.StatusAccepted], a.byStatus[http.StatusServiceUnavailable], a.longest.Seconds())
+		a.byStatus[http.StatusAccepted], a.byStatus[http.StatusServiceUnavailable], a.untilLast.Seconds())
 }
 
-// unexpectedAnswers returns an error if there are answers other than want and refusals.
-func (a *answerCounts) unexpectedAnswers(want int) error {
+// checkAnswers returns an error unless want answers are 200, 202 or 503, and each 503 has Retry-After.
+func (a *answerCounts) checkAnswers(want int) error {
 	if a.byStatus[http.StatusOK]+a.byStatus[http.StatusAccepted]+a.byStatus[http.StatusServiceUnavailable] != want ||
 		a.withoutRetryAfter > 0 {
-		return fmt.Errorf("answers by status: %v, %d of %d refusals without Retry-After", a.byStatus,
+		return fmt.Errorf("answers by status: %v, %d of %d answers 503 without Retry-After", a.byStatus,
 			a.withoutRetryAfter, a.byStatus[http.StatusServiceUnavailable])
 	}
 	return nil
 }
 
-// sendAtOnce sends n requests concurrently.
+// sendAtOnce sends n requests concurrently, and checks the answers. request returns request i.
 func sendAtOnce(ctx context.Context, r *rig, n int, request func(ctx context.Context, i int) (*http.Request,
 	error)) (*answerCounts, error) {
 	a := &answerCounts{byStatus: map[int]int{}}
@@ -85,14 +87,15 @@ func sendAtOnce(ctx context.Context, r *rig, n int, request func(ctx context.Con
 			if resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") == "" {
 				a.withoutRetryAfter++
 			}
-			a.longest = max(a.longest, time.Since(began))
+			a.untilLast = max(a.untilLast, time.Since(began))
 			return err
 		})
 	}
 	err := group.Wait()
-	return a, errors.Join(err, a.unexpectedAnswers(n))
+	return a, errors.Join(err, a.checkAnswers(n))
 }
 
+// postAtOnce posts n messages concurrently, and checks the answers.
 func postAtOnce(ctx context.Context, r *rig, n int, body func(i int) string) (*answerCounts, error) {
 	return sendAtOnce(ctx, r, n, func(ctx context.Context, i int) (*http.Request, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.handlerURLs()[0], strings.NewReader(body(i)))
@@ -103,12 +106,14 @@ func postAtOnce(ctx context.Context, r *rig, n int, body func(i int) string) (*a
 	})
 }
 
-// heavyArticle returns a message of about a megabyte. Its contract reads all of its elements.
+// heavyArticle returns a message with the given number of elements, most of them of ten bytes. A path of the contract
+// selects all of them, so that the handler needs much memory.
 func heavyArticle(path string, elements int) string {
 	return fmt.Sprintf(`<article path="%s" version="1">%s</article>`, path, strings.Repeat("<title  />", elements-1)+
 		"<title>T</title>")
 }
 
+// measureHeavyPosts posts messages with many elements at once.
 func measureHeavyPosts(ctx context.Context, b *bench) (result, error) {
 	r, err := b.newRig(ctx, rigOptions{env: []string{smallInstance}})
 	if err != nil {
@@ -134,6 +139,7 @@ func measureHeavyPosts(ctx context.Context, b *bench) (result, error) {
 		got)
 }
 
+// measureTextSearches searches the bodies of scheduled messages at once, for a text that none has.
 func measureTextSearches(ctx context.Context, b *bench) (result, error) {
 	size, n := b.sizes.crowds.memory.searched, b.sizes.crowds.memory.searches
 	r, err := b.newRig(ctx, rigOptions{env: []string{smallInstance},
@@ -158,6 +164,7 @@ func measureTextSearches(ctx context.Context, b *bench) (result, error) {
 		n, size, searchedBody>>10), got)
 }
 
+// measureHungPosts posts large messages at once while storage answers nothing. Each must get a 503.
 func measureHungPosts(ctx context.Context, b *bench) (result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{canHang: true, env: []string{smallInstance}})
 	if err != nil {
@@ -178,7 +185,7 @@ func measureHungPosts(ctx context.Context, b *bench) (result, error) {
 	return residentRow(r, fmt.Sprintf("memory, %d posts of 1 MiB while storage hangs: peak resident set", n), got)
 }
 
-// residentRow returns a row with the handler's peak memory since its start.
+// residentRow returns a row with the handler's largest resident set since its start.
 func residentRow(r *rig, name string, got *answerCounts) (result, error) {
 	peak, err := peakMemory(r.host.Status().Instances[0].PID)
 	return newRow(name, "MiB", peak).limitValue(residentLimit).withNote("%s; %s, not a cgroup", got, smallInstance), err

@@ -11,7 +11,7 @@ import (
 	"weir/tools/delay"
 )
 
-// readDelays parses the delays of the passes.
+// readDelays parses the delays of the passes, which have commas between.
 func readDelays(text string) ([]time.Duration, error) {
 	var delays []time.Duration
 	for part := range strings.SplitSeq(text, ",") {
@@ -24,8 +24,8 @@ func readDelays(text string) ([]time.Duration, error) {
 	return delays, nil
 }
 
-// runPasses runs the scenarios once for each delay. If a pass fails, the next one still runs, except after the end of
-// ctx.
+// runPasses makes a pass for each delay. It runs scenarios of inLastPass in the last pass only. After a failed pass it
+// makes the next one, unless ctx has ended.
 func (b *bench) runPasses(ctx context.Context, chosen []scenario, delays []time.Duration) error {
 	var failed []error
 	for i, d := range delays {
@@ -40,9 +40,9 @@ func (b *bench) runPasses(ctx context.Context, chosen []scenario, delays []time.
 	return errors.Join(failed...)
 }
 
-// runPass runs scenarios with one delay of storage, which is in the names of the rows.
+// runPass runs scenarios with one delay of storage. Unless the delay is 0, the names of the rows have it.
 func (b *bench) runPass(ctx context.Context, d time.Duration, chosen []scenario) error {
-	comeBack, err := b.delayStorage(ctx, d)
+	endDelay, err := b.delayStorage(ctx, d)
 	if err != nil {
 		return err
 	}
@@ -53,12 +53,13 @@ func (b *bench) runPass(ctx context.Context, d time.Duration, chosen []scenario)
 	for i := range rows {
 		rows[i] = rows[i].withDelay(d)
 	}
-	return errors.Join(err, comeBack())
+	return errors.Join(err, endDelay())
 }
 
-// delayStorage puts the delay between storage and the measured programs until the caller calls comeBack. Yardsticks
-// have the same delay, but no refusals, because they make no second try.
-func (b *bench) delayStorage(ctx context.Context, d time.Duration) (comeBack func() error, err error) {
+// delayStorage puts the delay between storage and the measured programs, and reduces the sizes, until the caller calls
+// endDelay. Yardsticks have the same delay, but storage refuses none of their requests, because they make no second
+// try. A delay of 0 changes nothing.
+func (b *bench) delayStorage(ctx context.Context, d time.Duration) (endDelay func() error, err error) {
 	if d == 0 {
 		fmt.Fprintln(b.out, "Storage is Azurite itself.")
 		return func() error { return nil }, nil
@@ -84,8 +85,8 @@ func (b *bench) delayStorage(ctx context.Context, d time.Duration) (comeBack fun
 	}, nil
 }
 
-// storageDistance returns the delays of a storage account whose answers come later than Azurite's, by d at the
-// median.
+// storageDistance returns the settings of a proxy in front of target that behaves like a storage account whose answers
+// come later by d at the median. With d = 0 the proxy neither delays nor refuses.
 func storageDistance(target string, d time.Duration) delay.Config {
 	c := delay.Config{Target: target}
 	if d > 0 {
@@ -95,7 +96,7 @@ func storageDistance(target string, d time.Duration) delay.Config {
 	return c
 }
 
-// measuredStorage returns the connection string of handlers and hosts in this pass.
+// measuredStorage returns the connection string that handlers and hosts use in this pass.
 func (b *bench) measuredStorage() string {
 	if b.farStorage == nil {
 		return b.storage.ConnectionString()
@@ -103,7 +104,7 @@ func (b *bench) measuredStorage() string {
 	return b.farStorage.ConnectionString(b.storage.ConnectionString())
 }
 
-// yardstickStorage returns the connection string of yardsticks in this pass.
+// yardstickStorage returns the connection string that yardsticks use in this pass.
 func (b *bench) yardstickStorage() string {
 	if b.calmStorage == nil {
 		return b.storage.ConnectionString()

@@ -23,16 +23,16 @@ import (
 // get the lease, it puts the message back with a delay. Each step writes a status row.
 const (
 	recipeDelay     = 10 * time.Second // the longest delay of a new message; the shortest is 0
-	recipePutBack   = 5 * time.Second
+	recipePutBack   = 5 * time.Second  // the delay of a message that is put back
 	recipeLease     = 15 * time.Second
 	recipeInstances = 2
-	recipeBatch     = 16
-	recipeHide      = 10 * time.Minute
-	recipePoll      = 100 * time.Millisecond // of an empty queue; the pause about doubles, as the host's does
-	recipePollMax   = time.Minute
+	recipeBatch     = 16                     // the largest number of messages that a poll gets
+	recipeHide      = 10 * time.Minute       // visibility timeout of a message that an instance has got
+	recipePoll      = 100 * time.Millisecond // pause after a poll of an empty queue; doubles with each further one
+	recipePollMax   = time.Minute            // the longest such pause
 )
 
-// recipeTransactions names the result with which the transactions of Weir are compared.
+// recipeTransactions is the name of the row with which Weir's transactions per message are compared.
 const recipeTransactions = "usual recipe, transactions per message"
 
 // recipeRun is one run of the recipe.
@@ -40,19 +40,20 @@ type recipeRun struct {
 	account *azure.Account
 	counter azure.Counter
 	client  *http.Client
-	url     string // of the CMS
-	running [recipeInstances]atomic.Int64
-	misses  atomic.Int64
-	done    atomic.Int64
+	url     string                        // of the CMS
+	running [recipeInstances]atomic.Int64 // messages under way, by instance
+	misses  atomic.Int64                  // times that another message had the lease
+	done    atomic.Int64                  // delivered messages
 }
 
-// recipeTicket is the queue message.
-type recipeTicket struct {
+// recipeMessage is the content of a queue message of the recipe.
+type recipeMessage struct {
 	ID   string `json:"id"`
 	Body string `json:"body"`
 }
 
-// runRecipeScenario runs the recipe with fewer messages than Weir gets, because only the ratio counts.
+// runRecipeScenario measures a burst through the recipe. It has fewer messages than Weir's serial burst, because only
+// the ratios are compared.
 func runRecipeScenario(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newRig(ctx, rigOptions{latency: cmsLatency, withoutHost: true})
 	if err != nil {
@@ -105,7 +106,7 @@ func toFloats(counts map[string]int64) map[string]float64 {
 	return out
 }
 
-// runRecipe accepts all messages, and runs two instances until all are delivered.
+// runRecipe accepts all messages while two instances run, and waits until all are delivered.
 func (u *recipeRun) runRecipe(ctx context.Context, all []message, clients int) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
@@ -126,13 +127,14 @@ func (u *recipeRun) runRecipe(ctx context.Context, all []message, clients int) e
 	return errors.Join(err, instances.Wait())
 }
 
+// acceptAll does the work of the HTTP function for all messages.
 func (u *recipeRun) acceptAll(ctx context.Context, all []message, clients int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(clients)
 	for _, m := range all {
 		group.Go(func() error {
-			o := recipeTicket{ID: rand.Text(), Body: m.articleBody()}
-			if err := u.enqueueTicket(ctx, o, time.Duration(mathrand.Float64()*float64(recipeDelay))); err != nil {
+			o := recipeMessage{ID: rand.Text(), Body: m.articleBody()}
+			if err := u.enqueueMessage(ctx, o, time.Duration(mathrand.Float64()*float64(recipeDelay))); err != nil {
 				return err
 			}
 			return u.writeStatus(ctx, o, "queued")
@@ -141,7 +143,7 @@ func (u *recipeRun) acceptAll(ctx context.Context, all []message, clients int) e
 	return group.Wait()
 }
 
-func (u *recipeRun) enqueueTicket(ctx context.Context, o recipeTicket, delay time.Duration) error {
+func (u *recipeRun) enqueueMessage(ctx context.Context, o recipeMessage, delay time.Duration) error {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return err
@@ -149,13 +151,14 @@ func (u *recipeRun) enqueueTicket(ctx context.Context, o recipeTicket, delay tim
 	return u.account.Tickets().Put(ctx, string(text), delay)
 }
 
-func (u *recipeRun) writeStatus(ctx context.Context, o recipeTicket, stage string) error {
+func (u *recipeRun) writeStatus(ctx context.Context, o recipeMessage, stage string) error {
 	_, err := u.account.Table().Transact(ctx, "status", []storage.Op{{Kind: storage.Upsert, Key: o.ID,
 		Values: map[string]any{"Stage": stage, "ChangedAt": time.Now()}}})
 	return err
 }
 
-// runInstance takes batches of queue messages as the host does: the next batch when half of the last one is done.
+// runInstance gets queue messages until all messages are delivered. As the host does, it gets the next messages as soon
+// as at most half of recipeBatch are under way.
 func (u *recipeRun) runInstance(ctx context.Context, number int, all int64) error {
 	work, ctx := errgroup.WithContext(ctx)
 	rest := recipePoll
@@ -172,7 +175,7 @@ func (u *recipeRun) runInstance(ctx context.Context, number int, all int64) erro
 			u.running[number].Add(1)
 			work.Go(func() error {
 				defer u.running[number].Add(-1)
-				return u.processTicket(ctx, m)
+				return u.processMessage(ctx, m)
 			})
 		}
 		if len(got) > 0 {
@@ -185,9 +188,9 @@ func (u *recipeRun) runInstance(ctx context.Context, number int, all int64) erro
 	return work.Wait()
 }
 
-// processTicket is the queue function, and the host's deletion of the message after it.
-func (u *recipeRun) processTicket(ctx context.Context, m storage.QueueMessage) error {
-	var o recipeTicket
+// processMessage is the queue function for one message. It also deletes the queue message, as the host does.
+func (u *recipeRun) processMessage(ctx context.Context, m storage.QueueMessage) error {
+	var o recipeMessage
 	if err := json.Unmarshal([]byte(m.Text), &o); err != nil {
 		return err
 	}
@@ -196,17 +199,17 @@ func (u *recipeRun) processTicket(ctx context.Context, m storage.QueueMessage) e
 	switch {
 	case storage.Is(err, storage.Conflict):
 		u.misses.Add(1)
-		err = errors.Join(u.enqueueTicket(ctx, o, recipePutBack), u.writeStatus(ctx, o, "requeued"))
+		err = errors.Join(u.enqueueMessage(ctx, o, recipePutBack), u.writeStatus(ctx, o, "requeued"))
 	case err == nil:
-		err = u.deliverTicket(ctx, o, id)
+		err = u.deliverMessage(ctx, o, id)
 	}
 	return errors.Join(err, u.account.Tickets().Delete(ctx, m))
 }
 
-func (u *recipeRun) deliverTicket(ctx context.Context, o recipeTicket, lease string) error {
+func (u *recipeRun) deliverMessage(ctx context.Context, o recipeMessage, lease string) error {
 	err := u.writeStatus(ctx, o, "processing")
 	if err == nil {
-		err = u.sendTicket(ctx, o)
+		err = u.postToCMS(ctx, o)
 	}
 	if err == nil {
 		err = u.writeStatus(ctx, o, "completed")
@@ -218,11 +221,11 @@ func (u *recipeRun) deliverTicket(ctx context.Context, o recipeTicket, lease str
 	return err
 }
 
-func (u *recipeRun) sendTicket(ctx context.Context, o recipeTicket) error {
+func (u *recipeRun) postToCMS(ctx context.Context, o recipeMessage) error {
 	return postBody(ctx, u.client, u.url, o.Body, http.Header{"Idempotency-Key": {o.ID}})
 }
 
-// newLeaseID makes a lease's id.
+// newLeaseID returns a random lease id in the form of a UUID.
 func newLeaseID() string {
 	var b [16]byte
 	rand.Read(b[:])

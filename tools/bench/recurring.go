@@ -18,8 +18,8 @@ const (
 	recurringSchedules = 10
 )
 
-// runRecurring runs the same schedules on several instances: the CMS must get each occurrence once. Then it does so
-// again while it kills instances.
+// runRecurring runs the same schedules on several instances: Weir must file each occurrence once. Then it runs
+// schedules again, and kills handlers meanwhile.
 func runRecurring(ctx context.Context, b *bench) ([]result, error) {
 	alive, err := measureRecurring(ctx, b, "recurring", 0)
 	if err != nil {
@@ -32,7 +32,7 @@ func runRecurring(ctx context.Context, b *bench) ([]result, error) {
 	return append(alive, killed...), err
 }
 
-// measureRecurring runs all occurrences, kills a number of handlers meanwhile, and checks the CMS's record.
+// measureRecurring lets all occurrences become due, kills a number of handlers meanwhile, and checks the CMS's record.
 func measureRecurring(ctx context.Context, b *bench, name string, kills int) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{lanes: dueLanes, latency: dueLatency, lease: takeoverLease})
 	if err != nil {
@@ -49,7 +49,7 @@ func measureRecurring(ctx context.Context, b *bench, name string, kills int) ([]
 		return nil, err
 	}
 	if late := time.Since(from); late > 0 {
-		return nil, fmt.Errorf("the instances were ready %s after the first occurrence", late)
+		return nil, fmt.Errorf("the instances were ready %s after the first occurrence was due", late)
 	}
 	used, err := r.readTransactions(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func measureRecurring(ctx context.Context, b *bench, name string, kills int) ([]
 		errors.Join(o.checkCounts(), r.checkRecord(n))
 }
 
-// putTickSchedules puts schedules that are due each second.
+// putTickSchedules puts recurringSchedules schedules.
 func putTickSchedules(ctx context.Context, r *rig, from, until time.Time) error {
 	for i := range recurringSchedules {
 		if err := putSchedule(ctx, r, fmt.Sprint("tick", i), occurrencePath(i, "{{.DueAt}}"), from, until); err != nil {
@@ -90,7 +90,8 @@ func putTickSchedules(ctx context.Context, r *rig, from, until time.Time) error 
 	return nil
 }
 
-// putSchedule puts a schedule that is due each second. Its message has the given path.
+// putSchedule puts a schedule that is due each second between from and until. Its messages have the given path, which
+// may be a template.
 func putSchedule(ctx context.Context, r *rig, name, path string, from, until time.Time) error {
 	text, err := json.Marshal(map[string]any{"cron": "@every 1s", "start": from, "end": until, "missed": "all",
 		"message": fmt.Sprintf(`<article path="%s" version="{{.Run}}"><title>T</title></article>`, path)})
@@ -114,12 +115,12 @@ func putSchedule(ctx context.Context, r *rig, name, path string, from, until tim
 	return nil
 }
 
-// occurrencePath is the path of one occurrence's message.
+// occurrencePath returns the path of the message of one occurrence.
 func occurrencePath(schedule int, due string) string {
 	return fmt.Sprintf("/tick/%d/%s", schedule, due)
 }
 
-// addInstances scales out and waits until all handlers are ready.
+// addInstances adds n instances, and waits until all handlers are ready.
 func addInstances(ctx context.Context, r *rig, n int) error {
 	for range n {
 		resp, err := r.client.Post(r.host.URL()+"/admin/host/instances", "", nil)
@@ -134,7 +135,8 @@ func addInstances(ctx context.Context, r *rig, n int) error {
 	return r.awaitReady(ctx)
 }
 
-// killInTurn kills handlers, one after the other, at equal intervals between two times. The host restarts them.
+// killInTurn kills handlers by SIGKILL, one after the other, at equal intervals between two times. The host restarts
+// them.
 func killInTurn(ctx context.Context, r *rig, kills int, from, until time.Time) error {
 	step := until.Sub(from) / time.Duration(kills+1)
 	for i := range kills {
@@ -151,15 +153,16 @@ func killInTurn(ctx context.Context, r *rig, kills int, from, until time.Time) e
 	return nil
 }
 
-// occurrenceCounts is the sum of the CMS's record over all schedules.
+// occurrenceCounts compares the CMS's record with all schedules.
 type occurrenceCounts struct {
-	missed, doubled int
-	late            []float64 // ms
-	early           []error
+	missed   int       // occurrences without a message
+	doubled  int       // messages after the first of their occurrence
+	late     []float64 // ms, from the due time to the first request of each occurrence
+	problems []error   // requests before the due time, and requests for other paths
 }
 
-// countOccurrences compares the CMS's record with the schedules. An occurrence with two message ids is doubled. A
-// write with the same id again is a repeat, which a crash may cause.
+// countOccurrences compares the CMS's record with the occurrences that are due at from or later, and before until. An
+// occurrence with two message ids is doubled. A further write with the same id is a repeat, which a crash may cause.
 func countOccurrences(requests []server.Request, from, until time.Time) occurrenceCounts {
 	var o occurrenceCounts
 	seen := map[string]map[string]bool{} // ids by path
@@ -170,12 +173,13 @@ func countOccurrences(requests []server.Request, from, until time.Time) occurren
 		var schedule int
 		var text string
 		if _, err := fmt.Sscanf(req.Path, "/tick/%d/%s", &schedule, &text); err != nil {
-			o.early = append(o.early, fmt.Errorf("the CMS got %q", req.Path))
+			o.problems = append(o.problems, fmt.Errorf("the CMS got %q", req.Path))
 			continue
 		}
 		due, err := time.Parse(time.RFC3339, text)
 		if err != nil || req.StartedAt.Before(due) {
-			o.early = append(o.early, fmt.Errorf("%s came at %s", req.Path, req.StartedAt.Format(time.RFC3339Nano)))
+			o.problems = append(o.problems, fmt.Errorf("%s came at %s", req.Path,
+				req.StartedAt.Format(time.RFC3339Nano)))
 		}
 		if len(seen[req.Path]) == 0 {
 			o.late = append(o.late, milliseconds(req.StartedAt.Sub(due)))
@@ -195,10 +199,11 @@ func countOccurrences(requests []server.Request, from, until time.Time) occurren
 	return o
 }
 
+// checkCounts returns an error if there are missed or doubled occurrences, or problems.
 func (o occurrenceCounts) checkCounts() error {
 	if o.missed+o.doubled > 0 {
-		return errors.Join(append(o.early, fmt.Errorf("%d occurrences were missed and %d doubled", o.missed,
+		return errors.Join(append(o.problems, fmt.Errorf("%d occurrences were missed and %d doubled", o.missed,
 			o.doubled))...)
 	}
-	return errors.Join(o.early...)
+	return errors.Join(o.problems...)
 }

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	badSpace  = "/bad/"
-	goodSpace = "/good/"
+	badSpace  = "/bad/"  // the paths of messages that the CMS refuses begin with it
+	goodSpace = "/good/" // the paths of the good messages begin with it
 	// refusedLimit is the longest time that the scenario waits for the good messages.
 	refusedLimit = 90 * time.Second
 )
 
-// runRefused measures how long good messages wait behind many that the CMS refuses, each of
-// another key.
+// runRefused measures how long good messages wait behind many messages that the CMS refuses: with 403, then with 500.
+// Each message has a key of its own.
 func runRefused(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, c := range []struct {
@@ -33,8 +33,8 @@ func runRefused(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// measureBehindRefused fills the lane before the handler starts: first with the messages that the CMS refuses, then
-// with the good ones.
+// measureBehindRefused fills the lane before the handler starts, first with the messages that the CMS refuses, then
+// with the good ones. It measures the time from the first request at the CMS to the end of the last good write.
 func measureBehindRefused(ctx context.Context, b *bench, status int, faults server.Faults) (result, error) {
 	n, good := b.sizes.crowds.refused.bad, b.sizes.crowds.refused.good
 	r, err := b.newRig(ctx, rigOptions{latency: dueLatency, beforeHost: func(ctx context.Context, r *rig) error {

@@ -10,16 +10,16 @@ import (
 // result is one row of the table.
 type result struct {
 	Name     string   `json:"name"`
-	Unit     string   `json:"unit"` // of value and baseline
+	Unit     string   `json:"unit"` // of value and baseline; empty = a number
 	Value    float64  `json:"value"`
 	Baseline *float64 `json:"baseline"` // the yardstick, measured in the same run; null = there is none
-	Ratio    *float64 `json:"ratio"`    // docs/performance.md defines it for each row
+	Ratio    *float64 `json:"ratio"`    // value / baseline, or after withLeast baseline / value; null = no baseline
 	Target   *float64 `json:"target"`   // null = the row only reports
-	Rule     string   `json:"rule"`     // how the row is compared with the target: "ratio >= 0.97"
-	OK       *bool    `json:"ok"`       // the target is reached; null = the row has none
+	Rule     string   `json:"rule"`     // when the target is reached: "ratio >= 0.97"; empty = no target
+	OK       *bool    `json:"ok"`       // the target is reached; null = no target
 	Note     string   `json:"note"`
-	Delay    float64  `json:"delay"`           // ms by which storage answered later; 0 = Azurite itself
-	Error    string   `json:"error,omitempty"` // of the scenario; the figures are then not valid
+	Delay    float64  `json:"delay"`           // median delay of storage's answers, in ms; 0 = Azurite itself
+	Error    string   `json:"error,omitempty"` // of the scenario; the row then has no figures
 }
 
 // newRow begins a row that only reports.
@@ -33,20 +33,23 @@ func (r result) withBaseline(baseline float64) result {
 	return r
 }
 
-// withLeast sets a yardstick that is the lower bound of the value. The ratio is baseline / value.
+// withLeast sets a yardstick that is a lower bound of the value, and the ratio baseline / value.
 func (r result) withLeast(limit float64) result {
 	r.Baseline, r.Ratio = new(limit), new(limit/r.Value)
 	return r
 }
 
+// requireRatio sets the target that the ratio is at least the given one.
 func (r result) requireRatio(ratio float64) result {
 	return r.setVerdict(*r.Ratio >= ratio, ratio, "ratio >= %g", ratio)
 }
 
+// limitRatio sets the target that the ratio is at most the given one.
 func (r result) limitRatio(ratio float64) result {
 	return r.setVerdict(*r.Ratio <= ratio, ratio, "ratio <= %g", ratio)
 }
 
+// limitValue sets the target that the value is at most limit.
 func (r result) limitValue(limit float64) result {
 	return r.setVerdict(r.Value <= limit, limit, "value <= %g", limit)
 }
@@ -66,12 +69,12 @@ func (r result) withNote(format string, args ...any) result {
 	return r
 }
 
-// requireValue sets the target that the value is at least least.
+// requireValue sets the target that the value is at least the given one.
 func (r result) requireValue(least float64) result {
 	return r.setVerdict(r.Value >= least, least, "value >= %g", least)
 }
 
-// withDelay records the delay of storage in the row.
+// withDelay records the delay of storage in the row and in its name. A delay of 0 changes nothing.
 func (r result) withDelay(d time.Duration) result {
 	if d > 0 {
 		r.Name, r.Delay = fmt.Sprintf("%s, storage at %s", r.Name, d), milliseconds(d)
@@ -79,8 +82,8 @@ func (r result) withDelay(d time.Duration) result {
 	return r
 }
 
-// percentile returns the smallest sample that a share of at least p (0 to 1) of all samples does not exceed. This is
-// the percentile by nearest rank: it is always one of the samples. Without samples it is NaN.
+// percentile returns the percentile p (0 to 1) by nearest rank: the smallest sample such that at least a share p of all
+// samples is not larger. Without samples it returns NaN.
 func percentile(samples []float64, p float64) float64 {
 	if len(samples) == 0 {
 		return math.NaN()
@@ -102,7 +105,7 @@ func mean(samples []float64) float64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// describeSpread returns the percentiles of latencies in ms, as the text of a note.
+// describeSpread returns the text of a note with the percentiles of samples, which are in ms, and their number.
 func describeSpread(samples []float64) string {
 	return fmt.Sprintf("p50 %.2f, p90 %.2f, p99 %.2f ms of %d", median(samples), percentile(samples, 0.9),
 		percentile(samples, 0.99), len(samples))

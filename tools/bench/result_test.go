@@ -38,13 +38,13 @@ func TestResult(t *testing.T) {
 		ok    bool
 		rule  string
 	}{
-		"ShareOfTheLimit":  {newRow("a", "s", 20).withLeast(19.6).requireRatio(0.97), 0.98, true, "ratio >= 0.97"},
-		"ShareMissed":      {newRow("a", "s", 20).withLeast(10).requireRatio(0.97), 0.5, false, "ratio >= 0.97"},
-		"RatioAtMost":      {newRow("a", "ms", 3).withBaseline(2).limitRatio(1.3), 1.5, false, "ratio <= 1.3"},
-		"RatioAtMostExact": {newRow("a", "ms", 2.6).withBaseline(2).limitRatio(1.3), 1.3, true, "ratio <= 1.3"},
-		"ValueAtMost":      {newRow("a", "tx", 0.4).withBaseline(20).limitValue(0.5), 0.02, true, "value <= 0.5"},
-		"Beyond":           {newRow("a", "ms", 7).withBaseline(2).limitDistance(5), 3.5, true, "value - baseline <= 5"},
-		"BeyondMissed":     {newRow("a", "ms", 8).withBaseline(2).limitDistance(5), 4, false, "value - baseline <= 5"},
+		"Share":          {newRow("a", "s", 20).withLeast(19.6).requireRatio(0.97), 0.98, true, "ratio >= 0.97"},
+		"ShareMissed":    {newRow("a", "s", 20).withLeast(10).requireRatio(0.97), 0.5, false, "ratio >= 0.97"},
+		"RatioMissed":    {newRow("a", "ms", 3).withBaseline(2).limitRatio(1.3), 1.5, false, "ratio <= 1.3"},
+		"RatioExact":     {newRow("a", "ms", 2.6).withBaseline(2).limitRatio(1.3), 1.3, true, "ratio <= 1.3"},
+		"Value":          {newRow("a", "tx", 0.4).withBaseline(20).limitValue(0.5), 0.02, true, "value <= 0.5"},
+		"Distance":       {newRow("a", "ms", 7).withBaseline(2).limitDistance(5), 3.5, true, "value - baseline <= 5"},
+		"DistanceMissed": {newRow("a", "ms", 8).withBaseline(2).limitDistance(5), 4, false, "value - baseline <= 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

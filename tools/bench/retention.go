@@ -15,16 +15,17 @@ import (
 )
 
 const (
-	// retainedTarget is the number of messages a second that retention must remove over all lanes: eight lanes take in
-	// 200 a second each. If Azurite cannot delete so many, half of its own rate is enough, because the handler also has
-	// to read the messages.
+	// retainedTarget is the number of messages a second that retention must remove in all lanes together: as many as
+	// eight lanes with 200 new messages a second each. A share of retainedShare of the yardstick is also enough,
+	// because Azurite may be slow, and the handler also has to read the messages.
 	retainedTarget, retainedShare = 1600.0, 0.5
 	retentionLimit                = 5 * time.Minute
 	retentionPause                = 100 * time.Millisecond
 )
 
-// runRetention starts a handler over lanes full of old messages, and measures how fast the handler removes them and
-// how many requests it makes. The yardstick is bare transactions full of deletions, on the same number of partitions.
+// runRetention starts a handler over lanes full of old messages, and measures how fast the handler removes them and how
+// many requests to the table it makes for each message. The yardstick is bare transactions full of deletions, on the
+// same number of partitions.
 func runRetention(ctx context.Context, b *bench) ([]result, error) {
 	lanes, each := b.sizes.crowds.retention.lanes, b.sizes.crowds.retention.each
 	r, err := b.newRig(ctx, rigOptions{lanes: lanes, withoutHost: true})
@@ -74,17 +75,17 @@ func runRetention(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// oldMessages returns a number of messages for each lane, each of another key.
-func oldMessages(lanes, each int) []message {
+// oldMessages returns perLane messages for each lane, each of another key.
+func oldMessages(lanes, perLane int) []message {
 	var all []message
-	for _, path := range pathsByLane("old", lanes, each) {
+	for _, path := range pathsByLane("old", lanes, perLane) {
 		all = append(all, message{path, 1})
 	}
 	return all
 }
 
-// awaitRemoved waits until the last message of each lane is gone. After its time limit it returns the number of
-// messages that are left in all lanes.
+// awaitRemoved waits until the last message of each lane is gone, or until retentionLimit has passed. It returns the
+// number of messages that are left in all lanes.
 func awaitRemoved(ctx context.Context, r *rig, each int) (left int, err error) {
 	limited, cancel := context.WithTimeout(ctx, retentionLimit)
 	defer cancel()
@@ -115,6 +116,7 @@ func isAnyRemoved(ctx context.Context, r *rig) bool {
 	return false
 }
 
+// isRemoved reports whether the lane has no row of the message with this sequence number.
 func isRemoved(ctx context.Context, r *rig, number, seq int) (bool, error) {
 	_, err := r.account.Table().Get(ctx, lanePartition(r, number), "m_"+lane.OrderPos(int64(seq)))
 	if storage.Is(err, storage.NotFound) {
@@ -123,7 +125,7 @@ func isRemoved(ctx context.Context, r *rig, number, seq int) (bool, error) {
 	return false, err
 }
 
-// countMessages counts the messages' rows.
+// countMessages counts the messages' rows in all lanes.
 func countMessages(ctx context.Context, r *rig) (n int, err error) {
 	for number := range r.lanes {
 		q := storage.Query{Partition: lanePartition(r, number), From: "m_", To: "m`", Columns: []string{"Stage"}}
@@ -141,11 +143,11 @@ func countMessages(ctx context.Context, r *rig) (n int, err error) {
 	return n, nil
 }
 
-// lanePartition is a lane's name in the table.
+// lanePartition returns the name of a lane's partition in the table.
 func lanePartition(r *rig, number int) string { return fmt.Sprintf("%d.%d", r.store.Epoch, number) }
 
-// measureBareDeletes returns how many messages a second, of two rows each, full transactions alone can remove. Each
-// partition has one transaction at a time.
+// measureBareDeletes returns how many messages a second are deleted by transactions of the largest size alone, if each
+// message has two rows. Each partition has one transaction at a time.
 func measureBareDeletes(ctx context.Context, r *rig, partitions, each int) (float64, error) {
 	account, err := azure.Open(azure.Config{ConnectionString: r.yardstickStorage(), Prefix: r.prefix + "gone"})
 	if err != nil {

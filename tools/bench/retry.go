@@ -19,14 +19,15 @@ import (
 
 const (
 	retrySpace = "/retry/"
-	// retryWait is long enough for a read of the message's status before the retry: the status has the time of the
-	// retry.
+	// retryWait is the time from the first attempt to the second. It is long enough for a read of the message's status
+	// before the second attempt, because the status then has the planned time of that attempt.
 	retryWait   = 700 * time.Millisecond
 	statusPause = 5 * time.Millisecond
 )
 
 // runRetry makes the first attempt of some messages fail, and measures how long after its planned time the second
-// attempt begins. Messages between them succeed: otherwise the holder would pause the lane, as if the CMS had failed.
+// attempt begins. Other messages between them succeed: otherwise the holder would pause the lane, as if the CMS had
+// failed.
 func runRetry(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: dueLatency, retryWait: retryWait})
 	if err != nil {
@@ -54,7 +55,7 @@ func runRetry(ctx context.Context, b *bench) ([]result, error) {
 	}
 	return []result{
 		newRow("retry: lateness p50, live instance", "ms", median(late)).withBaseline(median(bare)).
-			withNote("%s; %d of %d were over before the status told their moment", describeSpread(late), n-len(late),
+			withNote("%s; %d of %d second attempts came before the status was read", describeSpread(late), n-len(late),
 				n),
 		newRow("retry: lateness p99, live instance", "ms",
 			percentile(late, 0.99)).withBaseline(percentile(bare, 0.99)).limitValue(20),
@@ -62,8 +63,9 @@ func runRetry(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// postFailing posts messages whose first attempt fails, each followed by one that succeeds. It returns the times of the
-// second attempts, as the messages' status has them.
+// postFailing posts messages whose first attempt fails, each followed by one that succeeds. It returns the planned
+// times of the second attempts by path, from the messages' status. A message that was delivered before has no such
+// time.
 func postFailing(ctx context.Context, r *rig, n int) (map[string]time.Time, error) {
 	moments := make([]time.Time, n)
 	looks, looking := errgroup.WithContext(ctx)
@@ -77,7 +79,7 @@ func postFailing(ctx context.Context, r *rig, n int) (map[string]time.Time, erro
 		if err := postMessage(ctx, r.client, r.receiveURL(), message{fmt.Sprint("/well/", i), 1}); err != nil {
 			return nil, err
 		}
-		if !sleepFor(ctx, rand.N(2*r.sizes.retry.gap)) { // equal pauses would keep retries in step with posts
+		if !sleepFor(ctx, rand.N(2*r.sizes.retry.gap)) { // after equal pauses a retry would always come with a post
 			return nil, ctx.Err()
 		}
 	}
@@ -93,7 +95,7 @@ func postFailing(ctx context.Context, r *rig, n int) (map[string]time.Time, erro
 	return planned, nil
 }
 
-// messageState has the fields of a message's state that the scenario reads.
+// messageState has the fields of a message's status that the scenario reads.
 type messageState struct {
 	ID            string    `json:"id"`
 	Stage         string    `json:"stage"`
@@ -120,8 +122,8 @@ func postForID(ctx context.Context, r *rig, m message) (string, error) {
 	return st.ID, err
 }
 
-// awaitNextAttempt reads a message's status until it has the time of the next attempt. It returns zero
-// if that attempt came first.
+// awaitNextAttempt reads a message's status until the status has the planned time of the second attempt, and returns
+// this time. It returns zero if the message was delivered before.
 func awaitNextAttempt(ctx context.Context, r *rig, id string) (time.Time, error) {
 	for {
 		var st messageState
@@ -138,8 +140,8 @@ func awaitNextAttempt(ctx context.Context, r *rig, id string) (time.Time, error)
 	}
 }
 
-// retryLateness returns for each second attempt the time from its planned time to its begin, in ms. An attempt before
-// its planned time is an error.
+// retryLateness returns for each path in planned the time from the planned time of its second attempt to the beginning
+// of that attempt, in ms. It is an error if an attempt began before its planned time, or did not come.
 func retryLateness(r *rig, planned map[string]time.Time) ([]float64, error) {
 	var late []float64
 	var early []error

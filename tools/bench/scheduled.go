@@ -14,11 +14,11 @@ import (
 	"weir/internal/weir"
 )
 
-// farAhead is the time until the scheduled messages are due, so that none becomes due during the run.
+// farAhead is the time until the first scheduled message is due, so that none becomes due during the run.
 const farAhead = 365 * 24 * time.Hour
 
-// runScheduled compares a lane with many scheduled messages and a lane without: the other messages of the first must
-// not cost more.
+// runScheduled compares a lane with many scheduled messages and a lane without. Other messages must not cost more in
+// the first lane.
 func runScheduled(ctx context.Context, b *bench) ([]result, error) {
 	var beside []result
 	if b.delay == 0 { // the rows on memory storage do not depend on the delay
@@ -43,10 +43,10 @@ func runScheduled(ctx context.Context, b *bench) ([]result, error) {
 				n, b.sizes.scheduled.messages, describeShares(many, n), describeShares(none, n))), nil
 }
 
-// drainBesideScheduled returns the transactions of a burst in a lane that has scheduled messages.
-func drainBesideScheduled(ctx context.Context, b *bench, waiting int) (map[string]float64, error) {
+// drainBesideScheduled returns the transactions of a burst in a lane with the given number of scheduled messages.
+func drainBesideScheduled(ctx context.Context, b *bench, scheduled int) (map[string]float64, error) {
 	r, err := b.newRig(ctx, rigOptions{latency: cmsLatency,
-		beforeHost: func(ctx context.Context, r *rig) error { return fillScheduled(ctx, r.store, waiting) }})
+		beforeHost: func(ctx context.Context, r *rig) error { return fillScheduled(ctx, r.store, scheduled) }})
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func drainBesideScheduled(ctx context.Context, b *bench, waiting int) (map[strin
 	return subtractCounts(after, used), err
 }
 
-// fillScheduled files messages that are due far ahead, many in a transaction.
+// fillScheduled files n messages that are due after farAhead, a second apart.
 func fillScheduled(ctx context.Context, store *lane.Store, n int) error {
 	appender := lane.NewAppender(store, slog.New(slog.DiscardHandler))
 	from := time.Now().Add(farAhead)
@@ -95,10 +95,10 @@ func fillScheduled(ctx context.Context, store *lane.Store, n int) error {
 }
 
 // measureBesideScheduled compares the time per message in a lane with scheduled messages and in one without, on memory
-// storage in this process. The two take turns. The scheduled messages are in memory in both turns, because the work
-// that they cause for Go's garbage collector is not the engine's.
+// storage in this process. The two lanes take turns. The scheduled messages make work for Go's garbage collector, which
+// is not to count. So they are in memory in the turns of both lanes.
 func measureBesideScheduled(ctx context.Context, sizes sizes) ([]result, error) {
-	many, err := newFull(ctx, 0)
+	many, err := newMemoryLane(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -106,11 +106,11 @@ func measureBesideScheduled(ctx context.Context, sizes sizes) ([]result, error) 
 		return nil, err
 	}
 	passed := time.Now()
-	if _, err := many.runRound(ctx, "first", sizes); err != nil { // the cursor passes over the scheduled messages
+	if _, err := many.runRound(ctx, "first", sizes); err != nil { // in which the cursor passes the scheduled messages
 		return nil, err
 	}
 	spent := time.Since(passed)
-	none, err := newFull(ctx, 0)
+	none, err := newMemoryLane(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -120,9 +120,9 @@ func measureBesideScheduled(ctx context.Context, sizes sizes) ([]result, error) 
 	var with, without []float64
 	turns := []laneTurn{{none, &without}, {many, &with}}
 	for i := range sizes.scheduled.rounds {
-		slices.Reverse(turns) // so that each goes first in half of the rounds
+		slices.Reverse(turns) // each lane goes first in half of the rounds
 		for _, t := range turns {
-			v, err := t.full.runRound(ctx, fmt.Sprint(i), sizes)
+			v, err := t.lane.runRound(ctx, fmt.Sprint(i), sizes)
 			if err != nil {
 				return nil, err
 			}
@@ -138,14 +138,14 @@ func measureBesideScheduled(ctx context.Context, sizes sizes) ([]result, error) 
 			len(with), sizes.scheduled.burst, sizes.scheduled.inMemory, spent.Seconds())}, nil
 }
 
-// laneTurn is one of the two lanes that take turns, with its times.
+// laneTurn is one of the two lanes that take turns.
 type laneTurn struct {
-	full  *fullLane
-	times *[]float64
+	lane  *memoryLane
+	times *[]float64 // µs per message, of each round
 }
 
 // runRound files messages and drains them. It returns the µs per message that both took together.
-func (f *fullLane) runRound(ctx context.Context, space string, sizes sizes) (float64, error) {
+func (f *memoryLane) runRound(ctx context.Context, space string, sizes sizes) (float64, error) {
 	began := time.Now()
 	if err := fillStore(ctx, f.store, makeMessages(space, sizes.scheduled.burst, fullSizes.load.keys)); err != nil {
 		return 0, err

@@ -6,14 +6,14 @@ import "time"
 type sizes struct {
 	load      loadSizes
 	accept    acceptSizes
-	consume   int // messages from a queue, and the same number of posts
-	fast      int // messages to the CMS that answers at once
+	consume   int // messages from a queue, a batch or files, and the same number of posts
+	fast      int // messages to a CMS that answers at once
 	cpu       int // messages whose CPU time is measured
 	logs      logSizes
 	trickle   trickleSizes
 	idle      idleSizes
 	backlog   backlogSizes
-	takeovers int // of each kind
+	takeovers int // by SIGKILL, and the same number by a graceful stop
 	due       dueSizes
 	retry     retrySizes
 	scheduled scheduledSizes
@@ -30,8 +30,8 @@ type loadSizes struct {
 	burst   int // messages
 	clients int // that post the messages concurrently
 	keys    int // over which the messages are spread
-	warm    int // messages before a measurement
-	trips   int // bare round trips before and after a measurement
+	warm    int // messages that warm a rig up
+	trips   int // bare round trips before a measurement, and the same number after it
 }
 
 // chainSizes has the numbers of messages that take several requests each.
@@ -42,11 +42,11 @@ type chainSizes struct {
 
 type acceptSizes struct {
 	latencies int // samples of one client
-	rate      int // posts of many clients in a turn
+	rate      int // posts of many clients in one rig
 }
 
 type logSizes struct {
-	burst, trickle int // messages whose log lines are counted
+	burst, trickle int // messages
 }
 
 type trickleSizes struct {
@@ -56,8 +56,8 @@ type trickleSizes struct {
 
 type idleSizes struct {
 	backOff time.Duration // until the host polls at its longest interval
-	minutes int
-	wakes   int // messages out of idleness
+	minutes int           // in which requests are counted
+	wakes   int           // messages after that, one by one
 }
 
 type backlogSizes struct {
@@ -67,8 +67,8 @@ type backlogSizes struct {
 
 type dueSizes struct {
 	messages int           // due at random times
-	lead     time.Duration // until the first due time; all messages must be filed before
-	span     time.Duration // from the first to the last
+	lead     time.Duration // from the first post to the first due time; all messages must be filed before
+	span     time.Duration // from the first due time to the last
 	killed   int           // messages that are due after every instance was killed
 }
 
@@ -80,25 +80,25 @@ type retrySizes struct {
 type scheduledSizes struct {
 	messages int // far ahead, on Azurite
 	inMemory int // far ahead, on memory storage
-	burst    int // messages of a round beside them
+	burst    int // other messages of a round on memory storage
 	rounds   int
 }
 
 type recurringSizes struct {
-	occurrences int           // of all schedules
-	lead        time.Duration // until the first, for the instances to start
-	kills       int
+	occurrences int           // of all schedules together
+	lead        time.Duration // until the first occurrence; the instances start before
+	kills       int           // of handlers
 }
 
 type groupSizes struct {
-	burst int // messages posted to the http group
-	flow  int // messages sent by the process group
-	due   int
+	burst int // messages; beside trickle and due messages the burst has a quarter of them
+	flow  int // single messages that the process instance must send
+	due   int // messages with a due time
 }
 
 type coldSizes struct {
-	lanes  []int
-	starts int // for each number of lanes
+	lanes  []int // each number is measured
+	starts int   // for each number of lanes
 }
 
 // crowdSizes has the sizes of the scenarios with many messages at one time, behind one key, or on many lanes.
@@ -118,62 +118,64 @@ type crowdSizes struct {
 
 type dueRateSizes struct {
 	rates []int         // messages a second
-	span  time.Duration // from the first to the last
+	span  time.Duration // from the first due time to the last
 }
 
 type momentSizes struct {
-	messages []int         // due at one time
+	messages []int         // due at one time; each number is measured
 	lead     time.Duration // until the due time; all messages must be filed before
 }
 
 type scheduleSizes struct {
-	count int // schedules that are due each second
-	span  time.Duration
+	count int           // schedules that are due each second
+	span  time.Duration // for which they run
 }
 
 type refusedSizes struct {
-	bad, good int // messages
+	bad, good int // messages that the CMS refuses, and messages that it takes
 }
 
 type asideSizes struct {
 	behind int           // messages behind a blocked key
-	large  int           // messages of largeBody due at one time
-	lead   time.Duration // until then
+	large  int           // messages of largeBody bytes, due at one time
+	lead   time.Duration // until that time
 }
 
 type oldSizes struct {
-	lanes, each int // old messages in each lane
+	lanes int
+	each  int // old messages in each lane
 }
 
 type ticketSizes struct {
 	lanes     int
-	instances []int
-	span      time.Duration
+	instances []int         // each number is measured
+	span      time.Duration // for which messages come
 }
 
 type hangSizes struct {
-	posts int
-	span  time.Duration // from the first of them to the last
-	flow  time.Duration // time in which messages come before one request hangs, and again after it
+	posts int           // while all requests to storage hang
+	span  time.Duration // from the first post to the last
+	flow  time.Duration // for which messages come after one request hangs; before it they come for a quarter of that
 }
 
 type memorySizes struct {
 	posts    int // at a time
-	searched int // messages of searchedBody
+	searched int // messages of searchedBody bytes
 	searches int // at a time
-	hung     int // posts of a megabyte while storage hangs
+	hung     int // posts of a megabyte at a time, while storage hangs
 }
 
 type waitSizes struct {
-	held    int // answers at a time
-	span    time.Duration
-	states  int // status reads in a backlog
-	backlog int
+	answers int           // that wait at the same time
+	span    time.Duration // a post waits for twice as long
+	states  int           // reads of a status
+	backlog int           // messages
 }
 
 var fullSizes = sizes{
 	load: loadSizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100}, accept: acceptSizes{300, 1000},
-	consume: 5000, fast: 3000, cpu: 5000, logs: logSizes{burst: 400, trickle: 60}, trickle: trickleSizes{120, time.Second},
+	consume: 5000, fast: 3000, cpu: 5000, logs: logSizes{burst: 400, trickle: 60},
+	trickle: trickleSizes{120, time.Second},
 	idle:    idleSizes{backOff: 2 * time.Minute, minutes: 3, wakes: 10},
 	backlog: backlogSizes{short: 1000, long: 20_000, inMemory: 100_000}, takeovers: 3,
 	due:       dueSizes{messages: 1000, lead: 10 * time.Second, span: time.Minute, killed: 200},
@@ -192,11 +194,11 @@ var fullCrowds = crowdSizes{
 	tickets: ticketSizes{lanes: 64, instances: []int{1, 4}, span: 3 * time.Minute},
 	hang:    hangSizes{posts: 40, span: 10 * time.Second, flow: 8 * time.Second},
 	memory:  memorySizes{posts: 200, searched: 3000, searches: 40, hung: 150},
-	waits:   waitSizes{held: 3000, span: 20 * time.Second, states: 300, backlog: 1500},
+	waits:   waitSizes{answers: 3000, span: 20 * time.Second, states: 300, backlog: 1500},
 }
 
-// fartherSizes returns the sizes of a second pass, with storage far away: smaller ones for scenarios that only count,
-// and no messages on memory storage.
+// fartherSizes returns the sizes of a pass with delayed storage: smaller ones for some scenarios, which would take long
+// and need fewer samples. No size becomes larger.
 func (s sizes) fartherSizes() sizes {
 	s.trickle.messages, s.idle.minutes, s.idle.wakes = min(s.trickle.messages, 60), min(s.idle.minutes, 1),
 		min(s.idle.wakes, 5)

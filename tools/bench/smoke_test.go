@@ -30,10 +30,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tiny is enough to see that a scenario works. The figures mean nothing.
+// tiny has sizes that are large enough to see that a scenario works. The figures mean nothing.
 var tiny = sizes{
 	load: loadSizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5}, accept: acceptSizes{10, 100},
-	consume: 400, fast: 40, cpu: 400, logs: logSizes{burst: 20, trickle: 3}, trickle: trickleSizes{4, 100 * time.Millisecond},
+	consume: 400, fast: 40, cpu: 400, logs: logSizes{burst: 20, trickle: 3},
+	trickle: trickleSizes{4, 100 * time.Millisecond},
 	idle:    idleSizes{backOff: time.Millisecond, wakes: 2},
 	backlog: backlogSizes{short: 20, long: 40, inMemory: 40}, takeovers: 1,
 	due:       dueSizes{messages: 20, lead: 2 * time.Second, span: 2 * time.Second, killed: 8},
@@ -50,12 +51,12 @@ var tiny = sizes{
 		tickets: ticketSizes{lanes: 4, instances: []int{1, 2}, span: 3 * time.Second},
 		hang:    hangSizes{posts: 3, span: time.Second, flow: 4 * time.Second},
 		memory:  memorySizes{posts: 3, searched: 20, searches: 3, hung: 3},
-		waits:   waitSizes{held: 20, span: 2 * time.Second, states: 20, backlog: 100},
+		waits:   waitSizes{answers: 20, span: 2 * time.Second, states: 20, backlog: 100},
 	},
 }
 
-// TestBench runs scenarios end to end, with Azurite itself and with delayed answers: with real handlers under the
-// host's stand-in, Azurite, and the demo CMS.
+// TestBench runs scenarios end to end, some with Azurite itself and some with delayed answers. Real handlers run under
+// the stand-in for the host, with Azurite and the demo CMS.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	app := filepath.Join(t.TempDir(), "app")
@@ -114,8 +115,9 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// runScenarios runs some scenarios with tiny sizes, and checks that their file of results has the expected rows.
-func runScenarios(t *testing.T, app string, away time.Duration, names string, rows []string) {
+// runScenarios runs some scenarios with tiny sizes and a delay of storage, and checks that the file of results has the
+// expected rows.
+func runScenarios(t *testing.T, app string, delay time.Duration, names string, rows []string) {
 	t.Helper()
 	dir := t.TempDir()
 	var progress bytes.Buffer
@@ -125,7 +127,7 @@ func runScenarios(t *testing.T, app string, away time.Duration, names string, ro
 	}
 	chosen, err := chooseScenarios(names)
 	if err == nil {
-		err = b.runPasses(t.Context(), chosen, []time.Duration{away})
+		err = b.runPasses(t.Context(), chosen, []time.Duration{delay})
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
@@ -140,7 +142,8 @@ func runScenarios(t *testing.T, app string, away time.Duration, names string, ro
 	checkRows(t, file, rows...)
 }
 
-// checkRows checks that the file has the expected rows, each with figures.
+// checkRows checks that the file has the expected rows in order, each with all fields and a value above 0. Only the
+// number of instances that the queue asks for may be 0.
 func checkRows(t *testing.T, file string, names ...string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -152,8 +155,8 @@ func checkRows(t *testing.T, file string, names ...string) {
 		t.Fatalf("got %d rows, %v, want %d and no error:\n%s", len(rows), err, len(names), text)
 	}
 	for i, row := range rows {
-		mayBeNone := strings.Contains(names[i], "instances the queue asks for")
-		if v, ok := row["value"].(float64); row["name"] != names[i] || !ok || v < 0 || v == 0 && !mayBeNone {
+		mayBeZero := strings.Contains(names[i], "instances the queue asks for")
+		if v, ok := row["value"].(float64); row["name"] != names[i] || !ok || v < 0 || v == 0 && !mayBeZero {
 			t.Errorf("got the row %v, want %s with a value", row, names[i])
 		}
 		for _, field := range []string{"unit", "baseline", "ratio", "target", "delay"} {
@@ -164,7 +167,7 @@ func checkRows(t *testing.T, file string, names ...string) {
 	}
 }
 
-func TestLateness(t *testing.T) {
+func TestMeasureLateness(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	cms := server.New(0, 0)
@@ -175,16 +178,16 @@ func TestLateness(t *testing.T) {
 	moments := dueTimes{{"/late", 1}: now.Add(-time.Hour), {"/down", 1}: now.Add(-2 * time.Hour)}
 	late, err := measureLateness(cms, moments, now.Add(-time.Minute))
 	if err != nil || len(late) != 2 || late[0] < 60_000 || late[1] > 3_600_000 {
-		t.Errorf("got %v, %v, want two, of more than a minute and less than an hour", late, err)
+		t.Errorf("got %v, %v, want two times, of more than a minute and less than an hour", late, err)
 	}
 	moments[message{"/late", 1}] = now.Add(time.Hour)
 	if _, err := measureLateness(cms, moments, time.Time{}); err == nil ||
 		!strings.Contains(err.Error(), "/late came") {
-		t.Errorf("measureLateness of an early write = %v, want an error with \"/late came\"", err)
+		t.Errorf("early write: got %v, want an error with \"/late came\"", err)
 	}
 }
 
-func TestOccurred(t *testing.T) {
+func TestCountOccurrences(t *testing.T) {
 	t.Parallel()
 	from := time.Now().Truncate(time.Second).Add(-time.Minute)
 	var requests []server.Request
@@ -211,7 +214,7 @@ func TestOccurred(t *testing.T) {
 	}
 }
 
-func TestChoose(t *testing.T) {
+func TestChooseScenarios(t *testing.T) {
 	t.Parallel()
 	all, err := chooseScenarios("")
 	if err != nil || len(all) < 10 {
@@ -226,7 +229,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestMessageBody(t *testing.T) {
+func TestMessage_ArticleBody(t *testing.T) {
 	t.Parallel()
 	m := message{"/a/1", 7}
 	if body := m.articleBody(); len(body) != bodySize || !strings.HasSuffix(body, "</article>") {
@@ -234,12 +237,12 @@ func TestMessageBody(t *testing.T) {
 	}
 }
 
-func TestLabel(t *testing.T) {
+func TestLabelValue(t *testing.T) {
 	t.Parallel()
 	labels := `{operation="lease-acquire",service="blob"}`
 	if labelValue(labels, "operation") != "lease-acquire" || labelValue(labels, "service") != "blob" ||
 		labelValue(labels, "lane") != "" {
-		t.Errorf("read %q, %q, %q from %s, want lease-acquire, blob and none", labelValue(labels, "operation"),
-			labelValue(labels, "service"), labelValue(labels, "lane"), labels)
+		t.Errorf("read %q, %q, %q from %s, want lease-acquire, blob and an empty value",
+			labelValue(labels, "operation"), labelValue(labels, "service"), labelValue(labels, "lane"), labels)
 	}
 }

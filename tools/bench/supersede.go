@@ -8,11 +8,11 @@ import (
 
 const (
 	items = 20
-	edits = 50 // of each
+	edits = 50 // of each item
 )
 
-// runSupersede sends bursts of edits under a contract by which a newer version replaces an older one that waits. It
-// counts the writes at the CMS.
+// runSupersede posts bursts of edits under a contract with supersede, by which an older version is not written after a
+// newer one. It counts the writes at the CMS.
 func runSupersede(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newRig(ctx, rigOptions{latency: cmsLatency, supersede: true})
 	if err != nil {
@@ -43,7 +43,7 @@ func runSupersede(ctx context.Context, b *bench) ([]result, error) {
 		withNote("%d edits of each of %d items at once; %d were superseded", edits, items, counts.Superseded)}, err
 }
 
-// checkLatestVersions checks that each item has the given version at the end.
+// checkLatestVersions checks that the last write of each item had the given version.
 func checkLatestVersions(r *rig, version int) error {
 	latest := map[string]int{}
 	for _, req := range r.cms.Requests() {

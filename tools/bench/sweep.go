@@ -12,10 +12,10 @@ import (
 
 const (
 	sweeps     = 3
-	sweepLimit = 5 * time.Minute // functionTimeout: the host kills the handler after it
+	sweepLimit = 5 * time.Minute // functionTimeout of host.json: a host ends the handler if an invocation takes longer
 )
 
-// runSweepLanes measures how long a sweep takes over many lanes in which retention has something to do.
+// runSweepLanes measures how long a sweep takes over many lanes that have messages past their retention.
 func runSweepLanes(ctx context.Context, b *bench) ([]result, error) {
 	lanes, old := b.sizes.crowds.sweep.lanes, b.sizes.crowds.sweep.each
 	r, err := b.newRig(ctx, rigOptions{lanes: lanes, beforeHost: func(ctx context.Context, r *rig) error {
@@ -35,11 +35,11 @@ func runSweepLanes(ctx context.Context, b *bench) ([]result, error) {
 	}
 	return []result{newRow(fmt.Sprintf("a sweep over %d lanes, longest of %d", lanes, sweeps), "s",
 		slices.Max(times)).limitValue(10).
-		withNote("one after the other, the first at once after the start, %d old messages in each lane: %.2f s", old,
+		withNote("one after the other, the first right after the start, %d old messages in each lane: %.2f s", old,
 			times)}, nil
 }
 
-// runSweep calls the timer's function as the host does.
+// runSweep calls the function sweep as the host's timer does, and waits for the answer.
 func runSweep(ctx context.Context, r *rig) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()

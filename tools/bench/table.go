@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// printTable prints the rows as a table, with the notes below.
+// printTable prints the rows as a table, with their notes below.
 func printTable(out io.Writer, results []result) {
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
@@ -32,6 +32,7 @@ func (r result) formatLine() string {
 		formatQuantity(r.Baseline, r.Unit), formatQuantity(r.Ratio, ""), r.Rule, r.formatVerdict())
 }
 
+// formatVerdict returns yes or NO for a row with a target, a dash for a row without, or the error.
 func (r result) formatVerdict() string {
 	switch {
 	case r.Error != "":
@@ -44,7 +45,8 @@ func (r result) formatVerdict() string {
 	return "NO"
 }
 
-// formatQuantity formats a number with three or four significant digits.
+// formatQuantity formats a number with its unit: with three decimals below 10, and without decimals from 1,000 on. It
+// returns a dash for nil.
 func formatQuantity(v *float64, unit string) string {
 	if v == nil {
 		return "–"

@@ -13,12 +13,12 @@ import (
 const (
 	takeoverLease = 15 * time.Second // the shortest that the settings allow
 	takeoverLimit = 2 * time.Minute
-	streamGap     = 50 * time.Millisecond
-	uncommitted   = 64 // deliveries that a crash may repeat, at most
+	streamGap     = 50 * time.Millisecond // between two posts of streamUntil
+	uncommitted   = 64                    // the largest number of deliveries that a crash may repeat
 )
 
-// runTakeover measures how long the CMS gets no request after the end of a lane's holder, by SIGKILL and in order,
-// while another instance runs.
+// runTakeover measures the time from the end of a lane's holder, by SIGKILL and by SIGTERM, to the first request of the
+// next holder. Another instance runs all the time.
 func runTakeover(ctx context.Context, b *bench) ([]result, error) {
 	killed, err := measureTakeovers(ctx, b, syscall.SIGKILL)
 	if err != nil {
@@ -42,9 +42,9 @@ func runTakeover(ctx context.Context, b *bench) ([]result, error) {
 func measureTakeovers(ctx context.Context, b *bench, signal syscall.Signal) ([]float64, error) {
 	var times []float64
 	for n := range b.sizes.takeovers {
-		// The holder renews its lease after each third of the length. So the ends come at ages from 0 to a third.
-		age := time.Duration(n) * takeoverLease / 3 / time.Duration(b.sizes.takeovers)
-		d, err := measureTakeover(ctx, b, signal, age)
+		// The holder renews its lease after each third of the length. So the ends are spread over a third.
+		wait := time.Duration(n) * takeoverLease / 3 / time.Duration(b.sizes.takeovers)
+		d, err := measureTakeover(ctx, b, signal, wait)
 		if err != nil {
 			return nil, err
 		}
@@ -53,11 +53,11 @@ func measureTakeovers(ctx context.Context, b *bench, signal syscall.Signal) ([]f
 	return times, nil
 }
 
-// measureTakeover lets one instance take the lane, adds a second instance, and ends the first. It returns the time from
-// then to the first request at the CMS under a higher fence. Messages come all the time, so that the first instance
-// does not release the lane before.
-func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal, age time.Duration) (time.Duration, error) {
-	repeats := 1 // the CMS may finish the request that the end cuts off
+// measureTakeover lets one instance take the lane, adds a second instance, and ends the first one's handler 2 s and
+// wait later. It returns the time from that end to the first request at the CMS under a higher fence. Messages come all
+// the time, so that the first instance does not release the lane before.
+func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal, wait time.Duration) (time.Duration, error) {
+	repeats := 1 // the CMS may finish a request that a graceful stop cuts off
 	if signal == syscall.SIGKILL {
 		repeats = uncommitted
 	}
@@ -77,8 +77,8 @@ func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal, age t
 		return 0, err
 	}
 	began := time.Now()
-	both := func() bool { return time.Since(began) > 2*time.Second+age }
-	if err := f.streamUntil(ctx, second, both); err != nil {
+	isTime := func() bool { return time.Since(began) > 2*time.Second+wait }
+	if err := f.streamUntil(ctx, second, isTime); err != nil {
 		return 0, err
 	}
 	if highestFence(r) != fence {
@@ -94,8 +94,8 @@ func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal, age t
 	return firstRequestAbove(r, fence).Sub(ended), f.awaitEndWith(ctx, repeats)
 }
 
-// addSecondInstance scales out and returns the address of the function receive at the new handler. Meanwhile it goes on
-// posting messages to the first one.
+// addSecondInstance adds an instance, waits until its handler is ready, and returns the address of the function receive
+// at that handler. Meanwhile it posts messages to url.
 func addSecondInstance(ctx context.Context, r *rig, f *trickleFlow, url string) (string, error) {
 	resp, err := r.client.Post(r.host.URL()+"/admin/host/instances", "", nil)
 	if err != nil {
@@ -113,7 +113,8 @@ func addSecondInstance(ctx context.Context, r *rig, f *trickleFlow, url string) 
 	return handlerURL(second) + "/api/messages", err
 }
 
-// streamUntil posts messages, with a pause between two, until holds returns true.
+// streamUntil posts messages, with a pause between two, until holds returns true. It returns an error after
+// takeoverLimit.
 func (f *trickleFlow) streamUntil(ctx context.Context, url string, holds func() bool) error {
 	for began := time.Now(); !holds(); {
 		if err := f.postNext(ctx, url); err != nil {
@@ -129,7 +130,7 @@ func (f *trickleFlow) streamUntil(ctx context.Context, url string, holds func() 
 	return nil
 }
 
-// highestFence returns the highest fence of the requests at the CMS.
+// highestFence returns the highest fence of the requests at the CMS; 0 = there is no request.
 func highestFence(r *rig) int64 {
 	var fence int64
 	for _, req := range r.cms.Requests() {
@@ -138,7 +139,8 @@ func highestFence(r *rig) int64 {
 	return fence
 }
 
-// firstRequestAbove returns when the first request under a higher fence began; zero = there is none.
+// firstRequestAbove returns the time at which the first request under a higher fence began; zero = there is no such
+// request.
 func firstRequestAbove(r *rig, fence int64) (at time.Time) {
 	for _, req := range r.cms.Requests() {
 		if req.Fence > fence && (at.IsZero() || req.StartedAt.Before(at)) {

@@ -18,12 +18,14 @@ import (
 	"weir/tools/democms/server"
 )
 
-// The yardstick of due times is a process with one timer for each due time, which posts to a CMS of its own. Its
-// lateness is that of the machine. The bench starts itself again for it, with the due times on standard input.
+// The yardstick of due times is a process with one timer for each due time, at which it posts to a CMS of its own. Its
+// lateness is that of the machine. For this process the bench starts its program again, with the due times on standard
+// input.
+
+// timersURL names the environment variable with the address of that CMS. If it is set, this process is the yardstick.
 const timersURL = "WEIR_BENCH_TIMERS"
 
-// runTimerProcess posts at the due times if this process was started for that, and reports whether it
-// was.
+// runTimerProcess posts at the due times if this process was started for that, and reports whether it was.
 func runTimerProcess(ctx context.Context, in io.Reader) (bool, error) {
 	url := os.Getenv(timersURL)
 	if url == "" {
@@ -45,14 +47,14 @@ func runTimerProcess(ctx context.Context, in io.Reader) (bool, error) {
 	return true, group.Wait()
 }
 
-// timerYardstick is the yardstick while it runs.
+// timerYardstick is the running yardstick.
 type timerYardstick struct {
 	cms  *server.Server
 	site *http.Server
 	cmd  *exec.Cmd
 }
 
-// startTimers starts the yardstick for the same due times.
+// startTimers starts the yardstick for the due times in a. The messages must have version 1.
 func startTimers(ctx context.Context, a dueTimes) (*timerYardstick, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -81,7 +83,7 @@ func startTimers(ctx context.Context, a dueTimes) (*timerYardstick, error) {
 	return t, nil
 }
 
-// awaitLateness waits for the last post and returns how late the posts were, in ms.
+// awaitLateness waits for the end of the yardstick, and returns the lateness of its posts, in ms.
 func (t *timerYardstick) awaitLateness(a dueTimes) ([]float64, error) {
 	err := t.cmd.Wait()
 	late, early := measureLateness(t.cms, a, time.Time{})

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// trickleFlow posts single messages with pauses between them. It records when each was posted and accepted.
+// trickleFlow posts single messages, and records the time of each post and of its answer.
 type trickleFlow struct {
 	*rig
-	number         int
+	number         int // of posted messages
 	sent, answered map[message]time.Time
 }
 
@@ -30,8 +30,8 @@ func (f *trickleFlow) postNext(ctx context.Context, url string) error {
 	return err
 }
 
-// deliveryTimes returns for each message the time from its post to the begin of its request at the CMS, and the time
-// from its 202 to that begin, in ms. The second is negative if the request began before the 202.
+// deliveryTimes returns for each request at the CMS the time from its message's post to the beginning of the request,
+// and the time from the 202 to that beginning, in ms. The second time is negative if the request began before the 202.
 func (f *trickleFlow) deliveryTimes() (fromSent, fromAnswer []float64) {
 	for _, req := range f.cms.Requests() {
 		m := message{req.Path, req.Version}
@@ -41,7 +41,7 @@ func (f *trickleFlow) deliveryTimes() (fromSent, fromAnswer []float64) {
 	return fromSent, fromAnswer
 }
 
-// awaitEnd waits until all messages are delivered and the lanes at rest, and checks the CMS's record.
+// awaitEnd waits until all messages are delivered and the lanes are at rest, and checks the CMS's record.
 func (f *trickleFlow) awaitEnd(ctx context.Context) error { return f.awaitEndWith(ctx, 0) }
 
 // awaitEndWith does the same as awaitEnd, but allows some repeats in the record.
@@ -55,7 +55,8 @@ func (f *trickleFlow) awaitEndWith(ctx context.Context, repeats int) error {
 	return f.checkRecordWithRepeats(f.number, repeats)
 }
 
-// runTrickle sends one message a second to one instance, and measures its cost and its delay.
+// runTrickle posts one message a second to one instance. It measures the transactions per message, and the time from
+// the post to the CMS.
 func runTrickle(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
@@ -96,9 +97,9 @@ func runTrickle(ctx context.Context, b *bench) ([]result, error) {
 	}
 	used = subtractCounts(after, used)
 	latency, answered := f.deliveryTimes()
-	base, tail := median(appends), "p50"
-	if b.delay > 0 { // delayed storage has a tail of its own
-		base, tail = percentile(appends, 0.99), "p99"
+	base, rank := median(appends), "p50"
+	if b.delay > 0 { // some answers of delayed storage are much later than the median
+		base, rank = percentile(appends, 0.99), "p99"
 	}
 	return []result{
 		newRow("transactions per message, trickle", "", sumCounts(used)/float64(f.number)).limitValue(6).withNote("%s",
@@ -111,7 +112,7 @@ func runTrickle(ctx context.Context, b *bench) ([]result, error) {
 			percentile(latency, 0.95)).withBaseline(percentile(appends, 0.95)),
 		newRow("accept to CMS p99, trickle, one instance", "ms",
 			percentile(latency, 0.99)).withBaseline(base).limitDistance(20).
-			withNote("the yardstick is the append's %s", tail),
+			withNote("the yardstick is the append's %s", rank),
 	}, nil
 }
 
@@ -141,8 +142,8 @@ func runTwo(ctx context.Context, b *bench) ([]result, error) {
 		withNote("from the sending: %s, one message each %s", describeSpread(latency), b.sizes.trickle.gap/2)}, nil
 }
 
-// runIdle waits until the host polls at its longest interval, counts the requests of whole minutes, and then measures
-// how long a message takes to the CMS.
+// runIdle waits until the host polls at its longest interval, and counts the requests of whole minutes. Then it
+// measures the time from a post to the CMS, for messages each of which is posted when the lane has no holder.
 func runIdle(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {

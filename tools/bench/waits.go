@@ -15,27 +15,28 @@ import (
 )
 
 const (
-	waitedPost    = 50.0 // ms, of a post beside answers that are held
-	waitedLooks   = 2.0  // queries a second and lane: one for the held answers, and those of a lane at rest
-	stateRequests = 2.0
+	waitedPost    = 50.0 // ms, of a post beside waiting answers
+	waitedLooks   = 2.0  // queries a second and lane: one for the waiting answers, and those of a lane at rest
+	stateRequests = 2.0  // to storage, for a read of a status
 )
 
-// runWaits measures posts beside many held answers, the storage requests for the held answers, and the cost of reading
-// a message's state in a backlog.
+// runWaits measures posts beside many waiting answers, the storage requests for these answers, and the cost of reading
+// a message's status in a backlog. An answer waits until its message is final, because its post had Prefer: wait.
 func runWaits(ctx context.Context, b *bench) ([]result, error) {
-	held, err := measureHeldAnswers(ctx, b)
+	waiting, err := measureWaitingAnswers(ctx, b)
 	if err != nil {
-		return nil, fmt.Errorf("held answers: %w", err)
+		return nil, fmt.Errorf("waiting answers: %w", err)
 	}
 	states, err := measureStateCosts(ctx, b)
 	if err != nil {
-		return held, fmt.Errorf("states: %w", err)
+		return waiting, fmt.Errorf("states: %w", err)
 	}
-	return append(held, states...), nil
+	return append(waiting, states...), nil
 }
 
-// measureHeldAnswers pauses all lanes, posts with Prefer: wait so that answers are held, and posts beside them.
-func measureHeldAnswers(ctx context.Context, b *bench) ([]result, error) {
+// measureWaitingAnswers pauses all lanes, posts with Prefer: wait so that answers wait, and measures other posts
+// meanwhile.
+func measureWaitingAnswers(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{env: []string{smallInstance}})
 	if err != nil {
 		return nil, err
@@ -44,15 +45,15 @@ func measureHeldAnswers(ctx context.Context, b *bench) ([]result, error) {
 	if err := pauseAllLanes(ctx, r); err != nil {
 		return nil, err
 	}
-	n, span := b.sizes.crowds.waits.held, b.sizes.crowds.waits.span
-	var held atomic.Int64
+	n, span := b.sizes.crowds.waits.answers, b.sizes.crowds.waits.span
+	var waited atomic.Int64
 	group, posting := errgroup.WithContext(ctx)
 	for i := range n {
 		group.Go(func() error {
 			sleepFor(posting, span/2/time.Duration(n)*time.Duration(i))
 			applied, err := postWaiting(posting, r, fmt.Sprint("/waited/", i), 2*span)
 			if applied {
-				held.Add(1)
+				waited.Add(1)
 			}
 			return err
 		})
@@ -83,18 +84,19 @@ func measureHeldAnswers(ctx context.Context, b *bench) ([]result, error) {
 	return []result{
 		newRow(fmt.Sprintf("%d answers held: a post beside them, p99", n), "ms",
 			percentile(posts, 0.99)).limitValue(waitedPost).
-			withNote("%s; %d were held, each %s", describeSpread(posts), held.Load(), 2*span),
+			withNote("%s; %d waited, each %s", describeSpread(posts), waited.Load(), 2*span),
 		newRow(fmt.Sprintf("%d answers held: queries a second, one lane", n), "1/s", queries).limitValue(waitedLooks),
 		newRow(fmt.Sprintf("%d answers held: peak resident set", n), "MiB",
 			peak).limitValue(residentLimit).withNote("%s", smallInstance),
 	}, err
 }
 
+// pauseAllLanes pauses all lanes as an operator does.
 func pauseAllLanes(ctx context.Context, r *rig) error {
 	return sendCommand(ctx, r, "/pause", `{"all": true, "reason": "bench"}`)
 }
 
-// sendCommand posts JSON to the first handler, without the host between.
+// sendCommand posts JSON to the first handler itself.
 func sendCommand(ctx context.Context, r *rig, path, body string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, handlerURL(r.host.Status().Instances[0])+"/api"+path,
 		strings.NewReader(body))
@@ -113,7 +115,7 @@ func sendCommand(ctx context.Context, r *rig, path, body string) error {
 	return nil
 }
 
-// postWaiting posts a message with Prefer: wait to a paused lane, and reports whether Weir held its answer.
+// postWaiting posts a message with Prefer: wait to a paused lane, and reports whether the answer waited.
 func postWaiting(ctx context.Context, r *rig, path string, wait time.Duration) (applied bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.handlerURLs()[0],
 		strings.NewReader(message{path, 1}.articleBody()))
@@ -144,7 +146,7 @@ func measurePosts(ctx context.Context, r *rig, span time.Duration) (took []float
 	return took, errors.Join(err, ctx.Err())
 }
 
-// measureStateCosts measures reads of the state of a message in the middle of a backlog.
+// measureStateCosts measures reads of the status of a message in a backlog.
 func measureStateCosts(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
@@ -176,7 +178,7 @@ func measureStateCosts(ctx context.Context, b *bench) ([]result, error) {
 	}, err
 }
 
-// findMessageID finds a waiting message by its key.
+// findMessageID returns the id of the only message of a key.
 func findMessageID(ctx context.Context, r *rig, key string) (id string, err error) {
 	err = getURL(ctx, r.client, r.handlerURLs()[0]+"?limit=1&key="+key, func(body io.Reader) error {
 		var found struct{ Messages []struct{ ID string } }
@@ -192,7 +194,7 @@ func findMessageID(ctx context.Context, r *rig, key string) (id string, err erro
 	return id, err
 }
 
-// stateCost is the cost of one read of a state.
+// stateCost is the cost of one read of a status: queries and gets in the table, and the handler's CPU time in ms.
 type stateCost struct{ requests, cpu float64 }
 
 func measureStateReads(ctx context.Context, r *rig, address string) (stateCost, error) {
