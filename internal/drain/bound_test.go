@@ -96,8 +96,8 @@ func TestReport(t *testing.T) {
 	})
 }
 
-// A step of delivery.backoff may be longer than all other waits. The next holder of the lane keeps it, too, when a message
-// of another key arrives.
+// A step of delivery.backoff may be longer than all other waits. The next holder of the lane keeps it, too, when a
+// message of another key arrives.
 func TestDrainer_LongStepAfterAChangeOfHolder(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(_ context.Context, d weir.Delivery) weir.Result {

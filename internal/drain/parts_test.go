@@ -52,7 +52,8 @@ func runWithParts(t *testing.T, f func(t *testing.T, p *sessionParts)) {
 		p.laneScope = laneScope{store: store, now: time.Now, observer: p.finals,
 			log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 		p.startJournal()
-		p.keys, p.breaker, p.guard = newKeyStates(time.Now, Backoff{}), newTestBreaker(), &crashGuard{journal: p.journal}
+		p.keys, p.breaker = newKeyStates(time.Now, Backoff{}), newTestBreaker()
+		p.guard = &crashGuard{journal: p.journal}
 		p.history = &deliveryHistory{laneScope: p.laneScope, sinceFence: 1,
 			tracked: &trackedKeys{keys: map[string]bool{}}}
 		p.remembered = &rememberedIDs{laneScope: p.laneScope, byKey: map[string]string{}}

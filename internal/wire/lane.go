@@ -47,7 +47,7 @@ type Lane struct {
 	Held        bool      `json:"held"`                     // a holder has the lane, or died while it had it
 	Holder      string    `json:"holder,omitempty"`
 	Fence       int64     `json:"fence"`
-	FoundDown   bool      `json:"foundDown,omitempty"` // the last attempt found the CMS unavailable
+	FoundDown   bool      `json:"foundDown,omitempty"` // the CMS judged no message since the lane paused for it
 	PausedBy    string    `json:"pausedBy,omitempty"`  // operator, calendar or cms; "" = the lane is not paused
 	PausedUntil time.Time `json:"pausedUntil,omitzero"`
 	PauseReason string    `json:"pauseReason,omitempty"`

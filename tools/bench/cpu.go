@@ -113,18 +113,20 @@ func addCPUTimes(r *rig, sum *cpuTimes, do func() error) error {
 
 func readCPUTimes(r *rig) (cpuTimes, error) {
 	var e cpuTimes
-	var err1, err2, err3 error
 	for _, i := range r.host.Status().Instances {
 		if i.PID == 0 {
 			continue
 		}
-		var v float64
-		v, err1 = readCPUTime(i.PID)
-		e.handlers += v
+		used, err := readCPUTime(i.PID)
+		if err != nil {
+			return e, err
+		}
+		e.handlers += used
 	}
-	e.storage, err2 = readCPUTime(r.storage.PID())
-	e.bench, err3 = readCPUTime(os.Getpid())
-	return e, errors.Join(err1, err2, err3)
+	var err1, err2 error
+	e.storage, err1 = readCPUTime(r.storage.PID())
+	e.bench, err2 = readCPUTime(os.Getpid())
+	return e, errors.Join(err1, err2)
 }
 
 // ticks is the number of ticks of the kernel's clock in a second (USER_HZ): 100 on Linux for amd64 and arm64.

@@ -59,7 +59,7 @@ const (
 	pollPause  = 20 * time.Millisecond
 )
 
-// newRig starts CMS and host; close ends both.
+// newRig starts the CMS and, if the options do not leave it out, the host. shutDown ends both.
 func (b *bench) newRig(ctx context.Context, s rigOptions) (*rig, error) {
 	s.lanes, s.instances = max(s.lanes, 1), max(s.instances, 1)
 	if s.lease == 0 {
