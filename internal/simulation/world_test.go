@@ -125,12 +125,13 @@ func drawSettings(d *dice) settings {
 }
 
 // drawSteps draws steps for the waits of messages, of which the last is longer than the pause of any lane. Most seeds
-// have none. With steps no message fails after the faults, so that the run ends after one more step.
+// have none. With steps no message fails after the faults, so that the run ends after one more step. There is no crowd,
+// because a lane may pause for the CMS for an hour.
 func (s *settings) drawSteps(d *dice) {
 	if d.drawChance("steps", 0.04) {
 		s.backoff.Steps = []time.Duration{d.drawBetween("first step", time.Second, 20*time.Second),
 			d.drawBetween("last step", 62*time.Minute, 3*time.Hour)}
-		s.bad, s.refused, s.grows = [2]int{-1, -1}, 0, false
+		s.bad, s.refused, s.grows, s.crowd = [2]int{-1, -1}, 0, false, 0
 	}
 }
 
