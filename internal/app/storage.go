@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/lane/epochs"
 	"weir/internal/retry"
 	"weir/internal/storage"
 	"weir/internal/verify"
@@ -34,8 +35,8 @@ func (a *App) awaitStore(ctx context.Context, lost func(error)) (store *lane.Sto
 	return store, err
 }
 
-// openStore opens storage. If the table exists, openStore only reads the record of lanes. Otherwise it makes the table,
-// the queues and the containers.
+// openStore opens storage. If there is no table, it makes the table, the queues and the containers. If there is no
+// record of lanes, it makes the record and the lanes' control rows. Otherwise it only reads the record.
 func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, error) {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
 		Now: time.Now, SettleTime: a.settings.settleTime()}
@@ -59,13 +60,18 @@ func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, err
 func (a *App) PrepareStorage(ctx context.Context) error { return a.account.Ensure(ctx) }
 
 // CompareLanes reads all messages, and calls print with the report of each lane. It stops at the first error. It writes
-// nothing, and returns an error if there is no table.
+// nothing, and returns an error if there is no table, or no record of lanes in it.
 func (a *App) CompareLanes(ctx context.Context, print func(verify.Report) error) error {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
 		Now: time.Now, SettleTime: a.settings.settleTime()}
-	err := store.Open(ctx)
-	if errors.Is(err, storage.ErrGone) {
+	_, err := epochs.Read(ctx, store.Table) // Open would make a record
+	switch {
+	case errors.Is(err, storage.ErrGone):
 		return errors.New("storage has no table of Weir under this WEIR_PREFIX")
+	case storage.Is(err, storage.NotFound):
+		return errors.New("the table has no record of lanes: nothing was stored in it, or the copy is incomplete")
+	case err == nil:
+		err = store.Open(ctx)
 	}
 	for number := 0; err == nil && number < store.Lanes; number++ {
 		var r verify.Report

@@ -155,7 +155,8 @@ func TestDeadReplay_Named(t *testing.T) {
 	}
 }
 
-// jobJSON returns the JSON of a bulk replay. counts has its fields from matched to otherwise.
+// jobJSON returns the JSON of a bulk replay. counts has the counters of that JSON, from the field
+// "matched" to the field "otherwise".
 func jobJSON(state, counts string) string {
 	return `{"id":"r1","state":"` + state + `","filter":{},"ratePerMinute":60,"stopAtErrorRate":0.5,"force":false,` +
 		counts + `,"startedAt":"2026-01-08T12:00:00Z","updatedAt":"2026-01-08T12:00:00Z"}`

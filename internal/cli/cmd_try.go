@@ -20,15 +20,15 @@ are shown as ${NAME}. Secrets are shown as ….
 A step without an answer ends the trial. The later steps are shown as far as they can be computed.
 --answers takes answers from a file in YAML or JSON; - is standard input. The file has the answer of
 each step by the step's name, or a list of answers in the order of the step's requests. The request
-of a contract without steps is called request. remembered: ID is the CMS's id of the item that an
+of a contract without steps is called request. A field "remembered" has the id of the CMS that an
 earlier message of the key remembered.
 
     find:   { status: 200, json: [] }
     create: { status: 201, json: { id: 7 }, headers: { ETag: '"1"' } }
 
---send asks the CMS if the file has no answer. It writes to the CMS, beside the lanes: nothing keeps
-the order with the messages that Weir delivers at the same time. --record stores the CMS's answers
-as a file for --answers.
+With --send, a request for which the file has no answer is sent to the CMS, and changes its content.
+It passes by the lanes, so it can overtake messages that Weir delivers at the same time. --record
+stores the CMS's answers as a file for --answers.
 
 --expect DIR compares the requests with files in DIR, prints each difference and ends with 1 if there
 is one; --update writes the files. Without FILE the messages are DIR/*.xml. For article.xml the
@@ -51,7 +51,7 @@ func newTryCommand(s *console) *cobra.Command {
 	cmd := &cobra.Command{Use: "try FILE…", Short: "Show the requests that messages would make", Long: tryHelp}
 	flags := cmd.Flags()
 	flags.StringVar(&o.answers, "answers", "", "take answers from this file; - is standard input")
-	flags.BoolVar(&o.isLive, "send", false, "send the requests to the CMS, which writes there")
+	flags.BoolVar(&o.isLive, "send", false, "send the requests to the CMS, and change its content")
 	flags.StringVar(&o.record, "record", "", "store the answers of the CMS in this file")
 	flags.StringVar(&o.expect, "expect", "", "compare the requests with the files of this directory")
 	flags.BoolVar(&o.update, "update", false, "write the files of --expect")
@@ -138,7 +138,7 @@ func writeAnswers(file string, answers map[string][]trial.Answer) error {
 	return os.WriteFile(file, text, 0o600)
 }
 
-// readFile reads a file; "-" is standard input. Of more than maxFile bytes it returns an error.
+// readFile reads a file; "-" is standard input. If it has more than maxFile bytes, readFile returns an error.
 func (s *console) readFile(file string) ([]byte, error) {
 	if file == "-" {
 		return readLimited(s.stdin)

@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-func TestDrainer_CancelAndReschedule_ScheduledAtOnce(t *testing.T) {
+func TestDrainer_CancelAndReschedule_AScheduledMessageIsCancelledAtOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
 		id := w.post("a", "1", withDueTime(time.Now().Add(time.Minute)))

@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// fakeDue is a dueQueue with fixed answers.
+// fakeDue is a dueQueue whose answers the test sets.
 type fakeDue struct {
 	shut     map[string]bool // by key hash
 	awaiting map[int64]bool  // by sequence number
@@ -56,7 +56,7 @@ func newTestSelector(logKeys ...string) (*selector, *fakeDue) {
 		versions: &latestVersions{byKey: map[string]lane.LatestVersion{}}}, due
 }
 
-// addBlock adds a block with one message in memory that waits until at.
+// addBlock adds the block of the held message e, which waits until the time at.
 func (s *selector) addBlock(e *lane.Entry, at time.Time) *keyState {
 	k := &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: at, HeldCount: 1}, first: e}
 	s.keys.byID[k.ID] = k
@@ -170,8 +170,8 @@ func TestSelector_TakesTurns(t *testing.T) {
 	}
 }
 
-// If a message without a position may go before a held message, the key of the held message is shut until that position
-// is known.
+// A due message that has no position yet may belong before a held message of its key. Until its position is known, no
+// message of the key is sent.
 func TestSelector_HeldMessageWaitsForAMove(t *testing.T) {
 	t.Parallel()
 	s, due := newTestSelector()
@@ -187,8 +187,9 @@ func TestSelector_HeldMessageWaitsForAMove(t *testing.T) {
 	}
 }
 
-// While the lane pauses for messages that had their turn, a due message opens a block for such a key. The key's message
-// of the log joins the block in front of the due one, and must not be sent before the next round.
+// The CMS refuses all messages, and the lane pauses after each key had one attempt. Then a due message of a key opens a
+// block, and a message of the log joins it in front. If that message had its attempt before the pause, the block waits
+// for the end of the pause. If it was filed later, it is sent.
 func TestSelector_ParkedMessageThatHadItsTurnWaits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -25,7 +25,7 @@ const maxPayload = 1 << 20
 type Invocation struct {
 	ID       string                     `json:"-"`        // from a header, so Decode does not set it
 	Data     map[string]json.RawMessage `json:"Data"`     // by the name of the binding
-	Metadata map[string]json.RawMessage `json:"Metadata"` // not trusted: it has the fields of a JSON queue message
+	Metadata map[string]json.RawMessage `json:"Metadata"` // not trusted: the host adds the fields of a JSON message
 }
 
 // Timer is the payload of a timer trigger.

@@ -90,7 +90,7 @@ func TestRunner_OnAzurite(t *testing.T) {
 	}
 	wg.Wait()
 	b := process()
-	if err := settleSchedule(t, b, "every"); err != nil { // while the timers of the others fire
+	if err := fileByPut(t, b, "every"); err != nil { // while the timers of the others fire
 		t.Fatal(err)
 	}
 	count := 0
@@ -119,8 +119,8 @@ func TestRunner_OnAzurite(t *testing.T) {
 	}
 }
 
-// settleSchedule changes a schedule's definition, so that r files the occurrences that are due.
-func settleSchedule(t *testing.T, r *recur.Runner, name string) error {
+// fileByPut puts another definition. Before Put stores it, Put files the due occurrences of the old definition.
+func fileByPut(t *testing.T, r *recur.Runner, name string) error {
 	t.Helper()
 	s, err := r.Get(t.Context(), name)
 	if err != nil {
@@ -130,7 +130,7 @@ func settleSchedule(t *testing.T, r *recur.Runner, name string) error {
 	d.End = time.Date(9000+time.Now().Nanosecond()%900, 1, 1, 0, 0, 0, 0, time.UTC)
 	_, _, err = r.Put(t.Context(), name, d, recur.Condition{})
 	if weir.KindOf(err) == weir.Unavailable && err != nil || storage.Is(err, storage.Ambiguous) {
-		return settleSchedule(t, r, name)
+		return fileByPut(t, r, name)
 	}
 	return err
 }

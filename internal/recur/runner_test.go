@@ -289,7 +289,7 @@ func TestRunner_MissedOneCrash(t *testing.T) {
 			if c.Actor == "b" && writesRow(c) {
 				moves++
 			}
-			if c.Actor == "b" && moves > 1 { // the first write sets CatchUp; the second follows the message
+			if c.Actor == "b" && moves > 1 { // the first write sets CatchUp; then the message is filed
 				return storagetest.Fault{Kind: storagetest.FailBefore}
 			}
 			return storagetest.Fault{}
@@ -327,10 +327,10 @@ func TestRunner_Overlap(t *testing.T) {
 			}
 		})
 	})
-	t.Run("OneSkipsOccurrencesFiledByAnother", func(t *testing.T) {
+	t.Run("FiledByOneProcessAndSkippedByAnother", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.final.Store(true)
-			w.blind = "" // the process without faults
+			w.blind = "" // the process other, whose name is empty, does not see that messages are final
 			w.putSchedule(w.newRunner("b", 0), "s", newDefinition("@every 1h", skip))
 			passTime(time.Hour)
 			other, done := w.newRunner("", 0), false

@@ -30,7 +30,7 @@ type replaying struct {
 	died       time.Time // when the message last became dead in storage
 }
 
-// drawReplays draws the number of operators of a seed who replay.
+// drawReplays draws how many operators replay messages, and the shares of replays that are forced or change the body.
 func (s *settings) drawReplays(d *dice) {
 	if d.drawChance("replays", 0.5) {
 		s.operators = 2 + d.drawBelow("operators", 20)
@@ -82,7 +82,8 @@ func (w *world) replayMessage(ctx context.Context, name string, s *submission) {
 			error) {
 			return p.store.Replay(ctx, id, o)
 		})
-		text, _, _ := strings.Cut(fmt.Sprint(err), "delivered: ") // ids do not come from the seed
+		// The id behind this text does not come from the seed, and the trace of a seed must be the same each time.
+		text, _, _ := strings.Cut(fmt.Sprint(err), "delivered: ")
 		w.trace.addLine("%s: %s replays lane %d seq %d (force %v, edit %v): %s, %s", p.name, name, id.Lane, id.Seq,
 			o.Force, o.Edit != nil, st.Stage, text)
 		if err == nil {
@@ -186,7 +187,7 @@ func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[strin
 	n, _ := v["Replays"].(int64)
 	base, _ := v["Base"].(int64)
 	c.counts.Replayed++
-	// If the version of the later message was forgotten, this message was tried after it, and that attempt failed.
+	// A later message that was delivered, and whose version was then forgotten, is no obstacle to the replay of f.
 	switch o := c.deliveredBehind(l, f, false); {
 	case !f.isRequested() || int(n) != f.replays+1:
 		c.addViolation("replayed", "%s took back seq %d of lane %d (replay %d), asked for: %v, after %d", p.name,

@@ -32,7 +32,7 @@ type rule struct {
 	say  *template // the reason; nil = status and error text of the CMS
 }
 
-// compileRules compiles the setting on.
+// compileRules compiles the list of rules under the setting "on".
 func (c *compiler) compileRules(n ast.Node, path string, s *scope) []rule {
 	f := c.file
 	items, ok := f.readList(n)

@@ -49,6 +49,7 @@ func TestRestore_CopyOfAnAccount(t *testing.T) {
 	if out, code := whole.runVerify(s.app); code != 0 {
 		t.Errorf("verify of a copy that was made with the app stopped ended with %d, want 0:\n%s", code, out)
 	}
+	checkVerifyOfEmptyTable(t, s.system, newBareSystemBeside(t, 20*time.Millisecond))
 	whole.startHost(s.app)
 	whole.awaitStages(slices.Concat(messages, more), "delivered", 3*time.Minute)
 	if b := whole.sumBooks(); b.Dead != 1 || b.Waiting != 0 || b.Accepted != len(messages)+len(more)+1 {
@@ -59,6 +60,38 @@ func TestRestore_CopyOfAnAccount(t *testing.T) {
 	}
 	if m, err := whole.sendPost("/p/0", 1, keyOf("/p/0", 1)); err != nil || !m.Duplicate {
 		t.Errorf("the copy answered an old message with %+v, %v; want a duplicate", m, err)
+	}
+}
+
+// checkVerifyOfEmptyTable checks that `weir verify` of a copy with the tables of s, but without their rows, fails and
+// writes nothing.
+func checkVerifyOfEmptyTable(t *testing.T, s, empty *system) {
+	t.Helper()
+	tables, err := aztables.NewServiceClientFromConnectionString(s.storage.ConnectionString(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copies, err := aztables.NewServiceClientFromConnectionString(empty.storage.ConnectionString(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := tables.NewListTablesPager(nil).NextPage(t.Context())
+	if err != nil || len(page.Tables) == 0 {
+		t.Fatalf("got %d tables, %v; want one at least and no error", len(page.Tables), err)
+	}
+	for _, table := range page.Tables {
+		if _, err := copies.CreateTable(t.Context(), *table.Name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, code := empty.runVerify(s.app); code != 1 || !strings.Contains(out, "no record of lanes") {
+		t.Errorf("verify of a copy without rows ended with %d, want 1 and the reason:\n%s", code, out)
+	}
+	for _, table := range page.Tables {
+		rows, err := copies.NewClient(*table.Name).NewListEntitiesPager(nil).NextPage(t.Context())
+		if err != nil || len(rows.Entities) != 0 {
+			t.Errorf("after verify: got %d rows in %s, %v; want none", len(rows.Entities), *table.Name, err)
+		}
 	}
 }
 

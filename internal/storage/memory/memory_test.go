@@ -18,7 +18,7 @@ const (
 	theirs = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 )
 
-// Azure refuses these cases. The suite has only those that are also refused on the emulator.
+// Azure refuses these cases, and the emulator takes them. Package storagetest has the cases that both refuse.
 func TestTable_TransactAsAzure(t *testing.T) {
 	t.Parallel()
 	table := memory.New(newClock().Now).Table()
@@ -126,7 +126,7 @@ func TestAccount_Queue(t *testing.T) {
 	}
 }
 
-// Virtual time may jump between two calls, because the account has no goroutines.
+// The account has no timers: at each call it computes from the clock which leases and messages have expired.
 func TestAccount_VirtualTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

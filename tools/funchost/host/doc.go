@@ -6,14 +6,15 @@
 //
 //   - The handler is a child process. The host starts the handler before the host itself listens, and ends the
 //     handler by SIGKILL only.
-//   - A host that is stopped closes its listening socket at once. It waits for HTTP requests to their end,
+//   - A host that is stopped closes its listening socket at once. It waits until all HTTP requests have ended,
 //     and for queue and timer invocations for at most ten seconds. Then it kills the handler, or leaves it behind
 //     (Config.Orphan).
 //   - The host hides a queue message for ten minutes, and renews this lease after half of the time. After a success
 //     it deletes the message. After a failure the message becomes visible (at once, or after visibilityTimeout), and
 //     after maxDequeueCount failures it goes to the poison queue.
-//   - An invocation by payload fails if its answer is 2xx without a JSON object. After an empty answer the real
-//     host hangs until functionTimeout; the stand-in fails the invocation at once and logs the reason.
+//   - An invocation whose request has a JSON payload (as of a queue) fails if its answer is 2xx without a JSON object.
+//     After an empty answer the real host hangs until functionTimeout; the stand-in fails the invocation at once and
+//     logs the reason.
 //   - A drain of the host (POST /admin/host/drain) stops the listeners of queues and timers, and is completed as soon
 //     as no invocation runs; HTTP goes on. A restart of the script host starts a second handler beside the first. The
 //     first handler lives until its invocations have ended.
@@ -26,7 +27,8 @@
 //   - An invocation that exceeds functionTimeout fails. If it still runs two seconds later, the host kills the
 //     handler, which ends all its requests in flight.
 //   - The host does not restart a handler that ends with exit code 0 after it was ready. It restarts one that ends
-//     with 200, and counts no error. The third error ends the host, if each came within half an hour of the one before.
+//     with exit code 200, and counts no error. Any other end is an error, and so is a handler that is not ready in
+//     time. The third error, each within half an hour of the one before, ends the host.
 //   - A request's target passes the real host's layers: the router sees the path decoded once, and a
 //     forwarding host decodes it a second time. testdata/targets.tsv holds the observations.
 //   - A host that forwards changes HTTP requests: it joins repeated query values, and drops headers such as
