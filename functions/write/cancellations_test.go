@@ -16,8 +16,8 @@ import (
 	"weir/internal/weir"
 )
 
-// waiting is a log in which a walk needs two steps. It records the parameters of CancelWaiting, by call.
-type waiting struct {
+// fakeCanceller completes a cancellation at the second call of CancelWaiting. It records the parameters of each call.
+type fakeCanceller struct {
 	pauses  // for its method Call
 	filters []bulkcancel.Filter
 	places  []bulkcancel.Position
@@ -25,7 +25,7 @@ type waiting struct {
 	err     error // the error that CancelWaiting returns
 }
 
-func (f *waiting) CancelWaiting(_ context.Context, filter bulkcancel.Filter, from bulkcancel.Position, _ int,
+func (f *fakeCanceller) CancelWaiting(_ context.Context, filter bulkcancel.Filter, from bulkcancel.Position, _ int,
 	dryRun bool) (bulkcancel.Counts, bulkcancel.Position, bool, error) {
 	f.filters, f.places, f.dry = append(f.filters, filter), append(f.places, from), append(f.dry, dryRun)
 	return bulkcancel.Counts{CancelCounts: lane.CancelCounts{Cancelled: 1, Asked: 1, TooLate: 1}, Selected: 3,
@@ -33,7 +33,7 @@ func (f *waiting) CancelWaiting(_ context.Context, filter bulkcancel.Filter, fro
 		bulkcancel.Position{Lane: from.Lane + 1}, from.Lane == 1, f.err
 }
 
-func (f *waiting) postCancellation(body string) *httptest.ResponseRecorder {
+func (f *fakeCanceller) postCancellation(body string) *httptest.ResponseRecorder {
 	r, w := httptest.NewRequest(http.MethodPost, "/api/cancellations", strings.NewReader(body)), httptest.NewRecorder()
 	r.Header.Set("Content-Type", "application/json")
 	(&write.Cancellations{Log: f, Caller: f, Lanes: 3, Now: now, Logger: quiet}).ServeHTTP(w, r)
@@ -71,7 +71,7 @@ func TestCancellations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := &waiting{}
+			f := &fakeCanceller{}
 			w := f.postCancellation(c.body)
 			if w.Code != c.status || !strings.Contains(w.Body.String(), c.path) {
 				t.Fatalf("got %d %s, want %d about %q", w.Code, w.Body, c.status, c.path)
@@ -97,7 +97,7 @@ func TestCancellations(t *testing.T) {
 
 func TestCancellations_Continue(t *testing.T) {
 	t.Parallel()
-	f := &waiting{}
+	f := &fakeCanceller{}
 	var first, second struct {
 		Selected, Cancelled, Asked, TooLate int
 		To                                  time.Time
@@ -122,7 +122,7 @@ func TestCancellations_PassesErrorsOn(t *testing.T) {
 	t.Parallel()
 	for err, status := range map[error]int{&weir.Error{Kind: weir.Unavailable, Message: "no"}: 503,
 		errors.New("odd"): 500} {
-		if w := (&waiting{err: err}).postCancellation(`{"filter":{"all":true}}`); w.Code != status {
+		if w := (&fakeCanceller{err: err}).postCancellation(`{"filter":{"all":true}}`); w.Code != status {
 			t.Errorf("got %d %s, want %d", w.Code, w.Body, status)
 		}
 	}

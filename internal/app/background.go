@@ -22,7 +22,7 @@ import (
 
 // newNotifier returns the sender of callbacks and events, and lets the store enqueue events for it.
 func (a *App) newNotifier(store *lane.Store) *notify.Sender {
-	receivers, _ := a.settings.notifyReceivers() // loadSettings has checked receivers and callbacks
+	receivers, _ := a.settings.eventReceivers() // loadSettings has checked receivers and callbacks
 	callbacks, _ := a.settings.callbackRules()
 	sender := notify.New(notify.Config{Store: store, Leases: a.account.Leases(), Receivers: receivers,
 		Callbacks: callbacks, Observer: a.instruments.notified, Now: time.Now, Log: a.log})

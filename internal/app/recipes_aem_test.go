@@ -13,9 +13,9 @@ import (
 	"weir/internal/weir"
 )
 
-// aem answers as the Content Fragment Management API of AEM as a Cloud Service is documented (developer.adobe.com,
-// experience-manager-apis) and as Adobe's own clients use it. A fragment's ETag is in a header, and a write needs the
-// ETag. A publish is answered 200 with a status for each path, and ends after the answer.
+// aem stands in for the Content Fragment Management API of AEM as a Cloud Service. It follows Adobe's documentation
+// (developer.adobe.com, experience-manager-apis) and clients. A fragment's ETag is in a header, and a write needs the
+// ETag. The answer to a publish is 200 with a status for each path.
 type aem struct {
 	mu        sync.Mutex
 	tokens    int                     // number of tokens that the CMS has issued; only the last one is valid

@@ -12,9 +12,9 @@ type receiverSettings struct {
 	URL          string    `yaml:"url"`
 	Secret       secret    `yaml:"secret"`
 	Events       []string  `yaml:"events"`
-	Contracts    []string  `yaml:"contracts"`    // whose message.dead the receiver gets; nil = all contracts
-	PausedFor    *duration `yaml:"pausedFor"`    // nil = defaultPausedFor; 0s = at the first sweep
-	BehindBy     duration  `yaml:"behindBy"`     // 0 = defaultBehindBy
+	Contracts    []string  `yaml:"contracts"`    // the receiver gets message.dead of these only; nil = all
+	PausedFor    *duration `yaml:"pausedFor"`    // pause of a lane until lane.paused; nil = defaultPausedFor; 0s = none
+	BehindBy     duration  `yaml:"behindBy"`     // age of the oldest message until lane.behind; 0 = defaultBehindBy
 	AllowPrivate bool      `yaml:"allowPrivate"` // private addresses, and http, are allowed
 }
 
@@ -31,8 +31,8 @@ const (
 	defaultBehindBy  = duration(15 * time.Minute)
 )
 
-// notifyReceivers returns the receivers of events, and the problems with their secrets.
-func (s *Settings) notifyReceivers() (list []notify.Receiver, problems []error) {
+// eventReceivers returns the receivers of events, and the problems with their secrets.
+func (s *Settings) eventReceivers() (list []notify.Receiver, problems []error) {
 	for i, r := range s.Notify {
 		key, err := notify.ParseSecret(string(r.Secret))
 		if err != nil {
@@ -54,7 +54,7 @@ func (s *Settings) notifyReceivers() (list []notify.Receiver, problems []error) 
 
 // checkNotify returns the problems of the settings notify and callbacks.
 func (s *Settings) checkNotify() []error {
-	receivers, problems := s.notifyReceivers()
+	receivers, problems := s.eventReceivers()
 	callbacks, more := s.callbackRules()
 	problems = append(problems, more...)
 	return append(problems, notify.Check(receivers, callbacks, s.contractNames())...)

@@ -18,8 +18,8 @@ var (
 	contractPath = regexp.MustCompile(`^contracts\[\d+\] "[^"]*": ([a-z][A-Za-z]*(?:\[\d+\])?)\b`)
 )
 
-// addPositions puts the file's name, the line and the column in front of each problem whose path is in the file. The
-// parser's own errors have the same form.
+// addPositions puts the file's name, the line and the column in front of each problem. If the file lacks the path of a
+// problem, the position is that of the nearest parent in the file. The parser's own errors have the same form.
 func (s *Settings) addPositions(err error) error {
 	if err == nil || s.body == nil {
 		return err

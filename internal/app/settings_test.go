@@ -176,7 +176,7 @@ callbacks: { allowedHosts: [hooks.example.com, "*.example.org"], secret: "${CALL
 	if err != nil {
 		t.Fatal(err)
 	}
-	receivers, _ := s.notifyReceivers()
+	receivers, _ := s.eventReceivers()
 	callbacks, _ := s.callbackRules()
 	if r := receivers[0]; r.BehindBy != time.Hour || r.PausedFor != 10*time.Minute || r.AllowPrivate ||
 		!slices.Equal(r.Contracts, []string{"article"}) {

@@ -14,10 +14,10 @@ import (
 	"weir/internal/wire"
 )
 
-const createScheduleHelp = `Creates a schedule. Its message is a file in UTF-8 (- is standard input), in which
-{{.DueAt}} and {{.Run}} stand for the time and the number of a run, or a copy of a stored message
-(--message-id). A schedule that exists is replaced only with --replace. --dry-run checks the
-definition and prints the next runs; it stores nothing.
+const createScheduleHelp = `Creates a schedule. Its message is either a file in UTF-8 (- is
+standard input) or a copy of a stored message (--message-id). In a file, {{.DueAt}} stands for the
+time of a run, and {{.Run}} for its number. A schedule that exists is replaced only with --replace.
+--dry-run checks the definition and prints the next runs; it stores nothing.
 
   weir schedules create nightly report.xml --cron '30 2 * * *' --time-zone Europe/Berlin`
 
@@ -39,9 +39,12 @@ func newCreateScheduleCommand(a *apiCommand) *cobra.Command {
 	flags.StringVar(&f.Cron, "cron", "", "when it runs, like '30 2 * * *', @hourly or '@every 90m' (required)")
 	flags.StringVar(&f.TimeZone, "time-zone", "", "of --cron, like Europe/Berlin; UTC without it")
 	flags.StringVar(&f.MessageID, "message-id", "", "copy the message with this id, in place of a file")
-	flags.StringVar(&f.ContentType, "content-type", "", "of the message; application/xml without it")
-	flags.StringVar(&f.Overlap, "overlap", "", "queue or skip a run while its last message is not final")
-	flags.StringVar(&f.Missed, "missed", "", "one, all or none of the runs while no process ran")
+	flags.StringVar(&f.ContentType, "content-type", "",
+		"of the message; without it application/xml, or that of the copied message")
+	flags.StringVar(&f.Overlap, "overlap", "",
+		"queue (the default) or skip a run while the message of the run before is not final")
+	flags.StringVar(&f.Missed, "missed", "",
+		"make up for one (the last, the default), all or none of the runs missed while no process ran")
 	flags.StringVar(&f.start, "start", "", "no run before this time, like 2026-01-31T08:00:00+01:00")
 	flags.StringVar(&f.end, "end", "", "no run from this time on")
 	flags.BoolVar(&f.Paused, "paused", false, "create it paused")

@@ -103,7 +103,7 @@ func TestDiscard_IsRefused(t *testing.T) {
 
 // A holder of an earlier version of the program does not know the request to discard, and removes it. Then the message
 // can still be replayed.
-func TestDiscard_OfAHolderThatDoesNotKnowIt(t *testing.T) {
+func TestDiscard_RequestRemovedByAnEarlierVersion(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		answers := w.answerByBody("bad")
 		p := w.start()
@@ -130,7 +130,7 @@ func (w *world) removeRequests() {
 }
 
 // Earlier versions of the program know no discarded messages. So the message's row and tail show a discarded message as
-// cancelled. Its present version still counts it as discarded.
+// cancelled. The present version of the program still counts it as discarded.
 func TestDiscard_StoredAsCancelledForEarlierVersions(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.answerByBody("bad", "worse")

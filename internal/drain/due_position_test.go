@@ -113,8 +113,8 @@ func TestDuePosition_KnownFromTheLogAlone(t *testing.T) {
 	})
 }
 
-// A due message does not go before a message that may have been sent. A holder that died may have sent all messages of
-// the log.
+// After a crash the next holder does not know which messages of the log were sent, and treats all of them as sent. So a
+// due message goes behind them.
 func TestDuePosition_BehindRequestsOfADeadHolder(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
@@ -134,7 +134,8 @@ func TestDuePosition_BehindRequestsOfADeadHolder(t *testing.T) {
 	})
 }
 
-// A due message may go before messages of a paused key that were parked from the log.
+// The holder puts the messages of a paused key aside. A due message of the key goes between them: behind those that
+// were filed before its due time, and before those that were filed later.
 func TestDuePosition_AmongParkedMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
@@ -156,9 +157,8 @@ func TestDuePosition_AmongParkedMessages(t *testing.T) {
 	})
 }
 
-// The holder may read a due message late, when it has already moved another message of the key, which became due later
-// and waits in memory for the log to be read. The message that became due first still goes first, with or without a
-// message of the key behind it in the log.
+// Two messages of a key are scheduled, and the holder reads the one that is due first only after it has moved the other
+// one. The one that is due first is still sent first, with or without a message of the key behind it in the log.
 func TestDuePosition_BeforeMovedMessages(t *testing.T) {
 	for key, want := range map[string]string{"a": "[due newer known before]", "c": "[due known before]"} {
 		t.Run(key, func(t *testing.T) {
@@ -210,8 +210,8 @@ func TestDuePosition_WithSkippedFailures(t *testing.T) {
 	})
 }
 
-// With onFailure: skip, messages that are deferred while the CMS refuses their key keep their order. Some became due
-// before that, and some after.
+// While the CMS refuses a key, the holder puts off the key's messages to the end of its pause. With onFailure: skip
+// they keep their order, also with messages that become due during the pause.
 func TestDuePosition_WhileTheCMSRefuses(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(20*time.Millisecond, 403))

@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// A holder must know which message of a key comes last among the delivered ones. It must know that message even if the
+// To decide about the replay of a dead message, a holder must know the last delivered message of the key: even if the
 // dead message died under another holder, and even if a retry was delivered after newer messages.
 func TestDrainer_ReplayKnows(t *testing.T) {
 	t.Run("MessageThatDiedUnderAnotherHolder", func(t *testing.T) {

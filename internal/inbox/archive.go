@@ -23,15 +23,15 @@ func keyOf(f storage.File) string {
 	return "file-" + hex.EncodeToString(sum[:16])
 }
 
-// maxArchived is the largest number of bytes of a file's name in a name of the archive. A name of a blob has at
-// most 1024 characters, and the names of the archive also contain a folder and problemsSuffix.
+// maxArchived is the number of bytes to which the archive cuts a file's name. A blob's name has at most 1024
+// characters, and in the archive it also contains a folder and problemsSuffix.
 const maxArchived = 900
 
 // problemsSuffix is the end of a problems file's name.
 const problemsSuffix = ".problems.json"
 
-// archiveName returns the name of a version of a file among the rejected files, or of a batch among the
-// accepted files. Its folder begins with the time of the last modification, so that the newest file sorts last.
+// archiveName returns the name in the archive: of a rejected file, or of a file that became a batch. Its folder begins
+// with the time of the last modification, so that the newest file sorts last.
 func archiveName(f storage.File) string {
 	return f.ModifiedAt.UTC().Format("20060102T150405Z") + "-" + keyOf(f)[len("file-"):][:12] + "/" + shortName(f.Name)
 }

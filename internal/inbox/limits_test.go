@@ -14,12 +14,12 @@ import (
 	"weir/internal/weir"
 )
 
-// limits admits a number of messages of each upstream in each period of length span, and no message of the
-// contract article of the upstream forge.
+// limits admits count messages of each upstream in each period of length span. It admits no message of the contract
+// "article" from the upstream "forge".
 type limits struct {
 	count   int // number of messages of each upstream in each period
 	span    time.Duration
-	refuses int // each call of Admit whose number is a multiple of refuses is refused; 0 = no call
+	refuses int // with 7, Admit refuses each seventh call; 0 = none
 
 	mu       sync.Mutex
 	calls    int
@@ -86,8 +86,8 @@ func TestCollect_NamesTheUpstreamOfAFolder(t *testing.T) {
 	})
 }
 
-// If a contract has a split path, a document with an unknown root element may be a batch. A document whose contract its
-// upstream may not send is none.
+// If a contract has a split path, a document with an unknown root element may be a batch. But a
+// document is no batch if it has a contract that its upstream may not send.
 func TestCollect_RejectsAContractThatTheUpstreamMayNotSend(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(withLimits(&limits{count: 100, span: time.Hour}))

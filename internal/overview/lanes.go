@@ -54,7 +54,7 @@ const (
 	// maxLanePages bounds the pages of held messages, and those of scheduled messages, that are counted in a lane.
 	maxLanePages = 5
 	// maxOldestRows bounds the rows of the log that are read to find the oldest message. They begin at the cursor.
-	// Usually the first row is enough, but only rows of queued messages that are not held count.
+	// The search ends at the first queued message that is not held, which is usually in the first row.
 	maxOldestRows = 200
 )
 
@@ -127,9 +127,9 @@ func (o *Overview) countStages(ctx context.Context, c lane.Control, l *Lane) err
 	return o.findOldest(ctx, c, waiting.Held, l)
 }
 
-// findOldest finds the time from which the oldest message waits. It compares four messages. Three are held: the message
-// that was due first, and of the others the first by sequence number that was replayed, and the first that was not. The
-// fourth is the next queued message of the log.
+// findOldest finds the time from which the oldest message waits. It compares four messages. Two have the lowest
+// sequence number: one of the held messages that were replayed, and one of those that were not. The third is the held
+// message that was due first. The fourth is the next queued message of the log.
 func (o *Overview) findOldest(ctx context.Context, c lane.Control, held []lane.HeldMessage, l *Lane) error {
 	first := map[bool]int64{} // the lowest sequence number, by whether the message was replayed
 	for _, h := range held {

@@ -51,7 +51,8 @@ func (e *Error) Error() string {
 		text += ": " + e.Err.Error()
 	}
 	for _, p := range e.Problems {
-		if p.Message != e.Message && !strings.Contains(e.Message, p.describe()) { // one problem may be the message
+		// The message may already have this problem.
+		if p.Message != e.Message && !strings.Contains(e.Message, p.describe()) {
 			text += "; " + p.String()
 		}
 	}

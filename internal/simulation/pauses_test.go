@@ -33,7 +33,7 @@ func (w *world) startPauses(ctx context.Context) {
 		at, d := w.dice.drawBetween(name+" at", 0, w.trouble),
 			w.dice.drawBetween(name+" for", 100*time.Millisecond, 40*time.Second)
 		lanes, key := []int{w.dice.drawBelow(name+" lane", w.lanes)}, ""
-		resumes := false // the lane is only resumed, which ends its pause for the CMS
+		resumes := false // true = the operator only resumes the lane, and so ends a pause that the CMS caused
 		switch w.dice.drawBelow(name+" what", 6) {
 		case 0:
 			lanes = lanes[:0]
@@ -113,7 +113,7 @@ func (c *checker) notePauses(l *laneState, ops []storage.Op) {
 }
 
 const (
-	// obeyed is how long after the write of a pause messages may still be sent.
+	// obeyed is the time for which messages may still be sent after a pause was written.
 	obeyed = 1500*time.Millisecond + 10*time.Millisecond
 	// clocks is how far the clocks of two processes may differ, and jump.
 	clocks = 2 * time.Second
@@ -128,7 +128,7 @@ func (c *checker) checkPaused(l *laneState, f *filed, r *request) {
 			continue
 		}
 		if since := r.sent.Sub(s.at); since > obeyed && !r.p.stoodSince(s.at) &&
-			!r.p.slot.jumpedSince(s.at.Add(-obeyed)) { // the sender may have read the pauses that long before
+			!r.p.slot.jumpedSince(s.at.Add(-obeyed)) { // before the jump the sender may have read the pauses
 			c.addViolation("paused", "%s sent seq %d of lane %d, key %s, %s after %s was written", r.p.name, f.id.Seq,
 				f.id.Lane, f.key, since, row)
 		}

@@ -93,7 +93,7 @@ func NewMetrics(cfg Config) *Metrics {
 		m.lanes, buildInfo(cfg.Build),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if cfg.Storage != nil {
-		m.Registry.MustRegister(transactions{cfg.Storage})
+		m.Registry.MustRegister(storageCollector{cfg.Storage})
 	}
 	return m
 }

@@ -18,21 +18,21 @@ var (
 	transactionsDesc = prometheus.NewDesc("weir_storage_transactions_total",
 		"Requests sent to storage, repeats included.", []string{"service", "operation"}, nil)
 	failuresDesc = prometheus.NewDesc("weir_storage_failures_total",
-		"Requests to storage that got no answer, were throttled, failed by an error of storage, or were refused.",
+		"Requests to storage that got no answer, were throttled, failed by an error of storage, or lacked permission.",
 		[]string{"service", "reason"}, nil)
 )
 
-// transactions collects Counts at the time of a scrape.
-type transactions struct{ storage Counts }
+// storageCollector collects Counts at the time of a scrape.
+type storageCollector struct{ storage Counts }
 
 // Describe implements prometheus.Collector.
-func (transactions) Describe(out chan<- *prometheus.Desc) {
+func (storageCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- transactionsDesc
 	out <- failuresDesc
 }
 
 // Collect implements prometheus.Collector.
-func (t transactions) Collect(out chan<- prometheus.Metric) {
+func (t storageCollector) Collect(out chan<- prometheus.Metric) {
 	collectCounts(out, transactionsDesc, t.storage.Snapshot())
 	failures := t.storage.Failures()
 	for _, service := range []string{"table", "queue", "blob"} {

@@ -31,8 +31,8 @@ func runFiles(ctx context.Context, b *bench) ([]result, error) {
 			b.sizes.load.clients)}, nil
 }
 
-// measureFiles puts n files into the inbox, and measures a sweep that takes files. The files that a sweep of the host's
-// timer takes before do not count.
+// measureFiles puts n files into the inbox, and measures a sweep that takes files. Files that the
+// host's own sweep has taken before that one do not count.
 func measureFiles(ctx context.Context, r *rig, n int) (throughput, error) {
 	if err := dropFiles(ctx, r, n); err != nil {
 		return throughput{}, err

@@ -91,7 +91,7 @@ type recurringSizes struct {
 }
 
 type groupSizes struct {
-	burst int // messages; beside trickle and due messages the burst has a quarter of them
+	burst int // messages of the burst; a quarter of them beside a trickle and due messages
 	flow  int // single messages that the process instance must send
 	due   int // messages with a due time
 }
@@ -155,7 +155,7 @@ type ticketSizes struct {
 type hangSizes struct {
 	posts int           // while all requests to storage hang
 	span  time.Duration // from the first post to the last
-	flow  time.Duration // for which messages come after one request hangs; before it they come for a quarter of that
+	flow  time.Duration // time of posts after one request hangs; before that, posts take a quarter
 }
 
 type memorySizes struct {

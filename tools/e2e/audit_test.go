@@ -10,8 +10,8 @@ import (
 // signedIn has the headers that App Service Authentication adds to the requests of a person, and a function key.
 var signedIn = []string{"X-MS-CLIENT-PRINCIPAL-NAME", "ada@example.org", "x-functions-key", "the-key"}
 
-// If the platform checks who signs in, the pauses, the page of a message and the log of the handler name the person.
-// The audit log has the id of the function key, too.
+// If the platform checks sign-ins, the person's name is in the pauses, on the page of a message and in the handler's
+// log. The audit log has the id of the function key, too.
 func TestAudit_NamesThePersonWhoSignedIn(t *testing.T) {
 	s := newSystemIn(t, []string{"WEBSITE_AUTH_ENABLED=True"}, 1)
 	s.checkAuthor("ada@example.org")
@@ -29,8 +29,8 @@ func TestAudit_IgnoresAPersonThatTheClientNames(t *testing.T) {
 	}
 }
 
-// checkAuthor pauses an ordering key and cancels a message of it. It checks that the pauses, the message's page and
-// the command name the author, and that the audit log has the action and the id of the function key.
+// checkAuthor pauses an ordering key and cancels a message of it. It checks that the list of pauses, the message's page
+// and the output of weir pauses have the author, and that the audit log has the action and the id of the function key.
 func (s *system) checkAuthor(want string) {
 	s.t.Helper()
 	s.requestStatus(200, "POST", "/api/pause", `{"key":"/news/1","reason":"legal"}`, signedIn...)

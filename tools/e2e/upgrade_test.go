@@ -113,7 +113,8 @@ func (u *upgrade) stopHosts(hosts []*fleet.Host) {
 	}
 }
 
-// postInBackground posts a number of versions to each path, from first on. The channel gets the accepted messages.
+// postInBackground posts articles to each path, with the versions from first on. The channel gets the accepted
+// messages.
 func (u *upgrade) postInBackground(paths, versions, first int) <-chan []postedMessage {
 	accepted := make(chan []postedMessage, 1)
 	go func() { accepted <- u.postBurstFrom(u.t.Context(), paths, versions, first) }()

@@ -57,7 +57,7 @@ type Tally struct {
 	Items   int // items that the CMS has for these slugs
 	Surplus int // items beyond the first of each slug
 	Missing int // slugs without an item of exactly this slug; an item with a number added does not count
-	Stale   int // other slugs of which no item has exactly the slug and the newest version
+	Stale   int // slugs that have items of exactly this slug, but none of the newest version
 }
 
 // IsClean reports whether each slug has exactly one item, of the newest version.

@@ -59,8 +59,8 @@ func (i Identity) newCredential() (azcore.TokenCredential, error) {
 	return azidentity.NewManagedIdentityCredential(&options)
 }
 
-// NewTokenSource returns a function that gets tokens of the process's identity for other services, and returns
-// the time at which each token expires.
+// NewTokenSource returns a function. The function gets a token of the process's identity for another service, and
+// returns it with the time at which it expires.
 func (i Identity) NewTokenSource() func(ctx context.Context, scope string) (string, time.Time, error) {
 	newCredential := sync.OnceValues(i.newCredential)
 	return func(ctx context.Context, scope string) (string, time.Time, error) {
