@@ -123,9 +123,9 @@ func TestLog_LogsEveryEntry(t *testing.T) {
 // request is a request to the wrapped handler, the handler's answer and the wanted entry.
 type request struct {
 	method, target, contentType, body string
-	headers                           []string     // name and value in turn
-	status                            int          // of the answer
-	want                              *audit.Entry // nil = none
+	headers                           []string     // names and values alternately
+	status                            int          // status of the answer
+	want                              *audit.Entry // nil = no entry
 }
 
 func TestWrapper(t *testing.T) {

@@ -19,11 +19,11 @@ import (
 // Entry is one change, or one reveal.
 type Entry struct {
 	At         time.Time
-	Action     string // such as pause, or schedule.put
+	Action     string // such as "pause" or "schedule.put"
 	Subject    string // id of the message or job, name of the schedule; "" = none
 	Detail     string // parameters as JSON
 	Function   string // the function whose key was checked; "command" = a command that opens storage
-	Status     int    // of the answer; 0 = no answer
+	Status     int    // status of the answer; 0 = no answer
 	Principal  string // the person who signed in; "" = unknown
 	KeyID      string // Fingerprint of the function key; "" = no key was sent
 	From       string // addresses of the client and of proxies
@@ -55,8 +55,8 @@ const (
 	writeTimeout = 5 * time.Second
 )
 
-// Fingerprint returns the first 32 bits of a key's SHA-256, in hexadecimal; "" for an empty key. They distinguish keys.
-// A function key cannot be computed from them, because it has far more random bits.
+// Fingerprint returns the first 32 bits of a key's SHA-256, in hexadecimal; "" for an empty key. These bits distinguish
+// keys. A function key cannot be computed from them, because the key has far more random bits.
 func Fingerprint(key string) string {
 	if key == "" {
 		return ""

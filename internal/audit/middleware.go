@@ -66,8 +66,8 @@ func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 	})
 }
 
-// actionOf returns the name of a request's change; "" = the request changes nothing. If actions lacks the address, the
-// name is method and pattern.
+// actionOf returns the name of a request's change; "" = the request changes nothing. If the map "actions" lacks the
+// address, the name consists of the method and the pattern.
 func actionOf(r *http.Request) string {
 	name := r.Method + " " + r.Pattern
 	action, known := actions[name]
@@ -161,7 +161,7 @@ func (b *capturedBody) describeParameters(r *http.Request) string {
 	return string(text)
 }
 
-// recordingWriter calls record before it sends the answer.
+// recordingWriter calls the function "record" before it sends the answer.
 type recordingWriter struct {
 	http.ResponseWriter
 	record func(status int)

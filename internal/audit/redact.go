@@ -8,9 +8,9 @@ import (
 	"weir/internal/storage"
 )
 
-// Redact removes the parameters of the entries about an erased message: subject is its id. In the parameters of all
-// other entries it replaces a text, which is the message's ordering key. The entries themselves and their other columns
-// stay. The caller can repeat Redact after any error.
+// Redact removes the parameters of the entries about an erased message; "subject" is the message's id. In the
+// parameters of all other entries it replaces "text", which is the message's ordering key. The entries themselves and
+// their other columns stay. The caller can repeat Redact after any error.
 func (l *Log) Redact(ctx context.Context, subject, text, replacement string) error {
 	for read := (storage.Query{Partition: partition}); ; {
 		page, err := l.Table.Range(ctx, read)

@@ -37,7 +37,7 @@ const (
 type Spec struct {
 	ContentType    string
 	Mode           wire.BatchMode
-	Split          []string // paths of the parts; empty = for XML the paths of the contracts, else each file is a part
+	Split          []string // paths of the parts; empty: XML has the contracts' paths; else each file is a part
 	IdempotencyKey string   // empty = none
 	File           string   // name for Config.FinishFile; empty = the batch was posted
 	Upstream       string   // the upstream that sent the batch; empty = none is known

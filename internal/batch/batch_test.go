@@ -254,8 +254,8 @@ func TestBatch_Killed(t *testing.T) {
 	}
 }
 
-// killAt files a batch with a process that is killed at a write; at is the number of the write, from 1, after the batch
-// was accepted. Another process then files the rest of the batch.
+// killAt files a batch with a process that is killed at a write. The argument "at" is the number of this write; 1 = the
+// first write after the batch was accepted. Another process then files the rest of the batch.
 func (w *world) killAt(kind storagetest.FaultKind, at int, keys []string) {
 	w.Helper()
 	p, writes, isDead := w.startProcess(), 0, false
@@ -335,8 +335,8 @@ func TestBatch_StorageAway(t *testing.T) {
 	})
 }
 
-// An old batch is removed with its rows and blobs. An old document without a batch, as a crash during a post leaves it,
-// is removed, too.
+// An old batch is removed with its rows and blobs. A crash during a post leaves a document without a batch. When such a
+// document is old, it is removed, too.
 func TestRemoveExpired(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()

@@ -19,7 +19,7 @@ func blobPrefix(id string) string { return blobsPrefix + id + "/" }
 
 func chunkName(id string, n int) string { return fmt.Sprintf("%sdocument/%04d", blobPrefix(id), n) }
 
-// blobsPrefix begins the names of all blobs of batches.
+// The names of all blobs of batches begin with blobsPrefix.
 const blobsPrefix = "batches/"
 
 // storeDocument stores a document chunk by chunk, and returns its size and its SHA-256.

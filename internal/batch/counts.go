@@ -14,7 +14,7 @@ import (
 	"weir/internal/wire"
 )
 
-// removedStage is the key, among the counts by stage, of the messages that retention has removed.
+// In the counts by stage, removedStage stands for the messages that retention has removed.
 const removedStage weir.Stage = "removed"
 
 // readsAtOnce is the largest number of windows whose messages are read at the same time.

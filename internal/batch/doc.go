@@ -37,6 +37,6 @@
 //
 // # Memory
 //
-// A process works on one batch at a time. Of this batch it has in memory one chunk, one part, one window, the problems,
-// and the directory of a zip. Each Accept also has one chunk in memory.
+// A process works on one batch at a time. In memory it has one chunk, one part, one window, the problems, and the
+// directory of a zip. Each Accept also has one chunk in memory.
 package batch

@@ -17,11 +17,13 @@ import (
 )
 
 const (
-	// A window ends after windowParts parts, or after the part with which its bodies reach windowBytes.
+	// A window ends after windowParts parts, or earlier, after the part with which its bodies together reach
+	// windowBytes.
 	windowParts, windowBytes = 200, 4 << 20
 	// appendsAtOnce is the number of keys whose parts are filed at the same time. While a transaction of a lane is in
 	// flight, further messages of the lane gather for the next transaction. So on average half of the keys, 24, have a
-	// part in a transaction. It takes 49 messages with idempotency keys (lane.Appender), which leaves room for posts.
+	// part in a transaction. A transaction has room for 49 messages with idempotency keys (lane.Appender), so posts
+	// still fit into it.
 	appendsAtOnce = 48
 	// appendTimeout limits the time of one append.
 	appendTimeout = 15 * time.Second
@@ -38,7 +40,7 @@ type checkedPart struct {
 // window has the parts that are filed before the next save.
 type window struct {
 	first int           // number of the first part
-	next  int           // number of the first part of the window behind this one
+	next  int           // number of the first part of the next window
 	parts []checkedPart // its valid parts
 	bytes int           // size of the valid parts' bodies
 }
@@ -81,8 +83,8 @@ func (w *work) fileParts(ctx context.Context) error {
 	return w.save(ctx)
 }
 
-// readWindow reads the next window, and adds the problems of its invalid parts. Behind the last part of the batch the
-// window is empty: its first is its next.
+// readWindow reads the next window, and adds the problems of its invalid parts. If the batch has no further part, the
+// window is empty: its fields "first" and "next" are equal.
 func (w *work) readWindow(ctx context.Context, parts *partReader) (*window, error) {
 	out := &window{first: w.progress.Next, next: w.progress.Next}
 	for !out.isFull() {

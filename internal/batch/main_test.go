@@ -83,7 +83,7 @@ func (p *process) kill() {
 	p.stop()
 }
 
-// accept posts a batch. Without a mode its mode is all.
+// accept posts a batch. If the batch has no mode, its mode is "all".
 func (p *process) accept(s batch.Spec, document string) wire.Batch {
 	p.w.Helper()
 	if s.Mode == "" {
@@ -118,7 +118,7 @@ func newArticle(key string, n int) string {
 	return fmt.Sprintf(`<article path="%s"><title>%d</title></article>`, key, n)
 }
 
-// newFeed returns a document with n parts. Their keys are the given keys in turn, and their numbers begin with 0.
+// newFeed returns a document with n parts. The parts get the given keys in rotation, and their numbers begin with 0.
 func newFeed(n int, keys ...string) string {
 	var b strings.Builder
 	b.WriteString("<feed>")

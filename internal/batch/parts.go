@@ -17,8 +17,8 @@ import (
 
 // part is one part of a batch.
 type part struct {
-	number      int    // from 1
-	file        string // name of its file in a zip or in multipart; empty = the batch is one document
+	number      int    // number of the part in the batch, from 1
+	file        string // name of the part's file in a zip or in multipart; empty = the batch is one document
 	line        int    // line of its start tag in the file; 0 = the part is a whole file
 	contentType string
 	body        []byte

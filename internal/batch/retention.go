@@ -57,7 +57,8 @@ func (r *Runner) removeBatch(ctx context.Context, found storage.Row) error {
 	if err := r.store.releaseKey(ctx, &one); err != nil {
 		return err
 	}
-	// RemoveExpired finds the batch by its own row. So that row comes last: after a failure the next call can go on.
+	// RemoveExpired finds the batch by its own row. So that row is removed last, and after a failure the next call can
+	// go on.
 	for _, key := range []string{workPrefix + id, id} {
 		if err := r.store.removeRow(ctx, key); err != nil {
 			return err

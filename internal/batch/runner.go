@@ -84,10 +84,10 @@ func New(cfg Config) *Runner {
 var createPauses = retry.Policy{First: 200 * time.Millisecond, Max: time.Second, Tries: 5,
 	IsTransient: func(err error) bool { return weir.KindOf(apiError(err)) == weir.Unavailable }}
 
-// Accept stores a batch, and begins to work on it. If the idempotency key has a batch with the same document, mode and
-// split already, Accept returns that batch. If one of them differs, Accept returns Invalid. After an Unavailable error
-// the batch may have been accepted or not. If body returns an error, Accept removes the stored chunks and returns the
-// error.
+// Accept stores a batch, and begins to work on it. If the idempotency key already has a batch, Accept compares the
+// document, the mode and the split of both. If they are the same, Accept returns the earlier batch. If one of them
+// differs, Accept returns Invalid. After an Unavailable error the batch may have been accepted or not. If body returns
+// an error, Accept removes the stored chunks and returns the error.
 func (r *Runner) Accept(ctx context.Context, s Spec, body io.Reader) (wire.Batch, error) {
 	one, err := r.prepareRow(s)
 	if err != nil {
@@ -219,7 +219,7 @@ const leaseRetryDelay = 2 * time.Second
 
 // workInTurn waits until this process works on no other batch, and then works on the batch. If another process has the
 // batch's lease and waitForLease is set, workInTurn tries again until the lease of a dead process would have run out.
-// Then it leaves the batch to the next ResumeOrphans. Other batches have their turn while it waits.
+// Then it leaves the batch to the next ResumeOrphans. While it waits, this process can work on other batches.
 func (r *Runner) workInTurn(id string, waitForLease bool) error {
 	for waitUntil := (time.Time{}); ; {
 		isBusy, err := r.tryTurn(id)

@@ -17,8 +17,8 @@ import (
 // partition is the table partition of the batches' rows.
 const partition = "batches"
 
-// The prefixes of the keys of rows that lead to a batch. These rows have one column: Batch, the id. The row <id> of the
-// batch itself has the columns Text, the batch as users see it, and Progress.
+// The row keys of the rows that lead to a batch begin with these prefixes. These rows have one column: Batch, with the
+// id of the batch. The row <id> of the batch itself has the columns Text, the batch as users see it, and Progress.
 const (
 	workPrefix = "!"  // followed by <id>: the batch has work
 	keyPrefix  = "i_" // followed by <hash>: the batch of an idempotency key
@@ -28,10 +28,10 @@ const (
 type progress struct {
 	ContentType string `json:"type"`
 	Digest      string `json:"digest"`            // SHA-256 of the document
-	KeyRow      string `json:"keyRow,omitempty"`  // key of the row of its idempotency key
+	KeyRow      string `json:"keyRow,omitempty"`  // key of the row that leads from the idempotency key to the batch
 	File        string `json:"file,omitempty"`    // see Spec.File
 	Next        int    `json:"next"`              // number of the first part of the next window
-	Windows     []int  `json:"windows,omitempty"` // numbers of the first parts of the windows with filed parts
+	Windows     []int  `json:"windows,omitempty"` // number of the first part, for each window with filed parts
 }
 
 // row is a batch as stored.
@@ -69,7 +69,7 @@ func parseRow(from storage.Row) (r row, err error) {
 type store struct{ table storage.Table }
 
 // create inserts the rows of a new batch. If its idempotency key has an earlier batch, create inserts nothing, and
-// returns that batch. Otherwise known is nil.
+// returns that batch. Otherwise "known" is nil.
 func (s store) create(ctx context.Context, r row) (known *row, err error) {
 	values, err := r.values()
 	if err != nil {
@@ -89,8 +89,8 @@ func (s store) create(ctx context.Context, r row) (known *row, err error) {
 	case readErr == nil:
 		return nil, nil // an earlier try has inserted the rows, and its answer was lost
 	case !storage.Is(readErr, storage.NotFound):
-		// An earlier try may have inserted the rows. The row of the key would then lead to this batch itself, and the
-		// caller would take it for an earlier batch.
+		// An earlier try may have inserted the rows. The row of the idempotency key would then lead to this batch
+		// itself, and the caller would take this batch for an earlier one.
 		return nil, readErr
 	case r.progress.KeyRow == "":
 		return nil, err
@@ -142,8 +142,8 @@ func (s store) save(ctx context.Context, r *row) error {
 // endWork removes the row that makes sweeps find a batch.
 func (s store) endWork(ctx context.Context, id string) error { return s.removeRow(ctx, workPrefix+id) }
 
-// releaseKey removes the row of a batch's idempotency key. It leaves a row that leads to a later batch: the key of a
-// rejected batch may be used again, and releaseKey may be repeated long after that.
+// releaseKey removes the row of a batch's idempotency key. It does not remove a row that leads to a later batch: the
+// key of a rejected batch may be used again, and releaseKey may be repeated long after that.
 func (s store) releaseKey(ctx context.Context, r *row) error {
 	key := r.progress.KeyRow
 	if key == "" {
@@ -203,7 +203,7 @@ func (s store) listBatches(ctx context.Context, limit int) ([]wire.Batch, error)
 	return batches, nil
 }
 
-// keyRowOf returns the key of the row of an upstream's idempotency key; "" = the batch has no idempotency key. The hash
+// keyRowOf returns the row key for an idempotency key of an upstream; "" = the batch has no idempotency key. The hash
 // includes the upstream, because otherwise an upstream could use up the key of another upstream. Without an upstream
 // the hash is the same as in versions of Weir that have no upstreams.
 func keyRowOf(upstream, idempotencyKey string) string {

@@ -23,8 +23,8 @@ type unobserved struct{}
 // Limited implements upstream.Observer.
 func (unobserved) Limited(string, string) {}
 
-// startWithUpstreams starts a process with two upstreams in its settings: feeds has a daily quota of 10, and pictures
-// may not send articles.
+// startWithUpstreams starts a process with two upstreams in its settings: "feeds" has a daily quota of 10, and
+// "pictures" may not send articles.
 func (w *world) startWithUpstreams() *process {
 	p := &process{w: w, faults: storagetest.NewFaults()}
 	store := w.lanes.FaultyStore(p.faults)

@@ -1,5 +1,6 @@
-// Package bulkcancel cancels the waiting messages that a filter selects, in steps of bounded size. The walk through the
-// lanes has a position, which the caller stores, so that any instance can make the next step.
+// Package bulkcancel cancels the waiting messages that a filter selects, in steps of bounded size. Each step goes on
+// through the lanes and returns the position that it has reached. The caller stores this position, so that any instance
+// can make the next step.
 package bulkcancel
 
 import (
@@ -51,14 +52,14 @@ func (f *Filter) isSelected(e *lane.Entry) bool {
 	return true
 }
 
-// Position is the position of a walk through the waiting messages. The zero value is its beginning.
+// Position is the place that the steps have reached among the waiting messages. The zero value is the beginning.
 type Position struct {
 	Lane  int         `json:"l"` // index among the lanes that the filter selects
 	Part  waitingPart `json:"p"`
 	After string      `json:"a"` // key of the last row that was read in this part; "" = none
 }
 
-// IsValid reports whether the position can come from a walk.
+// IsValid reports whether a step can have returned the position.
 func (p Position) IsValid() bool {
 	prefix := map[waitingPart]string{partScheduled: rows.DuePrefix, partLog: rows.MessagePrefix,
 		partHeld: rows.HeldPrefix}[p.Part]
@@ -67,7 +68,7 @@ func (p Position) IsValid() bool {
 
 // waitingPart is one of the three parts of a lane's rows that have waiting messages. When a scheduled message is due,
 // it moves from the first part to the last. If the key of a message in the log is blocked, the message moves from the
-// second part to the last. The walk reads the parts in this order, so it misses no message that moves meanwhile.
+// second part to the last. The steps read the parts in this order, so they miss no message that moves meanwhile.
 type waitingPart int
 
 const (
@@ -84,16 +85,16 @@ type Counts struct {
 	Lanes    []int // lanes with selected messages, in rising order; nil if the call only counts
 }
 
-// waitingPage is the largest number of rows of a page. A step of the walk reads one or more pages.
+// waitingPage is the largest number of rows of a page. A step reads one or more pages.
 const waitingPage = 500
 
 // Canceller cancels messages in the lanes of a store. It is safe for concurrent use.
 type Canceller struct{ Store *lane.Store }
 
-// CancelWaiting makes one step of the walk from a position: it cancels the waiting messages that a filter selects. It
-// returns when it has read at least limit messages, when the walk is at its end (done), or when ctx ends. The next step
-// continues at the position that it returns; after an error this is the position of the page that failed. With dryRun
-// it only counts. A step may be repeated.
+// CancelWaiting makes one step from a position: it cancels the waiting messages that a filter selects. It returns when
+// it has read at least "limit" messages, when it has read the last lane (then "done" is true), or when ctx ends. The
+// next step continues at the returned position. After an error, the returned position is that of the page that failed.
+// If "dryRun" is set, CancelWaiting only counts the messages. A step may be repeated.
 func (c Canceller) CancelWaiting(ctx context.Context, f Filter, from Position, limit int,
 	dryRun bool) (counts Counts, at Position, done bool, err error) {
 	lanes := f.selectLanes(c.Store.Lanes)
@@ -120,7 +121,7 @@ func (c Canceller) CancelWaiting(ctx context.Context, f Filter, from Position, l
 	return counts, at, true, nil
 }
 
-// cancelEach cancels messages of one lane, or requests that its holder does, and counts them.
+// cancelEach cancels messages of one lane, or requests that the lane's holder cancels them. It counts the messages.
 func (c Canceller) cancelEach(ctx context.Context, number int, entries []*lane.Entry, counts *Counts) error {
 	if !slices.Contains(counts.Lanes, number) {
 		counts.Lanes = append(counts.Lanes, number)
@@ -165,7 +166,7 @@ func (c Canceller) readPage(ctx context.Context, number int, at Position) ([]*la
 	return entries, at.positionAfter(page), err
 }
 
-// readLogPage reads one page of the log. The first page begins at the cursor.
+// readLogPage reads one page of the log. The first page begins at the lane's cursor.
 func (c Canceller) readLogPage(ctx context.Context, number int, at Position) ([]*lane.Entry, Position, error) {
 	behind := at.After
 	if behind == "" {
@@ -181,7 +182,7 @@ func (c Canceller) readLogPage(ctx context.Context, number int, at Position) ([]
 		return nil, at, err
 	}
 	entries, err := c.Store.EntriesFrom(ctx, number, page.Rows)
-	// The other two parts have the scheduled and the held messages.
+	// The scheduled and the held messages are in the other two parts.
 	entries = slices.DeleteFunc(entries, func(e *lane.Entry) bool { return e.IsHeld || e.Stage == weir.Scheduled })
 	return entries, at.positionAfter(page), err
 }

@@ -1,5 +1,6 @@
-// Package bulkdiscard discards the dead messages that a filter selects, in steps of bounded size. A walk reads the dead
-// messages lane by lane. The walk has a position, which the caller stores, so that any instance can make the next step.
+// Package bulkdiscard discards the dead messages that a filter selects, in steps of bounded size. The steps read the
+// dead messages lane by lane. Each step returns the position that it has reached. The caller stores this position, so
+// that any instance can make the next step.
 package bulkdiscard
 
 import (
@@ -16,7 +17,7 @@ import (
 type Filter struct {
 	Key         string
 	Contract    string
-	Fingerprint string // of the error; see weir.Fingerprint
+	Fingerprint string // fingerprint of the error; see weir.Fingerprint
 	Lane        *int
 	From, To    time.Time // the message died at or after From, and before To
 }
@@ -47,32 +48,32 @@ func (f *Filter) isSelected(d lists.DeadRow) bool {
 	return fingerprint == f.Fingerprint
 }
 
-// Position is the position of a walk through the dead messages. The zero value is its beginning.
+// Position is the place that the steps have reached among the dead messages. The zero value is the beginning.
 type Position struct {
 	Lane int   `json:"l"` // index among the lanes that the filter selects
 	Seq  int64 `json:"s"` // sequence number of the last message that was read in this lane; 0 = none
 }
 
-// IsValid reports whether the position can come from a walk.
+// IsValid reports whether a step can have returned the position.
 func (p Position) IsValid() bool { return p.Lane >= 0 && p.Seq >= 0 }
 
-// Counts has the numbers of messages that a step has selected, and whose discard it has requested.
+// Counts has two numbers of a step: the messages that it has selected, and the messages whose discard it has requested.
 type Counts struct {
 	lane.DiscardCounts
 	Selected int64 // messages that the filter selects
 	Lanes    []int // lanes with selected messages, in rising order; nil if the call only counts
 }
 
-// deadPage is the largest number of rows of a page. A step of the walk reads one or more pages.
+// deadPage is the largest number of rows of a page. A step reads one or more pages.
 const deadPage = 500
 
 // Discarder requests the discard of messages in the lanes of a store. It is safe for concurrent use.
 type Discarder struct{ Store *lane.Store }
 
-// DiscardDead makes one step of the walk from a position: it requests the discard of the dead messages that a filter
-// selects. It returns when it has read at least limit messages, when the walk is at its end (done), or when ctx ends.
-// The next step continues at the position that it returns; after an error this is the position of the page that failed.
-// With dryRun it only counts. A step may be repeated.
+// DiscardDead makes one step from a position: it requests the discard of the dead messages that a filter selects. It
+// returns when it has read at least "limit" messages, when it has read the last lane (then "done" is true), or when ctx
+// ends. The next step continues at the returned position. After an error, the returned position is that of the page
+// that failed. If "dryRun" is set, DiscardDead only counts the messages. A step may be repeated.
 func (d Discarder) DiscardDead(ctx context.Context, f Filter, from Position, limit int, reason string,
 	dryRun bool) (counts Counts, at Position, done bool, err error) {
 	lanes := f.selectLanes(d.Store.Lanes)

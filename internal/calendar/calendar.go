@@ -12,7 +12,7 @@ import (
 
 // Settings are the settings of a calendar.
 type Settings struct {
-	TimeZone string   `yaml:"timezone"` // of the tz database; empty = UTC
+	TimeZone string   `yaml:"timezone"` // name in the tz database; empty = UTC
 	Closed   []Window `yaml:"closed"`
 }
 
@@ -36,7 +36,7 @@ type Calendar struct {
 type weeklyWindow struct {
 	name     string
 	days     [7]bool   // by time.Weekday
-	from, to timeOfDay // a value of to above fullDay is a time of the next day
+	from, to timeOfDay // if "to" is above fullDay, it is a time of the next day
 }
 
 // dateWindow is a window that occurs once.
@@ -132,7 +132,7 @@ func (c *Calendar) addSpan(w Window) (problems []error) {
 }
 
 // At reports whether the calendar is closed at a time. The reason has the names of the windows that contain the time.
-// If other windows follow these without a gap, the time until is the end of the last one.
+// If other windows follow these without a gap, "until" is the end of the last one.
 func (c *Calendar) At(t time.Time) (closed bool, reason string, until time.Time) {
 	var names []string
 	until = c.endOfCovering(t, func(name string) {
@@ -149,8 +149,8 @@ func (c *Calendar) At(t time.Time) (closed bool, reason string, until time.Time)
 	return true, strings.Join(names, ", "), until.UTC()
 }
 
-// daysAhead is how many days Next looks at, today included. Today's window may have begun already, and the clocks may
-// skip the hour of the window a week later. So the next window of a weekday can begin two weeks after today.
+// daysAhead is how many days Next looks at, today included. Today's window may have begun already, and a week later the
+// clocks may skip the hour of the window. So the next window of a weekday can begin two weeks after today.
 const daysAhead = 15
 
 // Next returns the next time after t at which the calendar closes or opens; zero = it never does.
@@ -181,8 +181,8 @@ func (c *Calendar) Next(t time.Time) time.Time {
 	return next.UTC()
 }
 
-// endOfCovering calls report with the name of each window that contains t, and returns the latest end of these windows;
-// zero if no window contains t.
+// endOfCovering calls the function "report" with the name of each window that contains t, and returns the latest end of
+// these windows; zero if no window contains t.
 func (c *Calendar) endOfCovering(t time.Time, report func(name string)) (end time.Time) {
 	consider := func(name string, from, to time.Time) {
 		if from.After(t) || !to.After(t) {
@@ -210,8 +210,8 @@ func (c *Calendar) endOfCovering(t time.Time, report func(name string)) (end tim
 	return end
 }
 
-// windowOn returns the window of the day that is a number of days after the day of local. If no window begins on that
-// day, ok is false.
+// windowOn returns the window that begins on one day. That day comes "ahead" days after the day of "local". If no
+// window begins on that day, ok is false.
 func (w *weeklyWindow) windowOn(local time.Time, ahead int) (from, to time.Time, ok bool) {
 	y, m, d := local.Date()
 	date := time.Date(y, m, d+ahead, 0, 0, 0, 0, time.UTC)

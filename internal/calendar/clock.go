@@ -35,7 +35,7 @@ func parseClock(text string) (timeOfDay, error) {
 	return 0, fmt.Errorf("%q is after 24:00", text)
 }
 
-// parseDate parses a date, with or without an hour. For last, see instantAtWall.
+// parseDate parses a date, with or without an hour. For the argument "last", see instantAtWall.
 func (c *Calendar) parseDate(text string, last bool) (time.Time, error) {
 	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02"} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -45,14 +45,15 @@ func (c *Calendar) parseDate(text string, last bool) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither an hour, such as 22:00, nor a date, such as 2026-12-24T12:00", text)
 }
 
-// instantOf returns the instant at which clocks in zone show a time of day on a date. For last, see instantAtWall.
+// instantOf returns the instant at which clocks in zone show a time of day on a date. For the argument "last", see
+// instantAtWall.
 func instantOf(date time.Time, at timeOfDay, zone *time.Location, last bool) time.Time {
 	return instantAtWall(date.Add(time.Duration(at)*time.Minute), zone, last)
 }
 
-// instantAtWall returns the instant at which clocks in zone show the local time wall, which is written as if it were
-// UTC. If that local time occurs twice, instantAtWall returns the second instant if last is true, and else the first.
-// If the clocks skip that local time, it returns the instant of the skip.
+// instantAtWall returns the instant at which clocks in zone show the local time "wall". The value of "wall" is written
+// as if it were UTC. If that local time occurs twice, instantAtWall returns the second instant if "last" is true, and
+// else the first. If the clocks skip that local time, it returns the instant of the skip.
 func instantAtWall(wall time.Time, zone *time.Location, last bool) time.Time {
 	// No zone changes its clocks twice in two days, so one day before and one day after have the only possible offsets.
 	_, before := wall.Add(-24 * time.Hour).In(zone).Zone()
@@ -72,7 +73,7 @@ func instantAtWall(wall time.Time, zone *time.Location, last bool) time.Time {
 	return change
 }
 
-// showsWall reports whether clocks in zone show the local time wall at the instant t.
+// showsWall reports whether clocks in zone show the local time "wall" at the instant "t".
 func showsWall(t, wall time.Time, zone *time.Location) bool {
 	_, offset := t.In(zone).Zone()
 	return t.Add(time.Duration(offset) * time.Second).Equal(wall)

@@ -25,12 +25,12 @@ import (
 
 // Config has the address of the CMS, and the form of requests.
 type Config struct {
-	URL          string // the values for {key}, {contract}, {version}, {id} in path and query are escaped
+	URL          string // path and query may have {key}, {contract}, {version}, {id}, whose values are escaped
 	Method       string
 	Headers      map[string]string
 	Timeout      time.Duration                   // limit for one attempt
 	SuccessRules map[string]*regexp.Regexp       // by contract: the body of a 2xx answer must match
-	Answers      map[string]map[int]weir.Outcome // by contract: Rules.Means
+	Answers      map[string]map[int]weir.Outcome // by contract: as the field Means of Rules
 	Now          func() time.Time
 	Transport    http.RoundTripper // nil = the default of this package
 	Secrets      func() []string   // returns further secrets that are valid now; nil = there are none
@@ -169,7 +169,7 @@ type Rules struct {
 	Secrets Mask                 // hides secrets in the texts that are stored
 }
 
-// Classify returns the result of an answer. The first line that applies has the outcome:
+// Classify returns the result of an answer. The first line that applies determines the outcome:
 //
 //	2xx that satisfies the success rule        delivered
 //	other 2xx                                  retry
@@ -237,7 +237,8 @@ func ParseRetryAfter(value string, now time.Time) time.Duration {
 	return 0
 }
 
-// answerReason returns status and body as one line; for 3xx, the target in place of the body.
+// answerReason returns status and body as one line. For a 3xx, the line has the redirect's target in place of the
+// body.
 func answerReason(status int, header http.Header, body string) string {
 	words := fmt.Sprintf("%d %s", status, http.StatusText(status))
 	if status/100 == 3 {
@@ -267,10 +268,10 @@ func KeptText(body string) string {
 	return strings.ToValidUTF8(body[:min(len(body), keptBody)], "\uFFFD")
 }
 
-// idempotencyKey returns the message's id. If the message was replayed, the number of the replay follows. All
-// attempts until the message dies again send the same key. A replay needs another key, because it is not a
-// repetition: its body may differ, other messages of its ordering key may have changed the item since, and a
-// CMS may have stored its earlier error for the key.
+// idempotencyKey returns the message's id, followed by the number of the replay if the message was replayed. All
+// attempts until the message dies again send the same Idempotency-Key. A replay needs another one, because it is not a
+// repetition: the body may differ, and other messages of the ordering key may have changed the item since. Besides, a
+// CMS may have stored its earlier error under the old Idempotency-Key.
 func idempotencyKey(m *weir.Message) string {
 	if m.Replays == 0 {
 		return m.Public().String()
@@ -337,8 +338,8 @@ func expandURL(address string, values map[string]string) (string, error) {
 	return path, nil
 }
 
-// EscapeSegment escapes a value as one path segment. It escapes dots only in a value that consists of dots,
-// because such a segment would change the path.
+// EscapeSegment escapes a value as one path segment. It escapes dots only if the value consists of dots alone, because
+// such a segment would change the path.
 func EscapeSegment(value string) string {
 	if strings.Trim(value, ".") == "" {
 		return strings.ReplaceAll(value, ".", "%2E")

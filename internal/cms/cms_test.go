@@ -243,8 +243,8 @@ func TestClient_Send_AHugeAnswerIsNotReadWhole(t *testing.T) {
 	}
 }
 
-// rawServer returns the address of a server that calls f with each connection and then closes the connection, and the
-// number of its connections.
+// rawServer starts a server that calls f with each connection, and then closes the connection. It returns the server's
+// address and the number of its connections.
 func rawServer(t *testing.T, f func(n int, conn net.Conn, r *bufio.Reader)) (string, *atomic.Int32) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

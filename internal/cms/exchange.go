@@ -59,7 +59,7 @@ func Exchange(ctx, limited context.Context, client *http.Client,
 
 // sendProgress records the progress of sending a request.
 type sendProgress struct {
-	isReused atomic.Bool // the request has a connection that an earlier request used
+	isReused atomic.Bool // the request uses a connection that an earlier request opened
 	hasBegun atomic.Bool // bytes of the request may have reached the CMS
 }
 

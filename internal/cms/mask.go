@@ -14,7 +14,7 @@ import (
 // text.
 type Mask struct {
 	replacer *strings.Replacer
-	more     *strings.Replacer // for the secrets of With
+	more     *strings.Replacer // for the secrets that With got
 }
 
 const (
@@ -24,7 +24,8 @@ const (
 	minSecret = 6
 )
 
-// newMask returns a mask of the values in the address's query, of its password, and of all values of headers.
+// newMask returns a mask that hides the password of the address, the values in its query, and the values of all
+// headers.
 func newMask(address *url.URL, headers map[string]string) Mask {
 	var secrets []string
 	add := func(value string) {
@@ -37,7 +38,7 @@ func newMask(address *url.URL, headers map[string]string) Mask {
 		add(password)
 		add(base64.StdEncoding.EncodeToString([]byte(address.User.Username() + ":" + password)))
 	}
-	var pairs []string // names with their values, which may be short
+	var pairs []string // name=value; here the value may be shorter than minSecret
 	for pair := range strings.SplitSeq(address.RawQuery, "&") {
 		_, value, _ := strings.Cut(pair, "=")
 		if value == "" || placeholderPattern.MatchString(value) {
@@ -135,7 +136,7 @@ func (m Mask) Hide(text string) string {
 }
 
 // redirectTarget returns words for scheme and host of a Location. It leaves out path and query, because they often
-// repeat the path and query of the request, and so the secrets of delivery.url.
+// repeat the path and query of the request, which may have secrets of the setting "delivery.url".
 func redirectTarget(location string) string {
 	u, err := url.Parse(location)
 	switch {

@@ -22,7 +22,7 @@ func answerWith(t *testing.T, query string, answer http.HandlerFunc) *cms.Client
 	})
 }
 
-// A redirect often repeats the address of the request, with the secrets in this address.
+// A redirect often repeats the address of the request, and this address may have secrets.
 func TestClient_RedirectsDoNotShowSecrets(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ location, want string }{

@@ -8,19 +8,19 @@ import (
 	"weir/internal/weir"
 )
 
-// Rehearsal takes the requests of one attempt in place of the CMS. An attempt with steps also calls it for each of its
-// decisions. All functions are required. They are never called concurrently.
+// Rehearsal takes the requests of one attempt in place of the CMS. An attempt with steps also reports each of its
+// decisions to the Rehearsal. All functions are required. They are never called concurrently.
 type Rehearsal struct {
 	// Answer returns the answer to a request of a step. The request has no credential of the sign-in. If Answer
 	// returns ErrNoAnswer, no further request of the attempt is sent.
 	Answer func(step string, req *http.Request) (*http.Response, error)
 	// LeaveOut is called for a step whose condition is false.
 	LeaveOut func(step, condition string)
-	// Judge is called with the action for a step's answer, and its reason.
+	// Judge is called for a step's answer, with the action for the answer and the reason for the action.
 	Judge func(step, action, reason string)
-	// Outline is called for each step after the step without an answer.
+	// Outline is called for each step that follows the step without an answer.
 	Outline func(o StepOutline)
-	// IsLive reports whether Answer sends the requests to a CMS. If it is false, an attempt makes no pauses.
+	// IsLive reports whether Answer sends the requests to a CMS. If IsLive is false, an attempt makes no pauses.
 	IsLive bool
 }
 
@@ -43,7 +43,7 @@ type StepOutline struct {
 	Problem   string // the reason why the request cannot be made; empty = the request is complete
 }
 
-// RehearsedStep is the transport of one step's requests, which go to a rehearsal.
+// RehearsedStep is a transport that passes one step's requests to a rehearsal.
 type RehearsedStep struct {
 	rehearsal *Rehearsal
 	step      string

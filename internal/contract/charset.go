@@ -47,8 +47,8 @@ var declaration = regexp.MustCompile(`^<\?xml[ \t\r\n]+version[ \t\r\n]*=[ \t\r\
 // declarationStart matches the start of a declaration, but not of an instruction such as <?xml-stylesheet.
 var declarationStart = regexp.MustCompile(`^<\?xml[ \t\r\n?]`)
 
-// decodeBody determines the encoding from byte order mark, charset parameter and declaration. It returns the
-// text in UTF-8, without the mark and with a blanked declaration. If two of the three sources differ, decodeBody
+// decodeBody determines the encoding from byte order mark, charset parameter and declaration. It returns the text in
+// UTF-8, without the mark, and with spaces in place of the declaration. If two of the three sources differ, decodeBody
 // refuses the body, because a wrong guess would garble a message without an error.
 func decodeBody(body []byte, charset string) (string, error) {
 	text, _, err := decodeKnown(body, charset)
@@ -150,8 +150,9 @@ func canonicalEncoding(name, where string) (string, error) {
 		truncate(name), where))
 }
 
-// reconcileEncodings returns the encoding that both sources name, or the only named one. A byte order mark must be
-// source a. If a is UTF-16 with a byte order and b is "utf-16", the two agree, and the result is a.
+// reconcileEncodings returns the encoding that both sources name. If only one source names an encoding, it returns
+// that one. A byte order mark must be source a. If a is UTF-16 with a byte order and b is "utf-16", the two agree, and
+// the result is a.
 func reconcileEncodings(a, whereA, b, whereB string) (string, error) {
 	switch {
 	case a == "" || b == "" || a == b:
@@ -235,21 +236,22 @@ func utf16Rune(b []byte, order binary.ByteOrder) (rune, int) {
 	return r, 4
 }
 
-// encodingError returns the error of a body with a wrong encoding. Its problem has the rule "encoding", and problems
-// of the XML have the rule "xml".
+// encodingError returns the error of a body with a wrong encoding. The problem in this error has the rule "encoding".
+// Problems of the XML itself have the rule "xml".
 func encodingError(message string) error {
 	return malformedError(message, weir.Problem{Rule: "encoding", Message: message})
 }
 
-// malformedErrorAt returns an error with line and column of a problem. before is the text before the problem.
+// malformedErrorAt returns an error with line and column of a problem. The parameter before is the text in front of
+// the problem.
 func malformedErrorAt(rule, message, before string) error {
 	line, column := lineColumn(before)
 	return malformedError(fmt.Sprintf("line %d, column %d: %s", line, column, message),
 		weir.Problem{Rule: rule, Message: message, Line: line, Column: column})
 }
 
-// Text returns a body as UTF-8, without byte order mark and with a blanked XML declaration. The Content-Type must not
-// be empty.
+// Text returns a body as UTF-8, without byte order mark, and with spaces in place of the XML declaration. The
+// Content-Type must not be empty.
 func Text(contentType string, body []byte) (string, error) {
 	charset, err := parseContentType(contentType)
 	if err != nil {

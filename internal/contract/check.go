@@ -12,17 +12,17 @@ import (
 
 // Checked is the result of checking a body against the contracts.
 type Checked struct {
-	// Message has the values that Check could read. If the body has problems, some values may be missing. Its
-	// Contract is empty if the body is malformed, or if no contract accepts the root element.
+	// Message has the values that Check could read. If the body has problems, some values may be missing.
+	// Message.Contract is empty if the body is malformed, or if no contract accepts the root element.
 	Message weir.Message
-	// Problems are the first maxProblems problems, each with line and column if the problem has a place. Further
-	// problems are counted in one more entry. nil = Accept accepts the body.
+	// Problems are the first maxProblems problems, each with line and column if the problem has a place. If there are
+	// more problems, one more entry has their number. nil = Accept accepts the body.
 	Problems []weir.Problem
 }
 
-// Check checks a body against the contracts. If Accept would refuse the body as Malformed or Invalid, Check
-// returns the problems and no error. The error is a *weir.Error: TooLarge, Unsupported, or Unavailable if ctx
-// ends while the call waits for memory.
+// Check checks a body against the contracts. If Accept would refuse the body as Malformed or Invalid, Check returns
+// the problems and no error. The error is a *weir.Error of the kind TooLarge or Unsupported. If ctx ends while the
+// call waits for memory, the kind is Unavailable.
 func (s *Set) Check(ctx context.Context, contentType string, body []byte) (Checked, error) {
 	places := &places{left: maxProblems}
 	m, err := s.acceptBody(ctx, contentType, body, places)
@@ -103,8 +103,9 @@ func (l *places) setPathPlace(problems []weir.Problem, p *path, doc *etree.Docum
 	}
 }
 
-// findNearest returns the first element that a path selects. If the path selects no element, findNearest follows the
-// path as far as its steps select elements, and returns the first element of the last of these steps.
+// findNearest returns the first element that a path selects. If the path selects no element, findNearest leaves out
+// steps at the end of the path until the rest selects an element. It then returns the first element that the rest
+// selects.
 func (l *places) findNearest(p *path, doc *etree.Document) *etree.Element {
 	nearest := doc.Root()
 	found := []*etree.Element{nearest}

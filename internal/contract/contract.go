@@ -2,21 +2,22 @@
 // three steps, each with bounded cost:
 //
 //  1. Its encoding is determined, and it is converted to UTF-8 (charset.go).
-//  2. It is checked as a stream of tokens, and the checked tokens that the contract needs become a tree. A
-//     document type, or too many or too deep elements, end this step before the tree gets large (scan.go,
-//     wellformed.go).
+//  2. It is checked as a stream of tokens, and the checked tokens that the contract needs become a tree. This
+//     step ends before the tree gets large: it refuses a document type, too many elements and too deep nesting
+//     (scan.go, wellformed.go).
 //  3. The rules of its contract are applied to the tree (definition.go, path.go, rules.go).
 //
-// The message has the body unchanged.
+// The message has the same bytes as the body.
 //
 // The standards leave some choices. The package chooses:
 //
 //   - A missing Content-Type means application/xml.
-//   - An unknown encoding is Unsupported. Two sources that name different encodings are Malformed.
+//   - A body in an unknown encoding is Unsupported. A body is Malformed if its byte order mark, its charset
+//     parameter and its XML declaration name different encodings.
 //   - UTF-16 needs a byte order mark.
 //   - A value is an element's own text or an attribute, without surrounding space.
-//   - A step of a path without a prefix matches elements with any prefix. An attribute without a prefix
-//     matches only attributes without a prefix.
+//   - In a path, a step without a prefix matches elements with any prefix. But if the step selects an
+//     attribute, it matches only attributes without a prefix.
 package contract
 
 import (
@@ -41,12 +42,12 @@ type Limits struct {
 	Depth      int   // depth of nested elements; 0 = 256
 	Elements   int   // elements in the document; 0 = 100,000
 	Attributes int   // attributes of one element; 0 = 100,000
-	// bytes that all bodies being parsed at the same time may take; a body that needs more is parsed alone; 0 =
-	// 64 MiB
+	// Memory limits the memory in bytes for all bodies that are parsed at the same time; 0 = 64 MiB. A body that needs
+	// more than Memory is parsed alone.
 	Memory int64
-	Now    func() time.Time // the clock that limits versions; nil = time.Now
+	Now    func() time.Time // the clock, for contracts that limit versions; nil = time.Now
 
-	hidesInput bool // problems of a document that is not well-formed do not repeat the document's words
+	hidesInput bool // true = if a document is not well-formed, its problem does not repeat the document's words
 }
 
 // Set has all contracts. It is safe for concurrent use.
@@ -134,9 +135,10 @@ func (s *Set) Answers() map[string]map[int]weir.Outcome {
 	return answers
 }
 
-// Accept parses a body. The message has the slice itself, so the caller must not change the slice any more. The
-// error is a *weir.Error: Malformed, TooLarge, Unsupported, Invalid with the problems (maxProblems of them and the
-// number of the others), or Unavailable if ctx ends while the call waits for memory.
+// Accept parses a body. The message has the slice itself, so the caller must not change the slice any more. The error
+// is a *weir.Error of the kind Malformed, TooLarge, Unsupported or Invalid. If it is Invalid, it lists up to
+// maxProblems problems and the number of the others. If ctx ends while the call waits for memory, the kind is
+// Unavailable.
 func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error) {
 	m, err := s.acceptBody(ctx, contentType, body, nil)
 	if err != nil {
@@ -145,8 +147,8 @@ func (s *Set) Accept(ctx context.Context, contentType string, body []byte) (weir
 	return m, nil
 }
 
-// acceptBody does what Accept does. If a body breaks rules of its contract, acceptBody returns the values that it
-// could read beside the error. If places is not nil, the problems have places.
+// acceptBody does what Accept does. If a body breaks rules of its contract, acceptBody returns an error and also a
+// message with the values that it could read. If places is not nil, the problems have places.
 func (s *Set) acceptBody(ctx context.Context, contentType string, body []byte, places *places) (weir.Message, error) {
 	if len(body) == 0 {
 		return weir.Message{}, malformedError("the body is empty")
@@ -227,8 +229,8 @@ func (s *Set) SplitPaths() (paths []string) {
 	return paths
 }
 
-// IsXML reports whether a Content-Type is one of XML. It returns false for an empty one, which Accept takes as
-// application/xml.
+// IsXML reports whether a Content-Type names a type of XML. It returns false for an empty Content-Type, although
+// Accept reads an empty one as application/xml.
 func IsXML(contentType string) bool {
 	_, err := parseContentType(contentType)
 	return err == nil
@@ -237,7 +239,8 @@ func IsXML(contentType string) bool {
 // maxContentType limits the bytes of a Content-Type, because it is stored in a row and sent to the CMS.
 const maxContentType = 256
 
-// extendedParameter matches an extended parameter (RFC 2231): its name has a *, such as charset*0.
+// extendedParameter matches an extended parameter (RFC 2231). The name of such a parameter has a *, for example
+// charset*0.
 var extendedParameter = regexp.MustCompile(`;[^=;"]*\*[^=;"]*=`)
 
 // parseContentType checks that a Content-Type is XML, and returns its charset in lower case.
@@ -247,8 +250,8 @@ func parseContentType(contentType string) (charset string, err error) {
 		return "", unsupportedError(fmt.Sprintf("the Content-Type may have %d characters, of printable ASCII",
 			maxContentType))
 	}
-	// mime also reads extended parameters (charset*=). A CMS may not know them, and would then read another
-	// text than Weir.
+	// mime also reads extended parameters (charset*=). A CMS that does not know them would read another text than Weir
+	// does.
 	kind, params, err := mime.ParseMediaType(contentType)
 	if err != nil || extendedParameter.MatchString(contentType) {
 		return "", unsupportedError("the Content-Type cannot be read")

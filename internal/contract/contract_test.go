@@ -119,7 +119,7 @@ func TestSet_Accept(t *testing.T) {
 	}
 }
 
-// A path selects the same elements as etree's path, but each element only once.
+// A path selects the same elements as the path of etree does, but each element only once.
 func TestSet_Accept_KeyByPath(t *testing.T) {
 	t.Parallel()
 	const body = `<list xmlns:n="u" id="9"><item kind="x/@y"><k>1</k><t>a</t></item><item><k>2</k><t>b</t><deep><k>3</k></deep></item><n:k n:id="4" id="5">6</n:k></list>`

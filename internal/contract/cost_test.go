@@ -60,8 +60,9 @@ func TestSet_Accept_CostsLittle(t *testing.T) {
 	}
 }
 
-// maxCostRatio is the greatest cost of Accept in multiples of the cost of readTokens. Accept costs up to about 20
-// times as much. A cost that grows with the square of the body would be thousands of times as much.
+// maxCostRatio limits the cost of Accept, as a multiple of the cost of readTokens. Accept costs up to about 20 times
+// as much as readTokens. If its cost grew with the square of the body's size, it would cost thousands of times as
+// much.
 const maxCostRatio = 300
 
 // readTokens is the yardstick: it reads the body and builds nothing.

@@ -49,8 +49,8 @@ func TestNew_NeedsContractsAndLimits(t *testing.T) {
 	}
 }
 
-// A path that starts at the document with another element than the root would select nothing in any message. If
-// it were the path of the key, Weir would refuse each message.
+// If a path starts at the document, its first element must be the root. Any other path selects nothing in any message.
+// With such a path for the key, Weir would refuse each message.
 func TestNew_PathsThatMissTheRoot(t *testing.T) {
 	t.Parallel()
 	for root, path := range map[string]string{"a": "/a/b", "{http://u}a": "/p:a/b", "{u}a": "/{u}a/@b", "b": "/*/c",
@@ -112,7 +112,8 @@ func TestNew_Rules(t *testing.T) {
 	}
 }
 
-// A comparison of numbers of characters would accept the number -5 for gt=0, and refuse 99 for min=10.
+// A rule for numbers must not compare lengths in characters. Otherwise gt=0 would accept the number -5, and min=10
+// would refuse the number 99.
 func TestNew_NumberRules(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ kind, rule, want string }{

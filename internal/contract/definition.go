@@ -21,15 +21,16 @@ type Definition struct {
 	Key       string `yaml:"key"`       // path to the ordering key; empty = all messages of the contract have one key
 	Version   string `yaml:"version"`   // path to the version; empty = none
 	DeliverAt string `yaml:"deliverAt"` // path to the due time; empty = none
-	Split     string `yaml:"split"`     // path to such messages in a batch that names no path; empty = none
-	// true: a newer version replaces older waiting messages of its key; needs key and version
+	Split     string `yaml:"split"`     // path to the messages in a batch, if the batch names no path; empty = none
+	// If Supersede is true, a newer version replaces older waiting messages of its key. Supersede needs Key and
+	// Version.
 	Supersede bool `yaml:"supersede"`
-	// highest version: a number, numbers with dots, a time, or a distance from now for versions that are times
-	// (+24h); empty = any
+	// VersionMax is the highest version: a number, numbers with dots, or a time. If versions are times, it can also be
+	// a distance from now, such as +24h. Empty = any version.
 	VersionMax string `yaml:"versionMax"`
-	OnFailure  string `yaml:"onFailure"` // block | skip; empty = block with a key, skip without
+	OnFailure  string `yaml:"onFailure"` // block | skip; empty = block if Key is set, otherwise skip
 	Success    string `yaml:"success"`   // regular expression that the body of a 2xx answer must match; empty = any 2xx
-	// outcome of a status: rejected | retry | unavailable, for a CMS that uses the status in its own way
+	// Answers has the outcomes (rejected | retry | unavailable) of the statuses that the CMS uses in its own way.
 	Answers map[int]string `yaml:"answers"`
 	Fields  []Field        `yaml:"fields"`
 	Show    []ShownField   `yaml:"show"`   // columns of lists
@@ -39,9 +40,9 @@ type Definition struct {
 // Field is a rule for the values at a path.
 type Field struct {
 	Path string `yaml:"path"` // etree path; a last step /@name selects an attribute
-	Rule string `yaml:"rule"` // validator/v10 tag, applied to each value; required = at least one value is not empty
-	// number: the rule compares numbers; empty or text: min, max, gt and similar rules compare the number of
-	// characters
+	Rule string `yaml:"rule"` // validator/v10 tag for each value; "required" = at least one value is not empty
+	// If Type is "number", the rule compares numbers. If Type is "text" or empty, the rules min, max, gt and similar
+	// ones compare numbers of characters.
 	Type string `yaml:"type"`
 }
 
@@ -51,7 +52,8 @@ const maxKey = 1 << 10
 // maxName limits the bytes of a contract's name, because the name is stored in a row and sent in a header.
 const maxName = 128
 
-// maxProblems limits the problems that are listed for one message. One more problem then has the number of the others.
+// maxProblems limits the problems that are listed for one message. If there are more, one additional entry has the
+// number of the others.
 const maxProblems = 100
 
 // compiledContract is a contract ready for use.
@@ -61,7 +63,7 @@ type compiledContract struct {
 	version *path
 	limit   versionLimit
 	due     *path
-	skip    bool // onFailure is skip
+	skip    bool // the setting "onFailure" is "skip"
 	success *regexp.Regexp
 	fields  []rule
 	shown   []compiledField
@@ -69,8 +71,8 @@ type compiledContract struct {
 	needs   needs   // the needs of all paths
 }
 
-// listMissedRoots returns a problem for each path that starts at the document with another element than the
-// contract's root, because the path selects nothing.
+// listMissedRoots returns a problem for each path that starts at the document and whose first element is not the
+// contract's root. Such a path selects nothing.
 func (c *compiledContract) listMissedRoots() (problems []string) {
 	check := func(name string, p *path) {
 		if err := p.checkRoot(c.def.Root); err != nil {
@@ -181,7 +183,7 @@ func (c *compiledContract) collectNeeds() {
 	}
 }
 
-// checkAnswer returns the problem of one entry of answers, or an empty string.
+// checkAnswer returns the problem of one entry of the setting "answers", or an empty string.
 func checkAnswer(status int, means string) string {
 	switch {
 	case status < 300 || status > 599:
@@ -194,7 +196,7 @@ func checkAnswer(status int, means string) string {
 }
 
 // buildMessage returns the message, and every problem of the document. If a redacted path selects the key, version or
-// due time, buildMessage returns only the problems of that.
+// due time, buildMessage returns only the problems that report this.
 func (c *compiledContract) buildMessage(doc *etree.Document, now time.Time, places *places) (weir.Message,
 	[]weir.Problem) {
 	redacted := c.findRedactedPlaces(doc)
@@ -261,8 +263,8 @@ func (c *compiledContract) checkVersion(version string, now time.Time) []weir.Pr
 	return nil
 }
 
-// isInvisible reports whether a character hides or reorders the text around it. An operator would read another
-// key than the stored one.
+// isInvisible reports whether a character hides or reorders the text around it. In a key with such a character, an
+// operator would read another key than the stored one.
 func isInvisible(r rune) bool { return unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp) }
 
 // readSingleValue returns the only value at a path. Different values at the path are a problem, because a wrong key

@@ -71,8 +71,8 @@ func NewExtractor(selections []Selection) (*Extractor, error) {
 	return x, nil
 }
 
-// Extract returns the values of each selection. The body must be one that Accept accepted. The error has a kind of the
-// errors of Accept.
+// Extract returns the values of each selection. Accept must have accepted the body. An error has the same kinds as an
+// error of Accept.
 func (s *Set) Extract(ctx context.Context, x *Extractor, contentType string, body []byte) ([][]string, error) {
 	if len(x.paths) == 0 {
 		return nil, nil

@@ -8,8 +8,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Accept trims only XML's white space from a key, so that Weir and the CMS read the same key. It refuses a key (want
-// is empty) that begins or ends with another space, or that has a control or invisible character.
+// Accept trims only XML's white space from a key, so that Weir and the CMS read the same key. It refuses a key that
+// begins or ends with another kind of space, or that has a control or invisible character. In these cases, want is
+// empty.
 func TestSet_Accept_KeysWithOtherSpace(t *testing.T) {
 	t.Parallel()
 	s, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: "./@k"}},

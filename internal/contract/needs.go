@@ -29,8 +29,8 @@ func (n *needs) needsAttribute(given xml.Name) bool {
 	return n.attributes[given.Local]
 }
 
-// addStep adds a step of a path by its selector, which is empty for //. A step that traverses unnamed elements (// or
-// *) needs every element.
+// addStep adds the needs of one step of a path. The selector of the step is empty for //. A step that traverses
+// unnamed elements (// or *) needs every element.
 func (n *needs) addStep(selector string) {
 	switch selector {
 	case "", "*":
@@ -51,8 +51,8 @@ func (n *needs) addAttribute(given string) {
 	n.attributes[localName(given)] = true
 }
 
-// addCondition adds a filter's condition. A condition on an element's text or children needs
-// every element: the text that etree returns for an element ends at its first child.
+// addCondition adds the needs of a filter's condition. A condition on an element's text or children needs every
+// element: the text that etree returns for an element ends at its first child.
 func (n *needs) addCondition(condition string) {
 	if attr, ok := strings.CutPrefix(condition, "@"); ok {
 		attr, _, _ = strings.Cut(attr, "=")

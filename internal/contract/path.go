@@ -11,9 +11,9 @@ import (
 	"github.com/beevik/etree"
 )
 
-// path is an etree path, split into steps. etree lists an element once for each way that leads to it (for each
-// child that a filter matches), so with a hostile body it lists billions. Here each step selects each element
-// once.
+// path is an etree path, split into steps. If several ways lead to an element, etree lists the element several times,
+// for example once for each child that a filter matches. With a hostile body, etree would list billions of elements.
+// Here, each step selects each element only once.
 type path struct {
 	given    string
 	absolute bool // true = starts at the document; false = at the root element
@@ -21,7 +21,8 @@ type path struct {
 	first    string // the first step without its prefix, if the path starts at the document
 	space    string // prefix of attr, if namespace is nil
 	attr     string // name of the attribute that the last step selects; empty = the element's text
-	// namespace is the namespace of attr in a step @{uri}local; nil = the step compares the prefix
+	// namespace is the uri if the last step is @{uri}local. nil = the last step has no uri, and its prefix is
+	// compared.
 	namespace *string
 	needs     needs
 }
@@ -35,7 +36,7 @@ type step struct {
 
 // filter selects the element at position. If position is 0, it selects the elements that meet condition.
 type filter struct {
-	position  int // from 1, or from -1 backwards
+	position  int // from 1; a negative position counts backwards from the last element, which is -1
 	condition etree.Path
 }
 
@@ -69,7 +70,8 @@ func compilePath(given string) (*path, error) {
 	return p, nil
 }
 
-// addStep adds a step of the path. more is true if further steps follow. The last step may be an attribute.
+// addStep adds a step of the path. The parameter more is true if further steps follow. Only the last step may select
+// an attribute.
 func (p *path) addStep(name, filters string, more bool) error {
 	var namespace *string
 	if n := inNamespace.FindStringSubmatch(name); n != nil {
@@ -118,8 +120,8 @@ func (p *path) addStep(name, filters string, more bool) error {
 	return nil
 }
 
-// checkRoot returns an error if the path starts at the document with another element than the root, because the
-// path then selects nothing in any message.
+// checkRoot returns an error if the path starts at the document and its first element is not the root. Such a path
+// selects nothing in any message.
 func (p *path) checkRoot(root string) error {
 	_, local, isQualified := strings.Cut(root, "}")
 	if !isQualified {
@@ -163,7 +165,7 @@ func (p *path) selectPlacedValues(doc *etree.Document) []placedValue {
 			out = append(out, placedValue{element: e, text: trimSpace(ownText(e))})
 			continue
 		}
-		for _, a := range e.Attr { // not SelectAttr, which takes x:path for path, too
+		for _, a := range e.Attr { // not SelectAttr, which also finds x:path if the name is path
 			if a.Key == p.attr && p.isInSpace(e, a, spaces) {
 				out = append(out, placedValue{e, a.FullKey(), trimSpace(a.Value)})
 			}
@@ -204,8 +206,8 @@ func (p *path) selectPlaces(doc *etree.Document) []*etree.Element {
 	return found
 }
 
-// hasDescendants reports whether a step is //. Only behind such a step can elements be selected in another order than
-// that of the document, because the step selects an element as well as the elements in it.
+// hasDescendants reports whether a step is //. Only with such a step can the selected elements be out of the
+// document's order, because the step selects an element as well as the elements in it.
 func (p *path) hasDescendants() bool {
 	return slices.ContainsFunc(p.steps, func(s step) bool { return s.isDescendant })
 }

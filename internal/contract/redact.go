@@ -17,9 +17,8 @@ import (
 	"weir/internal/weir"
 )
 
-// RedactedMark stands in place of a redacted value. Accept refuses a message that has the mark in place of a
-// value that its contract redacts. Such a message is a copy of a body as a reader sees it, and the CMS would
-// store the mark.
+// RedactedMark stands in place of a redacted value. Accept refuses a message that has the mark in place of a value
+// that its contract redacts. Such a message is a copy of a redacted body, and the CMS would store the mark.
 const RedactedMark = "[redacted]"
 
 // Redaction is a body without the values that its contract redacts.
@@ -33,9 +32,9 @@ type Redaction struct {
 	// Written are the contents of the redacted elements and attributes as the body has them: with tags, CDATA
 	// sections and references, but without surrounding space, and in UTF-8.
 	Written []string
-	// HasMore is true if Values lacks some values, because the redacted elements have more than maxContents bytes.
-	// The bytes of a redacted element inside of another one count twice. Without a limit, a deep document would
-	// need memory of its size times its depth.
+	// HasMore is true if the redacted elements have more than maxContents bytes. Values then lacks some values. If a
+	// redacted element lies in another redacted element, its bytes count twice. Without the limit, a deeply nested
+	// document would need as much memory as the product of its size and its depth.
 	HasMore bool
 }
 
@@ -66,7 +65,8 @@ func compileRedactedPaths(def Definition) (paths []*path, problems []string) {
 }
 
 // coversPath reports whether a redacted path and another path have the same text, or whether the redacted path names
-// an element around the value of the other. Paths with other texts can select the same value, too: Accept finds that.
+// an element around the value that the other path selects. Two paths with different texts can also select the same
+// value; Accept finds such values.
 func coversPath(redacted, other string) bool {
 	trimStart := func(given string) string { return strings.TrimPrefix(strings.TrimPrefix(given, "./"), ".") }
 	redacted, other = trimStart(redacted), trimStart(other)
@@ -79,7 +79,7 @@ func coversPath(redacted, other string) bool {
 
 // redactedPlaces are the redacted values of one document. The zero value has none.
 type redactedPlaces struct {
-	elements   map[*etree.Element]bool // the redacted elements, with all that is in them
+	elements   map[*etree.Element]bool // the redacted elements; all elements inside of them are redacted, too
 	attributes map[placedValue]bool    // the redacted attributes; the field text is empty
 }
 
@@ -117,8 +117,8 @@ func (r redactedPlaces) hasValue(v placedValue) bool {
 	return false
 }
 
-// findExposed returns a problem for each of key, version and due time that is a redacted value, because rows,
-// logs and headers have these three.
+// findExposed checks the key, the version and the due time. It returns a problem for each of them that is a redacted
+// value, because rows, logs and headers show these three.
 func (c *compiledContract) findExposed(doc *etree.Document, redacted redactedPlaces) []weir.Problem {
 	if len(c.secret) == 0 {
 		return nil
@@ -167,10 +167,10 @@ func (l Limits) describeProblem(problem string) string {
 // HasRedaction reports whether any contract redacts values.
 func (s *Set) HasRedaction() bool { return s.limits.hidesInput }
 
-// Redact returns a body without the values that its contract redacts. An empty name stands for the contract of
-// the root element. If no contract of the set redacts values, or the named contract redacts none, Redact returns the
-// body unread. If Redact cannot find the values, for example because the set does not have the contract, the error is
-// a *weir.Error: Conflict, or Unavailable if ctx ends while the call waits for memory.
+// Redact returns a body without the values that its contract redacts. An empty name stands for the contract of the
+// root element. Redact returns the body unread if no contract of the set redacts values, or if the named contract
+// redacts none. If Redact cannot find the values, for example because the set does not have the contract, it returns a
+// *weir.Error of the kind Conflict. If ctx ends while the call waits for memory, the kind is Unavailable.
 func (s *Set) Redact(ctx context.Context, contract, contentType string, body []byte) (Redaction, error) {
 	c := s.findByName(contract)
 	if !s.limits.hidesInput || c != nil && len(c.secret) == 0 {
@@ -291,11 +291,12 @@ func mergeRanges(ranges []textRange) []textRange {
 	return out
 }
 
-// replaceRanges replaces ranges of a text by the mark. body is the text in the encoding, without a byte order mark.
+// replaceRanges replaces ranges of a text by the mark. The bytes body are the text in the encoding, without a byte
+// order mark.
 func replaceRanges(body []byte, ranges []textRange, encoding string) []byte {
 	mark := encodeASCII(RedactedMark, encoding)
 	var out []byte
-	kept, read, inText := 0, 0, 0 // offsets in body, and the offset in the text that corresponds to read
+	kept, read, inText := 0, 0, 0 // kept and read are offsets in body; inText is the offset in the text for read
 	moveTo := func(offset int) {
 		if encoding == utf8Name || encoding == ascii {
 			read, inText = offset, offset
@@ -353,8 +354,8 @@ func findAttribute(text string, start int, name string) (textRange, error) {
 	return textRange{}, fmt.Errorf("the attribute %s is not in its start tag", name)
 }
 
-// readContent returns the texts in the content of an element: the own text of each element inside, the value of each
-// attribute inside, and all text of the content together.
+// readContent reads the content of an element. It returns the own text of each inner element, the value of each
+// attribute of an inner element, and the whole text of the content.
 func readContent(content string) ([]string, error) {
 	var values []string
 	var whole strings.Builder

@@ -71,7 +71,7 @@ func TestRedact_ReplacesOnlyTheValues(t *testing.T) {
 	}
 }
 
-// encodings encode a body, and the body that is wanted from Redact.
+// encodings has functions that encode a body, and also the body that Redact must return for it.
 var encodings = map[string]func(body, want string) (contentType string, encoded, encodedWant []byte){
 	"UTF-8": func(body, want string) (string, []byte, []byte) {
 		return "application/xml", []byte("\uFEFF" + body), []byte("\uFEFF" + want)

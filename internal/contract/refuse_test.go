@@ -14,7 +14,7 @@ import (
 var statuses = map[weir.Kind]int{weir.Malformed: 400, weir.TooLarge: 413, weir.Unsupported: 415, weir.Invalid: 422,
 	weir.Unavailable: 503}
 
-// problemOf returns the first problem of an error. If the error has no problems, the result has its message.
+// problemOf returns the first problem of an error. If the error has no problems, the result has the error's message.
 func problemOf(t testing.TB, err error) weir.Problem {
 	t.Helper()
 	var e *weir.Error

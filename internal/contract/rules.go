@@ -39,20 +39,20 @@ func newValidator() *validator.Validate {
 	return v
 }
 
-// ioTags are the validator's tags that open files or resolve names. A rule must not have them, because the
-// value of an upstream would choose the file or the name.
+// ioTags are the validator's tags that open files or resolve names. A rule must not have them, because a value from an
+// upstream would then choose the file or the name.
 var ioTags = []string{"file", "filepath", "dir", "dirpath", "image", "uds_exists", "unix_addr", "ip_addr", "ip4_addr",
 	"ip6_addr",
 	"tcp_addr", "tcp4_addr", "tcp6_addr", "udp_addr", "udp4_addr", "udp6_addr"}
 
-// structTags are the tags that need a struct, a list or another field. Tags whose names end in field, or begin
-// with required_ or excluded_, need one of these, too, and are not in the list.
+// structTags are the tags that need a struct, a list or another field. Tags whose names end in "field", or begin with
+// "required_" or "excluded_", also need one of these, but they are not in this list.
 var structTags = []string{"dive", "keys", "endkeys", "structonly", "nostructlevel", "omitnil", "omitzero", "unique",
 	"validateFn",
 	"skip_unless", "fieldcontains", "fieldexcludes", "-"}
 
-// numberTags are the tags that a rule for numbers may have. With any other tag, the validator would not check the
-// number, but a text of its own.
+// numberTags are the tags that a rule for numbers may have. Other tags are for texts: instead of the number, the
+// validator would check a text of its own making.
 var numberTags = []string{"omitempty", "min", "max", "gt", "gte", "lt", "lte", "eq", "ne"}
 
 // probeValues have many shapes. New checks them with each rule for texts, so that the validator reads each parameter
@@ -99,7 +99,7 @@ func compileRule(f Field) (rule, error) {
 	return r, nil
 }
 
-// checkComparisons refuses a rule that is meant for numbers but compares numbers of characters. For example,
+// checkComparisons refuses a rule that is meant for numbers but compares lengths in characters. For example,
 // "numeric,gt=0" and "required,gt=0" would accept -5, which has two characters.
 func (r *rule) checkComparisons() error {
 	if r.isNumber {
@@ -132,8 +132,8 @@ func (r *rule) probeValues() []string {
 	return probeValues
 }
 
-// checkTag checks one part of a rule alone. If it checked the whole rule, an unreadable parameter in a later
-// part would only show when a value passes the parts before it.
+// checkTag checks one part of a rule alone. If it checked the whole rule at once, the validator would read a later
+// part only for a value that passes the earlier parts. So an unreadable parameter could stay unnoticed.
 func (r *rule) checkTag(tag string) error {
 	for alternative := range strings.SplitSeq(tag, "|") {
 		name, parameter, _ := strings.Cut(alternative, "=")
@@ -179,7 +179,7 @@ func (r *rule) findBroken(value string) (broken string, err error) {
 	if err != nil || !decimal.MatchString(text) {
 		return "number", nil
 	}
-	// The tag must not have omitempty, which would also pass the number 0, although 0 is not empty.
+	// The tag is used without omitempty, because omitempty would also accept the number 0, although 0 is not empty.
 	tag := strings.Join(slices.DeleteFunc(strings.Split(r.tag, ","), func(t string) bool { return t == "omitempty" }),
 		",")
 	return findBrokenTag(number, tag)
@@ -285,7 +285,7 @@ func (r *rule) describeBroken(value, broken string) string {
 // maxRepeated limits the characters of the input that a problem repeats.
 const maxRepeated = 80
 
-// maxShown limits the characters of a text that a problem shows only so that the reader recognises it.
+// maxShown limits the characters of a text if a problem repeats the text only to identify it.
 const maxShown = 20
 
 func truncate(v string) string { return truncateAt(v, maxRepeated) }

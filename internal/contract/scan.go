@@ -28,14 +28,14 @@ type scanner struct {
 	text                string
 	decoder             *xml.Decoder
 	limits              Limits
-	elementsLeft        int  // the allowed number minus the number read so far
+	elementsLeft        int  // number of elements that the document may still have
 	mayExceedAttributes bool // one tag could have more attributes than the limit
 	open                []openElement
 	namespaces          namespaceScope
 	root                qualifiedName
 	hasRoot             bool
 	needsOf             func(root qualifiedName) needs
-	needs               needs // set at the root element
+	needs               needs // the parts that the caller needs; known from the root element on
 	doc                 *etree.Document
 	places              *places // nil = positions are not stored
 	start, end          int     // offsets of the current token
@@ -119,7 +119,8 @@ func (s *scanner) checkToken(token xml.Token, raw string) string {
 			return problem
 		}
 		if parent := s.currentParent(); parent != nil && s.needs.all {
-			// The instruction needs no content: it is in the tree only because etree ends an element's text at it.
+			// The instruction is added without its content. It is in the tree only because etree ends an element's
+			// text at an instruction.
 			parent.AddChild(etree.NewProcInst(t.Target, ""))
 		}
 	}
@@ -151,8 +152,8 @@ func (s *scanner) appendElement(t xml.StartElement) *etree.Element {
 	return e
 }
 
-// checkText returns the problem of a text in its written form. Outside the root element, white space as CDATA
-// or as a reference is not allowed.
+// checkText returns the problem of a text in its written form. Outside the root element, XML allows white space only
+// in plain form, not as CDATA or as a reference.
 func (s *scanner) checkText(raw string) string {
 	switch {
 	case len(s.open) == 0 && !s.hasRoot && trimSpace(raw) != "":

@@ -11,14 +11,14 @@ import (
 	"github.com/beevik/etree"
 )
 
-// ShownField is a value of the body that lists of messages show and searches compare. It is stored in the
-// message's row.
+// ShownField is a value of the body. Lists of messages show this value, and searches compare it. The message's row
+// stores it.
 type ShownField struct {
 	Name string `yaml:"name"` // name of the column
-	Path string `yaml:"path"` // as in Field; if the path selects several values, the first value that is not empty
+	Path string `yaml:"path"` // path as in Field; if it selects several values, the first value that is not empty
 }
 
-// The shown fields of one message take about 2 KiB of its row at most, because each list reads them.
+// The shown fields of one message are limited to about 2 KiB of its row, because each list reads them.
 const (
 	maxShownFields = 8
 	maxShownBytes  = 200 // bytes of one value

@@ -17,15 +17,15 @@ import (
 // Part is one element of a document that is split.
 type Part struct {
 	Line int // line of its start tag in the document, from 1
-	// Body is the element as the document has it. Its start tag also declares the namespaces that the element
-	// inherits and does not declare itself.
+	// Body is the element as the document has it, with one addition: its start tag also declares the namespaces that
+	// the element inherits.
 	Body []byte
-	Err  error // the reason if the part has no body: it is too large
+	Err  error // the error of a part that is too large; such a part has no Body
 }
 
-// Splitter reads the parts of a document one after the other. It has one part at a time in memory, and refuses
-// a token that is larger than a part may be. It checks the document outside of the parts. Of a part it checks only
-// that the tags match; Set.Accept checks the rest.
+// Splitter reads the parts of a document one after the other. It keeps only one part in memory at a time. It refuses
+// each token that is larger than a part may be. Outside of the parts, it checks the whole document. In a part, it
+// checks only that the tags match; Set.Accept checks the rest.
 type Splitter struct {
 	paths      []*SplitPath
 	limits     Limits
@@ -35,7 +35,7 @@ type Splitter struct {
 	namespaces namespaceScope
 	hasRoot    bool
 	part       *openPart // nil = the reader is outside of the parts
-	err        error     // the error or the io.EOF of an earlier call
+	err        error     // the error that an earlier call returned, or io.EOF
 }
 
 type splitElement struct {
@@ -48,17 +48,17 @@ type splitElement struct {
 type openPart struct {
 	depth     int    // number of open elements around the part
 	line      int    // line of the start tag in the document, from 1
-	insertAt  int    // offset in the part, behind the name of its start tag
-	inherited []byte // namespace declarations that are inserted there
+	insertAt  int    // offset in the part, behind the name in its start tag
+	inherited []byte // namespace declarations that are inserted at insertAt
 }
 
 // maxInherited limits the bytes of the namespace declarations that are added to a part. Without the limit, a
 // document with many small parts and one large declaration would grow to a multiple of its size.
 const maxInherited = 4 << 10
 
-// Split returns a Splitter of a document in UTF-8 or US-ASCII. A part is an element that one of the paths
-// selects and that lies in no other part. The error is a *weir.Error, Unsupported or Malformed, or the error of the
-// document's reader.
+// Split returns a Splitter of a document in UTF-8 or US-ASCII. A part is an element that one of the paths selects and
+// that lies in no other part. The error is a *weir.Error of the kind Unsupported or Malformed, or the error that the
+// document's reader returned.
 func (s *Set) Split(document io.Reader, contentType string, paths ...*SplitPath) (*Splitter, error) {
 	if contentType == "" {
 		contentType = "application/xml"
@@ -106,7 +106,7 @@ func checkProlog(in *bufio.Reader, charset string) (isASCII bool, err error) {
 	return chosen == ascii, err
 }
 
-// findEncoding returns the encoding of a document. head is the beginning of the document.
+// findEncoding returns the encoding of a document. The bytes head are the beginning of the document.
 func findEncoding(head []byte, charset string) (string, error) {
 	marked, rest := cutByteOrderMark(head)
 	param, err := canonicalEncoding(charset, "charset parameter")
@@ -128,8 +128,8 @@ func findEncoding(head []byte, charset string) (string, error) {
 	return firstNonEmpty(chosen, utf8Name), err
 }
 
-// Next returns the next part, or io.EOF after the end of a well-formed document. Any other error is a
-// *weir.Error, or the error of the document's reader.
+// Next returns the next part, or io.EOF after the end of a well-formed document. Any other error is a *weir.Error, or
+// the error that the document's reader returned.
 func (p *Splitter) Next() (Part, error) {
 	for p.err == nil {
 		var part *Part
@@ -263,8 +263,8 @@ func (p *Splitter) isSelected(states []splitState) bool {
 	return false
 }
 
-// inheritedBy returns the declarations of the namespaces in scope that an element does not declare itself, in the
-// order of their prefixes.
+// inheritedBy returns a declaration for each namespace in scope, in the order of the prefixes. It leaves out the
+// prefixes that the element's own start tag declares.
 func (p *Splitter) inheritedBy(t xml.StartElement) []byte {
 	own := map[string]bool{"xml": true}
 	for _, a := range t.Attr {
@@ -349,12 +349,12 @@ func (p *Splitter) errorAt(line, column int, problem string) error {
 		weir.Problem{Rule: "xml", Message: problem, Line: line, Column: column})
 }
 
-// tokenReader buffers the bytes of the current part or, outside of the parts, of the current token. It returns
-// an error at a token that is too large, because the decoder has a whole token in memory.
+// tokenReader buffers the bytes of the current part or, outside of the parts, of the current token. If a token is too
+// large, tokenReader returns an error, because the decoder keeps a whole token in memory.
 type tokenReader struct {
 	source    io.Reader
 	limit     int64 // largest number of bytes of a part, and of a token
-	maxEquals int   // largest number of equals signs in a tag, because the decoder has all its attributes in memory
+	maxEquals int   // largest number of equals signs in a tag; the decoder keeps all attributes of a tag
 	isASCII   bool  // true = characters outside of ASCII are refused
 
 	kept       []byte // the buffered bytes, from offset base on
@@ -415,8 +415,8 @@ func (r *tokenReader) beginToken(at int64) {
 	}
 }
 
-// dropBefore drops the bytes before an offset if they are more than half of the buffer, so that it moves fewer bytes
-// than it drops.
+// dropBefore drops the bytes before an offset, but only if they are more than half of the buffer. So it always moves
+// fewer bytes than it drops.
 func (r *tokenReader) dropBefore(at int64) {
 	if unused := at - r.base; unused > int64(len(r.kept))/2 {
 		r.kept = r.kept[:copy(r.kept, r.kept[unused:])]

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// SplitPath selects the elements of a document that are its parts. It has only the steps of a contract's paths
-// that can be decided while a document is read: name, prefix:name, {uri}name, * and // before a step. A path
-// that does not begin with / starts at the root element.
+// SplitPath selects the elements of a document that are its parts. Of the steps that a contract's path may have, it
+// allows only those that can be decided while the document is read: name, prefix:name, {uri}name, * and // before a
+// step. A path that does not begin with / starts at the root element.
 type SplitPath struct {
 	given string
 	steps []splitStep
@@ -88,7 +88,7 @@ func parseSplitStep(name string) (s splitStep, err error) {
 // startState is the state of the document, which is the parent of the root element.
 const startState splitState = 1
 
-// enterElement returns the state of a child of an element in state s.
+// enterElement returns the state of an element whose parent is in state s.
 func (p *SplitPath) enterElement(s splitState, raw xml.Name, uri string) splitState {
 	var next splitState
 	for i := range p.steps {

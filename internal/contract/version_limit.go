@@ -14,8 +14,8 @@ import (
 // versions.
 type versionLimit struct {
 	isSet   bool
-	highest weir.Version  // all accepted versions are of its kind, a number or a time; not set if ahead is set
-	ahead   time.Duration // how far in the future a version may be, which is then a time; 0 = highest is the limit
+	highest weir.Version  // highest version; a version of another kind is refused; not set if ahead is set
+	ahead   time.Duration // how far a version, which is then a time, may lie in the future; 0 = highest is the limit
 }
 
 // parseVersionLimit parses versionMax of a definition.

@@ -2,9 +2,9 @@ package contract
 
 import "bytes"
 
-// Upper estimates of the memory that parsing takes. Parsing copies a text twice: to decode it, and into the
-// tree. Each "<" (an element, a comment, an instruction) and each attribute has a fixed cost, even if it takes
-// only a few bytes in the body.
+// Upper estimates of the memory that parsing takes. Parsing copies a text twice: once to decode it, and once into the
+// tree. Each "<" (an element, a comment, an instruction) and each attribute has a fixed cost, even if it takes only a
+// few bytes in the body.
 const (
 	bytesPerByte      = 4
 	bytesPerTag       = 160

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// heavyBodies need the most memory for their size that the limits allow.
+// heavyBodies returns bodies that need the most memory for their size. All of them are within the limits.
 func heavyBodies() map[string]string {
 	var attributes strings.Builder
 	for i := range 99_999 {

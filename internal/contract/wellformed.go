@@ -14,8 +14,9 @@ import (
 // forbid them. A CMS with a stricter parser would reject such a document after the receiver answered 202. A problem
 // is returned as a text; empty = there is none.
 
-// findForbiddenCharacter returns the first character that XML does not allow, or offset -1. It is needed for
-// comments and processing instructions, in which encoding/xml does not check the characters.
+// findForbiddenCharacter returns the first character that XML does not allow, and its offset. If there is none, the
+// offset is -1. The function is needed for comments and processing instructions, in which encoding/xml does not check
+// the characters.
 func findForbiddenCharacter(text string) (at int, r rune) {
 	for at, r := range text {
 		allowed := r >= 0x20 && r <= 0xD7FF || r == '\t' || r == '\n' || r == '\r' ||
@@ -141,8 +142,8 @@ func checkBinding(prefix, uri string) string {
 	return ""
 }
 
-// dropPrefixes ends declarations. It deletes empty entries, because a document can declare any number of
-// prefixes one after the other.
+// dropPrefixes ends declarations. It deletes empty entries. Otherwise a document that declares new prefixes again and
+// again would fill the map.
 func (s namespaceScope) dropPrefixes(declared []string) {
 	for _, prefix := range declared {
 		if outer := s[prefix][:len(s[prefix])-1]; len(outer) > 0 {
@@ -169,8 +170,8 @@ func (s namespaceScope) lookUpNamespace(n xml.Name) (uri, problem string) {
 // the beginning of the whole name.
 func isNameStart(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.Is(unicode.Nl, r) }
 
-// checkAttributes refuses undeclared prefixes, and names that occur twice. The same name under two prefixes of
-// one namespace occurs twice, too.
+// checkAttributes refuses undeclared prefixes, and names that occur twice. A name also occurs twice if it has two
+// different prefixes of the same namespace.
 func (s namespaceScope) checkAttributes(attrs []xml.Attr) string {
 	var seen map[qualifiedName]bool
 	if len(attrs) > 1 {

@@ -20,12 +20,12 @@ type cacheLoad[T any] struct {
 	err   error
 }
 
-// maxCached is the number of entries from which on a cache drops finished loads before a new one.
+// If a cache has maxCached entries or more, it drops finished loads before it adds a new one.
 const maxCached = 8
 
-// load returns a cached value that is not older than age, or loads the value. All parts of a page have the same
-// now, so the page loads each value once. If a caller stops waiting, the load continues for the other callers.
-// A failed load is not cached.
+// load returns a cached value that is not older than age, or loads the value. All parts of a page have the same time
+// "now", so the page loads each value once. If a caller stops waiting, the load continues for the other callers. A
+// failed load is not cached.
 func (s *cache[T]) load(ctx context.Context, key string, now time.Time, age time.Duration,
 	read func(context.Context) (T, error)) (T, error) {
 	s.mu.Lock()

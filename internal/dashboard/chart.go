@@ -28,14 +28,14 @@ type series struct {
 // chart is a plot over time, with all its texts and paths.
 type chart struct {
 	ID, Title, Unit string
-	Summary         string // for readers who cannot see the plot
+	Summary         string // text for readers who cannot see the plot
 	Series          []series
 	Grid            []gridLine
 	Columns         []column
 	Times           []axisTime // below the axis
 	Empty           bool       // no series has a value
 	NowFrom         time.Time  // start of the time that the legend's values are for
-	NowUntil        time.Time  // end of that time; both zero = the values are the present ones
+	NowUntil        time.Time  // end of the time that starts at NowFrom; both zero = the values are the present ones
 }
 
 type gridLine struct {

@@ -20,7 +20,7 @@ type meter struct {
 	Transactions int64
 	Tables       int64
 	Queues       int64
-	Blobs        int64   // with leases
+	Blobs        int64   // transactions of blobs and of leases
 	Messages     int64   // accepted messages, or delivered and dead ones, whichever are more
 	PerMessage   float64 // transactions for each message
 	PerMillion   float64 // USD for a million messages

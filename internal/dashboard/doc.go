@@ -15,8 +15,8 @@
 //
 // # Bounds
 //
-// A page loads its parts concurrently, within ten seconds. For each part that it could not load, it shows a
-// note. Requests at the same time that need the same data share one load, and most data is cached for seconds.
+// A page loads its parts concurrently, within ten seconds. For each part that it could not load, it shows a note. If
+// several requests need the same data at the same time, they share one load. Most data is cached for seconds.
 //
 // # Hostile content
 //

@@ -21,7 +21,8 @@ const Base = "/api/dashboard"
 // timeLimit limits the loading of one page.
 const timeLimit = 10 * time.Second
 
-// policy allows a page to load and to send only from and to its own origin. It also allows images in data: URLs.
+// policy allows a page to load only from its own origin, and to send only to its own origin. It also allows images in
+// data: URLs.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 

@@ -125,7 +125,7 @@ func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	}
 }
 
-// The page of a dead message shows the reason for which Weir would refuse a replay without force, before the operator
+// The page of a dead message shows the reason why Weir would refuse a replay without force, before the operator
 // requests one. It also shows the reason of each change of the message.
 func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {
 	t.Parallel()
@@ -242,7 +242,7 @@ func TestDashboard_APanicDoesNotEndTheProcess(t *testing.T) {
 	}
 }
 
-// slow is a source whose loads of the lanes last until ends is closed.
+// slow is a source whose loads of the lanes last until the channel "ends" is closed.
 type slow struct {
 	*dashboardtest.Source
 	asked atomic.Int32 // number of loads of the lanes

@@ -116,7 +116,7 @@ func (r *loader) loadChangesOf(m wire.MessageLine, into *[]Change) {
 	})
 }
 
-// loadObstacleOf loads the reason for which a replay of a dead message needs force.
+// loadObstacleOf loads the reason why a replay of a dead message needs force.
 func (r *loader) loadObstacleOf(id weir.ID, into *string) {
 	r.loadPart("the check of a replay", func() (err error) {
 		*into, err = r.d.obstacles.load(r.ctx, id.String(), r.page.Now, r.cacheAge(longAge),

@@ -127,8 +127,8 @@ func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 	}
 }
 
-// messageEvents returns the events of a message in order. The event of the message's end, or of its wait, comes last.
-// Only a requested replay that the holder has not carried out comes after it.
+// messageEvents returns the events of a message in order. The last event is the message's end or its wait. Only a
+// requested replay can follow, if the holder has not carried it out yet.
 func messageEvents(m wire.Message, now time.Time) []event {
 	events := []event{{At: m.AcceptedAt, Look: badge{"accepted", "in", "info"}, Title: "Accepted"}}
 	if !m.DeliverAt.IsZero() {

@@ -54,7 +54,7 @@ type overviewView struct {
 	Rate15    float64     // sum over the lanes whose rate is known
 	RateFrom  time.Time   // start of the minute of Rate1; zero = not known
 	RateUntil time.Time   // end of the minute of Rate1; zero = not known
-	Since     int64       // known number of messages that finished after that minute; see addSince
+	Since     int64       // known number of messages that finished after the minute of Rate1; see addSince
 	Paused    []wire.Lane // lanes that are paused as a whole
 	ByPeople  []wire.Lane // the lanes of Paused that an operator paused
 	KeyPauses int         // number of paused keys
@@ -75,7 +75,7 @@ type health struct {
 	P50, P95, P99                 time.Duration
 	LagP50, LagP95                time.Duration
 	PausedUntil                   time.Time // earliest end of a lane's pause for the CMS; zero = no lane waits for it
-	Reason                        string    // of that pause; "" = no lane waits for the CMS
+	Reason                        string    // reason of the pause until PausedUntil; "" = no lane waits for the CMS
 	FailedAt                      time.Time // time of the last attempt if it failed; zero = it did not fail
 	FailedReason                  string
 	Tone                          badge
@@ -137,7 +137,7 @@ func (v *overviewView) addTotals() {
 }
 
 // addSince adds the messages that became delivered, dead or superseded after the minute of Rate1. It adds none if a
-// step is longer than a minute, because such a step does not show when in it a message finished.
+// step is longer than a minute, because such a step does not show in which of its minutes a message finished.
 func (v *overviewView) addSince(steps []Step, step time.Duration) {
 	for _, s := range steps {
 		if step == time.Minute && !v.RateUntil.IsZero() && !s.At.Before(v.RateUntil) {
@@ -216,8 +216,8 @@ func newHealth(s Step, lanes []wire.Lane) health {
 	return h
 }
 
-// noteLastFailure sets FailedAt and FailedReason if the last known attempt failed. A lane's FoundDown is known
-// at once. The attempts of other instances are known up to two minutes later.
+// noteLastFailure sets FailedAt and FailedReason if the last known attempt failed. The field FoundDown of a lane is
+// known at once. Attempts of other instances become known up to two minutes later.
 func (h *health) noteLastFailure(s Step, lanes []wire.Lane) {
 	failedAt := s.FailedAt
 	for _, l := range lanes {
@@ -236,9 +236,9 @@ func (h *health) noteLastFailure(s Step, lanes []wire.Lane) {
 	}
 }
 
-// drawCharts draws the steps. Rates are per minute. For a step that is not over, only the time up to now counts, but
-// at least a minute. The legends show the last step whose counters are complete. The legend of the backlog shows the
-// messages that wait now or, if waiting is negative, the last known number.
+// drawCharts draws the steps. Rates are per minute. If a step is not over, its rate is computed from the time up to
+// now, but from at least a minute. The legends show the last step whose counters are complete. The legend of the
+// backlog shows the messages that wait now or, if "waiting" is negative, the last known number.
 func drawCharts(past History, step time.Duration, now time.Time, waiting int64) []chart {
 	if len(past.Steps) == 0 {
 		return nil
@@ -286,7 +286,7 @@ type plotter struct {
 	now   time.Time
 }
 
-// plot returns the series of a value. Its legend has the value of the step with the index legend.
+// plot returns the series of a value. The argument "legend" is the index of the step whose value the legend shows.
 func (p *plotter) plot(name string, legend int, text func(float64) string, value func(Step) float64) series {
 	s := series{Name: name, Class: "s-" + name, Now: "–"}
 	for _, step := range p.steps {

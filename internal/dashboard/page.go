@@ -27,7 +27,7 @@ type page struct {
 	Script  string   // address of the script
 
 	key   string // key of the function view, from the address
-	known string // in an update, the version of the body that the browser shows
+	known string // version of the body that the browser shows; it is set only in an update
 	self  *url.URL
 	code  int
 	mu    sync.Mutex // guards Unread
@@ -47,8 +47,8 @@ func (d *Dashboard) newPage(r *http.Request, name string) *page {
 
 func (p *page) status() int { return p.code }
 
-// Link returns the address of a page below Base. The address has the parameters that the address of every page
-// repeats, and params: names and values in turn. Link leaves out a parameter with an empty value.
+// Link returns the address of a page below Base. The address has the parameters that the address of every page repeats,
+// and the parameters in "params": each name is followed by its value. Link leaves out a parameter with an empty value.
 func (p *page) Link(path string, params ...string) string { return p.pageURL(Base+path, params...) }
 
 // API returns an address of the API, with the key and with params as in Link.

@@ -33,7 +33,7 @@ type clusterView struct {
 	Jobs     []wire.Job
 }
 
-// clusterPage shows an error with its dead messages and the bulk replays of these.
+// clusterPage shows an error with its dead messages, and with the bulk replays of these messages.
 func (d *Dashboard) clusterPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	fingerprint := r.PathValue("fingerprint")
 	v := &clusterView{page: p, C: wire.ErrorCause{Fingerprint: fingerprint}, Gone: true}

@@ -15,7 +15,7 @@ import (
 // pageSize is the largest number of messages in a list.
 const pageSize = 50
 
-// sortedSize is the largest number of messages in a list with another order: the list sorts only these messages.
+// If the operator chose another order, a list has at most sortedSize messages, and only these messages are sorted.
 const sortedSize = 200
 
 // option is one choice of a field.

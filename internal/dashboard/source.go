@@ -14,7 +14,8 @@ type Lanes interface {
 	Lanes(ctx context.Context) (wire.LaneList, error)
 }
 
-// Past reads the counters of the last period of length span. It returns one Step for each time of length step.
+// Past reads the counters of a time that ends now and has the length "span". It returns one Step for each interval of
+// the length "step".
 type Past interface {
 	Past(ctx context.Context, span, step time.Duration) (History, error)
 }
@@ -36,8 +37,8 @@ type Messages interface {
 
 // ReplayObstacles reads whether a dead message can be replayed without force.
 type ReplayObstacles interface {
-	// ReplayObstacle returns the reason for which Weir refuses the replay of a dead message without force; "" = there
-	// is none.
+	// ReplayObstacle returns the reason why Weir refuses to replay a dead message without force. It returns "" if Weir
+	// does not refuse.
 	ReplayObstacle(ctx context.Context, id weir.ID) (string, error)
 }
 
@@ -128,20 +129,20 @@ type History struct {
 	CompleteUntil time.Time
 }
 
-// Step has the counters of one step. Waiting and Oldest are the largest values that were recorded in the step. Without
-// a record they are the values of an earlier step, or 0.
+// Step has the counters of one step. Waiting and Oldest are the largest values that were recorded in the step. A step
+// without a record has the values of an earlier step, or 0.
 type Step struct {
 	At                                 time.Time
 	Accepted, Delivered, Dead          int64
 	Superseded                         int64
 	Attempts                           map[weir.Outcome]int64
 	AttemptP50, AttemptP95, AttemptP99 time.Duration // 0 = no attempt
-	LagP50, LagP95                     time.Duration // from acceptance, due time or replay to delivery; 0 = no delivery
+	LagP50, LagP95                     time.Duration // time from acceptance, due time or replay to delivery; 0 = none
 	Waiting                            int64
 	Oldest                             time.Duration    // age of the oldest waiting message
 	Transactions                       map[string]int64 // storage transactions by service and operation
 	AnsweredAt                         time.Time        // time of the last attempt that the CMS judged; zero = none
-	FailedAt                           time.Time        // last attempt that failed or found no CMS; zero = none
+	FailedAt                           time.Time        // when an attempt last failed or found no CMS; zero = never
 }
 
 // Query is an operator's search. Empty fields match every message.
@@ -151,7 +152,7 @@ type Query struct {
 	Lane     int // -1 = all lanes
 	From, To time.Time
 	Limit    int
-	Sort     string            // as in the API; it sorts only the messages of one answer
+	Sort     string            // order, as in the API; only the messages of one answer are sorted
 	Filters  map[string]string // further filters, by their names in the API
 }
 

@@ -130,8 +130,8 @@ func isStartTag(t token) bool {
 
 func isEndTag(t token) bool { return t.Class == tagToken && strings.HasPrefix(t.Text, "</") }
 
-// findMixedContent returns the place behind the end tag of each element that has text directly in it, or no content.
-// The map's key is the place of the start tag. Both places are indexes of tokens.
+// findMixedContent finds each element that has text directly in it, or no content. The map's key is the place of the
+// element's start tag, and the map's value is the place behind its end tag. Both places are indexes of tokens.
 func findMixedContent(in []token) map[int]int {
 	type element struct {
 		begin int

@@ -32,9 +32,9 @@ type attempter struct {
 	host       attemptHost
 }
 
-// sendMessage makes an attempt. It makes none, and returns a result without a request, if crashGuard suspects the
-// message, if its body is gone, if a pause has begun or the session ends, or if no attempt may begin any more
-// (Config.NotAfter). It returns an error if storage fails, or if the lease may not be relied on.
+// sendMessage makes an attempt. In some cases it makes none, and returns a result without a request: crashGuard
+// suspects the message, the message's body is gone, a pause has begun, the session ends, or no attempt may begin any
+// more (Config.NotAfter). It returns an error if storage fails, or if the lease may not be relied on.
 func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result, error) {
 	e := c.entry
 	if e.Seq() == a.guard.poisonSeq {
@@ -75,7 +75,7 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 	return a.host.moveDueUntil(ctx, e.KeyHash(), sent), nil
 }
 
-// rejectUnsent returns a result that rejects a message because of which no attempt can be made.
+// rejectUnsent returns the result for a message that is rejected without an attempt, because it cannot be sent.
 func (a *attempter) rejectUnsent(reason string) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeRejected, Reason: reason, StartedAt: a.now()}
 }
@@ -92,8 +92,8 @@ func (a *attempter) sendSafely(ctx context.Context, d weir.Delivery) (result wei
 	return a.drainer.Sender.Send(ctx, d)
 }
 
-// waitingSince returns the earliest time at which the coming attempt could have begun: the message was accepted, due,
-// and replayed if asked, and its last attempt had ended.
+// waitingSince returns the earliest time at which the coming attempt could have begun. It is the latest of these times:
+// the message was accepted, it became due, it was replayed, its last attempt ended.
 func waitingSince(e *lane.Entry) time.Time {
 	since := e.WaitingSince()
 	if n := len(e.Attempts); n > 0 {
@@ -104,7 +104,7 @@ func waitingSince(e *lane.Entry) time.Time {
 	return since
 }
 
-// acquireSlot waits until this process may make one more attempt at a time (Config.AtOnce).
+// acquireSlot waits until fewer attempts of this process are under way than Config.AtOnce, and counts one more.
 func (d *Drainer) acquireSlot(ctx context.Context) error {
 	if d.slots == nil {
 		return nil

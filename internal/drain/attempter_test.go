@@ -174,7 +174,7 @@ func TestAttempter_BodyIsGone(t *testing.T) {
 	})
 }
 
-// The first attempt after the deadline ends the Drainer for new work.
+// When the first attempt would begin after the deadline, the Drainer begins no new work any more.
 func TestAttempter_DeadlineEndsTheDrainer(t *testing.T) {
 	runWithAttempter(t, func(t *testing.T, a *testAttempter, e *lane.Entry) {
 		a.drainer.NotAfter = a.now()
@@ -205,7 +205,7 @@ func TestAttempter_PanicRejectsTheMessage(t *testing.T) {
 	})
 }
 
-// With one slot an attempt waits until the attempt of another lane has ended, or its own context does.
+// With one slot an attempt waits until the attempt of another lane has ended, or until its own context ends.
 func TestAttempter_WaitsForASlot(t *testing.T) {
 	runWithAttempter(t, func(t *testing.T, a *testAttempter, e *lane.Entry) {
 		if err := a.drainer.acquireSlot(t.Context()); err != nil { // as another lane does

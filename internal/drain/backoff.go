@@ -11,8 +11,8 @@ const maxDelay = time.Hour
 //	n        1   2   3   4   5    6    7     8     9     10
 //	longest  1s  2s  4s  8s  16s  32s  1m4s  2m8s  4m16s 5m
 //
-// Steps, if set, replaces Min and Max: it has the longest waits, and the last step repeats. A message waits exactly for
-// its step, without jitter, because the operator has chosen it. Pauses of a lane have jitter all the same.
+// Steps, if set, replaces Min and Max. It lists the longest waits, and its last step repeats. A message waits exactly
+// for its step, without jitter, because the operator has chosen it. Pauses of a lane have jitter all the same.
 type Backoff struct {
 	Min, Max time.Duration
 	Steps    []time.Duration
@@ -50,7 +50,7 @@ func (b Backoff) pauseDelay(n int, asked time.Duration) time.Duration {
 }
 
 // isFarAhead reports whether the time of a retry is further ahead than the settings and the difference of clocks allow.
-// Then the clock of the holder that wrote the time is taken to have been wrong.
+// If so, the clock of the holder that wrote the time counts as wrong.
 func (b Backoff) isFarAhead(at, now time.Time) bool {
 	longest := maxDelay
 	for _, step := range b.Steps {

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// maxPrefetches and maxPrefetchBytes bound the bodies that are fetched ahead at a time. The first body may be
-	// larger than maxPrefetchBytes.
+	// maxPrefetches and maxPrefetchBytes bound the bodies that are being fetched ahead at one time. The first body may
+	// be larger than maxPrefetchBytes.
 	maxPrefetches    = 4
 	maxPrefetchBytes = 4 << 20
 )

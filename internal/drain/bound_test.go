@@ -125,9 +125,9 @@ func TestDrainer_LongStepAfterAChangeOfHolder(t *testing.T) {
 	})
 }
 
-// A holder whose clock was two hours ahead has written into tail the end of the settle time or of a pause, and the time
-// at which the rate allows the next attempt. By its own clock, the next holder waits at most as long as each of these
-// can take.
+// The clock of a holder is two hours ahead. The holder writes times into tail: the end of the settle time or of a
+// pause, and the time at which the rate allows the next attempt. The next holder, whose clock is right, waits no longer
+// than a settle time, a pause, or the rate can take.
 func TestDrainer_AfterAClockFarAhead(t *testing.T) {
 	for name, c := range map[string]struct {
 		cms    func(context.Context, weir.Delivery) weir.Result

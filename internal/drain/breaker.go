@@ -8,19 +8,20 @@ import (
 )
 
 const (
-	// From the retry number suspectRetries in a row on, over suspectKeys keys and with no verdict between, the CMS is
-	// the cause, and not the messages. A verdict is an answer that judges a message: delivered or rejected.
+	// If suspectRetries attempts in a row fail, of messages of at least suspectKeys keys and with no verdict between
+	// them, the CMS is the cause, and not the messages. A verdict is an answer that judges a message: delivered or
+	// rejected.
 	suspectRetries = 5
 	suspectKeys    = 3
 	// A lane pauses after firstProbes refusals, and from then on after each laterProbes refusals. laterProbes is two,
 	// so that each end of the log has one attempt between two pauses.
 	firstProbes = 16
 	laterProbes = 2
-	// refusedPause is the longest pause of a lane while a key has not had its turn. The holder keeps the lane during
-	// that pause.
+	// refusedPause is the longest pause of a lane while some key has not had its turn (see prober.go). The holder keeps
+	// the lane during that pause.
 	refusedPause = lingerMax
-	// After alternateAfter failures in a row the attempts from the log take turns between its two
-	// ends, until alternateVerdicts verdicts have come in a row.
+	// After alternateAfter failures in a row the holder takes messages from the beginning and from the end of the log
+	// alternately, until alternateVerdicts verdicts have come in a row.
 	alternateAfter    = 3
 	alternateVerdicts = 5
 	// After wholeLogAfter failures in a row the holder reads the log to its end, as far as memory allows, to
@@ -29,7 +30,7 @@ const (
 	// patienceResetAfter is longer than any pause that the breaker begins. If the CMS has refused no message for so
 	// long, because an operator or the calendar stopped the lane, the patience begins anew.
 	patienceResetAfter = 2 * maxDelay
-	// patienceDefault is how long the CMS may refuse all messages until each refusal counts.
+	// patienceDefault is how long the CMS may refuse all messages before refusals count as attempts.
 	patienceDefault = 24 * time.Hour
 )
 
@@ -37,15 +38,15 @@ const (
 // whether the message or the CMS is the cause of a failure. It is a state machine without clock or I/O.
 //
 // If the CMS is away (no connection, 401, 429, 503 …), the lane pauses. If the CMS answers and refuses (403, or 500
-// to message after message), it may refuse these messages or all messages. The lane then goes on with other keys
-// until the CMS takes a message, and pauses only for the keys that had their turn.
+// to message after message), it may refuse these messages or all messages. The holder then tries the other keys until
+// the CMS takes a message (prober.go). Only keys that had their turn wait for the end of a long pause.
 type breaker struct {
 	backoff  Backoff
 	settle   time.Duration // how long the CMS may work on a request that it did not answer
-	patience time.Duration // how long the CMS may refuse all messages, until each refusal counts
+	patience time.Duration // how long the CMS may refuse all messages before refusals count as attempts
 
 	settleUntil time.Time
-	settleTail  time.Time // settleUntil for other processes, whose clocks may differ
+	settleTail  time.Time // settleUntil as written into tail, for processes whose clocks differ
 	pausedUntil time.Time
 	pauseReason string
 	pauseCount  int // pauses in a row
@@ -53,36 +54,36 @@ type breaker struct {
 	retryStreak     int                 // retries in a row without a verdict between
 	streakKeys      map[string]bool     // the ordering keys of these retries
 	verdicts        int                 // raised by verdicts, also those of other holders; see resetStreaks
-	suspects        map[int64]suspicion // by sequence number, of messages that the CMS refused or that found it away
-	probedKeys      map[string]bool     // by hash, keys that had their turn in this round: others go first
-	deliveredBefore int64               // number of the lane's deliveries when this process left the lane; see tail
+	suspects        map[int64]suspicion // by sequence number; see suspicion
+	probedKeys      map[string]bool     // hashes of the keys that had their turn in this round: other keys go first
+	deliveredBefore int64               // tail's number of deliveries when this process last left the lane
 
 	refusals
 }
 
-// refusals has the state that a breaker derives from failures. Except for alternateFor and refusedAt, a verdict resets
-// it.
+// refusals has the state that a breaker derives from failures. A verdict resets all of it except alternateFor and
+// refusedAt.
 type refusals struct {
 	failures      int       // attempts in a row without a verdict
-	alternateFor  int       // verdicts in a row until messages are taken only from the beginning of the log
+	alternateFor  int       // after so many verdicts in a row, messages come only from the log's beginning; 0 = now
 	probes        int       // refusals since the last pause
-	nextRoundAt   time.Time // when refused messages have their next turn, after all had one; zero = at once
+	nextRoundAt   time.Time // when the next round begins, after each key had its turn; zero = at once
 	refusingSince time.Time // since when the CMS has refused all messages; zero = it does not
 	refusedAt     time.Time // time of the last refusal
 	probedBelow   int64     // see lane.CMSPause
 }
 
-// suspicion is a breaker's record of a message that the CMS refused, or that found the CMS away.
+// suspicion is a breaker's record of a message that the CMS refused, or that was tried while the CMS was away.
 type suspicion struct {
-	verdicts int  // breaker.verdicts at the last failure
+	verdicts int  // breaker.verdicts when this message failed last
 	isProven bool // the CMS judged another message between two failures of this one: the message is the cause
 }
 
 // maxSuspects bounds the messages that a breaker remembers. Beyond that number it forgets all of them.
 const maxSuspects = 2 * readAheadMax
 
-// newBreaker returns the breaker of one lane in one process. The breaker outlives the sessions of the process. So over
-// pauses it remembers which keys had their turn, and which messages failed while others succeeded.
+// newBreaker returns the breaker of one lane in one process. The breaker outlives the sessions of the process. So after
+// a pause it still knows which keys had their turn, and which messages failed while others succeeded.
 func newBreaker(b Backoff, settle, patience time.Duration) *breaker {
 	if patience == 0 {
 		patience = patienceDefault
@@ -117,7 +118,8 @@ func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
 // recordDelivered is called when the process leaves the lane, with tail as last committed.
 func (g *breaker) recordDelivered(t lane.Tail) { g.deliveredBefore = t.Counts.Delivered }
 
-// forgetMessage is called for a message that was cancelled. Its key no longer counts among those of failures in a row.
+// forgetMessage is called for a message that was cancelled. The message's key no longer counts as one of the keys that
+// failed in a row.
 func (g *breaker) forgetMessage(e *lane.Entry) { delete(g.streakKeys, e.Message.Key) }
 
 // closedUntil returns the time before which no message is sent.
@@ -135,7 +137,7 @@ func (g *breaker) classifyResult(e *lane.Entry, r weir.Result, now time.Time) we
 	}
 	switch {
 	case r.Outcome == weir.OutcomeDelivered,
-		r.Outcome == weir.OutcomeRejected && r.Status != 0: // without a status Weir could not send it
+		r.Outcome == weir.OutcomeRejected && r.Status != 0: // status 0 = Weir could not send the message
 		g.recordVerdict(e)
 	case r.Outcome == weir.OutcomeRetry:
 		return g.classifyRetry(e, r, now)
@@ -149,8 +151,8 @@ func (g *breaker) classifyResult(e *lane.Entry, r weir.Result, now time.Time) we
 	return r.Outcome
 }
 
-// classifyRetry classifies a failure. It is the message's, unless so many attempts in a row failed that the CMS is the
-// cause.
+// classifyRetry classifies a failure. The message is the cause, unless so many attempts in a row failed that the CMS is
+// the cause.
 func (g *breaker) classifyRetry(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	g.countFailure()
 	g.retryStreak++
@@ -215,8 +217,8 @@ func (g *breaker) liftPause() {
 	clear(g.probedKeys)
 }
 
-// classifyUnavailable pauses the lane, unless the CMS has judged another message between two attempts of this one. Then
-// the message is the cause, and the attempt counts.
+// classifyUnavailable pauses the lane, unless the CMS has judged another message between two attempts of this one. If
+// it has, this message is the cause, and the attempt counts.
 func (g *breaker) classifyUnavailable(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	if g.hasVerdictSince(e) {
 		return weir.OutcomeRetry
@@ -317,13 +319,13 @@ func (g *breaker) letUntriedPass(now time.Time) {
 	}
 }
 
-// wantsWholeLog reports whether to read the log to its end, for a message that the CMS may take.
+// wantsWholeLog reports whether the holder is to read the log to its end, to find a message that the CMS takes.
 func (g *breaker) wantsWholeLog() bool {
 	return !g.refusingSince.IsZero() && g.failures >= wholeLogAfter
 }
 
-// maxSkew is how far the clocks of two processes may differ. The clock check of /api/checks warns from this difference
-// on.
+// maxSkew is how far the clocks of two processes may differ. The clock check of /api/checks warns if the difference is
+// at least maxSkew.
 const maxSkew = 2 * time.Second
 
 // saveTo writes into tail the state that must outlive this holder. The settle time includes the allowed difference of

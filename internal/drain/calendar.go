@@ -12,7 +12,7 @@ type Calendar interface {
 	At(t time.Time) (closed bool, reason string, until time.Time)
 }
 
-// calendarOpensAt returns at, or the end of the closed time if the calendar is closed at that time.
+// calendarOpensAt returns the given time, or the end of the closed time if the calendar is closed at the given time.
 func (d *Drainer) calendarOpensAt(at time.Time) time.Time {
 	if d.Calendar != nil {
 		if closed, _, until := d.Calendar.At(at); closed {

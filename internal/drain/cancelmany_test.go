@@ -14,7 +14,8 @@ import (
 	"weir/internal/weir"
 )
 
-// cancelAll walks a filter to its end in steps of limit messages.
+// cancelAll cancels all messages that a filter selects. Each call of CancelWaiting ends when it has read "limit"
+// messages.
 func (w *world) cancelAll(s *lane.Store, f bulkcancel.Filter, limit int) bulkcancel.Counts {
 	w.t.Helper()
 	var sum bulkcancel.Counts

@@ -15,13 +15,13 @@ const (
 	commitOutcomes = 32
 	// maxUncommitted bounds the deliveries that a crash can repeat.
 	maxUncommitted = 64
-	// maxParked is the number of uncommitted changes from which no further message is parked. A transaction takes at
-	// most 49 parked messages. So while one transaction is written, the next one is already full.
+	// While maxParked changes are uncommitted, no further message is parked. A transaction takes at most 49 parked
+	// messages. So there are enough changes to fill the next transaction while one is written.
 	maxParked = 128
 )
 
-// committer writes changes in the order in which they were decided, in batches, beside the deliveries. While a change
-// that names a key (lane.Change.Key) is not committed, that key is pending.
+// committer writes changes in the order in which they were decided, several in one transaction, beside the deliveries.
+// While a change that names a key (lane.Change.Key) is not committed, that key is pending.
 type committer struct {
 	writer      *lane.Writer
 	now         func() time.Time
@@ -30,8 +30,8 @@ type committer struct {
 
 	mu          sync.Mutex
 	pending     []commitRequest
-	since       time.Time      // when the oldest of pending came, or the last batch was taken
-	isUrgent    bool           // pending is committed at once
+	since       time.Time      // when the oldest change of "pending" came, or takeBatch last took changes
+	isUrgent    bool           // all changes of "pending" are to be committed at once
 	uncommitted int            // number of changes that are pending or in flight
 	pendingKeys map[string]int // number of uncommitted changes by key hash
 	err         error          // the error that ended committing; nil = none
@@ -140,7 +140,8 @@ func (c *committer) waitBelow(ctx context.Context, n int) error {
 }
 
 // flushDown makes the committer commit all changes now if n or more are uncommitted, and returns a channel that is
-// closed at the next commit. It returns nil if fewer are uncommitted, or nil and the error that ended committing.
+// closed at the next commit. It returns a nil channel if fewer are uncommitted, and a nil channel and an error if that
+// error has ended committing.
 func (c *committer) flushDown(n int) (progress <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,8 +235,8 @@ func (c *committer) commitRequests(ctx context.Context, requests []commitRequest
 	return nil
 }
 
-// finishRequests reports the result of requests that were written, or refused if err is not nil. Their keys are no
-// longer pending because of them.
+// finishRequests reports the result of requests. If err is nil, they were written, and otherwise they were refused. In
+// both cases their keys are no longer pending because of these requests.
 func (c *committer) finishRequests(requests []commitRequest, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,7 @@ const (
 	// controlInterval is the time between two reads of the control rows while the holder has work: for requests,
 	// pauses, claims, and messages that other instances have filed.
 	controlInterval = time.Second
-	// controlRetry is the pause of await after a failed read.
+	// controlRetry is the time for which await waits after a failed read.
 	controlRetry = 200 * time.Millisecond
 )
 
@@ -20,13 +20,14 @@ const (
 type controlRefresh struct {
 	laneScope
 	waiter     *waiter
-	answer     chan lane.Control // of the read under way; nil = none
+	answer     chan lane.Control // gets the rows of the read under way; nil = no read is under way
 	askedAt    time.Time         // when that read began
 	lastSeenAt time.Time         // when a read last began, or control rows were last applied
 }
 
-// pollControl returns the control rows of a read that has ended. hasEnded is false if none has, and isRead is false if
-// the read failed. If no read is under way, pollControl begins one, but not before minAge has passed since lastSeenAt.
+// pollControl returns the control rows of a read that has ended. hasEnded is false if no read has ended, and isRead is
+// false if the read failed. If no read is under way, pollControl begins one, but not before minAge has passed since
+// lastSeenAt.
 func (r *controlRefresh) pollControl(ctx context.Context, minAge time.Duration) (c lane.Control, isRead,
 	hasEnded bool) {
 	if r.answer == nil {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// cautiousAfter is the number of crashes in a row from which the holder is cautious. It is also the number of
-	// crashes with the same message named in tail after which that message is rejected.
+	// After cautiousAfter crashes in a row the holder is cautious. If tail named the same message at cautiousAfter
+	// crashes, the holder rejects that message.
 	cautiousAfter = 3
 	// cautiousMessages is the number of outcomes after which the holder is no longer cautious.
 	cautiousMessages = 32
@@ -73,8 +73,8 @@ func (g *crashGuard) clearInFlight(ch *lane.Change, outcome weir.Outcome) {
 }
 
 // recordHandOver clears Open in tail, and ends the crashes in a row if this holder has survived an attempt. A holder
-// without such an attempt, because of the settle time or a pause, leaves the record to the next holder. Otherwise a
-// message that ends the process each time would never be found.
+// without such an attempt, because of the settle time or a pause, leaves the crash record to the next holder. Otherwise
+// a message that ends the process each time would never be found.
 func (g *crashGuard) recordHandOver(t *lane.Tail) {
 	if g.hasSurvived {
 		t.CrashRecord = lane.CrashRecord{}
@@ -91,7 +91,7 @@ func (g *crashGuard) countMessage(ctx context.Context) error {
 	return g.journal.waitBelow(ctx, 1)
 }
 
-// pardon lets a message be sent again that was rejected as poisonSeq, because it is replayed.
+// pardon is called when a message is replayed. If the message is poisonSeq, it may be sent again.
 func (g *crashGuard) pardon(seq int64) {
 	if g.poisonSeq == seq {
 		g.poisonSeq = 0

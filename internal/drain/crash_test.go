@@ -168,8 +168,8 @@ func TestDrainer_Crash_AMessageThatEndsTheProcessGoesDeadAndOthersDoNot(t *testi
 	checkKillerGoesDead(t, settleTime)
 }
 
-// If the settle time is longer than a holder stays with an idle lane, the holder hands the lane over before it has sent
-// a message. That must not end the crashes in a row.
+// A holder stays with an idle lane for a short time. If the settle time is longer, the holder hands the lane over
+// before it has sent a message. Crashes before and after that hand-over still count as crashes in a row.
 func TestDrainer_Crash_AMessageThatEndsTheProcessGoesDeadWithALongSettleTime(t *testing.T) {
 	checkKillerGoesDead(t, 5*settleTime)
 }

@@ -119,8 +119,8 @@ func percentile(all []time.Duration, share float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
 }
 
-// Up to twenty messages a second of a lane are sent at their due times, although storage takes its time: the move of
-// one message does not delay another message that is ready.
+// A lane sends up to twenty messages a second at their due times, although storage takes its time. The move of one
+// message does not delay another message that is ready.
 func TestDrainer_DueAtTheirMomentsOnLivelyStorage(t *testing.T) {
 	for _, perSecond := range []int{1, 10, 20} {
 		t.Run(fmt.Sprint(perSecond), func(t *testing.T) {
@@ -237,7 +237,8 @@ func TestDrainer_ManyOverdue(t *testing.T) {
 	}
 }
 
-// The lane keeps up even if more messages become due each second than it could move with a transaction for each.
+// The lane keeps up even if so many messages become due each second that one transaction for each message would take
+// too long.
 func TestDrainer_ManyDueEachSecond(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(time.Millisecond, 200))

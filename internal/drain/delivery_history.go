@@ -16,15 +16,15 @@ type trackedKeys struct {
 
 func (t *trackedKeys) hasKey(keyHash string) bool { return t.isFull || t.keys[keyHash] }
 
-// addKey adds the key, by its hash, of a message that becomes dead.
+// addKey adds the key of a message that becomes dead.
 func (t *trackedKeys) addKey(keyHash string) {
 	if !t.isFull {
 		t.keys[keyHash] = true
 	}
 }
 
-// deliveryHistory records the last delivery of tracked keys, because a replay of a dead message is refused, unless
-// forced, if a later message of its key was delivered.
+// deliveryHistory records the last delivery of each tracked key. The record serves replays: if a later message of a
+// dead message's key was delivered, the replay of the dead message is refused unless it is forced.
 type deliveryHistory struct {
 	laneScope
 	tracked    *trackedKeys
@@ -49,8 +49,8 @@ func (h *deliveryHistory) loadTracked(ctx context.Context, t lane.Tail) error {
 }
 
 // readLastPos returns the position of the last recorded delivery of an entry's key, if that may be behind the entry's
-// own position: the entry was replayed, or its contract lets later messages go ahead. Otherwise, or if no delivery is
-// recorded, it returns "".
+// own position. It may be if the entry was replayed, or if its contract lets later messages go ahead. If it may not be,
+// or if no delivery is recorded, readLastPos returns "".
 func (h *deliveryHistory) readLastPos(ctx context.Context, e *lane.Entry) (string, error) {
 	if !h.tracked.hasKey(e.KeyHash()) || (!e.IsReplayed() && !e.Message.Skip) {
 		return "", nil

@@ -22,7 +22,7 @@ const (
 	leaseLength, settleTime = 15 * time.Second, 2 * time.Second
 	// allowedSkew is the allowed difference of clocks, which a holder adds to a settle time in tail.
 	allowedSkew = 2 * time.Second
-	// noticeWithin is the time in which a process that watches a lane notices that its lease is free.
+	// noticeWithin is the time in which a process that watches a lane notices that the lane's lease is free.
 	noticeWithin = 2 * time.Second
 	// claimLength is how long a claim counts.
 	claimLength = 15 * time.Second
@@ -133,7 +133,7 @@ type ticketCounter struct {
 	mu  sync.Mutex
 	n   int // number of all tickets
 	now int // number of tickets that were visible at once
-	bad int // how many of the next calls of EnqueueNow fail
+	bad int // number of coming calls of EnqueueNow that fail
 }
 
 func (c *ticketCounter) Enqueue(context.Context, int) error {

@@ -23,7 +23,7 @@ type Sender interface {
 
 // Tickets enqueues tickets.
 type Tickets interface {
-	// EnqueueNow puts a ticket that is visible at once.
+	// EnqueueNow enqueues a ticket that is visible at once.
 	EnqueueNow(ctx context.Context, lane int) error
 }
 
@@ -36,17 +36,17 @@ type Config struct {
 	Tickets  Tickets
 	Lease    time.Duration // length of a lane's lease, 15 to 60 s
 	Settle   time.Duration // how long the CMS may still work on a request that it did not answer
-	Attempts int           // attempts that count until a message is dead
+	Attempts int           // after so many attempts that count, a message is dead
 	Backoff  Backoff
-	Patience time.Duration // how long the CMS may refuse all messages until refusals count; 0 = a day
+	Patience time.Duration // how long the CMS may refuse all messages before refusals count as attempts; 0 = a day
 	Now      func() time.Time
-	Rate     time.Duration  // time between two attempts of this process, over all its lanes; 0 = none
+	Rate     time.Duration  // shortest time between two attempts of this process, over all its lanes; 0 = no limit
 	AtOnce   int            // attempts of this process at a time, over all its lanes; 0 = one for each lane
 	Rand     func() float64 // 0 to 1, called concurrently; nil = math/rand
 	Log      *slog.Logger
 	NotAfter time.Time // no attempt begins after it; zero = no bound
 	Observer Observer  // nil = none
-	Name     string    // of this process, for operators
+	Name     string    // name of this process, for operators
 	Calendar Calendar  // nil = always open
 	Hosted   bool      // the host may end the process while it has no invocation; see handover.go
 	// Remembers reports whether the attempts of a contract's messages use remembered ids; nil = none does.
@@ -59,7 +59,7 @@ type State string
 // The states of a lane, as this process sees it.
 const (
 	Idle    State = "idle"    // there is no work, or the Drainer is closed
-	Waiting State = "waiting" // this process looks again at Report.Until: for later work, or after a failure
+	Waiting State = "waiting" // this process looks again at Report.Until, for later work or after a failure
 	Busy    State = "busy"    // another process holds or claims the lane, or this process takes none (StopTaking)
 	Working State = "working" // this process holds the lane
 )
@@ -72,11 +72,11 @@ type Report struct {
 	Reason string    // if Paused: the reason, for operators
 	Err    error     // storage failed, the lane was lost, or ErrClosed
 
-	// HolderFence is the fence of the process that holds the lane, or has crashed with it; 0 = there is none, or
-	// the state is Working, or the look failed. It may be set if State is Idle or Waiting, because a holder stays
-	// for a while when the lane has no work.
+	// HolderFence is the fence of the process that holds the lane, or that crashed while it held the lane. 0 = there is
+	// no such process, State is Working, or the look failed. HolderFence may be set if State is Idle or Waiting,
+	// because a holder stays for a while when the lane has no work.
 	HolderFence int64
-	isLeft      bool // Busy because this process takes no lane: perhaps no process holds it
+	isLeft      bool // State is Busy because this process takes no lane; perhaps no process holds the lane
 }
 
 // Drainer drains the lanes of one process. It has one worker for each lane, however many wakes, tickets and sweeps
@@ -90,7 +90,7 @@ type Drainer struct {
 	slots       chan struct{}   // has one value for each attempt under way; nil = no bound
 	ctx         context.Context // the context of all work; its end cuts attempts off
 	cancel      context.CancelFunc
-	openCtx     context.Context // ends before ctx, or with it: then no new work begins
+	openCtx     context.Context // ends before ctx, or with it; from its end on no new work begins
 	stopNewWork context.CancelFunc
 
 	mu       sync.Mutex
@@ -127,8 +127,8 @@ func (d *Drainer) Wake(number int) {
 }
 
 // OfferAppended hands over messages that were just filed in a lane, in the log's order and with their bodies. The
-// holder uses them if it has all messages of the log before them. Otherwise it reads them from the log. The caller
-// calls WakeOffered afterwards. OfferAppended returns at once.
+// holder uses them if it has read all messages before them in the log. Otherwise it reads them from the log, too. The
+// caller calls WakeOffered afterwards. OfferAppended returns at once.
 func (d *Drainer) OfferAppended(number int, messages []weir.Message) {
 	if t := d.workerOf(number); t != nil {
 		t.appends.addMessages(messages)
@@ -172,12 +172,13 @@ func (d *Drainer) Look(ctx context.Context, number int) Report {
 	return t.awaitStatus(ctx)
 }
 
-// flushTime is the part of its time that Close keeps for the last commits and the releases, but at most half of it.
+// flushTime is the time that Close keeps for the last commits and for the release of the leases. If Close has less than
+// twice that time, it keeps half of its time.
 const flushTime = 3 * time.Second
 
 // Close ends all drains: no new work is begun, attempts under way may end, outcomes are committed, leases are released.
-// It cuts attempts off three seconds before the deadline of ctx, but not before half of the time until that deadline is
-// over. If ctx ends first, Close returns its error, and leases that were not released run out by themselves.
+// It cuts attempts off before the deadline of ctx; see flushTime. If ctx ends first, Close returns its error, and
+// leases that were not released run out by themselves.
 func (d *Drainer) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.isClosed = true

@@ -7,23 +7,23 @@ import (
 	"weir/internal/lane"
 )
 
-// dueCacheMax bounds the due times that a holder has in memory: one answer of storage. The holder reads later ones when
-// they come nearer.
+// dueCacheMax bounds the due times that a holder has in memory. It is the size of one answer of storage. The holder
+// reads later due times when they come nearer.
 const dueCacheMax = 1000
 
 // dueCache has the earliest due times of the lane, or only a time before which no message becomes due. It is a copy of
 // the s_ rows, and may be out of date: if a message in it was cancelled or rescheduled, storage refuses its move.
 type dueCache struct {
 	times    []lane.DueTime // in order
-	isLoaded bool           // times are the earliest ones; else they have to be read
-	hasMore  bool           // storage has due times after the last of times
-	nextAt   time.Time      // no message that is not in times becomes due before; zero = none does
+	isLoaded bool           // "times" has the earliest due times; otherwise they have to be read
+	hasMore  bool           // storage has due times after the last one of "times"
+	nextAt   time.Time      // messages that are not in "times" become due at nextAt or later; zero = there are none
 
-	progress map[lane.DueTime]moveProgress // how far moves have come; no value = moveNotBegun
+	progress map[lane.DueTime]moveProgress // how far the moves have come; a missing entry = moveNotBegun
 
 	reading chan duePage   // a read that is under way; nil = none
-	added   []lane.DueTime // since that read began
-	removed []lane.DueTime // since that read began
+	added   []lane.DueTime // due times that were added since that read began
+	removed []lane.DueTime // due times that were removed since that read began
 }
 
 // moveProgress is how far the move of a message has come.
@@ -50,8 +50,8 @@ func (c *dueCache) nextDueAt() time.Time {
 	return c.nextAt
 }
 
-// firstUndecidedAt returns the time before which no message without a position becomes due; false if there is no such
-// message.
+// firstUndecidedAt returns the earliest time at which a message that has no position yet may become due. It returns
+// false if there is no such message.
 func (c *dueCache) firstUndecidedAt() (time.Time, bool) {
 	if c.isLoaded {
 		for _, d := range c.times {
@@ -63,7 +63,7 @@ func (c *dueCache) firstUndecidedAt() (time.Time, bool) {
 	return c.nextAt, !c.nextAt.IsZero()
 }
 
-// notBegun returns the due times from the first one on whose move has not begun.
+// notBegun finds the first due time whose move has not begun, and returns this due time and all later ones.
 func (c *dueCache) notBegun() []lane.DueTime {
 	for i, d := range c.times {
 		if c.progress[d] == moveNotBegun {
@@ -130,7 +130,7 @@ func (c *dueCache) replaceWith(p duePage) {
 	}
 }
 
-// updateHorizon sets nextAt to the last of times if storage has more due times, and to zero otherwise.
+// updateHorizon sets nextAt to the last due time of "times" if storage has later ones, and to zero otherwise.
 func (c *dueCache) updateHorizon() {
 	c.nextAt = time.Time{}
 	if c.hasMore && len(c.times) > 0 {

@@ -12,22 +12,23 @@ import (
 
 // When a scheduled message becomes due, the holder moves it from the scheduled messages into its key's queue
 // (lane.Change.Release), at the position that due_position.go describes. The holder writes the move before it sends the
-// message, so that the next holder finds the same order after a crash. It begins the move early by the time that
-// storage takes (lead_time.go), so that it can send the message at its due time.
+// message, so that the next holder finds the same order after a crash. Storage takes some time for the move, so the
+// holder begins it that much earlier (lead_time.go), and can send the message at its due time.
 //
 // Moves go on beside the sending. Goroutines read the messages. The session decides their positions between two
 // requests to the CMS or during one. The committer writes the moves in the order of all changes. From the decision
-// until the committer's answer the key is shut: no other message of the key is sent, parked or moved, so a move that is
-// refused can be undone.
+// until the committer's answer the key is shut: no other message of the key is sent, parked or moved. So a refused move
+// can be undone.
 
 const (
-	// maxMoves is how many messages are moved at once: each takes four operations of a transaction, and some operations
-	// are left for deliveries that are committed at the same time.
+	// maxMoves is how many messages are moved in one transaction. Each message takes four operations, and some
+	// operations are left for deliveries that are committed at the same time.
 	maxMoves = 20
 	// maxDueReads and maxMoveWrites bound how many reads and writes of moves are under way at a time. While a read is
-	// under way, another one begins only for maxMoves messages: fewer messages wait, and share a later read.
+	// under way, another read begins only if there are maxMoves messages for it. Fewer messages wait, and share a later
+	// read.
 	maxDueReads, maxMoveWrites = 3, 2
-	// maxReady is the number of messages, read and not decided, from which no further read begins.
+	// If maxReady messages have been read and wait for the decision of their positions, no further read begins.
 	maxReady = 4 * maxMoves
 )
 
@@ -42,16 +43,16 @@ type dueMover struct {
 	moves        moves
 	isSealed     bool                          // the lane is to run empty: scheduled messages stay scheduled
 	sendingKey   string                        // hash of the key whose message is being sent; "" = none
-	applyControl func(lane.Control, time.Time) // gets control rows, and when their read began
+	applyControl func(lane.Control, time.Time) // takes control rows, and the time at which their read began
 	notify       func()                        // wakes the session; safe for concurrent use
 }
 
 // moves are the scheduled messages on their way into their keys' queues.
 type moves struct {
-	reading []chan dueRead  // in order of their due times
-	ready   []readyMessage  // read, and not decided
-	writing []*moveWrite    // decided, and not answered
-	shut    map[string]bool // hashes of the keys of messages in writing
+	reading []chan dueRead  // reads under way, in the order in which they began
+	ready   []readyMessage  // messages that were read, and whose positions are not decided
+	writing []*moveWrite    // moves that were decided, and that the committer has not answered
+	shut    map[string]bool // hashes of the keys of messages in "writing"
 	waiting map[string]bool // hashes of the keys whose first held message waits for a move
 	answers int             // raised by each answer that may end a message's wait for a move
 	err     error           // the first error of a read, with which the session ends; nil = none
@@ -61,10 +62,10 @@ type moves struct {
 type readyMessage struct {
 	due    lane.DueTime
 	entry  *lane.Entry
-	logPos int64 // the message goes before this number of the log; or later, if messages from there on were sent since
+	logPos int64 // the message goes before the log message with this number, or behind it if it was sent since
 }
 
-// moveWrite is a move of several messages that the committer has.
+// moveWrite is a move of several messages, which the committer is to write.
 type moveWrite struct {
 	entries []readyMessage
 	beganAt time.Time
@@ -78,7 +79,8 @@ type moveResult struct {
 	err error
 }
 
-// advance does all steps of moves that are possible without waiting. After a failed read each call returns its error.
+// advance does all steps of moves that are possible without waiting. After a failed read each call returns the error of
+// that read.
 func (m *dueMover) advance(ctx context.Context) error {
 	m.takeDueTimes()
 	m.takeRead()
@@ -121,8 +123,9 @@ func (mv *moves) recordAnswer() {
 	}
 }
 
-// awaitsMove reports whether a message must wait because a message without a position may have to go before it. That
-// message may be of the same key, and became due before the waiting one was filed, or before the waiting one is due.
+// awaitsMove reports whether the message e must wait, because another message, which has no position yet, may have to
+// go before e. That is so if the other message is due before e is due, or, if e has no due time, no later than e was
+// accepted. Only the due time of the other message is known, so each key may be its key.
 func (m *dueMover) awaitsMove(e *lane.Entry) bool {
 	if m.isSealed {
 		return false
@@ -223,7 +226,7 @@ func (m *dueMover) decideMoves() {
 }
 
 // pickReady takes out the ready messages that may be decided, up to maxMoves. It leaves a message if another message of
-// its key is being moved or sent, or is ready before it.
+// its key is being moved or sent, or comes before it among the ready messages.
 func (m *dueMover) pickReady() (batch []readyMessage) {
 	if len(m.moves.ready) == 0 {
 		return nil
@@ -302,9 +305,10 @@ func (m *dueMover) nextMoveAt() time.Time {
 	return at
 }
 
-// eachTurn goes through the turns in which scheduled messages will be moved, maxMoves at a time. f gets the due time of
-// the first message of a turn, and the time at which the move of that turn is to begin. Later turns have longer leads:
-// if many messages are due at one time, the last ones wait for the turns of the first ones.
+// eachTurn divides the scheduled messages into turns: the messages of one turn, maxMoves at most, are moved together.
+// eachTurn calls f for each turn, with the due time of its first message, and with the time at which its move is to
+// begin. If many messages are due at one time, later turns wait for earlier ones, so the moves of later turns begin
+// longer before the due time.
 func (m *dueMover) eachTurn(f func(due, begin time.Time)) {
 	lead := m.lead.current()
 	wait := m.cache.notBegun()
@@ -337,7 +341,7 @@ func (m *dueMover) startReads(ctx context.Context) {
 // startRead begins to read messages that become due, and to find their positions.
 func (m *dueMover) startRead(ctx context.Context, dues []lane.DueTime) {
 	answer, low, room := make(chan dueRead, 1), m.positions.sentBelow, m.keys.leftRoom()
-	room.bytes /= maxDueReads // the other reads have their shares
+	room.bytes /= maxDueReads // up to maxDueReads reads share the room
 	m.moves.reading = append(m.moves.reading, answer)
 	go func() {
 		answer <- readDue(ctx, m.laneScope, m.positions, dues, low, &room)
@@ -345,7 +349,8 @@ func (m *dueMover) startRead(ctx context.Context, dues []lane.DueTime) {
 	}()
 }
 
-// pickTurn returns the messages to move now, and those that follow soon and share their transaction; maxMoves at most.
+// pickTurn returns the messages that are to be moved now, and those that become due soon after, because they can share
+// the transaction. It returns maxMoves messages at most.
 func (m *dueMover) pickTurn() (dues []lane.DueTime) {
 	now := m.now()
 	by := now.Add(min(m.lead.current()*3/2, leadMax))
@@ -394,9 +399,9 @@ func (m *dueMover) takeDueTimes() {
 	}
 }
 
-// nextDueAt returns the time before which no scheduled message becomes due; zero = none does. In a sealed lane none
-// does. Its scheduled messages are delivered in the next epoch, or here after the seal was removed. That removal raises
-// the request number in head, which leads to a read of the due times.
+// nextDueAt returns the time before which no scheduled message becomes due; zero = none does. In a sealed lane no
+// message becomes due: the scheduled messages are delivered in the next epoch, or in this lane after the seal was
+// removed. The removal of the seal raises the request number in head, so the holder then reads the due times.
 func (m *dueMover) nextDueAt() time.Time {
 	if m.isSealed {
 		return time.Time{}
@@ -404,7 +409,8 @@ func (m *dueMover) nextDueAt() time.Time {
 	return m.cache.nextDueAt()
 }
 
-// nextReadAt returns when the next move may begin, without news; zero = it has to wait for news, or there is none.
+// nextReadAt returns when the next move may begin if no news comes before; zero = the move has to wait for news, or no
+// move is known.
 func (m *dueMover) nextReadAt() time.Time {
 	isBusy := len(m.moves.reading) > 0 || len(m.moves.ready) >= maxReady
 	if isBusy || !m.cache.isLoaded && m.cache.reading != nil {

@@ -100,13 +100,14 @@ func TestDueMover_LeavesTheKeyThatIsSent(t *testing.T) {
 	}
 }
 
-// A read may begin when no holder's limit is known, and end after other control rows have shown one. Its positions, the
-// end of the log, would put an overdue message behind newer ones of its key that were never sent.
+// A read of due messages may begin while sentBelow is not known, and end after other control rows have made it known.
+// Such a read takes the end of the log as position. That would put an overdue message behind newer messages of its key
+// that were never sent.
 func TestDueMover_FindsPositionsAgainIfALimitBecomesKnown(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		sentBelow int64 // when the read ends; 0 = not known
-		low       int64 // when the read began
+		sentBelow int64 // sentBelow when the read ends; 0 = not known
+		low       int64 // sentBelow when the read began; 0 = not known
 		isReady   bool
 	}{
 		"NoLimit":           {0, 0, true},

@@ -35,12 +35,12 @@ type duePositions struct {
 // due at about the same time, storage is read only once. It is safe for concurrent use.
 type acceptTimes struct {
 	mu   sync.Mutex
-	seqs []int64             // the keys of at, in order
+	seqs []int64             // the keys of "at", in order
 	at   map[int64]time.Time // by sequence number; zero = retention has removed the message
 }
 
-// narrowRange raises low and lowers end by the remembered times. The first message that was accepted at acceptedAt or
-// later is then still in the range, or its number is the new end.
+// narrowRange raises "low" and lowers "end", as far as the remembered times allow. The first message that was accepted
+// at "acceptedAt" or later stays in the range, or its number is the new end.
 func (a *acceptTimes) narrowRange(acceptedAt time.Time, low, end int64) (int64, int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,16 +122,16 @@ func (p *duePositions) findAcceptedAfter(ctx context.Context, at time.Time, low,
 	}
 }
 
-// limitSent sets sentBelow if it is not known: no message was sent from head's next number on, or from sentHere on if
-// that is higher. The control rows must have been read after this session raised the fence.
+// limitSent sets sentBelow if it is not known. It sets it to head's next number, or to sentHere if that is higher,
+// because no message from there on was sent. The control rows must have been read after this session raised the fence.
 func (p *duePositions) limitSent(control lane.Control) {
 	if p.sentBelow == 0 {
 		p.sentBelow = max(control.Head.Next, p.sentHere)
 	}
 }
 
-// isOutdated reports whether a read may have put its messages too far behind. That is so if the read began when
-// sentBelow was not known, and so took the end of the log as position, and sentBelow is now known and lower.
+// isOutdated reports whether a read may have put its messages too far behind. If sentBelow was not known when the read
+// began, the read took the end of the log as position. That is too far behind if sentBelow is known now, and is lower.
 func (p *duePositions) isOutdated(read *dueRead) bool {
 	return read.low == 0 && p.sentBelow != 0 && p.sentBelow < read.control.Head.Next
 }

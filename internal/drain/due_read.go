@@ -18,10 +18,10 @@ const maxPrefetchedBody = 256 << 10
 type dueRead struct {
 	control lane.Control
 	askedAt time.Time
-	low     int64 // duePositions.sentBelow when the read began
+	low     int64 // the value of duePositions.sentBelow when the read began
 	entries []readyMessage
-	gone    []lane.DueTime // cancelled or rescheduled
-	took    time.Duration  // without the search for positions
+	gone    []lane.DueTime // due times of messages that were cancelled or rescheduled
+	took    time.Duration  // duration of the read, without the search for positions
 	err     error
 }
 

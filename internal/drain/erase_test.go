@@ -17,7 +17,7 @@ import (
 	"weir/internal/weir"
 )
 
-// person is in each text of the tests that an erasure has to remove.
+// person is a name that the tests put into each text that an erasure has to remove.
 const person = "jane.doe"
 
 // postPerson posts a message with personal data in everything that an upstream sends.
@@ -117,7 +117,7 @@ func TestErase_LeavesNoTrace(t *testing.T) {
 					len(st.Attempts) == 0 || st.Attempts[0].Status != c.status || st.Message.Size == 0 {
 					t.Errorf("got %+v, want it %s, with all except its content", st, c.stage)
 				}
-				next := w.start() // tail may repeat an error: only a holder changes it
+				next := w.start() // tail may repeat the text of an error, and only a holder changes tail
 				next.Wake(0)
 				time.Sleep(time.Minute)
 				next.close(t)
@@ -244,7 +244,7 @@ func TestErase_RefusesUnfinishedMessages(t *testing.T) {
 	})
 }
 
-// Each request to storage may fail before it is done, or lose its answer. A second call does the rest.
+// Each request to storage may fail before it is done, or lose its answer. A second call of the erasure does the rest.
 func TestErase_GoesOnAfterAnyFault(t *testing.T) {
 	for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
 		for n := range 12 {

@@ -79,7 +79,7 @@ func (w *world) waitUntilTaken(prefix string, n int, limit time.Duration) time.D
 	return 0
 }
 
-// turn is the time within which a message that the CMS takes has its turn.
+// turn is the time within which the holder tries each message that the CMS would take.
 const turn = 10 * time.Second
 
 func TestFair_RefusedKeysInFront(t *testing.T) {
@@ -251,7 +251,8 @@ func TestFair_DueInAPauseForRefusedMessages(t *testing.T) {
 	}
 }
 
-// firstSentBy checks that the first attempts of n messages with numbered keys, due one after the other, came in time.
+// firstSentBy checks the first attempts of n messages, whose keys are "prefix" and a number from 0. The message with
+// the number i was due at "first" plus i times "apart". Its first attempt must begin then, or at most "limit" later.
 func (w *world) firstSentBy(prefix string, n int, first time.Time, apart, limit time.Duration) {
 	w.t.Helper()
 	sentAt := map[string]time.Time{}
@@ -358,7 +359,7 @@ func TestFair_RefusedAloneDies(t *testing.T) {
 	}
 }
 
-// If the CMS has taken other messages between two refusals of a message, its refusals count from then on.
+// If the CMS takes other messages between two refusals of a message, further refusals of that message count.
 func TestFair_RefusedBesideTakenOnesDies(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))

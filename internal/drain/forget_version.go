@@ -6,9 +6,9 @@ import (
 	"weir/internal/lane"
 )
 
-// forgetVersion grants a request to forget the version of a key and contract that was delivered last. From the commit
-// on that version supersedes no message. The session forgets it, too. Otherwise the session would still supersede
-// messages by that version, although storage no longer has it.
+// forgetVersion grants a request to forget which version of a key and contract was delivered last. As soon as that is
+// committed, this version supersedes no message any more. The session forgets it, too. Otherwise the session would
+// still supersede messages by that version, although storage no longer has it.
 func (h *requestHandler) forgetVersion(ctx context.Context, r lane.Request, ch *lane.Change) error {
 	key := r.SupersedeKey()
 	latest, err := h.store.ReadLatestVersion(ctx, h.lane, key)

@@ -12,16 +12,16 @@ import (
 	"weir/internal/lane"
 )
 
-// A Functions host may end a process, without notice, as soon as none of its invocations is in
-// flight. So a lane moves before that, to a process that has one:
+// A Functions host may end a process, without notice, as soon as none of its invocations is in flight. So before that a
+// lane moves to a process that has an invocation:
 //
 //   - As long as an invocation stays with the lanes of a process (Attend), the process keeps the lanes.
 //   - Without an invocation, the holder enqueues a ticket. The process that gets the ticket has an invocation, and
 //     claims the lane (Claim). The holder hands the lane over to it. The other process takes the lane even if no
 //     message waits in the lane at that moment. If it did not, the former holder would take the lane again for the
 //     next message, and a lane whose messages come one at a time would never move.
-//   - When the time of the last invocation is over, the process hands over the lanes with which that invocation
-//     stayed (HandOver), claimed or not.
+//   - When the time of the last invocation is over, the process hands over the lanes that this invocation
+//     stayed with (HandOver), whether or not another process claims them.
 //
 // A hand-over ends a session as a stop does: the holder finishes the attempt under way, commits all outcomes, and
 // releases the lease. The former holder enqueues a ticket if the lane has work and no other process claims it. Then the
@@ -30,20 +30,21 @@ import (
 //
 // A host that the platform shuts down still sends HTTP requests to its process, and the platform ends both as soon as
 // no invocation is in flight. So if no ticket has led to another invocation for long enough, the process takes no lane
-// (StopTaking) until the host calls a queue or timer function again (MarkTriggered), or for takesNoneFor. Otherwise a
-// message that the process files would make it the holder of a lane without an invocation. It enqueues a ticket
-// instead.
+// (StopTaking) until the host calls a queue or timer function again (MarkTriggered), or for takesNoneFor. Otherwise the
+// process would become a holder without an invocation as soon as it files a message. While it takes no lane, it
+// enqueues tickets instead.
 
 const (
 	// claimLength is how long a claim counts. It is longer than most attempts, because the holder finishes the attempt
-	// under way first. It is short, because as long as a claim counts, other processes without an invocation do not
-	// take the lane, even if the process that claimed it has died.
+	// under way first. It is short, because a claim keeps other processes without an invocation from the lane, even if
+	// the process that claimed the lane has died.
 	claimLength = 15 * time.Second
-	// callAfter is how long a session without an invocation lasts, lingering included, until the holder enqueues a
-	// ticket so that an invocation comes. callEvery is the time between two such tickets.
+	// A holder without an invocation enqueues a ticket, so that an invocation comes. It enqueues the first ticket when
+	// its session has lasted for callAfter, lingering included. callEvery is the time between two such tickets.
 	callAfter, callEvery = 2 * time.Second, 15 * time.Second
-	// takesNoneFor limits the effect of StopTaking. It is longer than a host lives that the platform shuts down. There
-	// is a limit so that a host whose queue and timer listeners have failed delivers again.
+	// takesNoneFor limits the effect of StopTaking. It is longer than the life of a host that the platform is shutting
+	// down. The limit exists because a host's queue and timer listeners may have failed: its process then delivers
+	// again after takesNoneFor.
 	takesNoneFor = 10 * time.Minute
 	// maxMoveDelay is the longest time for which a holder keeps a claimed lane because messages become due.
 	maxMoveDelay = 30 * time.Second
@@ -58,7 +59,7 @@ type invocationTracker struct {
 
 // tenure is the time for which a session may begin new work.
 type tenure struct {
-	open      context.Context // ends with the Drainer's, or when the lane is to be handed over
+	open      context.Context // ends with Drainer.openCtx, or when the lane is to be handed over
 	end       func()
 	claimedAt time.Time // when this session first saw the present claim of another process; zero = there is none
 }
@@ -66,17 +67,17 @@ type tenure struct {
 // Attend is called when an invocation begins to stay with the lanes of this process.
 func (d *Drainer) Attend() { d.isAttended.Store(true) }
 
-// Yield is called when no invocation stays, or the last one ends soon: from now on a lane is handed
-// over to a process that claims it.
+// Yield is called when no invocation stays with the lanes of this process, or the last one ends soon. From then on this
+// process hands a lane over to another process that claims it.
 func (d *Drainer) Yield() { d.isAttended.Store(false) }
 
 // StopTaking is called when the platform seems to be shutting the host down, because no ticket has led to another
-// invocation. Until MarkTriggered is called, for takesNoneFor at most, this process takes no lane. It keeps those that
-// it holds. Without Hosted the call has no effect.
+// invocation. Until MarkTriggered is called, for takesNoneFor at most, this process takes no lane. It keeps the lanes
+// that it holds. If Hosted is false, the call has no effect.
 func (d *Drainer) StopTaking() { d.takesNoneUntil.Store(d.Now().Add(takesNoneFor).UnixNano()) }
 
-// MarkTriggered is called before each invocation of a queue or timer function. A host that the platform shuts down
-// makes none, so this process takes lanes again.
+// MarkTriggered is called before each invocation of a queue or timer function. A host that the platform is shutting
+// down makes no such invocation. So after the call this process takes lanes again.
 func (d *Drainer) MarkTriggered() { d.takesNoneUntil.Store(0) }
 
 // takesNoLane reports whether this process leaves lanes with work to others.
@@ -140,9 +141,9 @@ func (s *session) canMoveLane() bool {
 
 // Claim claims a lane that another process holds, and watches the lane closely for as long as the claim counts: this
 // process takes the lane as soon as it is free, with or without work. Claim returns Working as soon as this process
-// drains the lane, and Busy when the claim or ctx has ended without that. It returns Busy at once if another process
-// has claimed the lane, or if the claim cannot be written. It returns Waiting after a failure of storage, and Idle if
-// the lane is closed. It may also return one of these two if the claim of another process has replaced this one.
+// drains the lane, and Busy if the claim or ctx ends first. It returns Busy at once if another process has claimed the
+// lane, or if the claim cannot be written. It returns Waiting after a failure of storage, and Idle if the lane is
+// closed. It may also return Waiting or Idle if the claim of another process has replaced this one.
 func (d *Drainer) Claim(ctx context.Context, number int) Report {
 	t := d.workerOf(number)
 	if t == nil {
@@ -172,8 +173,9 @@ func (d *Drainer) Claim(ctx context.Context, number int) Report {
 	}
 }
 
-// withdrawClaim ends a claim of this process, if there is one, to a lane that this process has drained or no longer
-// watches. Otherwise a process that files a message would leave the lane to this process until the claim is over.
+// withdrawClaim ends this process's claim to a lane, if there is one. It is called when this process has drained the
+// lane, or no longer watches it. Otherwise another process that files a message would leave the lane to this process
+// until the claim is over.
 func (d *Drainer) withdrawClaim(ctx context.Context, t *laneWorker) {
 	until := d.Now()
 	if !t.claims.endClaim(d.me, until) {
@@ -203,14 +205,15 @@ func newClaimTracker() claimTracker {
 	return claimTracker{mu: &sync.Mutex{}, last: &lane.Claim{}, begun: make(chan struct{}, 1)}
 }
 
-// recordClaim records the claim in force. If there is none, it forgets the claim of another process.
+// recordClaim records the claim in force that the control rows show. If they show none, recordClaim forgets the claim
+// of another process.
 func (c claimTracker) recordClaim(me string, control lane.Control, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch claim, claimed := control.Claim(now); {
 	case claimed:
 		*c.last = claim
-	case c.last.By != me: // the claim was withdrawn; a claim of this process may be newer than these rows
+	case c.last.By != me: // the other process withdrew its claim; a claim of this process may be newer than these rows
 		*c.last = lane.Claim{}
 	}
 }
@@ -242,7 +245,7 @@ func (c claimTracker) endClaim(me string, now time.Time) bool {
 	return true
 }
 
-// isBy reports whether the claim in force is that of the named process.
+// isBy reports whether the claim in force is that of the process with the name "me".
 func (c claimTracker) isBy(me string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,7 +268,7 @@ func (t *laneWorker) waitWatching(d time.Duration) {
 }
 
 // leaveToOthers reports whether this process does not take a lane that has work: another process has claimed the lane,
-// or this process takes none. If so, the worker begins to watch the lane.
+// or this process takes no lane (StopTaking). If so, the worker begins to watch the lane.
 func (t *laneWorker) leaveToOthers(c lane.Control, now time.Time) bool {
 	takesNone := t.drainer.takesNoLane()
 	if !takesNone && !t.drainer.yieldsTo(c) {
@@ -278,9 +281,9 @@ func (t *laneWorker) leaveToOthers(c lane.Control, now time.Time) bool {
 	return true
 }
 
-// callOtherProcess enqueues a ticket for a lane with work that this process does not take: one if the lane has changed
-// its holder or become free since the last ticket, and otherwise one every callEvery. If storage refuses the ticket,
-// the next look tries again.
+// callOtherProcess enqueues a ticket for a lane that has work, and that this process does not take. If the lane got
+// another holder or became free since the last ticket, callOtherProcess does so at once, and otherwise once in
+// callEvery. If storage refuses the ticket, the next look tries again.
 func (t *laneWorker) callOtherProcess(c lane.Control, now time.Time) {
 	w := &t.watch
 	if w.calledFence == c.Tail.Fence && w.calledOpen == c.Tail.IsOpen && now.Sub(w.calledAt) < callEvery {
@@ -298,7 +301,7 @@ func (t *laneWorker) callOtherProcess(c lane.Control, now time.Time) {
 func (t *laneWorker) stepAside() Report {
 	t.hasHandedOver = false
 	select {
-	case <-t.wake: // for a message that was filed before the end of the hand-over: the ticket is for it, too
+	case <-t.wake: // a message was filed before the hand-over ended: the ticket is for that message, too
 	default:
 	}
 	t.enqueueIfWorkLeft()

@@ -18,8 +18,8 @@ func (w *world) postBurst(count int) {
 	}
 }
 
-// checkWrittenOnce checks that the CMS got count requests, one at a time, with a time of limit at most between two of
-// them.
+// checkWrittenOnce checks that the CMS got "count" requests, one at a time, and that the time from the end of a request
+// to the next request was at most "limit".
 func (w *world) checkWrittenOnce(count int, limit time.Duration) {
 	w.t.Helper()
 	log := w.cms.listRequests()
@@ -34,7 +34,7 @@ func (w *world) checkWrittenOnce(count int, limit time.Duration) {
 	w.checkNoOverlap()
 }
 
-// listFences returns the fences of the requests, in order, without repeats of the last one.
+// listFences returns the fences of the requests, in order. Requests in a row with the same fence count once.
 func (w *world) listFences() (fences []int64) {
 	for _, s := range w.cms.listRequests() {
 		if len(fences) == 0 || fences[len(fences)-1] != s.fence {

@@ -15,8 +15,8 @@ const (
 	// message is in memory begins on time, because it needs no read first.
 	maxRetryBody = 16 << 10
 	maxRetries   = 64
-	// maxHeldBytes bounds the bodies of held messages in memory when a moved message is added. Further bodies are
-	// fetched while other messages are sent.
+	// maxHeldBytes bounds the bytes of held messages' bodies in memory when a moved message is added. Further bodies
+	// are fetched while other messages are sent.
 	maxHeldBytes = 4 << 20
 	// maxHeldEntries bounds the held messages in memory, with or without their bodies, when a moved message is added.
 	// Further messages are read again before they are sent.
@@ -24,14 +24,14 @@ const (
 )
 
 // keyState is a block: the queue of a key that waits, or of a single message that waits and lets later ones of its key
-// go ahead (onFailure: skip). It has the stored row, and the holder's memory of the held messages.
+// go ahead (onFailure: skip). It has the stored row, and the held messages that the holder has in memory.
 type keyState struct {
 	lane.KeyBlock
 	firstLogPos int64         // the key's log messages below this number go before the first held message; 0 = none do
 	waitLogPos  int64         // no held message is sent before the log was read up to this number; 0 = no such limit
 	isMixed     bool          // a due message may be among the held ones, or may join before them
 	first       *lane.Entry   // the first held message; nil = it is not in memory
-	rest        []*lane.Entry // messages that follow first in the queue; all of them if isInMemory
+	rest        []*lane.Entry // held messages that follow "first" in the queue; all of them if isInMemory
 }
 
 // isInMemory reports whether all held messages are in memory.
@@ -46,7 +46,7 @@ func (k *keyState) last() *lane.Entry {
 }
 
 // dropFirst is called when held messages leave the queue. If only the first one leaves and all others are in memory,
-// the next one becomes first. Otherwise first becomes nil. HeldCount still counts the messages that leave.
+// the next one becomes the first. Otherwise no message stays in memory. The caller reduces HeldCount.
 func (k *keyState) dropFirst(gone []lane.HeldMessage) {
 	if len(k.rest) > 0 && k.isInMemory() && len(gone) == 1 && gone[0].OrderPos == k.first.AsHeld().OrderPos {
 		k.first, k.rest = k.rest[0], k.rest[1:]
@@ -56,8 +56,8 @@ func (k *keyState) dropFirst(gone []lane.HeldMessage) {
 	k.first, k.rest, k.firstLogPos = nil, nil, 0
 }
 
-// join returns the state after a moved message has joined the queue, and leaves k as it was. nil = there is no block
-// yet.
+// join returns the state of the block after a moved message has joined its queue, and leaves k as it was. If there is
+// no block yet, k is nil.
 func (k *keyState) join(e *lane.Entry, logPos int64, room *memoryRoom) *keyState {
 	if k == nil {
 		return &keyState{
@@ -80,7 +80,7 @@ func (k *keyState) join(e *lane.Entry, logPos int64, room *memoryRoom) *keyState
 	return &joined
 }
 
-// isBehind reports whether the held messages may all have later positions than a moved message.
+// isBehind reports whether all held messages may have later positions than the moved message e.
 func (k *keyState) isBehind(e *lane.Entry, logPos int64) bool {
 	if k.first != nil {
 		return e.AsHeld().OrderPos < k.first.AsHeld().OrderPos
@@ -100,8 +100,8 @@ func newKeyStates(now func() time.Time, b Backoff) *keyStates {
 	return &keyStates{now: now, backoff: b, byID: map[string]*keyState{}}
 }
 
-// loadBlocks takes over the stored blocks. It replaces a time that is far ahead by the present time, because a holder
-// with a wrong clock has written it.
+// loadBlocks takes over the stored blocks. If the time of a block is far ahead, a holder with a wrong clock has written
+// it, so loadBlocks replaces it by the present time.
 func (ks *keyStates) loadBlocks(stored []lane.KeyBlock) {
 	for _, b := range stored {
 		if ks.backoff.isFarAhead(b.NextAt, ks.now()) {
@@ -129,7 +129,7 @@ func (ks *keyStates) openFor(e *lane.Entry) *keyState {
 	return k
 }
 
-// holdFromLog returns the block of a message from the log that has to wait, and counts the message.
+// holdFromLog counts a message of the log as held, because it has to wait, and returns its block.
 func (ks *keyStates) holdFromLog(e *lane.Entry) *keyState {
 	k := ks.openFor(e)
 	k.HeldCount++
@@ -137,8 +137,8 @@ func (ks *keyStates) holdFromLog(e *lane.Entry) *keyState {
 	return k
 }
 
-// requeueDead returns the block of a replayed message, and counts the message. The block has no message in memory, so
-// the stored queue decides which message is next.
+// requeueDead counts a replayed message as held, and returns its block. It drops the block's first message from memory,
+// so the stored queue decides which message is next.
 func (ks *keyStates) requeueDead(e *lane.Entry) *keyState {
 	k := ks.openFor(e)
 	k.HeldCount++
@@ -164,8 +164,8 @@ func (ks *keyStates) unpark(k *keyState, ch *lane.Change, gone ...lane.HeldMessa
 	ch.SaveBlock(k.KeyBlock)
 }
 
-// nextParkedAt returns the NextAt of a message that is parked in a pause of its key. It is later than those of messages
-// that were moved or parked before, so that the messages are sent in that order.
+// nextParkedAt returns the NextAt of a message that is parked in a pause of its key. It is later than the NextAt of
+// each message that was moved or parked before. So messages are sent in the order in which they were moved or parked.
 func (ks *keyStates) nextParkedAt() time.Time {
 	if ks.lastReleasedAt.IsZero() {
 		ks.lastReleasedAt = storedTime(ks.now())
@@ -174,14 +174,15 @@ func (ks *keyStates) nextParkedAt() time.Time {
 	return ks.lastParkedAt()
 }
 
-// lastParkedAt returns the NextAt of the message that was moved or parked last: lastReleasedAt, except if the clock of
-// a former holder has put that too far ahead.
+// lastParkedAt returns the NextAt of the message that was moved or parked last. It is lastReleasedAt, or an earlier
+// time if the clock of a former holder has put lastReleasedAt too far ahead.
 func (ks *keyStates) lastParkedAt() time.Time {
 	return limitTime(ks.lastReleasedAt, ks.now().Add(maxSkew))
 }
 
-// firstAhead returns, by key hash, the first of the blocks with a LogWaitsFrom: those of moved or parked messages for
-// whose first attempt later messages of the log wait. It returns nil if there are none.
+// firstAhead returns, by key hash, the first of the key's blocks that have a LogWaitsFrom. The message of such a block
+// was moved or parked, and later messages of the log wait for its first attempt. firstAhead returns nil if there are no
+// such blocks.
 func (ks *keyStates) firstAhead() map[string]*keyState {
 	var ahead map[string]*keyState
 	for _, k := range ks.byID {
@@ -220,7 +221,8 @@ func (ks *keyStates) listOverdue() (due []*keyState) {
 	return due
 }
 
-// findDue returns the first usable block whose time has come at the given time; nil if there is none.
+// findDue returns the first of the blocks that isUsable accepts, and whose time is "by" or earlier. It returns nil if
+// there is none.
 func (ks *keyStates) findDue(by time.Time, isUsable func(*keyState) bool) *keyState {
 	var first *keyState
 	for _, k := range ks.byID {
@@ -235,8 +237,8 @@ func compareStates(a, b *keyState) int {
 	return cmp.Or(a.NextAt.Compare(b.NextAt), strings.Compare(a.ID, b.ID))
 }
 
-// firstWithoutBody returns the first messages of all blocks except one, if they are in memory without their bodies. It
-// returns up to limit of them, the earliest first.
+// firstWithoutBody looks at the first message of each block except one, and returns those that are in memory without
+// their bodies. It returns up to limit of them, the earliest first.
 func (ks *keyStates) firstWithoutBody(except *keyState, limit int) (first []*lane.Entry) {
 	var found []*keyState
 	for _, k := range ks.byID {
@@ -297,7 +299,7 @@ func (room *memoryRoom) countEntry(e *lane.Entry) {
 	}
 }
 
-// takeBody takes room for a body, and reports whether there was enough.
+// takeBody takes room for a body if there is enough, and reports whether there was.
 func (room *memoryRoom) takeBody(e *lane.Entry) bool {
 	if room.bytes < e.Message.Size {
 		return false

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// watchInterval is the time between two looks at a lane that another process holds. It is under a second, so that a
-	// lane that was handed over in order is taken within a second. After one lease length the time between looks grows,
-	// as long as the holder commits, up to a third of the lease.
+	// watchInterval is the time between two looks at a lane that another process holds. It is under a second, so that
+	// after an orderly hand-over this process takes the lane within a second. After one length of a lease the time
+	// between looks grows, up to a third of a lease, as long as the holder commits.
 	watchInterval = 800 * time.Millisecond
-	// reportFreshFor is how long the report of a paused or busy lane counts for Join, and that of a paused lane for
-	// Look. A wake of a paused lane leads to no look during that time.
+	// reportFreshFor is how long a report counts without another look. Join uses the report of a paused or busy lane
+	// for so long, and Look that of a paused lane. A wake of a paused lane leads to no look during that time.
 	reportFreshFor = time.Second
 	// lookRetry is the shortest pause after a look that failed. The longest is twice as long.
 	lookRetry = time.Second
@@ -31,16 +31,16 @@ type laneWorker struct {
 	drainer       *Drainer
 	number        int
 	wake          chan struct{}
-	breaker       *breaker // of this process, over all its sessions
+	breaker       *breaker // shared by all sessions of this process
 	appends       *recentAppends
 	hasHeld       bool          // this process has held the lane
 	hasHandedOver bool          // this process has just handed the lane over: it steps aside at the next look
-	watch         foreignHolder // the holder, while another process holds the lane
+	watch         foreignHolder // knowledge of the holder, while another process holds the lane
 	claims        claimTracker
 	done          chan struct{} // closed when the worker's goroutine has ended
 
-	tracked *trackedKeys // of this process's last session; nil = none
-	nonce   string       // of tail in that session
+	tracked *trackedKeys // the tracked keys of this process's last session; nil = none
+	nonce   string       // tail's nonce in that session
 
 	laneReports
 }
@@ -48,11 +48,11 @@ type laneWorker struct {
 // laneReports has the results of the looks at a lane, for callers that wait for them.
 type laneReports struct {
 	mu            sync.Mutex
-	endTenure     func()        // hands the lane over in order; nil = this process does not drain it
+	endTenure     func()        // hands the lane over in order; nil = this process does not drain the lane
 	round         int           // number of looks that have begun
-	reportedRound int           // round of the look that led to report
-	report        Report        // of the last look that did not lead to a drain
-	reportedAt    time.Time     // the time of report
+	reportedRound int           // the number of the look that led to the report
+	report        Report        // result of the last look that did not lead to a drain
+	reportedAt    time.Time     // when the report was published
 	reported      chan struct{} // closed and replaced at each report, and when a drain begins or ends
 }
 
@@ -66,12 +66,12 @@ func newLaneWorker(d *Drainer, number int) *laneWorker {
 // foreignHolder is this process's knowledge of another holder of the lane.
 type foreignHolder struct {
 	watchedSince time.Time    // zero = not watching
-	tail         storage.ETag // as last seen
+	tail         storage.ETag // tail's ETag as last seen
 	isCommitting bool         // the holder has committed between the last two looks that read tail
 
 	calledAt    time.Time // when this process, which takes no lane, last enqueued a ticket for others; zero = never
 	calledFence int64     // the fence at calledAt
-	calledOpen  bool      // tail was open at calledAt
+	calledOpen  bool      // whether Open was set in tail at calledAt
 }
 
 func (t *laneWorker) wakeUp() {
@@ -115,10 +115,10 @@ func (t *laneWorker) awaitStatus(ctx context.Context) Report {
 // isReportFresh reports whether the report is younger than reportFreshFor. The caller holds mu.
 func (t *laneWorker) isReportFresh() bool { return t.drainer.Now().Sub(t.reportedAt) < reportFreshFor }
 
-// reportAfter waits for the report of a look after the given round. With working it also returns as soon as this
-// process drains the lane. It returns Working if ctx ends first, and Idle if the worker ends first.
+// reportAfter waits for the report of a look with a higher number than "round". If "working" is true, it also returns
+// as soon as this process drains the lane. It returns Working if ctx ends first, and Idle if the worker ends first.
 func (t *laneWorker) reportAfter(ctx context.Context, round int, working bool) Report {
-	t.wakeUp() // also for a holder, because another instance may just have filed a message
+	t.wakeUp() // also if this process holds the lane, because another instance may just have filed a message
 	for {
 		t.mu.Lock()
 		report, shown, holding, settled := t.report, t.reportedRound, t.endTenure != nil, t.reported
@@ -133,7 +133,7 @@ func (t *laneWorker) reportAfter(ctx context.Context, round int, working bool) R
 		case <-settled:
 		case <-ctx.Done():
 			return Report{State: Working}
-		case <-t.done: // not at the end of openCtx: the host must not end the process before the drain has ended
+		case <-t.done: // not openCtx.Done(): the host must not end the process before the drain has ended
 			return Report{State: Idle}
 		}
 	}
@@ -206,8 +206,8 @@ func (t *laneWorker) enqueueIfWorkLeft() {
 	}
 }
 
-// lookOnce checks whether the lane has work, whether it may be sent, and whether the lane is free. If so, lookOnce
-// takes the lane, drains it, and returns Working afterwards.
+// lookOnce checks whether the lane has work, whether that work may be sent now, and whether the lane is free. If all
+// three are true, lookOnce takes the lane, drains it, and returns Working afterwards.
 func (t *laneWorker) lookOnce() Report {
 	if t.hasHandedOver {
 		return t.stepAside()
@@ -225,7 +225,7 @@ func (t *laneWorker) lookOnce() Report {
 	}
 	t.claims.recordClaim(t.drainer.me, control, now)
 	switch {
-	case t.claims.isBy(t.drainer.me, now) && !control.Tail.IsClosed: // with or without work: see Claim
+	case t.claims.isBy(t.drainer.me, now) && !control.Tail.IsClosed: // take the lane with or without work; see Claim
 	case !work:
 		return Report{State: Idle, HolderFence: holderFence}
 	case at.After(now):
@@ -254,7 +254,8 @@ func (t *laneWorker) lookOnce() Report {
 	t.setHolding(endTenure)
 	defer t.setHolding(nil)
 	t.drainer.Observer.Lease(t.number, LeaseTaken)
-	if t.drainer.takesNoLane() { // StopTaking was called during this look; after a later call HandOver finds the lane
+	// StopTaking may have been called during this look. If it is called from now on, HandOver finds the lane.
+	if t.drainer.takesNoLane() {
 		endTenure()
 	} else {
 		err = t.holdLane(l, control, asked, &tenure{open: open, end: endTenure})
@@ -274,8 +275,8 @@ func (t *laneWorker) lookOnce() Report {
 
 // predecessor has the state in which the former holder left the lane.
 type predecessor struct {
-	hasCrashed bool   // it left Open set in tail
-	nonce      string // that it wrote into tail
+	hasCrashed bool   // the former holder left Open set in tail
+	nonce      string // the nonce that the former holder wrote into tail
 }
 
 // holdLane raises the fence and runs a session until no message can be sent any more. The session runs under the
@@ -335,10 +336,10 @@ func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail) (w *lane.Wr
 		if tail.IsOpen {
 			tail.Crashes++
 			tail.NextAllowedAt, tail.SentBelow = d.Now().Add(d.spacer.interval),
-				0 // not known: its last attempts may not be in tail
+				0 // not known, because the former holder's last attempts may not be in tail
 			former.hasCrashed = true
 			tail.SettleUntil = d.Now().Add(d.Settle + maxSkew)
-			if tail.InFlightSeq != 0 && tail.InFlightFence == tail.Fence-1 { // named by the holder that crashed
+			if tail.InFlightSeq != 0 && tail.InFlightFence == tail.Fence-1 { // the holder that crashed has named it
 				tail.InFlightCrashes++
 			}
 		}
@@ -350,7 +351,7 @@ func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail) (w *lane.Wr
 	return w, former, err
 }
 
-// startWatching begins to watch the lane, unless this process does already.
+// startWatching begins to watch the lane, unless this process watches it already.
 func (t *laneWorker) startWatching(c lane.Control, now time.Time) {
 	if t.watch.watchedSince.IsZero() {
 		t.watch.watchedSince, t.watch.tail = now, c.Tail.ETag

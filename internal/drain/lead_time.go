@@ -6,20 +6,21 @@ import (
 )
 
 const (
-	// leadMin and leadMax bound how long before its due time the move of a message begins. leadMax is short, because an
-	// upstream can no longer reschedule a moved message. If storage takes longer than leadMax, messages are sent late.
+	// The move of a message begins before the message is due, by at least leadMin and at most leadMax. leadMax is
+	// short, because an upstream can no longer reschedule a moved message. If storage takes longer than leadMax,
+	// messages are sent late.
 	leadMin, leadMax = 50 * time.Millisecond, time.Second
-	// firstLatency is the latency of one step that a process assumes until it has measured that step: about that of a
-	// request that storage refuses once and that is then repeated.
+	// Until a process has measured a step, it assumes that the step takes firstLatency. A request takes about that time
+	// if storage refuses it once, and it is then repeated.
 	firstLatency = 125 * time.Millisecond
-	// A span of measurements ends after latencySpan measurements, or latencyAge. Storage refuses some requests in a
-	// thousand, and shorter spans would often contain none of these.
+	// A span of measurements ends after latencySpan measurements, or when it is older than latencyAge. Storage refuses
+	// some requests in a thousand, and shorter spans would often contain none of these.
 	latencySpan = 256
 	latencyAge  = 10 * time.Minute
 )
 
-// leadTime measures how long storage takes for the two steps of a move, and derives how long before its due time the
-// move of a message has to begin. It is safe for concurrent use.
+// leadTime measures how long storage takes for the two steps of a move. From that it derives how long before a
+// message's due time the move has to begin. It is safe for concurrent use.
 type leadTime struct {
 	mu          sync.Mutex
 	read, write maxLatency
@@ -40,10 +41,10 @@ func (l *leadTime) current() time.Duration {
 	return min(max(l.read.longest()+l.write.longest(), leadMin), leadMax)
 }
 
-// maxLatency keeps the longest measurement of the current span and of the span before: for so few measurements the
+// maxLatency keeps the longest measurement of the current span and of the span before. For so few measurements the
 // maximum is as good as a high percentile.
 type maxLatency struct {
-	current, previous time.Duration // the longest of the current span, and of the span before
+	current, previous time.Duration // the longest measurement of the current span, and of the span before
 	count             int           // number of measurements in the current span
 	since             time.Time     // begin of the current span
 	hasBegun          bool

@@ -10,10 +10,10 @@ import (
 // concurrently, from the middle of the work, and must return at once.
 type Observer interface {
 	// Attempted is called after an attempt, also after one that Weir decided not to make. outcome is the outcome for
-	// the message, which may differ from that of the result.
+	// the message, and may differ from r.Outcome.
 	Attempted(lane int, m *weir.Message, r weir.Result, outcome weir.Outcome)
-	// Finished is called when the holder has decided that a message is final. The commit of that can still fail; then
-	// another holder decides anew.
+	// Finished is called when the holder has decided that a message is final. The commit of that decision can still
+	// fail. In that case another holder decides anew.
 	Finished(lane int, f Final)
 	// Lease is called for each event of a lane's lease.
 	Lease(lane int, event LeaseEvent)
@@ -24,7 +24,7 @@ type Final struct {
 	Stage      weir.Stage
 	Contract   string    // "" if a superseded message was not read
 	AcceptedAt time.Time // zero if a superseded message was not read
-	Since      time.Time // the latest of acceptance, due time and request to replay; zero if AcceptedAt is
+	Since      time.Time // the latest of acceptance, due time and replay request; zero if AcceptedAt is zero
 	At         time.Time
 }
 

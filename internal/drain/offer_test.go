@@ -44,7 +44,7 @@ func countLogReads(p *process) *atomic.Int64 {
 	return n
 }
 
-// gatedTable blocks the first transaction until the test closes may.
+// gatedTable blocks the first transaction until the test closes the channel "may".
 type gatedTable struct {
 	storage.Table
 	once       sync.Once

@@ -10,7 +10,7 @@ import (
 // second, so they are older only after a long attempt or a slow or failed read.
 const maxPausesAge = controlInterval + 500*time.Millisecond
 
-// operatorPauses has the pauses of the lane and of keys that operators have set, as the session last read them.
+// operatorPauses has the pauses that operators have set for the lane and for keys, as the session last read them.
 type operatorPauses struct {
 	askedAt   time.Time            // when that read began
 	laneUntil time.Time            // zero = the lane is not paused
@@ -40,7 +40,8 @@ func (p *operatorPauses) isKeyPaused(keyHash string, now time.Time) bool {
 	return p.keyUntil[keyHash].After(now)
 }
 
-// nextAttemptAt returns when the first message of a block may be sent: at NextAt, or at the end of its key's pause.
+// nextAttemptAt returns when the first message of a block may be sent: at NextAt, or at the end of its key's pause if
+// that is later.
 func (p *operatorPauses) nextAttemptAt(k *keyState) time.Time {
 	return laterOf(k.NextAt, p.keyUntil[k.KeyHash])
 }

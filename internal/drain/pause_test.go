@@ -247,8 +247,8 @@ func TestPause_OutlivesItsHolder(t *testing.T) {
 	}
 }
 
-// lateAnswer is a table that delays the answer to one read of the control rows. The test sends the delay to late, and
-// asked is closed when that read has begun.
+// lateAnswer is a table that delays the answer to one read of the control rows. The test sends the delay to the channel
+// "late". The channel "asked" is closed when that read has begun.
 type lateAnswer struct {
 	storage.Table
 	late  chan time.Duration
@@ -301,8 +301,8 @@ func TestPause_SeenAgainstALateAnswer(t *testing.T) {
 }
 
 // A process has read the control rows while key a was paused. Before it takes the lane, another holder sees the end of
-// the pause. If the process acted on its old read, it would write into tail that key a has no work. As it dies before
-// it can correct that, no process would take the lane for key a until a request comes.
+// the pause. If the process acted on its old read, it would write into tail that key a has no work. The process dies
+// before it can correct that. So no process would take the lane for key a until a request comes.
 func TestPause_AReadFromBeforeTheFormerHolder(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.pause("a", time.Time{})

@@ -8,11 +8,11 @@ import (
 	"weir/internal/weir"
 )
 
-// While the CMS refuses one message after the other, the holder probes: it looks for a message that the CMS takes. Each
-// key has a turn, from both ends of the log alternately. As long as a key has not had its turn, pauses are short and
-// the holder stays. When each key had its turn, the round is over, and a longer pause comes before the next round. A
-// message that is filed or becomes due in that pause has its turn at once (lane.Control.HasUntried). The others still
-// wait for the end of the pause (breaker.isResting).
+// While the CMS refuses one message after the other, the holder probes: it looks for a message that the CMS takes. A
+// key has its turn when a message of it is sent. The holder takes keys from both ends of the log alternately. As long
+// as some key has not had its turn, pauses are short and the holder stays. When each key had its turn, the round is
+// over, and a longer pause comes before the next round. A message that is filed or becomes due in that pause has its
+// turn at once (lane.Control.HasUntried). All other messages still wait for the end of the pause (breaker.isResting).
 
 // prober decides how a session goes on after refusals.
 type prober struct {
@@ -25,8 +25,8 @@ type prober struct {
 	deferred  map[string]time.Time // NextAt before deferProbed changed it, by id of the block
 }
 
-// classifyResult returns the outcome of an attempt for its message. It pauses the lane after enough refusals, and
-// after a verdict ends the wait for the next round.
+// classifyResult returns the outcome of an attempt for its message. After enough refusals it pauses the lane. After a
+// verdict it ends the wait for the next round.
 func (p *prober) classifyResult(c *candidate, result weir.Result) weir.Outcome {
 	if c.block != nil {
 		delete(p.deferred, c.block.ID)
@@ -53,8 +53,8 @@ func (p *prober) beginRound() bool {
 	return false
 }
 
-// pauseIfProbed pauses the lane if enough messages were refused since the last pause. The pause is short as long as a
-// key may not have had its turn.
+// pauseIfProbed pauses the lane if enough messages were refused since the last pause. The pause is short as long as
+// there may be a key that has not had its turn.
 func (p *prober) pauseIfProbed() {
 	switch {
 	case !p.breaker.hasProbedEnough():
@@ -73,9 +73,9 @@ func (p *prober) hasUntriedKey() bool {
 	})
 }
 
-// deferProbed records that no message in the log waits for its turn in this round. Held messages whose time has come
-// and whose keys had their turn wait for the end of the pause, in the same order. So by the times in tail the lane
-// needs a holder before that end only if another message comes or becomes due.
+// deferProbed records that no message in the log waits for its turn in this round. It makes held messages wait for the
+// end of the pause, in the same order, if their time has come and their keys had their turn. So tail shows no work
+// before the end of the pause, unless another message comes or becomes due.
 func (p *prober) deferProbed() {
 	p.breaker.probedBelow = p.readAhead.nextRead
 	until := p.breaker.pausedUntil.Truncate(time.Microsecond)

@@ -8,18 +8,19 @@ import (
 )
 
 const (
-	// A page of the log has pageMin to pageMax messages, as many as fit into pageBytes by the size
-	// of the last page: with bodies of up to 60 KiB in the rows, pageMin of them are under 2 MiB.
+	// A page of the log has pageMin to pageMax messages. The size of the last page decides how many of them are taken
+	// to fit into pageBytes. A row has up to 60 KiB of a body, so pageMin rows are under 2 MiB.
 	pageMin   = 32
 	pageMax   = 256
 	pageBytes = 1 << 20
 	// rowBytes is about the size of a message's row without its body.
 	rowBytes = 512
-	// farRows is the number of messages of a far read, which drops their bodies: one answer of storage. The holder
-	// reads far if messages supersede each other, or if many messages that were read cannot be sent or parked now.
+	// farRows is the number of messages that a far read asks for: as many as one answer of storage may have. A far read
+	// drops the bodies of its messages. The holder reads far if messages supersede each other, or if many messages that
+	// were read cannot be sent or parked now.
 	farRows = 1000
-	// readAheadMax is the number of messages from which no far read begins because of messages that cannot be sent or
-	// parked now. Without its body a message takes about 1.3 KiB.
+	// If the read-ahead has readAheadMax messages that cannot be sent or parked now, they lead to no further far read.
+	// Without its body a message takes about 1.3 KiB.
 	readAheadMax = 10_000
 )
 
@@ -35,7 +36,7 @@ type readAhead struct {
 	isAtEnd     bool  // the log was read to its end, as far as is known
 	isCautious  bool  // the holder is cautious: one message is read at a time
 	isFar       bool  // the next read is a far one; see farRows
-	pageRows    int   // of the next page; 0 = pageMin
+	pageRows    int   // number of messages in the next page; 0 = pageMin
 
 	dues    *dueCache      // gets the scheduled messages of the log
 	skipped map[int64]bool // messages that were cancelled before they were read
@@ -48,7 +49,7 @@ type readAhead struct {
 type logPage struct {
 	entries []*lane.Entry
 	asked   int  // number of rows that were asked for
-	isThin  bool // of a far read: the bodies are dropped
+	isThin  bool // the page is from a far read, so its bodies are dropped
 	err     error
 }
 
@@ -78,8 +79,8 @@ func (w *readAhead) fillUp(ctx context.Context) error {
 	return nil
 }
 
-// awaitRead waits for a read that is under way, and reports whether there was one. If ctx ends first, it returns its
-// error.
+// awaitRead waits for a read that is under way, and reports whether there was one. If ctx ends first, awaitRead returns
+// the error of ctx.
 func (w *readAhead) awaitRead(ctx context.Context) (bool, error) {
 	if w.reading == nil {
 		return false, nil
@@ -107,9 +108,9 @@ func (w *readAhead) readFar(ctx context.Context) error {
 	return nil
 }
 
-// startFarRead begins to read on although many messages are left. Refused messages, and those that are parked only
-// after the committer has caught up, stay in the read-ahead, and messages of other keys may come behind them in the
-// log.
+// startFarRead begins to read on although the read-ahead still has many messages. Some messages stay there for a while:
+// refused messages, and messages that cannot be parked before the committer has caught up. Messages of other keys may
+// come behind them in the log.
 func (w *readAhead) startFarRead(ctx context.Context) {
 	if w.reading == nil && !w.isComplete() {
 		w.isFar = true
@@ -168,7 +169,7 @@ func (w *readAhead) mergePage(p logPage) error {
 			continue // this process filed the message, and added it meanwhile
 		}
 		if p.isThin {
-			e.DropBody() // and the row with it, because the read-ahead may have thousands of messages
+			e.DropBody() // this drops the row, too, because the read-ahead may have thousands of messages
 		}
 		w.addEntry(e)
 	}
@@ -223,9 +224,9 @@ func (w *readAhead) removeSeq(seq int64) bool {
 	return false
 }
 
-// takeAppends adds the messages that this process has filed directly behind those that were read, and reports whether
-// there were any. It adds none before the log was read to its end: an earlier holder may have delivered or cancelled
-// messages above its cursor that were filed before this holder raised the fence.
+// takeAppends adds messages that this process has filed, if they directly follow the messages that were read. It
+// reports whether there were any. It adds none until the log was once read to its end: messages that were filed before
+// this holder raised the fence may have been delivered or cancelled by an earlier holder, even above its cursor.
 func (w *readAhead) takeAppends() bool {
 	if w.isCautious || !w.hasCaughtUp {
 		return false

@@ -46,7 +46,7 @@ func (m *rememberedIDs) keepID(key, id string) {
 
 // recordResult adds to the change of an attempt's outcome the id that the attempt learned. If the attempt learned none
 // and found the item of the known id gone, recordResult removes the id. In both cases the key becomes pending, so that
-// no batch both writes and removes the row of the id.
+// no transaction both writes and removes the row of the id.
 func (m *rememberedIDs) recordResult(c *candidate, ch *lane.Change, result weir.Result) {
 	switch {
 	case !m.isUsed(c.entry):

@@ -66,7 +66,7 @@ func (w *world) expectReplayRefused(id weir.ID, because string) {
 	}
 }
 
-// expectCounts checks that tail has these counts, and that they are those of the messages' stages.
+// expectCounts checks that tail has these counts, and that the stages of the messages add up to the same counts.
 func (w *world) expectCounts(want lane.Counts, ids ...weir.ID) {
 	w.t.Helper()
 	var n lane.Counts

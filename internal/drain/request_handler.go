@@ -31,7 +31,7 @@ type requestHandler struct {
 	}
 
 	seen     int64     // head's request number as last read
-	handled  int64     // the request number up to which requests were handled
+	handled  int64     // all requests up to this request number were handled
 	asked    askedPage // the messages of the requests that are being handled
 	replaced []string  // blobs of edited bodies that another edit has replaced
 }

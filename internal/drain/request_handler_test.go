@@ -94,8 +94,8 @@ func TestRequestHandler_CancelFromLog(t *testing.T) {
 	})
 }
 
-// If the message is cancelled for whose retry a block waits, the next message may be sent at once. If another message
-// of the block is cancelled, the block still waits.
+// A block waits for the retry of one message. If that message is cancelled, the next message may be sent at once. If
+// another message of the block is cancelled, the block still waits.
 func TestRequestHandler_CancelHeld(t *testing.T) {
 	for name, c := range map[string]struct {
 		cancelled int // index of the message

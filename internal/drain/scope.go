@@ -18,7 +18,7 @@ type laneScope struct {
 	observer Observer
 }
 
-// reportFinal reports to the observer a message that was decided to be final.
+// reportFinal reports to the observer that the holder has decided that a message is final.
 func (s laneScope) reportFinal(e *lane.Entry, stage weir.Stage, at time.Time) {
 	s.observer.Finished(s.lane, Final{Stage: stage, Contract: e.Message.Contract,
 		AcceptedAt: e.Message.AcceptedAt, Since: e.WaitingSince(), At: at})

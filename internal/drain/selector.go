@@ -11,7 +11,7 @@ import (
 // candidate is the message that the holder sends next. It is from the log or from a block.
 type candidate struct {
 	entry        *lane.Entry
-	block        *keyState // nil if from the log
+	block        *keyState // nil if the message is from the log
 	rememberedID string    // the CMS's id of the key's item; "" = none is known
 	lastPos      string    // position of the key's last recorded delivery; "" = none, or not read; see readLastPos
 }
@@ -23,8 +23,8 @@ type dueQueue interface {
 	waitForMove(keyHash string)
 }
 
-// selector chooses the next message: from the messages that were read ahead and from the blocks, in turns. It parks
-// messages of blocked and paused keys.
+// selector chooses the next message, from the messages that were read ahead and from the blocks in turn. It parks the
+// messages of blocked and paused keys: it moves them from the log into their keys' queues.
 type selector struct {
 	laneScope
 	journal   *journal
@@ -56,9 +56,9 @@ func (s *selector) pickNext(ctx context.Context) (c *candidate, err error) {
 	return c, err
 }
 
-// pickFromLog returns the log's next message whose key may be sent, or the message that supersedes it. While attempts
-// fail one after the other, every second message is the one of the last such key in the log. So other keys have their
-// turn, however many are refused at the beginning of the log.
+// pickFromLog returns the first message of the log that may be sent now, or the message that supersedes it. While
+// attempts fail one after the other, every second choice is the last such message of the log instead. So keys at the
+// end of the log have their turn, however many keys are refused at its beginning.
 func (s *selector) pickFromLog(ctx context.Context) (*candidate, error) {
 	alternates := s.breaker.alternateFor > 0
 	atEnd := alternates && s.isFromEnd
@@ -86,9 +86,9 @@ func (s *selector) pickFromLog(ctx context.Context) (*candidate, error) {
 	}
 }
 
-// findSendable returns the index in the read-ahead of the first message that may be sent, or with atEnd of the last
-// one; -1 if there is none now. findSendable skips the keys in waits. It parks messages of blocked and paused keys,
-// except while the committer has to catch up.
+// findSendable returns the index in the read-ahead of the first message that may be sent now, or of the last one if
+// "atEnd" is true. It returns -1 if there is none. findSendable skips the keys in "waits". It parks messages of blocked
+// and paused keys, except while the committer has to catch up.
 func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 	passed := map[string]bool{} // keys with an earlier message still in the read-ahead
 	ahead := s.keys.firstAhead()
@@ -128,8 +128,8 @@ func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 }
 
 // parkBehindBlock moves a message of a blocked key from the log to the block. If the message had its turn in this
-// round, the block counts as tried. Otherwise, in a block that a due message opened, it would go before the next
-// round.
+// round, the block counts as tried. Otherwise, if a due message has opened the block, the parked message would be sent
+// before the next round.
 func (s *selector) parkBehindBlock(e *lane.Entry, k *keyState) {
 	s.readAhead.removeEntry(e)
 	k.HeldCount++
@@ -188,9 +188,10 @@ func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 	}
 }
 
-// isSendableNow reports whether a block's first message may be sent. There are three reasons against that, even if the
-// block's time has come. The message waits for its retry, and a replayed message went before it. It was moved early,
-// and is not due yet. Or the log has messages of its key that go before it.
+// isSendableNow reports whether a block's first message may be sent. Even if the block's time has come, there are three
+// reasons against that. First, the message still waits for its retry, because the block's time was that of a replayed
+// message before it. Second, the message was moved early, and is not due yet. Third, another message of its key may
+// have to go first, from the log or by a move.
 func (s *selector) isSendableNow(k *keyState, e *lane.Entry) bool {
 	if next := e.NextAttempt(); next.After(s.now()) && !s.keys.backoff.isFarAhead(next, s.now()) {
 		s.deferToRetry(k, e)
@@ -246,8 +247,8 @@ func (s *selector) nextHeldAt() (at time.Time) {
 	return at
 }
 
-// nextUntriedAt returns when the next held message without an attempt may be sent, except for keys that had their turn
-// in this round; zero = there is none.
+// nextUntriedAt returns when the next held message without an attempt may be sent; zero = there is none. It leaves out
+// keys that had their turn in this round.
 func (s *selector) nextUntriedAt() (at time.Time) {
 	s.keys.eachFirst(func(k *keyState) {
 		if k.IsUntried && !s.breaker.probedKeys[k.KeyHash] {
@@ -257,8 +258,8 @@ func (s *selector) nextUntriedAt() (at time.Time) {
 	return at
 }
 
-// nextHeldWakeAt returns the next time at which a held message may be sent, without news; zero = there is none. It
-// leaves out blocks that wait for the log, for a move, or for the next round: they need no timer.
+// nextHeldWakeAt returns the next time at which a held message may be sent if no news comes before; zero = there is
+// none. It leaves out blocks that wait for the log, for a move, or for the next round: they need no timer.
 func (s *selector) nextHeldWakeAt() (at time.Time) {
 	isResting := s.breaker.isResting(s.now())
 	s.keys.eachFirst(func(k *keyState) {
@@ -270,9 +271,9 @@ func (s *selector) nextHeldWakeAt() (at time.Time) {
 	return at
 }
 
-// prefetchRetry fetches the first message of the next block whose time comes within lane.DueLead, and the body if it
-// is not large. Most of these messages wait for a retry. For a message that supersedes, readFirstHeld reads the queue
-// again when its time has come.
+// prefetchRetry fetches the first message of the next block whose time comes within lane.DueLead. It fetches the
+// message's body, too, if that is not large. Most of these messages wait for a retry. If the message supersedes others,
+// readFirstHeld reads the queue again when the block's time has come.
 func (s *selector) prefetchRetry(ctx context.Context) error {
 	now := s.now()
 	k := s.keys.findDue(now.Add(lane.DueLead), func(k *keyState) bool {

@@ -8,8 +8,8 @@ import (
 	"weir/internal/weir"
 )
 
-// closeTimeout bounds the last commit of a session and the ticket that follows it, which may come after the end of
-// their contexts.
+// closeTimeout bounds the last commit of a session, and the enqueueing of the ticket that follows it. Both may come
+// after the contexts of the session have ended.
 const closeTimeout = 5 * time.Second
 
 // session is one holder's time with a lane, from the raised fence to the hand-over. It owns the parts and connects
@@ -141,8 +141,9 @@ func (s *session) serveRequests(ctx context.Context) error {
 	return s.due.advance(ctx)
 }
 
-// untilOpen returns how long the session waits before it chooses a message, at most: for the end of a pause, for
-// delivery.rate, or for a read of due times. isLong means that the lane pauses for so long that the holder leaves it.
+// untilOpen returns how long the session waits, at most, before it chooses a message. It may have to wait for the end
+// of a pause, because of delivery.rate, or for a read of due times. isLong means that the lane pauses for so long that
+// the holder leaves it.
 func (s *session) untilOpen() (wait time.Duration, isLong bool) {
 	if s.due.hasToReadFirst() {
 		return controlInterval, false
@@ -249,8 +250,9 @@ func (s *session) applyControl(c lane.Control, askedAt time.Time) {
 		s.tenure.end()
 	}
 	if askedAt.Before(s.pauses.askedAt) || c.Head.RequestSeq < s.requests.handled {
-		// The session has the result of a later read: of its own, or of a former holder, which has saved the request
-		// number in tail. The older pauses of this read could put a time into tail that is too late for the next work.
+		// The pauses of this read are out of date: this session, or a former holder, has seen a later read. (A former
+		// holder has saved the request number of that read in tail.) With outdated pauses, the session could write into
+		// tail a time for the next work that is too late.
 		return
 	}
 	s.pauses.replaceWith(c, askedAt)
@@ -265,13 +267,13 @@ func (s *session) applyControl(c lane.Control, askedAt time.Time) {
 // nextDueAt returns when the next held or scheduled message is due; zero = there is none.
 func (s *session) nextDueAt() time.Time { return earlierOf(s.selector.nextHeldAt(), s.due.nextDueAt()) }
 
-// nextUntriedAt is nextDueAt for messages without an attempt only, and for keys that the CMS has not refused.
+// nextUntriedAt is like nextDueAt, but only for messages without an attempt whose keys the CMS has not refused.
 func (s *session) nextUntriedAt() time.Time {
 	return earlierOf(s.selector.nextUntriedAt(), s.due.nextDueAt())
 }
 
-// nextWakeAt returns the next time at which a held message can be sent, or a move is to begin, without news; zero =
-// there is none.
+// nextWakeAt returns the next time at which a held message can be sent, or a move is to begin, if no news comes before;
+// zero = there is none.
 func (s *session) nextWakeAt() time.Time {
 	return earlierOf(s.selector.nextHeldWakeAt(), s.due.nextReadAt())
 }

@@ -69,9 +69,10 @@ func (s *session) readToEnd(ctx context.Context) error {
 	return nil
 }
 
-// beginRound lets all keys have another turn if each key had one, and reports whether the session is to choose again.
-// Messages that were not read yet have their turn first. If an untried message becomes due soon, the holder waits for
-// it, and begins no round: the pause before the round would make it leave the lane, and take it again at once.
+// beginRound begins the next round (see prober.go) if each key had its turn, and reports whether the session is to
+// choose again. Messages that were not read yet have their turn first. If a message without an attempt becomes due
+// soon, the holder waits for that message, and begins no round. Otherwise it would leave the lane in the pause before
+// the round, and take the lane again at once.
 func (s *session) beginRound(ctx context.Context) (bool, error) {
 	hasProbed := len(s.breaker.probedKeys) > 0 || s.breaker.isResting(s.now())
 	if !hasProbed || s.journal.countPending() > 0 || s.due.isUnderWay() {
@@ -118,7 +119,7 @@ func (s *session) awaitCommit(ctx context.Context, n int) error {
 }
 
 // awaitPage waits for a read of the log that is under way, for a message that becomes due, or for news. It returns
-// false if no read is under way, or with the error if ctx ends.
+// false if no read is under way, and false and an error if ctx ends.
 func (s *session) awaitPage(ctx context.Context) (bool, error) {
 	if s.readAhead.reading == nil {
 		return false, nil
@@ -174,8 +175,8 @@ func (s *session) linger(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// prefetchRetry fetches the message of the next retry, if there is time for a read before a message is to be sent: the
-// session waits for that read.
+// prefetchRetry fetches the message of the next retry. The session waits for that read, so prefetchRetry begins it only
+// if there is time for it before a message is to be sent.
 func (s *session) prefetchRetry(ctx context.Context) error {
 	if at := s.nextWakeAt(); !at.IsZero() && at.Before(s.now().Add(s.drainer.leadTime.current())) {
 		return nil

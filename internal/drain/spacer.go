@@ -15,7 +15,7 @@ type spacer struct {
 	nextAt time.Time // no attempt begins before this time
 }
 
-// untilNext returns how long no attempt may begin; 0 or less = an attempt may begin now. It reserves nothing.
+// untilNext returns the time until an attempt may begin; 0 or less = an attempt may begin now. It reserves nothing.
 func (s *spacer) untilNext(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,13 +7,13 @@ import (
 	"weir/internal/weir"
 )
 
-// Of the versions of a key that wait one behind the other, only the newest is tried. A version becomes superseded only
-// because it is older than the version that was delivered last. So if the newest version is dead, the next newest is
-// tried. And if a holder dies in between, the next holder comes to the same end.
+// If several versions of a key wait one behind the other, the holder tries only the newest one. A version becomes
+// superseded only because it is older than the version that was delivered last. So if the newest version is dead, the
+// holder tries the next newest. If a holder dies in between, the next holder comes to the same result.
 //
 // Messages supersede each other in a run: one behind the other in their key's order, of one contract. Another message
-// of the key between them, such as a delete, ends the run. Otherwise a newer version that was sent before that message
-// would be undone by it, or an older version that was sent after it would undo its effect.
+// of the key between them, such as a delete, ends the run. Otherwise that message could undo a newer version that was
+// sent before it, or an older version that was sent after it could undo that message.
 
 const (
 	// maxLatestVersions bounds the versions that a session has in memory. Beyond that number it drops them, and reads
@@ -66,8 +66,8 @@ func isOutdated(version string, l lane.LatestVersion) bool {
 	return !l.IsZero() && parseVersion(l.Version).Newer(parseVersion(version))
 }
 
-// newestFrom returns the message to try of the run that begins at an index of the read-ahead. It returns nil if the
-// message at that index is superseded, and has now left the read-ahead.
+// newestFrom chooses the message to try from the run that begins at index i of the read-ahead. It returns nil if the
+// message at that index is superseded: that message has then left the read-ahead.
 func (s *selector) newestFrom(ctx context.Context, i int) (*lane.Entry, error) {
 	first := s.readAhead.entries[i]
 	latest, err := s.versions.readLatest(ctx, first)
@@ -90,7 +90,7 @@ func (s *selector) newestFrom(ctx context.Context, i int) (*lane.Entry, error) {
 	return s.newestOf(i), nil
 }
 
-// newestOf returns the newest version of the run that begins at an index of the read-ahead.
+// newestOf returns the newest version in the run that begins at index i of the read-ahead.
 func (s *selector) newestOf(i int) *lane.Entry {
 	first := s.readAhead.entries[i]
 	best := first
@@ -109,8 +109,8 @@ func (s *selector) newestOf(i int) *lane.Entry {
 	return best
 }
 
-// newestHeld returns the message to try of the run at the beginning of a block. It returns nil if messages of the block
-// are superseded, and now leave it, or if messages of the log have to go first.
+// newestHeld chooses the message to try from the run at the beginning of a block. It returns nil if it has superseded
+// messages of the block, which then leave the block, or if messages of the log have to go first.
 func (s *selector) newestHeld(ctx context.Context, k *keyState, first *lane.Entry) (*lane.Entry, error) {
 	latest, err := s.versions.readLatest(ctx, first)
 	if err != nil {

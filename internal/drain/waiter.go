@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// waiter lets a session wait for news and wakes. News is that a read or the write of a move has ended, which run beside
-// the session. A wake comes from the rest of the process.
+// waiter lets a session wait for news and wakes. News comes when a read, or the write of a move, has ended: both run
+// beside the session. A wake comes from the rest of the process.
 type waiter struct {
 	now  func() time.Time
 	wake <-chan struct{} // the lane may have work: a message was appended, or a ticket or the sweep has come

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Durations counts durations in buckets. The end of each bucket is the fourth root of two times the end of the bucket
-// before. So a quantile above bucketUnit is right to within a tenth, and the counts of several instances can be added.
-// The key is the bucket's number. nil is an empty histogram that can only be read.
+// Durations counts durations in buckets. The end of each bucket is the end of the previous bucket, multiplied by the
+// fourth root of two. So a quantile above bucketUnit is right to within a tenth, and the counts of several instances
+// can be added. The map's key is the bucket's number. nil is an empty histogram that can only be read.
 type Durations map[int]int64
 
 // bucketsPerDoubling is the number of buckets between a duration and twice that duration.
@@ -51,8 +51,8 @@ func (h Durations) meanOf() time.Duration {
 	return time.Duration(sum / float64(max(h.Count(), 1)))
 }
 
-// Quantile returns the duration that a share q (0 to 1) of the durations does not exceed, as the middle of its bucket;
-// 0 without durations.
+// Quantile returns the duration that a share "q" of the durations does not exceed; q is from 0 to 1. It returns the
+// middle of that duration's bucket, or 0 without durations.
 func (h Durations) Quantile(q float64) time.Duration {
 	total := h.Count()
 	if total == 0 {

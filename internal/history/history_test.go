@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type counted struct {
 	storage.Table
 	n     atomic.Int64
-	fails atomic.Int64 // number of next transactions that fail
+	fails atomic.Int64 // number of further transactions that fail
 	away  atomic.Bool  // each read of a range fails
 }
 
@@ -203,8 +203,8 @@ func TestKeeper_RepairsFailedWrites(t *testing.T) {
 	})
 }
 
-// After Leave a process can be killed at any moment: the other instances see its messages a moment after it counted
-// them.
+// After Leave a process can be killed at any moment: the other instances see the messages of the process a moment after
+// the process counted them.
 func TestKeeper_Leave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -316,8 +316,8 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// An instance does not know the last deliveries of another instance before these are written. Rate must not take them
-// for missing.
+// An instance does not know the last deliveries of another instance before these are written. Rate must not take these
+// deliveries for missing.
 func TestKeeper_RateOfAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -399,7 +399,7 @@ func TestKeeper_Pace(t *testing.T) {
 }
 
 // A request for a cleanup can come when the process starts, and the process may end before the next request. So the
-// Keeper remembers the request until it is old enough.
+// Keeper remembers the request until the Keeper is old enough for a cleanup.
 func TestKeeper_RemembersAnEarlyRequestForACleanup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 type Config struct {
 	Table    storage.Table
 	Recorder *Recorder
-	Between  time.Duration // shortest time between two attempts of a lane, by delivery.rate; 0 = none
+	Between  time.Duration // shortest time between two attempts of a lane, from the setting delivery.rate; 0 = none
 	Now      func() time.Time
 	Log      *slog.Logger
 }
@@ -33,9 +33,9 @@ type Keeper struct {
 	leaving chan struct{} // closed by Leave
 	leave   sync.Once
 
-	lastWritten      string       // row and last minute of the last write of completed minutes; "" = write in any case
-	cleanupRequested atomic.Bool  // the next turn after minCleanupAge looks for expired rows
-	expiredOps       []storage.Op // delete the expired rows that were found
+	lastWritten      string       // row and last minute of the latest write of completed minutes; "" = write again
+	cleanupRequested atomic.Bool  // the next write after minCleanupAge is replaced by a look for expired rows
+	expiredOps       []storage.Op // operations that delete the expired rows that were found
 
 	cache cachedView
 }
@@ -54,8 +54,8 @@ func NewKeeper(cfg Config) *Keeper {
 const minCleanupAge = 10 * time.Minute
 
 // RequestCleanup requests the removal of expired rows. It returns at once. The Keeper looks for the rows in place of
-// one of its next writes, and deletes them in place of the write after that. The removal ends with Leave. It is enough
-// if one instance calls RequestCleanup each hour.
+// one of its next writes, and deletes them in place of the write after that. Leave ends the removal. It is enough if
+// one instance calls RequestCleanup each hour.
 func (k *Keeper) RequestCleanup() { k.cleanupRequested.Store(true) }
 
 // Leave prepares for the end of the process, which may come at any moment: the Keeper writes the
@@ -69,11 +69,11 @@ func (k *Keeper) Close(ctx context.Context) error {
 	return k.writeMinutes(ctx, true)
 }
 
-// leavingInterval is the time after which a process that may be killed at any moment looks for changes to write. A host
-// that stops kills the process 0.3 s after the host has closed its socket.
+// A process that may be killed at any moment looks for changes to write at intervals of leavingInterval. A host that
+// stops kills the process 0.3 s after the host has closed its socket.
 const leavingInterval = 50 * time.Millisecond
 
-// writtenBy is the time within a minute by which every instance begins to write the minute before.
+// When writtenBy of a minute has passed, every instance has begun to write the previous minute.
 const writtenBy = 55 * time.Second
 
 // runLoop writes once a minute until ctx ends, at a random second of the minute, so that instances do not write at the
@@ -167,7 +167,7 @@ func (k *Keeper) writeOnce(ctx context.Context) error {
 	return k.writeMinutes(ctx, false)
 }
 
-// writeMinutes writes the oldest hour that has new completed minutes. If unfinished is true, it writes all hours and
+// writeMinutes writes the oldest hour that has new completed minutes. If "unfinished" is true, it writes all hours and
 // the present minute. A later call writes the present minute again, because it may have changed.
 func (k *Keeper) writeMinutes(ctx context.Context, unfinished bool) error {
 	minutes := k.Recorder.copyMinutes(unfinished)
@@ -197,8 +197,8 @@ func (k *Keeper) writeMinutes(ctx context.Context, unfinished bool) error {
 // cachedView is the history that Keeper read last.
 type cachedView struct {
 	mu     sync.Mutex
-	others minuteSet // of the other instances together; nil = not read, or dropped
-	own    minuteSet // of this instance
+	others minuteSet // minutes of the other instances together; nil = not read, or dropped
+	own    minuteSet // minutes of this instance
 	readAt time.Time // time of the read
 	from   time.Time // earlier minutes were not read
 }

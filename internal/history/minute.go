@@ -12,14 +12,14 @@ type Minute struct {
 	Lanes        map[int]*Lane          `json:"l,omitempty"`
 	Attempts     map[weir.Outcome]int64 `json:"a,omitempty"`
 	Attempt      Durations              `json:"d,omitempty"` // durations of attempts
-	Lag          Durations              `json:"g,omitempty"` // from acceptance, due time or replay to delivery
+	Lag          Durations              `json:"g,omitempty"` // times from acceptance, due time or replay to delivery
 	Transactions map[string]int64       `json:"x,omitempty"` // by service and operation: "table transact"
-	AnsweredAt   time.Time              `json:"y,omitzero"`  // last attempt that the CMS judged
-	FailedAt     time.Time              `json:"z,omitzero"`  // last attempt that failed, or found the CMS unavailable
+	AnsweredAt   time.Time              `json:"y,omitzero"`  // time of the last attempt that the CMS judged
+	FailedAt     time.Time              `json:"z,omitzero"`  // when an attempt last failed or found the CMS unavailable
 }
 
-// Lane has the counts of one lane. Waiting and Oldest are known if Seen. They are the values that one instance observed
-// last in the minute, or the largest values of several instances or minutes.
+// Lane has the counts of one lane. Waiting and Oldest are known if Seen is set. They are the values that one instance
+// observed last in the minute, or the largest values of several instances or minutes.
 type Lane struct {
 	Accepted   int64         `json:"a,omitempty"`
 	Delivered  int64         `json:"d,omitempty"`
@@ -111,7 +111,7 @@ func laterOf(a, b time.Time) time.Time {
 	return a
 }
 
-// noteAttempt records when the CMS last judged a message, and when it last failed.
+// noteAttempt records when the CMS last judged a message, and when an attempt last failed.
 func (m *Minute) noteAttempt(outcome weir.Outcome, at time.Time) {
 	switch outcome {
 	case weir.OutcomeDelivered, weir.OutcomeRejected:

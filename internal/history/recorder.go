@@ -16,7 +16,7 @@ type Recorder struct {
 	mu            sync.Mutex
 	currentMinute *Minute
 	completed     []*Minute        // past minutes, oldest first; without hours that were written whole
-	countsAtLast  map[string]int64 // counts when the last completed minute was added
+	countsAtLast  map[string]int64 // result of "counts" when the last completed minute was added
 	lastWaiting   map[int]int64    // waiting messages of each lane, as last recorded
 	changes       int64            // rises with each activity; waiting messages do not count as activity
 }
@@ -25,14 +25,14 @@ type Recorder struct {
 // scheduled for next month must not cost a transaction a minute.
 const waitingInterval = 10 * time.Minute
 
-// NewRecorder returns a Recorder. counts returns the storage transactions of this process so far; see
+// NewRecorder returns a Recorder. The function "counts" returns the storage transactions of this process so far; see
 // Minute.Transactions.
 func NewRecorder(now func() time.Time, counts func() map[string]int64) *Recorder {
 	return &Recorder{now: now, counts: counts, lastWaiting: map[int]int64{}}
 }
 
-// thisMinute returns the present minute. If currentMinute is over, it completes that one first. The caller has locked
-// mu.
+// thisMinute returns the present minute. If the field currentMinute has a minute that is over, it first completes that
+// minute. The caller has locked mu.
 func (r *Recorder) thisMinute() *Minute {
 	at := r.now().UTC().Truncate(time.Minute)
 	if r.currentMinute == nil || at.After(r.currentMinute.At) {
@@ -132,8 +132,8 @@ func (r *Recorder) countChanges() int64 {
 	return r.changes
 }
 
-// copyMinutes returns copies of the completed minutes. If unfinished is true, it also returns a copy of the present
-// minute, unless that can be skipped.
+// copyMinutes returns copies of the completed minutes. If "unfinished" is true, it also returns a copy of the present
+// minute, unless the present minute can be skipped.
 func (r *Recorder) copyMinutes(unfinished bool) []*Minute {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,7 +150,7 @@ func (r *Recorder) copyMinutes(unfinished bool) []*Minute {
 	return all
 }
 
-// dropBefore drops the completed minutes before a time, which were written.
+// dropBefore drops the completed minutes before a time. The caller has written them.
 func (r *Recorder) dropBefore(before time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

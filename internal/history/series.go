@@ -11,8 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// maxCacheAge is the age up to which the rows of a read are reused. So frequent callers of one span cause at most three
-// reads of the rows a minute. A caller of a longer span causes a read of its own.
+// maxCacheAge is the age up to which the rows of a read are reused. So callers of one span cause at most three reads of
+// the rows a minute, however often they call. A caller of a longer span causes a read of its own.
 const maxCacheAge = 20 * time.Second
 
 // readMinutes returns the minutes since a time, of all instances together, oldest first. Minutes that no instance
@@ -51,8 +51,8 @@ func (k *Keeper) readMinutes(ctx context.Context, from time.Time) ([]*Minute, er
 	return all.sortMinutes(), nil
 }
 
-// readRows reads the minutes since the hour of a time: the sum of the other instances, and the minutes of this one. To
-// keep the minutes of each instance apart would take many times the memory.
+// readRows reads the minutes since the beginning of the hour of "from". It returns the sums of the other instances, and
+// the minutes of this instance. To keep the minutes of each instance apart would take many times the memory.
 func (k *Keeper) readRows(ctx context.Context, from time.Time) (others, own minuteSet, err error) {
 	others, own = minuteSet{}, minuteSet{}
 	err = eachRow(ctx, k.Table, from, func(key string, minutes []*Minute) {
@@ -104,9 +104,9 @@ func (t minuteSet) sortMinutes() []*Minute {
 	return slices.SortedFunc(maps.Values(t), func(a, b *Minute) int { return a.At.Compare(b.At) })
 }
 
-// Series returns the steps of the last span, oldest first, also those without activity. Each step begins at a multiple
-// of step, and the last one is not over. lane < 0 stands for all lanes. Attempts, durations and transactions are always
-// of all lanes. step is a whole number of minutes.
+// Series returns the steps of the last span, oldest first, also those without activity. The time at which a step begins
+// is a multiple of the argument "step". The last step is not over yet. lane < 0 stands for all lanes. Attempts,
+// durations and transactions are always of all lanes. "step" is a whole number of minutes.
 func (k *Keeper) Series(ctx context.Context, span, step time.Duration, lane int) ([]Minute, error) {
 	now := k.Now().UTC()
 	first := now.Add(step - span).Truncate(step)
@@ -140,7 +140,7 @@ func Sum(steps []Minute) Minute {
 }
 
 // carryWaiting copies Waiting and Oldest of a lane into later steps without a record of them, for up to
-// waitingInterval, because an unchanged number is recorded only each waitingInterval.
+// waitingInterval, because an unchanged number is recorded only once per waitingInterval.
 func carryWaiting(steps []Minute) {
 	last, at := map[int]Lane{}, map[int]time.Time{}
 	for i := range steps {
@@ -165,7 +165,7 @@ func removeOtherLanes(m *Minute, lane int) {
 	}
 }
 
-// visibleAfter is the time after the end of a minute from which every instance can read the whole minute: each instance
+// When visibleAfter has passed since the end of a minute, every instance can read the whole minute: each instance
 // writes the minute by writtenBy of the next minute, and reads are reused for maxCacheAge. Five seconds are for the
 // write itself.
 const visibleAfter = writtenBy + maxCacheAge + 5*time.Second
@@ -211,9 +211,9 @@ func finalsOfLane(lane int, minutes []*Minute, first time.Time) (last [recentMin
 	return last
 }
 
-// Rate returns the number of a lane's messages that became delivered, dead or superseded in a minute, as the mean of
-// the last minutes before CompleteUntil, at most 15. known is false if no record of the lane in that time exists or can
-// be read.
+// Rate returns how many messages of a lane became delivered, dead or superseded per minute. It is the mean of the last
+// minutes before CompleteUntil; the argument "minutes" is their number, at most 15. "known" is false if no record of
+// the lane in that time exists or can be read.
 func (k *Keeper) Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool) {
 	all, first := k.readRecent(ctx)
 	last := finalsOfLane(lane, all, first)
@@ -225,9 +225,10 @@ func (k *Keeper) Rate(ctx context.Context, lane, minutes int) (perMinute float64
 	return float64(n) / float64(minutes), known
 }
 
-// Pace returns the number of messages that a lane can be expected to finish in a minute: the number of the last minute
-// or, if that is 0, the largest number of the recent minutes. If the lane finished less than half of maxRate, it had
-// little to do or was paused, and Pace returns maxRate. known is false if the result is 0.
+// Pace returns the number of messages that a lane can be expected to finish in a minute. This is the number that the
+// lane finished in the last minute. If that number is 0, Pace returns the largest number of the recent minutes. If the
+// lane finished less than half of maxRate, it had little to do or was paused, and Pace returns maxRate. "known" is
+// false if the result is 0.
 func (k *Keeper) Pace(ctx context.Context, lane int) (perMinute float64, known bool) {
 	all, first := k.readRecent(ctx)
 	last := finalsOfLane(lane, all, first)
@@ -244,7 +245,8 @@ func (k *Keeper) Pace(ctx context.Context, lane int) (perMinute float64, known b
 	return perMinute, perMinute > 0
 }
 
-// attemptOverhead is about the time of a lane between two attempts, with a share of the time for commits.
+// attemptOverhead is about the time that a lane needs between two attempts. It includes a share of the time for
+// commits.
 const attemptOverhead = time.Millisecond
 
 // maxRate returns the number of messages that a lane can finish in a minute if it always has work; 0 = not known. It

@@ -17,8 +17,7 @@ const (
 	hourKey   = "2006010215"
 	// retention is the age at which the history is removed.
 	retention = 8 * 24 * time.Hour
-	// maxPackedSize is the largest number of bytes in a column of a row, by Azure's documentation of the data model of
-	// the table service.
+	// A column of a row has at most maxPackedSize bytes, according to Azure's documentation of the table service.
 	maxPackedSize = 64 << 10
 )
 
@@ -73,7 +72,8 @@ func writeRow(ctx context.Context, table storage.Table, instance string, hour ti
 	return err
 }
 
-// eachRow calls each with the key and the minutes of every row, from the hour of from on.
+// eachRow reads all rows from the hour of "from" on. It calls the function "each" with the key and the minutes of each
+// row.
 func eachRow(ctx context.Context, table storage.Table, from time.Time, each func(key string, minutes []*Minute)) error {
 	q := storage.Query{Partition: partition, From: from.UTC().Format(hourKey)}
 	for {
@@ -96,7 +96,8 @@ func eachRow(ctx context.Context, table storage.Table, from time.Time, each func
 	}
 }
 
-// findExpired returns operations that delete rows whose retention is over, at most for one transaction.
+// findExpired returns operations that delete rows whose retention is over. One transaction can have all of these
+// operations.
 func findExpired(ctx context.Context, table storage.Table, now time.Time) ([]storage.Op, error) {
 	page, err := table.Range(ctx, storage.Query{Partition: partition, To: now.UTC().Add(-retention).Format(hourKey),
 		Limit: storage.MaxOps, Columns: []string{"None"}})

@@ -36,7 +36,7 @@ func archiveName(f storage.File) string {
 	return f.ModifiedAt.UTC().Format("20060102T150405Z") + "-" + keyOf(f)[len("file-"):][:12] + "/" + shortName(f.Name)
 }
 
-// messageName returns the name, among the accepted files, of a file that is a message. EraseMessage finds the file by
+// messageName returns the name that a file with a message gets among the accepted files. EraseMessage finds the file by
 // the folder, which is the message's id.
 func messageName(id string, f storage.File) string { return id + "/" + shortName(f.Name) }
 
@@ -58,8 +58,8 @@ var (
 	metadataValue = regexp.MustCompile(`^[\x20-\x7e]*$`)
 )
 
-// copyMetadata returns the metadata that storage accepts in a request. The archived file has this metadata. So a due
-// time still applies if an operator copies the file back into the inbox.
+// copyMetadata returns those of the given metadata that storage accepts in a request. The archived file gets them. So a
+// due time still applies if an operator copies the file back into the inbox.
 func copyMetadata(given map[string]string) map[string]string {
 	kept := map[string]string{}
 	for name, value := range given {
@@ -126,9 +126,9 @@ func (c *Collector) writeProblems(ctx context.Context, to storage.Files, name st
 	})
 }
 
-// FinishBatch writes the problems of a batch beside its file, which has this name among the accepted files. If the
-// batch was rejected, FinishBatch moves the file to the rejected files. It may be called again after an error. It does
-// not restore a file that retention has removed.
+// FinishBatch writes the problems of a batch beside the batch's file. The argument "name" is the name of this file
+// among the accepted files. If the batch was rejected, FinishBatch moves the file to the rejected files. It may be
+// called again after an error. It does not restore a file that retention has removed.
 func (c *Collector) FinishBatch(ctx context.Context, b wire.Batch, name string) error {
 	problems := wire.FileProblems{Name: name[strings.Index(name, "/")+1:], RefusedAt: b.UpdatedAt, Detail: b.Reason,
 		Batch: b.ID, Parts: b.Problems}
@@ -182,9 +182,9 @@ func (c *Collector) RemoveExpired(ctx context.Context) error {
 	return errors.Join(c.removeFiles(ctx, c.Accepted, "", isExpired), c.removeFiles(ctx, c.Rejected, "", isExpired))
 }
 
-// removeFiles removes the files whose names begin with a prefix and which match. If storage refuses to delete a file,
-// for example because of a legal hold, removeFiles still removes the other files before it returns the first such
-// error. If storage cannot be reached, removeFiles ends at once.
+// removeFiles removes each file whose name begins with a prefix, if the function "matches" returns true for the file.
+// If storage refuses to delete a file, for example because of a legal hold, removeFiles still removes the other files
+// before it returns the first such error. If storage cannot be reached, removeFiles ends at once.
 func (c *Collector) removeFiles(ctx context.Context, from storage.Files, prefix string,
 	matches func(storage.File) bool) error {
 	var first error

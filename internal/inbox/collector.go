@@ -75,9 +75,9 @@ type Collector struct {
 	rests  rests
 
 	mu sync.Mutex
-	// postponed has the batches, by keyOf, that a run could not file before it ended. Later runs take them
-	// after all other files. Otherwise a batch that needs more time than a run has would delay the later
-	// files for ever.
+	// postponed has the batches that a run could not file before the run ended; the map's keys come from keyOf. Later
+	// runs take these batches after all other files. Otherwise a batch that needs more time than a run has would delay
+	// the later files for ever.
 	postponed map[string]bool
 }
 
@@ -146,8 +146,8 @@ func (c *Collector) isEmpty(ctx context.Context) (bool, error) {
 	return err == nil && len(page.Files) == 0 && page.Next == "", err
 }
 
-// takeAll takes files until this run has tried every ready file, or maxTaken files. If only files of upstreams that
-// rest are left, takeAll waits until a rest ends, and continues (see rests).
+// takeAll takes files until this run has tried every ready file, or maxTaken files. If all files that are left belong
+// to upstreams that rest, takeAll waits until a rest ends, and continues (see rests).
 func (c *Collector) takeAll(ctx context.Context) error {
 	tried := map[string]bool{}
 	for len(tried) < maxTaken {
@@ -194,7 +194,7 @@ func (c *Collector) postponeBatch(f storage.File) {
 func (c *Collector) sortByTurn(files []storage.File) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	postponed, turns := map[string]bool{}, map[string]int{} // turns by name; 0 = not postponed
+	postponed, turns := map[string]bool{}, map[string]int{} // turns is by file name: 1 = postponed, 0 = not
 	for _, f := range files {
 		if key := keyOf(f); c.postponed[key] {
 			postponed[key], turns[f.Name] = true, 1
@@ -227,7 +227,7 @@ func (c *Collector) listReady(ctx context.Context, tried map[string]bool) ([]sto
 	return ready, nil
 }
 
-// temporarySuffixes end the names of files that an SFTP client has not uploaded completely.
+// If an SFTP client has not uploaded a file completely, the file's name ends with one of temporarySuffixes.
 var temporarySuffixes = []string{".part", ".filepart", ".tmp"}
 
 // isReady reports whether the name of a file is not temporary, and its quiet time is over.

@@ -9,12 +9,12 @@
 //
 // A file that is too large to be copied stays in the inbox, and its problems file is among the rejected files.
 //
-// One process at a time takes files, under the lease "inbox". It lists the inbox, and takes the files in the
-// order of their last modification. It files the messages of one key one after the other, and messages of
-// different keys at the same time. If storage cannot be reached, the run ends, and the next run begins with the
-// same file. So no file that is a message overtakes an earlier such file of its key. The only exception is a file
-// whose error concerns this file alone, such as a panic: it stays in the inbox, and the run takes the later files.
-// The parts of a batch are filed later, by package batch.
+// One process at a time takes files, under the lease "inbox". It lists the inbox, and takes the files in the order of
+// their last modification. It files the messages of one key one after the other, and messages of different keys at the
+// same time. If storage cannot be reached, the run ends, and the next run begins with the same file. So no file with a
+// message overtakes an earlier file with a message of the same key. The only exception is a file whose error concerns
+// this file alone, such as a panic: it stays in the inbox, and the run takes the later files. The parts of a batch are
+// filed later, by package batch.
 //
 // # Each file once
 //

@@ -134,7 +134,7 @@ func TestCollect_OverwrittenOrDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// changeAt calls change once: before the first call of this operation on files or on the table.
+// changeAt calls the function "change" once: before the first call of this operation on files or on the table.
 func (p *process) changeAt(op string, change func()) {
 	p.faults.Once(func(c storagetest.Call) bool {
 		if c.Op != op || (c.Port != "files" && c.Port != "table") {

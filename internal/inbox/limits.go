@@ -41,7 +41,7 @@ const minRest, maxRest = time.Second, 5 * time.Minute
 type rests struct {
 	mu    sync.Mutex
 	until map[string]time.Time // end of the rest of each upstream
-	left  map[string]bool      // by keyOf, the files that were left in the inbox since it was listed last
+	left  map[string]bool      // files, by keyOf, that were left in the inbox since the inbox was listed last
 }
 
 // errResting is the error of a file that stays in the inbox because its upstream rests.

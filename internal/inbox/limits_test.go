@@ -171,7 +171,8 @@ func TestCollect_LeavesFilesOverAQuota(t *testing.T) {
 	})
 }
 
-// checkOrder checks that there are want messages, and that those of each key were filed in the order of their titles.
+// checkOrder checks that the number of messages is "want", and that the messages of each key were filed in the order of
+// their titles.
 func (w *world) checkOrder(want int) {
 	w.Helper()
 	all := w.lanes.Messages()

@@ -47,7 +47,7 @@ func simulateInbox(t *testing.T, f func(w *world)) {
 	lanetest.Simulate(t, func(t *testing.T) { f(newWorld(t, "/feed/article")) })
 }
 
-// newWorld returns an empty account. If split is not empty, it is the split path of the contract article.
+// newWorld returns an empty account. If "split" is not empty, it is the split path of the contract "article".
 func newWorld(t *testing.T, split string) *world {
 	t.Helper()
 	set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: "./@path", Split: split,

@@ -12,9 +12,9 @@ import (
 	"weir/internal/wire"
 )
 
-// knownNames are the metadata of a file that Weir reads, beside the trace context. header is the header of a post with
-// the same meaning; "" = a parameter of a posted batch has this meaning. The names of metadata are identifiers, so they
-// have no hyphen.
+// knownNames are the metadata of a file that Weir reads, beside the trace context. The field "header" is the header of
+// a post that has the same meaning; "" = a parameter of a posted batch has this meaning. The names of metadata are
+// identifiers, so they have no hyphen.
 var knownNames = []struct{ metadata, header string }{
 	{"weir_deliver_at", "Weir-Deliver-At"},
 	{"weir_deliver_after", "Weir-Deliver-After"},

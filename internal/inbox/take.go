@@ -277,7 +277,8 @@ func (c *Collector) fileBatch(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	// An earlier run has stored a batch that is rejected already. Its FinishBatch may have come before this copy.
+	// An earlier run has stored a batch that is rejected already. FinishBatch may have run for that batch before this
+	// copy was written.
 	if accepted.State == wire.BatchRejected {
 		if err := c.moveToRejected(ctx, s.File); err != nil {
 			return err

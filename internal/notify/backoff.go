@@ -14,15 +14,15 @@ const (
 	maxHosts = 1000
 )
 
-// hostBackoffs has a backoff for each host that did not answer, and for each address that answered 429 or 503.
-// Other addresses of a host that answered may work. It is safe for concurrent use.
+// hostBackoffs has a backoff for each host that did not answer, and for each address that answered 429 or 503. If a
+// host answered 429 or 503 at one address, its other addresses may work. It is safe for concurrent use.
 type hostBackoffs struct {
 	mu     sync.Mutex
 	byName map[string]*hostBackoff
 }
 
 type hostBackoff struct {
-	failures int       // in a row
+	failures int       // number of consecutive failures
 	retryAt  time.Time // end of the backoff
 }
 

@@ -12,10 +12,10 @@ import (
 
 // Callbacks restricts the callback addresses of messages. The zero value allows none.
 type Callbacks struct {
-	AllowedHosts []string          // a name, or *.name for all names below it; with a port except for the default
+	AllowedHosts []string          // a name, or *.name for all names below it; with its port if not the default one
 	AllowPrivate bool              // allow private addresses, and http
 	Secret       Secret            // signs for each host that has no secret in HostSecrets
-	HostSecrets  map[string]Secret // for each entry of AllowedHosts with a secret of its own, that secret
+	HostSecrets  map[string]Secret // secrets of those entries of AllowedHosts that have a secret of their own
 }
 
 // maxCallback is the longest address in bytes.

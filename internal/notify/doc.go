@@ -20,8 +20,9 @@
 // # Invariants
 //
 //   - If a message with a callback ends, Weir sends the event of its end at least once, or tries for three days.
-//   - While an outbox has a row, its marker exists. Weir writes the row and the marker together. It removes the
-//     marker only under the ETag that the marker had before a read found the outbox empty.
+//   - While an outbox has a row, its marker exists. Weir writes the row and the marker together. It removes the marker
+//     only after a read has found the outbox empty, and only if the marker's ETag has not changed since before that
+//     read.
 //   - No message of a lane waits for a receiver, and no receiver waits for another one: a lane sends at most two
 //     events at a time to each host, and at most eight to all hosts together. Due events that do not fit into the
 //     queue of a slow host are rescheduled.
@@ -30,8 +31,8 @@
 //
 // # Events of a lane
 //
-// Each sweep compares the control rows that it has read with the thresholds of the receivers: the time for
-// which a lane is paused, and the age of its oldest waiting message. The marker row !mailed has the receivers
-// that already have their event. It is written under its ETag, in one transaction with the events. So one
-// occurrence makes one event for each receiver, even if several processes see the occurrence.
+// Each sweep compares the control rows that it has read with the thresholds of the receivers: the time for which a lane
+// is paused, and the age of its oldest waiting message. The marker row !mailed names the receivers that already got
+// their event. It is written under its ETag, in one transaction with the events. So one occurrence makes one event for
+// each receiver, even if several processes see the occurrence.
 package notify

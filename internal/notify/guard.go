@@ -15,13 +15,13 @@ import (
 // errPrivate is the error of an address that is not public.
 var errPrivate = errors.New("not a public address")
 
-// guardian refuses the networks to which an address given from outside must not lead. Otherwise any upstream
-// could make Weir send requests to internal systems. The library generates its list of networks from IANA's
+// guardian refuses an address that leads into certain networks, because addresses come from outside. Otherwise any
+// upstream could make Weir send requests to internal systems. The library generates its list of networks from IANA's
 // registries of special-purpose addresses. Of IPv6, the library allows only 2000::/3.
 var guardian = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(
 	netip.MustParsePrefix("168.63.129.16/32"))) // Azure's platform answers at this address in every virtual network
 
-// checkPublic returns an error if address, an IP address with a port, is not public. It checks an IPv4 address
+// checkPublic returns an error if "address" is not public. It is an IP address with a port. It checks an IPv4 address
 // in IPv6 notation as IPv4.
 func checkPublic(address string) error {
 	at, err := netip.ParseAddrPort(address)

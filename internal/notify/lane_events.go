@@ -89,8 +89,8 @@ func isSameState(a, b outbox.LaneState) bool {
 		slices.Equal(a.BehindReceivers, b.BehindReceivers)
 }
 
-// findPause returns the pause of a lane, and whether the lane is paused. A pause for an unavailable CMS lasts until
-// the CMS has answered for a message, or no message waits. It goes on while Weir tries to reach the CMS again.
+// findPause returns the pause of a lane, and whether the lane is paused. A pause for an unavailable CMS lasts until the
+// CMS has answered for a message, or no message waits. The pause goes on while Weir tries to reach the CMS again.
 func findPause(number int, c lane.Control, now time.Time) (p pauseData, is bool) {
 	if o, by := c.LanePause(now); by {
 		p = pauseData{Lane: number, By: "operator", Reason: o.Reason, Since: o.Since}
@@ -106,7 +106,7 @@ func findPause(number int, c lane.Control, now time.Time) (p pauseData, is bool)
 	return pauseData{}, false
 }
 
-// newPauseMail returns the events of a pause's beginning or end, and sets the pause in next.
+// newPauseMail returns the events of a pause's beginning or end, and records the pause in the state "next".
 func (s *Sender) newPauseMail(number int, c lane.Control, told outbox.LaneState, next *outbox.LaneState,
 	now time.Time) ([]outbox.Event, error) {
 	p, is := findPause(number, c, now)
@@ -134,7 +134,7 @@ func (s *Sender) newPauseMail(number int, c lane.Control, told outbox.LaneState,
 	return s.newMails(number, to, LanePaused, p.Since, now, p)
 }
 
-// newBacklogMail returns the events of a backlog's beginning or end, and sets the backlog in next.
+// newBacklogMail returns the events of a backlog's beginning or end, and records the backlog in the state "next".
 func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, told outbox.LaneState,
 	next *outbox.LaneState,
 	now time.Time) ([]outbox.Event, error) {
@@ -168,8 +168,8 @@ func (s *Sender) newBacklogMail(number int, c lane.Control, oldest time.Time, to
 	return append(mail, over...), err
 }
 
-// newMails returns an event for each receiver in to that is still in the settings. since distinguishes this occurrence
-// from other occurrences of the event.
+// newMails returns an event for each receiver in the list "to" that is still in the settings. The time "since"
+// distinguishes this occurrence from other occurrences of the event.
 func (s *Sender) newMails(number int, to []string, kind string, since, now time.Time, data any) ([]outbox.Event,
 	error) {
 	if len(to) == 0 {

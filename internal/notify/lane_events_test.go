@@ -113,7 +113,7 @@ func TestSender_ReportLane_ACMSThatIsAway(t *testing.T) {
 	})
 }
 
-// saveUnavailable sets in tail how often in a row the CMS was unavailable; 0 = the CMS has answered.
+// saveUnavailable writes to the tail row how many consecutive times the CMS was unavailable; 0 = the CMS has answered.
 func (w *world) saveUnavailable(pauses int64) {
 	w.t.Helper()
 	if w.writer == nil {

@@ -17,8 +17,8 @@ const (
 	// rescheduled, by a random time from minPostpone to twice minPostpone.
 	maxQueuedPerHost = 50
 	minPostpone      = 30 * time.Second
-	// readLimit is the number of rows of one read, beside the rows in progress. While requests are in flight, the
-	// session waits for readInterval between two reads.
+	// readLimit is the number of rows that one read takes in addition to the rows in progress. While requests are in
+	// flight, the session waits for readInterval between two reads.
 	readLimit    = 200
 	readInterval = 500 * time.Millisecond
 	// lingerTime is the time for which a session stays with an empty outbox, because more events follow while
@@ -36,7 +36,7 @@ type outboxSession struct {
 	mayHaveUnseen bool            // the outbox may have rows that this session has not read
 	hasUnsent     bool            // some events were read and not sent, and their rows stay
 	hasMoreDue    bool            // some due rows were not read
-	nextDueAt     time.Time       // time at which the next row that is not due becomes due; zero = there is none
+	nextDueAt     time.Time       // due time of the first row that is not due yet; zero = there is none
 	lastReadAt    time.Time
 
 	queues         map[string][]queuedMail // by host
@@ -57,7 +57,7 @@ type queuedMail struct {
 	endpoint endpoint
 }
 
-// sendResult is the response to a request, or the failure because of which no request was sent.
+// sendResult is the response to a request, or the failure that prevented the request.
 type sendResult struct {
 	queuedMail
 	response
@@ -184,8 +184,8 @@ func (t *outboxSession) timeFromNow(in time.Duration) time.Time {
 }
 
 // startRequests starts the requests that the limits allow. If a host or an address is in its backoff, startRequests
-// records a failed try for each of its events without a request, so that the events wait for their next retry. The
-// host whose last request is the oldest comes first, so that slow hosts leave room for others.
+// sends it no request. It then records a failed try for each of its events, so that the events wait for their next
+// retry. The host whose last request is the oldest comes first, so that slow hosts leave room for others.
 func (t *outboxSession) startRequests() {
 	byLastServed := func(a, b string) int {
 		return cmp.Or(cmp.Compare(t.lastServed[a], t.lastServed[b]),
@@ -273,8 +273,8 @@ func (t *outboxSession) awaitResult() error {
 	}
 }
 
-// waitIdle is called when no event is due. It removes the marker of an empty outbox, and waits for lingerTime, or
-// until an event is due or the worker is woken. It reports whether the session is over.
+// waitIdle is called when no event is due. It removes the marker of an empty outbox, and waits for lingerTime. It waits
+// for less time if an event becomes due or the worker is woken. It reports whether the session is over.
 func (t *outboxSession) waitIdle() (over bool, err error) {
 	if t.nextDueAt.IsZero() && t.marker != "" {
 		isEmpty, err := t.rows.ClearMarker(t.ctx, t.marker)

@@ -14,8 +14,8 @@ const (
 	writeRetryDelay = 200 * time.Millisecond
 )
 
-// handleResult notes for saveResults whether the event is removed or rescheduled. It returns an error of storage
-// because of which no request was sent.
+// handleResult notes for saveResults whether the event is removed or rescheduled. If an error of storage prevented the
+// request, handleResult returns this error.
 func (t *outboxSession) handleResult(a sendResult) error {
 	t.inFlight--
 	if t.inFlightByHost[a.endpoint.host]--; t.inFlightByHost[a.endpoint.host] == 0 {

@@ -17,7 +17,7 @@ import (
 
 const (
 	// These constants bound the requests in flight.
-	maxPerHost    = 2 // of one lane, to each host
+	maxPerHost    = 2 // requests of one lane to each host
 	maxPerLane    = 8
 	maxPerProcess = 32
 	// leaseLength is the length of an outbox's lease.
@@ -56,7 +56,7 @@ type Config struct {
 	Log       *slog.Logger
 	Rand      func() float64    // returns a number from 0 to 1; called concurrently; nil = math/rand
 	Observer  Observer          // nil = no observer
-	Transport http.RoundTripper // nil = the network, which refuses private addresses except if the settings allow them
+	Transport http.RoundTripper // nil = the network; private addresses are refused unless the settings allow them
 }
 
 // Sender empties the outboxes in which this process knows of events. It is safe for concurrent use.
@@ -226,8 +226,8 @@ func (s *Sender) WaitIdle(ctx context.Context) {
 	}
 }
 
-// Close stops the Sender: no new request starts. Requests in flight may end, and Close saves their results, for
-// up to half of ctx's time. All other events stay in the outboxes.
+// Close stops the Sender: no new request starts. For up to half of the time that ctx has left, Close waits for the
+// requests in flight and saves their results. All other events stay in the outboxes.
 func (s *Sender) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.isClosed = true

@@ -18,8 +18,8 @@ type Cluster struct {
 	Contract    string
 	CMSStatus   int       // 0 = the CMS did not answer
 	Message     string    // the reason, with placeholders for the parts that differ
-	Count       int       // messages
-	Keys        int       // different keys of the messages
+	Count       int       // number of messages
+	Keys        int       // number of different keys of the messages
 	First, Last time.Time // times of the first and the last death
 	Sample      Sample    // the message that died last
 }
@@ -34,8 +34,8 @@ type Clusters struct {
 	Complete bool      // all dead messages were read
 }
 
-// maxClusterQueries is the number of queries for dead messages after which a call reads no further round. The queries
-// of the first round, which reads a chunk of each lane, do not count.
+// After maxClusterQueries queries for dead messages, a call reads no further chunks. This number does not include the
+// queries for the first chunk of each lane.
 const maxClusterQueries = 20
 
 // Clusters groups the dead messages by cause, and returns up to limit groups. The group with the latest death comes
@@ -92,8 +92,8 @@ type clusterer struct {
 type openCluster struct {
 	Cluster
 	keys map[string]bool
-	lane int   // of the sample
-	seq  int64 // of the sample
+	lane int   // lane of the sample
+	seq  int64 // sequence number of the sample
 }
 
 // readChunk adds the dead messages of a lane's next chunk.
@@ -130,8 +130,8 @@ func (k *clusterer) addDead(number int, d lists.DeadRow) {
 	}
 }
 
-// buildClusters builds the answer. It reads the ids of the samples. A sample that retention has removed meanwhile has
-// no id.
+// buildClusters builds the answer. It reads the ids of the samples. A sample that retention has removed meanwhile
+// has no id.
 func (o *Overview) buildClusters(ctx context.Context, k *clusterer, limit int, whole bool) (Clusters, error) {
 	list := make([]*openCluster, 0, len(k.byFingerprint))
 	for _, one := range k.byFingerprint {

@@ -24,10 +24,11 @@ import (
 
 // Rates returns the recent rates of lanes.
 type Rates interface {
-	// Rate returns the number of a lane's messages per minute that became delivered, dead or superseded, as the mean of
-	// the last minutes, at most 15. The rate is not known if no counters of that time are recorded or can be read.
+	// Rate returns how many messages of a lane became delivered, dead or superseded per minute. It is the mean of the
+	// last minutes; the argument "minutes" is their number, at most 15. The rate is not known if no counters of that
+	// time are recorded or can be read.
 	Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool)
-	// CompleteUntil returns the end of the last minute of Rate.
+	// CompleteUntil returns the end of the last minute that Rate includes.
 	CompleteUntil() time.Time
 	// Pace returns the messages per minute that a lane finishes while it has enough work.
 	Pace(ctx context.Context, lane int) (perMinute float64, known bool)
@@ -41,7 +42,7 @@ type Calendar interface {
 
 // Redactor hides the values of bodies that readers may not see; see redact.Bodies.
 type Redactor interface {
-	// HideValues replaces these values in the body of a message. After an error the message has no body.
+	// HideValues replaces the hidden values in the body of a message. After an error the message has no body.
 	HideValues(ctx context.Context, m *weir.Message) (hasValues bool, err error)
 }
 
@@ -73,8 +74,8 @@ func (o *Overview) readPace(ctx context.Context, lane int) Rate {
 	return Rate{n, known && n > 0}
 }
 
-// readError returns the error for the caller of the API: an error that wraps a *weir.Error unchanged, Unavailable if
-// storage may answer later, and any other error with op.
+// readError returns the error for the caller of the API. It returns an error that wraps a *weir.Error unchanged. If
+// storage may answer later, it returns Unavailable. It puts op before the text of any other error.
 func readError(op string, err error) error {
 	var ours *weir.Error
 	if errors.As(err, &ours) {

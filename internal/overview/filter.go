@@ -16,17 +16,17 @@ type Filter struct {
 	Key         string
 	Contract    string
 	Upstream    string
-	Fingerprint string // of the failure, see weir.Fingerprint; only dead messages have a fingerprint
+	Fingerprint string // fingerprint of the failure, see weir.Fingerprint; only dead messages have one
 	Lane        *int
 	From, To    time.Time // accepted at or after From, and before To
-	Text        string    // part of key, version, contract, last error, id, shown value or body; case does not matter
+	Text        string    // found in key, version, contract, last error, id, shown value or body; case does not matter
 
 	KeyPrefix                string
 	Version                  string      // the whole version
 	CMSStatus                StatusRange // status of the last answer
-	MinAttempts, MaxAttempts int         // number of attempts that count; 0 = no limit
+	MinAttempts, MaxAttempts int         // bounds of Status.AttemptCount; 0 = no bound
 	FinishedFrom, FinishedTo time.Time   // final at or after FinishedFrom, and before FinishedTo
-	IdempotencyKey           string      // of the post
+	IdempotencyKey           string      // idempotency key of the post
 	Shown                    ShownFilter
 }
 
@@ -47,8 +47,8 @@ func (r StatusRange) includes(status int) bool {
 	return r == StatusRange{} || r.Low <= status && status <= r.High
 }
 
-// clockMargin bounds the difference by which the times of acceptance in a log can be out of order. They are out of
-// order because the receivers' clocks differ, and because an append is tried again for seconds.
+// In a log, the times of acceptance can be out of order, by at most clockMargin. They are out of order because the
+// receivers' clocks differ, and because an append is tried again for seconds.
 const clockMargin = time.Minute
 
 // namesSubmission reports whether the filter has a key and an idempotency key. Then at most one message matches.

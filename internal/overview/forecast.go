@@ -11,14 +11,14 @@ import (
 
 // Forecast is the forecast of a waiting message. A field is zero if its value is not known.
 type Forecast struct {
-	Position   int       // among the key's held messages and its messages in the log, from 1
+	Position   int       // position among the messages of its key that are held or in the log, from 1
 	ExpectedAt time.Time // estimated time at which the message is sent
 	WaitsFor   string    // what the message waits for, as a text for users
 }
 
 const (
-	// maxQueuePages bounds the pages of a key's queue that are read. maxForecastRows bounds the rows of the log before
-	// a message that are read.
+	// At most maxQueuePages pages of a key's queue are read. At most maxForecastRows rows of the log before the message
+	// are read.
 	maxQueuePages   = 2
 	maxForecastRows = 1000
 	// maxYear is the last year that RFC 3339 can express.
@@ -52,7 +52,7 @@ type forecaster struct {
 	control  lane.Control
 	now      time.Time
 	position int         // Forecast.Position; 0 = not known
-	first    weir.Status // of the key's message at position 1; zero = the message itself, or not known
+	first    weir.Status // status of the key's message at position 1; zero = the message itself, or not known
 }
 
 // findPosition finds the message's position. The key's held messages are before its messages in the log, because the
@@ -93,8 +93,8 @@ func (v *forecaster) readFirst(ctx context.Context, line []lane.HeldMessage) err
 	return err
 }
 
-// countInLog sets the position of a message that is in the log: behind the held messages of its key, and behind the
-// key's messages before it in the log.
+// countInLog sets the position of a message that is in the log. The held messages of its key come before it, and so do
+// the earlier messages of its key in the log.
 func (v *forecaster) countInLog(ctx context.Context, held int) error {
 	id, cursor := v.st.Message.ID, v.control.Tail.Cursor
 	if id.Seq < cursor || id.Seq-cursor > maxForecastRows {
@@ -136,8 +136,8 @@ func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 		}
 		at = laterOf(at, h.Until)
 	}
-	// The lane's pauses delay the messages before this message, too. So the time for them counts from the end of the
-	// pauses.
+	// The lane's pauses delay the messages before this message, too. So the time for those messages begins at the end
+	// of the pauses.
 	if v.st.Stage != weir.Scheduled {
 		if ahead := v.messagesAhead(); ahead > 0 {
 			pace := v.readPace(ctx, v.st.Message.ID.Lane)
@@ -156,8 +156,9 @@ func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 	return at
 }
 
-// messagesAhead estimates the number of messages that are sent before the message: those before it in its key's queue
-// and, if it is not held, all messages between the cursor and it in the log, if that number is larger.
+// messagesAhead estimates how many messages are sent before the message. It counts the messages before it in its key's
+// queue. If the message is not held, messagesAhead also counts all messages of the log between the cursor and the
+// message, and returns the larger of the two numbers.
 func (v *forecaster) messagesAhead() int64 {
 	ahead := int64(max(v.position-1, 0))
 	if !v.st.Held {

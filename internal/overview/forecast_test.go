@@ -214,7 +214,8 @@ func TestForecast_UnavailableCMS(t *testing.T) {
 	})
 }
 
-// A pause also delays the messages before a message. So the time for these messages counts from the end of the pause.
+// A pause of a lane also delays the messages that are ahead of a message. So the time that those messages take begins
+// at the end of the pause.
 func TestForecast_PausesDelayTheQueue(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		for i := range 30 {

@@ -18,8 +18,8 @@ type laneCursor struct {
 	store          *lane.Store
 	lane           int
 	isEarlierEpoch bool  // the store is of an epoch that is over
-	maxBytes       int   // limit of the bytes of bodies that this cursor reads, except for a first body
-	maxBatch       int   // limit of the bytes of bodies in memory at the same time, except for a single body
+	maxBytes       int   // largest number of body bytes that this cursor reads; the first body may be larger
+	maxBatch       int   // largest number of body bytes in memory at the same time; a single body may be larger
 	firstChunk     int64 // sequence numbers in the first chunk of the log
 
 	scan      *lists.BackwardScan // nil = only seqs and laterSeqs are read
@@ -38,12 +38,12 @@ type laneCursor struct {
 // seqsPerRead limits the messages that one call of Store.ReadMany reads.
 const seqsPerRead = 50
 
-// deadChunk is the number of sequence numbers whose dead messages are read first. It is large, because usually few
-// messages are dead.
+// The first read of dead messages covers deadChunk sequence numbers. This number is large, because usually few messages
+// are dead.
 const deadChunk = 10_000
 
-// maxWaitingPages limits the pages of held messages, and those of scheduled messages, that a search reads in a lane. If
-// a lane has more pages of either kind, the search reads the log instead.
+// In a lane, a search reads at most maxWaitingPages pages of held messages, and at most maxWaitingPages pages of
+// scheduled messages. If a lane has more pages of either kind, the search reads the log instead.
 const maxWaitingPages = 10
 
 // openAt prepares the cursor to read the messages below a sequence number; 0 = all messages.
@@ -153,8 +153,8 @@ func (s *laneCursor) nextBefore() int64 {
 	return 1
 }
 
-// readMore reads the next chunk, and puts its matching messages into matches. A chunk may have none although later
-// chunks have some.
+// readMore reads the next chunk, and puts its matching messages into matches. A chunk may have no match although later
+// chunks have one.
 func (s *laneCursor) readMore(ctx context.Context) error {
 	if s.scansDead && len(s.seqs) == 0 {
 		if err := s.readDeadRows(ctx); err != nil {
@@ -227,8 +227,8 @@ func (s *laneCursor) keepMatches(ctx context.Context, entries []*lane.Entry) err
 	return s.filterByText(ctx, found)
 }
 
-// filterByText puts the messages with the text into matches. When maxBytes is reached, the page of the search ends, and
-// the next page continues with the first message whose body was not read.
+// filterByText puts the messages with the text into matches. When the cursor has used up maxBytes, the page of the
+// search ends, and the next page continues with the first message whose body was not read.
 func (s *laneCursor) filterByText(ctx context.Context, found []*lane.Entry) error {
 	hits := map[*lane.Entry]bool{}
 	var batch []*lane.Entry // messages whose bodies must be searched

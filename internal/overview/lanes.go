@@ -13,25 +13,25 @@ import (
 // balance.
 type Lane struct {
 	Number   int
-	At       time.Time // of the snapshot
-	Accepted int64     // messages that the log ever had, also copies from the epoch before
+	At       time.Time // time of the snapshot
+	Accepted int64     // all messages that were ever in the log, with copies from the previous epoch
 	Counts   lane.Counts
 	Waiting  int64 // accepted messages that are not in Counts
 
 	Scheduled, Queued, Retrying int64 // waiting messages by stage
 	Exact                       bool  // all waiting messages were counted
 
-	OldestAt      time.Time // since when the oldest waiting message can be sent; zero = none was found that can
-	Rate1         Rate      // in the last minute whose counters are complete
-	Rate15        Rate      // in the last fifteen such minutes
-	RatesUntil    time.Time // end of the last such minute; zero = not known
+	OldestAt      time.Time // time since which the oldest waiting message can be sent; zero = found no such message
+	Rate1         Rate      // rate in the last minute whose counters are complete
+	Rate15        Rate      // rate in the last fifteen minutes whose counters are complete
+	RatesUntil    time.Time // end of the last minute whose counters are complete; zero = not known
 	DrainEstimate DrainEstimate
 
 	Held        bool   // a holder has the lane, or died before it handed the lane over
 	Holder      string // process that raised the fence last
 	Fence       int64
-	NextDue     time.Time // when the first held or scheduled message can be sent; zero = none can without an operator
-	LastError   string    // of the last attempt that did not deliver
+	NextDue     time.Time // when the first held or scheduled message can be sent; zero = an operator has to act first
+	LastError   string    // error of the last attempt that did not deliver its message
 	LastErrorAt time.Time
 	Pauses      []weir.Pause // present pauses of operators, of the lane and of keys
 	PauseCause  PauseCause   // why the lane sends no message; zero = it may send
@@ -51,7 +51,8 @@ type DrainEstimate struct {
 }
 
 const (
-	// maxLanePages bounds the pages of held messages, and those of scheduled messages, that are counted in a lane.
+	// In each lane, at most maxLanePages pages of held messages and maxLanePages pages of scheduled messages are
+	// counted.
 	maxLanePages = 5
 	// maxOldestRows bounds the rows of the log that are read to find the oldest message. They begin at the cursor.
 	// The search ends at the first queued message that is not held, which is usually in the first row.

@@ -38,8 +38,8 @@ var sortFields = map[string]sortField{
 		func(st *weir.Status) bool { return st.CMSStatus != 0 }},
 }
 
-// ParseOrder parses the name of an order: one of OrderFields. A minus before it makes the order descending. An empty
-// text is the zero Order.
+// ParseOrder parses the name of an order: one of OrderFields. A minus before the name makes the order descending. An
+// empty text is the zero Order.
 func ParseOrder(text string) (Order, error) {
 	field, isDescending := strings.CutPrefix(text, "-")
 	if text != "" && !slices.Contains(OrderFields, field) {

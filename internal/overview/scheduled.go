@@ -78,7 +78,7 @@ func (o *Overview) parseDueToken(f DueFilter, token string) (*duePosition, error
 	return &duePosition{lane.DueTime{At: time.UnixMicro(p.before[0]).UTC(), Seq: p.before[2]}, int(p.before[1])}, nil
 }
 
-// readDuePositions reads the first positions of a lane that follow the position after.
+// readDuePositions reads the first positions of a lane that come behind the position "after".
 func (o *Overview) readDuePositions(ctx context.Context, number int, f DueFilter, after *duePosition,
 	limit int) ([]duePosition, error) {
 	span := lists.DueSpan{From: f.From, To: f.To}

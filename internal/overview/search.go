@@ -12,16 +12,16 @@ import (
 
 const (
 	// A search reads no further chunks after maxSearchQueries queries or maxSearchRows rows, and returns the messages
-	// that it found until then. In the first epoch that it reads, the first chunks of the lanes do not count towards
-	// these limits.
+	// that it found until then. These limits do not include the first chunk of each lane in the first epoch that the
+	// search reads.
 	maxSearchQueries = 20
 	maxSearchRows    = 20_000
-	// maxSearchBytes is about the largest number of bytes of bodies that a search reads in an epoch. Each lane has an
-	// equal share, but at least minLaneBytes. A larger body is not searched.
+	// In an epoch, a search reads bodies of about maxSearchBytes bytes at most. Each lane has an equal share, but at
+	// least minLaneBytes. A body that is larger than maxSearchBytes is not searched.
 	maxSearchBytes = 8 << 20
 	minLaneBytes   = 64 << 10
-	// maxBatchBytes is about the largest number of bytes of bodies in memory at the same time. Lanes have equal shares
-	// of at least minLaneBytes here, too.
+	// A search has bodies of about maxBatchBytes bytes at most in memory at the same time. Lanes have equal shares of
+	// at least minLaneBytes here, too.
 	maxBatchBytes = 2 << 20
 )
 
@@ -111,14 +111,14 @@ type search struct {
 	limit    int
 	matcher  textMatcher
 	redactor Redactor      // nil = no message has redacted values
-	cursors  []*laneCursor // of the epoch that is searched now
+	cursors  []*laneCursor // cursors of the epoch that is searched now
 	// submission is the position of the one message that can match, if the filter names a submission.
 	submission weir.ID
 	result     SearchResult
 
 	mu        sync.Mutex // guards totalCost and result.BodiesSkipped while the cursors read
 	totalCost cost
-	firstCost cost // the part of totalCost until the first chunk of each lane of the first epoch was read
+	firstCost cost // totalCost after the first chunk of each lane was read, in the first epoch
 }
 
 // cost counts the queries to storage, and the rows that they returned.
@@ -145,8 +145,9 @@ func (s *search) isOverBudget() bool {
 		s.totalCost.rows-s.firstCost.rows >= maxSearchRows
 }
 
-// searchEpoch searches one epoch, and reports whether further messages of the epoch may match. The search continues
-// below the sequence numbers before, one for each lane; without them it starts with the newest messages.
+// searchEpoch searches one epoch, and reports whether further messages of the epoch may match. The argument "before"
+// has one sequence number for each lane: the search continues below it. If "before" is nil, the search starts with the
+// newest messages.
 func (s *search) searchEpoch(ctx context.Context, store *lane.Store, earlier bool, before []int64) (more bool,
 	err error) {
 	if err := s.openCursors(ctx, store, earlier, before); err != nil {
@@ -204,7 +205,7 @@ func (s *search) position(epoch int) searchPosition {
 	return p
 }
 
-// refillCursors reads the next chunk of each lane that has no match left and may still have some.
+// refillCursors reads the next chunk of some lanes: those that have no match left, but may have further matches.
 func (s *search) refillCursors(ctx context.Context) error {
 	var empty []*laneCursor
 	for _, src := range s.cursors {

@@ -62,8 +62,8 @@ func (w *world) readAll() []weir.Status {
 	return all
 }
 
-// checkFound compares the found messages with those messages in all for which want returns true. Each of these must be
-// found once, with its state, the newest first.
+// checkFound compares the found messages with the wanted messages: the messages in "all" for which "want" returns true.
+// Each wanted message must be found once, with its state, the newest first.
 func (w *world) checkFound(what string, found []weir.Status, want func(weir.Status) bool, all []weir.Status) {
 	w.t.Helper()
 	missing := map[weir.ID]weir.Status{}

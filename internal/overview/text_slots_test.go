@@ -20,7 +20,7 @@ type slowTable struct {
 	takes time.Duration // delay of each page
 
 	mu   sync.Mutex
-	most int // bytes
+	most int // largest number of bytes of bodies in a page
 }
 
 func (s *slowTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {

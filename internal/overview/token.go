@@ -19,8 +19,7 @@ type searchPosition struct {
 	before []int64
 }
 
-// checksumSize is the number of bytes of the hash at the beginning of a token. The hash makes the token valid for its
-// filter only.
+// A token begins with a hash of checksumSize bytes. The hash makes the token valid for its filter only.
 const checksumSize = 8
 
 // encodeToken returns the position as a token for pages with the same filter.
@@ -32,7 +31,7 @@ func (p searchPosition) encodeToken(filter any) string {
 	return base64.RawURLEncoding.EncodeToString(append(hashFilter(filter, b), b...))
 }
 
-// hashFilter returns the hash of a filter and of the part of a token behind the hash.
+// hashFilter returns one hash of two things: a filter, and the content of a token.
 func hashFilter(f any, payload []byte) []byte {
 	filter, err := json.Marshal(f)
 	if err != nil {

@@ -34,7 +34,7 @@ type world struct {
 	rates   rates
 }
 
-// rates has the rate for each number of minutes, and the pace under the key pace.
+// rates has the rate for each number of minutes. The constant "pace" is the map's key for the pace.
 type rates map[int]float64
 
 // pace is a key of rates. No rate has 0 minutes.
@@ -155,8 +155,8 @@ func (w *world) drainWhile(f func()) {
 	}
 }
 
-// insertRows writes n rows of the log or of a list of lane 0, from sequence number 1 on, and sets head to the number
-// after them.
+// insertRows writes n rows of the log or of a list of lane 0, from sequence number 1 on, and sets the head's next
+// sequence number to the number after them.
 func (w *world) insertRows(prefix string, n int, values map[string]any) {
 	w.t.Helper()
 	transact := func(ops []storage.Op) {

@@ -44,7 +44,7 @@ func (c Config) Fits() error {
 	return nil
 }
 
-// reservedAverages returns the time of Tolerance attempts that take the average time.
+// reservedAverages returns Tolerance times the average time of an attempt.
 func (c Config) reservedAverages(average time.Duration) time.Duration {
 	return time.Duration(float64(average) * c.Tolerance)
 }

@@ -12,16 +12,16 @@
 //
 //	reserve = (average time of an attempt × tolerance) or (an attempt's timeout), whichever is longer
 //
-// The average is the average of this process; until its first attempt is answered, it is an estimate. Processes
-// do not pass the average on: a stored row would only replace the estimate before the first attempt.
+// Each process computes the average from its own attempts; until its first attempt is answered, it uses an estimate.
+// Processes do not pass the average on: a stored row would only replace the estimate before the first attempt.
 //
 // No attempt begins if its timeout would pass the end. The drain itself ensures this (drain.Config.NotAfter),
 // even if the timer of this package fires late.
 //
 // # Two processes at the same time
 //
-// Two processes that overlap, or one beside a Functions host, are two instances like any others. The lease lets
-// only one of them write for a lane, and the fence makes storage refuse the commits of a late process. The leases
+// Two processes that overlap are two instances like any others, and so are a process and a Functions host. The lease
+// lets only one of them write for a lane, and the fence makes storage refuse the commits of a late process. The leases
 // of a killed process expire, as everywhere.
 //
 // # One lane

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// maxStorageFailures is the number of failures of storage in a row after which DrainLane gives up.
+	// DrainLane gives up after maxStorageFailures consecutive failures of storage.
 	maxStorageFailures = 3
-	// maxShortWait bounds the total wait while due messages cannot be sent for a short time, for example until
-	// the settle time is over.
+	// maxShortWait bounds the sum of the short waits. In a short wait, due messages cannot be sent for a short time,
+	// for example until the settle time is over.
 	maxShortWait = 90 * time.Second
 	// minRecheck is the shortest wait before the lane is drained again.
 	minRecheck = 100 * time.Millisecond
@@ -31,7 +31,7 @@ type Joiner interface {
 type DrainResult struct {
 	Lane    int
 	Report  drain.Report
-	Done    lane.Counts // messages that became final while DrainLane ran, by any process
+	Done    lane.Counts // messages that any process made final while DrainLane ran
 	Waiting int64       // messages that are not final
 	Due     bool        // there is work for a holder now: a message could be sent, or a request is open
 	Err     error       // error of storage; nil = none
@@ -78,7 +78,7 @@ func (e *DrainResult) recordCounts(before, after lane.Control, now time.Time) {
 	e.Waiting, e.Due = after.WaitingCount(), after.HasWork(now)
 }
 
-// isBlockedBriefly reports whether due messages cannot be sent now, but may be sent before limit.
+// isBlockedBriefly reports whether due messages cannot be sent now, but may be sent before the time "limit".
 func (e *DrainResult) isBlockedBriefly(limit time.Time) bool {
 	return e.Report.State == drain.Waiting && e.Due && !e.Report.Paused && e.Report.Until.Before(limit)
 }
@@ -113,8 +113,8 @@ type State string
 // The states in which DrainLane can leave a lane.
 const (
 	Failed      State = "failed"      // storage failed
-	Held        State = "held"        // by another process, while a message could be sent
-	Paused      State = "paused"      // by an operator or the calendar, or the CMS is unavailable
+	Held        State = "held"        // another process holds the lane, and a message could be sent
+	Paused      State = "paused"      // an operator or the calendar paused it, or the CMS is unavailable
 	Waiting     State = "waiting"     // all messages are due later
 	Interrupted State = "interrupted" // the process got a signal to end
 	Clear       State = "empty"       // empty, except for messages that arrived afterwards

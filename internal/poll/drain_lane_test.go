@@ -33,8 +33,8 @@ func (j *joins) ReadControl(context.Context, int) (lane.Control, error) {
 	return j.steps[j.n].control, nil
 }
 
-// newControl returns the control rows of a lane with three messages. The first of them are delivered: as many as the
-// parameter delivered.
+// newControl returns the control rows of a lane with three messages. The parameter "delivered" says how many of them
+// are delivered; these are the first ones.
 func newControl(delivered int64) lane.Control {
 	return lane.Control{Head: lane.Head{Next: 4},
 		Tail: lane.Tail{Cursor: delivered + 1, Counts: lane.Counts{Delivered: delivered}}}

@@ -22,13 +22,13 @@ type Meter struct {
 	mu        sync.Mutex
 	counts    Counts
 	answered  int           // number of attempts in the average
-	total     time.Duration // time of these attempts
+	total     time.Duration // time of the attempts in the average
 	inFlight  int           // attempts in flight
 	busySince time.Time     // time at which inFlight rose from 0
 	busyTotal time.Duration // time with attempts in flight, until inFlight was 0 for the last time
 }
 
-// Counts has the number of attempts for each outcome; Cut is for those that Weir cut off.
+// Counts has the number of attempts for each outcome; Cut has the attempts that Weir cut off.
 type Counts struct {
 	Delivered, Rejected, Retried, Unavailable, Cut int
 }
@@ -88,7 +88,7 @@ func (m *Meter) countResult(r weir.Result) {
 	m.total += r.Duration
 }
 
-// Average returns the mean time of the attempts, and false if no attempt is in it yet.
+// Average returns the mean time of the attempts, and false if the mean has no attempt yet.
 func (m *Meter) Average() (time.Duration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -168,7 +168,8 @@ func TestPeriods_DeliverEachMessageWithinIdleAndASecond(t *testing.T) {
 	}
 }
 
-// checkNoneLate checks each attempt: at its begin, its timeout must not pass the end of its period.
+// checkNoneLate checks each attempt: the attempt must begin early enough that its timeout is over before its period
+// ends.
 func (w *world) checkNoneLate(starts []time.Time, cfg poll.Config) {
 	for id, begun := range w.begun {
 		for _, at := range begun {

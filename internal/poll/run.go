@@ -49,7 +49,7 @@ type Run struct {
 	Start   time.Time // beginning of the period
 	Lanes   int
 	Log     Reader
-	Drainer Drainer // its Sender is the field Meter, and its NotAfter is Config.NotAfter(Start)
+	Drainer Drainer // it has Meter as its Sender, and Config.NotAfter(Start) as its NotAfter
 	Sweeper Sweeper
 	Meter   *Meter
 	Now     func() time.Time
@@ -82,8 +82,8 @@ func (r *Run) stopAt() time.Time {
 // errTooLate is the error of a period that ended before the lanes were read once.
 var errTooLate = errors.New("the period was over before the lanes could be read")
 
-// wakeLoop reads the lanes every Idle until stopAt, and wakes those with work. It returns the number of reads of
-// all lanes, and the error of the last one.
+// wakeLoop reads the lanes at intervals of Config.Idle until the time of stopAt. It wakes the lanes with work. It
+// returns the number of reads of all lanes, and the error of the last one.
 func (r *Run) wakeLoop(ctx context.Context) (runs int, err error) {
 	err = errTooLate
 	for next := r.Now(); ctx.Err() == nil; {
@@ -105,8 +105,9 @@ func (r *Run) wakeLoop(ctx context.Context) (runs int, err error) {
 	return runs, err
 }
 
-// wakeLanesUntil calls wakeLanes with the time limit stop. before is the error of the previous call; errTooLate =
-// there was none. If the limit ends the call, and there was a previous call, wakeLanesUntil returns before.
+// wakeLanesUntil calls wakeLanes with the time limit "stop". The argument "before" is the error of the previous call;
+// errTooLate = there was no previous call. If the limit ends the call, and there was a previous call, wakeLanesUntil
+// returns the previous error.
 func (r *Run) wakeLanesUntil(ctx context.Context, stop time.Time, before error) error {
 	limited, cancel := context.WithTimeout(ctx, stop.Sub(r.Now()))
 	defer cancel()
@@ -152,8 +153,9 @@ func (r *Run) waitForChange(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sweepLoop sweeps at once and then each minute until ctx ends. It returns the error of the last sweep that ctx
-// did not end. It runs in parallel with wakeLoop, because retention may take long.
+// sweepLoop sweeps at once and then each minute until ctx ends. It returns the error of the last sweep. If the end of
+// ctx cut this sweep off, it returns the error of the previous sweep. It runs in parallel with wakeLoop, because
+// retention may take long.
 func (r *Run) sweepLoop(ctx context.Context) error {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
@@ -176,8 +178,8 @@ func (r *Run) sweepLoop(ctx context.Context) error {
 	}
 }
 
-// laneErrors returns the errors because of which lanes cannot be drained now. An unavailable CMS, or another
-// holder, is not an error.
+// laneErrors returns the errors that prevent lanes from being drained now. An unavailable CMS, or another holder, is
+// not an error.
 func (r *Run) laneErrors() error {
 	var problems []error
 	for number := range r.Lanes {

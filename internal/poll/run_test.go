@@ -59,9 +59,9 @@ type fake struct {
 	sweeps  int
 	sweep   error
 	report  drain.Report
-	looks   []time.Duration // times of the reads of control rows, since started
+	looks   []time.Duration // times of the reads of control rows, after the time "started"
 	wakes   int
-	closed  time.Duration // time of Close, since started
+	closed  time.Duration // time of Close, after the time "started"
 	limit   time.Duration // time limit of the context of Close
 	takes   time.Duration // time that one attempt takes
 }

@@ -36,9 +36,9 @@ type Queue struct {
 	Name     string
 	Contract string // the contract that its messages must match; "" = any contract
 	Upstream string // the upstream that sends its messages; "" = none
-	// SingleActive must be set for a queue with the argument x-single-active-consumer: the broker then chooses
-	// one of several consumers. Any other queue has one exclusive consumer. Other processes try to consume it
-	// again and again until that consumer ends.
+	// SingleActive must be set for a queue with the argument x-single-active-consumer: the broker then chooses one of
+	// several consumers. Any other queue has one exclusive consumer. Other processes try again and again to consume the
+	// queue, until that consumer ends.
 	SingleActive bool
 }
 
@@ -69,10 +69,10 @@ type Consumer struct{ cfg Config }
 func New(cfg Config) *Consumer { return &Consumer{cfg: cfg} }
 
 const (
-	// firstReconnect is the first pause before the next connection or consumer, and maxReconnect is the longest
-	// pause. After a connection or consumer has lasted for stableAfter, the pauses begin again with the first
-	// one. The pauses are short, because a process that waits for an exclusive queue finds it free only by
-	// trying. A dead letter that could not be published has the same pauses.
+	// firstReconnect is the first pause before the next connection or consumer, and maxReconnect is the longest pause.
+	// After a connection or consumer has lasted for stableAfter, the pauses begin again with the first one. The pauses
+	// are short, because a process that waits for an exclusive queue learns only from a further try that the queue is
+	// free. The tries to publish a dead letter have the same pauses.
 	firstReconnect = 250 * time.Millisecond
 	maxReconnect   = 5 * time.Second
 	stableAfter    = time.Minute
@@ -93,8 +93,8 @@ func (c *Consumer) Run(ctx context.Context) {
 	c.repeat(ctx, "connection", func() error { return c.useConnection(ctx) })
 }
 
-// repeat calls work again and again until ctx ends. work returns when ctx ends, or when its connection or channel is
-// lost.
+// repeat calls the function "work" again and again until ctx ends. The function returns when ctx ends, or when its
+// connection or channel is lost.
 func (c *Consumer) repeat(ctx context.Context, subject string, work func() error) {
 	for ctx.Err() == nil {
 		policy := retry.Policy{First: firstReconnect, Max: maxReconnect, Spread: 0.5,
@@ -108,7 +108,7 @@ func (c *Consumer) repeat(ctx context.Context, subject string, work func() error
 			err := work()
 			if ctx.Err() == nil && c.cfg.Now().Sub(began) >= stableAfter {
 				c.cfg.Log.Warn("consume: connection lost", "subject", subject, "err", err)
-				return nil // the next pauses then begin with the first one
+				return nil // the pauses then begin again with firstReconnect
 			}
 			if ctx.Err() != nil {
 				return nil

@@ -186,7 +186,7 @@ func encodeProblems(err error) string {
 
 // estimateSize returns an upper bound of the bytes that a value of a header takes in a frame.
 func estimateSize(value any) int {
-	const overhead = 16 // for a number, a time, or the length of any other value
+	const overhead = 16 // bytes of a number, of a time, or of the length of any other value
 	size := overhead
 	switch v := value.(type) {
 	case string:

@@ -18,7 +18,7 @@ import (
 
 var testNow = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// fakeLanes is the log behind a Filer. It calls file for each append.
+// fakeLanes is the log behind a Filer. It calls the function "file" for each append.
 type fakeLanes struct {
 	file func(ctx context.Context, m weir.Message, key string) (lane.Receipt, error)
 }

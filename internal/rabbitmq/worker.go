@@ -24,8 +24,7 @@ const (
 	notFiledInterval = 10 * time.Second
 )
 
-// worker handles the deliveries of one channel. It has at most as many goroutines as the prefetch allows
-// deliveries.
+// worker handles the deliveries of one channel. The number of its goroutines is at most Config.Prefetch.
 type worker struct {
 	consumer *Consumer
 	queue    Queue
@@ -53,7 +52,7 @@ func (w *worker) accept(ctx context.Context, d *amqp.Delivery) {
 	case filing.IsRefusal(err):
 		w.tasks.Go(func() { w.refuse(ctx, d, err) })
 	}
-	// Any other error means that ctx has ended, and with it the channel: the broker delivers the message again.
+	// Any other error means that ctx and the channel have ended: the broker delivers the message again.
 }
 
 // addTask files a message in the background, after the earlier messages of its key.
@@ -155,9 +154,10 @@ func (w *worker) refuse(ctx context.Context, d *amqp.Delivery, reason error) {
 	c.cfg.Log.Warn("consume: refused", "subject", w.queue.Name, "reason", safeMessage(reason))
 }
 
-// stopInOrder waits for the deliveries that are being filed, for stopTimeout at most. The consumer stays
-// registered until the channel or its connection closes. Otherwise the broker would at once pass later messages
-// on to the next consumer, and that consumer could file them before the earlier messages of their key here.
+// stopInOrder waits for the deliveries that are being filed, for stopTimeout at most. The consumer stays registered
+// until the channel or its connection closes. Otherwise the broker would at once pass later messages on to the next
+// consumer, and that consumer could file them before the earlier messages of the same key, which this process is still
+// filing.
 func (w *worker) stopInOrder(stopWork func()) {
 	timer := time.AfterFunc(stopTimeout, stopWork)
 	defer timer.Stop()

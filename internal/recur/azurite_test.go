@@ -90,7 +90,7 @@ func TestRunner_OnAzurite(t *testing.T) {
 	}
 	wg.Wait()
 	b := process()
-	if err := fileByPut(t, b, "every"); err != nil { // while the timers of the others fire
+	if err := fileByPut(t, b, "every"); err != nil { // while the timers of the other processes fire
 		t.Fatal(err)
 	}
 	count := 0
@@ -135,7 +135,7 @@ func fileByPut(t *testing.T, r *recur.Runner, name string) error {
 	return err
 }
 
-// clock is a clock that only Add moves.
+// clock is a clock that only Add moves on.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time

@@ -21,8 +21,8 @@
 //	append the message under the idempotency key <name>@<due>, then move the row on
 //
 // An occurrence is processed one second before its due time (fileAhead). Its message is filed with the occurrence's due
-// time, and delivered at that time. With overlap: skip the occurrence is processed at its due time, because only then
-// it is known whether the message of the last run is final.
+// time, and delivered at that time. With "overlap: skip" an occurrence is processed only at its due time, because it is
+// not known earlier whether the message of the last run is final.
 //
 // # Invariants
 //
@@ -35,16 +35,17 @@
 //
 // # Failure
 //
-// After a crash between the append and the move the row still names the occurrence. The next process appends again,
-// which finds the message in its lane, and then moves the row on. A new definition never files an occurrence that the
-// old definition may have filed already. The clock of another process may be ahead by up to clockSkew. So occurrences
-// that are due within clockSkew are first filed with the old definition, as messages with their due times. If the new
-// definition is paused, only the occurrences that are due for this process are filed, because no others follow.
+// After a crash between the append and the move the row still names the occurrence. The next process appends the
+// message again; the append finds the message in its lane. Then the process moves the row on. A new definition never
+// files an occurrence that the old definition may have filed already. The clock of another process may be ahead by up
+// to clockSkew. So occurrences that are due within clockSkew are first filed with the old definition, as messages with
+// their due times. A definition that is paused files no occurrences. So if the new definition is paused, only the
+// occurrences that are already due for this process are filed with the old one.
 //
 // # Local time
 //
-// The cron fields name local times. If clocks are set forward, the local times that do not exist
-// are left out. If clocks are set back, a local time that occurs twice is due once, at its first occurrence. But a
-// schedule whose hour field matches every hour ("*") is due at both occurrences. @every counts elapsed time and ignores
-// local time.
+// The cron fields name local times. If clocks are set forward, the local times that do not exist are left out. If
+// clocks are set back, a local time that occurs twice is due once, at its first occurrence. But if the hour field of a
+// schedule matches every hour ("*"), such a local time is due both times. @every counts elapsed time and ignores local
+// time.
 package recur

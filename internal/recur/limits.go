@@ -22,11 +22,12 @@ type Load struct {
 	Rate  float64 // occurrences per second, see Limits.Rate
 }
 
-// busiestRuns is the number of distances between consecutive runs among which busiestRate finds the shortest one.
+// busiestRate looks at busiestRuns distances between consecutive runs, and takes the shortest of them.
 const busiestRuns = 16
 
-// busiestRate returns the occurrences per second of a plan in its busiest time: it takes the shortest distance between
-// two of the next runs as the distance between all runs. Without two next runs it returns 0.
+// busiestRate returns the occurrences per second of a plan in its busiest time. It looks for the shortest distance
+// between two of the next runs, and assumes this distance between all runs. If fewer than two runs follow, it returns
+// 0.
 func (p *Plan) busiestRate(now time.Time) float64 {
 	if p.every > 0 {
 		return 1 / float64(p.every)
@@ -49,7 +50,8 @@ func (p *Plan) busiestRate(now time.Time) float64 {
 	return 1 / shortest.Seconds()
 }
 
-// busiestRate returns the rate of a definition; 0 if it is paused, over, or cannot be read.
+// busiestRate returns the rate of a definition. The rate is 0 if the definition is paused, has ended, or cannot be
+// read.
 func (d Definition) busiestRate(now time.Time) float64 {
 	if d.Paused || (!d.End.IsZero() && !now.Before(d.End)) {
 		return 0
@@ -80,8 +82,8 @@ func (s *Store) readLoadExcept(ctx context.Context, name string) (Load, error) {
 	return load, err
 }
 
-// checkLimits returns a Conflict if the limits are exceeded when definition d replaces the schedule old. An empty old
-// means a new schedule. Otherwise a definition with at most the rate of old is never refused.
+// checkLimits returns a Conflict if the limits are exceeded when definition d replaces the schedule "old". If "old" is
+// empty, the schedule is new. If it is not empty, and the rate of d is at most the rate of "old", d is never refused.
 func (r *Runner) checkLimits(ctx context.Context, old Schedule, d Definition) error {
 	now := r.cfg.Now()
 	isNew, rate, before := old.etag == "", d.busiestRate(now), 0.0

@@ -10,7 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// wantRefusal fails the test if err is not a Conflict with the text. An empty text means that Put must succeed.
+// wantRefusal fails the test unless err is a Conflict whose text contains the parameter text. If text is empty, Put
+// must succeed.
 func wantRefusal(t *testing.T, step string, err error, text string) {
 	t.Helper()
 	switch {

@@ -24,14 +24,14 @@ func TestMain(m *testing.M) { azurite.Main(m) }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// world is storage in memory and the processes that share it, in virtual time.
+// world has storage in memory, and the processes that share it, in virtual time.
 type world struct {
 	t      *testing.T
 	memory *memory.Account
 	faults *storagetest.Faults
 	lanes  int
 	final  atomic.Bool // Status reports each message as delivered
-	blind  string      // the process for which Status ignores the field final
+	blind  string      // name of the process whose Status ignores the field "final"
 }
 
 // simulate runs a test in virtual time.
@@ -47,7 +47,7 @@ func simulate(t *testing.T, f func(t *testing.T, w *world)) {
 	})
 }
 
-// newStore returns the lanes as a process sees them, with its faults. An empty name means no faults.
+// newStore returns the lanes as a process sees them, with the faults of that process. An empty name means no faults.
 func (w *world) newStore(actor string) *lane.Store {
 	s := &lane.Store{Table: w.memory.Table(), Bodies: w.memory.Blobs(), Epoch: 1, Lanes: w.lanes, Now: time.Now}
 	if actor != "" {
@@ -56,7 +56,7 @@ func (w *world) newStore(actor string) *lane.Store {
 	return s
 }
 
-// newRunner returns the runner of a process whose clock is ahead by a span.
+// newRunner returns the runner of a process. The clock of the process is ahead by a given time.
 func (w *world) newRunner(actor string, ahead time.Duration) *recur.Runner {
 	w.t.Helper()
 	return w.newLimitedRunner(actor, ahead, recur.Limits{})

@@ -19,12 +19,12 @@ const Grace = 10 * time.Second
 // before /api/health fails.
 const clockSkew = 4 * time.Second
 
-// maxConflicts bounds the tries of a change that fail because another writer has changed the row.
+// maxConflicts bounds the number of times that a change is tried again because another writer has changed the row.
 const maxConflicts = 20
 
-// fileAhead is the time before its due time at which an occurrence is filed, as a message with that due time. So the
-// time that filing takes does not delay the delivery. With overlap: skip an occurrence is not filed ahead, because only
-// at its due time it is known whether the last message is final.
+// fileAhead is the duration by which an occurrence is filed before its due time; its message has that due time. So the
+// time that filing takes does not delay the delivery. With "overlap: skip" an occurrence is not filed ahead, because
+// only at its due time it is known whether the last message is final.
 const fileAhead = time.Second
 
 func (s Schedule) leadTime() time.Duration {
@@ -34,7 +34,7 @@ func (s Schedule) leadTime() time.Duration {
 	return fileAhead
 }
 
-// wakeAt returns the time at which the next occurrence must be filed; zero = no occurrence follows.
+// wakeAt returns the time at which the next occurrence must be filed. The time is zero if no occurrence follows.
 func (s Schedule) wakeAt() time.Time {
 	if s.NextAt.IsZero() {
 		return s.NextAt
@@ -42,10 +42,10 @@ func (s Schedule) wakeAt() time.Time {
 	return s.NextAt.Add(-s.leadTime())
 }
 
-// processDue files, skips or counts as missed each occurrence that is due before a limit, one after the other. The
-// limit is the present time plus the schedule's lead time plus the duration further. processDue returns the resulting
-// schedule, and reports whether this process wrote the last change of its state. Several processes may run processDue
-// for the same schedule at the same time.
+// processDue processes each occurrence that is due before a limit, one after the other: it files or skips the
+// occurrence, or counts it as missed. The limit is the present time, plus the schedule's lead time, plus the parameter
+// "further". processDue returns the resulting schedule, and reports whether this process wrote the last change of its
+// state. Several processes may run processDue for the same schedule at the same time.
 func (r *Runner) processDue(ctx context.Context, name string, further time.Duration) (s Schedule, moved bool,
 	err error) {
 	now := r.cfg.Now() // read once, so that a schedule with an occurrence each second cannot keep the loop running
@@ -78,8 +78,8 @@ func (r *Runner) processDue(ctx context.Context, name string, further time.Durat
 }
 
 // reconcile repairs the state after a race: this process filed the occurrence while another process counted it as
-// skipped or missed. It reports whether the state changed. Without the repair, overlap: skip would not find the message
-// when the next occurrence is due.
+// skipped or missed. It reports whether the state changed. Without the repair, a schedule with "overlap: skip" would
+// not find the message when the next occurrence is due.
 func (s *Schedule) reconcile(filed Filed, before State) bool {
 	if !s.NextAt.After(before.NextAt) || !s.Last.DueAt.Before(filed.DueAt) {
 		return false // the row has not moved, or has the message
@@ -135,8 +135,9 @@ func (r *Runner) processNext(ctx context.Context, s *Schedule) error {
 	return err
 }
 
-// passMissed counts the occurrences that were due while no process ran, and moves behind them. With One it stays at the
-// last of them and sets CatchUp, so that this occurrence is filed however late it is.
+// passMissed counts the occurrences that were due while no process ran, and moves behind them. If the schedule's field
+// Missed is One, passMissed stops at the last of them and sets CatchUp, so that this occurrence is filed however late
+// it is.
 func (r *Runner) passMissed(s *Schedule, plan *Plan, now time.Time) {
 	if s.Definition.Missed == One {
 		// The last occurrence may be one that is due within the lead time. It is filed now, and replaces the others.
@@ -196,7 +197,7 @@ func (r *Runner) fileMessage(ctx context.Context, s *Schedule, now time.Time) er
 		return err
 	}
 	if m.DueAt = laterOf(m.DueAt, due); !m.DueAt.After(now) {
-		m.DueAt = time.Time{} // at once
+		m.DueAt = time.Time{} // deliver at once
 	}
 	receipt, err := r.appendMessage(ctx, m, s.Name+"@"+formatDue(due))
 	if weir.KindOf(err) == weir.Invalid && err != nil {
@@ -242,7 +243,7 @@ func (r *Runner) appendMessage(ctx context.Context, m weir.Message, key string) 
 		return receipt, err
 	}
 	id := receipt.Message.ID
-	// A duplicate gets a ticket, too, because the process that filed the message may have died before its ticket.
+	// A duplicate gets a ticket, too, because the process that filed the message may have died before it sent a ticket.
 	r.cfg.Tickets.EnqueueAsync(id.Lane)
 	if receipt.Duplicate {
 		return receipt, nil

@@ -15,11 +15,10 @@ import (
 const lastYear = 9999
 
 // Plan computes the due times of a schedule.
-//
 // Plan passes times to the cron library as if they were UTC, where no hour is skipped or repeated. The library finds
-// the next local time as a wall clock would show it, and Plan turns that local time into an instant. With times of the
-// schedule's zone the library would run a fixed time twice when clocks are set back (30 2 * * * in Berlin), and would
-// not report which local times are skipped.
+// the next local time as a wall clock would show it, and Plan turns that local time into an instant. If Plan passed
+// times of the schedule's zone, the library would run a fixed time such as "30 2 * * *" in Berlin twice when clocks are
+// set back. It would also not report which local times are skipped.
 type Plan struct {
 	spec       *cron.SpecSchedule // nil for @every
 	every      int64              // length of the intervals of @every, in seconds; 0 = cron fields
@@ -35,8 +34,8 @@ var cronParser = cron.MustNewParser(
 
 const everyPrefix = "@every "
 
-// NewPlan returns the plan of a definition. If the definition has no start, @every counts from the time anchor. The
-// error is Invalid and names every problem.
+// NewPlan returns the plan of a definition. If the definition has no start, @every counts from the parameter "anchor".
+// The error is Invalid and names every problem.
 func NewPlan(d Definition, anchor time.Time) (*Plan, error) {
 	p := &Plan{start: d.Start, end: d.End, anchor: anchor.Truncate(time.Second), zone: time.UTC}
 	if !d.Start.IsZero() {
@@ -142,7 +141,7 @@ func (p *Plan) nextOccurrence(after time.Time) time.Time {
 // nextLocal returns the first occurrence after a time by the cron fields. It searches from one change of the zone's
 // offset to the next, because between two changes local times and instants have the same order.
 func (p *Plan) nextLocal(after time.Time) time.Time {
-	at := after.In(p.zone) // a time within the span of one offset that is searched
+	at := after.In(p.zone) // a time in the span that is searched now; a span has one offset
 	for {
 		offset, change := offsetAt(at), nextOffsetChange(at)
 		wall := p.nextWall(after.UTC().Add(offset))
@@ -222,8 +221,8 @@ func offsetAt(t time.Time) time.Duration {
 // countLimit is the largest number of missed occurrences that countMissed counts.
 const countLimit = 10_000
 
-// countMissed returns the last occurrence up to now, and the number of occurrences from first to the last one, with
-// both of them. For cron fields the count stops at countLimit.
+// countMissed returns the last occurrence up to now. It also returns the number of occurrences from the one at the time
+// "first" to that last one, both included. For cron fields the count stops at countLimit.
 func (p *Plan) countMissed(first, now time.Time) (time.Time, int64) {
 	if !p.end.IsZero() && !now.Before(p.end) {
 		now = p.end.Add(-1)
@@ -254,7 +253,7 @@ func (p *Plan) lastBefore(known, now time.Time) time.Time {
 	return p.scanUntil(known, now)
 }
 
-// scanUntil returns the last occurrence up to now. It visits each occurrence after the time last.
+// scanUntil returns the last occurrence up to now. It visits each occurrence after the time "last".
 func (p *Plan) scanUntil(last, now time.Time) time.Time {
 	for next := p.Next(last); !next.IsZero() && !next.After(now); next = p.Next(next) {
 		last = next

@@ -31,7 +31,7 @@ func parseDay(s string) time.Time {
 }
 
 // TestPlan_Next compares Next with a search over every minute. A minute is due if the local clock then shows a time
-// that the fields name. If the fields do not name every hour, a local time that occurs twice is due once.
+// that the fields name. If a local time occurs twice, it is due once, except if the fields name every hour.
 func TestPlan_Next(t *testing.T) {
 	t.Parallel()
 	stretches := map[string][2]string{ // zone and name, with days, most of them around a change of the zone's offset
@@ -40,11 +40,11 @@ func TestPlan_Next(t *testing.T) {
 		"America/New_York spring":   {"2026-03-06", "2026-03-10"},
 		"America/New_York autumn":   {"2026-10-30", "2026-11-03"},
 		"America/Sao_Paulo spring":  {"2018-11-02", "2018-11-06"}, // the day begins at 01:00
-		"America/Sao_Paulo autumn":  {"2018-02-16", "2018-02-20"}, // at midnight, back to 23:00
-		"Australia/Lord_Howe april": {"2026-04-03", "2026-04-07"}, // half an hour
+		"America/Sao_Paulo autumn":  {"2018-02-16", "2018-02-20"}, // at midnight the clocks are set back to 23:00
+		"Australia/Lord_Howe april": {"2026-04-03", "2026-04-07"}, // a change of half an hour
 		"Australia/Lord_Howe oct":   {"2026-10-02", "2026-10-06"},
 		"Pacific/Apia 2011":         {"2011-12-28", "2012-01-02"}, // a whole day is left out
-		"Antarctica/Troll march":    {"2026-03-27", "2026-03-31"}, // two hours
+		"Antarctica/Troll march":    {"2026-03-27", "2026-03-31"}, // a change of two hours
 		"Antarctica/Troll oct":      {"2026-10-23", "2026-10-27"},
 		"Asia/Kathmandu none":       {"2026-03-27", "2026-03-30"},
 		"Europe/Berlin leap year":   {"2096-12-29", "2097-01-02"}, // after the end of the zone's tables
@@ -90,7 +90,7 @@ func listByMinutes(t *testing.T, expr, zone string, from, to time.Time) []string
 	var out []string
 	for at := from.AddDate(0, 0, -2); at.Before(to); at = at.Add(time.Minute) {
 		_, offset := at.In(location).Zone()
-		wall := at.Add(time.Duration(offset) * time.Second) // the local time of a wall clock
+		wall := at.Add(time.Duration(offset) * time.Second) // the local time that a wall clock shows
 		if spec.Next(wall.Add(-time.Second)).Equal(wall) && (everyHour || !shown[wall]) && !at.Before(from) {
 			out = append(out, at.Format(time.RFC3339))
 		}
@@ -110,7 +110,7 @@ func TestPlan_NextEdges(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		d           recur.Definition
-		after, want string // an empty want = no occurrence
+		after, want string // an empty want means that no occurrence follows
 	}{
 		"SixFields": {recur.Definition{Cron: "15 30 2 * * *", TimeZone: "UTC"}, "2026-01-01T00:00:00Z",
 			"2026-01-01T02:30:15Z"},

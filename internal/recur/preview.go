@@ -5,7 +5,7 @@ import "time"
 // MaxPreview is the largest number of runs of a preview.
 const MaxPreview = 200
 
-// Doubled distinguishes the runs at a local time that occurs twice.
+// Doubled distinguishes the two runs at a local time that occurs twice.
 type Doubled string
 
 // The two runs at a local time that occurs twice because clocks are set back.

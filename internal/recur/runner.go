@@ -112,12 +112,13 @@ func (r *Runner) Load(ctx context.Context) error {
 	return err
 }
 
-// alwaysNewer is the readRevision for a caller of resetTimer that has just written the row. Its time replaces the time
-// of any earlier read.
+// alwaysNewer is a readRevision, for a caller of resetTimer that has just written the row. The time that such a caller
+// sets replaces the time of any earlier read.
 const alwaysNewer = math.MaxInt64
 
-// resetTimer sets a schedule's timer; a zero time removes the timer. The value readRevision is Runner.revision before
-// the caller read the row. A timer that was set after that read is newer, so resetTimer leaves it unchanged.
+// resetTimer sets a schedule's timer; a zero time removes the timer. The parameter readRevision is the value that
+// Runner.revision had before the caller read the row. A timer that was set after that read is newer, so resetTimer
+// leaves it unchanged.
 func (r *Runner) resetTimer(name string, at time.Time, readRevision int64, order firingOrder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -33,7 +33,7 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 			}
 		})
 	})
-	// Process b did not file the last occurrence, so its timers fire later, and it only reads.
+	// Process b did not file the last occurrence. So its timers fire later, and it only reads.
 	t.Run("AFollowerOnlyReads", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.putSchedule(w.newRunner("a", 0), "s", newDefinition("@every 1m"))
@@ -105,7 +105,7 @@ func TestRunner_OncePerOccurrence(t *testing.T) {
 }
 
 // runOnBadStorage runs four processes whose clocks differ, and starts a further process every ten seconds. One in ten
-// requests to storage fails: before storage does it, after storage does it, or because storage does it late.
+// requests to storage fails, in one of three ways: storage does not do it, does it all the same, or does it later.
 func (w *world) runOnBadStorage(seed uint64) {
 	w.t.Helper()
 	dice := rand.New(rand.NewPCG(seed, 1))
@@ -140,7 +140,8 @@ func (w *world) runOnBadStorage(seed uint64) {
 	}
 }
 
-// checkEachSecond checks that each of the first n seconds has one message, with the number of the second as its run.
+// checkEachSecond checks that each of the first n seconds has one message. The run of that message is the number of the
+// second.
 func (w *world) checkEachSecond(n int) {
 	w.t.Helper()
 	w.checkEachOnce()
@@ -225,8 +226,8 @@ func TestRunner_Missed(t *testing.T) {
 		dues   string
 		lost   int64
 	}{
-		// The process is down from 01:00 on. With One, the occurrence of 02:30 is filed late, and the occurrence of
-		// 01:30 is counted as missed.
+		// No process runs from 01:00 on. With Missed = One, the occurrence of 02:30 is filed late, and the occurrence
+		// of 01:30 is counted as missed.
 		"One":            {recur.One, 140 * time.Minute, "00:30:00Z 02:30:00Z 03:30:00Z", 1},
 		"All":            {recur.All, 140 * time.Minute, "00:30:00Z 01:30:00Z 02:30:00Z 03:30:00Z", 0},
 		"None":           {recur.None, 140 * time.Minute, "00:30:00Z 03:30:00Z", 2},
@@ -275,9 +276,9 @@ func afterTenYears(t *testing.T, w *world) {
 	}
 }
 
-// With One, process b files one message for the occurrences that were missed while no process ran, and then crashes
-// before it moves the row. Process c starts after further occurrences were missed. It must find the message of b, and
-// file one message for the further occurrences only.
+// With Missed = One, process b files one message for the occurrences that were missed while no process ran, and then
+// crashes before it moves the row. Process c starts after further occurrences were missed. Process c must find the
+// message of b, and file one message for the further occurrences only.
 func TestRunner_MissedOneCrash(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		a := w.newRunner("a", 0)
@@ -289,7 +290,7 @@ func TestRunner_MissedOneCrash(t *testing.T) {
 			if c.Actor == "b" && writesRow(c) {
 				moves++
 			}
-			if c.Actor == "b" && moves > 1 { // the first write sets CatchUp; then the message is filed
+			if c.Actor == "b" && moves > 1 { // the first write sets CatchUp; after it the message is filed
 				return storagetest.Fault{Kind: storagetest.FailBefore}
 			}
 			return storagetest.Fault{}
@@ -330,7 +331,7 @@ func TestRunner_Overlap(t *testing.T) {
 	t.Run("FiledByOneProcessAndSkippedByAnother", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.final.Store(true)
-			w.blind = "" // the process other, whose name is empty, does not see that messages are final
+			w.blind = "" // the other process, whose name is empty, does not see that messages are final
 			w.putSchedule(w.newRunner("b", 0), "s", newDefinition("@every 1h", skip))
 			passTime(time.Hour)
 			other, done := w.newRunner("", 0), false

@@ -25,9 +25,9 @@ type Missed string
 
 // The ways to make up for missed occurrences.
 const (
-	One  Missed = "one"  // the last of them becomes a message
-	All  Missed = "all"  // each of them becomes a message
-	None Missed = "none" // none of them becomes a message
+	One  Missed = "one"  // the last missed occurrence becomes a message
+	All  Missed = "all"  // each missed occurrence becomes a message
+	None Missed = "none" // no missed occurrence becomes a message
 )
 
 // Definition is the part of a schedule that a user writes.
@@ -35,7 +35,7 @@ type Definition struct {
 	Cron        string    // five or six fields, a descriptor, or @every
 	TimeZone    string    // IANA name
 	Message     []byte    // XML, with {{.DueAt}} and {{.Run}}
-	ContentType string    // of the message
+	ContentType string    // content type of the message
 	CopiedFrom  string    `json:"-"` // id of the stored message that Message was copied from; empty = not copied
 	Overlap     Overlap   // empty = Queue
 	Missed      Missed    // empty = One
@@ -103,12 +103,12 @@ type Schedule struct {
 	Name string
 	Definition
 	State
-	Version   string // of the definition, for ETags
+	Version   string // version of the definition, for ETags
 	CreatedAt time.Time
 	ChangedAt time.Time
 
 	etag    storage.ETag
-	columns map[string]any // of the message
+	columns map[string]any // columns of the message
 }
 
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`)

@@ -167,7 +167,7 @@ func (r *Runner) findSchedule(ctx context.Context, name string) (Schedule, bool,
 	return s, err == nil, err
 }
 
-// nextRevision returns the schedule that replaces old, which may be empty.
+// nextRevision returns the schedule that replaces "old"; "old" is empty if the schedule is new.
 func (r *Runner) nextRevision(ctx context.Context, name string, old Schedule, d Definition) (Schedule, error) {
 	now := r.cfg.Now().UTC().Truncate(time.Microsecond)
 	next := Schedule{Name: name, Definition: d, State: old.State, Version: d.hashVersion(), CreatedAt: old.CreatedAt,
@@ -205,7 +205,7 @@ func (r *Runner) writeSchedule(ctx context.Context, s *Schedule) error {
 	return err
 }
 
-// removeOldMessage removes the message of a definition that was replaced or not stored.
+// removeOldMessage removes the message of the schedule "old". Its definition was replaced, or could not be stored.
 func (r *Runner) removeOldMessage(ctx context.Context, old, kept Schedule) {
 	if err := r.cfg.Store.removeMessage(ctx, old, kept); err != nil {
 		r.cfg.Logger.Warn("recur: old message not removed", "err", err)
@@ -237,7 +237,7 @@ func (r *Runner) Delete(ctx context.Context, name string, cond Condition) error 
 }
 
 // Run files a message of the schedule now, even if the schedule is paused. It returns the receipt and the run's number.
-// The message is not an occurrence: of the schedule's state only Runs changes.
+// The message is not an occurrence: in the schedule's state only the field Runs changes.
 func (r *Runner) Run(ctx context.Context, name string) (lane.Receipt, int64, error) {
 	for range maxConflicts {
 		s, err := r.cfg.Store.Get(ctx, name)
@@ -276,7 +276,8 @@ func (r *Runner) Preview(ctx context.Context, name string, n int) (Preview, erro
 	return plan.Preview(laterOf(r.cfg.Now(), s.SettledAt), n), nil
 }
 
-// Try checks a definition as Put does, except for the Limits, and returns its next n runs. It stores nothing.
+// Try checks a definition as Put does, but not against the Limits. It returns the definition's next n runs, and stores
+// nothing.
 func (r *Runner) Try(ctx context.Context, d Definition, n int) (Preview, error) {
 	d = d.withDefaults()
 	if err := r.checkDefinition(ctx, d); err != nil {

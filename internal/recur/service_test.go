@@ -58,7 +58,7 @@ func TestRunner_Put(t *testing.T) {
 			w.startRunner("b")
 			passTime(30 * time.Minute)
 			w.putSchedule(r, "s", newDefinition("@every 10m"))
-			r.Close(t.Context()) // b is left, and its timer has the time from before the change
+			r.Close(t.Context()) // b continues, and its timer still has the time from before the change
 			passTime(31 * time.Minute)
 			if got := w.listDueTimes(); got != "01:00:00Z" {
 				t.Errorf("filed %s, want 01:00:00Z: b fires at the old time, and files the last missed occurrence", got)
@@ -74,7 +74,7 @@ func TestRunner_Put(t *testing.T) {
 			a := w.newRunner("a", 0)
 			w.putSchedule(a, "s", newDefinition("@every 1h"))
 			a.Close(t.Context())
-			passTime(time.Hour + 2*time.Second) // no process ran; the occurrence is late by less than Grace
+			passTime(time.Hour + 2*time.Second) // no process ran; the occurrence is late, but by less than Grace
 			w.putSchedule(w.newRunner("b", 0), "s", newDefinition("@every 1h", withKey("other")))
 			passTime(time.Hour)
 			got := w.listMessages()
@@ -197,7 +197,7 @@ func TestRunner_Template(t *testing.T) {
 	})
 }
 
-// messageLane returns the first lane with a message; 0 if there is no message.
+// messageLane returns the number of the first lane that has a message, or 0 if there is no message.
 func (w *world) messageLane() int {
 	for number := range w.lanes {
 		if c, err := w.newStore("").ReadControl(w.t.Context(), number); err == nil && c.Head.Next > 1 {
@@ -404,8 +404,8 @@ func TestRunner_SetPaused(t *testing.T) {
 	})
 }
 
-// A message that was valid when it was put can break a rule at its run. The schedule then records the refusal, and
-// continues.
+// A message that was valid when it was put can break a rule when its run is due. The schedule then records the refusal,
+// and goes on.
 func TestRunner_Refused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		r := w.newRunner("a", 0)

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// A message is stored compressed. Up to inlineLimit bytes it is in its schedule's row, because a property of a row
-	// takes at most 64 KiB. A larger message is in a blob.
+	// A message is stored compressed. If it has at most inlineLimit bytes, it is in its schedule's row, because a
+	// property of a row takes at most 64 KiB. A larger message is in a blob.
 	inlineLimit  = 60 << 10
 	inlineColumn = "Text"
 	blobColumn   = "Blob"
@@ -67,9 +67,9 @@ func (s *Store) loadMessage(ctx context.Context, schedule *Schedule) error {
 	return nil
 }
 
-// removeMessage removes the blob of before if now does not name it, and then blobs of the schedule that failed changes
-// have left. If before has no such blob, removeMessage removes nothing. So after a failure, the next change of a
-// definition with a blob tries again.
+// removeMessage removes the blob of the schedule "before", unless the schedule "now" names the same blob. It then also
+// removes blobs of the schedule that failed changes have left. If the schedule "before" has no blob to remove,
+// removeMessage removes nothing. So after a failure, the next change of a definition with a blob tries again.
 func (s *Store) removeMessage(ctx context.Context, before, now Schedule) error {
 	old, _ := before.columns[blobColumn].(string)
 	kept, _ := now.columns[blobColumn].(string)

@@ -68,7 +68,7 @@ var quotedText = regexp.MustCompile("\\{\\{-?[ \\t\\r\\n]*[\"`]")
 
 // HideTemplate returns the message of a schedule without redacted values, or nil if they cannot be found. If any
 // contract redacts values, it also returns nil for a message with a quoted text in braces. Such a text could look like
-// markup, such as the beginning of a comment, that the schedule's messages do not have.
+// markup that the schedule's messages do not have, for example the beginning of a comment.
 func HideTemplate(ctx context.Context, contracts Contracts, contentType string, message []byte) []byte {
 	if !contracts.HasRedaction() {
 		return message

@@ -8,5 +8,6 @@
 //   - Sender and Mask remove the values from texts that may repeat them, such as an answer of the CMS, before the
 //     texts are stored, logged or exported. So lists, searches, notifications and traces need no rule of their own.
 //
-// Mask finds neither a part of a value that has only a few characters, nor a value in a form that it does not know.
+// Mask does not find a part of a value if this part has only a few characters. It does not find a value in a form that
+// it does not know, either.
 package redact

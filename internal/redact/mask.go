@@ -15,28 +15,28 @@ import (
 
 // Mask hides redacted values in texts. The zero mask hides no values. It is safe for concurrent use.
 //
-// It finds a value in any case and with other white space, also in the forms of cms.EncodedForms and in base64.
-// At the end of a text that was cut off, it also finds the beginning of a value. If a text still shares
-// minShared bytes with a value, the text repeats a part of the value, and Mask hides the whole text.
+// It finds a value even if the case of letters or the white space is different. It also finds a value in the forms of
+// cms.EncodedForms and in base64. At the end of a text that was cut off, it also finds the beginning of a value. If a
+// text still shares minShared bytes with a value, the text repeats a part of the value, and Mask hides the whole text.
 type Mask struct {
 	hidesAll bool           // hides each whole text, because the values cannot be found or are too many
 	anywhere []foldedText   // forms of values that are hidden in any place
 	words    *regexp.Regexp // forms of short values, which are hidden only as whole words; nil = none
-	lower    []string       // the forms of anywhere, in lower case, for the end of a text
+	lower    []string       // the forms of the field "anywhere", in lower case, for the end of a text
 
 	parts map[string]bool // all parts of minShared bytes of the values, as joinSpaces returns them
 }
 
 const (
-	// minAnywhere is the smallest length in characters of a value that is hidden inside of words, too. A
-	// shorter value, such as a grade, stands in many words by chance.
+	// A value with at least minAnywhere characters is hidden inside of words, too. A shorter value, such as a grade,
+	// stands in many words by chance.
 	minAnywhere = 4
-	// minShared is the smallest length in bytes of a part of a value that a text must not have. Shorter parts
-	// stand in many texts by chance.
+	// A text must not share minShared or more successive bytes with a value. Shorter parts of a value stand in many
+	// texts by chance.
 	minShared = 8
-	// maxForms, maxValueBytes and maxFormBytes bound the memory and the time of a mask. The forms of a value of
-	// words are about six times as long as the value. The forms of a value whose characters are escaped can be
-	// thirty times as long as the value.
+	// maxForms, maxValueBytes and maxFormBytes bound the memory and the time of a mask. If a value consists of words,
+	// its forms together are about six times as long as the value. If the characters of a value are escaped, its forms
+	// can be thirty times as long as the value.
 	maxForms      = 400
 	maxValueBytes = 16 << 10
 	maxFormBytes  = 8 * maxValueBytes
@@ -45,8 +45,9 @@ const (
 // hiddenText stands in place of a text that Mask hides as a whole.
 const hiddenText = contract.RedactedMark + " (this text is hidden, because it may repeat redacted values)"
 
-// NewMask returns a mask of Values and Written of a contract.Redaction. It ignores empty values. If the values have
-// more than maxForms different forms, or exceed maxValueBytes or maxFormBytes, the mask hides each whole text.
+// NewMask returns a mask for the fields Values and Written of a contract.Redaction. It ignores empty values. If the
+// values have more than maxForms different forms, or exceed maxValueBytes or maxFormBytes, the mask hides each whole
+// text.
 func NewMask(values, written []string) Mask {
 	var long, short []string
 	size, isKnown := 0, map[string]bool{"": true}
@@ -87,8 +88,8 @@ func countBytes(texts []string) (sum int) {
 	return sum
 }
 
-// partsOf returns all parts of minShared bytes. The texts must have no tags, because the tags in a redacted
-// element are not secret.
+// partsOf returns every sequence of minShared bytes in the texts. The texts must have no tags, because the tags in a
+// redacted element are not secret.
 func partsOf(texts []string) map[string]bool {
 	parts := map[string]bool{}
 	for _, value := range texts {
@@ -208,7 +209,7 @@ func (m Mask) hideEnd(text string) string {
 	}
 	whole := strings.TrimRight(rest, "\uFFFD")
 	lower := strings.ToLower(whole)
-	if len(lower) != len(whole) { // lower case changes the length of a letter, so offsets would differ
+	if len(lower) != len(whole) { // a letter has another length in lower case, so offsets would differ
 		lower = whole
 	}
 	longest := 0

@@ -12,8 +12,8 @@ type Next interface {
 	Send(ctx context.Context, d weir.Delivery) weir.Result
 }
 
-// Sender makes attempts by Next, and hides the redacted values of the message in the texts of the results. It does not
-// change the requests to the CMS. It is safe for concurrent use.
+// Sender makes attempts through Next, and hides the redacted values of the message in the texts of the results. It does
+// not change the requests to the CMS. It is safe for concurrent use.
 type Sender struct {
 	Next      Next
 	Contracts Contracts

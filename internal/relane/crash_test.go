@@ -19,8 +19,8 @@ import (
 )
 
 // TestCrash_AtEveryWrite kills the command at its first write, at its second, and so on. That write does not take
-// effect, or takes effect, or arrives 25 s later, when another command may be at work. Then the test finishes or undoes
-// the change. No message may be lost, stored twice or out of order.
+// effect, or takes effect at once, or arrives 25 s later, when another command may be at work. Then the test finishes
+// or undoes the change. No message may be lost, stored twice or out of order.
 func TestCrash_AtEveryWrite(t *testing.T) {
 	for name, fault := range map[string]storagetest.Fault{
 		"Before": {Kind: storagetest.FailBefore},
@@ -49,8 +49,8 @@ func TestCrash_AtEveryWrite(t *testing.T) {
 	}
 }
 
-// crashAt makes one change that is killed at a write, finishes or undoes it, and checks the promises. It returns false
-// if the change had fewer writes.
+// crashAt makes a change and kills it at a write. It then finishes or undoes the change, and checks the promises. It
+// returns false if the change had fewer writes.
 func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 	h := w.startHandler(2)
 	keep := w.postAllKinds(h)
@@ -96,7 +96,8 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 	return killed
 }
 
-// checkRemembered checks that the CMS got each message whose body begins with prefix with the remembered id of its key.
+// checkRemembered looks at each message whose body begins with prefix, and checks that the CMS got it with the
+// remembered id of its key.
 func (w *world) checkRemembered(prefix string) {
 	w.t.Helper()
 	for _, r := range w.cms.listRequests() {
@@ -118,8 +119,8 @@ func (w *world) checkNoCopies() {
 	}
 }
 
-// postAllKinds posts messages of several stages: dead, delivered, scheduled, retrying and queued. It returns those that
-// are scheduled until about farAhead from now.
+// postAllKinds posts messages of several stages: dead, delivered, scheduled, retrying and queued. It returns the
+// scheduled messages that become due about farAhead from now.
 func (w *world) postAllKinds(h *handler) map[*sent]bool {
 	keep := map[*sent]bool{}
 	w.waitForStage(h, w.post(h, "k1", "bad"), weir.Dead)
@@ -130,7 +131,7 @@ func (w *world) postAllKinds(h *handler) map[*sent]bool {
 		return w.post(h, key, body, func(m *weir.Message) { m.DueAt = time.Now().Add(after) })
 	}
 	later("k0", "falls due meanwhile", 4*time.Second)
-	for i := range 3 { // k1: the first one is due a minute after the other two, which are due at the same time
+	for i := range 3 { // of k1: the first message is due a minute after the other two, which are due at the same time
 		keep[later("k1", fmt.Sprint("scheduled ", i), farAhead-time.Duration(min(i, 1))*time.Minute)] = true
 		keep[later("k3", fmt.Sprint("scheduled too ", i), farAhead)] = true
 	}
@@ -141,11 +142,12 @@ func (w *world) postAllKinds(h *handler) map[*sent]bool {
 	return keep
 }
 
-// farAhead is how far ahead the due times of some messages are. These wait during a test, unless the test lets this
-// time pass at its end.
+// farAhead is the time until the due times of some messages. Such messages wait during the whole test, unless the test
+// lets this time pass at its end.
 const farAhead = 2 * time.Hour
 
-// killedCommand runs a change that ends at a write as by SIGKILL. It reports whether the change reached that write.
+// killedCommand runs a change that ends at a write, as if SIGKILL ended it. It reports whether the change reached that
+// write.
 func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
 	ctx, kill := context.WithCancel(w.t.Context())
 	defer kill()
@@ -172,8 +174,8 @@ func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
 	return false
 }
 
-// TestFaults_OfStorage checks that a change succeeds although a third of the command's calls to the table, drawn at
-// random, fail or take effect late.
+// TestFaults_OfStorage checks that a change succeeds even if a third of the command's calls to the table fail or take
+// effect late. The calls are drawn at random.
 func TestFaults_OfStorage(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {

@@ -3,8 +3,8 @@
 //
 // # State
 //
-// The row meta/lanes records which epoch is open, and the step of a change under its stored name. Each
-// write of the row has an If-Match, so only one process takes each arrow:
+// The row meta/lanes records which epoch is open. During a change it also has the change's present step, under the
+// stored name below. Each write of the row has an If-Match, so only one process takes each arrow of this diagram:
 //
 //	        begin           all lanes closed        all copied            moved recorded
 //	(none) ───────▶ drain ──────────────────▶ refile ─────────▶ books ──────────▶ (none)
@@ -32,8 +32,8 @@
 //     lanes of the old epoch are closed, or those of the new epoch are not open yet.
 //   - A closed lane gets no further message. Its counters are corrected, and its rows are removed or
 //     erased. So a row that is missing, for example an idempotency key, cannot appear later.
-//   - One transaction writes a copy and its o_ row, whose key is the old place. So a message is
-//     copied once, and its old id leads to the copy. Callers and the CMS always see the first id.
+//   - One transaction writes a copy and its o_ row. The key of the o_ row names the message's old place. So a message
+//     is copied once, and its old id leads to the copy. Callers and the CMS always see the first id.
 //   - Messages of a key keep their order: all waiting messages, except the scheduled ones, became
 //     final before the lanes were closed; scheduled and dead messages are copied in the order of
 //     their positions; and a key's messages go from one lane into one.
@@ -43,11 +43,11 @@
 //
 // # Failure
 //
-// The command can stop at any point. If it is started again, it continues from the stored step. Every
-// write is conditional on a control row or on the meta row; if its answer is lost, the command reads
-// the row again. A write of a killed command may still be on its way. So undo writes each head, and
-// each tail that no holder has written meanwhile, even without a change: the new ETag makes the late
-// write fail. For the same reason an epoch's number is never used twice.
+// The command can stop at any point. If it is started again, it continues from the stored step. Every write is
+// conditional on a control row or on the meta row. If the answer to a write is lost, the command reads the row again. A
+// write of a killed command may still be on its way. So undo writes each head, and each tail that no holder has written
+// meanwhile. It writes them even if nothing in them changes: the new ETag makes the late write fail. For the same
+// reason an epoch's number is never used twice.
 //
 // A lease prevents two commands at a time. An undo first writes its step into the meta row. The
 // running command then stops and releases the lease.

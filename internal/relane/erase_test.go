@@ -11,7 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// countRowsNaming counts the rows, except tails, that contain a text, in all lanes of the epochs up to epoch.
+// countRowsNaming counts the rows that contain a text, except tails, in all lanes of the epochs from the first one to
+// epoch.
 func (w *world) countRowsNaming(text string, epoch int) (n int) {
 	w.t.Helper()
 	for e := 1; e <= epoch; e++ {

@@ -72,7 +72,8 @@ func (c Resharder) Run(ctx context.Context, n int) error {
 	})
 }
 
-// beginChange records that a change to n lanes is under way, unless it is already, or n is in force.
+// beginChange records that a change to n lanes is under way. It records nothing if the change is already under way, or
+// if n is in force.
 func (c Resharder) beginChange(ctx context.Context, n int) (meta epochs.Record, err error) {
 	err = c.retryTransient(ctx, func() (err error) {
 		meta, err = c.Store.Initialize(ctx, n)

@@ -63,7 +63,7 @@ func TestRun_WrongNumbers(t *testing.T) {
 				t.Errorf("%d: got %v, want %v", n, err, relane.ErrNumber)
 			}
 		}
-		w.changeLanes(4) // records the number, because storage was never used
+		w.changeLanes(4) // records the number of lanes, because storage was never used before
 		w.changeLanes(4)
 		if m := w.readRecord(); m.Open != (epochs.Epoch{Number: 1, Lanes: 4}) || m.Used != 1 || len(m.Earlier) != 0 {
 			t.Errorf("got %+v, want epoch 1 of 4 lanes open, and no earlier one", m)
@@ -141,8 +141,9 @@ func TestRun_AnotherNumberWhileUnderWay(t *testing.T) {
 	})
 }
 
-// No process holds the lane when a scheduled message is cancelled and when the change begins. The cancellation is
-// counted before the lane is closed. The messages that moved can still be cancelled, and get another due time.
+// No process holds the lane when a scheduled message is cancelled, nor when the change begins. The cancellation is
+// counted before the lane is closed. The messages that moved can still be cancelled, and can still get another due
+// time.
 func TestRun_CountsCancellationsFirst(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(2)
@@ -161,7 +162,7 @@ func TestRun_CountsCancellationsFirst(t *testing.T) {
 		w.changeLanes(3)
 		h = w.startHandler(3)
 		w.checkPromises(h, 2)
-		// Messages that moved can be cancelled and get another due time by their first ids.
+		// Messages that moved can be cancelled, and can get another due time, under their first ids.
 		if st, err := h.store.Cancel(t.Context(), later[1].id); err != nil || st.Stage != weir.Cancelled {
 			t.Errorf("cancel: %+v %v, want Stage cancelled and no error", st, err)
 		}

@@ -18,7 +18,8 @@ func (w *world) askAndWake(h *handler, s *sent, edited string) {
 	h.drainer.Wake(w.askReplay(h, s, edited))
 }
 
-// askReplay requests a replay, with the body edited unless that is empty. It returns the lane of the request.
+// askReplay requests a replay, with the body edited; if edited is empty, the body stays as it is. It returns the lane
+// of the request.
 func (w *world) askReplay(h *handler, s *sent, edited string) int {
 	w.t.Helper()
 	o := lane.ReplayOptions{}
@@ -71,8 +72,8 @@ func TestRun_DeadCanBeReplayed(t *testing.T) {
 		}
 		w.askAndWake(h, edited, "good now")
 		w.waitForStage(h, edited, weir.Delivered)
-		// The test requests both replays before the holder looks. After the delivery of the later message the holder
-		// would refuse the replay of the earlier one.
+		// The test requests both replays before the holder looks for requests. If the later message were delivered
+		// first, the holder would refuse the replay of the earlier one.
 		w.askReplay(h, scheduled, "good due")
 		h.drainer.Wake(w.askReplay(h, log, "good log"))
 		for _, s := range []*sent{edited, scheduled, log} {
@@ -96,9 +97,9 @@ func TestRun_DeadCanBeReplayed(t *testing.T) {
 	})
 }
 
-// TestRun_UnknownHistoryStaysUnknown checks that a message that died under an earlier version of the program is not
-// replayed after a change: it is not known if a later message of its key was delivered. A message that dies after the
-// change can be replayed.
+// TestRun_UnknownHistoryStaysUnknown checks a message that died under an earlier version of the program: it is not
+// known whether a later message of its key was delivered. So the message is not replayed after a change. A message that
+// dies after the change can be replayed.
 func TestRun_UnknownHistoryStaysUnknown(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(1)
@@ -120,7 +121,7 @@ func TestRun_UnknownHistoryStaysUnknown(t *testing.T) {
 	})
 }
 
-// TestRun_OrdersDueMessagesWithNewOnes checks that the position of a message that became due in the old lane is not
+// TestRun_OrdersDueMessagesWithNewOnes checks a message that became due in the old lane. Its position there must not be
 // compared with sequence numbers of the new lane.
 func TestRun_OrdersDueMessagesWithNewOnes(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
@@ -138,7 +139,7 @@ func TestRun_OrdersDueMessagesWithNewOnes(t *testing.T) {
 			rows[0].OrderPos != lane.OrderPos(1) {
 			t.Errorf("the dead: got %+v, %v, want the first message alone", rows, err)
 		}
-		newer := w.post(h, "k1", "good and newer") // its sequence number would be before that position
+		newer := w.post(h, "k1", "good and newer") // in the old lane its sequence number would be an earlier position
 		w.waitForStage(h, newer, weir.Delivered)
 		w.checkReplayRefused(h, scheduled, newer.id.String())
 		h.closeDrainer(t)

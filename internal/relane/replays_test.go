@@ -13,8 +13,8 @@ import (
 	"weir/internal/weir"
 )
 
-// A change is refused while bulk replays are under way: before it begins, and if a bulk replay starts just before lane
-// 0 is sealed.
+// A change is refused while bulk replays are under way. That holds before the change begins, and also if a bulk replay
+// starts just before lane 0 is sealed.
 func TestRun_RefusedWhileReplaysAreUnderWay(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(2)

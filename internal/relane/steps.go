@@ -65,7 +65,7 @@ func (c Resharder) drainLanes(ctx context.Context, meta epochs.Record) error {
 		}
 		if now := c.Store.Now(); now.Sub(reportedAt) >= progressInterval {
 			reportedAt = now
-			for number := range open { // once in each progress interval, because a wake makes a holder linger
+			for number := range open { // rarely, because after a wake the holder keeps the lane for a while
 				drainer.Wake(number)
 			}
 			c.Progress(describeRemaining(rests, now))
@@ -87,8 +87,8 @@ func (c Resharder) closeDrainer(ctx context.Context, d Drainer) {
 	}
 }
 
-// closeEmpty closes the lanes of open that are empty, removes these from open, and returns the work
-// that is left in each lane.
+// closeEmpty closes the empty lanes among the lanes of open, and removes them from open. It returns the work that is
+// left in each lane.
 func (c Resharder) closeEmpty(ctx context.Context, open map[int]bool) (map[int]epochend.Remaining, error) {
 	lanes, numbers := epochend.Lanes{Store: c.Store}, slices.Sorted(maps.Keys(open))
 	found, closed := make([]epochend.Remaining, len(numbers)), make([]bool, len(numbers))

@@ -15,17 +15,17 @@ import (
 var ErrChanged = errors.New("the number of lanes was changed")
 
 const (
-	// watchInterval is the time between two reads of the record of epochs without a nudge. An append or a sweep that
-	// finds a sealed head nudges. So this time matters only for a process without appends and sweeps.
+	// watchInterval is the time between two reads of the record of epochs, if no nudge comes. An append or a sweep that
+	// finds a sealed head sends a nudge. So this time matters only for a process without appends and sweeps.
 	watchInterval = 10 * time.Minute
 	// underWayInterval is the time between two reads while a change is under way.
 	underWayInterval = 2 * time.Second
 )
 
 // Watch waits until the epoch of an open store is over, and then returns ErrChanged: the process must end and start
-// again. A process that does not know yet does no harm, because the heads of its epoch are sealed and the lanes closed.
-// Watch returns lane.ErrReplaced if the record of epochs was removed or replaced. It returns nil when ctx ends. A value
-// from nudge makes Watch read at once.
+// again. A process that does not know yet that its epoch is over does no harm, because the heads of that epoch are
+// sealed and its lanes closed. Watch returns lane.ErrReplaced if the record of epochs was removed or replaced. It
+// returns nil when ctx ends. A value from nudge makes Watch read at once.
 func Watch(ctx context.Context, store *lane.Store, nudge <-chan struct{}) error {
 	for pause := watchInterval; ; {
 		timer := time.NewTimer(pause)

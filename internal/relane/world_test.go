@@ -38,7 +38,7 @@ type world struct {
 // sent is a message as its upstream knows it.
 type sent struct {
 	key, idem, body string
-	due             time.Time // zero = at once
+	due             time.Time // zero = the message is due at once
 	id              weir.ID
 }
 
@@ -55,7 +55,7 @@ func simulate(t *testing.T, f func(*testing.T, *world)) {
 type cms struct {
 	mu    sync.Mutex
 	down  bool
-	tried map[string]bool // flaky bodies that were attempted once
+	tried map[string]bool // flaky bodies of which one attempt was made
 	log   []request
 }
 
@@ -125,7 +125,7 @@ func (w *world) newDrainer(store *lane.Store, leases storage.Leases) *drain.Drai
 	})
 }
 
-// startHandler starts a handler whose settings have this number of lanes.
+// startHandler starts a handler. The settings of the handler have the given number of lanes.
 func (w *world) startHandler(lanes int) *handler {
 	w.t.Helper()
 	h := &handler{store: w.newStore(lanes)}
@@ -230,9 +230,9 @@ func (w *world) waitForStage(h *handler, s *sent, stage weir.Stage) {
 	}
 }
 
-// checkPromises checks the promises after a change, while all is at rest: each id leads to its message, repeated posts
-// are recognized, keys are in order, no message was sent twice except after a crash, fences do not fall, and the books
-// balance. waiting is the number of messages that wait.
+// checkPromises checks the promises after a change, while all is at rest. Each id leads to its message. Repeated posts
+// are recognized. Keys are in order. No message was sent twice, except after a crash. Fences do not fall. The books
+// balance. The parameter waiting is the number of messages that wait.
 func (w *world) checkPromises(h *handler, waiting int64) {
 	w.t.Helper()
 	for _, s := range w.sent {
@@ -252,8 +252,9 @@ func (w *world) checkPromises(h *handler, waiting int64) {
 	w.checkBooks(waiting)
 }
 
-// checkOrder checks by the CMS's record that the messages of each key came in the order in which they were accepted or
-// became due, under fences that do not fall, and each once. After a crash the last message of a key may come again.
+// checkOrder checks the CMS's record of requests. The messages of each key came in the order in which they were
+// accepted or became due, each of them once, under fences that do not fall. After a crash the last message of a key may
+// come again.
 func (w *world) checkOrder() {
 	w.t.Helper()
 	place, fence, seen := map[string]int{}, map[string]int64{}, map[string]bool{}
@@ -261,7 +262,7 @@ func (w *world) checkOrder() {
 		place[s.id.String()] = i
 	}
 	last := map[string]int{}
-	late := func(a, b *sent) bool { // whether a must not come after b
+	late := func(a, b *sent) bool { // reports whether a must not come after b
 		if a.due.IsZero() != b.due.IsZero() {
 			return false
 		}
@@ -286,8 +287,8 @@ func (w *world) checkOrder() {
 	}
 }
 
-// checkBooks checks by the sums over all epochs that every message is accepted once and counted once, and that the
-// given number of messages waits.
+// checkBooks checks the sums over all epochs: every message is accepted once and counted once, and the given number of
+// messages waits.
 func (w *world) checkBooks(waiting int64) {
 	w.t.Helper()
 	meta := w.readRecord()

@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// A message that dies again does not belong to the job a second time. The test lets the runner's clock be ahead, so
-// that the second death has an earlier time than the start of the job.
+// A message that dies again does not belong to the job a second time. In this test the runner's clock is ahead, so that
+// the second death has an earlier time than the start of the job.
 func TestRunner_AHolderBehind(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(1, "/a")
@@ -27,8 +27,8 @@ func TestRunner_AHolderBehind(t *testing.T) {
 	})
 }
 
-// The messages of a key are replayed without a pause, even if a batch has not enough room for them. The next key then
-// waits until the average rate is the job's rate again.
+// The messages of a key are replayed without a pause, even if one batch has no room for all of them. The next key then
+// waits until the job has its rate on average again.
 func TestRunner_KeyOfManyBatches(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(120, "/a")
@@ -56,7 +56,7 @@ func TestRunner_BatchNotSaved(t *testing.T) {
 		saves := 0
 		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 			if c.Op == "Transact" && c.Ops[0].Kind == storage.Replace && c.Ops[0].Key[:8] == "!replay_" {
-				if saves++; saves == 2 { // the first save has the count of messages
+				if saves++; saves == 2 { // the first save has the number of messages
 					return storagetest.Fault{Kind: storagetest.FailBefore}
 				}
 			}

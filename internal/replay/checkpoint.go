@@ -12,10 +12,12 @@ import (
 // checkpoint is the stored progress of a job, from which another process can continue. Its field names are the names in
 // the stored JSON.
 type checkpoint struct {
-	Until int64 // latest death among the messages in Job.Matched, see diedAtMicros; 0 = not counted yet
-	Lane  int   // index, among the job's lanes, of the lane that the walk has reached
-	// Seq is the position in that lane. Of each key whose first dead message is at or before Seq, a batch already had
-	// that message.
+	// Until is the time of the latest death among the messages that Job.Matched counts, see diedAtMicros. It is 0 if
+	// the messages were not counted yet.
+	Until int64
+	Lane  int // index, among the job's lanes, of the lane that the job has reached
+	// Seq is the position that the job has reached in that lane. If the first dead message of a key is at or before
+	// Seq, that message was already in a batch.
 	Seq  int64
 	Next []deadMessage // the present batch; the replay of some of its messages may already have been requested
 	Open []deadMessage // the open messages, sorted by lane and position
@@ -32,7 +34,7 @@ type deadMessage struct {
 func diedAtMicros(d lists.DeadRow) int64 { return d.DiedAt.UnixMicro() }
 
 // includes reports whether a dead message belongs to the job. A message that died after Until does not belong to it,
-// because the job may have replayed the message before.
+// because the job itself may have replayed that message before it died.
 func (p *checkpoint) includes(f Filter, d lists.DeadRow) bool {
 	return diedAtMicros(d) <= p.Until && matchesFilter(f, d)
 }

@@ -11,8 +11,8 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// runWithFault runs a job, and makes the nth call of storage of its process fail. If the process is killed, all its
-// later calls fail, too. The job's numbers must be right, whichever process ends the job.
+// runWithFault runs a job, and makes the nth call of its process to storage fail. If killed is true, all later calls of
+// the process fail, too. The job's numbers must be right, whichever process ends the job.
 func runWithFault(t *testing.T, n int, kind storagetest.FaultKind, killed bool) {
 	simulate(t, 2, func(t *testing.T, w *world) {
 		w.addDead(4, keys...)
@@ -61,7 +61,7 @@ func runWithFault(t *testing.T, n int, kind storagetest.FaultKind, killed bool) 
 	})
 }
 
-// brokenCalls is larger than the number of calls of storage that the job of runWithFault makes.
+// brokenCalls is larger than the number of calls to storage that the job of runWithFault makes.
 const brokenCalls = 150
 
 func TestRunner_Crash(t *testing.T) {
@@ -102,7 +102,7 @@ func TestRunner_TwoAtOnce(t *testing.T) {
 	})
 }
 
-// A process is suspended for a minute in the middle of a batch, while another process resumes its job. Storage must
+// A process is suspended for a minute in the middle of a batch. Meanwhile another process resumes its job. Storage must
 // then refuse the writes of the first process.
 func TestRunner_Stalled(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {

@@ -39,7 +39,8 @@ type deadIndex struct {
 	byKey   map[string][]deadMessage // the messages of each of these keys
 	current []deadMessage            // the remaining messages of the key that the last batch has begun
 
-	dueOrder map[int64]string // order positions of messages that were scheduled, by sequence number
+	// dueOrder has the positions, in the orders of their keys, of messages that were scheduled; by sequence number.
+	dueOrder map[int64]string
 }
 
 // readIndex reads the messages to replay in a lane, after the checkpoint's position there. It leaves out the open
@@ -63,10 +64,10 @@ func readIndex(ctx context.Context, log Log, f Filter, p *checkpoint, number int
 }
 
 // nextBatch returns the next messages: all messages of a key, then all of the next key, until the batch has at least n
-// messages. The parameter most limits the batch, even within a key. Messages of a key are in the order in which they
-// must be delivered, because the holder may deliver a message before the replay of the next message is requested. In
-// that order a scheduled message follows the messages that were filed before its due time. nextBatch takes the present
-// value of checkpoint.Seq, and also returns its new value.
+// messages. The batch never has more messages than the parameter "most", even if a key has more. Messages of a key are
+// in the order in which they must be delivered, because the holder may deliver a message before the replay of the next
+// message is requested. In that order a scheduled message follows the messages that were filed before its due time. The
+// parameter seq is the present value of checkpoint.Seq; nextBatch also returns the new value.
 func (x *deadIndex) nextBatch(n, most int, seq int64) ([]deadMessage, int64) {
 	var batch []deadMessage
 	for len(batch) < n && (len(x.current) > 0 || len(x.keys) > 0) {

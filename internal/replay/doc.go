@@ -15,31 +15,32 @@
 // One process at a time runs a job, under the lease replay-<id>. It is the process that got the request, or a process
 // whose sweep found the row while the lease was free.
 //
-// # The walk
+// # The order of the replays
 //
 // A job first counts its messages, which are the matching messages that are dead at that time. It excludes messages
-// that die later, because the job may have replayed them itself. The job walks through one lane after the other, and
-// through each lane in the order of its log. But it replays all messages of a key together, in order, when it reaches
-// the first of them. If it replayed the second message long after the first, a new message of the key could be
-// delivered in between, and the replay of the second message would be refused.
+// that die later, because the job may have replayed them itself. The job reads one lane after the other, and each lane
+// in the order of its log. But it replays all messages of a key together, in order, when it reaches the first of them.
+// If it replayed the second message long after the first, a new message of the key could be delivered in between. The
+// replay of the second message would then be refused.
 //
-// The job stores each batch and its position in the walk before it replays the batch, and stores the results
-// afterwards. A batch has the messages that the rate allows in two seconds, and the further messages of the last of
-// their keys; it has at most fifty messages. If a key has further messages, the next batch follows without a pause.
+// Before the job replays a batch, it stores the batch and the job's position in the lane. It stores the results
+// afterwards. A batch has as many messages as the rate allows in two seconds. If the last key of the batch has further
+// messages, they are added, up to fifty messages in the batch. If the key has still more messages, the next batch
+// follows without a pause.
 //
 // # Outcomes
 //
 // A replayed message is open until it is final. The job reads the rows of the open messages every two seconds while
 // messages become final. Otherwise it doubles the interval after each read, up to thirty seconds. At most five hundred
-// messages are open at a time, so a paused lane, or a CMS that is down, also stops the walk. A job ignores pauses:
-// holders grant its requests in a paused lane, and only the deliveries wait.
+// messages are open at a time. So while a lane is paused, or a CMS is down, the job soon requests no further replays. A
+// job ignores pauses: holders grant its requests in a paused lane, and only the deliveries wait.
 //
 // # Invariants
 //
 //   - replayed = delivered + deadAgain + otherwise (cancelled, superseded, discarded or removed) + waiting (open)
 //   - When a job is done: matched = replayed + refused + skipped
-//   - No job replays a message twice. The job requests a replay only if the message is still dead, with the time of
-//     death that the walk has read.
+//   - No job replays a message twice. The job requests a replay only if the message is still dead, and died at the
+//     time that the job has read before.
 //
 // # Failure
 //

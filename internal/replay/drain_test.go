@@ -17,8 +17,8 @@ import (
 	"weir/internal/weir"
 )
 
-// The tests of this file have real holders instead of simulated ones: messages are filed, drained, die, and are
-// replayed by requests that the holders grant.
+// The tests of this file have real holders instead of simulated ones. Messages are filed and drained, and some die.
+// They are replayed by requests that the holders grant.
 
 // cms is a CMS that accepts or rejects messages by their bodies, and records the bodies that it accepted.
 type cms struct {
@@ -64,7 +64,7 @@ type whole struct {
 	store   *lane.Store
 	append  *lane.Appender
 	cms     *cms
-	posted  map[string]int // by key
+	posted  map[string]int // number of posted messages, by key
 }
 
 // instance is a process of Weir with a drainer and a runner.
@@ -139,7 +139,7 @@ func (w *whole) postEach(p *instance, n int, keys ...string) {
 	w.sweep(p)
 }
 
-// addUpCounts adds up the counters of all lanes, and their waiting messages.
+// addUpCounts returns the sums of the counters of all lanes, and the number of their waiting messages.
 func (w *whole) addUpCounts() (c lane.Counts, waiting int64) {
 	w.t.Helper()
 	for number := range w.store.Lanes {
@@ -154,7 +154,7 @@ func (w *whole) addUpCounts() (c lane.Counts, waiting int64) {
 	return c, waiting
 }
 
-// waitUntilEmpty waits until no message waits, and returns the added counters of the lanes.
+// waitUntilEmpty waits until no message waits. It returns the sums of the lanes' counters.
 func (w *whole) waitUntilEmpty() lane.Counts {
 	w.t.Helper()
 	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
@@ -168,7 +168,8 @@ func (w *whole) waitUntilEmpty() lane.Counts {
 	}
 }
 
-// checkOrder checks that the CMS accepted n messages, each of them once, and the messages of a key in order.
+// checkOrder checks that the CMS accepted n messages, each of them once, and that it accepted the messages of a key in
+// order.
 func (w *whole) checkOrder(n int) {
 	w.t.Helper()
 	last, took := map[string]int{}, w.cms.listTaken()
@@ -257,8 +258,8 @@ func TestWhole_ComesToItsEnd(t *testing.T) {
 	})
 }
 
-// New messages of the same keys are posted during a job. A dead message is delivered before the new messages of its key
-// or not at all.
+// New messages of the same keys are posted during a job. A dead message is either delivered before the new messages of
+// its key, or not delivered at all.
 func TestWhole_WhileOthersCome(t *testing.T) {
 	simulateWhole(t, 2, func(t *testing.T, w *whole) {
 		p := w.startProcess()
@@ -309,7 +310,7 @@ func TestWhole_Paused(t *testing.T) {
 	})
 }
 
-// TestWhole_Crash kills the only process in the middle of a job, four times.
+// TestWhole_Crash kills the only process four times, in the middle of a job.
 func TestWhole_Crash(t *testing.T) {
 	simulateWhole(t, 2, func(t *testing.T, w *whole) {
 		p := w.startProcess()
@@ -337,7 +338,7 @@ func TestWhole_Crash(t *testing.T) {
 		if c := w.waitUntilEmpty(); c.Delivered != 200 || c.Dead != 0 {
 			t.Errorf("got %+v, want Delivered 200 and Dead 0", c)
 		}
-		if n := len(w.cms.listTaken()); n < 200 || n > 200+4*64 { // uncommitted deliveries are repeated
+		if n := len(w.cms.listTaken()); n < 200 || n > 200+4*64 { // after a crash uncommitted deliveries are repeated
 			t.Errorf("the CMS accepted %d messages, want 200 to %d", n, 200+4*64)
 		}
 	})

@@ -68,7 +68,7 @@ func lanesOf(f Filter, n int) []int {
 type Spec struct {
 	Filter          Filter
 	RatePerMinute   int     // number of messages that the job replays per minute, 1 to maxRate
-	StopAtErrorRate float64 // share of messages that died again at which the job stops, 0 to 1
+	StopAtErrorRate float64 // 0 to 1; the job stops if this share of its messages died again
 	Force           bool    // also replay messages of keys of which a later message was delivered
 	Reason          string
 }
@@ -123,11 +123,11 @@ func newJob(s Spec, now time.Time) Job {
 		StopAtErrorRate: s.StopAtErrorRate, Force: s.Force, StartedAt: now, UpdatedAt: now}
 }
 
-// minOutcomes is the smallest number of messages delivered or dead again with which a job may stop because of its error
-// rate.
+// minOutcomes is a number of messages that were delivered or died again. A job with fewer such messages does not stop
+// because of its error rate.
 const minOutcomes = 10
 
-// stopReason returns the reason for which a job must stop; "" = the job goes on.
+// stopReason returns the reason for which a job must stop, or "" if the job goes on.
 func stopReason(j *Job) string {
 	outcomes := j.Delivered + j.DeadAgain
 	if outcomes < minOutcomes || j.DeadAgain == 0 || float64(j.DeadAgain) < j.StopAtErrorRate*float64(outcomes) {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// batchSpan is the time that a batch takes at the job's rate. After a crash the next process checks all messages of
-	// the batch again, which would be more messages with a longer time.
+	// batchSpan is the time that a batch takes at the job's rate. A longer time would make the batches larger, and
+	// after a crash the next process checks all messages of the batch again.
 	batchSpan = 2 * time.Second
 	// maxBatch is the largest number of messages of a batch.
 	maxBatch = 50
@@ -42,7 +42,7 @@ type jobRun struct {
 	nextBatchAt  time.Time  // earliest time of the next batch, by the job's rate
 	pollAt       time.Time  // time of the next poll
 	pollInterval time.Duration
-	retryDelay   time.Duration // pause after the last step, which failed; 0 = it succeeded
+	retryDelay   time.Duration // pause if the last step failed; 0 = the last step succeeded
 	isOver       bool          // the job is over, or another process runs it
 }
 
@@ -142,10 +142,10 @@ func (w *jobRun) untilNextPoll(now time.Time) time.Duration {
 	return max(w.pollAt.Sub(now), 0)
 }
 
-// countMatches counts the job's messages, before the job replays a message, and saves their number.
+// countMatches counts the job's messages and saves their number, before the job replays any of them.
 func (w *jobRun) countMatches(ctx context.Context) error {
-	// Times of death are by the holders' clocks. So the limit is the latest time of death among the messages. A limit
-	// by this process's clock could include messages that the job replays and that die again.
+	// Times of death are by the holders' clocks. So the limit is the latest time of death among the messages. If the
+	// limit were by this process's clock, it could include messages that the job replays and that die again.
 	matched, until := int64(0), int64(1)
 	err := w.eachDead(ctx, func(d lists.DeadRow) {
 		if matchesFilter(w.job.Filter, d) {
@@ -205,7 +205,7 @@ func (w *jobRun) saveBatch(ctx context.Context) error {
 type batchMessage struct {
 	deadMessage
 	entry  *lane.Entry // as storage has it now; nil = retention has removed it
-	isDead bool        // dead since the time of death that the walk has read
+	isDead bool        // still dead, since the time of death in the checkpoint
 }
 
 // replayBatch replays the present batch, whose messages are of one lane. After an error the messages without a result
@@ -221,8 +221,8 @@ func (w *jobRun) replayBatch(ctx context.Context) error {
 			requested = append(requested, m.entry)
 		}
 	}
-	// If a key has messages for several batches, the second one and the following ones start before nextBatchAt. Their
-	// time still counts from nextBatchAt, so that the job keeps its rate on average.
+	// If a key has messages for several batches, all batches except the first start before nextBatchAt. Their time
+	// still counts from nextBatchAt, so that the job keeps its rate on average.
 	began, before := laterOf(w.Now(), w.nextBatchAt), w.job.Replayed
 	defer w.Wake(batch[0].lane)
 	results, err := w.Log.ReplayMany(ctx, batch[0].lane, requested, w.job.Force)

@@ -62,7 +62,7 @@ func TestSpec(t *testing.T) {
 			if jobs, _ := jobrow.ReadAll(t.Context(), w.store); c.problems > 0 && len(jobs) != 0 {
 				t.Errorf("%s: got the jobs %+v, want none", name, jobs)
 			}
-			time.Sleep(time.Minute) // a started job ends, because no message is dead
+			time.Sleep(time.Minute) // the job ends in this time, because no message is dead
 		}
 	})
 }
@@ -162,7 +162,7 @@ func TestPlan(t *testing.T) {
 	})
 }
 
-// If storage fails, Plan returns an error, and no incomplete plan.
+// If storage fails, Plan returns an error instead of an incomplete plan.
 func TestPlan_StorageAway(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		p := w.startProcess()

@@ -52,14 +52,14 @@ type planner struct {
 	job       Job
 	visited   int             // dead messages that were read
 	count     int64           // matching messages
-	allListed bool            // all dead messages of the filter's lanes were read; never true with maxVisited of them
+	allListed bool            // all dead messages of the filter's lanes were read; false after maxVisited messages
 	keys      map[string]bool // hashes of the keys of matching messages
 	lanes     int             // lanes with a matching message
 	first     []deadMessage   // the first matching messages, up to one more than maxChecked
 
 	allChecked bool            // every matching message was checked
 	refused    int64           // checked messages whose replay would be refused
-	durations  []time.Duration // of the last attempts of the other checked messages
+	durations  []time.Duration // durations of the last attempts of the checked messages that are not refused
 }
 
 // countMatching counts the matching messages, and collects the first of them.

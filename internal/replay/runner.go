@@ -115,7 +115,7 @@ func (r *Runner) Cancel(ctx context.Context, id string) (Job, error) {
 		return r.completeCancel(ctx, j)
 	}
 	r.stopJob(id)
-	if j, err = r.jobs.getJob(ctx, id); err != nil { // with the progress that this process has saved
+	if j, err = r.jobs.getJob(ctx, id); err != nil { // again, for the progress that this process has saved
 		return j, err
 	}
 	if j.State == Running {
@@ -128,8 +128,8 @@ func (r *Runner) Cancel(ctx context.Context, id string) (Job, error) {
 	return j, apiError(err)
 }
 
-// completeCancel removes the row of lane 0 of a cancelled job if an earlier Cancel failed before that. Until the row is
-// gone, a process that runs the job goes on.
+// completeCancel removes the row of lane 0 of a cancelled job, if an earlier Cancel failed before it removed that row.
+// Until the row is gone, a process that runs the job goes on.
 func (r *Runner) completeCancel(ctx context.Context, j Job) (Job, error) {
 	_, err := jobrow.Read(ctx, r.Store, j.ID)
 	if storage.Is(err, storage.NotFound) {

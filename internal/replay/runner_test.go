@@ -45,7 +45,7 @@ func TestRunner_ReplaysAll(t *testing.T) {
 	})
 }
 
-// The messages of a key are replayed together even at a low rate. On average the job still keeps its rate.
+// The messages of a key are replayed together, even if the rate is low. The job still keeps its rate on average.
 func TestRunner_KeepsKeysTogether(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(10, "/a", "/b", "/c")
@@ -85,7 +85,7 @@ func TestRunner_KeepsTheRate(t *testing.T) {
 				spec.RatePerMinute = rate
 				p.waitForState(p.startJob(spec).ID, replay.Done, time.Hour)
 				list := w.listRequested()
-				ahead := max(1, min(50, rate/30)) // messages of a batch
+				ahead := max(1, min(50, rate/30)) // number of messages in a batch
 				for i := range list {
 					least := time.Duration(max(i+1-ahead, 0)) * time.Minute / time.Duration(rate)
 					took := list[i].at.Sub(list[0].at)
@@ -99,8 +99,8 @@ func TestRunner_KeepsTheRate(t *testing.T) {
 	}
 }
 
-// Refused messages do not count towards the rate: 500 refusals at a rate of one message a minute take less than a
-// minute.
+// Refused messages do not count towards the rate. So 500 refusals take less than a minute, although the rate is one
+// message a minute.
 func TestRunner_RefusedTakesNoTime(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(100, keys...)
@@ -116,8 +116,8 @@ func TestRunner_RefusedTakesNoTime(t *testing.T) {
 	})
 }
 
-// A dead message belongs to the job, even if its holder's clock was ahead, so that its death has a later time than the
-// start of the job.
+// A dead message belongs to the job even if its holder's clock was ahead, so that the time of its death is later than
+// the start of the job.
 func TestRunner_AHolderAhead(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDeadMessage("/a", "article", 422, "bad", time.Now().Add(2*time.Second))
@@ -131,7 +131,7 @@ func TestRunner_AHolderAhead(t *testing.T) {
 func TestRunner_StopsAtErrorRate(t *testing.T) {
 	for name, c := range map[string]struct {
 		rate  float64
-		bad   int // number of the five keys whose messages die again
+		bad   int // number of keys, of the five, whose messages die again
 		state replay.State
 	}{
 		"AboveTheRate":     {0.5, 3, replay.Stopped},
@@ -221,7 +221,7 @@ func TestRunner_CountsRefusedAndSkipped(t *testing.T) {
 	})
 }
 
-// If no replayed message becomes final, the job requests no further replay after 500 open messages.
+// If no replayed message becomes final, the job requests no further replay when 500 messages are open.
 func TestRunner_BoundsOpenMessages(t *testing.T) {
 	simulate(t, 2, func(t *testing.T, w *world) {
 		w.addDead(120, keys...)
@@ -319,8 +319,8 @@ func TestRunner_ReportsItsEndOnce(t *testing.T) {
 	}
 }
 
-// The first Cancel fails after it wrote that the job is cancelled, and the job still runs in another process. The
-// second Cancel ends it.
+// The first Cancel fails after it has written that the job is cancelled, and the job still runs in another process. The
+// second Cancel ends that job.
 func TestRunner_CancelAgainAfterAFailure(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(100, keys...)
@@ -418,8 +418,8 @@ func TestRunner_KeepsThirtyDays(t *testing.T) {
 	})
 }
 
-// Message 1 was scheduled, and became due after message 2 was filed. So the job requests its replay after that of
-// message 2, because the holder may deliver a message before the next request.
+// Message 1 was scheduled, and became due after message 2 was filed. So the job requests the replay of message 2 first.
+// The reason is that the holder may deliver a message before the job requests the next replay.
 func TestRunner_KeepsTheOrderOfScheduled(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.addDead(3, "/a")

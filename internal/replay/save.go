@@ -30,7 +30,7 @@ func (w *jobRun) saveCheckpoint(ctx context.Context) error {
 	return w.resolveWrite(ctx, row, err)
 }
 
-// resolveWrite reads the row after a failed write. It returns nil if the row has what was to be written.
+// resolveWrite reads the row after a failed write. It returns nil if the row has the values of that write.
 func (w *jobRun) resolveWrite(ctx context.Context, wrote jobrow.Row, failed error) error {
 	present, err := jobrow.Read(ctx, w.Store, wrote.ID)
 	switch {

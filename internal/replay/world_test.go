@@ -23,21 +23,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is one storage account with dead messages in it, and simulated holders that grant the requests for replays. A
-// granted message gets its next final stage at once.
+// world is one storage account with dead messages, and simulated holders that grant the requests for replays. When a
+// request is granted, the message gets its next final stage at once.
 type world struct {
 	t       *testing.T
 	account *memory.Account
-	store   *lane.Store // for the test itself: without faults
+	store   *lane.Store // for the test itself, without faults
 
 	mu            sync.Mutex
 	requested     []replayRequest
 	pending       []replayRequest         // requests that the holders have not granted yet
-	grantDelay    time.Duration           // from a request to the message's next final stage; 0 = never
-	outcomeOf     func(string) weir.Stage // by key; the next final stage of a granted message
+	grantDelay    time.Duration           // from a request to the next final stage of its message; 0 = never
+	outcomeOf     func(string) weir.Stage // next final stage of a granted message, by its key
 	hasLater      map[string]bool         // keys of which a later message was delivered
 	finished      []replay.Job
-	failedReports int // number of calls of Finished that still fail
+	failedReports int // number of further calls of Finished that fail
 }
 
 // replayRequest is the first request for the replay of a message since it died.
@@ -61,7 +61,7 @@ func simulate(t *testing.T, lanes int, f func(*testing.T, *world)) {
 func partitionOf(lane int) string          { return fmt.Sprintf("1.%d", lane) }
 func rowKey(kind string, seq int64) string { return kind + lane.OrderPos(seq) }
 
-// addDead adds n dead messages of each key in turn.
+// addDead adds n dead messages of each key. The keys take turns.
 func (w *world) addDead(n int, keys ...string) {
 	w.t.Helper()
 	for range n {
@@ -157,12 +157,12 @@ func (p *process) sweepForJobs() {
 	p.ResumeOrphans(c)
 }
 
-// log is the Log of a process. Its reads grant the requests that are due, as the holders would.
+// log is the Log of a process. When log reads, it first grants the requests that are due, in place of the holders.
 type log process
 
 func (l *log) ReadDead(ctx context.Context, lane int, behind int64, limit int) ([]lists.DeadRow, bool, error) {
 	l.grantRequests()
-	// The small limit makes several pages necessary.
+	// The limit is small, so that several pages are necessary.
 	return lists.Reader{Store: l.sees}.ReadDead(ctx, lane, behind, min(limit, 7))
 }
 
@@ -228,7 +228,7 @@ func (l *log) requestReplay(ctx context.Context, id weir.ID, force bool) error {
 	return nil
 }
 
-// grantRequests grants the requests that are older than grantDelay, as the holders would.
+// grantRequests grants the requests that are older than grantDelay, in place of the holders.
 func (w *world) grantRequests() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -255,7 +255,7 @@ func (w *world) grantRequests() {
 	}
 }
 
-// refused is an outcome of outcomeOf for which the holder refuses the request, so that the message stays dead.
+// refused is a result of outcomeOf. The holder then refuses the request, so that the message stays dead.
 const refused weir.Stage = "refused"
 
 func (w *world) listRequested() []replayRequest {

@@ -21,7 +21,7 @@ import (
 // recorder has the shapes of everything that is written to one storage account.
 type recorder struct {
 	mu     sync.Mutex
-	shapes map[string]map[string]string // shape of a name → column → types
+	shapes map[string]map[string]string // the types, by the shape of the name and by column
 }
 
 func newRecorder() *recorder { return &recorder{shapes: map[string]map[string]string{}} }
@@ -63,8 +63,8 @@ func (r *recorder) formatShapes() string {
 	return b.String()
 }
 
-// typeOf returns the type of a column in storage. If the value is JSON, also compressed, the type has the names of the
-// fields, because later releases read the fields, too.
+// typeOf returns the type of a column in storage. If the value is JSON, compressed or not, the type also has the names
+// of the fields, because later releases read the fields, too.
 func typeOf(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -110,8 +110,8 @@ func jsonFields(text []byte) string {
 	return " JSON " + strings.Join(slices.Sorted(maps.Keys(fields)), " ")
 }
 
-// mergeTypes returns the type of a column that was written with both types: one type, or both with | between them. JSON
-// texts may leave fields out, so the merged type has the fields of both.
+// mergeTypes returns the type of a column that was written with two types. If they differ, the result has both, with |
+// between them. JSON texts may leave fields out, so the result has the fields of both types.
 func mergeTypes(known, seen string) string {
 	knownType, knownFields, _ := strings.Cut(known, " JSON ")
 	seenType, seenFields, _ := strings.Cut(seen, " JSON ")
@@ -233,7 +233,7 @@ func (b recordedBlobs) Put(ctx context.Context, name string, data []byte) error 
 	return b.Blobs.Put(ctx, name, data)
 }
 
-// List takes the time slowList, so that a search through many blobs ends before it has seen all.
+// List first waits for the time slowList, so that a search through many blobs ends before it has seen all.
 func (b recordedBlobs) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
 	time.Sleep(b.p.w.slowList)
 	return b.Blobs.List(ctx, prefix, marker)

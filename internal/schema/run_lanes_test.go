@@ -102,7 +102,8 @@ func (w *world) crashRepeatedly() {
 	w.awaitRest()
 }
 
-// changeLanes undoes one change of the number of lanes and makes another, with scheduled and dead messages that move.
+// changeLanes undoes one change of the number of lanes, and makes another change. Scheduled and dead messages move
+// then.
 func (w *world) changeLanes() {
 	due := time.Now().Add(time.Hour)
 	scheduled := w.post(weir.Message{Key: "/moved", Version: "1", Supersede: true, DueAt: due, Body: newLargeBody()})

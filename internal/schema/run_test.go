@@ -59,7 +59,7 @@ func (w *world) deliverMessages() {
 	w.awaitRest()
 	w.must(w.store.Pause(w.Context(), weir.Pause{Lane: 0, Reason: "test", Since: time.Now()}))
 	var last weir.ID
-	for n := range 40 { // deliveries at the first attempt that share a commit are packed into one row
+	for n := range 40 { // one commit packs its messages that were delivered at the first attempt into one row
 		last = w.post(weir.Message{Key: w.keyIn(0, fmt.Sprint("/burst/", n))})
 	}
 	w.must(w.store.Resume(w.Context(), 0, ""))
@@ -88,7 +88,8 @@ func (w *world) deliverLater() {
 	w.awaitRest()
 }
 
-// retryMessages lets a message wait for its retry with other messages of the key behind it, and cancels one of these.
+// retryMessages lets a message wait for its retry. Two more messages of its key then wait behind it, and retryMessages
+// cancels one of these two.
 func (w *world) retryMessages() {
 	w.setAnswer(answerAlways(failed))
 	key := w.keyIn(0, "/retry")
@@ -128,7 +129,8 @@ func (w *world) forgetVersion() {
 	w.awaitRest()
 }
 
-// eraseMessages erases a dead message, whose error tail repeats, and a delivered one with a version.
+// eraseMessages erases two messages: a dead one, whose error is also in the row tail, and a delivered one with a
+// version.
 func (w *world) eraseMessages() {
 	version := w.post(weir.Message{Key: "/erased", Version: "1", Supersede: true})
 	w.awaitStage(version, weir.Delivered)
@@ -166,8 +168,8 @@ func (w *world) supersedeVersions() {
 	w.awaitRest()
 }
 
-// rememberIDs lets the CMS answer with ids of two keys' items, and later with the answer that one item is gone. It asks
-// the holder to forget the other id.
+// rememberIDs lets the CMS return ids for the items of two keys. Later the CMS answers that one of these items is
+// gone, and rememberIDs asks the holder to forget the id of the other item.
 func (w *world) rememberIDs() {
 	w.setAnswer(answerAlways(weir.Result{Outcome: weir.OutcomeDelivered, Status: 201, RememberedID: "4711"}))
 	w.awaitStage(w.post(weir.Message{Key: "/remembered"}), weir.Delivered)
@@ -186,7 +188,7 @@ func (w *world) rememberIDs() {
 // killMessage makes a message dead, and delivers a later message of its key.
 func (w *world) killMessage() {
 	w.setAnswer(answerAlways(rejected))
-	w.refuses.Store(true) // so that both receivers, of the callback and of the settings, get the event again
+	w.refuses.Store(true) // so that the event is sent again to both receivers: the callback and the one of the settings
 	dead := w.post(weir.Message{Key: "/dead", Callback: hookURL})
 	w.awaitStage(dead, weir.Dead)
 	time.Sleep(2 * time.Minute)

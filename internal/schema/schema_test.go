@@ -17,8 +17,8 @@ const golden = "testdata/schema.golden"
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// kinds has all kinds of rows, blobs, leases and tickets, with their purposes. The run must write each kind. Otherwise
-// it no longer uses the feature that writes the kind.
+// kinds has all kinds of rows, blobs, leases and tickets, with their purposes. The run must write each kind. If the
+// run does not write a kind, it no longer uses the feature that writes the kind.
 var kinds = map[string]string{
 	"row   <epoch>.<lane> | !head":    "control row of receivers and the API",
 	"row   <epoch>.<lane> | !tail":    "control row of the holder",
@@ -130,9 +130,10 @@ func compareWithGolden(t *testing.T, r *recorder, whole bool) {
 	}
 }
 
-// compareColumns returns the columns that only want has (missing), or only got (added), of kinds that both texts have.
-// added also has the kinds that only got has. compareColumns ignores a kind that only want has, because
-// compareWithGolden finds it by the map kinds.
+// compareColumns compares the columns of each kind that both texts have. The result missing has the columns that are
+// only in want, and the result added has the columns that are only in got. added also has each kind that is only in
+// got. compareColumns ignores a kind that is only in want, because compareWithGolden finds such a kind by the map
+// kinds.
 func compareColumns(want, got string) (missing, added []string) {
 	known, written := parseColumns(want), parseColumns(got)
 	for kind := range known {

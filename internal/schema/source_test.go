@@ -78,8 +78,9 @@ func namesOfSource(t *testing.T) (keys, columns map[string]bool) {
 	return keys, columns
 }
 
-// columnOf returns the node that can be the name of a column: the key in the literal or the index of a map, or the
-// value of a typed constant, because package rows has such a constant for each column. nil = there is none.
+// columnOf returns the part of n that can be the name of a column; nil = there is none. Such a part is a key in the
+// literal of a map, the index of a map, or the value of a typed constant. Package rows has a typed constant for each
+// column.
 func columnOf(n ast.Node) ast.Node {
 	switch n := n.(type) {
 	case *ast.ValueSpec:

@@ -62,9 +62,9 @@ type world struct {
 
 	mu      sync.Mutex
 	answer  func(context.Context, weir.Delivery) weir.Result // answers for the CMS; nil = the CMS takes each message
-	refuses atomic.Bool                                      // receivers answer 500
+	refuses atomic.Bool                                      // true = receivers of events answer 500
 
-	rate       time.Duration // pause between two attempts of a process that is started now; 0 = none
+	rate       time.Duration // pause between two attempts, for processes that are started from now on; 0 = none
 	slowList   time.Duration // time that a listing of blobs takes
 	lockedBlob string        // name of a blob that storage refuses to remove; empty = none
 }
@@ -191,7 +191,7 @@ func (w *world) kill() {
 	w.tickets.Wait(ctx)
 }
 
-// sweep does for each lane the work of the function sweep.
+// sweep does the work of a sweep for each lane.
 func (w *world) sweep() {
 	w.Helper()
 	for number := range w.store.Lanes {

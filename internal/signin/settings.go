@@ -31,7 +31,7 @@ func (Secret) GoString() string { return "(secret)" }
 // MarshalText implements encoding.TextMarshaler, for logs and JSON.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Settings has the ways to sign in without steps. NewSource needs exactly one of them.
+// Settings has a field for each way to sign in without steps. NewSource requires that exactly one of them is set.
 type Settings struct {
 	Basic  *Basic  `yaml:"basic"`
 	Bearer Secret  `yaml:"bearer"`
@@ -74,7 +74,7 @@ type JWT struct {
 	Sub    string            `yaml:"sub"`
 	Claims map[string]string `yaml:"claims"`
 	TTL    string            `yaml:"ttl"`    // lifetime of a token, a Go duration; empty = 5m
-	Scheme string            `yaml:"scheme"` // of the header Authorization; empty = Bearer
+	Scheme string            `yaml:"scheme"` // scheme in the header Authorization; empty = Bearer
 }
 
 // Azure gets tokens for the identity of the process.
@@ -128,8 +128,8 @@ type Tools struct {
 	Now       func() time.Time  // for jwt
 }
 
-// NewSource returns the source for the way that is set. It returns an error unless exactly one way is set, and if a
-// setting of that way is wrong.
+// NewSource returns the source for the way that is set. It returns an error if no way or more than one way is set, or
+// if a setting of the way is wrong.
 func (s *Settings) NewSource(tools Tools) (Source, error) {
 	ways := s.listWays()
 	if len(ways) != 1 {
@@ -213,8 +213,8 @@ type oauth2Source struct {
 	client *http.Client
 }
 
-// Fetch implements Source. Of the endpoint's answer, its error has only the status and an OAuth error code, because the
-// rest may repeat the secret.
+// Fetch implements Source. If the endpoint refuses, Fetch's error has only the status and the OAuth error code of the
+// answer, because the rest of the answer may repeat the secret.
 func (s *oauth2Source) Fetch(ctx context.Context) (Credential, error) {
 	token, err := s.config.Token(context.WithValue(ctx, oauth2.HTTPClient, s.client))
 	var refused *oauth2.RetrieveError

@@ -1,10 +1,10 @@
-// Package signin signs requests to the CMS in. The credential is a fixed header, a token that the package fetches or
-// creates, or the result of a chain of requests.
+// Package signin signs in to the CMS, and adds the credential to each request. The credential is a fixed header, a
+// token that the package fetches or creates, or the result of a chain of requests.
 //
-// A process has at most one sign-in in flight, whatever the number of lanes is. A credential is renewed by the first
+// A process makes at most one sign-in at a time, however many lanes it holds. A credential is renewed by the first
 // request after 75 % of its lifetime. If the CMS answers 401, the package drops a credential that is not fixed, signs
 // in again and repeats the request once. If a request has no credential because a sign-in failed, the request is not
-// sent. So the attempt is not one of the message's limited attempts.
+// sent. The attempt that needed this request is then not one of the message's limited attempts.
 package signin
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Credential has the headers and the cookies that sign a request in.
+// Credential has the headers and the cookies that are added to a request to sign it in.
 type Credential struct {
 	Headers   http.Header
 	Cookies   []*http.Cookie
@@ -44,10 +44,11 @@ func (e *Error) Unwrap() error { return e.Err }
 const (
 	// fetchTimeout limits the time of a sign-in.
 	fetchTimeout = 20 * time.Second
-	// unknownLife is the lifetime of a credential whose source does not report one. A 401 ends it earlier.
+	// unknownLife is the lifetime of a credential whose source does not report one. An answer 401 ends the credential
+	// earlier.
 	unknownLife = time.Hour
-	// retryPause is the pause after a failed sign-in. During the pause, requests fail at once. Otherwise many
-	// lanes could lock the account by their tries.
+	// retryPause is the pause after a failed sign-in. During the pause, requests fail at once. Otherwise the tries of
+	// many lanes could make the CMS lock the account.
 	retryPause = time.Second
 )
 
@@ -59,7 +60,7 @@ type Keeper struct {
 	mu       sync.Mutex
 	current  *kept     // nil = none
 	fetching *fetchRun // the sign-in in progress; nil = none
-	failedAt time.Time // time of failure
+	failedAt time.Time // time of the last failure
 	failure  error     // error of the last sign-in; nil = it succeeded
 }
 
@@ -72,7 +73,7 @@ type kept struct {
 
 // fetchRun is a sign-in in progress.
 type fetchRun struct {
-	done chan struct{} // closed at the end; got and err may be read then
+	done chan struct{} // closed at the end of the sign-in; only then may the fields got and err be read
 	got  *kept
 	err  error
 }

@@ -38,7 +38,7 @@ type counted struct {
 	n     atomic.Int32  // number of calls of Fetch
 	life  time.Duration // lifetime of a credential
 	takes time.Duration // duration of Fetch
-	fails atomic.Bool   // Fetch fails
+	fails atomic.Bool   // true = Fetch fails
 }
 
 func (c *counted) Fetch(ctx context.Context) (signin.Credential, error) {
@@ -374,7 +374,7 @@ func TestSettings_Refuses(t *testing.T) {
 	}
 }
 
-// A CMS's certificate may be of an authority that only the settings name. An error must not quote a setting.
+// A CMS's certificate may come from an authority that only the settings name. An error must not quote a setting.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.NotFoundHandler())

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Transport signs requests in.
+// Transport signs each request in with the credential of a Keeper.
 type Transport struct {
 	next   http.RoundTripper
 	keeper *Keeper
@@ -50,7 +50,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// credentialKey is the key of a usedCredential in the context of an answer's request.
+// credentialKey is the context key under which recordCredential stores a usedCredential.
 type credentialKey struct{}
 
 // usedCredential is the credential of one request, and its keeper.
@@ -59,17 +59,17 @@ type usedCredential struct {
 	used   *kept
 }
 
-// recordCredential stores, in the answer's request, the credential with which the request was signed. DropCredential
-// reads it there. The answer's request becomes the unsigned one.
+// recordCredential sets resp.Request to req, the request without the credential. The context of resp.Request gets the
+// credential that was used, so that DropCredential can find it.
 func (t *Transport) recordCredential(resp *http.Response, req *http.Request, used *kept) {
 	if resp != nil {
 		resp.Request = req.WithContext(context.WithValue(req.Context(), credentialKey{}, usedCredential{t.keeper, used}))
 	}
 }
 
-// DropCredential drops the credential of the request that resp answers. It is for a CMS that refuses a credential
-// without a 401. The next request signs in again, except if another request already has. DropCredential does nothing if
-// the answer did not come through a Transport. It is safe for concurrent use.
+// DropCredential drops the credential that was used for the request of resp. It is for a CMS that refuses a credential
+// without a 401. The next request signs in again, except if another request has already done so. DropCredential does
+// nothing if the answer did not come through a Transport. It is safe for concurrent use.
 func DropCredential(resp *http.Response) {
 	if resp.Request == nil {
 		return

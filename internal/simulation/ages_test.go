@@ -15,14 +15,14 @@ import (
 )
 
 // Some seeds go on for days after everything has come to rest. The world kills all instances, lets time jump, and
-// starts new instances, while upstreams send and storage fails. Retention must then remove the messages whose
-// retention is over and no others, and in the end all of them.
+// starts new instances, while upstreams send and storage fails. Retention must then remove the messages whose retention
+// is over, and no others. In the end it must have removed all messages.
 
 const (
 	keepFor     = 4 * 24 * time.Hour
 	keepDeadFor = 8 * 24 * time.Hour
-	// roundsTake is how long instances live between two jumps of time: long enough for some sweeps and their rounds of
-	// retention.
+	// roundsTake is the time for which instances live between two jumps of time. It is long enough for some sweeps, and
+	// for the retention that each sweep begins.
 	roundsTake = 150 * time.Second
 )
 
@@ -35,9 +35,9 @@ func (s *settings) drawAges(d *dice) {
 	}
 }
 
-// simulatesDays reports whether days may pass in a run with this mutant: in runs without a mutant, and with mutants of
-// retention, which show only after days. With other mutants days can cost too much real time: for example, a process
-// that always trusts its lease would ask storage each second.
+// simulatesDays reports whether days may pass in a run with this mutant. They may pass without a mutant, and with
+// mutants of retention, which show only after days. With other mutants days can cost too much real time: for example, a
+// process that always trusts its lease would ask storage each second.
 func simulatesDays(name string) bool {
 	return name == "" || slices.ContainsFunc(mutants, func(m mutant) bool {
 		return m.name == name && strings.HasPrefix(m.file, "lane/retention")
@@ -71,8 +71,8 @@ func (w *world) refusesRemoval(partition string, ops []storage.Op) error {
 	return nil
 }
 
-// retentionBlobs is the blob storage of retention. In some seeds it never removes the first body that it is asked to
-// remove.
+// retentionBlobs is the blob storage of retention. In some seeds it always refuses to remove one body: the first that
+// it is asked to remove.
 type retentionBlobs struct{ blobPort }
 
 func (b retentionBlobs) Delete(ctx context.Context, name string) error {
@@ -84,7 +84,7 @@ func (b retentionBlobs) Delete(ctx context.Context, name string) error {
 	})
 }
 
-// isStuck reports whether a body is the one that storage refuses to remove: that of the first call.
+// isStuck reports whether a body is the one that storage refuses to remove. That is the body of the first call.
 func (c *checker) isStuck(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +162,7 @@ func (w *world) awaitRestAfterJump(ctx context.Context) {
 	}
 }
 
-// keepOf returns how long a final message is kept.
+// keepOf returns the time for which a final message is kept.
 func keepOf(stage weir.Stage) time.Duration {
 	if stage == weir.Dead {
 		return keepDeadFor
@@ -226,8 +226,8 @@ func (c *checker) checkStaysDelivered(l *laneState) {
 	}
 }
 
-// checkAged checks, between two jumps, that each message that was not removed can be read, has its body until its
-// retention is over or it is erased, and has its idempotency key.
+// checkAged checks the remaining messages between two jumps. Each of them can be read and has its idempotency key. It
+// has its body until its retention is over, or until it is erased.
 func (c *checker) checkAged(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -256,8 +256,8 @@ func (c *checker) checkAged(ctx context.Context) {
 	}
 }
 
-// checkEmptied checks that in the end nothing is left except the row and the body that storage refuses to remove, and
-// the rows and the body of their messages.
+// checkEmptied checks that in the end almost nothing is left: only the row and the body that storage refuses to remove,
+// and the other rows and the body of the same messages.
 func (c *checker) checkEmptied(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -130,8 +130,8 @@ func (c *checker) checkBulkReplays(ctx context.Context) {
 	}
 }
 
-// checkLeftOut checks that a bulk replay has left out no message that had died before the replay began and is dead
-// still. An unforced one leaves out messages before a delivered one of their key.
+// checkLeftOut looks for messages that had died before a bulk replay began and are still dead: the bulk replay has left
+// them out. An unforced bulk replay may leave a message out if a later message of the key was delivered.
 func (c *checker) checkLeftOut(ctx context.Context, j replay.Job) {
 	const margin = 4 * time.Second // more than the clocks of two processes may differ
 	for n := range c.w.lanes {

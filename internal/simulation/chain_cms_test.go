@@ -16,8 +16,8 @@ import (
 	"weir/internal/weir"
 )
 
-// chainCMS is a stock CMS with items, which clients find by a field, create, update and publish. By itself it allows
-// two items with one ref.
+// chainCMS is a stock CMS with items. Clients find an item by a field, and create, update and publish items. By itself
+// the CMS allows two items with one ref.
 type chainCMS struct {
 	w *world
 
@@ -26,9 +26,9 @@ type chainCMS struct {
 	made     int                     // number of items created so far
 	removed  map[string]time.Time    // by ref: when an editor last removed its item
 	shown    map[string]time.Time    // by ref: when its item was last published
-	fences   map[int]int64           // the highest of each lane, if it checks them
-	answered map[string]*chainAnswer // by Idempotency-Key, if it honours that header
-	kinds    map[string]string       // by Idempotency-Key: method and kind of path of its first request
+	fences   map[int]int64           // by lane: the highest fence so far, if the CMS checks fences
+	answered map[string]*chainAnswer // by Idempotency-Key, if the CMS honours that header
+	kinds    map[string]string       // by Idempotency-Key: method and kind of path of the first request with that key
 }
 
 // item is an item of the CMS.
@@ -38,7 +38,7 @@ type item struct {
 	version   int
 	content   content
 	published *content
-	visible   time.Time // from then on the item is in the index, which look-ups read
+	visible   time.Time // when the item comes into the index, which look-ups read
 }
 
 // content is the part of an item that a message writes.
@@ -68,13 +68,13 @@ type chainAnswer struct {
 
 // chainPlan is the drawn reaction of the CMS to a request.
 type chainPlan struct {
-	refuse, stale bool // as in plan
+	refuse, stale bool // as in the type plan
 	lose          bool // the connection is lost before the answer
 	torn          bool // the answer breaks off
 	html          bool // the answer is a page
 	skip          bool // the request is not carried out
 	takes         time.Duration
-	status        int // answered instead of the true status
+	status        int // the answer has it in place of the true status; 0 = the true status
 	header        http.Header
 }
 
@@ -89,12 +89,12 @@ func newChainCMS(w *world) *chainCMS {
 		removed: map[string]time.Time{}, shown: map[string]time.Time{}}
 }
 
-// planAnswer draws the reaction to a request. In some periods of ten seconds the CMS is down as a whole.
+// planAnswer draws the reaction to a request. During some periods of ten seconds the whole CMS is down.
 func (c *chainCMS) planAnswer(r *chainRequest) chainPlan {
 	w, name := c.w, fmt.Sprint("chain ", r.id.Lane, " ", r.id.Seq, " ", r.step)
 	p := chainPlan{takes: w.dice.drawBetween(name, 5*time.Millisecond, 60*time.Millisecond), header: http.Header{}}
 	if n := r.id.Seq; n%7 == 0 && w.chains.stubborn && r.method == http.MethodPut {
-		p.skip, p.status = true, http.StatusPreconditionFailed // each time the chain runs
+		p.skip, p.status = true, http.StatusPreconditionFailed // each time that the chain runs
 		return p
 	}
 	if w.isCalm() {
@@ -112,7 +112,8 @@ func (c *chainCMS) planAnswer(r *chainRequest) chainPlan {
 	return p
 }
 
-// spoilPlan adds a fault to a plan: before the CMS carries the request out, after it, or instead.
+// spoilPlan adds a fault to a plan. The fault comes before or after the CMS carries the request out, or instead of
+// that.
 func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 	d := c.w.dice
 	pick := func(of ...int) int { return of[d.drawBelow(name+" pick", len(of))] }
@@ -128,7 +129,7 @@ func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 		p.refuse = true
 	case 5:
 		p.stale = true
-	case 6: // a sign-in page, instead of the request or instead of its answer
+	case 6: // a sign-in page, in place of the request or in place of its answer only
 		p.html, p.skip = true, d.drawChance(name+" in front", 0.5)
 	case 7:
 		p.torn = true
@@ -151,9 +152,9 @@ func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 	}
 }
 
-// keepIndexed replaces an error after the creation of an item by a lost connection, if the next look-up finds the item
-// only in the index. After a lost connection the holder waits for the settle time, so the index has the item by then.
-// After an error the next attempt may come at once.
+// keepIndexed changes the fault of a request that creates an item, if the next look-up finds the item only in the
+// index: the CMS then loses the connection instead of answering with an error. After a lost connection the holder waits
+// for the settle time, so the index has the item by then. After an error the next attempt may come at once.
 func (c *chainCMS) keepIndexed(r *chainRequest, p *chainPlan) {
 	isMade := r.path == "/items" && !r.isRead && !p.skip
 	if isMade && !c.w.chains.isUnique && c.w.chains.lag > 0 && (p.torn || p.html || p.status >= 400) {
@@ -161,7 +162,7 @@ func (c *chainCMS) keepIndexed(r *chainRequest, p *chainPlan) {
 	}
 }
 
-// forgetKeys clears the Idempotency-Keys, which the CMS has only in memory, as its restart does.
+// forgetKeys clears the Idempotency-Keys, as a restart of the CMS does. The CMS has them only in memory.
 func (c *chainCMS) forgetKeys() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +189,7 @@ func (c *chainWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.exchangeRequest(r, req, plan)
 }
 
-// readRequest reads a request, whose Idempotency-Key names its message and its step.
+// readRequest reads a request. The request's Idempotency-Key names its message and its step.
 func (c *chainWire) readRequest(r *http.Request) (*chainRequest, error) {
 	//lint:ignore SA1008 the client sends the name in lower case
 	key := strings.Join(r.Header["idempotency-key"], "")
@@ -238,9 +239,9 @@ func (c *chainWire) exchangeRequest(r *http.Request, req *chainRequest, plan cha
 	return c.newAnswer(r, req, plan, got), nil
 }
 
-// handleRequest receives a request, and carries it out after a drawn time. That may be most of the settle time after
-// its client, or a proxy on the way, has given the request up. If the CMS has answered by then, handleRequest writes
-// the answer to got before it closes req.done.
+// handleRequest receives a request, and carries it out after a drawn time. If the client, or a proxy on the way, gives
+// the request up first, the CMS may still carry it out later, during most of the settle time. If the CMS answers in
+// time, handleRequest writes the answer to got, and then closes req.done.
 func (c *chainCMS) handleRequest(req *chainRequest, plan chainPlan, got **chainAnswer) {
 	settle := c.w.settle * 8 / 10
 	req.began = time.Now()
@@ -272,8 +273,8 @@ func (c *chainCMS) handleRequest(req *chainRequest, plan chainPlan, got **chainA
 	})
 }
 
-// newAnswer returns the answer as the client gets it. It records that the CMS has taken the message if this was its
-// last step.
+// newAnswer returns the answer as the client gets it. If the request was the last step of its message, newAnswer
+// records that the CMS has taken the message.
 func (c *chainWire) newAnswer(r *http.Request, req *chainRequest, plan chainPlan, got *chainAnswer) *http.Response {
 	answer := chainAnswer{status: plan.status, body: map[string]any{"message": "trouble"}}
 	if got != nil && plan.status == 0 {
@@ -354,7 +355,7 @@ func (c *chainCMS) changeItems(r *chainRequest) *chainAnswer {
 	return &chainAnswer{http.StatusOK, map[string]any{"id": it.id, "version": it.version}}
 }
 
-// checkPublished checks that the steps before have written the message to the item. If a step took the answer of a
+// checkPublished checks that the earlier steps have written the message to the item. If a step took the answer of a
 // proxy for success, the item still has an older message.
 func (c *chainCMS) checkPublished(r *chainRequest, it *item) {
 	if id, err := weir.ParseID(it.content.Message); err != nil || id != r.id {
@@ -390,7 +391,7 @@ func (c *chainCMS) createItem(r *chainRequest) *chainAnswer {
 	return &chainAnswer{http.StatusCreated, map[string]any{"id": it.id, "version": it.version}}
 }
 
-// editItem saves an item as an editor does, which changes its version.
+// editItem saves an item in the way of an editor. That changes the item's version.
 func (c *chainCMS) editItem(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -399,7 +400,7 @@ func (c *chainCMS) editItem(n int) {
 	}
 }
 
-// removeItem removes an item as an editor does.
+// removeItem removes an item in the way of an editor.
 func (c *chainCMS) removeItem(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

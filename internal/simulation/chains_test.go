@@ -23,7 +23,7 @@ import (
 
 // In worlds of chains a message is a chain of requests to the CMS: look up, create or update, publish.
 
-// chaining has the settings of the chains of a seed. The zero value means that each message is one request.
+// chaining has the settings of the chains of a seed. If it has the zero value, each message is one request.
 type chaining struct {
 	isOn         bool
 	isUnique     bool          // the CMS refuses a second item of one ref
@@ -39,7 +39,8 @@ type chaining struct {
 }
 
 // needsOneContract reports whether all messages of a key must have the same contract. Two contracts do not share a
-// remembered id. So a message of the second contract looks the item up, and the index may not have the item yet.
+// remembered id. So the first message of a second contract looks the item up, although the index may not have the item
+// yet.
 func (c chaining) needsOneContract() bool { return c.lag > 0 && !c.isUnique }
 
 // lastStep is the step after which a message is delivered.
@@ -114,7 +115,7 @@ func drawChains(d *dice) settings {
 	s.settle = lease.Margin(s.lease)
 	s.chains = chaining{isOn: true, honoursKeys: d.drawChance("honours keys", 0.4),
 		stubborn: d.drawChance("stubborn", 0.3), edits: []int{0, 5, 40}[d.drawBelow("edits", 3)]}
-	if d.drawChance("index lags", 0.3) { // the CMS is unique then, because no writer could avoid a second item
+	if d.drawChance("index lags", 0.3) { // then the CMS is unique: otherwise no writer could avoid a second item
 		s.chains.isUnique, s.chains.lag = true, d.drawBetween("lag", 0, 3*time.Second)
 	}
 	if d.drawChance("remembers", 0.5) {
@@ -126,10 +127,10 @@ func drawChains(d *dice) settings {
 			s.backoff.Min, s.chains.indexesFirst = 800*time.Millisecond, d.drawChance("indexes first", 0.5)
 		}
 	}
-	if s.chains.remembers && (s.chains.isUnique || s.chains.lag == 0) { // else a look-up could miss the item
+	if s.chains.remembers && (s.chains.isUnique || s.chains.lag == 0) { // otherwise a look-up could miss the item
 		s.chains.forgets = []int{0, 4, 12}[d.drawBelow("forgotten ids", 3)]
 	}
-	if d.drawChance("stands still", 0.4) { // only the fence lets the CMS refuse late requests of a former holder
+	if d.drawChance("stands still", 0.4) { // only so can the CMS refuse late requests of a former holder
 		s.chains.checksFences = true
 		s.standstills, s.traps = d.drawBelow("pauses", 3), d.drawBelow("traps", 4)
 	}
@@ -241,14 +242,15 @@ func (w *world) fileLast(ctx context.Context) bool {
 	return w.awaitRest(ctx) && w.check.checkTaken(first, w.keys)
 }
 
-// checkTaken checks that the CMS has taken submissions, except those of messages that it refuses for good.
+// checkTaken checks that the CMS has taken n submissions, from the number first on. Messages that the CMS refuses for
+// good are left out.
 func (c *checker) checkTaken(first, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := first; i < first+n; i++ {
 		f := c.filedAs(i)
 		if f == nil || f.taken || c.w.chains.stubborn && f.id.Seq%7 == 0 || c.stageOf(f) == weir.Superseded {
-			continue // it is superseded if an upstream sent a higher version by mistake
+			continue // if an upstream sent a higher version by mistake, the message is superseded
 		}
 		c.addViolation("refused", "the CMS has not taken seq %d of lane %d, key %s, which is %s", f.id.Seq, f.id.Lane,
 			f.key, c.stageOf(f))
@@ -317,7 +319,7 @@ func (c *checker) checkItems() {
 	for key, f := range newest {
 		items := byRef[key]
 		if len(items) == 0 && removed[key].After(c.w.chainCMS.shown[key]) {
-			continue // an editor removed it after the last message
+			continue // an editor removed the item after the last message
 		}
 		if len(items) != 1 {
 			c.addViolation("lost", "key %s has %d items, and seq %d of lane %d was delivered", key, len(items),
@@ -330,8 +332,8 @@ func (c *checker) checkItems() {
 	}
 }
 
-// isBefore reports whether f is older than o, a message of the same key: by version, or by position. Messages with
-// onFailure: skip have no order.
+// isBefore reports whether f is older than o, by version or by position. Both are messages of the same key. Messages
+// with onFailure: skip have no order.
 func (f *filed) isBefore(o *filed) bool {
 	switch {
 	case f.edit && o.edit:
@@ -342,8 +344,8 @@ func (f *filed) isBefore(o *filed) bool {
 	return f.placeInOrder() < o.placeInOrder()
 }
 
-// checkItem checks that the content of an item is that of the message that was delivered last, or of a newer message,
-// and that the content is published if it is that of the last one.
+// checkItem checks that the content of an item is that of the message f, which was delivered last, or of a newer
+// message. If the content is that of f, it must be published.
 func (c *checker) checkItem(it *item, f *filed) {
 	id, err := weir.ParseID(it.content.Message)
 	if err != nil {
@@ -362,8 +364,8 @@ func (c *checker) checkItem(it *item, f *filed) {
 	}
 }
 
-// checkRememberedID checks that storage has the id of the key's item. It may have none if the id was forgotten on
-// request and no message has looked the item up since. That can happen if the last message of the key was
+// checkRememberedID checks that storage has the id of the key's item. Storage may have no id if an operator had the id
+// forgotten, and no message has looked the item up after that. That can happen if the last message of the key was
 // superseded.
 func (c *checker) checkRememberedID(it *item, f *filed) {
 	if !c.w.chains.remembers {

@@ -87,8 +87,8 @@ func (w *world) changeMessage(ctx context.Context, s *submission) {
 	}
 }
 
-// changeIn draws when to request a change: soon, later, or at about the message's due time by the clock of one
-// instance.
+// changeIn draws the time after which a change is requested: soon, later, or at about the message's due time by the
+// clock of one instance.
 func (w *world) changeIn(name string, s *submission) time.Duration {
 	switch kind := w.dice.drawBelow(name+" when", 5); {
 	case kind == 0:
@@ -119,8 +119,8 @@ func (w *world) cancelMessage(ctx context.Context, name string, id weir.ID) {
 	}
 }
 
-// moveMessage requests another due time from drawn instances, up to 20 times, until one answers. The due time is in the
-// past, within 200 ms, up to 30 s ahead, that of the post, or one that many messages share.
+// moveMessage requests another due time from drawn instances, up to 20 times, until one answers. The new due time is in
+// the past, within 200 ms, up to 30 s ahead, the due time of the post, or a due time that many messages share.
 func (w *world) moveMessage(ctx context.Context, name string, s *submission, id weir.ID) {
 	due := time.Now().Add(w.dice.drawBetween("move in "+name, -10*time.Second, 0))
 	switch w.dice.drawBelow("move kind "+name, 6) {
@@ -164,7 +164,7 @@ func (p *process) lookAtLane(lane int) {
 	p.bell.EnqueueAsync(lane)
 }
 
-// patience is how long an upstream waits for an answer.
+// patience is the time for which an upstream waits for an answer.
 const patience = 12345 * time.Millisecond
 
 // askProcess makes one HTTP request of an upstream, and waits for the answer for at most patience.
@@ -173,7 +173,7 @@ func askProcess[T any](ctx context.Context, p *process, name string, handle func
 	return askWithin(ctx, p, name, patience, handle)
 }
 
-// askWithin does the same as askProcess, with another limit.
+// askWithin does the same as askProcess, but with a given limit.
 func askWithin[T any](ctx context.Context, p *process, name string, patience time.Duration,
 	handle func(context.Context) (T, error)) (T, error) {
 	type answer struct {

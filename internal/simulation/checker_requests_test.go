@@ -37,7 +37,7 @@ func (c *checker) beginRequest(r *request) {
 	c.checkMoved(l, l.log[r.id.Seq-1], r)
 	c.checkDue(l, l.log[r.id.Seq-1], r)
 	c.checkPaused(l, l.log[r.id.Seq-1], r)
-	if r.fence < l.fence { // its sender stood still, or a check above has failed
+	if r.fence < l.fence { // the sender stood still, or an earlier check of this request has failed
 		c.counts.LateWriters++
 		return
 	}
@@ -45,8 +45,8 @@ func (c *checker) beginRequest(r *request) {
 	c.checkNotEarly(l, l.log[r.id.Seq-1], r)
 }
 
-// checkNotEarly checks that no message is sent before the time of its next attempt, or in a pause, by the sender's own
-// clock.
+// checkNotEarly checks that no message is sent before the time of its next attempt, and none during a pause of its
+// lane. The times are by the sender's own clock.
 func (c *checker) checkNotEarly(l *laneState, f *filed, r *request) {
 	now := r.p.nowAtMost()
 	until := l.last.Tail.PausedUntil
@@ -55,7 +55,7 @@ func (c *checker) checkNotEarly(l *laneState, f *filed, r *request) {
 			until.Sub(now))
 	}
 	if f.now != "" && f.now != weir.Retrying || f.final != "" {
-		return // the checker has read the row since its last change
+		return // the checker has read the message's row since the last change of the row
 	}
 	if st, err := c.store.Status(context.Background(), f.id); err == nil && st.Stage == weir.Retrying &&
 		st.NextAttemptAt.After(now) {
@@ -79,10 +79,10 @@ func (c *checker) checkHandedOver(l *laneState, number int) {
 	}
 }
 
-// checkOverlap checks that two requests of a lane are in the CMS at once only if the earlier holder stood still past
-// the end of its trust. Storage then refuses the commit of that holder by the fence. A holder whose clock jumped may
-// end its own settle time too early here: the program measures that time by the monotonic clock, which does not jump,
-// and the simulation has no such clock.
+// checkOverlap checks requests of a lane that are in the CMS at the same time. That is allowed only if the earlier
+// holder stood still past the end of its trust, because the fence then makes storage refuse the commit of that holder.
+// A holder whose clock jumped may end its own settle time too early here. The real program measures that time by the
+// monotonic clock, which does not jump, but the simulation has no such clock.
 func (c *checker) checkOverlap(l *laneState, r *request) {
 	for _, o := range l.active {
 		former, later := o, r
@@ -102,8 +102,8 @@ func (c *checker) checkOverlap(l *laneState, r *request) {
 	}
 }
 
-// checkOrder checks the order of a key, that only uncommitted deliveries are repeated, and further rules of a request
-// whose sender has the highest fence.
+// checkOrder checks that a request keeps the order of its key, that only uncommitted deliveries are repeated, and
+// further rules. The request's sender has the highest fence.
 func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 	if f.discarded {
 		c.addViolation("discarded", "%s sent seq %d of lane %d after it was discarded", r.p.name, f.id.Seq, f.id.Lane)
@@ -129,7 +129,7 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 		earlier := o.placeInOrder() < f.placeInOrder()
 		switch {
 		case f.edit && o.edit:
-			// A replayed message goes before the messages that a crash left uncommitted.
+			// A message that is replayed goes before messages whose delivery was not committed because of a crash.
 			if s := c.stageOf(o); o.taken && !o.forgotten && o.version.Newer(f.version) && s != weir.Dead &&
 				s != weir.Cancelled && s != weir.Discarded &&
 				(f.replays == 0 || s == weir.Delivered) {
@@ -137,7 +137,8 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 					o.id.Seq)
 			}
 		case f.skip:
-			// A retrying message may have been refused a connection, which the CMS does not see.
+			// The CMS may have refused the connection for the attempt of a retrying message, so the CMS has not seen
+			// it.
 			if s := c.stageOf(o); earlier && !o.begun && s != weir.Retrying && !s.Final() {
 				c.addViolation("order", "seq %d of key %s was sent before seq %d was tried", f.id.Seq, f.key, o.id.Seq)
 			}
@@ -147,9 +148,9 @@ func (c *checker) checkOrder(l *laneState, f *filed, r *request) {
 			} else {
 				c.addViolation("order", "seq %d of key %s was sent while seq %d waits", f.id.Seq, f.key, o.id.Seq)
 			}
-		// An exception is a message that was passed because a newer version had been delivered. If an operator has that
-		// version forgotten, and the holder dies before it commits the later message, the next holder sends the passed
-		// message after all, and then repeats the later one.
+		// There is one exception: a message that was passed because a newer version had been delivered. An operator may
+		// have that version forgotten, and the holder may die before it commits the later message. Then the next holder
+		// sends the passed message after all, and afterwards repeats the later one.
 		case !earlier && o.begun && f.replays == 0 && !f.passed:
 			c.addViolation("order", "seq %d of key %s was sent again after seq %d", f.id.Seq, f.key, o.id.Seq)
 		}
@@ -184,7 +185,7 @@ func (c *checker) noteAnswered(r *request, whole bool) {
 		f := c.laneOf(r.id.Lane).log[r.id.Seq-1]
 		f.taken = true
 		c.findWrite(r).whole, c.findWrite(r).torn = whole, !whole
-		if whole { // the client may or may not accept a part of an answer
+		if whole { // if only a part of the answer arrived, the client may or may not accept it
 			f.under = max(f.under, r.fence)
 		}
 	}
@@ -192,9 +193,9 @@ func (c *checker) noteAnswered(r *request, whole bool) {
 
 // turns is the checker's record of a lane's pause for refused messages.
 type turns struct {
-	pausedUnder int64 // the fence of the holder that began the last pause
+	pausedUnder int64 // fence of the holder that began the last pause
 	pausedAt    time.Time
-	judgedAt    time.Time // of the last answer other than 403: all messages may be sent then, even before the commit
+	judgedAt    time.Time // time of the last answer other than 403; all messages may be sent after it
 }
 
 // turn is the last refusal of a message.
@@ -203,8 +204,8 @@ type turn struct {
 	refusedAt    time.Time
 }
 
-// recordTurn is called when a process gets an answer. It records a refusal (403) for the message, and any other answer
-// for the lane.
+// recordTurn is called when a process gets an answer. If the answer is 403, recordTurn records the refusal of the
+// message; otherwise it records the answer for the lane.
 func (c *checker) recordTurn(r *request) {
 	l := c.laneOf(r.id.Lane)
 	if r.status != 403 {
@@ -214,7 +215,7 @@ func (c *checker) recordTurn(r *request) {
 	l.log[r.id.Seq-1].turn = turn{r.fence, time.Now()}
 }
 
-// recordPause is called with the control rows after a transaction, before they replace those of the last one.
+// recordPause is called after a transaction, with the new control rows. At that time l.last still has the old ones.
 func (l *laneState) recordPause(now lane.Control) {
 	if now.Tail.PausedUntil.After(l.last.Tail.PausedUntil) {
 		l.pausedUnder, l.pausedAt = now.Tail.Fence, time.Now()
@@ -228,7 +229,8 @@ func (l *laneState) hadTurn(f *filed) bool {
 	return isKnown && l.judgedAt.Before(l.pausedAt) && f.replays == 0
 }
 
-// checkContent checks that the CMS gets the submitted body, or the edited one, under the number of the right replay.
+// checkContent checks that the CMS gets the right body of a message: the edited body, or without an edit the submitted
+// one. It also checks that the request has the number of the right replay.
 func (c *checker) checkContent(f *filed, r *request) {
 	if f.key == recurringKey {
 		if !slices.Contains(c.w.listOccurrences(), r.body) {

@@ -33,9 +33,10 @@ type counts struct {
 	Crowded, Turned, Removed, Kept, Items      int
 	Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
 	MostTickets int
-	// LongestSweep is of sweeps in large worlds during which storage answered each request.
+	// LongestSweep is the time of the longest sweep in large worlds, among the sweeps during which storage answered
+	// each request.
 	LongestSweep time.Duration
-	// LongestStand is the longest time for which a lane with work had no request at the CMS, in worlds of moves.
+	// LongestStand is the longest time for which a lane had work but no request at the CMS, in worlds of moves.
 	LongestStand time.Duration
 	// Longest is the longest time from the end of the faults until all was at rest.
 	Longest time.Duration
@@ -60,21 +61,21 @@ type filed struct {
 	id        weir.ID
 	key       string
 	skip      bool
-	edit      bool // its contract has supersede, so it has a version
+	edit      bool // the message's contract has supersede, so the message has a version
 	version   weir.Version
-	forgotten bool       // its version was delivered and then forgotten
-	passed    bool       // a later message of its key was sent while this one was older than the version delivered last
-	erasing   bool       // an operator asks to erase it
-	erased    bool       // its content was erased
-	body      string     // as stored, or the name of its blob
-	idem      string     // the key of its idempotency row; empty = it has none
-	number    int        // of the submission, from its body; -1 = no request has shown it
-	begun     bool       // a request for it has reached the CMS
-	taken     bool       // a process got the answer that the CMS took it
-	under     int64      // the highest fence of a process that got that answer as a whole
-	final     weir.Stage // its final stage, unless that is dead; empty = none is known
+	forgotten bool       // the message's version was delivered and then forgotten
+	passed    bool       // a later message of the key was sent while this one was older than the version delivered last
+	erasing   bool       // an operator asks to erase the message
+	erased    bool       // the content of the message was erased
+	body      string     // body as stored, or the name of its blob
+	idem      string     // the key of the message's idempotency row; empty = there is no such row
+	number    int        // number of the submission, read from the body of a request; -1 = no request has shown it
+	begun     bool       // a request for the message has reached the CMS
+	taken     bool       // a process got the answer that the CMS took the message
+	under     int64      // the highest fence among the processes that got that answer undamaged
+	final     weir.Stage // the final stage, unless the message is dead; empty = no final stage is known
 	now       weir.Stage // the stage in storage, if the checker has read it since the last write to the row; else empty
-	gone      bool       // retention has removed it
+	gone      bool       // retention has removed the message
 	scheduling
 	replaying
 	discarding
@@ -84,22 +85,22 @@ type filed struct {
 // laneState is a lane as the checker knows it.
 type laneState struct {
 	log     []*filed // by sequence number, from 1
-	fence   int64    // of the last holder
+	fence   int64    // fence of the last holder
 	takenAt time.Time
 	takenBy *process // the last holder
 	taken   int      // number of messages in the log when takenBy took the lane
 	commit  int64    // number of the last commit under fence
-	nonce   string   // of the last holder
+	nonce   string   // nonce of the last holder
 	last    lane.Control
 	active  []*request             // requests that the CMS works on, without look-ups
-	busy    time.Time              // the end of the last request of the lane at the CMS
+	busy    time.Time              // the end of the lane's last request at the CMS
 	pauses  map[string]storedPause // pauses in storage, by row
 	forgets map[string]bool        // requests to forget a version, by the hash of key and contract
-	// forgottenIDs has the keys and contracts, by hash, whose remembered id was forgotten and not looked up since. The
-	// value is the fence of the holder that forgot the id.
+	// forgottenIDs has the hashes of keys with their contracts. The remembered id of such a key was forgotten, and has
+	// not been looked up since. The value is the fence of the holder that forgot the id.
 	forgottenIDs map[string]int64
 	crowd        crowding
-	back         int64 // number of messages that the commit under check takes from the dead: replayed or discarded
+	back         int64 // number of dead messages that the commit under check replays or discards
 	turns
 }
 
@@ -116,7 +117,7 @@ type checker struct {
 	expected  []*submission
 	snapshots int
 	stuck     string                         // blob of the body that storage refuses to remove; empty = none yet
-	told      map[string]map[weir.Stage]bool // by the receiver's address and the message's id
+	told      map[string]map[weir.Stage]bool // stages told to receivers, by the receiver's address and the message's id
 	history   chronicle
 }
 
@@ -131,7 +132,8 @@ func (c *checker) reportViolation(kind, format string, args ...any) {
 	c.addViolation(kind, format, args...)
 }
 
-// addViolation is reportViolation for a caller that holds mu. It does nothing if only the history may show the mutant.
+// addViolation is reportViolation for a caller that holds mu. It does nothing in a run with a mutant that the history
+// alone must show.
 func (c *checker) addViolation(kind, format string, args ...any) {
 	if strings.HasSuffix(c.w.mutant, outside) {
 		return
@@ -277,7 +279,7 @@ func (c *checker) noteAppended(l *laneState, number int, ops []storage.Op) {
 	}
 }
 
-// checkCommitted checks that only the newest holder writes tail, each commit once.
+// checkCommitted checks that only the newest holder writes tail, and that it makes each commit once.
 func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[string]any) {
 	fence, _ := v["Fence"].(int64)
 	commit, _ := v["Commit"].(int64)
@@ -298,8 +300,8 @@ func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[str
 	l.fence, l.commit = fence, commit
 }
 
-// checkBooks checks that the control rows fit the log, and that no count falls. Only the number of dead messages may
-// fall, by the messages that were replayed or discarded.
+// checkBooks checks that the control rows fit the log, and that no count falls. One count may fall: replays and
+// discards reduce the number of dead messages.
 func (c *checker) checkBooks(l *laneState, number int) {
 	now, err := c.store.ReadControl(context.Background(), number)
 	if err != nil {
@@ -366,8 +368,8 @@ func (c *checker) stageOf(f *filed) weir.Stage {
 	return st.Stage
 }
 
-// forgetStages clears the known stages of messages whose rows a transaction has written. A d_ row changes the stages of
-// many messages.
+// forgetStages clears the known stages of the messages whose rows were written by a transaction. A d_ row changes the
+// stages of many messages.
 func (l *laneState) forgetStages(ops []storage.Op) {
 	for _, op := range ops {
 		if strings.HasPrefix(op.Key, "d_") {

@@ -15,8 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// fakeCMS receives requests, and works on each for a while. It also works on a request whose client has left, for less
-// than the settle time.
+// fakeCMS receives requests, and works on each for a while. If the client of a request has left, fakeCMS may still work
+// on the request, for less than the settle time.
 type fakeCMS struct{ w *world }
 
 // request is one request at the CMS.
@@ -27,12 +27,12 @@ type request struct {
 	body    string
 	fence   int64
 	attempt int
-	replay  int           // number of the replay that it belongs to; 0 = none
+	replay  int           // number of the replay that the request belongs to; 0 = no replay
 	round   int           // run of the chain within the attempt; 0 = the first
-	isRead  bool          // it changes nothing, so it may overlap with others
-	sent    time.Time     // by the process
-	began   time.Time     // at the CMS
-	status  int           // as the CMS meant to answer
+	isRead  bool          // the request changes nothing, so it may overlap with others
+	sent    time.Time     // time at which the process sent the request
+	began   time.Time     // time at which the request reached the CMS
+	status  int           // status of the answer that the CMS wanted to give
 	cut     chan struct{} // closed when the client does not wait any more
 	done    chan struct{} // closed when the client can have the answer
 }
@@ -58,7 +58,7 @@ type plan struct {
 	header http.Header
 }
 
-// planAnswer draws a plan. In some periods of ten seconds the CMS is down as a whole.
+// planAnswer draws a plan. During some periods of ten seconds the whole CMS is down.
 func (c *fakeCMS) planAnswer(id weir.ID, body string) plan {
 	w, name := c.w, fmt.Sprint("cms ", id.Lane, " ", id.Seq)
 	p := plan{takes: w.dice.drawBetween(name, 5*time.Millisecond, 60*time.Millisecond), status: 200,
@@ -129,8 +129,8 @@ func (c *fakeCMS) spoilPlan(p *plan, name string) {
 	}
 }
 
-// RoundTrip sends one request. A process that stands still sends it when it goes on, perhaps too late: the end of a
-// context does not stop a request that is being written.
+// RoundTrip sends one request. If the process stands still, it sends the request when it goes on, perhaps too late:
+// when a context ends, a request that is being written is still sent.
 func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	p, w := c.p, c.p.w
 	if !p.awaitRunning("send " + r.Header.Get("Weir-Key")) {
@@ -160,8 +160,8 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // openConnection returns when the headers of the request are written. It returns errRefused if the connection is
-// refused, and errLost if the connection is stale or the process dies. refusal is the name of the draw for the time
-// that a refusal takes.
+// refused, and errLost if the connection is stale or the process dies. A refusal takes a drawn time; the parameter
+// refusal is the name of that draw.
 func (p *process) openConnection(r *http.Request, isRefused, isStale bool, refusal string) error {
 	name := "send " + r.Header.Get("Weir-Key")
 	if isRefused {
@@ -195,7 +195,7 @@ func idempotencyKey(r *http.Request) (id weir.ID, replay int, err error) {
 	return id, replay, err
 }
 
-// countRequest adds n to the number of requests under way, and checks the limit of that number.
+// countRequest adds n to the number of requests under way, and checks that the number keeps its limit.
 func (p *process) countRequest(n int) {
 	p.mu.Lock()
 	p.requests += n
@@ -226,15 +226,15 @@ func (c *wire) exchangeRequest(r *http.Request, id weir.ID, body string, plan pl
 	return newAnswer(r, plan), nil
 }
 
-// tripNames has the names of two draws, for the time of a request's way to the CMS and for whether it arrives after its
-// client has given up, and the name under which the process waits.
+// tripNames has the names of two draws: one for the time that a request takes to the CMS, one for its arrival after its
+// client has given up. It also has the name under which the process waits.
 type tripNames struct{ trip, arrival, waiting string }
 
 // awaitAnswer sends the request, calls handle at the CMS, and returns when the CMS has answered. If the client stops
-// waiting before, it returns the context's cause or errLost; the CMS may have received the request even then.
+// waiting earlier, awaitAnswer returns the context's cause or errLost; even then the CMS may have received the request.
 func (r *request) awaitAnswer(ctx context.Context, names tripNames, handle func()) error {
 	p := r.p
-	stood := ctx.Err() != nil // the process stood still before it sent
+	stood := ctx.Err() != nil // the process stood still before it sent the request
 	trip := p.w.dice.drawBetween(names.trip, 50*time.Microsecond, 2*time.Millisecond)
 	if !stood && !p.waitFor(ctx, trip) {
 		if p.w.dice.drawChance(names.arrival, 0.5) {
@@ -265,8 +265,8 @@ func (r *request) awaitAnswer(ctx context.Context, names tripNames, handle func(
 	}
 }
 
-// loseAnswer breaks the connection. With the mutant of a client that repeats such a request by itself, it sends the
-// request again.
+// loseAnswer breaks the connection. One mutant is a client that repeats such a request by itself. With that mutant,
+// loseAnswer sends the request again.
 func (c *wire) loseAnswer(r *http.Request, id weir.ID, body string) (*http.Response, error) {
 	if c.p.w.mutant == "requests sent again by themselves" {
 		return c.exchangeRequest(r, id, body, c.cms.planAnswer(id, body))
@@ -274,8 +274,8 @@ func (c *wire) loseAnswer(r *http.Request, id weir.ID, body string) (*http.Respo
 	return nil, errLost
 }
 
-// handleRequest receives a request. After the request was cut off, the CMS may work on it for most of the settle
-// time. A lost connection cuts a request off, and so does a proxy that gives up on the way (408, 504).
+// handleRequest receives a request. If the request is cut off, the CMS may still work on it for most of the settle
+// time. A request is cut off if its connection is lost, or if a proxy on the way gives up (408, 504).
 func (c *fakeCMS) handleRequest(req *request, plan plan) {
 	settle := c.w.settle * 8 / 10
 	req.began = time.Now()

@@ -10,8 +10,9 @@ import (
 	"weir/internal/lane"
 )
 
-// In some seeds many messages, a crowd, become due at one time, long after the faults, with storage as slow as a real
-// account. The checker checks that they are sent at the CMS's pace, and that other messages do not wait for them.
+// In some seeds many messages, a crowd, become due at one time, long after the faults. Storage is then as slow as a
+// real account. The checker checks that the crowd is sent at the CMS's pace, and that other messages do not wait for
+// it.
 
 // drawCrowd draws a crowd for some seeds.
 func (s *settings) drawCrowd(d *dice) {
@@ -25,7 +26,7 @@ func (s *settings) drawCrowd(d *dice) {
 	s.forgets, s.erasers = 0, 0
 }
 
-// crowdAt returns the due time of the crowd in a lane; zero = the lane has none.
+// crowdAt returns the due time of the crowd in a lane. The time is zero if the lane has no crowd.
 func (w *world) crowdAt(number int) time.Time {
 	if w.crowd == 0 {
 		return time.Time{}
@@ -33,8 +34,8 @@ func (w *world) crowdAt(number int) time.Time {
 	return w.started.Add(w.trouble + recovered + 3*time.Minute + time.Duration(number)*time.Microsecond).UTC()
 }
 
-// sendCrowd files the crowd, with keys that are drawn from as many as it has messages. It files the crowd so early that
-// every instance knows of it at its due time. Around the due time it also files messages without a due time.
+// sendCrowd files the crowd so early that every instance knows of it at its due time. The keys are drawn from as many
+// keys as the crowd has messages. Around the due time sendCrowd also files messages without a due time.
 func (w *world) sendCrowd(ctx context.Context) {
 	file := func(i int, key string, at time.Time, due bool) {
 		s := w.newSubmission(i)
@@ -62,7 +63,7 @@ func (w *world) sendCrowd(ctx context.Context) {
 	}
 }
 
-// countPlain returns how many messages without a due time are filed around the due time of the crowd.
+// countPlain returns the number of messages without a due time that are filed around the due time of the crowd.
 func (w *world) countPlain() int { return min(w.crowd, 50) }
 
 // drawSlowTrip draws the time of one request to slow storage. It is log-normal, as measured with real accounts.
@@ -73,14 +74,14 @@ func (w *world) drawSlowTrip(name string) time.Duration {
 }
 
 const (
-	// crowdLate is how late the first message of a crowd may be sent, because another request may be under way.
+	// crowdLate is the largest delay of the first message of a crowd, because another request may be under way.
 	crowdLate = punctuality + 60*time.Millisecond
-	// crowdIdle is the largest share of the time in which the CMS may have no request of a lane while messages of
-	// its crowd wait. The way to the CMS takes up to 2 of the 32 ms of an average request.
+	// crowdIdle is a share of time. While messages of a lane's crowd wait, the CMS may be without a request of the lane
+	// for at most this share. An average request takes 32 ms, of which the way to the CMS takes up to 2 ms.
 	crowdIdle = 0.1
-	// plainLag is how long a message that is filed beside a crowd may wait: a busy holder looks once a second for
-	// messages that other instances have filed. A message that was filed before the lane moved also waits for the
-	// move, standsAtMost.
+	// plainLag is the longest wait of a message that is filed beside a crowd: a busy holder looks once a second for
+	// messages that other instances have filed. If the lane has moved since the message was filed, the message may also
+	// wait for the move, for standsAtMost.
 	plainLag = 1500 * time.Millisecond
 )
 
@@ -88,20 +89,20 @@ const (
 type crowding struct {
 	sent  int
 	first time.Time
-	// idle is the time without a request at the CMS from the first to the last message of the crowd that was sent. gap
-	// is the time without a request since then.
+	// idle is the time without a request at the CMS between the first message of the crowd and the last one that was
+	// sent so far. gap is the time without a request since that last one.
 	idle, gap time.Duration
 }
 
-// checkCrowd checks that a crowd is sent from its due time on as fast as the CMS answers, and that no other message
-// waits for it.
+// checkCrowd checks that a crowd is sent as fast as the CMS answers, from its due time on, and that no other message
+// waits for the crowd.
 func (c *checker) checkCrowd(l *laneState, f *filed, r *request) {
 	at := c.w.crowdAt(f.id.Lane)
 	if at.IsZero() || f.begun || c.disturbed.Add(recovered).After(at) {
 		return
 	}
-	// A lane that runs carefully after crashes names each message in tail before it sends the message. That takes the
-	// time of two commits, which the bound on the idle time of the CMS leaves out.
+	// After crashes a lane may run carefully: the holder then names each message in tail before it sends the message.
+	// That takes the time of two commits. The bound on the idle time of the CMS leaves this time out.
 	if isNamed := l.last.Tail.InFlightSeq == f.id.Seq; l.crowd.sent > 0 && !isNamed {
 		l.crowd.gap += time.Since(l.busy)
 	}

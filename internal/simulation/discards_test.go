@@ -17,11 +17,11 @@ import (
 
 // discarding is the discard of a message as the checker knows it.
 type discarding struct {
-	discardAsked bool // a request is, or was, in storage
-	discarded    bool // a holder has granted it
+	discardAsked bool // storage has, or had, a request to discard the message
+	discarded    bool // a holder has granted the discard
 }
 
-// drawDiscards draws how many operators of a seed discard messages.
+// drawDiscards draws the number of operators who discard messages in a seed.
 func (s *settings) drawDiscards(d *dice) {
 	if d.drawChance("discarding", 0.4) {
 		s.discarders = 1 + d.drawBelow("discarders", 8)
@@ -117,8 +117,9 @@ func (c *checker) noteDiscardRequest(f *filed) {
 	f.discardAsked = true
 }
 
-// checkDiscarded checks that a holder's commit discards the messages that it was asked to discard, no other, and
-// writes no discarded message any more. It returns the number of messages that it discards.
+// checkDiscarded checks the discards in a holder's commit: the commit discards the messages that the holder was asked
+// to discard, and no others. It does not write messages that were discarded before. checkDiscarded returns the number
+// of messages that the commit discards.
 func (c *checker) checkDiscarded(p *process, l *laneState, ops []storage.Op) (discarded int64) {
 	for _, op := range ops {
 		if !strings.HasPrefix(op.Key, "m_") {

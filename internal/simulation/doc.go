@@ -1,6 +1,7 @@
 // Package simulation proves Weir's promises in virtual time. It has no code of the program. Its tests wire the real
 // parts together (appender, ticket sender, drainer, the functions for tickets and timers, the CMS client) as several
-// instances over one storage account in memory, break everything around them as a seed decides, and check each step.
+// instances over one storage account in memory. The tests break everything around these parts as a seed decides, and
+// check each step.
 //
 // # One run, in order
 //
@@ -21,16 +22,16 @@
 //     (ages_test.go). At the end the history of each key goes to internal/testkit/linear, whose checker others wrote
 //     (histories_test.go).
 //
-// TestSeeds runs usual worlds, TestLarge large ones (sizes_test.go), TestShortPages worlds whose storage cuts most
-// pages (short_pages_test.go), TestMoves worlds in which instances leave in order (moves_test.go), TestKillers worlds
-// in which a message ends the processes that send it (killers_test.go), TestChains worlds in which a message takes
-// several requests to a stock CMS (chains_test.go, chain_cms_test.go), TestRelane changes of the number of lanes
-// (relane_test.go). TestMutants_AreCaught takes one rule of the engine away at a time and expects a violation
-// (mutants_test.go); other tests do so with the mutants of the other worlds.
+// TestSeeds runs usual worlds, and TestLarge large ones (sizes_test.go). In TestShortPages storage cuts most pages
+// (short_pages_test.go). In TestMoves instances leave in order (moves_test.go). In TestKillers a message ends the
+// processes that send it (killers_test.go). In TestChains a message takes several requests to a stock CMS
+// (chains_test.go, chain_cms_test.go). TestRelane changes the number of lanes (relane_test.go). TestMutants_AreCaught
+// takes one rule of the engine away at a time and expects a violation (mutants_test.go); other tests do so with the
+// mutants of the other worlds.
 //
 // # Replay
 //
-// All chances are drawn by name from the seed: the n-th time of this operation by this process. So they do not depend
-// on the order in which goroutines run, and a seed that fails, fails again. docs/simulation.md describes the few
-// exceptions, and how to run a seed.
+// All chances are drawn from the seed by name: a draw depends only on its process, its operation, and the number of
+// earlier draws with the same two. So chances do not depend on the order in which goroutines run, and a seed that
+// failed once fails again. docs/simulation.md describes the few exceptions, and how to run a seed.
 package simulation

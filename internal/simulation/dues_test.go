@@ -18,14 +18,14 @@ import (
 // scheduling is a message's due time, and the requests to change it, as the checker knows them.
 type scheduling struct {
 	accepted  time.Time // by the clock of the receiver
-	filed     time.Time // when it came into the log
-	due       time.Time // the due time in storage; zero = it never had one
+	filed     time.Time // when the message came into the log
+	due       time.Time // the due time in storage; zero = the message never had one
 	dues      []time.Time
-	waits     bool      // it is scheduled in storage
-	placed    string    // its position, if it got one when it became due; else empty
-	cancelled bool      // it was cancelled at once, while it was scheduled
-	asked     bool      // storage has, or had, a request to cancel it
-	changed   time.Time // when the message was filed, or moved last
+	waits     bool      // the message is scheduled in storage
+	placed    string    // the message's position, if the message got one when it became due; else empty
+	cancelled bool      // the message was cancelled at once, while it was scheduled
+	asked     bool      // storage has, or had, a request to cancel the message
+	changed   time.Time // when the message was filed or was last moved
 	answered  bool      // a caller got the answer that the message is, or will be, cancelled
 }
 
@@ -43,7 +43,8 @@ func (c *checker) idOf(s *submission) weir.ID {
 	return s.id
 }
 
-// lastDue returns when the last message becomes due, or from, if no message becomes due after it.
+// lastDue returns the time at which the last message becomes due. If no message becomes due after the time "from",
+// lastDue returns "from".
 func (c *checker) lastDue(from time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,9 +137,9 @@ func (c *checker) checkReleased(p *process, l *laneState, f *filed, place string
 	c.checkInTime(l, f, place)
 }
 
-// checkInTime checks that a released message gets a position before the messages of its key that were accepted after
-// its due time, even if its release came late. It leaves out messages that were sent before the release, or may have
-// been. The clocks of the receiver and the holder may differ by two seconds.
+// checkInTime checks the position of a released message, even if the release came late: the message must be before the
+// messages of its key that were accepted after its due time. Messages that were sent before the release, or may have
+// been sent, are left out. The clocks of the receiver and the holder may differ by two seconds.
 func (c *checker) checkInTime(l *laneState, f *filed, place string) {
 	known := l.last.Tail.SentBelow
 	for _, o := range slices.Backward(l.log) {
@@ -153,8 +154,8 @@ func (c *checker) checkInTime(l *laneState, f *filed, place string) {
 	}
 }
 
-// checkDue checks that no message is sent before its due time, by the sender's own clock, nor while it is scheduled or
-// cancelled in storage.
+// checkDue checks that no message is sent before its due time, by the clock of the sending process. A message must also
+// not be sent while it is scheduled or cancelled in storage.
 func (c *checker) checkDue(l *laneState, f *filed, r *request) {
 	now := r.p.nowAtMost()
 	switch {
@@ -169,7 +170,7 @@ func (c *checker) checkDue(l *laneState, f *filed, r *request) {
 	}
 }
 
-// findFiled returns the message with an acknowledged id; nil = it is lost.
+// findFiled returns the message with an acknowledged id, or nil if the message is lost.
 func (c *checker) findFiled(id weir.ID) *filed {
 	if l := c.laneOf(id.Lane); id.Seq <= int64(len(l.log)) {
 		return l.log[id.Seq-1]
@@ -178,8 +179,8 @@ func (c *checker) findFiled(id weir.ID) *filed {
 	return nil
 }
 
-// cancelAnswered checks the answer to a cancellation, and reports whether the caller need not ask again. A message that
-// was replayed since may have been too late to cancel when the caller asked.
+// cancelAnswered checks the answer to a cancellation, and reports whether the caller need not ask again. If a message
+// was replayed after the caller asked, it may have been too late to cancel it at that time.
 func (c *checker) cancelAnswered(id weir.ID, asked time.Time, st weir.Status, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,9 +224,9 @@ func (c *checker) moveAnswered(id weir.ID, due time.Time, err error) bool {
 	return err == nil || weir.KindOf(err) == weir.Conflict
 }
 
-// checkRows checks that the rows of a lane match: a scheduled message has one row under its due time, a held one has
-// one row in its key's queue at its position, each row of a request was written for a request, and tail has the next
-// due time. It returns the number of cancelled messages that are not counted yet.
+// checkRows checks that the rows of a lane match. A scheduled message has one row under its due time. A held message
+// has one row in its key's queue, at its position. Each row of a request was written for a request. Tail has the next
+// due time. checkRows returns the number of cancelled messages that are not counted yet.
 func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncounted int64) {
 	next := time.Time{}
 	sooner := func(at time.Time) {
@@ -246,7 +247,7 @@ func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncount
 			sooner(time.UnixMicro(micros))
 		}
 	}
-	lines, first := map[string]int64{}, map[string]*filed{} // length and first message of each queue, by block
+	lines, first := map[string]int64{}, map[string]*filed{} // by block: length and first message of its queue
 	for _, r := range c.rowsOf(number, "r_") {
 		block, place, _ := strings.Cut(r.Key[2:], "_")
 		seq, _ := r.Values["Seq"].(int64)
@@ -267,7 +268,7 @@ func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncount
 	}
 	for _, b := range c.firstBlocks(number) {
 		at := laterOf(b.NextAt, l.pausedUntil(b.KeyHash))
-		if f := first[b.ID]; f != nil { // its due time may be later than NextAt
+		if f := first[b.ID]; f != nil { // the due time of the message may be later than NextAt
 			at = laterOf(at, f.due)
 		}
 		sooner(at)
@@ -337,7 +338,7 @@ func (c *checker) checkRequests(l *laneState, number int, now lane.Control, next
 			uncounted++
 		}
 	}
-	// A holder that has to read the due times again writes the time of its own clock as the next due time.
+	// If a holder has to read the due times again, it writes the present time, by its own clock, as the next due time.
 	if soon := time.Now().Add(time.Second); !next.IsZero() && next.Before(soon) {
 		next = soon
 	}
@@ -368,7 +369,7 @@ func (c *checker) rowsOf(number int, prefix string) (rows []storage.Row) {
 	}
 }
 
-// isOutdated reports whether a waiting message can only end as superseded.
+// isOutdated reports whether a waiting message can end in no other stage than superseded.
 func (c *checker) isOutdated(l *laneState, f *filed) bool {
 	for _, o := range l.log {
 		if f.edit && o.edit && !o.forgotten && o.key == f.key && o.version.Newer(f.version) &&
@@ -379,20 +380,20 @@ func (c *checker) isOutdated(l *laneState, f *filed) bool {
 	return false
 }
 
-// recovered is the time after the last fault within which every lane is served again: leases have ended, and sweeps
-// have run.
+// recovered is the time after which the last fault has no more consequences: leases have ended, sweeps have run, and
+// every lane is served again.
 const recovered = 2*time.Minute + 30*time.Second
 
 // heard is the time within which every live instance learns of a message, at the latest by its next sweep.
 const heard = 65 * time.Second
 
-// punctuality is how late a due message may be sent: by a request's way to the CMS, and some reads of storage before
-// it. superseding is the same if versions supersede each other: then there may be one more read and commit, of up to
-// 6 ms each.
+// punctuality is the largest delay with which a due message may be sent: the time of a request to the CMS, and of some
+// reads of storage before it. superseding is the same delay if versions supersede each other: then there may be one
+// more read and one more commit, of up to 6 ms each.
 const punctuality, superseding = 30 * time.Millisecond, 40 * time.Millisecond
 
-// checkPunctual checks that a message that becomes due long after the faults is sent at its due time, by the clock of
-// its sender, if its lane has nothing else to do.
+// checkPunctual checks messages that become due long after the faults: such a message is sent at its due time, by the
+// clock of its sender, if its lane has nothing else to do.
 func (c *checker) checkPunctual(l *laneState, f *filed, r *request) {
 	quiet := c.w.started.Add(c.w.trouble + recovered)
 	if after := c.disturbed.Add(recovered); after.After(quiet) {

@@ -12,7 +12,7 @@ import (
 
 // Operators erase messages; the checker checks the erasures.
 
-// drawErasures draws how many operators of a seed erase messages.
+// drawErasures draws the number of operators who erase messages in a seed.
 func (s *settings) drawErasures(d *dice) {
 	if d.drawChance("erasing", 0.4) {
 		s.erasers = 1 + d.drawBelow("erasers", 3)
@@ -68,7 +68,8 @@ func (w *world) eraseMessage(ctx context.Context, name string, id weir.ID) {
 	}
 }
 
-// noteErasing records that a message may be erased from now on. Then no receiver need get an event about it.
+// noteErasing records that a message may be erased from now on. From then on receivers need not get events about the
+// message.
 func (c *checker) noteErasing(id weir.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +79,7 @@ func (c *checker) noteErasing(id weir.ID) {
 }
 
 // mayBeErased reports whether an operator asked to erase a message. The row of an erased message has no hash of the
-// body, so another body under its idempotency key counts as a repeat.
+// body. So a post of another body under its idempotency key counts as a repeat.
 func (c *checker) mayBeErased(s *submission) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,8 +101,8 @@ func (c *checker) checkErased(id weir.ID) {
 	}
 }
 
-// noteErasures checks that a transaction erases only messages that an operator asked to erase, and that are not sent
-// any more.
+// noteErasures checks the erasures in a transaction: it may erase a message only if an operator asked for that, and if
+// the message is not sent any more.
 func (c *checker) noteErasures(p *process, l *laneState, ops []storage.Op) {
 	for _, op := range ops {
 		if !strings.HasPrefix(op.Key, "m_") || op.Values["ErasedAt"] == nil {

@@ -14,10 +14,10 @@ import (
 // Some upstreams send a version that is too high by mistake. Operators ask the holder to forget the version of a key.
 // The checker checks that the holder forgets this version and no other.
 
-// hugeVersion supersedes all versions that upstreams send otherwise.
+// hugeVersion is the version that upstreams send by mistake. It supersedes all other versions.
 const hugeVersion = "99999999999999999999"
 
-// drawForgets draws how many versions the operators of a seed ask a holder to forget.
+// drawForgets draws the number of versions that the operators of a seed ask a holder to forget.
 func (s *settings) drawForgets(d *dice) {
 	if d.drawChance("forgetting", 0.4) {
 		s.forgets = 1 + d.drawBelow("forgets", 6)
@@ -61,8 +61,8 @@ func (c *checker) noteForgetRequests(l *laneState, ops []storage.Op) {
 	}
 }
 
-// checkForgotten checks that a holder's commit forgets the versions that it was asked to forget, and no other, and
-// that no message is superseded by a forgotten one. It records the remembered ids that the commit forgets.
+// checkForgotten checks that a holder's commit forgets the versions that the holder was asked to forget, and no others,
+// and that no message is superseded by a forgotten version. It also records the remembered ids that the commit forgets.
 func (c *checker) checkForgotten(p *process, l *laneState, number int, ops []storage.Op) {
 	for _, op := range ops {
 		if hash, ok := strings.CutPrefix(op.Key, "k_"); ok && op.Kind == storage.Delete {

@@ -9,9 +9,9 @@ import (
 	"weir/internal/storage"
 )
 
-// posts records for each post whether a part of it was sent to storage, and when its upstream gave it up or was
-// refused. If the upstream gave up first, no part may be sent any more: the upstream posts again, and without an
-// Idempotency-Key the second post is another message.
+// posts records for each post whether a part of it was sent to storage, and when its upstream gave the post up or was
+// refused. If the upstream gave up before any part was sent, no part may be sent afterwards. The reason is that the
+// upstream posts again, and without an Idempotency-Key the second post is another message.
 type posts struct {
 	mu      sync.Mutex
 	begun   map[string]int       // number of posts, by the name of the message
@@ -23,7 +23,7 @@ func newPosts() *posts {
 	return &posts{begun: map[string]int{}, sent: map[string]bool{}, givenUp: map[string]time.Time{}}
 }
 
-// beginPost returns a name for a post. The row gets the name as the message's trace state.
+// beginPost returns a name for a post. The message's row gets that name as the trace state.
 func (p *posts) beginPost(message string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,8 +38,8 @@ func (p *posts) giveUp(name string) {
 	p.givenUp[name] = time.Now()
 }
 
-// noteSent records the messages that a transaction files. It returns the name of a post among them whose upstream
-// gave up before a part of the post was sent; "" = there is none.
+// noteSent records the messages that a transaction files. Their upstreams may have given up before any part of the post
+// was sent. noteSent returns the name of one such post, or "" if there is none.
 func (p *posts) noteSent(ops []storage.Op) (abandoned string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,7 +56,7 @@ func (p *posts) noteSent(ops []storage.Op) (abandoned string) {
 	return abandoned
 }
 
-// patienceFor is how long an upstream waits for the answer to a post.
+// patienceFor returns the time for which an upstream waits for the answer to a post.
 func (w *world) patienceFor(name string) time.Duration {
 	if w.dice.drawChance("impatient "+name, 0.3) {
 		return w.dice.drawBetween("patience "+name, 5*time.Millisecond, 3*time.Second)

@@ -11,14 +11,14 @@ import (
 	"weir/internal/weir"
 )
 
-// The checker records the history of each key as upstreams, readers and the CMS see it. internal/testkit/linear
-// checks the history by a public library.
+// The checker records the history of each key as upstreams, readers and the CMS see it. internal/testkit/linear checks
+// the history with a public library.
 
 // written is one write at the CMS in the history.
 type written struct {
 	r     *request
-	ended time.Time // zero = not yet
-	late  bool      // another process had the lane, or the sender's clock jumped, before the request ended
+	ended time.Time // zero = the write has not ended yet
+	late  bool      // before the request ended, another process had the lane, or the sender's clock jumped
 	whole bool      // the sender got the whole answer, 200
 	torn  bool      // the sender got only the beginning of the answer, 200
 }
@@ -30,7 +30,8 @@ type chronicle struct {
 	answered map[weir.ID]*submission // submissions whose post was answered, by the id in the answer
 }
 
-// outside is the end of the name of a mutant that the history alone must show: with it the checker reports nothing.
+// outside is the end of the name of a mutant that must show in the history alone. With such a mutant the checker
+// reports nothing.
 const outside = ", seen from outside"
 
 // isModelled reports whether the model describes a message's key. It describes neither skipped failures nor versions
@@ -78,10 +79,10 @@ func (c *checker) findWrite(r *request) *written {
 			return c.history.writes[i]
 		}
 	}
-	return &written{r: r} // the request broke a promise before it was recorded
+	return &written{r: r} // the request broke a promise before it could be recorded
 }
 
-// submissionOfBody returns the submission with the number in a body; nil = there is none.
+// submissionOfBody returns the submission whose number is in a body, or nil if there is none.
 func (c *checker) submissionOfBody(body string) *submission {
 	if n, err := numberOf(body); err == nil && n < len(c.expected) {
 		return c.expected[n]
@@ -89,8 +90,8 @@ func (c *checker) submissionOfBody(body string) *submission {
 	return nil
 }
 
-// recordRead records the stages of a key's messages. A message whose post was not answered is among them if a request
-// has shown it. The caller holds mu.
+// recordRead records the stages of a key's messages. If the post of a message was not answered, recordRead includes the
+// message only if a request has shown it. The caller holds mu.
 func (c *checker) recordRead(key string) {
 	var seen []linear.Seen
 	for _, f := range c.laneOf(lane.Of(key, c.w.lanes)).log {
@@ -100,7 +101,7 @@ func (c *checker) recordRead(key string) {
 		if s := c.submissionOf(f); s != nil {
 			stage := c.stageOf(f)
 			if stage == weir.Discarded {
-				stage = weir.Dead // for the model a discarded message is dead: it is not written again either
+				stage = weir.Dead // for the model a discarded message is dead, because it is not written again either
 			}
 			seen = append(seen, linear.Seen{Name: nameOf(s), Stage: string(stage)})
 		}
@@ -108,7 +109,7 @@ func (c *checker) recordRead(key string) {
 	c.history.Read(key, time.Now(), time.Now(), seen...)
 }
 
-// submissionOf returns the submission of a row; nil = no request or answer has shown it yet.
+// submissionOf returns the submission of a row. It returns nil if no request or answer has shown the submission yet.
 func (c *checker) submissionOf(f *filed) *submission {
 	if f.number >= 0 {
 		return c.expected[f.number]
@@ -152,8 +153,8 @@ func (w *written) verdictOf() linear.Verdict {
 	return linear.Refused
 }
 
-// checkHistory checks the history of each key of a run by the model. It draws the history of a key that breaks the
-// model into build/histories.
+// checkHistory checks the history of each key of a run against the model. If a key breaks the model, its history is
+// drawn into build/histories.
 func (o *outcome) checkHistory(h *linear.History, name string) {
 	if o.violation != nil {
 		return
@@ -165,7 +166,7 @@ func (o *outcome) checkHistory(h *linear.History, name string) {
 	}
 }
 
-// moduleRoot returns the directory of the module. The simulation runs in the directory of its package or of the module.
+// moduleRoot returns the directory of the module. The simulation runs either there or in the directory of its package.
 func moduleRoot() string {
 	dir, err := os.Getwd()
 	for err == nil {

@@ -17,11 +17,11 @@ import (
 // The settings of the host are those of host.json and of its extensions.
 const (
 	batchSize         = 16
-	newBatchThreshold = 8 // the host takes more tickets only if it works on at most so many
+	newBatchThreshold = 8 // the host takes more tickets only while it works on no more tickets than this
 	functionTimeout   = 5 * time.Minute
-	retryDelay        = 5 * time.Second  // after a failed invocation
-	lockedFor         = 10 * time.Minute // how long a ticket is hidden that a host has taken, even if the host dies
-	deathsAllowed     = 3                // of a handler, before its host gives up
+	retryDelay        = 5 * time.Second  // pause after a failed invocation
+	lockedFor         = 10 * time.Minute // how long a host hides a ticket that it has taken, even if it dies
+	deathsAllowed     = 3                // after so many deaths of its handlers a host gives up
 	holdsAtMost       = 15 * time.Second // the longest time that a starting handler holds a request
 	staysAtMost       = 70 * time.Second // functionTimeout in worlds of moves; an invocation stays for 60 s at most
 )
@@ -30,9 +30,9 @@ var errStarting, errHandlerGone = errors.New("503: the handler is starting"), er
 
 // hosting is the behaviour of the platform that only some seeds have.
 type hosting struct {
-	cold     time.Duration // until a handler is ready, at most; 0 = at once
-	deaths   int           // of handlers of each instance; at every third one its host gives up, too
-	idleEnds int           // how often each instance is ended while it has no invocation
+	cold     time.Duration // longest time until a handler is ready; 0 = it is ready at once
+	deaths   int           // deaths of handlers in each instance; at every third one the host gives up, too
+	idleEnds int           // number of times that each instance is ended while it has no invocation
 	scales   bool          // the platform starts and ends instances by the queue's length
 }
 
@@ -57,8 +57,8 @@ type platform struct {
 	invocations atomic.Int32 // queue and timer calls, and requests
 }
 
-// awaitReady waits until the handler is ready, as the program holds earlier requests, and returns false if that
-// takes too long.
+// awaitReady waits until the handler is ready, because the program holds requests that come earlier. It returns false
+// if that takes too long.
 func (p *process) awaitReady(ctx context.Context, name string) bool {
 	left := time.Until(p.readyAt)
 	if left <= 0 {
@@ -67,12 +67,12 @@ func (p *process) awaitReady(ctx context.Context, name string) bool {
 	if !p.waitFor(ctx, min(left, holdsAtMost)) || left > holdsAtMost {
 		return false
 	}
-	// Callers that have waited for the same moment go on one after the other.
+	// Several callers may have waited for the same moment. They go on one after the other.
 	return p.waitFor(ctx, p.w.dice.drawBetween(p.name+" opens "+name, time.Microsecond, 5*time.Millisecond))
 }
 
-// invokeFunction makes one call of a trigger, which fails when the handler dies. The call must end before
-// functionTimeout, after which the host would kill the handler with all its other invocations.
+// invokeFunction makes one call of a trigger. The call fails when the handler dies. It must end before functionTimeout:
+// after that time the host would kill the handler with all its other invocations.
 func (p *process) invokeFunction(name string, function func(context.Context) error) error {
 	p.invocations.Add(1)
 	defer p.invocations.Add(-1)
@@ -213,8 +213,8 @@ func (w *world) startScaling() {
 	})
 }
 
-// scaleTo starts the first instances up to the wanted number, and ends the other instances that have no invocation. It
-// ignores an instance on which another fault is at work.
+// scaleTo starts the first instances, up to the wanted number. It ends those of the other instances that have no
+// invocation. It ignores an instance on which another fault is at work.
 func (w *world) scaleTo(wanted int) {
 	for i, s := range w.slots {
 		select {

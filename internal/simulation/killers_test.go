@@ -8,15 +8,16 @@ import (
 	"weir/internal/drain"
 )
 
-// In worlds of killers one message, the killer, ends each process that sends it. The CMS takes all other messages. The
-// settle time is often longer than a holder stays with a lane in which it may send nothing. Holders then hand the lane
-// over between two crashes.
+// In worlds of killers one message, the killer, ends each process that sends it. The CMS takes all other messages. A
+// holder that may send nothing stays with its lane for some time only, and the settle time is often longer than that.
+// Holders then hand the lane over between two crashes.
 
 // deathsAtMost is the largest number of processes that the killer may end: three until the lane runs carefully, and
 // three more until the message is dead.
 const deathsAtMost = 6
 
-// killing has the killer: the number of its submission is from begins to ends-1. Zero = a world of another kind.
+// killing has the killer's submissions: their numbers are from begins to ends-1. The zero value is for worlds of other
+// kinds.
 type killing struct{ begins, ends int }
 
 // drawKillers draws the settings of a seed with a killer.
@@ -39,7 +40,7 @@ func (w *world) isKiller(body string) bool {
 	return err == nil && n >= w.killing.begins && n < w.killing.ends
 }
 
-// deaths passes on the deaths of a slot's processes, each with the name of the process.
+// deaths reports the deaths of a slot's processes, by the name of each process.
 type deaths struct {
 	names   chan string   // has room for the death of the running process
 	over    chan struct{} // closed when no process is started any more

@@ -16,15 +16,15 @@ import (
 	"weir/internal/weir"
 )
 
-// When a message becomes final, Weir calls its callback at least once with its stage. In some seeds a receiver also
-// gets the event of every dead message. Both must hold despite all faults of processes, storage and receivers.
+// When a message becomes final, Weir calls its callback with the stage, at least once. In some seeds a receiver also
+// gets an event for every dead message. Both must hold despite all faults of processes, storage and receivers.
 
 const (
 	hookURL   = "https://hooks.test/done"
 	deathsURL = "https://ops.test/deaths"
 )
 
-// mailKeys signs the events.
+// mailKeys has the key that signs the events.
 var mailKeys = func() notify.Secret {
 	s, err := notify.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
@@ -68,8 +68,8 @@ func (l mailLook) ReadControl(ctx context.Context, number int) (lane.Control, er
 	return c, err
 }
 
-// hooks is the transport of a process to receivers. They are slow, refuse events, or accept an event and lose the
-// answer.
+// hooks is the transport of a process to receivers. The receivers are slow, refuse events, or accept an event and then
+// lose the answer.
 type hooks struct{ p *process }
 
 func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -150,8 +150,8 @@ func (c *checker) noteEvent(r *http.Request, body []byte) {
 	c.told[to][event.Data.Stage] = true
 }
 
-// checkTold checks that a message has the stage of its event. A message whose event is its death may have been replayed
-// or discarded since.
+// checkTold checks that a message has the stage of its event. If the event is the death of the message, the message may
+// have been replayed or discarded since.
 func (c *checker) checkTold(id weir.ID, stage weir.Stage) {
 	st, err := c.store.Status(context.Background(), id)
 	if err != nil || st.Stage != stage && stage != weir.Dead {

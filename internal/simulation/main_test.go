@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestMain runs the tests on one processor. The order of goroutines that are ready at one nanosecond is then mostly the
-// same in each run.
+// TestMain runs the tests on one processor. If several goroutines become ready at one nanosecond, their order is then
+// mostly the same in each run.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400) // a world is small and short-lived

@@ -14,13 +14,13 @@ import (
 )
 
 // Worlds of moves have no faults. In most of these worlds the platform removes instances: it stops their hosts, drains
-// them, or ends instances that have had no invocation for a while. Except in some worlds, each lane has work all the
-// time, so that the checker notices a lane that stands still. The CMS may get no message twice.
+// them, or ends instances that have had no invocation for a while. In most worlds each lane has work all the time, so
+// that the checker notices a lane that stands still. The CMS may get no message twice.
 
 // leaving is the way in which the platform removes instances. The zero value is for worlds of other kinds.
 type leaving struct {
 	kind   leavingKind
-	groups bool // of functions, on instances of their own
+	groups bool // instances run groups of functions, each group on instances of its own
 	unseen bool // processes do not notice that their host stops
 }
 
@@ -60,23 +60,24 @@ func (m leaving) groupOf(slot int) group {
 }
 
 const (
-	// standsAtMost is how long a lane may stand still when its instance ends in order: until another instance polls the
-	// queue, which each does after 2 to 6 s, and 2 s more.
+	// standsAtMost is the longest time for which a lane may stand still when its instance ends in order. Another
+	// instance has to poll the queue, which each instance does after 2 to 6 s; 2 s are added.
 	standsAtMost = 8 * time.Second
-	// standsAlone is the same bound for a host that lives on alone, whose lanes do not move.
+	// standsAlone is the same bound if there is one host alone and it lives on, so that its lanes do not move.
 	standsAlone = 500 * time.Millisecond
-	// waitsInGroups is how long a message waits at most in a lane that seldom has one, if no instance ends: the process
+	// waitsInGroups is the longest wait of a message in a lane that seldom gets one, if no instance ends. The process
 	// that has claimed the lane looks at it each 0.8 s.
 	waitsInGroups = 3 * time.Second
-	// unattendedAtMost is how long an instance of HTTP functions, which never has an invocation, may keep a lane while
-	// other instances can have one: 2 s until its ticket, 2 to 6 s until one of them polls, a second each until the
-	// holder sees the claim and the claimant sees the free lane, and the time for a write in hand.
+	// unattendedAtMost is the longest time for which an instance of HTTP functions may keep a lane while other
+	// instances can have an invocation; it never has one itself. The time is the sum of 2 s until its ticket is
+	// written, 2 to 6 s until another instance polls, a second until the holder sees the claim, a second until the
+	// claimant sees the free lane, and the time for a write that is under way.
 	unattendedAtMost = 12 * time.Second
-	// idleFor is how long the instances of HTTP functions have had no post when the platform ends them.
+	// The platform ends the instances of HTTP functions when they have had no post for idleFor.
 	idleFor = 30 * time.Second
 )
 
-// waitsAtMost returns how long a message may wait in a lane that seldom has one.
+// waitsAtMost returns the longest wait of a message in a lane that seldom gets one.
 func (m leaving) waitsAtMost() time.Duration {
 	if m.kind == trickles {
 		return waitsInGroups
@@ -84,7 +85,7 @@ func (m leaving) waitsAtMost() time.Duration {
 	return standsAtMost
 }
 
-// drawMoves draws the settings of a seed. The kinds of moves take turns.
+// drawMoves draws the settings of a seed. Successive seeds have different kinds of moves, in a fixed order.
 func drawMoves(d *dice) settings {
 	s := settings{
 		instances: 2 + d.drawBelow("instances", 2), lanes: 1 + d.drawBelow("lanes", 2), keys: 2000,
@@ -107,7 +108,7 @@ func drawMoves(d *dice) settings {
 	if s.leaving.kind == alone {
 		s.instances = 1
 	}
-	s.messages = 1400 * s.lanes // for a little longer than the faults last
+	s.messages = 1400 * s.lanes // enough messages for a little more than the time of the moves
 	switch {
 	case s.leaving.hasSeldomLane():
 		s.lanes, s.messages, s.trouble = 2, 2900, 4*time.Minute
@@ -135,7 +136,8 @@ func (w *world) drawMoveKey() string {
 	}
 }
 
-// drawMoveStart draws when a message is posted: at the beginning, or at any time if its lane gets one at a time.
+// drawMoveStart draws the time at which a message is posted: at the beginning, or, if its lane gets one message at a
+// time, at any time.
 func (w *world) drawMoveStart(i int, key string) time.Duration {
 	limit := 5 * time.Second
 	if w.leaving.kind == oneByOne || w.leaving.hasSeldomLane() && lane.Of(key, w.lanes) == seldomLane {
@@ -144,8 +146,8 @@ func (w *world) drawMoveStart(i int, key string) time.Duration {
 	return w.dice.drawBetween(fmt.Sprint("start ", i), 0, limit)
 }
 
-// pickReceiver returns the slot that gets a post. In worlds of moves it is one that is not about to end; but if drained
-// instances get posts in this world, they get all posts.
+// pickReceiver returns the slot that gets a post. In worlds of moves it returns a slot that is not about to end. But in
+// worlds whose drained instances get posts, a drained instance gets each post while there is one.
 func (w *world) pickReceiver(name string) *slot {
 	n := w.dice.drawBelow("to "+name, len(w.slots))
 	if w.leaving.kind == "" {
@@ -165,8 +167,9 @@ func (w *world) pickReceiver(name string) *slot {
 	return w.slots[0]
 }
 
-// planMoves removes one instance each 30 to 40 s, so that the lanes of the last one have moved, and starts another in
-// its place. In worlds of idle ends it removes all instances of HTTP functions, for good.
+// planMoves removes an instance each 30 to 40 s, and starts another one in its place. By the time of the next removal
+// the lanes of the removed instance have moved. In worlds of idle ends planMoves removes all instances of HTTP
+// functions, for good.
 func (w *world) planMoves() {
 	switch w.leaving.kind {
 	case "", alone, trickles:
@@ -195,8 +198,8 @@ func (w *world) planMoves() {
 	})
 }
 
-// pickLeaver returns the slot that ends next. If drained instances get posts in this world, that is the slot that holds
-// the lane with work, because only a process with an invocation can notice the drain.
+// pickLeaver returns the slot that ends next. In worlds whose drained instances get posts, it returns the slot that
+// holds the lane with work, because only a process with an invocation can notice the drain.
 func (w *world) pickLeaver() *slot {
 	for w.leaving.kind == inUse && !w.isCalm() {
 		for _, s := range w.slots {
@@ -209,8 +212,8 @@ func (w *world) pickLeaver() *slot {
 	return w.slots[w.dice.drawBelow("goes", len(w.slots))]
 }
 
-// stopHost sends SIGTERM to the host. The host closes its socket, which the process notices if it can, and takes no
-// more tickets. The host waits ten seconds for invocations in flight.
+// stopHost sends SIGTERM to the host. The host closes its socket and takes no more tickets. The process notices that,
+// except in worlds with leaving.unseen. The host waits ten seconds for invocations in flight.
 func (s *slot) stopHost() {
 	w, p := s.w, s.currentProcess()
 	w.trace.addLine("%s: its host stops", p.name)
@@ -261,7 +264,7 @@ func (p *process) awaitEndAfterDrain() {
 	}
 }
 
-// endIdleOnes kills the instances of HTTP functions once they have had no post for idleFor.
+// endIdleOnes kills the instances of HTTP functions, unless they may have had a post within idleFor.
 func (w *world) endIdleOnes() {
 	if time.Since(w.started) < 5*time.Second+idleFor {
 		return
@@ -296,8 +299,8 @@ func (w *world) watchUnattended() {
 	}
 }
 
-// checkTakenOnce checks that a process that has left a lane takes it again only after another message was filed. The
-// caller holds mu.
+// checkTakenOnce checks the processes that have left a lane: such a process takes the lane again only after another
+// message was filed. The caller holds mu.
 func (c *checker) checkTakenOnce(p *process, l *laneState, number int) {
 	if c.w.leaving.kind == oneByOne && l.takenBy == p && l.taken == len(l.log) {
 		c.addViolation("idle", "%s takes lane %d again, and no message was filed since it took it before", p.name,

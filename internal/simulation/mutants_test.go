@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// mutant is the program without one rule of the engine. It has a text that is once in a source file, and a replacement.
-// The program itself has no switches for mutants: the compiler gets the changed file in place of the real one. A
-// mutant without a file changes the simulation, which checks for the mutant's name.
+// mutant is the program without one rule of the engine. It has a text that is once in a source file, and a text that
+// replaces it. The program itself has no switches for mutants: the compiler gets the changed file in place of the real
+// one. If a mutant has no file, it changes the simulation, which looks for the mutant's name.
 type mutant struct {
 	name      string // the behaviour of the program without the rule
 	file      string // path relative to internal/; empty = the simulation is changed
@@ -177,8 +177,8 @@ func TestMutants_AreCaught(t *testing.T) {
 	}
 }
 
-// TestMutants_QuoteTheSource fails within a second if a change of the engine leaves a mutant of this file without the
-// text that it replaces.
+// TestMutants_QuoteTheSource checks that each mutant of this file finds the text that it replaces. If a change of the
+// engine removes such a text, the test fails within a second.
 func TestMutants_QuoteTheSource(t *testing.T) {
 	t.Parallel()
 	for _, m := range slices.Concat(mutants, mutantsSeenFromOutside, mutantsOfLarge, mutantsOfMoves,
@@ -220,7 +220,7 @@ func catchMutants(t *testing.T, mutants []mutant, test, env string) {
 	}
 }
 
-// isCaught runs a test of the simulation on the mutant. It fails t unless that test reports a violation of the expected
+// isCaught runs a test of the simulation on the mutant. It fails t unless that test reports a violation of an expected
 // kind.
 func (m mutant) isCaught(t *testing.T, test string, env ...string) {
 	t.Helper()

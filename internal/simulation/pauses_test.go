@@ -115,11 +115,11 @@ func (c *checker) notePauses(l *laneState, ops []storage.Op) {
 const (
 	// obeyed is the time for which messages may still be sent after a pause was written.
 	obeyed = 1500*time.Millisecond + 10*time.Millisecond
-	// clocks is how far the clocks of two processes may differ, and jump.
+	// clocks is the largest difference between the clocks of two processes, and the largest jump of a clock.
 	clocks = 2 * time.Second
 )
 
-// checkPaused checks that no message of a paused lane or key is sent, except by a process that stood still or whose
+// checkPaused checks that no message of a paused lane or key is sent. A process is excepted if it stood still or its
 // clock jumped.
 func (c *checker) checkPaused(l *laneState, f *filed, r *request) {
 	for _, row := range []string{"!pause", "!pause_" + lane.KeyHash(f.key)} {

@@ -10,29 +10,30 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// ports is the access of a process to storage. Every operation takes time, may fail as the seed decides, and ends with
-// the process. A part that works beside the rest of a process has a name of its own, so that its draws are independent
-// of the rest.
+// ports is the access of a process to storage. Every operation takes time, may fail as the seed decides, and ends when
+// the process ends. A part that works beside the rest of a process has a name of its own, so that its draws are
+// independent of the rest.
 type ports struct {
 	p  *process
 	as string
 }
 
-// newTable returns the table with the time limits of the program. part is the name of a part with draws of its own.
+// newTable returns the table with the time limits of the program. The parameter part is the name of a part with draws
+// of its own.
 func (p *process) newTable(part string) storage.Table { return timelimit.Table(ports{p: p, as: part}) }
 
 func (p *process) newLeases() storage.Leases { return timelimit.Leases(leasePort{p}) }
 
 const (
-	// hangs is how long an operation hangs, unless its caller gives up.
+	// hangs is the time for which an operation hangs, unless its caller gives up.
 	hangs = time.Minute
-	// hungAtMost is the time within which a caller must give a hanging request up. The holder then pauses for 2 s at
+	// hungAtMost is the time within which a caller must give up a request that hangs. The holder then pauses for 2 s at
 	// most before it looks at the lane again, so a lane loses at most ten seconds.
 	hungAtMost = 8 * time.Second
 )
 
-// hangOperation waits as a caller does whose request hangs. It returns false if the caller gives up or the process is
-// killed before the request ends, and reports a violation if the caller waits too long.
+// hangOperation waits like a caller whose request hangs. If the caller gives up, or the process is killed, before the
+// request ends, hangOperation returns false. If the caller waits too long, it reports a violation.
 func (p *process) hangOperation(ctx context.Context, op string) bool {
 	began := time.Now()
 	answered := p.waitFor(ctx, hangs)
@@ -53,12 +54,12 @@ type faultKind int
 
 const (
 	none      faultKind = iota
-	before              // without an effect
-	after               // after its effect
-	hang                // after a long time, without an effect
-	hangAfter           // a long time after its effect
-	late                // a write fails before its effect, which comes all the same
-	throttled           // without an effect, because storage has too many requests
+	before              // the operation fails, and has no effect
+	after               // the operation fails after its effect
+	hang                // the operation hangs, then fails, and has no effect
+	hangAfter           // the operation has its effect, hangs, and then fails
+	late                // a write fails, and has its effect later
+	throttled           // the operation has no effect, because storage has too many requests
 )
 
 func (p *process) drawFault(op string) faultKind {
@@ -72,8 +73,8 @@ func (p *process) drawFault(op string) faultKind {
 		late}[p.w.dice.drawBelow(p.name+" kind "+op, 7)]
 }
 
-// doOperation makes one operation, with a fault if the seed has one. isWrite means that the operation changes storage.
-// effect is called once at most, perhaps after the caller has given up.
+// doOperation makes one operation, with a fault if the seed has one. The parameter isWrite means that the operation
+// changes storage. effect is called once at most, perhaps after the caller has given up.
 func (p *process) doOperation(ctx context.Context, op string, isWrite bool, effect func() error) error {
 	op = withoutRandom(op)
 	if !p.awaitRunning(op) {
@@ -136,7 +137,8 @@ func (p *process) doOperation(ctx context.Context, op string, isWrite bool, effe
 	return err
 }
 
-// drawLateness draws how late a request arrives: mostly at about the time at which its sender sends it again.
+// drawLateness draws the delay of a request that arrives late. Mostly the request arrives at about the time at which
+// its sender sends it again.
 func (p *process) drawLateness(op string) time.Duration {
 	if p.w.dice.drawChance(p.name+" soon "+op, 0.6) {
 		return p.w.dice.drawBetween(p.name+" late "+op, time.Millisecond, 250*time.Millisecond)
@@ -218,7 +220,7 @@ func (t ports) Transact(ctx context.Context, partition string, ops []storage.Op)
 	return <-answer, nil
 }
 
-// copyOps copies operations, because a late transaction must write the values that it was sent with.
+// copyOps copies operations, because a late transaction must write the values that it had when it was sent.
 func copyOps(ops []storage.Op) []storage.Op {
 	out := make([]storage.Op, len(ops))
 	for i, op := range ops {

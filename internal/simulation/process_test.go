@@ -30,12 +30,12 @@ type slot struct {
 	number int
 
 	mu      sync.Mutex
-	offset  time.Duration // of its clock, within a second
+	offset  time.Duration // offset of the slot's clock, within a second
 	jumped  time.Time     // when the offset last changed; zero = never
 	current *process
 	all     []*process
 	plans   sync.WaitGroup
-	turn    chan struct{} // full while a fault is at work; no mutex, because virtual time stops for one that is locked
+	turn    chan struct{} // full while a fault is at work; a mutex would stop virtual time
 	deaths  deaths        // see killers_test.go
 }
 
@@ -60,9 +60,9 @@ type process struct {
 	platform
 	decided *decided
 
-	listening context.Context // ends when the process does; triggers run under it
+	listening context.Context // ends when the process ends; triggers run under it
 	deafen    context.CancelFunc
-	polling   context.Context // ends with listening or before: then the host takes no ticket and calls no sweep
+	polling   context.Context // ends with listening or earlier; afterwards the host takes no ticket and calls no sweep
 	endPolls  context.CancelFunc
 	host      sync.WaitGroup // goroutines of the host
 	killed    chan struct{}
@@ -70,22 +70,22 @@ type process struct {
 	mu       sync.Mutex
 	dead     bool
 	requests int           // requests to the CMS that are under way
-	resume   chan struct{} // closed when the process goes on; nil = it runs
+	resume   chan struct{} // closed when the process goes on; nil = the process does not stand still
 	standing []*standing
 	resumed  time.Time
-	cutUntil time.Time            // until then the operations of onlyCut fail
-	onlyCut  string               // beginning of the names of operations that are cut off; empty = all operations
-	trap     *trap                // its next operation of a kind springs it
+	cutUntil time.Time            // time until which the operations of onlyCut fail
+	onlyCut  string               // operations whose name begins with it are cut off; empty = all operations
+	trap     *trap                // the trap that the process's next operation of a certain kind springs
 	trust    map[string]time.Time // by lease: when the trust in the last grant ends
 }
 
-// standing is a goroutine of a process that stands still. Afterwards these goroutines go on one after the other, in the
-// order in which they stopped. Those that stopped in the same nanosecond go on in the order of their names, because the
-// seed does not decide which of them was first.
+// standing is a goroutine of a process that stands still. Afterwards such goroutines go on one after the other, in the
+// order in which they stopped. If several of them stopped in the same nanosecond, they go on in the order of their
+// names, because the seed does not decide which of them stopped first.
 type standing struct {
 	since time.Time
 	name  string
-	waits time.Duration // how much later than the process the goroutine goes on
+	waits time.Duration // delay with which the goroutine goes on, after the process has gone on
 }
 
 func (w *world) newSlot(number int) *slot {
@@ -152,8 +152,8 @@ func (s *slot) readClock() time.Time {
 	return time.Now().Add(s.offset)
 }
 
-// nowAtMost returns the latest time that the process may assume. It may have read its clock before a jump, and then
-// have waited for storage.
+// nowAtMost returns the latest time that the process may take for the present. The process may have read its clock
+// before a jump, and may then have waited for storage.
 func (p *process) nowAtMost() time.Time {
 	now := p.now()
 	p.slot.mu.Lock()
@@ -209,8 +209,8 @@ func (p *process) killProcess() {
 	}
 }
 
-// standStillFor makes the process stand still: it sends nothing and notices nothing. Then it goes on as if no time had
-// passed.
+// standStillFor makes the process stand still: the process sends nothing and notices nothing. Then the process goes on
+// as if no time had passed.
 func (p *process) standStillFor(d time.Duration) {
 	p.standStill()
 	time.Sleep(d)
@@ -247,18 +247,18 @@ func (p *process) isCutOff(op string) bool {
 	return time.Now().Before(p.cutUntil) && strings.HasPrefix(op, p.onlyCut)
 }
 
-// noteGrant records until when the process may trust a grant of a lease.
+// noteGrant records the time until which the process may trust a grant of a lease.
 func (p *process) noteGrant(name string, asked time.Time, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// A request that arrives late extends nothing.
+	// A request that was sent earlier but arrives later extends nothing.
 	if until := asked.Add(length - lease.Margin(length)); until.After(p.trust[name]) {
 		p.trust[name] = until
 	}
 }
 
-// trustedUntil returns until when the process may trust a lease. It also reports whether the process stands still, or
-// has gone on after that time: then the process may not have noticed the end of its trust.
+// trustedUntil returns the time until which the process may trust a lease. It also reports whether the process stands
+// still, or went on after that time. In both cases the process may not have noticed the end of its trust.
 func (p *process) trustedUntil(name string) (until time.Time, stoodStill bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -335,7 +335,7 @@ func (s *slot) planFaults() {
 	for range w.stops {
 		s.planAt(name+" stop", func() {
 			p := s.currentProcess()
-			if p.isDead() { // the platform has ended it
+			if p.isDead() { // the platform has ended the process
 				return
 			}
 			p.deafen()
@@ -372,7 +372,7 @@ func (w *world) planOutages() {
 	}
 }
 
-// meddleWithTail lets processes write tail although only the holder may.
+// meddleWithTail lets processes write tail although only the holder may write it.
 func (w *world) meddleWithTail() {
 	for i := range 3 {
 		w.loose.Go(func() {
@@ -384,7 +384,7 @@ func (w *world) meddleWithTail() {
 	}
 }
 
-// planAt calls do at a drawn time while faults go on. The calls of a slot come one after the other.
+// planAt calls do at a drawn time while faults go on. Several calls for one slot are made one after the other.
 func (s *slot) planAt(name string, do func()) {
 	when := s.w.dice.drawBetween(name+" when", 0, s.w.trouble)
 	s.plans.Go(func() {

@@ -14,12 +14,12 @@ import (
 )
 
 // In some seeds every instance runs the schedule of a recurring message. Each occurrence must have exactly one message,
-// whatever happens to the instances. There is only one schedule, because the seed would not decide the order of two
-// schedules that are due at the same nanosecond.
+// whatever happens to the instances. There is only one schedule: if two were due at the same nanosecond, the seed would
+// not decide their order.
 
 const recurring, recurringKey = "recurring", "recurring"
 
-// recurringLog implements the log for the runner of schedules.
+// recurringLog is the log that the runner of schedules uses.
 type recurringLog struct {
 	*lane.Appender
 	*lane.Store
@@ -48,7 +48,7 @@ type noTickets struct{}
 
 func (noTickets) EnqueueAsync(int) {}
 
-// putSchedule puts the schedule, as a user does before anything happens.
+// putSchedule puts the schedule, like a user, before anything else happens.
 func (w *world) putSchedule(ctx context.Context) error {
 	if w.every == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (w *world) putSchedule(ctx context.Context) error {
 
 func (w *world) recursUntil() time.Time { return w.started.Add(w.trouble + w.every*2) }
 
-// listOccurrences returns the bodies of the messages that must exist.
+// listOccurrences returns the bodies of the messages that the schedule must have filed.
 func (w *world) listOccurrences() (bodies []string) {
 	if w.every == 0 {
 		return nil
@@ -87,7 +87,7 @@ func (w *world) isRecurringDone(ctx context.Context) bool {
 	return err == nil && s.NextAt.IsZero()
 }
 
-// checkRecurring checks that the log has one message for each occurrence, and no others of the schedule.
+// checkRecurring checks that the log has one message for each occurrence, and no other messages of the schedule.
 func (c *checker) checkRecurring(ctx context.Context) {
 	var got []string
 	l := c.laneOf(lane.Of(recurringKey, c.w.lanes))

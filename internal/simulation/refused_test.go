@@ -9,12 +9,12 @@ import (
 	"weir/internal/weir"
 )
 
-// After the faults, when all is at rest, some seeds file messages that the CMS refuses for good. These have more keys
-// than a holder can try within seconds, and are before messages of other keys. The messages of other keys must not wait
-// for them.
+// After the faults, when all is at rest, some seeds file messages that the CMS refuses for good, and then messages of
+// other keys. The refused messages have more keys than a holder can try within seconds. The messages of other keys must
+// not wait for them.
 
 const (
-	// turned bounds the time until a message of another key is delivered, with refused messages before it.
+	// turned bounds the time until a message of another key is delivered, although refused messages are before it.
 	turned = 10 * time.Second
 	// others is the number of messages of other keys, which the CMS takes.
 	others = 4
@@ -34,7 +34,7 @@ func (s *settings) drawRefusals(d *dice) {
 	s.backoff.Max = d.drawBetween("long pauses", 15*time.Second, time.Minute)
 }
 
-// firstRefused returns the number of the first refused submission, which follows those of all other parts.
+// firstRefused returns the number of the first refused submission. It follows the numbers of all other submissions.
 func (w *world) firstRefused() int { return w.messages + w.crowd + w.countPlain() }
 
 // isRefused reports whether the CMS always refuses a submission.
@@ -49,11 +49,11 @@ func (w *world) fileRefused(ctx context.Context) bool {
 		return true
 	}
 	for left := w.check.undisturbedFor(); left > 0; left = w.check.undisturbedFor() {
-		time.Sleep(left) // an outage may outlast the faults, and a hanging request the outage
+		time.Sleep(left) // an outage may last longer than the faults, and a hanging request longer than the outage
 	}
 	bad := w.firstRefused()
 	good := bad + w.refused
-	began := time.Now() // the CMS may refuse them from the first on, and the last may be filed much later
+	began := time.Now() // the CMS may refuse them all from the first on, although the last is filed much later
 	w.fileAll(ctx, bad, w.refused, "bad")
 	time.Sleep(w.stand)
 	if w.refusal == 403 && time.Since(began) < w.patience-clocks {
@@ -68,8 +68,8 @@ func (w *world) fileRefused(ctx context.Context) bool {
 	return w.awaitRest(ctx)
 }
 
-// fileAll files n messages of as many keys, numbered from first on, and returns when their upstreams have got answers
-// or given up.
+// fileAll files n messages, each with a key of its own, numbered from first on. It returns when the upstreams have got
+// their answers or given up.
 func (w *world) fileAll(ctx context.Context, first, n int, key string) {
 	var filed sync.WaitGroup
 	for i := first; i < first+n; i++ {
@@ -86,14 +86,14 @@ func (w *world) fileAll(ctx context.Context, first, n int, key string) {
 	filed.Wait()
 }
 
-// undisturbedFor returns how long the consequences of the last fault may still last.
+// undisturbedFor returns the time for which the consequences of the last fault may still go on.
 func (c *checker) undisturbedFor() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Until(c.disturbed.Add(recovered))
 }
 
-// filedAs returns the message of a submission in the log; nil = the submission got no answer.
+// filedAs returns the message of a submission in the log, or nil if the submission got no answer.
 func (c *checker) filedAs(number int) *filed {
 	id := c.expected[number].id
 	if id.IsZero() {
@@ -102,7 +102,8 @@ func (c *checker) filedAs(number int) *filed {
 	return c.laneOf(id.Lane).log[id.Seq-1]
 }
 
-// isAllTaken reports whether the CMS has taken those of n submissions from first on that are in the log.
+// isAllTaken looks at n submissions, from the number first on, and reports whether the CMS has taken all of them that
+// are in the log.
 func (c *checker) isAllTaken(first, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +129,8 @@ func (c *checker) checkFair(first, n int) {
 	}
 }
 
-// checkSpared checks that no attempt of n submissions from first on counts, because the CMS may have failed as a whole.
+// checkSpared checks that no attempt of n submissions, from the number first on, is counted, because for these attempts
+// the CMS may have failed as a whole.
 func (c *checker) checkSpared(first, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 )
 
 // TestRelane changes the number of lanes while instances crash, storage fails, and messages wait, are dead, or are
-// scheduled. It often kills the command at a drawn write, and then runs it again or undoes the change. It runs RELANES
-// seeds from RELANES_FROM on; by default 60.
+// scheduled. It often kills the command at a drawn write. Then it runs the command again or undoes the change. It runs
+// RELANES seeds from RELANES_FROM on; by default 60.
 func TestRelane(t *testing.T) {
 	seeds, from := readNumber(t, "RELANES", 60), readNumber(t, "RELANES_FROM", 1)
 	crashes, commands, changes := 0, 0, 0
@@ -91,7 +91,8 @@ func (w *town) playTown(ctx context.Context) {
 	w.upstream.Wait()
 }
 
-// changeLanes runs the command as an operator does: again and again until it succeeds, or until the change is undone.
+// changeLanes runs the command as an operator does: it repeats the command until that succeeds, or until the change is
+// undone.
 func (w *town) changeLanes(ctx context.Context, n int) {
 	undo := w.dice.drawChance("undo", 0.3)
 	for try := 0; ctx.Err() == nil; try++ {
@@ -185,9 +186,9 @@ func (w *town) describeLeft() string {
 	return text
 }
 
-// checkLetters checks that the CMS got every letter, and the letters of a key without a due time in the order in which
-// they were filed. The CMS may get a letter twice only if it got no other letter of the key between, and the second
-// time from a later holder.
+// checkLetters checks that the CMS got every letter. Letters of a key without a due time must come in the order in
+// which they were filed. The CMS may get a letter twice, but only if it got no other letter of the key in between, and
+// the second time came from a later holder.
 func (w *town) checkLetters() {
 	byID := map[string]*letter{}
 	for _, l := range w.letters {
@@ -221,12 +222,13 @@ func (w *town) checkLetters() {
 	}
 }
 
-// filedBefore reports whether a was filed before b. Both are of one key, so they were in one lane in each epoch.
+// filedBefore reports whether a was filed before b. Both have the same key, so they were in the same lane in each
+// epoch.
 func filedBefore(a, b weir.ID) bool {
 	return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Seq < b.Seq
 }
 
-// checkBooks checks that the lanes of all epochs are empty, and together count each letter once.
+// checkBooks checks that the lanes of all epochs are empty, and that these lanes together count each letter once.
 func (w *town) checkBooks() {
 	meta, err := epochs.Read(context.Background(), w.newStore().Table)
 	if err != nil || meta.Step != epochs.StepNone {
@@ -249,8 +251,8 @@ func (w *town) checkBooks() {
 	}
 }
 
-// relaneMutants has mutants of the code that changes the number of lanes, as in mutants_test.go. Here caught is a part
-// of the problem that TestRelane must print.
+// relaneMutants has mutants of the code that changes the number of lanes; see mutants_test.go. In these mutants the
+// field "caught" is a part of the problem that TestRelane must print.
 var relaneMutants = []mutant{
 	{name: "a sealed lane takes messages", file: "lane/append_batch.go", text: "if t.pending.head.IsSealed {",
 		new: "if false {", caught: "filed as"},

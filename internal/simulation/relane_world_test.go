@@ -19,13 +19,13 @@ import (
 
 // The scenario of relane_test.go has a world of its own, because the checker of the usual world follows only one epoch.
 
-// town has instances, upstreams and a CMS over one storage account, in which the number of lanes changes.
+// town has instances, upstreams and a CMS over one storage account. In a town the number of lanes changes.
 type town struct {
 	dice     *dice
 	account  *memory.Account
 	faults   float64
 	began    time.Time
-	trouble  time.Duration // how long faults go on
+	trouble  time.Duration // time for which faults go on
 	cms      *recorder
 	upstream sync.WaitGroup
 	loose    sync.WaitGroup  // goroutines that no caller waits for
@@ -35,7 +35,7 @@ type town struct {
 	slots    []*life // the last process of each instance; nil = none has started yet
 	letters  []*letter
 	problems []string
-	crashes  int // of instances
+	crashes  int // crashes of instances
 	commands int // runs of the command
 }
 
@@ -43,7 +43,7 @@ type town struct {
 type letter struct {
 	number    int
 	key, body string
-	due       time.Duration // after it is sent; 0 = now
+	due       time.Duration // time from the post to the due time; 0 = the letter is due at once
 	id        weir.ID
 }
 
@@ -69,7 +69,7 @@ type life struct {
 	mu     sync.Mutex
 	dead   bool
 	writes int // transactions and calls of leases so far
-	killAt int // it is killed at this one of writes; 0 = at none
+	killAt int // number of the write at which the process is killed; 0 = at no write
 }
 
 func (w *town) newLife(name string) *life {
@@ -81,7 +81,8 @@ func (w *town) newLife(name string) *life {
 	return p
 }
 
-// drawFault decides whether and how an operation fails. It kills the process at the write killAt.
+// drawFault decides whether an operation fails, and how. When the process makes the write with the number killAt,
+// drawFault kills the process.
 func (p *life) drawFault(c storagetest.Call) storagetest.Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +124,7 @@ func (p *life) closeLife(within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if p.drainer != nil {
-		_ = p.drainer.Close(ctx) // an error means that it took too long: then it ends as if it were killed
+		_ = p.drainer.Close(ctx) // an error means that this took too long: then the process ends as if it were killed
 	}
 	p.end()
 }
@@ -148,8 +149,8 @@ type silent struct{}
 func (silent) Enqueue(context.Context, int) error    { return nil }
 func (silent) EnqueueNow(context.Context, int) error { return nil }
 
-// runTown runs the processes of one slot, one after the other, each with the number of lanes in force, until the town
-// ends.
+// runTown runs the processes of one slot, one after the other, until the town ends. Each process has the number of
+// lanes that is then in force.
 func (w *town) runTown(slot int) {
 	for n := 1; w.done.Err() == nil; n++ {
 		p := w.newLife(fmt.Sprintf("p%d.%d", slot, n))
@@ -158,7 +159,7 @@ func (w *town) runTown(slot int) {
 			p.store.Lanes = meta.Open.Lanes
 			err = p.store.Open(p.ctx)
 		}
-		if err != nil { // storage failed, or the number has just changed: the host starts it again
+		if err != nil { // storage failed, or the number has just changed: the host starts the process again
 			p.end()
 			time.Sleep(w.dice.drawBetween("start again", 500*time.Millisecond, 2*time.Second))
 			continue
@@ -289,7 +290,7 @@ func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	c.log = append(c.log, entry{m.Public().String(), m.Key, string(m.Body), d.Fence, started})
 	c.mu.Unlock()
 	finished := make(chan struct{})
-	w.loose.Go(func() { // the CMS goes on even after its caller has gone
+	w.loose.Go(func() { // the CMS continues even if its caller does not wait any more
 		time.Sleep(w.dice.drawBetween("cms "+m.Key, 5*time.Millisecond, 300*time.Millisecond))
 		c.mu.Lock()
 		delete(c.active, m.Key)

@@ -20,17 +20,18 @@ import (
 
 // replaying is a message's replays as the checker knows them.
 type replaying struct {
-	requests map[string]bool // requests in storage, by row: whether the replay is forced
+	requests map[string]bool // requests in storage, by row; true = the replay is forced
 	replays  int
 	revived  time.Time // when a holder last took the message back into delivery
-	base     int       // attempts before the last replay
+	base     int       // number of attempts before the last replay
 	edited   string    // the body after an edit; "" = as submitted
 	// editedBlob is the name of the blob of the edited body; "" = the body is in the row.
 	editedBlob string
 	died       time.Time // when the message last became dead in storage
 }
 
-// drawReplays draws how many operators replay messages, and the shares of replays that are forced or change the body.
+// drawReplays draws the number of operators who replay messages, and the shares of replays that are forced or change
+// the body.
 func (s *settings) drawReplays(d *dice) {
 	if d.drawChance("replays", 0.5) {
 		s.operators = 2 + d.drawBelow("operators", 20)
@@ -82,7 +83,8 @@ func (w *world) replayMessage(ctx context.Context, name string, s *submission) {
 			error) {
 			return p.store.Replay(ctx, id, o)
 		})
-		// The id behind this text does not come from the seed, and the trace of a seed must be the same each time.
+		// The error has an id that does not come from the seed. It is left out, because the trace of a seed must be the
+		// same each time.
 		text, _, _ := strings.Cut(fmt.Sprint(err), "delivered: ")
 		w.trace.addLine("%s: %s replays lane %d seq %d (force %v, edit %v): %s, %s", p.name, name, id.Lane, id.Seq,
 			o.Force, o.Edit != nil, st.Stage, text)
@@ -140,8 +142,8 @@ func (c *checker) noteReplayRequest(f *filed, op storage.Op) {
 	f.requests[op.Key] = force
 }
 
-// checkGranted checks that each replay in a commit was requested, and that no later message of the key was delivered
-// unless the replay is forced. It also checks the refusals. It returns the number of messages that the commit takes
+// checkGranted checks that each replay in a commit was requested, and that no later message of the key was delivered,
+// except if the replay is forced. It also checks the refusals. It returns the number of messages that the commit takes
 // back into delivery.
 func (c *checker) checkGranted(p *process, l *laneState, ops []storage.Op) (taken int64) {
 	done := map[string]*filed{}
@@ -187,7 +189,8 @@ func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[strin
 	n, _ := v["Replays"].(int64)
 	base, _ := v["Base"].(int64)
 	c.counts.Replayed++
-	// A later message that was delivered, and whose version was then forgotten, is no obstacle to the replay of f.
+	// If a later message was delivered, and its version was then forgotten, that message is no obstacle to the replay
+	// of f.
 	switch o := c.deliveredBehind(l, f, false); {
 	case !f.isRequested() || int(n) != f.replays+1:
 		c.addViolation("replayed", "%s took back seq %d of lane %d (replay %d), asked for: %v, after %d", p.name,
@@ -221,8 +224,8 @@ func (c *checker) checkTakenBack(p *process, l *laneState, f *filed, v map[strin
 	}
 }
 
-// deliveredBehind returns a delivered message with a later position of the same key; nil = there is none, or the
-// contract has no order. Without withForgotten it leaves out messages whose version was forgotten.
+// deliveredBehind returns a delivered message of the same key with a later position. It returns nil if there is none,
+// or if the contract has no order. Without withForgotten it leaves out messages whose version was forgotten.
 func (c *checker) deliveredBehind(l *laneState, f *filed, withForgotten bool) *filed {
 	for _, o := range l.log {
 		if !f.skip && o.key == f.key && !o.waits && o.placeInOrder() > f.placeInOrder() &&

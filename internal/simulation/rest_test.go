@@ -10,8 +10,8 @@ import (
 
 // This file has the checks at the end, when everything has come to rest.
 
-// checkAtRest makes all checks at the end, among them a recount of all rows. isAtRest is false if everything did not
-// come to rest in time.
+// checkAtRest makes all checks at the end, among them a recount of all rows. The parameter isAtRest is false if
+// everything did not come to rest in time.
 func (c *checker) checkAtRest(ctx context.Context, isAtRest bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,8 +80,8 @@ func (c *checker) checkLeftovers(ctx context.Context, number int, dead int64) {
 	}
 }
 
-// checkSettled checks that a message is final, and that its stage agrees with all that the checker has seen. It counts
-// the message.
+// checkSettled checks that a message is final, and that its stage agrees with all events that the checker has seen. It
+// also counts the message.
 func (c *checker) checkSettled(ctx context.Context, l *laneState, f *filed) {
 	st, err := c.store.Status(ctx, f.id)
 	switch {

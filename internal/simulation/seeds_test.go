@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// readNumber returns a number from the environment, or otherwise if the variable is not set.
+// readNumber returns the number in an environment variable. If the variable is not set, it returns the parameter
+// "otherwise".
 func readNumber(t *testing.T, name string, otherwise uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(name)
@@ -25,9 +26,10 @@ func readNumber(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// runWorlds runs seeds of a kind of worlds, and returns the sum of their counts. The environment variable env has the
-// number of seeds; otherwise is the default. <env>_FROM has the first seed, and STEP the distance from one to the next.
-// With STOP the first failure ends the run, and with <env>_TRACE each failure prints its trace.
+// runWorlds runs seeds of a kind of worlds, and returns the sum of their counts. The environment variable named env has
+// the number of seeds; the parameter "otherwise" is the default. The variable <env>_FROM has the first seed, and STEP
+// the distance from one seed to the next. If STOP is set, the first failure ends the run. If <env>_TRACE is set, each
+// failure prints its trace.
 func runWorlds(t *testing.T, env string, otherwise uint64, draw func(*dice) settings) (sum counts) {
 	t.Helper()
 	seeds, from, step := readNumber(t, env, otherwise), readNumber(t, env+"_FROM", 1), readNumber(t, "STEP", 1)
@@ -77,8 +79,9 @@ func TestSeeds(t *testing.T) {
 	t.Logf("%d seeds in %s: %+v", seeds, time.Since(began).Round(time.Millisecond), sum)
 }
 
-// maxReplays is how often a seed may run until two of its runs are the same. A run has up to three places at which Go
-// chooses by chance, and so up to eight different courses. Of nine runs two are then the same; twelve leave some room.
+// A seed is run at most maxReplays times, until two of its runs are the same. A run has up to three places at which Go
+// chooses by chance, and so up to eight different courses. Among nine runs at least two are then the same; twelve leave
+// some room.
 const maxReplays = 12
 
 // TestSeeds_ReplayExactly checks that two runs of a seed are the same, with each event at the same nanosecond.
@@ -113,8 +116,8 @@ func TestSeeds_ReplayExactly(t *testing.T) {
 	}
 }
 
-// replaySeed runs a seed until two of its runs are the same, at most maxReplays times. It returns the number of
-// runs, or maxReplays + 1 if no two were the same, and the first difference of two runs.
+// replaySeed runs a seed until two of its runs are the same, but at most maxReplays times. It returns the number of
+// runs, or maxReplays + 1 if no two runs were the same. It also returns the first difference between two runs.
 func replaySeed(t *testing.T, seed uint64) (tries int, differs string) {
 	var seen []string
 	for len(seen) < maxReplays {

@@ -17,10 +17,10 @@ import (
 // Large worlds have a backlog of thousands of messages, a thousand messages with one due time, or more lanes than a
 // host has slots. The tests run few of them, because each takes as long as a hundred others.
 
-// sizes has the bounds of a large world; zero = a world of the usual size.
+// sizes has the bounds of a large world. The zero value is for worlds of the usual size.
 type sizes struct {
 	kind   largeKind
-	commit float64 // transactions on tail for each message, at most
+	commit float64 // largest number of transactions on tail for each message
 }
 
 type largeKind string
@@ -31,7 +31,7 @@ const (
 	manyLane largeKind = "more lanes than slots"
 )
 
-// drawLarge draws the settings of a large seed. The three kinds take turns.
+// drawLarge draws the settings of a large seed. Successive seeds have the three kinds in a fixed order.
 func drawLarge(d *dice) settings {
 	s := settings{
 		instances: 1 + d.drawBelow("instances", 3), lanes: 1 + d.drawBelow("lanes", 3),
@@ -70,12 +70,12 @@ func (z sizes) startOf(w *world, i int) time.Duration {
 	return w.dice.drawBetween(fmt.Sprint("start ", i), 0, limit)
 }
 
-// decided counts by lane the messages that are final for their holder and not yet in storage. They are only in memory,
-// and after a crash the next holder repeats them.
+// decided counts, for each lane, the messages that are final for their holder but not yet in storage. Such messages are
+// final only in the holder's memory, and after a crash the next holder repeats them.
 type decided struct {
 	w  *world
 	mu sync.Mutex
-	n  map[int]int64 // by lane, since its holder took it
+	n  map[int]int64 // number for each lane, since its holder took the lane
 }
 
 func (d *decided) Attempted(int, *weir.Message, weir.Result, weir.Outcome) {}
@@ -106,7 +106,7 @@ func (d *decided) noteCommitted(number int, n int64) {
 // The bounds of a large world.
 const (
 	uncommittedAtMost = 400 // messages of a lane that are final for their holder and not yet in storage
-	ticketsAtMost     = 2   // for each lane and process; the invocation that stays has one more
+	ticketsAtMost     = 2   // tickets for each lane and process; an invocation that stays has one more
 	sweepAtMost       = 100 * time.Millisecond
 )
 
@@ -153,12 +153,12 @@ func (p *process) sweepIn(ctx context.Context) error {
 	return err
 }
 
-// countEnded returns the number of messages that an attempt, a cancellation or a newer version has made final. Large
-// worlds have no discarded ones.
+// countEnded returns the number of messages that became final by an attempt, a cancellation or a newer version. Large
+// worlds have no discarded messages.
 func countEnded(n lane.Counts) int64 { return n.Delivered + n.Dead + n.Cancelled + n.Superseded }
 
-// countTransaction counts the commits of a large world, and takes the messages that they commit from the decided ones.
-// before and now are the numbers of final messages before and after the transaction. The caller holds mu.
+// countTransaction counts the commits of a large world. It subtracts the committed messages from the decided ones. The
+// parameters before and now are the numbers of final messages before and after the transaction. The caller holds mu.
 func (c *checker) countTransaction(p *process, number int, ops []storage.Op, before, now int64) {
 	if c.w.sizes.kind == "" {
 		return

@@ -14,8 +14,8 @@ const (
 	afterwards               // the operation has taken effect, and the caller has no answer yet
 )
 
-// trap kills a process, or makes it stand still, at its next operation of a kind. Faults at drawn times would hardly
-// ever come at such a moment.
+// trap kills a process, or makes it stand still, at the process's next operation of a kind. A fault at a drawn time
+// would hardly ever happen at such a moment.
 type trap struct {
 	op     string // part of the operation's name
 	at     moment
@@ -23,7 +23,8 @@ type trap struct {
 	sprung chan struct{}
 }
 
-// springTrap is called before and after each operation takes effect. It springs the trap if op and at are the trap's.
+// springTrap is called before and after each operation takes effect. If op and at are those of the trap, springTrap
+// springs it.
 func (p *process) springTrap(op string, at moment) {
 	p.mu.Lock()
 	t := p.trap
@@ -41,8 +42,8 @@ func (p *process) springTrap(op string, at moment) {
 // patient is the longest time that a trap waits for its operation.
 const patient = 20 * time.Second
 
-// setTrap makes the process crash or stand still at its next operation of a kind, if that comes within patient. It
-// returns when the process runs again.
+// setTrap makes the process crash or stand still at its next operation of a kind, if that operation comes within the
+// time patient. It returns when the process runs again.
 func (s *slot) setTrap() {
 	w, p, name := s.w, s.currentProcess(), fmt.Sprint("slot ", s.number, " trap")
 	t := &trap{

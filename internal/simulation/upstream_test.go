@@ -77,7 +77,7 @@ func (w *world) newSubmission(i int) *submission {
 	return s
 }
 
-// newBody returns a body with the submission's number. A large one does not compress, so it needs a blob.
+// newBody returns a body with the submission's number. A large body does not compress, so it needs a blob.
 func (w *world) newBody(i int) []byte {
 	b := []byte(fmt.Sprintf("<a n='%d'>%s", i, w.closingTag()))
 	if w.dice.drawChance("large", w.large) {
@@ -103,8 +103,8 @@ func numberOf(body string) (n int, err error) {
 	return n, err
 }
 
-// sendUntilAccepted posts a message to drawn instances, up to 40 times, until a post is answered with 202. A message
-// without an idempotency key is posted once, because a second post would file another message.
+// sendUntilAccepted posts a message to drawn instances, up to 40 times, until one answers 202. A message without an
+// idempotency key is posted once, because a second post would file another message.
 func (w *world) sendUntilAccepted(ctx context.Context, name string, s *submission) {
 	for range 40 {
 		p := w.pickReceiver(name).currentProcess()
@@ -128,7 +128,7 @@ func (w *world) sendUntilAccepted(ctx context.Context, name string, s *submissio
 	}
 }
 
-// sendOther posts another body under the idempotency key of a message that was filed, for some messages, and checks
+// sendOther takes some of the filed messages, posts another body under the idempotency key of the message, and checks
 // that this post is refused.
 func (w *world) sendOther(ctx context.Context, s *submission) {
 	if s.idem == "" || w.check.idOf(s).IsZero() || !w.dice.drawChance("other", 0.1) {
@@ -144,8 +144,8 @@ func (w *world) sendOther(ctx context.Context, s *submission) {
 	}
 }
 
-// receiveMessage files a message. It wakes the lane after a drawn time, in which the answer is written, even if the
-// upstream has given up. A duplicate wakes no lane.
+// receiveMessage files a message. Afterwards it wakes the lane, even if the upstream has given up. The wake comes after
+// a drawn time, in which the answer is written. A duplicate wakes no lane.
 func (p *process) receiveMessage(ctx context.Context, name string, m weir.Message, idem string) (lane.Receipt, error) {
 	r, err := p.appends.AppendWithoutWake(ctx, m, idem)
 	if err == nil && !r.Duplicate {

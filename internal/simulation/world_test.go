@@ -27,30 +27,30 @@ type settings struct {
 	instances, lanes, messages, keys int
 	lease                            time.Duration
 	settle                           time.Duration // how long the CMS may work on a request that was cut off
-	timeout                          time.Duration // of one attempt
+	timeout                          time.Duration // time limit of one attempt
 	attempts                         int
 	backoff                          drain.Backoff
-	rate                             time.Duration // between two attempts of a process; 0 = no limit
-	atOnce                           int           // attempts of a process at a time; 0 = no limit
+	rate                             time.Duration // shortest time between two attempts of a process; 0 = no limit
+	atOnce                           int           // largest number of simultaneous attempts of a process; 0 = no limit
 	faults                           float64       // probability of a storage fault
 	shortPages                       float64       // probability that storage cuts a page; 0 = one in twenty
 	cmsFaults                        float64       // probability that the CMS does not simply take a request
 	rejects                          float64       // probability that the CMS refuses a request for good
 	swift                            bool          // the CMS takes about a millisecond for a request
-	trouble                          time.Duration // how long faults go on
+	trouble                          time.Duration // time for which faults go on
 	bad                              [2]int        // submissions that the CMS never takes; -1 = none
 
 	// The numbers of faults of each instance. A standstill is a time in which a process does nothing. A cut is a time
 	// in which it cannot reach storage. A stop is an orderly end.
 	crashes, standstills, cuts, stops int
-	traps, jumps                      int // traps: see traps_test.go; jumps: of the clock
-	outages                           int // of storage, for all instances at once
+	traps, jumps                      int // numbers of traps, see traps_test.go, and of jumps of the clock
+	outages                           int // outages of storage, for all instances at once
 
-	large                 float64          // share of bodies that need a blob
+	large                 float64          // share of messages with a body that needs a blob
 	scheduled             float64          // share of messages with a due time
 	cancels, moves        float64          // share of messages that upstreams cancel, or move
-	horizon               time.Duration    // longest time from a post to its due time, apart from moments
-	moments               [3]time.Duration // due times that many messages share, after the start
+	horizon               time.Duration    // longest time from a post to the message's due time, except for moments
+	moments               [3]time.Duration // due times that many messages share, counted from the start
 	every                 time.Duration    // interval of the recurring message; 0 = there is none
 	callbacks             float64          // share of messages with a callback
 	deaths                bool             // a receiver gets the event of each death
@@ -63,9 +63,9 @@ type settings struct {
 	erasers               int              // operators who erase messages
 	discarders            int              // operators who discard dead messages
 	crowd                 int              // messages that become due at one time, long after the faults
-	storage               time.Duration    // about how long a request to storage takes; 0 = up to 6 ms
+	storage               time.Duration    // approximate time that a request to storage takes; 0 = up to 6 ms
 	refused, refusal      int              // messages that the CMS refuses at the end, and the status of its answer
-	stand                 time.Duration    // how long the refused messages wait before others are filed
+	stand                 time.Duration    // time for which the refused messages wait before other messages are filed
 	patience              time.Duration    // the setting delivery.patience
 	grows                 bool             // days pass at the end, and retention removes messages
 	refusedRow            int              // number of a message of lane 0 that storage never removes; -1 = none
@@ -124,9 +124,9 @@ func drawSettings(d *dice) settings {
 	return s
 }
 
-// drawSteps draws steps for the waits of messages, of which the last is longer than the pause of any lane. Most seeds
-// have none. With steps no message fails after the faults, so that the run ends after one more step. There is no crowd,
-// because a lane may pause for the CMS for an hour.
+// drawSteps draws steps for the waits of messages. The last step is longer than the pause of any lane. Most seeds have
+// no steps. If a seed has steps, no message fails after the faults, so that the run ends after one more step. Such a
+// seed has no crowd, because a lane may pause for the CMS for an hour.
 func (s *settings) drawSteps(d *dice) {
 	if d.drawChance("steps", 0.04) {
 		s.backoff.Steps = []time.Duration{d.drawBetween("first step", time.Second, 20*time.Second),
@@ -135,7 +135,8 @@ func (s *settings) drawSteps(d *dice) {
 	}
 }
 
-// lastStep returns the longest wait of a message after the faults; 0 = that of Backoff.Max.
+// lastStep returns the longest wait of a message after the faults. If it returns 0, the longest wait is that of
+// Backoff.Max.
 func (s *settings) lastStep() time.Duration {
 	if n := len(s.backoff.Steps); n > 0 {
 		return s.backoff.Steps[n-1]
@@ -143,13 +144,14 @@ func (s *settings) lastStep() time.Duration {
 	return 0
 }
 
-// drawLimits draws a rush of messages on a CMS that keeps up, or limits of rate and number. Most seeds have neither.
+// drawLimits draws either many messages at once for a CMS that keeps up, or limits of rate and number. Most seeds have
+// neither.
 func (s *settings) drawLimits(d *dice) {
 	switch d.drawBelow("kind", 12) {
 	case 0:
 		s.swift, s.messages, s.keys = true, 150+d.drawBelow("rush", 250), 20+d.drawBelow("many keys", 80)
 	case 1, 2:
-		// Several lanes would wait for the same nanosecond, and the seed would not decide which of them is first.
+		// Several lanes would wait for the same nanosecond, and the seed would not decide which lane is first.
 		s.rate, s.lanes = d.drawBetween("rate", 20*time.Millisecond, time.Second), 1
 	case 3, 4:
 		s.atOnce = 1 + d.drawBelow("at once", 2)
@@ -168,7 +170,7 @@ type world struct {
 	posts    *posts
 	started  time.Time
 	quiet    time.Time      // when the last fault had ended
-	rough    atomic.Int64   // Unix time in nanoseconds until which faults go on after days have passed; 0 = none
+	rough    atomic.Int64   // Unix time in nanoseconds: end of the faults after days have passed; 0 = none
 	over     chan struct{}  // closed at the end, so that the goroutines of killed processes return
 	loose    sync.WaitGroup // goroutines that no caller waits for: late writes, requests inside the CMS
 	slots    []*slot
@@ -199,15 +201,16 @@ func (t *trace) addLine(format string, args ...any) {
 	t.lines = append(t.lines, fmt.Sprintf("%14.9f ", time.Since(t.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// addTicketLine adds a line about a ticket, if the trace is that of large worlds, which have a bound of tickets. In
-// other traces these lines would come in so many orders that TestSeeds_ReplayExactly failed.
+// addTicketLine adds a line about a ticket, but only to the trace of large worlds, whose number of tickets is bounded.
+// In other traces these lines would have an order that varies, so that TestSeeds_ReplayExactly would fail.
 func (t *trace) addTicketLine(format string, args ...any) {
 	if os.Getenv("LARGE_TRACE") != "" {
 		t.addLine(format, args...)
 	}
 }
 
-// String returns the lines by time, and those of one nanosecond by their text, because their order is not known.
+// String returns the lines in the order of their times. Lines of one nanosecond are in the order of their texts,
+// because it is not known which of them was first.
 func (t *trace) String() string {
 	slices.Sort(t.lines)
 	return strings.Join(t.lines, "\n")
@@ -252,12 +255,13 @@ func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) sett
 	return o
 }
 
-// spinLimit is how long a run may draw nothing, in real time. A world at work draws thousands of times a second.
+// spinLimit is the longest real time for which a run may draw nothing. A world at work draws thousands of times a
+// second.
 const spinLimit = time.Minute
 
-// watchForSpin ends the test's process with all stacks if the simulated world draws nothing for spinLimit: a goroutine
-// then works without a pause, so that virtual time stands still and the run would never end. The caller calls stop
-// after the run.
+// watchForSpin watches for a goroutine that works without a pause, because then virtual time stands still and the run
+// would never end. If the simulated world draws nothing for spinLimit, watchForSpin ends the test's process with all
+// stacks. The caller calls stop after the run.
 func watchForSpin(seed uint64, d *dice) (stop func()) {
 	over := make(chan struct{})
 	go func() {
@@ -334,7 +338,7 @@ func (w *world) newStore(table *memory.Table, draw func() float64) *lane.Store {
 }
 
 // awaitRest waits until everything has come to rest, and is still at rest after late requests had time to arrive. It
-// returns false if bound is over first, or if a promise is broken.
+// returns false if the time bound passes before that, or if a promise is broken.
 func (w *world) awaitRest(ctx context.Context) bool {
 	for end := w.check.lastDue(w.quiet).Add(bound + w.lastStep()); time.Now().Before(end) && w.check.hasNoViolation(); {
 		if !w.isAtRest(ctx) {

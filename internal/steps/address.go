@@ -12,7 +12,7 @@ import (
 // address is the address of a step's request. Its path and query may have expressions. The value of an
 // expression becomes one segment of the path, or one value of the query.
 type address struct {
-	base *url.URL // delivery.url; nil = the text is a complete address
+	base *url.URL // the setting "delivery.url"; nil = the text is a complete address
 	text *template
 }
 

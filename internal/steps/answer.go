@@ -52,7 +52,7 @@ type need int
 
 const (
 	needNone    need = iota
-	needLenient      // only rules for the answers of all steps, or the setting say of a sign-in, read the part
+	needLenient      // only rules for the answers of all steps, or the setting "say" of a sign-in, read the part
 	needStrict       // an expression of this step or a later one reads the part, or the step's protocol needs it
 )
 
@@ -114,7 +114,8 @@ func (a *answer) kindOfBody() string {
 	return ""
 }
 
-// beginsAsHTML reports whether the body begins as a page of HTML does. JSON that has HTML in a value does not.
+// beginsAsHTML reports whether the body begins as a page of HTML does. It returns false for JSON that has HTML in a
+// value.
 func (a *answer) beginsAsHTML() bool {
 	text := bytes.TrimSpace(bytes.TrimPrefix(a.raw, []byte("\xEF\xBB\xBF")))
 	for _, skipped := range [][2]string{{"<?xml", "?>"}, {"<!--", "-->"}} {
@@ -127,7 +128,7 @@ func (a *answer) beginsAsHTML() bool {
 	return strings.HasPrefix(head, "<html") || head == "<!doctype html"
 }
 
-// convertNumbers returns a tree with Go's number types. A whole number stays exact if an int64 can have it. A number
+// convertNumbers returns a tree with Go's number types. A whole number stays exact if it fits into an int64. A number
 // that is too large for a float64 becomes a text.
 func convertNumbers(value any) any {
 	switch v := value.(type) {

@@ -138,8 +138,8 @@ func (t *tree) evaluateTree(env map[string]any) (value any, keep bool, err error
 	return object, true, nil
 }
 
-// newValueError returns the error of a form's field whose value cannot be used. If the field is a list, an item that
-// reads an answer decides, because the next attempt may read another value.
+// newValueError returns the error of a form's field whose value cannot be used. If the field is a list, the error of
+// an item that reads an answer takes precedence, because the next attempt may read another value.
 func (t *tree) newValueError(err error) error {
 	found := err
 	for _, leaf := range append([]*tree{t}, t.values...) {
@@ -321,7 +321,7 @@ func (f *File) compileGraphQL(settings map[string]pair, p pair, s *scope) body {
 }
 
 // checkVariables records a mistake for each variable that the query does not name. If the settings misspell a name,
-// the CMS would get null for the right one.
+// the CMS would get null for the variable that was meant.
 func (f *File) checkVariables(query string, p pair, variables *tree) {
 	for _, name := range variables.names {
 		if !strings.Contains(query, "$"+name) {

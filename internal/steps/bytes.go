@@ -9,8 +9,8 @@ import (
 	"weir/internal/weir"
 )
 
-// rawBytes are bytes that are not text, such as the bytes of a picture. Only the setting body and the parts of
-// multipart accept them.
+// rawBytes are bytes that are not text, such as the bytes of a picture. Only the settings "body" and "multipart"
+// accept them.
 type rawBytes struct{ content []byte }
 
 var rawBytesType = reflect.TypeFor[*rawBytes]()
@@ -71,7 +71,7 @@ func (b *valueBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, str
 	return content, contentType, err
 }
 
-// compileValueBody compiles the setting body: the message's bytes, or a value.
+// compileValueBody compiles the setting "body": the message's bytes, or a value.
 func (f *File) compileValueBody(p pair, s *scope) body {
 	text, ok := readText(p.value)
 	switch {

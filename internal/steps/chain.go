@@ -43,13 +43,13 @@ type step struct {
 	expect     []int         // expected statuses; empty = 2xx
 	rules      []rule        // the step's own rules, then the rules for all steps
 	success    *expression   // condition for an expected answer; nil = none
-	until      *expression   // the step is sent until this condition holds; nil = once
-	every      time.Duration // pause between two requests of a step with until
-	forTime    time.Duration // limit for all requests of a step with until
-	retryAfter string        // name of a header with a delay, read besides Retry-After; empty = none
+	until      *expression   // the step is sent until this condition holds; nil = the step is sent once
+	every      time.Duration // pause between two requests of a step that has until
+	forTime    time.Duration // time limit for all requests of a step that has until
+	retryAfter string        // name of a header that may have a delay, as Retry-After may; empty = none
 	needs      needs         // the parts of the step's answer that expressions read
-	remember   *template     // the id that the CMS gave to the item; nil = the step remembers no id
-	say        *template     // the reason if the step of a sign-in fails; nil = the status, or the condition success
+	remember   *template     // selects the CMS's id of the item in the answer; nil = the step remembers no id
+	say        *template     // the reason if a sign-in's step fails; nil = the status, or the condition "success"
 
 	addressesRemembered bool          // the address reads the remembered id
 	expressions         []*expression // the expressions of all its settings, and of the rules for all steps
@@ -70,7 +70,7 @@ var (
 	headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 	// ownHeaders are the headers that only Weir or net/http sets.
 	ownHeaders = []string{"Host", "Content-Length", "Transfer-Encoding", "Trailer", "Idempotency-Key", "Connection"}
-	// reservedName are the words of the language of expressions.
+	// reservedName are the words of the expression language. No step can have one of them as its name.
 	reservedName = []string{
 		"in",
 		"not",
@@ -100,7 +100,7 @@ type compiler struct {
 	chain      *chain // nil = the steps of a sign-in
 	base       *url.URL
 	common     Source // the rules for the answers of all steps
-	retryAfter string // name of a header with a delay; empty = none
+	retryAfter string // name of a header that may have a delay, as Retry-After may; empty = none
 	timeout    time.Duration
 	// canSignInAnew is true if another sign-in can return a different credential.
 	canSignInAnew bool
@@ -126,8 +126,8 @@ func (c *compiler) compileSteps(n ast.Node, path string) []*step {
 	return steps
 }
 
-// readNames returns the names of the steps, and records invalid names. A step without the setting name has the name
-// step1, step2 and so on, by its position.
+// readNames returns the names of the steps, and records invalid names. A step without the setting "name" gets its name
+// from its position: step1, step2 and so on.
 func (c *compiler) readNames(items []ast.Node, path string) []string {
 	f := c.file
 	taken := (&scope{chain: c.chain, own: &step{}}).buildPrototype()
@@ -192,8 +192,8 @@ func (c *compiler) compileStep(n ast.Node, path, name string, s *scope) *step {
 	return st
 }
 
-// compileReads compiles the setting reads, for a look-up by POST. Such a look-up may have a body, but compileBody
-// refuses a body if isSafe is set. So compileReads, which sets isSafe, is called after compileBody.
+// compileReads compiles the setting "reads", which marks a POST as a look-up. Such a look-up may have a body, but
+// compileBody refuses a body if isSafe is set. So compileReads, which sets isSafe, is called after compileBody.
 func (c *compiler) compileReads(settings map[string]pair, st *step) {
 	p, ok := settings["reads"]
 	if !ok {
@@ -229,8 +229,8 @@ func (c *compiler) refuseInSignIn(settings map[string]pair) {
 	}
 }
 
-// compileSay compiles the setting say of a step of a sign-in. If say cannot be evaluated with an answer, the reason
-// is the same as for a step without say.
+// compileSay compiles the setting "say" for a step of a sign-in. If "say" cannot be evaluated with an answer, the
+// reason is the same as for a step without "say".
 func (c *compiler) compileSay(settings map[string]pair, st *step, s *scope) {
 	p, ok := settings["say"]
 	if !ok {
@@ -368,7 +368,7 @@ func (c *compiler) compileAnswer(settings map[string]pair, st *step, s *scope) {
 	}
 }
 
-// readStatuses reads the setting expect.
+// readStatuses reads the setting "expect".
 func (c *compiler) readStatuses(p pair) []int {
 	f := c.file
 	items, isList := f.readList(p.value)
@@ -391,7 +391,7 @@ func (c *compiler) readStatuses(p pair) []int {
 	return statuses
 }
 
-// compilePolling compiles the settings until, every and for.
+// compilePolling compiles the settings "until", "every" and "for".
 func (c *compiler) compilePolling(settings map[string]pair, st *step, s *scope) {
 	f := c.file
 	own := *s

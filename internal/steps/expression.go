@@ -70,7 +70,7 @@ const (
 	partHeaders part = "headers"
 )
 
-// ownParts are the names of the parts of the step's own answer in on, success and until.
+// ownParts has the names by which the settings "on", "success" and "until" read the parts of the step's own answer.
 var ownParts = map[string]part{"status": partStatus, "json": partJSON, "xml": partXML, "body": partBody,
 	"headers": partHeaders}
 
@@ -101,7 +101,7 @@ func (s *scope) buildPrototype() map[string]any {
 }
 
 // compileExpression compiles an expression, and records its mistakes. It returns nil if the expression does not
-// compile. locate returns the place of a line (from 1) and a column (from 0) of the source.
+// compile. The function locate returns the place of a line (from 1) and a column (from 0) of the source.
 func (f *File) compileExpression(source string, s *scope, locate func(line, column int) place) *expression {
 	at := locate(1, 0)
 	if f.variable.MatchString(source) {
@@ -142,8 +142,8 @@ func (f *File) compileExpression(source string, s *scope, locate func(line, colu
 	return e
 }
 
-// compileCondition compiles the value of a setting as an expression that is true or false. It returns nil if the value
-// is no such expression.
+// compileCondition compiles the value of a setting as an expression that is true or false. If the value is another
+// expression or none, it returns nil.
 func (f *File) compileCondition(n yaml.Node, path string, s *scope) *expression {
 	source, ok := readText(n)
 	if !ok {
@@ -177,12 +177,13 @@ func (f *File) locateIn(n yaml.Node, path, source string, line, column int) plac
 	return f.locatePart(n, path, strings.TrimSpace(text), 0, strings.TrimLeft(before, " \t"))
 }
 
-// uses records the paths of the message and the parts of answers that an expression reads.
+// uses records the paths by which an expression reads the message, and the parts of answers that it reads.
 type uses struct {
 	file  *File
 	scope *scope
 	at    func(line, column int) place
-	// names are the names in the expression: true = read as a whole, false = read by a member or compared with nil.
+	// names has each name in the expression. true = the expression reads the value as a whole; false = the expression
+	// reads a member of the value, or compares the value with nil.
 	names           map[*ast.IdentifierNode]bool
 	reads           bool // the expression reads an answer of the CMS, or the remembered id
 	readsRemembered bool
@@ -245,7 +246,7 @@ func (u *uses) visitMember(n *ast.MemberNode) {
 	}
 }
 
-// isHeaders reports whether a node is the headers of an answer.
+// isHeaders reports whether a node stands for the headers of an answer.
 func isHeaders(n ast.Node) bool {
 	switch t := n.(type) {
 	case *ast.ChainNode:
@@ -259,8 +260,8 @@ func isHeaders(n ast.Node) bool {
 	return false
 }
 
-// visitComparison records comparisons such as find == nil. Such a comparison tests whether the step find was sent,
-// and does not read the whole answer of find.
+// visitComparison records comparisons such as find == nil. Such a comparison tests whether the step "find" was sent.
+// It does not read the answer of this step as a whole.
 func (u *uses) visitComparison(n *ast.BinaryNode) {
 	if n.Operator != "==" && n.Operator != "!=" {
 		return
@@ -295,8 +296,8 @@ func (u *uses) visitCall(n *ast.CallNode) {
 	}
 }
 
-// constantPath returns the path argument of a call; false = wanted is false, or the argument is not a constant. The
-// path must be a constant, so that the path is checked when the settings are read.
+// constantPath returns the path argument of a call. It returns false if wanted is false, or if the argument is not a
+// constant. The path must be a constant, because Weir checks the path when it reads the settings.
 func (u *uses) constantPath(n *ast.CallNode, name string, wanted bool) (string, bool) {
 	if !wanted || len(n.Arguments) != 1 {
 		return "", false

@@ -160,9 +160,9 @@ func TestSender_FaultAtEachStep(t *testing.T) {
 	}
 }
 
-// TestSender_ReadsByPost checks that Weir treats a POST with reads: true as a look-up. If the answer cannot be read,
-// the outcome is unavailable. If the answer is lost, the result is not Unanswered, because the request changes nothing
-// in the CMS.
+// TestSender_ReadsByPost checks that Weir treats a POST with the setting "reads: true" as a look-up. If the answer
+// cannot be read, the outcome is unavailable. If the answer is lost, the result is not Unanswered, because the request
+// changes nothing in the CMS.
 func TestSender_ReadsByPost(t *testing.T) {
 	t.Parallel()
 	const lookUp = "      - name: find\n        post: /search\n        xml: <methodCall><a>{{ key }}</a></methodCall>\n"

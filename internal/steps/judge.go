@@ -21,8 +21,9 @@ func (st *step) isExpected(status int) bool {
 	return slices.Contains(st.expect, status)
 }
 
-// judgeAnswer returns the verdict of an answer. It checks in this order: whether an expected answer can be read, the
-// rules, the status, whether the answer is a foreign page of HTML, the conventions of GraphQL and XML-RPC, success.
+// judgeAnswer returns the verdict of an answer. Its checks have this order: the needed parts of an expected answer can
+// be read; the rules; the status; the answer is no foreign page of HTML; the conventions of GraphQL and XML-RPC; the
+// setting "success".
 func (r *run) judgeAnswer(st *step, a *answer) verdict {
 	base := r.classifyStatus(st, a)
 	expected := st.isExpected(a.Status)
@@ -49,7 +50,7 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 		switch {
 		case err != nil:
 			return r.judgeUnreadable(st, base, "success: "+a.explainError(err))
-		case !holds && a.Status/100 != 2 && !a.isReadable(): // an unreadable 2xx answer has its verdict above
+		case !holds && a.Status/100 != 2 && !a.isReadable(): // findUnreadable has already checked 2xx answers
 			return r.judgeUnreadable(st, base, a.firstProblem())
 		case !holds:
 			base.Outcome = weir.OutcomeRetry
@@ -61,7 +62,8 @@ func (r *run) judgeAnswer(st *step, a *answer) verdict {
 	return verdict{actionOK, base}
 }
 
-// classifyStatus returns the result of an answer by its status. Rules and success may change the result.
+// classifyStatus returns the result of an answer by its status. The rules and the setting "success" may change the
+// result.
 func (r *run) classifyStatus(st *step, a *answer) weir.Result {
 	shown := cms.Answer{Status: a.Status, Header: a.header, Body: a.raw}
 	rules := cms.Rules{Means: r.sender.answers[r.chain.contract], Secrets: r.mask}
@@ -79,7 +81,7 @@ func (r *run) classifyStatus(st *step, a *answer) weir.Result {
 	return result
 }
 
-// parseReset parses the delay in the header that the setting retryAfter names: seconds, a date, or a Unix time in
+// parseReset parses the delay in the header that the setting "retryAfter" names: seconds, a date, or a Unix time in
 // seconds. It returns 0 for any other text.
 func parseReset(value string, now time.Time) time.Duration {
 	const laterThanAnyDelay = 1_000_000_000
@@ -95,8 +97,8 @@ func parseReset(value string, now time.Time) time.Duration {
 // isReadable reports whether every needed part could be read.
 func (a *answer) isReadable() bool { return len(a.problem) == 0 }
 
-// firstProblem returns the reason why the JSON, the XML or the text of an answer cannot be read; empty = each of them
-// that expressions need can be read.
+// firstProblem returns the reason why a needed part of an answer (JSON, XML or text) cannot be read; empty = each
+// needed part can be read.
 func (a *answer) firstProblem() string {
 	for _, p := range []part{partJSON, partXML, partBody} {
 		if a.problem[p] != "" {
@@ -106,8 +108,8 @@ func (a *answer) firstProblem() string {
 	return ""
 }
 
-// explainError returns the reason why an expression could not be evaluated: a part of the answer that cannot be
-// read, or else the text of err.
+// explainError returns the reason why an expression could not be evaluated. If a part of the answer cannot be read,
+// that is the reason. Otherwise the reason is the text of err.
 func (a *answer) explainError(err error) string {
 	if problem := a.firstProblem(); problem != "" {
 		return problem
@@ -115,9 +117,9 @@ func (a *answer) explainError(err error) string {
 	return err.Error()
 }
 
-// findUnreadable returns the reason why a needed part of a 2xx answer cannot be read; empty = all needed parts can
-// be read, or the status is another one. An empty answer is accepted if only the rules for all steps need the part,
-// or if a write is answered with 204 or 205, which have no content.
+// findUnreadable returns the reason why a needed part of a 2xx answer cannot be read; empty = all needed parts can be
+// read, or the status is not 2xx. An answer without content is accepted in two cases: only the rules for all steps
+// need the part, or the CMS answers a write with 204 or 205.
 func (st *step) findUnreadable(a *answer) string {
 	isEmpty := len(bytes.TrimSpace(a.raw)) == 0 && !a.isCut
 	hasNoContent := a.Status == http.StatusNoContent || a.Status == http.StatusResetContent ||
@@ -137,7 +139,7 @@ func (st *step) findUnreadable(a *answer) string {
 
 // isForeignPage reports whether a 2xx answer is a page of HTML, although no expression of the steps reads the answer
 // as text or XML. Such a page usually comes from a sign-in, a proxy or a firewall in front of the CMS. If the step
-// took the page for success, the message would become delivered without its change in the CMS.
+// took the page for success, the message would become delivered although the CMS did not make the change.
 func (st *step) isForeignPage(a *answer) bool {
 	readsText := st.needs[partBody] == needStrict || st.needs[partXML] == needStrict
 	return a.Status/100 == 2 && !readsText && a.beginsAsHTML()
@@ -155,10 +157,10 @@ func (r *run) judgeUnreadable(st *step, result weir.Result, problem string) verd
 	return verdict{actionRetry, result}
 }
 
-// judgeStatus returns the verdict of a status that the step does not expect and that no rule matches. A status that
-// the contract defines (answers) has the defined outcome. If the CMS no longer has the item of the remembered id, the
-// chain starts again without the id. After a conflict (409) or a stale version (412), the chain starts again, to look
-// the item up again.
+// judgeStatus returns the verdict of a status that the step does not expect and that no rule matches. If the
+// contract's setting "answers" defines the status, the outcome is the defined one. If the CMS no longer has the item
+// of the remembered id, the chain starts again without the id. After a conflict (409) or a stale version (412), the
+// chain starts again, to look the item up again.
 func (r *run) judgeStatus(st *step, a *answer, base weir.Result) verdict {
 	_, isDefined := r.sender.answers[r.chain.contract][a.Status]
 	switch {
@@ -255,7 +257,8 @@ func judgeCall(a *answer) (action, string) {
 	return actionReject, words
 }
 
-// applyAction returns the verdict of an action. words becomes the reason; empty = the reason stays.
+// applyAction returns the verdict of an action. The text words becomes the reason; if words is empty, the reason
+// stays.
 func (r *run) applyAction(st *step, result weir.Result, do action, words string) verdict {
 	if words != "" {
 		result.Reason = fmt.Sprintf("%s: %d: %s", st.name, result.Status, words)

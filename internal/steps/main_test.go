@@ -47,7 +47,8 @@ func (refusing) Rehearse(context.Context, weir.Delivery, *cms.Rehearsal) weir.Re
 	return weir.Result{Outcome: weir.OutcomeRejected, Reason: "rehearsed as a single request"}
 }
 
-// compileSteps compiles the steps of a settings file. url comes before the delivery.url of the file.
+// compileSteps compiles the steps of a settings file. The address of the CMS is url, followed by the setting
+// "delivery.url" of the file.
 func compileSteps(t *testing.T, text, url string, change ...func(*steps.Config)) (*steps.Sender, error) {
 	t.Helper()
 	file, err := parser.ParseBytes([]byte(text), 0)

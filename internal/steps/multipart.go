@@ -24,11 +24,11 @@ type multipartBody struct{ parts []*formPart }
 type formPart struct {
 	name        *template
 	filename    *template // nil = the part is a field
-	contentType *template // nil = the default type of the content for a file, and no type for a field
+	contentType *template // nil = a file gets the default type of its content, and a field gets no type
 	content     *template
 }
 
-// compileMultipart compiles the setting multipart.
+// compileMultipart compiles the setting "multipart".
 func (f *File) compileMultipart(p pair, s *scope) body {
 	items, ok := f.readList(p.value)
 	if !ok || len(items) == 0 {

@@ -26,8 +26,8 @@ func (s *Sender) Rehearse(ctx context.Context, d weir.Delivery, rehearsal *cms.R
 	return s.sendChain(ctx, ch, d, rehearsal)
 }
 
-// newClient returns the client of a step's request. replaced is the connection to the rehearsal; nil = the CMS gets
-// the request.
+// newClient returns the client of a step's request. The result replaced is the connection to the rehearsal; nil = the
+// CMS gets the request.
 func (r *run) newClient(st *step) (client *http.Client, replaced *cms.RehearsedStep) {
 	if r.rehearsal == nil {
 		return r.sender.client, nil
@@ -49,7 +49,7 @@ func (r *run) reportVerdict(st *step, v verdict) {
 		return
 	}
 	do := v.do
-	if do == "" { // the status alone made the verdict
+	if do == "" { // the verdict follows from the status alone
 		do = map[weir.Outcome]action{weir.OutcomeRetry: actionRetry, weir.OutcomeRejected: actionReject,
 			weir.OutcomeUnavailable: actionUnavailable}[v.result.Outcome]
 	}
@@ -65,7 +65,7 @@ func (r *run) sleep(pause time.Duration) bool {
 	return clock.Sleep(r.limited, pause)
 }
 
-// outlineSteps reports the steps after open, which got no answer, to the rehearsal.
+// outlineSteps reports to the rehearsal each step that follows the step open, to which there was no answer.
 func (r *run) outlineSteps(open *step) {
 	missing := pendingSteps{open.name: true}
 	r.markRemembered(open, missing)
@@ -96,8 +96,8 @@ func (r *run) outlineSteps(open *step) {
 	}
 }
 
-// markRemembered marks the remembered id as missing after a step without an answer, if that step would remember an
-// id and the attempt has none.
+// markRemembered is called for a step without an answer. If the step would remember an id, and the attempt has no id
+// yet, markRemembered marks the remembered id as missing.
 func (r *run) markRemembered(st *step, missing pendingSteps) {
 	if st.remember != nil && r.rememberedID == "" {
 		missing[rememberedName] = true

@@ -12,8 +12,9 @@ import (
 	"weir/internal/weir"
 )
 
-// rehearse makes an attempt in which the requests get these answers, each with its status before its body. Later
-// requests get no answer. rehearse returns a line for each call of the rehearsal, and the attempt's result.
+// rehearse makes an attempt whose first requests get the given answers. Each answer is a text: the status, and then
+// the body. Later requests get no answer. rehearse returns a line for each call of the rehearsal, and the attempt's
+// result.
 func rehearse(t *testing.T, list string, answers ...string) ([]string, weir.Result) {
 	t.Helper()
 	sender, err := compileSteps(t, articleWithSteps(list), "http://cms.example/api")

@@ -19,17 +19,17 @@ const rememberedName = "remembered"
 type remembering struct {
 	isRead     bool    // an expression reads the remembered id
 	firstRead  place   // the first place that reads the remembered id
-	hasSetting bool    // a step has the setting remember
-	forgets    []place // the rules of steps that forget the id; without the rules for all steps
+	hasSetting bool    // a step has the setting "remember"
+	forgets    []place // places of the steps' own rules that forget the id
 }
 
-// Remembers reports whether a step of the contract has the setting remember.
+// Remembers reports whether a step of the contract has the setting "remember".
 func (s *Sender) Remembers(contract string) bool {
 	ch := s.chains[contract]
 	return ch != nil && ch.remembering.hasSetting
 }
 
-// compileRemember compiles the setting remember.
+// compileRemember compiles the setting "remember".
 func (c *compiler) compileRemember(settings map[string]pair, st *step, s *scope) {
 	p, ok := settings["remember"]
 	if !ok || c.chain == nil {
@@ -47,7 +47,7 @@ func (c *compiler) compileRemember(settings map[string]pair, st *step, s *scope)
 }
 
 // checkRemembering records a mistake if expressions or rules of a chain use the remembered id, and no step has the
-// setting remember.
+// setting "remember".
 func (c *compiler) checkRemembering() {
 	if c.chain == nil || c.chain.remembering.hasSetting {
 		return

@@ -141,7 +141,7 @@ func TestSender_RememberedValues(t *testing.T) {
 	}
 }
 
-// A rule with do: forget can define another answer that means that the item is gone.
+// A rule with "do: forget" can define a further answer by which the CMS reports that the item is gone.
 func TestSender_Forget(t *testing.T) {
 	t.Parallel()
 	forgetting := strings.Replace(remembering, "        json: *item\n",

@@ -19,7 +19,7 @@ const (
 	actionDone        action = "done"        // delivered; the later steps are not sent
 	actionRetry       action = "retry"       // the attempt has failed; it is one of the message's limited attempts
 	actionReject      action = "reject"      // the message is dead
-	actionUnavailable action = "unavailable" // the CMS has failed; not one of the message's limited attempts
+	actionUnavailable action = "unavailable" // the CMS has failed; the attempt is not one of the message's limited ones
 )
 
 var actions = []action{actionOK, actionAgain, actionDone, actionRetry, actionReject, actionUnavailable,
@@ -117,8 +117,8 @@ func firstRule(rules []rule, env map[string]any) (*rule, error) {
 	return nil, problem
 }
 
-// evaluateReason returns the text of the rule's setting say; empty = the rule does not have the setting. If an
-// expression in say fails, the text has only the literal parts.
+// evaluateReason returns the text of the rule's setting "say"; empty = the rule does not have the setting. If an
+// expression in "say" fails, the text has only the literal parts.
 func (r *rule) evaluateReason(env map[string]any) string {
 	if r.say == nil {
 		return ""

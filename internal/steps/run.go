@@ -16,8 +16,8 @@ import (
 )
 
 // maxAgain is the number of times that an attempt may start the chain again. A CMS may refuse an item each time, for
-// example because another item has its address. So after maxAgain the attempt fails, and is one of the message's
-// limited attempts.
+// example because another item has the same address. If the chain would have to start once more after that, the
+// attempt fails, and is one of the message's limited attempts.
 const maxAgain = 2
 
 const idempotencyHeader = "Idempotency-Key"
@@ -42,7 +42,7 @@ type run struct {
 	round     int // number of the current run of the chain within the attempt, from 1
 	env       map[string]any
 	records   []weir.Step
-	last      weir.Result // result of the last answer of this round; delivered if there was no answer
+	last      weir.Result // result of the last answer in this run of the chain; delivered if there was none
 
 	hasSignedIn bool // a rule has already made this attempt sign in again
 
@@ -53,7 +53,7 @@ type run struct {
 
 // verdict is the decision about a step: an action, and the attempt's result if the attempt ends with the step.
 type verdict struct {
-	do     action // empty = the attempt ends with result, and neither a rule nor a convention chose an action
+	do     action // empty = no rule and no convention chose an action, and the attempt ends with result
 	result weir.Result
 }
 
@@ -86,7 +86,7 @@ func (r *run) runAttempt() weir.Result {
 	}
 }
 
-// startRound makes the environment of a round, which has the message and no answers.
+// startRound makes the environment for one run of the chain. The environment has the message, and no answers yet.
 func (r *run) startRound(values map[contract.Selection][]string) {
 	r.env = map[string]any{}
 	addFunctions(r.env)
@@ -164,8 +164,8 @@ func (r *run) runStep(st *step) verdict {
 	}
 }
 
-// finishStep remembers the id that the answer of a successful step has, if the step has the setting remember. It
-// returns v, or another verdict if the answer's id cannot be read.
+// finishStep remembers the id in the answer of a successful step, if the step has the setting "remember". It returns
+// v, or another verdict if the answer's id cannot be read.
 func (r *run) finishStep(st *step, v verdict, a *answer) verdict {
 	if err := r.rememberID(st, a); err != nil {
 		return r.failStep(st, weir.OutcomeRetry, err.Error(), a)
@@ -173,8 +173,8 @@ func (r *run) finishStep(st *step, v verdict, a *answer) verdict {
 	return v
 }
 
-// stopAttempt returns the verdict of an attempt that ends between two requests: Weir cut it off, or its timeout is
-// over.
+// stopAttempt returns the verdict of an attempt that ends between two requests, because Weir cut it off or its timeout
+// is over.
 func (r *run) stopAttempt(st *step) verdict {
 	if r.ctx.Err() != nil {
 		return verdict{"", weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off"}}
@@ -218,7 +218,7 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 		signin.DropCredential(resp)
 	}
 	if err != nil && r.limited.Err() != nil && !st.isSafe {
-		v.result.Unanswered = true // the timeout ended the CMS's answer
+		v.result.Unanswered = true // the timeout came before the CMS's answer was complete
 	}
 	r.reportVerdict(st, v)
 	r.env[st.name] = a
@@ -228,9 +228,9 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 	return v, a
 }
 
-// recordStep adds a request to the attempt's records. A record has a reason only if the chain is to start again
-// after the request, because the reason of the attempt is that of its last request. Above maxRecords, recordStep
-// keeps the first records and the last ones.
+// recordStep adds a request to the attempt's records. A record has a reason only if the chain starts again after the
+// request. The last request needs no reason in its record, because the attempt has the same reason. If there are more
+// than maxRecords, recordStep keeps the first records and the last ones.
 func (r *run) recordStep(s weir.Step, v verdict) {
 	s.Duration = r.sender.cfg.Now().Sub(s.At)
 	if v.do == actionAgain || v.do == actionForget || v.do == actionSignIn {
@@ -265,16 +265,16 @@ func (r *run) completeRequest(ctx context.Context, st *step, p *preparedRequest)
 	cms.SetMessageHeaders(req, r.delivery)
 	key := r.idempotencyKey(req, st)
 	req.Header.Del(idempotencyHeader)
-	// The name is in lower case, because net/http itself repeats a request that has the header in its usual spelling
-	// and no body.
+	// The header's name is in lower case. With the usual spelling of the name, net/http itself would repeat a request
+	// without a body.
 	req.Header[strings.ToLower(idempotencyHeader)] = []string{key}
 	maps.Copy(req.Header, p.headers)
 	return req, nil
 }
 
-// idempotencyKey returns the Idempotency-Key of a step. Each attempt sends the same keys. A later round of an attempt
-// sends other keys, because its requests may differ: a CMS that honours the header must not repeat the answers that
-// it gave in an earlier round.
+// idempotencyKey returns the Idempotency-Key of a step. Each attempt sends the same keys. If an attempt runs the chain
+// again, it sends other keys in that run, because the requests may differ: a CMS that honours the header must not
+// repeat the answers that it gave in an earlier run.
 func (r *run) idempotencyKey(req *http.Request, st *step) string {
 	key := req.Header.Get(idempotencyHeader) + "/" + st.name
 	if r.round > 1 {

@@ -139,7 +139,7 @@ func TestNewSignIn_Mistakes(t *testing.T) {
 	}
 }
 
-// The reason of a failed sign-in has the CMS's text that the setting say selects, without the secrets of the
+// The reason of a failed sign-in has the CMS's text that the setting "say" selects, without the secrets of the
 // settings.
 func TestSignIn_Says(t *testing.T) {
 	t.Parallel()
@@ -211,7 +211,8 @@ func TestSender_SignsInAnewByRule(t *testing.T) {
 	}
 }
 
-// signInBy returns a change of a sender: the sender then signs its requests in with credentials of the source.
+// signInBy returns a function that changes the settings of a sender. The sender then signs its requests in with
+// credentials of the source.
 func signInBy(source signin.Source) func(*steps.Config) {
 	return func(c *steps.Config) {
 		c.Transport, c.CanSignInAnew = signin.NewTransport(c.Transport, signin.NewKeeper(source, time.Now)), true

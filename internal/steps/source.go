@@ -35,9 +35,9 @@ type File struct {
 	mistakes []Mistake
 }
 
-// NewFile returns the file of a parsed text. variable matches the placeholder of an environment variable, and
-// its first group is the name. lookUp returns the value of a variable. Placeholders may be in the literal part
-// of a value. Expressions never contain the value of a variable.
+// NewFile returns the file of a parsed text. The pattern variable matches the placeholder of an environment variable;
+// its first group is the variable's name. The function lookUp returns the value of a variable. Placeholders may be in
+// the literal part of a value. Expressions never contain the value of a variable.
 func NewFile(text string, docs []*ast.DocumentNode, variable *regexp.Regexp, lookUp func(name string) string) *File {
 	f := &File{lines: strings.Split(text, "\n"), anchors: map[string]ast.Node{}, variable: variable, lookUp: lookUp}
 	for _, doc := range docs {
@@ -227,9 +227,9 @@ func readText(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// locatePart returns the place of a text in the value of a scalar. From the beginning of the scalar on, locatePart
-// searches the file for occurrence number count (from 0) of part. If the file has skip there, the place is the end of
-// skip. If the file does not have the occurrence, the place is the beginning of the scalar.
+// locatePart returns the place of a text in the value of a scalar. It searches the file for part, from the beginning
+// of the scalar on, and takes occurrence number count (from 0). If the text skip begins there, the place is the end of
+// skip. If there is no such occurrence, the place is the beginning of the scalar.
 func (f *File) locatePart(n ast.Node, path, part string, count int, skip string) place {
 	at := placeOf(n, path)
 	line, column := at.line, at.column
@@ -255,7 +255,7 @@ func (f *File) locatePart(n ast.Node, path, part string, count int, skip string)
 	return at
 }
 
-// advancePlace moves a place behind skip, if skip begins at the byte offset of the place's line.
+// advancePlace moves a place behind skip, if the text skip begins at this byte offset in the place's line.
 func (f *File) advancePlace(at place, offset int, skip string) place {
 	if rest := f.lines[at.line-1][offset:]; strings.HasPrefix(rest, skip) {
 		at.column += utf8.RuneCountInString(skip)

@@ -1,9 +1,9 @@
 // Package steps writes a message to a CMS by a chain of requests that the settings define. An example: look an
 // item up, create or update it, publish it.
 //
-// An attempt runs the chain from its first step. Apart from a remembered id no progress is stored, because a
-// look-up determines whether an item exists. A look-up whose 2xx answer cannot be read fails, and never means that
-// there is no item. Starting again is safe because each key has one writer at a time.
+// An attempt runs the chain from its first step. Apart from a remembered id no progress is stored, because a look-up
+// determines whether an item exists. If the 2xx answer of a look-up cannot be read, the look-up fails. Such an answer
+// never means that there is no item. Starting again is safe because each key has one writer at a time.
 //
 // All expressions are compiled and type-checked when the settings are read. Each mistake has its line and
 // column.
@@ -27,7 +27,7 @@ type Contract struct {
 	Name    string
 	Path    string // setting that has the steps, such as contracts[0].steps
 	Steps   Source
-	Answers map[int]weir.Outcome // for some statuses, the outcome in place of the default
+	Answers map[int]weir.Outcome // by status: the outcome in place of the default
 }
 
 // Messages reads values of messages.
@@ -48,7 +48,7 @@ type Config struct {
 	Headers    map[string]string // headers of all requests; a step's own headers replace them
 	Timeout    time.Duration     // limit for one attempt with all its steps
 	Rules      Source            // rules for the answers of all steps, which come after a step's own rules
-	RetryAfter string            // name of a header with a delay, read besides Retry-After; empty = none
+	RetryAfter string            // name of a header that may have a delay, as Retry-After may; empty = none
 	MaxAnswer  int64             // largest answer in bytes; 0 = 4 MiB
 	Contracts  []Contract
 	Messages   Messages
@@ -56,7 +56,7 @@ type Config struct {
 	Transport  http.RoundTripper // sends requests, and signs them in; nil = requests are not signed in
 	Secrets    func() []string   // returns the present secrets of the sign-in; nil = none
 	Now        func() time.Time
-	// CanSignInAnew reports whether another sign-in can return a different credential, which the rule signIn
+	// CanSignInAnew reports whether another sign-in can return a different credential, which a rule with "do: signIn"
 	// needs.
 	CanSignInAnew bool
 }

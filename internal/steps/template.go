@@ -29,7 +29,7 @@ func (f *File) compileTemplate(n ast.Node, path string, s *scope) *template {
 	return f.compileText(n, path, text, s, f.fillVariables)
 }
 
-// compileText compiles the text of a node. fill inserts environment variables into literal parts.
+// compileText compiles the text of a node. The function fill inserts environment variables into the literal parts.
 func (f *File) compileText(n ast.Node, path, text string, s *scope, fill func(string) string) *template {
 	t := &template{}
 	for count := 0; ; count++ {
@@ -58,8 +58,8 @@ func (f *File) compileText(n ast.Node, path, text string, s *scope, fill func(st
 	}
 }
 
-// newLocator returns a function that finds a line and column of one expression of the text. count is the number
-// of the expression in the text, from 0.
+// newLocator returns a function that finds the place of a line and a column of one expression. The text can have
+// several expressions; count is the number of this one, from 0.
 func (f *File) newLocator(n ast.Node, path, source string, count int) func(line, column int) place {
 	return func(line, column int) place {
 		if line > 1 {
@@ -68,7 +68,7 @@ func (f *File) newLocator(n ast.Node, path, source string, count int) func(line,
 		first, _, _ := strings.Cut(source, "\n")
 		before := string([]rune(first)[:min(column, len([]rune(first)))])
 		at := f.locatePart(n, path, "{{", count, "{{"+before)
-		if column == 0 && at.line > 0 { // the start of the expression, behind the space before it
+		if column == 0 && at.line > 0 { // the start of the expression: behind {{ and the space after it
 			at = f.locatePart(n, path, "{{", count, "{{"+leadingSpace(first))
 		}
 		return at
@@ -138,7 +138,7 @@ func (t *template) evaluateText(env map[string]any) (string, error) {
 	return t.joinParts(env, func(_ string, value any) (string, error) { return toText(value) })
 }
 
-// joinParts joins the parts. It calls change for each value, with all the literal text before the value.
+// joinParts joins the parts. It calls change for each value, and passes all literal text that stands before the value.
 func (t *template) joinParts(env map[string]any, change func(before string, value any) (string, error)) (string,
 	error) {
 	var b, literals strings.Builder

@@ -106,8 +106,8 @@ func TestSender_PageThatNoExpressionReads(t *testing.T) {
 	}
 }
 
-// An expected 404 with a page of HTML comes from a proxy or from a CMS that is starting. The setting success cannot be
-// evaluated with such an answer. So after a look-up, Weir does not know whether the item exists, and the outcome is
+// An expected 404 with a page of HTML comes from a proxy or from a CMS that is starting. The setting "success" cannot
+// be evaluated with such an answer. So after a look-up, Weir does not know whether the item exists, and the outcome is
 // unavailable. After a write, the outcome is retry.
 func TestSender_SuccessOfAnUnreadableAnswer(t *testing.T) {
 	t.Parallel()

@@ -20,8 +20,8 @@ type xmlBody struct {
 	isCall      bool        // the document is an XML-RPC call
 }
 
-// Marks replace expressions and environment variables while the document is parsed, because these may have characters
-// of XML's syntax. The document keeps the marks until its values are filled in.
+// Marks replace expressions and environment variables while the document is parsed, because their texts may have
+// characters of XML's syntax. The document keeps the marks until its values are filled in.
 const (
 	xmlMarkBegin = "\uE010"
 	xmlMarkEnd   = "\uE011"
@@ -117,7 +117,8 @@ func (b *xmlBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, strin
 	return content, "text/xml; charset=utf-8", err
 }
 
-// fillElement fills values into an element. It leaves an attribute out that is one expression with the value nil.
+// fillElement fills values into an element. If an attribute consists of one expression, and its value is nil,
+// fillElement leaves the attribute out.
 func (b *xmlBody) fillElement(e *etree.Element, env map[string]any) error {
 	kept := e.Attr[:0]
 	for _, a := range e.Attr {

@@ -52,7 +52,7 @@ func (e *answerEntry) UnmarshalYAML(decode func(any) error) error {
 }
 
 // ParseAnswers reads answers in YAML or JSON. Each name of a step has one answer or a list of answers. The name
-// remembered has the remembered id.
+// "remembered" has the remembered id.
 func ParseAnswers(text []byte) (Answers, error) {
 	var entries map[string]answerEntry
 	if err := yaml.UnmarshalWithOptions(text, &entries, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
@@ -80,8 +80,8 @@ func ParseAnswers(text []byte) (Answers, error) {
 	return answers, nil
 }
 
-// checkAndEncode returns an error if an answer is invalid. It writes the field json into the body, and sets the
-// Content-Type of such an answer if it is missing.
+// checkAndEncode returns an error if an answer is invalid. If an answer has the field "json", checkAndEncode writes the
+// field's value into the body, and sets the Content-Type if it is missing.
 func (a *Answer) checkAndEncode() error {
 	if a.Status < 200 || a.Status > 599 {
 		return fmt.Errorf("status is %d and must be 200 to 599", a.Status)

@@ -12,8 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// newRunner returns a runner whose trials make one request. If the test has no answer for it, the request goes to live;
-// nil = nowhere.
+// newRunner returns a runner whose trials make one request. If the test has no answer for the request, the request goes
+// to "live". If "live" is nil, the request is not sent.
 func newRunner(t *testing.T, live http.RoundTripper) *trial.Runner {
 	t.Helper()
 	client, err := cms.New(cms.Config{

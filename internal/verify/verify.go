@@ -1,10 +1,10 @@
-// Package verify compares the control rows of a lane with its messages. It so finds storage accounts that were copied
+// Package verify compares the control rows of a lane with its messages. So it finds storage accounts that were copied
 // while Weir ran.
 //
-// A transaction that adds a message or makes one final writes a control row, too. So in an account in use the control
-// rows and the messages agree. A tool that copies row by row reads the control rows first, and the messages seconds or
-// hours later. In such a copy the log can have messages behind its end, which make each append fail. It can also have
-// final messages that the counters have as waiting.
+// A transaction that adds a message, or makes a message final, writes a control row, too. So in an account in use the
+// control rows and the messages agree. A tool that copies row by row reads the control rows first, and the messages
+// seconds or hours later. In such a copy the log can have messages behind its end, which make each append fail. Other
+// messages can be final although the counters still count them as waiting.
 package verify
 
 import (
@@ -22,15 +22,15 @@ import (
 // Report compares one lane's counters with its rows.
 type Report struct {
 	Lane     int
-	Accepted int64 // by head, since the lane began
-	Waiting  int64 // by the counters
-	Stored   int64 // messages of the log with a row; retention has removed the others
+	Accepted int64 // messages accepted since the lane began, as head counts them
+	Waiting  int64 // messages that wait, by the counters
+	Stored   int64 // messages of the log that have a row; retention has removed the rows of the others
 
 	StoredWaiting int64   // messages whose row has no final stage
 	BehindEnd     int64   // messages behind the end of the log: an append would need their numbers
 	Missing       []int64 // sequence numbers from the cursor on that have no row
-	Stray         []int64 // sequence numbers in a key's queue or under a due time whose message does not wait
-	WithoutBody   []int64 // sequence numbers of waiting messages whose body is gone
+	Stray         []int64 // sequence numbers in a key's queue, or under a due time, of messages that do not wait
+	WithoutBody   []int64 // sequence numbers of messages that wait and whose body is gone
 	InUse         bool    // a control row changed during the comparison, so the other fields may not fit together
 }
 
@@ -78,8 +78,8 @@ func listSome(seqs []int64) string {
 	return text
 }
 
-// waitingPages is the largest number of pages that are read of the held messages, and of the due times. A page has a
-// thousand rows at most.
+// waitingPages is the largest number of pages of held messages that are read, and also the largest number of pages of
+// due times. A page has a thousand rows at most.
 const waitingPages = 1000
 
 // CompareLane reads all messages of a lane, and compares them with its control rows. It writes nothing.
@@ -104,8 +104,8 @@ func CompareLane(ctx context.Context, s *lane.Store, number int) (Report, error)
 	return r, err
 }
 
-// readLog counts the messages of the log, and reads those bodies of waiting messages that are blobs. It puts into open
-// the sequence numbers of the messages that wait, and of all messages from the cursor on.
+// readLog counts the messages of the log. It reads a body only if the message waits and its body is a blob. It adds to
+// open the sequence numbers of the messages that wait, and of all messages from the cursor on.
 func (r *Report) readLog(ctx context.Context, s *lane.Store, c lane.Control, open map[int64]bool) error {
 	for scan := (lists.Reader{Store: s}).ScanBackward(r.Lane, c.Head.Next, c.Head.Next); scan.Before > 1; {
 		entries, err := scan.Read(ctx)
@@ -159,7 +159,7 @@ func countBehind(ctx context.Context, s *lane.Store, number int, next int64) (co
 	}
 }
 
-// findMissing fills in Missing and Stray. open has the sequence numbers that readLog found.
+// findMissing fills in the fields Missing and Stray. The parameter open has the sequence numbers that readLog found.
 func (r *Report) findMissing(ctx context.Context, s *lane.Store, c lane.Control, open map[int64]bool) error {
 	for seq := max(c.Tail.Cursor, 1); seq < c.Head.Next; seq++ {
 		if !open[seq] {

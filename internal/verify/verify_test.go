@@ -29,7 +29,7 @@ func TestCompareLane_Whole(t *testing.T) {
 	}
 }
 
-// Each case changes one lane as a copying tool could, and has the problem that CompareLane must report.
+// Each case changes one lane as a tool that copies accounts could. CompareLane must report the problem of the case.
 func TestCompareLane_Differences(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -86,7 +86,7 @@ func (a *account) compareLane() verify.Report {
 	return r
 }
 
-// appendMessages appends messages. Each body is a tag and size random bytes, which do not compress.
+// appendMessages appends messages. Each body has a tag and size random bytes, which do not compress.
 func (a *account) appendMessages(count, size int) {
 	a.t.Helper()
 	for range count {
@@ -127,7 +127,7 @@ func (a *account) writeRow(op storage.Op) {
 
 func (a *account) keepHead() { a.head = a.readRow("!head") }
 
-// restoreHead sets head to its values at the call of keepHead, as if a tool had copied head at that time.
+// restoreHead sets head to the values that it had when keepHead was called, as if a tool had copied head at that time.
 func (a *account) restoreHead() {
 	a.writeRow(storage.Op{Kind: storage.Merge, Key: "!head", Values: a.head.Values, IfMatch: storage.AnyETag})
 }
@@ -142,7 +142,7 @@ func (a *account) setStage(seq int64, stage weir.Stage) {
 		IfMatch: storage.AnyETag})
 }
 
-// removeBody removes the only body that is a blob.
+// removeBody removes a body. It is the only body that is a blob.
 func (a *account) removeBody() {
 	a.t.Helper()
 	page, err := a.memory.Blobs().List(a.t.Context(), "", "")

@@ -20,11 +20,11 @@ import (
 	"weir/tools/democms/server"
 )
 
-// bareClient makes the same transactions as Weir's appends, for yardsticks, in a table of its own. It is not safe for
-// concurrent use.
+// bareClient makes the same transactions as Weir's appends, in a table of its own. Scenarios measure it as a yardstick.
+// It is not safe for concurrent use.
 type bareClient struct {
 	account *azure.Account
-	head    storage.ETag // of the row that stands for a lane's head
+	head    storage.ETag // ETag of the row that stands for a lane's head
 	next    int64        // number of the next row
 }
 
@@ -50,8 +50,8 @@ func openBareClient(ctx context.Context, connection, prefix string) (*bareClient
 	return &bareClient{account: account, head: tags[0], next: 1}, nil
 }
 
-// newRowOp returns the insertion of the next message's row, with the columns that Weir files. A smaller row would make
-// the yardstick cheaper than an append.
+// newRowOp returns the insertion of the next message's row. The row has the same columns as Weir's row of a message: a
+// smaller row would make the yardstick cheaper than an append.
 func (b *bareClient) newRowOp(m message) storage.Op {
 	return storage.Op{Kind: storage.Insert, Key: fmt.Sprintf("m_%019d", b.next), Values: map[string]any{
 		"Nonce": "00112233445566778899", "Stage": "queued", "Contract": "article", "Key": m.path,
@@ -65,7 +65,7 @@ var packedBody = sync.OnceValue(func() []byte {
 	var packed bytes.Buffer
 	w, err := flate.NewWriter(&packed, flate.BestSpeed)
 	if err != nil {
-		panic(err) // only for a level that does not exist
+		panic(err) // happens only for a compression level that does not exist
 	}
 	io.WriteString(w, message{"/bare", 1}.articleBody()) // a write into memory does not fail
 	w.Close()
@@ -94,7 +94,7 @@ func timeStep(ctx context.Context, step func() error) (float64, error) {
 	return milliseconds(time.Since(began)), err
 }
 
-// quietPause is enough for the delivery and the commit of one message to a fast CMS.
+// quietPause is long enough for the delivery of one message to a fast CMS, and for its commit.
 const quietPause = 20 * time.Millisecond
 
 // runAccept measures how long one client waits for its 202, and how many posts a second Weir accepts from many clients.
@@ -117,15 +117,15 @@ func runAccept(ctx context.Context, b *bench) ([]result, error) {
 	return append([]result{latency}, rates...), err
 }
 
-// postWithoutFunction posts the body of a message to the handler, at an address without a function. Such a post is the
-// bare hop: the way to the handler and back.
+// postWithoutFunction posts the body of a message to the handler, at an address that belongs to no function. Such a
+// post is a "bare hop": the way to the handler and back.
 func postWithoutFunction(ctx context.Context, r *rig, m message) error {
 	return postFor(ctx, r.client, handlerURL(r.host.Status().Instances[0])+"/api/nothing", m.articleBody(),
 		http.StatusNotFound)
 }
 
-// measureAcceptLatency interleaves posts, bare hops and bare appends, so that the machine's noise is in each of them. A
-// post consists of one hop, one append, and the handler's own work.
+// measureAcceptLatency interleaves posts, bare hops and bare appends, so that the noise of the machine affects all
+// three alike. A post consists of one hop, one append, and the handler's own work.
 func measureAcceptLatency(ctx context.Context, r *rig, yardstick *bareClient) (result, error) {
 	n := r.sizes.accept.latencies
 	var posts, hops, appends, both []float64
@@ -152,7 +152,7 @@ func measureAcceptLatency(ctx context.Context, r *rig, yardstick *bareClient) (r
 }
 
 // turns is the number of rigs in which measureAcceptRate measures, one after the other. One rig for all posts would
-// have too many rows: Azurite's time to insert a row grows with the partition, that of Azure Storage does not.
+// have too many rows: in Azurite, unlike in Azure Storage, the time to insert a row grows with the partition.
 const turns = 5
 
 // throughput is a number of steps and the time that they took together.
@@ -170,19 +170,18 @@ func (p *throughput) perSecond() float64 { return float64(p.steps) / p.spent.Sec
 type acceptCounts struct {
 	posts    throughput
 	bare     throughput // rows in bare transactions
-	hopped   throughput // such rows, with a bare hop before each
-	groups   float64    // transactions that filed the posts
-	work     cpuTimes   // of the posts
-	bareWork cpuTimes   // of the rows without a hop
+	hopped   throughput // rows in bare transactions, with a bare hop before each row
+	groups   float64    // number of transactions that filed the posts
+	work     cpuTimes   // CPU time of the posts
+	bareWork cpuTimes   // CPU time of the rows without a hop
 }
 
-// measureAcceptRate measures three rates while the lane is paused, each with the same number of clients:
-//   - of posts;
-//   - of rows in bare transactions, in groups as large as the posts' groups were;
-//   - of such rows if each client makes a bare hop before each row.
+// measureAcceptRate measures three rates while the lane is paused, each with the same number of clients. The first is
+// the rate of posts. The second is the rate of rows in bare transactions, in groups as large as the groups of the posts
+// were. The third is the rate of such rows if each client makes a bare hop before each row.
 //
-// The third kind of step has the same hops and transactions as a post. So the difference between the first rate and the
-// third is the handler's work on a message.
+// A step of the third kind has the same hops and transactions as a post. So the difference between the first rate and
+// the third is the handler's work on a message.
 func measureAcceptRate(ctx context.Context, b *bench) ([]result, error) {
 	var in acceptCounts
 	for range turns {
@@ -253,11 +252,11 @@ func takeAcceptTurn(ctx context.Context, b *bench, in *acceptCounts) error {
 // came during the last one. It is safe for concurrent use.
 type bareBatcher struct {
 	bare *bareClient
-	most int // the largest number of rows in a transaction
+	most int // largest number of rows in a transaction
 
 	mu       sync.Mutex
 	waiting  []pendingRow
-	inFlight bool // flushRows runs
+	inFlight bool // flushRows runs now
 }
 
 type pendingRow struct {
@@ -310,8 +309,8 @@ func (b *bareClient) insertGroup(ctx context.Context, group []pendingRow) error 
 	return err
 }
 
-// pauseFirstLane makes the CMS answer 429 with a Retry-After of an hour from now on, posts a message, and waits until
-// lane 0 is paused because of that answer and has no holder. The message stays in its lane.
+// pauseFirstLane makes the CMS answer every write with 429 and a Retry-After of an hour. Then it posts a message, and
+// waits until lane 0 is paused because of that answer and has no holder. The message stays in its lane.
 func pauseFirstLane(ctx context.Context, r *rig) error {
 	r.cms.SetFaults(server.Faults{TooMany: "1h"})
 	if err := postMessage(ctx, r.client, r.receiveURL(), message{"/pause", 1}); err != nil {
@@ -323,10 +322,11 @@ func pauseFirstLane(ctx context.Context, r *rig) error {
 	})
 }
 
-// measureBetweenPosts pauses lane 0, so that no delivery takes part, and measures how fast the clients post n messages
-// of the given number of keys: half of them before it calls measure, and half after. Azurite files a row more slowly
-// the more rows a lane has. If all posts came before measure, their table would be shorter than that of measure. Each
-// post has an Idempotency-Key, so its message has two rows, like a message from a file, a queue or a batch.
+// measureBetweenPosts measures how fast the clients post n messages of the given number of keys. It pauses lane 0
+// first, so that no delivery takes part. Half of the messages are posted before it calls the function "measure", and
+// half after. The reason is that Azurite files a row more slowly the more rows a lane has: if all posts came first,
+// their table would be shorter than that of "measure". Each post has an Idempotency-Key, so its message has two rows,
+// like a message from a file, a queue or a batch.
 func measureBetweenPosts(ctx context.Context, r *rig, n, keys int, measure func() error) (*throughput, error) {
 	if err := pauseFirstLane(ctx, r); err != nil {
 		return nil, err
@@ -353,8 +353,8 @@ func measureBetweenPosts(ctx context.Context, r *rig, n, keys int, measure func(
 	return posts, postHalf("after")
 }
 
-// repeatByClients calls do n times in all, from as many goroutines as a burst has clients, and adds n and the time to
-// spent. A goroutine ends at its first error.
+// repeatByClients calls "do" n times in all, from as many goroutines as a burst has clients. It adds n and the elapsed
+// time to "spent". A goroutine ends at its first error.
 func repeatByClients(r *rig, n int, spent *throughput, do func() error) error {
 	began := time.Now()
 	var left atomic.Int64

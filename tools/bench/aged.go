@@ -12,11 +12,11 @@ import (
 	"weir/internal/weir"
 )
 
-// age is the age of the messages. It is longer than the default of the setting retention, 7 days.
+// age is the age of the messages. It is longer than the default of the setting "retention", 7 days.
 const age = 8 * 24 * time.Hour
 
-// fillAged files messages and delivers them in this process, by a clock that is age behind. So their retention is over
-// when a handler starts.
+// fillAged files messages and delivers them in this process. It uses a clock that is slow by the constant age, so the
+// retention of the messages is over when a handler starts.
 func fillAged(ctx context.Context, r *rig, all []message) error {
 	then := func() time.Time { return time.Now().Add(-age) }
 	store := &lane.Store{Table: r.account.Table(), Bodies: r.account.Bodies(), Lanes: r.lanes, Now: then}

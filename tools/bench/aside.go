@@ -13,12 +13,13 @@ import (
 )
 
 const (
-	residentLimit = 256       // MiB, of a handler on an instance of 512
+	residentLimit = 256       // MiB, the limit for a handler on an instance of 512 MiB
 	largeBody     = 200 << 10 // bytes
 	asideLimit    = 10 * time.Minute
-	// asideSpan is how long the holder puts messages aside. For all of them it might need a quarter of an hour,
-	// because Azurite looks through the whole partition for each row of a transaction. The holder must put at least
-	// asideLeast messages aside in that time. After the first few hundred the memory of the handler grows no more.
+	// asideSpan is how long the holder puts messages aside. To put all of them aside might take it a quarter of an
+	// hour, because Azurite looks through the whole partition for each row of a transaction. The holder must put at
+	// least asideLeast messages aside in asideSpan. After the first few hundred messages, the memory of the handler
+	// grows no more.
 	asideSpan, asideLeast = time.Minute, 500
 	// asidePause is the time between two reads of the state. It is long, because Azurite looks through the whole table
 	// at each read.
@@ -98,8 +99,8 @@ func measureLargeDue(ctx context.Context, b *bench) (result, error) {
 		withNote("all written %.1f s after the moment", took.Seconds()), err
 }
 
-// largeArticle returns a message of about size bytes. Its text is random, so that compression saves only a quarter of
-// it.
+// largeArticle returns a message of about size bytes. Its text is random, so that compression makes it only a quarter
+// smaller.
 func largeArticle(path string, size int) string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	var text strings.Builder

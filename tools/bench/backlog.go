@@ -19,11 +19,11 @@ import (
 // drainCost is the cost of delivering all messages of a full lane.
 type drainCost struct {
 	messages     int
-	filling      float64 // s
-	draining     float64 // s, from the beginning of the first request at the CMS to the end of the last
-	transactions float64 // of the handler, without those that create the table, queues and containers
-	allocated    float64 // bytes, by the handler since its start
-	peak         float64 // MiB, the handler's largest resident set
+	filling      float64 // time in s
+	draining     float64 // time in s, from the beginning of the first request at the CMS to the end of the last
+	transactions float64 // the handler's requests to storage, without those that create table, queues and containers
+	allocated    float64 // bytes that the handler has allocated since its start
+	peak         float64 // the handler's largest resident set, in MiB
 }
 
 func (d drainCost) perMessage(v float64) float64 { return v / float64(d.messages) }
@@ -132,8 +132,8 @@ func peakMemory(pid int) (float64, error) {
 }
 
 // memoryTimes compares the time per message of a long backlog with that of short ones, on memory storage in this
-// process. The rows of the long backlog make work for Go's garbage collector, which is not to count. So these rows are
-// in memory while the short backlogs drain, too.
+// process. The rows of the long backlog make work for Go's garbage collector. This work must not make a difference. So
+// these rows are in memory while the short backlogs drain, too.
 func memoryTimes(ctx context.Context, short, long int) (result, error) {
 	full, err := newMemoryLane(ctx, long)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 )
 
 // The yardstick of deliveries is a bare loop of posts to the CMS on one connection. The loop runs in a process of its
-// own, for which the bench starts its program again, because the handler is a process apart from the CMS, too. A client
-// in the CMS's process would need no switch between processes. The two environment variables have the loop's settings.
+// own, because the handler is a process apart from the CMS, too: a client in the CMS's process would need no switch
+// between processes. The bench starts its own program again for this process. The two environment variables have the
+// loop's settings.
 const (
 	bareCount = "WEIR_BENCH_BARE" // number of round trips; if it is set, this process runs only the loop
 	bareURL   = "WEIR_BENCH_URL"  // address of the CMS
@@ -44,8 +45,8 @@ func runBareLoop(ctx context.Context, out io.Writer) (bool, error) {
 	return true, json.NewEncoder(out).Encode(samples)
 }
 
-// measureBareTrips returns the durations of n round trips in ms. Before them it makes a tenth as many that do not
-// count, to make the connection and to warm the CMS up.
+// measureBareTrips returns the durations of n round trips in ms. Before them it makes n/10 round trips that do not
+// count: they make the connection and warm the CMS up.
 func measureBareTrips(ctx context.Context, url string, n int) ([]float64, error) {
 	client := newClient()
 	defer client.CloseIdleConnections()

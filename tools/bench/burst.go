@@ -21,8 +21,8 @@ const (
 	burstLimit = 5 * time.Minute // the longest wait for deliveries, and for lanes at rest
 )
 
-// makeMessages returns n messages of the given number of keys, with versions from 1 for each key. Names of keys begin
-// with space.
+// makeMessages returns n messages with the given number of keys. The versions of each key count from 1. The name of
+// each key begins with the argument "space".
 func makeMessages(space string, n, keys int) []message {
 	out := make([]message, n)
 	for i := range out {
@@ -31,8 +31,8 @@ func makeMessages(space string, n, keys int) []message {
 	return out
 }
 
-// sendMessages posts messages from many clients at once, which share the addresses. One client sends all messages of a
-// key, so that Weir accepts the versions of the key in order. A wrong order at the CMS is then an error of Weir.
+// sendMessages posts messages from many clients at once, which share the addresses. All messages of a key come from one
+// client, so that Weir accepts the versions of the key in order. A wrong order at the CMS is then an error of Weir.
 func (r *rig) sendMessages(ctx context.Context, all []message, clients int, urls ...string) error {
 	shares := make([][]message, clients)
 	owner := map[string]int{}
@@ -59,7 +59,8 @@ func (r *rig) sendMessages(ctx context.Context, all []message, clients int, urls
 // receiveURL returns the address of the function receive at the host.
 func (r *rig) receiveURL() string { return r.host.URL() + "/api/messages" }
 
-// handlerURLs returns the addresses of the function receive at the handlers themselves, one for each handler that runs.
+// handlerURLs returns the address of the function receive at each handler that runs. These addresses do not lead
+// through the host.
 func (r *rig) handlerURLs() []string {
 	var urls []string
 	for _, i := range r.host.Status().Instances {
@@ -91,15 +92,15 @@ func (r *rig) warmUp(ctx context.Context) error {
 
 // burstFigures has the figures of one burst.
 type burstFigures struct {
-	elapsed float64            // s, from the beginning of the first post to the end of the last write
-	filed   float64            // s, from the beginning of the first post until all messages were accepted
-	trip    float64            // ms, mean bare round trip to the CMS
+	elapsed float64            // time in s, from the beginning of the first post to the end of the last write
+	filed   float64            // time in s, from the beginning of the first post until all messages were accepted
+	trip    float64            // mean bare round trip to the CMS, in ms
 	writers float64            // average number of requests at the CMS at one time, from the first request to the last
-	used    map[string]float64 // requests to storage, by service and operation
+	used    map[string]float64 // number of requests to storage, by service and operation
 }
 
-// runBurst sends messages at once and waits until the lanes are at rest. It measures bare round trips before and after
-// the burst, so that a change of the machine's load is in both figures.
+// runBurst sends messages at once and waits until the lanes are at rest. It measures bare round trips before the burst
+// and after it, so that a change of the machine's load affects the round trips as it affects the burst.
 func (r *rig) runBurst(ctx context.Context, all []message) (burstFigures, error) {
 	var b burstFigures
 	before, err := r.measureTrips(ctx, r.sizes.load.trips)
@@ -177,8 +178,8 @@ func sumCounts(counts map[string]float64) float64 {
 	return sum
 }
 
-// describeShares returns the text of a note with each count divided by n, for instance transactions per message by
-// operation.
+// describeShares returns the text of a note: each count divided by n, for instance the transactions per message for
+// each operation.
 func describeShares(counts map[string]float64, n int) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
@@ -209,7 +210,7 @@ func runSerial(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// runLanes measures the same burst on eight lanes. The lane with the most messages determines the shortest time.
+// runLanes measures the same burst on eight lanes. The lane with the most messages limits how fast the burst can be.
 func runLanes(ctx context.Context, b *bench) ([]result, error) {
 	const count = 8
 	r, err := b.newWarmRig(ctx, rigOptions{latency: cmsLatency, lanes: count})

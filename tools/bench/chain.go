@@ -54,8 +54,9 @@ var rememberingSteps = strings.NewReplacer(
 
 const chainSignIn = `  signIn: { oauth2: { tokenUrl: %s/token, clientId: weir, clientSecret: s3cret } }`
 
-// runChains measures messages that take three requests each: a burst on one lane against three bare round trips a
-// message, many messages with tokens of a short life, and a burst whose steps remember the ids of items.
+// runChains measures messages that take three requests each. The first measurement is a burst on one lane, against
+// three bare round trips a message. The second has many messages with tokens of a short life. The third is a burst
+// whose steps remember the ids of items.
 func runChains(ctx context.Context, b *bench) ([]result, error) {
 	rows, err := measureChainBurst(ctx, b)
 	if err != nil {

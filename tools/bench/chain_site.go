@@ -12,7 +12,7 @@ import (
 
 // chainSite is a CMS that takes several requests for a message. It is safe for concurrent use.
 type chainSite struct {
-	latency   time.Duration // of each request
+	latency   time.Duration // latency of each request
 	tokenLife time.Duration // 0 = no sign-in is needed
 	remembers bool          // the steps of its rig remember the ids of items
 	mux       *http.ServeMux
@@ -32,14 +32,14 @@ type chainItem struct {
 
 // chainStats is the record of the CMS.
 type chainStats struct {
-	requests     int // with a valid token, or without sign-in
+	requests     int // requests with a valid token, or without sign-in
 	unauthorized int // requests without a valid token
-	tokens       int // that were issued
+	tokens       int // tokens that were issued
 	items        int
 	newest       int       // items whose newest version is published; 0 if there were inversions
 	duplicates   int       // items with the ref of an earlier item
 	inversions   int       // updates with a lower version than the item had
-	endedAt      time.Time // of the last of the requests
+	endedAt      time.Time // end of the last of the requests
 }
 
 const chainBase = "/api/content"
@@ -71,7 +71,8 @@ func (s *chainSite) giveToken(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":%g}`, token, s.tokenLife.Seconds())
 }
 
-// serveStep checks the token, waits for the latency, and answers with the result of handle. It calls handle under mu.
+// serveStep checks the token, waits for the latency, and answers with the result of the function "handle". It holds mu
+// while it calls "handle".
 func (s *chainSite) serveStep(handle func(*http.Request) (int, any)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !s.isSignedIn(r) {

@@ -19,7 +19,7 @@ func newClient() *http.Client {
 		Transport: &http.Transport{MaxIdleConnsPerHost: 128, IdleConnTimeout: time.Minute}}
 }
 
-// message is a message to send. Its key is path.
+// message is a message to send. The field "path" is its key.
 type message struct {
 	path    string
 	version int
@@ -50,7 +50,7 @@ func postBody(ctx context.Context, c *http.Client, url, body string, header http
 	return err
 }
 
-// postFor posts a body. It returns an error unless the status is want.
+// postFor posts a body. It returns an error unless the answer has the status "want".
 func postFor(ctx context.Context, c *http.Client, url, body string, want int) error {
 	status, answer, err := postAndRead(ctx, c, url, body, nil)
 	if err == nil && status != want {
@@ -59,7 +59,7 @@ func postFor(ctx context.Context, c *http.Client, url, body string, want int) er
 	return err
 }
 
-// postAndRead posts a body and reads the answer. It sets Content-Type in header, unless header is nil.
+// postAndRead posts a body and reads the answer. It sets Content-Type in "header", unless that is nil.
 func postAndRead(ctx context.Context, c *http.Client, url, body string, header http.Header) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -78,7 +78,8 @@ func postAndRead(ctx context.Context, c *http.Client, url, body string, header h
 	return resp.StatusCode, answer, err
 }
 
-// getURL sends a GET and calls read, if it is not nil, with the body. It returns an error unless the status is 200.
+// getURL sends a GET and calls "read" with the body, unless "read" is nil. It returns an error unless the status is
+// 200.
 func getURL(ctx context.Context, c *http.Client, url string, read func(io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -121,7 +122,8 @@ func readMetrics(ctx context.Context, c *http.Client, url string) (map[string]fl
 	return values, err
 }
 
-// labelValue returns the value of a label in labels, such as {service="blob"}; "" if the label is missing.
+// labelValue returns the value of one label in a text of labels, such as {service="blob"}. It returns "" if the label
+// is missing.
 func labelValue(labels, name string) string {
 	if m := regexp.MustCompile(`[{,]` + name + `="([^"]*)"`).FindStringSubmatch(labels); m != nil {
 		return m[1]

@@ -22,7 +22,7 @@ const (
 	// coldDelay or less.
 	coldLimit = 150
 	coldDelay = 10 * time.Millisecond
-	// coldPoll is the pause of the host between two requests to see whether the handler is ready.
+	// coldPoll is the pause between two requests by which the host sees whether the handler is ready.
 	coldPoll = 25 * time.Millisecond
 )
 
@@ -35,8 +35,8 @@ type coldStart struct {
 	total    time.Duration // from exec to the 202
 }
 
-// runColdStart measures how long the request that wakes the app waits: the host starts the handler, polls it until it
-// is ready, and forwards the request. The bench takes the host's part, so the host's own start is not counted.
+// runColdStart measures how long a request waits if it wakes the app: the host starts the handler, polls it until it is
+// ready, and forwards the request. The bench takes the host's part, so the host's own start is not counted.
 func runColdStart(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, lanes := range b.sizes.cold.lanes {

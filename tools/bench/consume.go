@@ -19,8 +19,9 @@ import (
 // waits for an earlier one of its key.
 const consumedKeys = 1000
 
-// runConsume measures how many messages a second weir consume files from a real RabbitMQ, and how many a second a
-// receiver files from the same number of posts. The lane is paused, so that no delivery takes part.
+// runConsume measures how many messages a second the command "weir consume" files from a real RabbitMQ. The yardstick
+// is how many a second a receiver files from the same number of posts. The lane is paused, so that no delivery takes
+// part.
 func runConsume(ctx context.Context, b *bench) (rows []result, err error) {
 	dir, err := os.MkdirTemp(b.temp, "broker-")
 	if err != nil {
@@ -50,7 +51,7 @@ func runConsume(ctx context.Context, b *bench) (rows []result, err error) {
 			b.sizes.load.clients)}, nil
 }
 
-// measureConsumer publishes n messages, starts weir consume, and measures from the first filed message to the last.
+// measureConsumer publishes n messages and starts "weir consume". It measures from the first filed message to the last.
 func measureConsumer(ctx context.Context, r *rig, broker *realbroker.Broker, n int) (throughput, error) {
 	const queue = "bench"
 	if err := publishArticles(ctx, broker.URL(), queue, n); err != nil {
@@ -78,7 +79,7 @@ func measureConsumer(ctx context.Context, r *rig, broker *realbroker.Broker, n i
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait() // the signal ends it, so an error means nothing
 	}()
-	var began time.Time // of the first look that found a filed message
+	var began time.Time // time of the first look that found a filed message
 	var atFirst int64   // number of messages that this look found
 	err = r.awaitCondition(ctx, time.Minute+time.Duration(n)*100*time.Millisecond, "all are filed", func() bool {
 		filed, err := r.countFiled(ctx)

@@ -57,8 +57,8 @@ func runCPU(ctx context.Context, b *bench) ([]result, error) {
 			transactions/float64(len(all)))}, nil
 }
 
-// runProfiled lets the handlers write CPU profiles while do runs, if the bench has a folder for profiles. The handlers
-// must be built by `make profile`: the signal ends others.
+// runProfiled lets the handlers write CPU profiles while "do" runs, if the bench has a folder for profiles. The
+// handlers must be built by `make profile`. Other handlers would be ended by the signal that starts a profile.
 func runProfiled(ctx context.Context, r *rig, do func() error) error {
 	if r.profile == "" {
 		return do()
@@ -90,14 +90,14 @@ func signalHandlers(r *rig, s syscall.Signal) error {
 // host and the CMS.
 type cpuTimes struct{ handlers, storage, bench float64 }
 
-// perStep returns the text of a note with the times in ms for each of n steps.
+// perStep returns the text of a note: the times divided by n, in ms.
 func (e cpuTimes) perStep(n int) string {
 	each := func(v float64) float64 { return v * 1000 / float64(n) }
 	return fmt.Sprintf("handler %.3f, Azurite %.3f, clients with host and CMS %.3f ms", each(e.handlers),
 		each(e.storage), each(e.bench))
 }
 
-// addCPUTimes calls do, and adds to sum the CPU times that the processes used meanwhile.
+// addCPUTimes calls "do", and adds to "sum" the CPU times that the processes used meanwhile.
 func addCPUTimes(r *rig, sum *cpuTimes, do func() error) error {
 	before, err := readCPUTimes(r)
 	if err != nil {

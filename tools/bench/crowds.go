@@ -15,9 +15,10 @@ import (
 	"weir/tools/democms/server"
 )
 
-// fillAtOnce files messages without a handler, in no certain order, and atOnce of them concurrently, so that a
-// transaction has many. Before it files a message it calls change, unless change is nil, with the message and its index
-// in all. change may alter the message, and returns its idempotency key or "". Calls of change are concurrent.
+// fillAtOnce files messages without a handler, in no certain order. It files atOnce of them concurrently, so that a
+// transaction has many. Unless "change" is nil, it calls change before it files a message, with the message and its
+// index in "all". The function change may alter the message, and returns the message's idempotency key or "". Calls of
+// change are concurrent.
 func fillAtOnce(ctx context.Context, store *lane.Store, all []message, atOnce int,
 	change func(int, *weir.Message) (idempotencyKey string)) error {
 	appender := lane.NewAppender(store, slog.New(slog.DiscardHandler))
@@ -51,7 +52,7 @@ func pathsByLane(space string, lanes, perLane int) []string {
 	return slices.Concat(paths...)
 }
 
-// besideGap is the pause between two plain messages beside a lane's other work.
+// besideGap is the pause between two posts of plainTraffic.
 const besideGap = 250 * time.Millisecond
 
 // plainTraffic posts plain messages, which have no due time, beside other work in their lane.
@@ -59,7 +60,7 @@ type plainTraffic struct {
 	*trickleFlow
 	stop context.CancelFunc // ends the posts
 	work sync.WaitGroup
-	err  error // of the post that failed; nil = none. Read it after work.
+	err  error // error of the post that failed; nil = none. Read it after work.
 }
 
 // startPlainTraffic begins to post plain messages. The first failed post ends the posts.
@@ -81,8 +82,8 @@ func (b *plainTraffic) stopPosting() error {
 	return b.err
 }
 
-// deliveryLags returns for each of the requests that is for a plain message the time from the message's post to the
-// beginning of the request, in ms.
+// deliveryLags returns a time in ms for each request that is for a plain message: from the message's post to the
+// beginning of the request.
 func (b *plainTraffic) deliveryLags(requests []server.Request) []float64 {
 	var lags []float64
 	for _, req := range requests {
@@ -103,7 +104,7 @@ func requestsWithin(requests []server.Request, from, until time.Time) []server.R
 	return in
 }
 
-// longestStandstill returns the longest time between from and until in which no request began at the CMS.
+// longestStandstill returns the longest time without the beginning of a request at the CMS, between "from" and "until".
 func longestStandstill(requests []server.Request, from, until time.Time) time.Duration {
 	longest, before := time.Duration(0), from
 	for _, req := range requestsWithin(requests, from, until) {

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	dueLatency = time.Millisecond // of the CMS
+	dueLatency = time.Millisecond // latency of the CMS
 	dueLanes   = 8
 	// dueHeld is the time from a kill to the first due time if the lanes are to have holders at the kill. It is shorter
-	// than lane.DueLead, which is how long before a due time a process takes the lane. If the lanes are to be at rest,
+	// than lane.DueLead: this is how long before a due time a process takes the lane. If the lanes are to be at rest,
 	// the kill is earlier by dueMargin.
 	dueMargin = 4 * time.Second
 	dueHeld   = time.Second
 )
 
-// dueTimes has the due times of messages, each of another key.
+// dueTimes has the due time of each message. Each message has another key.
 type dueTimes map[message]time.Time
 
-// spreadDueTimes returns n messages with random due times in the span that begins at from.
+// spreadDueTimes returns n messages with random due times. The times lie in the span that begins at "from".
 func spreadDueTimes(space string, n int, from time.Time, span time.Duration) dueTimes {
 	moments := dueTimes{}
 	for _, m := range makeMessages(space, n, n) {
@@ -67,9 +67,9 @@ func postDueMessages(ctx context.Context, r *rig, a dueTimes) error {
 	return nil
 }
 
-// measureLateness returns for each request at the CMS the time from its message's due time to the beginning of the
-// request, in ms. If the message was due before ready, the time counts from ready. A request before the due time is an
-// error.
+// measureLateness returns the lateness of each request at the CMS, in ms: the time from the due time of the request's
+// message to the beginning of the request. If the message was due before the time "ready", its lateness counts from
+// "ready". A request before the due time is an error.
 func measureLateness(cms *server.Server, a dueTimes, ready time.Time) ([]float64, error) {
 	var late []float64
 	var early []error
@@ -99,8 +99,8 @@ func awaitDueMessages(ctx context.Context, r *rig, a dueTimes, ready time.Time) 
 	return late, errors.Join(err, r.checkRecord(len(a)))
 }
 
-// runDue measures the lateness of messages with a due time: while an instance runs, after all handlers were killed
-// while the lanes were at rest, and after they were killed while the lanes had holders.
+// runDue measures the lateness of messages with a due time in three cases: an instance runs all the time; all handlers
+// were killed while the lanes were at rest; all handlers were killed while the lanes had holders.
 func runDue(ctx context.Context, b *bench) ([]result, error) {
 	live, err := measureDueLive(ctx, b)
 	if err != nil {
@@ -167,12 +167,13 @@ func measureDueLive(ctx context.Context, b *bench) ([]result, error) {
 
 // killFigures has the figures of a SIGKILL of all handlers. Times begin at the kill.
 type killFigures struct {
-	late       []float64     // ms, from the due time, or from ready handlers if that is later
-	untilReady time.Duration // until the new handlers of all instances were ready
-	untilLast  time.Duration // until the request for the last message began
+	late       []float64     // lateness in ms, from the due time, or from ready handlers if that is later
+	untilReady time.Duration // time until the new handlers of all instances were ready
+	untilLast  time.Duration // time until the request for the last message began
 }
 
-// measureDueKilled kills the handlers of all instances, lead before the first due time. The host starts new ones.
+// measureDueKilled kills the handlers of all instances at the time "lead" before the first due time. The host starts
+// new ones.
 func measureDueKilled(ctx context.Context, b *bench, lead time.Duration) (killFigures, error) {
 	var k killFigures
 	r, err := b.newWarmRig(ctx, rigOptions{lanes: dueLanes, latency: dueLatency, instances: 2, lease: takeoverLease})
@@ -224,8 +225,8 @@ func killHandlers(ctx context.Context, r *rig) error {
 	})
 }
 
-// awaitReleased waits until no lane has a holder or unread messages in its log. Messages may still wait for their due
-// times.
+// awaitReleased waits until no lane has a holder, and none has unread messages in its log. Messages may still wait for
+// their due times.
 func awaitReleased(ctx context.Context, r *rig) error {
 	return r.awaitCondition(ctx, readyLimit, "the lanes are released", func() bool {
 		for n := range r.lanes {

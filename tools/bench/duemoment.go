@@ -78,14 +78,14 @@ func measureDueCrowd(ctx context.Context, b *bench, n int) ([]result, error) {
 
 // crowdFigures has the figures of many messages with one due time.
 type crowdFigures struct {
-	first float64       // ms, from the due time to the beginning of the first request
-	last  time.Duration // from the due time to the beginning of the last request
-	pace  float64       // writes a second between first and last, with those of plain messages
-	lags  []float64     // ms, of the plain messages
+	first float64       // time in ms, from the due time to the beginning of the first request
+	last  time.Duration // time from the due time to the beginning of the last request
+	pace  float64       // writes a second between first and last; writes of plain messages count, too
+	lags  []float64     // lags of the plain messages, in ms
 }
 
 // awaitCrowd waits until the lane is at rest, and checks and reads the CMS's record. It returns an error if the CMS got
-// a message of a before its due time.
+// one of the messages in "a" before its due time.
 func awaitCrowd(ctx context.Context, r *rig, a dueTimes, moment time.Time, plain *plainTraffic) (crowdFigures, error) {
 	var c crowdFigures
 	all := len(a) + plain.number

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	everySpace = "/every/" // the paths of the schedules' messages begin with it
+	everySpace = "/every/" // prefix of the paths of the schedules' messages
 	// everyLimit is the longest time that the scenario waits for the plain messages.
 	everyLimit = 2 * time.Minute
 )
 
-// runEverySecond measures a lane on which many schedules become due each second: the rate of writes, the longest time
-// without a write, and the lag of plain messages beside them.
+// runEverySecond measures a lane on which many schedules become due each second. It measures the rate of writes, the
+// longest time without a write, and the lag of plain messages that come at the same time.
 func runEverySecond(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: dueLatency})
 	if err != nil {
@@ -52,7 +52,7 @@ func runEverySecond(ctx context.Context, b *bench) ([]result, error) {
 	}
 	lags := plain.deliveryLags(requests)
 	if late != nil {
-		lags = append(lags, milliseconds(time.Since(from))) // more than each missing message has waited so far
+		lags = append(lags, milliseconds(time.Since(from))) // each missing message has waited for less than this so far
 	}
 	name := func(what string) string { return fmt.Sprintf("%d schedules of one second: %s", n, what) }
 	return []result{

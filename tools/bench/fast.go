@@ -42,15 +42,16 @@ func fillStore(ctx context.Context, store *lane.Store, all []message) error {
 	return group.Wait()
 }
 
-// writeRate returns the writes per second at the CMS. It leaves out the first skip writes, which warm the system up.
+// writeRate returns the writes per second at the CMS. It leaves out the first writes, which warm the system up: their
+// number is "skip".
 func writeRate(requests []server.Request, skip int) float64 {
 	requests = requests[skip:]
 	span := requests[len(requests)-1].EndedAt.Sub(requests[0].EndedAt)
 	return float64(len(requests)-1) / span.Seconds()
 }
 
-// runFast measures how many messages a second one lane delivers to a CMS that answers at once: messages with which the
-// lane was filled before, and messages of a burst while it is posted.
+// runFast measures how many messages a second one lane delivers to a CMS that answers at once. It does so twice: with a
+// lane that was filled before the deliveries began, and with a burst while the burst is posted.
 func runFast(ctx context.Context, b *bench) ([]result, error) {
 	backlog := makeMessages("full", b.sizes.fast+b.sizes.load.warm, b.sizes.load.keys)
 	r, err := b.newRig(ctx, rigOptions{beforeHost: func(ctx context.Context,

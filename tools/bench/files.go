@@ -37,7 +37,7 @@ func measureFiles(ctx context.Context, r *rig, n int) (throughput, error) {
 	if err := dropFiles(ctx, r, n); err != nil {
 		return throughput{}, err
 	}
-	early, err := r.countFiled(ctx) // includes the posts before
+	early, err := r.countFiled(ctx) // early also counts the messages that were posted before
 	if err != nil {
 		return throughput{}, err
 	}

@@ -21,9 +21,9 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// The yardstick of the handler's CPU time is that of a bare program, the floor: it takes the same posts, makes as many
-// transactions with the same client of storage, and sends the same writes to the CMS on one connection. It parses and
-// checks nothing, keeps no order, and loses its state when it ends.
+// The yardstick of the handler's CPU time is the CPU time of a bare program, the "floor". The program takes the same
+// posts, makes as many transactions with the same client of storage, and sends the same writes to the CMS on one
+// connection. It parses and checks nothing, keeps no order, and loses its state when it ends.
 
 // floorVariable names the environment variable with the settings of the bare program. If it is set, this process is
 // that program.
@@ -36,7 +36,7 @@ type floorSettings struct {
 	CommitMost              int // the largest number of outcomes that a transaction records
 }
 
-// floorCommitWait is the longest time that an outcome waits for others of its transaction, as in a holder.
+// floorCommitWait is the longest time for which an outcome waits for other outcomes of its transaction, as in a holder.
 const floorCommitWait = 100 * time.Millisecond
 
 // floorProgram is the bare program.
@@ -49,8 +49,8 @@ type floorProgram struct {
 	committed atomic.Int64  // number of messages whose outcomes are recorded
 }
 
-// runFloor runs the bare program if this process was started for that, and reports whether it was. The program prints
-// its host and port. It ends at the end of in, and after an error.
+// runFloor runs the bare program, if this process was started for that, and reports whether it was. The program prints
+// its host and port. It ends when "in" ends, and after an error.
 func runFloor(ctx context.Context, in io.Reader, out io.Writer) (bool, error) {
 	text := os.Getenv(floorVariable)
 	if text == "" {
@@ -147,8 +147,8 @@ func (f *floorProgram) commit(ctx context.Context, account *azure.Account) error
 // commitMost is the largest number of outcomes that a holder records in one transaction.
 const commitMost = 32
 
-// measureFloor sends the messages through the bare program, with about as many transactions as the handler made, and
-// returns the CPU time of the program's process for them, in s.
+// measureFloor sends the messages through the bare program, which makes about as many transactions as the handler did.
+// It returns the CPU time, in s, that the program's process used for the messages.
 func (r *rig) measureFloor(ctx context.Context, all []message, transactions float64) (float64, error) {
 	appends := max(1, transactions-float64(len(all))/commitMost)
 	settings, err := json.Marshal(floorSettings{Storage: r.yardstickStorage(), Prefix: r.prefix + "floor",
@@ -171,7 +171,7 @@ func (r *rig) measureFloor(ctx context.Context, all []message, transactions floa
 	return after - before, errors.Join(err1, err2, err3)
 }
 
-// sendThroughFloor clears the CMS's record, sends messages through the bare program, and waits until the program has
+// sendThroughFloor clears the CMS's record and sends messages through the bare program. It returns when the program has
 // recorded inAll outcomes since its start.
 func (r *rig) sendThroughFloor(ctx context.Context, all []message, url string, inAll int) error {
 	r.cms.Reset()

@@ -20,17 +20,18 @@ const (
 	byProcess = 2
 )
 
-// The targets of the scenario. The lane of a burst must move within a minute and one poll of the other instance, and
-// stand still for at most two seconds then. A holder must see a message of another process within a second.
+// The targets of the scenario. The lane of a burst must move to the other instance within a minute and one poll of that
+// instance. While it moves, it must stand still for at most two seconds. A holder must see a message of another process
+// within a second.
 const (
 	moveLimit  = 65   // s
 	standLimit = 2000 // ms
 	seenLimit  = 1000 // ms
 )
 
-// runGroups measures the groups of Flex Consumption, with one instance for the HTTP functions and one for the function
-// process. It measures how the lane of a burst moves from the http instance to the process instance, and the time to
-// the CMS of messages that either instance sends, with a due time and without.
+// runGroups measures the groups of Flex Consumption: one instance runs the HTTP functions, and one runs the function
+// named "process". It measures how the lane of a burst moves from the http instance to the process instance. It also
+// measures how long messages take to the CMS, by the instance that sends them, with a due time and without.
 func runGroups(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, measure := range []func(context.Context, *bench) ([]result, error){
@@ -51,10 +52,10 @@ func newGroupRig(ctx context.Context, b *bench, latency time.Duration) (*rig, er
 	return b.newWarmRig(ctx, rigOptions{latency: latency, groups: all, senders: &senderLog{by: map[int64]int{}}})
 }
 
-// senderLog records for each fence the instance that sent under it. It reads the handlers' lines in the host's output.
+// senderLog records which instance sent under which fence. It reads the handlers' lines in the host's output.
 type senderLog struct {
 	mu sync.Mutex
-	by map[int64]int // numbers of instances, by fence
+	by map[int64]int // number of the instance, by fence
 }
 
 var attemptLine = regexp.MustCompile(`^\[(\d+)\] .*"msg":"drain: attempt".*"fence":(\d+)`)
@@ -71,7 +72,7 @@ func (s *senderLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// requestsOfInstance returns the requests that the CMS got from one instance. The earliest request is first.
+// requestsOfInstance returns the requests that the CMS got from one instance, the earliest request first.
 func requestsOfInstance(r *rig, instance int) []server.Request {
 	r.senders.mu.Lock()
 	defer r.senders.mu.Unlock()
@@ -117,7 +118,7 @@ func measureGroupBurst(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// lastBefore returns the latest end of the requests that began before a time.
+// lastBefore looks at the requests that began before the time "at", and returns when the last of them ended.
 func lastBefore(requests []server.Request, at time.Time) (ended time.Time) {
 	for _, q := range requests {
 		if q.StartedAt.Before(at) {
@@ -127,9 +128,9 @@ func lastBefore(requests []server.Request, at time.Time) (ended time.Time) {
 	return ended
 }
 
-// measureGroupTrickle posts single messages to the http instance. It posts the first ones each after the holder has
-// released the lane. Then it posts a burst, which moves the lane to the process instance, and single messages behind
-// it. The lane stays at the process instance.
+// measureGroupTrickle posts single messages to the http instance. It posts each of the first ones only after the holder
+// has released the lane. Then it posts a burst, which moves the lane to the process instance, and more single messages
+// after the burst. The lane stays at the process instance.
 func measureGroupTrickle(ctx context.Context, b *bench) ([]result, error) {
 	r, err := newGroupRig(ctx, b, cmsLatency)
 	if err != nil {
@@ -150,7 +151,7 @@ func measureGroupTrickle(ctx context.Context, b *bench) ([]result, error) {
 		r.receiveURL()); err != nil {
 		return nil, err
 	}
-	behind := int(time.Second / streamGap) // posts of a second, which the holder may not have read
+	behind := int(time.Second / streamGap) // number of posts in one second, which the holder may not have read
 	if err := f.streamUntil(ctx, r.receiveURL(),
 		func() bool { return r.cms.Stats().Writes >= burst+f.number-behind }); err != nil {
 		return nil, err
@@ -169,8 +170,8 @@ func measureGroupTrickle(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// latenciesBy returns the times from posts to the beginning of their messages' requests at the CMS, in ms. It takes the
-// messages of f that were posted after from and sent by one instance.
+// latenciesBy returns latencies in ms: the time from a message's post to the beginning of its request at the CMS. It
+// takes only those messages of f that were posted after the time "from" and that one instance sent.
 func (f *trickleFlow) latenciesBy(instance int, from time.Time) (out []float64) {
 	for _, q := range requestsOfInstance(f.rig, instance) {
 		if sent, isOurs := f.sent[message{q.Path, q.Version}]; isOurs && sent.After(from) {
@@ -185,8 +186,8 @@ func (f *trickleFlow) groupRow(name string, latencies []float64) result {
 		percentile(latencies, 0.99)).withNote("from the sending: %s", describeSpread(latencies))
 }
 
-// measureGroupDue posts messages with due times to the http instance: in one rig alone, in another with a burst, which
-// moves the lane to the process instance.
+// measureGroupDue posts messages with due times to the http instance in two rigs. In the first rig it posts nothing
+// else. In the second it also posts a burst, which moves the lane to the process instance.
 func measureGroupDue(ctx context.Context, b *bench) ([]result, error) {
 	alone, err := measureGroupLateness(ctx, b, "alone", false)
 	if err != nil {
@@ -196,8 +197,8 @@ func measureGroupDue(ctx context.Context, b *bench) ([]result, error) {
 	return []result{alone, beside}, err
 }
 
-// measureGroupLateness measures the lateness of due messages. If busy, it also posts a burst before the due times, and
-// single messages until the last due time.
+// measureGroupLateness measures the lateness of messages with due times. If "busy" is true, it also posts a burst
+// before the due times, and single messages until the last due time.
 func measureGroupLateness(ctx context.Context, b *bench, name string, busy bool) (row result, err error) {
 	r, err := newGroupRig(ctx, b, cmsLatency)
 	if err != nil {
@@ -237,8 +238,8 @@ func measureGroupLateness(ctx context.Context, b *bench, name string, busy bool)
 		errors.Join(err1, err2)
 }
 
-// latenessOf returns the lateness of those requests whose messages are in a, in ms. A request before the due time is an
-// error.
+// latenessOf returns, in ms, the lateness of those requests whose messages are in a. A request before the due time is
+// an error.
 func latenessOf(requests []server.Request, a dueTimes) (late []float64, err error) {
 	for _, q := range requests {
 		due, hasDue := a[message{q.Path, q.Version}]

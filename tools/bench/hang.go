@@ -18,12 +18,12 @@ const (
 	refusedWithin = 10.0 // s
 	hangLimit     = 75 * time.Second
 	hungFlowGap   = 100 * time.Millisecond
-	largeEvery    = 8         // one of so many posts has a body that needs a blob
-	largePost     = 400 << 10 // bytes of that body
+	largeEvery    = 8         // one of this many posts has a body that needs a blob
+	largePost     = 400 << 10 // size of that body in bytes
 )
 
-// runHang measures two times: until Weir refuses a post while storage accepts requests and answers none, and the time
-// without a write at the CMS because one request to storage gets no answer.
+// runHang measures two times. The first is the time until Weir refuses a post while storage accepts requests and
+// answers none. The second is the time without a write at the CMS because one request to storage gets no answer.
 func runHang(ctx context.Context, b *bench) ([]result, error) {
 	posts, err := measureRefusals(ctx, b)
 	if err != nil {
@@ -72,8 +72,8 @@ func measureRefusals(ctx context.Context, b *bench) (result, error) {
 			n, span, largeEvery, largePost>>10, median(waits), time.Since(began).Seconds()), err
 }
 
-// expectRefusal posts a message that cannot be stored. It returns an error if the answer is no 503 with Retry-After. A
-// request without an answer, because of the client's time limit for instance, counts as refused.
+// expectRefusal posts a message that cannot be stored. It returns an error unless the answer is a 503 with Retry-After.
+// If there is no answer, for instance because of the client's time limit, the request counts as refused.
 func expectRefusal(ctx context.Context, r *rig, i int) error {
 	path := fmt.Sprint("/hung/", i)
 	body := message{path, 1}.articleBody()
@@ -131,8 +131,8 @@ func measureStandstills(ctx context.Context, b *bench) (result, error) {
 		withNote("a message each %s; %s", hungFlowGap, strings.Join(notes, ", ")), nil
 }
 
-// measureOneHang lets one request hang, and returns the longest time without a write at the CMS from before the hang
-// until writes come again.
+// measureOneHang lets one request hang. It watches the CMS from before the hang until writes come again, and returns
+// the longest time without a write.
 func measureOneHang(ctx context.Context, r *rig, name string, is func(*http.Request) bool) (time.Duration, error) {
 	var taken atomic.Bool
 	posting, stop := context.WithCancel(ctx)
@@ -158,8 +158,8 @@ func measureOneHang(ctx context.Context, r *rig, name string, is func(*http.Requ
 	return longestStandstill(r.cms.Requests(), from, time.Now()), errors.Join(err, ctx.Err())
 }
 
-// postSteadily posts messages at equal intervals until ctx ends, each without waiting for earlier answers. It ignores
-// refusals. The first word of space is in the paths.
+// postSteadily posts messages at equal intervals until ctx ends. It does not wait for an answer before it posts again,
+// and ignores refusals. The paths contain the first word of "space".
 func postSteadily(ctx context.Context, r *rig, space string) {
 	var posts sync.WaitGroup
 	defer posts.Wait()

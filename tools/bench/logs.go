@@ -14,8 +14,8 @@ import (
 // that the project's host.json names have this level already.
 const allAtInformation = "AzureFunctionsJobHost__logging__logLevel__default=Information"
 
-// runLogs counts the lines of a burst and of a trickle in the log of the host, and their bytes: with the project's
-// host.json, and with all categories at level Information.
+// runLogs counts the lines in the log of the host, and their bytes, for a burst and for a trickle. It does so with the
+// project's host.json, and again with all categories at level Information.
 func runLogs(ctx context.Context, b *bench) ([]result, error) {
 	loud, err := measureLog(ctx, b, allAtInformation)
 	if err != nil {
@@ -44,7 +44,8 @@ func logRows(name string, messages int, quiet, loud map[string]host.Logged) []re
 // logCounts has the log lines of a burst and of a trickle, by category.
 type logCounts struct{ burst, trickle map[string]host.Logged }
 
-// measureLog returns the log lines of a burst and of a trickle, each until the lane is at rest. The host gets env.
+// measureLog returns the log lines of a burst and those of a trickle. It counts until the lane is at rest. The host
+// gets the variables in "env".
 func measureLog(ctx context.Context, b *bench, env ...string) (out logCounts, err error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: cmsLatency, env: env})
 	if err != nil {

@@ -6,9 +6,9 @@
 // A missed target is shown in its row. The exit code is 1 only after a failure: a message lost or doubled, an order
 // broken, an error.
 //
-// With -storage-delay the bench makes a pass over the scenarios for each delay. Unless the delay is 0, a proxy of
-// package delay stands between Azurite and everything that is measured, yardsticks included. Scenarios whose figures
-// do not depend on the delay run in the last pass only.
+// With -storage-delay the bench makes a pass over the scenarios for each delay. In a pass with a delay other than 0, a
+// proxy of package delay stands in front of Azurite. All that is measured goes through the proxy, yardsticks included.
+// Scenarios whose figures do not depend on the delay run in the last pass only.
 package main
 
 import (
@@ -29,16 +29,16 @@ import (
 	"weir/tools/delay"
 )
 
-// scenario is one measurement, with one or several rows in the table. A new scenario needs a line in scenarios and,
-// if it can be short, its rows in TestBench.
+// scenario is one measurement, with one or several rows in the table. A new scenario needs a line in the function
+// scenarios. If it can be short, its rows also need lines in TestBench.
 type scenario struct {
-	name  string // for -only
-	about string // for -list
+	name  string // name in the flag -only
+	about string // text that -list prints
 	run   func(context.Context, *bench) ([]result, error)
 	when  passRule
 }
 
-// passRule selects the passes in which a scenario is measured, if the bench makes a pass for each of several delays.
+// passRule selects the passes in which a scenario is measured, if the bench makes several passes, one for each delay.
 type passRule int
 
 const (
@@ -92,14 +92,14 @@ func scenarios() []scenario {
 // bench is the state that all scenarios share.
 type bench struct {
 	storage     *azurite.Process
-	delay       time.Duration // of storage's answers, in this pass; 0 = Azurite itself
-	farStorage  *delay.Proxy  // for handlers and hosts; nil = Azurite itself
-	calmStorage *delay.Proxy  // for yardsticks: the same delay, and no refusals; nil = Azurite itself
-	app         string        // script root
-	log         io.Writer     // of hosts and handlers
-	out         io.Writer     // progress
+	delay       time.Duration // delay of storage's answers in this pass; 0 = Azurite itself
+	farStorage  *delay.Proxy  // storage for handlers and hosts; nil = Azurite itself
+	calmStorage *delay.Proxy  // storage for yardsticks: the same delay, and no refusals; nil = Azurite itself
+	app         string        // script root of the app
+	log         io.Writer     // gets the output of hosts and handlers
+	out         io.Writer     // gets the lines about progress
 	temp        string        // folder that the bench removes at its end
-	profile     string        // folder for the handlers' CPU profiles; empty = none are written
+	profile     string        // folder for the handlers' CPU profiles; empty = the handlers write none
 	sizes       sizes
 	results     []result
 	prefixes    int // number of rigs that were started; each has a prefix of its own
@@ -157,7 +157,7 @@ func runBench(ctx context.Context, only, delays, app, file, profile string, size
 	return errors.Join(err, writeJSON(file, b.results), stop())
 }
 
-// compareWithRecipe adds the ratio of Weir's transactions to those of the recipe, if both were measured.
+// compareWithRecipe adds a ratio, if both figures were measured: Weir's transactions to those of the recipe.
 func compareWithRecipe(results []result) {
 	at := func(name string) int {
 		return slices.IndexFunc(results, func(r result) bool { return r.Name == name && r.Error == "" })
@@ -205,8 +205,8 @@ func newBench(ctx context.Context, app, dir string, sizes sizes, out io.Writer) 
 	return b, stop, nil
 }
 
-// runScenarios runs scenarios until ctx ends. If a scenario fails, a row with its name and the error follows the rows
-// that it has measured, and the next scenario runs.
+// runScenarios runs scenarios until ctx ends. After a scenario that fails, the next scenario runs. In the results, the
+// rows that the failed scenario has measured come first, and then a row with its name and the error.
 func (b *bench) runScenarios(ctx context.Context, chosen []scenario) error {
 	var failed []error
 	for _, s := range chosen {

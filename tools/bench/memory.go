@@ -44,8 +44,8 @@ func runMemory(ctx context.Context, b *bench) ([]result, error) {
 type answerCounts struct {
 	mu                sync.Mutex
 	byStatus          map[int]int
-	withoutRetryAfter int           // 503 without Retry-After
-	untilLast         time.Duration // from the sending to the last answer
+	withoutRetryAfter int           // answers 503 without Retry-After
+	untilLast         time.Duration // time from the sending to the last answer
 }
 
 func (a *answerCounts) String() string {
@@ -53,7 +53,8 @@ func (a *answerCounts) String() string {
 		a.byStatus[http.StatusAccepted], a.byStatus[http.StatusServiceUnavailable], a.untilLast.Seconds())
 }
 
-// checkAnswers returns an error unless want answers are 200, 202 or 503, and each 503 has Retry-After.
+// checkAnswers returns an error in two cases: not exactly "want" answers are 200, 202 or 503, or a 503 has no
+// Retry-After.
 func (a *answerCounts) checkAnswers(want int) error {
 	if a.byStatus[http.StatusOK]+a.byStatus[http.StatusAccepted]+a.byStatus[http.StatusServiceUnavailable] != want ||
 		a.withoutRetryAfter > 0 {
@@ -63,7 +64,7 @@ func (a *answerCounts) checkAnswers(want int) error {
 	return nil
 }
 
-// sendAtOnce sends n requests concurrently, and checks the answers. request returns request i.
+// sendAtOnce sends n requests concurrently, and checks the answers. The function "request" returns request i.
 func sendAtOnce(ctx context.Context, r *rig, n int, request func(ctx context.Context, i int) (*http.Request,
 	error)) (*answerCounts, error) {
 	a := &answerCounts{byStatus: map[int]int{}}
@@ -139,7 +140,8 @@ func measureHeavyPosts(ctx context.Context, b *bench) (result, error) {
 		got)
 }
 
-// measureTextSearches searches the bodies of scheduled messages at once, for a text that none has.
+// measureTextSearches makes several searches at once. Each looks through the bodies of scheduled messages for a text
+// that none of them contains.
 func measureTextSearches(ctx context.Context, b *bench) (result, error) {
 	size, n := b.sizes.crowds.memory.searched, b.sizes.crowds.memory.searches
 	r, err := b.newRig(ctx, rigOptions{env: []string{smallInstance},

@@ -11,7 +11,7 @@ import (
 	"weir/tools/delay"
 )
 
-// readDelays parses the delays of the passes, which have commas between.
+// readDelays parses a list of delays, one for each pass, with commas between them.
 func readDelays(text string) ([]time.Duration, error) {
 	var delays []time.Duration
 	for part := range strings.SplitSeq(text, ",") {
@@ -24,8 +24,8 @@ func readDelays(text string) ([]time.Duration, error) {
 	return delays, nil
 }
 
-// runPasses makes a pass for each delay. It runs scenarios of inLastPass in the last pass only. After a failed pass it
-// makes the next one, unless ctx has ended.
+// runPasses makes a pass for each delay. It runs scenarios of inLastPass in the last pass only. If a pass fails,
+// runPasses goes on with the next pass, unless ctx has ended.
 func (b *bench) runPasses(ctx context.Context, chosen []scenario, delays []time.Duration) error {
 	var failed []error
 	for i, d := range delays {
@@ -40,7 +40,7 @@ func (b *bench) runPasses(ctx context.Context, chosen []scenario, delays []time.
 	return errors.Join(failed...)
 }
 
-// runPass runs scenarios with one delay of storage. Unless the delay is 0, the names of the rows have it.
+// runPass runs scenarios with one delay of storage. Unless the delay is 0, the names of the rows contain it.
 func (b *bench) runPass(ctx context.Context, d time.Duration, chosen []scenario) error {
 	endDelay, err := b.delayStorage(ctx, d)
 	if err != nil {
@@ -57,8 +57,8 @@ func (b *bench) runPass(ctx context.Context, d time.Duration, chosen []scenario)
 }
 
 // delayStorage puts the delay between storage and the measured programs, and reduces the sizes, until the caller calls
-// endDelay. Yardsticks have the same delay, but storage refuses none of their requests, because they make no second
-// try. A delay of 0 changes nothing.
+// endDelay. Yardsticks have the same delay. But storage refuses none of their requests, because a yardstick does not
+// try a request again. A delay of 0 changes nothing.
 func (b *bench) delayStorage(ctx context.Context, d time.Duration) (endDelay func() error, err error) {
 	if d == 0 {
 		fmt.Fprintln(b.out, "Storage is Azurite itself.")
@@ -85,8 +85,8 @@ func (b *bench) delayStorage(ctx context.Context, d time.Duration) (endDelay fun
 	}, nil
 }
 
-// storageDistance returns the settings of a proxy in front of target that behaves like a storage account whose answers
-// come later by d at the median. With d = 0 the proxy neither delays nor refuses.
+// storageDistance returns the settings of a proxy in front of "target". The proxy behaves like a storage account whose
+// answers come later, by d at the median. With d = 0 the proxy neither delays nor refuses.
 func storageDistance(target string, d time.Duration) delay.Config {
 	c := delay.Config{Target: target}
 	if d > 0 {

@@ -28,8 +28,8 @@ const (
 	recipeInstances = 2
 	recipeBatch     = 16                     // the largest number of messages that a poll gets
 	recipeHide      = 10 * time.Minute       // visibility timeout of a message that an instance has got
-	recipePoll      = 100 * time.Millisecond // pause after a poll of an empty queue; doubles with each further one
-	recipePollMax   = time.Minute            // the longest such pause
+	recipePoll      = 100 * time.Millisecond // pause after a poll of an empty queue; each further such poll doubles it
+	recipePollMax   = time.Minute            // longest pause after a poll of an empty queue
 )
 
 // recipeTransactions is the name of the row with which Weir's transactions per message are compared.
@@ -40,10 +40,10 @@ type recipeRun struct {
 	account *azure.Account
 	counter azure.Counter
 	client  *http.Client
-	url     string                        // of the CMS
-	running [recipeInstances]atomic.Int64 // messages under way, by instance
-	misses  atomic.Int64                  // times that another message had the lease
-	done    atomic.Int64                  // delivered messages
+	url     string                        // address of the CMS
+	running [recipeInstances]atomic.Int64 // number of messages that each instance works on
+	misses  atomic.Int64                  // number of times that another message had the lease
+	done    atomic.Int64                  // number of delivered messages
 }
 
 // recipeMessage is the content of a queue message of the recipe.
@@ -158,7 +158,7 @@ func (u *recipeRun) writeStatus(ctx context.Context, o recipeMessage, stage stri
 }
 
 // runInstance gets queue messages until all messages are delivered. As the host does, it gets the next messages as soon
-// as at most half of recipeBatch are under way.
+// as it works on no more than half of recipeBatch.
 func (u *recipeRun) runInstance(ctx context.Context, number int, all int64) error {
 	work, ctx := errgroup.WithContext(ctx)
 	rest := recipePoll

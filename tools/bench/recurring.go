@@ -90,8 +90,8 @@ func putTickSchedules(ctx context.Context, r *rig, from, until time.Time) error 
 	return nil
 }
 
-// putSchedule puts a schedule that is due each second between from and until. Its messages have the given path, which
-// may be a template.
+// putSchedule puts a schedule that is due each second between the times "from" and "until". Its messages have the given
+// path, which may be a template.
 func putSchedule(ctx context.Context, r *rig, name, path string, from, until time.Time) error {
 	text, err := json.Marshal(map[string]any{"cron": "@every 1s", "start": from, "end": until, "missed": "all",
 		"message": fmt.Sprintf(`<article path="%s" version="{{.Run}}"><title>T</title></article>`, path)})
@@ -156,13 +156,14 @@ func killInTurn(ctx context.Context, r *rig, kills int, from, until time.Time) e
 // occurrenceCounts compares the CMS's record with all schedules.
 type occurrenceCounts struct {
 	missed   int       // occurrences without a message
-	doubled  int       // messages after the first of their occurrence
-	late     []float64 // ms, from the due time to the first request of each occurrence
+	doubled  int       // messages that are not the first of their occurrence
+	late     []float64 // lateness in ms: from the due time of an occurrence to its first request
 	problems []error   // requests before the due time, and requests for other paths
 }
 
-// countOccurrences compares the CMS's record with the occurrences that are due at from or later, and before until. An
-// occurrence with two message ids is doubled. A further write with the same id is a repeat, which a crash may cause.
+// countOccurrences compares the CMS's record with the occurrences that are due at "from" or later, and before "until".
+// If an occurrence has two message ids, it is doubled. A further write with the same id is a repeat, which a crash may
+// cause.
 func countOccurrences(requests []server.Request, from, until time.Time) occurrenceCounts {
 	var o occurrenceCounts
 	seen := map[string]map[string]bool{} // ids by path

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	badSpace  = "/bad/"  // the paths of messages that the CMS refuses begin with it
-	goodSpace = "/good/" // the paths of the good messages begin with it
+	badSpace  = "/bad/"  // prefix of the paths of messages that the CMS refuses
+	goodSpace = "/good/" // prefix of the paths of the good messages
 	// refusedLimit is the longest time that the scenario waits for the good messages.
 	refusedLimit = 90 * time.Second
 )
 
-// runRefused measures how long good messages wait behind many messages that the CMS refuses: with 403, then with 500.
-// Each message has a key of its own.
+// runRefused measures how long good messages wait behind many messages that the CMS refuses: first if it refuses them
+// with 403, then if it does so with 500. Each message has a key of its own.
 func runRefused(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, c := range []struct {

@@ -10,16 +10,16 @@ import (
 // result is one row of the table.
 type result struct {
 	Name     string   `json:"name"`
-	Unit     string   `json:"unit"` // of value and baseline; empty = a number
+	Unit     string   `json:"unit"` // unit of value and baseline; empty = they are numbers
 	Value    float64  `json:"value"`
 	Baseline *float64 `json:"baseline"` // the yardstick, measured in the same run; null = there is none
-	Ratio    *float64 `json:"ratio"`    // value / baseline, or after withLeast baseline / value; null = no baseline
+	Ratio    *float64 `json:"ratio"`    // value / baseline (after withLeast: baseline / value); null = no baseline
 	Target   *float64 `json:"target"`   // null = the row only reports
-	Rule     string   `json:"rule"`     // when the target is reached: "ratio >= 0.97"; empty = no target
-	OK       *bool    `json:"ok"`       // the target is reached; null = no target
+	Rule     string   `json:"rule"`     // condition of the target, such as "ratio >= 0.97"; empty = no target
+	OK       *bool    `json:"ok"`       // whether the target is reached; null = no target
 	Note     string   `json:"note"`
 	Delay    float64  `json:"delay"`           // median delay of storage's answers, in ms; 0 = Azurite itself
-	Error    string   `json:"error,omitempty"` // of the scenario; the row then has no figures
+	Error    string   `json:"error,omitempty"` // error of the scenario; the row then has no figures
 }
 
 // newRow begins a row that only reports.
@@ -39,22 +39,22 @@ func (r result) withLeast(limit float64) result {
 	return r
 }
 
-// requireRatio sets the target that the ratio is at least the given one.
+// requireRatio sets a target: the ratio must be at least the given one.
 func (r result) requireRatio(ratio float64) result {
 	return r.setVerdict(*r.Ratio >= ratio, ratio, "ratio >= %g", ratio)
 }
 
-// limitRatio sets the target that the ratio is at most the given one.
+// limitRatio sets a target: the ratio must be at most the given one.
 func (r result) limitRatio(ratio float64) result {
 	return r.setVerdict(*r.Ratio <= ratio, ratio, "ratio <= %g", ratio)
 }
 
-// limitValue sets the target that the value is at most limit.
+// limitValue sets a target: the value must be at most limit.
 func (r result) limitValue(limit float64) result {
 	return r.setVerdict(r.Value <= limit, limit, "value <= %g", limit)
 }
 
-// limitDistance sets the target that the value exceeds the baseline by at most distance.
+// limitDistance sets a target: the value may exceed the baseline by at most distance.
 func (r result) limitDistance(distance float64) result {
 	return r.setVerdict(r.Value-*r.Baseline <= distance, distance, "value - baseline <= %g", distance)
 }
@@ -69,7 +69,7 @@ func (r result) withNote(format string, args ...any) result {
 	return r
 }
 
-// requireValue sets the target that the value is at least the given one.
+// requireValue sets a target: the value must be at least the given one.
 func (r result) requireValue(least float64) result {
 	return r.setVerdict(r.Value >= least, least, "value >= %g", least)
 }

@@ -16,16 +16,16 @@ import (
 
 const (
 	// retainedTarget is the number of messages a second that retention must remove in all lanes together: as many as
-	// eight lanes with 200 new messages a second each. A share of retainedShare of the yardstick is also enough,
-	// because Azurite may be slow, and the handler also has to read the messages.
+	// eight lanes with 200 new messages a second each. It is also enough if retention reaches retainedShare of the
+	// yardstick's rate, because Azurite may be slow, and the handler also has to read the messages.
 	retainedTarget, retainedShare = 1600.0, 0.5
 	retentionLimit                = 5 * time.Minute
 	retentionPause                = 100 * time.Millisecond
 )
 
-// runRetention starts a handler over lanes full of old messages, and measures how fast the handler removes them and how
-// many requests to the table it makes for each message. The yardstick is bare transactions full of deletions, on the
-// same number of partitions.
+// runRetention starts a handler over lanes full of old messages. It measures how fast the handler removes them, and how
+// many requests to the table it makes for each message. The yardstick is a run of bare transactions full of deletions,
+// on the same number of partitions.
 func runRetention(ctx context.Context, b *bench) ([]result, error) {
 	lanes, each := b.sizes.crowds.retention.lanes, b.sizes.crowds.retention.each
 	r, err := b.newRig(ctx, rigOptions{lanes: lanes, withoutHost: true})
@@ -106,7 +106,7 @@ func awaitRemoved(ctx context.Context, r *rig, each int) (left int, err error) {
 	return countMessages(ctx, r)
 }
 
-// isAnyRemoved reports whether any lane's first message is gone.
+// isAnyRemoved reports whether the first message of at least one lane is gone.
 func isAnyRemoved(ctx context.Context, r *rig) bool {
 	for number := range r.lanes {
 		if isGone, err := isRemoved(ctx, r, number, 1); err == nil && isGone {
@@ -146,8 +146,8 @@ func countMessages(ctx context.Context, r *rig) (n int, err error) {
 // lanePartition returns the name of a lane's partition in the table.
 func lanePartition(r *rig, number int) string { return fmt.Sprintf("%d.%d", r.store.Epoch, number) }
 
-// measureBareDeletes returns how many messages a second are deleted by transactions of the largest size alone, if each
-// message has two rows. Each partition has one transaction at a time.
+// measureBareDeletes returns a yardstick, in messages a second: how fast transactions of the largest size delete
+// messages of two rows each, without any other work. Each partition has one transaction at a time.
 func measureBareDeletes(ctx context.Context, r *rig, partitions, each int) (float64, error) {
 	account, err := azure.Open(azure.Config{ConnectionString: r.yardstickStorage(), Prefix: r.prefix + "gone"})
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 
 const (
 	retrySpace = "/retry/"
-	// retryWait is the time from the first attempt to the second. It is long enough for a read of the message's status
-	// before the second attempt, because the status then has the planned time of that attempt.
+	// retryWait is the time from the first attempt to the second. It is long enough to read the message's status in
+	// between: only then does the status have the planned time of the second attempt.
 	retryWait   = 700 * time.Millisecond
 	statusPause = 5 * time.Millisecond
 )
@@ -63,9 +63,9 @@ func runRetry(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// postFailing posts messages whose first attempt fails, each followed by one that succeeds. It returns the planned
-// times of the second attempts by path, from the messages' status. A message that was delivered before has no such
-// time.
+// postFailing posts messages whose first attempt fails, and after each a message that succeeds. From the messages'
+// status it reads the planned times of the second attempts, and returns them by path. If a message is already delivered
+// when its status is read, it has no such time.
 func postFailing(ctx context.Context, r *rig, n int) (map[string]time.Time, error) {
 	moments := make([]time.Time, n)
 	looks, looking := errgroup.WithContext(ctx)
@@ -123,7 +123,7 @@ func postForID(ctx context.Context, r *rig, m message) (string, error) {
 }
 
 // awaitNextAttempt reads a message's status until the status has the planned time of the second attempt, and returns
-// this time. It returns zero if the message was delivered before.
+// this time. It returns zero if the message is already delivered.
 func awaitNextAttempt(ctx context.Context, r *rig, id string) (time.Time, error) {
 	for {
 		var st messageState
@@ -140,8 +140,8 @@ func awaitNextAttempt(ctx context.Context, r *rig, id string) (time.Time, error)
 	}
 }
 
-// retryLateness returns for each path in planned the time from the planned time of its second attempt to the beginning
-// of that attempt, in ms. It is an error if an attempt began before its planned time, or did not come.
+// retryLateness returns the lateness of the second attempt for each path in "planned", in ms: the time from the planned
+// time of the attempt to its beginning. It is an error if an attempt began before its planned time, or did not come.
 func retryLateness(r *rig, planned map[string]time.Time) ([]float64, error) {
 	var late []float64
 	var early []error

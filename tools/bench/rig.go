@@ -23,19 +23,19 @@ import (
 
 // rigOptions are the settings of a rig.
 type rigOptions struct {
-	lanes       int           // 0 = 1
-	lease       time.Duration // 0 = 30 s
-	instances   int           // 0 = 1
-	latency     time.Duration // of the CMS
+	lanes       int           // number of lanes; 0 = 1
+	lease       time.Duration // length of a lane's lease; 0 = 30 s
+	instances   int           // number of instances; 0 = 1
+	latency     time.Duration // latency of the CMS
 	supersede   bool
-	chains      *chainSite                        // in the place of the demo CMS
-	retryWait   time.Duration                     // before each retry; 0 = the project's own
+	chains      *chainSite                        // site that takes the place of the demo CMS; nil = the demo CMS
+	retryWait   time.Duration                     // wait before each retry; 0 = the project's own
 	hasFiles    bool                              // the handler takes files from an inbox
-	withoutHost bool                              // CMS and storage only
+	withoutHost bool                              // the rig has only a CMS and storage
 	canHang     bool                              // handlers and host reach storage through a proxy that can hang
-	groups      []host.Group                      // in place of the field instances
-	senders     *senderLog                        // reads the host's output; nil = not needed
-	env         []string                          // added to the handlers' environment
+	groups      []host.Group                      // groups of instances; if set, "instances" is ignored
+	senders     *senderLog                        // reads the host's output; nil = no scenario needs that
+	env         []string                          // variables added to the handlers' environment
 	beforeHost  func(context.Context, *rig) error // runs before the host starts
 }
 
@@ -47,9 +47,9 @@ type rig struct {
 	cms          *server.Server
 	cmsURL       string
 	site         *http.Server
-	account      *azure.Account // the bench's own: its requests are neither counted nor delayed
+	account      *azure.Account // the bench's own account: its requests are neither counted nor delayed
 	store        *lane.Store
-	hangingProxy *delay.Proxy // nil unless canHang
+	hangingProxy *delay.Proxy // nil, unless canHang is set
 	host         *host.Host
 	client       *http.Client
 }
@@ -137,7 +137,7 @@ func (r *rig) startCMS() error {
 		r.site.Handler = r.chains
 	}
 	r.cmsURL = "http://" + socket.Addr().String() + "/api/content"
-	go r.site.Serve(socket) // ends with Close
+	go r.site.Serve(socket) // ends when the rig closes the server
 	return nil
 }
 
@@ -166,8 +166,8 @@ func (r *rig) startHost() (err error) {
 	if err != nil {
 		return err
 	}
-	// As in the host's container images, the environment names the host's port. Otherwise the handler looks for it each
-	// second of the first minute, among the connections of all clients.
+	// As in the host's container images, the environment names the host's port. Otherwise the handler would look for
+	// the port each second of the first minute, among the connections of all clients.
 	r.host, err = host.Start(host.Config{
 		Port: port, ScriptRoot: r.app, Instances: r.instances, Groups: r.groups, Out: out, Quiet: true, GiveUpAfter: -1,
 		StateDir: filepath.Join(r.temp, r.prefix),
@@ -234,13 +234,14 @@ func (r *rig) shutDown() error {
 	return err
 }
 
-// awaitCondition polls until holds returns true. The error names the condition by what if it does not within limit.
+// awaitCondition calls "holds" again and again until it returns true. If that takes longer than limit, the error names
+// the condition by "what".
 func (r *rig) awaitCondition(ctx context.Context, limit time.Duration, what string, holds func() bool) error {
 	return waitUntil(ctx, limit, pollPause, what, holds)
 }
 
-// waitUntil calls holds, with a pause between two calls, until it returns true. The error names the condition by what
-// if it does not within limit.
+// waitUntil calls "holds", with a pause between two calls, until it returns true. If that takes longer than limit, the
+// error names the condition by "what".
 func waitUntil(ctx context.Context, limit, between time.Duration, what string, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -283,7 +284,8 @@ func (r *rig) awaitRest(ctx context.Context) error {
 	return nil
 }
 
-// readTransactions counts the requests of handlers and host to storage, by service and operation.
+// readTransactions returns the number of requests that the handlers and the host sent to storage, by service and
+// operation.
 func (r *rig) readTransactions(ctx context.Context) (map[string]float64, error) {
 	sum := map[string]float64{}
 	for name, n := range r.host.Transactions() {
@@ -306,7 +308,7 @@ func (r *rig) readTransactions(ctx context.Context) (map[string]float64, error) 
 	return sum, nil
 }
 
-// handlerURL returns the address of an instance's handler itself.
+// handlerURL returns the address at which an instance's handler itself listens.
 func handlerURL(i host.InstanceStatus) string { return fmt.Sprintf("http://127.0.0.1:%d", i.Port) }
 
 // awaitCleanDelivery waits until the CMS has n writes and the lanes are at rest, and checks the CMS's record.
@@ -320,8 +322,8 @@ func (r *rig) awaitCleanDelivery(ctx context.Context, n int) error {
 	return r.checkRecord(n)
 }
 
-// checkRecord checks by the CMS's own record that it got each message once, the messages of a key in order, and never
-// two of a key at once.
+// checkRecord checks the CMS's own record. The CMS must have got each message once, the messages of a key in order, and
+// never two messages of a key at once.
 func (r *rig) checkRecord(want int) error { return r.checkRecordWithRepeats(want, 0) }
 
 // checkRecordWithRepeats checks the same as checkRecord, but allows some repeats, because a crash may cause them.

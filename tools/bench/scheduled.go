@@ -43,7 +43,7 @@ func runScheduled(ctx context.Context, b *bench) ([]result, error) {
 				n, b.sizes.scheduled.messages, describeShares(many, n), describeShares(none, n))), nil
 }
 
-// drainBesideScheduled returns the transactions of a burst in a lane with the given number of scheduled messages.
+// drainBesideScheduled counts the transactions of a burst, in a lane with the given number of scheduled messages.
 func drainBesideScheduled(ctx context.Context, b *bench, scheduled int) (map[string]float64, error) {
 	r, err := b.newRig(ctx, rigOptions{latency: cmsLatency,
 		beforeHost: func(ctx context.Context, r *rig) error { return fillScheduled(ctx, r.store, scheduled) }})
@@ -95,8 +95,8 @@ func fillScheduled(ctx context.Context, store *lane.Store, n int) error {
 }
 
 // measureBesideScheduled compares the time per message in a lane with scheduled messages and in one without, on memory
-// storage in this process. The two lanes take turns. The scheduled messages make work for Go's garbage collector, which
-// is not to count. So they are in memory in the turns of both lanes.
+// storage in this process. The two lanes take turns. The scheduled messages make work for Go's garbage collector. This
+// work must not make a difference. So the scheduled messages are in memory in the turns of both lanes.
 func measureBesideScheduled(ctx context.Context, sizes sizes) ([]result, error) {
 	many, err := newMemoryLane(ctx, 0)
 	if err != nil {
@@ -106,7 +106,7 @@ func measureBesideScheduled(ctx context.Context, sizes sizes) ([]result, error) 
 		return nil, err
 	}
 	passed := time.Now()
-	if _, err := many.runRound(ctx, "first", sizes); err != nil { // in which the cursor passes the scheduled messages
+	if _, err := many.runRound(ctx, "first", sizes); err != nil { // in this round the cursor passes those messages
 		return nil, err
 	}
 	spent := time.Since(passed)

@@ -2,18 +2,18 @@ package main
 
 import "time"
 
-// sizes has the amounts that the scenarios measure: full by default, tiny in the smoke test.
+// sizes has the amounts of work in the scenarios: full by default, tiny in the smoke test.
 type sizes struct {
 	load      loadSizes
 	accept    acceptSizes
-	consume   int // messages from a queue, a batch or files, and the same number of posts
+	consume   int // messages taken from a queue, a batch or files; clients post the same number
 	fast      int // messages to a CMS that answers at once
 	cpu       int // messages whose CPU time is measured
 	logs      logSizes
 	trickle   trickleSizes
 	idle      idleSizes
 	backlog   backlogSizes
-	takeovers int // by SIGKILL, and the same number by a graceful stop
+	takeovers int // takeovers after a SIGKILL, and the same number after a graceful stop
 	due       dueSizes
 	retry     retrySizes
 	scheduled scheduledSizes
@@ -28,20 +28,20 @@ type sizes struct {
 // loadSizes are the sizes that most scenarios share.
 type loadSizes struct {
 	burst   int // messages
-	clients int // that post the messages concurrently
-	keys    int // over which the messages are spread
+	clients int // clients that post the messages concurrently
+	keys    int // keys over which the messages are spread
 	warm    int // messages that warm a rig up
 	trips   int // bare round trips before a measurement, and the same number after it
 }
 
 // chainSizes has the numbers of messages that take several requests each.
 type chainSizes struct {
-	burst    int // on one lane
-	signedIn int // with tokens of a short life
+	burst    int // messages on one lane
+	signedIn int // messages for which a chain signs in with tokens of a short life
 }
 
 type acceptSizes struct {
-	latencies int // samples of one client
+	latencies int // posts of one client, one after the other
 	rate      int // posts of many clients in one rig
 }
 
@@ -51,13 +51,13 @@ type logSizes struct {
 
 type trickleSizes struct {
 	messages int
-	gap      time.Duration // between two of them
+	gap      time.Duration // time between two messages
 }
 
 type idleSizes struct {
-	backOff time.Duration // until the host polls at its longest interval
-	minutes int           // in which requests are counted
-	wakes   int           // messages after that, one by one
+	backOff time.Duration // time until the host polls at its longest interval
+	minutes int           // minutes in which requests are counted
+	wakes   int           // messages after those minutes, one by one
 }
 
 type backlogSizes struct {
@@ -66,28 +66,28 @@ type backlogSizes struct {
 }
 
 type dueSizes struct {
-	messages int           // due at random times
-	lead     time.Duration // from the first post to the first due time; all messages must be filed before
-	span     time.Duration // from the first due time to the last
+	messages int           // messages that are due at random times
+	lead     time.Duration // time from the first post to the first due time; all messages must be filed in this time
+	span     time.Duration // time from the first due time to the last
 	killed   int           // messages that are due after every instance was killed
 }
 
 type retrySizes struct {
 	messages int
-	gap      time.Duration // between two of them
+	gap      time.Duration // time between two messages
 }
 
 type scheduledSizes struct {
-	messages int // far ahead, on Azurite
-	inMemory int // far ahead, on memory storage
-	burst    int // other messages of a round on memory storage
+	messages int // messages due in the far future, on Azurite
+	inMemory int // messages due in the far future, on memory storage
+	burst    int // other messages, in each round on memory storage
 	rounds   int
 }
 
 type recurringSizes struct {
-	occurrences int           // of all schedules together
-	lead        time.Duration // until the first occurrence; the instances start before
-	kills       int           // of handlers
+	occurrences int           // number of occurrences, over all schedules
+	lead        time.Duration // time until the first occurrence; the instances start in this time
+	kills       int           // number of times that handlers are killed
 }
 
 type groupSizes struct {
@@ -97,8 +97,8 @@ type groupSizes struct {
 }
 
 type coldSizes struct {
-	lanes  []int // each number is measured
-	starts int   // for each number of lanes
+	lanes  []int // numbers of lanes; the bench measures each number
+	starts int   // number of starts, for each number of lanes
 }
 
 // crowdSizes has the sizes of the scenarios with many messages at one time, behind one key, or on many lanes.
@@ -117,18 +117,18 @@ type crowdSizes struct {
 }
 
 type dueRateSizes struct {
-	rates []int         // messages a second
-	span  time.Duration // from the first due time to the last
+	rates []int         // rates in messages a second; the bench measures each rate
+	span  time.Duration // time from the first due time to the last
 }
 
 type momentSizes struct {
-	messages []int         // due at one time; each number is measured
-	lead     time.Duration // until the due time; all messages must be filed before
+	messages []int         // numbers of messages that are due at one time; the bench measures each number
+	lead     time.Duration // time until the due time; all messages must be filed in this time
 }
 
 type scheduleSizes struct {
 	count int           // schedules that are due each second
-	span  time.Duration // for which they run
+	span  time.Duration // time for which the schedules run
 }
 
 type refusedSizes struct {
@@ -137,8 +137,8 @@ type refusedSizes struct {
 
 type asideSizes struct {
 	behind int           // messages behind a blocked key
-	large  int           // messages of largeBody bytes, due at one time
-	lead   time.Duration // until that time
+	large  int           // messages of largeBody bytes that are due at one time
+	lead   time.Duration // time from the start until the large messages are due
 }
 
 type oldSizes struct {
@@ -148,8 +148,8 @@ type oldSizes struct {
 
 type ticketSizes struct {
 	lanes     int
-	instances []int         // each number is measured
-	span      time.Duration // for which messages come
+	instances []int         // numbers of instances; the bench measures each number
+	span      time.Duration // time for which messages come
 }
 
 type hangSizes struct {
@@ -159,15 +159,15 @@ type hangSizes struct {
 }
 
 type memorySizes struct {
-	posts    int // at a time
+	posts    int // posts at one time
 	searched int // messages of searchedBody bytes
-	searches int // at a time
-	hung     int // posts of a megabyte at a time, while storage hangs
+	searches int // searches at one time
+	hung     int // posts of a megabyte at one time, while storage hangs
 }
 
 type waitSizes struct {
-	answers int           // that wait at the same time
-	span    time.Duration // a post waits for twice as long
+	answers int           // answers that wait at the same time
+	span    time.Duration // length of the measurement; a post waits for twice as long
 	states  int           // reads of a status
 	backlog int           // messages
 }
@@ -197,8 +197,8 @@ var fullCrowds = crowdSizes{
 	waits:   waitSizes{answers: 3000, span: 20 * time.Second, states: 300, backlog: 1500},
 }
 
-// fartherSizes returns the sizes of a pass with delayed storage: smaller ones for some scenarios, which would take long
-// and need fewer samples. No size becomes larger.
+// fartherSizes returns the sizes for a pass with delayed storage. Scenarios that would take long, and need fewer
+// samples, get smaller sizes. No size becomes larger.
 func (s sizes) fartherSizes() sizes {
 	s.trickle.messages, s.idle.minutes, s.idle.wakes = min(s.trickle.messages, 60), min(s.idle.minutes, 1),
 		min(s.idle.wakes, 5)

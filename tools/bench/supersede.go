@@ -8,11 +8,11 @@ import (
 
 const (
 	items = 20
-	edits = 50 // of each item
+	edits = 50 // number of edits of each item
 )
 
-// runSupersede posts bursts of edits under a contract with supersede, by which an older version is not written after a
-// newer one. It counts the writes at the CMS.
+// runSupersede posts bursts of edits under a contract with "supersede": Weir then does not write an older version after
+// a newer one. It counts the writes at the CMS.
 func runSupersede(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newRig(ctx, rigOptions{latency: cmsLatency, supersede: true})
 	if err != nil {

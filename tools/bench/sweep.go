@@ -15,7 +15,7 @@ const (
 	sweepLimit = 5 * time.Minute // functionTimeout of host.json: a host ends the handler if an invocation takes longer
 )
 
-// runSweepLanes measures how long a sweep takes over many lanes that have messages past their retention.
+// runSweepLanes measures how long a sweep takes over many lanes that have messages past their retention time.
 func runSweepLanes(ctx context.Context, b *bench) ([]result, error) {
 	lanes, old := b.sizes.crowds.sweep.lanes, b.sizes.crowds.sweep.each
 	r, err := b.newRig(ctx, rigOptions{lanes: lanes, beforeHost: func(ctx context.Context, r *rig) error {

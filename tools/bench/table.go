@@ -32,7 +32,8 @@ func (r result) formatLine() string {
 		formatQuantity(r.Baseline, r.Unit), formatQuantity(r.Ratio, ""), r.Rule, r.formatVerdict())
 }
 
-// formatVerdict returns yes or NO for a row with a target, a dash for a row without, or the error.
+// formatVerdict returns "yes" or "NO" for a row with a target, and a dash for a row without one. For a row with an
+// error it returns the error.
 func (r result) formatVerdict() string {
 	switch {
 	case r.Error != "":

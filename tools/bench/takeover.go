@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	takeoverLease = 15 * time.Second // the shortest that the settings allow
+	takeoverLease = 15 * time.Second // the shortest lease that the settings allow
 	takeoverLimit = 2 * time.Minute
-	streamGap     = 50 * time.Millisecond // between two posts of streamUntil
-	uncommitted   = 64                    // the largest number of deliveries that a crash may repeat
+	streamGap     = 50 * time.Millisecond // pause between two posts of streamUntil
+	uncommitted   = 64                    // largest number of deliveries that a crash may repeat
 )
 
 // runTakeover measures the time from the end of a lane's holder, by SIGKILL and by SIGTERM, to the first request of the
@@ -42,7 +42,7 @@ func runTakeover(ctx context.Context, b *bench) ([]result, error) {
 func measureTakeovers(ctx context.Context, b *bench, signal syscall.Signal) ([]float64, error) {
 	var times []float64
 	for n := range b.sizes.takeovers {
-		// The holder renews its lease after each third of the length. So the ends are spread over a third.
+		// The holder renews its lease each time a third of the length has passed. So the ends are spread over a third.
 		wait := time.Duration(n) * takeoverLease / 3 / time.Duration(b.sizes.takeovers)
 		d, err := measureTakeover(ctx, b, signal, wait)
 		if err != nil {
@@ -53,9 +53,9 @@ func measureTakeovers(ctx context.Context, b *bench, signal syscall.Signal) ([]f
 	return times, nil
 }
 
-// measureTakeover lets one instance take the lane, adds a second instance, and ends the first one's handler 2 s and
-// wait later. It returns the time from that end to the first request at the CMS under a higher fence. Messages come all
-// the time, so that the first instance does not release the lane before.
+// measureTakeover lets one instance take the lane and adds a second instance. Then it waits for 2 s and for the time
+// "wait", and ends the handler of the first instance. It returns the time from that end to the first request at the CMS
+// under a higher fence. Messages come all the time, so that the first instance keeps the lane until its end.
 func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal, wait time.Duration) (time.Duration, error) {
 	repeats := 1 // the CMS may finish a request that a graceful stop cuts off
 	if signal == syscall.SIGKILL {
@@ -94,8 +94,8 @@ func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal, wait 
 	return firstRequestAbove(r, fence).Sub(ended), f.awaitEndWith(ctx, repeats)
 }
 
-// addSecondInstance adds an instance, waits until its handler is ready, and returns the address of the function receive
-// at that handler. Meanwhile it posts messages to url.
+// addSecondInstance adds an instance and waits until its handler is ready. Meanwhile it posts messages to url. It
+// returns the address of the function receive at the new handler.
 func addSecondInstance(ctx context.Context, r *rig, f *trickleFlow, url string) (string, error) {
 	resp, err := r.client.Post(r.host.URL()+"/admin/host/instances", "", nil)
 	if err != nil {
@@ -113,8 +113,8 @@ func addSecondInstance(ctx context.Context, r *rig, f *trickleFlow, url string) 
 	return handlerURL(second) + "/api/messages", err
 }
 
-// streamUntil posts messages, with a pause between two, until holds returns true. It returns an error after
-// takeoverLimit.
+// streamUntil posts messages, with a pause between two, until the function "holds" returns true. If that takes longer
+// than takeoverLimit, it returns an error.
 func (f *trickleFlow) streamUntil(ctx context.Context, url string, holds func() bool) error {
 	for began := time.Now(); !holds(); {
 		if err := f.postNext(ctx, url); err != nil {
@@ -139,8 +139,8 @@ func highestFence(r *rig) int64 {
 	return fence
 }
 
-// firstRequestAbove returns the time at which the first request under a higher fence began; zero = there is no such
-// request.
+// firstRequestAbove looks for requests under a higher fence than the given one, and returns when the first of them
+// began. It returns zero if there is no such request.
 func firstRequestAbove(r *rig, fence int64) (at time.Time) {
 	for _, req := range r.cms.Requests() {
 		if req.Fence > fence && (at.IsZero() || req.StartedAt.Before(at)) {

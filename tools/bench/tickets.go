@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	ticketsPerLane = 2           // the target: at most so many tickets for each lane and instance
-	batchSize      = 16          // of host.json: target-based scaling wants one instance for each 16 messages
-	ticketsLook    = time.Second // between two looks at the queue
-	postTries      = 10          // of a message
+	ticketsPerLane = 2           // target: the largest number of tickets for each lane and instance
+	batchSize      = 16          // batchSize of host.json: target-based scaling wants one instance for each 16 messages
+	ticketsLook    = time.Second // time between two looks at the queue
+	postTries      = 10          // tries to post a message
 )
 
 // runTickets keeps many lanes busy and watches the queue of tickets. The queue must stay short, because the platform

@@ -18,9 +18,9 @@ import (
 	"weir/tools/democms/server"
 )
 
-// The yardstick of due times is a process with one timer for each due time, at which it posts to a CMS of its own. Its
-// lateness is that of the machine. For this process the bench starts its program again, with the due times on standard
-// input.
+// The yardstick of due times is a process with one timer for each due time. At each due time it posts to a CMS of its
+// own. So its lateness is that of the machine. The bench starts its own program again for this process, with the due
+// times on standard input.
 
 // timersURL names the environment variable with the address of that CMS. If it is set, this process is the yardstick.
 const timersURL = "WEIR_BENCH_TIMERS"

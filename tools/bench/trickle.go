@@ -9,7 +9,7 @@ import (
 // trickleFlow posts single messages, and records the time of each post and of its answer.
 type trickleFlow struct {
 	*rig
-	number         int // of posted messages
+	number         int // number of posted messages
 	sent, answered map[message]time.Time
 }
 
@@ -30,8 +30,9 @@ func (f *trickleFlow) postNext(ctx context.Context, url string) error {
 	return err
 }
 
-// deliveryTimes returns for each request at the CMS the time from its message's post to the beginning of the request,
-// and the time from the 202 to that beginning, in ms. The second time is negative if the request began before the 202.
+// deliveryTimes returns two times in ms for each request at the CMS. Both end at the beginning of the request. The
+// first begins at the post of the request's message, the second at the 202. The second is negative if the request began
+// before the 202.
 func (f *trickleFlow) deliveryTimes() (fromSent, fromAnswer []float64) {
 	for _, req := range f.cms.Requests() {
 		m := message{req.Path, req.Version}
@@ -142,8 +143,8 @@ func runTwo(ctx context.Context, b *bench) ([]result, error) {
 		withNote("from the sending: %s, one message each %s", describeSpread(latency), b.sizes.trickle.gap/2)}, nil
 }
 
-// runIdle waits until the host polls at its longest interval, and counts the requests of whole minutes. Then it
-// measures the time from a post to the CMS, for messages each of which is posted when the lane has no holder.
+// runIdle waits until the host polls at its longest interval, and counts the requests of whole minutes. Then it posts
+// messages, each when the lane has no holder, and measures the time from the post to the CMS.
 func runIdle(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	waitedPost    = 50.0 // ms, of a post beside waiting answers
-	waitedLooks   = 2.0  // queries a second and lane: one for the waiting answers, and those of a lane at rest
-	stateRequests = 2.0  // to storage, for a read of a status
+	waitedPost    = 50.0 // time in ms of a post beside waiting answers
+	waitedLooks   = 2.0  // queries a second and lane: one for the waiting answers, and those that a lane at rest makes
+	stateRequests = 2.0  // requests to storage for one read of a status
 )
 
 // runWaits measures posts beside many waiting answers, the storage requests for these answers, and the cost of reading

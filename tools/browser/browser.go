@@ -57,8 +57,8 @@ func Open(t *testing.T, url string) *Tab {
 	return b
 }
 
-// collectProblem keeps the events that Weir's pages must never cause: script dialogs, exceptions, and entries of the
-// browser's log, such as violations of the content security policy, but not those about the network.
+// collectProblem keeps the events that Weir's pages must never cause. They are script dialogs, exceptions, and entries
+// of the browser's log, such as violations of the content security policy. Entries about the network are no problem.
 func (b *Tab) collectProblem(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,9 +116,9 @@ func Eval[T any](b *Tab, script string) T {
 	return v
 }
 
-// Until polls until the condition, an expression of JavaScript, is true in the page, and fails the test after 20 s.
-// what names the condition in the error. Until does not use chromedp's wait, which makes a function from a text: the
-// content security policy of the page forbids that.
+// Until waits until "condition", an expression of JavaScript, is true in the page. After 20 s it fails the test, with
+// an error that names the condition by "what". Until does not use chromedp's wait, which makes a function from a text:
+// the content security policy of the page forbids that.
 func (b *Tab) Until(what, condition string) {
 	b.T.Helper()
 	ticker, limit := time.NewTicker(30*time.Millisecond), time.After(20*time.Second)
@@ -148,13 +148,13 @@ func (b *Tab) Reload() {
 	b.Do(chromedp.Reload())
 }
 
-// Click clicks on the element of a selector.
+// Click clicks on the element that the selector selects.
 func (b *Tab) Click(selector string) {
 	b.T.Helper()
 	b.Do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// Type enters text into the element of a selector.
+// Type enters text into the element that the selector selects.
 func (b *Tab) Type(selector, text string) {
 	b.T.Helper()
 	b.Do(chromedp.SendKeys(chromedp.CSS(selector), text))

@@ -1,5 +1,5 @@
-// Package collector is a small stand-in for an OpenTelemetry collector: it takes OTLP over HTTP (protobuf), and
-// traces also over gRPC, on loopback, and keeps the telemetry that it received.
+// Package collector is a small stand-in for an OpenTelemetry collector, on loopback. It takes OTLP over HTTP
+// (protobuf), and traces also over gRPC. It keeps the telemetry that it received.
 package collector
 
 import (
@@ -39,10 +39,10 @@ type Collector struct {
 	mu       sync.Mutex
 	spans    []Span
 	records  []Record
-	metrics  map[string]int       // number of points by name
+	metrics  map[string]int       // number of points, by name of the metric
 	gauges   map[gaugeKey]float64 // last values
 	requests int
-	hang     chan struct{} // its close ends the hanging; nil = answers at once
+	hang     chan struct{} // its close ends the hanging; nil = the collector answers at once
 
 	server *http.Server
 	grpc   *grpc.Server
@@ -84,7 +84,8 @@ func (c *Collector) URL() string { return "http://" + c.web.Addr().String() }
 // RPC returns the address for gRPC, which takes only traces.
 func (c *Collector) RPC() string { return "http://" + c.rpc.Addr().String() }
 
-// Hang withholds all answers over HTTP until release is called, and keeps the telemetry only then.
+// Hang makes the collector withhold all answers over HTTP until release is called. It keeps the telemetry of these
+// requests only then.
 func (c *Collector) Hang() (release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +115,7 @@ func (c *Collector) Points(metric string) int {
 	return c.metrics[metric]
 }
 
-// LaneGauge returns the last values of a gauge of a lane, by service.instance.id.
+// LaneGauge returns the last values of a lane's gauge, by service.instance.id.
 func (c *Collector) LaneGauge(metric, lane string) map[string]float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -54,8 +54,8 @@ func (l *logLines) String() string {
 	return l.b.String()
 }
 
-// openExport starts an export as a process would, with names and values of environment variables in turn. The returned
-// function sends the rest of the telemetry and ends the export.
+// openExport starts an export as a process would. In "env", names and values of environment variables alternate. The
+// returned function sends the rest of the telemetry and ends the export.
 func openExport(t *testing.T, local slog.Handler, env ...string) (*telemetry.Export, func()) {
 	t.Helper()
 	for i := 0; i < len(env); i += 2 {
@@ -75,8 +75,8 @@ func openExport(t *testing.T, local slog.Handler, env ...string) (*telemetry.Exp
 	return e, end
 }
 
-// postReceived sends a request through Receive, and returns the traceparent that the function sees, which becomes that
-// of the message.
+// postReceived sends a request through Receive. It returns the traceparent that the function sees. The message gets
+// this traceparent.
 func postReceived(e *telemetry.Export, traceparent string) (kept string) {
 	kept, _ = postWithState(e, traceparent, "")
 	return kept

@@ -7,7 +7,7 @@ import (
 
 // requestFate is the delay and the refusal of one request.
 type requestFate struct {
-	delay time.Duration // of the answer
+	delay time.Duration // delay of the answer
 	busy  bool          // the answer is 503 ServerBusy
 }
 

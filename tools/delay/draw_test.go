@@ -75,7 +75,7 @@ func (a slowStorage) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
 }
 
-// TestRoundTrip_Delays compares the time of each answer with the request's fate, in virtual time.
+// TestRoundTrip_Delays compares the time of each answer with the delay of the request's fate, in virtual time.
 func TestRoundTrip_Delays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

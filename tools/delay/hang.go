@@ -12,7 +12,7 @@ import (
 // takes 5,000 MiB in a blob, which no caller here sends at once.
 const maxHangingBody = 64 << 20
 
-// hangRule lets the requests that match hang until its release.
+// hangRule lets requests hang until it is released: those for which "match" returns true.
 type hangRule struct {
 	matches  func(*http.Request) bool
 	released chan struct{} // closed by releaseAll
@@ -21,9 +21,10 @@ type hangRule struct {
 
 func (h *hangRule) releaseAll() { h.release.Do(func() { close(h.released) }) }
 
-// Hang lets the requests for which match returns true (nil: all) hang from now on: the proxy accepts them and gives no
-// answer until release is called. Then the proxy passes on the requests whose clients still wait. A second call of Hang
-// releases the requests of the first. match may be called concurrently.
+// Hang makes requests hang from now on: those for which "match" returns true, or all if "match" is nil. The proxy
+// accepts these requests and gives no answer until release is called. Then it passes on the requests whose clients
+// still wait. A second call of Hang releases the requests of the first call. The function "match" may be called
+// concurrently.
 func (p *Proxy) Hang(match func(*http.Request) bool) (release func()) {
 	h := &hangRule{matches: match, released: make(chan struct{})}
 	if match == nil {
@@ -38,9 +39,9 @@ func (p *Proxy) Hang(match func(*http.Request) bool) (release func()) {
 	}
 }
 
-// awaitRelease blocks if the request is to hang, until its release or until its client has left. If the client has
-// left, it returns an error. It reads the body first, because the server notices only after the whole body that a
-// client has left.
+// awaitRelease blocks a request that is to hang, until the request is released or its client has left. If the client
+// has left, it returns an error. It reads the body first, because the server does not notice that a client has left
+// until the whole body is read.
 func (p *Proxy) awaitRelease(req *http.Request) error {
 	h := p.hang.Load()
 	if h == nil || !h.matches(req) {

@@ -37,12 +37,12 @@ const (
 // Config has the storage behind the proxy, and the delays and refusals that the proxy adds. A Config with Target alone
 // adds no delay and refuses nothing.
 type Config struct {
-	Target    string        // connection string of the account behind; its endpoints are http
-	Median    time.Duration // of the delay of answers, which is log-normal
+	Target    string        // connection string of the account behind the proxy; its endpoints are http
+	Median    time.Duration // median of the delay of answers; the delay is log-normal
 	Sigma     float64       // standard deviation of the delay's logarithm
 	BusyShare float64       // share of requests that get 503 ServerBusy, 0 to 1
-	BusyAfter bool          // storage carries refused requests out; otherwise it does not get them
-	Seed      uint64        // of delays and refusals
+	BusyAfter bool          // storage carries refused requests out; if false, it does not get them
+	Seed      uint64        // seed of delays and refusals
 }
 
 // Far returns the settings of a storage account in the caller's region, with target behind the proxy.
@@ -66,12 +66,12 @@ func (c Config) checkLimits() error {
 type Proxy struct {
 	config        Config
 	transport     *http.Transport   // to the account
-	addresses     map[string]string // host:port of the proxy by host:port of the account's endpoint
+	addresses     map[string]string // host:port of the proxy, by host:port of the account's endpoint
 	servers       []*http.Server
 	serving       errgroup.Group
 	cancelServing context.CancelFunc // ends the requests in flight
 
-	requests atomic.Uint64 // so far; also the number of the next request
+	requests atomic.Uint64 // number of requests so far; also the number of the next request
 	refused  atomic.Int64
 	hanging  atomic.Int64
 	hang     atomic.Pointer[hangRule] // nil = no request hangs

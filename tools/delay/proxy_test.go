@@ -42,7 +42,7 @@ func startProxy(t *testing.T, c delay.Config) *delay.Proxy {
 	return p
 }
 
-// openAccount returns an account of the test's own, behind the proxy; p nil means without a proxy.
+// openAccount returns an account of the test's own, behind the proxy. If p is nil, there is no proxy.
 func openAccount(t *testing.T, p *delay.Proxy, prefix string) *azure.Account {
 	t.Helper()
 	cs := azurite.Shared(t)
@@ -74,7 +74,8 @@ func openEnsured(t *testing.T, p *delay.Proxy) *azure.Account {
 }
 
 // TestProxy_PassesThrough runs the conformance suites of package storagetest for tables and blobs through the proxy,
-// and some calls of queue and leases: signatures stay valid, and transactions and their answers stay whole.
+// and some calls of queue and leases. They show that signatures stay valid, and that transactions and their answers
+// stay whole.
 func TestProxy_PassesThrough(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, delay.Config{Target: azurite.Shared(t), Median: time.Microsecond})
@@ -107,8 +108,8 @@ func TestProxy_PassesThrough(t *testing.T) {
 	})
 }
 
-// TestProxy_ServerBusy checks that the adapter takes the proxy's refusal for one of storage: the kind of the error is
-// throttled.
+// TestProxy_ServerBusy checks that the adapter takes the proxy's refusal for a refusal by storage: the kind of the
+// error is "throttled".
 func TestProxy_ServerBusy(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, delay.Config{Target: azurite.Shared(t), BusyShare: 1})
@@ -134,8 +135,8 @@ func TestProxy_ServerBusy(t *testing.T) {
 	}
 }
 
-// TestProxy_BusyAfter checks that the row of a refused insert exists with BusyAfter, so that a second insert conflicts,
-// and that it does not exist without BusyAfter.
+// TestProxy_BusyAfter checks whether a refused insert has made its row. With BusyAfter the row exists, so that a second
+// insert conflicts. Without BusyAfter it does not exist.
 func TestProxy_BusyAfter(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[bool]storage.Kind{true: storage.Conflict, false: storage.NotFound} {
@@ -164,7 +165,7 @@ func TestProxy_Hang(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, delay.Config{Target: azurite.Shared(t)})
 	a := openEnsured(t, p)
-	release := p.Hang(func(r *http.Request) bool { return r.Method == http.MethodPut }) // stores a body
+	release := p.Hang(func(r *http.Request) bool { return r.Method == http.MethodPut }) // a PUT stores a body
 	t.Cleanup(release)
 	if err := a.Tickets().Put(t.Context(), "lane 1", 0); err != nil {
 		t.Errorf("a request that does not match: got %v, want no error", err)
@@ -209,7 +210,7 @@ func TestProxy_CloseCuts(t *testing.T) {
 	}
 }
 
-// awaitCondition polls until holds returns true, or until go test ends the test because of its time limit.
+// awaitCondition calls "holds" again and again until it returns true. Only the time limit of go test ends it otherwise.
 func awaitCondition(t *testing.T, holds func() bool) {
 	t.Helper()
 	look := time.NewTicker(time.Millisecond)
@@ -262,7 +263,7 @@ func TestProxy_LeavesRequestsAlone(t *testing.T) {
 	}
 }
 
-// TestProxy_KeepsConnections sends requests with bodies one after the other, of which the proxy refuses some, and
+// TestProxy_KeepsConnections sends requests with bodies, one after the other. The proxy refuses some of them. The test
 // counts the connections on both sides of the proxy.
 func TestProxy_KeepsConnections(t *testing.T) {
 	t.Parallel()
@@ -325,8 +326,8 @@ func TestProxy_Concurrent(t *testing.T) {
 	clients.Wait()
 }
 
-// TestProxy_StorageAway checks that the caller sees a lost connection if storage is away, as without the proxy, and no
-// answer of the proxy's own.
+// TestProxy_StorageAway checks what the caller sees if storage is away: a lost connection, as without the proxy. The
+// proxy must not make an answer of its own.
 func TestProxy_StorageAway(t *testing.T) {
 	t.Parallel()
 	p, web := startInFrontOf(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })

@@ -31,8 +31,8 @@ import (
 )
 
 type demoOptions struct {
-	port, cmsPort, storagePort int    // of Weir, of the demo CMS, and of the storage that the demo starts if needed
-	messages, paths, clients   int    // of each run
+	port, cmsPort, storagePort int    // ports of Weir, of the demo CMS, and of the storage that the demo may start
+	messages, paths, clients   int    // numbers of messages, paths and clients in each run
 	cms, weir                  string // addresses of the demo CMS and of Weir
 }
 
@@ -151,7 +151,7 @@ func ensureRunning(ctx context.Context, o demoOptions, out io.Writer) (stop func
 	return stop, nil
 }
 
-// readLastLine returns the last line of a file: the system that the demo starts prints the reason there if it fails.
+// readLastLine returns the last line of a file. If the system that the demo starts fails, it prints the reason there.
 func readLastLine(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

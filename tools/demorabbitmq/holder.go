@@ -14,7 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// The environment of the usual consumer, which is this program again, as a process that can be killed.
+// The environment of the usual consumer. That consumer is this program again, as a process that can be killed.
 const (
 	usualQueue    = "WEIR_DEMO_QUEUE" // set = this process is the usual consumer
 	usualBroker   = "WEIR_DEMO_BROKER"
@@ -22,7 +22,7 @@ const (
 	usualPrefetch = "WEIR_DEMO_PREFETCH"
 )
 
-// writesAtOnce is how many writes to the CMS the usual consumer makes at a time: as many as Weir has lanes.
+// writesAtOnce is the number of writes to the CMS that the usual consumer makes at a time: as many as Weir has lanes.
 const writesAtOnce = lanes
 
 // startUsual starts a process that runs the usual consumer of c's queue.
@@ -71,7 +71,7 @@ func runAsConsumer(ctx context.Context) (bool, error) {
 			writes <- struct{}{}
 			defer func() { <-writes }()
 			if postDelivery(ctx, &delivery) == nil {
-				_ = delivery.Ack(false) // fails if the channel is lost: then the message is delivered again
+				_ = delivery.Ack(false) // fails if the channel is lost; then the message is delivered again
 			}
 		})
 	}

@@ -1,6 +1,7 @@
-// Command demorabbitmq compares consumers of messages with due times, on a real RabbitMQ: the usual consumer keeps each
-// delivery in memory until it is due, and weir consume files it. All run at the same time, each with a queue and a CMS
-// of its own, and are killed twice. The table shows how late the messages come to the CMS.
+// Command demorabbitmq compares consumers of messages with due times, on a real RabbitMQ. The usual consumer keeps each
+// delivery in memory until it is due. The program "weir consume" files each delivery. All consumers run at the same
+// time, each with a queue and a CMS of its own, and each is killed twice. The table shows how late the messages come to
+// the CMS.
 package main
 
 import (
@@ -37,7 +38,7 @@ type demo struct {
 	messages   int
 	lead, span time.Duration // lead: from the start to the first due time; span: from the first due time to the last
 	firstDueAt time.Time
-	dueAt      map[string]time.Time // by path
+	dueAt      map[string]time.Time // due time of each message, by path
 	out        io.Writer
 	log        *os.File
 	dir        string
@@ -48,7 +49,7 @@ type demo struct {
 type consumer struct {
 	name     string
 	isWeir   bool
-	prefetch int // of the usual consumer; 0 = no limit
+	prefetch int // prefetch limit of the usual consumer; 0 = no limit
 
 	demo   *demo
 	cms    *server.Server
@@ -126,9 +127,9 @@ func (d *demo) chooseDueTimes() {
 	}
 }
 
-// measureDeliveries publishes the messages, runs a consumer, and kills it twice: three seconds after its start, while
-// it takes the first deliveries, and in the middle of the due times. It starts the consumer again after a second, as a
-// supervisor would. It returns the row of the table.
+// measureDeliveries publishes the messages, runs a consumer, and kills it twice. The first kill comes three seconds
+// after the start, while the consumer takes the first deliveries. The second comes in the middle of the due times. A
+// second after each kill it starts the consumer again, as a supervisor would. It returns the row of the table.
 func (c *consumer) measureDeliveries(ctx context.Context) (string, error) {
 	stopCMS, err := c.startCMS()
 	if err != nil {
@@ -235,7 +236,7 @@ func (c *consumer) publishAll(ctx context.Context) (*amqp.Channel, error) {
 	return ch, nil
 }
 
-// warnOfUnfiled prints the number of messages that are still in the queue, if there are any, because those due soon
+// warnOfUnfiled prints the number of messages that are still in the queue, if there are any. Those that are due soon
 // will be late.
 func (c *consumer) warnOfUnfiled(ch *amqp.Channel) error {
 	state, err := ch.QueueDeclarePassive(c.queueName(), true, false, false, false, nil)
@@ -246,8 +247,8 @@ func (c *consumer) warnOfUnfiled(ch *amqp.Channel) error {
 	return err
 }
 
-// awaitRequests waits until the CMS has got each message, for five minutes after the last due time at most, and returns
-// the columns of the table.
+// awaitRequests waits until the CMS has got each message, but no longer than five minutes after the last due time. It
+// returns the columns of the table.
 func (c *consumer) awaitRequests(ctx context.Context) string {
 	giveUpAt := c.demo.firstDueAt.Add(c.demo.span + 5*time.Minute)
 	lateBy := map[string]time.Duration{}
@@ -271,7 +272,8 @@ func (c *consumer) awaitRequests(ctx context.Context) string {
 	if len(late) == 0 {
 		return "0\t0\t\t\t\t\t\t"
 	}
-	// A 64-bit float of seconds is accurate to less than a microsecond, so a millisecond early is no rounding error.
+	// A 64-bit float of seconds is accurate to less than a microsecond. So a message that comes a millisecond early is
+	// really early.
 	early, _ := slices.BinarySearch(late, -time.Millisecond)
 	onTime, _ := slices.BinarySearch(late, time.Second)
 	quantile := func(q float64) time.Duration {

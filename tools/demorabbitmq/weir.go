@@ -63,7 +63,7 @@ func (c *consumer) startWeir(ctx context.Context) (*weir, error) {
 	return w, nil
 }
 
-// startConsumer starts weir consume.
+// startConsumer starts the command "weir consume".
 func (w *weir) startConsumer() (*exec.Cmd, error) {
 	return w.demo.startProgram(filepath.Join("build", "app", "handler"), w.env, "consume")
 }

@@ -51,9 +51,9 @@ type demo struct {
 type outcome struct {
 	tally    realcms.Tally
 	failures int
-	requests int           // to WordPress
+	requests int           // number of requests to WordPress
 	answered time.Duration // average time until a client had its answer
-	took     time.Duration // until WordPress had all writes
+	took     time.Duration // time until WordPress had all writes
 }
 
 func (d *demo) run(ctx context.Context) (err error) {
@@ -99,7 +99,7 @@ func (d *demo) newRace(prefix string) realcms.Race {
 // sender writes one version.
 type sender func(ctx context.Context, slug string, version int) error
 
-// measureRace runs a race, calls wait, and then tallies the posts of WordPress.
+// measureRace runs a race, calls "wait", and then tallies the posts of WordPress.
 func (d *demo) measureRace(ctx context.Context, race realcms.Race, proxy *realcms.Proxy, send sender,
 	wait func(context.Context) error) (outcome, error) {
 	var answered atomic.Int64

@@ -37,11 +37,11 @@ type weir struct {
 	ended   chan struct{}
 
 	mu  sync.Mutex
-	ids []string // of accepted messages
+	ids []string // ids of accepted messages
 }
 
-// startWeir starts storage in memory and the staged app with the recipe for WordPress, and waits until it is ready. env
-// is added to the environment of the app.
+// startWeir starts storage in memory and the staged app with the recipe for WordPress, and waits until it is ready. The
+// variables in "env" are added to the environment of the app.
 func startWeir(ctx context.Context, log io.Writer, env []string) (*weir, error) {
 	settings, err := filepath.Abs(filepath.Join("recipes", "wordpress", "weir.yaml"))
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// childAttributes puts a child into a group of its own, because Ctrl-C in the terminal must reach this program alone,
-// which stops the children in order. A child ends with this program, also if this program is killed.
+// childAttributes puts a child into a process group of its own. Ctrl-C in the terminal then reaches only this program,
+// which stops the children in order. A child ends with this program, even if this program is killed.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 }

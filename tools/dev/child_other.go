@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// childAttributes returns nil. Only Linux has a signal at the death of the parent; elsewhere children outlive a kill of
-// this program.
+// childAttributes returns nil. Only on Linux does a child get a signal when its parent dies. Elsewhere children outlive
+// a kill of this program.
 func childAttributes() *syscall.SysProcAttr { return nil }
 
 func killGroup(p *os.Process) { p.Kill() }

@@ -147,8 +147,8 @@ func runSystem(ctx context.Context, o devOptions) (err error) {
 	}
 }
 
-// lockFolder lets one system at a time use this folder's build/azurite and build/run.log: two emulators would overwrite
-// each other's data.
+// lockFolder makes sure that only one system at a time uses this folder's build/azurite and build/run.log: two
+// emulators would overwrite each other's data.
 func lockFolder() (io.Closer, error) {
 	lock, err := openLocked(filepath.Join("build", "run.lock"))
 	if errors.Is(err, errLocked) {
@@ -227,7 +227,7 @@ type childProcess struct {
 	lastLine string // the last line of its output that is not empty; read it after done
 }
 
-// startTail starts weir tail, which prints a line for each message whose stage changes.
+// startTail starts "weir tail", which prints a line for each message whose stage changes.
 func startTail(o devOptions, log *lineLog) (*childProcess, error) {
 	cmd := exec.Command("build/app/handler", "tail", "--url", o.weir(), "--lines", "0", "--interval", "1s")
 	cmd.Stdout = os.Stdout
@@ -328,8 +328,8 @@ A line follows for each message whose stage changes; the programs' logs are in b
 `, o.weir(), o.describeDemo())
 }
 
-// describeDemo returns the sentence that names the command of the demo for these ports, or "" without the demo CMS,
-// because the demo counts what that CMS has received.
+// describeDemo returns a sentence that names the command of the demo for these ports. Without the demo CMS it returns
+// "", because the demo counts what that CMS has received.
 func (o devOptions) describeDemo() string {
 	if o.cmsPort == 0 {
 		return ""

@@ -16,7 +16,7 @@ import (
 type buildStamp struct {
 	info   *debug.BuildInfo
 	commit string
-	at     time.Time // of the commit
+	at     time.Time // time of the commit
 }
 
 func readStamp(binary string) (buildStamp, error) {

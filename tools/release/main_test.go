@@ -63,7 +63,8 @@ func checkVersion(t *testing.T, program string) {
 	}
 }
 
-// findOnly returns the only file that matches a pattern and whose name does not contain without; "" excludes none.
+// findOnly returns the only file that matches a pattern. It skips files whose name contains "without"; an empty
+// "without" skips none.
 func findOnly(t *testing.T, folder, pattern, without string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(folder, pattern))

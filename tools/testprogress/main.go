@@ -1,7 +1,7 @@
 // Command testprogress reads the events of go test -json from its standard input. It prints a line for each package
-// that ends and for each test that is skipped, the output of each test that fails, at the end the numbers of tests, and
-// at an interval which tests run and for how long. Without it, go test prints nothing for the ten minutes that the
-// longest package takes.
+// that ends and for each test that is skipped, and the output of each test that fails. At an interval it prints which
+// tests run and for how long, and at the end the numbers of tests. Without testprogress, go test prints nothing for the
+// ten minutes that the longest package takes.
 //
 // It exits with 1 if a package failed, if the input has no package or cannot be read, or if a package began and did not
 // end. It exits with 2 for wrong flags.

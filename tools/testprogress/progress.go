@@ -17,7 +17,7 @@ import (
 type event struct {
 	Action      string
 	Package     string
-	ImportPath  string // of a build's output
+	ImportPath  string // import path of the build that printed the output
 	Test        string
 	Output      string
 	Elapsed     float64 // seconds
@@ -29,16 +29,16 @@ type progress struct {
 	out      io.Writer
 	now      func() time.Time
 	running  map[string]*packageRun
-	builds   map[string][]string                   // output of builds by import path
-	ended    int                                   // packages
+	builds   map[string][]string                   // output of builds, by import path
+	ended    int                                   // number of packages that have ended
 	failures []string                              // names of the packages that failed
-	counts   struct{ passed, failed, skipped int } // tests and subtests of all packages
+	counts   struct{ passed, failed, skipped int } // numbers of tests and subtests, over all packages
 }
 
 // packageRun is a package whose tests run.
 type packageRun struct {
-	passed  int                  // top-level tests that passed or were skipped
-	tests   map[string]time.Time // top-level tests that run and do not wait for their turn, and since when
+	passed  int                  // number of top-level tests that passed or were skipped
+	tests   map[string]time.Time // start of each top-level test that runs; without tests that wait for their turn
 	output  map[string][]string  // by top-level test; "" = the package's own
 	printed bool                 // a failed test's output was printed
 }
@@ -50,7 +50,7 @@ func newProgress(out io.Writer, now func() time.Time) *progress {
 // errNothing is the result of an input without packages.
 var errNothing = errors.New("no package was tested")
 
-// follow reads events until in ends. It prints at each tick which tests run, and at the end the numbers of tests. It
+// follow reads events until "in" ends. It prints at each tick which tests run, and at the end the numbers of tests. It
 // returns an error if the run was not a success.
 func (p *progress) follow(in io.Reader, ticks <-chan time.Time) error {
 	lines, readErr := make(chan string), make(chan error, 1)

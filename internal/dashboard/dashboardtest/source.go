@@ -18,13 +18,13 @@ import (
 	"weir/internal/wire"
 )
 
-// TitleError is the fingerprint of most dead messages.
+// Most dead messages have the fingerprint TitleError.
 var TitleError, _ = weir.Fingerprint("article", 422, "Field title: at most 200 characters, 231 were sent")
 
 // Noon is the time at which the source's clock starts.
 var Noon = time.Date(2026, 11, 20, 12, 0, 7, 250e6, time.UTC)
 
-// WholeUntil is the end of the last minute whose counters all instances have stored at Noon.
+// At Noon, all instances have stored the counters of the minutes before WholeUntil, but not of later minutes.
 var WholeUntil = Noon.Truncate(time.Minute).Add(-2 * time.Minute)
 
 // MessageID returns the id of the nth message.
@@ -38,7 +38,7 @@ type Data struct {
 	History   dashboard.History
 	Clusters  wire.ErrorList
 	Jobs      []wire.Job
-	Batches   []wire.Batch // with problems and stages
+	Batches   []wire.Batch // batches with their problems and stages
 	Schedules []dashboard.Schedule
 	Scheduled []wire.MessageLine
 	Messages  []wire.MessageLine

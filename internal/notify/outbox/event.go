@@ -23,15 +23,16 @@ type Event struct {
 	Stage        weir.Stage // stage of that message at the time of the event
 	Receiver     string     // name of the receiver, or CallbackTo
 	URL          string     // callback address, if Receiver is CallbackTo
-	ID           string     // webhook-id; of the end of a message: empty until a request was sent
-	Body         []byte     // body as sent; of the end of a message: nil until a request was sent
+	ID           string     // webhook-id; a FinalEvent has none until a request was sent
+	Body         []byte     // body as sent; a FinalEvent has none until a request was sent
 	NextAt       time.Time  // time at which to send the event, in whole microseconds
 	Attempts     int        // number of tries, with those that were recorded without a request
 	FirstTriedAt time.Time  // time of the first try; zero = no try
 	rowKey       string     // key of the row from which it was read
 }
 
-// FinalEvent returns the event that a message has become final. url is set only if the receiver is CallbackTo.
+// FinalEvent returns the event which says that a message has become final. The argument "url" is set only if the
+// receiver is CallbackTo.
 func FinalEvent(seq int64, stage weir.Stage, at time.Time, receiver, url string) Event {
 	at = at.UTC().Truncate(time.Microsecond)
 	return Event{Key: rows.Hash("final", rows.SeqPos(seq), string(stage), at.Format(time.RFC3339Nano)),
@@ -39,8 +40,8 @@ func FinalEvent(seq int64, stage weir.Stage, at time.Time, receiver, url string)
 		At:   at, Seq: seq, Stage: stage, Receiver: receiver, URL: url, NextAt: at}
 }
 
-// NewEvent returns an event that is not about the end of a message. name distinguishes it from all other events
-// of its kind in the lane.
+// NewEvent returns an event that is not about the end of a message. The argument "name" distinguishes it from all other
+// events of its kind in the lane.
 func NewEvent(kind, name string, at time.Time, receiver string, body []byte) Event {
 	at = at.UTC().Truncate(time.Microsecond)
 	id := rows.Hash(kind, name)

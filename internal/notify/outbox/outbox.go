@@ -19,7 +19,8 @@ type controlRows interface {
 	Marker(key string) (storage.Row, bool)
 }
 
-// MarkerOf returns the version of the row that marks an outbox that may have events; "" = the outbox is empty.
+// MarkerOf returns the version of the marker row, which exists while the outbox may have events; "" = the outbox is
+// empty.
 func MarkerOf(c controlRows) storage.ETag {
 	r, _ := c.Marker(rows.OutboxKey)
 	return r.ETag
@@ -59,8 +60,8 @@ func (o Outbox) Read(ctx context.Context, now time.Time, limit int) (Page, error
 	return p, nil
 }
 
-// Enqueue puts events into the outbox that are about neither a message nor the state of the lane. It adds no second
-// row for an event that is already in the outbox, unless the event was postponed.
+// Enqueue puts into the outbox events that are about neither a message nor the state of the lane. It adds no second row
+// for an event that is already in the outbox, unless the event was postponed.
 func (o Outbox) Enqueue(ctx context.Context, events []Event) error {
 	_, err := o.Table.Transact(ctx, o.Partition, enqueueOps(events))
 	return err
@@ -69,10 +70,11 @@ func (o Outbox) Enqueue(ctx context.Context, events []Event) error {
 // Postponement has an event as it was before it was postponed, and as it is afterwards.
 type Postponement struct{ Was, Is Event }
 
-// Ack removes events from the outbox and postpones others. marker is the version of the marker to remove, because the
-// outbox is empty then; "" = keep the marker. Ack skips an event whose row is gone. In that case it keeps the marker,
-// because another sender may have postponed the event. Ack can be repeated after any error. It reports whether it
-// removed the marker, and whether it found all rows as the caller had read them.
+// Ack removes events from the outbox and postpones others. If these are the last events, the caller gives the version
+// of the marker in "marker", and Ack also removes the marker. If "marker" is empty, Ack keeps the marker. Ack skips an
+// event whose row is gone. In that case it keeps the marker, because another sender may have postponed the event. Ack
+// can be repeated after any error. It reports whether it removed the marker, and whether it found all rows as the
+// caller had read them.
 func (o Outbox) Ack(ctx context.Context, gone []Event, later []Postponement,
 	marker storage.ETag) (isEmpty, whole bool, err error) {
 	whole = true
@@ -107,7 +109,8 @@ func ackOps(gone []Event, later []Postponement) []storage.Op {
 }
 
 // transactAcks sends one transaction, and returns true. If storage refuses the transaction because of one of its rows,
-// or because of the marker, transactAcks sends a transaction for each event, which keeps the marker, and returns false.
+// or because of the marker, transactAcks sends one transaction for each event. It then keeps the marker, and returns
+// false.
 func (o Outbox) transactAcks(ctx context.Context, gone []Event, later []Postponement,
 	ops []storage.Op) (whole bool, err error) {
 	_, err = o.Table.Transact(ctx, o.Partition, ops)

@@ -14,11 +14,11 @@ import (
 // for example because retention has removed the others.
 type BackwardScan struct {
 	Before   int64 // sequence numbers below Before are not read yet; 1 = all are read
-	Queries  int   // made so far
-	RowsRead int   // read so far
+	Queries  int   // queries made so far
+	RowsRead int   // rows read so far
 
 	store     *lane.Store
-	number    int   // of the lane
+	number    int   // number of the lane
 	chunkSize int64 // sequence numbers in the next chunk
 }
 

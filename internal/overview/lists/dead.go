@@ -15,8 +15,8 @@ type DeadRow struct {
 	Key       string
 	Contract  string
 	DiedAt    time.Time
-	Reason    string // of the last attempt
-	CMSStatus int    // in the last attempt; 0 = no answer
+	Reason    string // reason of the last attempt
+	CMSStatus int    // status in the last attempt; 0 = no answer
 }
 
 // ReadDead reads up to limit dead messages behind a sequence number, in the order of the log. It reports whether

@@ -10,13 +10,13 @@ import (
 	"weir/internal/weir"
 )
 
-// oldestPage limits the rows of the log, and the rows of held messages, that OldestWaitingSince reads.
+// OldestWaitingSince reads at most oldestPage rows of the log, and at most oldestPage rows of held messages.
 const oldestPage = 100
 
-// OldestWaitingSince returns the time from which the oldest waiting message could be sent: the latest of its
-// acceptance, its due time and its last request for a replay. It returns zero if no message waits, or only scheduled
-// messages do. It reads only the first messages of the log from the cursor on, and the first held messages, so it may
-// overlook an older message.
+// OldestWaitingSince returns the time from which the oldest waiting message could be sent. This is the latest of three
+// times of the message: its acceptance, its due time and its last request for a replay. It returns zero if no message
+// waits, or only scheduled messages do. It reads only the first messages of the log from the cursor on, and the first
+// held messages, so it may overlook an older message.
 func (l Reader) OldestWaitingSince(ctx context.Context, number int, c lane.Control) (time.Time, error) {
 	oldest, err := l.oldestOfLog(ctx, number, c)
 	if err != nil || c.Tail.NextDueAt.IsZero() {
@@ -45,9 +45,9 @@ func (l Reader) oldestOfLog(ctx context.Context, number int, c lane.Control) (ti
 	return time.Time{}, nil
 }
 
-// oldestHeld returns the time from which the oldest held message waits. It compares two messages: of those that were
-// never replayed, and of those that were, the one with the lowest sequence number. A replayed message waits since its
-// replay, so a message with a higher sequence number may wait for longer.
+// oldestHeld returns the time from which the oldest held message waits. It compares two messages: the one with the
+// lowest sequence number that was never replayed, and the one with the lowest sequence number that was replayed. A
+// replayed message waits since its replay, so a message with a higher sequence number may wait for longer.
 func (l Reader) oldestHeld(ctx context.Context, number int) (time.Time, error) {
 	page, err := l.Store.Table.Range(ctx, storage.Query{Partition: l.Store.Partition(number), From: rows.HeldPrefix,
 		To: rows.PrefixEnd(rows.HeldPrefix), Limit: oldestPage, Columns: rows.Names(rows.Seq, rows.WasReplayed)})

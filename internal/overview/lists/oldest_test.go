@@ -22,7 +22,7 @@ func TestReader_OldestWaitingSince(t *testing.T) {
 		}
 	})
 	for name, c := range map[string]struct {
-		dueIn time.Duration // of the first message
+		dueIn time.Duration // time until the first message is due
 		want  int           // index of the oldest message
 	}{
 		"TheFirst":           {0, 0},

@@ -12,7 +12,7 @@ import (
 // WaitingMessages has the held and the scheduled messages of a lane. Other waiting messages are in the log alone.
 type WaitingMessages struct {
 	Held       []lane.HeldMessage // sorted by block, then by position; without Contract, Version and Callback
-	DueTimes   []lane.DueTime     // of the scheduled messages, sorted by time
+	DueTimes   []lane.DueTime     // due times of the scheduled messages, sorted
 	IsComplete bool               // the lane has no further held or scheduled messages
 }
 

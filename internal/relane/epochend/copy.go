@@ -15,19 +15,19 @@ import (
 
 // Copy copies messages of closed lanes into the lanes of the next epoch: scheduled and dead ones, the versions that
 // were delivered last, and the remembered ids. No other process writes there before the next epoch opens. The copy can
-// be repeated at any point: an o_ row, written with each copy, shows that the message is copied, and every
-// transaction has a condition on the new lane's head, so a late one does nothing.
+// be repeated at any point. An o_ row, written with each copy, shows that the message is copied. Every transaction has
+// a condition on the new lane's head, so a late transaction does nothing.
 type Copy struct {
 	From, To *lane.Store
 }
 
 const (
-	// copyReadSize is how many messages are read before they are written.
+	// copyReadSize is the number of messages that are read at once, before they are written.
 	copyReadSize = 256
 	// copyMaxSparseness is the largest number of rows that are read for each wanted row.
 	copyMaxSparseness = 4
-	// copyGroupSize is how many messages a transaction can copy: it has two control rows, and three rows a
-	// message.
+	// copyGroupSize is the number of messages that one transaction can copy. The transaction has two control rows, and
+	// three rows for each message.
 	copyGroupSize = (storage.MaxOps - 2) / 3
 )
 
@@ -91,7 +91,7 @@ func (r *Copy) CopyLane(ctx context.Context, number int) error {
 
 // copiedMessage is a message that is being copied.
 type copiedMessage struct {
-	id        weir.ID // in the old epoch
+	id        weir.ID // id in the old epoch
 	index     storage.Row
 	row       storage.Row // its m_ row; no key = the row is gone
 	blockedBy string      // see lane.ReplayBlocks
@@ -116,8 +116,8 @@ func (r *Copy) listMessages(ctx context.Context, number int) ([]*copiedMessage, 
 	return list, nil
 }
 
-// readMessages reads the rows of the messages, by pages if they are close together. A message that retention
-// has removed meanwhile stays empty.
+// readMessages reads the rows of the messages. If the rows are close together, it reads them by pages. If retention has
+// removed a message meanwhile, its row stays empty.
 func (r *Copy) readMessages(ctx context.Context, number int, chunk []*copiedMessage) error {
 	low, high := chunk[0].id.Seq, chunk[0].id.Seq
 	for _, m := range chunk {
@@ -157,7 +157,7 @@ func (m *copiedMessage) setRow(row storage.Row) {
 	m.id.Nonce = rows.Nonce.Of(row.Values)
 }
 
-// copyMessages writes messages into one new lane, as many with a transaction as fit.
+// copyMessages writes messages into one new lane, with as many messages in each transaction as fit.
 func (r *Copy) copyMessages(ctx context.Context, number int, list []*copiedMessage) error {
 	for len(list) > 0 {
 		n, bytes := 0, 0
@@ -213,8 +213,9 @@ func (r *Copy) leaveOutCopied(ctx context.Context, number int, list []*copiedMes
 	return rest, err
 }
 
-// copyOps returns the transaction: both control rows, then the rows of each message. Dead messages are counted
-// at once. The first holder finds scheduled ones when it reads the log.
+// copyOps returns the transaction: both control rows, then the rows of each message. The transaction counts dead
+// messages in the new tail. It does not count scheduled messages, because the lane's first holder finds them when it
+// reads the log.
 func (r *Copy) copyOps(c lane.Control, list []*copiedMessage) []storage.Op {
 	dead := c.Tail.Counts.Dead
 	ops := make([]storage.Op, 2, 2+3*len(list))
@@ -237,8 +238,8 @@ func (r *Copy) copyOps(c lane.Control, list []*copiedMessage) []storage.Op {
 	return ops
 }
 
-// copyValues returns the columns of the copy: those of the message, its first id and its old position. Its
-// idempotency row stays in the old lane, where a repeat looks it up; the copy keeps the row's key for searches.
+// copyValues returns the columns of the copy: those of the message, its first id and its old position. The message's
+// idempotency row stays in the old lane, where a repeated post finds it. The copy keeps the row's key for searches.
 func (m *copiedMessage) copyValues() map[string]any {
 	v := maps.Clone(m.row.Values)
 	if key := rows.IdempotencyRow.Of(v); key != "" {

@@ -11,8 +11,9 @@ import (
 	"weir/internal/weir"
 )
 
-// copyKeyRows copies the rows of keys with a prefix: the versions that were delivered last, or the remembered ids.
-// Each call writes all of them again, together with head: a late transaction finds a newer head and does nothing.
+// copyKeyRows copies the rows whose row key begins with prefix: the versions that were delivered last, or the
+// remembered ids. Each call writes all of these rows again, together with head. So a late transaction finds a newer
+// head and does nothing.
 func (r *Copy) copyKeyRows(ctx context.Context, number int, prefix string) error {
 	q := rows.WithPrefix(r.From.Partition(number), prefix, nil)
 	for page, err := range rows.Pages(ctx, r.From.Table, q) {

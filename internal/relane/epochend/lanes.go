@@ -14,8 +14,8 @@ import (
 // Lanes has the lanes of the epoch that ends. Methods may be called concurrently for different lanes.
 type Lanes struct{ Store *lane.Store }
 
-// Seal seals a lane's head. Every append is conditional on head's ETag, so a message that is not filed
-// when Seal returns never will be.
+// Seal seals a lane's head. Every append is conditional on head's ETag. So a message that is not filed when Seal
+// returns is never filed.
 func (l Lanes) Seal(ctx context.Context, number int) error {
 	return l.updateControl(ctx, number, func(c lane.Control) (bool, storage.Op) {
 		return c.Head.IsSealed, c.Head.UpdateOp(rows.IsSealed.Is(true))
@@ -80,9 +80,9 @@ func pauseUnlessLost(err error) time.Duration {
 
 // Remaining is the work that keeps a sealed lane from being closed.
 type Remaining struct {
-	Waiting int64     // messages in the log, or, if there are none, held messages
-	Until   time.Time // until then no message is sent; zero = soon
-	Reason  string    // why the lane is paused; empty = it is not
+	Waiting int64     // number of messages in the log; if the log has none, of held messages
+	Until   time.Time // the lane sends nothing until then; zero = soon
+	Reason  string    // why the lane is paused; empty = the lane is not paused
 }
 
 // IsEmpty reports whether the lane can be closed.
@@ -125,9 +125,9 @@ func (l Lanes) remainingOf(ctx context.Context, number int, c lane.Control) (Rem
 	return rest, nil
 }
 
-// Close closes a sealed lane if no work is left in it; then no process can hold the lane. The caller has
-// its lease, and ctx ends with the lease. settle is how long a request of a crashed holder may still be at work
-// in the CMS.
+// Close closes a sealed lane if no work is left in it; then no process can hold the lane. The caller has the lane's
+// lease, and ctx ends with the lease. The CMS may still work on a request of a crashed holder; settle is the longest
+// time for that.
 func (l Lanes) Close(ctx context.Context, number int, nonce string, settle time.Duration) (closed bool, err error) {
 	w, err := l.Store.RaiseFence(ctx, number, nonce, lane.Tail{}, func(t *lane.Tail) {
 		if t.IsOpen {
@@ -157,8 +157,8 @@ func (l Lanes) Close(ctx context.Context, number int, nonce string, settle time.
 	return err == nil, err
 }
 
-// Reopen lets a closed lane be held again. The caller has its lease. It writes tail even if tail is open, so that
-// a late request to close it fails.
+// Reopen lets a closed lane be held again. The caller has the lane's lease. Reopen writes tail even if tail is open, so
+// that a late request to close it fails.
 func (l Lanes) Reopen(ctx context.Context, number int, nonce string) error {
 	_, err := l.Store.RaiseFence(ctx, number, nonce, lane.Tail{}, func(t *lane.Tail) { t.IsClosed = false })
 	return err
@@ -177,8 +177,9 @@ func (l Lanes) readKeys(ctx context.Context, number int, prefix string) ([]strin
 	return keys, nil
 }
 
-// pausedFor returns until when no message, or not every message, of a lane is sent, and the reason. An operator's
-// pause that was written just before the lane was sealed can still be resumed.
+// pausedFor returns the end of a lane's pause, and the reason of the pause. Until then the lane sends no messages, or
+// not the messages of a paused key. An operator's pause that was written just before the lane was sealed can still be
+// resumed.
 func pausedFor(c lane.Control, now time.Time) (until time.Time, reason string) {
 	if c.Tail.PausedUntil.After(now) {
 		return c.Tail.PausedUntil, "the CMS is unavailable (" + c.Tail.PauseReason + ")"

@@ -3,8 +3,8 @@
 //
 // A row is a marker of lane 0: its key sorts between head and tail. So each process that reads the control rows of that
 // lane sees the jobs of a process that has died. A new row is written in one transaction with head, under If-Match,
-// although no column of head changes. So two jobs are never created at the same time, which could exceed MaxInProgress,
-// and no job is created after head was sealed.
+// although no column of head changes. So two jobs are never created at the same time: together they could exceed
+// MaxInProgress. And no job is created after head was sealed.
 package jobrow
 
 import (
@@ -35,7 +35,7 @@ const jobLane = 0
 const MaxInProgress = 10
 
 const (
-	// createPatience limits the time for which Create tries again after failures of storage and other writes of head.
+	// createPatience limits the time for which Create tries again, if storage fails or other processes write head.
 	createPatience = 5 * time.Second
 	// retryAfter is the Retry-After of the answer if it is not known whether a job was created.
 	retryAfter = 10 * time.Second

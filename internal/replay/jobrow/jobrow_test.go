@@ -43,8 +43,8 @@ func TestCreate(t *testing.T) {
 	})
 }
 
-// If storage's answer to the creation of a job is lost, Create must return the job, without an error and without a
-// second job.
+// Storage's answer to the creation of a job may be lost. Create must then return the job without an error, and must not
+// create a second job.
 func TestCreate_LostAnswer(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		l, faults := lanetest.New(t, 1), storagetest.NewFaults()
@@ -79,7 +79,8 @@ func TestCreate_StorageIsAway(t *testing.T) {
 	})
 }
 
-// A sealed lane belongs to an epoch that ends. A job walks through the lanes of one epoch, so Create must refuse it.
+// A sealed lane belongs to an epoch that ends. A job replays messages in the lanes of one epoch, so Create must refuse
+// the job.
 func TestCreate_SealedLane(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		l := lanetest.New(t, 1)
@@ -117,7 +118,8 @@ func TestCreate_TooMany(t *testing.T) {
 	})
 }
 
-// A process that was suspended must not overwrite the progress of the process that has resumed its job.
+// A process was suspended, and another process has resumed its job. The first process must not overwrite the progress
+// of the other one.
 func TestSave(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		l := lanetest.New(t, 1)

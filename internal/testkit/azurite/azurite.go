@@ -26,9 +26,9 @@ const (
 	stopTimeout  = 10 * time.Second
 )
 
-// keepAliveSeconds is longer than a client keeps an idle connection, as with the real
-// service. By default the emulator closes an idle connection after 5 s, and a request
-// that a client sends at that moment is lost.
+// keepAliveSeconds is longer than a client keeps an idle connection; the real service keeps idle connections longer,
+// too. By default the emulator closes an idle connection after 5 s, and a request that a client sends at that moment is
+// lost.
 const keepAliveSeconds = "120"
 
 // ErrNotInstalled is returned if the emulator's npm package is missing.
@@ -37,7 +37,7 @@ var ErrNotInstalled = errors.New("azurite is not installed: run make azurite")
 // Options are the settings of one Azurite.
 type Options struct {
 	Dir       string // workspace, created if it is missing; empty = everything in memory
-	BlobPort  int    // 0 = a free port; the same holds for the other two ports
+	BlobPort  int    // 0 = a free port; the same holds for QueuePort and TablePort
 	QueuePort int
 	TablePort int
 	Log       io.Writer // gets the emulator's output; nil = the output is discarded
@@ -57,9 +57,9 @@ type Process struct {
 	err   error         // result of the child; valid after done
 }
 
-// Start runs Azurite, and returns when all three services listen. ctx bounds only the
-// start. Azurite runs until Stop; on Linux it also ends when the calling process does.
-// After Stop, another Azurite with the same Dir has its data, and can use its ports.
+// Start runs Azurite, and returns when all three services listen. ctx bounds only the start. Azurite runs until Stop;
+// on Linux it also ends when the calling process does. After Stop, another Azurite with the same Dir has the same data,
+// and can use the same ports.
 func Start(ctx context.Context, o Options) (*Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -114,8 +114,8 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done is closed when the process has ended, by Stop or by itself.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// ConnectionString returns the account's connection string, with the process's ports. Its
-// addresses are http, also if the process has Cert and Key.
+// ConnectionString returns the account's connection string, with the process's ports. Its addresses begin with http,
+// even if the process has Cert and Key.
 func (p *Process) ConnectionString() string {
 	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;"+
 		"BlobEndpoint=http://127.0.0.1:%d/%s;QueueEndpoint=http://127.0.0.1:%d/%s;"+
@@ -123,9 +123,8 @@ func (p *Process) ConnectionString() string {
 		Account, key, p.ports.Blob, Account, p.ports.Queue, Account, p.ports.Table, Account)
 }
 
-// Stop sends SIGTERM, on which Azurite saves its data and ends, and waits for the end. If
-// Azurite has not ended after ten seconds, Stop kills it and returns an error. Stop may
-// be called again.
+// Stop sends SIGTERM and waits until Azurite has saved its data and ended. If Azurite has not ended after ten seconds,
+// Stop kills it and returns an error. Stop may be called again.
 func (p *Process) Stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop azurite: %w", err)
@@ -142,8 +141,8 @@ func (p *Process) Stop() error {
 	}
 }
 
-// findScript returns the path of the emulator's script, from the installation in the working
-// directory or in the nearest directory above it that has one.
+// findScript returns the path of the emulator's script. It looks for an installation in the working directory, and then
+// in each directory above it.
 func findScript() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -27,7 +27,7 @@ type outputReader struct {
 	mu       sync.Mutex
 	line     []byte // the last line, if it has not ended yet
 	tail     []byte // the end of the output, for an error
-	ports    Ports  // of the services that listen; 0 = it does not listen yet
+	ports    Ports  // ports of the services that listen; 0 = the service does not listen yet
 	starting string // the address of the service that started last
 }
 
@@ -75,11 +75,11 @@ func (o *outputReader) readLine(line string) {
 	}
 	if o.ports.Blob > 0 && o.ports.Queue > 0 && o.ports.Table > 0 {
 		o.ready <- o.ports
-		o.ports = Ports{} // so that they are sent once
+		o.ports = Ports{} // so that the ports are sent only once
 	}
 }
 
-// startFailure returns why the child ended before its services listened; err is the child's result.
+// startFailure returns the reason for which the child ended before its services listened; err is the child's result.
 func (o *outputReader) startFailure(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Env is the environment variable with the connection string of the account that tests use in place of a process of
-// their own; empty = they start one.
+// Env is the environment variable with the connection string of an account. If it is set, tests use that account. If it
+// is empty, they start a process of their own.
 const Env = "WEIR_TEST_AZURITE"
 
 var sharedProcess struct {
@@ -19,10 +19,9 @@ var sharedProcess struct {
 	err     error
 }
 
-// Shared returns the connection string of the one Azurite of this test binary, or that in Env. The
-// first call starts Azurite, in memory. All tests share its account, so each test uses names of its own. If
-// Azurite cannot run, the test fails: a skipped test would prove no promise. The binary's TestMain must call
-// Main.
+// Shared returns the connection string in Env, or else that of the one Azurite of this test binary. The first call
+// starts this Azurite, in memory. All tests share the account, so each test uses names of its own. If Azurite cannot
+// run, the test fails: a skipped test would prove no promise. The binary's TestMain must call Main.
 func Shared(t testing.TB) string {
 	t.Helper()
 	if s := os.Getenv(Env); s != "" {

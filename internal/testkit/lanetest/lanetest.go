@@ -154,7 +154,7 @@ type Closer interface {
 }
 
 // Close closes parts of a process one after the other. It ends the test if a part returns an error, for example because
-// all parts together take longer than a minute.
+// the parts together take longer than a minute.
 func Close(t testing.TB, parts ...Closer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

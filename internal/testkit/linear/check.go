@@ -13,14 +13,15 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// patience is how long porcupine may search one key. A key that it has not decided by then fails.
+// patience is the time for which porcupine may search one key. If it has not decided about the key by then, the check
+// fails.
 const patience = time.Minute
 
 // Checked has the numbers of keys and operations that were checked against the model, and of excluded keys.
 type Checked struct{ Keys, Operations, Excluded int }
 
-// Check checks each key that is not excluded against the model. It draws the history of a key that breaks
-// the model into the file <name>-<key>.html in dir, and the error names the file.
+// Check checks each key that is not excluded against the model. If a key breaks the model, Check draws the history of
+// that key into the file <name>-<key>.html in dir, and the error names the file.
 func (h *History) Check(dir, name string) (Checked, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -59,7 +60,8 @@ func explainFailure(ops []porcupine.Operation, key string, result porcupine.Chec
 		findReason(ops, info), path)
 }
 
-// findReason returns why the longest sequence of operations that the model allows cannot go on.
+// findReason takes the longest sequence of operations that the model allows, and returns the reason for which no
+// further operation can follow.
 func findReason(ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	longest := []int{}
 	for _, partial := range info.PartialLinearizations()[0] {
@@ -71,7 +73,7 @@ func findReason(ops []porcupine.Operation, info porcupine.LinearizationInfo) str
 	for _, id := range longest {
 		s, _ = applyOperation(s, ops[id].Input, ops[id].Output)
 	}
-	// Of the operations that are left, the one that returned first cannot wait for another one.
+	// Among the operations that are left, the one that returned first cannot wait for another one.
 	next := -1
 	for id, op := range ops {
 		if !slices.Contains(longest, id) && (next < 0 || op.Return < ops[next].Return) {

@@ -19,15 +19,15 @@ type Receipt struct {
 	Duplicate bool
 }
 
-// Learned is the output of a post whose answer was not seen. Sequence is the message's number as another
-// operation showed it; 0 = none did. With the number, the checker has to try far fewer orders of such posts.
+// Learned is the output of a post whose answer was not seen. Sequence is the message's number, if another operation
+// showed it; otherwise 0. With the number, the checker has to try far fewer orders of such posts.
 type Learned struct{ Sequence int64 }
 
-// Begin is the begin of a write, when it reaches the CMS. Late marks a write whose sender stood still past
-// the end of its lease: its fence is lower than that in storage, and a CMS that checks fences refuses it.
+// Begin is the begin of a write: its arrival at the CMS. Late marks a write whose sender stood still past the end of
+// its lease. The fence of such a write is lower than the fence in storage, and a CMS that checks fences refuses it.
 type Begin struct {
 	Name, ID string
-	Sequence int64 // of the message; 0 = not known
+	Sequence int64 // number of the message; 0 = not known
 	Fence    int64
 	Late     bool
 }
@@ -43,15 +43,15 @@ const (
 	Lost    Verdict = "lost"    // the sender got no answer
 )
 
-// End is the end of the write whose begin it has.
+// End is the end of the write that began with Begin.
 type End struct {
 	Begin
 	Verdict Verdict
 }
 
-// Finish is a holder's decision that a message is dead, cancelled or superseded. No client sees its time. It
-// lies after the message's first post and the last read that showed the message waiting, and before the
-// first read that shows the decision.
+// Finish is a holder's decision that a message is dead, cancelled or superseded. No client sees the time of the
+// decision. That time lies after the message's first post, and after the last read that showed the message waiting. It
+// lies before the first read that shows the decision.
 type Finish struct{ Name, Stage string }
 
 // Read is a status read, of one message or of several at once.
@@ -74,15 +74,15 @@ type postRecord struct {
 	first      int64  // when the first post was sent
 	unanswered int64  // when the first post without an answer was sent; 0 = each was answered
 	filed      bool   // a post was answered as no duplicate, so it filed the message
-	waited     int64  // when the last read began that showed the message queued or retrying; 0 = none did
-	finished   int64  // when a read first showed that the message is dead, cancelled or superseded; 0 = none did
-	stage      string // the stage that this read showed
+	waited     int64  // when the last read that showed the message queued or retrying began; 0 = there was no such read
+	finished   int64  // when a read first showed the message dead, cancelled or superseded; 0 = there was no such read
+	stage      string // the stage that the read at the time "finished" showed
 }
 
 // Seen is a message's stage as it was read.
 type Seen struct{ Name, Stage string }
 
-// Rows of the visualization. Posts that overlap have the row postRow and the rows after it.
+// Rows of the visualization. Posts that overlap are in the row postRow and the rows after it.
 const (
 	cmsRow = iota
 	holderRow
@@ -90,7 +90,7 @@ const (
 	postRow
 )
 
-// Posted records a post and its answer; nil = the answer was not seen.
+// Posted records a post and its answer. If answer is nil, the answer was not seen.
 func (h *History) Posted(key, name string, sent, answered time.Time, answer *Receipt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,7 +99,7 @@ func (h *History) Posted(key, name string, sent, answered time.Time, answer *Rec
 		p.first = sent.UnixNano()
 	}
 	if answer == nil {
-		// Of several posts of one message without an answer, the first can stand for all.
+		// If several posts of one message have no answer, the first can stand for all of them.
 		if p.unanswered == 0 || sent.UnixNano() < p.unanswered {
 			p.unanswered = sent.UnixNano()
 		}
@@ -207,13 +207,14 @@ func (h *History) operationsOf(key string) []porcupine.Operation {
 	return ops
 }
 
-// firstSight is when a message was first seen to be filed, and its number, or 0 if no operation showed it.
+// firstSight has the time at which a message was first seen to be filed, and the message's number. The number is 0 if
+// no operation showed it.
 type firstSight struct{ first, sequence int64 }
 
-// firstShown returns by message when an operation first showed that it was filed, and its number. A
-// post whose answer was not seen has taken effect by then. If no operation shows the message, the post
-// is left out: it may have taken effect after all others. The checker would accept the same histories
-// if such posts had no end, but it would have to guess when each took effect.
+// firstShown returns, for each message, the time at which an operation first showed that it was filed, and its number.
+// A post without an answer has taken effect by then. If no operation shows the message, the map does not have it, and
+// its posts are left out: they may have taken effect after all other operations. The checker would accept the same
+// histories if such posts had no end, but it would have to guess when each took effect.
 func firstShown(ops []porcupine.Operation) map[string]firstSight {
 	shown := map[string]firstSight{}
 	note := func(name string, at, sequence int64) {
@@ -239,8 +240,8 @@ func firstShown(ops []porcupine.Operation) map[string]firstSight {
 	return shown
 }
 
-// assignRows assigns overlapping posts to rows of their own: the visualization shows one
-// operation of a client at a time.
+// assignRows assigns overlapping posts to different rows, because the visualization shows one operation of a client at
+// a time.
 func assignRows(ops []porcupine.Operation) {
 	var free []int64 // when each row's last post had returned
 	for i, op := range ops {

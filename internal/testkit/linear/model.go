@@ -11,17 +11,17 @@ import (
 // keyState is the state of one key. It is never changed in place.
 type keyState struct {
 	log   []keyMessage // in the order of acceptance
-	fence int64        // of the last write that was not late
+	fence int64        // fence of the last write that was not late
 	busy  string       // the message whose write is under way; "" = none
 }
 
 // keyMessage is one of a key's messages.
 type keyMessage struct {
-	name, id string  // id is empty until an operation shows it
-	sequence int64   // 0 until an operation shows it
+	name, id string  // the id is empty until an operation shows it
+	sequence int64   // 0 until an operation shows the number
 	begun    bool    // a write of the message has begun
-	verdict  Verdict // of the last write; empty = the write is under way, or there was none
-	fence    int64   // of the last write
+	verdict  Verdict // verdict of the last write; empty = a write is under way, or there was none
+	fence    int64   // fence of the last write
 	stage    string  // the final stage; empty until a Finish, or a read that shows the message delivered
 }
 

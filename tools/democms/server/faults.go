@@ -11,17 +11,17 @@ import (
 
 // Faults has the faults that the CMS shows. The zero value has none.
 type Faults struct {
-	Down        bool   `json:"down,omitempty"`        // 503
+	Down        bool   `json:"down,omitempty"`        // each write gets 503
 	Drop        bool   `json:"drop,omitempty"`        // the connection is closed without an answer
 	Hang        bool   `json:"hang,omitempty"`        // no answer until the fault is cleared
-	Slow        string `json:"slow,omitempty"`        // requests take this much longer (a duration)
-	TooMany     string `json:"tooMany,omitempty"`     // 429 with this Retry-After (a duration)
-	FailEvery   int    `json:"failEvery,omitempty"`   // 500 for each nth request
-	FailPath    string `json:"failPath,omitempty"`    // 500 for this path
-	FailFirst   string `json:"failFirst,omitempty"`   // 500 for first attempts at paths that begin with this
-	FailUnder   string `json:"failUnder,omitempty"`   // 500 for paths that begin with this
-	RefuseUnder string `json:"refuseUnder,omitempty"` // 403 for paths that begin with this
-	RejectText  string `json:"rejectText,omitempty"`  // 400 for bodies with this text in them
+	Slow        string `json:"slow,omitempty"`        // each write takes this much longer (a duration)
+	TooMany     string `json:"tooMany,omitempty"`     // each write gets 429 with this Retry-After (a duration)
+	FailEvery   int    `json:"failEvery,omitempty"`   // each nth write gets 500
+	FailPath    string `json:"failPath,omitempty"`    // 500 for writes of this path
+	FailFirst   string `json:"failFirst,omitempty"`   // 500 for first attempts at a path that begins with this
+	FailUnder   string `json:"failUnder,omitempty"`   // 500 for writes whose path begins with this
+	RefuseUnder string `json:"refuseUnder,omitempty"` // 403 for writes whose path begins with this
+	RejectText  string `json:"rejectText,omitempty"`  // 400 for writes whose body contains this
 }
 
 // aborted is the recorded status of a request that got no answer.

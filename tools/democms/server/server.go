@@ -25,17 +25,17 @@ type contentItem struct {
 
 // Request is one write as the CMS got it, also if it failed.
 type Request struct {
-	ID        string    `json:"id"` // the Idempotency-Key; empty if there was none
+	ID        string    `json:"id"` // value of Idempotency-Key; empty = the header is missing
 	Path      string    `json:"path"`
 	Version   int       `json:"version"`
 	Fence     int64     `json:"fence"`
 	Attempt   int       `json:"attempt"`
-	Order     int64     `json:"order"` // Weir-Sequence; without it the number of the write since the CMS started
-	Trace     string    `json:"trace"` // the traceparent
-	State     string    `json:"state"` // the tracestate
+	Order     int64     `json:"order"` // from Weir-Sequence; without it, the number of the write since the start
+	Trace     string    `json:"trace"` // value of traceparent
+	State     string    `json:"state"` // value of tracestate
 	StartedAt time.Time `json:"startedAt"`
 	EndedAt   time.Time `json:"endedAt"`
-	Status    int       `json:"status"` // of the answer; -1 = there was none
+	Status    int       `json:"status"` // status of the answer; -1 = there was no answer
 }
 
 // Server is a CMS. Safe for concurrent use.
@@ -60,18 +60,18 @@ type Server struct {
 // Stats is the CMS's own record.
 type Stats struct {
 	Items         int `json:"items"`
-	Writes        int `json:"writes"`        // successful ones
-	Failures      int `json:"failures"`      // writes that were answered 400 and over, or not at all
-	Duplicates    int `json:"duplicates"`    // items whose path an earlier item has, too
-	Overlaps      int `json:"overlaps"`      // writes that began while another of their path ran
-	MaxConcurrent int `json:"maxConcurrent"` // the most writes at one time, of any paths
-	Inversions    int `json:"inversions"`    // writes of a version lower than one written before at their path
-	Overtaken     int `json:"overtaken"`     // writes of a message after a later message of its path, see Request.Order
-	Repeats       int `json:"repeats"`       // successful writes under an Idempotency-Key written before
+	Writes        int `json:"writes"`        // successful writes
+	Failures      int `json:"failures"`      // writes that got a status of 400 or more, or no answer
+	Duplicates    int `json:"duplicates"`    // items with the same path as an earlier item
+	Overlaps      int `json:"overlaps"`      // writes that began while another write of the same path ran
+	MaxConcurrent int `json:"maxConcurrent"` // largest number of writes at one time, over all paths
+	Inversions    int `json:"inversions"`    // writes of a lower version than an earlier write of the same path
+	Overtaken     int `json:"overtaken"`     // writes that came after a later message of their path (see Request.Order)
+	Repeats       int `json:"repeats"`       // successful writes with the Idempotency-Key of an earlier such write
 }
 
-// New returns an empty CMS. It waits between the look-up of an item and the write for latency, and at random for up to
-// jitter longer.
+// New returns an empty CMS. Between the look-up of an item and the write, the CMS waits for latency plus a random time
+// of at most jitter.
 func New(latency, jitter time.Duration) *Server {
 	s := &Server{latency: latency, jitter: jitter, mux: http.NewServeMux()}
 	s.Reset()
@@ -100,7 +100,7 @@ func (s *Server) Reset() {
 // maxBody is the largest body that the CMS accepts.
 const maxBody = 8 << 20
 
-// writeBody is the part of a body that the CMS reads, under any root element.
+// writeBody has the parts of a body that the CMS reads. The root element can have any name.
 type writeBody struct {
 	PathAttr    string `xml:"path,attr"`
 	VersionAttr string `xml:"version,attr"`
@@ -122,7 +122,7 @@ func (s *Server) handleWrite(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this is not XML", http.StatusBadRequest)
 		return
 	}
-	version, _ := strconv.Atoi(firstNonEmpty(c.VersionAttr, c.Version)) // without one it is 0
+	version, _ := strconv.Atoi(firstNonEmpty(c.VersionAttr, c.Version)) // a message without a version has version 0
 	req := Request{ID: r.Header.Get("Idempotency-Key"), Path: findPath(c, r.Header), Version: version,
 		Trace: r.Header.Get("Traceparent"), State: r.Header.Get("Tracestate"), StartedAt: time.Now()}
 	req.Fence, _ = strconv.ParseInt(r.Header.Get("Weir-Fence"), 10, 64)
@@ -162,8 +162,8 @@ func firstNonEmpty(a, b string) string {
 	return b
 }
 
-// storeItem looks the item up, waits, and writes. It takes the lock for each step alone, so two writes of one path race
-// as in a real CMS.
+// storeItem looks the item up, waits, and writes. It takes and releases the lock for each of these steps, so two writes
+// of one path race as in a real CMS.
 func (s *Server) storeItem(req Request, title string) (int, string) {
 	if req.Path == "" {
 		return http.StatusBadRequest, "path is missing"
@@ -250,7 +250,7 @@ func (s *Server) Stats() Stats {
 
 func (s *Server) showStats(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Stats()) }
 
-// Requests returns all writes so far, in the order of their ends.
+// Requests returns all writes so far, in the order in which they ended.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,7 +303,7 @@ var KnownFaults = [][2]string{
 func (s *Server) showPage(w http.ResponseWriter, r *http.Request) {
 	stats := s.Stats()
 	s.mu.Lock()
-	faults, _ := json.Marshal(s.faults) // cannot fail: texts, numbers and bools
+	faults, _ := json.Marshal(s.faults) // cannot fail, because Faults has only strings, numbers and bools
 	items := make([]contentItem, 0, len(s.items))
 	for _, it := range s.items {
 		items = append(items, *it)

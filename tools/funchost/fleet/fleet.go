@@ -29,9 +29,9 @@ import (
 // Options has the settings that all hosts of a fleet share.
 type Options struct {
 	Binary string    // the funchost program, as Build makes it
-	Args   []string  // of each host; --script-root is required. Each host runs every timer of its group
-	Env    []string  // of each host, added to this process's environment
-	Out    io.Writer // the hosts' output; nil = nowhere
+	Args   []string  // arguments of each host; --script-root is required. Each host runs every timer of its group
+	Env    []string  // variables for each host, added to this process's environment
+	Out    io.Writer // gets the hosts' output; nil = the output is dropped
 }
 
 // Fleet is a front and the hosts behind it.
@@ -66,7 +66,7 @@ func Start(o Options) (*Fleet, error) {
 	}
 	f := &Fleet{options: o, address: socket.Addr().String()}
 	f.front = &http.Server{Handler: f.newFront(), ReadHeaderTimeout: time.Minute}
-	f.serving.Go(func() { _ = f.front.Serve(socket) }) // ErrServerClosed
+	f.serving.Go(func() { _ = f.front.Serve(socket) }) // the error is ErrServerClosed
 	return f, nil
 }
 
@@ -99,7 +99,7 @@ type Host struct {
 }
 
 // Add starts one more host with further arguments, and returns when the host listens. The front sends requests to the
-// host, except if --group names another group than http.
+// host, unless --group names a group other than http.
 func (f *Fleet) Add(ctx context.Context, args ...string) (*Host, error) {
 	h := &Host{done: make(chan struct{}), servesHTTP: groupOf(args) == "" || groupOf(args) == "http"}
 	h.cmd = exec.Command(f.options.Binary, slices.Concat(f.options.Args, []string{"--port", "0"}, args)...)
@@ -166,7 +166,7 @@ func (f *Fleet) awaitListening(ctx context.Context, h *Host, listening <-chan st
 // URL returns the address of this host, without a slash at its end.
 func (h *Host) URL() string { return h.url }
 
-// PID returns the process id of the host. Status has that of the handler.
+// PID returns the process id of the host. Status returns the process id of the handler.
 func (h *Host) PID() int { return h.cmd.Process.Pid }
 
 // Done returns a channel that is closed when the host's process has ended.
@@ -184,7 +184,7 @@ func (h *Host) Kill() error {
 
 // killGroup kills all processes of the host's process group, the handler included, and waits for the host's end.
 func (h *Host) killGroup() {
-	_ = syscall.Kill(-h.PID(), syscall.SIGKILL) // an error: no process of the group is left
+	_ = syscall.Kill(-h.PID(), syscall.SIGKILL) // an error means that no process of the group is left
 	<-h.done
 }
 

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// forwardingHeaders are removed by ReverseProxy. The front puts them back, so that the app gets them as sent.
+// forwardingHeaders are the headers that ReverseProxy removes. The front puts them back, so that the app gets them as
+// sent.
 var forwardingHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
 // newFront returns a proxy that sends each request to the next host that accepts the connection.
@@ -25,7 +26,8 @@ func (f *Fleet) newFront() http.Handler {
 				}
 			}
 		},
-		// A connection serves one request. Otherwise the front would spread connections over the hosts, not requests.
+		// Each connection serves one request. Otherwise the front would spread connections over the hosts, and not
+		// requests.
 		Transport:     &http.Transport{DialContext: f.dialNextHost, DisableKeepAlives: true, DisableCompression: true},
 		FlushInterval: -1,
 		ErrorLog:      log.New(f.options.Out, "front: ", 0),

@@ -25,7 +25,7 @@ import (
 	"weir/tools/funchost/fleet"
 )
 
-// program is the path of funchost, and connection the connection string of storage, for all tests.
+// All tests use these two: "program" is the path of funchost, and "connection" is the connection string of storage.
 var program, connection string
 
 func TestMain(m *testing.M) {
@@ -64,7 +64,7 @@ func (r runner) Run() int {
 // runFakeHandler is the handler of the tests. It writes a file to a folder for each event: "taken" when an
 // invocation or a request to /api/hold has arrived, "closed" when the host has closed the connection, and "signal"
 // when the process got a signal. It answers the invocation or the request when the file "release" exists. To /api/who
-// it answers with the pid of its host, to /api/listening with the number of sockets on which its host listens.
+// it answers with the pid of its host, and to /api/listening with the number of sockets on which its host listens.
 func runFakeHandler(dir string) int {
 	note := func(name, text string) {
 		part := filepath.Join(dir, "."+name)
@@ -143,7 +143,7 @@ func listListeningSockets(pid int) []string {
 type rig struct {
 	*fleet.Fleet
 	t     *testing.T
-	dir   string // to which the handler writes its files
+	dir   string // folder to which the handler writes its files
 	queue *azqueue.QueueClient
 }
 

@@ -15,7 +15,7 @@ type Status struct {
 	Instances []InstanceStatus `json:"instances"`
 	// Replaced has the instances that have a successor, after a restart or an idle time, and have not ended yet.
 	Replaced []InstanceStatus `json:"replaced,omitempty"`
-	// Transactions has the numbers of the host's own requests to storage, by service and operation.
+	// Transactions counts the host's own requests to storage, by service and operation.
 	Transactions map[string]int64 `json:"transactions"`
 	// Logged counts the lines that the real host would have logged, by category.
 	Logged map[string]Logged `json:"logged"`
@@ -29,7 +29,7 @@ type InstanceStatus struct {
 	PID      int    `json:"pid"`
 	Port     int    `json:"port"`
 	WorkerID string `json:"workerId"`
-	// The numbers of HTTP requests, and of invocations of queues and timers, in flight on the instance.
+	// How many HTTP requests, and how many invocations of queues and timers, are in flight on the instance.
 	Requests    int `json:"requests"`
 	Invocations int `json:"invocations"`
 }
@@ -124,7 +124,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }
 
-// onInstance calls do with the instance that the path names, and answers with the host's status.
+// onInstance calls "do" with the instance that the path names, and answers with the host's status.
 func (h adminAPI) onInstance(do func(*instance)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		n, err := strconv.Atoi(r.PathValue("n"))
@@ -138,8 +138,8 @@ func (h adminAPI) onInstance(do func(*instance)) http.HandlerFunc {
 	}
 }
 
-// startFunction runs a function without HTTP trigger in the background. A function with a queue trigger gets the text
-// of input, from a request body such as {"input":"…"}, as its message.
+// startFunction runs a function without HTTP trigger in the background. If the function has a queue trigger, its
+// message is the text of "input" in a request body such as {"input":"…"}.
 func (h adminAPI) startFunction(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Input string }
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))

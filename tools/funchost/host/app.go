@@ -21,11 +21,11 @@ type app struct {
 	isForwarding   bool
 	isProxying     bool
 	initTimeout    time.Duration
-	timeout        time.Duration // of a function; negative = none
+	timeout        time.Duration // time limit of an invocation; negative = none
 	routePrefix    string
 	queues         queueOptions
 	functions      []*function // sorted by name
-	indexingErrors []error     // of functions that the host leaves out
+	indexingErrors []error     // errors of the functions that the host leaves out
 	filter         logFilter
 	// stderrIsErrors gives each line on stderr the level Error, except a line that contains "warn".
 	stderrIsErrors bool
@@ -56,7 +56,8 @@ type functionBinding struct {
 	Schedule              string
 	UseMonitor            *bool
 	RunOnStartup          bool
-	// QueueName, the connection string that Connection names, and Schedule, with the values of app settings.
+	// The values of QueueName and Schedule, and the connection string that Connection names. App settings are replaced
+	// by their values.
 	queue, connection, pattern string
 }
 

@@ -24,14 +24,14 @@ const (
 // timeoutGrace is how long a timed-out call may continue before the host kills the handler.
 const timeoutGrace = 2 * time.Second
 
-// maxAnswer is the largest number of bytes that are read of an answer to a payload.
+// maxAnswer is how many bytes of an answer to a payload are read at most.
 const maxAnswer = 100 << 20
 
 var errEnded = errors.New("the handler process has ended")
 
 // newHandlerClient returns the client for the calls of one handler process. Its calls reach no other process, although
-// the next handler listens on the same port: net/http repeats a GET if a reused connection closes before the answer.
-// A call that timed out would otherwise go to the next handler again, without a time limit.
+// the next handler listens on the same port. This matters because net/http repeats a GET if a reused connection closes
+// before the answer: a call that timed out would otherwise go to the next handler again, without a time limit.
 func newHandlerClient(p *handlerProcess, forwarding bool) *http.Client {
 	c := &http.Client{Transport: &http.Transport{
 		DialContext:         p.dialHandler,
@@ -131,8 +131,9 @@ func (c caller) callWithTimeout(call func(context.Context, *http.Client) error) 
 	return errTimeout
 }
 
-// awaitCallable waits until the instance's handler process is ready. It also returns a process that exited with 0, all
-// calls of which fail. It returns an error if the instance is gone, or is not ready in time, which ends the host.
+// awaitCallable waits until the instance's handler process is ready. If the process has exited with 0, awaitCallable
+// also returns it, but all its calls fail. It returns an error if the instance is gone. If the process is not ready in
+// time, it also returns an error, and the host ends.
 func (c caller) awaitCallable() (*handlerProcess, *http.Client, error) {
 	limit := time.NewTimer(4 * c.host.app.initTimeout)
 	defer limit.Stop()

@@ -29,18 +29,19 @@ func (c *console) logOwn(format string, args ...any) {
 	c.writeLine("[" + c.now().UTC().Format("2006-01-02T15:04:05.000Z") + "] " + fmt.Sprintf(format, args...))
 }
 
-// logDetail logs a line, such as one about a single invocation, except if the host is quiet.
+// logDetail logs a line, such as one about a single invocation. If the host is quiet, it logs nothing.
 func (c *console) logDetail(format string, args ...any) {
 	if !c.quiet {
 		c.logOwn(format, args...)
 	}
 }
 
-// maxLine is the number of bytes after which the part of a line that has arrived is written as a line of its own.
+// maxLine is the longest part of a line that waits for its end, in bytes. A longer part is written as a line of its
+// own.
 const maxLine = 64 << 10
 
-// lineWriter passes one stream of a handler's output on to the console: those lines that host.json's filter admits,
-// each with a prefix. It remembers the last three lines, admitted or not.
+// lineWriter passes one stream of a handler's output on to the console. It passes only lines that host.json's filter
+// admits, and puts a prefix before each. It remembers the last three lines, admitted or not.
 type lineWriter struct {
 	console *console
 	prefix  string

@@ -15,7 +15,8 @@ var constraints = map[string]*regexp.Regexp{
 	"alpha": regexp.MustCompile(`(?i)^[a-z]*$`),
 }
 
-// parseConstraint parses the text behind a parameter's colon. undoubleBraces has replaced the doubled braces in it.
+// parseConstraint parses the text behind a parameter's colon. In this text undoubleBraces has already replaced the
+// doubled braces.
 func parseConstraint(text string) (*regexp.Regexp, error) {
 	if known := constraints[text]; known != nil {
 		return known, nil
@@ -38,7 +39,8 @@ func parseConstraint(text string) (*regexp.Regexp, error) {
 	return check, nil
 }
 
-// netClasses has, for the escapes \d and \w, the members of a class that matches in Go what the escape matches in .NET.
+// netClasses has the members of a class for each of the escapes \d and \w. In Go the class matches what the escape
+// matches in .NET.
 var netClasses = map[byte]string{'d': `\p{Nd}`, 'w': `\p{L}\p{Mn}\p{Nd}\p{Pc}`}
 
 var errNotInGo = errors.New("not supported here: Go has no expression that means the same")
@@ -100,8 +102,9 @@ func translateEscape(rest string, inClass bool) (string, error) {
 	}
 }
 
-// translateEnd translates $ or \Z; rest is the expression behind it. In .NET they also match before a line feed at the
-// end of the text, in Go $ does not. translateEnd refuses both if they are not at the end of an alternative.
+// translateEnd translates $ or \Z. The text "rest" is the expression behind it. In .NET both also match before a line
+// feed at the end of the text; in Go $ does not. translateEnd refuses both if they are not at the end of an
+// alternative.
 func translateEnd(rest string) (string, error) {
 	if strings.Trim(rest, ")") != "" && !strings.HasPrefix(strings.TrimLeft(rest, ")"), "|") {
 		return "", errNotInGo

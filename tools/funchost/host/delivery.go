@@ -18,7 +18,7 @@ type delivery struct {
 	message *azqueue.DequeuedMessage
 
 	mu         sync.Mutex
-	popReceipt string // of the dequeue or the last renewal
+	popReceipt string // receipt of the dequeue, or of the last renewal
 }
 
 // processMessage calls the function. Then it deletes the message, releases it, or moves it to the poison queue. If the

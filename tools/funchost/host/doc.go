@@ -12,39 +12,40 @@
 //   - The host hides a queue message for ten minutes, and renews this lease after half of the time. After a success
 //     it deletes the message. After a failure the message becomes visible (at once, or after visibilityTimeout), and
 //     after maxDequeueCount failures it goes to the poison queue.
-//   - An invocation whose request has a JSON payload (as of a queue) fails if its answer is 2xx without a JSON object.
-//     After an empty answer the real host hangs until functionTimeout; the stand-in fails the invocation at once and
+//   - The handler gets some requests with a JSON payload, such as those for queue messages. Such an invocation fails if
+//     its answer is 2xx without a JSON object. After an empty answer the real host hangs until functionTimeout. The
+//     stand-in fails the invocation at once and logs the reason.
 //     logs the reason.
-//   - A drain of the host (POST /admin/host/drain) stops the listeners of queues and timers, and is completed as soon
-//     as no invocation runs; HTTP goes on. A restart of the script host starts a second handler beside the first. The
-//     first handler lives until its invocations have ended.
+//   - A drain of the host (POST /admin/host/drain) stops the listeners of queues and timers, while HTTP goes on. The
+//     drain is completed as soon as no invocation runs. A restart of the script host starts a second handler beside the
+//     first. The first handler lives until its invocations have ended.
 //   - On Flex Consumption an instance runs the listeners of one group of functions (Config.Groups), and is
 //     killed when it has had no invocation for a while (Config.IdleKill), whatever its handler does.
-//   - It logs the lines that the real host logs for invocations, for requests of the queue listeners and for
-//     the handler's output, under host.json's logging.logLevel, and counts them by category (Status.Logged).
-//     Lines about the stand-in itself are neither filtered nor counted.
+//   - It logs the lines that the real host logs: for invocations, for requests of the queue listeners, and for the
+//     handler's output. It filters these lines by logging.logLevel of host.json, and counts them by category
+//     (Status.Logged). Lines about the stand-in itself are neither filtered nor counted.
 //   - A function is left out if its function.json names an app setting that is not set; the host serves the others.
 //   - An invocation that exceeds functionTimeout fails. If it still runs two seconds later, the host kills the
 //     handler, which ends all its requests in flight.
-//   - The host does not restart a handler that ends with exit code 0 after it was ready. It restarts one that ends
-//     with exit code 200, and counts no error. Any other end is an error, and so is a handler that is not ready in
-//     time. The third error, each within half an hour of the one before, ends the host.
-//   - A request's target passes the real host's layers: the router sees the path decoded once, and a
+//   - The host does not restart a handler that ends with exit code 0 after it was ready. It restarts one that ends with
+//     exit code 200, and counts no error. Any other end is an error. A handler that is not ready in time is an error,
+//     too. The third error ends the host, if each error came within half an hour of the one before.
+//   - A request's target passes the same layers as in the real host: the router sees the path decoded once, and a
 //     forwarding host decodes it a second time. testdata/targets.tsv holds the observations.
 //   - A host that forwards changes HTTP requests: it joins repeated query values, and drops headers such as
 //     Content-Encoding. It refuses a chunked upload, and buffers the answer. After a 204, 205 or 304 it closes the
 //     client's connection.
-//   - A host that proxies (if host.json asks for it, and Config.HTTP does not make the host an old one)
-//     streams requests and answers, and the handler learns that a client has gone away.
+//   - If a host proxies, it streams requests and answers, and the handler learns that a client has gone away. A host
+//     proxies if host.json asks for that, unless Config.HTTP is Forwarding.
 //
 // Beyond the real host it runs several instances behind one address, as after a scale-out: each is a handler process
 // with listeners of its own. Under /admin/host they can be listed, stopped and crashed. All handlers of a host have the
 // same parent process with one listening socket, so a handler cannot see that its own instance is being stopped.
 // Package fleet runs a process for each instance.
 //
-// One process runs each timer once, over all its instances. Several processes each run it, even if they share a
-// state folder (Config.StateDir). To get the behaviour of the real host, start only one process with the timer's
-// group.
+// Each timer runs once in a process, however many instances the process has. If there are several processes, each of
+// them runs the timer, even if they share a state folder (Config.StateDir). To get the behaviour of the real host,
+// start only one process with the timer's group.
 //
 // It has no extension bundles, no output bindings other than that of HTTP, no retry policies, no watch of files and no
 // dynamic concurrency. The start fails if a function has another binding or a retry policy.

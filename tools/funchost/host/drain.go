@@ -76,8 +76,8 @@ func (h *Host) Restart() error {
 
 var errStopping = errors.New("the host is stopping")
 
-// retireReplaced ends an instance that a restart has replaced, or that is scaled in. It waits without limit for the
-// invocations of the instance.
+// retireReplaced ends an instance that has a successor because of a restart, or that is scaled in. It waits without
+// limit for the invocations of the instance.
 func (h *Host) retireReplaced(old *instance) {
 	old.endInOrder(noLimit, old.awaitHTTP)
 	h.mu.Lock()

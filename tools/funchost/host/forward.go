@@ -75,7 +75,7 @@ func (c caller) buildForwarded(r *http.Request, sent requestTarget, id string) (
 	return out, nil
 }
 
-// forwardedHeader returns the headers for the handler. Of the client's headers only those are missing that the real
+// forwardedHeader returns the headers for the handler. It leaves out only those of the client's headers that the real
 // host loses. X-Forwarded headers, Authorization, Cookie, keys and the platform's own names pass as the client sent
 // them. The values of one name are joined, and the host's values come after a client's.
 func forwardedHeader(in http.Header, hasBody bool, id string) http.Header {
@@ -144,7 +144,7 @@ func (c caller) relayAndClose(w http.ResponseWriter, answer *http.Response) {
 	defer func() { _ = conn.Close() }()
 	var head bytes.Buffer
 	head.WriteString("HTTP/1.1 " + strconv.Itoa(answer.StatusCode) + " " + http.StatusText(answer.StatusCode) + "\r\n")
-	_ = header.Write(&head) // a buffer
+	_ = header.Write(&head) // cannot fail, because head is a buffer
 	head.WriteString("\r\n")
 	_, _ = conn.Write(head.Bytes()) // the client may be gone
 }

@@ -14,7 +14,7 @@ import (
 // Group is a number of instances that run only the listeners of some functions, as on Flex Consumption. All HTTP
 // functions are one group, and each other function is a group of its own. Every instance starts the same handler.
 type Group struct {
-	Name      string // FUNCTIONS_TARGET_GROUP: "http", "function:process"; empty = every function
+	Name      string // value of FUNCTIONS_TARGET_GROUP: "http" or "function:process"; empty = every function
 	Instances int
 }
 
@@ -61,8 +61,8 @@ func (f *function) isIn(group string) bool {
 	}
 }
 
-// configuredGroups returns Config.Groups if they name groups. Otherwise the host has one group: on Flex that which the
-// environment names, else all functions.
+// configuredGroups returns Config.Groups if it names groups. Otherwise it returns a single group. On Flex this is the
+// group that the environment names. Elsewhere it has all functions.
 func configuredGroups(cfg Config, env *environment) []Group {
 	if len(cfg.Groups) > 1 || len(cfg.Groups) == 1 && cfg.Groups[0].Name != "" {
 		return cfg.Groups
@@ -110,7 +110,7 @@ func (h *Host) listensFor(f *function) bool {
 	return slices.ContainsFunc(h.instances, func(i *instance) bool { return f.isIn(i.group) })
 }
 
-// scaleInWhenIdle ends an instance that has had no invocation for span or longer, as the platform does. Work of the
+// scaleInWhenIdle ends an instance that has had no invocation for "span" or longer, as the platform does. Work of the
 // handler outside of an invocation does not prevent that, and the handler gets no signal before its end.
 func (i *instance) scaleInWhenIdle(span time.Duration) {
 	seen := 0
@@ -142,8 +142,8 @@ func (i *instance) markScaledIn() bool {
 	return true
 }
 
-// scaleOut starts a successor of a scaled-in instance. It returns nil if no instance is scaled in, if the host is
-// stopping, or if the start fails, which ends the host. The caller has locked h.mu.
+// scaleOut starts a successor of a scaled-in instance. It returns nil if no instance is scaled in, or if the host is
+// stopping. If the start fails, it also returns nil, and the host ends. The caller has locked h.mu.
 func (h *Host) scaleOut(among []*instance) *instance {
 	at := slices.IndexFunc(among, func(i *instance) bool { return i.isScaledIn.Load() })
 	if at < 0 || h.isStopping {
@@ -163,8 +163,8 @@ func (h *Host) scaleOut(among []*instance) *instance {
 	return successor
 }
 
-// startScaling starts a watch of each function's queue, which starts an instance if the function's group is scaled in.
-// The caller has locked h.mu.
+// startScaling watches the queue of each function in the background. The watch starts an instance if the function's
+// group is scaled in. The caller has locked h.mu.
 func startScaling(h *Host) error {
 	if h.cfg.IdleKill <= 0 {
 		return nil
@@ -186,7 +186,7 @@ func startScaling(h *Host) error {
 	return nil
 }
 
-// scalePause is the time between two looks of the stand-in for the platform's scale controller at a queue.
+// scalePause is the time between two looks at a queue. These looks stand in for the platform's scale controller.
 const scalePause = time.Second
 
 // scaleByQueue starts an instance whenever the queue of a function has a visible message and the function's group has

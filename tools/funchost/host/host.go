@@ -24,18 +24,18 @@ import (
 type Config struct {
 	ScriptRoot string    // folder of host.json
 	Port       int       // 0 = a free one
-	Instances  int       // 0 = one; each runs all functions, except if the environment names a group (Flex)
-	Groups     []Group   // instances by the functions that they run; if set, Instances is ignored
-	Out        io.Writer // for the lines of the host and the handlers; nil = none are written
-	Quiet      bool      // no lines about single invocations that succeed
-	Env        []string  // nil = this process's
+	Instances  int       // number of handlers; 0 = 1. Each runs all functions, if the environment names no group (Flex)
+	Groups     []Group   // groups of functions, and the number of instances of each; if set, Instances is ignored
+	Out        io.Writer // gets the lines of the host and the handlers; nil = the host writes none
+	Quiet      bool      // the host writes no lines about single invocations that succeed
+	Env        []string  // environment; nil = the environment of this process
 	EnableAuth bool      // keys are checked; otherwise everyone is admin, as under func start
 	Key        string    // host function key
-	MasterKey  string    // satisfies every level
+	MasterKey  string    // admits its caller to every function
 	// FunctionKeys are keys of single functions, by the functions' names.
 	FunctionKeys map[string]string
-	StateDir     string // for the timers' status; empty = one for the script root in the temporary folder
-	GiveUpAfter  int    // errors of a handler after which the host ends; 0 = 3, as the real host; negative = no limit
+	StateDir     string // folder for the timers' status; empty = a folder for the script root in the temporary folder
+	GiveUpAfter  int    // number of a handler's errors that ends the host; 0 = 3, as the real host; negative = no limit
 	// Now returns the time. nil = time.Now.
 	Now func() time.Time
 	// MessageLease is the time for which the host hides a dequeued message. The host renews the lease after half of
@@ -50,18 +50,20 @@ type Config struct {
 	// for the real host. 0 = no such wait.
 	StopTakes time.Duration
 	// Orphan lets a handler live on without a parent if a queue or timer invocation outlasts StopWait, or if the host
-	// itself is killed. The real host was seen to do both. Use Orphan only if the host has a process of its own, which
-	// ends after Stop. Without Orphan no handler outlives the host, except that of a killed host outside of Linux.
+	// itself is killed. The real host was seen to leave its handler behind in both cases. Use Orphan only if the host
+	// has a process of its own, which ends after Stop. Without Orphan no handler outlives the host. The one exception
+	// is a host that is killed on another system than Linux.
 	Orphan bool
 	// ListenAfter is the time between the start of the handlers and the moment at which the host listens: about a
 	// second for the real host. Start returns when the host listens.
 	ListenAfter time.Duration
-	// IdleKill is the shortest time without an invocation after which the host ends an instance by SIGKILL. A request,
-	// a message or a timer of its group starts it again. 0 = never.
+	// IdleKill is the shortest time without an invocation after which the host ends an instance by SIGKILL. The host
+	// starts the instance again for a request, a message or a timer of its group. 0 = the host never ends an idle
+	// instance.
 	IdleKill time.Duration
 	// Development sets AZURE_FUNCTIONS_ENVIRONMENT=Development, as func start does. Without it, the variable of the
-	// environment decides. In development the host polls idle queues every two seconds, if host.json sets no
-	// maxPollingInterval other than a minute.
+	// environment decides. In development the host polls idle queues every two seconds, unless host.json sets a
+	// maxPollingInterval other than one minute.
 	Development bool
 }
 
@@ -74,7 +76,7 @@ type Host struct {
 	server  *http.Server
 	address string
 	failed  chan error
-	storage azure.Counter // of the host's own requests
+	storage azure.Counter // counts the requests that the host itself sends
 
 	listening     context.Context // its end stops the listeners; the handlers live on
 	stopListening context.CancelFunc
@@ -224,8 +226,8 @@ func printFunctions(h *Host) {
 // URL is the address of the host, without a slash at its end.
 func (h *Host) URL() string { return "http://" + h.address }
 
-// Transactions returns the numbers of requests that the host itself has sent to storage (such as polls, deletes and
-// renewals, over all instances), under keys such as "queue get". Requests of the handlers are not among them.
+// Transactions counts the requests that the host itself has sent to storage, such as polls, deletes and renewals. The
+// counts are sums over all instances, under keys such as "queue get". Requests of the handlers are not among them.
 func (h *Host) Transactions() map[string]int64 { return h.storage.Snapshot() }
 
 // Failed returns a channel that gets the reason when the host must give up. The caller must then call Stop.
@@ -297,8 +299,8 @@ func (h *Host) launchInstance(number int, group string) (*instance, error) {
 	return i, nil
 }
 
-// allInstances returns the latest instance of each number, also if it has ended. An instance that another of its number
-// has replaced is not among them.
+// allInstances returns one instance for each number: the latest one, even if it has ended. The instances that it has
+// replaced are left out.
 func (h *Host) allInstances() []*instance {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -311,9 +313,9 @@ func (h *Host) allReplaced() []*instance {
 	return append([]*instance(nil), h.replaced...)
 }
 
-// pickInstance picks the instance for an invocation: the instances of the function's group in turn. If none is
-// available, it starts one that was scaled in. It counts the invocation on that instance until the caller calls leave.
-// It returns nil if there is no instance to start either.
+// pickInstance picks the instance for an invocation: it takes the instances of the function's group in turn. If none is
+// available, it starts an instance that was scaled in. If it cannot start one either, it returns nil. The invocation
+// counts as running on the picked instance until the caller calls leave.
 func (h *Host) pickInstance(f *function) (i *instance, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -327,9 +329,9 @@ func (h *Host) pickInstance(f *function) (i *instance, leave func()) {
 }
 
 // Stop ends the host as SIGTERM ends the real one. The listening socket closes at once, and the listeners stop. The
-// host waits until all HTTP requests have ended, and at most StopWait for queue and timer invocations. The handlers get
-// only SIGKILL at the end. When the first call of Stop returns, no handler is left, except with Orphan. A further call
-// returns at once.
+// host waits until all HTTP requests have ended, and at most StopWait for queue and timer invocations. At the end the
+// handlers get SIGKILL, and no other signal before that. When the first call of Stop returns, all handlers have ended,
+// unless Orphan is set. A further call returns at once.
 func (h *Host) Stop() {
 	h.mu.Lock()
 	first := !h.isStopping
@@ -340,7 +342,7 @@ func (h *Host) Stop() {
 	}
 	closed := make(chan struct{})
 	go func() {
-		_ = h.server.Shutdown(context.Background()) // without a deadline it can fail only to close the socket
+		_ = h.server.Shutdown(context.Background()) // without a deadline, only the close of the socket can fail
 		close(closed)
 	}()
 	h.stopTaking()
@@ -353,6 +355,6 @@ func (h *Host) Stop() {
 	retiring.Wait()
 	h.background.Wait()
 	<-closed
-	_ = h.serving.Wait() // ErrServerClosed
+	_ = h.serving.Wait() // the error is ErrServerClosed
 	h.console.logOwn("The host has stopped.")
 }

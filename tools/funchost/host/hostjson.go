@@ -194,7 +194,7 @@ func (h *hostFile) readQueueOptions(env *environment) queueOptions {
 	}
 	if o.maxPollingInterval == time.Minute && strings.EqualFold(env.getVar("AZURE_FUNCTIONS_ENVIRONMENT"),
 		"Development") {
-		o.maxPollingInterval = 2 * time.Second // the host replaces a minute that host.json sets, too
+		o.maxPollingInterval = 2 * time.Second // the host also replaces a minute that host.json sets
 	}
 	processors := runtime.NumCPU()
 	if env.getVar("WEBSITE_SKU") == "Dynamic" {

@@ -68,7 +68,8 @@ func (h httpFront) newHandler() http.Handler {
 	})
 }
 
-// serveFunction serves a request by the first function, in the order of the names, whose route and methods match.
+// serveFunction serves a request by a function whose route and methods match. If several match, it takes the first by
+// name.
 func (h httpFront) serveFunction(w http.ResponseWriter, r *http.Request, sent requestTarget) {
 	f, params := h.matchFunction(r.Method, sent.path)
 	switch {

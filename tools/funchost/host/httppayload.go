@@ -75,8 +75,8 @@ func queryMap(r *http.Request) map[string]string {
 	return out
 }
 
-// bodyValue returns a body as text. A body of a binary or multipart type it returns as bytes, which become base64 in
-// the payload.
+// bodyValue returns a body as text. If the body's type is binary or multipart, it returns the body as bytes, which
+// become base64 in the payload.
 func bodyValue(kind string, raw []byte) any {
 	kind = strings.ToLower(kind)
 	if strings.HasPrefix(kind, "application/octet-stream") || strings.HasPrefix(kind, "multipart/") {
@@ -85,8 +85,9 @@ func bodyValue(kind string, raw []byte) any {
 	return string(raw)
 }
 
-// answerWith answers with the value of the HTTP output binding. If the handler's answer has no member Outputs, it
-// answers an empty 204. If Outputs has no member of this name, it answers 200 and an empty object.
+// answerWith answers with the value of the HTTP output binding: the member "name" of Outputs in the handler's answer.
+// If the answer has no Outputs, the client gets an empty 204. If Outputs has no such member, the client gets 200 and an
+// empty object.
 func answerWith(w http.ResponseWriter, out *invocationResult, name string) error {
 	if out.Outputs == nil {
 		w.WriteHeader(http.StatusNoContent)

@@ -9,9 +9,9 @@ import (
 // queues and timers, because a stopping host waits without limit only for HTTP requests.
 type inFlightCounts struct {
 	mu          sync.Mutex
-	http, other int           // in flight
-	begun       int           // since the instance's start, including those that have ended
-	changed     chan struct{} // closed when an invocation ends; nil = none waits for that
+	http, other int           // invocations in flight
+	begun       int           // invocations since the instance's start, including those that have ended
+	changed     chan struct{} // closed when an invocation ends; nil = no caller waits for that
 }
 
 func (n *inFlightCounts) beginInvocation(f *function) (end func()) {

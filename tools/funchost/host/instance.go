@@ -16,7 +16,7 @@ import (
 type state string
 
 const (
-	starting state = "starting" // invocations wait
+	starting state = "starting" // invocations wait until the handler is ready
 	running  state = "running"
 	exited   state = "exited" // the handler ended with 0 and is not restarted
 	gone     state = "gone"
@@ -27,18 +27,18 @@ type instance struct {
 	host        *Host
 	number      int
 	group       string
-	handlerPort int // kept over restarts
+	handlerPort int // the handler keeps its port when it is restarted
 	lifetime    context.Context
-	crash       context.CancelFunc // ends lifetime, and so all calls and the handler; messages in hand are not put back
+	crash       context.CancelFunc // ends lifetime, and with it all calls and the handler; puts no message back
 	ended       chan struct{}      // closed when the instance is gone
 
 	listening     context.Context // its end stops the listeners; an instance that ends in order lives on meanwhile
 	stopListening context.CancelFunc
 	isRetiring    atomic.Bool // it gets no new invocation, and ends after those in flight
 	isScaledIn    atomic.Bool // ended because it was idle; the next invocation starts a successor
-	isOrphaned    atomic.Bool // its handler outlives it
+	isOrphaned    atomic.Bool // its handler lives on without it
 	inFlight      inFlightCounts
-	listeners     []*queueListener // of its queue functions
+	listeners     []*queueListener // the listeners of its queue functions
 	polling       sync.WaitGroup
 
 	mu      sync.Mutex
@@ -92,7 +92,7 @@ func (i *instance) superviseHandler() error {
 		problem := i.watchProcess(p, client)
 		client.CloseIdleConnections()
 		if i.lifetime.Err() != nil || i.isRetiring.Load() {
-			return nil // a stopping host starts no handler: Ctrl-C may have ended the handler first
+			return nil // a stopping host starts no new handler; Ctrl-C may have ended the old one already
 		}
 		i.setState(starting, nil, nil)
 		if err := i.countError(problem); err != nil {
@@ -104,9 +104,10 @@ func (i *instance) superviseHandler() error {
 // noLimit lets endInOrder wait until all invocations have ended.
 const noLimit time.Duration = -1
 
-// endInOrder ends the instance. The instance gets no new invocation. Invocations of queues and timers may run on for
-// wait. Then awaitHTTP must wait for the HTTP requests, and the host kills the handler. With Config.Orphan, the host
-// does not kill a handler that still ran a queue or timer invocation after wait, and only closes its connections to it.
+// endInOrder ends the instance, which gets no new invocation. For the time of "wait", it lets invocations of queues and
+// timers run on. Then it calls awaitHTTP, which must wait for the HTTP requests, and the host kills the handler. With
+// Config.Orphan there is an exception: if a queue or timer invocation still ran after "wait", the host does not kill
+// the handler, and only closes its connections to it.
 func (i *instance) endInOrder(wait time.Duration, awaitHTTP func()) {
 	i.host.mu.Lock() // pickInstance must not choose the instance any more
 	i.isRetiring.Store(true)
@@ -197,8 +198,8 @@ func (i *instance) exitProblem(p *handlerProcess) error {
 	return fmt.Errorf("handler exited with code %d: %s", p.exitCode, strings.Join(p.stderr.lastLines(), "; "))
 }
 
-// countError counts an error of the handler, if problem is one. It returns an error if the count has reached
-// Config.GiveUpAfter.
+// countError counts a problem of the handler as an error; if "problem" is nil, it only logs the restart. It returns an
+// error if the count has reached Config.GiveUpAfter.
 func (i *instance) countError(problem error) error {
 	if problem == nil {
 		i.host.console.logOwn("Restarting the handler of instance %d.", i.number)
@@ -214,7 +215,7 @@ func (i *instance) countError(problem error) error {
 	return nil
 }
 
-// errorBucket counts errors. An error that comes more than errorGap after the last one is the first of a new count.
+// errorBucket counts errors. If an error comes more than errorGap after the last one, the count starts again at 1.
 type errorBucket struct {
 	count int
 	last  time.Time
@@ -236,8 +237,9 @@ const (
 	pingPause  = 10 * time.Second
 )
 
-// awaitReady sends GET / until the handler answers, with any status, or until a request fails in another way than by an
-// error of the network. Only the pauses between the requests count against the time limit.
+// awaitReady sends GET / again and again until the handler answers, with any status. If a request fails for another
+// reason than the network, that also counts as an answer. Only the pauses between the requests count against the time
+// limit.
 func (i *instance) awaitReady(ctx context.Context, client *http.Client) error {
 	for spent := time.Duration(0); spent < i.host.app.initTimeout; spent += readyPause {
 		err := i.getRoot(ctx, client)

@@ -87,7 +87,7 @@ func (c *lenientConn) readLine() error {
 	c.partial = append(c.partial, text...)
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull), errors.Is(err, io.EOF) && len(c.partial) > 0:
-		c.expects = unknown // too long, or cut off: the server refuses it
+		c.expects = unknown // the line is too long, or cut off: the server refuses it
 	case err != nil:
 		return err
 	default:

@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// logLevel is the severity of a line, with the names of host.json.
+// logLevel is the severity of a line. Its values have the names that host.json uses.
 type logLevel int
 
 const (
@@ -37,8 +37,8 @@ const (
 
 func categoryOf(f string) string { return "Function." + f }
 
-// logFilter is logging.logLevel of host.json: the lowest level that is logged, by prefix of the category in lower case.
-// The prefix "" is for all other categories.
+// logFilter is logging.logLevel of host.json. Each key is a prefix of categories, in lower case, and each value is the
+// lowest level that is logged for them. The key "" is for all other categories.
 type logFilter map[string]logLevel
 
 func (h *hostFile) readLogFilter() logFilter {

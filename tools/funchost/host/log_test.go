@@ -8,8 +8,8 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// logOnce runs one message through a queue function that prints to both streams, and stops the host. status is the
-// handler's answer, levels are the entries of host.json's logging.logLevel.
+// logOnce runs one message through a queue function that prints to both streams, and stops the host. The argument
+// "status" is the handler's answer, and "levels" has the entries of logging.logLevel in host.json.
 func logOnce(t *testing.T, status int, levels ...string) *queueRig {
 	t.Helper()
 	var env []string

@@ -185,8 +185,9 @@ func (o *safeOutput) String() string {
 	return o.text.String()
 }
 
-// rigOptions are the options of a rig. hostJSON replaces members of the rig's host.json. functions maps the names of
-// folders to the content of function.json. Without decide, the handler answers each call with success.
+// rigOptions are the options of a rig. The field "hostJSON" replaces members of the rig's host.json. The field
+// "functions" has the content of each function.json, by the name of its folder. If "decide" is nil, the handler answers
+// each call with success.
 type rigOptions struct {
 	hostJSON  map[string]any
 	functions map[string]string
@@ -303,7 +304,7 @@ func (r *rig) awaitFailure() error {
 	}
 }
 
-// awaitCondition polls until ok returns true.
+// awaitCondition calls "ok" again and again until it returns true.
 func awaitCondition(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

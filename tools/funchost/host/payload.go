@@ -104,8 +104,9 @@ func queuePayload(f *function, m queueMessage, now time.Time) []byte {
 	return encodePayload(data, meta)
 }
 
-// mergeFields copies the top-level fields of a message that is a JSON object into the metadata, except arrays, nulls
-// and fields whose names end with "trigger". It overwrites the host's own fields, so a handler must not trust those.
+// If the message is a JSON object, mergeFields copies its top-level fields into the metadata. It leaves out arrays,
+// nulls, and fields whose names end with "trigger". It overwrites the host's own fields, so a handler must not trust
+// those.
 func mergeFields(meta *orderedObject, text string) {
 	if t := strings.TrimSpace(text); !strings.HasPrefix(t, "{") || !strings.HasSuffix(t, "}") {
 		return

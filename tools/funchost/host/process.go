@@ -13,7 +13,7 @@ type handlerProcess struct {
 	cmd            *exec.Cmd
 	workerID       string
 	ended          chan struct{} // closed when it has ended and its output is read
-	exitCode       int           // to be read after ended is closed; -1 = a signal ended it
+	exitCode       int           // -1 = a signal ended the handler; read it after "ended" is closed
 	stdout         *lineWriter
 	stderr         *lineWriter
 	isKilledByHost atomic.Bool // the host ended it, so its end is no error of the handler

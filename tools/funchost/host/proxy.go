@@ -96,7 +96,7 @@ func (c caller) streamExchange(
 }
 
 // rewriteRequest makes the handler's request. ReverseProxy has removed the client's own X-Forwarded-For, -Host and
-// -Proto, and Forwarded, which the real host passes on.
+// -Proto, and also Forwarded. The real host passes Forwarded on, so rewriteRequest puts it back.
 func (c caller) rewriteRequest(p *httputil.ProxyRequest, sent requestTarget, id string) {
 	p.Out.URL = c.urlFor(sent.encodePath(), sent.encodeQuery())
 	p.Out.Host = p.Out.URL.Host

@@ -28,13 +28,13 @@ type queueListener struct {
 	options  queueOptions
 	queue    *azqueue.QueueClient
 	poison   *azqueue.QueueClient // nil = none: queue is a poison queue itself, or its name is too long
-	ctx      context.Context      // its end stops the polls; messages in hand are processed to their end
+	ctx      context.Context      // its end stops the polls; messages that the listener has are processed to their end
 	stop     context.CancelFunc
 	backoff  pollBackoff
 
 	mu      sync.Mutex
-	running int           // messages in hand
-	freed   chan struct{} // gets a value when a message is no longer in hand
+	running int           // messages that the listener has got, and not processed to their end
+	freed   chan struct{} // gets a value when one message less is running
 	woken   chan struct{} // gets a value when this instance has put a message into the queue
 }
 
@@ -94,8 +94,8 @@ func (i *instance) newListener(f *function) (*queueListener, error) {
 	return l, nil
 }
 
-// pollUntilStopped polls until the listener is stopped, or until an error ends the host. After a poll with messages it
-// polls again when at most newBatchThreshold messages are in hand.
+// pollUntilStopped polls until the listener is stopped, or until an error ends the host. After a poll that got
+// messages, the next poll comes when at most newBatchThreshold messages are running.
 func (l *queueListener) pollUntilStopped() {
 	defer l.host.console.logOwn("Stopped the listener for function '%s'", l.function.name)
 	defer l.stop()
@@ -133,7 +133,7 @@ func (l *queueListener) awaitNextPoll(d time.Duration) {
 	}
 }
 
-// wakeListeners wakes the instance's listeners of a queue to which it has sent a message.
+// wakeListeners wakes the instance's listeners of one queue, because the instance has sent a message to that queue.
 func (i *instance) wakeListeners(queue, connection string) {
 	for _, l := range i.listeners {
 		if t := l.function.trigger; t.queue == queue && t.connection == connection {
@@ -145,8 +145,8 @@ func (i *instance) wakeListeners(queue, connection string) {
 	}
 }
 
-// firstLine returns an error as one line: the status and code of an answer of storage, because the SDK's error contains
-// the whole answer, or the first line of another error.
+// firstLine returns an error as one line. For an answer of storage the line is the status and the code, because the
+// SDK's error contains the whole answer. For another error it is the error's first line.
 func firstLine(err error) string {
 	var res *azcore.ResponseError
 	if errors.As(err, &res) {
@@ -217,14 +217,15 @@ func (l *queueListener) awaitRoom() {
 // up to maxPollingInterval.
 type pollBackoff struct {
 	maxPause time.Duration
-	tries    int // polls of an empty queue since the last reset, until maxPause is reached
+	tries    int // number of polls of an empty queue since the last reset; stops at maxPause
 }
 
 const minPollPause = 100 * time.Millisecond
 
 func (b *pollBackoff) resetPause() { b.tries = 0 }
 
-// nextPause returns the pause before the next poll; random is from 0 to 1 and becomes a factor from 0.8 to 1.2.
+// nextPause returns the pause before the next poll. It turns "random", which is from 0 to 1, into a factor from 0.8 to
+// 1.2.
 func (b *pollBackoff) nextPause(random float64) time.Duration {
 	d := minPollPause
 	if b.tries > 0 {

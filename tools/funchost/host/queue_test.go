@@ -25,8 +25,8 @@ type queueRig struct {
 
 var queueNumber atomic.Int64
 
-// newQueueRig returns a rig whose host is not started. settings are those of host.json's extensions.queues. The rig
-// sets o.functions and o.hostJSON itself.
+// newQueueRig returns a rig whose host is not started. The argument "settings" has the members of extensions.queues in
+// host.json. The rig sets o.functions and o.hostJSON itself.
 func newQueueRig(t *testing.T, settings map[string]any, o rigOptions) *queueRig {
 	t.Helper()
 	connection := azurite.Shared(t)

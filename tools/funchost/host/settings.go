@@ -40,7 +40,8 @@ func (e *environment) hasVar(name string) bool {
 	return ok
 }
 
-// childEnv returns the environment for a child: e with the variables of more, which replace those of the same name.
+// childEnv returns the environment for a child: the variables of e and of "more". If both have a name, the value of
+// "more" counts.
 func (e *environment) childEnv(more map[string]string) []string {
 	var out []string
 	for _, name := range e.names {
@@ -56,8 +57,8 @@ func (e *environment) childEnv(more map[string]string) []string {
 
 var settingPattern = regexp.MustCompile(`%[^%]+%`)
 
-// expandSettings replaces each %NAME% by the value of the setting, or by nothing if it is not set. missing is the first
-// name that is not set.
+// expandSettings replaces each %NAME% by the value of the setting, or by nothing if the setting is not set. It returns
+// the first name that is not set as "missing".
 func (e *environment) expandSettings(s string) (text, missing string) {
 	text = settingPattern.ReplaceAllStringFunc(s, func(m string) string {
 		name := strings.Trim(m, "%")
@@ -69,8 +70,8 @@ func (e *environment) expandSettings(s string) (text, missing string) {
 	return text, missing
 }
 
-// addLocalSettings adds the Values of local.settings.json. Variables of the environment take precedence. It returns
-// warnings for the host to print.
+// addLocalSettings adds the settings that local.settings.json has under "Values". Variables of the environment take
+// precedence. It returns warnings for the host to print.
 func (e *environment) addLocalSettings(root string) (warnings []string, err error) {
 	raw, err := os.ReadFile(filepath.Join(root, "local.settings.json"))
 	if errors.Is(err, os.ErrNotExist) {

@@ -37,9 +37,9 @@ func isASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
-// rebuildPath returns the path that a forwarding host sends on. The host writes the decoded address
-// as text and reads that text as a URI again, which decodes the escapes of unreserved characters a second time, turns
-// backslashes into slashes, resolves dots once more, and ends the path at ? and #.
+// rebuildPath returns the path that a forwarding host sends on. The host writes the decoded address as text and reads
+// that text as a URI again. This second reading decodes the escapes of unreserved characters once more, turns
+// backslashes into slashes, resolves dots again, and ends the path at ? and #.
 func (t requestTarget) rebuildPath() string {
 	path := t.path
 	if !t.hasQuery { // the host's parser of URIs ignores white space at the end
@@ -142,7 +142,8 @@ func decodeEscapes(s string, isWanted func(rune) bool) string {
 	return b.String()
 }
 
-// escapedRune decodes the escapes of one rune at the beginning of s. Size 0 = s begins with no escape of a rune.
+// escapedRune decodes the escapes of one rune at the beginning of s. It returns size 0 if s does not begin with the
+// escapes of a rune.
 func escapedRune(s string) (r rune, size int) {
 	var raw []byte
 	for isEscape(s[size:]) {
@@ -180,8 +181,8 @@ func isLetterOrDigit(c byte) bool {
 
 const hexDigits = "0123456789ABCDEF"
 
-// escapeBytes escapes every byte except unreserved characters and characters in allowed. If allowed has %, it leaves
-// escapes as they are, and escapes only a percent sign that begins no escape.
+// escapeBytes escapes every byte except unreserved characters and the characters in "allowed". If "allowed" contains %,
+// it leaves escapes as they are, and escapes only a percent sign that begins no escape.
 func escapeBytes(s, allowed string) string {
 	var b strings.Builder
 	s = escapePercents(s)

@@ -50,7 +50,7 @@ func readObservations(t *testing.T) []observation {
 }
 
 // weirRoutes returns function.json of each function with which the targets were tried on a real host, by the function's
-// name. id, rest and path are the parameters of the routes.
+// name. The arguments "id", "rest" and "path" are the parameters of the routes.
 func weirRoutes(id, rest, path string) map[string]string {
 	out := map[string]string{}
 	for name, v := range map[string][2]string{

@@ -16,7 +16,7 @@ import (
 // timerSchedule is the schedule of a timer.
 type timerSchedule struct {
 	cron.Schedule
-	isCron bool // otherwise a time span
+	isCron bool // the schedule is a cron expression; otherwise it is a time span
 }
 
 var cronParser = cron.MustNewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
@@ -58,7 +58,7 @@ type timerRunner struct {
 	host       *Host
 	function   *function
 	schedule   timerSchedule
-	statusFile string // path of the stored status; empty = not monitored
+	statusFile string // path of the stored status; empty = the timer is not monitored
 	status     *scheduleStatus
 }
 
@@ -88,8 +88,8 @@ func timerStateDir(h *Host) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("funchost-%x", sha256.Sum256([]byte(h.app.root)))[:25])
 }
 
-// runUntil fires until ctx ends. If times were missed before the start, it first fires once for all of them. Otherwise
-// it fires at once only if the trigger has runOnStartup.
+// runUntil runs the timer until ctx ends. If the timer missed times before the start, it first fires once for all of
+// them. Otherwise it fires at once only if the trigger has runOnStartup.
 func (t *timerRunner) runUntil(ctx context.Context) {
 	now := t.host.console.now()
 	if t.isPastDue(now) {
@@ -115,8 +115,8 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// isPastDue loads the stored status of a monitored timer, and reports whether the timer has missed a time according to
-// it. If there is no status yet, or the schedule has changed, the timer has missed none, and isPastDue stores a new
+// isPastDue loads the stored status of a monitored timer. It reports whether, by this status, the timer has missed a
+// time. If there is no status yet, or the schedule has changed, the timer has missed none, and isPastDue stores a new
 // status.
 func (t *timerRunner) isPastDue(now time.Time) bool {
 	if t.statusFile == "" {
