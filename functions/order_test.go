@@ -175,10 +175,11 @@ func readTrigger(t *testing.T, file string) trigger {
 	return f.Bindings[0]
 }
 
-// TestHostFile checks three rules of host.json. Both flags of forwarding are set, one for old hosts and one for
-// new hosts: without its flag a host sends HTTP requests as payloads. Only Weir's own lines, and two of the host's
-// categories with few lines, are at Information: all lines of the host would cost more money than the storage
-// account. Sampling drops no type of telemetry that shows failures.
+// TestHostFile checks three rules of host.json. First, both flags of forwarding are set, one for old hosts and one
+// for new hosts. Without its flag, a host sends HTTP requests as payloads. Second, only two kinds of lines are logged
+// at the level Information: Weir's own lines, and those of two categories of the host with few lines. To log all
+// lines of the host would cost more money than the storage account. Third, sampling drops no type of telemetry that
+// shows failures.
 func TestHostFile(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../host.json")

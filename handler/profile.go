@@ -13,8 +13,8 @@ import (
 )
 
 // init is only in the build for measurements (make profile). A SIGUSR2 begins a CPU profile, and the next SIGUSR2
-// ends it. The profile is a file of the folder WEIR_PROFILE, and gets its final name when it is complete. Without
-// WEIR_PROFILE no profile is written.
+// ends it. The profile is a file in the folder WEIR_PROFILE, and gets its final name when it is complete. If
+// WEIR_PROFILE is not set, no profile is written.
 func init() {
 	folder := os.Getenv("WEIR_PROFILE")
 	if folder == "" {
@@ -33,7 +33,7 @@ func init() {
 	}()
 }
 
-// writeProfile writes a CPU profile until a signal comes from end.
+// writeProfile writes a CPU profile until the channel "end" receives a signal.
 func writeProfile(path string, end <-chan os.Signal) error {
 	file, err := os.Create(path + ".part")
 	if err != nil {

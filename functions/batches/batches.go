@@ -1,7 +1,7 @@
-// Package batches serves /api/batches: POST accepts a document whose parts become messages, or a zip or
-// multipart of documents. GET lists batches, GET /{id} shows one, and DELETE /{id} cancels it. The key of the
-// function batches opens only the POST, because a program that posts batches must not see the batches of others. The
-// key of view opens the list, the key of status one batch, and the key of write the cancellation.
+// Package batches serves /api/batches. POST accepts a document whose parts become messages, or a zip or multipart of
+// documents. GET lists batches, GET /{id} shows one, and DELETE /{id} cancels it. The function key of "batches" opens
+// only the POST, because a program that posts batches must not see the batches of others. The key of "view" opens the
+// list, the key of "status" opens one batch, and the key of "write" opens the cancellation.
 package batches
 
 import (
@@ -50,13 +50,13 @@ type Function struct {
 	Logger    *slog.Logger
 }
 
-// batchMemory is the memory of one upload: its chunk as received, its chunk as sent to storage, and buffers.
+// batchMemory is the memory that one upload takes: one chunk as received, one chunk as sent to storage, and buffers.
 const batchMemory = 3 << 20
 
 const (
-	// maxUploads is the number of uploads at a time. Another upload waits for uploadWait at most, and is then
-	// refused with uploadRetry as its Retry-After. An upload may take minutes: without this limit a few slow
-	// uploads would take all the memory for bodies, and single posts would be refused.
+	// maxUploads is the largest number of uploads at the same time. A further upload waits for at most uploadWait.
+	// Then it is refused, with uploadRetry as its Retry-After. An upload may take minutes: without this limit a few
+	// slow uploads would take all the memory for bodies, and single posts would be refused.
 	maxUploads  = 4
 	uploadWait  = 5 * time.Second
 	uploadRetry = 10 * time.Second
@@ -128,8 +128,9 @@ func (f *Function) readSender(r *http.Request, spec *batch.Spec) (*upstream.Veri
 	return f.Upstreams.Verify(c)
 }
 
-// upload is the body of a request. Each error of Read except io.EOF is the client's fault. If the sender cannot be
-// verified, Read returns that error in place of io.EOF, so the batch is not accepted.
+// upload is the body of a request. Each error of Read except io.EOF is the fault of the client. At the end of the
+// body, Read verifies the sender. If that fails, Read returns the error of the verification in place of io.EOF, so
+// the batch is not accepted.
 type upload struct {
 	body   io.Reader
 	sender *upstream.Verification // nil = every caller may send
@@ -152,14 +153,15 @@ func (u upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// knownParameters are the query parameters that POST reads, and code and clientId, which the platform reads.
+// knownParameters are the query parameters that a POST may have. POST reads "mode" and "split". The platform reads
+// "code" and "clientId".
 var knownParameters = []string{"mode", "split", "code", "clientId"}
 
-// maxPaths limits the split paths of one batch.
+// maxPaths limits how often the parameter "split" may appear.
 const maxPaths = 16
 
-// readSpec parses headers and query. It refuses unknown names: otherwise a misspelt name would silently leave
-// its setting at the default.
+// readSpec parses headers and query. It refuses unknown names. Otherwise a misspelt name would be ignored, and its
+// setting would keep the default.
 func readSpec(r *http.Request, hasUpstreams bool) (batch.Spec, error) {
 	s := batch.Spec{ContentType: r.Header.Get("Content-Type"), Mode: wire.BatchAll}
 	known := knownParameters

@@ -21,11 +21,11 @@ import (
 // runner implements the ports of the function. It stores nothing.
 type runner struct {
 	mu         sync.Mutex      // guards specs, bodies and released
-	specs      []batch.Spec    // of the batches that Accept has read
-	bodies     []string        // of the batches that Accept has read
+	specs      []batch.Spec    // the specs of the batches that Accept has read
+	bodies     []string        // the bodies of the batches that Accept has read
 	err        error           // the error that Accept, Get and List return
-	refused    int             // calls of Refused
-	released   int             // reservations that were released
+	refused    int             // the number of calls of Refused
+	released   int             // the number of reservations that were released
 	reserveErr error           // the error that Reserve returns
 	state      wire.BatchState // the state of the batch that Cancel returns; "" = none
 }

@@ -14,7 +14,7 @@ import (
 
 const (
 	newsroomKey   = "newsroom-0123456789abcdef"
-	signingSecret = "0123456789abcdef0123456789" // of forge and shop
+	signingSecret = "0123456789abcdef0123456789" // the secret of the upstreams forge and shop
 )
 
 // postBatch posts the batch <a/> to a function that knows the upstreams newsroom, forge and shop.

@@ -11,9 +11,9 @@ import (
 	"weir/internal/wire"
 )
 
-// Canceller cancels a scheduled message at once. For a queued or retrying message it requests the cancellation
-// from the holder. The stage of the returned Status shows whether the message is cancelled already. Cancel
-// returns Conflict if the message was final before the call.
+// Canceller cancels a scheduled message at once. For a queued or retrying message it requests the cancellation from
+// the holder. The stage of the returned Status shows whether the message is cancelled already. If the message was
+// final before the call, Cancel returns Conflict.
 type Canceller interface {
 	Cancel(ctx context.Context, id weir.ID) (weir.Status, error)
 }
@@ -36,7 +36,7 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	reason, err := httpio.ReadReason(r) // read for its check only: the audit log stores the query, and so the reason
+	reason, err := httpio.ReadReason(r) // only to check it: the audit log stores the whole query, and so the reason
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return

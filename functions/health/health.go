@@ -9,8 +9,8 @@ import (
 	"weir/internal/httpio"
 )
 
-// Check checks one dependency of Weir. It fails if it returns an error. Callers with the key of view can read the
-// detail, but not the error.
+// Check checks one dependency of Weir. It fails if it returns an error. A caller with the function key of "view" can
+// read the detail, but not the error.
 type Check func(ctx context.Context) (detail string, err error)
 
 // Function runs checks. All callers share one report for reportAge: GET /api/health needs no key, so without

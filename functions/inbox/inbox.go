@@ -1,6 +1,6 @@
-// Package inbox is the function for the events of the inbox: Event Grid enqueues an event for each file that a
-// system puts into the inbox. The event is a hint only. For each event the function looks at the whole inbox,
-// as the sweep does each minute. So no file is lost or taken twice because an event is lost, repeated or late.
+// Package inbox is the function for the events of the inbox: Event Grid enqueues an event for each file that a system
+// puts into the inbox. The event is a hint only. For each event the function looks at the whole inbox, as the sweep
+// does each minute. So if an event is lost, repeated or late, no file is lost or taken twice.
 package inbox
 
 import (

@@ -19,9 +19,9 @@ import (
 // maxBody limits the bytes of a request's body, which has only one field.
 const maxBody = 4 << 10
 
-// Mover changes the due time of a scheduled message. version is the version of the message's state that the
-// client knows; empty = any version. Reschedule returns Conflict if the message is not scheduled any more, and
-// Stale if its state has another version.
+// Mover changes the due time of a scheduled message. The argument "version" is the version of the message's state
+// that the client knows; empty = any version. Reschedule returns Conflict if the message is not scheduled any more,
+// and Stale if its state has another version.
 type Mover interface {
 	Reschedule(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error)
 }
@@ -29,7 +29,7 @@ type Mover interface {
 // Caller wakes the lane's drainer, in this process or in the process that holds the lane.
 type Caller interface{ Call(lane int) }
 
-// Function moves messages. All fields are needed.
+// Function changes the due times of messages. All fields are needed.
 type Function struct {
 	Log    Mover
 	Caller Caller

@@ -1,6 +1,5 @@
-// Package poison is the function for tickets that the host gave up. It logs each such ticket and enqueues a new
-// one for the same lane (or for all lanes, if the ticket was for all), so that the messages do not wait for the
-// sweep.
+// Package poison is the function for tickets that the host gave up. It logs each such ticket, and enqueues a new one
+// for the same lane. If the ticket was for all lanes, the new one is, too. So the messages do not wait for the sweep.
 package poison
 
 import (

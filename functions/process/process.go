@@ -1,9 +1,9 @@
 // Package process is the function that answers a ticket: it looks at the ticket's lane, and starts the lane's
 // drain if there is work. The drain itself is never part of an invocation.
 //
-// The host runs up to 16 + 8 tickets at a time (batchSize + newBatchThreshold of host.json). So the function
-// answers a ticket as soon as it knows the state of the lane. One invocation stays while this process drains
-// or claims lanes, because the host may end a process that has no invocation in flight. See stay.go.
+// The host runs up to 16 + 8 tickets at a time (batchSize + newBatchThreshold of host.json). So the function answers
+// a ticket as soon as it knows the state of the lane. While this process drains or claims lanes, one invocation stays
+// in flight, because the host may end a process that has none. See stay.go.
 package process
 
 import (
@@ -38,10 +38,10 @@ type Drainer interface {
 	Held() []int
 }
 
-// Holder is informed whether an invocation stays with the lanes of this process. The function calls Attend when
-// an invocation begins to stay, and Yield when this invocation ends or is about to end. HandOver hands a lane
-// over to other processes. The function calls StopTaking when the platform seems to be shutting the host down:
-// this process then takes no lane until the host calls a queue or timer function again, or for ten minutes.
+// Holder is informed whether an invocation stays with the lanes of this process. The function calls Attend when an
+// invocation begins to stay, and Yield when this invocation ends or is about to end. HandOver hands a lane over to
+// other processes. The function calls StopTaking when the platform seems to be shutting the host down. This process
+// then takes no lane for ten minutes, or until the host calls a queue or timer function again.
 type Holder interface {
 	Attend()
 	Yield()
@@ -77,8 +77,8 @@ type Function struct {
 
 	mu      sync.Mutex
 	staying *stay // nil = no invocation stays with lanes
-	// keptUnder has, for each lane, the fence of the holder that did not hand the lane over when this process last
-	// claimed the lane.
+	// keptUnder is about holders that did not hand a lane over when this process last claimed it. For each such lane,
+	// keptUnder has the fence of that holder.
 	keptUnder map[int]int64
 }
 
@@ -118,16 +118,18 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 // come one at a time.
 func isHeldElsewhere(r drain.Report) bool { return r.State == drain.Busy || r.HolderFence != 0 }
 
-// hasClaimed reports whether the present holder kept the lane when this process last claimed it, and the ticket
-// that this process requeued after that claim is not visible yet. The caller then does not claim the lane again.
+// hasClaimed reports whether this process need not claim the lane again. That is so if the present holder kept the
+// lane when this process last claimed it, and the ticket that this process requeued after that claim is not visible
+// yet.
 func (f *Function) hasClaimed(lane int, holderFence int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.keptUnder[lane] == holderFence && f.Tickets.AwaitsRequeued(lane)
 }
 
-// answerAll answers a ticket for all lanes. If another process holds a lane, answerAll requeues the ticket. If a
-// lane has work that is due within ticketAhead, answerAll enqueues a ticket for all lanes for that time, too.
+// answerAll answers a ticket for all lanes. If another process holds a lane, answerAll requeues the ticket. If a lane
+// has work that is due within ticketAhead, answerAll also enqueues a ticket for all lanes that becomes visible at
+// that due time.
 func (f *Function) answerAll(ctx context.Context) error {
 	reports := make([]drain.Report, f.Lanes)
 	_ = lane.ForEach(f.Lanes, func(number int) error {
@@ -135,7 +137,7 @@ func (f *Function) answerAll(ctx context.Context) error {
 		return nil
 	})
 	var lanes []followedLane
-	next := map[drain.State]drain.Report{} // for each state, the report with the earliest Until
+	next := map[drain.State]drain.Report{} // for each state, the report with the earliest time Until
 	for number, r := range reports {
 		if r.Err != nil {
 			return r.Err
@@ -158,9 +160,9 @@ func (f *Function) answerAll(ctx context.Context) error {
 	return f.stayWith(ctx, lanes)
 }
 
-// enqueueTicket enqueues a ticket after the given report on a lane: if this process still drains the lane, if
-// another process holds it, or if its work is due within ticketAhead. If the report has an error, enqueueTicket
-// returns that error and enqueues no ticket.
+// enqueueTicket looks at the report on a lane, and enqueues a ticket for the lane in three cases: this process still
+// drains the lane, another process holds it, or its work is due within ticketAhead. If the report has an error,
+// enqueueTicket returns that error and enqueues no ticket.
 func (f *Function) enqueueTicket(ctx context.Context, lane int, r drain.Report) error {
 	switch {
 	case r.Err != nil:

@@ -21,7 +21,7 @@ var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 type fakes struct {
 	looked map[int]drain.Report // Look's report, by lane; a lane without a report is idle
 	joined drain.Report         // Join's report
-	calls  []string             // the function's calls of Join and, except AwaitsRequeued, of Tickets
+	calls  []string             // the calls of Join, and of all methods of Tickets except AwaitsRequeued
 }
 
 func (f *fakes) Look(_ context.Context, lane int) drain.Report {

@@ -13,65 +13,66 @@ import (
 // run for ever. So the invocations of a process relieve each other. This is the timetable of an invocation:
 //
 //	0 s   an invocation begins to stay with the lanes that this process drains or claims
-//	10 s  the invocation enqueues a ticket for another invocation if this process drains a lane, and does
-//	      the same 15 s and 30 s later
-//	45 s  no other invocation has come: the staying one enqueues a ticket for each lane that this process
-//	      drains, and a lane goes to the process that claims it. This process takes no further lane until
-//	      the host calls a queue or timer function again, or for ten minutes.
-//	58 s  the invocation hands the lanes over, claimed or not
+//	10 s  if this process drains a lane, the invocation enqueues a ticket, whose invocation is to relieve it;
+//	      it does so again at 25 s and 40 s
+//	45 s  if no other invocation has come, the staying one enqueues a ticket for each lane that this process
+//	      drains; from then on a lane goes to the process that claims it, and this process takes no further
+//	      lane for ten minutes, or until the host calls a queue or timer function again
+//	58 s  the invocation hands over all lanes, claimed or not
 //	60 s  the invocation ends
 //
-// A live host fetches a ticket within seconds: after it has found a message, its first polls come 0.1 to 7 s later,
-// and the next poll comes 13 s later. Any invocation that arrives relieves the one that stays, and the timetable
-// begins again. So the lanes of a live host do not move. A host that the platform is shutting down fetches no
-// tickets, so its lanes move.
+// A live host fetches a ticket within seconds. When it has found a message, its first polls come 0.1 to 7 s later,
+// and the poll after them comes 13 s later. Any invocation that arrives relieves the one that stays, and the
+// timetable begins again. So the lanes of a live host do not move. A host that the platform is shutting down fetches
+// no tickets, so its lanes move.
 //
-// A process also takes lanes without a ticket, for messages that it files itself. The invocation stays with
-// those lanes, too, because the platform ends a host that it is shutting down as soon as no invocation is in
-// flight.
+// A process also takes lanes without a ticket, for messages that it files itself. The invocation stays with those
+// lanes, too. Otherwise no invocation might be in flight, and the platform would then end a host that it is shutting
+// down.
 const (
 	reliefAt, reliefEvery = 10 * time.Second, 15 * time.Second
 	yieldAt               = 45 * time.Second
 	handOverAt            = 58 * time.Second
 	stayLimit             = time.Minute
-	// relievedFrom is the time for which an invocation stays before another one can relieve it. So if several
-	// tickets arrive together, only the first one's invocation stays, and the function answers the others at
+	// relievedFrom is the time for which an invocation stays before another one can relieve it. If several tickets
+	// arrive together, only the invocation of the first ticket stays, and the function answers the other tickets at
 	// once.
 	relievedFrom = 5 * time.Second
 )
 
-// stay is the time in which invocations of a process stay with its lanes, one after the other. An invocation
-// that does not take the seat adds its lanes to the stay and is answered at once. When a lane's claim or drain is
-// over, the function enqueues the ticket that the lane needs; see awaitLane.
+// stay is the time in which invocations of a process stay with its lanes, one after the other. The invocation that
+// stays has the seat. Any other invocation adds its lanes to the stay, and is answered at once. When a lane's claim
+// or drain is over, the function enqueues the ticket that the lane needs; see awaitLane.
 type stay struct {
-	limited context.Context // for joins and claims; ends with the stay
-	whole   context.Context // for enqueuing tickets; does not end with the stay
+	limited context.Context // the context of joins and claims; it ends with the stay
+	whole   context.Context // the context for enqueuing tickets; it outlives the stay
 	end     context.CancelFunc
 	seat    *seat
 	lanes   map[int]bool  // true = drained by this process, false = claimed
-	open    int           // number of lanes for which awaitLane runs
-	errs    []error       // of the tickets and reports of all lanes; nil for a lane without an error
+	open    int           // the number of lanes for which awaitLane runs
+	errs    []error       // the errors of the tickets and reports of all lanes; nil for a lane without an error
 	over    chan struct{} // closed by finishStay
 }
 
 // followedLane is a lane with which an invocation stays.
 type followedLane struct {
 	lane        int
-	isDrained   bool  // drained by this process; false = to be claimed
-	isShared    bool  // to be claimed for a ticket for all lanes, which answerAll has requeued
-	holderFence int64 // the fence of the process that holds the lane; 0 = this process drains it, or not known
+	isDrained   bool  // true = this process drains the lane; false = this process is to claim it
+	isShared    bool  // true = the claim is for a ticket for all lanes, which answerAll has requeued
+	holderFence int64 // the fence of the lane's holder; 0 = this process is the holder, or the fence is not known
 }
 
-// seat is the place of the one invocation that stays. Another invocation takes the place by closing relieved.
+// seat is the place of the one invocation that stays. Another invocation takes the place by closing the channel
+// "relieved".
 type seat struct {
 	takenAt  time.Time
 	relieved chan struct{}
 }
 
-// stayWith adds lanes to the stay, and claims those that other processes hold. If an invocation has stayed for
-// less than relievedFrom, stayWith then returns. Otherwise the caller's invocation takes the seat, and stayWith
-// returns when no lane is left, when another invocation relieves this one, after a minute, or after ctx has
-// ended. If no invocation stays and there is no lane to stay with, stayWith returns at once.
+// stayWith adds lanes to the stay, and claims those that other processes hold. If another invocation took the seat
+// less than relievedFrom ago, stayWith then returns. Otherwise the caller's invocation takes the seat, and stayWith
+// returns when no lane is left, when another invocation relieves this one, after a minute, or after ctx has ended. If
+// no invocation stays and there is no lane to stay with, stayWith returns at once.
 func (f *Function) stayWith(ctx context.Context, lanes []followedLane) error {
 	f.mu.Lock()
 	s := f.staying
@@ -112,8 +113,8 @@ func (f *Function) keepSeat(ctx context.Context, s *stay, mine *seat) error {
 		defer t.Stop()
 	}
 	for {
-		// This check comes first because a timer may have fired at the same moment. The timer's ticket or
-		// hand-over would concern lanes that are free by now, or with which another invocation stays.
+		// This check comes first, because a timer may have fired at the same moment. The ticket or the hand-over of
+		// that timer would come too late: the lanes are free by now, or another invocation stays with them.
 		if isClosed(s.over) {
 			return errors.Join(s.errs...)
 		}
@@ -160,9 +161,9 @@ func (f *Function) enqueueRelief(s *stay) {
 	}
 }
 
-// yieldLanes enqueues a ticket for each lane that this process drains. From then on a lane goes to the process
-// that claims it, and this process takes no further lane, except if another invocation stays with the lanes by
-// now.
+// yieldLanes enqueues a ticket for each lane that this process drains. If another invocation stays with the lanes by
+// now, that is all. Otherwise each lane goes from then on to the process that claims it, and this process takes no
+// further lane.
 func (f *Function) yieldLanes(s *stay, mine *seat) {
 	f.mu.Lock()
 	if f.hasSeat(s, mine) {
@@ -174,8 +175,8 @@ func (f *Function) yieldLanes(s *stay, mine *seat) {
 	f.enqueueFor(s, f.Tickets.EnqueueNow, f.drainedLanes(s))
 }
 
-// handOverLanes hands over all lanes that this process drains, except if another invocation stays with the lanes
-// by now.
+// handOverLanes hands over all lanes that this process drains. It does nothing if another invocation stays with the
+// lanes by now.
 func (f *Function) handOverLanes(s *stay, mine *seat) {
 	f.followHeld(s)
 	drained := f.drainedLanes(s)
@@ -190,7 +191,7 @@ func (f *Function) handOverLanes(s *stay, mine *seat) {
 	}
 }
 
-// endStay ends the waits for drains and claims, except if another invocation stays with the lanes by now.
+// endStay ends the waits for drains and claims. It does nothing if another invocation stays with the lanes by now.
 func (f *Function) endStay(s *stay, mine *seat) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -199,11 +200,12 @@ func (f *Function) endStay(s *stay, mine *seat) {
 	}
 }
 
-// hasSeat reports whether the invocation that took the seat mine still stays with the lanes: no other invocation
-// has taken the seat or begun another stay. The caller holds mu.
+// hasSeat reports whether the invocation that took the seat "mine" still stays with the lanes. It does so until
+// another invocation takes the seat or begins another stay. The caller holds mu.
 func (f *Function) hasSeat(s *stay, mine *seat) bool { return f.staying == s && s.seat == mine }
 
-// enqueueFor enqueues a ticket for each lane. It only logs a failure, because other tickets follow.
+// enqueueFor enqueues a ticket for each lane. If that fails, enqueueFor only logs the failure, because other tickets
+// follow.
 func (f *Function) enqueueFor(s *stay, enqueue func(context.Context, int) error, lanes []int) {
 	for _, lane := range lanes {
 		if err := enqueue(s.whole, lane); err != nil {
@@ -224,8 +226,8 @@ func (f *Function) drainedLanes(s *stay) (lanes []int) {
 	return lanes
 }
 
-// followHeld adds to a stay the lanes that this process drains and that the stay does not have yet: those that
-// it took without a ticket. It does nothing if the stay has ended.
+// followHeld adds lanes to a stay: those that this process drains, but took without a ticket. followHeld does nothing
+// if the stay has ended.
 func (f *Function) followHeld(s *stay) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -234,8 +236,7 @@ func (f *Function) followHeld(s *stay) {
 	}
 }
 
-// addHeld appends to the given lanes those that this process drains and that are not among them. It returns all
-// of them.
+// addHeld returns the given lanes, followed by all other lanes that this process drains.
 func (f *Function) addHeld(lanes []followedLane) []followedLane {
 	for _, held := range f.Drainer.Held() {
 		if !slices.ContainsFunc(lanes, func(l followedLane) bool { return l.lane == held }) {

@@ -92,8 +92,8 @@ func (d *heldDrains) setHeld(lanes ...int) {
 type calls struct {
 	mu    sync.Mutex
 	start time.Time
-	lanes []int           // the lanes of the calls of Enqueue and EnqueueAt
-	after []time.Duration // the time since the start at which each of lanes was added
+	lanes []int           // the lane of each call of Enqueue and EnqueueAt
+	after []time.Duration // the time of each of these calls since the start
 	other []string        // the other calls, each with its time
 }
 
@@ -124,7 +124,7 @@ func (r *calls) Yield()            { r.recordCall("yield") }
 func (r *calls) StopTaking()       { r.recordCall("stop taking") }
 func (r *calls) HandOver(lane int) { r.recordCall("hand over %d", lane) }
 
-// checkCalls compares the calls in other with want.
+// checkCalls compares the calls in the field "other" with the argument "want".
 func (r *calls) checkCalls(t *testing.T, want ...string) {
 	t.Helper()
 	r.mu.Lock()
@@ -143,7 +143,8 @@ func (r *calls) Requeue(_ context.Context, lane int, about time.Duration) error 
 	return nil
 }
 
-// checkLanes compares the lanes of all calls of Enqueue and EnqueueAt so far, sorted, with lanes.
+// checkLanes checks the lanes of all calls of Enqueue and EnqueueAt so far. The argument "lanes" has the lanes that
+// the test wants, sorted.
 func (r *calls) checkLanes(t *testing.T, lanes ...int) {
 	t.Helper()
 	r.mu.Lock()

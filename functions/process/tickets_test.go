@@ -21,7 +21,8 @@ import (
 	"weir/internal/ticket"
 )
 
-// The settings of host.json: how many tickets a host takes at once, and how many it still has when it takes more.
+// The settings of host.json: how many tickets a host takes at once, and how many tickets it still has when it takes
+// the next ones.
 const (
 	batchSize         = 16
 	newBatchThreshold = 8
@@ -40,9 +41,9 @@ type town struct {
 // townLane is a lane that gets a message each second.
 type townLane struct {
 	holder int           // the instance that drains it; -1 = none
-	work   time.Time     // when the first message since its last drain was filed; zero = no message was filed
+	work   time.Time     // the time of the first message since the last drain; zero = there was no message
 	until  time.Time     // the time at which the drain for this work ends
-	freed  chan struct{} // closed at the end of its present or last drain
+	freed  chan struct{} // closed when the lane's present or last drain ends
 }
 
 // countedQueue counts its tickets, hidden ones included, by their text.
@@ -66,8 +67,8 @@ func (q *countedQueue) Delete(ctx context.Context, m storage.QueueMessage) error
 	return q.Queue.Delete(ctx, m)
 }
 
-// countTickets returns the ticket's text that the queue has most often, the number of tickets with that text,
-// and the number of all tickets.
+// countTickets finds the most frequent text of the tickets in the queue. It returns that text, the number of tickets
+// with it, and the number of all tickets.
 func (q *countedQueue) countTickets() (text string, most, all int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -152,8 +153,8 @@ func (d drainer) Join(ctx context.Context, number int) drain.Report {
 	}
 }
 
-// appendEachSecond appends a message to each lane each second, at one instance. A drain of a lane lasts until busyFor
-// after the first message since the lane's last drain.
+// appendEachSecond appends a message to each lane each second, at one instance. A lane without a drain and without
+// work gets work with the next message. The drain for that work ends busyFor after that message.
 func (w *town) appendEachSecond(ctx context.Context, bell *ticket.Sender, busyFor func() time.Duration) {
 	for ctx.Err() == nil {
 		for number := range w.lanes {
@@ -169,7 +170,7 @@ func (w *town) appendEachSecond(ctx context.Context, bell *ticket.Sender, busyFo
 }
 
 // runHost takes tickets as the Functions host does: 16 at a time, and the next ones when 8 or fewer are left. If the
-// queue has no visible ticket, runHost looks again after idle.
+// queue has no visible ticket, runHost looks again after the time "idle".
 func (w *town) runHost(ctx context.Context, f *process.Function, idle time.Duration) {
 	var running atomic.Int64
 	for ctx.Err() == nil {
@@ -225,9 +226,10 @@ type settings struct {
 	bell             ticket.Config
 }
 
-// runTown runs a town for an hour, and checks the number of tickets each second. For each instance the queue may
-// have at most two tickets of each lane, and four for all lanes. Target-based scaling asks for one instance for
-// each batchSize tickets: it may ask for at most one more than there are. most is the largest number of tickets.
+// runTown runs a town for an hour, and checks the number of tickets each second. The queue may have at most two
+// tickets of each lane for each instance, and at most four tickets for all lanes for each instance. Target-based
+// scaling asks for one instance for each batchSize tickets. It may ask for at most one instance more than there are.
+// The result "most" is the largest number of tickets.
 func runTown(t *testing.T, s settings) (w *town, most int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	w = &town{
@@ -282,9 +284,9 @@ func runTown(t *testing.T, s settings) (w *town, most int) {
 	return w, most
 }
 
-// With 64 lanes many more are busy than a host answers tickets at a time. A lane is busy for the whole hour, or for
-// up to 90 s and then again. Only tickets lead to a lane here: no process wakes a lane for its own messages, polls a
-// busy lane or sweeps.
+// With 64 lanes, far more lanes are busy than the number of tickets that a host answers at a time. A lane is busy for
+// the whole hour, or again and again for up to 90 s. Only tickets lead to a lane here: no process wakes a lane for
+// its own messages, polls a busy lane or sweeps.
 func TestFunction_TicketsAreBounded(t *testing.T) {
 	t.Parallel()
 	forGood := func() func() time.Duration { return func() time.Duration { return 24 * time.Hour } }

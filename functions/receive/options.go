@@ -17,7 +17,7 @@ type requestOptions struct {
 	filing.Options
 	sender  *upstream.Verification // nil = every caller may send
 	dueFrom string                 // "header", "query", or "" if neither has a due time
-	wait    time.Duration          // the time for which the answer may wait until the message is final; 0 = no wait
+	wait    time.Duration          // the longest time that the answer waits until the message is final; 0 = no wait
 }
 
 // readOptions parses headers and query. A due time in a header takes precedence over a due time in the query.
@@ -49,8 +49,9 @@ func (f *Function) readOptions(r *http.Request) (requestOptions, error) {
 	return o, err
 }
 
-// knownParameters are the query parameters that this function reads, and code and clientId, which the platform
-// reads: a key, and the key's name. The platform leaves them in the address.
+// knownParameters are the query parameters that a post may have. This function reads "deliverAt" and "deliverAfter".
+// The platform reads "code", which is a key, and "clientId", which is the name of the key. The platform leaves both
+// in the address.
 var knownParameters = []string{"deliverAt", "deliverAfter", "code", "clientId"}
 
 // readSender begins to verify who sent the request. A webhook-id becomes the idempotency key.

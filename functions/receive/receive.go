@@ -19,7 +19,8 @@ import (
 )
 
 // Drain is the drainer of this process. The function wakes it after the answer, because otherwise the two would
-// compete for the CPU. If the answer waits until the message is final, the function wakes the drainer before.
+// compete for the CPU. If the answer waits until the message is final, the function wakes the drainer before that
+// wait.
 type Drain interface{ WakeOffered(lane int) }
 
 // Tickets enqueues a ticket for a lane without blocking the caller. It returns no error: the message is
@@ -34,8 +35,8 @@ type Intake interface {
 	ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error)
 }
 
-// Waiter delays an answer until a message is final, for wait at most. hasWaited is false if the Waiter does not
-// delay the answer; see Waits. st is the message's state if final is true.
+// Waiter delays an answer until a message is final, but no longer than the duration "wait". The result hasWaited is
+// false if the Waiter does not delay the answer; see Waits. If the result "final" is true, st is the message's state.
 type Waiter interface {
 	AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, hasWaited, final bool)
 }
@@ -128,8 +129,8 @@ func (f *Function) logAccepted(r *http.Request, filed lane.Receipt) {
 		"lane", m.ID.Lane, "seq", m.ID.Seq, "stage", string(filed.Stage), "trace_id", m.TraceID())
 }
 
-// maxFileTime limits the time of a post after its body was read: the time to check the message, store it, and
-// append it behind earlier posts. So a post gets the answer 503 within ten seconds if storage hangs.
+// maxFileTime limits the time that a post may take after its body was read. In this time Weir checks the message,
+// stores it, and appends it behind earlier posts. So a post gets the answer 503 within ten seconds if storage hangs.
 const maxFileTime = 9 * time.Second
 
 func (f *Function) fileMessage(w http.ResponseWriter, r *http.Request, asked requestOptions) (lane.Receipt, error) {

@@ -27,7 +27,7 @@ type fake struct {
 	err       error        // the error that AppendWithoutWake returns
 	hasTicket bool         // a ticket was enqueued
 	duplicate bool         // true = the message is filed already
-	woken     []bool       // for each wake, whether the answer was written before it
+	woken     []bool       // for each wake: true = the answer was written before it
 	answered  func() bool  // reports whether the answer was written; nil = it never is
 	embargo   time.Time    // the due time in the body; zero = none
 	hangs     bool         // AppendWithoutWake waits until its context ends

@@ -16,7 +16,7 @@ import (
 const (
 	newsroomKey   = "newsroom-0123456789abcdef"
 	pictureKey    = "pictures-0123456789abcdef"
-	signingSecret = "0123456789abcdef0123456789" // of forge and shop
+	signingSecret = "0123456789abcdef0123456789" // the secret of the upstreams forge and shop
 )
 
 // ignoreLimited is an upstream.Observer that ignores refused messages.

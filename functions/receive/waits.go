@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Finals waits for commits of this process. AwaitFinal returns a channel that is closed when the process has made the
-// message final, or when its drainer is closed. The returned function ends the wait.
+// Finals waits for commits of this process. AwaitFinal returns a channel. The channel is closed when the process has
+// made the message final, or when the drainer of the process is closed. The returned function ends the wait.
 type Finals interface {
 	AwaitFinal(id weir.ID) (<-chan struct{}, func())
 }
@@ -42,7 +42,7 @@ type Waits struct {
 
 	mu    sync.Mutex
 	count int                // the number of answers that wait
-	lanes map[int]*laneWatch // by the lane's number; only lanes with a waiting answer
+	lanes map[int]*laneWatch // by the number of the lane; only lanes with a waiting answer
 }
 
 // laneWatch is a lane with waiting answers.
@@ -53,14 +53,14 @@ type laneWatch struct {
 
 // waitingAnswer is an answer that waits until its message is final.
 type waitingAnswer struct {
-	seq    int64         // of the message
-	isRead bool          // its message was read since the wait began
-	final  chan struct{} // closed when its message was read as final
+	seq    int64         // the sequence number of the message
+	isRead bool          // true = the message was read since the wait began
+	final  chan struct{} // closed when the message was read as final
 }
 
-// AwaitFinal waits until the message is final, until wait is over, or until ctx ends. hasWaited is false if AwaitFinal
-// does not wait, because the message is due after the wait or MaxHeld answers wait already. final reports whether st
-// is the message's state, which is final.
+// AwaitFinal waits until the message is final, until the duration "wait" is over, or until ctx ends. The result
+// hasWaited is false if AwaitFinal does not wait, because the message is due after the wait or MaxHeld answers wait
+// already. If the result "final" is true, the message is final, and st is its state.
 func (w *Waits) AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Duration) (st weir.Status, hasWaited,
 	final bool) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -170,8 +170,8 @@ func (w *Waits) pollLane(ctx context.Context, number int, l *laneWatch) {
 	}
 }
 
-// readFinished reads the messages that may have become final since seen was read. If a message is final,
-// readFinished ends the waits of its answers.
+// readFinished reads the messages that may have become final since the control rows in "seen" were read. If a message
+// is final, readFinished ends the waits of its answers.
 func (w *Waits) readFinished(ctx context.Context, number int, l *laneWatch, seen, now lane.Control) error {
 	at := w.selectUnread(l, seen, now)
 	if len(at) == 0 {
@@ -191,15 +191,16 @@ func (w *Waits) readFinished(ctx context.Context, number int, l *laneWatch, seen
 		for _, one := range waiters {
 			if one.isRead = true; final[seq] && l.waiting[one] {
 				close(one.final)
-				l.waiting[one] = false // so that final is closed once
+				l.waiting[one] = false // so that the channel is closed only once
 			}
 		}
 	}
 	return nil
 }
 
-// selectUnread returns the answers whose messages must be read, by sequence number. A request can make any message
-// final. Without a request, only a message below the cursor becomes final, with a change of tail.
+// selectUnread returns the answers whose messages must be read, by sequence number. If requests came or were handled,
+// it returns every answer that waits, because a request can make any message final. Otherwise it returns only answers
+// whose messages are below the cursor, and only if tail has changed or the message was not read before.
 func (w *Waits) selectUnread(l *laneWatch, seen, now lane.Control) map[int64][]*waitingAnswer {
 	committed := seen.Tail.ETag != now.Tail.ETag
 	requested := seen.Head.RequestSeq != now.Head.RequestSeq || seen.Tail.RequestsSeen != now.Tail.RequestsSeen
@@ -214,7 +215,7 @@ func (w *Waits) selectUnread(l *laneWatch, seen, now lane.Control) map[int64][]*
 	return at
 }
 
-// sortDescending returns the sequence numbers in the order that ReadMany needs.
+// sortDescending returns the sequence numbers in descending order, as ReadMany needs them.
 func sortDescending(at map[int64][]*waitingAnswer) []int64 {
 	seqs := make([]int64, 0, len(at))
 	for seq := range at {

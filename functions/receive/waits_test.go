@@ -31,8 +31,8 @@ type world struct {
 	asked
 }
 
-// asked counts requests to storage: reads of the control rows (looks), calls of ReadMany (queries), the messages that
-// they read (rows), and calls of Status (states).
+// asked counts requests to storage. looks counts reads of the control rows, queries counts calls of ReadMany, rows
+// counts the messages that these calls read, and states counts calls of Status.
 type asked struct{ looks, queries, rows, states int }
 
 func (w *world) copyAsked() asked {
@@ -92,8 +92,8 @@ func (w *world) ReadMany(_ context.Context, _ int, seqs []int64) (entries []*lan
 	return entries, 1, nil
 }
 
-// commitStage makes messages final as a commit does, and moves the cursor behind them: in this process if here is
-// true, else in another process.
+// commitStage makes messages final as a commit does, and moves the cursor past them. The commit is one of this
+// process if "here" is true, and else one of another process.
 func (w *world) commitStage(here bool, stage weir.Stage, seqs ...int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

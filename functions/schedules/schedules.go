@@ -21,7 +21,7 @@ import (
 )
 
 // Schedules stores and runs schedules. All methods except Put, List and Try return NotFound if there is no such
-// schedule. Put and Delete return Stale if the schedule does not meet cond.
+// schedule. Put and Delete return Stale if the schedule does not meet the condition "cond".
 type Schedules interface {
 	Reader
 	Put(ctx context.Context, name string, d recur.Definition, cond recur.Condition) (s recur.Schedule, created bool,
@@ -31,8 +31,8 @@ type Schedules interface {
 	SetPaused(ctx context.Context, name string, isPaused bool) (recur.Schedule, error)
 }
 
-// Reader reads and previews schedules. Preview and Try return the next n runs of a stored schedule, and of a
-// definition that is not stored.
+// Reader reads and previews schedules. Preview returns the next n runs of a stored schedule. Try returns the next n
+// runs of a definition that is not stored.
 type Reader interface {
 	Get(ctx context.Context, name string) (recur.Schedule, error)
 	List(ctx context.Context) ([]recur.Schedule, error)
@@ -129,9 +129,9 @@ func (f *Function) serveOne(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// writeSchedule answers with a schedule. The ETag is the version of the definition, which If-Match protects. So the
-// ETag does not change when the schedule runs. The answer has the message without redacted values, or no message if
-// Weir cannot find the values to redact.
+// writeSchedule answers with a schedule. The ETag is the version of the definition, and If-Match protects only the
+// definition. So the ETag does not change when the schedule runs. The answer has the message without its redacted
+// values. If Weir cannot find the values to redact, the answer has no message.
 func (f *Function) writeSchedule(w http.ResponseWriter, r *http.Request, status int, s recur.Schedule) {
 	w.Header().Set("ETag", strconv.Quote(s.Version))
 	s.Message = redact.HideTemplate(r.Context(), f.Contracts, s.ContentType, s.Message)

@@ -20,11 +20,11 @@ import (
 
 var noon = time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC)
 
-// fake stores one schedule, "nightly", and one accepted message, with the id id.
+// fake stores one schedule, "nightly", and one accepted message, whose id is in the variable "id".
 type fake struct {
-	exists bool             // Put replaces the schedule; false = Put creates it
+	exists bool             // true = Put replaces the schedule; false = Put creates it
 	put    recur.Definition // the schedule's definition, which Put and Try replace
-	cond   recur.Condition  // of the last Put or Delete
+	cond   recur.Condition  // the condition of the last Put or Delete
 	err    error            // the error of Put, of List, and of a Get that finds the schedule
 }
 

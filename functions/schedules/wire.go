@@ -34,7 +34,8 @@ func malformedError(message string) error {
 	return &weir.Error{Kind: weir.Malformed, Op: "schedules", Message: message}
 }
 
-// addMessage adds the message to the definition: the message in the body, or a copy of a stored message.
+// addMessage adds the message to the definition. It is the message in the request's body, or a copy of a stored
+// message.
 func (f *Function) addMessage(r *http.Request, d recur.Definition,
 	in wire.ScheduleDefinition) (recur.Definition, error) {
 	if (in.Message == nil) == (in.MessageID == "") {

@@ -9,32 +9,33 @@ import (
 )
 
 const (
-	// lanesAtOnce is the number of lanes that a round cleans at the same time.
+	// A round cleans lanes in turns: in its turn, a lane is freed of old messages and bodies. lanesAtOnce is the
+	// number of lanes that have their turns at the same time.
 	lanesAtOnce = 8
-	// roundLimit is the time in which a round begins turns of lanes. It also limits the time that the round then
-	// spends on the lanes of earlier epochs. It is shorter than the minute between two sweeps.
+	// A round begins turns of lanes until roundLimit is over. It then works on the lanes of earlier epochs, again for
+	// at most roundLimit. roundLimit is shorter than the minute between two sweeps.
 	roundLimit = 50 * time.Second
-	// maxOverrun is the time past roundLimit that a turn may take if it began within roundLimit.
+	// A turn that began within roundLimit may go on after it for at most maxOverrun.
 	maxOverrun = 20 * time.Second
 	// forgottenLimit limits the time that one round spends on the search for forgotten bodies. The search takes
 	// place once a day, and the next rounds continue it if it has not ended.
 	forgottenLimit = 5 * time.Minute
-	// retryAfter is the time after a failed removal before the next attempt. It is shorter than the minute
-	// between two sweeps, so the next sweep tries again.
+	// retryAfter is the time from a failed removal to the next attempt. It is shorter than the minute between two
+	// sweeps, so the next sweep tries again.
 	retryAfter = 50 * time.Second
 )
 
-// Retention removes old messages and bodies. Each method returns the time at which it has more to remove; zero
-// = at once.
+// Retention removes old messages and bodies. Each method returns the time at which it will have more to remove. The
+// zero time means that it has more to remove now.
 type Retention interface {
 	RunLane(ctx context.Context, lane int) (time.Time, error)
 	RunEarlierEpochs(ctx context.Context) (time.Time, error)
 	RemoveForgottenBodies(ctx context.Context) (time.Time, error)
 }
 
-// Cleaner removes messages and bodies past their retention, in the background. BeginRound begins a round. A
-// process has one round at a time, and each round has a time limit. The exported fields are set before the
-// first round; all except ForgottenAt are required.
+// Cleaner removes messages and bodies past their retention, in the background. It does so in rounds. BeginRound
+// begins a round. A process has one round at a time, and each round has a time limit. The exported fields are set
+// before the first round; all except ForgottenAt are required.
 type Cleaner struct {
 	Retention Retention
 	Lanes     int
@@ -46,21 +47,21 @@ type Cleaner struct {
 
 	mu        sync.Mutex
 	isClosed  bool
-	isAwaited bool               // BeginRound was called since the last round began
-	done      chan struct{}      // closed when the round is over and no other follows it; nil = no round is under way
+	isAwaited bool               // true = BeginRound was called since the last round began
+	done      chan struct{}      // closed when the round is over and no other one follows; nil = no round is under way
 	cancel    context.CancelFunc // ends the round
-	lanes     map[int]*laneTurn  // by the lane's number
+	lanes     map[int]*laneTurn  // by the number of the lane
 	earlierAt time.Time          // the time from which a round cleans earlier epochs again
 }
 
-// laneTurn is a lane with the time of its last turn, and the time from which it has its next turn.
+// laneTurn is a lane, with the time of its last turn and the time from which its next turn may begin.
 type laneTurn struct {
 	number         int
 	lastAt, nextAt time.Time
 }
 
-// BeginRound begins a round, and returns at once. If a round is under way, one more round follows it, however many
-// calls come. After Close no round begins.
+// BeginRound begins a round, and returns at once. If a round is under way, one more round follows it, no matter how
+// often BeginRound is called meanwhile. After Close no round begins.
 func (c *Cleaner) BeginRound() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,8 +93,8 @@ func (c *Cleaner) nextRound() bool {
 	return true
 }
 
-// Close ends the round that is under way, and prevents further rounds. It returns when the round has ended, or the
-// error of ctx when ctx ends. Another process continues the removal.
+// Close ends the round that is under way, and prevents further rounds. It returns when the round has ended. If ctx
+// ends before that, it returns the error of ctx. Another process continues the removal.
 func (c *Cleaner) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.isClosed = true
@@ -137,8 +138,8 @@ func (c *Cleaner) runWithin(ctx context.Context, limit time.Duration,
 	return c.Now().Add(retryAfter)
 }
 
-// cleanLanes gives turns to the lanes that are due, up to lanesAtOnce at the same time, until no lane is due or
-// roundLimit is over. The lanes with the longest time since their last turn come first.
+// cleanLanes gives turns to the lanes that are due, until no lane is due or roundLimit is over. Up to lanesAtOnce
+// lanes have their turns at the same time. The lanes with the longest time since their last turn come first.
 func (c *Cleaner) cleanLanes(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, roundLimit+maxOverrun)
 	defer cancel()
@@ -169,7 +170,8 @@ func (c *Cleaner) cleanLanes(ctx context.Context) {
 	workers.Wait()
 }
 
-// findDueLanes returns the lanes whose next turn may begin, the one with the longest time since its last turn first.
+// findDueLanes returns the lanes whose next turn may begin. The lane with the longest time since its last turn comes
+// first.
 func (c *Cleaner) findDueLanes() []*laneTurn {
 	if c.lanes == nil {
 		c.lanes = map[int]*laneTurn{}

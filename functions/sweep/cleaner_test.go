@@ -33,7 +33,7 @@ func (endless) RemoveForgottenBodies(context.Context) (time.Time, error) {
 // by one, except if the call fails or ctx ends it.
 type work struct {
 	mu                       sync.Mutex
-	left, runs, failures     map[int]int // by lane: calls that are needed, calls so far, and calls that will fail
+	left, runs, failures     map[int]int // for each lane: the calls needed, the calls so far, the calls that will fail
 	active, most             int         // calls for lanes: under way now, and the largest number at the same time
 	earlier, forgotten, cuts int         // calls for earlier epochs, for forgotten bodies, and for lanes that ctx ended
 }
@@ -73,7 +73,8 @@ func (w *work) RemoveForgottenBodies(context.Context) (time.Time, error) {
 	return time.Now().Add(24 * time.Hour), nil
 }
 
-// runCleaner begins a round of a cleaner in each of some minutes. Then it calls then, and closes the cleaner.
+// runCleaner makes a cleaner, and begins a round of it in each of the given number of minutes. Then it calls the
+// function "then", and closes the cleaner.
 func runCleaner(t *testing.T, w *work, lanes, minutes int, then func(*testing.T, *sweep.Cleaner)) {
 	t.Helper()
 	t.Parallel()

@@ -20,8 +20,8 @@ import (
 const (
 	// A lane is woken if its next work is due within wakeAhead, which spans two sweeps.
 	wakeAhead = 2 * time.Minute
-	// sweepLimit bounds the time of a sweep. The host restarts the handler, and with it every
-	// drain, if an invocation takes longer than host.json's functionTimeout of 5 min.
+	// sweepLimit bounds the time of a sweep. If an invocation took longer than host.json's functionTimeout of 5 min,
+	// the host would restart the handler, and with it every drain.
 	sweepLimit = time.Minute
 )
 
@@ -37,8 +37,8 @@ type Waker interface{ Wake(lane int) }
 // RoundBeginner begins a round of removal in the background, and returns at once.
 type RoundBeginner interface{ BeginRound() }
 
-// Schedules runs recurring messages in this process. Load reads all schedules, so that this process also runs
-// those of a process that has died.
+// Schedules runs recurring messages in this process. Load reads all schedules. So this process also runs the
+// schedules of a process that has died.
 type Schedules interface {
 	Load(ctx context.Context) error
 }
@@ -70,9 +70,9 @@ func (f *Function) Handler() http.Handler {
 	})
 }
 
-// Sweep reads the schedules, looks at all lanes, a few at a time, and takes the files at the same time. A failure of
-// one of these does not keep it from the others. Sweep returns all errors. It returns when it has looked at every
-// lane and taken the files, or when sweepLimit is over.
+// Sweep reads the schedules, looks at all lanes, a few at a time, and meanwhile takes the files of the inbox. If one
+// of these fails, Sweep still does the others, and it returns all errors. It returns when it has looked at every lane
+// and taken the files, or when sweepLimit is over.
 func (f *Function) Sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
@@ -90,8 +90,8 @@ func (f *Function) Sweep(ctx context.Context) error {
 	return errors.Join(err, filesErr)
 }
 
-// sweepLanes reads the schedules, looks at all lanes, and begins a round of the Cleaner. It first waits for another
-// sweep of the lanes in this process to end.
+// sweepLanes reads the schedules, looks at all lanes, and begins a round of the Cleaner. If another sweep of the
+// lanes is under way in this process, sweepLanes first waits for its end.
 func (f *Function) sweepLanes(ctx context.Context) error {
 	f.once.Do(func() { f.turn = make(chan struct{}, 1) })
 	select {

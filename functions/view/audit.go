@@ -41,7 +41,7 @@ type auditEntry struct {
 	Invocation string          `json:"invocationId,omitempty"`
 }
 
-// The default and the upper bound of the parameter limit.
+// The default and the upper bound of the parameter "limit".
 const defaultAuditLimit, maxAuditLimit = 50, 500
 
 // ServeHTTP implements http.Handler.

@@ -59,8 +59,8 @@ func Compare(ctx context.Context, bodies Bodies, id weir.ID) (string, error) {
 	return diffBodies(&accepted, &edited), nil
 }
 
-// diffBodies returns a unified diff. It indents both bodies first, with one element a line, because many
-// upstreams send a body as one line. If the indented bodies are equal, it compares the original bodies.
+// diffBodies returns a unified diff. It indents both bodies first, so that each element has its own line, because
+// many upstreams send a body as one line. If the indented bodies are equal, it compares the original bodies.
 func diffBodies(accepted, edited *weir.Message) string {
 	before, after := indentBody(accepted), indentBody(edited)
 	if before == after {
@@ -69,8 +69,8 @@ func diffBodies(accepted, edited *weir.Message) string {
 	return udiff.Unified("accepted", "edited", before, after)
 }
 
-// maxIndentSize is the largest size of a body that is indented, because the tree takes many times the body's
-// size.
+// maxIndentSize is the largest size of a body that is indented. To be indented, a body is parsed into a tree, which
+// takes many times the memory of the body.
 const maxIndentSize = 4 << 20
 
 // maxIndentDepth is the largest depth of a body that is indented: with more levels, most of each line would be

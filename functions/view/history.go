@@ -51,7 +51,7 @@ func describeQuantiles(d history.Durations) quantiles {
 }
 
 const (
-	// defaultHistory and maxHistory are the default and the upper bound of the parameter minutes.
+	// defaultHistory and maxHistory are the default and the upper bound of the parameter "minutes".
 	defaultHistory = 60
 	maxHistory     = 8 * 24 * 60
 	// maxSteps is the number of steps that a plot can show, approximately.
@@ -83,8 +83,8 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
 
-// ChooseStep returns the step for a span of minutes: the shortest of 1, 5, 15, 30 and 60 minutes that splits the span
-// into maxSteps whole steps or fewer, else an hour.
+// ChooseStep returns the step for a span of minutes. It is the shortest of 1, 5, 15, 30 and 60 minutes of which the
+// span has at most maxSteps. If even 60 minutes are too short for that, the step is still an hour.
 func ChooseStep(minutes int) time.Duration {
 	for _, step := range []int{1, 5, 15, 30, 60} {
 		if minutes/step <= maxSteps {

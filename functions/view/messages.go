@@ -26,7 +26,7 @@ type Messages struct {
 	Source     Searcher
 	Lanes      int
 	ShownNames []string // names of the values that contracts show, sorted; they are columns of an export
-	// HasUpstreams is true if the settings have upstreams. An export then has the column upstream.
+	// HasUpstreams is true if the settings have upstreams. An export then has the column "upstream".
 	HasUpstreams bool
 	Now          func() time.Time
 	Logger       *slog.Logger
@@ -81,8 +81,8 @@ func newMessageExport(file string, shownNames []string, hasUpstreams bool,
 var messageColumns = []string{"id", "stage", "contract", "key", "lane", "sequence", "version", "attempts",
 	"acceptedAt", "deliverAt", "finishedAt", "nextAttemptAt", "cmsStatus", "lastError", "size"}
 
-// columnsOf returns the columns of exported messages: messageColumns, the column upstream if the settings have
-// upstreams, and the values that contracts show.
+// columnsOf returns the columns of exported messages. They are messageColumns, the column "upstream" if the settings
+// have upstreams, and the values that contracts show.
 func columnsOf(shownNames []string, hasUpstreams bool) []string {
 	columns := slices.Clone(messageColumns)
 	if hasUpstreams {
@@ -123,11 +123,11 @@ func DescribeMessages(found overview.SearchResult) wire.MessageList {
 const (
 	defaultLimit = 50
 	maxLimit     = 200
-	// maxText limits the bytes of a parameter. It is the largest size of a key.
+	// maxText limits the bytes of a parameter. A key can have as many bytes.
 	maxText = 1 << 10
 )
 
-// maxAttempts is the largest number of attempts that the parameters of a search may have.
+// maxAttempts is the largest number of attempts that a parameter of a search may name.
 const maxAttempts = 1_000_000
 
 var searchParameters = []string{"stage", "key", "keyPrefix", "contract", "upstream", "version", "fingerprint",
@@ -160,7 +160,8 @@ func parseSearch(r *http.Request, lanes int) (Search, error) {
 	return p.readSearch(lanes, f)
 }
 
-// readSearch parses the parameters of a search, except format. form is the format of an export; "" = no export.
+// readSearch parses the parameters of a search, except "format". The argument "form" is the format of an export; "" =
+// no export.
 func (p *parameters) readSearch(lanes int, form export.Format) (Search, error) {
 	s := Search{
 		format: form,

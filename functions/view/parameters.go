@@ -40,8 +40,8 @@ func (p *parameters) toError() error {
 // hostParameters are the parameters by which the host authenticates the caller.
 var hostParameters = []string{"code", "clientId"}
 
-// refuseOthers refuses parameters other than the named ones: without the refusal, a search whose filter is
-// misspelt would find everything. It also refuses repeated parameters.
+// refuseOthers refuses parameters other than the named ones. Otherwise a search whose filter is misspelt would find
+// everything. refuseOthers also refuses repeated parameters.
 func (p *parameters) refuseOthers(names ...string) {
 	for name, given := range p.values {
 		switch {
@@ -76,7 +76,8 @@ func (p *parameters) readText(name string) string {
 	return s
 }
 
-// readNumber parses a whole number from low to high. It returns absent if the parameter is empty or wrong.
+// readNumber parses a whole number from low to high. It returns the argument "absent" if the parameter is empty or
+// wrong.
 func (p *parameters) readNumber(name string, absent, low, high int) int {
 	s := p.values.Get(name)
 	if s == "" {
@@ -167,7 +168,7 @@ func (p *parameters) readFormat(r *http.Request) export.Format {
 	return f
 }
 
-// readLimit parses the parameter limit. An export may have more lines than another answer.
+// readLimit parses the parameter "limit". An export may have more lines than another answer.
 func (p *parameters) readLimit(f export.Format) int {
 	if f == "" {
 		return p.readNumber("limit", defaultLimit, 1, maxLimit)

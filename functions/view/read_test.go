@@ -24,10 +24,10 @@ var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
 // source implements the readers of messages, lanes, errors, the audit log and bulk replays.
 type source struct {
-	filter overview.Filter    // of the last search
-	limit  int                // of the last search, or of the last call of Clusters
-	token  string             // of the last search
-	due    overview.DueFilter // of the last call of Scheduled
+	filter overview.Filter    // the filter of the last search
+	limit  int                // the limit of the last search, or of the last call of Clusters
+	token  string             // the token of the last search
+	due    overview.DueFilter // the filter of the last call of Scheduled
 	query  audit.Query        // the last query of the audit log
 	fails  error              // the error of each method, except of a look-up that finds nothing
 

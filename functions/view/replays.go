@@ -53,8 +53,8 @@ func (f *Replays) readAnswer(r *http.Request) (any, error) {
 	}{jobs}, err
 }
 
-// writeExport answers a request that has the parameter format. The answer is the list as a file, or an error.
-// It reports whether it has answered.
+// writeExport answers a request that has the parameter "format". The answer is the list as a file, or an error.
+// writeExport reports whether it has answered.
 func writeExport[T any](w http.ResponseWriter, r *http.Request, list *export.List[T]) bool {
 	isAsked, err := list.WriteIfAsked(w, r)
 	if err != nil {

@@ -19,7 +19,7 @@ type ScheduledReader interface {
 type Scheduled struct {
 	Source     ScheduledReader
 	Lanes      int
-	ShownNames []string // the same as in Messages
+	ShownNames []string // the names of the values that contracts show, sorted
 	// HasUpstreams has the same meaning as in Messages.
 	HasUpstreams bool
 	Now          func() time.Time

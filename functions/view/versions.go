@@ -18,7 +18,7 @@ type VersionReader interface {
 // Versions serves GET /api/versions. All fields are needed.
 type Versions struct {
 	Reader    VersionReader
-	Contracts []string // the contracts of the settings whose messages supersede each other
+	Contracts []string // those contracts of the settings whose messages supersede each other
 	Lanes     int
 	Logger    *slog.Logger
 }
@@ -62,7 +62,7 @@ func readKeyAndContracts(r *http.Request, contracts []string) (key string, asked
 		p.addProblem("key", "is missing")
 	}
 	if name := p.readText("contract"); name != "" {
-		contracts = []string{name} // the settings need not have the contract any more
+		contracts = []string{name} // even if the settings do not have this contract any more
 	}
 	return key, contracts, p.toError()
 }

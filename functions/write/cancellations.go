@@ -33,8 +33,8 @@ type Cancellations struct {
 }
 
 const (
-	// maxRead is the number of messages after which a bulk cancellation or discard reads no further page. If a storage
-	// operation takes 10 ms, a request reads and changes that many messages in less than maxWalkTime.
+	// After maxRead messages, a bulk cancellation or discard reads no further page. If a storage operation takes 10
+	// ms, a request reads and changes that many messages in less than maxWalkTime.
 	maxRead = 20_000
 	// maxWalkTime limits the time of a bulk cancellation or discard. The host waits 230 s for an answer.
 	maxWalkTime = 20 * time.Second
@@ -58,7 +58,7 @@ type cancellationsRequest struct {
 	Continue string `json:"continue"`
 }
 
-// cancellationsAnswer has the numbers of messages of one request.
+// cancellationsAnswer says how many messages one request selected and changed.
 type cancellationsAnswer struct {
 	Selected  int64     `json:"selected"`
 	Cancelled int64     `json:"cancelled"`
@@ -69,14 +69,14 @@ type cancellationsAnswer struct {
 	Continue  string    `json:"continue,omitempty"`
 }
 
-// continuation is the content of the answer's field continue.
+// continuation is the content of the field "continue" of an answer.
 type continuation struct {
 	bulkcancel.Position
 	To time.Time `json:"t"`
 }
 
-// ServeHTTP implements http.Handler. It answers a dry run with 200. It answers a cancellation with 202, because
-// the holders cancel some messages later: the stages of the messages show the result.
+// ServeHTTP implements http.Handler. It answers a dry run with 200. It answers a cancellation with 202, because the
+// holders cancel some of the messages later. The stages of the messages show the result.
 func (f *Cancellations) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := f.serveCancellations(w, r); err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
@@ -96,7 +96,7 @@ func (f *Cancellations) serveCancellations(w http.ResponseWriter, r *http.Reques
 	defer cancel()
 	counts, at, complete, err := f.Log.CancelWaiting(ctx, filter, from, maxRead, in.DryRun)
 	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
-		err = nil // maxWalkTime is over: the client sends another request, with the answer's field continue
+		err = nil // maxWalkTime is over: the client sends another request, with the answer's field "continue"
 	}
 	for _, number := range counts.Lanes {
 		f.Caller.Call(number)
@@ -142,7 +142,7 @@ func (in *cancellationsRequest) parseRequest(lanes int, now time.Time) (bulkcanc
 		}
 	}
 	if f.To.IsZero() {
-		// Without an end, the walk would also cancel messages that arrive while it runs, and might never end.
+		// Without an end, the request would also cancel messages that arrive while it runs, and might never end.
 		f.To = now.UTC()
 	}
 	return f, c.Position, nil
@@ -187,7 +187,7 @@ func (in *cancellationsRequest) checkFilter(f bulkcancel.Filter, lanes int) erro
 }
 
 func writeContinuation(c continuation) string {
-	data, _ := json.Marshal(c) // cannot fail: numbers, a row's key and a time within JSON's years
+	data, _ := json.Marshal(c) // cannot fail: c has only numbers, a row's key, and a time whose year JSON allows
 	return base64.RawURLEncoding.EncodeToString(data)
 }
 

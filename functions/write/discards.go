@@ -48,7 +48,7 @@ type discardsRequest struct {
 	Continue string `json:"continue"`
 }
 
-// discardsAnswer has the numbers of messages of one request.
+// discardsAnswer says how many messages one request selected, and how many of them it asked the holders to discard.
 type discardsAnswer struct {
 	Selected int64     `json:"selected"`
 	Asked    int64     `json:"asked"`
@@ -58,14 +58,14 @@ type discardsAnswer struct {
 	Continue string    `json:"continue,omitempty"`
 }
 
-// discardContinuation is the content of the answer's field continue.
+// discardContinuation is the content of the field "continue" of an answer.
 type discardContinuation struct {
 	bulkdiscard.Position
 	To time.Time `json:"t"`
 }
 
 // ServeHTTP implements http.Handler. It answers a dry run with 200. It answers a discard with 202, because the
-// holders of the lanes carry it out: the stages of the messages show the result.
+// holders of the lanes carry it out. The stages of the messages show the result.
 func (f *Discards) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := f.serveDiscards(w, r); err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
@@ -85,7 +85,7 @@ func (f *Discards) serveDiscards(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	counts, at, complete, err := f.Log.DiscardDead(ctx, filter, from, maxRead, strings.TrimSpace(in.Reason), in.DryRun)
 	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
-		err = nil // maxWalkTime is over: the client sends another request, with the answer's field continue
+		err = nil // maxWalkTime is over: the client sends another request, with the answer's field "continue"
 	}
 	for _, number := range counts.Lanes {
 		f.Caller.Call(number)
@@ -111,7 +111,7 @@ func (f *Discards) serveDiscards(w http.ResponseWriter, r *http.Request) error {
 }
 
 // parseRequest checks a request, and returns its filter and the position at which it begins or continues. If neither
-// the filter nor the field continue has an end, parseRequest sets the end to now. Otherwise the request would also
+// the filter nor the field "continue" has an end, parseRequest sets the end to now. Otherwise the request would also
 // discard messages that die while it runs.
 func (in *discardsRequest) parseRequest(lanes int, now time.Time) (bulkdiscard.Filter, bulkdiscard.Position, error) {
 	var c discardContinuation
@@ -169,7 +169,7 @@ func (in *discardsRequest) checkFilter(f bulkdiscard.Filter, lanes int) error {
 }
 
 func (c discardContinuation) encode() string {
-	data, _ := json.Marshal(c) // cannot fail: numbers and a time within JSON's years
+	data, _ := json.Marshal(c) // cannot fail: c has only numbers, and a time whose year JSON allows
 	return base64.RawURLEncoding.EncodeToString(data)
 }
 

@@ -16,10 +16,11 @@ import (
 	"weir/internal/weir"
 )
 
-// discardable is a log in which a walk needs two steps. It records the parameters of Discard and DiscardDead, by call.
+// discardable is a log in which a bulk discard needs two calls of DiscardDead. It records the arguments of each call
+// of Discard and DiscardDead.
 type discardable struct {
-	pauses             // for its method Call
-	stage   weir.Stage // of the status that Discard returns
+	pauses             // it has the method Call
+	stage   weir.Stage // the stage in the status that Discard returns
 	reasons []string
 	filters []bulkdiscard.Filter
 	places  []bulkdiscard.Position

@@ -79,7 +79,7 @@ func (f *Edit) editMessage(w http.ResponseWriter, r *http.Request) (weir.Status,
 			Edit: &lane.Edit{Body: m.Body, ContentType: m.ContentType, Version: m.Version, Note: note, Shown: m.Shown}})
 }
 
-// readNote parses the parameter note.
+// readNote parses the parameter "note".
 func readNote(r *http.Request) (string, error) {
 	note := strings.TrimSpace(r.URL.Query().Get("note"))
 	if n := utf8.RuneCountInString(note); n > weir.MaxReason || !utf8.ValidString(note) {

@@ -17,8 +17,8 @@ type Eraser interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
-// Redactor removes the parameters of a subject's changes from the audit log. In the parameters of all other changes
-// it replaces a text.
+// Redactor redacts the audit log. It removes the parameters of the changes that have the given subject. In the
+// parameters of all other changes it replaces the given text.
 type Redactor interface {
 	Redact(ctx context.Context, subject, text, replacement string) error
 }
@@ -51,9 +51,9 @@ func (f *Erase) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		st.Message.Public().String(), "lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
 }
 
-// eraseMessage redacts the audit log first, because the message's key is not known any more once the message is
-// erased. It also removes the message's files before it erases the message. If eraseMessage stops between the two, the
-// message is not erased yet, and the request can be repeated.
+// eraseMessage redacts the audit log, removes the files of the message, and then erases the message. It redacts the
+// log first, because nobody knows the message's key any more once the message is erased. If eraseMessage stops before
+// its last step, the message is not erased yet, and the request can be repeated.
 func (f *Erase) eraseMessage(r *http.Request) (weir.Status, error) {
 	id, err := httpio.MessageID(r)
 	if err != nil {

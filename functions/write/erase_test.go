@@ -78,7 +78,7 @@ func TestErase(t *testing.T) {
 	}
 }
 
-// files has the file of a message. It records its calls in log.
+// files has the file of a message. It records its calls in the field "log".
 type files struct {
 	log  *erasable
 	fail error // the error that EraseMessage returns

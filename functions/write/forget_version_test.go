@@ -42,8 +42,8 @@ func TestForgetRemembered(t *testing.T) {
 	checkForgetting(t, "remembered", `"remembered":[{"contract":"c","id":"17"}]`)
 }
 
-// checkForgetting sends requests to forget a thing: "version" or "remembered". The answer to the valid request must
-// have the text granted.
+// checkForgetting sends requests to forget a thing, which is "version" or "remembered". The answer to the valid
+// request must contain the text in "granted".
 func checkForgetting(t *testing.T, thing, granted string) {
 	t.Helper()
 	for name, c := range map[string]struct {

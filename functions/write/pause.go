@@ -30,7 +30,7 @@ type Caller interface{ Call(lane int) }
 // Pause serves POST /api/pause. All fields are needed.
 type Pause struct {
 	Pauser Pauser
-	// NameAuthor returns the name of the sender of a request, for weir.Pause.By.
+	// NameAuthor returns the name of the sender of a request. The name is stored as weir.Pause.By.
 	NameAuthor func(*http.Request) string
 	Lanes      int
 	Now        func() time.Time
@@ -44,8 +44,8 @@ type target struct {
 	Key  *string `json:"key"`
 }
 
-// pauseRequest is the body of a request. It repeats the fields of target, because the JSON decoder would name
-// an embedded field "target.lane" in an error.
+// pauseRequest is the body of a request. It repeats the fields of the type target. If it embedded that type, the JSON
+// decoder would name a field "target.lane" in an error.
 type pauseRequest struct {
 	All    bool       `json:"all"`
 	Lane   *int       `json:"lane"`
@@ -108,7 +108,7 @@ func writePauses(w http.ResponseWriter, pauses []weir.Pause) {
 	httpio.WriteJSON(w, http.StatusOK, wire.PauseList{Pauses: wire.NewPauses(pauses)})
 }
 
-// resolveLanes returns the selected lanes, and the key if one is selected.
+// resolveLanes returns the selected lanes, and the selected key if there is one.
 func (t target) resolveLanes(n int) (lanes []int, key string, err error) {
 	named := 0
 	for _, given := range []bool{t.All, t.Lane != nil, t.Key != nil} {
@@ -167,9 +167,10 @@ func invalidError(path, message string) error {
 		Problems: []weir.Problem{{Path: path, Message: message}}}
 }
 
-// forEachLane calls do with each index of lanes, a few at a time. If do fails for some of several lanes, the
-// error names these lanes, and the client may repeat the whole request. If do fails for the only lane, or fails for
-// all lanes and for the first one with Conflict, forEachLane returns the error of the first lane.
+// forEachLane calls do with each index of lanes, a few at a time. If do fails, forEachLane usually returns an error
+// that names the lanes for which do failed, and the client may repeat the whole request. In two cases it returns the
+// error of the first lane instead: if lanes has only one lane, or if do fails for all lanes and the first error is a
+// Conflict.
 func forEachLane(lanes []int, do func(i int) error) error {
 	failed := make([]error, len(lanes))
 	err := lane.ForEach(len(lanes), func(i int) error { failed[i] = do(i); return failed[i] })

@@ -55,7 +55,7 @@ func answerReplay(w http.ResponseWriter, st weir.Status, caller Caller) {
 	caller.Call(st.Message.ID.Lane)
 }
 
-// readForce parses the parameter force.
+// readForce parses the parameter "force".
 func readForce(r *http.Request) (bool, error) {
 	text := r.URL.Query().Get("force")
 	if text == "" {

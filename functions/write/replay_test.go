@@ -17,8 +17,8 @@ import (
 // dead is a log with one dead message, which is in lane 2.
 type dead struct {
 	message weir.Message
-	asked   []lane.ReplayOptions // of the replays that were requested
-	called  int                  // calls of lane 2
+	asked   []lane.ReplayOptions // the options of the replays that were requested
+	called  int                  // the number of calls of Call for lane 2
 }
 
 func newDead() *dead {

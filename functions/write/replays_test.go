@@ -16,8 +16,8 @@ import (
 
 // jobs implements write.Jobs. It starts no job.
 type jobs struct {
-	specs   []replay.Spec // of the calls of Start and Plan
-	planned bool          // Plan was called
+	specs   []replay.Spec // the arguments of the calls of Start and Plan
+	planned bool          // true = Plan was called
 	err     error         // the error of each method, except of a Cancel that finds no job
 }
 

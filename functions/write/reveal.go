@@ -17,9 +17,10 @@ type Bodies interface {
 	LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 }
 
-// Reveal serves POST /api/messages/{id}/reveal. It answers with a body byte for byte, with its redacted values. With
-// the parameter as=text it answers with the body as text in UTF-8. The request changes nothing. It is nevertheless a
-// POST of this function, because it needs this function's key and an entry in the audit log. All fields are needed.
+// Reveal serves POST /api/messages/{id}/reveal. It answers with a body byte for byte, and hides no redacted value.
+// With the parameter as=text it answers with the body as text in UTF-8. The request changes nothing. It is
+// nevertheless a POST of this function, because it needs this function's key and an entry in the audit log. All
+// fields are needed.
 type Reveal struct {
 	Bodies Bodies
 	Logger *slog.Logger

@@ -29,19 +29,20 @@ type Limits interface {
 	// CheckContract returns Forbidden if the upstream may not send messages of the contract.
 	CheckContract(upstream, contract string) error
 	// Admit counts a message against the rate and the quota of the upstream. It returns Limited if one of the two is
-	// used up, Forbidden if no upstream has the name, and Unavailable if storage fails. The function giveBack is never
-	// nil. It returns the message to the quota, but not to the rate.
+	// used up, Forbidden if no upstream has the name, and Unavailable if storage fails. The function giveBack is
+	// never nil. When it is called, the message no longer counts against the quota, but still counts against the
+	// rate.
 	Admit(ctx context.Context, upstream string) (giveBack func(), err error)
 }
 
 // Submission is a message as an upstream sends it.
 type Submission struct {
 	ContentType string
-	Body        []byte // the message has the slice itself, so the caller must not change the slice any more
+	Body        []byte // the message keeps this slice, so the caller must not change the slice any more
 	Options     Options
 }
 
-// Options are the parts of a submission beside its body.
+// Options are the parts of a submission that are not its body.
 type Options struct {
 	IdempotencyKey          string    // "" = none
 	DueAt                   time.Time // zero = the due time in the body, or none
@@ -58,9 +59,9 @@ type Filer struct {
 	Limits    Limits // nil = the settings name no upstream, so no message is limited
 }
 
-// Validate returns the message of a submission. The error is a *weir.Error: Malformed, TooLarge, Unsupported, Invalid
-// with all problems found, Forbidden if the upstream may not send messages of the contract, or Unavailable if ctx ends
-// while the call waits for memory.
+// Validate returns the message of a submission. The error is a *weir.Error. Its kind is Malformed, TooLarge,
+// Unsupported, or Invalid with all problems found. It is Forbidden if the upstream may not send messages of the
+// contract, and Unavailable if ctx ends while the call waits for memory.
 func (f *Filer) Validate(ctx context.Context, s Submission) (weir.Message, error) {
 	m, err := f.Contracts.Accept(ctx, s.ContentType, s.Body)
 	if err != nil {
@@ -81,9 +82,9 @@ func (f *Filer) Validate(ctx context.Context, s Submission) (weir.Message, error
 }
 
 // File validates a submission and appends its message to a lane. The message is durable when File returns without an
-// error; the caller wakes the lane. After an Unavailable error the message may or may not be filed: the caller submits
-// it again with the same idempotency key. After a Limited error, or one that IsRefusal reports, the message is not
-// filed. Submissions of one key that are filed one after the other keep their order.
+// error; the caller wakes the lane. After an Unavailable error the message may or may not be filed: the caller
+// submits it again with the same idempotency key. After a Limited error the message is not filed, nor after an error
+// that IsRefusal reports. Submissions of one key that are filed one after the other keep their order.
 func (f *Filer) File(ctx context.Context, s Submission) (lane.Receipt, error) {
 	m, err := f.Validate(ctx, s)
 	if err != nil {
@@ -117,12 +118,12 @@ func (f *Filer) FileValid(ctx context.Context, m weir.Message, idempotencyKey st
 	return filed, err
 }
 
-// isLimited reports whether the limits of an upstream apply to a message. A batch that was accepted under earlier
-// settings can name an upstream although the settings no longer have any.
+// isLimited reports whether the limits of an upstream apply to a message. The settings may no longer have upstreams:
+// then a batch that was accepted under earlier settings can still name one.
 func (f *Filer) isLimited(m *weir.Message) bool { return m.Upstream != "" && f.Limits != nil }
 
-// FileAdmitted is FileValid without the limits of the upstream: for the parts of a batch, whose number was counted
-// against the quota when the batch was checked.
+// FileAdmitted is FileValid without the limits of the upstream. It is for the parts of a batch, because they were
+// counted against the quota when the batch was checked.
 func (f *Filer) FileAdmitted(ctx context.Context, m weir.Message, idempotencyKey string) (lane.Receipt, error) {
 	return f.Log.AppendWithoutWake(ctx, m, idempotencyKey)
 }

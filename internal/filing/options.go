@@ -14,10 +14,11 @@ import (
 var knownHeaders = []string{"Weir-Deliver-At", "Weir-Deliver-After", "Weir-Callback"}
 
 // ReadOptions reads the headers of a submission: Idempotency-Key, Weir-Deliver-At or Weir-Deliver-After,
-// Weir-Callback, Traceparent and Tracestate. The names must be canonical, as http.Header has them. The caller reads the
-// headers alsoKnown. Any other header that begins with Weir- or Weir_ is Malformed: if a misspelt Weir-Deliver-At were
-// ignored, an embargoed message would be delivered at once. A value that cannot be read is Malformed, except that an
-// invalid Traceparent or Tracestate is ignored. A callback that is not allowed is Invalid.
+// Weir-Callback, Traceparent and Tracestate. The names must be canonical, as http.Header has them. The argument
+// alsoKnown names headers that the caller reads itself. Any other header that begins with Weir- or Weir_ is
+// Malformed: if a misspelt Weir-Deliver-At were ignored, an embargoed message would be delivered at once. A callback
+// that is not allowed is Invalid. An invalid Traceparent or Tracestate is ignored. Any other value that cannot be
+// read is Malformed.
 func (f *Filer) ReadOptions(h http.Header, now time.Time, alsoKnown ...string) (Options, error) {
 	var o Options
 	var err error
@@ -42,9 +43,9 @@ func (f *Filer) ReadOptions(h http.Header, now time.Time, alsoKnown ...string) (
 	return o, nil
 }
 
-// ReadDueTime returns the due time of a submission. The header or parameter atName has the values moments; the header
-// or parameter afterName has the values delays, which are counted from now. Without any value the due time is zero.
-// More than one value, or a value that cannot be read, is Malformed.
+// ReadDueTime returns the due time of a submission. The argument "moments" has the values of the header or parameter
+// that is called atName. The argument "delays" has the values of the one that is called afterName; they count from
+// now. Without any value the due time is zero. More than one value, or a value that cannot be read, is Malformed.
 func ReadDueTime(atName string, moments []string, afterName string, delays []string, now time.Time) (time.Time, error) {
 	switch {
 	case len(moments)+len(delays) == 0:
@@ -93,7 +94,7 @@ func (f *Filer) readCallback(values []string) (string, error) {
 	return values[0], f.Callbacks.Check(values[0])
 }
 
-// MalformedError returns the error of a submission whose parts beside the body cannot be read.
+// MalformedError returns the error of a submission whose headers or parameters cannot be read.
 func MalformedError(message string) error {
 	return &weir.Error{Kind: weir.Malformed, Op: "filing", Message: message}
 }

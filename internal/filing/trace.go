@@ -16,7 +16,7 @@ const (
 	noSpan  = "0000000000000000"
 )
 
-// maxTraceState limits the bytes of a stored tracestate to the length that each system should propagate
+// maxTraceState limits the bytes of a stored tracestate. Each system should propagate that many
 // (https://www.w3.org/TR/trace-context/#tracestate-limits).
 const maxTraceState = 512
 

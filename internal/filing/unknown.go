@@ -11,7 +11,7 @@ import (
 func UnknownNameError(kind, name string, known []string) error {
 	nearest, distance := "", len(name)
 	for _, k := range known {
-		// A name with more than a third of wrong letters is another name, not a misspelt one.
+		// If more than a third of the letters are wrong, the name is another name, not a misspelt one.
 		if d := levenshtein.ComputeDistance(foldName(name), foldName(k)); d < distance && d <= len(k)/3 {
 			nearest, distance = k, d
 		}
@@ -31,7 +31,7 @@ func foldName(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 }
 
-// truncateName limits the part of the input that the answer repeats.
+// truncateName shortens a long name, because the answer repeats it.
 func truncateName(name string) string {
 	const most = 60
 	if len(name) > most {

@@ -2,9 +2,10 @@
 // and timer triggers as POST /<Function> with a JSON payload. The status of the answer determines whether the
 // host deletes the queue message.
 //
-// The host encodes strings in the payload twice (a JSON string in a JSON string). Newer hosts may encode them
-// once, so the package accepts both forms. An answer is always a JSON object with its content type. With an
-// empty 2xx, the invocation would hang until its timeout. With another content type, it would fail.
+// The host encodes strings in the payload twice (a JSON string in a JSON string). Newer hosts may encode them once,
+// so the package accepts both forms. An answer is always a JSON object with its content type. After an empty answer
+// with a 2xx status, the invocation would hang until its timeout. After an answer with another content type, it would
+// fail.
 package invoke
 
 import (
@@ -25,7 +26,7 @@ const maxPayload = 1 << 20
 type Invocation struct {
 	ID       string                     `json:"-"`        // from a header, so Decode does not set it
 	Data     map[string]json.RawMessage `json:"Data"`     // by the name of the binding
-	Metadata map[string]json.RawMessage `json:"Metadata"` // not trusted: the host adds the fields of a JSON message
+	Metadata map[string]json.RawMessage `json:"Metadata"` // not trusted: also has the fields of a message that is JSON
 }
 
 // Timer is the payload of a timer trigger.

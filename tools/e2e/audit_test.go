@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// signedIn has the headers that App Service Authentication adds to the requests of a person, and a function key.
+// signedIn has a function key, and the headers that App Service Authentication adds to the requests of a person.
 var signedIn = []string{"X-MS-CLIENT-PRINCIPAL-NAME", "ada@example.org", "x-functions-key", "the-key"}
 
 // If the platform checks sign-ins, the person's name is in the pauses, on the page of a message and in the handler's

@@ -34,7 +34,7 @@ func (s *system) newAPICommand(ctx context.Context, args ...string) (cmd *exec.C
 	return cmd, stdout, stderr
 }
 
-// writeArticles writes n files with one message each, all of different paths, and returns their folder.
+// writeArticles writes n files, and returns their folder. Each file has one message, with a path of its own.
 func writeArticles(t *testing.T, n int) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -21,7 +21,8 @@ type postedBatch struct {
 	Problems              []struct{ Part, Line int }
 }
 
-// writeFeed returns a document with version 1 of an article for each path, then version 2 of each, up to version n.
+// writeFeed returns a document. It has version 1 of an article for each path, then version 2 of each article, and so
+// on up to version n.
 func writeFeed(paths, n int) string {
 	var b strings.Builder
 	b.WriteString("<feed>\n")
@@ -109,8 +110,8 @@ func TestBatch_HandlersKilled(t *testing.T) {
 	}
 }
 
-// With mode all, Weir files no part of a batch that has an invalid one. With mode valid, it files and delivers the
-// valid parts.
+// In the mode "all", Weir files no part of a batch if one part is invalid. In the mode "valid", it files and delivers
+// the valid parts.
 func TestBatch_AllOrNothing(t *testing.T) {
 	s := newSystem(t, 1)
 	document := strings.Replace(writeFeed(3, 20), "<title>Version 7</title>", "<title/>", 1)
@@ -159,8 +160,8 @@ func TestBatch_ZipAndMultipart(t *testing.T) {
 	}
 }
 
-// The test stops storage while Weir files parts. After storage is back, Weir delivers each part, in order per key. It
-// may repeat writes whose commits storage did not take.
+// The test stops storage while Weir files parts. After storage is back, Weir delivers each part, in order per key. If
+// storage did not take the commit of a write, Weir may repeat that write.
 func TestBatch_StorageAway(t *testing.T) {
 	s := newSystem(t, 1)
 	ports := s.storage.Ports()

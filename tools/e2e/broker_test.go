@@ -56,8 +56,8 @@ func stopSharedBroker() error {
 type brokerQueue struct {
 	t        *testing.T
 	name     string
-	consumer string // value of the queue's setting consumer
-	upstream string // value of the queue's setting upstream; "" = none
+	consumer string // the setting "consumer" of the queue
+	upstream string // the setting "upstream" of the queue; "" = none
 	ch       *amqp.Channel
 }
 
@@ -81,7 +81,7 @@ func declareQueueWith(t *testing.T, b *realbroker.Broker, suffix string, argumen
 	return q
 }
 
-// reconnect makes a connection with a channel, at first and after each stop of the broker.
+// reconnect makes a connection with a channel. It is called at first, and after each stop of the broker.
 func (q *brokerQueue) reconnect(b *realbroker.Broker) {
 	q.t.Helper()
 	conn, err := amqp.Dial(b.URL())
@@ -125,7 +125,7 @@ func waitConfirmed(ctx context.Context, c *amqp.DeferredConfirmation) bool {
 	return isAcked && err == nil
 }
 
-// countReady returns the number of messages in the queue that no consumer has in hand.
+// countReady returns the number of messages in the queue, without those that a consumer has in hand.
 func (q *brokerQueue) countReady() int {
 	q.t.Helper()
 	state, err := q.ch.QueueDeclarePassive(q.name, true, false, false, false, nil)
@@ -156,8 +156,8 @@ func newArticle(path string, version int) amqp.Publishing {
 		Body: []byte(versionedArticle(path, version))}
 }
 
-// newArticles returns the versions first to last of the articles of all paths: the first version of each path, then
-// the next version of each.
+// newArticles returns versions of the articles of all paths. It begins with the version "first" of each path, goes on
+// with the next version of each path, and ends with the version "last" of each path.
 func newArticles(paths []string, first, last int) []amqp.Publishing {
 	var all []amqp.Publishing
 	for v := first; v <= last; v++ {
@@ -168,7 +168,8 @@ func newArticles(paths []string, first, last int) []amqp.Publishing {
 	return all
 }
 
-// declareDeadQueue makes an exchange of the test's name, and a queue that gets the dead letters of the exchange.
+// declareDeadQueue makes an exchange that has the test's name, and a queue that gets the dead letters of the
+// exchange.
 func declareDeadQueue(t *testing.T, b *realbroker.Broker) (exchange string, dead *brokerQueue) {
 	t.Helper()
 	exchange, dead = t.Name(), declareQueue(t, b, "-dead")
@@ -181,8 +182,8 @@ func declareDeadQueue(t *testing.T, b *realbroker.Broker) (exchange string, dead
 	return exchange, dead
 }
 
-// relay passes connections on to an address. After a test has closed frozen, all connections stay open, and the relay
-// passes no byte on.
+// relay passes connections on to an address. After a test has closed the channel "frozen", all connections stay open,
+// and the relay passes no byte on.
 type relay struct {
 	listener net.Listener
 	frozen   chan struct{}

@@ -24,19 +24,20 @@ import (
 const (
 	chaosLanes    = 8
 	chaosIdleKill = 5 * time.Second
-	// uncommittedFor is the longest time from the begin of a write to its commit. A commit starts after 100 ms at most,
-	// but a busy machine delays it. If the process is killed before the commit, the next holder may repeat the write.
+	// uncommittedFor is the longest time from the start of a write to its commit. The commit starts at most 100 ms
+	// after the write, but a busy machine delays it. If the process is killed before the commit, the next holder may
+	// repeat the write.
 	uncommittedFor = 5 * time.Second
 )
 
-// TestChaos ends and restarts processes in all the ways in which a platform does, in random order, while clients post
-// to two hosts with eight lanes. The CMS gets each acknowledged message, those of a key in order, and never two of a
-// lane at a time. It gets a message twice only if SIGKILL ended a handler between the two writes, less than
-// uncommittedFor after the first write began.
+// TestChaos ends and restarts processes in all the ways in which a platform does. It does so in random order, while
+// clients post to two hosts with eight lanes. The CMS gets each acknowledged message. It gets the messages of a key
+// in order, and never two messages of a lane at a time. It gets a message twice only if SIGKILL ended a handler
+// between the two writes, less than uncommittedFor after the first write began.
 func TestChaos(t *testing.T) { newChaos(t, "", "").runChaos() }
 
-// TestChaos_OnFlex does the same with groups of functions on hosts of their own: a host of HTTP gets the posts, and
-// two hosts of process get the tickets.
+// TestChaos_OnFlex does the same with hosts that each run one group of functions. A host of the group "http" gets the
+// posts, and two hosts of the group "process" get the tickets.
 func TestChaos_OnFlex(t *testing.T) {
 	c := newChaos(t, "http", "process", "process")
 	c.startHost("sweep") // the test does not end this host: it has no handler between two sweeps
@@ -71,7 +72,7 @@ type chaosRun struct {
 	fleet   *fleet.Fleet
 	random  *rand.Rand
 	hosts   []*fleet.Host          // hosts that have not ended
-	groups  map[*fleet.Host]string // group of each of these hosts; "" = all functions
+	groups  map[*fleet.Host]string // the group of each host in hosts; "" = all functions
 	begunAt time.Time
 	killed  []time.Time // moments at which SIGKILL ended a handler
 
@@ -91,7 +92,8 @@ func newChaos(t *testing.T, groups ...string) *chaosRun {
 		Args: []string{"--script-root", c.app, "--state-dir", t.TempDir(), "--give-up-after", "-1",
 			"--http", string(c.mode), "--idle-kill", chaosIdleKill.String(),
 			"--stop-takes", "300ms"},
-		// A holder that a request woke gets an invocation at the next poll of the host. So polls are frequent.
+		// A holder that a request has woken gets an invocation at the next poll of the host. So the host must poll
+		// often.
 		Env: append(c.handlerEnv(), "FUNCTIONS_WORKER_RUNTIME=custom",
 			"AzureFunctionsJobHost__extensions__queues__maxPollingInterval=00:00:02"),
 		Out: c.output,
@@ -116,7 +118,7 @@ func (c *chaosRun) addHost(group string) {
 	c.awaitServing(h)
 }
 
-// startHost starts a host of a group. The acts end only hosts that addHost has started.
+// startHost starts a host of a group. An act ends only a host that addHost has started.
 func (c *chaosRun) startHost(group string) *fleet.Host {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), startLimit)
@@ -132,7 +134,8 @@ func (c *chaosRun) startHost(group string) *fleet.Host {
 	return h
 }
 
-// awaitServing waits until a host's handler answers a request. A host of process has no address for health.
+// awaitServing waits until a host's handler answers a request. A host of the group "process" has no address for
+// health.
 func (c *chaosRun) awaitServing(h *fleet.Host) {
 	c.t.Helper()
 	c.awaitCondition("the host serves", startLimit, func() bool {
@@ -196,7 +199,7 @@ func chaosPaths() []string {
 	return paths
 }
 
-// awaitTurn waits for a client's next turn, and reports whether the client may post.
+// awaitTurn waits until a client may post its next message. It returns false if the client must not post any more.
 func (c *chaosRun) awaitTurn(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
@@ -217,8 +220,8 @@ type chaosAct struct {
 	run  func()
 }
 
-// planActs returns acts in random order: one drain of a host, which takes a minute, and each of the others at least
-// once.
+// planActs returns acts in random order. It has one act that drains a host, which takes a minute, and each other act
+// at least once.
 func (c *chaosRun) planActs() []chaosAct {
 	short := []chaosAct{{"stop", c.stopOne}, {"SIGKILL", c.killHandler}, {"idle kill", c.awaitIdleKill},
 		{"restart", c.restartHost}}
@@ -335,9 +338,9 @@ func (c *chaosRun) awaitIdleKill() {
 // for so long stays with the lanes of its process. Other invocations end at once.
 const attendedFor = 2 * time.Second
 
-// awaitProgress waits until the CMS has got a message of each lane since the call, and each holder has an invocation
-// that stays. The host may kill a holder without an invocation (--idle-kill), and the next holder may then repeat
-// writes, as after a SIGKILL of the test.
+// awaitProgress waits for two things: the CMS has got a message of each lane since the call, and each holder has an
+// invocation that stays. The host may kill a holder without an invocation (--idle-kill). The next holder may then
+// repeat writes, as after a SIGKILL of the test.
 func (c *chaosRun) awaitProgress() {
 	c.t.Helper()
 	from := time.Now()
@@ -379,9 +382,9 @@ var holderMetric = regexp.MustCompile(`(?m)^weir_lane_held_by_this_instance\{lan
 // scaledIn matches the host's line about a handler that it killed because no invocation was in flight.
 var scaledIn = regexp.MustCompile(`(?m)^\[(\S+)\] .* is scaled in\.`)
 
-// addIdleKills reads from the hosts' log when a host killed an idle handler, and adds these moments to killed. Such a
-// handler may be a holder: one that a request has just woken has no invocation yet. So the next holder may repeat a
-// write.
+// addIdleKills reads from the hosts' log the moments at which a host killed an idle handler, and adds them to the
+// field "killed". Such a handler may be a holder, because a handler that a request has just woken has no invocation
+// yet. So the next holder may repeat a write.
 func (c *chaosRun) addIdleKills() {
 	c.t.Helper()
 	for _, line := range scaledIn.FindAllStringSubmatch(c.output.String(), -1) {
@@ -435,9 +438,9 @@ func byStart(a, b server.Request) int {
 	return cmp.Compare(a.StartedAt.UnixNano(), b.StartedAt.UnixNano())
 }
 
-// wasKilledBetween reports whether a handler of any host was killed between the begins of two writes, within
-// uncommittedFor after the begin of the first. The CMS may read a request shortly after its sender was killed. So a
-// kill up to a second before the begin of the first write counts, too.
+// wasKilledBetween reports whether a handler of any host was killed between the starts of two writes, and less than
+// uncommittedFor after the start of the first. The CMS may read a request shortly after its sender was killed. So a
+// kill up to a second before the start of the first write counts, too.
 func (c *chaosRun) wasKilledBetween(first, second server.Request) bool {
 	const moment = time.Second
 	return slices.ContainsFunc(c.killed, func(at time.Time) bool {

@@ -47,8 +47,8 @@ func (s *system) runHandler(ctx context.Context, app string, env []string, args 
 	return commandResult{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// openAppender opens the system's storage. It returns an appender, which files messages without a host as a receiver
-// elsewhere would, and the storage.
+// openAppender opens the system's storage, and returns it with an appender. The appender files messages without a
+// host, as a receiver elsewhere would.
 func (s *system) openAppender(lanes int) (*lane.Appender, *azure.Account) {
 	s.t.Helper()
 	account, err := azure.Open(azure.Config{ConnectionString: s.storage.ConnectionString(), Prefix: "weir"})

@@ -14,11 +14,11 @@ import (
 
 // imageBuild is a stage of the Dockerfile: one FROM and the instructions after it.
 type imageBuild struct {
-	name    string   // after AS, or the image of FROM
-	folder  string   // WORKDIR
+	name    string   // the name after AS; without AS, the image after FROM
+	folder  string   // the folder of WORKDIR
 	env     []string // name=value
 	runs    []string // commands of RUN
-	copying []string // of COPY --from: a path in the first stage, then its path in this stage
+	copying []string // for each COPY --from: a path in the first stage, then its path in this stage
 }
 
 // The test runs the steps of the Dockerfile outside of a container, on a copy of the build's context. The app that

@@ -95,9 +95,10 @@ func testDashboardAnOperatorsDay(t *testing.T) {
 }
 
 // TestStop_KeepsTheFigures stops the host within about a second after the last delivery, starts another, and checks
-// that the page still counts the attempts of that minute. A host that stops closes its socket, and 0.3 s later ends
-// its handler by SIGKILL. On a busy machine the handler may not have written its attempts by then. Only such attempts
-// may be missing. The test stops hosts until two handlers have written their attempts in time, at most six times.
+// that the page still counts the attempts of that minute. When a host stops, it closes its socket, and 0.3 s later it
+// ends its handler by SIGKILL. On a busy machine the handler may not have written its attempts by then. Only such
+// attempts may be missing. The test stops hosts until two handlers have written their attempts in time. It stops at
+// most six hosts.
 func TestStop_KeepsTheFigures(t *testing.T) {
 	const each, want, most, written = 30, 2, 6, "history: the present minute is written"
 	c := newFleetSystem(t, 1)
@@ -129,7 +130,8 @@ func TestStop_KeepsTheFigures(t *testing.T) {
 	}
 }
 
-// countAttempts returns the number of attempts that the page shows. It waits until the number is want, for up to 10 s.
+// countAttempts returns the number of attempts that the page shows. It waits for up to 10 s until the number is that
+// of the argument "want".
 func (c *fleetSystem) countAttempts(want int) (shown int) {
 	c.t.Helper()
 	pattern := regexp.MustCompile(`<dt>Attempts</dt><dd>(\d+)</dd>`)

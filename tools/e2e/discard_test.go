@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// An operator discards one dead message by its id, and the other dead messages of its key by the key, while the test
-// kills handlers. The CMS gets no discarded message any more. Weir delivers a later message of the key. The books and
-// the audit log have the discarded messages.
+// An operator discards one dead message by its id, and then the other dead messages of its key by a command with the
+// key. Meanwhile the test kills handlers. The CMS gets no discarded message any more. Weir delivers a later message
+// of the key. The counters of the lane and the audit log show the discards.
 func TestDiscard_AlthoughHandlersAreKilled(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s", "attempts: 5", "attempts: 2", "min: 1s, max: 5m",
 		"min: 50ms, max: 100ms")

@@ -21,8 +21,8 @@ import (
 // personalKey is the key of the erased messages. personalText is in their bodies and in the note of an edit.
 const personalKey, personalText = "/people/ada-lovelace", "Ada King, Countess of Lovelace"
 
-// After the erasure of two messages, storage and answers have nothing of their content any more, although the test
-// kills handlers meanwhile. Stage, counters and the audit log remain.
+// Two messages are erased, while the test kills handlers. Afterwards neither storage nor any answer has anything of
+// their content. Stage, counters and the audit log remain.
 func TestErase_LeavesNoContent(t *testing.T) {
 	s := newSystem(t, 2, "lease: 30s", "lease: 15s", "attempts: 5", "attempts: 2", "min: 1s, max: 5m",
 		"min: 50ms, max: 100ms")
@@ -94,8 +94,8 @@ func (s *system) checkErasureIsAudited(id string) {
 	}
 }
 
-// checkOthersAfterErasure checks that a scheduled message cannot be erased, that the lane goes on, and that its books
-// balance.
+// checkOthersAfterErasure checks that a scheduled message cannot be erased, that the lane still delivers, and that
+// the counters of the lane balance.
 func (s *system) checkOthersAfterErasure() {
 	s.t.Helper()
 	s.setFaults(`{}`)

@@ -50,8 +50,8 @@ func (s *system) sendEvent(a *azure.Account) {
 	}
 }
 
-// listFiles returns the names of the files of a container. If isArchive, it leaves out the folder that the archive
-// puts before each name.
+// listFiles returns the names of the files of a container. The archive puts each file into a folder: if isArchive is
+// true, listFiles leaves that folder out of the names.
 func (s *system) listFiles(files storage.Files, isArchive bool) (names []string) {
 	s.t.Helper()
 	for marker, more := "", true; more; more = marker != "" {
@@ -109,8 +109,8 @@ func TestFiles_HandlersKilled(t *testing.T) {
 	}
 }
 
-// The sweep takes files without an event. A file with a problem goes to the rejected files, with a problems file. A
-// file with the name of an earlier one and other content becomes a message of its own.
+// The sweep takes files without an event. A file with a problem goes to the rejected files, with a problems file. If
+// a file has the name of an earlier file, but other content, it becomes a message of its own.
 func TestFiles_BySweepAndByEvent(t *testing.T) {
 	s := newSystem(t, 1, withFiles...)
 	a := s.openAccount()

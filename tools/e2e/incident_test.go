@@ -33,8 +33,8 @@ func TestIncident(t *testing.T) {
 	newSystem(t, 2, incidentSettings...).runIncident()
 }
 
-// TestIncident_OnFlex does the same with groups of functions on instances of their own. The host ends an instance that
-// has had no invocation for a while.
+// TestIncident_OnFlex does the same, but each group of functions has instances of its own. The host ends an instance
+// that has had no invocation for a while.
 func TestIncident_OnFlex(t *testing.T) {
 	s := newSystemUnder(t, nil, onFlex(5*time.Second), incidentSettings...)
 	s.runIncident()
@@ -74,7 +74,7 @@ func (s *system) runIncident() {
 	s.awaitStages([]postedMessage{edited}, "delivered", time.Minute)
 
 	s.setFaults(`{}`)
-	const overtaken = 5 // keys that get a newer version before the replay of their dead messages
+	const overtaken = 5 // the number of keys that get a newer version before the replay of their dead messages
 	newer := s.postNewer(overtaken, each+1)
 	s.awaitStages(newer, "delivered", time.Minute)
 
@@ -120,7 +120,7 @@ func (s *system) startTraffic(ctx context.Context, wg *sync.WaitGroup) *[]posted
 	return &posted
 }
 
-// watchBalance reads the books each 100 ms until ctx ends, and checks that they balance.
+// watchBalance reads the counts of the lanes each 100 ms until ctx ends, and checks that they balance.
 func (s *system) watchBalance(ctx context.Context, wg *sync.WaitGroup) {
 	wg.Go(func() {
 		looked := 0
@@ -267,7 +267,8 @@ func (s *system) replayAll(fingerprint string, want int) replayJob {
 	return j
 }
 
-// checkKeyOrder checks the CMS's record: each write of a key has a higher version than all writes of the key before.
+// checkKeyOrder checks the CMS's record: each write of a key must have a higher version than all earlier writes of
+// that key.
 func (s *system) checkKeyOrder() {
 	s.t.Helper()
 	last := map[string]int{}

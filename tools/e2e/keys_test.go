@@ -22,8 +22,8 @@ var keyed = []string{"batches", "cancel", "metrics", "move", "receive", "schedul
 // targetRequest has the method and the target of a request's first line.
 type targetRequest struct{ method, target string }
 
-// TestKeys_AreABoundary sends each target with the key of each function, to an old host and to a new one. A request
-// with the key of a function reaches no address of another function.
+// TestKeys_AreABoundary sends each target with the key of each function, to an old host and to a new one. With the
+// key of one function, a request must reach no address of another function.
 func TestKeys_AreABoundary(t *testing.T) {
 	for _, mode := range []string{"forwarding", "proxying"} {
 		t.Run(mode, func(t *testing.T) {
@@ -62,7 +62,7 @@ func recordedTargets(t *testing.T) (targets []targetRequest) {
 }
 
 // craftedTargets returns targets that begin with the route of one function and lead to the address of another by ../.
-// The spellings of ../ are such that the host or the handler could take them for a part of a name.
+// Each spells ../ in a way that the host or the handler could take for a part of a name.
 func craftedTargets() (targets []targetRequest) {
 	up := []string{`..%5C`, `%2e%2e%5C`, `%252e%252e/`, `%252e%252e%5C`, `%5C..%5C`, `..%255C`, `..%2F`, `.%5C..%5C`}
 	from := map[string][]string{

@@ -23,9 +23,9 @@ func testHandlerKilledNothingIsLost(t *testing.T) {
 	s.runWithKills(s.killNext)
 }
 
-// TestHandlerKilled_OnFlex kills the holder of the lane in any group. The host also kills each idle instance, even
-// those of HTTP. So the test follows the progress in the CMS's record, because requests to the instances would keep
-// them from being idle.
+// TestHandlerKilled_OnFlex kills the holder of the lane, whichever group the holder is in. The host also kills each
+// idle instance, even one of the group of HTTP functions. Requests to the instances would keep them from being idle.
+// So the test follows the progress in the CMS's record.
 func TestHandlerKilled_OnFlex(t *testing.T) {
 	s := newSystemUnder(t, nil, onFlex(3*time.Second), "lease: 30s", "lease: 15s")
 	s.runWithKills(func(int) { s.killHolder() })
@@ -36,8 +36,8 @@ func TestHandlerKilled_OnFlex(t *testing.T) {
 	}
 }
 
-// runWithKills ends handlers three times in a burst. The CMS gets each acknowledged message, those of a key in order,
-// one at a time, and the books balance.
+// runWithKills calls kill three times during a burst. The CMS gets each acknowledged message. It gets the messages of
+// a key in order and one at a time. The counters balance.
 func (s *system) runWithKills(kill func(turn int)) {
 	s.t.Helper()
 	posted := make(chan []postedMessage, 1)
@@ -81,8 +81,8 @@ type instanceStatus struct {
 	Group                          string
 }
 
-// killNext ends the handler of one instance by SIGKILL: turn chooses among the instances. The test does not know which
-// handler holds the lane.
+// killNext ends the handler of one instance by SIGKILL. The argument "turn" chooses the instance, because the test
+// does not know which handler holds the lane.
 func (s *system) killNext(turn int) {
 	s.t.Helper()
 	s.hasKilled.Store(true)

@@ -49,8 +49,8 @@ func (s *system) readStage(m postedMessage) (string, error) {
 	return got.Stage, nil
 }
 
-// checkHistory checks the recorded history by the model of one key. Each message of the history must be final. A key
-// that breaks the model is drawn into build/histories.
+// checkHistory checks the recorded history by the model of one key. Each message of the history must be final. If a
+// key breaks the model, a drawing of its history goes into build/histories.
 func (s *system) checkHistory(posted []postedMessage) {
 	s.t.Helper()
 	keys := map[string]bool{}

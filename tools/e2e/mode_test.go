@@ -126,8 +126,8 @@ func testLongWait(t *testing.T) {
 	s.requestStatus(200, "POST", "/api/messages", titledArticle("/soon", "T"), "Prefer", "wait=30")
 }
 
-// Clients disconnect at a random time of a post, or before, within or after its body, and post again with the same
-// Idempotency-Key. Weir files and delivers each message once, and logs no ERROR.
+// Clients disconnect during a post: at a random time, or before, within or after the body. Then they post again with
+// the same Idempotency-Key. Weir files and delivers each message once, and logs no ERROR.
 func TestHTTP_ClientsThatLeave(t *testing.T) { inEachMode(t, testClientsThatLeave) }
 
 func testClientsThatLeave(t *testing.T) {
@@ -182,8 +182,8 @@ func (s *system) postAndLeave(at string, version int, after time.Duration) {
 	}
 }
 
-// postAndBreakOff sends the head of a post and 0, 1 or 2 halves of its body, and closes the connection without reading
-// an answer.
+// postAndBreakOff sends the head of a post and a part of its body: nothing, one half or both halves. Then it closes
+// the connection without reading an answer.
 func (s *system) postAndBreakOff(at string, version, halves int) {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.weir, "http://"))

@@ -51,9 +51,9 @@ func newFleetSystem(t *testing.T, hosts int, weirYAML ...string) *fleetSystem {
 	return c
 }
 
-// useFront sends the test's requests to the front of a fleet, and checks the answers against openapi.yaml, except
-// those with status 502: the front itself answers 502 if a host ends with a request in flight. At the end of the test
-// it closes the fleet.
+// useFront sends the test's requests to the front of a fleet, and checks the answers against openapi.yaml. It does
+// not check answers with status 502, because the front itself answers 502 if a host ends with a request in flight. At
+// the end of the test useFront closes the fleet.
 func (s *system) useFront(f *fleet.Fleet) {
 	s.t.Cleanup(f.Close)
 	s.weir = f.URL()
@@ -80,7 +80,7 @@ func (c *fleetSystem) addHost() *fleet.Host {
 }
 
 // postMany posts count messages, each with a key of its own, eight at a time. It repeats each post until the message
-// is accepted, and returns the time to the acceptance of each message.
+// is accepted. It returns, for each message, the time from the first post to the acceptance.
 func (c *fleetSystem) postMany(prefix string, count int) (took []time.Duration) {
 	c.t.Helper()
 	took = make([]time.Duration, count)
@@ -155,7 +155,8 @@ func (c *fleetSystem) awaitHolder(lanes int) (holder *fleet.Host) {
 	return holder
 }
 
-// findHolder returns the host that holds the most lanes (nil = no host holds one), and how many lanes all hosts hold.
+// findHolder returns the host that holds the most lanes, and how many lanes all hosts hold. It returns nil if no host
+// holds a lane.
 func (c *fleetSystem) findHolder() (holder *fleet.Host, all int) {
 	c.t.Helper()
 	most := 0
@@ -180,9 +181,9 @@ func (c *fleetSystem) livingHosts() []*fleet.Host {
 	})
 }
 
-// longestGaps returns for each lane the longest time from the end of a write to the begin of the next write, among
-// those that began after since. A lane without such a write is missing. If messages waited all the time, this is how
-// long the lane stood still.
+// longestGaps returns for each lane the longest gap, which is the time from the end of a write to the start of the
+// next write. A gap counts if that next write began after the time "since". A lane without such a gap is missing. If
+// messages waited all the time, the gap is how long the lane stood still.
 func (c *fleetSystem) longestGaps(since time.Time) map[int]time.Duration {
 	c.t.Helper()
 	c.mu.Lock()
@@ -213,8 +214,8 @@ func (c *fleetSystem) awaitWrittenOnce(count int, limit time.Duration) {
 }
 
 // awaitHolderWithInvocation waits until the host that holds the most lanes has an invocation in flight, and returns
-// the host. The first holder of a burst may never have one: if the other host takes the ticket of this holder, the
-// lane moves to the other host.
+// the host. The first holder of a burst may never have an invocation: if the other host takes the ticket of this
+// holder, the lane moves to the other host.
 func (c *fleetSystem) awaitHolderWithInvocation() (holder *fleet.Host) {
 	c.t.Helper()
 	c.awaitCondition("the holder has an invocation", 3*time.Minute, func() bool {
@@ -238,10 +239,10 @@ func (c *fleetSystem) countInvocations(h *fleet.Host) int {
 	return d.OutstandingInvocations
 }
 
-// A deployment or a scale-in stops a host while its handler delivers a burst. The environment variable STOPS is the
-// number of stops with one lane, and also of those with eight (default 1). Each stop has a storage of its own, because
-// the emulator gets slower with each message. The test logs how long the lanes stood still. `-parallel 1` measures one
-// stop at a time.
+// A deployment or a scale-in stops a host while its handler delivers a burst. The test does so with one lane and with
+// eight lanes. The environment variable STOPS says how often it stops a host with each of these numbers of lanes
+// (default 1). Each stop has a storage of its own, because the emulator gets slower with each message. The test logs
+// how long the lanes stood still. `-parallel 1` measures one stop at a time.
 func TestStop_DuringABurst(t *testing.T) {
 	stops, err := strconv.Atoi(os.Getenv("STOPS"))
 	if err != nil {
@@ -268,8 +269,8 @@ func TestStop_DuringABurst(t *testing.T) {
 	}
 }
 
-// stopDuringABurst stops the host that holds the most lanes. It returns how long each lane with later writes stood
-// still.
+// stopDuringABurst stops the host that holds the most lanes. For each lane that is written to afterwards, it returns
+// how long the lane stood still.
 func stopDuringABurst(t *testing.T, lanes int) (standstills []time.Duration) {
 	c := newFleetSystem(t, 2, "lanes: 1 ", fmt.Sprintf("lanes: %d ", lanes))
 	size := 700 + 100*lanes
@@ -334,10 +335,10 @@ func TestStop_BeforeTheFirstTicket(t *testing.T) {
 		c.readStats().Repeats, describeSpread(standstills))
 }
 
-// awaitHolderAlone posts bursts until a host holds the lane in the middle of a burst and has no invocation. It returns
-// this host, the time at which the CMS became fast in the last burst, and the number of posted messages. The CMS is
-// slow during the posts of a burst, so that work is left, and fast afterwards. On a busy machine the first ticket may
-// arrive before the end of the posts. Then the next burst is smaller.
+// awaitHolderAlone posts bursts until, in the middle of a burst, a host holds the lane and has no invocation. It
+// returns this host, the time at which the CMS became fast in the last burst, and the number of posted messages.
+// During the posts of a burst the CMS is slow, so that work is left. Afterwards it is fast. On a busy machine the
+// first ticket may arrive before the end of the posts. Then the next burst is smaller.
 func (c *fleetSystem) awaitHolderAlone(prefix string) (h *fleet.Host, began time.Time, posted int) {
 	c.t.Helper()
 	before := c.readStats().Items
@@ -388,9 +389,9 @@ func TestDrain_DuringABurst(t *testing.T) {
 	t.Logf("the lane stood for %s at most", c.longestGaps(time.Time{})[0])
 }
 
-// The test replaces four instances, one after the other, while clients post messages. A round without stops comes
-// first, and shows the times to acceptance without stops. With stops, nine of ten posts are accepted within five times
-// as long.
+// The test replaces four instances, one after the other, while clients post messages. Before that, clients post while
+// all instances run. With replacements, the time within which nine of ten posts are accepted is at most five times as
+// long as before.
 func TestRollingRestart_UnderLoad(t *testing.T) {
 	c := newFleetSystem(t, 4, "lanes: 1 ", "lanes: 4 ")
 	const rounds, size = 4, 500

@@ -24,9 +24,9 @@ type webhookReceiver struct {
 	t *testing.T
 
 	mu     sync.Mutex
-	status int                          // of its answers
-	slow   time.Duration                // before each answer; 0 = none
-	tries  int                          // requests so far
+	status int                          // the status of its answers
+	slow   time.Duration                // the delay before each answer; 0 = none
+	tries  int                          // the number of requests so far
 	events map[string]map[string]string // events answered 2xx without delay: their types, by message and webhook-id
 }
 
@@ -37,7 +37,7 @@ func newReceiver(t *testing.T) *webhookReceiver {
 	return h
 }
 
-// ServeHTTP checks and records an event, and answers as setAnswer has set.
+// ServeHTTP checks and records an event. It gives the answer that setAnswer has set.
 func (h *webhookReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	var event struct {
@@ -95,8 +95,8 @@ func (h *webhookReceiver) eventsOf(id string) map[string]string {
 
 func (h *webhookReceiver) hostName() string { return strings.TrimPrefix(h.URL, "http://") }
 
-// receiverSettings returns replacements in weir.yaml: they allow callbacks to these receivers, send events of dead
-// messages to the first of them, and shorten the lease.
+// receiverSettings returns replacements in weir.yaml: they allow callbacks to these receivers, have events of dead
+// messages sent to the first receiver, and shorten the lease.
 func receiverSettings(hooks ...*webhookReceiver) []string {
 	var hosts []string
 	for _, h := range hooks {

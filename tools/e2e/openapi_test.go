@@ -63,8 +63,8 @@ func (s *system) awaitStage(id, stage string) {
 		func() bool { return getJSON[postedMessage](s, s.weir+"/api/messages/"+id).Stage == stage })
 }
 
-// Each operation of the description succeeds at least once, in a system with messages of many stages. The HTTP client
-// of all tests checks each answer against the description.
+// Each operation of the description succeeds at least once, in a system with messages of many stages. All tests share
+// an HTTP client, which checks each answer against the description.
 func TestOpenAPI_EveryOperation(t *testing.T) { inEachMode(t, testOpenAPIEveryOperation) }
 
 func testOpenAPIEveryOperation(t *testing.T) {
@@ -159,7 +159,8 @@ func (s *system) checkMessages() {
 	s.requestStatus(400, "GET", "/api/messages?continue=x", "")
 }
 
-// checkVersions forgets the version of a key whose contract supersedes, and the id that its step remembered.
+// checkVersions uses a key whose messages supersede each other. Weir forgets the key's version, and the id that a
+// step remembered for the key.
 func (s *system) checkVersions() {
 	s.requestStatus(200, "POST", "/api/messages", `<delete path="/gone" version="1"/>`, "Prefer", "wait=30")
 	s.requestStatus(200, "GET", "/api/versions?key=/gone", "")
@@ -171,8 +172,8 @@ func (s *system) checkVersions() {
 	s.requestStatus(404, "POST", "/api/remembered/forget", `{"key":"/never","contract":"delete"}`)
 }
 
-// checkDead makes messages die: it corrects the first, replays the second, discards two of another key, and returns
-// the id of one that stays dead.
+// checkDead makes messages die. It corrects the first, replays the second, and discards two of another key. It
+// returns the id of a message that stays dead.
 func (s *system) checkDead() string {
 	s.setFaults(`{"failPath":"/bad"}`)
 	first := s.postAccepted("/bad")

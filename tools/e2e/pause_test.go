@@ -91,8 +91,8 @@ func TestPause_Key(t *testing.T) {
 	s.checkRecord()
 }
 
-// requestPause pauses or resumes, as what is pause or resume. It checks the number of pauses in force after that; -1 =
-// any number.
+// requestPause requests a pause if the argument "what" is "pause", and a resume if it is "resume". It checks the
+// number of pauses that are in force afterwards against the argument "pauses"; -1 = any number.
 func (s *system) requestPause(what, body string, status, pauses int) {
 	s.t.Helper()
 	code, _, said := s.requestJSON("POST", s.weir+"/api/"+what, body, "Content-Type", "application/json")

@@ -41,8 +41,8 @@ func TestTableRemoved_BeginsAnew(t *testing.T) {
 	}
 }
 
-// With delivery.instances: process, receivers put tickets into the queue and deliver nothing. A process that gets a
-// ticket delivers the messages of the ticket's lane.
+// With the setting "process" of delivery.instances, receivers put tickets into the queue and deliver nothing. A
+// process that gets a ticket delivers the messages of the ticket's lane.
 func TestDeliveryByProcess(t *testing.T) {
 	s := newSystem(t, 2, "method: POST", "method: POST\n  instances: process")
 	accepted := s.postBurst(t.Context(), 5, 10)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The test starts a process of weir poll each 10 s, and files messages at random times by an appender, which delivers
-// none. The tests of internal/poll check in virtual time how soon each message is delivered, because a busy machine
+// The test starts a process of weir poll each 10 s. At random times an appender files messages, and delivers none of
+// them. The tests of internal/poll check in virtual time how soon each message is delivered, because a busy machine
 // has delays.
 func TestPoll_DeliversMessagesFiledAtAnyTime(t *testing.T) {
 	const (
@@ -32,7 +32,7 @@ func TestPoll_DeliversMessagesFiledAtAnyTime(t *testing.T) {
 				idle.String(), "--estimate", "100ms")
 		})
 	}
-	// No message comes in the last 5 s of the last process, because no process would run after it.
+	// In the last 5 s of the last process no message comes, because no later process would deliver it.
 	accepted := map[string]time.Time{}
 	for _, at := range randomTimes(messages, starts*period-5*time.Second) {
 		<-time.After(time.Until(began.Add(at)))

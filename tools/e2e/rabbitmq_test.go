@@ -18,7 +18,8 @@ import (
 	"weir/tools/realbroker"
 )
 
-// stageConsumer stages an app with settings for weir consume. more has further settings of intake.rabbitmq.
+// stageConsumer stages an app with settings for weir consume. The argument "more" has further settings of
+// intake.rabbitmq.
 func (s *system) stageConsumer(b *realbroker.Broker, more string, queues ...*brokerQueue) string {
 	s.t.Helper()
 	return s.stageConsumerAt(b.URL(), more, queues...)
@@ -113,8 +114,8 @@ func TestRabbitMQ_KeepsTheOrderOfEachKey(t *testing.T) {
 	}
 }
 
-// Two consumers run, and one of them has the queue. The test kills this one in the middle of a burst, then the other
-// one, and then starts a third.
+// Two consumers run, and only one of them gets messages of the queue. The test kills this consumer in the middle of a
+// burst, then the other one, and then starts a third.
 func TestRabbitMQ_ConsumersKilledInABurst(t *testing.T) {
 	t.Parallel()
 	for name, arguments := range map[string]amqp.Table{
@@ -127,7 +128,7 @@ func TestRabbitMQ_ConsumersKilledInABurst(t *testing.T) {
 	}
 }
 
-// killConsumersInABurst runs the test with a queue that has the arguments.
+// killConsumersInABurst runs the test with a queue that it declares with the given arguments.
 func killConsumersInABurst(t *testing.T, arguments amqp.Table) {
 	const versions = 250
 	s := newBareSystemAt(t, time.Millisecond)
@@ -214,7 +215,8 @@ func TestRabbitMQ_StorageAway(t *testing.T) {
 }
 
 // The broker is short of memory, and accepts no dead letter. It still accepts acknowledgements. So the consumer files
-// more valid messages than the prefetch. When the broker has memory again, it gets the dead letter once.
+// more valid messages than it may have unacknowledged at a time (the prefetch). When the broker has memory again, it
+// gets the dead letter once.
 func TestRabbitMQ_BrokerBlocksPublishers(t *testing.T) {
 	s := newSystem(t, 1)
 	b, err := realbroker.Start(t.Context(), t.TempDir(), s.output) // not shared: its alarm stops all queues

@@ -30,7 +30,7 @@ type cmsAPI struct {
 	isCreate func(r *http.Request, body []byte) bool
 	isUpdate func(r *http.Request, body []byte) bool
 	// start starts the CMS. It returns the CMS's address, and a function that returns environment variables for the
-	// recipe: they depend on the address by which Weir reaches the CMS, which is that of the proxy.
+	// recipe. These depend on the address by which Weir reaches the CMS, which is the address of the proxy.
 	start func(ctx context.Context, log io.Writer) (_ realCMS, url string, variables func(url string) []string, _ error)
 }
 
@@ -57,11 +57,11 @@ type cmsRun struct {
 	creates, writes atomic.Int64 // requests to the CMS; writes include creates
 
 	mu  sync.Mutex
-	ids map[string]bool // of accepted messages
+	ids map[string]bool // the ids of the accepted messages
 }
 
-// newCMSRun starts storage, the CMS, the proxy and Weir. settings has replacements in the recipe: old and new text in
-// turn.
+// newCMSRun starts storage, the CMS, the proxy and Weir. settings has replacements in the recipe: an old text, its
+// new text, and so on.
 func newCMSRun(t *testing.T, api cmsAPI, race realcms.Race, instances int, settings ...string) *cmsRun {
 	t.Helper()
 	t.Parallel()
@@ -189,10 +189,10 @@ func (w *cmsRun) checkPosts() {
 	}
 }
 
-// testTwoKills kills the holder twice while it waits for an answer: after the CMS has created an item, and after the
-// CMS has updated one for the first time. Each race has a first update: the next holder sends the message whose create
-// got no answer once more, finds the item, and updates it. A race may have no second update, if Weir accepts all
-// versions before the first kill and the newest version supersedes the others.
+// testTwoKills kills the holder twice while it waits for an answer of the CMS. One kill comes after the CMS has
+// created an item, the other after the first update by the CMS. Each race has a first update: if a create got no
+// answer, the next holder sends the message once more, finds the item, and updates it. A race may have no second
+// update: if Weir accepts all versions before the first kill, the newest version supersedes the others.
 func testTwoKills(t *testing.T, api cmsAPI, race realcms.Race) {
 	w := newCMSRun(t, api, race, 2)
 	reached, killed := make(chan string), make(chan struct{})

@@ -78,8 +78,8 @@ func (a *recordedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// echo stands in front of the demo CMS. It appends the last body that it got to each answer of the demo CMS. It
-// rejects messages of people itself, with an answer that has the body in several forms.
+// echo stands in front of the demo CMS. To each answer of the demo CMS it appends the last body that it got. Messages
+// of people do not reach the demo CMS: echo rejects them, with an answer that has the body in several forms.
 type echo struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -156,7 +156,7 @@ func newRecordingReceiver(t *testing.T) (address string, events func() string) {
 	}
 }
 
-// The contract of articles redacts titles. The contract of people redacts values at each kind of place, and its step
+// The contract of articles redacts titles. The contract of people redacts values at places of each kind, and its step
 // changes values on the way to the CMS.
 const (
 	redactTitles = "    root: article\n    redact: [./title]\n    show: [{ name: title, path: ./title }]\n"
@@ -184,7 +184,7 @@ const (
 `
 )
 
-// newPerson returns a message of a person, with the canary at each redacted place.
+// newPerson returns a message of a person. It has the canary at each redacted place.
 func newPerson(id string) string {
 	return `<person id="` + id + `" mail='` + canary + `@b.example' xmlns:p="urn:c"><name>Ann</name><pan>` + canary +
 		`-4711 &amp; <![CDATA[co]]></pan><home no="1"><street floor="` + canary + `-floor">` + canary +
@@ -211,9 +211,9 @@ func newRedactingSystem(t *testing.T, otlp, receiver string) (*system, *echo) {
 	return s, cms
 }
 
-// The test calls each operation of the API, and puts messages with redacted values at each kind of place into the
-// system: by HTTP, in batches and in schedules. Then it opens the pages and runs the commands that read them. Only
-// answers to reveal, the CMS and stored bodies have the values.
+// The test calls each operation of the API. It brings messages into the system by HTTP, in batches and in schedules,
+// with redacted values at places of each kind. Then it opens the pages and runs the commands that read messages. Only
+// the answers to "reveal", the CMS, and stored bodies have the values.
 func TestRedact_ReadersSeeNoValue(t *testing.T) {
 	c, err := collector.Start()
 	if err != nil {
@@ -363,8 +363,8 @@ func (s *system) readAllOf(dead, edited string) {
 	}
 }
 
-// runReadingCommands runs the commands that read messages, and returns their output. The files of weir try, check and
-// send have redacted values, too.
+// runReadingCommands runs the commands that read messages, and returns their output. Some of them, weir try, check
+// and send, read files: these files have redacted values, too.
 func (s *system) runReadingCommands(dead, edited string) (output string) {
 	s.t.Helper()
 	dir := s.t.TempDir()
@@ -387,8 +387,8 @@ func (s *system) runReadingCommands(dead, edited string) (output string) {
 	return output
 }
 
-// checkOthersHaveTheValues checks that the CMS and reveal have the values, that storage has them only in bodies, and
-// that the audit log has the reading by reveal.
+// checkOthersHaveTheValues checks that the CMS and the answer to "reveal" have the values. It also checks that
+// storage has them only in bodies, and that the audit log has an entry of the reveal.
 func (s *system) checkOthersHaveTheValues(dead string, cms *echo) {
 	s.t.Helper()
 	if sent := cms.joinBodies(); !strings.Contains(sent, anyTitle) ||

@@ -63,8 +63,8 @@ func TestRestore_CopyOfAnAccount(t *testing.T) {
 	}
 }
 
-// checkVerifyOfEmptyTable checks that `weir verify` of a copy with the tables of s, but without their rows, fails and
-// writes nothing.
+// checkVerifyOfEmptyTable makes the tables of the system "s" in the storage of the system "empty", without their
+// rows. It checks that weir verify fails there and writes nothing.
 func checkVerifyOfEmptyTable(t *testing.T, s, empty *system) {
 	t.Helper()
 	tables, err := aztables.NewServiceClientFromConnectionString(s.storage.ConnectionString(), nil)

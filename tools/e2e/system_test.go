@@ -38,7 +38,7 @@ import (
 // built is the folder with the programs that TestMain builds.
 var built string
 
-// answers checks each answer of Weir that a test gets by http.DefaultClient against the API's description.
+// answers is the transport of http.DefaultClient. It checks each answer of Weir against the API's description.
 var answers = &openapitest.Transport{Base: recorded}
 
 func TestMain(m *testing.M) {
@@ -86,14 +86,14 @@ func buildPrograms(dir string) error {
 type system struct {
 	t         *testing.T
 	storage   *azurite.Process
-	dir       string    // of storage's data
+	dir       string    // folder of storage's data
 	app       string    // script root of the host
 	weir      string    // address of the host
 	cms       string    // address of the demo CMS
 	mode      host.Mode // the way in which the host passes requests on
 	output    *processLogs
 	history   linear.History
-	hasKilled atomic.Bool // the test kills handlers or ends hosts
+	hasKilled atomic.Bool // true = the test kills handlers or ends hosts
 }
 
 // processLogs gathers the output of the processes, to show it if a test fails.
@@ -381,7 +381,7 @@ func (s *system) setFaults(json string) {
 	resp.Body.Close()
 }
 
-// postedMessage has the fields that tests read of the answers of receive and status.
+// postedMessage has those fields of the answers of "receive" and "status" that tests read.
 type postedMessage struct {
 	ID, Stage, Key, LastError string
 	Attempts, CMSStatus       int
@@ -451,7 +451,7 @@ func (s *system) postBurst(ctx context.Context, paths, n int) []postedMessage {
 	return s.postBurstFrom(ctx, paths, n, 1)
 }
 
-// postBurstFrom does the same as postBurst, with n versions from first on.
+// postBurstFrom does the same as postBurst, but with n versions that begin with the version "first".
 func (s *system) postBurstFrom(ctx context.Context, paths, n, first int) []postedMessage {
 	var mu sync.Mutex
 	var accepted []postedMessage

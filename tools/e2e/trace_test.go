@@ -14,7 +14,7 @@ import (
 )
 
 // The process that accepted the message dies before the delivery, and another process delivers the message. The spans
-// of both processes, and the CMS's last request, belong to the trace of the upstream.
+// of both processes belong to the trace of the upstream, and so does the last request to the CMS.
 func TestTrace_OneOverKilledProcesses(t *testing.T) {
 	c, err := collector.Start()
 	if err != nil {

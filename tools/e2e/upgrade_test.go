@@ -61,7 +61,7 @@ func TestUpgradeAndBack(t *testing.T) {
 type upgrade struct {
 	*fleetSystem
 	previous string // the staged app of the version before
-	bad      int    // messages of postRejected
+	bad      int    // the number of messages of postRejected
 }
 
 // newUpgrade starts storage, a CMS and a fleet without hosts.
@@ -164,8 +164,8 @@ func (u *upgrade) postRejected(text string) {
 	_ = res.Body.Close()
 }
 
-// checkBooks waits until the lanes have delivered the given number of messages, only the messages of postRejected are
-// dead, and none waits. Then it checks that the CMS has the given number of items.
+// checkBooks waits until the lanes have delivered the given number of messages, no message waits, and only the
+// messages of postRejected are dead. Then it checks that the CMS has the given number of items.
 func (u *upgrade) checkBooks(delivered, items int) {
 	u.t.Helper()
 	type books struct {

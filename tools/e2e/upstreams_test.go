@@ -31,8 +31,8 @@ func newUpstreamSystem(t *testing.T) *system {
 		upstreamsYAML)
 }
 
-// postSigned posts an article as the upstream shop, and returns the status. The signature is that of signedBody, which
-// may differ from the article.
+// postSigned posts an article as the upstream "shop", and returns the status. It signs signedBody, which may differ
+// from the article.
 func (s *system) postSigned(path, id, signedBody string, at time.Time) int {
 	s.t.Helper()
 	secret, err := upstream.ParseSecret(upstream.StandardWebhooks, shopSecret)
@@ -172,8 +172,8 @@ func TestUpstreams_TwoInstancesShareAQuota(t *testing.T) {
 	}
 }
 
-// TestUpstreams_OnlyTheirMessagesAreFiled posts without and with wrong credentials, which Weir refuses. Then it posts
-// with right ones, by HTTP and by weir send.
+// TestUpstreams_OnlyTheirMessagesAreFiled first posts without credentials and with wrong ones, and Weir refuses these
+// posts. Then it posts with right credentials, by HTTP and by weir send.
 func TestUpstreams_OnlyTheirMessagesAreFiled(t *testing.T) {
 	s := newUpstreamSystem(t)
 	body, now := versionedArticle("/signed", 1), time.Now()

@@ -20,15 +20,15 @@ import (
 
 const viewKey, writeKey = "view &key=1", "write-key"
 
-// keyedAPI answers the page's requests. It requires keys, as the host does. It records the requests that have another
-// method than GET and the key of write, and gives each of them a canned answer.
+// keyedAPI answers the page's requests. It requires keys, as the host does. It records each request that is not a GET
+// and has the key of the function "write". To each such request it gives a canned answer.
 type keyedAPI struct {
 	pages http.Handler
 
 	mu        sync.Mutex
-	view      string                  // key of the function view
+	view      string                  // key of the function "view"
 	got       []string                // recorded requests as text
-	answers   map[string]cannedAnswer // by method and path; a request without one gets 404
+	answers   map[string]cannedAnswer // by method and path; a request that has no answer here gets 404
 	noneMatch string                  // If-None-Match of the last recorded request
 }
 
@@ -80,7 +80,7 @@ func (a *keyedAPI) viewKey() string {
 	return a.view
 }
 
-// changeKey replaces the key of the function view.
+// changeKey replaces the key of the function "view".
 func (a *keyedAPI) changeKey(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -118,7 +118,7 @@ func openDesk(t *testing.T) (*browser.Tab, *keyedAPI, *dashboardtest.Source) {
 	return openBrowser(t, a), a, f
 }
 
-// visitWithKey visits a page with the key of the function view.
+// visitWithKey visits a page with the key of the function "view".
 func visitWithKey(b *browser.Tab, path string) {
 	b.T.Helper()
 	b.Visit("/api/dashboard" + path + "?code=view+%26key%3D1")
@@ -131,7 +131,7 @@ func enterKey(b *browser.Tab, key string) {
 	b.Type("#key-value", key+browser.Enter)
 }
 
-// confirm waits for a dialog with a question that contains asked, and answers yes.
+// confirm waits for a dialog whose question contains the argument "asked", and answers yes.
 func confirm(b *browser.Tab, asked string) {
 	b.T.Helper()
 	b.Until("the dialog asks: "+asked,

@@ -19,8 +19,8 @@ const findViolations = `axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag
 // changingPages are the pages that differ between the states of a system.
 var changingPages = []string{"overview", "search", "errors", "replays", "pauses", "audit"}
 
-// TestAccessibility checks WCAG 2.1 AA and axe's best practice in both themes, on a desktop and on a phone: on each
-// page of a busy system, and on changingPages of a system in each other state.
+// TestAccessibility checks WCAG 2.1 AA and axe's best practice in both themes, on a desktop and on a phone. It looks
+// at each page of a busy system. For each other state of a system it looks at changingPages.
 func TestAccessibility(t *testing.T) {
 	t.Parallel()
 	axe, err := os.ReadFile("node_modules/axe-core/axe.min.js")

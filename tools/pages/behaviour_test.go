@@ -143,7 +143,7 @@ const lowContrast = `(() => {
 })()`
 
 // TestUpdate_LeavesTheReaderAlone checks that an update shows new data and leaves the reader's focus, input and
-// selection as they are. It does not update the panels that have the selection.
+// selection as they are. A panel that contains the selection is not updated.
 func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()

@@ -13,7 +13,8 @@ import (
 	"weir/tools/browser"
 )
 
-// states returns a system in each of the states in which tests look at the pages, by name.
+// states returns systems by the name of their state. There is one system for each state in which tests look at the
+// pages.
 func states() map[string]*dashboardtest.Source {
 	return map[string]*dashboardtest.Source{"busy": dashboardtest.NewBusy(), "empty": dashboardtest.NewEmpty(),
 		"broken": dashboardtest.NewBroken(), "down": dashboardtest.NewDown(), "paused": dashboardtest.NewPaused()}

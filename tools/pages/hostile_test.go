@@ -12,8 +12,8 @@ import (
 	"weir/tools/browser"
 )
 
-// attacks are texts that can harm a page: scripts, markup, invisible characters, very long words, and values that
-// scripts take for others.
+// attacks are texts that can harm a page: scripts, markup, invisible characters, very long words, and values that a
+// script can mistake for other values.
 var attacks = []string{
 	`"><img src=x onerror="window.pwned=1">`, `<script>window.pwned=1</script>`,
 	`</textarea></pre><script>window.pwned=1</script>`, `'-alert(1)-'`,
@@ -22,7 +22,7 @@ var attacks = []string{
 	strings.Repeat("W", 4000), strings.Repeat("a ", 2000), "🏴‍☠️ ünïcödé", `a" style="position:fixed;inset:0" x="`,
 }
 
-// newHostile returns NewBusy with these texts in the fields that upstreams, the CMS and operators write.
+// newHostile returns NewBusy with these attacks in the fields that upstreams, the CMS and operators write.
 func newHostile() *dashboardtest.Source {
 	f := dashboardtest.NewBusy()
 	var everything strings.Builder

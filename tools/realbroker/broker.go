@@ -119,8 +119,8 @@ func (b *Broker) Restart(ctx context.Context) error {
 	}
 }
 
-// findProgram returns the path of a program of RabbitMQ. Debian's package puts other programs of these names into
-// PATH: they change to the user rabbitmq, who could not write to the node's folder.
+// findProgram returns the path of a program of RabbitMQ. Debian's package puts other programs with the same names
+// into PATH. Those programs change to the user rabbitmq, who could not write to the node's folder.
 func findProgram(name string) (string, error) {
 	paths, err := filepath.Glob("/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/" + name)
 	if err != nil || len(paths) == 0 {
@@ -153,8 +153,8 @@ func (b *Broker) runControl(ctx context.Context, arguments ...string) error {
 func (b *Broker) StopNode() error { return b.node.end(syscall.SIGTERM) }
 
 // Kill has the node write its definitions to disk, and ends the node by SIGKILL. Its data stays. RabbitMQ keeps
-// definitions in a write cache for two seconds. If version 3.10 was killed in that time, it lost a durable queue whose
-// declaration it had confirmed.
+// definitions in a write cache for two seconds. When version 3.10 was killed within these two seconds, it lost a
+// durable queue although it had confirmed the declaration.
 func (b *Broker) Kill(ctx context.Context) error {
 	if err := b.runControl(ctx, "eval", "ok = disk_log:sync(latest_log)."); err != nil {
 		return err

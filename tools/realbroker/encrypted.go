@@ -27,7 +27,7 @@ type EncryptedBroker struct {
 	// certificate with its key. The certificates are valid for a day.
 	CA, ClientCert, ClientKey string
 
-	port int // for TLS
+	port int // the port for TLS
 }
 
 // StartEncrypted does the same as Start, for a broker that also accepts TLS connections.

@@ -24,10 +24,11 @@ type DirectusOptions struct {
 	Log io.Writer // output of the processes; nil = it is discarded
 }
 
-// Directus is a running Directus with a PostgreSQL of its own. Its collection articles has no unique field but its id.
+// Directus is a running Directus with a PostgreSQL of its own. The only unique field of its collection "articles" is
+// the id.
 type Directus struct {
 	URL   string
-	Token string // of a user who may only create, read, update and delete articles
+	Token string // token of a user who may only create, read, update and delete articles
 
 	dir      string
 	script   string
@@ -114,7 +115,7 @@ func (d *Directus) Stop() error {
 	return errors.Join(d.web.stopGroup(), d.database.process.stopGroup(), os.RemoveAll(d.dir))
 }
 
-// makeArticles makes the collection articles, and a user with the rights that the recipe for Directus names.
+// makeArticles makes the collection "articles", and a user with the rights that the recipe for Directus names.
 func (d *Directus) makeArticles(ctx context.Context) error {
 	field := func(name, kind string, schema map[string]any) map[string]any {
 		return map[string]any{"field": name, "type": kind, "schema": schema}
@@ -151,7 +152,7 @@ func (d *Directus) postAsAdmin(ctx context.Context, path string, body, answer an
 	return callJSON(ctx, nil, http.MethodPost, d.URL+path, header, body, answer)
 }
 
-// Posts returns the articles whose slug has the prefix, in the order of creation, from the database.
+// Posts reads from the database the articles whose slug has the prefix, and returns them in the order of creation.
 func (d *Directus) Posts(ctx context.Context, prefix string) ([]Post, error) {
 	if !isPrefix(prefix) {
 		return nil, fmt.Errorf("%q is no prefix of a slug", prefix)
@@ -193,7 +194,7 @@ func (c *DirectusClient) Upsert(ctx context.Context, slug string, version int) e
 
 // postgres is a PostgreSQL that listens on a Unix socket only.
 type postgres struct {
-	dir     string              // of the socket and the data
+	dir     string              // folder of the socket and the data
 	bin     string              // folder of PostgreSQL's programs
 	as      *syscall.Credential // nil = the user of this process
 	process *process

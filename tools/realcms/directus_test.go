@@ -9,7 +9,8 @@ import (
 	"weir/tools/realcms"
 )
 
-// Without Weir, clients that create articles of one slug at the same time leave several of them in Directus.
+// Without Weir, clients that create articles of one slug at the same time leave several articles of that slug in
+// Directus.
 func TestDirectus_ClientsWithoutWeirLeaveDuplicates(t *testing.T) {
 	t.Parallel()
 	d, err := realcms.StartDirectus(t.Context(), realcms.DirectusOptions{Log: t.Output()})

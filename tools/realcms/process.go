@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	readyTimeout = 90 * time.Second // for a start, and for a program that runToEnd runs; a busy machine is slow
+	readyTimeout = 90 * time.Second // the time limit of a start and of a runToEnd; a busy machine is slow
 	stopTimeout  = 20 * time.Second
 	lookInterval = 50 * time.Millisecond
 )
@@ -59,13 +59,13 @@ func startProcess(name string, cmd *exec.Cmd, log io.Writer) (*process, error) {
 	return p, nil
 }
 
-// stopGroup ends the child and its group by SIGTERM, and by SIGKILL if the child does not end within stopTimeout. A
-// second call has no effect.
+// stopGroup sends SIGTERM to the child and its group. If the child does not end within stopTimeout, stopGroup sends
+// SIGKILL. A second call has no effect.
 func (p *process) stopGroup() error {
 	if p == nil {
 		return nil
 	}
-	defer syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // the rest of the group
+	defer syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // ends the rest of the group
 	if err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("stop %s: %w", p.name, err)
 	}
@@ -81,8 +81,8 @@ func (p *process) stopGroup() error {
 	}
 }
 
-// awaitReady waits until check succeeds. It returns an error if the child ends before that, after readyTimeout, or
-// when ctx ends.
+// awaitReady waits until check succeeds. It returns an error if the child ends before that, if readyTimeout is over,
+// or if ctx ends.
 func (p *process) awaitReady(ctx context.Context, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -134,8 +134,8 @@ func findProgram(name, debianPackage string) (string, error) {
 	return "", fmt.Errorf("%s is missing: apt-get install -y --no-install-recommends %s", name, debianPackage)
 }
 
-// findAbove looks for folder in the working directory, and then in each directory above. It returns the path of the
-// first one that contains marker. The error names howTo, the command that makes marker.
+// findAbove looks for a folder in the working directory, and then in each directory above. It returns the path of the
+// first such folder that contains the file "marker". The error names howTo, the command that makes that file.
 func findAbove(folder, marker, howTo string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // Spoil is a way to spoil an answer of the CMS.
 type Spoil int
 
-// In each of these ways the request has reached the CMS, and the CMS has answered.
+// In all of these ways, the request has reached the CMS, and the CMS has answered.
 const (
 	SpoilNone Spoil = iota // the answer is passed on unchanged
 	SpoilLose              // the connection ends without an answer
@@ -22,7 +22,7 @@ const (
 	SpoilCut               // half of the answer's body, then the connection ends
 )
 
-// Fault is the treatment of one request.
+// Fault says how the proxy treats one request.
 type Fault struct {
 	Spoil Spoil
 	Then  func() // called when the CMS has answered, before the answer is spoiled or passed on; nil = nothing
@@ -30,7 +30,7 @@ type Fault struct {
 
 // Proxy stands between a client and a CMS. It counts requests, and spoils answers. Safe for concurrent use.
 type Proxy struct {
-	URL string // of the proxy
+	URL string // address of the proxy
 
 	target string // address of the CMS
 	choose func(r *http.Request, body []byte) Fault
@@ -44,8 +44,8 @@ type Proxy struct {
 
 const spoiltPage = "<!DOCTYPE html><html><head><title>One moment</title></head><body>Please wait…</body></html>"
 
-// StartProxy listens on a free port of loopback, in front of target. choose returns the treatment of each request; nil
-// = no faults. The proxy calls choose concurrently.
+// StartProxy listens on a free port of loopback, in front of target. The function "choose" returns the treatment of
+// each request; nil = no faults. The proxy calls it concurrently.
 func StartProxy(target string, choose func(r *http.Request, body []byte) Fault) (*Proxy, error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

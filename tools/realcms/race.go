@@ -12,11 +12,11 @@ import (
 	"sync"
 )
 
-// Race is a burst of versions of many slugs from many clients at once.
+// Race is a burst of messages: many clients at once send versions of many slugs.
 type Race struct {
-	Prefix   string // of the slugs
+	Prefix   string // prefix of the slugs
 	Slugs    int    // number of slugs
-	Versions int    // of each slug
+	Versions int    // number of versions of each slug
 	Clients  int
 }
 
@@ -27,9 +27,9 @@ func (r Race) Slug(n int) string { return fmt.Sprintf("%s-%02d-news", r.Prefix, 
 func (r Race) Messages() int { return r.Slugs * r.Versions }
 
 // Run calls send for each message of the race. A client that is free takes the next message. The messages of a slug
-// are taken in the order of their versions, but several clients may send them at the same time. One to three versions
-// of a slug follow one another, and then comes the turn of a slug at random, because an editor often saves an item
-// more than once. The random order is the same in each run. Run returns the errors of send, and the error of ctx if
+// are taken in the order of their versions, but several clients may send them at the same time. An editor often saves
+// an item more than once. So the race has one to three versions of a slug one after the other, and then goes on with
+// a slug at random. The random order is the same in each run. Run returns the errors of send, and the error of ctx if
 // ctx ends before all messages are taken.
 func (r Race) Run(ctx context.Context, send func(ctx context.Context, slug string, version int) error) []error {
 	work := make(chan raceMessage)
@@ -55,7 +55,7 @@ func (r Race) Run(ctx context.Context, send func(ctx context.Context, slug strin
 	return problems
 }
 
-// maxInRow is the highest number of versions in one turn of a slug.
+// maxInRow is the highest number of versions of a slug that the race has one after the other.
 const maxInRow = 3
 
 type raceMessage struct {
@@ -63,8 +63,8 @@ type raceMessage struct {
 	version int
 }
 
-// feedWork puts all messages into work, and then closes it. If ctx ends before that, feedWork returns the error of
-// ctx.
+// feedWork puts all messages into work, and then closes it. If ctx ends before all messages are in work, feedWork
+// returns the error of ctx.
 func (r Race) feedWork(ctx context.Context, work chan<- raceMessage) error {
 	defer close(work)
 	random := rand.New(rand.NewPCG(1, 1))
@@ -100,7 +100,7 @@ func VersionOf(title string) int {
 	return version
 }
 
-// ArticleOf returns the message to Weir with a version.
+// ArticleOf returns the body of the message that carries a version of a slug to Weir.
 func ArticleOf(slug string, version int) string {
 	return fmt.Sprintf(`<article slug="%s" version="%d"><title>%s</title><body><p>%s</p></body></article>`, slug,
 		version, TitleOf(slug, version), bodyOf(version))
@@ -108,8 +108,9 @@ func ArticleOf(slug string, version int) string {
 
 func bodyOf(version int) string { return fmt.Sprintf("This is text number %d.", version) }
 
-// WordPressClient writes posts by the REST API without Weir, as a careful integration does: it looks the slug up. Then
-// it creates the post, or updates it unless the post has the same version or a newer one. Safe for concurrent use.
+// WordPressClient writes posts by the REST API without Weir, as a careful integration does. It looks the slug up. If
+// there is no post, it creates the post. Otherwise it updates the post, unless the post has the same version or a
+// newer one. Safe for concurrent use.
 type WordPressClient struct {
 	URL, User, Password string
 	HTTP                *http.Client // nil = http.DefaultClient

@@ -30,8 +30,8 @@ type WordPressOptions struct {
 
 // WordPress is a running WordPress with a MariaDB of its own.
 type WordPress struct {
-	URL           string // of the site, without a slash at its end
-	User          string // with the role Editor
+	URL           string // address of the site, without a slash at its end
+	User          string // name of a user with the role Editor
 	Password      string // application password of the user, for requests by REST and XML-RPC
 	LoginPassword string // password of the user, for the sign-in on WordPress's own pages
 
@@ -149,12 +149,13 @@ func (wp *WordPress) copySite(ctx context.Context, unpacked string) error {
 // the server answers.
 func (wp *WordPress) startDatabase(ctx context.Context) error {
 	data, temporary := filepath.Join(wp.dir, "db"), filepath.Join(wp.dir, "tmp")
-	// When MariaDB's server starts, it removes all temporary tables in its folder for them. In /tmp these may be the
-	// tables of another server.
+	// When MariaDB's server starts, it removes all temporary tables in the folder that it uses for them. If that were
+	// /tmp, these could be the tables of another server.
 	if err := os.Mkdir(temporary, 0o700); err != nil {
 		return err
 	}
-	// The account root of the database needs no password, because only this user can open the folder with the socket.
+	// The account "root" of the database needs no password, because only this user can open the folder with the
+	// socket.
 	if _, err := runToEnd(ctx, exec.Command(wp.programs.install, append([]string{"--no-defaults", "--datadir=" + data,
 		"--tmpdir=" + temporary, "--auth-root-authentication-method=normal", "--skip-test-db"},
 		asRoot()...)...)); err != nil {
@@ -175,7 +176,7 @@ func (wp *WordPress) startDatabase(ctx context.Context) error {
 	})
 }
 
-// asRoot returns the flag without which MariaDB refuses to run as root, if this process is root.
+// asRoot returns a flag if this process is root, because MariaDB refuses to run as root without that flag.
 func asRoot() []string {
 	if os.Geteuid() == 0 {
 		return []string{"--user=root"}
@@ -189,8 +190,8 @@ func (wp *WordPress) runSQL(ctx context.Context, database, sql string) (string, 
 		"--default-character-set=utf8mb4", "--batch", "--raw", "--skip-column-names", "--execute="+sql, database))
 }
 
-// endGroup is a shell script that runs a program, and ends the whole process group on SIGTERM. When this process dies,
-// the kernel sends SIGTERM to one process only. PHP's server alone would leave its workers running.
+// endGroup is a shell script that runs a program, and ends the whole process group on SIGTERM. When this process
+// dies, the kernel sends SIGTERM to one process only. If that were PHP's server, its workers would go on running.
 const endGroup = `trap 'trap - TERM; kill 0' TERM; "$@" & wait`
 
 // StartWeb starts the web server, for the first time or after StopWeb, and returns when it answers. Its port stays the

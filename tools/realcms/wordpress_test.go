@@ -8,8 +8,8 @@ import (
 	"weir/tools/realcms"
 )
 
-// startWordPress starts a WordPress that ends with the test. If the test fails, it logs the end of the processes'
-// output.
+// startWordPress starts a WordPress that ends with the test. If the test fails, startWordPress logs the last part of
+// what the processes have written.
 func startWordPress(t *testing.T) *realcms.WordPress {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
@@ -35,9 +35,9 @@ func startWordPress(t *testing.T) *realcms.WordPress {
 	return wp
 }
 
-// TestWordPress_ClientsWithoutWeirLeaveDuplicates measures the fault that Weir prevents: several clients that look up
-// and create for themselves make several posts of one slug, although each client does nothing wrong. A single client
-// makes one post for each slug.
+// TestWordPress_ClientsWithoutWeirLeaveDuplicates measures the fault that Weir prevents. If several clients each look
+// a slug up and then create its post, they make several posts of one slug, although no client does anything wrong. A
+// single client makes one post for each slug.
 func TestWordPress_ClientsWithoutWeirLeaveDuplicates(t *testing.T) {
 	t.Parallel()
 	wp := startWordPress(t)
