@@ -134,7 +134,7 @@ func (a *App) processName() string {
 	return fmt.Sprintf("%.40s-%d", name, os.Getpid())
 }
 
-// countWaitingEvents returns about the number of events that this process has still to send to their receivers.
+// countWaitingEvents returns the approximate number of events that this process still has to send to their receivers.
 func (a *App) countWaitingEvents() int {
 	if r := a.running.Load(); r != nil {
 		return r.notifier.Waiting()

@@ -17,8 +17,8 @@ func (a *App) newAuditLog(table storage.Table) *audit.Log {
 	return &audit.Log{Table: table, Keep: time.Duration(a.settings.AuditRetention), Now: time.Now, Logger: a.log}
 }
 
-// changing are the functions whose changes are recorded in the audit log. The functions receive and batches are not
-// among them, because a message and a batch have a record of their own.
+// The list "changing" has the functions whose changes are recorded in the audit log. The functions "receive" and
+// "batches" are not in the list, because a message and a batch have a record of their own.
 var changing = []string{"cancel", "move", "write", "schedules"}
 
 // auditChanges wraps the handlers of functions that change something, so that they record each change.
@@ -36,7 +36,7 @@ func (r *running) newAuditWrapper() audit.Wrapper {
 	return audit.Wrapper{Log: r.audit, HasSignIn: r.hasSignIn}
 }
 
-// RecordCommand records a change that a command makes in storage in the audit log.
+// RecordCommand writes an entry of the audit log about a change that a command makes in storage.
 func (a *App) RecordCommand(ctx context.Context, action string, detail map[string]any) {
 	e := audit.Entry{Action: action, Function: "command"}
 	if text, err := json.Marshal(detail); err == nil {

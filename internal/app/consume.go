@@ -96,8 +96,8 @@ func (a *App) newConsumer(appender filing.Appender, wake func(lane int), upstrea
 		Wake:              wake, Observer: a.instruments.metrics, Now: time.Now, Log: a.log})
 }
 
-// tracedAppender makes a span of each append. The span of a message of a broker continues the trace of the publisher if
-// there is one. The span of a file, or of a part of a batch, begins a trace.
+// tracedAppender makes a span of each append. If the message came from a broker, the span continues the publisher's
+// trace if there is one. The span of a file, or of a part of a batch, begins a trace.
 type tracedAppender struct {
 	filing.Appender
 	export *telemetry.Export

@@ -26,8 +26,8 @@ type Finding struct {
 	Warnings     []string // weaknesses with which Weir still works
 }
 
-// checkTimeout bounds the checks that need a connection: those of storage together, the check of the CMS, and each
-// look-up.
+// checkTimeout bounds the time of checks that need a connection. It is the time for all checks of storage together, for
+// the check of the CMS, and for each look-up.
 const checkTimeout = 10 * time.Second
 
 // diagnosis checks an App. A part of the App is nil if the settings of that part are wrong.

@@ -39,8 +39,8 @@ func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error) Finding {
 	return f
 }
 
-// resolveProxy parses an address, and returns it as target. It also returns the address to connect to, as through: the
-// proxy that the environment names for target, or target itself without a proxy.
+// resolveProxy parses an address. The result "target" is the parsed address. The result "through" is the address to
+// connect to: the proxy that the environment names for the target, or the target itself if there is no proxy.
 func resolveProxy(address string) (through, target *url.URL, err error) {
 	// Only path and query can have placeholders for values of a message, and the connection needs neither.
 	address, _, _ = strings.Cut(address, "{")
@@ -54,8 +54,8 @@ func resolveProxy(address string) (through, target *url.URL, err error) {
 	return target, target, nil
 }
 
-// testConnection opens a connection to through and closes it. If target is an https address without a proxy, it also
-// checks the CMS's certificate as a delivery does, by the authorities of delivery.tls.
+// testConnection opens a connection to the address "through", and closes it. If the target is an https address without
+// a proxy, it also checks the CMS's certificate as a delivery does, by the authorities of delivery.tls.
 func (s *Settings) testConnection(ctx context.Context, through, target *url.URL) error {
 	port := through.Port()
 	if port == "" {

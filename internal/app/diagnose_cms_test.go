@@ -36,7 +36,7 @@ func TestResolveProxyAndTestConnection(t *testing.T) {
 func TestTestConnection_OwnAuthority(t *testing.T) {
 	t.Parallel()
 	cms := httptest.NewUnstartedServer(http.NotFoundHandler())
-	cms.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake that the first connection ends
+	cms.Config.ErrorLog = log.New(io.Discard, "", 0) // no log of the handshake that the first connection breaks off
 	cms.StartTLS()
 	defer cms.Close()
 	through, target, err := resolveProxy(cms.URL)

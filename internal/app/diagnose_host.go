@@ -83,8 +83,8 @@ func checkHostFile(text []byte) error {
 	return nil
 }
 
-// diagnoseHostWatch returns the finding about the watch of the host: whether this process can read the sockets of the
-// process pid, and so could notice that its host stops.
+// diagnoseHostWatch returns the finding about the watch of the host. It checks whether this process can read the
+// sockets of the process pid. Only such a process can notice that its host stops.
 func diagnoseHostWatch(proc fs.FS, pid int) Finding {
 	f := Finding{Name: "stop", Detail: "a stop of the host is noticed, so that lanes are handed over"}
 	if err := hostwatch.Check(proc, pid); err != nil {

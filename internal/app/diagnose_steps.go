@@ -48,8 +48,8 @@ func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Find
 	return findings
 }
 
-// acceptSamples returns the message of the last sample of each contract, by contract, and a finding for each sample
-// that no contract accepts.
+// acceptSamples returns one message for each contract that accepts a sample: the message of the last such sample. It
+// also returns a finding for each sample that no contract accepts.
 func (d diagnosis) acceptSamples(ctx context.Context, samples []Sample) (map[string]*weir.Message, []Finding) {
 	messages := map[string]*weir.Message{}
 	var findings []Finding
@@ -88,9 +88,9 @@ type lookUp struct {
 	transport http.RoundTripper
 	step      string        // name of the step
 	leftOut   string        // the step's condition, which is false; "" = the step was not left out
-	status    int           // of the answer; 0 = no answer
-	took      time.Duration // until the answer
-	action    string        // that the rules of the step choose for the answer
+	status    int           // status of the answer; 0 = no answer
+	took      time.Duration // time until the answer
+	action    string        // action that the rules of the step choose for the answer
 	isPage    bool          // the answer is HTML
 }
 

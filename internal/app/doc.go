@@ -10,5 +10,6 @@
 //   - Poll, Consume, DrainLanes, NewResharder, CompareLanes, OpenTrials and Diagnose do the work of commands; package
 //     cli prints the results.
 //
-// Only this package chooses the adapters. It connects the parts by small interfaces.
+// Only this package chooses the adapters, such as the client of the storage account. It connects the parts by small
+// interfaces.
 package app

@@ -37,8 +37,8 @@ var (
 	markReverser   = strings.NewReplacer(markBegin, "${", markEnd, "}")
 )
 
-// decodeYAML reads YAML into the settings. It returns the names of the variables that the YAML uses and that are not
-// set, or empty, in the environment.
+// decodeYAML reads YAML into the settings. If the YAML uses variables that the environment does not set, or sets to "",
+// it returns their names.
 func (s *Settings) decodeYAML(text string, env func(string) string) (missing []string, err error) {
 	marked := variablePattern.ReplaceAllString(text, markBegin+"$1"+markEnd)
 	file, err := parser.ParseBytes([]byte(marked), 0)
@@ -141,8 +141,8 @@ func listSettingNames(t reflect.Type) (names []string) {
 // bareExpression matches an expression without quotes. YAML parses its braces as a mapping.
 var bareExpression = regexp.MustCompile(`(?m)[:,\[-][ \t]+\{\{`)
 
-// bareCondition matches a condition without quotes that is in a mapping in braces and has a bracket or a brace. YAML
-// parses that sign as the beginning of a list or a mapping.
+// bareCondition matches a condition without quotes in a mapping in braces, if the condition has a bracket or a brace.
+// YAML parses that sign as the beginning of a list or a mapping.
 var bareCondition = regexp.MustCompile(`(?m)\{[ \t]*when:[ \t]+[^"'\s][^"'\n]*[\[\]{]`)
 
 // bareAttribute matches a path that begins with an attribute and has no quotes. YAML reserves the @.
@@ -180,8 +180,8 @@ func (e *envExpander) Visit(n ast.Node) ast.Visitor {
 	return e
 }
 
-// readVariable returns the value of a mark's variable. If the variable is not set, or empty, it adds the name to
-// missing.
+// readVariable returns the value of a mark's variable. If the variable is not set, or empty, it adds the name to the
+// list "missing".
 func (e *envExpander) readVariable(mark string) string {
 	name := markPattern.FindStringSubmatch(mark)[1]
 	value := e.env(name)

@@ -53,7 +53,7 @@ func (a *App) refreshGauges(ctx context.Context) {
 	}
 }
 
-// refreshBefore refreshes the gauges before a request goes on to next.
+// refreshBefore refreshes the gauges before a request goes on to the handler "next".
 func (g *laneGauges) refreshBefore(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.refreshGauges(r.Context())
@@ -74,7 +74,7 @@ func (g *laneGauges) refreshGauges(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, gaugesTimeout)
 	defer cancel()
 	_ = lane.ForEach(g.lanes, func(number int) error {
-		_ = g.readLane(ctx, number) // after the failure of one lane the other lanes are still read
+		_ = g.readLane(ctx, number) // if one lane cannot be read, the other lanes are still read
 		return nil
 	})
 }

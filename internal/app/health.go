@@ -11,8 +11,8 @@ import (
 	"weir/internal/lane/epochs"
 )
 
-// maxClockSkew is the difference between the clocks of this machine and of storage from which /api/health fails. Weir
-// assumes that the clocks of processes differ by at most this time.
+// maxClockSkew limits the difference between the clocks of this machine and of storage: from this difference on,
+// /api/health fails. Weir assumes that the clocks of processes differ by at most this time.
 const maxClockSkew = 2 * time.Second
 
 // healthChecks returns the checks of /api/health.

@@ -34,8 +34,8 @@ var (
 		"so that the host starts it again")
 )
 
-// watchHost hands all lanes over when the host stops. It ends the process when the host is gone, or still
-// runs hostEndsWithin after it closed its socket.
+// watchHost hands all lanes over when the host stops. It ends the process when the host is gone. It also ends the
+// process if the host still runs hostEndsWithin after it closed its socket.
 func (s *Server) watchHost(ctx context.Context, host hostWatcher) {
 	event, err := host.Stop(ctx)
 	switch {

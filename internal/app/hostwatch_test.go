@@ -22,8 +22,8 @@ import (
 
 // fakeHost is a host that stops and ends after given times.
 type fakeHost struct {
-	stops time.Duration // until the host stops; 0 = the process cannot notice the stop
-	ends  time.Duration // from the call of End until the host is gone
+	stops time.Duration // time until the host stops; 0 = the process cannot notice the stop
+	ends  time.Duration // time from the call of End until the host is gone
 }
 
 func (h fakeHost) Stop(ctx context.Context) (hostwatch.Event, error) {

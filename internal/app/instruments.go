@@ -44,7 +44,7 @@ func (a *App) startExport(ctx context.Context, e *telemetry.Export) {
 // than the 10 s for which the host waits.
 const flushTimeout = 1500 * time.Millisecond
 
-// flushExport sends the last spans, metrics and log records, whether or not ctx has ended.
+// flushExport sends the last spans, metrics and log records, even if ctx has ended.
 func flushExport(ctx context.Context, e *telemetry.Export) {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"weir/internal/weir"
 )
 
-// holderLingers is the shortest time for which a holder keeps the lease of an empty lane. So a lane needs no further
-// ticket for this time after a ticket has become visible.
+// holderLingers is the shortest time for which a holder keeps the lease of an empty lane. So, once a ticket has become
+// visible, its lane needs no further ticket for this time.
 const holderLingers = 2 * time.Second
 
 // laneWaker wakes the drainer of this process, and by a ticket the drainer of another process.

@@ -18,9 +18,9 @@ import (
 	"weir/internal/weir"
 )
 
-// If only the instances of the function process deliver, this instance reads no lane when the receiver, the sweep or an
-// operator wakes the lane. It enqueues a ticket instead. One ticket is enough for the calls of two seconds, because the
-// holder lingers for that time.
+// If only the instances of the function "process" deliver, this instance reads no lane when the receiver, the sweep or
+// an operator wakes the lane. It enqueues a ticket instead. One ticket is enough for all calls within two seconds,
+// because the holder keeps the lane for that time.
 func TestLaneWaker(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 const (
 	// outsideGo is the memory that Go's limit does not include. Most of it is the mapped binary.
 	outsideGo = 32 << 20
-	// leastMemory is the lowest limit that limitMemory sets. Under a lower one the collector would run all the time.
+	// leastMemory is the lowest limit that limitMemory sets. Under a lower limit the collector would run all the time.
 	leastMemory = 64 << 20
 	// mostMemory is the largest part of the limit that is divided into budgets. Larger budgets do not make the receipt
 	// of messages faster.
@@ -38,7 +38,7 @@ func availableMemory(root fs.FS) int64 {
 	least := machineMemory(root)
 	groups, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(groups)) {
-		// hierarchy:controllers:path; version 2 has no controllers
+		// The line is hierarchy:controllers:path. In version 2 of cgroups, the controllers are empty.
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) != 3 {
 			continue
@@ -59,12 +59,14 @@ func availableMemory(root fs.FS) int64 {
 	return least
 }
 
-// lowestLimit returns the lowest limit of a cgroup and of the cgroups above it; 0 = no limit. In a container, group may
-// be the path on the machine. The container then has no files at that path, and sees its own cgroup as the root.
+// lowestLimit returns the lowest limit of a cgroup and of the cgroups above it; 0 = no limit. In a container, the
+// parameter group may be the path of the cgroup on the machine. The container has no files at that path, because it
+// sees its own cgroup as the root.
 func lowestLimit(root fs.FS, dir, group, file string) (least int64) {
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {
 		text, err := fs.ReadFile(root, path.Join(dir, group, file))
-		// Without a limit, version 2 has the word "max", and version 1 a number above the memory of any machine.
+		// If there is no limit, the file has the word "max" (version 2), or a number above the memory of any machine
+		// (version 1).
 		n, parseErr := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 		if err == nil && parseErr == nil && n > 0 && (least == 0 || n < least) {
 			least = n

@@ -153,7 +153,7 @@ func (s *pageSource) ReplayObstacle(ctx context.Context, id weir.ID) (string, er
 	if err != nil {
 		return "", err
 	}
-	at := st.Message.ID // in the present epoch
+	at := st.Message.ID // the message's id in the present epoch
 	entries, _, err := s.store.ReadMany(ctx, at.Lane, []int64{at.Seq})
 	if err != nil || len(entries) == 0 {
 		return "", err

@@ -23,8 +23,8 @@ contracts:
       - { name: create, when: len(find.json) == 0, post: /items, json: { title: "{{ text('./title') }}" } }
 `
 
-// Everyone with the key of view can see the requests of a stored message on the page. The page must send no request,
-// and must show no secret.
+// Everyone with the key of the function "view" can see the requests of a stored message on the page. The page must send
+// no request, and must show no secret.
 func TestPageSource_Try(t *testing.T) {
 	t.Parallel()
 	cms := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

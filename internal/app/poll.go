@@ -49,7 +49,8 @@ func (d pollDrainer) Close(ctx context.Context) error {
 }
 
 // skipBlobSweep lets only the first process of each hour search for forgotten bodies. Each search begins with a read of
-// the row that records the last search, and a process for each period would read that row each time.
+// the row that records the last search. Each period has a process of its own, and without skipBlobSweep each of them
+// would read that row.
 func skipBlobSweep(c *sweep.Cleaner, startedAt time.Time, period time.Duration) {
 	if hour := startedAt.Truncate(time.Hour); !hour.After(startedAt.Add(-period)) {
 		c.ForgottenAt = hour.Add(time.Hour)

@@ -289,8 +289,8 @@ func TestRecipe_AEMFailures(t *testing.T) {
 	})
 }
 
-// If the look-up by path does not find a new fragment yet, the recipe creates no second fragment, whether the
-// fragment's id is remembered or not.
+// If the look-up by path does not find a new fragment yet, the recipe must not create a second fragment. This holds
+// whether or not the fragment's id is remembered.
 func TestRecipe_AEMLookUpLags(t *testing.T) {
 	t.Parallel()
 	cms := newAEM(false)

@@ -12,8 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// contentful answers as the Content Management API is documented. The documents are on
-// contentful.com/developers/docs/references: errors, content-management-api/overview (versions, rate limits) and
+// contentful is a stand-in for Contentful. It answers as the documents of the Content Management API say. The documents
+// are on contentful.com/developers/docs/references: errors, content-management-api/overview (versions, rate limits) and
 // content-management-api/entries.
 type contentful struct {
 	mu      sync.Mutex

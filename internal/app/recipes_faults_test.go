@@ -19,8 +19,8 @@ type fakeCMS interface {
 	listArticles() []string
 }
 
-// harness opens a recipe with a fake CMS, and has the values that the tests of all recipes need. A list of steps has
-// the names of the requests of an attempt, separated by spaces.
+// harness opens a recipe with a fake CMS, and has the values that the tests of all recipes need. Its lists of steps are
+// the names of an attempt's requests, separated by spaces.
 type harness[C fakeCMS] struct {
 	newCMS func(isThere bool) C // returns a CMS; isThere = it has the article
 	open   func(t *testing.T, cms C, faults ...fault) *recipe
@@ -36,7 +36,7 @@ type harness[C fakeCMS] struct {
 // delivery is a way to write the article in one attempt.
 type delivery struct {
 	isThere bool    // the CMS has the article before the attempt
-	faults  []fault // that happen during the attempt
+	faults  []fault // faults that happen during the attempt
 	steps   string  // wanted steps
 }
 
@@ -61,7 +61,7 @@ type fault struct {
 
 const pageOfHTML = "<!DOCTYPE html><html><title>Please sign in</title></html>"
 
-// faultyCMS is a CMS some of whose answers are replaced by faults. Each fault happens once, in the given order.
+// faultyCMS is a CMS. Faults replace some of its answers. Each fault happens once, in the given order.
 type faultyCMS struct {
 	http.Handler
 

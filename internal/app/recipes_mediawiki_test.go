@@ -20,7 +20,7 @@ type mediaWiki struct {
 	signIns  int                  // number of sign-ins that succeeded
 	revision int                  // number of the newest revision of all pages
 	pages    map[string]*wikiPage // by title
-	failures map[string]string    // by action: code of the error that answers its next request
+	failures map[string]string    // code of the error that answers the next request, by action
 	readOnly bool                 // each write and each sign-in fails
 	find     map[string]any       // replaces the answer to a look-up; nil = the answer has the page
 	before   func()               // runs once, before the next write

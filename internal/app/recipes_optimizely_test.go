@@ -12,9 +12,9 @@ import (
 	"weir/internal/weir"
 )
 
-// optimizely answers as the Content Management API is documented (docs.developers.optimizely.com, Content Management
-// API v3.0) and as its controller is written. A create of a GUID that exists is answered 409. The answers to an update
-// and to a delete have no body.
+// optimizely is a stand-in for Optimizely. It answers as the documentation of the Content Management API says
+// (docs.developers.optimizely.com, Content Management API v3.0), and as the source of the API's controller does. A
+// create with a GUID that exists is answered 409. The answers to an update and to a delete have no body.
 type optimizely struct {
 	mu     sync.Mutex
 	tokens int                       // number of tokens that the CMS has issued; only the last one is valid

@@ -13,8 +13,9 @@ import (
 	"weir/internal/weir"
 )
 
-// itemService answers as the ItemService is documented (doc.sitecore.com: "The RESTful API for the ItemService") and
-// as its public clients read its answers. A create is answered 201 with a Location, an update and a delete 204.
+// itemService is a stand-in for Sitecore's ItemService. It answers as the documentation says (doc.sitecore.com: "The
+// RESTful API for the ItemService"), and as public clients of the ItemService expect. It answers a create with 201 and
+// a Location, and an update or a delete with 204.
 type itemService struct {
 	mu       sync.Mutex
 	sessions int                       // number of sign-ins; only the last session is valid

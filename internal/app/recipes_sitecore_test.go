@@ -11,13 +11,13 @@ import (
 	"weir/internal/weir"
 )
 
-// sitecore answers as the Authoring GraphQL API is documented.
+// sitecore is a stand-in for Sitecore. It answers as the documentation of the Authoring GraphQL API says.
 type sitecore struct {
 	mu        sync.Mutex
 	items     map[string]any // fields by path
 	published []any          // paths of the items that were published
 	tokens    int            // number of tokens that the CMS has issued; only the last one is valid
-	polls     int            // number of polls until a publishing job is done
+	polls     int            // number of polls that find a publishing job still at work
 	blind     int            // number of look-ups that still find nothing
 	starts    bool           // Sitecore is starting, and answers with a page of HTML
 }

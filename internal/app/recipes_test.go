@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// recipe is a recipe of the repository whose settings name a fake CMS.
+// recipe is a recipe of the repository. Its settings name a fake CMS.
 type recipe struct {
 	t   *testing.T
 	app *App

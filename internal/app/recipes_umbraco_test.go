@@ -11,10 +11,10 @@ import (
 	"weir/internal/weir"
 )
 
-// umbraco answers as the Management API is documented (docs.umbraco.com/umbraco-cms/reference/management-api) and
-// written (github.com/umbraco/Umbraco-CMS: Controllers/Document and Controllers/Content of
-// src/Umbraco.Cms.Api.Management). The answers to a create, an update, a publish and a delete have no body. An error
-// has an operationStatus.
+// umbraco is a stand-in for Umbraco. It answers as the documentation of the Management API says
+// (docs.umbraco.com/umbraco-cms/reference/management-api), and as the source of that API does
+// (github.com/umbraco/Umbraco-CMS: Controllers/Document and Controllers/Content of src/Umbraco.Cms.Api.Management). The
+// answers to a create, an update, a publish and a delete have no body. An error has an operationStatus.
 type umbraco struct {
 	mu        sync.Mutex
 	tokens    int                       // number of tokens that the CMS has issued; only the last one is valid

@@ -45,7 +45,8 @@ var (
 
 // listRoutes returns the table of all addresses that the process answers. Requests of HTTP triggers arrive under /api
 // with their own method and path. Calls of the other triggers arrive as POST /<function>. The operator's page makes all
-// changes with the key of the function write. So the cancellation of a message has a second route, of that function.
+// changes with the key of the function "write". So the cancellation of a message has a second route, which belongs to
+// that function.
 func (r *running) listRoutes() []route {
 	s, log, now, store, waker := &r.settings, r.log, time.Now, r.store, r.waker
 	maxBody, lanes := int64(s.MaxBody), s.Lanes
@@ -217,8 +218,8 @@ func newRouter(log *slog.Logger, table []route) http.Handler {
 	return httpio.RefuseCrossSite(log, mux)
 }
 
-// newPathHandler returns the handler of the routes of one path. If the path has only one route, the log has the answer
-// 405 as an answer of the route's function.
+// newPathHandler returns the handler of the routes of one path. If the path has only one route, the log names the
+// function of that route also for answers with 405.
 func newPathHandler(log *slog.Logger, routes []route) http.Handler {
 	if len(routes) == 1 {
 		only, h := routes[0], routes[0].handler

@@ -30,7 +30,7 @@ type running struct {
 	sweeper   *sweep.Function
 	audit     *audit.Log
 	inbox     *inbox.Collector // nil = no files are taken
-	upstreams *upstream.Set    // nil = the settings have none, or under weir poll
+	upstreams *upstream.Set    // nil = the settings name no upstreams, or the process is weir poll
 
 	// The following fields are nil under weir poll.
 	batches  *batch.Runner
@@ -91,8 +91,8 @@ type sweepReader struct {
 	running *running
 }
 
-// ReadControl implements sweep.Reader. It creates a lane that is missing. Older versions wrote the number of lanes
-// before they created the lanes, and their first start may have ended in between.
+// ReadControl implements sweep.Reader. It creates a lane that is missing. Lanes can be missing, because older versions
+// of Weir wrote the number of lanes before they created the lanes. Their first start may have ended in between.
 func (s sweepReader) ReadControl(ctx context.Context, number int) (lane.Control, error) {
 	c, err := s.Store.ReadControl(ctx, number)
 	if storage.Is(err, storage.NotFound) {
@@ -155,8 +155,8 @@ func (r *running) closeBackground(ctx context.Context) error {
 	return closeTogether(ctx, closers...)
 }
 
-// closeRecords ends the sending of events, writes the last counters of the history, returns the messages that were
-// reserved of daily quotas and not taken, and waits until the tickets under way are enqueued.
+// closeRecords ends the sending of events, and writes the last counters of the history. It returns reserved messages to
+// the daily quotas if they were not taken. It also waits until the tickets under way are enqueued.
 func (r *running) closeRecords(ctx context.Context) error {
 	err := errors.Join(r.notifier.Close(ctx), r.history.Close(ctx), r.upstreams.ReturnReserved(ctx))
 	r.tickets.Wait(ctx)

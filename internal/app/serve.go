@@ -81,9 +81,10 @@ func (e *RestartError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *RestartError) Unwrap() error { return e.Err }
 
-// needsRestart reports whether the process must be started again: its epoch is over, its table is gone, or it handed
-// its lanes over because the host began to stop and the host did not end. A process that finds a wrong number of lanes
-// at its start needs no restart: the next process would find the same number, so the host must count the failure.
+// needsRestart reports whether the process must be started again. This is so if its epoch is over, or if its table is
+// gone. It is also so if the process handed its lanes over because the host began to stop, but the host did not end. A
+// process that finds a wrong number of lanes at its start needs no restart: the next process would find the same
+// number, so the host must count the failure.
 func needsRestart(err error) bool {
 	return errors.Is(err, relane.ErrChanged) || errors.Is(err, lane.ErrReplaced) || errors.Is(err, errHostStays)
 }

@@ -16,7 +16,7 @@ import (
 func TestLogEnd(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		err       error // of serving
+		err       error // error with which serving ends
 		isRestart bool
 	}{
 		"LanesWereChanged":  {errors.Join(fmt.Errorf("%w from 2 to 5", relane.ErrChanged), nil), true},

@@ -27,7 +27,7 @@ type Server struct {
 	fatal       chan error    // an error ends the server
 }
 
-// newServer returns a server for a process that was started at a time.
+// newServer returns a server. startedAt is the time at which the process was started.
 func newServer(a *App, startedAt time.Time) *Server {
 	return &Server{App: a, startedAt: startedAt, opened: make(chan struct{}), epochChecks: make(chan struct{}, 1),
 		fatal: make(chan error, 1)}
@@ -87,9 +87,9 @@ func (s *Server) stop(ctx context.Context, server *http.Server) error {
 	return errors.Join(err, <-background)
 }
 
-// open opens storage, and starts all parts that need storage. Until storage is open, requests wait (see awaitOpen).
-// After this wait they are answered with 503. A process that cannot reach storage does not end, because the host would
-// only start it again.
+// open opens storage, and starts all parts that need storage. Until storage is open, requests wait (see awaitOpen). A
+// request that waits too long is answered with 503. A process that cannot reach storage does not end, because the host
+// would only start it again.
 func (s *Server) open(ctx context.Context) error {
 	store, err := s.awaitStore(ctx, s.endWith)
 	if err != nil {

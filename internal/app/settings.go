@@ -51,7 +51,7 @@ type Settings struct {
 
 	file     *steps.File // weir.yaml, for the parts that package steps reads
 	body     ast.Node    // the parsed weir.yaml, for the positions of problems; nil = the file is empty
-	fileName string      // of weir.yaml, without its folder, for the positions of problems
+	fileName string      // name of weir.yaml without its folder, for the positions of problems
 }
 
 // contractSettings describes a kind of message, and how Weir writes it to the CMS.
@@ -72,20 +72,22 @@ type deliverySettings struct {
 	Headers  map[string]secret `yaml:"headers"`
 	Timeout  duration          `yaml:"timeout"`
 	Attempts int               `yaml:"attempts"`
-	Settle   duration          `yaml:"settle"` // 0 = the margin of the lease
+	Settle   duration          `yaml:"settle"` // settle time; 0 = the margin of the lease
 	Backoff  backoffSettings   `yaml:"backoff"`
-	Patience duration          `yaml:"patience"` // time until answers that refuse every message count as attempts
+	// Patience is the time for which answers that refuse all messages do not count as attempts.
+	Patience duration `yaml:"patience"`
 
-	Rate          rate `yaml:"rate"`          // of this instance over all lanes
+	Rate          rate `yaml:"rate"`          // largest rate of attempts of this instance, over all lanes
 	MaxConcurrent int  `yaml:"maxConcurrent"` // attempts of this instance at a time; 0 = one for each lane
 
 	SignIn     signInSettings `yaml:"signIn"`
 	TLS        signin.TLS     `yaml:"tls"`
 	On         steps.Source   `yaml:"on"`         // rules for the answers to all steps
 	RetryAfter string         `yaml:"retryAfter"` // header with the delay that the CMS asks for; "" = Retry-After
-	MaxAnswer  byteSize       `yaml:"maxAnswer"`  // of the answer to a step; 0 = 4 MiB
+	MaxAnswer  byteSize       `yaml:"maxAnswer"`  // largest size of the answer to a step; 0 = 4 MiB
 
-	// Instances names the instances that deliver: any, or process = only those to which the host gives tickets.
+	// Instances names the instances that deliver: "any" = all of them; "process" = only those to which the host gives
+	// tickets.
 	Instances string `yaml:"instances"`
 }
 
@@ -95,13 +97,13 @@ const (
 	processInstance = "process"
 )
 
-// deliversByTicket reports whether only instances that get tickets of the function process drain lanes.
+// deliversByTicket reports whether an instance drains lanes only if it gets tickets of the function "process".
 func (s *Settings) deliversByTicket() bool { return s.Delivery.Instances == processInstance }
 
 // scheduleSettings has the limits of all recurring messages together.
 type scheduleSettings struct {
 	Max  int  `yaml:"max"`  // largest number of schedules
-	Rate rate `yaml:"rate"` // of the messages of all schedules that are not paused
+	Rate rate `yaml:"rate"` // largest rate of messages, over all schedules that are not paused
 }
 
 // recurLimits returns the limits as package recur takes them.
@@ -132,9 +134,9 @@ func defaultSettings() Settings {
 	}
 }
 
-// errNoPrefix is the error of a hosted process without WEIR_PREFIX. The host finds the queues of the functions process,
-// poison and inbox by WEIR_PREFIX, which has no default for the host. Without the variable, the host runs without these
-// functions, and only the sweep delivers the messages that another instance left.
+// errNoPrefix is the error of a hosted process without WEIR_PREFIX. By WEIR_PREFIX the host finds the queues of the
+// functions "process", "poison" and "inbox". The host knows no default for WEIR_PREFIX. Without the variable, the host
+// runs without these functions, and only the sweep delivers the messages that another instance left.
 var errNoPrefix = errors.New("WEIR_PREFIX is not set, and the host needs it to find the queues: " +
 	"set the app setting WEIR_PREFIX, for example to weir")
 
@@ -210,7 +212,7 @@ func (s *Settings) checkValues() []error {
 	return append(problems, s.checkNotify()...)
 }
 
-// checkValues calls must for each rule of the delivery settings.
+// checkValues calls the function "must" for each rule of the delivery settings.
 func (d *deliverySettings) checkValues(must func(ok bool, format string, args ...any)) {
 	must(d.URL != "", "delivery.url is missing: the address of the CMS")
 	must(d.Method == "POST" || d.Method == "PUT" || d.Method == "PATCH",

@@ -25,8 +25,8 @@ func (h *callbackHost) UnmarshalYAML(n ast.Node) error {
 	return yaml.NodeToValue(n, &h.Host)
 }
 
-// callbackRules returns the rules for callbacks, and the problems with their secrets. Without the setting callbacks no
-// callback is allowed.
+// callbackRules returns the rules for callbacks, and the problems with their secrets. Without the setting "callbacks",
+// no callback is allowed.
 func (s *Settings) callbackRules() (notify.Callbacks, []error) {
 	c := notify.Callbacks{AllowPrivate: s.Callbacks.AllowPrivate, HostSecrets: map[string]notify.Secret{}}
 	var problems []error

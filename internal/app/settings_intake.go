@@ -36,11 +36,12 @@ const (
 	// defaultFileRetention is the retention of the archive. It leaves people enough time to notice that a file was
 	// rejected.
 	defaultFileRetention = duration(30 * 24 * time.Hour)
-	// maxQuiet is the largest value of quiet, which is the wait for the end of a file that is still being written.
+	// maxQuiet is the largest value of the setting "quiet". That is the time for which a file must be unchanged before
+	// it is taken.
 	maxQuiet = duration(24 * time.Hour)
 )
 
-// checkValues calls must for each rule of intake.files. Without that setting, f is nil.
+// checkValues calls the function "must" for each rule of intake.files. Without that setting, f is nil.
 func (f *fileSettings) checkValues(must func(ok bool, format string, args ...any)) {
 	if f == nil {
 		return
@@ -88,7 +89,7 @@ type rabbitSettings struct {
 	Prefetch           *int          `yaml:"prefetch"` // nil = defaultPrefetch
 	Queues             []rabbitQueue `yaml:"queues"`
 	DeadLetterExchange string        `yaml:"deadLetterExchange"` // "" = invalid messages are rejected
-	MessageID          string        `yaml:"messageId"`          // required or optional; "" = required
+	MessageID          string        `yaml:"messageId"`          // "required" or "optional"; "" = "required"
 }
 
 // rabbitQueue is a queue to consume.
@@ -96,11 +97,11 @@ type rabbitQueue struct {
 	Name     string `yaml:"name"`
 	Contract string `yaml:"contract"` // "" = any
 	Upstream string `yaml:"upstream"` // "" = none, and no limits
-	Consumer string `yaml:"consumer"` // exclusive or single-active; "" = exclusive
+	Consumer string `yaml:"consumer"` // "exclusive" or "single-active"; "" = "exclusive"
 }
 
-// defaultPrefetch is about the number of messages that two transactions of a lane take, if each message has a key of
-// its own.
+// defaultPrefetch is roughly the number of messages that fit in two transactions of a lane, if each message has a key
+// of its own.
 const defaultPrefetch = 100
 
 // The values of intake.rabbitmq.queues[].consumer and of intake.rabbitmq.messageId.
@@ -112,7 +113,7 @@ const (
 	optionalMessageID = "optional"
 )
 
-// checkValues calls must for each rule of intake.rabbitmq. Without that setting, r is nil.
+// checkValues calls the function "must" for each rule of intake.rabbitmq. Without that setting, r is nil.
 func (r *rabbitSettings) checkValues(contracts []string, must func(ok bool, format string, args ...any)) {
 	if r == nil {
 		return

@@ -22,7 +22,7 @@ type receiverSettings struct {
 type callbackSettings struct {
 	AllowedHosts []callbackHost `yaml:"allowedHosts"`
 	AllowPrivate bool           `yaml:"allowPrivate"`
-	Secret       secret         `yaml:"secret"` // of the hosts without a secret of their own
+	Secret       secret         `yaml:"secret"` // secret for the hosts that have no secret of their own
 }
 
 // Defaults of a receiver.
@@ -52,7 +52,7 @@ func (s *Settings) eventReceivers() (list []notify.Receiver, problems []error) {
 	return list, problems
 }
 
-// checkNotify returns the problems of the settings notify and callbacks.
+// checkNotify returns the problems of the settings "notify" and "callbacks".
 func (s *Settings) checkNotify() []error {
 	receivers, problems := s.eventReceivers()
 	callbacks, more := s.callbackRules()

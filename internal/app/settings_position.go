@@ -36,7 +36,7 @@ func (s *Settings) addPositions(err error) error {
 }
 
 func (s *Settings) addPosition(err error) error {
-	if m := (steps.Mistake{}); errors.As(err, &m) { // the error of package steps has line and column already
+	if m := (steps.Mistake{}); errors.As(err, &m) { // an error of package steps already has line and column
 		return fmt.Errorf("%s: %w", s.fileName, err)
 	}
 	text := err.Error()
@@ -53,7 +53,7 @@ func (s *Settings) addPosition(err error) error {
 			at := n.GetToken().Position
 			return fmt.Errorf("%s: [%d:%d] %w", s.fileName, at.Line, at.Column, err)
 		}
-		// The file lacks the value. So the next try takes the position of the value's parent.
+		// The file lacks the value. So the next try looks for the value's parent.
 		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
 	return err

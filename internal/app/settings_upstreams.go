@@ -16,8 +16,8 @@ import (
 type upstreamSettings struct {
 	Name       string          `yaml:"name"`
 	Keys       []secret        `yaml:"keys"`       // for the header Weir-Upstream-Key
-	Signature  upstream.Scheme `yaml:"signature"`  // github or standard
-	Secrets    []secret        `yaml:"secrets"`    // of the signature
+	Signature  upstream.Scheme `yaml:"signature"`  // "github" or "standard"
+	Secrets    []secret        `yaml:"secrets"`    // secrets of the signature
 	Tolerance  duration        `yaml:"tolerance"`  // largest distance of webhook-timestamp from now; 0 = the default
 	Contracts  []string        `yaml:"contracts"`  // nil = the upstream may send messages of all contracts
 	Rate       rate            `yaml:"rate"`       // zero = no limit
@@ -30,7 +30,8 @@ const defaultTolerance = duration(5 * time.Minute)
 // upstreamName matches the names of upstreams. A name becomes a label of metrics, a part of row keys, and a parameter.
 var upstreamName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 
-// checkUpstreams calls must for each rule of the upstreams. The text of a problem never has a key or a secret.
+// checkUpstreams calls the function "must" for each rule of the upstreams. The text of a problem never has a key or a
+// secret.
 func (s *Settings) checkUpstreams(must func(ok bool, format string, args ...any)) {
 	var names []string
 	var secrets []secret
@@ -67,8 +68,8 @@ func (s *Settings) checkUpstreams(must func(ok bool, format string, args ...any)
 	}
 }
 
-// checkCredentials calls must for each rule of the keys and secrets. An upstream without a key and without a secret can
-// only send through a queue or a folder.
+// checkCredentials calls the function "must" for each rule of the keys and secrets. An upstream without a key and
+// without a secret can only send through a queue or a folder.
 func (u *upstreamSettings) checkCredentials(path string, must func(ok bool, format string, args ...any)) {
 	must(u.Signature == "" || u.Signature == upstream.GitHub || u.Signature == upstream.StandardWebhooks,
 		path+"signature is %q and must be %s or %s", u.Signature, upstream.GitHub, upstream.StandardWebhooks)
@@ -153,7 +154,8 @@ func (a *App) newUpstreams(table storage.Table) *upstream.Set {
 	return upstream.NewSet(definitions, table, time.Now, a.instruments.metrics)
 }
 
-// newFiler returns a filer that enforces the limits of the upstreams; nil upstreams = no limits.
+// newFiler returns a filer that enforces the limits of the upstreams. If the parameter upstreams is nil, there are no
+// limits.
 func (a *App) newFiler(appender filing.Appender, upstreams *upstream.Set) *filing.Filer {
 	callbacks, _ := a.settings.callbackRules() // loadSettings has checked them
 	f := &filing.Filer{Contracts: a.contracts, Callbacks: callbacks, Log: appender}

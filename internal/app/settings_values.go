@@ -114,7 +114,7 @@ func (s secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // duration is a Go duration. In weir.yaml it may also be a number of days, such as 7d.
 type duration time.Duration
 
-// maxDays is the largest number of days that fits a time.Duration.
+// maxDays is the largest number of days that fits in a time.Duration.
 const maxDays = int(math.MaxInt64 / (24 * time.Hour))
 
 func (d duration) String() string { return time.Duration(d).String() }

@@ -59,8 +59,8 @@ func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, err
 // PrepareStorage makes the table, the queues and the containers that are missing.
 func (a *App) PrepareStorage(ctx context.Context) error { return a.account.Ensure(ctx) }
 
-// CompareLanes reads all messages, and calls print with the report of each lane. It stops at the first error. It writes
-// nothing, and returns an error if there is no table, or no record of lanes in it.
+// CompareLanes reads all messages, and calls the function "print" with the report of each lane. It stops at the first
+// error. It writes nothing, and returns an error if there is no table, or no record of lanes in it.
 func (a *App) CompareLanes(ctx context.Context, print func(verify.Report) error) error {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Lanes: a.settings.Lanes,
 		Now: time.Now, SettleTime: a.settings.settleTime()}

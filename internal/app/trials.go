@@ -25,7 +25,7 @@ type Trials struct {
 	app       *App
 	variables map[string]string                 // from a value to the text ${NAME} that is shown in its place
 	isLive    bool                              // a request without a given answer goes to the CMS
-	record    func(step string, a trial.Answer) // is called with each answer of the CMS; nil = no call
+	record    func(step string, a trial.Answer) // called with each answer of the CMS; nil = not called
 }
 
 // OpenTrials reads the settings. A live trial sends a request to the CMS if no given answer exists, so live trials need
@@ -91,7 +91,7 @@ func openForTrials(env func(string) string, withoutSignIn bool) (*App, error) {
 		case hostPortName:
 			return ""
 		case "AzureWebJobsStorage":
-			return "UseDevelopmentStorage=true" // it is not opened
+			return "UseDevelopmentStorage=true" // no account is opened
 		}
 		return env(name)
 	}

@@ -40,8 +40,8 @@ func (a *apiCommand) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 }
 
-// wrapRun returns the run function of a command. The run function makes the client and calls do. It returns wrong usage
-// and other failures as errors of different types; see failure.
+// wrapRun returns the run function of a command. The run function makes the client, and then calls the function "do".
+// It returns wrong usage and other failures as errors of different types; see failure.
 func (a *apiCommand) wrapRun(do func(ctx context.Context, args []string) error) func(*cobra.Command,
 	[]string) error {
 	return func(cmd *cobra.Command, args []string) error {
@@ -128,7 +128,7 @@ func sanitizeText(s string) string {
 	}, s)
 }
 
-// sanitizeLines is sanitizeText for each line of a text, but keeps tabs at the beginning of a line.
+// sanitizeLines does what sanitizeText does for each line of a text, but keeps tabs at the beginning of a line.
 func sanitizeLines(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(s) {
@@ -139,7 +139,7 @@ func sanitizeLines(s string) string {
 	return b.String()
 }
 
-// formatCount returns a number with its noun, which gets an s unless the number is 1.
+// formatCount returns a number with its noun, which gets an "s" unless the number is 1.
 func formatCount[N int | int64](n N, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -166,8 +166,8 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// parseTimeOrAge parses the value of the flag name: a time, or an age such as 24h, which means that long ago. It
-// returns nil if the text is empty.
+// parseTimeOrAge parses the value of a flag: a time, or an age. The age 24h means the time 24 hours ago. It returns nil
+// if the text is empty.
 func parseTimeOrAge(name, text string) (*time.Time, error) {
 	if text == "" {
 		return nil, nil

@@ -47,7 +47,7 @@ type console struct {
 	startedAt      time.Time     // start of the process
 	firstRetryWait time.Duration // pause before the first retry of a request
 	pollInterval   time.Duration // pause between two reads of a bulk replay's state
-	gracePeriod    time.Duration // time after Ctrl-C in which the posts of send that are in flight may finish
+	gracePeriod    time.Duration // time after Ctrl-C in which posts of the command "send" may still finish
 }
 
 // Run runs the command that the arguments name, and returns the exit code. Without a command it serves a

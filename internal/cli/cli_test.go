@@ -134,7 +134,8 @@ contracts:
   - { name: article, root: article, key: ./@path }
 `
 
-// Without a command, and with the host's port in the environment, the process serves a host. The wrong setting ends it.
+// Without a command, and with the host's port in the environment, the process serves a host. A wrong setting ends this
+// process.
 func TestConsole_ServesAHost(t *testing.T) {
 	t.Parallel()
 	s, stdout, stderr := newTestConsole(newEnvironment(t, "lanes: 0\n"+minimal, "FUNCTIONS_CUSTOMHANDLER_PORT", "40001",

@@ -23,7 +23,7 @@ Otherwise it asks on the terminal before it cancels them; with --yes it does not
 time like 2026-01-31T08:00:00Z, or how long ago it was, like 24h. If the command breaks off, call
 it again: a repeat does no harm.`
 
-// cancelFlags are the flags of cancel.
+// cancelFlags are the flags of the command "cancel".
 type cancelFlags struct {
 	cmd                     *cobra.Command
 	all, dryRun, yes, batch bool

@@ -114,7 +114,7 @@ func (s *console) printChecked(file string, found *contract.Checked) {
 // errFindings is the error of a check that found a problem. It is not printed, because each problem was printed.
 var errFindings = errors.New("something is wrong")
 
-// runCheck prints the findings about settings, storage and CMS. It returns errFindings if one is a problem.
+// runCheck prints the findings about settings, storage and CMS. It returns errFindings if a finding is a problem.
 func (s *console) runCheck(ctx context.Context, samples []app.Sample, asJSON bool) error {
 	var err error
 	for _, f := range app.Diagnose(ctx, s.env, samples) {
@@ -130,7 +130,8 @@ func (s *console) runCheck(ctx context.Context, samples []app.Sample, asJSON boo
 	return err
 }
 
-// printFinding prints a finding: a line that says ok or a line for each problem, and a line for each warning.
+// printFinding prints a finding: one line with "ok", or a line for each problem. It then prints a line for each
+// warning.
 func (s *console) printFinding(f app.Finding) {
 	defer func() {
 		for _, line := range f.Warnings {

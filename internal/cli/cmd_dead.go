@@ -184,7 +184,7 @@ func (a *apiCommand) printDeadList(ctx context.Context, query url.Values, limit 
 }
 
 // printRows prints a table of headings and rows. If there are only headings and the list is complete, it prints the
-// text none. If the list is not complete, it prints a hint to --limit.
+// text in the parameter "none". If the list is not complete, it prints the hint to raise --limit.
 func (a *apiCommand) printRows(rows [][]string, none string, complete bool) error {
 	if len(rows) > 1 {
 		a.printTable(rows)
@@ -218,7 +218,7 @@ func (a *apiCommand) printDeadErrors(ctx context.Context, limit int) error {
 	return a.printRows(rows, "No dead messages.", list.Value.Complete)
 }
 
-// maxShown is the largest number of bytes of a body or a difference that are printed beside other output.
+// maxShown limits the bytes of a body, or of a difference, that a command prints beside other output.
 const maxShown = 64 << 10
 
 func newDeadShowCommand(a *apiCommand) *cobra.Command {
@@ -301,7 +301,7 @@ func decodeBody(body []byte) string {
 }
 
 // printText prints the first maxShown bytes of a text from outside. If more bytes follow, it prints their number and
-// the hint more.
+// the hint in the parameter "more".
 func (a *apiCommand) printText(text, more string) {
 	fmt.Fprint(a.stdout, sanitizeLines(text[:min(len(text), maxShown)]))
 	if len(text) > maxShown {

@@ -32,7 +32,7 @@ replay to its end, and ends with 1 if the replay was stopped or messages died ag
 --json prints a line for each named message; else the plan ({"plan"}) and the replay as the API
 returns it.`
 
-// replayFlags are the flags of dead replay.
+// replayFlags are the flags of the command "dead replay".
 type replayFlags struct {
 	deadFilter
 	all, dryRun, force, yes bool
@@ -194,7 +194,7 @@ func (s *console) askConfirmation(ctx context.Context, question string) (bool, e
 	fmt.Fprintf(s.stderr, "%s [y/N] ", question)
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(s.stdin).ReadString('\n') // after an error the line is no yes
+		line, _ := bufio.NewReader(s.stdin).ReadString('\n') // after an error the line is not "yes"
 		answer <- line
 	}()
 	select {

@@ -21,7 +21,7 @@ Otherwise it asks on the terminal before it discards them; with --yes it does no
 a time like 2026-01-31T08:00:00Z, or how long ago it was, like 24h. If the command breaks off, call
 it again: a repeat does no harm.`
 
-// discardFlags are the flags of discard.
+// discardFlags are the flags of the command "discard".
 type discardFlags struct {
 	deadFilter
 	all, dryRun, yes bool

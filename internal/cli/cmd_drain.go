@@ -35,7 +35,7 @@ func newDrainCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// drainOutput is the JSON output for a lane. Its numbers, except Waiting, are of messages that became final while the
+// drainOutput is the JSON output for a lane. All its numbers except Waiting count messages that became final while the
 // command worked on the lane.
 type drainOutput struct {
 	Lane       int        `json:"lane"`

@@ -66,7 +66,7 @@ func parseLanes(args []string, undo bool) (int, error) {
 
 // lanesOptions has the argument and the flags of the command.
 type lanesOptions struct {
-	n            int // 0 = show the number of lanes, or undo
+	n            int // new number of lanes; 0 = show the number, or undo
 	undo, asJSON bool
 }
 

@@ -19,7 +19,8 @@ of their due times. A time is given like 2026-01-31T08:00:00Z, or as an age, lik
 --format csv and --format json print a file of up to 10,000 messages. If there are more, CSV ends in
 a line in parentheses, and JSON has "complete": false.`
 
-// listFlags are the flags of list that are parameters of the API. Each has the flag, the parameter and the help.
+// listFlags are those flags of the command "list" that are parameters of the API. Each has the flag, the parameter and
+// the help.
 var listFlags = [][3]string{
 	{"stage", "stage", "only messages of this stage"},
 	{"key", "key", "only messages of this ordering key"},
@@ -40,7 +41,7 @@ var listFlags = [][3]string{
 	{"finished-to", "finishedTo", "only messages that became final before this time"},
 }
 
-// scheduledFlags are the flags of listFlags that go with --scheduled.
+// scheduledFlags are those listFlags that can be used with --scheduled.
 var scheduledFlags = []string{"lane", "from", "to"}
 
 func newListCommand(s *console) *cobra.Command {
@@ -102,7 +103,7 @@ func readListQuery(cmd *cobra.Command) (url.Values, error) {
 	return query, nil
 }
 
-// printMessages prints at most limit messages of the list at a path of the API.
+// printMessages prints at most "limit" messages of the list at a path of the API.
 func (a *apiCommand) printMessages(ctx context.Context, path string, query url.Values, limit int) error {
 	found := []json.RawMessage{}
 	complete := false

@@ -121,8 +121,9 @@ func newPausesCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// printPauses prints the pauses of operators, those of the given lanes that wait for the CMS, and the state of the
-// calendar, if the list has it. With --json it prints the list unchanged. If err is not nil, it only returns err.
+// printPauses prints the pauses of operators, and those of the given lanes that wait for the CMS. If the list has the
+// state of the calendar, printPauses prints it, too. With --json it prints the list unchanged. If err is not nil, it
+// only returns err.
 func (a *apiCommand) printPauses(list remote.Answer[wire.PauseList], lanes []wire.Lane, err error) error {
 	if err != nil {
 		return err

@@ -94,7 +94,7 @@ type pollOutput struct {
 	Unavailable int     `json:"unavailable"`
 	Cut         int     `json:"cut"`
 	Average     float64 `json:"averageSeconds"`
-	Estimated   bool    `json:"estimated"` // Average is the estimate of the settings
+	Estimated   bool    `json:"estimated"` // Average is the estimate from the settings
 	Idle        float64 `json:"idle"`      // share of the time without an attempt, 0 to 1
 	Worked      float64 `json:"seconds"`   // time from the period's start to the end of the work
 }

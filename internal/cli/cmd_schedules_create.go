@@ -24,7 +24,7 @@ time of a run, and {{.Run}} for its number. A schedule that exists is replaced o
 // previewedRuns is the number of runs that --dry-run prints.
 const previewedRuns = 10
 
-// scheduleFlags are the flags of schedules create.
+// scheduleFlags are the flags of the command "schedules create".
 type scheduleFlags struct {
 	wire.ScheduleDefinition
 	start, end      string
@@ -113,7 +113,7 @@ func (s *console) readMessageText(ctx context.Context, file string) (string, err
 	return string(body), nil
 }
 
-// parseOptionalMoment parses a flag that is a time; zero if text is empty.
+// parseOptionalMoment parses a flag that is a time. It returns the zero time if the text is empty.
 func parseOptionalMoment(name, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

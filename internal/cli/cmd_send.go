@@ -38,7 +38,7 @@ the files one after the other, and shows the progress of each until all its part
 with --wait, final. It prints the problems of the invalid parts. With --json it prints a line for
 each file, with its batch. It ends with 4 if a batch was rejected.`
 
-// sendFlags has the flags of send.
+// sendFlags has the flags of the command "send".
 type sendFlags struct {
 	batch    bool     // each file is a batch
 	split    []string // paths of the parts of a batch
@@ -129,7 +129,7 @@ func newSendCommand(s *console) *cobra.Command {
 	return cmd
 }
 
-// sendRun is one run of send.
+// sendRun is one run of the command "send".
 type sendRun struct {
 	*apiCommand
 	sendFlags
@@ -182,9 +182,9 @@ func (s *sendRun) sendAll(ctx context.Context) error {
 	return s.printSummary(ctx)
 }
 
-// runParallel calls do for each item, with at most `parallel` calls at a time. After ctx has ended, or isStopped has
-// returned true, it starts no further call. The context finishing, which each call gets, ends a grace period after ctx.
-// So calls in flight can finish.
+// runParallel calls the function "do" for each item, with at most "parallel" calls at a time. After ctx has ended, or
+// isStopped has returned true, it starts no further call. The context "finishing" of a call ends later than ctx, by the
+// grace period. So calls in flight can finish.
 func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, items []T,
 	do func(ctx, finishing context.Context, item T), isStopped func() bool) {
 	finishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -197,7 +197,7 @@ func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, 
 			break
 		}
 		group.Go(func() error {
-			if ctx.Err() == nil && !isStopped() { // the run may have stopped after Go
+			if ctx.Err() == nil && !isStopped() { // the run may have stopped since the call of Go
 				do(ctx, finishing, item)
 			}
 			return nil
@@ -285,8 +285,8 @@ func (s *sendRun) recordResult(r sentFile, count func(*sendCounts)) {
 	s.progress.addOne()
 }
 
-// reportRetry prints the error after which the command repeats a request, and the time for which the command still
-// tries.
+// reportRetry prints an error after which the command repeats the request. It also prints the time for which the
+// command will still try.
 func (s *sendRun) reportRetry(err error, left time.Duration) {
 	s.progress.printBetween(func() {
 		fmt.Fprintf(s.stderr, "weir: %s; trying again for up to %s\n", sanitizeText(err.Error()),
@@ -372,7 +372,7 @@ func (s *sendRun) printSummary(ctx context.Context) error {
 	return nil
 }
 
-// maxListed is the largest number of accepted files that send lists with their ids.
+// maxListed limits the accepted files that the command "send" lists with their ids.
 const maxListed = 10
 
 // printSent lists the accepted files in the given order, with the ids of their messages.

@@ -31,8 +31,9 @@ const (
 	// the one before, up to lastPollPause.
 	firstPollPause = 300 * time.Millisecond
 	lastPollPause  = 5 * time.Second
-	// unavailableLimit is the time for which a command repeats one request of many, such as a read of --wait or a page
-	// of a bulk change, while Weir is unavailable. For the posts of send, --give-up is this time.
+	// unavailableLimit is for commands that send many requests, such as the reads of --wait or the pages of a bulk
+	// change. While Weir is unavailable, such a command repeats one request for this time. The command "send" repeats
+	// its posts for the time of --give-up instead.
 	unavailableLimit = 5 * time.Minute
 )
 
@@ -87,7 +88,7 @@ func (w *waitFlag) String() string {
 }
 
 // addWaitFlag adds --wait with an optional value, which the flag takes only after "=". If the first argument is a
-// duration and no file, the command refuses it as a value that was meant for --wait.
+// duration and not the name of a file, the command refuses it, because it was probably meant as the value of --wait.
 func addWaitFlag(cmd *cobra.Command, wait *waitFlag, text string) {
 	cmd.Flags().Var(wait, "wait", text+"; --wait=10m for no longer than that")
 	cmd.Flags().Lookup("wait").NoOptDefVal = forever
@@ -107,8 +108,8 @@ func isFile(name string) bool {
 	return err == nil
 }
 
-// showStatus prints the state of a message. If wait is more than 0, it first waits until the message is final or the
-// time is over, and returns an error unless the message has a good end.
+// showStatus prints the state of a message. If the parameter "wait" is more than 0, it first waits until the message is
+// final or the time is over. It then returns an error unless the message has a good end.
 func (a *apiCommand) showStatus(ctx context.Context, id string, wait time.Duration) error {
 	var m remote.Answer[wire.Message]
 	var err error
@@ -245,8 +246,8 @@ func (a *apiCommand) printActions(actions []operatorAction, before time.Time) []
 	return actions
 }
 
-// printEnd prints the final stage of a message with its time, or the time of the next attempt. Of a discarded message
-// it also prints the death.
+// printEnd prints the final stage of a message with its time, or the time of the next attempt. For a discarded message
+// it also prints when and why the message became dead.
 func (a *apiCommand) printEnd(m *wire.Message) {
 	if !m.DiedAt.IsZero() {
 		a.printLine("%s  %s", formatTime(m.DiedAt), sanitizeText("dead"+afterColon(m.LastError)))
@@ -267,8 +268,7 @@ func (a *apiCommand) printEnd(m *wire.Message) {
 	}
 }
 
-// printForecast prints the reason for which a message waits, the time at which it is expected to be sent, and the
-// number of its replays.
+// printForecast prints why a message waits, when it is expected to be sent, and the number of its replays.
 func (a *apiCommand) printForecast(m *wire.Message) {
 	if m.WaitsFor != "" {
 		a.printLine("It waits for: %s", sanitizeText(m.WaitsFor))

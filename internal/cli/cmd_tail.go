@@ -25,10 +25,10 @@ the message as the API lists it. Each read costs Weir a few requests to storage 
 const (
 	tailPage  = 100   // messages of a page
 	tailPages = 10    // largest number of pages of one read
-	tailKnown = 20000 // number of known messages above which tail forgets all but those of the last read
+	tailKnown = 20000 // above this number of known messages, tail forgets all except those of the last read
 )
 
-// tailFlags has the flags of tail.
+// tailFlags has the flags of the command "tail".
 type tailFlags struct {
 	stage, key string
 	lane       int
@@ -77,11 +77,11 @@ func buildTailQuery(cmd *cobra.Command, f tailFlags) (url.Values, error) {
 	return query, err
 }
 
-// tailRun is one run of tail.
+// tailRun is one run of the command "tail".
 type tailRun struct {
 	*apiCommand
 	query url.Values
-	known map[string]weir.Stage // the stage in which tail last saw each message, by the message's id
+	known map[string]weir.Stage // last seen stage of each message, by the message's id
 }
 
 // followMessages prints new messages and changes of stages until ctx ends, and then returns nil. If Weir is
@@ -118,8 +118,8 @@ func requestedPause(err error) time.Duration {
 	return 0
 }
 
-// readNews returns the messages that are new or whose stage has changed, the oldest first. The first read has only one
-// page. Each later one goes on to the next page until a page has a known message, for tailPages at most.
+// readNews returns the messages that are new or whose stage has changed, the oldest first. The first read takes only
+// one page. Each later read takes further pages until a page has a known message, but at most tailPages.
 func (t *tailRun) readNews(ctx context.Context, first bool) ([]json.RawMessage, error) {
 	query, seen := t.query, map[string]weir.Stage{}
 	var news []json.RawMessage
@@ -148,7 +148,7 @@ func (t *tailRun) readNews(ctx context.Context, first bool) ([]json.RawMessage, 
 	return news, nil
 }
 
-// filterNews adds the messages of a page that are new or whose stage has changed to news, and all messages to seen. It
+// filterNews adds all messages of a page to "seen". To "news" it adds those that are new or whose stage has changed. It
 // reports whether the page has a known message. The pages after such a page have no new message.
 func (t *tailRun) filterNews(page []json.RawMessage, seen map[string]weir.Stage,
 	news *[]json.RawMessage) (hasKnown bool) {

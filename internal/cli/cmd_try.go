@@ -39,7 +39,7 @@ The verdict is delivered, retry, dead, unavailable, refused (by the contract), o
 missing. Exit codes: 0 delivered or open, or as expected; 1 another verdict, a difference, or a file
 or setting that cannot be read; 2 wrong usage.`
 
-// tryOptions are the flags of the command try.
+// tryOptions are the flags of the command "try".
 type tryOptions struct {
 	answers, record, expect string // names of files, and of a directory; "" = the flag is not given
 	isLive                  bool   // --send
@@ -89,8 +89,8 @@ func (o *tryOptions) checkUsage(args []string) error {
 	return nil
 }
 
-// errVerdict is the error of a command with a trial whose verdict is neither delivered nor open. It is not printed,
-// because the verdict was printed.
+// errVerdict is the error of a command if the verdict of a trial is neither "delivered" nor "open". The error is not
+// printed, because the verdict was printed.
 var errVerdict = errors.New("a verdict is neither delivered nor open")
 
 // runTry tries each message, prints the trials, and writes the recorded answers.

@@ -196,8 +196,8 @@ func (c *triedCMS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `[]`)
 }
 
-// --send writes to the CMS, and --record stores its answers without secrets. A trial with the recorded answers ends
-// like the first one, without the CMS.
+// --send writes to the CMS, and --record stores its answers without secrets. A second trial, with the recorded
+// answers, ends like the first one, without the CMS.
 func TestTry_SendAndRecord(t *testing.T) {
 	t.Parallel()
 	cms := &triedCMS{}

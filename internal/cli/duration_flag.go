@@ -11,7 +11,7 @@ import (
 // duration does not.
 type durationFlag struct{ value *time.Duration }
 
-// addDurationFlag adds a flag with the default usual, which the help shows unless it is 0.
+// addDurationFlag adds a flag. Its default is the parameter "usual"; the help shows the default unless it is 0.
 func addDurationFlag(flags *pflag.FlagSet, value *time.Duration, name string, usual time.Duration, usage string) {
 	*value = usual
 	flags.Var(durationFlag{value}, name, usage)

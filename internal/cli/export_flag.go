@@ -19,7 +19,7 @@ func (f *exportFlag) addFlag(cmd *cobra.Command) {
 func (f *exportFlag) isGiven() bool { return f.format != "" }
 
 // printList prints the list at a path of the API as a file. If the user gave --limit, the file has at most limit
-// entries. Otherwise the limit is that of query or, without one, Weir's.
+// entries. Otherwise the limit in query applies, or Weir's default if query has none.
 func (f *exportFlag) printList(ctx context.Context, a *apiCommand, cmd *cobra.Command, path string, query url.Values,
 	limit int) error {
 	switch {

@@ -17,8 +17,8 @@ import (
 const (
 	// batchPollInterval is the shortest pause between two reads of a batch's progress.
 	batchPollInterval = time.Second
-	// pollShare is the pause after a slow read, divided by the duration of that read. For a slow read Weir reads
-	// thousands of rows, so the next one comes later.
+	// pollShare makes the pause longer after a slow read: the pause is pollShare times the duration of the read. For a
+	// slow read Weir reads thousands of rows.
 	pollShare = 4
 )
 
@@ -41,7 +41,7 @@ func (s *sendRun) sendBatches(ctx context.Context) error {
 	return failed
 }
 
-// isFatal reports whether an error is one with which the other files would fail, too.
+// isFatal reports whether the other files would fail with the same error.
 func isFatal(err error) bool {
 	var e *remote.Error
 	return errors.As(err, &e) && (e.Kind != remote.Refused || e.Status == 401 || e.Status == 403)
@@ -74,8 +74,8 @@ func (s *sendRun) sendBatch(ctx context.Context, file string) error {
 	return s.reportBatch(file, last)
 }
 
-// followBatch reads a batch until the batch is final. With --wait it then reads on until all messages of the batch are
-// final, or until the time of --wait, from then on, is over. It returns the state that it read last.
+// followBatch reads a batch until the batch is final. With --wait it then goes on reading until all messages of the
+// batch are final, but for the time of --wait at most. It returns the state that it read last.
 func (s *sendRun) followBatch(ctx context.Context, id string) (last remote.Answer[wire.Batch], err error) {
 	until := time.Time{}
 	for {
@@ -137,7 +137,7 @@ func (s *sendRun) reportBatch(file string, last remote.Answer[wire.Batch]) error
 	return nil
 }
 
-// hasBadEnd reports whether a message is in a final stage that means that it was not written.
+// hasBadEnd reports whether the final stage of any message means that the message was not written.
 func hasBadEnd(stages map[weir.Stage]int) bool {
 	for stage, n := range stages {
 		if n > 0 && stage.Final() && !isGoodEnd(stage) {

@@ -69,7 +69,7 @@ func TestSendBatch_Rejected(t *testing.T) {
 	}
 }
 
-// With --wait the exit code is that of messages that were sent one by one.
+// With --wait, a batch leads to the same exit code as messages that are sent one by one.
 func TestSendBatch_Discarded(t *testing.T) {
 	t.Parallel()
 	f, _ := newBatchServer(t, `"state":"filed","parts":3,"invalid":0,"filed":3,"stages":{"delivered":1,"superseded":1,`+

@@ -132,8 +132,8 @@ type progressReport struct {
 	wg    sync.WaitGroup
 }
 
-// newProgress starts a report of progress on stderr. what is the text beside the numbers. total is the number of all
-// items; -1 = not known yet.
+// newProgress starts a report of progress on stderr. The parameter "what" has the text beside the numbers. The
+// parameter "total" is the number of all items; -1 = not known yet.
 func (s *console) newProgress(what string, total int) *progressReport {
 	p := &progressReport{total: total, stop: make(chan struct{})}
 	if isTerminal(s.stderr) {

@@ -29,8 +29,8 @@ type expectedCase struct{ message, answers, requests string }
 var errUnexpected = &failure{errors.New("the requests are not as expected"), true}
 
 // runExpect compares the requests of all cases with their files, or writes the files with --update. args are the files
-// of messages; without args the messages are those of the directory. Then runExpect also prints the files that belong
-// to none.
+// of messages. Without args, runExpect takes all messages of the directory, and also prints the files that belong to no
+// message.
 func (s *console) runExpect(ctx context.Context, o *tryOptions, args []string) error {
 	isWholeDirectory := len(args) == 0
 	if isWholeDirectory {
@@ -100,8 +100,8 @@ func listCases(dir string, files []string) ([]expectedCase, error) {
 	return cases, nil
 }
 
-// isCaseLabel reports whether label is empty, or .CASE. label is the part of a file's name between the message's name
-// and the suffix.
+// isCaseLabel reports whether a label is empty or has the form ".CASE". The label is the part of a file's name between
+// the message's name and the suffix.
 func isCaseLabel(label string) bool {
 	return label == "" || strings.HasPrefix(label, ".") && strings.Count(label, ".") == 1
 }

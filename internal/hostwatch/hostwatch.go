@@ -31,21 +31,22 @@ const (
 	// lookEvery is the time between two checks that the watched sockets are open. A host without an
 	// invocation in flight kills its handler 0.3 s after it has closed its socket.
 	lookEvery = 50 * time.Millisecond
-	// searchEvery is the time between two searches for sockets until startsWithin has passed, because the host
-	// begins to listen in that time. Afterwards, or as soon as the host listens on every named port, the time is
-	// searchLater. A search reads the list of all connections: with thousands of connections, a search each
-	// second took a quarter of the handler's CPU. End checks the parent each searchEvery.
+	// searchEvery is the time between two searches for sockets while the host starts, which takes up to startsWithin.
+	// Afterwards, or as soon as the host listens on every named port, searchLater is the time between two searches. A
+	// search reads the list of all connections: with thousands of connections, a search each second took a quarter of
+	// the handler's CPU. End checks the parent each searchEvery.
 	searchEvery, searchLater = time.Second, 30 * time.Second
 	startsWithin             = time.Minute
-	// blindAfter is the number of searches in a row that must fail before Stop returns ErrBlind, if no search
-	// has found a socket before. A single search may fail because the process has no free descriptor.
+	// blindAfter is the number of failed searches in a row after which Stop returns ErrBlind. Stop does not return
+	// ErrBlind if an earlier search has found a socket. A single search may fail because the process has no free
+	// descriptor.
 	blindAfter = 3
 )
 
 // ErrBlind means that the host's sockets cannot be read.
 var ErrBlind = errors.New("the host's sockets cannot be read")
 
-// Stop waits until the host stops or is gone. The error is ErrBlind, or ctx's.
+// Stop waits until the host stops or is gone. The error is ErrBlind, or the error of ctx.
 func (w *Watch) Stop(ctx context.Context) (Event, error) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()

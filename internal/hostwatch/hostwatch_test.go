@@ -26,13 +26,13 @@ const (
 type fakeProc struct {
 	mu    sync.Mutex
 	files fstest.MapFS
-	err   error // that Open returns; nil = Open opens the file
+	err   error // error that Open returns; nil = Open opens the file
 	lists int   // number of times that the list of connections over IPv4 was opened
 }
 
 func newProc() *fakeProc { return &fakeProc{files: fstest.MapFS{}} }
 
-// setError makes each later call of Open fail with err, or none if err is nil.
+// setError makes each later call of Open fail with err. If err is nil, later calls do not fail.
 func (p *fakeProc) setError(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

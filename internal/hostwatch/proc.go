@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// sockets are inodes of sockets; the keys are the paths of their descriptors in /proc.
+// sockets has the inodes of sockets. The key of an inode is the path of the socket's descriptor in /proc.
 type sockets map[string]string
 
-// areOpen reports whether all descriptors still lead to their sockets. It costs a readlink for each.
+// areOpen reports whether all descriptors still lead to their sockets. It calls readlink for each descriptor.
 func (w *Watch) areOpen(s sockets) bool {
 	for descriptor, inode := range s {
 		if target, err := fs.ReadLink(w.Proc, descriptor); err != nil || target != "socket:["+inode+"]" {
@@ -30,8 +30,7 @@ type listener struct {
 	loopback    bool // other machines cannot reach it
 }
 
-// findSockets returns the sockets to watch. isComplete reports whether ports are named and the host listens on each of
-// them.
+// findSockets returns the sockets to watch. isComplete is the result of hasNamedPorts.
 func (w *Watch) findSockets() (found sockets, isComplete bool, err error) {
 	open, err := w.readOpenSockets()
 	if err != nil {
@@ -55,7 +54,7 @@ func (w *Watch) findSockets() (found sockets, isComplete bool, err error) {
 	return found, w.hasNamedPorts(listening), nil
 }
 
-// hasNamedPorts reports whether ports are named and the host listens on each of them.
+// hasNamedPorts reports whether the host listens on each port in w.Ports. It returns false if w.Ports is empty.
 func (w *Watch) hasNamedPorts(listening []listener) bool {
 	for _, port := range w.Ports {
 		if !slices.ContainsFunc(listening, func(l listener) bool { return l.port == port }) {
@@ -65,8 +64,9 @@ func (w *Watch) hasNamedPorts(listening []listener) bool {
 	return len(w.Ports) > 0
 }
 
-// chooseListeners returns the listeners of the host that the watch takes: those on the named ports. If there are none,
-// it returns those that other machines can reach, and if there are none of these either, all.
+// chooseListeners returns those of the host's listeners that the watch takes. These are the listeners on w.Ports. If
+// there are none, they are the listeners that other machines can reach. If there are none of these either, they are all
+// listeners.
 func (w *Watch) chooseListeners(all []listener) []listener {
 	for _, wanted := range []func(listener) bool{
 		func(l listener) bool { return slices.Contains(w.Ports, l.port) },
@@ -81,7 +81,7 @@ func (w *Watch) chooseListeners(all []listener) []listener {
 
 var socketLink = regexp.MustCompile(`^socket:\[([0-9]+)\]$`)
 
-// readOpenSockets returns, for the inode of each socket that the host has open, the path of its descriptor.
+// readOpenSockets returns the open sockets of the host: the path of each socket's descriptor, by the socket's inode.
 func (w *Watch) readOpenSockets() (map[string]string, error) {
 	dir := path.Join(strconv.Itoa(w.Host), "fd")
 	entries, err := fs.ReadDir(w.Proc, dir)
@@ -95,7 +95,7 @@ func (w *Watch) readOpenSockets() (map[string]string, error) {
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, err
 		}
-		if m := socketLink.FindStringSubmatch(target); err == nil && m != nil { // an error: it is closed
+		if m := socketLink.FindStringSubmatch(target); err == nil && m != nil { // on an error, it was closed
 			open[m[1]] = descriptor
 		}
 	}
@@ -136,7 +136,7 @@ const stateListen = "0A"
 //	 0: 0100007F:98BB 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 973936 1 …
 func parseLine(line string) (listener, bool) {
 	if !strings.Contains(line, " "+stateListen+" ") {
-		return listener{}, false // nearly every line is of a connection
+		return listener{}, false // nearly every line describes a connection
 	}
 	f := strings.Fields(line)
 	if len(f) < 10 || f[3] != stateListen {
@@ -150,8 +150,9 @@ func parseLine(line string) (listener, bool) {
 	return listener{inode: f[9], port: strconv.FormatUint(port, 10), loopback: isLoopback(address)}, true
 }
 
-// isLoopback reports whether an address, as the kernel prints it, is of the loopback interface. The kernel prints words
-// of four bytes in the machine's byte order; Functions run on little-endian machines only.
+// isLoopback reports whether an address belongs to the loopback interface. The address has the form in which the kernel
+// prints it. The kernel prints words of four bytes in the machine's byte order; Functions run on little-endian machines
+// only.
 func isLoopback(address string) bool {
 	const mapped, one = "0000000000000000FFFF0000", "00000000000000000000000001000000"
 	return address == one || strings.HasSuffix(address, "7F") &&
@@ -161,7 +162,8 @@ func isLoopback(address string) bool {
 // portPattern finds the ports in addresses such as http://+:80;http://127.0.0.1:7071.
 var portPattern = regexp.MustCompile(`:([0-9]{1,5})(?:[/;]|$)`)
 
-// urlVariables have addresses, and portVariables have ports, on which an ASP.NET Core host may listen.
+// An ASP.NET Core host may listen on the addresses and ports that variables have. The urlVariables have addresses, and
+// the portVariables have ports.
 var (
 	urlVariables  = []string{"ASPNETCORE_URLS", "DOTNET_URLS", "URLS"}
 	portVariables = []string{"ASPNETCORE_HTTP_PORTS", "ASPNETCORE_HTTPS_PORTS"}

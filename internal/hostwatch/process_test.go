@@ -112,7 +112,7 @@ func startHost(t *testing.T) *testHost {
 	return &testHost{stdin: stdin, lines: bufio.NewScanner(in)}
 }
 
-// sendOrder sends an order to the host's process, and waits until it is done.
+// sendOrder sends an order to the host's process, and waits until the order is done.
 func (h *testHost) sendOrder(t *testing.T, order string) {
 	t.Helper()
 	if _, err := fmt.Fprintln(h.stdin, order); err != nil {

@@ -12,10 +12,10 @@ import (
 // empty. One slash may end the path, because the host's router ignores that slash.
 var plainPathPattern = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+/?$`)
 
-// PlainPathsOnly passes a request on to next if its path matches plainPathPattern and has no dot segment. It removes
-// a slash at the end of the path. It answers 404 to all other requests. The host checks the key of the function that
-// its router finds, and the handler must not find another function under the same path. So PlainPathsOnly does not
-// decode or clean a path, and does not redirect.
+// PlainPathsOnly passes a request on to the handler "next" if its path matches plainPathPattern and has no dot segment.
+// It removes a slash at the end of the path. It answers 404 to all other requests. The host checks the key of the
+// function that its router finds, and the handler must not find another function under the same path. So PlainPathsOnly
+// does not decode or clean a path, and does not redirect.
 //
 // A host that proxies sends the path unchanged. So only this check keeps the host and the handler from reading an
 // escaped path in two ways. A host that forwards decodes and cleans the path before it sends the request. Then only
@@ -52,11 +52,11 @@ func withPath(r *http.Request, path string) *http.Request {
 	return &out
 }
 
-// HostCallsOnly passes only the host's own calls on to next: the calls for queue and timer triggers. It answers
-// 404 to all other requests. The host sends its own calls to the address on which the handler listens,
-// without a query and without forwardingHeaders. A request that the host forwards has the client's Host, and a
-// request that it proxies has X-Forwarded-Host. A client can imitate everything else of such a call
-// (User-Agent, invocation id, content type, payload), so HostCallsOnly checks nothing else.
+// HostCallsOnly passes only the host's own calls on to the handler "next": the calls for queue and timer triggers. It
+// answers 404 to all other requests. The host sends its own calls to the address on which the handler listens, without
+// a query and without forwardingHeaders. A request that the host forwards has the client's Host, and a request that it
+// proxies has X-Forwarded-Host. A client can imitate everything else of such a call (User-Agent, invocation id, content
+// type, payload), so HostCallsOnly checks nothing else.
 func HostCallsOnly(log *slog.Logger, next http.Handler) http.Handler {
 	missing := NotFound(log)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

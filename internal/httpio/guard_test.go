@@ -66,7 +66,7 @@ func TestPlainPathsOnly(t *testing.T) {
 		"/api/messages/../lanes":     "",
 		"/api/./lanes":               "",
 		"/api/messages/%2e%2e/lanes": "",
-		// No client needs an escaped letter, and the host's router takes such a path for another path.
+		// No client needs an escaped letter. The host's router would take such a path for another path.
 		"/api/messages/%6canes":    "",
 		`/api/messages/..\lanes`:   "",
 		"/api/messages/..%5Clanes": "",

@@ -76,7 +76,8 @@ func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err er
 	writeBody(w, "application/problem+json", p.Status, p)
 }
 
-// failureLevel returns debug if the client has disconnected and err may come from that, and otherwise error.
+// failureLevel returns the level debug if the client has disconnected and may have caused err by that. Otherwise it
+// returns the level error.
 func failureLevel(r *http.Request, err error) slog.Level {
 	if hasClientGone(r) && (errors.Is(err, context.Canceled) || weir.KindOf(err) == weir.Unavailable) {
 		return slog.LevelDebug
@@ -112,7 +113,7 @@ func writeBody(w http.ResponseWriter, contentType string, status int, v any) {
 // bodyTimeout limits the time of reading one body, because a stalled sender occupies memory and a connection.
 const bodyTimeout = time.Minute
 
-// ReadBody reads a request's body of up to limit bytes, for at most bodyTimeout. The error is TooLarge or Malformed.
+// ReadBody reads a request's body of up to "limit" bytes, for at most bodyTimeout. The error is TooLarge or Malformed.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails without a connection, as in a test
@@ -161,7 +162,7 @@ func InvocationID(r *http.Request) string {
 	return strings.TrimSpace(last)
 }
 
-// Middleware recovers panics of a function's handler, except http.ErrAbortHandler, and logs each of its answers.
+// Middleware recovers panics of a function's handler, except http.ErrAbortHandler, and logs each answer of the handler.
 func Middleware(function string, log *slog.Logger, now func() time.Time, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := now()
@@ -187,8 +188,8 @@ func Middleware(function string, log *slog.Logger, now func() time.Time, next ht
 	})
 }
 
-// answerLevel returns debug if the status is below 400, because the functions log their work and the host logs
-// each invocation. It also returns debug if the client has disconnected, and otherwise info.
+// answerLevel returns the level debug if the status is below 400, because the functions log their work and the host
+// logs each invocation. It also returns debug if the client has disconnected. Otherwise it returns the level info.
 func answerLevel(r *http.Request, status int) slog.Level {
 	if status < http.StatusBadRequest || hasClientGone(r) {
 		return slog.LevelDebug

@@ -37,9 +37,9 @@ func NewIntake(size, maxBody int64) *Intake {
 
 func estimateMemory(length int64) int64 { return bodyCopies*length + requestBytes }
 
-// ReadBody reads a request's body of up to limit bytes as soon as memory for it is free. The caller calls
-// release, which is never nil, when it no longer needs the body. If no memory becomes free in time, the error
-// is Unavailable, and ReadBody has read nothing.
+// ReadBody reads a request's body of up to "limit" bytes as soon as memory for it is free. The caller calls release,
+// which is never nil, when it no longer needs the body. If no memory becomes free in time, the error is Unavailable,
+// and ReadBody has read nothing.
 func (i *Intake) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(),
 	err error) {
 	none := func() {}
@@ -70,7 +70,7 @@ func (i *Intake) Reserve(ctx context.Context, size int64) (release func(), err e
 
 func (i *Intake) reserveMemory(ctx context.Context, weight int64) error {
 	if i.memory.TryAcquire(weight) {
-		return nil // nearly always possible; this saves the timer
+		return nil // nearly always the memory is free, and no timer is needed
 	}
 	limited, cancel := context.WithTimeout(ctx, intakeWait)
 	defer cancel()

@@ -24,7 +24,7 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	return ReadLargeJSON(w, r, maxJSON, into)
 }
 
-// ReadLargeJSON does what ReadJSON does, for a body of up to limit bytes.
+// ReadLargeJSON does what ReadJSON does, for a body of up to "limit" bytes.
 func ReadLargeJSON(w http.ResponseWriter, r *http.Request, limit int64, into any) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return &weir.Error{Kind: weir.Unsupported, Op: "read json",

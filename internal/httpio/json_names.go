@@ -44,8 +44,8 @@ type jsonLevel struct {
 	isNameNext bool            // the next token of the object is a name, or the object's end
 }
 
-// add records a name, or the end of a value. If the token is a name, add returns it, and reports whether the object
-// already had the name.
+// The method add records a name, or the end of a value. If the token is a name, the method returns it, and reports
+// whether the object already had the name.
 func (l *jsonLevel) add(token json.Token) (name string, repeated bool) {
 	if l.names == nil {
 		return "", false

@@ -15,7 +15,7 @@ func TestReadJSON(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		contentType, body string
-		status            int // of the error; 0 = no error
+		status            int // status of the error; 0 = no error
 	}{
 		"OK":             {"application/json; charset=utf-8", `{"reason":"x"} `, 0},
 		"NotJSON":        {"text/plain", `{"reason":"x"}`, http.StatusUnsupportedMediaType},

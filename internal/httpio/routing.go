@@ -29,8 +29,8 @@ func ByMethod(byMethod map[string]http.Handler) http.Handler {
 	}), known...)
 }
 
-// WithTimeout ends the request's context after limit, which bounds the time in which next builds its answer.
-// Without the limit, a caller would wait for all retries of the storage client if storage hangs.
+// WithTimeout ends the request's context after the time "limit". This bounds the time in which the handler "next"
+// builds its answer. Without the limit, a caller would wait for all retries of the storage client if storage hangs.
 func WithTimeout(limit time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
@@ -39,16 +39,17 @@ func WithTimeout(limit time.Duration, next http.Handler) http.Handler {
 	})
 }
 
-// IgnoreDisconnect lets next finish even if the client disconnects. Under a host that proxies, a disconnect ends
-// the request's context. Without IgnoreDisconnect, a change could then end between two of its steps, and the rest
-// would wait for the sweep.
+// IgnoreDisconnect lets the handler "next" finish even if the client disconnects. Under a host that proxies, a
+// disconnect ends the request's context. Without IgnoreDisconnect, a change could then end between two of its steps,
+// and the rest would wait for the sweep.
 func IgnoreDisconnect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
 	})
 }
 
-// AllowMethods passes requests with one of the methods on to next, and answers 405 to others.
+// AllowMethods passes a request on to the handler "next" if the request has one of the methods. It answers 405 to other
+// requests.
 func AllowMethods(next http.Handler, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, m := range methods {

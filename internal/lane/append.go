@@ -31,8 +31,8 @@ type Appender struct {
 	// OnFiled must return at once. Set it before the first Append.
 	OnFiled func(lane int, messages []weir.Message)
 
-	// OnWake, if set, is called after OnFiled: when Append returns a new message, when a message becomes
-	// durable after its caller gave up, and before a large body is marked. It may be called twice for
+	// OnWake, if set, is called after OnFiled in three cases: Append returns a new message, a message becomes
+	// durable after its caller gave up, or a large body is about to be marked. It may be called twice for
 	// one message. It must return at once. Set it before the first Append.
 	OnWake func(lane int)
 
@@ -42,7 +42,7 @@ type Appender struct {
 
 	store *Store
 	log   *slog.Logger
-	used  atomic.Int64 // bytes in memory of the submissions that were not answered yet
+	used  atomic.Int64 // bytes of memory that submissions without an answer use
 
 	mu    sync.Mutex
 	lanes map[int]*pendingBatch
@@ -53,9 +53,9 @@ type pendingBatch struct {
 	waiting         []*submission
 	isFlushing      bool
 	head            Head          // as last read or written; zero = not known
-	lastDuration    time.Duration // of the last transaction
-	busySince       time.Time     // since when transactions have followed each other without a break
-	reloadHeadUntil time.Time     // until then other processes write head, too: read it before each attempt
+	lastDuration    time.Duration // duration of the last transaction
+	busySince       time.Time     // transactions have followed each other without a break since this time
+	reloadHeadUntil time.Time     // other processes may write head until this time: read it before each attempt
 }
 
 // submission is a message that waits to be filed.
@@ -71,7 +71,7 @@ type submission struct {
 	used           *atomic.Int64  // the Appender's used; it includes weight until the submission is answered
 	done           chan result
 
-	followers []*submission // repeats of it in the same group
+	followers []*submission // repeats of this submission in the same group
 }
 
 type result struct {
@@ -87,7 +87,7 @@ func NewAppender(s *Store, log *slog.Logger) *Appender {
 // Append files a message in the lane of its key, and returns when it is durable. The scope of an idempotency key is
 // the ordering key. If the idempotency key was used before, Append returns the earlier message, or an Invalid error
 // if the earlier message had another body. After an Unavailable error the message may or may not be filed. If ctx
-// ends early, the message may still be filed, unless no transaction with it had been sent by then.
+// ends early, the message may still be filed, but only if a transaction with it had been sent by then.
 func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
 	r, err := a.AppendWithoutWake(ctx, m, idempotencyKey)
 	if err == nil && !r.Duplicate {
@@ -150,7 +150,8 @@ const maxUsedBytes = 64 << 20
 // submissionOverhead is the memory of a submission besides its body.
 const submissionOverhead = 4 << 10
 
-// reserveMemory reserves memory for the submission. It fails if that exceeds the limit and other submissions wait.
+// reserveMemory reserves memory for the submission. It fails if other submissions wait and all together would need more
+// than maxUsedBytes.
 func (sub *submission) reserveMemory() error {
 	sub.weight = int64(len(sub.message.Body)) + submissionOverhead
 	if used := sub.used.Add(sub.weight); used > maxUsedBytes && used > sub.weight {
@@ -167,8 +168,8 @@ func (sub *submission) sendResult(r result) {
 	sub.done <- r
 }
 
-// prepareSubmission fills in all of the submission that does not depend on head, and returns its lane. It stores a
-// large body in a blob.
+// prepareSubmission fills in all fields of the submission that do not depend on head, and returns the message's lane.
+// It stores a large body in a blob.
 func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idempotencyKey string) (int, error) {
 	m := &sub.message
 	lane := Of(m.Key, a.store.Lanes)
@@ -228,16 +229,16 @@ func (a *Appender) flushPending(lane int, g *pendingBatch) {
 const (
 	// maxBusyTime is how long a lane is written before a break.
 	maxBusyTime = 2 * time.Second
-	// breakTransactions is the length of a break in transactions. Meanwhile another process that has lost the
-	// race for head can read and write it.
+	// breakTransactions is the length of a break, measured in transactions. During the break another process that has
+	// lost the race for head can read and write head.
 	breakTransactions = 2
 	// maxBreak limits a break if storage is slow.
 	maxBreak = 500 * time.Millisecond
 )
 
-// letOthersWrite takes a break from time to time while more submissions wait, and a short one after each
-// transaction while other processes write the lane. A receiver that writes without a break knows head from its
-// own writes. Others have to read head first, and would lose the race until their patience ends.
+// letOthersWrite takes a break while more submissions wait. It does so from time to time, and after each transaction
+// while other processes write the lane. A receiver that writes without a break knows head from its own writes. Other
+// processes have to read head first, and would lose the race until their patience ends.
 func (a *Appender) letOthersWrite(g *pendingBatch) {
 	a.mu.Lock()
 	waits := len(g.waiting) > 0
@@ -294,7 +295,7 @@ func (a *Appender) takeWaiting(g *pendingBatch) []*submission {
 	return waiting
 }
 
-// markTimeout limits the marking of a body. The answer waits for the mark, although the message is filed.
+// markTimeout limits the time to mark a body. The answer waits for the mark, although the message is filed.
 const markTimeout = time.Second
 
 // markBody marks a large body as used by a message. If that fails, no body is lost: retention removes an unmarked

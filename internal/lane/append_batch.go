@@ -19,12 +19,13 @@ const (
 	// appendTimeout limits all requests of a group. It is longer than appendPatience, so that a request sent near
 	// the end of appendPatience can still succeed.
 	appendTimeout = 9 * time.Second
-	// reloadHeadFor is how long after another process has written head the flusher reads head before each write.
+	// reloadHeadFor is a time span: after another process has written head, the flusher reads head before each write
+	// for this long.
 	reloadHeadFor = 2 * time.Second
-	// conflictPause is the longest wait before a request, an operator's pause or an erasure is written again, as a rule
-	// because another process has written head first. Each wait is random.
+	// conflictPause is the longest wait before the write of a request, an operator's pause or an erasure is repeated.
+	// As a rule the write failed because another process has written head first. Each wait is random.
 	conflictPause = 20 * time.Millisecond
-	// unavailablePause is the pause after an attempt that has failed, as a rule because storage was unavailable.
+	// unavailablePause is the pause after an attempt that has failed. As a rule storage was unavailable.
 	unavailablePause = 100 * time.Millisecond
 )
 
@@ -35,9 +36,9 @@ type batchAppend struct {
 	pending *pendingBatch
 	group   []*submission
 
-	ops         []storage.Op  // of the transaction that may be in flight; nil = none, build them
+	ops         []storage.Op  // operations of the transaction that may be in flight; nil = they are still to be built
 	filed       []*submission // the submissions that ops insert, in order
-	firstSeq    int64         // sequence number of the first of filed
+	firstSeq    int64         // sequence number of the first submission in filed
 	deadline    time.Time
 	isHeadFresh bool // head was read after the last transaction was sent
 }
@@ -88,7 +89,7 @@ func (t *batchAppend) attemptOnce(ctx context.Context) error {
 	case storage.Is(err, storage.Conflict):
 		return t.answerRepeats(ctx, err)
 	case storage.Is(err, storage.Ambiguous):
-		return err // sent again unchanged: at most one copy can succeed
+		return err // the transaction is sent again unchanged: at most one copy can succeed
 	case storage.Is(err, storage.Throttled), storage.Is(err, storage.Unavailable):
 		return err
 	default:
@@ -119,7 +120,7 @@ func (t *batchAppend) loadHead(ctx context.Context) error {
 }
 
 // leaveOutAbandoned drops the submissions whose contexts have ended. It runs only while no transaction of the group
-// is in flight. Otherwise a message that was posted again meanwhile could be filed twice.
+// is in flight. Otherwise a message could be filed twice if it was posted again in the meantime.
 func (t *batchAppend) leaveOutAbandoned() {
 	awaited := t.group[:0:0]
 	for _, sub := range t.group {
@@ -130,9 +131,9 @@ func (t *batchAppend) leaveOutAbandoned() {
 	t.group = awaited
 }
 
-// firstAwaited returns the first among a submission and its repeats whose caller still waits. The later repeats
-// become the followers of the result. It returns nil if no caller waits. It answers the submissions before the
-// result.
+// firstAwaited goes through a submission and its repeats, and returns the first one whose caller still waits. The
+// repeats after that one become its followers; the submissions before it are answered. If no caller waits,
+// firstAwaited answers all of them and returns nil.
 func (sub *submission) firstAwaited() *submission {
 	for sub.ctx.Err() != nil {
 		sub.sendResult(result{err: errAbandoned(sub.ctx)})
@@ -191,8 +192,8 @@ func (sub *submission) messageValues() map[string]any {
 
 // resolveMovedHead handles a failed condition on head. If an earlier copy of our transaction has moved head,
 // the first row has our nonce, and the group is filed. Otherwise no copy can be done any more, and the group is
-// built again on the new head. That happens at once: with each further request to storage, another process would be
-// more likely to win again.
+// built again on the new head. The next attempt follows at once: with each further request to storage, another process
+// would be more likely to win again.
 func (t *batchAppend) resolveMovedHead(ctx context.Context) error {
 	store, g := t.a.store, t.pending
 	var c Control
@@ -201,7 +202,7 @@ func (t *batchAppend) resolveMovedHead(ctx context.Context) error {
 	reads.Go(func() (err error) { c, err = store.ReadControl(ctx, t.lane); return err })
 	reads.Go(func() (err error) { filed, err = t.isFiled(ctx); return err })
 	if err := reads.Wait(); err != nil {
-		return err // ops stay: the next attempt sends them again, is refused again, and reads again
+		return err // ops stay: the next attempt sends them again, fails on head's condition again, and reads again
 	}
 	if filed {
 		t.answerFiled(c.Head)
@@ -300,7 +301,7 @@ func (t *batchAppend) answerRepeat(ctx context.Context, sub *submission, row sto
 }
 
 // mergeRepeats joins the submissions of a group that have the same idempotency key: the first is filed, and the
-// others get its result. Those with another body are refused.
+// others get its result. A submission with another body than the first is refused.
 func (t *batchAppend) mergeRepeats() {
 	firsts := map[string]*submission{}
 	var group []*submission
@@ -370,7 +371,7 @@ func (t *batchAppend) refuseGroup(cause error) {
 	}
 }
 
-// answerAll sends a result to the submission and to its repeats in the same group. For the repeats it is a duplicate.
+// answerAll sends a result to the submission and to its repeats in the same group. The repeats get it as a duplicate.
 func (sub *submission) answerAll(r result) {
 	sub.sendResult(r)
 	r.receipt.Duplicate = true

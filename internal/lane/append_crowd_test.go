@@ -19,8 +19,8 @@ func newChances(seed int) func() float64 {
 	return func() float64 { return rand.New(rand.NewPCG(uint64(seed), uint64(time.Now().UnixNano()))).Float64() }
 }
 
-// uneven is a table whose requests take a random time of about least to most. A request arrives after about half of
-// its time.
+// uneven is a table whose requests take a random time: about least at the shortest, about most at the longest. A
+// request arrives after about half of its time.
 type uneven struct {
 	storage.Table
 	least, most time.Duration
@@ -55,7 +55,7 @@ func (u uneven) Transact(ctx context.Context, partition string, ops []storage.Op
 func TestAppender_SeveralInstancesWriteOneLane(t *testing.T) {
 	const instances, seconds = 4, 10
 	for _, c := range []struct {
-		perSecond      int // of each instance
+		perSecond      int // posts of each instance
 		storage, bound time.Duration
 	}{
 		{1, 10 * time.Millisecond, time.Second},

@@ -21,7 +21,7 @@ import (
 type answers struct {
 	sync.WaitGroup
 	accepted, refused atomic.Int64
-	mu                sync.Mutex // of slowest
+	mu                sync.Mutex // guards slowest
 	slowest           time.Duration
 }
 
@@ -116,7 +116,7 @@ func TestAppender_StorageHangs(t *testing.T) {
 	})
 }
 
-// A message whose caller has given up, and that was not sent to storage before, is not filed.
+// If the caller gives up before the message is sent to storage, the message is not filed.
 func TestAppender_GivenUp(t *testing.T) {
 	t.Run("WhileStorageIsAway", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
@@ -161,7 +161,7 @@ func TestAppender_GivenUp(t *testing.T) {
 			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" },
 				storagetest.Fault{Kind: storagetest.FailBefore})
 			c.appendInBackground(t.Context(), a, time.Minute, newMessage("a", "first"),
-				"") // waits for head while the next ones gather
+				"") // this message waits for head while the next messages gather
 			synctest.Wait()
 			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.FailBefore})
 			for i := range 5 {
@@ -186,7 +186,7 @@ func (b *bench) countAppended() int {
 	return int(c.Head.Next - 1)
 }
 
-// nameless is a table whose errors do not name the operation that failed.
+// nameless is a table whose errors do not name the failed operation.
 type nameless struct{ storage.Table }
 
 func (n nameless) Transact(ctx context.Context, p string, ops []storage.Op) ([]storage.ETag, error) {

@@ -46,8 +46,8 @@ func newMessage(key, body string) weir.Message {
 	return weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(body)}
 }
 
-// readWholeLog reads the messages of the log, at most 1000, and checks that their number matches
-// head.
+// readWholeLog reads the messages of the log, at most 1000. It checks that head has the same number of
+// messages.
 func (b *bench) readWholeLog() []*lane.Entry {
 	b.t.Helper()
 	entries, err := b.faultless.ReadLog(b.t.Context(), 0, 1, 1000)

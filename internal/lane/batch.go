@@ -11,12 +11,12 @@ import (
 // Change is the effect of one decision of the holder on the lane's rows and on tail. Changes are committed
 // in the order of the decisions.
 type Change struct {
-	Key           string // hash of the ordering key of which no message is sent until the commit; "" = none
+	Key           string // hash of an ordering key whose messages wait for the commit; "" = no messages wait
 	ops           []storage.Op
-	firstDelivery *Entry // message that was delivered at its first attempt; see packDeliveries; nil = none
+	firstDelivery *Entry // a message that was delivered at its first attempt, for packDeliveries; nil = there is none
 	tail          []func(*Tail)
 	final         []int64 // sequence numbers of the messages that become final
-	hasEvents     bool    // it adds events to the outbox
+	hasEvents     bool    // the change adds events to the outbox
 }
 
 // FinalSeqs returns the sequence numbers of the messages that become final.
@@ -25,7 +25,7 @@ func (c *Change) FinalSeqs() []int64 { return c.final }
 // UpdateTail adds a change of tail.
 func (c *Change) UpdateTail(f func(*Tail)) { c.tail = append(c.tail, f) }
 
-// keepAttempts is how many of the first and of the last attempts a message's row keeps.
+// keepAttempts is a number of attempts. A message's row keeps that many first attempts, and that many last attempts.
 const keepAttempts = 10
 
 // Record adds an attempt to the entry. counted is false if the outcome does not count as an attempt. Of more
@@ -103,8 +103,8 @@ func mergeOp(e *Entry) (storage.Op, error) {
 	return storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: v}, nil
 }
 
-// Hold puts an untried message among the held messages of a block. It marks the message's own row, too, for a
-// holder that reads the log from a cursor below it.
+// Hold puts an untried message among the held messages of a block. It marks the message's own row, too: a
+// holder may read the log from a cursor below the message.
 func (c *Change) Hold(block string, e *Entry) {
 	e.IsHeld = true
 	c.putHeld(block, e)
@@ -173,8 +173,8 @@ type Batch struct {
 const maxBatchOps = storage.MaxOps - 1
 
 // TryAdd adds the change if there is room for it, and reports whether it did. The first change always has room. Of
-// several writes of one row only the last is kept, because it repeats all that the earlier ones write. No row is both
-// written and removed in one batch, because the next outcome of a key waits for the commit of its last one.
+// several writes of one row only the last is kept, because it repeats all that the earlier writes have. No row is both
+// written and removed in one batch, because each outcome of a key waits for the commit of the outcome before it.
 func (b *Batch) TryAdd(c *Change) bool {
 	if b.opOfRow == nil {
 		b.opOfRow = map[string]int{}
@@ -230,7 +230,7 @@ func (b *Batch) updateTail(t *Tail) {
 	}
 }
 
-// buildOps returns the operations of a transaction that moves the cursor, except for that on tail.
+// buildOps returns the operations of a transaction that moves the cursor. The operation on tail is not among them.
 func (b *Batch) buildOps(cursor int64) ([]storage.Op, error) {
 	ops, single, err := packDeliveries(b.firstDeliveries, cursor)
 	ops = append(b.ops, ops...)

@@ -6,12 +6,12 @@ import (
 	"weir/internal/lane/rows"
 )
 
-// bodyGap is the largest distance between neighbours among the sequence numbers whose bodies are read with one query.
-// The rows between neighbours are read, too, and bodies are large.
+// bodyGap is a distance between sequence numbers. Two bodies are read with the same query only if their messages are at
+// most that far apart. The query also reads the rows between the two, and bodies are large.
 const bodyGap = 4
 
-// LoadInline loads the bodies to send of header-only entries with falling sequence numbers, except for bodies
-// in blobs. looks is the number of queries.
+// LoadInline loads the bodies that are to be sent, except for bodies in blobs. The entries are header-only, the highest
+// sequence number first. looks is the number of queries.
 func (s *Store) LoadInline(ctx context.Context, lane int, entries []*Entry) (looks int, err error) {
 	var groups [][]*Entry
 	for _, e := range entries {

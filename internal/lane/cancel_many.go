@@ -13,14 +13,14 @@ import (
 
 // CancelCounts counts messages by the result of CancelMany.
 type CancelCounts struct {
-	Cancelled int64 // scheduled, and cancelled on return
-	Asked     int64 // the holder cancels them, unless it has sent them before it reads the requests
-	TooLate   int64 // final, or removed, before the write
+	Cancelled int64 // scheduled messages, which are cancelled when CancelMany returns
+	Asked     int64 // messages that the holder cancels, unless it sends them before it reads the requests
+	TooLate   int64 // messages that were final or removed before the write
 }
 
-// CancelMany cancels waiting messages of one lane that ReadMany or EntriesFrom has returned, or asks the holder
-// to, many with one transaction. After an error, counts has only the messages before the one that failed. Repeating a
-// call does no harm.
+// CancelMany cancels waiting messages of one lane, or asks the holder to cancel them, many with one transaction. The
+// entries are from ReadMany or EntriesFrom. After an error, counts has only the messages before the one that failed.
+// Repeating a call does no harm.
 func (s *Store) CancelMany(ctx context.Context, lane int, entries []*Entry) (counts CancelCounts, err error) {
 	for len(entries) > 0 {
 		nonce, at := newNonce(), s.Now().UTC().Truncate(time.Microsecond)

@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Scheduled messages with callbacks are cancelled with one transaction, although the cancellation
-// of each marks the outbox, and a transaction writes a row only once.
+// Scheduled messages with callbacks are cancelled with one transaction. Each cancellation marks the
+// outbox, but a transaction may write the row of the mark only once.
 func TestCancelMany_CancelsMessagesWithCallbacksTogether(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		a := lane.NewAppender(b.faultless, quiet)

@@ -9,8 +9,8 @@ import (
 )
 
 // Claim asks the holder of a lane to hand the lane over to the process that wrote the claim. The holder does so
-// if none of its invocations is in flight, because then the platform may end the holder at any time. The row is a
-// marker, which the holder reads with the control rows.
+// if it has no invocation, because then the platform may end the holder at any time. The row is a marker, which
+// the holder reads with the control rows.
 type Claim struct {
 	By    string    // random name of the process
 	Until time.Time // end of the claim
@@ -20,7 +20,7 @@ type Claim struct {
 // process that wrote it is wrong, and the claim would block the lane.
 const longestClaim = time.Minute
 
-// PutClaim replaces the claim to the lane, even that of another process. It changes neither head nor tail.
+// PutClaim replaces the claim to the lane, even if another process wrote it. PutClaim changes neither head nor tail.
 func (s *Store) PutClaim(ctx context.Context, lane int, c Claim) error {
 	_, err := s.Table.Transact(ctx, s.Partition(lane), []storage.Op{{Kind: storage.Upsert, Key: rows.ClaimKey,
 		Values: rows.Values(rows.Claimant.Is(c.By), rows.Until.Is(c.Until.UTC().Truncate(time.Microsecond)))}})

@@ -14,7 +14,7 @@ import (
 type Head struct {
 	ETag       storage.ETag
 	Next       int64 // next sequence number, from 1
-	RequestSeq int64 // raised by each request, change of a due time, and change of an operator's pauses
+	RequestSeq int64 // rises with each request, each change of a due time and each change of an operator's pauses
 	IsSealed   bool  // the number of lanes is being changed: no message may be filed
 }
 
@@ -23,7 +23,7 @@ type Control struct {
 	Head    Head
 	Tail    Tail
 	lane    int
-	settle  time.Duration // see Store.SettleTime
+	settle  time.Duration // the value of Store.SettleTime
 	markers []storage.Row
 }
 
@@ -51,9 +51,9 @@ func (c Control) Markers(prefix string) []storage.Row {
 	return found
 }
 
-// UpdateOp returns the operation that writes columns of head, under the ETag with which head was read. As
-// operation 0 it makes a transaction fail after any other write of head: an append, a request or the seal.
-// Packages that keep rows of their own in a lane write them with it.
+// UpdateOp returns the operation that writes columns of head, under the ETag with which head was read. A
+// transaction that begins with it fails if head was written since: by an append, a request or the seal.
+// Packages that keep rows of their own in a lane begin their transactions with it.
 func (h Head) UpdateOp(cells ...rows.Cell) storage.Op {
 	return storage.Op{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: h.ETag, Values: rows.Values(cells...)}
 }
@@ -70,16 +70,16 @@ func (c Control) HasWork(now time.Time) bool {
 }
 
 // HasUntried reports whether the CMS refuses messages, and there may be an untried message of another key. The pause
-// for the refused messages must not delay that one. A scheduled message counts
-// from the time at which a holder takes the lane for it.
+// for the refused messages must not delay the untried message. A scheduled message counts as untried from the time at
+// which a holder takes the lane for it.
 func (c Control) HasUntried(now time.Time) bool {
 	return c.Tail.ProbedBelow > 0 &&
 		(c.Head.Next > c.Tail.ProbedBelow || isDueBy(c.Tail.NextUntriedAt, now.Add(c.Tail.leadTime())))
 }
 
-// pausedForCMSUntil returns the end of the pause for the CMS; zero = no pause keeps a holder from taking the lane. A
-// pause for refused messages ends earlier if there is an untried message: at once, or when a holder takes the lane
-// because the message becomes due.
+// pausedForCMSUntil returns the end of the pause for the CMS; zero = no such pause keeps a holder from taking the lane.
+// A pause for refused messages ends early if there is an untried message. It then ends at once, or if that message is
+// scheduled, when a holder takes the lane because the message becomes due.
 func (c Control) pausedForCMSUntil(now time.Time) time.Time {
 	if c.HasUntried(now) {
 		return time.Time{}
@@ -97,8 +97,8 @@ func (c Control) pausedForCMSUntil(now time.Time) time.Time {
 // a changed due time, or a change of an operator's pauses.
 func (c Control) HasRequests() bool { return c.Head.RequestSeq != c.Tail.RequestsSeen }
 
-// NextWorkAt returns when a process should take the lane; false = there is no work. A pause of the operator or for
-// the CMS, and the settle time, put that off, except for requests.
+// NextWorkAt returns the time at which a process should take the lane; false = there is no work. An operator's pause,
+// a pause for the CMS and the settle time put that time off. Nothing puts it off if there are requests.
 func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 	at := now
 	if !c.HasWork(now) {
@@ -123,12 +123,12 @@ func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 	return at, true
 }
 
-// longestPause is the longest pause of a holder for the CMS, longestSettle the longest settle time that
-// settings allow.
+// longestPause is the longest time for which a holder pauses for the CMS. longestSettle is the longest settle
+// time that settings allow.
 const longestPause, longestSettle = time.Hour, time.Hour
 
-// ignoreFarFuture returns a time of tail that puts work off, or zero if that time is later than settings allow. Then
-// the clock of the holder that wrote the time was wrong, and the next holder corrects it.
+// ignoreFarFuture gets a time of tail that puts work off. It returns that time, or zero if the time is later than
+// settings allow. Such a time comes from a holder whose clock was wrong, and the next holder corrects it.
 func ignoreFarFuture(at, latest time.Time) time.Time {
 	if at.After(latest.Add(2 * ClockSkew)) {
 		return time.Time{}
@@ -172,8 +172,8 @@ func (s *Store) ReadControl(ctx context.Context, lane int) (Control, error) {
 	return c, nil
 }
 
-// EnsureControlRows creates the lane's control rows if they are missing. The first holder raises the fence from
-// the given one.
+// EnsureControlRows creates the lane's control rows if they are missing. fence is the fence in the new tail, which the
+// first holder raises.
 func (s *Store) EnsureControlRows(ctx context.Context, lane int, fence int64) error {
 	if _, err := s.ReadControl(ctx, lane); !storage.Is(err, storage.NotFound) {
 		return err

@@ -16,9 +16,9 @@ import (
 // control rows.
 type cutTable struct {
 	storage.Table
-	cuts    int // how many answers are still to be cut
+	cuts    int // number of answers that are still to be cut
 	queries int
-	between func() // called after each cut; nil = none
+	between func() // called after each cut; nil = nothing is called
 }
 
 func (c *cutTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
@@ -39,8 +39,8 @@ func (c *cutTable) Range(ctx context.Context, q storage.Query) (storage.Page, er
 
 func TestStore_ControlCut(t *testing.T) {
 	for name, test := range map[string]struct {
-		cuts, queries int // answers that are cut at most, and queries that ReadControl makes
-		changes       int // how often both control rows change, each time after a cut
+		cuts, queries int // the largest number of cut answers, and the number of queries that ReadControl makes
+		changes       int // number of times that both control rows change, each time after a cut
 	}{
 		"Once":               {1, 3, 0}, // a cut answer, its rest, and a whole answer
 		"Always":             {100, 4, 0},
@@ -90,7 +90,7 @@ func (b *bench) touchBoth() {
 	}
 }
 
-// openNextEpoch opens the epoch after that of the bench, and returns its store on the table.
+// openNextEpoch opens the epoch after the bench's epoch, and returns the new epoch's store on the table.
 func (b *bench) openNextEpoch(table storage.Table) *lane.Store {
 	b.t.Helper()
 	meta, err := epochs.Update(b.t.Context(), b.faultless.Table, func(m *epochs.Record) error {
@@ -141,8 +141,8 @@ func TestRetention_EarlierWithShortAnswers(t *testing.T) {
 	}
 }
 
-// A lane of an earlier epoch without one or both control rows counts as deleted only if it has no messages. Otherwise
-// its epoch stays in the record.
+// A lane of an earlier epoch may lack one or both control rows. It counts as deleted only if it has no messages.
+// Otherwise its epoch stays in the record.
 func TestRetention_DropsOnlyLanesWithoutMessages(t *testing.T) {
 	remove := func(keys ...string) []storage.Op {
 		var ops []storage.Op
@@ -213,9 +213,9 @@ func TestRetention_ForgetsAnEpochThatLostItsPackedRows(t *testing.T) {
 	})
 }
 
-// While the CMS refuses the messages of some keys, the lane pauses. A message of another key that becomes due
-// meanwhile must not wait for the end of the pause. The retry of a refused message must wait. Otherwise the holder
-// would send requests to the CMS without a pause.
+// While the CMS refuses the messages of some keys, the lane pauses. A message of another key that becomes due in the
+// pause must not wait for its end. But the retry of a refused message must wait: otherwise the holder would send
+// requests to the CMS without a pause.
 func TestControl_NextWorkAtInAPauseForRefusedMessages(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
@@ -224,7 +224,7 @@ func TestControl_NextWorkAtInAPauseForRefusedMessages(t *testing.T) {
 	for name, c := range map[string]struct {
 		due, untried time.Time
 		isOpen       bool  // the last holder crashed
-		next         int64 // of head; all keys with messages below 9 were tried
+		next         int64 // Head.Next; all keys with messages below 9 were tried
 		want         time.Time
 		hasUntried   bool
 	}{

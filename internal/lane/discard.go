@@ -9,14 +9,14 @@ import (
 	"weir/internal/weir"
 )
 
-// An operator discards a dead message that is never to be written. Like a replay it is a request, which the holder
-// carries out. The message stays with its history and the operator's reason until its retention is over.
+// An operator discards a dead message that is never to be written. A discard is a request, as a replay is, and the
+// holder carries it out. The message stays with its history and the operator's reason until its retention is over.
 //
-// Earlier versions of the program, which do not know the stage discarded, read the rows, too. A message in a stage
-// that they do not know would count as waiting there, and a holder that reads the log anew could send it. So the
-// stored stage is cancelled, with the time of the discard beside it, and tail counts the message among the cancelled
-// ones. The number of discarded messages is in a marker of its own, because a holder of an earlier version replaces
-// tail and would lose a column of it.
+// Earlier versions of the program read the rows, too, and do not know the stage "discarded". They take a message in an
+// unknown stage for a waiting one, and a holder that reads the log anew could send it. So the stored stage is
+// "cancelled", with the time of the discard beside it, and tail counts the message as cancelled. The number of
+// discarded messages is in a marker of its own: a holder of an earlier version replaces tail, and would lose a column
+// there.
 
 // Discard requests that a dead message is given up for good. The lane's holder carries the request out, so the
 // returned Status may be the state before. Repeating a call has no effect. Conflict: the message is neither dead nor
@@ -59,9 +59,9 @@ func (s *Store) discardOps(ctx context.Context, e *Entry, reason string) ([]stor
 	return discardRequestOps(e, s.Now(), reason), nil
 }
 
-// discardRequestOps returns the operations of a request. They also write the message's row under its ETag: so of a
-// replay and a discard that are asked for at the same time only one is stored, and retention does not remove the
-// message.
+// discardRequestOps returns the operations of a request. They also write the message's row under its ETag. So if a
+// replay and a discard are requested at the same time, only one request is stored. Retention finds a changed row, and
+// does not remove the message.
 func discardRequestOps(e *Entry, now time.Time, reason string) []storage.Op {
 	return []storage.Op{
 		{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.rowETag(),
@@ -95,7 +95,7 @@ func (c *Change) Discard(e *Entry, w Request, at time.Time) {
 		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: rows.Sparse(
 			rows.Stage.Is(storedStage(e.Stage)), rows.DiscardedAt.Is(at), rows.FinishedAt.Is(at),
 			rows.DiedAt.Is(diedAt), rows.DiscardReason.Is(w.reason))},
-		storage.Op{Kind: storage.Upsert, Key: rows.SumsKey}) // see saveSums
+		storage.Op{Kind: storage.Upsert, Key: rows.SumsKey}) // saveSums fills in the values
 }
 
 // storedStage returns the value of rows.Stage for a stage.
@@ -106,7 +106,7 @@ func storedStage(stage weir.Stage) string {
 	return string(stage)
 }
 
-// StageFrom returns the stage in a message's row, of which rows.Stage and rows.DiscardedAt were read.
+// StageFrom returns the stage of a message from its row. rows.Stage and rows.DiscardedAt must have been read.
 func StageFrom(v map[string]any) weir.Stage {
 	if stage := weir.Stage(rows.Stage.Of(v)); stage != weir.Cancelled || rows.DiscardedAt.Of(v).IsZero() {
 		return stage
@@ -114,7 +114,8 @@ func StageFrom(v map[string]any) weir.Stage {
 	return weir.Discarded
 }
 
-// splitDiscarded takes the number of discarded messages, which a marker has, out of that of cancelled ones.
+// splitDiscarded reads the number of discarded messages from a marker, and subtracts it from the number of cancelled
+// messages, which tail has.
 func (c *Counts) splitDiscarded(markers []storage.Row) {
 	for _, r := range markers {
 		if r.Key == rows.SumsKey {
@@ -124,8 +125,8 @@ func (c *Counts) splitDiscarded(markers []storage.Row) {
 	}
 }
 
-// saveSums fills in the marker of further counters, if one of the operations writes that marker. The counters are
-// known only when all changes of a transaction are together.
+// saveSums fills in the marker !sums, if one of the operations writes that marker. The counters in it are known only
+// when all changes of a transaction are together.
 func saveSums(ops []storage.Op, n Counts) {
 	for i := range ops {
 		if ops[i].Key == rows.SumsKey {

@@ -9,16 +9,16 @@ import (
 
 // DiscardCounts counts messages by the result of DiscardMany.
 type DiscardCounts struct {
-	Asked   int64 // the holder discards them
-	TooLate int64 // not dead any more, removed, or with a waiting request to replay them
+	Asked   int64 // messages that the holder discards
+	TooLate int64 // messages that are not dead any more, were removed, or have a waiting request for a replay
 }
 
-// discardGroup is how many messages one transaction takes, with two operations each and one for head.
+// discardGroup is how many messages one transaction takes. It has two operations for each message, and one for head.
 const discardGroup = (storage.MaxOps - 1) / 2
 
-// DiscardMany requests that dead messages of one lane, which ReadMany has returned, are given up for good, many with
-// one transaction. After an error, the counts have only the messages that were handled before. Repeating a call does
-// no harm.
+// DiscardMany requests that dead messages of one lane are given up for good, many with one transaction. The entries are
+// from ReadMany. After an error, the counts have only the messages that were handled before. Repeating a call does no
+// harm.
 func (s *Store) DiscardMany(ctx context.Context, lane int, entries []*Entry, reason string) (DiscardCounts,
 	error) {
 	b := bulkDiscard{store: s, lane: lane, reason: reason}

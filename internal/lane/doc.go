@@ -9,23 +9,23 @@
 //	!head                  next sequence number, request number, sealed: written by receivers, the API, and a
 //	                       change of the number of lanes
 //	!heir                  the last claim of a process to the lane
-//	!mail                  marks the outbox as perhaps not empty; !mailed: events about the lane's own state;
+//	!mail                  says that the outbox may have events; !mailed: events about the lane's own state;
 //	                       package notify/outbox keeps both
 //	!pause                 the operator has paused the lane; !pause_<hash>: one key
 //	!replay_<id>           a bulk replay under way; in lane 0 only; package replay/jobrow keeps it
 //	!sums                  the holder's further counters: the number of discarded messages
 //	!swept                 how far retention has come, and when it looks again
-//	!tail                  the holder's: nonce, fence, commit number, cursor, counters, closed, …
+//	!tail                  nonce, fence, commit number, cursor, counters, closed, …: written by the holder
 //	b_<block>              a blocked key: when it is tried again, how many messages it holds
 //	d_<last seq>           messages delivered at their first attempt, many in one row
 //	i_<hash>               an idempotency key of an ordering key → its message
 //	c_<hash>               the CMS's id of the item of a key and contract
 //	k_<hash>               the newest delivered version of a key and contract
-//	l_<hash>               the last delivery in the order of a key that has dead messages
+//	l_<hash>               a key that has dead messages → its last delivery, by the order of the key
 //	m_<seq>                the message, its stage and its attempts; never moves
 //	n_<when>_<event>_<to>  an event for a receiver; package notify/outbox keeps it
 //	o_<epoch>.<lane>.<seq> a message of an earlier epoch → its copy in this lane
-//	r_<block>_<position>   a held message of a blocked key, in order; whether it was tried, or replayed
+//	r_<block>_<position>   a held message of a blocked key, in order; says whether it was tried, or replayed
 //	s_<due>_<seq>          a scheduled message, by time
 //	w_…                    a request to the holder for a change
 //	x_<seq>                a dead message, for lists
@@ -45,17 +45,17 @@
 //   - A message below the cursor is final, or has exactly one r_ row or one s_ row. It is final if its
 //     m_ row has a final stage, or if a d_ row names it.
 //   - A scheduled message has one s_ row. The process that deletes the row decides about the message:
-//     the holder releases it, the API cancels it or changes its due time.
+//     the holder releases the message; the API cancels it or changes its due time.
 //   - accepted (head.next−1) = delivered + dead + cancelled + superseded + discarded + waiting, in every
 //     state that a reader can see: the transaction that makes a message final also changes the
 //     counters. There is one exception: a scheduled message that the API has cancelled counts as waiting
-//     until the holder has carried out its w_cancel_ row. In a lane whose epoch is over, moved counts the
-//     messages that were scheduled or dead, and dead no longer counts them.
+//     until the holder has carried out its w_cancel_ row. In a lane whose epoch is over, the counter "moved"
+//     has the messages that were scheduled or dead, and the counter "dead" no longer has them.
 //   - A dead message has one x_ row. Only the holder replays a dead message: the message then waits
 //     again, at its old position in the order of its key.
-//   - If a key has dead messages, each delivery at a later position than that in the key's l_ row
-//     updates the l_ row in the same commit.
-//   - No message is filed in a sealed lane, and no process holds a closed one.
+//   - A key that has dead messages has an l_ row with a position. Each delivery of the key at a later
+//     position updates that row in the same commit.
+//   - No message is filed in a sealed lane, and no process holds a closed lane.
 //   - Only the API writes an operator's pauses, in a transaction under head's ETag.
 //   - Since tail's fence rose, only the writer whose nonce is in tail has committed.
 //

@@ -17,7 +17,7 @@ import (
 
 // DueTime is the due time of a scheduled message, with its sequence number. Its row sorts by time.
 type DueTime struct {
-	At  time.Time // in whole microseconds
+	At  time.Time // a whole number of microseconds
 	Seq int64
 }
 
@@ -52,20 +52,20 @@ func (e *Entry) orderPos() string {
 	return rows.SeqPos(e.Seq())
 }
 
-// orderPosOfDue returns the position of a message that was released when next was the next sequence number:
-// behind all messages with lower numbers, and before all others. Messages released at the same next go by due
-// time, then by sequence number.
+// orderPosOfDue returns the position of a released message. next is a sequence number: the position lies between
+// those of the log messages next-1 and next. Messages that were released with the same next are ordered by due time,
+// then by sequence number.
 func orderPosOfDue(next int64, d DueTime) string { return rows.SeqPos(next-1) + "_" + d.String() }
 
-// AfterLog returns the sequence number below which all log messages of the key go before this one; 0 = the
-// position does not depend on the log.
+// AfterLog returns a sequence number: all log messages of the key with lower numbers go before this message.
+// 0 = the message's position does not depend on the log.
 func (e *Entry) AfterLog() int64 { return e.AsHeld().AfterLog() }
 
 // NextLogSeq returns the first sequence number behind the entry's position in the order of its key.
 func (e *Entry) NextLogSeq() int64 { return max(e.AfterLog(), e.Seq()+1) }
 
-// AfterLog returns the sequence number below which all log messages of the key go before this one; 0 = the
-// position does not depend on the log.
+// AfterLog returns a sequence number: all log messages of the key with lower numbers go before this message.
+// 0 = the message's position does not depend on the log.
 func (h HeldMessage) AfterLog() int64 {
 	log, _, released := strings.Cut(h.OrderPos, "_")
 	last, err := rows.ParseSeq(log)

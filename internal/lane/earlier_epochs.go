@@ -113,7 +113,7 @@ func hasSameBody(row map[string]any, bodyHash string) bool {
 }
 
 // readEarlierIdempotency reads an idempotency row in all earlier epochs in parallel. The zero id means that
-// none has it.
+// no earlier epoch has the row.
 func (s *Store) readEarlierIdempotency(ctx context.Context, key, idempotencyKey string) (map[string]any,
 	weir.ID, error) {
 	found, errs := make([]storage.Row, len(s.EarlierEpochs)), make([]error, len(s.EarlierEpochs))

@@ -39,7 +39,7 @@ func stageOf(m *weir.Message) weir.Stage {
 	return weir.Scheduled
 }
 
-// Status returns the message's status. That of an entry of ScanLog has only what headerColumns have.
+// Status returns the message's status. The status of an entry from ScanLog has only the values of headerColumns.
 func (e *Entry) Status() weir.Status { return e.status }
 
 // KeyHash returns the hash by which row keys name an ordering key.
@@ -48,8 +48,8 @@ func (e *Entry) KeyHash() string { return e.keyHash }
 // Seq returns the message's sequence number.
 func (e *Entry) Seq() int64 { return e.Message.ID.Seq }
 
-// BlockID returns the id of the KeyBlock that the message gets or joins if it has to wait. A message that was parked
-// behind others of its key is in the block of the key.
+// BlockID returns the id of the KeyBlock that the message gets or joins if it has to wait. A message that waits behind
+// others of its key is in the block of the key.
 func (e *Entry) BlockID() string { return BlockIDOf(&e.Message) }
 
 // BlockIDOf is Entry.BlockID for a message that was filed.

@@ -69,8 +69,8 @@ func (s *Store) UseEpochRecord(m epochs.Record) {
 	s.Epoch, s.Lanes, s.EarlierEpochs, s.recordOrigin = m.Open.Number, m.Open.Lanes, m.Earlier, m.Origin
 }
 
-// UsesEpochRecord reports whether the store has adopted this record, in this or another state: m is not the record of
-// a new table.
+// UsesEpochRecord reports whether the store has adopted this record, in its present or in another state. The record of
+// a new table is a different record.
 func (s *Store) UsesEpochRecord(m epochs.Record) bool { return s.recordOrigin == m.Origin }
 
 // ForEpoch returns a store for the lanes of an epoch. It does not look into earlier epochs.

@@ -59,8 +59,8 @@ func TestStore_OpenOfStorageInUseIsOneRequest(t *testing.T) {
 	}
 }
 
-// If a first use of storage fails at any of its writes, it leaves no record without the record's
-// lanes.
+// When storage is first used, any of the writes may fail. Even then storage never has a record without
+// the lanes that it names.
 func TestStore_OpenBreaksOff(t *testing.T) {
 	t.Parallel()
 	const lanes = 12

@@ -21,7 +21,7 @@ import (
 // seals head. So neither a replay nor a copy can begin between the check and the erasure.
 
 // Erase erases a message with its rows in earlier epochs, its events that were not sent yet, and its key in the rows
-// of the delivered version and of the remembered id. It can be repeated after any error, and then does the rest.
+// of the delivered version and of the remembered id. After any error, call Erase again: it then does the rest.
 // Conflict: the message is not final, or a request to replay it waits. NotFound: as for Status. Unavailable: the
 // erasure may have been done in part; ask again.
 func (s *Store) Erase(ctx context.Context, id weir.ID) (weir.Status, error) {
@@ -51,8 +51,8 @@ func (s *Store) Erase(ctx context.Context, id weir.ID) (weir.Status, error) {
 // eraser erases one message with its copies.
 type eraser struct {
 	store   *Store
-	copies  []*Entry // its row in each epoch that has one, the oldest first
-	present *Entry   // the last of copies: its present state
+	copies  []*Entry // the message's row in each epoch that has one, the oldest first
+	present *Entry   // the last entry of copies, which is the message's present state
 }
 
 // eraseCopies erases a message in all epochs. The row of the present epoch is the last row to be erased, because a
@@ -74,7 +74,7 @@ func (r *eraser) eraseCopies(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, e := range r.copies { // copies name the same blob
+	for _, e := range r.copies { // several copies may name the same blob
 		for _, in := range []bodyColumns{acceptedBody, editedBody} {
 			if err := r.store.RemoveBody(ctx, in.blob.Of(e.row)); err != nil {
 				return err
@@ -146,7 +146,8 @@ func (r *eraser) eraseRow(ctx context.Context, id weir.ID, isPresent bool) error
 	return explainUndone(err)
 }
 
-// readWithPacked returns the entry of a row, and the d_ row that has its delivery; nil = its own row has it.
+// readWithPacked returns the entry of a row, and the d_ row that has the delivery. If the message's own row has the
+// delivery, the d_ row is nil.
 func (r *eraser) readWithPacked(ctx context.Context, id weir.ID, row storage.Row) (*Entry, *packedRow, error) {
 	e, err := r.store.ForEpoch(epochs.Epoch{Number: id.Epoch}).entryFrom(id.Lane, row)
 	if err != nil || e.Stage != weir.Queued || e.IsHeld {
@@ -188,7 +189,7 @@ func (r *eraser) prependHead(ctx context.Context, e *Entry, ops []storage.Op) ([
 	return append([]storage.Op{c.Head.UpdateOp(rows.RequestSeq.Is(requestSeq))}, ops...), nil
 }
 
-// hasErrorText reports whether text is the beginning of an error of the message. An empty text is none.
+// hasErrorText reports whether text is the beginning of an error of the message. It returns false for an empty text.
 func (e *Entry) hasErrorText(text string) bool {
 	if text == "" {
 		return false
@@ -249,8 +250,8 @@ func (r *eraser) eraseOps(ctx context.Context, at partition, row storage.Row, e 
 // erasedReason replaces erased texts of errors and of refused replays.
 const erasedReason = "erased"
 
-// erasedValues returns the columns that an erased message keeps. All others are removed, also those of later versions
-// of this program. The names of its blobs stay, so that a repeat of Erase, and retention, find the blobs.
+// erasedValues returns the columns that an erased message keeps. All other columns are removed, also columns that only
+// later versions of this program know. The names of the blobs stay, because a repeat of Erase and retention need them.
 func (e *Entry) erasedValues(at time.Time) (map[string]any, error) {
 	attempts := make([]weir.Attempt, len(e.Attempts))
 	for i, a := range e.Attempts {
@@ -303,9 +304,9 @@ func (f *packedRow) withoutOp(seq int64) (storage.Op, error) {
 		Values: rows.Values(rows.FirstSeq.Is(f.lowSeq), rows.PackedMessages.Is(data))}, err
 }
 
-// eraseKeyRows erases the key in the row of the delivered version, if that row names the message, and in the row of
-// the remembered id, in all epochs that may have such rows. A holder that writes such a row later writes the key
-// again.
+// eraseKeyRows erases the key in two rows of each epoch that may have them. One is the row of the remembered id. The
+// other is the row of the delivered version, if it names the message. If a holder writes such a row later, it writes
+// the key again.
 func (r *eraser) eraseKeyRows(ctx context.Context) error {
 	e := r.present
 	public := e.Message.Public()

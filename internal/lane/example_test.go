@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// An appender files messages in the log of their key's lane. A repeated submission is the same message.
+// An appender files messages in the log of their key's lane. A repeated submission returns the same message.
 func ExampleAppender() {
 	ctx := context.Background()
 	account := memory.New(time.Now)

@@ -15,8 +15,8 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// Of three bodies one is marked, a message refers to the second, and the third is forgotten. Only the
-// third is removed, but not on its first day, and the second is marked.
+// There are three bodies: the first is marked, a message refers to the second, and the third is forgotten.
+// The search marks the second. It removes only the third, and not on the day on which that was stored.
 func TestRetention_Forgotten(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		blobs := b.account.Blobs()
@@ -56,7 +56,7 @@ func TestRetention_Forgotten(t *testing.T) {
 	})
 }
 
-// putBody stores a body with a name of the present day, as an append does that then fails.
+// putBody stores a body with a name of the present day. An append that fails leaves such a body.
 func (b *bench) putBody(partition, name string) string {
 	b.t.Helper()
 	name = time.Now().UTC().Format(time.DateOnly) + "/" + partition + "/" + name
@@ -159,8 +159,8 @@ func TestForgotten_CatchesUp(t *testing.T) {
 	})
 }
 
-// The search for the messages of unmarked bodies of a day reads only the part of the log that can
-// refer to them.
+// To find the messages that refer to the unmarked bodies of a day, the search reads only a part of the
+// log: the part whose messages can refer to them.
 func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		const days, perDay = 20, 1000
@@ -215,8 +215,8 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 	})
 }
 
-// If storage refuses to remove a forgotten body, the others are removed, and the removal is tried
-// again each day.
+// If storage refuses to remove a forgotten body, the other bodies are removed. The removal of that body is
+// tried again each day.
 func TestForgotten_ABodyThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		stuck := b.putBody("1.0", "a")
@@ -246,7 +246,7 @@ func TestForgotten_ABodyThatStays(t *testing.T) {
 	})
 }
 
-// If a search is cut off, another process continues it when the claim of the first one has ended.
+// If a search is cut off, another process continues it when the claim of the first process has ended.
 func TestForgotten_CutOff(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		for i := range 3000 {

@@ -14,24 +14,25 @@ import (
 // KeyBlock is the row of a block: of a blocked key, or of a single message that waits and lets later messages of its
 // key go ahead (onFailure: skip). The held messages of a block wait for the first of them.
 type KeyBlock struct {
-	ID        string    // see Entry.BlockID
-	KeyHash   string    // of the ordering key
+	ID        string    // the id that Entry.BlockID returns
+	KeyHash   string    // hash of the ordering key
 	NextAt    time.Time // when the first held message is tried again
 	HeldCount int64     // number of held messages
-	IsUntried bool      // no attempt of the first held message since it was accepted or replayed; false = not known
-	// LogWaitsFrom is set if the block has one message that was released, or parked in a pause of its key, and lets
-	// later messages go ahead only after its first attempt. The key's messages of the log wait for that attempt from
-	// this sequence number on. 0 = none of them wait.
+	IsUntried bool      // the first held message had no attempt since it was accepted or replayed; false = not known
+	// LogWaitsFrom is set if the block has a single message that lets later messages go ahead only after its first
+	// attempt. That message was released, or it was parked: the holder took it from the log while its key was paused.
+	// The key's log messages from the sequence number LogWaitsFrom on wait for the attempt. 0 = none of them wait.
 	LogWaitsFrom int64
-	IsParked     bool // if LogWaitsFrom is set: it is the number of the message itself, which was parked
+	IsParked     bool // if LogWaitsFrom is set: the message was parked, and LogWaitsFrom is its own sequence number
 	// ReleasedAt is set if LogWaitsFrom is set and IsParked is not. It is the time in the released message's position,
 	// and orders messages with the same LogWaitsFrom.
 	ReleasedAt time.Time
 }
 
-// Rank orders the blocks with a LogWaitsFrom of one key. The rank of a released message is twice LogWaitsFrom: the
-// message goes before the log message with that number. A parked message is the log message LogWaitsFrom itself. Its
-// rank is one higher, so it goes after messages that were released before it, and before the next log message.
+// Rank orders those blocks of one key that have a LogWaitsFrom. The rank of a released message is twice LogWaitsFrom:
+// the message goes before the log message with the sequence number LogWaitsFrom. A parked message is that log message
+// itself. Its rank is one higher: it goes after the messages that were released before it, and before the next log
+// message.
 func (b *KeyBlock) Rank() int64 {
 	if b.IsParked {
 		return 2*b.LogWaitsFrom + 1
@@ -133,8 +134,8 @@ func HeldFrom(r storage.Row) HeldMessage {
 		Replayed: rows.WasReplayed.Of(v)}
 }
 
-// ReleasedAt returns the time in the position of a released message: its due time, or a later time if a message with
-// a later one was released before. Zero = the message was not scheduled.
+// ReleasedAt returns the time in the position of a released message. That is the message's due time, or a later time
+// if a message with a later due time was released first. Zero = the message was not scheduled.
 func (h HeldMessage) ReleasedAt() time.Time {
 	_, due, released := strings.Cut(h.OrderPos, "_")
 	dueAt, _, _ := strings.Cut(due, "_")

@@ -11,14 +11,14 @@ import (
 
 // A replayed message goes before the waiting messages of its key, but it must not follow a later message that
 // was delivered. So for each key with dead messages the holder writes the position of the last delivery (l_
-// rows), in the commit of that delivery. These rows are removed only with the lane. Other keys need none.
+// rows), in the commit of that delivery. These rows are removed only with the lane. Other keys need no such row.
 //
 // A holder of an earlier version does not write l_ rows, and writes a tail without HistoryFence. Then it is not
 // known whether a later message was delivered.
 
 // LastDelivery is the delivered message with the last position in the order of a key.
 type LastDelivery struct {
-	OrderPos string // "" = none was recorded
+	OrderPos string // "" = no delivery was recorded
 	ID       weir.ID
 }
 
@@ -36,7 +36,7 @@ func lastDeliveryFrom(origin weir.ID, v map[string]any) LastDelivery {
 	return LastDelivery{OrderPos: rows.OrderPos.Of(v), ID: idFrom(origin, v)}
 }
 
-// SaveLastDelivery records the delivery of a message as the last one in the order of its key.
+// SaveLastDelivery records the delivery of a message as the last delivery in the order of its key.
 func (c *Change) SaveLastDelivery(e *Entry) {
 	id := e.Message.ID
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.LastDeliveryPrefix + e.keyHash,
@@ -49,7 +49,7 @@ func (c *Change) SaveLastDelivery(e *Entry) {
 const unknownHistory = "unknown"
 
 // replayBlockedBy returns the id of a later message of the key that was delivered, or unknownHistory; "" = there is
-// none, or the contract lets later messages go ahead. historyFence is Tail.HistoryFence.
+// no such message, or the contract lets later messages go ahead. historyFence is Tail.HistoryFence.
 func (e *Entry) replayBlockedBy(l LastDelivery, historyFence int64) string {
 	switch known := rows.ReplayBlockedBy.Of(e.row); {
 	case e.Message.Skip:
@@ -101,7 +101,7 @@ func (s *Store) ReplayObstacle(ctx context.Context, e *Entry, historyFence int64
 type ReplayBlocks struct {
 	store          *Store
 	lane           int
-	lastDeliveries map[string]LastDelivery // by key hash
+	lastDeliveries map[string]LastDelivery // the hash of a key → its last delivery
 	historyFence   int64
 }
 

@@ -13,8 +13,8 @@ import (
 // until the version is forgotten on request, or the lane is deleted. The zero value means that there is none.
 type LatestVersion struct {
 	Version string
-	ID      weir.ID // of the delivered message
-	Warning string  // why the version is beyond reason, see weir.Version.DescribeJump; empty = it is not
+	ID      weir.ID // id of the delivered message
+	Warning string  // why the version is suspicious, from weir.Version.DescribeJump; empty = it is not suspicious
 }
 
 // IsZero reports whether no version is remembered.
@@ -65,9 +65,9 @@ func originText(m *weir.Message) string {
 	return m.Origin.String()
 }
 
-// SaveLatestVersion records the version of a message as the newest delivered one of its SupersedeKey. A warning is
-// kept in the row of the version, in that of the message, and in that of each message that the version supersedes.
-// SaveLatestVersion must be called before Finish.
+// SaveLatestVersion records the version of a message as the newest delivered version of its SupersedeKey. A warning is
+// kept in several rows: in the row of the version, in the row of the message, and in the row of each message that the
+// version supersedes. SaveLatestVersion must be called before Finish.
 func (c *Change) SaveLatestVersion(e *Entry, warning string) LatestVersion {
 	id := e.Message.ID
 	e.status.VersionWarning = warning

@@ -12,15 +12,16 @@ import (
 )
 
 // Most messages are delivered at their first attempt, and if the CMS is fast, a commit has many of them. To write
-// each message's row would cost more than all other writes to storage. So one row, a d_ row, has such deliveries of a
-// commit. Its key has the highest of their sequence numbers.
+// each message's row would cost more than all other writes to storage. So such deliveries of one commit are in one row,
+// a d_ row. Its key has the highest sequence number of the delivered messages.
 //
 // Only messages below the cursor of the same commit are packed, so no holder ever reads them again. Packed
-// rows cover the log in ranges that do not overlap: only the first d_ row at or behind a sequence number
-// can have its delivery. The d_ row has to be looked up if the message's own row is queued and not held.
+// rows cover the log in ranges that do not overlap. So only one d_ row can have the delivery of a message: the
+// first one at or behind the message's sequence number. A reader has to look for it if the message's own row has
+// the stage "queued" and is not marked as held.
 
-// minPacked is the smallest number of messages for one common row. For fewer messages, a row each costs about the same
-// and is quicker to read.
+// minPacked is the smallest number of messages for one common row. For fewer messages, writing their own rows costs
+// about the same, and these rows are quicker to read.
 const minPacked = 8
 
 // packedDelivery is one message in a d_ row.

@@ -61,7 +61,7 @@ func seqRange(first, last int64) (seqs []int64) {
 	return seqs
 }
 
-// Each commit of eight deliveries or more below its cursor writes one d_ row.
+// A commit writes one d_ row if it has eight deliveries or more below its cursor.
 func TestPackedDeliveries_OneRowHasAll(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		ids, w := b.appendAndRaiseFence(40)
@@ -127,7 +127,7 @@ func TestPackedDeliveries_RetentionRemovesThemTogether(t *testing.T) {
 	})
 }
 
-// If the answers of the CMS are too large for one row, each message's own row has its delivery.
+// If the answers of the CMS are too large for one common row, the delivery of each message is in the message's own row.
 func TestPackedDeliveries_TooLargeAnswersHaveRowsOfTheirOwn(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		ids, w := b.appendAndRaiseFence(60)

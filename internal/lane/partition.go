@@ -42,8 +42,8 @@ func (p partition) hasPrefix(ctx context.Context, prefix string) (bool, error) {
 // maxControlReads limits how often readSnapshot reads again.
 const maxControlReads = 8
 
-// readSnapshot reads the control rows and markers in one snapshot. Storage may cut any answer short, and an
-// incomplete answer lacks tail. Several pages are a snapshot only if a second read returns the same versions.
+// readSnapshot reads the control rows and markers in one snapshot. Storage may cut any answer short; an answer that
+// was cut lacks tail. Several pages are a snapshot only if a second read returns the same versions.
 func (p partition) readSnapshot(ctx context.Context) ([]storage.Row, error) {
 	var before []storage.Row
 	for range maxControlReads {

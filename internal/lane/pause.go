@@ -47,7 +47,7 @@ func pauseValues(p weir.Pause) map[string]any {
 		rows.Until.Is(p.Until))
 }
 
-// Pauses returns the operator's pauses in force, that of the whole lane first.
+// Pauses returns the operator's pauses in force. The pause of the whole lane is the first.
 func (c Control) Pauses(now time.Time) []weir.Pause {
 	var pauses []weir.Pause
 	for _, r := range c.markers {
@@ -69,13 +69,13 @@ func (c Control) LanePause(now time.Time) (weir.Pause, bool) {
 	return weir.Pause{}, false
 }
 
-// KeyPauses returns the pauses in force of single keys.
+// KeyPauses returns the pauses of single keys that are in force.
 func (c Control) KeyPauses(now time.Time) []weir.Pause {
 	return slices.DeleteFunc(c.Pauses(now), func(p weir.Pause) bool { return p.Key == "" })
 }
 
-// Pause pauses a lane, or a key in its lane, or changes such a pause. From about a second later on the holder sends
-// none of the paused messages; an attempt under way may finish. Conflict: the number of lanes is being changed, or
+// Pause pauses a lane, or a key in its lane, or changes such a pause. After about a second the holder sends none of
+// the paused messages any more; an attempt under way may finish. Conflict: the number of lanes is being changed, or
 // too many keys are paused.
 func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
 	p.Since, p.Until = p.Since.UTC().Truncate(time.Microsecond), p.Until.UTC().Truncate(time.Microsecond)
@@ -117,8 +117,8 @@ func (s *Store) Resume(ctx context.Context, lane int, key string) error {
 	})
 }
 
-// expiredPauseOps returns operations that remove ended pauses, as many as a transaction has room for, except for the
-// row but, which the caller writes.
+// expiredPauseOps returns operations that remove ended pauses, as many as a transaction has room for. It leaves out the
+// pause whose key is but, because the caller writes that row.
 func (c Control) expiredPauseOps(now time.Time, but string) []storage.Op {
 	now = now.Add(-ClockSkew) // a holder's clock may be behind
 	var ops []storage.Op
@@ -131,7 +131,7 @@ func (c Control) expiredPauseOps(now time.Time, but string) []storage.Op {
 }
 
 // changeLane makes the change that ask returns for the stored lane, and raises the request number in head with
-// it. If another process was faster, it calls ask again. No operations mean that there is nothing to change.
+// it. If another process was faster, it calls ask again. If ask returns no operations, there is nothing to change.
 func (s *Store) changeLane(ctx context.Context, lane int, ask func(Control) ([]storage.Op, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()

@@ -137,7 +137,7 @@ func TestPause_LostAnswerIsNoFailure(t *testing.T) {
 	})
 }
 
-// No pause is written into a lane that was sealed after it was read.
+// If a lane is sealed after its control rows were read, no pause is written into the lane.
 func TestPause_SealedMeanwhile(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.faults.Once(func(c storagetest.Call) bool {

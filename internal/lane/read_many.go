@@ -93,11 +93,12 @@ func (e *Entry) findInPacked(found []packedRow) {
 	}
 }
 
-// manyGap is the largest distance between neighbours among the sequence numbers that ReadMany reads with one query.
+// manyGap is a distance between sequence numbers. ReadMany reads two neighbours in seqs with the same query only if
+// they are at most that far apart.
 const manyGap = 32
 
-// ReadMany reads messages without bodies. seqs has falling sequence numbers. ReadMany returns the messages that still
-// exist, in the same order. looks is the number of queries of messages, without those of d_ rows.
+// ReadMany reads messages without bodies. seqs has sequence numbers, the highest first. ReadMany returns the messages
+// that still exist, in the same order. looks is the number of queries for messages; queries for d_ rows do not count.
 func (s *Store) ReadMany(ctx context.Context, lane int, seqs []int64) (entries []*Entry, looks int, err error) {
 	var groups [][]int64
 	for _, seq := range seqs {
@@ -137,10 +138,10 @@ func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry
 	return entries, err
 }
 
-// FindAcceptedAfter returns a sequence number from which on all messages of a log were accepted after at. Some
-// hundreds of the messages before that number may have been accepted after at, too. Copies from an earlier epoch come
-// first in a log, and count as accepted before at. The log ends before the number next. looks is the number of
-// queries.
+// FindAcceptedAfter returns a sequence number: all messages of the log from that number on were accepted after the time
+// at. Some hundreds of the messages before that number may have been accepted after that time, too. Copies from an
+// earlier epoch come first in a log, and count as accepted before that time. The log ends before the sequence number
+// next. looks is the number of queries.
 func (s *Store) FindAcceptedAfter(ctx context.Context, lane int, next int64, at time.Time) (seq int64, looks int,
 	err error) {
 	low, high := int64(1), next

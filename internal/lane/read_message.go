@@ -9,7 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// LoadMessage reads a message with its body, as accepted. NotFound: as for Status, or the content
+// LoadMessage reads a message with its accepted body. NotFound: as for Status, or the content
 // was erased.
 func (s *Store) LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
 	return s.loadVersion(ctx, id, false)

@@ -10,8 +10,8 @@ import (
 
 // A chain of steps may remember the CMS's id of a key's item, so that the next message of the key needs no look-up.
 // The holder writes the id (c_ rows) in the commit of the outcome of the attempt that learned the id. So the next
-// attempt of the key has the id, whichever process makes that attempt, and no id is remembered of an attempt whose
-// outcome was not recorded. There is one row for each key and contract. The row is removed if the CMS no longer has
+// attempt of the key has the id, whichever process makes that attempt. An attempt whose outcome was not recorded
+// leaves no remembered id. There is one row for each key and contract. The row is removed if the CMS no longer has
 // the item, or on request. Only the holder removes the row, because it has the ids in memory, too.
 
 // RequestForgetID asks the holder to forget the remembered id of a key and contract.

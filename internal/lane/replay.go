@@ -15,7 +15,7 @@ import (
 
 // ReplayOptions are the options of a replay.
 type ReplayOptions struct {
-	Force bool  // even if a later message of the key was delivered, which the replay overwrites
+	Force bool  // replay the message even if a later message of the key was delivered: the replay overwrites that
 	Edit  *Edit // another body; nil = the present body: the last edited one, or else the accepted one
 }
 
@@ -29,10 +29,12 @@ type Edit struct {
 }
 
 // Replay requests the delivery of a dead message. The lane's holder carries the request out, so the returned Status
-// may be the state before. If an equivalent request waits already, Replay adds none. Conflict: the message is not
-// dead, its content was erased, a request to discard it waits, a request to replay it waits and o has an Edit, or o
-// has no Force and a later message of its key was delivered, or that is not known. NotFound: as for Status, or
-// retention is removing the message. Unavailable: the request may or may not be stored.
+// may be the state before. If an equivalent request waits already, Replay adds none. Conflict has these reasons:
+//   - The message is not dead, its content was erased, or a request to discard it waits.
+//   - o has an Edit, and a request to replay the message waits already.
+//   - o has no Force, and a later message of the key was delivered or may have been.
+//
+// NotFound: as for Status, or retention is removing the message. Unavailable: the request may or may not be stored.
 func (s *Store) Replay(ctx context.Context, id weir.ID, o ReplayOptions) (weir.Status, error) {
 	ask := replayCall{Store: s, ReplayOptions: o, nonce: newNonce()}
 	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) { return ask.requestOps(ctx, e) })
@@ -44,15 +46,15 @@ type replayCall struct {
 	*Store
 	ReplayOptions
 	nonce  string
-	edit   map[string]any // columns of Edit; nil until its body is stored
+	edit   map[string]any // columns of the Edit; nil until the edited body is stored
 	status weir.Status
 
-	historyFence *int64 // Tail.HistoryFence; nil = not read yet
+	historyFence *int64 // the value of Tail.HistoryFence; nil = tail was not read yet
 }
 
 // requestOps returns the operations of the request for a message as it is stored. They also write the message's
-// row: so a repeat recognizes its own request if the answer was lost, and retention does not remove the
-// message.
+// row. So a repeat recognizes its own request if the answer was lost, and retention finds a changed row and does not
+// remove the message.
 func (a *replayCall) requestOps(ctx context.Context, e *Entry) ([]storage.Op, error) {
 	a.status = e.status
 	if rows.ReplayNonce.Of(e.row) == a.nonce {
@@ -117,8 +119,8 @@ func (a *replayCall) isPending(ctx context.Context, e *Entry) (bool, error) {
 	return len(page.Rows) > 0, err
 }
 
-// checkAllowed returns a Conflict if a later message of the key was delivered, or if that is not known, unless the
-// request is forced. The holder checks that again.
+// checkAllowed returns a Conflict if a later message of the key was delivered or may have been. A forced request is
+// always allowed. The holder checks that again.
 func (a *replayCall) checkAllowed(ctx context.Context, e *Entry) error {
 	if a.Force {
 		return nil

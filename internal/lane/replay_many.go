@@ -12,7 +12,7 @@ import (
 // holder may deliver a message before the next is requested. It returns a result for each message, in that order:
 // nil, or the Conflict or NotFound error of Replay. After another failure it returns that error, and results only for
 // the messages that were handled before. Repeating a call does no harm. The entries must have their attempts, as
-// those of ReadMessage.
+// entries from ReadMessage have.
 func (s *Store) ReplayMany(ctx context.Context, lane int, entries []*Entry, force bool) (results []error, err error) {
 	c, err := s.ReadControl(ctx, lane)
 	if err != nil {
@@ -33,15 +33,15 @@ type bulkReplay struct {
 	store        *Store
 	lane         int
 	force        bool
-	nonce        string  // of all requests; by it requestAlone recognizes a stored request whose answer was lost
+	nonce        string  // nonce of all requests: requestAlone recognizes by it a stored request whose answer was lost
 	historyFence int64   // Tail.HistoryFence
-	results      []error // of the messages that were handled
+	results      []error // the results of the messages that were handled
 }
 
 // askedReplay is one message of a run.
 type askedReplay struct {
 	entry *Entry
-	ops   []storage.Op // of its request; none = there is nothing to do
+	ops   []storage.Op // operations of its request; none = there is nothing to do
 	err   error        // Conflict or NotFound
 }
 

@@ -10,7 +10,7 @@ import (
 	"weir/internal/weir"
 )
 
-// appendManyDead appends dead messages, each of a key of its own, and returns them as they are stored.
+// appendManyDead appends dead messages, each with a key of its own, and returns them as they are stored.
 func (b *bench) appendManyDead(w *lane.Writer, count int) (entries []*lane.Entry) {
 	b.t.Helper()
 	for i := range count {
@@ -70,8 +70,8 @@ func TestReplayMany_RequestsManyInOneTransaction(t *testing.T) {
 	})
 }
 
-// If the answer to a transaction of requests is lost, a request that was stored is neither stored
-// again nor refused. If the transaction was not done, it is repeated.
+// The answer to a transaction of requests may be lost. If the transaction was done, its requests are
+// neither stored again nor refused. If it was not done, it is repeated.
 func TestReplayMany_LostAnswers(t *testing.T) {
 	for name, kind := range map[string]storagetest.FaultKind{"Before": storagetest.FailBefore,
 		"After": storagetest.FailAfter} {
@@ -143,8 +143,8 @@ func TestReplayMany_MessagesThatCannotBeReplayed(t *testing.T) {
 	})
 }
 
-// If the second transaction fails, the call returns results for the messages of the first one only. So
-// the caller knows which messages are left.
+// If the second transaction fails, the call returns results only for the messages of the first transaction.
+// So the caller knows which messages are left.
 func TestReplayMany_FailsAtTheSecondTransaction(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		entries := b.appendManyDead(b.raiseFence(), 60)

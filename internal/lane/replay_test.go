@@ -142,8 +142,8 @@ func TestReplay_InASealedLane(t *testing.T) {
 	})
 }
 
-// A dead message with a waiting request for a replay is kept beyond its retention, and so is the replayed message
-// until it is final for long enough.
+// A dead message with a waiting request for a replay is kept beyond its retention. The replayed message is kept, too,
+// until it has been final for long enough.
 func TestRetention_OfReplayed(t *testing.T) {
 	const day = 24 * time.Hour
 	simulate(t, func(t *testing.T, b *bench) {
@@ -197,7 +197,7 @@ func TestRetention_OfReplayed(t *testing.T) {
 	})
 }
 
-// The search for forgotten bodies keeps the edited bodies of a granted and of a waiting request.
+// The search for forgotten bodies keeps the edited body of a granted request, and the edited body of a waiting request.
 func TestForgotten_EditedBodies(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		w := b.raiseFence()
@@ -253,7 +253,7 @@ func TestDeadKeys_TooMany(t *testing.T) {
 	})
 }
 
-// shortPages is a table that returns one row a page, as storage may.
+// shortPages is a table that returns pages of one row, as storage may.
 type shortPages struct{ storage.Table }
 
 func (s shortPages) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
@@ -279,9 +279,9 @@ func TestPendingRequests_InShortPages(t *testing.T) {
 	})
 }
 
-// The row behind the last request within the limit may be a forced replay of the same message. It forces that last
-// request, too. Otherwise the holder would refuse the replay with the edit, and the forced replay would send the body
-// without the edit.
+// The row behind the last request within the limit may be a request for a forced replay of the same message. Then the
+// last request counts as forced, too. Otherwise the holder would refuse the replay with the edit, and the forced replay
+// would send the body without the edit.
 func TestPendingRequests_ForcedBehindTheLimit(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		id := b.appendDead(b.raiseFence(), "a", "x")

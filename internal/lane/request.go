@@ -16,9 +16,9 @@ import (
 
 // A request is a row by which another process asks the holder for a change. The transaction that inserts the row
 // raises the request number in head, so no holder can miss the request. A scheduled message is cancelled or
-// rescheduled without the holder: the process that is asked deletes or replaces the s_ row. A holder that is about to
-// release the message finds that row gone. After a cancellation a request that is marked as done lets the holder
-// count it.
+// rescheduled without the holder: the process that got the call deletes or replaces the s_ row. A holder that is about
+// to release the message finds that row gone. A cancellation also inserts a request that is marked as done: by it the
+// holder counts the message as cancelled.
 
 // RequestKind is the kind of change. The key of a request's row is w_<kind>, followed by _<seq> if the request is
 // about a message, or by _<hash> if it is about a key and contract.
@@ -35,14 +35,14 @@ const (
 // Request is a request that waits for the holder.
 type Request struct {
 	Kind RequestKind
-	Seq  int64 // of the message; 0 = the request is not about a message
-	Done bool  // the message is cancelled already, and is still to be counted
+	Seq  int64 // sequence number of the message; 0 = the request is not about a message
+	Done bool  // the message is cancelled already, and the holder still has to count it
 	key  string
 
-	Force bool           // of a replay: even if a later message of the key was delivered
-	edit  map[string]any // of a replay: columns of another body; empty = the present body
+	Force bool           // for a replay: it is wanted even if a later message of the key was delivered
+	edit  map[string]any // for a replay: columns of another body; empty = the present body
 
-	reason string // of a discard
+	reason string // for a discard: the operator's reason
 }
 
 // requestPatience limits how long a call tries to reach storage and to win the race for head.
@@ -53,8 +53,9 @@ func requestKey(kind RequestKind, seq int64) string {
 	return rows.RequestPrefix + string(kind) + "_" + rows.SeqPos(seq)
 }
 
-// forcedReplayKey returns the row key of a request for a forced replay. It differs from the key for an unforced
-// replay, because a request for that may wait already, and be refused. Its row follows the row of the unforced one.
+// forcedReplayKey returns the row key of a request for a forced replay. The key of an unforced request differs: such
+// a request for the same message may wait already, and the holder may refuse it. The row of the forced request comes
+// directly after the row of the unforced one.
 func forcedReplayKey(seq int64) string { return requestKey(RequestReplay, seq) + "_forced" }
 
 func cancelKey(seq int64) string { return requestKey(RequestCancel, seq) }
@@ -66,8 +67,9 @@ func requestFrom(r storage.Row) Request {
 		Force: rows.Force.Of(v), edit: editFrom(v), reason: rows.DiscardReason.Of(v)}
 }
 
-// PendingRequests reads the requests of a lane, at most limit; fewer mean that there are no more. It reads one row
-// more, because that row may be a forced replay, which forces the request before it, too.
+// PendingRequests reads the first requests of a lane, at most limit. If it returns fewer than limit, the lane has no
+// others. It reads one row more than it returns, because that row may be a forced replay: then the unforced request
+// before it counts as forced, too.
 func (s *Store) PendingRequests(ctx context.Context, lane int, limit int) ([]Request, error) {
 	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.Partition(lane), rows.RequestPrefix, nil), limit+1)
 	if err != nil {
@@ -94,9 +96,9 @@ func (c *Change) ResolveRequest(w Request) {
 }
 
 // Cancel cancels a message. A scheduled message is cancelled when Cancel returns. A message in the log is cancelled
-// if the lane's holder reads the request before it sends the message; the returned Status is the state before.
-// Conflict: the message is final. NotFound: as for Status. Unavailable: the message may or may not be cancelled, or
-// the request stored.
+// if the lane's holder reads the request before it sends the message; the returned Status then has the state before
+// the request. Conflict: the message is final. NotFound: as for Status. Unavailable: it is not known whether the
+// message was cancelled, or the request stored.
 func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
 	return s.cancelWithNonce(ctx, id, newNonce())
 }
@@ -182,7 +184,7 @@ func RoundDueTime(t time.Time) time.Time {
 }
 
 // changeMessage makes the change that ask returns for the stored message, and raises the request number in head
-// with it. If another process was faster, it calls ask again. No operations mean that there is nothing to
+// with it. If another process was faster, it calls ask again. If ask returns no operations, there is nothing to
 // change.
 func (s *Store) changeMessage(ctx context.Context, id weir.ID, ask func(*Entry) ([]storage.Op, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
@@ -226,8 +228,8 @@ func explainUndone(err error) error {
 		RetryAfter: 2 * time.Second, Err: err}
 }
 
-// PauseAfterConflict returns a random pause before rows.Update repeats a change, as a rule because another process
-// was faster.
+// PauseAfterConflict returns a random pause, which rows.Update makes before it repeats a change. As a rule, another
+// process was faster.
 func (s *Store) PauseAfterConflict(error) time.Duration { return s.drawPause(conflictPause) }
 
 // raiseRequestSeq sends one transaction of ops that also raises the request number in head. It returns SealedError if

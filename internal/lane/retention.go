@@ -10,35 +10,37 @@ import (
 	"weir/internal/storage"
 )
 
-// Retention removes final messages whose time to be kept is over. It walks through each lane's log from a stored
-// position (the row !swept), a thousand rows a page, and removes as many messages with one transaction as fit. It
-// passes over old messages that have to stay: dead and waiting ones, and those that storage refuses to remove. A new
-// walk, from the beginning of the log, begins each day and checks them again.
+// Retention removes final messages whose time to be kept is over. It reads each lane's log from a stored position (the
+// row !swept), in pages of a thousand rows. It removes as many messages with one transaction as fit. It passes over
+// old messages that have to stay: dead messages, waiting messages, and messages that storage refuses to remove. One
+// pass over the log is a walk. A new walk begins each day at the beginning of the log, and checks those messages again.
 type Retention struct {
 	Store     *Store
-	KeepFinal time.Duration // how long final messages are kept, except for dead ones, after they became final
-	KeepDead  time.Duration // how long dead messages are kept, after they died, or after the last request about them
+	KeepFinal time.Duration // a final message that is not dead is kept for this time after it became final
+	KeepDead  time.Duration // a dead message is kept for this time after it died, or after the last request about it
 	TimeShare time.Duration // after this time RunLane leaves the rest to the next run
 	Log       *slog.Logger  // nil = nothing is logged
 
-	// OnRemoved, unless nil, is called with the number of messages that were just removed, or with the number of
-	// messages and bodies that storage has just refused to remove. It must be safe for concurrent use.
+	// OnRemoved is called when messages were removed, or when storage has refused a removal; nil = it is not called.
+	// removed is the number of removed messages. refused is the number of messages and bodies that storage has refused
+	// to remove. OnRemoved must be safe for concurrent use.
 	OnRemoved func(removed, refused int)
 
-	nextEpoch *Store // for lanes of an earlier epoch: the store of the epoch after it; nil = the open epoch's lanes
+	nextEpoch *Store // if Store is of an earlier epoch: the store of the next epoch; nil = Store is of the open epoch
 }
 
 const (
-	// walkInterval is the time until a walk that has reached the young messages starts again.
+	// walkInterval is the time from the start of one walk to the start of the next.
 	walkInterval = 24 * time.Hour
 	// removalRate is how many rows a second RunLane removes from one lane: half of the rate that a partition
 	// can take, so that appends and commits are not slowed down while removal is behind.
 	removalRate = 1000
-	// removalWait is how long the walk waits for a final message whose retention is nearly over, except for dead
-	// ones. It passes over a message whose retention ends later, and the walk of the next day removes that message.
+	// removalWait is the longest wait of a walk for a final message whose retention is nearly over. A walk never waits
+	// for a dead message. It passes over a message whose retention ends later, and the walk of the next day removes
+	// that message.
 	removalWait = time.Hour
-	// idlePause is the pause after a run that has removed fewer messages than busyRun, and busyPause the pause after
-	// another run. Each run makes some requests of its own, so runs should be rare and remove many messages.
+	// idlePause is the pause after a run that has removed fewer messages than busyRun. busyPause is the pause after any
+	// other run. Each run makes some requests of its own, so runs should be rare and remove many messages.
 	idlePause = time.Hour
 	busyPause = 5 * time.Minute
 	busyRun   = 1000
@@ -63,7 +65,7 @@ func (r *Retention) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	}
 	walk := control.retentionWalk(now)
 	if walk.nextAt.After(now) {
-		return walk.nextAt, nil // an earlier run, perhaps of another process, has done all until then
+		return walk.nextAt, nil // an earlier run, perhaps of another process, has left no work before that time
 	}
 	t := &retentionRun{Retention: r, lane: lane, cursor: control.Tail.Cursor, walk: walk, began: time.Now()}
 	next, err := t.walkPages(ctx)
@@ -117,8 +119,8 @@ type retentionRun struct {
 	removed int
 }
 
-// walkPages checks page after page until it reaches a message that is too young or the end of the log, or its time is
-// over. It returns the time at which to continue; zero = soon.
+// walkPages checks page after page. It stops at a message that is too young, at the end of the log, or when its time
+// is over. It returns the time at which to continue; zero = soon.
 func (t *retentionRun) walkPages(ctx context.Context) (time.Time, error) {
 	for {
 		young, err := t.removePage(ctx)

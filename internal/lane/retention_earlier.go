@@ -20,7 +20,7 @@ func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
 	}
 	soonest := r.Store.Now().Add(idlePause)
 	if meta.Step != epochs.StepNone {
-		return soonest, nil // a change of the number of lanes is under way, and may not have counted moved messages
+		return soonest, nil // the number of lanes is being changed, and moved messages may not be counted yet
 	}
 	all := append(slices.Clone(meta.Earlier), meta.Open)
 	for i, e := range meta.Earlier {

@@ -22,13 +22,13 @@ import (
 // search continues at the recorded day.
 
 const (
-	// searchDelayDays is how many days the search stays behind, so that a body is at least about a day old when it is
-	// checked, even if its receiver's clock was ahead.
+	// searchDelayDays is the number of days by which the search stays behind the present day. So a body is at least
+	// about a day old when it is checked, even if its receiver's clock was ahead.
 	searchDelayDays = 2
-	// searchTimeShare is the time after which a search leaves the rest to the next one.
+	// searchTimeShare is the time after which a search leaves the rest to the next search.
 	searchTimeShare = time.Minute
-	// searchClaimTime is how long one process has the search for itself. If that process is killed, another one
-	// continues the search after that time.
+	// searchClaimTime is the time for which one process has the search for itself. If that process is killed, another
+	// process continues the search after that time.
 	searchClaimTime = 10 * time.Minute
 	// maxRepeatDays limits the recorded days with a body that storage refused to remove.
 	maxRepeatDays = 30
@@ -42,7 +42,7 @@ type bodySearchRecord struct {
 	marker       string    // where to continue in the day after lastDay
 	repeatDays   []string  // days to search again, because storage refused to remove a body
 	namesSince   string    // edited bodies of later days have the sequence number in their names
-	claimedUntil time.Time // until then one process has the search for itself; zero = no process has it
+	claimedUntil time.Time // until this time one process has the search for itself; zero = no process has it
 }
 
 func bodySearchFrom(r storage.Row) bodySearchRecord {
@@ -65,7 +65,7 @@ type bodySearch struct {
 	began time.Time
 }
 
-// RemoveForgottenBodies removes the bodies to which no row refers, on all days before yesterday that were not
+// RemoveForgottenBodies removes the bodies to which no row refers. It searches all days before yesterday that were not
 // searched yet. It returns the time at which there is more to do; zero = soon.
 func (r *Retention) RemoveForgottenBodies(ctx context.Context) (time.Time, error) {
 	now := r.Store.Now().UTC()
@@ -94,7 +94,7 @@ func (r *Retention) RemoveForgottenBodies(ctx context.Context) (time.Time, error
 	return tomorrow, nil
 }
 
-// searchDays searches one day after the other, and reports whether it has finished the last one.
+// searchDays searches one day after the other, and reports whether it has finished the last day.
 func (l *bodySearch) searchDays(ctx context.Context, last string) (bool, error) {
 	if err := l.saveClaim(ctx, searchClaimTime); err != nil {
 		return false, err
@@ -153,8 +153,8 @@ func (l *bodySearch) saveClaim(ctx context.Context, span time.Duration) error {
 	return err
 }
 
-// searchAgain searches the days again on which storage refused to remove a body. It returns the days that still have
-// such a body, or that it could not search to their ends in half of searchTimeShare.
+// searchAgain repeats the search of each day on which storage refused to remove a body. It returns the days that still
+// have such a body. It also returns the days that it could not search to their ends in half of searchTimeShare.
 func (l *bodySearch) searchAgain(ctx context.Context) (still []string, err error) {
 	if l.marker != "" {
 		return l.repeatDays, nil // the search of a day continues; searchAgain ran before that search began
@@ -175,8 +175,8 @@ func (l *bodySearch) searchAgain(ctx context.Context) (still []string, err error
 	return still, nil
 }
 
-// dayBeforeFirst returns the day before the day on which the very first search begins. That is the day of the oldest
-// body, or the day last if no body is older.
+// dayBeforeFirst is for the very first search. That search begins with the day of the oldest body, or with the day last
+// if no body is older. dayBeforeFirst returns the day before it.
 func (l *bodySearch) dayBeforeFirst(ctx context.Context, last string) (string, error) {
 	const century = "2" // names of other blobs in the container begin with a letter
 	for marker := ""; ; {
@@ -242,8 +242,8 @@ func (l *bodySearch) searchDay(ctx context.Context, day string) (whole, refused 
 	}
 }
 
-// removeForgotten removes the unmarked bodies of a lane to which no row refers. It marks the others, because an
-// append can succeed although its mark fails.
+// removeForgotten gets the names of unmarked bodies of a lane. It removes each body to which no row refers. It marks
+// the others: an append can succeed although it fails to mark its body.
 func (l *bodySearch) removeForgotten(ctx context.Context, day, partition string, names []string) (refused bool,
 	err error) {
 	if len(names) == 0 {
@@ -281,13 +281,12 @@ func (l *bodySearch) refusedBody(partition string, err error) {
 	l.countRemoved(0, 1)
 }
 
-// acceptedMargin is the tolerance of the search for a day's part of the log. The day in a body's name comes
+// acceptedMargin widens the part of the log that is searched for the bodies of one day. The day in a body's name comes
 // from the receiver's clock, seconds before the message is accepted, and clocks may differ.
 const acceptedMargin = 6 * time.Hour
 
-// findUsed returns a set that has those of the named bodies to which a row of their lane refers. It reads waiting
-// requests before it reads messages: if the holder grants a replay with an edit meanwhile, the message's row has the
-// body.
+// findUsed returns the set of those names whose bodies a row of the lane refers to. It reads waiting requests before it
+// reads messages: if the holder grants a replay with an edit in between, the message's row refers to the body.
 func (l *bodySearch) findUsed(ctx context.Context, day, partition string, names []string) (map[string]bool, error) {
 	used := map[string]bool{}
 	requests := rows.WithPrefix(partition, rows.RequestPrefix, nil)
@@ -324,8 +323,8 @@ func (l *bodySearch) findUsed(ctx context.Context, day, partition string, names 
 	return used, l.addBlobs(ctx, messages, used, begin.AddDate(0, 0, 1).Add(acceptedMargin))
 }
 
-// findFirst returns a sequence number of a lane below which no message was accepted after a time. name is the name of
-// the lane's partition.
+// findFirst returns a sequence number of a lane: no message with a lower number was accepted after the time at. name is
+// the name of the lane's partition.
 func (l *bodySearch) findFirst(ctx context.Context, name string, at time.Time) (int64, error) {
 	var id weir.ID
 	if _, err := fmt.Sscanf(name, "%d.%d", &id.Epoch, &id.Lane); err != nil || rows.Partition(id.Epoch,
@@ -345,8 +344,8 @@ func (l *bodySearch) findFirst(ctx context.Context, name string, at time.Time) (
 	return max(first-maxPage, 1), err
 }
 
-// addBlobs adds to used the bodies to which rows refer. It stops after a page of rows that were all accepted after
-// until; zero = it reads all rows.
+// addBlobs adds the bodies to which rows refer to the set used. If until is zero, it reads all rows. Otherwise it stops
+// after a page whose messages were all accepted after until.
 func (l *bodySearch) addBlobs(ctx context.Context, q storage.Query, used map[string]bool, until time.Time) error {
 	q.Columns = rows.Names(acceptedBody.blob, editedBody.blob, rows.AcceptedAt)
 	for page, err := range rows.Pages(ctx, l.Store.Table, q) {

@@ -50,7 +50,7 @@ func (b *bench) countRows(prefix string) (n int) {
 	return n
 }
 
-// fileApart files n messages, each of a key of its own. After each one it waits for the time apart.
+// fileApart files n messages, each with a key of its own. After each message it waits for the time apart.
 func (b *bench) fileApart(n int, apart time.Duration) (ids []weir.ID) {
 	b.t.Helper()
 	a := lane.NewAppender(b.faultless, quiet)
@@ -65,7 +65,7 @@ func (b *bench) fileApart(n int, apart time.Duration) (ids []weir.ID) {
 	return ids
 }
 
-// A delivered message has the stage delivered until it is removed, whenever retention runs.
+// A delivered message has the stage "delivered" until it is removed, whenever retention runs.
 func TestRetention_DeliveredStaysDelivered(t *testing.T) {
 	for _, offset := range []time.Duration{0, 45 * time.Millisecond, 95 * time.Millisecond, 195 * time.Millisecond,
 		time.Second, 1100 * time.Millisecond, 1300 * time.Millisecond} {
@@ -134,8 +134,8 @@ func refuseTransactions(match func(storage.Op) bool) func(storagetest.Call) stor
 	}
 }
 
-// If two processes at the same time each remove one of the last messages of a d_ row, the row stays. The next walk
-// removes it.
+// Two processes may remove the last two messages of a d_ row at the same time, one message each. Then the row stays,
+// and the next walk removes it.
 func TestRetention_APackedRowWithoutMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(20, 0)
@@ -153,8 +153,8 @@ func TestRetention_APackedRowWithoutMessages(t *testing.T) {
 	})
 }
 
-// Earlier versions removed a d_ row before the last of its messages. Such messages are removed, too, after their
-// time.
+// Earlier versions removed a d_ row before the last of its messages. Retention removes the messages that are left
+// without their d_ row, too, after their time.
 func TestRetention_RemovesMessagesWithoutTheirPackedRow(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(22, 0)
@@ -281,7 +281,7 @@ func TestRetention_StorageAway(t *testing.T) {
 	})
 }
 
-// A message that was accepted by a receiver with a clock that was ahead does not delay the removal of others.
+// A receiver's clock may have been ahead. A message that this receiver accepted does not delay the removal of others.
 func TestRetention_AClockAhead(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(30, 0)
@@ -298,7 +298,7 @@ func TestRetention_AClockAhead(t *testing.T) {
 	})
 }
 
-// After one process has run retention of a lane, another process makes one request and finds nothing to do.
+// When one process has run the retention of a lane, another process finds with one request that there is nothing to do.
 func TestRetention_OneProcessDoesIt(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(10, 0)

@@ -15,9 +15,9 @@ type expiringMessage struct {
 	row        storage.Row
 	stage      weir.Stage
 	finishedAt time.Time
-	packed     *expiringPacked // the d_ row that names it; nil = none
+	packed     *expiringPacked // the d_ row that names the message; nil = no d_ row names it
 	hasCopy    bool            // a later epoch has a copy of it
-	isKept     bool            // its body could not be removed
+	isKept     bool            // the message stays, because its body could not be removed
 }
 
 func (m *expiringMessage) rowValues() map[string]any { return m.row.Values }
@@ -73,7 +73,7 @@ func (t *retentionRun) cutAtYoung(messages []*expiringMessage, now time.Time) ([
 		}
 		young := accepted.Add(min(t.KeepFinal, t.KeepDead))
 		if end, ok := t.endOf(m, now); ok && m.stage != weir.Dead && end.After(now) && end.Sub(now) <= removalWait {
-			young = laterOf(young, end) // the walk waits, and so passes over few messages
+			young = laterOf(young, end) // the walk waits for it: a message that it passes over stays for another day
 		}
 		if young.After(now) {
 			return messages[:i], young
@@ -89,7 +89,7 @@ func (t *retentionRun) endOf(m *expiringMessage, now time.Time) (time.Time, bool
 	case t.nextEpoch != nil && isCopied(m.stage):
 		return now, !m.hasCopy // retention has removed the copy
 	case m.stage == weir.Dead:
-		// A request that waits for the holder needs its message, so the time to keep it starts again.
+		// A request that waits for the holder needs the message. So the message is kept for KeepDead after a request.
 		askedAt := laterOf(rows.ReplayAskedAt.Of(m.rowValues()), rows.DiscardAskedAt.Of(m.rowValues()))
 		return laterOf(m.finishedAt, askedAt).Add(t.KeepDead), true
 	case m.isEndUnknown():

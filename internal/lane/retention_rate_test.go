@@ -41,14 +41,14 @@ func (s *distantTable) Get(ctx context.Context, p, k string) (storage.Row, error
 	return s.Table.Get(ctx, p, k)
 }
 
-// fileDelivered files messages with idempotency keys, perLane in each lane, and commits their deliveries, thirty a
-// commit.
+// fileDelivered files messages with idempotency keys, perLane in each lane. It commits their deliveries, thirty with
+// one commit.
 func fileDelivered(t *testing.T, store *lane.Store, perLane int) {
 	t.Helper()
 	a := lane.NewAppender(store, quiet)
 	var wg sync.WaitGroup
 	filed := make([]atomic.Int64, store.Lanes)
-	turns := make(chan struct{}, 1000) // limits concurrent posts; the appender would refuse more than about 16,000
+	turns := make(chan struct{}, 1000) // at most 1000 posts at a time; the appender would refuse more than about 16,000
 	for i := 0; i < 2*perLane*store.Lanes; i++ {
 		key := fmt.Sprint(i)
 		if n := lane.Of(key, store.Lanes); filed[n].Add(1) > int64(perLane) {
@@ -137,8 +137,8 @@ func TestRetention_KeepsUp(t *testing.T) {
 	})
 }
 
-// The walk passes over twenty thousand dead messages that stay, and removes the messages behind them within two
-// seconds.
+// A walk of retention passes over twenty thousand dead messages that stay, and removes the messages behind them within
+// two seconds.
 func TestRetention_PassesOverOldDeadMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		const dead = 20_000

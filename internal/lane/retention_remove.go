@@ -44,8 +44,8 @@ func (t *retentionRun) removeExpired(ctx context.Context, messages []*expiringMe
 	return nil
 }
 
-// mostUncertain is how many removals of bodies of a page may fail without a definite answer of storage. If
-// there are more, storage is unavailable, and the page is tried again.
+// mostUncertain is a number of bodies of one page: the removals of so many may fail without a definite answer of
+// storage. If more removals fail like that, storage is unavailable, and the page is tried again.
 const mostUncertain = 8
 
 // removeBodies removes the blobs of messages. The caller removes the rows afterwards: if a row went first, no later
@@ -212,8 +212,8 @@ func (t *retentionRun) isGone(ctx context.Context, m *expiringMessage) bool {
 	return storage.Is(err, storage.NotFound)
 }
 
-// isUndecided reports whether err leaves open if a change was made, or will succeed later: storage did not answer, or
-// asked to slow down.
+// isUndecided reports whether a change that returned err may have been made, or may succeed later: storage did not
+// answer, or asked to slow down.
 func isUndecided(err error) bool {
 	switch storage.KindOf(err) {
 	case storage.Ambiguous, storage.Throttled, storage.Unavailable:

@@ -46,7 +46,7 @@ func (b *bench) commitHeld(w *lane.Writer, seq int64) {
 	}
 }
 
-// listKeys returns the keys of the lane's rows, at most those of one page.
+// listKeys returns the keys of the lane's rows, at most one page.
 func (b *bench) listKeys() map[string]bool {
 	b.t.Helper()
 	page, err := b.account.Table().Range(b.t.Context(), storage.Query{Partition: "1.0"})

@@ -19,14 +19,14 @@ type Store struct {
 	Epoch  int
 	Lanes  int
 	Now    func() time.Time
-	Rand   func() float64 // returns a random number from 0 to 1, is called concurrently; nil = math/rand
+	Rand   func() float64 // returns a random number from 0 to 1, and is called concurrently; nil = math/rand
 
-	SettleTime time.Duration // see delivery.settle; 0 = the longest that settings allow
+	SettleTime time.Duration // the setting "delivery.settle"; 0 = the longest time that settings allow
 
 	Notifier Notifier // nil = events go to callbacks only
 
 	EarlierEpochs []epochs.Epoch // epochs that may still have messages; oldest first; set by UseEpochRecord
-	recordOrigin  string         // Origin of the adopted record of epochs
+	recordOrigin  string         // the field Origin of the adopted record of epochs
 }
 
 // drawPause returns a random duration from 0 to span.

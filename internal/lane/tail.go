@@ -11,15 +11,15 @@ import (
 // Tail is the control row that the holder writes. Each group of its fields has one purpose.
 type Tail struct {
 	ETag      storage.ETag
-	Nonce     string // of the holder that wrote it last
+	Nonce     string // nonce of the holder that wrote tail last
 	Fence     int64  // rises with each new holder of the lane
 	CommitSeq int64  // rises with each commit
 	Cursor    int64  // below it each message is final, held or scheduled
 	Counts    Counts
 
-	RequestsSeen int64 // Head.RequestSeq up to which requests were carried out
+	RequestsSeen int64 // the requests up to this Head.RequestSeq were carried out
 	SentBelow    int64 // messages from here on were never sent; 0 = not known
-	HistoryFence int64 // since this fence all holders have written l_ rows; 0 = the last one has not
+	HistoryFence int64 // all holders from this fence on have written l_ rows; 0 = the last holder has not
 
 	DueState
 	CMSPause
@@ -31,30 +31,30 @@ type Tail struct {
 
 // DueState is about the messages below the cursor.
 type DueState struct {
-	NextDueAt      time.Time // when the first of them can continue; zero = none waits there
-	NextUntriedAt  time.Time // as NextDueAt, but for untried messages of keys that the CMS has not refused
-	LastReleasedAt time.Time // in the position of the last released message; see Change.Release
+	NextDueAt      time.Time // time at which the first message below the cursor can continue; zero = none waits there
+	NextUntriedAt  time.Time // as NextDueAt, but only for untried messages of keys that the CMS has not refused
+	LastReleasedAt time.Time // the time in the position of the last released message; see Change.Release
 }
 
-// CMSPause is the pause of a lane because the CMS is unavailable, or refuses everything. It is not an operator's.
+// CMSPause is the pause of a lane because the CMS is unavailable, or refuses everything. No operator has asked for it.
 type CMSPause struct {
-	PausedUntil   time.Time // no message is sent before
+	PausedUntil   time.Time // no message is sent before this time
 	PauseReason   string
 	PauseCount    int64     // number of pauses in a row
-	RefusingSince time.Time // since when the CMS refuses everything; zero = it takes messages, or does not answer
-	ProbedBelow   int64     // if RefusingSince is set: all keys with messages below it were tried; 0 = not all
+	RefusingSince time.Time // the CMS refuses everything since this time; zero = it takes messages, or does not answer
+	ProbedBelow   int64     // if RefusingSince is set: all keys with messages below this number were tried; 0 = not all
 }
 
 // SendLimits are times before which no message is sent, whatever the state of the CMS.
 type SendLimits struct {
-	SettleUntil   time.Time // an unanswered request may be at work in the CMS
-	NextAllowedAt time.Time // by delivery.rate
+	SettleUntil   time.Time // until this time the CMS may still work on an unanswered request
+	NextAllowedAt time.Time // the setting "delivery.rate" allows no message before this time
 }
 
 // HolderReport is for operators.
 type HolderReport struct {
 	Holder      string // process that raised the fence last
-	LastError   string // of the last attempt that did not deliver
+	LastError   string // error of the last attempt that did not deliver
 	LastErrorAt time.Time
 }
 
@@ -62,7 +62,7 @@ type HolderReport struct {
 type CrashRecord struct {
 	IsOpen          bool  // a holder is at work, or has crashed
 	Crashes         int64 // takeovers in a row that found IsOpen
-	InFlightSeq     int64 // if the lane runs carefully: the message that a holder named last, before it sent it
+	InFlightSeq     int64 // after crashes, a holder names each message here before it sends it: the last one named
 	InFlightCrashes int64 // crashes of holders that were about to send that message
 	InFlightFence   int64 // fence of the holder that last named that message; 0 = its attempt is over
 }
@@ -73,7 +73,7 @@ type EpochEnd struct {
 	MovedRecorded bool // Counts.Moved has the moved messages, and Counts.Dead no longer has them
 }
 
-// Counts has the number of messages in each final stage, and of those that have moved to the next epoch.
+// Counts has the number of messages in each final stage, and the number of messages that have moved to the next epoch.
 type Counts struct {
 	Delivered, Dead, Cancelled, Superseded, Discarded int64
 	Moved                                             int64 // were scheduled or dead, and have a copy in the next epoch
@@ -88,8 +88,8 @@ func (c Counts) Total() int64 {
 // message becomes due.
 const DueLead = 2 * time.Second
 
-// crashLead replaces DueLead if the last holder may have crashed: the new holder has to wait until a request of
-// the last one has settled.
+// crashLead replaces DueLead if the last holder may have crashed: then the new holder has to wait until the last
+// holder's request has settled.
 const crashLead = 20 * time.Second
 
 func (t Tail) leadTime() time.Duration {
@@ -99,7 +99,8 @@ func (t Tail) leadTime() time.Duration {
 	return DueLead
 }
 
-// HolderFence returns the fence of the process that holds the lane, or has crashed with it; 0 = it is free.
+// HolderFence returns the fence of the process that holds the lane, or that crashed as its holder; 0 = the lane is
+// free.
 func (t Tail) HolderFence() int64 {
 	if t.IsOpen {
 		return t.Fence
@@ -107,8 +108,8 @@ func (t Tail) HolderFence() int64 {
 	return 0
 }
 
-// DueAt returns when the first message below the cursor can continue. It is zero if none waits there, or if all that
-// wait there need an operator to resume their keys.
+// DueAt returns the time at which the first message below the cursor can continue. The time is zero if no message
+// waits there, or if each one that waits there needs an operator to resume its key.
 func (t Tail) DueAt() time.Time {
 	if t.NextDueAt.Before(weir.Forever) {
 		return t.NextDueAt
@@ -117,7 +118,7 @@ func (t Tail) DueAt() time.Time {
 }
 
 // UpdateOp returns the operation that writes columns of tail, under the ETag with which tail was read. It is for
-// lanes that no holder can have: before their epoch opens, or after they are closed.
+// lanes that no process can hold: their epoch is not open yet, or they are closed.
 func (t Tail) UpdateOp(cells ...rows.Cell) storage.Op {
 	return storage.Op{Kind: storage.Merge, Key: rows.TailKey, IfMatch: t.ETag, Values: rows.Values(cells...)}
 }

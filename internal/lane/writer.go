@@ -17,14 +17,15 @@ type Writer struct {
 	store *Store
 	lane  int
 	tail  Tail
-	// lostCommits is the number of commits that were refused since the last successful one. A copy of a refused commit
-	// may still arrive and succeed. So the next commit skips their numbers, and is not taken for such a copy.
+	// lostCommits is the number of commits that were refused since the last successful commit. A copy of a refused
+	// commit may still arrive and succeed. So the next commit skips the numbers of the refused commits: it is not
+	// taken for such a copy.
 	lostCommits int64
 }
 
 // RaiseFence raises the fence for a new holder, which has the lane's lease: it writes tail under nonce. From
-// then on storage refuses every commit of an earlier holder. seen is tail as last read; it may be out of date,
-// and the zero Tail means not read. change adapts the stored tail, for example to count a crash. If storage
+// then on storage refuses every commit of an earlier holder. seen is tail as last read; it may be out of date.
+// The zero Tail means that tail was not read. change adapts the stored tail, for example to count a crash. If storage
 // does not answer the write, RaiseFence tries until ctx, the lease's context, ends. ErrClosed: tail is closed after
 // the change, so no process may hold the lane, and nothing was written.
 func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tail,
@@ -61,9 +62,9 @@ func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tai
 // Tail returns tail as last committed.
 func (w *Writer) Tail() Tail { return w.tail }
 
-// Commit writes the rows of a batch and the changed tail in one transaction. ErrFenced: tail has changed, as a rule
-// because another holder has the lane, and this commit was not done. After any other error the caller must assume
-// neither that the commit was done nor that it was not.
+// Commit writes the rows of a batch and the changed tail in one transaction. ErrFenced: tail has changed, and this
+// commit was not done. As a rule another holder has the lane then. After any other error the caller does not know
+// whether the commit was done.
 func (w *Writer) Commit(ctx context.Context, b *Batch) error {
 	next := w.tail
 	next.CommitSeq += 1 + w.lostCommits
@@ -120,8 +121,8 @@ func refusalOf(err error, ops []storage.Op) error {
 	}
 }
 
-// refusedRow returns the key of the row because of which a commit was refused. Nothing was written, unless a late
-// copy of that commit still arrives: then the next commit returns ErrFenced.
+// refusedRow returns the key of a row: a commit was refused because of that row, and wrote nothing. If a late copy of
+// the commit still arrives and is done, the next commit returns ErrFenced.
 func refusedRow(err error) (string, bool) {
 	var r *rowRefusal
 	if !errors.As(err, &r) {

@@ -18,8 +18,8 @@
 // # Invariant and formula
 //
 // While Trusted returns true, storage gives the lease to no other process. A lease of length L was granted or
-// renewed by a request that was sent at s. Storage counts from when it received the request, which is no earlier, so
-// the lease lasts at least until s + L, and is trusted for
+// renewed by a request that was sent at s. Storage counts from the time at which it received the request, which is
+// not before s. So the lease lasts at least until s + L. It is trusted for
 //
 //	elapsed since s < L − margin        (margin: a tenth of L, at least 2 s)
 //
@@ -38,8 +38,8 @@
 // trust, or within a second after it if only the wall clock has passed the end.
 //
 // If the answer to an acquire is lost, the lease may have been granted. Acquire sends the request again under the
-// same id, which renews the lease. If no answer arrives, it releases the lease as far as storage can be reached. A
-// request that arrives even later takes a lease that no process knows; it expires after L.
+// same id, which renews the lease. If no answer arrives, Acquire releases the lease, as far as storage can be reached.
+// If a request arrives even later, it takes a lease that no process knows; that lease expires after L.
 //
 // No lease is perfect. Between asking Trusted and the last byte of a write a process can stand still for longer than
 // the margin. So results that are recorded under a lease are recorded under a fence as well.

@@ -37,7 +37,7 @@ const (
 type Config struct {
 	Leases storage.Leases
 	Length time.Duration    // 15 to 60 s
-	Margin time.Duration    // less than half of Length; 0 = a tenth of it, at least 2 s
+	Margin time.Duration    // less than half of Length; 0 = a tenth of Length, but at least 2 s
 	Now    func() time.Time // wall clock; nil = time.Now
 	Log    *slog.Logger     // nil = no logs
 }
@@ -109,7 +109,7 @@ func Acquire(ctx context.Context, cfg Config, name string) (*Lease, error) {
 }
 
 // acquireWithRetry sends the request again if its answer is lost, which is harmless under the same
-// id. If the lease may have been granted, and no answer confirms it, it releases the lease.
+// id. If the lease may have been granted, and no answer confirms that, acquireWithRetry releases the lease.
 func (l *Lease) acquireWithRetry(ctx context.Context) error {
 	var err error
 	maybeOurs := false
@@ -157,7 +157,7 @@ func isTransient(err error) bool {
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Release ends the lease's context, waits until the renewing goroutine has ended and releases the
-// lease. It does so even if ctx has ended, and gives up after 5 s. It returns nil if storage has
+// lease. It does so even if ctx has ended, and gives up after 5 s. It also returns nil if storage has
 // given the lease to another process. Further calls return the first result.
 func (l *Lease) Release(ctx context.Context) error {
 	l.releaseOnce.Do(func() {

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A lease of 15 s has a margin of 2 s, so it is trusted for 13 s. It is renewed each 5 s, and a renewal may take 2.5
-// s.
+// A lease of 15 s has a margin of 2 s, so it is trusted for 13 s. It is renewed every 5 s, and a renewal may take
+// 2.5 s.
 const (
 	length  = 15 * time.Second
 	window  = 13 * time.Second
@@ -34,7 +34,7 @@ type setup struct {
 	cfg    lease.Config
 }
 
-// newSetup must be called in the bubble of synctest: its clocks are the bubble's.
+// newSetup must be called in a bubble of package synctest, because it uses the clock of the bubble.
 func newSetup() *setup {
 	s := &setup{inner: memory.New(time.Now).Leases(), faults: storagetest.NewFaults()}
 	s.cfg = lease.Config{Leases: s.faults.Leases(s.inner), Length: length, Now: s.readWallClock}
@@ -89,8 +89,8 @@ func isLost(l *lease.Lease) bool {
 
 func isTrusted(l *lease.Lease) bool { return l.Context().Err() == nil && l.Trusted() }
 
-// hooked counts renewals. After storage has renewed the lease, it calls onAnswer, if set, and then returns the
-// answer.
+// hooked counts renewals. After storage has renewed the lease, hooked calls onAnswer, if set, and then returns
+// storage's answer.
 type hooked struct {
 	storage.Leases
 	renews   atomic.Int64

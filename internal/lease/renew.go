@@ -20,8 +20,8 @@ func (l *Lease) keepRenewing() {
 	}
 }
 
-// renewOnce sends one renewal, and returns the wait before the next one: until a third of the
-// length has passed since this one was sent, or renewDelay if it failed.
+// renewOnce sends one renewal, and returns the wait before the next one. If the renewal failed, the wait is
+// renewDelay. Otherwise the next renewal is sent a third of the lease's length after this one was sent.
 func (l *Lease) renewOnce() time.Duration {
 	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.requestTimeout())
 	defer cancel()

@@ -14,8 +14,8 @@ type clockReading struct {
 
 func (l *Lease) readClocks() clockReading { return clockReading{mono: time.Now(), wall: l.cfg.Now()} }
 
-// elapsedSince returns the larger of the times elapsed on the two clocks. Round removes the
-// monotonic reading, so that wall times are compared as such.
+// elapsedSince returns the time that has elapsed on one of the two clocks: the larger of the two times.
+// Round removes the monotonic reading, so that the wall times are subtracted.
 func (r clockReading) elapsedSince(start clockReading) time.Duration {
 	return max(r.mono.Sub(start.mono), r.wall.Round(0).Sub(start.wall.Round(0)))
 }
@@ -29,8 +29,8 @@ func (l *Lease) trustLeft() time.Duration {
 	return l.trustDuration() - l.readClocks().elapsedSince(l.grantedAt)
 }
 
-// TrustUntil returns the end of trust by the clock Config.Now. A later renewal extends trust. If
-// the wall clock is set back, trust ends earlier by that clock.
+// TrustUntil returns the end of trust as the wall clock, Config.Now, will show it. A later renewal extends trust. If
+// the wall clock is set back, it shows an earlier time when trust ends.
 func (l *Lease) TrustUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,8 +53,8 @@ func (l *Lease) Trusted() bool {
 	return false
 }
 
-// extendTrust extends trust after a renewal that was sent at the time sent, unless trust has ended
-// before the answer arrived.
+// extendTrust extends trust after a renewal, unless trust ended before the answer arrived. sent is the
+// time at which the renewal was sent.
 func (l *Lease) extendTrust(sent clockReading) {
 	l.mu.Lock()
 	intact := l.trustLeft() > 0
@@ -67,7 +67,7 @@ func (l *Lease) extendTrust(sent clockReading) {
 	}
 }
 
-// setLost ends the lease for good. err is storage's refusal, nil if trust ended.
+// setLost ends the lease for good. err is storage's refusal; nil = trust has ended.
 func (l *Lease) setLost(err error) {
 	l.lostOnce.Do(func() {
 		if l.ctx.Err() == nil {

@@ -184,8 +184,8 @@ func TestLease_Trusted_Clocks(t *testing.T) {
 			}
 		},
 		"AnAnswerAfterASleepRestoresNoTrust": func(t *testing.T, s *setup) {
-			// The machine sleeps during the renewal: the wall clock is ahead when the answer comes. Trust has ended
-			// before the answer, so the renewal does not extend it.
+			// The machine sleeps during the renewal: the wall clock has gone on when the answer comes. Trust has ended
+			// before the answer, so the renewal does not extend trust.
 			sleepy := &hooked{Leases: s.cfg.Leases,
 				onAnswer: func(context.Context) { s.ahead.Store(int64(window - renewal)) }}
 			s.cfg.Leases = sleepy

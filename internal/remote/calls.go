@@ -107,7 +107,7 @@ func (c *Client) Export(ctx context.Context, path string, query url.Values, to i
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // if the text cannot be read, the error has none
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // if the body cannot be read, the error has no text
 		return refusalError(resp, body)
 	}
 	if _, err := io.Copy(to, resp.Body); err != nil {
@@ -116,7 +116,7 @@ func (c *Client) Export(ctx context.Context, path string, query url.Values, to i
 	return nil
 }
 
-// Errors lists the causes of dead messages, at most limit of them.
+// Errors lists the causes of dead messages. The parameter "limit" is the largest number of causes.
 func (c *Client) Errors(ctx context.Context, limit int) (Answer[wire.ErrorList], error) {
 	return getJSON[wire.ErrorList](ctx, c, "/errors", url.Values{"limit": {strconv.Itoa(limit)}})
 }
@@ -129,7 +129,7 @@ func (c *Client) Replay(ctx context.Context, id string, force bool) (Answer[wire
 }
 
 // Edit requests a replay of a dead message with a corrected body. note is the reason of the correction; "" = none.
-// force is as for Replay.
+// force means the same as for Replay.
 func (c *Client) Edit(ctx context.Context, id string, body []byte, note string, force bool) (Answer[wire.Message],
 	error) {
 	query := forceQuery(force)
@@ -141,7 +141,7 @@ func (c *Client) Edit(ctx context.Context, id string, body []byte, note string, 
 		contentType: "application/xml", body: body})
 }
 
-// PlanReplay returns the numbers of a bulk replay, and starts none.
+// PlanReplay returns the numbers of a bulk replay, but does not start it.
 func (c *Client) PlanReplay(ctx context.Context, r ReplayRequest) (Answer[wire.JobPlan], error) {
 	r.DryRun = true
 	return postJSON[wire.JobPlan](ctx, c, "/replays", r)

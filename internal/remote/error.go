@@ -19,7 +19,7 @@ type Kind int
 const (
 	Broken      Kind = iota // the answer is not from Weir, or the request cannot be built
 	NotFound                // the message, job or other thing does not exist, or no Weir is at the address
-	Refused                 // a key is missing or wrong, the request is invalid, or the state does not allow it
+	Refused                 // a key is missing or wrong, the request is invalid, or not allowed in this state
 	Unavailable             // Weir was not reached, or cannot work now; a retry may succeed
 )
 
@@ -70,7 +70,8 @@ func (p Problem) String() string {
 	return text
 }
 
-// describe returns path and message. If the message already begins with the path, it returns only the message.
+// describe returns the problem's path and message. If the message already begins with the path, describe returns only
+// the message.
 func (p Problem) describe() string {
 	if p.Path == "" || strings.HasPrefix(p.Message, p.Path+" ") {
 		return p.Message

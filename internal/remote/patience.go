@@ -9,28 +9,30 @@ import (
 	"weir/internal/retry"
 )
 
-// Patience retries calls that fail with Unavailable. It gives up when all calls have failed with Unavailable for
-// GiveUp. Several callers may share one Patience: if a call of one caller ends otherwise, the time begins again for
-// all.
+// Patience retries calls that fail with Unavailable. It gives up after a time of GiveUp in which every call has failed
+// with Unavailable. Several callers may share one Patience: if a call of one caller ends otherwise, the time begins
+// again for all callers.
 type Patience struct {
 	GiveUp time.Duration // 0 = each call is tried once
-	First  time.Duration // first pause; each further one is twice as long. Up to half of each is left out at random.
+	First  time.Duration // first pause; each further one is twice as long. Up to half of a pause is cut off at random.
 	Most   time.Duration // longest pause, except if Weir's Retry-After is longer
-	// Unreached replaces GiveUp, if it is shorter, until a call gets an answer: without any answer, the address is
-	// probably wrong. 0 = GiveUp.
+	// Unreached replaces GiveUp until a call gets an answer, because an address that never answers is probably wrong.
+	// 0, or a time longer than GiveUp, has no effect.
 	Unreached time.Duration
-	// Report is called with the first error that is Unavailable, and with the first one after each call that ended
-	// otherwise. left is the time for which Do still tries. Report may be nil.
+	// Report is called with the first error of each series of errors that are Unavailable. A call that ends otherwise
+	// ends the series. left is the time for which Do still tries. Report may be nil.
 	Report func(err error, left time.Duration)
 
-	mu         sync.Mutex
-	worked     time.Time // time of the last call that did not fail with Unavailable; at first, of the first Do
-	isAnswered bool      // a call had an answer with any status
-	isReported bool      // Report was called after worked
+	mu sync.Mutex
+	// worked is the time of the last call that did not fail with Unavailable. Before such a call it is the time at
+	// which the first Do began.
+	worked     time.Time
+	isAnswered bool // a call had an answer with any status
+	isReported bool // Report was called after the time "worked"
 }
 
 // Do calls f until f returns nil or an error that is not Unavailable, until Do gives up, or until ctx ends. It returns
-// nil, f's last error (wrapped if Do has given up), or the error of ctx.
+// nil, the last error of f (wrapped if Do has given up), or the error of ctx.
 func (p *Patience) Do(ctx context.Context, f func(context.Context) error) error {
 	p.failingFor(false)
 	var idle time.Duration
@@ -59,7 +61,7 @@ func (p *Patience) Do(ctx context.Context, f func(context.Context) error) error 
 	return err
 }
 
-// failingFor returns the time since worked. If works is true, it first sets worked to now.
+// failingFor returns the duration since p.worked. If works is true, it first sets p.worked to now.
 func (p *Patience) failingFor(works bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,8 +75,8 @@ func (p *Patience) failingFor(works bool) time.Duration {
 	return now.Sub(p.worked)
 }
 
-// limitFor returns the time for which calls may fail before Do gives up. If err is an answer's, it records that Weir
-// has answered.
+// limitFor returns the time for which calls may fail before Do gives up. If err comes from an answer, limitFor records
+// that Weir has answered.
 func (p *Patience) limitFor(err error) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +89,7 @@ func (p *Patience) limitFor(err error) time.Duration {
 	return min(p.Unreached, p.GiveUp)
 }
 
-// report calls Report, unless Report was called after worked.
+// report calls Report, unless Report was called after the time p.worked.
 func (p *Patience) report(err error, left time.Duration) {
 	p.mu.Lock()
 	isFirst := !p.isReported

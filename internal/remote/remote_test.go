@@ -35,7 +35,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// newClient returns a client of a server with the handler h. below is the path that is added to the server's address.
+// newClient returns a client of a server with the handler h. The parameter "below" is the path that is added to the
+// server's address.
 func newClient(t *testing.T, below string, h http.HandlerFunc) *remote.Client {
 	t.Helper()
 	s := httptest.NewServer(h)

@@ -32,7 +32,8 @@ type ReplayRequest struct {
 	Reason          string       `json:"reason,omitempty"`
 }
 
-// WaitingFilter selects waiting messages: with All, all of them; else those that match every set field.
+// WaitingFilter selects waiting messages. If All is set, it selects all of them. Otherwise it selects those that match
+// every set field.
 type WaitingFilter struct {
 	All       bool       `json:"all,omitempty"`
 	Key       *string    `json:"key,omitempty"`
@@ -49,10 +50,11 @@ type Cancellation struct {
 	Filter   WaitingFilter `json:"filter"`
 	DryRun   bool          `json:"dryRun,omitempty"` // Weir only counts the messages
 	Reason   string        `json:"reason,omitempty"`
-	Continue string        `json:"continue,omitempty"` // Continue of the last answer; "" = from the beginning
+	Continue string        `json:"continue,omitempty"` // the field Continue of the last answer; "" = from the beginning
 }
 
-// DeadFilter selects dead messages to discard: with All, all of them; else those that match every set field.
+// DeadFilter selects dead messages to discard. If All is set, it selects all of them. Otherwise it selects those that
+// match every set field.
 type DeadFilter struct {
 	All bool `json:"all,omitempty"`
 	ReplayFilter
@@ -63,7 +65,7 @@ type DiscardRequest struct {
 	Filter   DeadFilter `json:"filter"`
 	DryRun   bool       `json:"dryRun,omitempty"` // Weir only counts the messages
 	Reason   string     `json:"reason,omitempty"`
-	Continue string     `json:"continue,omitempty"` // Continue of the last answer; "" = from the beginning
+	Continue string     `json:"continue,omitempty"` // the field Continue of the last answer; "" = from the beginning
 }
 
 // Discarded has the numbers of messages of a DiscardRequest.
@@ -71,7 +73,7 @@ type Discarded struct {
 	Selected int       `json:"selected"` // messages that the filter selects
 	Asked    int       `json:"asked"`    // messages whose holders were asked to discard them
 	TooLate  int       `json:"tooLate"`  // messages that were no longer dead, or that are to be replayed
-	To       time.Time `json:"to"`       // To of the filter, or the time of the first request
+	To       time.Time `json:"to"`       // the filter's To; if it was not set, the time of the first request
 	Complete bool      `json:"complete"` // all dead messages were read
 	Continue string    `json:"continue,omitempty"`
 }
@@ -82,7 +84,7 @@ type Cancelled struct {
 	Cancelled int       `json:"cancelled"` // scheduled messages, which Weir cancelled at once
 	Asked     int       `json:"asked"`     // messages whose holders were asked to cancel them
 	TooLate   int       `json:"tooLate"`   // messages that were already final
-	To        time.Time `json:"to"`        // To of the filter, or the time of the first request
+	To        time.Time `json:"to"`        // the filter's To; if it was not set, the time of the first request
 	Complete  bool      `json:"complete"`  // all waiting messages were read
 	Continue  string    `json:"continue,omitempty"`
 }

@@ -34,7 +34,7 @@ var ErrGone = errors.New("the table, queue or container does not exist")
 type Error struct {
 	Op         string // the failed call: "table transact", "lease acquire"
 	Kind       Kind
-	Index      int           // of the operation that failed in Transact; -1 = none in particular, or another call
+	Index      int           // index of the operation that failed in Transact; -1 = not known, or another call
 	RetryAfter time.Duration // the pause that storage asked for; 0 = none
 	Err        error         // the cause, for logs
 }

@@ -40,8 +40,8 @@ const (
 	Upsert                    // the row is inserted or replaced
 )
 
-// Op is one operation of a transaction. IfMatch is for Replace, Merge and Delete;
-// empty means AnyETag.
+// Op is one operation of a transaction. IfMatch is for Replace, Merge and Delete; an empty IfMatch
+// means AnyETag.
 type Op struct {
 	Kind    OpKind
 	Key     string
@@ -50,7 +50,7 @@ type Op struct {
 }
 
 // Limits of one transaction, by Azure's documentation ("Performing entity group
-// transactions"): 100 operations, each on a row of its own, and 4 MiB as sent.
+// transactions"): 100 operations, each on a row of its own, and a payload of 4 MiB as it is sent.
 const (
 	MaxOps          = 100
 	MaxPayloadBytes = 4 << 20
@@ -60,14 +60,14 @@ const (
 type Query struct {
 	Partition string
 	From      string   // first key, inclusive
-	After     string   // first key, exclusive: the last key of the page before; with From, both bounds apply
+	After     string   // only later keys: the last key of the previous page; From still applies
 	To        string   // last key, exclusive; empty = no bound
 	Limit     int      // rows at most, 1 to 1000; 0 = 1000
 	Columns   []string // names of the wanted values; nil = all, empty = none
 }
 
-// Page is one answer to a Query: a snapshot of the partition. If More is set, rows may follow the last
-// one; such a page has at least one row.
+// Page is one answer to a Query: a snapshot of the partition. If More is set, the page has at least one
+// row, and other rows may follow its last row.
 type Page struct {
 	Rows []Row
 	More bool
@@ -80,8 +80,8 @@ type Table interface {
 	// Range reads one page, in byte order of the keys.
 	Range(ctx context.Context, q Query) (Page, error)
 	// Transact applies all operations or none, and returns the new ETag of each row in order
-	// (empty for Delete). The error is an *Error. Its Index is that of the failed operation (-1:
-	// none in particular). Its Kind is Conflict (an inserted row exists), NotFound, Precondition (the
+	// (empty for Delete). The error is an *Error. Its Index is the index of the failed operation; -1 means
+	// no particular operation. Its Kind is Conflict (an inserted row exists), NotFound, Precondition (the
 	// ETag differs), TooLarge, Throttled, Unavailable (nothing was sent or done), Ambiguous (sent,
 	// with an unknown result), or Other. Transact never sends the transaction twice.
 	Transact(ctx context.Context, partition string, ops []Op) ([]ETag, error)
@@ -101,9 +101,9 @@ type QueueMessage struct {
 type Queue interface {
 	// Put adds a message that becomes visible after delay (0 to 7 days, rounded up to seconds).
 	Put(ctx context.Context, text string, delay time.Duration) error
-	// Get dequeues up to max (1 to 32) messages, and hides them for hide (at least 1 s).
+	// Get dequeues up to max (1 to 32) messages, and hides them for a time, hide (at least 1 s).
 	Get(ctx context.Context, max int, hide time.Duration) ([]QueueMessage, error)
-	// Update changes the text and hides the message for hide. Later calls need the new pop receipt.
+	// Update changes the text and hides the message for a time, hide. Later calls need the new pop receipt.
 	// Update returns NotFound if the message was deleted, dequeued again or updated since.
 	Update(ctx context.Context, m QueueMessage, text string, hide time.Duration) (popReceipt string, err error)
 	// Delete removes a dequeued message, or returns NotFound if the message was deleted, dequeued again or
@@ -141,7 +141,7 @@ type BlobPage struct {
 	Next  string
 }
 
-// BlobMarks marks blobs that a row refers to, and lists blobs, so that retention finds the others.
+// BlobMarks marks the blobs that a row refers to. It also lists blobs: so retention finds the unmarked ones.
 type BlobMarks interface {
 	// Mark sets the blob's mark, or returns NotFound. It is idempotent. A Put clears the mark.
 	Mark(ctx context.Context, name string) error
@@ -163,7 +163,7 @@ type File struct {
 	IsGrowing bool
 }
 
-// FilePage is one page of a listing, as BlobPage is.
+// FilePage is one page of a listing of files. The rules are those of BlobPage.
 type FilePage struct {
 	Files []File
 	Next  string
@@ -174,23 +174,24 @@ type Files interface {
 	// List returns one page of the files with a prefix, at most 1000, in the order of their names. An empty marker
 	// means the first page, FilePage.Next the page that follows.
 	List(ctx context.Context, prefix, marker string) (FilePage, error)
-	// Read returns length bytes of a version of a file from offset on; an empty version means any. The caller asks
-	// for at least one byte, and only for bytes that exist. Precondition means that the file has another version,
-	// NotFound that there is no file.
+	// Read returns bytes of a file: length bytes, from offset on. The file must have the given version; an empty
+	// version means any. The caller asks for at least one byte, and only for bytes that exist. Precondition means
+	// that the file has another version, NotFound that there is no file.
 	Read(ctx context.Context, name string, version ETag, offset, length int64) ([]byte, error)
-	// Write writes a file, and replaces an existing one. The file becomes visible only when it is whole. Write
-	// returns an error of body as it is. Names of metadata are C# identifiers, and values are ASCII.
+	// Write writes a file, and replaces an existing one. The file becomes visible only when it is whole. If reading
+	// from body fails, Write returns that error unchanged. Names of metadata are C# identifiers, and values are ASCII.
 	Write(ctx context.Context, name, contentType string, metadata map[string]string, body io.Reader) error
-	// Delete removes a version of a file; an empty version means any. Precondition means that this version does not
-	// exist, NotFound that there is no file; without a file, the error for a version can be either.
+	// Delete removes a file if it has the given version; an empty version means any. Precondition means that this
+	// version does not exist, NotFound that there is no file. If a version is given and there is no file, the error
+	// can be either of the two.
 	Delete(ctx context.Context, name string, version ETag) error
 }
 
 // Leases are blob leases, on blobs that are created on demand. The caller chooses the id, a UUID. Each
 // call is sent once.
 type Leases interface {
-	// Acquire takes the lease for 15 to 60 s, or returns Conflict if another id holds it. Acquire with
-	// the id that holds the lease renews it, for the new length.
+	// Acquire takes the lease for length (15 to 60 s), or returns Conflict if another id holds it. Acquire
+	// with the id that holds the lease renews it, for the new length.
 	Acquire(ctx context.Context, name, id string, length time.Duration) error
 	// Renew lets the lease last for its length from now on, or returns Conflict if the id does not hold it. It also
 	// renews a lease that has expired, unless another id has acquired the lease since.

@@ -18,10 +18,10 @@ import (
 	"weir/internal/weir"
 )
 
-// Sender returns a sender that records two spans for each attempt in the message's trace. The span "wait" lasts
-// from the earliest possible start of the attempt to its actual start. The span "deliver" follows. If the attempt is a
-// chain of requests, "deliver" has a child span for each request. The CMS receives the trace context of "deliver".
-// method and address come from the settings. If e exports no traces, Sender returns next.
+// Sender returns a sender that records two spans for each attempt in the message's trace. The span "wait" lasts from
+// the earliest possible start of the attempt to its actual start. The span "deliver" follows. If the attempt is a chain
+// of requests, "deliver" has a child span for each request. The CMS receives the trace context of "deliver". The
+// parameters "method" and "address" come from the settings. If e exports no traces, Sender returns "next".
 func (e *Export) Sender(next drain.Sender, method, address string) drain.Sender {
 	if e == nil || e.tracer == nil {
 		return next
@@ -47,10 +47,11 @@ type sender struct {
 	fixed  []attribute.KeyValue // attributes that all attempts have
 
 	mu    sync.Mutex
-	ended map[weir.ID]time.Time // end of the last attempt, by message, if its outcome was unavailable
+	ended map[weir.ID]time.Time // by message: end of the last attempt if its outcome was unavailable
 }
 
-// maxEnded limits the entries of ended. If an entry is missing, the next span "wait" of its message begins too early.
+// maxEnded limits the entries of the map "ended". If the entry of a message is missing, the next span "wait" of the
+// message begins too early.
 const maxEnded = 1000
 
 // Send implements drain.Sender.
@@ -99,7 +100,8 @@ func setTraceParent(ctx context.Context, m *weir.Message) {
 }
 
 // recordWait records the span "wait", and returns the context in which the span "deliver" starts. If the message has a
-// trace, this context is parent. Otherwise the span "wait" begins a trace, and recordWait returns its context.
+// trace, recordWait returns the context "parent". Otherwise the span "wait" begins a trace, and recordWait returns the
+// context of that span.
 func (s *sender) recordWait(parent context.Context, d weir.Delivery, began time.Time,
 	attrs []attribute.KeyValue) context.Context {
 	ctx, span := s.tracer.Start(parent, "wait", trace.WithTimestamp(s.waitedSince(d, began)),
@@ -111,8 +113,8 @@ func (s *sender) recordWait(parent context.Context, d weir.Delivery, began time.
 	return ctx
 }
 
-// waitedSince returns the earliest possible start of the attempt. It never returns a time after began, which is the
-// actual start, even if the clocks of processes differ.
+// waitedSince returns the earliest possible start of the attempt. It never returns a time after the actual start,
+// "began", even if the clocks of processes differ.
 func (s *sender) waitedSince(d weir.Delivery, began time.Time) time.Time {
 	s.mu.Lock()
 	since := s.ended[d.Message.ID]
@@ -126,8 +128,8 @@ func (s *sender) waitedSince(d weir.Delivery, began time.Time) time.Time {
 	return since
 }
 
-// rememberEnd stores the end of an attempt with the outcome unavailable in ended, because the message has no record of
-// such an attempt. After any other outcome it removes the entry of the message.
+// rememberEnd stores the end of an attempt in the map "ended" if the outcome is unavailable, because the message has no
+// record of such an attempt. After any other outcome it removes the entry of the message.
 func (s *sender) rememberEnd(d weir.Delivery, r weir.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,8 @@
 // have a contract that the settings no longer have: the label is then "other". If the contract was not read, the
 // label is "unknown".
 //
-// Export makes a span for the request or the append that brought a message, and spans for each wait and attempt of
-// the message. The message stores the trace context of the first span. So in every process the first span is the
-// parent of the spans of waits and attempts. Without a collector the process has a nil Export, which does nothing.
+// Export makes the first span of a message for the request or the append that brought the message. It makes further
+// spans for each wait and each attempt of the message. The message stores the trace context of the first span. So the
+// first span is the parent of all other spans of the message, in every process. Without a collector the process has a
+// nil Export, which does nothing.
 package telemetry

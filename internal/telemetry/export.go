@@ -28,10 +28,10 @@ import (
 const scope = "weir"
 
 // Export sends traces, metrics and logs to an OpenTelemetry collector. A nil Export sends nothing. Its methods Receive,
-// Sender and Log then return their argument, and File only calls its argument.
+// Sender and Log return the handler or sender that they get, and its method File only calls the function that it gets.
 //
-// Goroutines of the SDK send all data, spans and log records from bounded queues. If a collector is slow or cannot be
-// reached, spans and log records are lost, but no delivery is delayed.
+// Goroutines of the SDK send all data. They take spans and log records from bounded queues. If a collector is slow or
+// cannot be reached, spans and log records are lost, but no delivery is delayed.
 type Export struct {
 	env      func(string) string
 	log      *slog.Logger // for errors of the export itself, which are never exported
@@ -40,7 +40,7 @@ type Export struct {
 	resource *resource.Resource
 
 	mu   sync.Mutex
-	ends []func(context.Context) error // that Close calls
+	ends []func(context.Context) error // functions that Close calls
 }
 
 // Open starts the export of traces and logs that the standard variables configure (OTEL_EXPORTER_OTLP_ENDPOINT and
@@ -96,8 +96,8 @@ func signalEndpoint(env func(string) string, signal string) string {
 	return env("OTEL_EXPORTER_OTLP_ENDPOINT")
 }
 
-// signalProtocol returns the protocol of a signal; empty = the signal is not exported. It logs values of the variables
-// that it does not know.
+// signalProtocol returns the protocol of a signal; empty = the signal is not exported. If it does not know the value of
+// a variable, it logs the value.
 func (e *Export) signalProtocol(signal string) string {
 	if signalEndpoint(e.env, signal) == "" {
 		return ""
@@ -139,8 +139,8 @@ func (e *Export) atEnd(end func(context.Context) error) {
 	e.ends = append(e.ends, end)
 }
 
-// sampler samples every trace. With Application Insights, the host adds a traceparent to each call that has
-// none, with the flag for a trace that is not sampled. A sampler that followed this flag would sample no message.
+// sampler samples every trace. With Application Insights, the host adds a traceparent to each call that has none. The
+// flags of this traceparent say that the trace is not sampled. A sampler that followed them would sample no message.
 var sampler = tracesdk.ParentBased(tracesdk.AlwaysSample(),
 	tracesdk.WithRemoteParentNotSampled(tracesdk.AlwaysSample()))
 
@@ -177,8 +177,8 @@ func (e *Export) startLogs(ctx context.Context, local slog.Handler) {
 	e.logs = newLogs(provider, local)
 }
 
-// Metrics starts to send the gathered metrics every OTEL_METRIC_EXPORT_INTERVAL. Close sends them a last time.
-// Before the metrics are gathered, the exporter calls refresh and waits for it.
+// Metrics starts to send the gathered metrics every OTEL_METRIC_EXPORT_INTERVAL. Close sends them a last time. Before
+// the metrics are gathered, the exporter calls the function "refresh", and waits until it has returned.
 func (e *Export) Metrics(ctx context.Context, g prometheus.Gatherer, refresh func(context.Context)) {
 	if e == nil {
 		return
@@ -197,7 +197,7 @@ func (e *Export) Metrics(ctx context.Context, g prometheus.Gatherer, refresh fun
 	e.atEnd(provider.Shutdown)
 }
 
-// refreshedProducer calls refresh before it produces metrics.
+// refreshedProducer calls the function "refresh" before it produces metrics.
 type refreshedProducer struct {
 	metricsdk.Producer
 	refresh func(context.Context)
@@ -209,7 +209,8 @@ func (p refreshedProducer) Produce(ctx context.Context) ([]metricdata.ScopeMetri
 	return p.Producer.Produce(ctx)
 }
 
-// Log returns a handler that logs to local and to the collector. If e exports no logs, it returns local.
+// Log returns a handler that logs to the handler "local" and to the collector. If e exports no logs, Log returns
+// "local".
 func (e *Export) Log(local slog.Handler) slog.Handler {
 	if e == nil || e.logs == nil {
 		return local

@@ -11,7 +11,7 @@ import (
 	"weir/internal/weir"
 )
 
-// File makes a span around the append of a message that no POST of a message brought: a message of a schedule, a
+// File makes a span around the append of a message that did not arrive by a POST of its own: a message of a schedule, a
 // broker, a batch or a file. The span continues the message's trace if the message has one, and otherwise begins a
 // trace. File sets the message's trace parent to the span. The parameter file is the function that appends the message.
 func (e *Export) File(ctx context.Context, m *weir.Message, file func(context.Context) error) error {

@@ -13,7 +13,7 @@ import (
 // LaneView is the observed state of a lane.
 type LaneView struct {
 	Waiting int64           // number of messages that are not final
-	Oldest  time.Time       // when the oldest waiting message could first be sent; zero = none waits, or not known
+	Oldest  time.Time       // time from which the oldest waiting message could be sent; zero = none waits, or not known
 	Paused  map[string]bool // whether the lane is paused, by cause: operator, calendar, cms
 }
 
@@ -24,14 +24,15 @@ const stale = 150 * time.Second
 // pausers are the possible causes of a lane's pause.
 var pausers = []string{"operator", "calendar", "cms"}
 
-// lanes shows this instance's last view of each lane until the view is older than stale. It also shows the lanes whose
-// lease this process has. Every instance shows every lane, so dashboards must take the largest value of a lane.
+// lanes is a collector. It shows this instance's last view of each lane until the view is older than the constant
+// stale. It also shows the lanes whose lease this process has. Every instance shows every lane, so dashboards must take
+// the largest value of a lane.
 type lanes struct {
 	now func() time.Time
 
 	mu      sync.Mutex
 	seen    map[int]look
-	isOwned map[int]bool // whether this process has the lane's lease, for each lane with an event of the lease
+	isOwned map[int]bool // by lane: this process has the lease; false or no entry = it does not
 }
 
 // look is a view of a lane, and the time at which the lane was read.

@@ -13,7 +13,8 @@ import (
 // active span.
 const TraceIDKey = "trace_id"
 
-// exported sends log records to the collector. It sends only records that this process also logs itself.
+// exported is a handler that sends log records to the collector. It sends only records that this process also logs
+// itself.
 type exported struct {
 	slog.Handler
 	local slog.Handler

@@ -98,7 +98,7 @@ func NewMetrics(cfg Config) *Metrics {
 	return m
 }
 
-// initSeries creates the series of the label values that are known. It creates none of attempts.
+// initSeries creates the series of the label values that are known. It creates no series of attempts.
 func (m *Metrics) initSeries() {
 	for name := range m.contracts {
 		m.accepted.WithLabelValues(name)
@@ -165,8 +165,8 @@ func (m *Metrics) Filed(messages []weir.Message) {
 // Limited implements upstream.Observer.
 func (m *Metrics) Limited(upstream, limit string) { m.limited.WithLabelValues(upstream, limit).Inc() }
 
-// Refused counts a refusal: a post whose answer is an error, or an invalid file, part of a batch or message of a
-// broker.
+// Refused counts a refusal. A refusal is a post whose answer is an error. An invalid file, an invalid part of a batch
+// and an invalid message of a broker are refusals, too.
 func (m *Metrics) Refused(err error) {
 	m.refused.WithLabelValues(refusalReason(weir.KindOf(err))).Inc()
 }

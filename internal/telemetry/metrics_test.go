@@ -16,7 +16,7 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-// counts are Counts with one operation and one failure.
+// counts implements Counts with one operation and one failure.
 type counts struct{}
 
 func (counts) Snapshot() map[string]int64 { return map[string]int64{"table transact": 3} }

@@ -20,7 +20,7 @@ var w3c propagation.TraceContext
 
 // Receive makes a span for each request. The span continues the upstream's trace if the request has one. Receive
 // replaces the request's traceparent by the traceparent of the span. The message stores this traceparent, so the spans
-// of its waits and attempts are children of this span. If e exports no traces, Receive returns next.
+// of its waits and attempts are children of this span. If e exports no traces, Receive returns the handler "next".
 func (e *Export) Receive(route string, next http.Handler) http.Handler {
 	if e == nil || e.tracer == nil {
 		return next
@@ -31,7 +31,7 @@ func (e *Export) Receive(route string, next http.Handler) http.Handler {
 			trace.WithSpanKind(trace.SpanKindServer),
 			trace.WithAttributes(semconv.HTTPRequestMethodKey.String(r.Method), semconv.HTTPRoute(route),
 				semconv.URLScheme(httpio.Scheme(r)), semconv.URLPath(r.URL.Path)))
-		rec := &recorder{ResponseWriter: w, status: http.StatusInternalServerError} // status after a panic
+		rec := &recorder{ResponseWriter: w, status: http.StatusInternalServerError} // the status if next panics
 		defer func() {
 			if span.IsRecording() {
 				span.SetAttributes(append(filedAttributes(w.Header()), semconv.HTTPResponseStatusCode(rec.status))...)

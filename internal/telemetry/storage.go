@@ -10,7 +10,8 @@ import (
 type Counts interface {
 	// Snapshot returns the numbers of all requests, by service and operation ("table transact").
 	Snapshot() map[string]int64
-	// Failures returns the numbers of failed requests, by service and reason ("table throttled").
+	// Failures returns the numbers of failed requests, by service and reason ("table throttled"). A conditional write
+	// whose condition does not hold is no failure.
 	Failures() map[string]int64
 }
 

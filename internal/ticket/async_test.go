@@ -61,7 +61,8 @@ func TestSender_EnqueueAsync(t *testing.T) {
 // ticket has to become visible after each message.
 func TestSender_EnqueueAsync_AfterLeave(t *testing.T) {
 	t.Parallel()
-	// Messages are filed for the time filing. A ticket has to become visible at most latest after each message.
+	// Messages are filed for a time, filing. After each message a ticket has to become visible; latest is the longest
+	// time until then.
 	const step, filing, latest = 100 * time.Millisecond, 5 * time.Second, 3 * time.Second
 	for name, every := range map[string]time.Duration{"EachStep": step, "EachHalfSecond": 500 * time.Millisecond,
 		"EachSecond": time.Second, "Each1100ms": 1100 * time.Millisecond} {

@@ -25,10 +25,10 @@ const (
 	// instance. After that it assumes that another instance has taken the ticket.
 	takenElsewhereAfter = 10 * time.Second
 
-	// maxLaneTickets is the largest number of tickets of single lanes that an instance has at a time. Together with the
-	// tickets for all lanes, and the ticket of the invocation that stays, they are fewer than 16. Target-based scaling
-	// divides the queue's length by batchSize in host.json, which is 16. So more tickets would start instances without
-	// work.
+	// maxLaneTickets is the largest number of tickets for single lanes that an instance has at a time. These tickets,
+	// the tickets for all lanes and the ticket of the invocation that stays are together fewer than 16. Target-based
+	// scaling divides the queue's length by batchSize in host.json, which is 16. So more tickets would start instances
+	// without work.
 	maxLaneTickets = 8
 
 	// queueResolution is the accuracy of visibility: the queue counts whole seconds, by a clock of
@@ -46,8 +46,8 @@ const (
 type Config struct {
 	Queue              storage.Queue
 	Epoch              int
-	MinDelay, MaxDelay time.Duration    // bounds of the random visibility delay; MaxDelay 0 = 10 s
-	NoDelay            bool             // overrides MinDelay and MaxDelay by 0
+	MinDelay, MaxDelay time.Duration    // bounds of the random visibility delay; if MaxDelay is 0, it is 10 s
+	NoDelay            bool             // if set, both MinDelay and MaxDelay are 0
 	CountsFor          time.Duration    // how long a visible ticket still counts as pending; 0 = a minute
 	Now                func() time.Time // nil = time.Now
 	Rand               func() float64   // 0 to 1, called concurrently; nil = math/rand
@@ -82,7 +82,7 @@ type Sender struct {
 	cfg Config
 
 	mu      sync.Mutex
-	pending []*pendingTicket // put by this process, or about to be; see the package's comment
+	pending []*pendingTicket // tickets that this process has put or is about to put; see the package's comment
 
 	isLeaving  atomic.Bool    // this process takes no lane any more
 	background sync.WaitGroup // puts of EnqueueAsync
@@ -100,9 +100,9 @@ func (t *pendingTicket) leadsTo(lane int) bool { return t.lane == lane || t.lane
 // New returns a Sender without pending tickets.
 func New(cfg Config) *Sender { return &Sender{cfg: cfg.withDefaults()} }
 
-// Enqueue puts a ticket that becomes visible after MinDelay to MaxDelay, unless a pending one becomes
+// Enqueue puts a ticket that becomes visible after MinDelay to MaxDelay, unless a pending ticket becomes
 // visible before MaxDelay is over. The error is storage's, wrapped. After an error the ticket does not
-// count as pending, so the next call puts one. The caller's own work need not fail because of it.
+// count as pending, so the next call puts another. The caller's own work need not fail because of the error.
 func (s *Sender) Enqueue(ctx context.Context, lane int) error {
 	now := s.cfg.Now()
 	return s.enqueue(ctx, lane, now, s.drawDelay(s.cfg.MinDelay, s.cfg.MaxDelay), s.cfg.MaxDelay)
@@ -115,22 +115,22 @@ func (s *Sender) EnqueueNow(ctx context.Context, lane int) error {
 	return s.enqueueFresh(ctx, lane, 0, 0)
 }
 
-// EnqueueRelief puts a ticket for another invocation that relieves this one. It puts none if a
-// pending one becomes visible within MaxDelay, or within ten seconds if MaxDelay is longer, or became
-// visible at most takenElsewhereAfter ago.
+// EnqueueRelief puts a ticket for another invocation, which relieves this one. It puts no ticket if a pending
+// ticket is enough. A pending ticket is enough if it becomes visible soon: within MaxDelay, but at most within
+// ten seconds. A pending ticket that became visible at most takenElsewhereAfter ago is enough, too.
 func (s *Sender) EnqueueRelief(ctx context.Context, lane int) error {
 	return s.enqueueFresh(ctx, lane, takenElsewhereAfter, min(s.cfg.MaxDelay, defaultMaxDelay))
 }
 
-// enqueueFresh puts a ticket that is visible at once, unless a pending one becomes visible within
-// latest, or has been visible for maxVisible at most.
+// enqueueFresh puts a ticket that is visible at once, unless a pending ticket becomes visible within the time
+// span latest, or has been visible for at most maxVisible.
 func (s *Sender) enqueueFresh(ctx context.Context, lane int, maxVisible, latest time.Duration) error {
 	now := s.cfg.Now()
 	s.forgetVisible(lane, now.Add(-maxVisible))
 	return s.enqueue(ctx, lane, now, 0, latest)
 }
 
-// forgetVisible removes the pending tickets that lead to the lane and became visible before a time.
+// forgetVisible removes the pending tickets that lead to the lane and became visible before the given time.
 func (s *Sender) forgetVisible(lane int, before time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,9 +139,9 @@ func (s *Sender) forgetVisible(lane int, before time.Time) {
 	})
 }
 
-// Leave is called when this process takes no lane any more, and still files messages. From now on
-// other processes get its tickets, and it does not learn when. So EnqueueAsync then ignores tickets
-// that may have been visible before the message was filed; see delayAfterLeave.
+// Leave is called when this process takes no lane any more, and still files messages. From then on other
+// processes get its tickets, and this process does not learn when they get them. So EnqueueAsync ignores
+// tickets that may have been visible before the message was filed; see delayAfterLeave.
 func (s *Sender) Leave() { s.isLeaving.Store(true) }
 
 // EnqueueAsync is Enqueue for a caller that must not wait for the queue. It decides at once whether a ticket is
@@ -166,10 +166,10 @@ func (s *Sender) EnqueueAsync(lane int) {
 	})
 }
 
-// delayAfterLeave returns the visibility delay of a ticket for a message that was just filed, after Leave: two
-// seconds if another ticket became visible within the last second or does so within the next two, otherwise 0. So a
-// burst of messages leads to about one ticket a second, and a ticket becomes visible after the last message. Tickets
-// that may be visible already no longer count as pending.
+// delayAfterLeave is for a message that was filed after Leave. It returns the visibility delay of the ticket for
+// that message. The delay is two seconds if another ticket became visible within the last second, or becomes visible
+// within the next two seconds. Otherwise it is 0. So a burst of messages leads to about one ticket a second, and a
+// ticket becomes visible after the last message. Tickets that may be visible already no longer count as pending.
 func (s *Sender) delayAfterLeave(lane int, now time.Time) (delay time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,17 +196,17 @@ func (s *Sender) Wait(ctx context.Context) {
 	}
 }
 
-// EnqueueAt puts a ticket that becomes visible at needed, or up to a second later; if needed has
-// passed, at once. It puts none if a pending one is visible by then.
+// EnqueueAt puts a ticket that becomes visible at the time needed, or up to a second later. If that time has
+// passed, the ticket is visible at once. EnqueueAt puts no ticket if a pending ticket is visible by that time.
 func (s *Sender) EnqueueAt(ctx context.Context, lane int, needed time.Time) error {
 	now := s.cfg.Now()
 	return s.enqueue(ctx, lane, now, needed.Sub(now), needed.Sub(now))
 }
 
 // Requeue puts a new ticket in the place of a received one: another process holds the lane, or the host has given the
-// received ticket up. The new ticket becomes visible after three quarters to five quarters of about, so that the
-// processes that wait for one lane do not meet again. Requeue puts none if a pending ticket is visible after five
-// quarters of about. The host deletes the received ticket.
+// received ticket up. The parameter about says after what time the new ticket becomes visible. Requeue makes it up to
+// a quarter shorter or longer, so that the processes that wait for one lane do not meet again. Requeue puts no ticket
+// if a pending ticket is visible by the end of the longest such time. The host deletes the received ticket.
 func (s *Sender) Requeue(ctx context.Context, lane int, about time.Duration) error {
 	now := s.cfg.Now()
 	delay := roundUpToSeconds(s.drawDelay(about*3/4, about*5/4))
@@ -230,10 +230,10 @@ func (s *Sender) AwaitsRequeued(lane int) bool {
 	})
 }
 
-// MarkReceived is called when a ticket of the lane, or of AllLanes, has arrived. That ticket may be
-// one of this process. So the tickets of this process with the same lane number that are visible by
-// now no longer count as pending. Call MarkReceived before looking for work in the lane: a message
-// filed after that look must lead to a ticket.
+// MarkReceived is called when a ticket of the lane, or of AllLanes, has arrived. This process may have put that
+// ticket. So MarkReceived takes all tickets of this process that have the same lane number and are visible by now:
+// they no longer count as pending. Call MarkReceived before looking for work in the lane: a message that is filed
+// after that look must lead to a ticket.
 func (s *Sender) MarkReceived(lane int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,8 +241,8 @@ func (s *Sender) MarkReceived(lane int) {
 	s.dropTickets(func(t *pendingTicket) bool { return t.lane == lane && !t.visibleAt.After(by) })
 }
 
-// enqueue puts a ticket that becomes visible after delay, unless a pending one will be visible when
-// the time span latest has passed.
+// enqueue puts a ticket that becomes visible after delay. It puts no ticket if a pending ticket will be visible
+// when the time span latest has passed.
 func (s *Sender) enqueue(ctx context.Context, lane int, now time.Time, delay, latest time.Duration) error {
 	delay = roundUpToSeconds(delay)
 	reserved := s.reserveTicket(lane, now, now.Add(delay), now.Add(max(latest, 0)))
@@ -254,7 +254,8 @@ func (s *Sender) enqueue(ctx context.Context, lane int, now time.Time, delay, la
 
 func (s *Sender) putTicket(ctx context.Context, reserved *pendingTicket, delay time.Duration) error {
 	if err := s.cfg.Queue.Put(ctx, Encode(s.cfg.Epoch, reserved.lane), delay); err != nil {
-		// Storage may have put the ticket. It is cancelled all the same: a ticket too many costs less than one too few.
+		// Storage may have put the ticket. It no longer counts all the same: one ticket too many costs less than one
+		// too few.
 		s.cancelTicket(reserved)
 		return fmt.Errorf("put ticket of lane %d: %w", reserved.lane, err)
 	}
@@ -264,7 +265,7 @@ func (s *Sender) putTicket(ctx context.Context, reserved *pendingTicket, delay t
 
 // reserveTicket records a ticket as pending before it is put, so that concurrent calls put no other
 // ticket and need not wait for this one. It returns nil if a pending ticket is visible by the time
-// needed. Beyond maxLaneTickets the reserved ticket is one for all lanes.
+// needed. If there are maxLaneTickets already, the reserved ticket is one for all lanes.
 func (s *Sender) reserveTicket(lane int, now, visibleAt, needed time.Time) *pendingTicket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +284,7 @@ func (s *Sender) reserveTicket(lane int, now, visibleAt, needed time.Time) *pend
 // isExpected reports whether a pending ticket of the lane is visible by the time needed. The
 // caller holds mu.
 func (s *Sender) isExpected(lane int, needed time.Time) bool {
-	// queueResolution is added, because a ticket that was put for the same time was rounded up, too.
+	// queueResolution is added, because the delay of a pending ticket was rounded up to whole seconds.
 	return slices.ContainsFunc(s.pending, func(t *pendingTicket) bool {
 		return t.lane == lane && !t.visibleAt.After(needed.Add(queueResolution))
 	})
@@ -299,7 +300,7 @@ func (s *Sender) countLaneTickets() (count int) {
 	return count
 }
 
-// cancelTicket removes a ticket whose put failed from the pending ones.
+// cancelTicket removes a ticket from the pending tickets, because its put failed.
 func (s *Sender) cancelTicket(failed *pendingTicket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

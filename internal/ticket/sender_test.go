@@ -125,7 +125,7 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		s.enqueueAt(t, s.now.Add(time.Minute))
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2)
-		s.enqueueAt(t, s.now.Add(2*time.Minute)) // a pending ticket becomes visible before that
+		s.enqueueAt(t, s.now.Add(2*time.Minute)) // a pending ticket becomes visible earlier
 		s.wantPut(t, 2)
 	},
 	"ReceivedWhenVisiblePutsAnother": func(t *testing.T, s *setup) {
@@ -143,7 +143,7 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 	},
 	"ReceivedASecondEarlyPutsAnother": func(t *testing.T, s *setup) {
 		s.enqueueTicket(t, 0)
-		s.passTime(4 * time.Second) // by its own clock the queue shows the ticket a second early
+		s.passTime(4 * time.Second) // the queue has a clock of its own, and shows the ticket a second early
 		s.sender.MarkReceived(0)
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2)

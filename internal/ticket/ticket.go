@@ -2,17 +2,17 @@
 // L has work"; it never carries a message. It is never JSON, because the Functions host merges a
 // JSON message's fields into the trigger's metadata.
 //
-// The merge rule: an instance needs a ticket that is visible by a certain time. It puts none if one
-// of its own tickets, for the lane or for all lanes, will be visible by then. An instance that has
-// eight tickets of single lanes in the queue puts one for all lanes instead of a ninth. So an
-// instance has about ten tickets, regardless of the number of messages and lanes. From 16 tickets on
-// the platform would add an instance.
+// The merge rule: an instance needs a ticket that is visible by a certain time. It puts no ticket if one
+// of its own tickets, for the lane or for all lanes, will be visible by then. An instance that has eight
+// tickets for single lanes in the queue does not put a ninth, but a ticket for all lanes. So an instance
+// has about ten tickets, regardless of the number of messages and lanes. With 16 tickets or more the
+// platform would add an instance.
 //
-// A Sender knows only the tickets that it has put. A ticket is pending from its put until it is
-// visible and a ticket with its lane number arrives at this instance. A minute after a ticket became
-// visible it is not pending any more, because another instance has taken it by then. If another
-// instance took a pending ticket earlier, or a put failed, a message waits longer. The message is
-// not lost, because the sweep looks at every lane each minute.
+// A Sender knows only the tickets that it has put. A ticket is pending from the time at which it is put.
+// It stops being pending when it is visible and a ticket with its lane number arrives at this instance.
+// It also stops being pending a minute after it became visible, because another instance has taken it
+// by then. If another instance took a pending ticket earlier, or a put failed, a message waits longer.
+// The message is not lost, because the sweep looks at every lane each minute.
 package ticket
 
 import (

@@ -2,8 +2,8 @@
 // enforces the upstream's contracts, rate and daily quota.
 //
 // A request shows its upstream by a key, or by the upstream's name and a signature over the body: GitHub's
-// X-Hub-Signature-256, or Standard Webhooks (https://www.standardwebhooks.com). The time of a comparison with a key or
-// with a signature does not depend on how much of it is right.
+// X-Hub-Signature-256, or Standard Webhooks (https://www.standardwebhooks.com). A comparison of a key or a signature
+// takes the same time, however many of its bytes are right.
 //
 // The rate is a token bucket in the memory of each process. The daily quota is valid for all processes
 // together. A process reserves some messages of the day at a time by a conditional write of the upstream's row,

@@ -16,13 +16,13 @@ import (
 	"weir/internal/weir"
 )
 
-// newLimited returns a set with the upstream a. The set stands for one process with access to the table.
+// newLimited returns a set with the upstream "a". The set stands for one process with access to the table.
 func newLimited(table storage.Table, rate upstream.Rate, quota int64) *upstream.Set {
 	return upstream.NewSet([]upstream.Definition{{Name: "a", Rate: rate, DailyQuota: quota}}, table, time.Now,
 		&limits{})
 }
 
-// admitMessage asks the set to admit a message of the upstream a, and reports whether the set admitted it.
+// admitMessage asks the set to admit a message of the upstream "a", and reports whether the set admitted it.
 func admitMessage(t *testing.T, s *upstream.Set) bool {
 	t.Helper()
 	_, err := s.Admit(t.Context(), "a")
@@ -32,8 +32,8 @@ func admitMessage(t *testing.T, s *upstream.Set) bool {
 	return err == nil
 }
 
-// countAdmitted asks the sets by turns to admit a message of a, until all sets refuse in one round. It returns the
-// number of admitted messages.
+// countAdmitted asks the sets, one after the other, to admit a message of the upstream "a". It repeats this until all
+// sets refuse. It returns the number of admitted messages.
 func countAdmitted(t *testing.T, sets ...*upstream.Set) (n int) {
 	t.Helper()
 	for refused := 0; refused < len(sets); {
@@ -260,8 +260,8 @@ func TestSet_QuotaWhileStorageFails(t *testing.T) {
 	}
 }
 
-// Another process writes the row between the read and the write of nine tries. The tenth succeeds, and its messages
-// are taken.
+// In nine tries, another process writes the row between the read and the write. The tenth try succeeds, and its
+// messages are taken.
 func TestSet_QuotaOfTheLastTry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -50,7 +50,8 @@ func parseSecret(t *testing.T, scheme upstream.Scheme, text string) []byte {
 	return secret
 }
 
-// newSet returns a set with an upstream for each kind of credentials, and the upstream queue, which has none.
+// newSet returns a set with an upstream for each kind of credentials, and the upstream "queue", which has no
+// credentials.
 func newSet(t *testing.T, table storage.Table, now func() time.Time) *upstream.Set {
 	t.Helper()
 	return upstream.NewSet([]upstream.Definition{
@@ -63,7 +64,7 @@ func newSet(t *testing.T, table storage.Table, now func() time.Time) *upstream.S
 	}, table, now, &limits{})
 }
 
-// headersOf returns headers of names and values.
+// headersOf returns the headers in "pairs", which has a name and a value in turn.
 func headersOf(pairs ...string) http.Header {
 	h := http.Header{}
 	for i := 0; i < len(pairs); i += 2 {

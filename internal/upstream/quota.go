@@ -20,15 +20,15 @@ const (
 )
 
 const (
-	// A process reserves a twentieth (1/restParts) of the rest at a time, and at most maxReserved, unless it needs
-	// more at once, as for a batch. So a process that dies, or that gets no more messages, withholds at most a
-	// twentieth of the rest from the other processes, and the last messages are reserved singly.
+	// A process reserves a twentieth (1/restParts) of the rest at a time, and at most maxReserved messages. It reserves
+	// more only if it needs more at once, as for a batch. So a process that dies, or that gets no more messages,
+	// withholds at most a twentieth of the rest from the other processes. The last messages are reserved singly.
 	restParts, maxReserved = 20, 100
 	// fullFor is the time for which a process does not read a quota's row again after it has found too few messages
 	// left there.
 	fullFor = time.Second
-	// reserveTries limits the tries of one reservation or return. A further try is needed each time that another
-	// process has just written the row.
+	// reserveTries limits the tries to reserve messages once, or to return them once. A further try is needed each time
+	// that another process has just written the row.
 	reserveTries = 10
 )
 
@@ -42,19 +42,19 @@ type quota struct {
 	turn chan struct{} // has one element while a call reads or writes the row
 
 	mu        sync.Mutex
-	day       string    // the day of reserved, such as 2026-01-31; "" = nothing was reserved yet
+	day       string    // day to which "reserved" belongs, such as 2026-01-31; "" = nothing was reserved yet
 	reserved  int64     // number of messages that this process has reserved and not taken
-	left      int64     // reserved plus the rest in the row, at the last read of the row; valid until fullUntil
-	fullUntil time.Time // end of fullFor; zero = the last read found enough messages, or there was none
+	left      int64     // messages left at the last read of the row, "reserved" included; valid until fullUntil
+	fullUntil time.Time // end of fullFor; zero = the last read of the row found enough messages, or no read was made
 }
 
 func newQuota(name string, limit int64, table storage.Table, now func() time.Time) *quota {
 	return &quota{row: quotaPrefix + name, limit: limit, table: table, now: now, turn: make(chan struct{}, 1)}
 }
 
-// takeMessages takes count messages of the daily quota, and returns the day of that quota. If fewer than count messages
-// are left, it takes none, and returns an empty day and the number of messages that are left. The error is
-// Unavailable.
+// takeMessages takes messages of the daily quota, and returns the day of that quota. The parameter "count" is the
+// number of messages. If fewer are left, it takes none, and returns an empty day and the number of messages that are
+// left. The error is Unavailable.
 func (q *quota) takeMessages(ctx context.Context, count int64) (day string, left int64, err error) {
 	if day, left, isFull := q.takeReserved(count); day != "" || isFull {
 		return day, left, nil
@@ -78,8 +78,9 @@ func (q *quota) takeMessages(ctx context.Context, count int64) (day string, left
 	}
 }
 
-// takeReserved takes messages that this process has reserved. If it took none, day is empty. isFull reports whether too
-// few messages were left at the last read of the row, less than fullFor ago; left is their number.
+// takeReserved takes messages that this process has reserved. If it took none, day is empty. isFull reports whether the
+// last read of the row was less than fullFor ago and found too few messages. left is the number of messages that it
+// found.
 func (q *quota) takeReserved(count int64) (day string, left int64, isFull bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -99,8 +100,8 @@ func isOvertaken(err error) bool {
 	return storage.Is(err, storage.Precondition) || storage.Is(err, storage.Conflict)
 }
 
-// reserveMessages reserves messages, so that this process has at least count of them. If too few messages are left,
-// it reserves none, and sets fullUntil. Its caller has the turn.
+// reserveMessages reserves messages, so that this process has at least "count" of them. If too few messages are left,
+// it reserves none, and sets fullUntil. The caller must have put the element into q.turn.
 func (q *quota) reserveMessages(ctx context.Context, count int64) error {
 	row, err := q.readRow(ctx)
 	if err != nil {
@@ -117,8 +118,8 @@ func (q *quota) reserveMessages(ctx context.Context, count int64) error {
 	return nil
 }
 
-// planReservation returns the day and the number of messages to reserve, for a row as it was read. The number 0 means
-// that too few messages are left, or that this process has reserved enough in the meantime.
+// planReservation returns the day and the number of messages to reserve. The parameter row is the row as it was read.
+// The number 0 means that too few messages are left, or that this process has reserved enough in the meantime.
 func (q *quota) planReservation(row quotaRow, count int64) (day string, more int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -136,7 +137,7 @@ func (q *quota) planReservation(row quotaRow, count int64) (day string, more int
 	return q.day, min(rest, max(count-q.reserved, min(rest/restParts, maxReserved)))
 }
 
-// giveBack adds messages of a day to the reserved ones of this process. If q.day is another day, it does nothing.
+// giveBack adds messages of a day to those that this process has reserved. If q.day is another day, it does nothing.
 func (q *quota) giveBack(day string, count int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

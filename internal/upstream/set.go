@@ -36,14 +36,14 @@ type Definition struct {
 }
 
 // Set has the upstreams of the settings. It is safe for concurrent use. A nil Set means that the settings have no
-// upstreams; of its methods only ReturnReserved may be called then.
+// upstreams. ReturnReserved is the only method of a nil Set that may be called.
 type Set struct {
 	members []*member
 	now     func() time.Time
 	observe Observer
 }
 
-// Observer is called for each message or batch that a limit refused. limit is rate or dailyQuota.
+// Observer is called for each message or batch that a limit refused. The parameter "limit" is "rate" or "dailyQuota".
 type Observer interface{ Limited(upstream, limit string) }
 
 // member is an upstream with the state of its limits.
@@ -55,7 +55,7 @@ type member struct {
 }
 
 // NewSet returns a Set of the defined upstreams, whose names must differ. The table stores the daily quotas. It may be
-// nil if no upstream has one.
+// nil if no upstream has a daily quota.
 func NewSet(definitions []Definition, table storage.Table, now func() time.Time, observe Observer) *Set {
 	s := &Set{now: now, observe: observe}
 	for _, d := range definitions {
@@ -119,10 +119,10 @@ func unknownUpstreamError(name string) error {
 		Message: "the settings have no upstream " + shortenName(name)}
 }
 
-// Admit takes a token of an upstream's rate and a message of its daily quota. It returns Limited if one of the
-// two is used up, Forbidden if no upstream has the name, and Unavailable if the row of the quota cannot be read and
-// written. giveBack, which is never nil, returns the message to the daily quota. Call it if the message was not
-// filed, or had been filed before. It does not return the token, because the rate limits requests.
+// Admit takes a token of an upstream's rate and a message of its daily quota. It returns Limited if one of the two is
+// used up, Forbidden if no upstream has the name, and Unavailable if the row of the quota cannot be read and written.
+// giveBack, which is never nil, returns the message to the daily quota. Call giveBack if the message was not filed, or
+// had been filed before. giveBack does not return the token, because the rate limits requests.
 func (s *Set) Admit(ctx context.Context, name string) (giveBack func(), err error) {
 	m := s.findMember(name)
 	if m == nil {
@@ -137,8 +137,9 @@ func (s *Set) Admit(ctx context.Context, name string) (giveBack func(), err erro
 	return s.admitToQuota(ctx, m, 1)
 }
 
-// AdmitBatch takes count messages, those of a batch, from the daily quota of an upstream: all of them or none. It
-// returns the errors of Admit. It ignores the rate, because Weir files the parts of a batch at its own pace.
+// AdmitBatch takes the messages of a batch from the daily quota of an upstream: all of them or none. The parameter
+// "count" is their number. It returns the same errors as Admit. It ignores the rate, because Weir files the parts of a
+// batch at its own pace.
 func (s *Set) AdmitBatch(ctx context.Context, name string, count int) error {
 	m := s.findMember(name)
 	if m == nil {
@@ -170,15 +171,15 @@ func (s *Set) admitToQuota(ctx context.Context, m *member, count int64) (giveBac
 	return func() { m.quota.giveBack(day, count) }, nil
 }
 
-// limitError returns the error of a limit that admits messages again after wait.
+// limitError returns the error of a limit that admits messages again after the time "wait".
 func limitError(limit string, wait time.Duration, format string, args ...any) error {
 	message := fmt.Sprintf(format, args...)
 	return &weir.Error{Kind: weir.Limited, Op: "upstream", Message: message, RetryAfter: wait,
 		Problems: []weir.Problem{{Rule: limit, Message: message}}}
 }
 
-// ReturnReserved returns the messages that this process has reserved and not taken to the daily quotas. Call it when
-// no more messages arrive. If it fails, these messages are lost for the day.
+// ReturnReserved gives back to the daily quotas the messages that this process has reserved and has not taken. Call it
+// when no more messages arrive. If it fails, these messages are lost for the day.
 func (s *Set) ReturnReserved(ctx context.Context) error {
 	if s == nil {
 		return nil

@@ -27,10 +27,10 @@ type Verification struct {
 	stale  error       // error of a correct signature with a timestamp too far from now; nil = none
 }
 
-// Verify begins to verify a request, before its body is read. It returns Unauthenticated if the credentials are
-// missing or incomplete, if the key is wrong, or if the signature or the timestamp has a wrong form. A signature can
-// be verified only with the body; see Verification.Finish. If no upstream has the name, or the upstream signs in
-// another way, Finish returns the error for a wrong signature: a caller without the secret must not find out which
+// Verify begins to verify a request, before its body is read. It returns Unauthenticated if the credentials are missing
+// or incomplete, if the key is wrong, or if the signature or the timestamp has a wrong form. A signature can be
+// verified only with the body; see Verification.Finish. If no upstream has the name, or the upstream uses another kind
+// of signature, Finish returns the error for a wrong signature: a caller without the secret must not find out which
 // names exist.
 func (s *Set) Verify(c Credentials) (*Verification, error) {
 	switch {
@@ -58,8 +58,8 @@ func (s *Set) Verify(c Credentials) (*Verification, error) {
 	return m.verifyWebhook(c, s.now())
 }
 
-// unknownMember takes the place of an upstream if no upstream has the name, or if the upstream signs in another
-// way. It has a random secret. Weir computes a MAC with this secret, too, and no request has that MAC.
+// unknownMember takes the place of an upstream if no upstream has the name, or if the upstream uses another kind of
+// signature. It has a random secret. Weir computes a MAC with this secret, too, and no request has that MAC.
 var unknownMember = &member{Definition: Definition{Secrets: [][]byte{[]byte(rand.Text())}}}
 
 func (s *Set) verifyKey(c Credentials) (*Verification, error) {
@@ -117,8 +117,8 @@ func (m *member) newVerification(before string, signed [][]byte) *Verification {
 	return v
 }
 
-// Claimed returns the name of the upstream that the request claims to come from; "" = Finish will return an error,
-// because no such upstream can have sent the request. Trust the name only after Finish has returned no error.
+// Claimed returns the name of the upstream that the request claims to come from; "" = no such upstream can have sent
+// the request, so Finish will return an error. Trust the name only after Finish has returned no error.
 func (v *Verification) Claimed() string { return v.name }
 
 // Write adds a part of the body. It never fails.

@@ -45,7 +45,8 @@ func TestArchitecture_NamesExist(t *testing.T) {
 	}
 }
 
-// TestArchitecture_HasEveryPackage checks that docs/architecture.md names each package in may, and each function.
+// TestArchitecture_HasEveryPackage checks that docs/architecture.md names each package in the map "may", and each
+// function.
 func TestArchitecture_HasEveryPackage(t *testing.T) {
 	t.Parallel()
 	text := readArchitecture(t)
@@ -69,7 +70,8 @@ func TestArchitecture_HasEveryPackage(t *testing.T) {
 // packageRow matches a row of the table of packages: the package, and its imports.
 var packageRow = regexp.MustCompile("(?m)^\\| `(internal/[^`]+|handler)` \\| [^|]* \\| ([^|]*) \\|$")
 
-// TestArchitecture_HasTheImports checks that the table of packages in docs/architecture.md has the imports of may.
+// TestArchitecture_HasTheImports checks that the table of packages in docs/architecture.md has the imports that the map
+// "may" has.
 func TestArchitecture_HasTheImports(t *testing.T) {
 	t.Parallel()
 	rows := 0

@@ -40,8 +40,8 @@ func ParseMoment(text string) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// explainLostPlus returns a hint for the end of an error, if a + in an address has turned into a space. It
-// returns "" for other texts.
+// explainLostPlus returns a hint for the end of an error, if a "+" in an address has turned into a space. It returns ""
+// for other texts.
 func explainLostPlus(text string) string {
 	if _, err := time.Parse(time.RFC3339Nano, strings.Replace(text, " ", "+", 1)); err != nil {
 		return ""
@@ -49,9 +49,9 @@ func explainLostPlus(text string) string {
 	return "; in an address write + as %2B"
 }
 
-// MomentOfSeconds returns the due time that is a number of seconds after the beginning of 1970, to the
-// microsecond. Like ParseMoment, it returns the beginning of 1970 for times before 1970, and refuses times after the
-// year 9999.
+// MomentOfSeconds returns the due time that lies a number of seconds after the beginning of 1970. It rounds the due
+// time to microseconds. Like ParseMoment, it returns the beginning of 1970 for times before 1970, and refuses times
+// after the year 9999.
 func MomentOfSeconds(seconds float64) (time.Time, error) {
 	switch {
 	case math.IsNaN(seconds):
@@ -65,7 +65,7 @@ func MomentOfSeconds(seconds float64) (time.Time, error) {
 	return time.Unix(int64(whole), int64(math.Round(fraction*1e6))*1e3).UTC(), nil
 }
 
-// ParseDelay parses a delay, and returns the time that is this delay after from. The delay is a Go duration
+// ParseDelay parses a delay, and returns the end of a delay that begins at the time "from". The delay is a Go duration
 // (90s, 1h30m) or a duration in ISO 8601 (PT90S, P1DT2H), and must not be negative. Years, months, weeks and days are
 // whole numbers, and follow the calendar in UTC.
 func ParseDelay(text string, from time.Time) (time.Time, error) {

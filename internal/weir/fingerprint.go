@@ -24,9 +24,10 @@ var variableParts = []struct {
 	{regexp.MustCompile(`[0-9]+(?:[.,:][0-9]+)*`), "<n>"},
 }
 
-// Fingerprint identifies the kind of a failure by contract, status of the CMS and reason. Reasons that differ only in
-// numbers, ids and quoted texts have the same fingerprint. Of an answer in JSON, some quoted texts count; see
-// extractJSONWords. normalised is the beginning of the reason, with placeholders for the parts that do not count.
+// Fingerprint identifies the kind of a failure by the contract, the CMS's status and the reason. Reasons that differ
+// only in numbers, ids and quoted texts have the same fingerprint. If the reason has an answer in JSON, some of its
+// quoted texts still count; see extractJSONWords. normalised is the beginning of the reason, with placeholders for the
+// parts that do not count.
 func Fingerprint(contract string, cmsStatus int, reason string) (fingerprint, normalised string) {
 	normalised = extractJSONWords(reason)
 	for _, v := range variableParts {
@@ -52,9 +53,9 @@ var (
 )
 
 // extractJSONWords replaces the quoted texts of an answer in JSON. All texts of such an answer are quoted, so without
-// this step failures with different texts would have the same fingerprint. Names that match jsonName, values of several
-// words, and values whose names match tellingName lose only their quotation marks. Each other text becomes <text>. A
-// reason without JSON stays as it is.
+// this step failures with different texts would have the same fingerprint. Three kinds of quoted texts lose only their
+// quotation marks: names that match jsonName, values of several words, and values whose names match tellingName. Each
+// other quoted text becomes <text>. A reason without JSON stays as it is.
 func extractJSONWords(reason string) string {
 	at := jsonBegins.FindStringIndex(reason)
 	if at == nil {

@@ -11,7 +11,7 @@ import (
 const NonceSize = 10
 
 // ID is a message's public id. It contains the message's epoch, lane and sequence number, so that the message's row is
-// found without a search. It also contains a nonce, which the row has, too, so that the id cannot be guessed.
+// found without a search. It also contains a nonce, so that the id cannot be guessed. The row has the same nonce.
 type ID struct {
 	Epoch int
 	Lane  int

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// may has, for each package, the packages of Weir that it may import, and does import. Package app, the functions, and
-// the packages that consist of tests (schema, simulation) are not in it. The tools are a module of their own, which the
-// program does not require.
+// The map "may" has, for each package, the packages of Weir that it imports. The package may import no others. Package
+// app, the functions, and the packages that consist of tests (schema, simulation) are not in the map. The tools are a
+// module of their own, which the program does not require.
 var may = map[string][]string{
 	"weir/internal/weir":                {},
 	"weir/internal/contract":            {"weir/internal/clock", "weir/internal/weir"},
@@ -102,7 +102,8 @@ var may = map[string][]string{
 	"weir/internal/testkit/ziptest": {},
 }
 
-// wiring is the package that may import every package of the program, except the commands. Only the commands import it.
+// wiring is the package that may import every package of the program except the commands. Only the commands import that
+// package.
 const wiring = "weir/internal/app"
 
 // adapters are packages that no function imports. A function declares an interface, and wiring chooses the adapter.

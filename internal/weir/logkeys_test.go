@@ -22,8 +22,8 @@ var logKeys = []string{"function", "invocation_id", "message_id", "lane", "key",
 // logText matches the text of a log line: it begins with the component, and is not capitalised.
 var logText = regexp.MustCompile(`^[a-z]+: [^A-Z]`)
 
-// logMethods are the methods of slog.Logger that write a line, except Log. The value is the place of the text among the
-// arguments.
+// logMethods are the methods of slog.Logger that write a line, except Log. The value is the index of the line's text
+// among the arguments.
 var logMethods = map[string]int{"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1,
 	"WarnContext": 1, "ErrorContext": 1, "LogAttrs": 2}
 

@@ -2,7 +2,7 @@ package weir
 
 import "time"
 
-// MaxReason is the largest number of characters of the reason that an operator sends with a change.
+// MaxReason limits the reason that an operator sends with a change, in characters.
 const MaxReason = 500
 
 // Pause is an operator's pause of a lane, or of one ordering key.

@@ -36,8 +36,8 @@ func VersionAt(at time.Time) Version { return Version{at: at} }
 // IsTime reports whether the version is a time.
 func (v Version) IsTime() bool { return v.parts == nil }
 
-// Newer reports whether v is newer than other. Numbers are compared part by part, and a missing part is 0: 1.10
-// is newer than 1.9, but not newer than 1.10.0. Of a number and a time, neither is newer.
+// Newer reports whether v is newer than other. Numbers are compared part by part, and a missing part is 0: 1.10 is
+// newer than 1.9, but not newer than 1.10.0. If one version is a number and the other one a time, neither is newer.
 func (v Version) Newer(other Version) bool {
 	if (v.parts == nil) != (other.parts == nil) {
 		return false
@@ -51,15 +51,15 @@ func (v Version) Newer(other Version) bool {
 }
 
 const (
-	// maxUsualDigits is the largest number of digits of a number that is not suspicious by itself. A time down
-	// to the millisecond (20260131080000123) has seventeen.
+	// maxUsualDigits limits the digits of a number: a number with more digits is suspicious by itself. A time down to
+	// the millisecond (20260131080000123) has seventeen.
 	maxUsualDigits = 18
-	// jumpDigits is the number of additional digits with which a number is suspicious after its predecessor: a
-	// time in milliseconds has three more digits than a time in seconds. A number with fewer than minJumpDigits
-	// digits is never suspicious.
+	// jumpDigits limits the growth of a number: it is suspicious if it has at least this many digits more than the
+	// number before it. A time in milliseconds has three digits more than a time in seconds. A number with fewer than
+	// minJumpDigits digits is never suspicious.
 	jumpDigits    = 3
 	minJumpDigits = 7
-	// maxAhead is how far ahead of now a time may be without being suspicious.
+	// maxAhead limits a version that is a time: the version is suspicious if it lies more than maxAhead after now.
 	maxAhead = 24 * time.Hour
 )
 

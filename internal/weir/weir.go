@@ -23,8 +23,8 @@ const (
 	Discarded  Stage = "discarded" // it was dead, and an operator gave it up for good
 )
 
-// Final reports whether Weir does not change the stage by itself any more. An operator can still replay or discard a
-// dead message.
+// Final reports whether the stage is final: Weir no longer changes it by itself. An operator can still replay or
+// discard a dead message.
 func (s Stage) Final() bool {
 	return s == Delivered || s == Dead || s == Cancelled || s == Superseded || s == Discarded
 }
@@ -51,7 +51,7 @@ type Message struct {
 	Size        int               // bytes of the body to send
 	Edition     int               // number of edits by operators; 0 = the accepted body is sent
 	Replays     int               // number of replays, with and without an edit
-	Shown       map[string]string // values of the body for lists, by the names that the contract gives them
+	Shown       map[string]string // values that lists show; the contract names the values
 }
 
 // Public returns the id that the upstream got. The id stays the same when a message moves to another epoch. The
@@ -89,8 +89,8 @@ type Delivery struct {
 	Fence        int64  // rises each time the lane gets a new holder
 	Attempt      int    // number of the attempt, from 1
 	RememberedID string // the CMS's id of the key's item, which an earlier attempt learned; empty = none
-	// Since is the earliest possible start: the latest of the acceptance, the due time, the last request for a replay
-	// and the end of the previous attempt.
+	// Since is the earliest time at which the attempt could start. It is the latest of four times: the acceptance, the
+	// due time, the last request for a replay, and the end of the previous attempt.
 	Since time.Time
 }
 
@@ -102,7 +102,7 @@ type Result struct {
 	Body         string        // the first 2 KiB of the answer
 	RetryAfter   time.Duration // Retry-After of the CMS, an hour at most; 0 = none
 	Unanswered   bool          // the CMS may still work on the request, so the settle time must pass
-	Refused      bool          // with the outcome unavailable: the answer may concern only this message (403)
+	Refused      bool          // the CMS answered 403 (outcome unavailable), which may concern only this message
 	StartedAt    time.Time
 	Duration     time.Duration
 	RememberedID string // the CMS's id of the key's item, which this attempt learned; empty = it learned none
@@ -136,20 +136,20 @@ type Attempt struct {
 type Status struct {
 	Message       Message
 	Stage         Stage
-	Attempts      []Attempt // of more than twenty, the first ten and the last ten
+	Attempts      []Attempt // if there are more than twenty, only the first ten and the last ten
 	AttemptCount  int       // number of attempts that counted
 	LastError     string    // reason of the last attempt that did not deliver
 	CMSStatus     int       // the CMS's HTTP status in the last attempt; 0 = no answer
 	NextAttemptAt time.Time // zero = the message waits for no retry
 	FinishedAt    time.Time // time at which the stage became final; zero = it is not final
 	SupersededBy  string    // public id of the message that superseded it; empty = none
-	// VersionWarning is the reason why a version is suspicious: the delivered version of this message, or the
-	// version of the message that superseded it; "" = it is plausible. See Version.DescribeJump.
+	// VersionWarning is the reason why the delivered version is suspicious; "" = it is plausible. The delivered version
+	// is that of this message, or of the message that superseded it. See Version.DescribeJump.
 	VersionWarning string
 	ErasedAt       time.Time // time at which its content was erased on demand; zero = it was not erased
-	ReplayAskedAt  time.Time // time of the last request for a replay, also of a refused one; zero = never
-	ReplayForced   bool      // the request was forced: later deliveries are no reason to refuse it
-	ReplayRefused  string    // reason for the refusal of the last request
+	ReplayAskedAt  time.Time // time of the last request for a replay, even if it was refused; zero = never
+	ReplayForced   bool      // the last request for a replay was forced: later deliveries are no reason to refuse it
+	ReplayRefused  string    // reason why the last request for a replay was refused
 	DiscardAskedAt time.Time // time of the last request to discard it; zero = never
 	DiscardReason  string    // the operator's reason for discarding it; empty = none was given
 	DiedAt         time.Time // time at which a discarded message had become dead; zero = it is not discarded

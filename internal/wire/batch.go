@@ -48,7 +48,7 @@ type Batch struct {
 	Upstream   string      `json:"upstream,omitempty"` // name of the upstream that sent it
 	Split      []string    `json:"split,omitempty"`    // paths to the parts; none = each file is a part
 	Bytes      int64       `json:"bytes"`              // size of the body that has the documents
-	Parts      int         `json:"parts"`              // number found up to now; complete once all are checked
+	Parts      int         `json:"parts"`              // number of parts found so far; final once all are checked
 	Invalid    int         `json:"invalid"`            // number of parts that break a rule
 	Filed      int         `json:"filed"`              // number of parts that are messages
 	AcceptedAt time.Time   `json:"acceptedAt"`
@@ -77,5 +77,5 @@ type PartProblem struct {
 	File     string         `json:"file,omitempty"` // name of the file in a zip or multipart
 	Line     int            `json:"line,omitempty"` // line of the part's start tag in its document
 	Message  string         `json:"message"`
-	Problems []weir.Problem `json:"problems,omitempty"` // their lines count from the beginning of the document
+	Problems []weir.Problem `json:"problems,omitempty"` // line numbers in them count from the document's beginning
 }

@@ -3,5 +3,5 @@
 // (package dashboard) shows them.
 //
 // A time that is not set is the zero time, and its field is left out of the JSON. Only ScheduleState.NextAt is nil
-// then, and null in JSON.
+// instead, which is null in JSON.
 package wire

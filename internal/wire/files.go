@@ -10,7 +10,7 @@ import (
 // accepted batch with invalid parts.
 type FileProblems struct {
 	Name      string         `json:"name"`      // name of the file in the inbox
-	RefusedAt time.Time      `json:"refusedAt"` // of a batch: time of its last change
+	RefusedAt time.Time      `json:"refusedAt"` // for a batch, the time of the batch's last change
 	Detail    string         `json:"detail"`    // the problems in one sentence
 	Problems  []weir.Problem `json:"problems,omitempty"`
 	Batch     string         `json:"batch,omitempty"` // id of the batch, if the file is one

@@ -20,8 +20,8 @@ type Job struct {
 	Reason          string    `json:"reason,omitempty"`
 	Filter          JobFilter `json:"filter"`
 	RatePerMinute   int       `json:"ratePerMinute"`
-	StopAtErrorRate float64   `json:"stopAtErrorRate"` // share of deaths at which the job stops, 0 to 1
-	Force           bool      `json:"force"`           // a later delivery of the key is no reason to refuse
+	StopAtErrorRate float64   `json:"stopAtErrorRate"` // the job stops at this share of deaths, 0 to 1
+	Force           bool      `json:"force"`           // a later delivery of the key is no reason to refuse a replay
 	Matched         int64     `json:"matched"`         // messages that matched Filter when the job began
 	Replayed        int64     `json:"replayed"`        // those of Matched whose replay was requested and not refused
 	Refused         int64     `json:"refused"`         // not replayed, because a later message of the key was delivered

@@ -9,7 +9,8 @@ type LaneList struct {
 	Calendar Calendar `json:"calendar"`
 }
 
-// Counts has the numbers of messages of a lane, or of all lanes, by state. Each accepted message is in one other field.
+// Counts has the numbers of messages of a lane, or of all lanes, by state. Each message in Accepted is also in one of
+// the other fields.
 type Counts struct {
 	Accepted   int64 `json:"accepted"`
 	Delivered  int64 `json:"delivered"`
@@ -33,26 +34,27 @@ type Lane struct {
 	Scheduled int64 `json:"scheduled"`
 	Queued    int64 `json:"queued"`
 	Retrying  int64 `json:"retrying"`
-	Exact     bool  `json:"exact"` // Scheduled, Queued and Retrying are the counts of all waiting messages
+	Exact     bool  `json:"exact"` // Scheduled, Queued and Retrying together count all waiting messages
 	// OldestAt is the time since which the oldest waiting message may be sent; zero = none may be sent. OldestSeconds
-	// is the time since then.
+	// is the number of seconds since OldestAt.
 	OldestAt      time.Time `json:"oldestWaitingAt,omitzero"`
 	OldestSeconds *float64  `json:"oldestWaitingSeconds,omitempty"`
-	// Rate1 and Rate15 are the numbers of messages per minute that became final in the minute, or in the 15 minutes,
-	// before RatesUntil; nil = not known. RatesUntil is the end of the last minute that all instances have recorded.
+	// Rate1 and Rate15 are rates: the number of messages that became final, per minute; nil = not known. Rate1 is the
+	// rate of the minute before RatesUntil, and Rate15 of the 15 minutes before RatesUntil. RatesUntil is the end of
+	// the last minute that all instances have recorded.
 	Rate1       *float64  `json:"ratePerMinute1,omitempty"`
 	Rate15      *float64  `json:"ratePerMinute15,omitempty"`
 	RatesUntil  time.Time `json:"ratesUntil,omitzero"`
 	EmptyIn     *float64  `json:"emptyInSeconds,omitempty"` // estimated time until the lane is empty; nil = not known
-	Held        bool      `json:"held"`                     // a holder has the lane, or died while it had it
+	Held        bool      `json:"held"`                     // a holder has the lane, or died while it had the lane
 	Holder      string    `json:"holder,omitempty"`
 	Fence       int64     `json:"fence"`
-	FoundDown   bool      `json:"foundDown,omitempty"` // the CMS judged no message since the lane paused for it
-	PausedBy    string    `json:"pausedBy,omitempty"`  // operator, calendar or cms; "" = the lane is not paused
+	FoundDown   bool      `json:"foundDown,omitempty"` // the CMS judged no message since the lane paused for the CMS
+	PausedBy    string    `json:"pausedBy,omitempty"`  // "operator", "calendar" or "cms"; "" = the lane is not paused
 	PausedUntil time.Time `json:"pausedUntil,omitzero"`
 	PauseReason string    `json:"pauseReason,omitempty"`
 	Pauses      []Pause   `json:"pauses"` // operators' pauses of the lane and of its keys
 	NextDueAt   time.Time `json:"nextDueAt,omitzero"`
-	LastError   string    `json:"lastError,omitempty"` // of the last attempt that did not deliver
+	LastError   string    `json:"lastError,omitempty"` // error of the last attempt that did not deliver
 	LastErrorAt time.Time `json:"lastErrorAt,omitzero"`
 }

@@ -30,10 +30,10 @@ type Message struct {
 	LastError     string     `json:"lastError,omitempty"`
 	CMSStatus     int        `json:"cmsStatus,omitempty"`
 	SupersededBy  string     `json:"supersededBy,omitempty"`
-	// VersionWarning is the reason why the version of this message, or of the message that superseded it, is
-	// suspicious; "" = it is plausible.
+	// VersionWarning is the reason why a version is suspicious; "" = it is plausible. The version is that of this
+	// message, or of the message that superseded it.
 	VersionWarning string `json:"versionWarning,omitempty"`
-	// Shown has values of the body to send, by the names that the contract gives them.
+	// Shown has values from the body to send. The keys are the names that the contract gives to the values.
 	Shown          map[string]string `json:"shown,omitempty"`
 	DiscardAskedAt time.Time         `json:"discardAskedAt,omitzero"`
 	DiscardReason  string            `json:"discardReason,omitempty"`
@@ -44,10 +44,11 @@ type Message struct {
 	ReplayAskedAt  time.Time         `json:"replayAskedAt,omitzero"`
 	ReplayForced   bool              `json:"replayForced,omitempty"`
 	ReplayRefused  string            `json:"replayRefused,omitempty"`
-	Position       int               `json:"position,omitempty"`   // position in the queue of its key, from 1
-	ExpectedAt     time.Time         `json:"expectedAt,omitzero"`  // estimated time of sending
-	WaitsFor       string            `json:"waitsFor,omitempty"`   // text for people
-	AttemptLog     []Attempt         `json:"attemptLog,omitempty"` // of more than 20, the first 10 and the last 10
+	Position       int               `json:"position,omitempty"`  // position in the queue of its key, from 1
+	ExpectedAt     time.Time         `json:"expectedAt,omitzero"` // estimated time of sending
+	WaitsFor       string            `json:"waitsFor,omitempty"`  // text for people
+	// AttemptLog has the attempts. If there are more than 20, it has the first 10 and the last 10.
+	AttemptLog []Attempt `json:"attemptLog,omitempty"`
 }
 
 // Edit describes the edited body, which is sent in place of the accepted one. The zero Edit means that there is
@@ -143,7 +144,7 @@ type MessageLine struct {
 type MessageList struct {
 	Messages    []MessageLine `json:"messages"`
 	Looked      int           `json:"looked"`                // number of rows that were read
-	NotSearched int           `json:"notSearched,omitempty"` // number of bodies in blobs, which a search does not read
+	NotSearched int           `json:"notSearched,omitempty"` // number of bodies that were not read: those in blobs
 	Complete    bool          `json:"complete"`              // all rows were read
 	Continue    string        `json:"continue,omitempty"`    // asks for the next page; "" = there is none
 }
@@ -167,10 +168,11 @@ type Receipt struct {
 	Lane       int        `json:"lane"`
 	Sequence   int64      `json:"sequence"`
 	AcceptedAt time.Time  `json:"acceptedAt"`
-	// Duplicate is set if an earlier post had the same idempotency key. The receipt then describes its message.
+	// Duplicate is set if an earlier post had the same idempotency key. The receipt then describes the message of that
+	// earlier post.
 	Duplicate bool      `json:"duplicate"`
 	DeliverAt time.Time `json:"deliverAt,omitzero"`
-	From      string    `json:"deliverAtFrom,omitempty"` // origin of DeliverAt: header, query or message
+	From      string    `json:"deliverAtFrom,omitempty"` // origin of DeliverAt: "header", "query" or "message"
 }
 
 // ErrorList has the causes of dead messages. The cause with the latest death comes first.
@@ -193,7 +195,7 @@ type ErrorCause struct {
 	Sample      ErrorSample `json:"sample"`
 }
 
-// ErrorSample is the message of a cause that died last.
+// ErrorSample is the message that died last among the messages of a cause.
 type ErrorSample struct {
 	ID     string `json:"id,omitempty"` // "" = retention has removed the message meanwhile
 	Key    string `json:"key"`

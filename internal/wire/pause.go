@@ -8,7 +8,7 @@ import (
 
 // Pause is an operator's pause of a lane or of an ordering key.
 type Pause struct {
-	Scope  string    `json:"scope"` // lane or key
+	Scope  string    `json:"scope"` // "lane" or "key"
 	Lane   int       `json:"lane"`
 	Key    string    `json:"key,omitempty"`
 	Reason string    `json:"reason"`
@@ -39,9 +39,9 @@ type PauseList struct {
 
 // Calendar is the state of the calendar at one time.
 type Calendar struct {
-	Closed     bool      `json:"closed"`              // Weir sends nothing
+	Closed     bool      `json:"closed"`              // the calendar is closed, so Weir sends nothing
 	Until      time.Time `json:"until,omitzero"`      // end of the closed time; zero if Closed is false
-	Reason     string    `json:"reason,omitempty"`    // of the closed time
+	Reason     string    `json:"reason,omitempty"`    // reason of the closed time
 	NextChange time.Time `json:"nextChange,omitzero"` // next time at which the calendar closes or opens; zero = none
 }
 

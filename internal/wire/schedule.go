@@ -16,8 +16,8 @@ type ScheduleDefinition struct {
 	Message     *string         `json:"message,omitempty"`   // set either Message or MessageID
 	MessageID   string          `json:"messageId,omitempty"` // id of the stored message to copy
 	ContentType string          `json:"contentType,omitempty"`
-	Overlap     string          `json:"overlap,omitempty"` // queue or skip; "" = queue
-	Missed      string          `json:"missed,omitempty"`  // one, all or none; "" = one
+	Overlap     string          `json:"overlap,omitempty"` // "queue" or "skip"; "" = "queue"
+	Missed      string          `json:"missed,omitempty"`  // "one", "all" or "none"; "" = "one"
 	Paused      bool            `json:"paused,omitempty"`
 	Start       time.Time       `json:"start,omitzero"`
 	End         time.Time       `json:"end,omitzero"`
@@ -30,7 +30,7 @@ type Schedule struct {
 	Cron        string        `json:"cron"`
 	TimeZone    string        `json:"timeZone"`
 	Message     string        `json:"message,omitempty"`   // "" in a list of schedules
-	MessageID   string        `json:"messageId,omitempty"` // set if the message is one that JSON cannot carry
+	MessageID   string        `json:"messageId,omitempty"` // set only if JSON cannot carry the message; see CopiedFrom
 	ContentType string        `json:"contentType"`
 	Overlap     string        `json:"overlap"`
 	Missed      string        `json:"missed"`
@@ -87,7 +87,7 @@ type ScheduleRun struct {
 	DueAt     time.Time `json:"dueAt"`
 	LocalTime string    `json:"localTime"`
 	Offset    string    `json:"offset"`            // offset of the local time, such as +01:00
-	Doubled   string    `json:"doubled,omitempty"` // first or second; "" = the local time comes only once
+	Doubled   string    `json:"doubled,omitempty"` // "first" or "second"; "" = the local time comes only once
 }
 
 // ClockChange is a local time that a clock change skips or repeats.

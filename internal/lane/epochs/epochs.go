@@ -44,7 +44,7 @@ type Record struct {
 	Next    Epoch   // the epoch to which the change leads
 	Used    int     // highest epoch number so far; no number is used twice
 	Earlier []Epoch // earlier epochs that may still have messages; oldest first
-	Origin  string  // random, drawn when storage is first used; empty in records of earlier versions
+	Origin  string  // a random text, drawn when storage is first used; empty in records of earlier versions
 }
 
 func recordFrom(r storage.Row) (Record, error) {
@@ -123,7 +123,7 @@ func (m Record) write(ctx context.Context, table storage.Table) error {
 	return err
 }
 
-// Create inserts the first record. If there is a record already, that stays, and Create returns nil.
+// Create inserts the first record. If there is a record already, the old record stays, and Create returns nil.
 func Create(ctx context.Context, table storage.Table, first Record) error {
 	v, err := first.values()
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A column has a name and a type. Of returns the value that a row has in the column, or the zero value
-// if the row has none. Is returns a cell with the column's value, for a row that is written.
+// A column has a name and a type. The method Of returns the value that a row has in the column, or the zero
+// value if the row has none. The method Is returns a cell with a value for the column, for a row that is written.
 type (
 	// Int is the column of an int64.
 	Int string
@@ -126,7 +126,7 @@ func Values(cells ...Cell) map[string]any {
 	return v
 }
 
-// Put adds values to those of a row.
+// Put adds cells to the values of a row.
 func Put(v map[string]any, cells ...Cell) {
 	for _, c := range cells {
 		v[c.column] = c.value

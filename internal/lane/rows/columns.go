@@ -1,44 +1,44 @@
 package rows
 
-// Columns of a message, m_.
+// Columns of a message, m_. In their comments, "its" means the message's.
 const (
-	Nonce                Text         = "Nonce"  // random part of its id; in tail the nonce of the holder
-	Origin               Text         = "Origin" // id in the epoch in which it was accepted; also in k_ and l_ rows
+	Nonce                Text         = "Nonce"  // random part of its id; in tail: the nonce of the holder
+	Origin               Text         = "Origin" // its id in the epoch that accepted it; also in k_ and l_ rows
 	CopiedFrom           Text         = "From"   // its place in the previous epoch, as in the key of its o_ row
 	Contract             Text         = "Contract"
-	Key                  Text         = "Key" // ordering key; in b_ rows its hash
+	Key                  Text         = "Key" // its ordering key; in b_ rows: the hash of a key
 	Version              Text         = "Version"
 	Supersede            Bool         = "Supersede"
-	Skip                 Bool         = "Skip" // onFailure: skip
+	Skip                 Bool         = "Skip" // its contract has "onFailure: skip"
 	ContentType          Text         = "ContentType"
 	TraceParent          Text         = "TraceParent"
 	TraceState           Text         = "TraceState"
 	Callback             Text         = "Callback"
-	Batch                Text         = "Batch" // id of the batch that it is a part of
+	Batch                Text         = "Batch" // id of the batch, if the message is a part of a batch
 	BatchPart            Int          = "Part"  // its place in the batch
 	DueAt                Time         = "DueAt"
 	AcceptedAt           Time         = "AcceptedAt"
-	Size                 Int          = "Size"      // of the body, in bytes
-	Body                 Bytes        = "Body"      // compressed; also of an event, as it is sent
+	Size                 Int          = "Size"      // bytes of its body
+	Body                 Bytes        = "Body"      // its compressed body; in n_ rows: the event as it is sent
 	Blob                 Text         = "Blob"      // name of the blob with the body, if it is too large for a row
 	IdempotencyRow       Text         = "Idem"      // key of its i_ row
-	MovedIdempotencyRow  Text         = "MovedIdem" // of a copy: key of the i_ row in the epoch that accepted it
+	MovedIdempotencyRow  Text         = "MovedIdem" // only in a copy: key of its i_ row in the epoch that accepted it
 	Stage                Text         = "Stage"
 	Attempts             Packed       = "Attempts" // JSON
 	AttemptCount         Int          = "AttemptCount"
 	AttemptsBeforeReplay Int          = "Base"
-	LastError            Text         = "LastError" // also in tail: of the last attempt that did not deliver
+	LastError            Text         = "LastError" // in tail: the error of the last attempt that did not deliver
 	CMSStatus            Int          = "CMSStatus"
 	NextAttemptAt        ErasableTime = "NextAttemptAt"
 	FinishedAt           ErasableTime = "FinishedAt"
-	SupersededBy         Text         = "SupersededBy" // an id
+	SupersededBy         Text         = "SupersededBy" // id of the newer message
 	IsHeld               Bool         = "Held"         // it has an r_ row
-	OrderPos             Text         = "Place"        // in its key's order, if it is not its sequence number
+	OrderPos             Text         = "Place"        // its position in its key's order; empty = its sequence number
 	Replays              Int          = "Replays"
 	ReplayAskedAt        ErasableTime = "ReplayAskedAt"
 	ReplayForced         Bool         = "ReplayForced"
-	ReplayRefused        Text         = "ReplayRefused" // the reason
-	ReplayNonce          Text         = "ReplayNonce"   // of the last request for a replay
+	ReplayRefused        Text         = "ReplayRefused" // the holder's reason for its refusal
+	ReplayNonce          Text         = "ReplayNonce"   // nonce of the last request for a replay
 	ReplayBlockedBy      Text         = "Late"          // id of a later delivery in an earlier epoch, or "unknown"
 	EditedAt             ErasableTime = "EditedAt"
 	EditedBody           Bytes        = "Edited"
@@ -48,22 +48,22 @@ const (
 	EditedSize           Int          = "EditedSize"
 	EditNote             Text         = "EditNote"
 	Edition              Int          = "Edition"
-	DiscardedAt          Time         = "DiscardedAt"    // set = it is discarded; its stage is stored as cancelled
+	DiscardedAt          Time         = "DiscardedAt"    // set = it is discarded, and its stored stage is "cancelled"
 	DiscardAskedAt       Time         = "DiscardAskedAt" // time of the first request to discard it
-	DiscardReason        Text         = "DiscardReason"  // also in the request
-	CancelNonce          Text         = "CancelNonce"    // of the call that cancelled it while it was scheduled
-	MoveNonce            Text         = "MoveNonce"      // of the call that changed its due time last
-	ErasedAt             ErasableTime = "ErasedAt"       // when its content was erased; also in k_ rows
+	DiscardReason        Text         = "DiscardReason"  // a request to discard has this column, too
+	CancelNonce          Text         = "CancelNonce"    // nonce of the call that cancelled it while it was scheduled
+	MoveNonce            Text         = "MoveNonce"      // nonce of the call that changed its due time last
+	ErasedAt             ErasableTime = "ErasedAt"       // time at which its content was erased; also in k_ rows
 	IsBeingRemoved       Bool         = "Removing"       // retention has begun to remove its body
-	Shown                Text         = "Shown"          // JSON: values of the body for lists, by name
-	EditedShown          Text         = "EditedShown"    // as Shown, of the edited body
+	Shown                Text         = "Shown"          // JSON: the values of its body that lists show, by name
+	EditedShown          Text         = "EditedShown"    // as Shown, but from the edited body
 	Upstream             Text         = "Upstream"       // name of the upstream that sent it
-	VersionWarning       Text         = "VersionWarning" // why its version, or the superseding one, is beyond reason
+	VersionWarning       Text         = "VersionWarning" // why its version, or the superseding version, is suspicious
 )
 
 // Columns of several rows that refer to a message.
 const (
-	Seq      Int  = "Seq"      // sequence number; in !swept, how far retention has come
+	Seq      Int  = "Seq"      // sequence number; in !swept: retention has come up to this number
 	BodyHash Text = "BodyHash" // only in i_: hash of the body that was posted with the idempotency key
 )
 
@@ -81,7 +81,7 @@ const (
 	Cursor          Int  = "Cursor"
 	Delivered       Int  = "Delivered"
 	Dead            Int  = "Dead"
-	Cancelled       Int  = "Cancelled" // with the discarded ones, which are also in !sums
+	Cancelled       Int  = "Cancelled" // cancelled and discarded messages; !sums counts the discarded ones alone
 	Superseded      Int  = "Superseded"
 	Moved           Int  = "Moved"
 	NextDueAt       Time = "NextDue"
@@ -127,12 +127,12 @@ const (
 	WasReplayed Bool = "Again"
 )
 
-// RememberedID is the column of a remembered id, c_.
-const RememberedID Text = "Remembered" // of the item in the CMS
+// RememberedID is the column of a remembered id, c_: the id of the item in the CMS.
+const RememberedID Text = "Remembered"
 
 // Columns of the list row of a dead message, x_. Reason is also a column of a pause.
 const (
-	DiedAt Time = "DiedAt" // also of a discarded message
+	DiedAt Time = "DiedAt" // a discarded message has this column, too
 	Reason Text = "Reason"
 )
 

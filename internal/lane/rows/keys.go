@@ -128,8 +128,7 @@ func WithPrefix(partition, prefix string, columns []string) storage.Query {
 	return storage.Query{Partition: partition, From: prefix, To: PrefixEnd(prefix), Columns: columns}
 }
 
-// Messages returns a query for the messages of a partition from a sequence number up to, and without,
-// another.
+// Messages returns a query for messages of a partition. Their sequence numbers are at least from, and less than to.
 func Messages(partition string, from, to int64, columns []string) storage.Query {
 	return storage.Query{Partition: partition, From: MessageKey(from), To: MessageKey(to), Columns: columns}
 }

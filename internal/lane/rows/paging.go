@@ -53,8 +53,8 @@ func ReadPages(ctx context.Context, table storage.Table, q storage.Query, limit 
 	return found, more, nil
 }
 
-// ReadFirst reads the first rows of a query, at most limit. Fewer rows mean that there are no more. Storage may
-// return a page that is not full although there are more rows.
+// ReadFirst reads the first rows of a query, at most limit. If it returns fewer rows, there are no others. Storage may
+// return a page that is not full although there are more rows: then ReadFirst reads on.
 func ReadFirst(ctx context.Context, table storage.Table, q storage.Query, limit int) (found []storage.Row, err error) {
 	for more := true; more && len(found) < limit; {
 		q.Limit = limit - len(found)

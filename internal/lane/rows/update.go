@@ -12,7 +12,7 @@ import (
 // ErrUndone means that the context of an Update ended before the change was known to be made.
 var ErrUndone = errors.New("the change is not known to be made")
 
-// undone is the error of an Update that ended with ErrUndone. Its text is that of the last attempt's error.
+// undone is the error of an Update that ended with ErrUndone. It has the text of the last attempt's error.
 type undone struct{ cause error }
 
 func (u undone) Error() string   { return u.cause.Error() }
@@ -40,9 +40,9 @@ func Update(ctx context.Context, attempt func() (done bool, err error), pause fu
 // ResendPause is the pause before rows are read again after an unanswered transaction.
 const ResendPause = 100 * time.Millisecond
 
-// IsUncertain reports whether the rows have to be read to find out if a transaction was done: storage has not
-// answered definitely, or has refused the condition of operation 0. An earlier copy of the same transaction may have
-// changed the row of that operation.
+// IsUncertain reports whether the rows have to be read to find out if a transaction was done. It is true in two cases:
+// storage has not answered definitely, or has refused the condition of operation 0. In the second case an earlier copy
+// of the same transaction may have changed the row of that operation.
 func IsUncertain(err error) bool {
 	switch storage.KindOf(err) {
 	case storage.Ambiguous, storage.Throttled, storage.Unavailable:

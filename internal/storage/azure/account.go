@@ -22,8 +22,8 @@ type Config struct {
 	// ports.
 	ConnectionString string
 	Identity         Identity // used if there is no connection string
-	// Prefix begins every name, so that several installations share an account:
-	// 3 to 40 of a-z and 0-9, the first a letter (a table's name allows nothing else).
+	// Prefix begins every name, so that several installations can share an account. It has 3 to 40 characters:
+	// a letter first, then letters and digits, all letters from a to z. A table's name allows nothing else.
 	Prefix string
 	// HasFiles makes Ensure create the containers of files, too.
 	HasFiles  bool
@@ -96,7 +96,7 @@ func (a *Account) InboxEvents() timelimit.QueuePort { return timelimit.Queue(a.e
 // Bodies returns the container of large bodies and of batches.
 func (a *Account) Bodies() timelimit.BlobPort { return timelimit.Blobs(a.bodies) }
 
-// Leases returns the leases, those of lanes and all others.
+// Leases returns all leases, of lanes and of other things.
 func (a *Account) Leases() storage.Leases { return timelimit.Leases(a.leases) }
 
 // Inbox returns the container that other systems put files into.
@@ -157,8 +157,8 @@ func createIfMissing(ctx context.Context, op string, create func(context.Context
 }
 
 // createAndRetry makes a call that needs a queue or container. If that does not exist, createAndRetry
-// creates it and calls once more. That hides no loss: a queue has no messages of an upstream, and to read
-// a body that was lost with its container returns an error.
+// creates it and calls once more. That hides no loss: a queue has no messages of an upstream. If a body was
+// lost with its container, the call that reads it still returns an error.
 func createAndRetry(ctx context.Context, create, call func(context.Context) error) error {
 	err := call(ctx)
 	if !errors.Is(err, storage.ErrGone) {

@@ -26,8 +26,8 @@ func withAnswer(ctx context.Context, a *answer) context.Context {
 }
 
 // answerPolicy takes the body of the answer to a read, and passes an empty object on to the SDK. The SDK
-// decodes each row twice and encodes it again, so that its caller has to decode it once more: for a lane
-// that reads a backlog, that is more work than all else that the lane does with a message.
+// decodes each row twice and encodes it again; then its caller has to decode the row once more. When a lane
+// reads a backlog, that would be more work than all else that the lane does with a message.
 type answerPolicy struct{}
 
 // Do implements policy.Policy.

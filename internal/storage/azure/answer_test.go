@@ -8,8 +8,8 @@ import (
 	"weir/internal/storage"
 )
 
-// A proxy's page is a failure of the way to storage, which may pass. An entity that Weir cannot read is not: it is
-// still there at the next attempt.
+// If a proxy answers with a page of its own, the way to storage has failed, and a later attempt may succeed. An entity
+// that Weir cannot read is another case: it is still there at the next attempt.
 func TestRead_AnswerWithoutRows(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -56,7 +56,7 @@ type responsePart struct {
 	body   []byte
 }
 
-// readParts unpacks the multipart answer, which contains a second one.
+// readParts unpacks the multipart answer, which contains a second multipart answer.
 func (b *batch) readParts() (parts []responsePart, err error) {
 	outer, err := openMultipart(b.response.Header.Get("Content-Type"), bytes.NewReader(b.body))
 	if err != nil {
@@ -112,8 +112,8 @@ func readPart(r *bufio.Reader) (responsePart, error) {
 	return responsePart{resp.StatusCode, storage.ETag(resp.Header.Get("ETag")), resp.Header, body}, nil
 }
 
-// parseError returns the error of a part that reports a failure. Its index is -1 if the part names none of the
-// operations, whose number is ops.
+// parseError returns the error of a part that reports a failure. ops is the number of operations. The error's index is
+// -1 if the part names none of them.
 func (p responsePart) parseError(ops int) error {
 	var doc struct {
 		Error struct {
@@ -136,8 +136,8 @@ func (p responsePart) parseError(ops int) error {
 	return e
 }
 
-// indexOf parses the index at the beginning of storage's message, in front of a colon. Without one it returns 0 if
-// there is only one operation, else -1.
+// indexOf parses the index at the beginning of storage's message, in front of a colon. If the message has no index,
+// indexOf returns 0 if there is only one operation, otherwise -1.
 func indexOf(message string, ops int) int {
 	number, _, found := strings.Cut(message, ":")
 	if n, err := strconv.Atoi(number); found && err == nil && n >= 0 && n < ops {

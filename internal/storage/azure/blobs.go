@@ -15,7 +15,7 @@ import (
 // markName is the metadata key of the mark. Storage may return it in another case.
 const markName = "filed"
 
-const maxBlobs = 1000 // of one page of a listing
+const maxBlobs = 1000 // the most blobs in one page of a listing
 
 // Blobs implements storage.Blobs on a container of the account.
 type Blobs struct {
@@ -27,8 +27,8 @@ var (
 	_ storage.BlobMarks = (*Blobs)(nil)
 )
 
-// Put implements storage.Blobs, and creates a missing container. To write a blob removes its metadata, and
-// so its mark.
+// Put implements storage.Blobs, and creates a missing container. Writing a blob removes its metadata, and
+// with it the mark.
 func (b *Blobs) Put(ctx context.Context, name string, data []byte) error {
 	return createAndRetry(ctx, createContainer(b.container),
 		func(ctx context.Context) error { return b.uploadBlob(ctx, name, data) })

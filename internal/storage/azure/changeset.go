@@ -18,9 +18,9 @@ import (
 )
 
 // changeset is the body of a transaction's request: an HTTP request for each operation, in a nested
-// multipart body. The SDK builds the same request (a test compares the two), except that it does not
-// escape quotes in keys. But it decodes and encodes each row's JSON twice, which took most of a receiver's
-// CPU time.
+// multipart body. The SDK builds the same request, except that it does not escape quotes in keys; a test
+// compares the two requests. But the SDK decodes and encodes each row's JSON twice, which took most of a
+// receiver's CPU time.
 type changeset struct {
 	bytes.Buffer
 	table    tableAddress
@@ -35,7 +35,7 @@ type tableAddress struct {
 	formatQuery string // query, and the parameter for the format of the answer
 }
 
-// newTableAddress derives the table's address from that of the transaction's request.
+// newTableAddress derives the table's address from the address of the transaction's request.
 func newTableAddress(batch url.URL, table string) tableAddress {
 	query := batch.Query()
 	a := tableAddress{query: query.Encode()}
@@ -99,7 +99,7 @@ func (c *changeset) writeOperation(partition string, op storage.Op) error {
 	case storage.Insert:
 		c.writeText("Prefer: return-no-content\r\n")
 	case storage.Replace, storage.Merge:
-		// Without the header, storage treats these as upserts.
+		// Without this header, storage treats a Replace or Merge as an upsert.
 		c.writeText("If-Match: ", ifMatchHeader(op), "\r\n")
 	}
 	c.writeText("x-ms-version: \r\n\r\n")

@@ -13,7 +13,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
-// developmentStorage is the emulator's well-known account, in place of UseDevelopmentStorage=true.
+// developmentStorage is the connection string of the emulator's well-known account. It replaces
+// "UseDevelopmentStorage=true".
 const developmentStorage = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;" +
 	"AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;" +
 	"BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1;QueueEndpoint=http://127.0.0.1:10001/devstoreaccount1;" +
@@ -79,9 +80,9 @@ func newTransport() *http.Transport {
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 5 * time.Second,
-		// for Ensure and Skew; the ports have time limits of their own
+		// This limit is for Ensure and Skew; the ports have time limits of their own.
 		ResponseHeaderTimeout: 10 * time.Second,
-		// an instance has 128 ports for connections to one address; further calls wait
+		// An instance has 128 ports for connections to one address. Further calls wait.
 		MaxConnsPerHost:     64,
 		MaxIdleConnsPerHost: 64,
 		IdleConnTimeout:     time.Minute,

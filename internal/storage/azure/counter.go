@@ -32,7 +32,7 @@ func (c *Counter) Snapshot() map[string]int64 {
 }
 
 // Failures returns the counts of failed requests so far, under keys such as "table throttled". The kinds
-// of failures are unreached, throttled, error and refused. An answer that the caller must expect (a
+// of failures are "unreached", "throttled", "error" and "refused". An answer that the caller must expect (a
 // condition that does not hold, a busy lease) is no failure.
 func (c *Counter) Failures() map[string]int64 {
 	if c == nil {
@@ -67,8 +67,8 @@ func (c *Counter) sendCounted(service string, req *policy.Request) (*http.Respon
 	return resp, err
 }
 
-// failureReason returns the kind of a failure; empty = none. If the request's context was cancelled, the
-// request counts as a failure only if it hung. If the context's deadline passed, it always does.
+// failureReason returns the kind of a failure; empty = no failure. If the request's context was cancelled, the
+// request counts as a failure only if it hung. If the context's deadline passed, the request always counts.
 func failureReason(ctx context.Context, resp *http.Response, err error) string {
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.Canceled) && !errors.Is(context.Cause(ctx), timelimit.ErrHung):

@@ -90,7 +90,7 @@ func kindOf(m callClass, status int, code string) storage.Kind {
 		return storage.Throttled
 	}
 	if status >= 500 || status == http.StatusRequestTimeout || status < 300 {
-		return m.ambiguousKind() // below 300, the answer could not be read
+		return m.ambiguousKind() // a status below 300 means that the answer could not be read
 	}
 	return storage.Other
 }

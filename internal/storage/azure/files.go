@@ -18,7 +18,7 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// fileBlockSize is the size of the blocks in which a file is written; the last one may be smaller.
+// fileBlockSize is the size of the blocks in which a file is written; the last block may be smaller.
 const fileBlockSize = 4 << 20
 
 // folderName is the metadata key of the blobs that stand for folders in an account with a hierarchical namespace.
@@ -89,7 +89,7 @@ func quoteETag(tag azcore.ETag) storage.ETag {
 	return storage.ETag(`"` + tag + `"`)
 }
 
-// onlyVersion returns the condition that a blob has this version; nil = any.
+// onlyVersion returns the condition that a blob has this version; nil = any version will do.
 func onlyVersion(version storage.ETag) *blob.AccessConditions {
 	if version == "" {
 		return nil

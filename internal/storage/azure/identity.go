@@ -18,17 +18,17 @@ import (
 )
 
 // Identity names an account to which the process signs in with its own identity, without a key. The
-// identity needs the roles Storage Blob Data Contributor, Storage Queue Data Contributor and Storage
-// Table Data Contributor.
+// identity needs three roles: "Storage Blob Data Contributor", "Storage Queue Data Contributor" and
+// "Storage Table Data Contributor".
 type Identity struct {
-	// Account is the account's name. Services without an address of their own are those of the public
-	// cloud.
+	// Account is the account's name. If a service's address is empty, it is the account's address in the
+	// public cloud.
 	Account                     string
 	BlobURL, QueueURL, TableURL string // https
-	// Managed restricts the sign-in to the managed identity. Otherwise the first available is used:
-	// environment, workload identity, managed identity, a developer's login.
+	// Managed restricts the sign-in to the managed identity. Otherwise the first of these that is available is
+	// used: environment, workload identity, managed identity, a developer's login.
 	Managed  bool
-	ClientID string // with Managed: the user-assigned identity; empty = the system-assigned one
+	ClientID string // if Managed is set: the user-assigned identity; empty = the system-assigned identity
 }
 
 // IsZero reports whether no field is set.

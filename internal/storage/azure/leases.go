@@ -97,8 +97,8 @@ func (l *Leases) callLease(ctx context.Context, op, name, id string,
 	return doOnce(ctx, op, func(ctx context.Context) error { return f(ctx, c) })
 }
 
-// toConflict returns Conflict for each error that means that the id does not hold the lease: a missing
-// blob or container has no lease, and a mismatch can be a failed precondition.
+// toConflict returns Conflict for each error that means that the id does not hold the lease. A missing blob or
+// container has no lease. If another id holds the lease, the error can be a failed precondition.
 func toConflict(err error) error {
 	var e *storage.Error
 	if errors.As(err, &e) && (e.Kind == storage.NotFound || e.Kind == storage.Precondition ||

@@ -10,8 +10,8 @@ import (
 )
 
 // maxRow is the limit of a row's bytes, by Azure's documentation ("Understanding the Table service
-// data model"). The emulator does not check this limit. checkRow does, so that a row that the real service
-// refuses fails in tests, too.
+// data model"). The emulator does not check this limit, but checkRow does: so a row that the real service
+// would refuse fails in tests, too.
 const maxRow = 1 << 20
 
 // checkKey refuses characters that the documentation forbids in a key, and the empty key, which is

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { azurite.Main(m) }
 
-// newPrefix returns a random prefix, which keeps the names of a test apart from those of all others.
+// newPrefix returns a random prefix, which keeps the names of a test apart from the names of all other tests.
 func newPrefix() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:])
@@ -47,7 +47,7 @@ func onAzurite(t *testing.T, c azure.Config) *azure.Account {
 	return a
 }
 
-// onServer returns an account whose blob, queue and table services are h.
+// onServer returns an account whose blob, queue and table services are all served by h.
 func onServer(t *testing.T, h http.HandlerFunc) *azure.Account {
 	t.Helper()
 	s := httptest.NewServer(h)

@@ -32,9 +32,9 @@ type sendStateKey struct{}
 
 // sendState is the progress of a call; the kind of its error depends on it.
 type sendState struct {
-	isTried       atomic.Bool // was handed to the transport
+	isTried       atomic.Bool // the request was handed to the transport
 	isSeekingConn atomic.Bool // the transport asked for a connection
-	hasConn       atomic.Bool // the transport got one
+	hasConn       atomic.Bool // the transport got a connection
 }
 
 func withSendState(ctx context.Context) (context.Context, *sendState) {
@@ -46,8 +46,8 @@ func withSendState(ctx context.Context) (context.Context, *sendState) {
 	return context.WithValue(ctx, sendStateKey{}, s), s
 }
 
-// isNothingSent reports whether it is certain that nothing was sent. If the transport does not report its
-// connections, as that of a test, only an error of dialling proves that.
+// isNothingSent reports whether it is certain that nothing was sent. A test's transport may not report its
+// connections: then only an error of dialling proves that nothing was sent.
 func (s *sendState) isNothingSent(err error) bool {
 	switch {
 	case !s.isTried.Load():
@@ -59,7 +59,7 @@ func (s *sendState) isNothingSent(err error) bool {
 	return errors.As(err, &o) && o.Op == "dial"
 }
 
-// doRead makes a call that has no effect, or may be repeated unnoticed.
+// doRead makes a call that has no effect, or whose repeat does no harm.
 func doRead(ctx context.Context, op string, call func(context.Context) error) error {
 	ctx, _ = withSendState(withRetries(ctx))
 	return toStorageError(op, readCall, call(ctx))

@@ -46,7 +46,7 @@ func (q *Queue) createQueue(ctx context.Context) error {
 func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) (got []storage.QueueMessage, err error) {
 	err = doOnce(ctx, "queue get", func(ctx context.Context) error {
 		r, err := q.client.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{
-			// at most 32
+			// At most 32 messages are dequeued.
 			NumberOfMessages: new(int32(min(max, maxDequeue))), VisibilityTimeout: new(wholeSeconds(hide)),
 		})
 		for _, m := range r.Messages {

@@ -9,7 +9,7 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// waitReally sleeps, because the emulator has no clock to turn. No other test of this package sleeps in real time.
+// waitReally sleeps, because a test cannot set the emulator's clock. No other test of this package sleeps in real time.
 func waitReally(d time.Duration) { time.Sleep(d) }
 
 func TestTable_Suite(t *testing.T) {

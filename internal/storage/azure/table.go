@@ -11,7 +11,7 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-const maxRows = 1000 // of one answer, by storage's limits
+const maxRows = 1000 // the most rows in one answer, by storage's limits
 
 // Table implements storage.Table on a table of the account.
 type Table struct {
@@ -38,9 +38,8 @@ func (t *Table) Get(ctx context.Context, partition, key string) (row storage.Row
 	return row, err
 }
 
-// Range implements storage.Table. Storage may answer without rows but with a continuation token, after
-// it searched for its maximum time. Range follows such answers, so that none of them looks like the end
-// or an empty page.
+// Range implements storage.Table. When storage has searched for its maximum time, it may answer without rows
+// but with a continuation token. Range then asks on, because its caller would take such an answer for the end.
 func (t *Table) Range(ctx context.Context, q storage.Query) (page storage.Page, err error) {
 	err = doRead(ctx, "table query", func(ctx context.Context) error {
 		pager := t.client.NewListEntitiesPager(listOptions(q))

@@ -11,7 +11,7 @@ import (
 	"weir/internal/storage"
 )
 
-// timeLayout has the seven digits of a second that storage keeps.
+// timeLayout is the layout of a time in storage, which keeps seven decimal places of a second.
 const timeLayout = "2006-01-02T15:04:05.0000000Z"
 
 const typeSuffix = "@odata.type"

@@ -70,7 +70,7 @@ func (b *Blobs) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// Mark implements storage.BlobMarks. As on Azure, it counts as a modification.
+// Mark implements storage.BlobMarks. As on Azure, marking a blob counts as a modification.
 func (b *Blobs) Mark(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return newError("blob mark", storage.Unavailable, err)
@@ -84,7 +84,7 @@ func (b *Blobs) Mark(ctx context.Context, name string) error {
 	return nil
 }
 
-// List implements storage.BlobMarks. Its marker is the last name of the page before.
+// List implements storage.BlobMarks. Its marker is the last name of the previous page.
 func (b *Blobs) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.BlobPage{}, newError("blob list", storage.Unavailable, err)
@@ -100,7 +100,8 @@ func (b *Blobs) List(ctx context.Context, prefix, marker string) (storage.BlobPa
 	return page, nil
 }
 
-// listNames returns the names of one page of a container, in order, and the marker of the next page; "" = none follows.
+// listNames returns the names of one page of a container, in order, and the marker of the next page; "" = this is the
+// last page.
 func listNames[T any](all map[string]T, prefix, marker string) (names []string, next string) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !strings.HasPrefix(name, prefix) || name <= marker {

@@ -18,7 +18,7 @@ type Files struct {
 	now      func() time.Time
 	mu       sync.Mutex
 	files    map[string]*file
-	versions int // number of versions written so far, of all files
+	versions int // number of versions that were written so far, in all files together
 }
 
 type file struct {
@@ -28,7 +28,7 @@ type file struct {
 
 var _ storage.Files = (*Files)(nil)
 
-// List implements storage.Files. Its marker is the last name of the page before.
+// List implements storage.Files. Its marker is the last name of the previous page.
 func (f *Files) List(ctx context.Context, prefix, marker string) (storage.FilePage, error) {
 	if err := ctx.Err(); err != nil {
 		return storage.FilePage{}, newError("file list", storage.Unavailable, err)

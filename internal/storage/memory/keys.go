@@ -11,10 +11,10 @@ const blockKeys = 512
 // keyList has the row keys of a partition in byte order, in blocks of bounded size, so that an insert or
 // removal moves at most one block of keys.
 type keyList struct {
-	blocks [][]string // none is empty
+	blocks [][]string // no block is empty
 }
 
-// keyPos is the position of a key, or the one at which it would be inserted.
+// keyPos is the position of a key, or the position at which a missing key would be inserted.
 type keyPos struct{ block, index int }
 
 // findPos returns the position of the first key that is not less than k, and reports whether that key is k.

@@ -19,7 +19,7 @@ type Leases struct {
 }
 
 type lease struct {
-	id        string // of the last Acquire, also if the lease has expired; empty = the lease was released
+	id        string // id of the last Acquire, even if the lease has expired; empty = the lease was released
 	length    time.Duration
 	expiresAt time.Time
 }

@@ -78,7 +78,7 @@ func checkOp(op storage.Op) (sent int, err error) {
 	return opBytes + sent, err
 }
 
-// rowSize returns the size of a row as stored, and about the size of its JSON.
+// rowSize returns the size of a row in storage, and the approximate size of its JSON.
 func rowSize(values map[string]any) (stored, sent int, err error) {
 	for name, value := range values {
 		if value == nil {
@@ -108,7 +108,7 @@ func valueSize(value any) (stored, sent int, err error) {
 	case int64, bool, float64:
 		return 8, 20, nil
 	case time.Time:
-		// Azure keeps times from 1601 on; Go's zero time is before.
+		// Azure keeps times from the year 1601 on; Go's zero time is earlier.
 		if y := v.UTC().Year(); y < 1601 || y > 9999 {
 			return 0, 0, fmt.Errorf("time in the year %d", y)
 		}
@@ -143,7 +143,8 @@ func jsonLen(s string) int {
 	return n
 }
 
-// isValidName reports whether a value may have the name, by Azure's rule for property names. Azure reserves some names.
+// isValidName reports whether a value may have this name, by Azure's rule for property names. Azure reserves some
+// names.
 func isValidName(name string) bool {
 	switch name {
 	case "", "PartitionKey", "RowKey", "Timestamp":

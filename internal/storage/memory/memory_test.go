@@ -60,7 +60,7 @@ func TestTable_TransactAsAzure(t *testing.T) {
 	}
 }
 
-// TestTable_RangeAgainstModel compares ranges with those of a plain set, after many keys came and went.
+// TestTable_RangeAgainstModel inserts and removes many keys, and compares the table's ranges with those of a plain set.
 func TestTable_RangeAgainstModel(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()

@@ -63,7 +63,7 @@ func (t *Table) Range(ctx context.Context, q storage.Query) (storage.Page, error
 	}
 	from := q.From
 	if q.After != "" && q.After >= from {
-		from = q.After + "\x00" // the least key after it
+		from = q.After + "\x00" // the least key after q.After
 	}
 	var page storage.Page
 	at, _ := p.keys.findPos(from)

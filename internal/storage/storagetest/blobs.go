@@ -122,7 +122,8 @@ func listPrefix(t *testing.T, b BlobPort) {
 	wantNames(t, "all of the prefix", listAll(t, b, "1.0/"), names...)
 }
 
-// listContinued: a listing of more blobs than one page may have goes on, page by page, after the last name of each.
+// listContinued: if there are more blobs than one page may have, each next page begins after the last name of the
+// previous page.
 func listContinued(t *testing.T, b BlobPort) {
 	const blobs = 1100
 	var names []string

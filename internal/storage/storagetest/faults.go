@@ -15,17 +15,17 @@ type Call struct {
 	Port      string // "table", "queue", "blobs", "files", "leases"
 	Op        string // the method's name
 	Partition string
-	// Key is, by the method, the row key, the From of a query, the name of a blob, file or lease, the prefix of a
-	// listing, the text that is put, or the ID of a queue's message; empty in the other methods.
+	// Key depends on the method. It is the row key, the From of a query, the name of a blob, file or lease, the prefix
+	// of a listing, the text that is put, or the ID of a queue's message. In the other methods it is empty.
 	Key string
-	Ops []storage.Op // of Transact
+	Ops []storage.Op // the operations of Transact
 }
 
 // FaultKind is the way in which a call fails.
 type FaultKind int
 
-// The faults of a write. To dequeue messages is a write. A read returns Unavailable with any fault: when its
-// context ends with Hang and HangAfter, else at once.
+// The faults of a write. Dequeuing messages is a write, too. A read returns Unavailable with any fault. If the
+// fault is Hang or HangAfter, the read returns when its context ends, otherwise at once.
 const (
 	None       FaultKind = iota
 	FailBefore           // the write is never done; the call returns Unavailable

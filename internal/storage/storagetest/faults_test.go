@@ -14,7 +14,8 @@ import (
 
 const holder = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
-// ports are the ports of one account: without faults as methods of Account, and with faults as fields.
+// ports are the ports of one account. The methods of Account return ports without faults; the fields are ports with
+// faults.
 type ports struct {
 	*memory.Account
 	faults *storagetest.Faults
@@ -96,7 +97,7 @@ func TestFaults_Writes(t *testing.T) {
 	tests := map[string]struct {
 		fault storagetest.Fault
 		kind  storage.Kind
-		takes time.Duration // until the call returns; its context ends after 5 s
+		takes time.Duration // time until the call returns; its context ends after 5 s
 		done  bool          // the write is done when the call returns
 		later bool          // the write is done when Wait returns, without Release
 	}{
@@ -128,8 +129,8 @@ func TestFaults_Writes(t *testing.T) {
 					if took := time.Since(start); took != test.takes {
 						t.Errorf("took %v, want %v", took, test.takes)
 					}
-					// Only a write with Late is checked before it is due. The check of queue Get proves nothing,
-					// because it dequeues the message itself.
+					// Only a write with Late is checked before it is due. The check after the queue's Get would prove
+					// nothing, because the check itself dequeues the message.
 					if test.done == test.later {
 						p.faults.Release()
 					} else if w.done(t.Context(), p) && op != "queue Get" {

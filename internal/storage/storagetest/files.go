@@ -79,9 +79,9 @@ func writeFiles(t *testing.T, f storage.Files) {
 
 var errBody = errors.New("the body broke")
 
-// writeOddNames writes files whose names could become other names on their way through a URL, for example if it is
-// decoded twice or its dots are removed. Each name must be a file of its own. No name has a backslash, because Azurite
-// turns it into a slash.
+// writeOddNames writes files whose names could become other names on their way through a URL, for example if the URL
+// is decoded twice or its dots are removed. Each name must be a file of its own. No name has a backslash, because
+// Azurite turns a backslash into a slash.
 func writeOddNames(t *testing.T, f storage.Files) {
 	names := []string{"a%2Fb.xml", "a/b.xml", "a%252Fb.xml", "x/../a.xml", "a.xml", "../out.xml", "x/./b.xml", "x//b.xml",
 		"a?b=c#d", "dot.", "dots...", " space ", "+", "%", "<a href='x'>.xml", "ä/漢字/😀.xml",

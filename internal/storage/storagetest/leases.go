@@ -78,7 +78,7 @@ func leaseOneHolder(t *testing.T, l storage.Leases) {
 	requireNoError(t, l.Release(ctx, "1.0", ours))
 }
 
-// leaseOneOfMany: of several ids that acquire a lease at once, on a blob that does not exist yet, one gets it.
+// leaseOneOfMany: several ids acquire a lease at once, on a blob that does not exist yet. One of them gets the lease.
 func leaseOneOfMany(t *testing.T, l storage.Leases) {
 	const holders = 8
 	won := make(chan bool, holders)
@@ -121,7 +121,7 @@ func leaseAgain(t *testing.T, l storage.Leases) {
 	}
 	wantKind(t, "acquire by another", l.Acquire(ctx, "1.0", theirs, shortest), storage.Conflict)
 	requireNoError(t, l.Release(ctx, "1.0", ours))
-	requireNoError(t, l.Acquire(ctx, "1.0", theirs, shortest)) // one release frees it, however often it was acquired
+	requireNoError(t, l.Acquire(ctx, "1.0", theirs, shortest)) // one release ends the lease after several acquires
 }
 
 func leaseLength(t *testing.T, l storage.Leases) {

@@ -48,8 +48,8 @@ func putDelayed(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	}
 }
 
-// takenAgain: a message that is not deleted in time becomes visible again. When it is dequeued again, its old
-// pop receipt is invalid.
+// takenAgain: a message that is not deleted in time becomes visible again. When the message is dequeued again, its
+// old pop receipt is invalid.
 func takenAgain(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	ctx := t.Context()
 	requireNoError(t, q.Put(ctx, "lane 1", 0))
@@ -170,7 +170,7 @@ func getRefused(t *testing.T, q QueuePort) {
 	}
 }
 
-// getOneTaker: of several callers that dequeue at once, one gets the message.
+// getOneTaker: several callers dequeue at once, and only one of them gets the message.
 func getOneTaker(t *testing.T, q QueuePort) {
 	const takers = 8
 	requireNoError(t, q.Put(t.Context(), "lane 1", 0))

@@ -86,7 +86,8 @@ func wantKeys(t *testing.T, what string, rows []storage.Row, want ...string) {
 	}
 }
 
-// sameValues reports whether the values that were read equal those that were written, in their types, too.
+// sameValues reports whether the values that were read equal the values that were written. Their types must be equal,
+// too.
 func sameValues(got, want map[string]any) bool {
 	if len(got) != len(want) {
 		return false

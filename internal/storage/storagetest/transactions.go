@@ -165,7 +165,7 @@ func transactRefused(t *testing.T, table storage.Table) {
 	wantKeys(t, "nothing done", queryPage(t, table, storage.Query{}).Rows)
 }
 
-// transactLargest: a transaction can have 100 operations and nearly 4 MiB, in which base64 and headers count.
+// transactLargest: a transaction can have 100 operations and nearly 4 MiB. Base64 and headers count in these 4 MiB.
 func transactLargest(t *testing.T, table storage.Table) {
 	ops := make([]storage.Op, storage.MaxOps)
 	for i := range ops {
@@ -180,7 +180,7 @@ func transactLargest(t *testing.T, table storage.Table) {
 	}
 }
 
-// transactTwice: a transaction with an ETag fails when it is sent again, if it succeeded the first time.
+// transactTwice: if a transaction with an ETag has succeeded, it fails when it is sent again.
 func transactTwice(t *testing.T, table storage.Table) {
 	head := putRow(t, table, insertOp("!head", nil))
 	ops := []storage.Op{{Kind: storage.Replace, Key: "!head", IfMatch: head}, insertOp("m_1", nil)}
@@ -223,8 +223,8 @@ func transactOneWins(t *testing.T, table storage.Table) {
 	}
 }
 
-// transactSeenWhole: Range returns neighbouring rows that one transaction writes either all as before or all as after
-// the transaction.
+// transactSeenWhole: if one transaction writes neighbouring rows, Range returns all of them from before the
+// transaction, or all of them from after it.
 func transactSeenWhole(t *testing.T, table storage.Table) {
 	write := func(kind storage.OpKind, n int64) error {
 		values := map[string]any{"N": n}

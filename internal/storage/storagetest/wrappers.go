@@ -68,8 +68,8 @@ func (t *table) Transact(ctx context.Context, partition string, ops []storage.Op
 	return <-answer, nil
 }
 
-// cloneOps copies operations: a late transaction must write the values of its call, and not those that the caller has
-// changed since.
+// cloneOps copies operations: a late transaction must write the values that the operations had at the call, even if
+// the caller has changed them since.
 func cloneOps(ops []storage.Op) []storage.Op {
 	out := slices.Clone(ops)
 	for i := range out {

@@ -14,8 +14,8 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// bound is the longest time for which one call may hang: a hang may delay a lane by ten seconds, and two of
-// them are the pause after which the process looks at the lane again.
+// bound is the longest time for which one call may hang. A hang may delay a lane by ten seconds. Two of these
+// seconds are the pause after which the process looks at the lane again.
 const bound = 8 * time.Second
 
 const leaseID = "00000000-0000-4000-8000-000000000001"
@@ -98,11 +98,11 @@ func TestCalls_HangForSecondsOnly(t *testing.T) {
 	}
 }
 
-// slowBlob has a blob whose pieces come one a second. After the last piece, Get hangs.
+// slowBlob has a blob of which one piece arrives each second. After the last piece, Get hangs.
 type slowBlob struct {
 	timelimit.BlobPort
 	pieces int
-	cause  error // that ended the context of Get
+	cause  error // the cause with which the context of Get ended
 }
 
 func (s *slowBlob) Get(ctx context.Context, _ string) ([]byte, error) {
