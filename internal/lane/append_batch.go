@@ -89,7 +89,7 @@ func (t *batchAppend) attemptOnce(ctx context.Context) error {
 	case storage.Is(err, storage.Conflict):
 		return t.answerRepeats(ctx, err)
 	case storage.Is(err, storage.Ambiguous):
-		return err // the transaction is sent again unchanged: at most one copy can succeed
+		return err // sent again unchanged: at most one copy can succeed
 	case storage.Is(err, storage.Throttled), storage.Is(err, storage.Unavailable):
 		return err
 	default:
