@@ -12,8 +12,8 @@ import (
 // holder tries the next newest. If a holder dies in between, the next holder comes to the same result.
 //
 // Messages supersede each other in a run: one behind the other in their key's order, of one contract. Another message
-// of the key between them, such as a delete, ends the run. Otherwise that message could undo a newer version that was
-// sent before it, or an older version that was sent after it could undo that message.
+// of the key between them, such as a delete, ends the run. Without this rule a delete could undo a newer version that
+// the holder has sent early, and an older version could undo a delete.
 
 const (
 	// maxLatestVersions bounds the versions that a session has in memory. Beyond that number it drops them, and reads
@@ -109,8 +109,9 @@ func (s *selector) newestOf(i int) *lane.Entry {
 	return best
 }
 
-// newestHeld chooses the message to try from the run at the beginning of a block. It returns nil if it has superseded
-// messages of the block, which then leave the block, or if messages of the log have to go first.
+// newestHeld chooses the message to try from the run at the beginning of a block. It returns nil if
+// messages of the log have to go first. It also returns nil after it made messages of the block superseded: they leave
+// the block, and the holder chooses again.
 func (s *selector) newestHeld(ctx context.Context, k *keyState, first *lane.Entry) (*lane.Entry, error) {
 	latest, err := s.versions.readLatest(ctx, first)
 	if err != nil {
@@ -127,8 +128,8 @@ func (s *selector) newestHeld(ctx context.Context, k *keyState, first *lane.Entr
 			break
 		}
 		if h.AfterLog() > s.readAhead.firstPendingSeq(k.KeyHash) {
-			// The log was not read up to the position of h. So messages of the log may have to go before h, and a
-			// holder that died may have sent h. No older version may be sent before the log was read up to there.
+			// The log was not read up to the position of h. Messages of the log may have to go before h, or a holder
+			// that died may have sent h already. So no older version is sent before the log was read up to there.
 			k.waitLogPos = h.AfterLog()
 			break
 		}

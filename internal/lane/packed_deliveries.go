@@ -15,9 +15,9 @@ import (
 // each message's row would cost more than all other writes to storage. So such deliveries of one commit are in one row,
 // a d_ row. Its key has the highest sequence number of the delivered messages.
 //
-// Only messages below the cursor of the same commit are packed, so no holder ever reads them again. Packed
-// rows cover the log in ranges that do not overlap. So only one d_ row can have the delivery of a message: the
-// first one at or behind the message's sequence number. A reader has to look for it if the message's own row has
+// Only messages below the cursor of the same commit are packed, so no holder ever reads them again. Packed rows cover
+// the log in ranges that do not overlap. So only one d_ row can have the delivery of a message: the row with the
+// lowest sequence number that is not below the message's. A reader has to look for it if the message's own row has
 // the stage "queued" and is not marked as held.
 
 // minPacked is the smallest number of messages for one common row. For fewer messages, writing their own rows costs

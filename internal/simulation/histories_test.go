@@ -30,8 +30,8 @@ type chronicle struct {
 	answered map[weir.ID]*submission // submissions whose post was answered, by the id in the answer
 }
 
-// outside is the end of the name of a mutant that must show in the history alone. With such a mutant the checker
-// reports nothing.
+// The name of a mutant ends with "outside" if only the check of the histories may catch it. With such a mutant the
+// checker itself reports nothing.
 const outside = ", seen from outside"
 
 // isModelled reports whether the model describes a message's key. It describes neither skipped failures nor versions
@@ -91,7 +91,7 @@ func (c *checker) submissionOfBody(body string) *submission {
 }
 
 // recordRead records the stages of a key's messages. If the post of a message was not answered, recordRead includes the
-// message only if a request has shown it. The caller holds mu.
+// message only if the CMS got a request of it. The caller holds mu.
 func (c *checker) recordRead(key string) {
 	var seen []linear.Seen
 	for _, f := range c.laneOf(lane.Of(key, c.w.lanes)).log {

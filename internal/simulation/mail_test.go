@@ -54,7 +54,7 @@ func (p *process) newNotifier() *notify.Sender {
 	return notify.New(cfg)
 }
 
-// mailLook passes the control rows that a sweep reads to the sender of events, as the program does.
+// mailLook is the look of a sweep at a lane. It passes the control rows to the sender of events, as the program does.
 type mailLook struct {
 	*lane.Store
 	sender *notify.Sender
@@ -78,9 +78,10 @@ func (h *hooks) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Without the id: it does not come from the seed.
 	var about struct {
 		Data struct{ Lane, Sequence int64 }
-	} // ids do not come from the seed
+	}
 	if err := json.Unmarshal(body, &about); err != nil {
 		return nil, err
 	}
