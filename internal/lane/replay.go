@@ -142,8 +142,8 @@ func (a *replayCall) checkAllowed(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// storeEdit stores the edited body once. Its blob stays unmarked: the search for forgotten bodies finds out whether a
-// row refers to it.
+// storeEdit stores the edited body once. No mark says that its blob is in use, so the search for forgotten bodies
+// looks for a row that refers to it.
 func (a *replayCall) storeEdit(ctx context.Context, e *Entry) error {
 	if a.Edit == nil || a.edit != nil {
 		return nil

@@ -19,9 +19,8 @@ import (
 // waits for an earlier one of its key.
 const consumedKeys = 1000
 
-// runConsume measures how many messages a second the command "weir consume" files from a real RabbitMQ. The yardstick
-// is how many a second a receiver files from the same number of posts. The lane is paused, so that no delivery takes
-// part.
+// runConsume measures the number of messages that "weir consume" takes from a real RabbitMQ in a second. The yardstick
+// is the number of posts that a receiver accepts in a second. The lane is paused, so that no delivery takes part.
 func runConsume(ctx context.Context, b *bench) (rows []result, err error) {
 	dir, err := os.MkdirTemp(b.temp, "broker-")
 	if err != nil {

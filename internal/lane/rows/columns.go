@@ -39,7 +39,7 @@ const (
 	ReplayForced         Bool         = "ReplayForced"
 	ReplayRefused        Text         = "ReplayRefused" // the holder's reason for its refusal
 	ReplayNonce          Text         = "ReplayNonce"   // nonce of the last request for a replay
-	ReplayBlockedBy      Text         = "Late"          // id of a later delivery in an earlier epoch, or "unknown"
+	ReplayBlockedBy      Text         = "Late"          // a later message delivered in an earlier epoch, or "unknown"
 	EditedAt             ErasableTime = "EditedAt"
 	EditedBody           Bytes        = "Edited"
 	EditedBlob           Text         = "EditedBlob"
@@ -108,7 +108,7 @@ const (
 	HistoryFence    Int  = "Watched"
 )
 
-// Discarded is the column of further counters, !sums.
+// Discarded is the only column of the row !sums.
 const Discarded Int = "Discarded"
 
 // Columns of a block, b_. Their meanings are in lane.KeyBlock.

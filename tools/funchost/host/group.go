@@ -90,8 +90,8 @@ func (a *app) checkGroups(groups []Group) error {
 }
 
 // instancesFor returns the instances that can run an invocation of the function: those of its group. If the host has
-// no instance of the group, it returns all instances, because the real host serves a request in each group. The caller
-// has locked h.mu.
+// no instance of the group, it returns all instances, because the real host serves HTTP requests in every group.
+// The caller has locked h.mu.
 func (h *Host) instancesFor(f *function) []*instance {
 	var out []*instance
 	for _, i := range h.instances {
