@@ -51,8 +51,8 @@ var structTags = []string{"dive", "keys", "endkeys", "structonly", "nostructleve
 	"validateFn",
 	"skip_unless", "fieldcontains", "fieldexcludes", "-"}
 
-// numberTags are the tags that a rule for numbers may have. Other tags are for texts: instead of the number, the
-// validator would check a text of its own making.
+// numberTags are the tags that a rule for numbers may have. Other tags are for texts. If a rule for numbers had one,
+// the validator would check the number as a text that it formats itself.
 var numberTags = []string{"omitempty", "min", "max", "gt", "gte", "lt", "lte", "eq", "ne"}
 
 // probeValues have many shapes. New checks them with each rule for texts, so that the validator reads each parameter

@@ -98,7 +98,7 @@ func TestIntake_ReadBody_WaitsItsTurn(t *testing.T) {
 	})
 }
 
-// A body of the largest size fits if no other body is in memory, even if the intake is to have less memory.
+// A body of the largest size fits if no other body is in memory, even if the limit of memory is below its size.
 func TestIntake_ReadBody_OneOfTheLargestSizeAlwaysFits(t *testing.T) {
 	t.Parallel()
 	intake := httpio.NewIntake(1, 10*kib)

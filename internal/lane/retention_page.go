@@ -73,7 +73,8 @@ func (t *retentionRun) cutAtYoung(messages []*expiringMessage, now time.Time) ([
 		}
 		young := accepted.Add(min(t.KeepFinal, t.KeepDead))
 		if end, ok := t.endOf(m, now); ok && m.stage != weir.Dead && end.After(now) && end.Sub(now) <= removalWait {
-			young = laterOf(young, end) // the walk waits for it: a message that it passes over stays for another day
+			// The walk waits until end: a message that the walk has passed stays for another day.
+			young = laterOf(young, end)
 		}
 		if young.After(now) {
 			return messages[:i], young
@@ -87,7 +88,7 @@ func (t *retentionRun) cutAtYoung(messages []*expiringMessage, now time.Time) ([
 func (t *retentionRun) endOf(m *expiringMessage, now time.Time) (time.Time, bool) {
 	switch {
 	case t.nextEpoch != nil && isCopied(m.stage):
-		return now, !m.hasCopy // retention has removed the copy
+		return now, !m.hasCopy // without a copy: retention has removed it
 	case m.stage == weir.Dead:
 		// A request that waits for the holder needs the message. So the message is kept for KeepDead after a request.
 		askedAt := laterOf(rows.ReplayAskedAt.Of(m.rowValues()), rows.DiscardAskedAt.Of(m.rowValues()))

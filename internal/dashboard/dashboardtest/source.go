@@ -18,13 +18,13 @@ import (
 	"weir/internal/wire"
 )
 
-// Most dead messages have the fingerprint TitleError.
+// TitleError is the fingerprint of most dead messages.
 var TitleError, _ = weir.Fingerprint("article", 422, "Field title: at most 200 characters, 231 were sent")
 
 // Noon is the time at which the source's clock starts.
 var Noon = time.Date(2026, 11, 20, 12, 0, 7, 250e6, time.UTC)
 
-// At Noon, all instances have stored the counters of the minutes before WholeUntil, but not of later minutes.
+// WholeUntil is the end of the minutes whose counters all instances have stored at Noon.
 var WholeUntil = Noon.Truncate(time.Minute).Add(-2 * time.Minute)
 
 // MessageID returns the id of the nth message.
