@@ -119,7 +119,9 @@ func TestDrainer_RemembersTheIDOfAFailedAttempt(t *testing.T) {
 		m := &idCMS{next: weir.Result{Outcome: weir.OutcomeRetry, Status: 500, RememberedID: "7"}}
 		w.cms.setAnswer(m.Send)
 		w.post("a", "x")
-		p := w.start(withRemembering)
+		p := w.start(withRemembering, func(c *drain.Config) {
+			c.Backoff.Steps = []time.Duration{time.Second} // not a random time, which may be over before setNext
+		})
 		p.Wake(0)
 		for len(m.listKnown()) == 0 {
 			time.Sleep(10 * time.Millisecond)
