@@ -16,9 +16,13 @@ type Finals interface {
 	AwaitFinal(id weir.ID) (<-chan struct{}, func())
 }
 
-// States reads the states of messages and lanes.
-type States interface {
+// Statuses reads the status of a message. NotFound: there is no such message.
+type Statuses interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
+}
+
+// Lanes reads the control rows of a lane, and messages of a lane by their sequence numbers.
+type Lanes interface {
 	ReadControl(ctx context.Context, lane int) (lane.Control, error)
 	ReadMany(ctx context.Context, lane int, seqs []int64) (entries []*lane.Entry, looks int, err error)
 }
@@ -36,9 +40,10 @@ const (
 // of the lane. It reads these messages only if the control rows show that they may have become final. It is safe
 // for concurrent use. All exported fields are needed.
 type Waits struct {
-	Finals  Finals
-	States  States
-	MaxHeld int // the largest number of answers that wait at the same time
+	Finals   Finals
+	Statuses Statuses
+	Lanes    Lanes
+	MaxHeld  int // the largest number of answers that wait at the same time
 
 	mu    sync.Mutex
 	count int                // the number of answers that wait
@@ -71,7 +76,7 @@ func (w *Waits) AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Du
 	defer w.endWait()
 	public, at := filed.Message.ID, filed.Message.ID
 	if filed.Duplicate { // the message may be final already, or in a lane of the next epoch
-		st, err := w.States.Status(ctx, public)
+		st, err := w.Statuses.Status(ctx, public)
 		if err == nil && st.Stage.Final() {
 			return st, true, true
 		}
@@ -82,7 +87,7 @@ func (w *Waits) AwaitFinal(ctx context.Context, filed lane.Receipt, wait time.Du
 	if !w.awaitFinal(ctx, at) {
 		return weir.Status{}, true, false
 	}
-	st, err := w.States.Status(ctx, public)
+	st, err := w.Statuses.Status(ctx, public)
 	return st, true, err == nil && st.Stage.Final()
 }
 
@@ -162,7 +167,7 @@ func (w *Waits) pollLane(ctx context.Context, number int, l *laneWatch) {
 		}
 		timer.Reset(pollInterval)
 		limited, cancel := context.WithTimeout(ctx, pollLimit)
-		if c, err := w.States.ReadControl(limited, number); err == nil &&
+		if c, err := w.Lanes.ReadControl(limited, number); err == nil &&
 			w.readFinished(limited, number, l, seen, c) == nil {
 			seen = c
 		}
@@ -177,7 +182,7 @@ func (w *Waits) readFinished(ctx context.Context, number int, l *laneWatch, seen
 	if len(at) == 0 {
 		return nil
 	}
-	entries, _, err := w.States.ReadMany(ctx, number, sortDescending(at))
+	entries, _, err := w.Lanes.ReadMany(ctx, number, sortDescending(at))
 	if err != nil {
 		return err
 	}

@@ -140,7 +140,7 @@ func TestFunction_Wait(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				far := newWorld()
-				f := &fake{waits: &receive.Waits{Finals: far, States: far, MaxHeld: c.most}}
+				f := &fake{waits: &receive.Waits{Finals: far, Statuses: far, Lanes: far, MaxHeld: c.most}}
 				if c.due > 0 {
 					f.embargo = time.Now().Add(c.due)
 				}
@@ -168,7 +168,7 @@ func TestWaits_OneLookASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		far := newWorld()
-		waits := &receive.Waits{Finals: far, States: far, MaxHeld: 3000}
+		waits := &receive.Waits{Finals: far, Statuses: far, Lanes: far, MaxHeld: 3000}
 		type answer struct {
 			seq   int64
 			after time.Duration
@@ -253,7 +253,7 @@ func TestWaits_SeesCommitsOfOtherProcesses(t *testing.T) {
 				far := newWorld()
 				c.happen(far)
 				began := time.Now()
-				waits := &receive.Waits{Finals: far, States: far, MaxHeld: 1}
+				waits := &receive.Waits{Finals: far, Statuses: far, Lanes: far, MaxHeld: 1}
 				st, hasWaited, final := waits.AwaitFinal(t.Context(), c.filed, 30*time.Second)
 				if took := time.Since(began); !hasWaited || !final || !st.Stage.Final() || took > c.within {
 					t.Errorf("got hasWaited %t, final %t and stage %q after %s; want a wait, and final within %s",

@@ -10,7 +10,7 @@ import (
 	"weir/internal/wire"
 )
 
-// RememberedReader reads the remembered id of a key and contract; see lane.Store.
+// RememberedReader reads the remembered id of a key and contract; see lane.Messages.
 type RememberedReader interface {
 	FindRemembered(ctx context.Context, key, contract string) (string, error)
 }

@@ -10,7 +10,7 @@ import (
 	"weir/internal/wire"
 )
 
-// VersionReader reads the newest delivered version of a key and contract; see lane.Store.
+// VersionReader reads the newest delivered version of a key and contract; see lane.Messages.
 type VersionReader interface {
 	FindLatestVersion(ctx context.Context, key, contract string) (lane.LatestVersion, error)
 }

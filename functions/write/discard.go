@@ -10,7 +10,7 @@ import (
 	"weir/internal/wire"
 )
 
-// Discarder requests that a dead message is given up for good; see lane.Store.Discard.
+// Discarder requests that a dead message is given up for good; see lane.Requests.Discard.
 type Discarder interface {
 	Discard(ctx context.Context, id weir.ID, reason string) (weir.Status, error)
 }

@@ -18,9 +18,8 @@ type Accepter interface {
 	Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error)
 }
 
-// EditLog reads and replays a message.
-type EditLog interface {
-	Replayer
+// StatusReader reads the status of a message. NotFound: there is no such message.
+type StatusReader interface {
 	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
@@ -28,7 +27,8 @@ type EditLog interface {
 // keeps the accepted body, too. All fields are needed.
 type Edit struct {
 	Contracts Accepter
-	Log       EditLog
+	Messages  StatusReader
+	Log       Replayer
 	Caller    Caller
 	MaxBody   int64
 	Logger    *slog.Logger
@@ -63,7 +63,7 @@ func (f *Edit) editMessage(w http.ResponseWriter, r *http.Request) (weir.Status,
 	if err != nil {
 		return weir.Status{}, err
 	}
-	st, err := f.Log.Status(r.Context(), id)
+	st, err := f.Messages.Status(r.Context(), id)
 	if err != nil {
 		return weir.Status{}, err
 	}

@@ -11,10 +11,9 @@ import (
 	"weir/internal/wire"
 )
 
-// Eraser erases the content of a final message, and reads its status; see lane.Store.
+// Eraser erases the content of a final message; see lane.Requests.
 type Eraser interface {
 	Erase(ctx context.Context, id weir.ID) (weir.Status, error)
-	Status(ctx context.Context, id weir.ID) (weir.Status, error)
 }
 
 // Redactor redacts the audit log. It removes the parameters of the changes that have the given subject. In the
@@ -30,11 +29,12 @@ type Files interface {
 
 // Erase serves POST /api/messages/{id}/erase. All fields are needed, except Files.
 type Erase struct {
-	Log    Eraser
-	Audit  Redactor
-	Files  Files // nil = weir.yaml has no intake.files
-	Caller Caller
-	Logger *slog.Logger
+	Messages StatusReader
+	Log      Eraser
+	Audit    Redactor
+	Files    Files // nil = weir.yaml has no intake.files
+	Caller   Caller
+	Logger   *slog.Logger
 }
 
 // ServeHTTP implements http.Handler. The id is the path value "id". It answers 200 when the content is erased,
@@ -59,7 +59,7 @@ func (f *Erase) eraseMessage(r *http.Request) (weir.Status, error) {
 	if err != nil {
 		return weir.Status{}, err
 	}
-	before, err := f.Log.Status(r.Context(), id)
+	before, err := f.Messages.Status(r.Context(), id)
 	if err != nil {
 		return weir.Status{}, err
 	}

@@ -68,7 +68,8 @@ func TestErase(t *testing.T) {
 			t.Parallel()
 			f := c.log
 			mux := http.NewServeMux()
-			mux.Handle("/api/messages/{id}/erase", &write.Erase{Log: &f, Audit: &f, Caller: &f, Logger: quiet})
+			mux.Handle("/api/messages/{id}/erase", &write.Erase{Messages: &f, Log: &f, Audit: &f, Caller: &f,
+				Logger: quiet})
 			w := httptest.NewRecorder()
 			mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/messages/"+id.String()+"/erase", nil))
 			if w.Code != c.status || !strings.Contains(w.Body.String(), c.text) || !slices.Equal(f.calls, c.calls) {
@@ -106,8 +107,9 @@ func TestErase_RemovesTheFileFirst(t *testing.T) {
 			t.Parallel()
 			log := &erasable{stage: weir.Dead}
 			mux := http.NewServeMux()
-			mux.Handle("/api/messages/{id}/erase", &write.Erase{Log: log, Audit: log, Caller: log, Logger: quiet,
-				Files: files{log, c.fail}})
+			mux.Handle("/api/messages/{id}/erase", &write.Erase{Messages: log, Log: log, Audit: log, Caller: log,
+				Logger: quiet,
+				Files:  files{log, c.fail}})
 			w := httptest.NewRecorder()
 			mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/messages/"+id.String()+"/erase", nil))
 			if w.Code != c.status || !slices.Equal(log.calls, c.calls) {

@@ -11,7 +11,7 @@ import (
 )
 
 // RememberedForgetter asks the holder to forget the remembered id of a key and contract; see
-// lane.Store.ForgetRemembered.
+// lane.Requests.ForgetRemembered.
 type RememberedForgetter interface {
 	ForgetRemembered(ctx context.Context, key, contract string) (string, error)
 }

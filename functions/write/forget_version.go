@@ -11,7 +11,7 @@ import (
 )
 
 // VersionForgetter asks the holder to forget the newest delivered version of a key and contract; see
-// lane.Store.ForgetVersion.
+// lane.Requests.ForgetVersion.
 type VersionForgetter interface {
 	ForgetVersion(ctx context.Context, key, contract string) (lane.LatestVersion, error)
 }

@@ -17,7 +17,7 @@ import (
 	"weir/internal/wire"
 )
 
-// Pauser pauses and resumes lanes and keys; see lane.Store. Pause and Resume are idempotent.
+// Pauser pauses and resumes lanes and keys; see lane.Pauses. Pause and Resume are idempotent.
 type Pauser interface {
 	Pause(ctx context.Context, p weir.Pause) error
 	Resume(ctx context.Context, lane int, key string) error

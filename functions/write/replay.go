@@ -12,7 +12,7 @@ import (
 	"weir/internal/wire"
 )
 
-// Replayer requests the replay of a dead message; see lane.Store.Replay.
+// Replayer requests the replay of a dead message; see lane.Requests.Replay.
 type Replayer interface {
 	Replay(ctx context.Context, id weir.ID, o lane.ReplayOptions) (weir.Status, error)
 }

@@ -61,7 +61,8 @@ func (d *dead) Call(lane int) {
 func (d *dead) postChange(address, body string) *httptest.ResponseRecorder {
 	mux := http.NewServeMux()
 	mux.Handle("/api/messages/{id}/replay", &write.Replay{Log: d, Caller: d, Logger: quiet})
-	mux.Handle("/api/messages/{id}/edit", &write.Edit{Contracts: d, Log: d, Caller: d, MaxBody: 100, Logger: quiet})
+	mux.Handle("/api/messages/{id}/edit", &write.Edit{Contracts: d, Messages: d, Log: d, Caller: d, MaxBody: 100,
+		Logger: quiet})
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/api/messages/"+address,
 		strings.NewReader(body))
 	r.Header.Set("Content-Type", "text/xml")

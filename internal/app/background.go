@@ -61,7 +61,7 @@ func (deadReceivers) WakeOutbox(int) {}
 func (a *App) newSchedules(p *pipeline) *recur.Runner {
 	return recur.New(recur.Config{
 		Store:     &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now},
-		Log:       tracedLog{p.appender, p.store, a.instruments.export},
+		Log:       tracedLog{p.appender, p.store.Messages(), a.instruments.export},
 		Contracts: a.contracts, Tickets: p.tickets, Now: time.Now, Logger: a.log,
 		Limits: a.settings.Schedules.recurLimits(),
 	})
@@ -70,7 +70,7 @@ func (a *App) newSchedules(p *pipeline) *recur.Runner {
 // tracedLog is the log for recurring messages. Each append of a message begins a trace.
 type tracedLog struct {
 	*lane.Appender
-	*lane.Store
+	lane.Messages
 	export *telemetry.Export
 }
 

@@ -109,7 +109,7 @@ func queryParameters(q dashboard.Query) url.Values {
 
 // Message implements dashboard.Messages. The result has no forecast if the forecast cannot be read.
 func (s *pageSource) Message(ctx context.Context, id weir.ID) (wire.MessageLine, error) {
-	st, err := s.store.Status(ctx, id)
+	st, err := s.store.Messages().Status(ctx, id)
 	if err != nil {
 		return wire.MessageLine{}, err
 	}
@@ -128,9 +128,9 @@ func (s *pageSource) Message(ctx context.Context, id weir.ID) (wire.MessageLine,
 
 // Body implements dashboard.Messages.
 func (s *pageSource) Body(ctx context.Context, id weir.ID, isEdited bool) (dashboard.Body, error) {
-	load := s.store.LoadMessage
+	load := s.store.Messages().LoadMessage
 	if isEdited {
-		load = s.store.LoadEditedMessage
+		load = s.store.Messages().LoadEditedMessage
 	}
 	m, err := load(ctx, id)
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *pageSource) Body(ctx context.Context, id weir.ID, isEdited bool) (dashb
 
 // ReplayObstacle implements dashboard.ReplayObstacles.
 func (s *pageSource) ReplayObstacle(ctx context.Context, id weir.ID) (string, error) {
-	st, err := s.store.Status(ctx, id)
+	st, err := s.store.Messages().Status(ctx, id)
 	if err != nil {
 		return "", err
 	}
@@ -181,13 +181,13 @@ func (s *pageSource) Try(ctx context.Context, id weir.ID, isEdited bool) (trial.
 	if err != nil {
 		return trial.Trial{}, err
 	}
-	st, err := s.store.Status(ctx, id)
+	st, err := s.store.Messages().Status(ctx, id)
 	if err != nil {
 		return trial.Trial{}, err
 	}
 	e := lane.Entry{}
 	e.Message = m
-	remembered, err := s.store.ReadRemembered(ctx, m.ID.Lane, e.RememberedKey())
+	remembered, err := s.store.DeliveryState().ReadRemembered(ctx, m.ID.Lane, e.RememberedKey())
 	if err != nil {
 		return trial.Trial{}, err
 	}

@@ -48,11 +48,12 @@ var (
 // changes with the key of the function "write". So the cancellation of a message has a second route, which belongs to
 // that function.
 func (r *running) listRoutes() []route {
-	s, log, now, store, waker := &r.settings, r.log, time.Now, r.store, r.waker
+	s, log, now, waker := &r.settings, r.log, time.Now, r.waker
 	maxBody, lanes := int64(s.MaxBody), s.Lanes
+	messages, requests, pauses := r.store.Messages(), r.store.Requests(), r.store.Pauses()
 	intake := httpio.NewIntake(r.budgets.intake, maxBody)
 	pages := readOnly(r.newPages())
-	cancelOne := toTheEnd(&cancel.Function{Log: store, Caller: waker, Logger: log})
+	cancelOne := toTheEnd(&cancel.Function{Log: requests, Caller: waker, Logger: log})
 	jobs := readOnly(&view.Replays{Jobs: r.replays, Now: now, Logger: log})
 	batched := &batches.Function{Batches: r.batches, Upstreams: r.upstreams, Memory: intake,
 		Observer: r.instruments.metrics, Logger: log}
@@ -70,20 +71,22 @@ func (r *running) listRoutes() []route {
 		{post, "/api/batches", "batches", toTheEnd(batched.Post())},
 		{get, "/api/batches/{id}", "status", readOnly(batched.Get())},
 		{remove, "/api/batches/{id}", "write", toTheEnd(batched.Cancel())},
-		{get, "/api/messages/{id}", "status", readOnly(&status.Function{Log: store,
+		{get, "/api/messages/{id}", "status", readOnly(&status.Function{Log: messages,
 			Forecaster: r.overview, Logger: log})},
 		{remove, "/api/messages/{id}", "cancel", cancelOne},
-		{patch, "/api/messages/{id}", "move", toTheEnd(&move.Function{Log: store, Caller: waker, Logger: log})},
+		{patch, "/api/messages/{id}", "move", toTheEnd(&move.Function{Log: requests, Caller: waker, Logger: log})},
 		{get, "/api/messages/{id}/body", "view", readOnly(&view.Body{Bodies: r.bodies, Logger: log})},
-		{get, "/api/messages/{id}/attempts", "view", readOnly(&view.Attempts{Source: store, Logger: log})},
+		{get, "/api/messages/{id}/attempts", "view", readOnly(&view.Attempts{Source: messages, Logger: log})},
 		{get, "/api/messages/{id}/difference", "view", readOnly(&view.Difference{Bodies: r.bodies, Logger: log})},
 		{post, "/api/messages/{id}/cancel", "write", cancelOne},
-		{post, "/api/messages/{id}/replay", "write", toTheEnd(&write.Replay{Log: store, Caller: waker, Logger: log})},
-		{post, "/api/messages/{id}/edit", "write", toTheEnd(&write.Edit{Contracts: r.contracts, Log: store,
-			Caller: waker, MaxBody: maxBody, Logger: log})},
-		{post, "/api/messages/{id}/reveal", "write", toTheEnd(&write.Reveal{Bodies: store, Logger: log})},
+		{post, "/api/messages/{id}/replay", "write", toTheEnd(&write.Replay{Log: requests, Caller: waker,
+			Logger: log})},
+		{post, "/api/messages/{id}/edit", "write", toTheEnd(&write.Edit{Contracts: r.contracts, Messages: messages,
+			Log: requests, Caller: waker, MaxBody: maxBody, Logger: log})},
+		{post, "/api/messages/{id}/reveal", "write", toTheEnd(&write.Reveal{Bodies: messages, Logger: log})},
 		{post, "/api/messages/{id}/erase", "write", toTheEnd(r.newErase())},
-		{post, "/api/messages/{id}/discard", "write", toTheEnd(&write.Discard{Log: store, Caller: waker, Logger: log})},
+		{post, "/api/messages/{id}/discard", "write", toTheEnd(&write.Discard{Log: requests, Caller: waker,
+			Logger: log})},
 		{post, "/api/discards", "write", toTheEnd(&write.Discards{
 			Log: bulkdiscard.Discarder{Store: r.store}, Caller: waker, Lanes: lanes,
 			Now: now, Logger: log})},
@@ -97,19 +100,20 @@ func (r *running) listRoutes() []route {
 		{get, "/api/history", "view", readOnly(&view.History{Source: r.history, Lanes: lanes, Logger: log})},
 		{get, "/api/errors", "view", readOnly(&view.Errors{Source: r.overview, Now: now, Logger: log})},
 		{get, "/api/audit", "view", readOnly(&view.Audit{Reader: r.audit, Now: now, Logger: log})},
-		{get, "/api/pauses", "view", readOnly(&view.Pauses{Reader: store, Calendar: r.calendar,
+		{get, "/api/pauses", "view", readOnly(&view.Pauses{Reader: pauses, Calendar: r.calendar,
 			Now: now, Logger: log})},
-		{post, "/api/pause", "write", toTheEnd(&write.Pause{Pauser: store,
+		{post, "/api/pause", "write", toTheEnd(&write.Pause{Pauser: pauses,
 			NameAuthor: r.newAuditWrapper().AuthorOf, Lanes: lanes, Now: now, Logger: log})},
-		{post, "/api/resume", "write", toTheEnd(&write.Resume{Pauser: store, Caller: waker, Lanes: lanes,
+		{post, "/api/resume", "write", toTheEnd(&write.Resume{Pauser: pauses, Caller: waker, Lanes: lanes,
 			Logger: log})},
-		{get, "/api/versions", "view", readOnly(&view.Versions{Reader: store, Contracts: s.supersedingContracts(),
+		{get, "/api/versions", "view", readOnly(&view.Versions{Reader: messages, Contracts: s.supersedingContracts(),
 			Lanes: lanes, Logger: log})},
-		{post, "/api/versions/forget", "write", toTheEnd(&write.ForgetVersion{Log: store, Caller: waker, Lanes: lanes,
+		{post, "/api/versions/forget", "write", toTheEnd(&write.ForgetVersion{Log: requests, Caller: waker,
+			Lanes:  lanes,
 			Logger: log})},
-		{get, "/api/remembered", "view", readOnly(&view.Remembered{Reader: store, Contracts: s.contractNames(),
+		{get, "/api/remembered", "view", readOnly(&view.Remembered{Reader: messages, Contracts: s.contractNames(),
 			Lanes: lanes, Logger: log})},
-		{post, "/api/remembered/forget", "write", toTheEnd(&write.ForgetRemembered{Log: store, Caller: waker,
+		{post, "/api/remembered/forget", "write", toTheEnd(&write.ForgetRemembered{Log: requests, Caller: waker,
 			Lanes: lanes, Logger: log})},
 		{get, "/api/replays", "view", jobs},
 		{post, "/api/replays", "write", toTheEnd(&write.Replays{Jobs: r.replays, Logger: log})},
@@ -128,7 +132,7 @@ func (r *running) listRoutes() []route {
 		{post, "/inbox", "inbox", r.newTriggerHandler(r.newInboxFunction().Handler())},
 		{post, "/sweep", "sweep", r.newTriggerHandler(r.sweeper.Handler())},
 	}
-	function := &schedules.Function{Schedules: r.schedules, Stored: store, Contracts: r.contracts, MaxBody: maxBody,
+	function := &schedules.Function{Schedules: r.schedules, Stored: messages, Contracts: r.contracts, MaxBody: maxBody,
 		Now: now, Logger: log}
 	for path, h := range function.Routes() {
 		table = append(table, route{nil, "/api/schedules" + path, "schedules", limitReads(h)})
@@ -151,7 +155,8 @@ func (r *running) newReceiver(intake *httpio.Intake) http.Handler {
 	return r.instruments.export.Receive("/api/messages", &receive.Function{
 		Filer: r.newFiler(r.appender, r.upstreams), Upstreams: r.upstreams,
 		Drain: r.waker, Tickets: r.tickets,
-		Waits:    &receive.Waits{Finals: r.drainer, States: r.store, MaxHeld: r.budgets.waits},
+		Waits: &receive.Waits{Finals: r.drainer, Statuses: r.store.Messages(), Lanes: r.store,
+			MaxHeld: r.budgets.waits},
 		Observer: r.instruments.metrics, Intake: intake, MaxBody: maxBody,
 		Now: time.Now, Logger: r.log,
 	})
@@ -159,7 +164,8 @@ func (r *running) newReceiver(intake *httpio.Intake) http.Handler {
 
 // newErase returns the function that erases messages, and the files that they came from.
 func (r *running) newErase() *write.Erase {
-	erase := &write.Erase{Log: r.store, Audit: r.audit, Caller: r.waker, Logger: r.log}
+	erase := &write.Erase{Messages: r.store.Messages(), Log: r.store.Requests(), Audit: r.audit,
+		Caller: r.waker, Logger: r.log}
 	if r.inbox != nil {
 		erase.Files = r.inbox
 	}

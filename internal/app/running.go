@@ -61,7 +61,7 @@ func newServerRunning(ctx context.Context, a *App, store *lane.Store, isHosted b
 	r.appender.OnSealed = checkEpoch
 	r.upstreams = a.newUpstreams(store.Table)
 	r.history = r.startHistory()
-	r.bodies = &redact.Bodies{Loader: store, Contracts: r.contracts}
+	r.bodies = &redact.Bodies{Loader: store.Messages(), Contracts: r.contracts}
 	r.overview = &overview.Overview{Store: store, Rates: r.history, Calendar: a.calendar, Now: time.Now,
 		Redactor: r.bodies}
 	r.replays = r.newReplays()

@@ -137,7 +137,7 @@ func (r *Runner) readLane(ctx context.Context, place lanePlace, ids []weir.ID) (
 	for _, e := range entries {
 		stage := e.Stage
 		if place.epoch != r.Store.Epoch && (stage == weir.Scheduled || stage == weir.Dead) {
-			st, err := r.Store.Status(ctx, e.Message.ID)
+			st, err := r.Store.Messages().Status(ctx, e.Message.ID)
 			switch {
 			case weir.KindOf(err) == weir.NotFound:
 				continue

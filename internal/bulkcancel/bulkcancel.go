@@ -126,7 +126,7 @@ func (c Canceller) cancelEach(ctx context.Context, number int, entries []*lane.E
 	if !slices.Contains(counts.Lanes, number) {
 		counts.Lanes = append(counts.Lanes, number)
 	}
-	part, err := c.Store.CancelMany(ctx, number, entries)
+	part, err := c.Store.Requests().CancelMany(ctx, number, entries)
 	counts.Cancelled += part.Cancelled
 	counts.Asked += part.Asked
 	counts.TooLate += part.TooLate

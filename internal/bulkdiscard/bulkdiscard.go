@@ -119,7 +119,7 @@ func (d Discarder) discardEach(ctx context.Context, number int, seqs []int64, re
 	if err != nil {
 		return err
 	}
-	part, err := d.Store.DiscardMany(ctx, number, entries, reason)
+	part, err := d.Store.Requests().DiscardMany(ctx, number, entries, reason)
 	counts.Asked += part.Asked
 	counts.TooLate += part.TooLate
 	return err

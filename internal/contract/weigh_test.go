@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// heavyBodies returns bodies that need the most memory for their size. All of them are within the limits.
+// heavyBodies returns bodies within the default limits that need much memory for their size.
 func heavyBodies() map[string]string {
 	var attributes strings.Builder
 	for i := range 99_999 {
@@ -55,8 +55,8 @@ func heapAlive() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// The decoder has all attributes of a tag in memory at once, and a body of 100 MiB can have 16 million
-// attributes. So the scanner must refuse such a tag before the decoder reads it.
+// The scanner must refuse a tag with too many attributes before the decoder reads the tag. The decoder would have all
+// attributes in memory at once: 16 million in a body of 100 MiB.
 func TestScanDocument_RefusesAttributesBeforeTheyAreMade(t *testing.T) {
 	t.Parallel()
 	limits := Limits{Attributes: 3}.orDefaults()

@@ -10,13 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// The checks of this file refuse documents that encoding/xml accepts although XML 1.0 or Namespaces in XML
-// forbid them. A CMS with a stricter parser would reject such a document after the receiver answered 202. A problem
-// is returned as a text; empty = there is none.
+// This file checks rules of XML 1.0 and of Namespaces in XML that encoding/xml does not check. Without these checks,
+// the receiver would accept an invalid document with 202, and a CMS with a stricter parser would reject the document
+// later. A check returns its problem as a text; "" = there is none.
 
-// findForbiddenCharacter returns the first character that XML does not allow, and its offset. If there is none, the
-// offset is -1. The function is needed for comments and processing instructions, in which encoding/xml does not check
-// the characters.
+// findForbiddenCharacter returns the offset of the first character that XML does not allow, and this character. If XML
+// allows all characters, the offset is -1. encoding/xml does not check the characters in comments and processing
+// instructions.
 func findForbiddenCharacter(text string) (at int, r rune) {
 	for at, r := range text {
 		allowed := r >= 0x20 && r <= 0xD7FF || r == '\t' || r == '\n' || r == '\r' ||
@@ -28,7 +28,7 @@ func findForbiddenCharacter(text string) (at int, r rune) {
 	return -1, 0
 }
 
-// checkStartTag requires space between attributes, and checks the references in their values.
+// checkStartTag refuses a tag with two attributes that have no space between them, or with a reference to a surrogate.
 func checkStartTag(raw string) string {
 	quote := byte(0)
 	for i := 0; i < len(raw); i++ {
@@ -45,9 +45,9 @@ func checkStartTag(raw string) string {
 	return checkReferences(raw)
 }
 
-// countAttributes returns an upper bound of the number of attributes of the start tag at the beginning of text.
-// A tag with too many attributes must not reach the decoder, because the decoder has all attributes of a tag in
-// memory at once.
+// countAttributes returns an upper bound for the number of attributes in the start tag at the beginning of text. A tag
+// with too many attributes must not reach the decoder, because the decoder has all attributes of a tag in memory at
+// once.
 func countAttributes(text string) (count int) {
 	if len(text) < 2 || text[0] != '<' || text[1] == '!' || text[1] == '?' {
 		return 0
@@ -71,7 +71,7 @@ func countAttributes(text string) (count int) {
 
 var reference = regexp.MustCompile(`&#(x?)([0-9a-fA-F]+);`)
 
-// checkReferences refuses references to surrogates, which encoding/xml turns into U+FFFD.
+// checkReferences refuses numeric references to surrogates. encoding/xml would replace such a reference with U+FFFD.
 func checkReferences(raw string) string {
 	if !strings.Contains(raw, "&#") {
 		return ""
@@ -107,13 +107,15 @@ const (
 	xmlnsNamespace = "http://www.w3.org/2000/xmlns/"
 )
 
-// namespaceScope has the namespaces that are bound to each prefix, the innermost namespace last. One map serves the
-// whole document. With a copy for each element, a body of a megabyte could take minutes.
+// namespaceScope has, for each prefix, the namespaces that the open elements declare for the prefix. The innermost
+// declaration is last. All elements share one map: with a copy for each element, the check of a body of a megabyte
+// could take minutes.
 type namespaceScope map[string][]string
 
 func newNamespaceScope() namespaceScope { return namespaceScope{"xml": {xmlNamespace}, "": {""}} }
 
-// declarePrefixes adds an element's declarations, and returns the prefixes for dropPrefixes.
+// declarePrefixes adds the namespace declarations of an element. It returns the declared prefixes, which dropPrefixes
+// needs at the end of the element.
 func (s namespaceScope) declarePrefixes(attrs []xml.Attr) (declared []string, problem string) {
 	for _, a := range attrs {
 		prefix := a.Name.Local
@@ -142,8 +144,8 @@ func checkBinding(prefix, uri string) string {
 	return ""
 }
 
-// dropPrefixes ends declarations. It deletes empty entries. Otherwise a document that declares new prefixes again and
-// again would fill the map.
+// dropPrefixes removes the innermost declaration of each prefix. It also deletes entries that become empty, because a
+// document with many different prefixes would otherwise fill the map.
 func (s namespaceScope) dropPrefixes(declared []string) {
 	for _, prefix := range declared {
 		if outer := s[prefix][:len(s[prefix])-1]; len(outer) > 0 {
@@ -154,7 +156,8 @@ func (s namespaceScope) dropPrefixes(declared []string) {
 	}
 }
 
-// lookUpNamespace returns the namespace of a name's prefix, or the problem of the name.
+// lookUpNamespace returns the namespace to which a name's prefix is bound. If the name is not valid, or the prefix is
+// not declared, lookUpNamespace returns the problem.
 func (s namespaceScope) lookUpNamespace(n xml.Name) (uri, problem string) {
 	if first, _ := utf8.DecodeRuneInString(n.Local); strings.Contains(n.Local, ":") || !isNameStart(first) {
 		return "", fmt.Sprintf("%q is not a name", formatRawName(n))
@@ -166,12 +169,12 @@ func (s namespaceScope) lookUpNamespace(n xml.Name) (uri, problem string) {
 	return bound[len(bound)-1], ""
 }
 
-// isNameStart reports whether a rune may begin the part of a name after its prefix. encoding/xml checks only
-// the beginning of the whole name.
+// isNameStart reports whether a name can begin with r after its prefix. encoding/xml does not check this character if
+// the name has a prefix.
 func isNameStart(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.Is(unicode.Nl, r) }
 
-// checkAttributes refuses undeclared prefixes, and names that occur twice. A name also occurs twice if it has two
-// different prefixes of the same namespace.
+// checkAttributes refuses an undeclared prefix, and two attributes with the same local name and namespace. The prefixes
+// of the two attributes can differ.
 func (s namespaceScope) checkAttributes(attrs []xml.Attr) string {
 	var seen map[qualifiedName]bool
 	if len(attrs) > 1 {

@@ -13,7 +13,8 @@ var assets embed.FS
 
 var assetTypes = map[string]string{"app.css": "text/css; charset=utf-8", "app.js": "text/javascript; charset=utf-8"}
 
-// stamp is the version of the assets. It is part of their addresses, so browsers may cache them.
+// stamp is a hash of the assets, and the version in their addresses. A browser can cache an asset for a long time,
+// because a changed asset has another address.
 var stamp = assetStamp()
 
 func assetStamp() string {
@@ -21,7 +22,7 @@ func assetStamp() string {
 	for _, name := range []string{"app.css", "app.js"} {
 		data, err := assets.ReadFile("assets/" + name)
 		if err != nil {
-			panic(err) // the assets are in the binary
+			panic(err) // cannot happen, because the assets are in the binary
 		}
 		h.Write(data)
 	}

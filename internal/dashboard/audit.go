@@ -10,19 +10,19 @@ import (
 
 type auditView struct {
 	*page
-	Subject string // the list has only changes of this subject; "" = all changes
+	Subject string // List has only changes of this subject; "" = changes of all subjects
 	List    ChangeList
 	IsFirst bool
 }
 
-// Parameter is a parameter of a change.
+// Parameter is one parameter of a Change.
 type Parameter struct{ Name, Value string }
 
 // Parameters returns the parameters of the change, sorted by name.
 func (c Change) Parameters() []Parameter {
 	var detail map[string]any
 	if json.Unmarshal([]byte(c.Detail), &detail) != nil {
-		return nil // the change has no parameters
+		return nil // Detail has no parameters
 	}
 	var parameters []Parameter
 	for _, name := range slices.Sorted(maps.Keys(detail)) {

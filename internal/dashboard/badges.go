@@ -5,7 +5,7 @@ import (
 	"weir/internal/wire"
 )
 
-// badge displays a state: a word, an icon and a tone, never a colour alone.
+// badge displays a state as a word and an icon, in the colour that Tone names.
 type badge struct{ Word, Icon, Tone string }
 
 var stageBadges = map[weir.Stage]badge{
@@ -38,7 +38,6 @@ var jobStateBadges = map[wire.JobState]badge{
 	wire.JobCancelled: {"cancelled", "slash", "plain"},
 }
 
-// jobStateBadge returns the badge of a bulk replay.
 func jobStateBadge(state wire.JobState) badge { return badgeFor(jobStateBadges, state) }
 
 var batchStateBadges = map[wire.BatchState]badge{
@@ -49,10 +48,9 @@ var batchStateBadges = map[wire.BatchState]badge{
 	wire.BatchCancelled: {"cancelled", "slash", "plain"},
 }
 
-// batchStateBadge returns the badge of a batch.
 func batchStateBadge(state wire.BatchState) badge { return badgeFor(batchStateBadges, state) }
 
-// badgeFor returns a state's badge, or a plain one for an unknown state.
+// badgeFor returns the badge of a state. For an unknown state it returns a plain badge with the state's name.
 func badgeFor[S ~string](looks map[S]badge, state S) badge {
 	if l, ok := looks[state]; ok {
 		return l

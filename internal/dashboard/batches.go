@@ -15,7 +15,6 @@ type batchesView struct {
 	Batches []wire.Batch
 }
 
-// batchesPage lists the newest batches.
 func (d *Dashboard) batchesPage(ctx context.Context, p *page, _ *http.Request) (view, error) {
 	v := &batchesView{page: p}
 	p.Title, p.Refresh = "Batches", true
@@ -33,21 +32,20 @@ type batchView struct {
 	B           wire.Batch
 	Look        badge
 	Stages      []stageCount
-	Problems    []wire.PartProblem // the first problems
+	Problems    []wire.PartProblem // problems of the first invalid parts
 	HasProblems bool               // the batch has more invalid parts than the page shows
 	CanCancel   bool
 }
 
-// stageCount is the number of messages of one stage.
+// stageCount is the number of a batch's messages in one stage.
 type stageCount struct {
 	Look  badge
 	Count int
 }
 
-// shownProblems is the largest number of invalid parts that a page shows. The API has more.
+// shownProblems is the largest number of invalid parts that the page of a batch shows.
 const shownProblems = 100
 
-// batchPage shows a batch with its progress, the stages of its messages, and the problems of its parts.
 func (d *Dashboard) batchPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	b, err := d.Batches.Batch(ctx, r.PathValue("id"))
 	if err != nil {
@@ -61,8 +59,8 @@ func (d *Dashboard) batchPage(ctx context.Context, p *page, r *http.Request) (vi
 	}
 	reading := d.newLoader(ctx, p)
 	reading.loadPart("the stages of its messages", func() error {
-		// The stages of a large batch take seconds and thousands of reads, so the page accepts an older cached
-		// value.
+		// To count the stages of a large batch takes seconds and thousands of reads. So the page accepts a cached value
+		// that is up to longAge old.
 		counts, err := d.stagesOf.load(ctx, fmt.Sprint(b.ID, " ", b.Filed), p.Now, reading.cacheAge(longAge),
 			func(ctx context.Context) (map[weir.Stage]int, error) { return d.Batches.BatchStages(ctx, b.ID) })
 		v.Stages = sortStages(counts)

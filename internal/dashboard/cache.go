@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// cache shares one load between all pages that need the same data. The zero value is ready.
+// cache stores loaded values by key. Requests that need the same value at the same time share one load. The zero value
+// is ready for use.
 type cache[T any] struct {
 	mu    sync.Mutex
 	calls map[string]*cacheLoad[T]
 }
 
-// cacheLoad is one load, in progress or done.
+// cacheLoad is a load that is in progress or done.
 type cacheLoad[T any] struct {
 	done  chan struct{}
 	began time.Time
@@ -20,12 +21,12 @@ type cacheLoad[T any] struct {
 	err   error
 }
 
-// If a cache has maxCached entries or more, it drops finished loads before it adds a new one.
+// maxCached is the number of entries from which on a cache drops finished loads before it adds an entry.
 const maxCached = 8
 
-// load returns a cached value that is not older than age, or loads the value. All parts of a page have the same time
-// "now", so the page loads each value once. If a caller stops waiting, the load continues for the other callers. A
-// failed load is not cached.
+// load returns the cached value of key if its load began at most age before now. Otherwise it loads the value. All
+// parts of a page pass the same now, so a page loads each value only once, even if age is 0. If a caller stops waiting,
+// the load continues, because other callers can wait for the same value. load does not cache an error.
 func (s *cache[T]) load(ctx context.Context, key string, now time.Time, age time.Duration,
 	read func(context.Context) (T, error)) (T, error) {
 	s.mu.Lock()
@@ -49,7 +50,7 @@ func (s *cache[T]) load(ctx context.Context, key string, now time.Time, age time
 	}
 }
 
-// dropFinished removes finished loads while the cache is full. The caller has locked mu.
+// dropFinished removes finished loads while the cache has maxCached entries or more. The caller has locked mu.
 func (s *cache[T]) dropFinished() {
 	for key, c := range s.calls {
 		if len(s.calls) >= maxCached && c.isDone() {

@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// Size of the plot in SVG units. The page stretches the plot to the available width.
+// Size of a plot in SVG units. The page stretches each plot to the available width.
 const (
 	plotWidth  = 600.0
 	plotHeight = 140.0
 )
 
-// series is one line of a chart. NaN is a gap.
+// series is one line of a chart. A value of NaN is a gap in the line.
 type series struct {
 	Name   string
 	Class  string
-	Now    string // value of the legend; see plotter.plot
-	Line   string // SVG path of the lines
-	Dots   string // SVG path of the points that have no line to a neighbour
-	Area   string // SVG path of the line, closed at the axis
+	Now    string // the value that the legend shows
+	Line   string // SVG path of the line
+	Dots   string // SVG path of the points that no line connects with another point
+	Area   string // SVG path of the area between the line and the time axis
 	values []float64
 }
 
-// chart is a plot over time, with all its texts and paths.
+// chart is a plot over time, with its texts and SVG paths.
 type chart struct {
 	ID, Title, Unit string
 	Summary         string // text for readers who cannot see the plot
 	Series          []series
 	Grid            []gridLine
 	Columns         []column
-	Times           []axisTime // below the axis
+	Times           []axisTime // the times below the plot
 	Empty           bool       // no series has a value
-	NowFrom         time.Time  // start of the time that the legend's values are for
-	NowUntil        time.Time  // end of the time that starts at NowFrom; both zero = the values are the present ones
+	NowFrom         time.Time  // start of the step whose values the legend shows; zero = it shows the present values
+	NowUntil        time.Time  // end of the step that starts at NowFrom
 }
 
 type gridLine struct {
@@ -43,14 +43,14 @@ type gridLine struct {
 	Label string
 }
 
-// axisTime is a time below the axis. If the reader chooses another time zone, the script replaces Text with the
-// time in that zone. Form names the precision of the text.
+// axisTime is a time below the plot. Text is in UTC. If the reader chooses local times, the script of the page replaces
+// Text. Form tells the script the precision of Text: "minute" or "day".
 type axisTime struct {
 	At         time.Time
 	Text, Form string
 }
 
-// column has the values of one time, for its tooltip and the table.
+// column has the values of all series at one time, for the tooltip and for the table of figures.
 type column struct {
 	X, Width string
 	At       time.Time
@@ -59,10 +59,10 @@ type column struct {
 	Title    string
 }
 
-// axis maps values to heights.
+// axis converts values to vertical positions in the plot.
 type axis struct {
 	top   float64
-	log   bool // true = logarithmic, from 1 on
+	log   bool // true = logarithmic; a value below 1 is drawn as 1
 	label func(float64) string
 	mark  func(float64) string // label of a grid line
 }
@@ -96,7 +96,7 @@ func logAxis(all ...series) axis {
 	return axis{top: top, log: true, label: formatMilliseconds, mark: decadeLabel}
 }
 
-// decadeLabel formats a power of ten of milliseconds.
+// decadeLabel formats a number of milliseconds that is a power of ten.
 func decadeLabel(v float64) string {
 	if v < 1000 {
 		return number0(v) + " ms"
@@ -110,7 +110,7 @@ func maxValue(all []series) float64 {
 	top := 0.0
 	for _, s := range all {
 		for _, v := range s.values {
-			if v > top { // false for NaN
+			if v > top { // the comparison is false for NaN
 				top = v
 			}
 		}
@@ -133,7 +133,7 @@ func (a axis) gridLines() []gridLine {
 	return lines
 }
 
-// drawChart returns a chart. Each series has a value for each time.
+// drawChart returns a chart of the series. Each series has one value for each of the times.
 func drawChart(id, title, unit string, a axis, times []time.Time, all []series) chart {
 	c := chart{ID: id, Title: title, Unit: unit, Grid: a.gridLines(), Empty: true}
 	for i := range all {

@@ -3,8 +3,8 @@ package dashboard
 import "strings"
 
 // List prices in USD per 10,000 transactions: Azure Storage, general-purpose v2, LRS, hot, as published at
-// azure.microsoft.com/pricing/details/storage (tables, queues, blobs) in November 2026. They differ by region
-// and contract. docs/scale.md uses the same prices.
+// azure.microsoft.com/pricing/details/storage (tables, queues, blobs) in November 2026. Prices differ by region and by
+// agreement with Microsoft. docs/scale.md uses the same prices.
 const (
 	tablePrice     = 0.00036
 	queuePrice     = 0.004
@@ -12,7 +12,7 @@ const (
 	blobOtherPrice = 0.004
 )
 
-// blobWrites are the operations on blobs that Azure bills as writes. Deletions are free.
+// blobWrites has the names of the blob operations that Azure bills as writes.
 var blobWrites = map[string]bool{"blob put": true, "blob list": true, "blob create": true}
 
 // meter has the cost of the storage transactions in a period.
@@ -21,10 +21,10 @@ type meter struct {
 	Tables       int64
 	Queues       int64
 	Blobs        int64   // transactions of blobs and of leases
-	Messages     int64   // accepted messages, or delivered and dead ones, whichever are more
-	PerMessage   float64 // transactions for each message
-	PerMillion   float64 // USD for a million messages
-	Known        bool    // Messages is above 0, so the costs are known
+	Messages     int64   // the larger of two numbers: accepted messages, and delivered plus dead messages
+	PerMessage   float64 // transactions per message
+	PerMillion   float64 // USD per million messages
+	Known        bool    // PerMessage and PerMillion are known, because Messages is not 0
 }
 
 func newMeter(s Step) meter {
@@ -49,7 +49,7 @@ func newMeter(s Step) meter {
 	return m
 }
 
-// priceOf returns the price of 10,000 transactions of a kind.
+// priceOf returns the price in USD of 10,000 transactions with this name, such as "table query".
 func priceOf(name string) float64 {
 	switch service, _, _ := strings.Cut(name, " "); {
 	case service == "table":

@@ -27,18 +27,17 @@ var functions = template.FuncMap{
 	"canChange": canChange,
 }
 
-// canChange reports whether an operator can replay, discard or cancel a message of the stage.
+// canChange reports whether an operator can replay, discard or cancel a message in this stage.
 func canChange(s weir.Stage) bool {
 	return s == weir.Dead || s == weir.Scheduled || s == weir.Queued || s == weir.Retrying
 }
 
-// pairOf passes two values to a template of a part: the page, and the value of the part.
+// pairOf passes two values to a template: the page, and the value that the template displays.
 type pairOf struct{ Page, V any }
 
-// integer is a constraint for the type of a count.
 type integer interface{ ~int | ~int64 }
 
-// formatCount formats a number with thin spaces between thousands.
+// formatCount formats a number with thin spaces between groups of three digits.
 func formatCount[N integer](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	sign := ""
@@ -51,7 +50,7 @@ func formatCount[N integer](n N) string {
 	return sign + digits
 }
 
-// formatPlural formats a number with its noun.
+// formatPlural formats a number with a noun, such as "1 key" or "2 keys".
 func formatPlural[N integer](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -61,7 +60,7 @@ func formatPlural[N integer](n N, one, many string) string {
 
 func anyCount(n any) string { return formatCount(asWhole(n)) }
 
-// asWhole converts a number of a template.
+// asWhole converts an int or an int64 that a template passes.
 func asWhole(n any) int64 {
 	if small, ok := n.(int); ok {
 		return int64(small)
@@ -69,7 +68,7 @@ func asWhole(n any) int64 {
 	return n.(int64)
 }
 
-// formatRate formats messages per minute: with one decimal below 10, and otherwise as a whole number.
+// formatRate formats a number of messages per minute. It writes one decimal below 10, and none from 10 on.
 func formatRate(perMinute float64) string {
 	switch {
 	case perMinute <= 0:
@@ -80,10 +79,9 @@ func formatRate(perMinute float64) string {
 	return formatCount(int64(math.Round(perMinute)))
 }
 
-// formatWhole formats a number of messages.
 func formatWhole(n float64) string { return formatCount(int64(math.Round(n))) }
 
-// formatLaneRate formats a rate as formatRate does; nil = the rate is not known, and is formatted as 0.
+// formatLaneRate formats a number of messages per minute. It formats nil, an unknown number, as 0.
 func formatLaneRate(perMinute *float64) string { return formatRate(valueOrZero(perMinute)) }
 
 // emptyIn returns the expected time until a lane is empty; 0 = the time is not known, or the lane is empty.
@@ -151,7 +149,8 @@ func joinUnits(n int, unit string, m int, lesser string) string {
 	return fmt.Sprintf("%d %s %d %s", n, unit, m, lesser)
 }
 
-// formatTime formats a time: without the day if it is today, and without seconds if it is in another year.
+// formatTime formats a time in UTC. It leaves out the date if the time is today, and the seconds if the time is in
+// another year.
 func formatTime(t, now time.Time) string {
 	t, now = t.UTC(), now.UTC()
 	switch {
@@ -167,7 +166,7 @@ func formatTime(t, now time.Time) string {
 	return t.Format("2 Jan 2006 15:04")
 }
 
-// formatMinute formats a time of day to the minute.
+// formatMinute formats the hour and the minute of a time, in UTC.
 func formatMinute(t time.Time) string { return t.UTC().Format("15:04") }
 
 // formatFraction formats the milliseconds of a time, such as ".250".
@@ -175,7 +174,7 @@ func formatFraction(t time.Time) string { return t.Format(".000") }
 
 func formatISO(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// formatAgo formats the distance of a time from now.
+// formatAgo formats the duration between t and now, such as "5 min ago" or "in 5 min".
 func formatAgo(t, now time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():
@@ -191,7 +190,7 @@ func formatAgo(t, now time.Time) string {
 	}
 }
 
-// truncateText returns a text, or its first n characters and an ellipsis if it is longer.
+// truncateText returns s if it has at most n characters. Otherwise it returns the first n characters and an ellipsis.
 func truncateText(n int, s string) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -199,8 +198,8 @@ func truncateText(n int, s string) string {
 	return string([]rune(s)[:n]) + "…"
 }
 
-// Show replaces each character that is invisible, or changes the direction of writing, with its number. It replaces
-// invalid bytes with the number of U+FFFD.
+// Show replaces each character that is invisible or changes the writing direction with its number, such as ⟨U+202E⟩.
+// It replaces invalid UTF-8 with ⟨U+FFFD⟩.
 func Show(s string) string {
 	if strings.IndexFunc(s, isInvisible) < 0 && utf8.ValidString(s) {
 		return s

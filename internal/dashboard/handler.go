@@ -15,18 +15,17 @@ import (
 	"weir/internal/wire"
 )
 
-// Base is the address of the first page.
+// Base is the path of the first page.
 const Base = "/api/dashboard"
 
-// timeLimit limits the loading of one page.
+// timeLimit limits the time for one request, and for each load of data.
 const timeLimit = 10 * time.Second
 
-// policy allows a page to load only from its own origin, and to send only to its own origin. It also allows images in
-// data: URLs.
+// policy allows a page to contact only its own origin. Images can also be data: URLs.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Config has the sources of the pages. All fields are needed, except Contracts and Upstreams.
+// Config has the sources of the pages. All fields are required, except Contracts and Upstreams.
 type Config struct {
 	Lanes     Lanes
 	Past      Past
@@ -38,7 +37,7 @@ type Config struct {
 	Changes   Changes
 	Obstacles ReplayObstacles
 	Contracts []string // names of the contracts, for the search
-	Upstreams []string // names of the upstreams, for the search; nil = the settings have none
+	Upstreams []string // names of the upstreams, for the search; nil = the settings name no upstream
 	Now       func() time.Time
 	Log       *slog.Logger
 }
@@ -50,13 +49,13 @@ type Dashboard struct {
 
 	lanes     cache[wire.LaneList]
 	past      cache[History]        // by name of the span
-	errors    cache[wire.ErrorList] // by numbers of dead messages
+	errors    cache[wire.ErrorList] // by the lanes' numbers of dead messages
 	replays   cache[[]wire.Job]
 	batches   cache[[]wire.Batch]
 	schedules cache[[]Schedule]
 	changesOf cache[ChangeList]         // by message id
 	obstacles cache[string]             // by message id
-	stagesOf  cache[map[weir.Stage]int] // by batch id and number of filed parts
+	stagesOf  cache[map[weir.Stage]int] // by batch id and number of parts that are messages
 }
 
 //go:embed templates/*.html
@@ -96,11 +95,11 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mux.ServeHTTP(w, r)
 }
 
-// view is the data of a page's template: it embeds page.
+// view is the data of a page's template. Each view embeds page.
 type view interface{ status() int }
 
-// servePage serves a page of a template and a view. If the view cannot be built, it serves a page with the
-// error.
+// servePage returns a handler that executes the named template with the view that build returns. If build fails, the
+// handler shows the error on a page.
 func (d *Dashboard) servePage(name string,
 	build func(ctx context.Context, p *page, r *http.Request) (view, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -122,7 +121,7 @@ func (d *Dashboard) servePage(name string,
 	}
 }
 
-// failure is the page of an error.
+// failure is the view of a page that shows an error.
 type failure struct {
 	*page
 	Text string
@@ -143,14 +142,15 @@ func (d *Dashboard) notFoundView(_ context.Context, p *page, _ *http.Request) (v
 	return nil, &weir.Error{Kind: weir.NotFound, Op: "dashboard", Message: "There is no page at this address."}
 }
 
-// templates are parsed at the first request for a page. The parsing takes 5 ms, which would delay every cold
-// start.
+// templates returns the template of each page. It parses all templates at its first call: at the start of the process,
+// the parsing would delay each cold start by 5 ms.
 var templates = sync.OnceValue(func() map[string]*template.Template {
 	return parseTemplates("overview", "search", "story", "errors", "cluster", "replays", "job", "batches", "batch",
 		"schedules", "schedule", "pauses", "audit", "failed")
 })
 
-// parseTemplates returns the template of each page: the layout, the shared parts, and its own part.
+// parseTemplates returns the template of each page. A template consists of the layout, the shared parts and the page's
+// own part.
 func parseTemplates(names ...string) map[string]*template.Template {
 	base := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html",
 		"templates/parts.html"))

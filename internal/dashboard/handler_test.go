@@ -110,8 +110,8 @@ func TestDashboard_WrongParameters(t *testing.T) {
 	}
 }
 
-// If Weir stopped a count early, the page shows it as "at least". The number of queued messages is the rest of
-// all waiting messages, so the page shows it as "at most".
+// If Weir stopped counting early (Exact is false), the numbers of scheduled and retrying messages are lower bounds.
+// Weir subtracts both from the number of waiting messages, so the number of queued messages is an upper bound.
 func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewEmpty()
@@ -125,8 +125,8 @@ func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	}
 }
 
-// The page of a dead message shows the reason why Weir would refuse a replay without force, before the operator
-// requests one. It also shows the reason of each change of the message.
+// The page of a dead message shows the reason why Weir would refuse a replay without force. The page also shows the
+// reason that an operator gave for a change of the message.
 func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
@@ -148,7 +148,8 @@ func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {
 	}
 }
 
-// The grouping of errors masks words. For each error, the page shows an example with these words.
+// Weir groups similar errors, and masks the words in which they can differ. For each group, the page also shows one
+// error without masks.
 func TestDashboard_ShowsAnExampleOfEachError(t *testing.T) {
 	t.Parallel()
 	busy := dashboardtest.NewBusy()
@@ -161,7 +162,8 @@ func TestDashboard_ShowsAnExampleOfEachError(t *testing.T) {
 	}
 }
 
-// The links to files have the filter of the page, and the key with which the page was opened.
+// A link that downloads a file has the filter of the page as parameters, and the key with which the operator opened the
+// page.
 func TestDashboard_LinksOfFiles(t *testing.T) {
 	t.Parallel()
 	busy := dashboardtest.NewBusy()
@@ -193,7 +195,7 @@ func TestDashboard_LinksOfFiles(t *testing.T) {
 	}
 }
 
-// hasDownload reports whether a page has a link that downloads a path with exactly these parameters.
+// hasDownload reports whether a page has a download link with this path and exactly these parameters.
 func hasDownload(page, path string, parameters map[string]bool) bool {
 	for _, found := range regexp.MustCompile(`href="([^"?]*)\?([^"]*)" download`).FindAllStringSubmatch(page, -1) {
 		parts := strings.Split(found[2], "&amp;")
@@ -205,7 +207,7 @@ func hasDownload(page, path string, parameters map[string]bool) bool {
 	return false
 }
 
-// A resume of all lanes does not end the pause of a key. The page must show this.
+// The page tells the operator that a resume of all lanes does not resume a key that was paused on its own.
 func TestDashboard_ResumeNamesRemainingPauses(t *testing.T) {
 	t.Parallel()
 	body := get(dashboardtest.NewBusy().Dashboard(), "/pauses").Body.String()
@@ -215,14 +217,14 @@ func TestDashboard_ResumeNamesRemainingPauses(t *testing.T) {
 	}
 }
 
-// faulty is a source that panics in two of its reads.
+// faulty is a source whose methods Lanes and Body panic.
 type faulty struct{ *dashboardtest.Source }
 
 func (faulty) Lanes(context.Context) (wire.LaneList, error)                { panic("no lanes") }
 func (faulty) Body(context.Context, weir.ID, bool) (dashboard.Body, error) { panic("no body") }
 
-// Other goroutines load the parts of a page, and no HTTP server recovers their panics. Such a panic must not
-// end the process.
+// Each part of a page loads in its own goroutine, in which the HTTP server recovers no panic. A panic in a load must
+// not end the process.
 func TestDashboard_APanicDoesNotEndTheProcess(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
@@ -242,10 +244,10 @@ func TestDashboard_APanicDoesNotEndTheProcess(t *testing.T) {
 	}
 }
 
-// slow is a source whose loads of the lanes last until the channel "ends" is closed.
+// slow is a source whose method Lanes blocks until the test closes slow.ends.
 type slow struct {
 	*dashboardtest.Source
-	asked atomic.Int32 // number of loads of the lanes
+	asked atomic.Int32 // number of calls of Lanes
 	ends  chan struct{}
 }
 
@@ -335,7 +337,7 @@ func TestDashboard_AnUpdateLeavesOutTheBodyThatIsShown(t *testing.T) {
 		"/messages/" + dashboardtest.MessageID(1):                      true,
 		"/messages/" + dashboardtest.MessageID(1) + "?known=accepted":  false,
 		"/messages/" + dashboardtest.MessageID(40) + "?known=accepted": true,
-		"/messages/" + dashboardtest.MessageID(5) + "?known=accepted":  true, // erased after the browser got it
+		"/messages/" + dashboardtest.MessageID(5) + "?known=accepted":  true, // erased after the browser got the body
 		"/messages/" + dashboardtest.MessageID(5) + "?known=erased":    false,
 	} {
 		if got := strings.Contains(get(d, path).Body.String(), `id="bodies"`); got != bodies {
@@ -364,8 +366,8 @@ func TestDashboard_FurtherFiltersAndOrder(t *testing.T) {
 	}
 }
 
-// The page of a batch shows its progress, the stages of its messages and the problems of its parts. It has no
-// button to cancel a batch that has ended.
+// The page of a batch shows the progress, the stages of the messages, and the problems of the parts. Only the page of
+// an unfinished batch has a button to cancel the batch.
 func TestDashboard_Batches(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()

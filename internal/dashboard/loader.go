@@ -12,8 +12,8 @@ import (
 	"weir/internal/wire"
 )
 
-// The largest ages of cached data. Lane data changes between two updates of a page, which are five seconds
-// apart, so each update loads it. Schedules rarely change, and a longer age saves requests to storage.
+// The largest ages of cached data on a page. shortAge is shorter than the five seconds between two updates of a page,
+// so each update loads data such as the lanes again. longAge is for data that rarely changes, or that takes many reads.
 const (
 	shortAge = 3 * time.Second
 	longAge  = 30 * time.Second
@@ -31,8 +31,8 @@ func (d *Dashboard) newLoader(ctx context.Context, p *page) *loader {
 	return &loader{ctx: ctx, d: d, page: p}
 }
 
-// loadPart loads one part. If the load fails, the page shows a note in place of the part, and still shows the
-// other parts.
+// loadPart loads one part in a new goroutine. If the load fails, the page shows the other parts, and a note that names
+// the missing part.
 func (r *loader) loadPart(what string, read func() error) {
 	r.wg.Go(func() {
 		if err := recoverPanic(read); err != nil {
@@ -44,8 +44,8 @@ func (r *loader) loadPart(what string, read func() error) {
 	})
 }
 
-// recoverPanic turns a panic into an error. No HTTP server recovers a panic of another goroutine. So without
-// recoverPanic, a panic in the load of one part would end the process, with its deliveries.
+// recoverPanic turns a panic of read into an error. The HTTP server does not recover a panic in another goroutine. So
+// without recoverPanic, a panic in a load would end the process, which also delivers messages.
 func recoverPanic(read func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -57,7 +57,7 @@ func recoverPanic(read func() error) (err error) {
 
 func (r *loader) waitAll() { r.wg.Wait() }
 
-// cacheAge returns the largest age of cached data; 0 if the user asked for fresh data.
+// cacheAge returns age, or 0 if the user asked for uncached data.
 func (r *loader) cacheAge(age time.Duration) time.Duration {
 	if r.page.Fresh {
 		return 0
@@ -86,13 +86,13 @@ func (r *loader) loadHistory(s span, into *History) {
 	})
 }
 
-// loadErrors loads the causes of dead messages. The load takes many queries if many messages are dead. So the
-// page uses the cached value until the number of a lane's dead messages changes, or age is over.
+// loadErrors loads the causes of dead messages. If many messages are dead, the load takes many queries. So the page
+// uses a cached value until the value is older than age, or the number of a lane's dead messages changes.
 func (r *loader) loadErrors(age time.Duration, into *wire.ErrorList) {
 	r.loadPart("the errors", func() error {
 		limited, cancel := context.WithTimeout(r.ctx, timeLimit/4)
 		defer cancel()
-		report, _ := r.loadReport(limited) // without the lanes, the errors are loaded all the same
+		report, _ := r.loadReport(limited) // the errors are loaded even if the lanes cannot be loaded
 		dead := ""
 		for _, l := range report.Lanes {
 			dead += strconv.FormatInt(l.Dead, 10) + " "
@@ -104,7 +104,7 @@ func (r *loader) loadErrors(age time.Duration, into *wire.ErrorList) {
 }
 
 // loadChangesOf loads the changes of a message. The load reads the audit log from the message's acceptance on, which
-// takes many reads for an old message. So the page accepts an older cached value.
+// takes many reads for an old message. So the page accepts a cached value that is up to longAge old.
 func (r *loader) loadChangesOf(m wire.MessageLine, into *[]Change) {
 	r.loadPart("the audit log", func() error {
 		list, err := r.d.changesOf.load(r.ctx, m.ID, r.page.Now, r.cacheAge(longAge),
@@ -116,7 +116,7 @@ func (r *loader) loadChangesOf(m wire.MessageLine, into *[]Change) {
 	})
 }
 
-// loadObstacleOf loads the reason why a replay of a dead message needs force.
+// loadObstacleOf loads the reason why a replay of a dead message needs force; "" = no force is needed.
 func (r *loader) loadObstacleOf(id weir.ID, into *string) {
 	r.loadPart("the check of a replay", func() (err error) {
 		*into, err = r.d.obstacles.load(r.ctx, id.String(), r.page.Now, r.cacheAge(longAge),

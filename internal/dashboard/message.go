@@ -21,20 +21,20 @@ type messageView struct {
 	Body       []token
 	BodyCut    bool
 	BodyError  string
-	IsRedacted bool // RedactedMark stands in place of values of the body
+	IsRedacted bool // the page hides values of the body, or the whole body
 	Edited     bool
 	Difference string
 
 	DifferenceCut bool
-	Preview       *preview // nil = the preview could not be made
+	Preview       *preview // nil = no preview was made
 	Changes       []Change // newest first
 	CanReplay     bool
-	Obstacle      string // the reason for which a replay needs force; "" = there is none
+	Obstacle      string // the reason why a replay needs force; "" = no force is needed
 	CanCancel     bool
 }
 
-// BodyVersion identifies the body to send. It changes with each edit. It also changes if the content is erased,
-// because the browser must then no longer show the body.
+// BodyVersion returns the version of the body that the page shows. Each edit changes the version. An erasure also
+// changes it, because an open page must then remove the body.
 func (v *messageView) BodyVersion() string {
 	if !v.M.ErasedAt.IsZero() {
 		return "erased"
@@ -45,7 +45,7 @@ func (v *messageView) BodyVersion() string {
 	return "accepted"
 }
 
-// Which returns "accepted" or "edited", for the body to send.
+// Which names the body that the page shows: "edited" if the message was edited, otherwise "accepted".
 func (v *messageView) Which() string {
 	if v.Edited {
 		return "edited"
@@ -62,10 +62,9 @@ type event struct {
 	Facts []labelledValue
 	Wait  string // time since the previous event
 	Link  string // id of a related message
-	Gap   string // note on the time before this event: attempts that are not kept, or a replay
+	Gap   string // note on earlier events that have no entry: attempts that are not kept, or a replay
 }
 
-// labelledValue is a value with a label.
 type labelledValue struct{ Name, Value string }
 
 func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (view, error) {
@@ -93,7 +92,7 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 	return v, nil
 }
 
-// loadBodies loads the body of a message, and the parts of its page that depend on the body.
+// loadBodies loads the body, the preview of the requests and, if the message was edited, the difference.
 func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 	ctx := reading.ctx
 	v.WithBody = true
@@ -111,7 +110,7 @@ func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 	reading.loadPart("the requests", func() error {
 		t, err := d.Messages.Try(ctx, id, v.Edited)
 		if e, ok := asError(err); ok && (e.Kind == weir.NotFound || e.Kind == weir.Conflict) {
-			return nil // the page shows this reason in place of the body
+			return nil // the load of the body reports the same reason
 		}
 		if err == nil {
 			v.Preview = newPreview(&t)
@@ -127,8 +126,8 @@ func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 	}
 }
 
-// messageEvents returns the events of a message in order. The last event is the message's end or its wait. Only a
-// requested replay can follow, if the holder has not carried it out yet.
+// messageEvents returns the events of a message in the order of time. If the holder has not carried out the last
+// requested replay, this request is the last event.
 func messageEvents(m wire.Message, now time.Time) []event {
 	events := []event{{At: m.AcceptedAt, Look: badge{"accepted", "in", "info"}, Title: "Accepted"}}
 	if !m.DeliverAt.IsZero() {
@@ -164,8 +163,9 @@ func messageEvents(m wire.Message, now time.Time) []event {
 	return events
 }
 
-// lastReplay returns the event of the last requested replay, and whether the holder carried it out. If it carried out
-// a replay that came with an edit, lastReplay returns no event, because the event of the edit mentions the replay.
+// lastReplay returns the event of the last requested replay, and reports whether the holder carried out the replay. If
+// the holder carried out a replay with an edit, lastReplay returns nil and false, because the event of the edit
+// mentions the replay.
 func lastReplay(m wire.Message) (asked []event, done bool) {
 	if m.ReplayAskedAt.IsZero() {
 		return nil, false
@@ -186,7 +186,7 @@ func editedLast(m wire.Message) bool {
 	return !m.ReplayAskedAt.IsZero() && !m.Edited.At.Before(m.ReplayAskedAt)
 }
 
-// forcedFact notes that a replay was forced. An operator who finds an older version in the CMS needs this note.
+// forcedFact returns a note if the last replay was forced. The note explains why the CMS can have an older version.
 func forcedFact(m wire.Message) []labelledValue {
 	if !m.ReplayForced {
 		return nil
@@ -194,7 +194,7 @@ func forcedFact(m wire.Message) []labelledValue {
 	return []labelledValue{{"by force", "whatever was delivered since"}}
 }
 
-// stepText describes one request of a chain.
+// stepText describes the answer to one request of a chain.
 func stepText(s wire.Step) string {
 	text := "no answer"
 	if s.Status != 0 {
@@ -233,8 +233,8 @@ func attemptEvents(m wire.Message) []event {
 	return events
 }
 
-// outcomeEvents returns the event of the message's end, or of its wait. A discarded message also has the event of its
-// death.
+// outcomeEvents returns the event that made the message final, or an event that says that the message waits. For a
+// discarded message it also returns the event of its death.
 func outcomeEvents(m wire.Message) []event {
 	l := stageBadge(m.Stage)
 	switch m.Stage {
@@ -262,7 +262,7 @@ func outcomeEvents(m wire.Message) []event {
 	return []event{e}
 }
 
-// serveText answers with a body as UTF-8 text, for the editor.
+// serveText answers with a message's body as UTF-8 text, for the editor of the page.
 func (d *Dashboard) serveText(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeLimit)
 	defer cancel()
@@ -277,7 +277,7 @@ func (d *Dashboard) serveText(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if body.IsRedacted {
-		w.Header().Set("Weir-Redacted", "true") // the editor then fetches the values, with the key of write
+		w.Header().Set("Weir-Redacted", "true") // the editor then reveals the body, with the key of functions/write
 	}
 	w.Write([]byte(body.Text))
 }

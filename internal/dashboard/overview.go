@@ -39,7 +39,7 @@ func chosenSpan(r *http.Request) (span, []span) {
 	return all[chosen], all
 }
 
-// maxClusters limits the errors on the first page.
+// maxClusters is the largest number of errors on the overview page.
 const maxClusters = 8
 
 type overviewView struct {
@@ -54,7 +54,7 @@ type overviewView struct {
 	Rate15    float64     // sum over the lanes whose rate is known
 	RateFrom  time.Time   // start of the minute of Rate1; zero = not known
 	RateUntil time.Time   // end of the minute of Rate1; zero = not known
-	Since     int64       // known number of messages that finished after the minute of Rate1; see addSince
+	Since     int64       // number of messages that finished after RateUntil; see addSince
 	Paused    []wire.Lane // lanes that are paused as a whole
 	ByPeople  []wire.Lane // the lanes of Paused that an operator paused
 	KeyPauses int         // number of paused keys
@@ -62,21 +62,21 @@ type overviewView struct {
 	CMS       health
 	Meter     meter
 	Clusters  wire.ErrorList
-	More      int // errors that are not shown
+	More      int // number of errors that are not shown
 	Jobs      []wire.Job
 	Schedules []Schedule
 }
 
-// health is the state of the CMS, derived from the attempts of the span.
+// health is the state of the CMS, derived from the attempts of the shown span.
 type health struct {
 	Attempts                      int64
 	Failed, Rejected, Unavailable int64
 	Share                         float64 // share of attempts that did not deliver
 	P50, P95, P99                 time.Duration
 	LagP50, LagP95                time.Duration
-	PausedUntil                   time.Time // earliest end of a lane's pause for the CMS; zero = no lane waits for it
-	Reason                        string    // reason of the pause until PausedUntil; "" = no lane waits for the CMS
-	FailedAt                      time.Time // time of the last attempt if it failed; zero = it did not fail
+	PausedUntil                   time.Time // earliest end of the pauses for the CMS; zero = no lane is paused for it
+	Reason                        string    // reason of the pause until PausedUntil; "" = no lane is paused for the CMS
+	FailedAt                      time.Time // time of the last attempt if that attempt failed; otherwise zero
 	FailedReason                  string
 	Tone                          badge
 }
@@ -109,7 +109,6 @@ func (d *Dashboard) overviewPage(ctx context.Context, p *page, r *http.Request) 
 	return v, nil
 }
 
-// addTotals adds up the lanes.
 func (v *overviewView) addTotals() {
 	v.Totals = v.Report.Totals
 	v.Balanced = v.Totals.IsBalanced()
@@ -136,8 +135,8 @@ func (v *overviewView) addTotals() {
 	}
 }
 
-// addSince adds the messages that became delivered, dead or superseded after the minute of Rate1. It adds none if a
-// step is longer than a minute, because such a step does not show in which of its minutes a message finished.
+// addSince counts the messages that became delivered, dead or superseded after RateUntil. It needs steps of one minute,
+// because a longer step does not show in which minute a message finished.
 func (v *overviewView) addSince(steps []Step, step time.Duration) {
 	for _, s := range steps {
 		if step == time.Minute && !v.RateUntil.IsZero() && !s.At.Before(v.RateUntil) {
@@ -146,7 +145,8 @@ func (v *overviewView) addSince(steps []Step, step time.Duration) {
 	}
 }
 
-// PausedBy returns a text with the number of paused lanes for each cause.
+// PausedBy returns a text with the causes for which lanes are paused. If there are several causes, the text has the
+// number of lanes for each cause.
 func (v *overviewView) PausedBy() string {
 	var texts []string
 	for _, cause := range []struct{ by, text string }{{"operator", "by an operator"}, {"calendar", "by the calendar"},
@@ -167,7 +167,6 @@ func (v *overviewView) PausedBy() string {
 	return strings.Join(texts, ", ")
 }
 
-// valueOrZero returns a number of the API, or 0 if it is not known.
 func valueOrZero(n *float64) float64 {
 	if n == nil {
 		return 0
@@ -185,8 +184,8 @@ func runningJobs(jobs []wire.Job) []wire.Job {
 	return out
 }
 
-// newHealth returns the state of the CMS. The state is good only if no attempt has failed since the CMS last
-// judged a message. A CMS that has failed and got no attempt since may still be down.
+// newHealth returns the state of the CMS. After a failed attempt, the state stays bad until an attempt is delivered or
+// rejected. Until then, the CMS could still be down.
 func newHealth(s Step, lanes []wire.Lane) health {
 	h := health{P50: s.AttemptP50, P95: s.AttemptP95, P99: s.AttemptP99, LagP50: s.LagP50, LagP95: s.LagP95,
 		Failed: s.Attempts[weir.OutcomeRetry], Rejected: s.Attempts[weir.OutcomeRejected],
@@ -216,8 +215,8 @@ func newHealth(s Step, lanes []wire.Lane) health {
 	return h
 }
 
-// noteLastFailure sets FailedAt and FailedReason if the last known attempt failed. The field FoundDown of a lane is
-// known at once. Attempts of other instances become known up to two minutes later.
+// noteLastFailure sets FailedAt and FailedReason if the last known attempt failed. It also uses FoundDown of the lanes,
+// which shows a failure at once. The history shows attempts of other instances up to two minutes late.
 func (h *health) noteLastFailure(s Step, lanes []wire.Lane) {
 	failedAt := s.FailedAt
 	for _, l := range lanes {
@@ -236,9 +235,8 @@ func (h *health) noteLastFailure(s Step, lanes []wire.Lane) {
 	}
 }
 
-// drawCharts draws the steps. Rates are per minute. If a step is not over, its rate is computed from the time up to
-// now, but from at least a minute. The legends show the last step whose counters are complete. The legend of the
-// backlog shows the messages that wait now or, if "waiting" is negative, the last known number.
+// drawCharts returns the charts of a history. The legend of the backlog shows the argument "waiting" or, if it is
+// negative, the last number in the history. The other legends show the last step whose counters are complete.
 func drawCharts(past History, step time.Duration, now time.Time, waiting int64) []chart {
 	if len(past.Steps) == 0 {
 		return nil
@@ -286,7 +284,8 @@ type plotter struct {
 	now   time.Time
 }
 
-// plot returns the series of a value. The argument "legend" is the index of the step whose value the legend shows.
+// plot returns a series with one value for each step. The argument "legend" is the index of the step whose value the
+// legend shows.
 func (p *plotter) plot(name string, legend int, text func(float64) string, value func(Step) float64) series {
 	s := series{Name: name, Class: "s-" + name, Now: "–"}
 	for _, step := range p.steps {
@@ -298,7 +297,8 @@ func (p *plotter) plot(name string, legend int, text func(float64) string, value
 	return s
 }
 
-// plotRate returns the series of a number per minute.
+// plotRate returns a series of numbers per minute. For a step that is not over, it divides by the time up to now, but
+// at least by one minute.
 func (p *plotter) plotRate(name string, count func(Step) int64) series {
 	return p.plot(name, p.whole, formatRate, func(s Step) float64 {
 		length := max(min(p.step, p.now.Sub(s.At)), time.Minute)
@@ -306,19 +306,20 @@ func (p *plotter) plotRate(name string, count func(Step) int64) series {
 	})
 }
 
-// plotTime returns the series of a duration.
+// plotTime returns a series of durations in milliseconds.
 func (p *plotter) plotTime(name string, value func(Step) time.Duration) series {
 	return p.plot(name, p.whole, formatMilliseconds, func(s Step) float64 { return knownMilliseconds(value(s)) })
 }
 
-// nameTime sets the time of a chart's legend.
+// nameTime sets the start and the end of the step whose values the legend shows.
 func (p *plotter) nameTime(c chart) chart {
 	c.NowFrom = p.times[p.whole]
 	c.NowUntil = c.NowFrom.Add(p.step)
 	return c
 }
 
-// knownMilliseconds returns a duration in milliseconds, or NaN, which is a gap, if the duration is 0.
+// knownMilliseconds returns a duration in milliseconds. A duration of 0 is not known: it becomes NaN, a gap in the
+// line.
 func knownMilliseconds(d time.Duration) float64 {
 	if d <= 0 {
 		return math.NaN()

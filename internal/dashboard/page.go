@@ -12,13 +12,13 @@ import (
 	"weir/internal/weir"
 )
 
-// page has the data of every page.
+// page has the data that all pages need.
 type page struct {
 	Title   string
-	Name    string // name in the navigation
+	Name    string // name of the page's template
 	Theme   string // "light" or "dark"; "" = the browser's setting
 	Now     time.Time
-	Refresh bool     // elements with an id and data-live are updated while the page is open
+	Refresh bool     // the script updates elements with an id and data-live while the page is open
 	Fresh   bool     // the user asked for uncached data
 	Notes   []string // notes for the operator
 	Unread  []string // parts that could not be loaded
@@ -26,8 +26,8 @@ type page struct {
 	Styles  string   // address of the style sheet
 	Script  string   // address of the script
 
-	key   string // key of the function view, from the address
-	known string // version of the body that the browser shows; it is set only in an update
+	key   string // key of functions/view, from the address
+	known string // the BodyVersion that the browser shows; "" = the browser shows no body yet
 	self  *url.URL
 	code  int
 	mu    sync.Mutex // guards Unread
@@ -47,11 +47,11 @@ func (d *Dashboard) newPage(r *http.Request, name string) *page {
 
 func (p *page) status() int { return p.code }
 
-// Link returns the address of a page below Base. The address has the parameters that the address of every page repeats,
-// and the parameters in "params": each name is followed by its value. Link leaves out a parameter with an empty value.
+// Link returns the address of the page at path below Base. params are pairs of a name and a value. Link leaves out a
+// pair with an empty value, and adds the key and the theme.
 func (p *page) Link(path string, params ...string) string { return p.pageURL(Base+path, params...) }
 
-// API returns an address of the API, with the key and with params as in Link.
+// API returns the address of path in the API, with the key. For params see Link.
 func (p *page) API(path string, params ...string) string {
 	q := queryValues(params)
 	if p.key != "" {
@@ -99,7 +99,7 @@ func (p *page) With(name, value string) string {
 	return joinURL(p.self.EscapedPath(), q)
 }
 
-// Hidden returns the parameters that a form has to repeat.
+// Hidden returns the parameters that each form sends in hidden fields: the key and the theme.
 func (p *page) Hidden() map[string]string {
 	hidden := map[string]string{}
 	if p.key != "" {
@@ -118,7 +118,7 @@ func (p *page) noteUnread(what string) {
 	slices.Sort(p.Unread)
 }
 
-// Missed reports whether a part could not be loaded. The page must not show that part as empty.
+// Missed reports whether the named part could not be loaded. The page must not show such a part as empty.
 func (p *page) Missed(what string) bool { return slices.Contains(p.Unread, what) }
 
 func asError(err error) (*weir.Error, bool) {

@@ -53,9 +53,8 @@ func TestIndentXML(t *testing.T) {
 	}
 }
 
-// indentXML searches nested elements once, not once for each level: 32 times the text takes about 32 times the
-// time, and not 1,024 times. The test takes the shortest of several runs, because a busy machine interrupts
-// many of them.
+// The time of indentXML grows with the number of nested elements, not with the square of this number. The test compares
+// the shortest of several runs, because a busy machine delays some of them.
 func TestIndentXML_CostsLittle(t *testing.T) {
 	t.Parallel()
 	measure := func(levels int) time.Duration {
@@ -127,8 +126,8 @@ func TestMeter(t *testing.T) {
 	m := newMeter(Step{Accepted: 1000, Delivered: 900,
 		Transactions: map[string]int64{"table transact": 2000, "queue put": 500, "blob put": 100,
 			"blob lease-renew": 300, "blob delete": 50}})
-	// The prices for 10,000 transactions are 0.00036 for the 2000 operations on tables, 0.004 for the 500 on
-	// queues and the 300 leases, and 0.05 for the 100 writes of blobs. Deletions are free.
+	// The price of 10,000 transactions is 0.00036 for tables, 0.004 for queues and leases, and 0.05 for writes of
+	// blobs. Deletions are free.
 	want := (2000*0.00036 + 800*0.004 + 100*0.05) / 10_000 / 1000 * 1e6
 	if m.Transactions != 2950 || m.PerMessage != 2.95 || math.Abs(m.PerMillion-want) > 1e-9 || m.Tables != 2000 ||
 		m.Queues != 500 || m.Blobs != 450 {

@@ -6,34 +6,33 @@ import (
 	"weir/internal/trial"
 )
 
-// preview is the part of a message's page with the requests that the message would make.
+// preview is the part of a message's page that shows the requests which Weir would send for the message now.
 type preview struct {
 	SignedIn bool
 	Steps    []previewStep
-	Problem  string // the reason if there are no requests, or if the requests end early
-	Needs    string // name of the step whose answer the other steps need; empty = no step needs an answer
+	Problem  string // the reason why all or some requests are missing
+	Needs    string // name of the step whose answer later steps need; "" = no step needs an answer
 	IsCut    bool   // the page shows only the beginning of the bodies
 }
 
-// previewStep is the request of a step, or a step that sends no request.
+// previewStep is one step, with or without a request.
 type previewStep struct {
 	Name    string
-	LeftOut string // the condition, if it is false
-	OnlyIf  string // the condition, if it reads a missing answer
+	LeftOut string // condition of the step, if the condition is false
+	OnlyIf  string // condition of the step, if the condition reads a missing answer
 	IsAhead bool   // the step comes after the step with the missing answer
-	Problem string // the reason if there is no request
+	Problem string // the reason why there is no request
 	Line    string // method and address
 	Headers string
 	Body    string
 }
 
-// maxLine limits the characters of an address, and of a header.
+// maxLine limits the characters that the page shows of an address or a header.
 const maxLine = 2000
 
-// newPreview returns the preview of a trial without answers.
 func newPreview(t *trial.Trial) *preview {
 	p := &preview{SignedIn: t.SignedIn, Problem: t.Reason}
-	left := shownBytes // bytes that the page may still show, of all bodies together
+	left := shownBytes // number of bytes that the page can still show, for all bodies together
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		shown := previewStep{Name: s.Name, LeftOut: s.LeftOut, OnlyIf: s.OnlyIf, IsAhead: s.Ahead, Problem: s.Problem}
@@ -52,8 +51,8 @@ func newPreview(t *trial.Trial) *preview {
 	return p
 }
 
-// joinHeaders returns a line for each header except the fence: only the holder that sends the message knows the
-// fence.
+// joinHeaders returns one line for each header. It leaves out the fence, because only the holder that sends the message
+// knows the fence.
 func joinHeaders(headers []trial.Header) string {
 	var b strings.Builder
 	for _, h := range headers {

@@ -29,11 +29,11 @@ type clusterView struct {
 	C        wire.ErrorCause
 	Gone     bool // no dead message with this error was found
 	Messages []wire.MessageLine
-	More     bool // the list does not have all messages of the error
+	More     bool // the error has more messages than the list
 	Jobs     []wire.Job
 }
 
-// clusterPage shows an error with its dead messages, and with the bulk replays of these messages.
+// clusterPage shows an error with its newest dead messages, and with the bulk replays that select the error.
 func (d *Dashboard) clusterPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	fingerprint := r.PathValue("fingerprint")
 	v := &clusterView{page: p, C: wire.ErrorCause{Fingerprint: fingerprint}, Gone: true}
@@ -86,7 +86,7 @@ func (d *Dashboard) jobsPage(ctx context.Context, p *page, r *http.Request) (vie
 	return v, nil
 }
 
-// laneNumber returns the lane in the address, or "" if the address has none.
+// laneNumber returns the lane in the address, or "" if the address has no valid lane number.
 func laneNumber(r *http.Request) string {
 	text := r.URL.Query().Get("lane")
 	if _, err := strconv.ParseUint(text, 10, 16); err != nil {

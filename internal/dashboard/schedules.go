@@ -11,10 +11,9 @@ type schedulesView struct {
 	*page
 	Schedules []Schedule
 	Scheduled wire.MessageList
-	IsFirst   bool // the first page of scheduled messages
+	IsFirst   bool // Scheduled is the first page of the list
 }
 
-// schedulesPage lists the recurring messages, and the scheduled messages by due time.
 func (d *Dashboard) schedulesPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	token := r.URL.Query().Get("continue")
 	v := &schedulesView{page: p, IsFirst: token == ""}
@@ -34,8 +33,8 @@ type scheduleView struct {
 	S ScheduleDetail
 }
 
-// schedulePage shows a recurring message with its next runs. The address has the name as a parameter and not in
-// its path, because a name may begin with a dot.
+// schedulePage shows a recurring message. Its name can begin with a dot, and some servers refuse a path with such a
+// name. So the name is a parameter of the address.
 func (d *Dashboard) schedulePage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	s, err := d.Schedules.Schedule(ctx, r.URL.Query().Get("name"))
 	if err != nil {

@@ -15,10 +15,11 @@ import (
 // pageSize is the largest number of messages in a list.
 const pageSize = 50
 
-// If the operator chose another order, a list has at most sortedSize messages, and only these messages are sorted.
+// sortedSize is the largest number of messages in a list for which the operator chose an order. Only the messages of
+// the list are sorted.
 const sortedSize = 200
 
-// option is one choice of a field.
+// option is one choice in a select field.
 type option struct {
 	Value, Text string
 	Selected    bool
@@ -31,17 +32,18 @@ type searchView struct {
 	Upstreams                 []option          // nil = the settings have no upstreams
 	More                      map[string]string // further filters of the search, by name
 	Orders                    []option
-	IsNarrowed                bool // the search has further filters
+	IsNarrowed                bool // at least one further filter is set
 	IsFirst                   bool // the list is the first page of the search
 	asked                     Query
 	Found                     wire.MessageList
 	Next                      string // address of the next page of the search
 }
 
-// IsSorted reports whether the messages have another order than the order of the search.
+// IsSorted reports whether the operator chose another order than the default.
 func (v *searchView) IsSorted() bool { return !v.Orders[0].Selected }
 
-// Export returns the address of the messages as a file. Its parameters are the parameters of the API.
+// Export returns the address at which the API serves the messages of the search as a file. The format is "csv" or
+// "json".
 func (v *searchView) Export(format string) string {
 	q := &v.asked
 	params := []string{"format", format, "stage", q.Stage, "key", q.Key, "contract", q.Contract, "text", q.Text,
@@ -62,12 +64,12 @@ func isoOrEmpty(t time.Time) string {
 	return formatISO(t)
 }
 
-// furtherFilters are the names of further filters, in the address and in the API. The page hides them until the
-// operator opens them.
+// furtherFilters are the names of the filters in the part of the form that is closed at first. The address of the page
+// and the API use the same names.
 var furtherFilters = []string{"keyPrefix", "version", "cmsStatus", "attemptsFrom", "attemptsTo", "finishedFrom",
 	"finishedTo", "idempotencyKey", "shown", "upstream"}
 
-// orders are the orders in which a page can show its messages, with their names for readers.
+// orders are the orders that an operator can choose for a list of messages.
 var orders = []option{{"", "accepted, last first", false}, {"accepted", "accepted, first first", false},
 	{"-finished", "finished, last first", false}, {"finished", "finished, first first", false},
 	{"due", "due, first first", false}, {"key", "key", false}, {"version", "version", false},
@@ -81,7 +83,6 @@ func selectOrder(chosen string) []option {
 	return all
 }
 
-// searchPage searches messages. The address has the query.
 func (d *Dashboard) searchPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	q := r.URL.Query()
 	v := &searchView{page: p, Text: q.Get("q"), Key: q.Get("key"), Lane: q.Get("lane"), From: q.Get("from"),
@@ -133,7 +134,7 @@ func stageNames() []string {
 
 func selectOptions(chosen, none string, names ...string) []option {
 	if chosen != "" && !slices.Contains(names, chosen) {
-		names = append(slices.Clone(names), chosen) // the contract of earlier settings, for example
+		names = append(slices.Clone(names), chosen) // for example, a contract that the settings no longer have
 	}
 	all := []option{{"", none, chosen == ""}}
 	for _, n := range names {
@@ -142,7 +143,7 @@ func selectOptions(chosen, none string, names ...string) []option {
 	return all
 }
 
-// readQuery parses the search in the address.
+// readQuery parses the parameters of a search.
 func readQuery(r *http.Request) (Query, error) {
 	in := r.URL.Query()
 	q := Query{Stage: in.Get("stage"), Key: in.Get("key"), Contract: in.Get("contract"),
@@ -187,7 +188,7 @@ func readQuery(r *http.Request) (Query, error) {
 	return q, nil
 }
 
-// readMoment parses the value of a browser's date-and-time field, as UTC.
+// readMoment parses a time, as UTC if the text names no zone. For "" it returns the zero time and true.
 func readMoment(text string) (time.Time, bool) {
 	if text == "" {
 		return time.Time{}, true

@@ -14,38 +14,38 @@ type Lanes interface {
 	Lanes(ctx context.Context) (wire.LaneList, error)
 }
 
-// Past reads the counters of a time that ends now and has the length "span". It returns one Step for each interval of
-// the length "step".
+// Past reads the counters of the past. The History covers the duration "span" up to now, and each Step covers the
+// duration "step".
 type Past interface {
 	Past(ctx context.Context, span, step time.Duration) (History, error)
 }
 
-// Messages finds and reads messages. It returns weir.NotFound for a missing message, and weir.Malformed for an
+// Messages finds and reads messages. Its methods return weir.NotFound for a missing message, and weir.Malformed for an
 // invalid query.
 type Messages interface {
 	Search(ctx context.Context, q Query) (wire.MessageList, error)
 	Message(ctx context.Context, id weir.ID) (wire.MessageLine, error)
-	// Body returns the accepted or the edited body without redacted values. It returns weir.Conflict if the values
-	// to redact cannot be found.
+	// Body returns the accepted or the edited body, with redacted values hidden. It returns weir.Conflict if it cannot
+	// find the values to redact.
 	Body(ctx context.Context, id weir.ID, isEdited bool) (Body, error)
-	// Difference returns the edit of a message as a unified diff.
+	// Difference returns the changes of a message's edit as a unified diff.
 	Difference(ctx context.Context, id weir.ID) (string, error)
-	// Try returns the requests that the accepted or the edited body would make now, without redacted values. It
-	// sends none of these requests.
+	// Try returns the requests that Weir would send now for the accepted or the edited body, with redacted values
+	// hidden. Try sends none of these requests.
 	Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Trial, error)
 }
 
 // ReplayObstacles reads whether a dead message can be replayed without force.
 type ReplayObstacles interface {
-	// ReplayObstacle returns the reason why Weir refuses to replay a dead message without force. It returns "" if Weir
-	// does not refuse.
+	// ReplayObstacle returns the reason why Weir would refuse to replay a dead message without force. It returns "" if
+	// Weir would not refuse.
 	ReplayObstacle(ctx context.Context, id weir.ID) (string, error)
 }
 
-// Body is a body as text.
+// Body is the body of a message as text.
 type Body struct {
 	Text       string
-	IsRedacted bool // RedactedMark stands in place of values
+	IsRedacted bool // Text has [redacted] in place of at least one value
 }
 
 // Errors groups dead messages by cause.
@@ -67,7 +67,7 @@ type Batches interface {
 	Batches(ctx context.Context) ([]wire.Batch, error)
 	// Batch returns a batch with its problems. It returns weir.NotFound if no batch has the id.
 	Batch(ctx context.Context, id string) (wire.Batch, error)
-	// BatchStages returns the number of messages of a batch in each stage. For a large batch it takes seconds.
+	// BatchStages returns the number of a batch's messages in each stage. For a large batch, the call takes seconds.
 	BatchStages(ctx context.Context, id string) (map[weir.Stage]int, error)
 }
 
@@ -76,7 +76,8 @@ type Schedules interface {
 	Schedules(ctx context.Context) ([]Schedule, error)
 	// Schedule returns weir.NotFound if no schedule has the name.
 	Schedule(ctx context.Context, name string) (ScheduleDetail, error)
-	// Scheduled lists scheduled messages by due time. The token is the Continue of the previous page, or "".
+	// Scheduled lists scheduled messages by due time. token is MessageList.Continue of the previous page; "" = the
+	// first page.
 	Scheduled(ctx context.Context, token string) (wire.MessageList, error)
 }
 
@@ -106,8 +107,8 @@ type Change struct {
 	Status                                 int
 }
 
-// Author returns the name of the person who made the change. If it is not known, Author returns the key, such as
-// "key 3fa9c2d1", or "" if the request had no key.
+// Author returns the name of the person who made the change. If the name is not known, Author returns the fingerprint
+// of the key, such as "key 3fa9c2d1". It returns "" if the request had no key either.
 func (c Change) Author() string {
 	if c.Principal == "" && c.KeyID != "" {
 		return "key " + c.KeyID
@@ -121,16 +122,16 @@ func (c Change) IsMessage() bool {
 	return err == nil
 }
 
-// History has the counters of each step, oldest first, and their sums. Counters after CompleteUntil may lack
-// the numbers of other instances.
+// History has the counters of each step, oldest step first, and the sums of the counters. Steps that end after
+// CompleteUntil can lack the numbers of other instances.
 type History struct {
 	Steps         []Step
 	Sum           Step
 	CompleteUntil time.Time
 }
 
-// Step has the counters of one step. Waiting and Oldest are the largest values that were recorded in the step. A step
-// without a record has the values of an earlier step, or 0.
+// Step has the counters of one step. Waiting and Oldest are the largest values that instances recorded in the step. If
+// no instance recorded them, they are the values of an earlier step, or 0.
 type Step struct {
 	At                                 time.Time
 	Accepted, Delivered, Dead          int64
@@ -141,8 +142,8 @@ type Step struct {
 	Waiting                            int64
 	Oldest                             time.Duration    // age of the oldest waiting message
 	Transactions                       map[string]int64 // storage transactions by service and operation
-	AnsweredAt                         time.Time        // time of the last attempt that the CMS judged; zero = none
-	FailedAt                           time.Time        // when an attempt last failed or found no CMS; zero = never
+	AnsweredAt                         time.Time        // last attempt that was delivered or rejected; zero = none
+	FailedAt                           time.Time        // last attempt with the outcome retry or unavailable; zero = none
 }
 
 // Query is an operator's search. Empty fields match every message.
@@ -168,7 +169,7 @@ type Schedule struct {
 // ScheduleDetail is a recurring message with its definition and its next runs.
 type ScheduleDetail struct {
 	Schedule
-	Message      string // the beginning of the message, which a page shows
+	Message      string // beginning of the message, as the page shows it
 	Start, End   time.Time
 	Runs         []ScheduledRun
 	ClockChanges []string // sentences about local times that clock changes skip or repeat

@@ -16,10 +16,11 @@ const (
 	dataToken    = "data"    // CDATA
 )
 
-// shownBytes limits the part of a body that the page shows. A link leads to the whole body.
+// shownBytes is the largest number of bytes that the page shows of a body or a difference.
 const shownBytes = 64 << 10
 
-// firstPart returns at most shownBytes of a text. It cuts the text after a whole character.
+// firstPart returns the beginning of a text: at most shownBytes, and only whole characters. It reports whether it cut
+// the text.
 func firstPart(text string) (part string, cut bool) {
 	if len(text) <= shownBytes {
 		return text, false
@@ -31,8 +32,8 @@ func firstPart(text string) (part string, cut bool) {
 	return text[:end], true
 }
 
-// tokenizeXML splits XML at its markup characters. It accepts any text. The texts of the tokens together are
-// the text.
+// tokenizeXML splits XML into tokens. It accepts any text, also malformed XML. The concatenated texts of the tokens are
+// the original text.
 func tokenizeXML(text string) []token {
 	var all []token
 	for text != "" {
@@ -69,7 +70,7 @@ func nextToken(text string) (token, string) {
 	return token{tagToken, text[:n]}, text[n:]
 }
 
-// tagEnd returns the end of a tag. It skips a > in a quoted value.
+// tagEnd returns the offset after the tag at the beginning of text. A ">" in a quoted value does not end the tag.
 func tagEnd(text string) int {
 	var quote byte
 	for i := 1; i < len(text); i++ {
@@ -90,8 +91,8 @@ func tagEnd(text string) int {
 // maxIndent limits the indentation of deeply nested elements.
 const maxIndent = 20
 
-// indentXML puts each element on a line of its own. It leaves an element with text in it unchanged, because the
-// element's spaces may matter.
+// indentXML puts each tag on its own line. It does not change an element that directly contains text, because white
+// space can matter there.
 func indentXML(text string) []token {
 	in := tokenizeXML(text)
 	ends := findMixedContent(in)
@@ -130,8 +131,8 @@ func isStartTag(t token) bool {
 
 func isEndTag(t token) bool { return t.Class == tagToken && strings.HasPrefix(t.Text, "</") }
 
-// findMixedContent finds each element that has text directly in it, or no content. The map's key is the place of the
-// element's start tag, and the map's value is the place behind its end tag. Both places are indexes of tokens.
+// findMixedContent finds the elements that directly contain text, and the elements without content. It maps the index
+// of an element's start tag to the index after its end tag. The indexes are positions in the slice of tokens.
 func findMixedContent(in []token) map[int]int {
 	type element struct {
 		begin int

@@ -12,11 +12,12 @@ import (
 	"weir/internal/weir"
 )
 
-// attemptHost is the session around an attempt.
+// attemptHost has the methods of a session that the attempter calls.
 type attemptHost interface {
-	// canSend reports whether a message may be sent now; see session.canSend.
+	// canSend reports whether a message can be sent now; see session.canSend.
 	canSend(ctx context.Context, e *lane.Entry) (bool, error)
-	// moveDueUntil goes on with due messages of other keys until the request has its result.
+	// moveDueUntil waits for the result of the request, and returns the result. Meanwhile it continues to move due
+	// messages of other keys into their keys' queues.
 	moveDueUntil(ctx context.Context, keyHash string, sent <-chan weir.Result) weir.Result
 }
 
@@ -28,13 +29,19 @@ type attempter struct {
 	history    *deliveryHistory
 	prefetch   *bodyPrefetch
 	remembered *rememberedIDs
-	isTrusted  func() bool // reports whether the lease may be relied on now
+	isTrusted  func() bool // reports whether the lease is certain to be valid now; see lease.Lease
 	host       attemptHost
 }
 
-// sendMessage makes an attempt. In some cases it makes none, and returns a result without a request: crashGuard
-// suspects the message, the message's body is gone, a pause has begun, the session ends, or no attempt may begin any
-// more (Config.NotAfter). It returns an error if storage fails, or if the lease may not be relied on.
+// sendMessage makes an attempt, and returns its result. In these cases it sends no request, and the result has the
+// reason:
+//   - The message's sequence number is crashGuard.poisonSeq.
+//   - The message's body is gone from storage.
+//   - A pause has begun, or the session ends.
+//   - Config.NotAfter has passed.
+//
+// sendMessage returns an error if storage fails, if ctx ends before the request, or if the lease is no longer certain
+// to be valid.
 func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result, error) {
 	e := c.entry
 	if e.Seq() == a.guard.poisonSeq {
@@ -62,7 +69,7 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 		return weir.Result{Outcome: weir.OutcomeNone, Reason: "it was paused", StartedAt: a.now()}, err
 	}
 	if !a.isTrusted() {
-		return weir.Result{}, lease.ErrLost // the process stood still, and the lease's timer has not fired yet
+		return weir.Result{}, lease.ErrLost // the process stalled, and the lease's timer has not fired yet
 	}
 	if a.drainer.isPastDeadline() {
 		return weir.Result{Outcome: weir.OutcomeNone, Reason: "there was no time left for it", StartedAt: a.now()}, nil
@@ -75,12 +82,13 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 	return a.host.moveDueUntil(ctx, e.KeyHash(), sent), nil
 }
 
-// rejectUnsent returns the result for a message that is rejected without an attempt, because it cannot be sent.
+// rejectUnsent returns the result of a message that is rejected because it cannot be sent.
 func (a *attempter) rejectUnsent(reason string) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeRejected, Reason: reason, StartedAt: a.now()}
 }
 
-// sendSafely makes an attempt. If it panics, the message is rejected, because each further attempt would panic, too.
+// sendSafely makes an attempt. It turns a panic into a rejection, because each further attempt of the message would
+// panic, too.
 func (a *attempter) sendSafely(ctx context.Context, d weir.Delivery) (result weir.Result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -92,8 +100,8 @@ func (a *attempter) sendSafely(ctx context.Context, d weir.Delivery) (result wei
 	return a.drainer.Sender.Send(ctx, d)
 }
 
-// waitingSince returns the earliest time at which the coming attempt could have begun. It is the latest of these times:
-// the message was accepted, it became due, it was replayed, its last attempt ended.
+// waitingSince returns the earliest time at which the next attempt could begin. This is the latest of four times: the
+// acceptance, the due time, the last request for a replay, and the end of the last attempt.
 func waitingSince(e *lane.Entry) time.Time {
 	since := e.WaitingSince()
 	if n := len(e.Attempts); n > 0 {
@@ -104,7 +112,8 @@ func waitingSince(e *lane.Entry) time.Time {
 	return since
 }
 
-// acquireSlot waits until fewer attempts of this process are under way than Config.AtOnce, and counts one more.
+// acquireSlot waits until this process makes fewer than Config.AtOnce attempts, and then counts one more. If ctx ends
+// first, it returns the cause as an error.
 func (d *Drainer) acquireSlot(ctx context.Context) error {
 	if d.slots == nil {
 		return nil
@@ -123,8 +132,8 @@ func (d *Drainer) releaseSlot() {
 	}
 }
 
-// isPastDeadline reports whether no attempt may begin any more (Config.NotAfter). If so, it also stops all new work of
-// the Drainer, so that the lanes are handed over.
+// isPastDeadline reports whether Config.NotAfter has passed. In this case it also stops all new work of the Drainer, so
+// that the Drainer hands its lanes over.
 func (d *Drainer) isPastDeadline() bool {
 	if d.NotAfter.IsZero() || !d.Now().After(d.NotAfter) {
 		return false

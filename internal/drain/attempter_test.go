@@ -28,7 +28,7 @@ func (h *fakeHost) moveDueUntil(_ context.Context, _ string, sent <-chan weir.Re
 	return <-sent
 }
 
-// recordingSender records the deliveries, and answers each.
+// recordingSender is a Sender that records the deliveries.
 type recordingSender struct {
 	mu         sync.Mutex
 	deliveries []weir.Delivery
@@ -46,7 +46,7 @@ func (s *recordingSender) Send(_ context.Context, d weir.Delivery) weir.Result {
 	return fine
 }
 
-// testAttempter is an attempter with the parts around it that a test changes.
+// testAttempter is an attempter with the parts that a test changes or checks.
 type testAttempter struct {
 	*attempter
 	parts     *sessionParts
@@ -56,7 +56,7 @@ type testAttempter struct {
 	log       *strings.Builder
 }
 
-// runWithAttempter runs a test in virtual time with an attempter and the first entry of the log.
+// runWithAttempter runs f in virtual time, with an attempter and the entry of a message that can be sent.
 func runWithAttempter(t *testing.T, f func(t *testing.T, a *testAttempter, e *lane.Entry)) {
 	t.Helper()
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
@@ -102,7 +102,7 @@ func TestAttempter_Sends(t *testing.T) {
 	})
 }
 
-// Delivery.Since of a retry is the end of the attempt before it.
+// For a retry, Delivery.Since is the end of the previous attempt.
 func TestAttempter_Retry(t *testing.T) {
 	runWithAttempter(t, func(t *testing.T, a *testAttempter, e *lane.Entry) {
 		last := weir.Result{Outcome: weir.OutcomeRetry, StartedAt: a.now().Add(time.Minute), Duration: time.Second}
@@ -117,7 +117,7 @@ func TestAttempter_Retry(t *testing.T) {
 	})
 }
 
-// Each reason not to send a message has its outcome or its error. None of them leaves a slot taken.
+// For each reason not to send a message, sendMessage returns the right outcome or error, and keeps no slot.
 func TestAttempter_DoesNotSend(t *testing.T) {
 	storageFails := func(c storagetest.Call) bool { return c.Op == "Get" }
 	for name, c := range map[string]struct {
@@ -161,7 +161,8 @@ func TestAttempter_DoesNotSend(t *testing.T) {
 
 var errNotRead = errors.New("not read")
 
-// A message whose body is gone can never be sent: it is rejected, so that its key goes on.
+// A message whose body is gone can never be sent. The attempter rejects the message, so that later messages of its key
+// can be sent.
 func TestAttempter_BodyIsGone(t *testing.T) {
 	runWithAttempter(t, func(t *testing.T, a *testAttempter, e *lane.Entry) {
 		gone := lane.NewEntry(weir.Message{ID: weir.ID{Epoch: e.Message.ID.Epoch, Seq: 99}, Key: "a"})
@@ -174,7 +175,7 @@ func TestAttempter_BodyIsGone(t *testing.T) {
 	})
 }
 
-// When the first attempt would begin after the deadline, the Drainer begins no new work any more.
+// If an attempt would begin after Config.NotAfter, the attempter stops all new work of the Drainer.
 func TestAttempter_DeadlineEndsTheDrainer(t *testing.T) {
 	runWithAttempter(t, func(t *testing.T, a *testAttempter, e *lane.Entry) {
 		a.drainer.NotAfter = a.now()
@@ -205,7 +206,8 @@ func TestAttempter_PanicRejectsTheMessage(t *testing.T) {
 	})
 }
 
-// With one slot an attempt waits until the attempt of another lane has ended, or until its own context ends.
+// With one slot, an attempt waits while an attempt of another lane is under way. If the context of the waiting attempt
+// ends first, sendMessage returns the cause as an error.
 func TestAttempter_WaitsForASlot(t *testing.T) {
 	runWithAttempter(t, func(t *testing.T, a *testAttempter, e *lane.Entry) {
 		if err := a.drainer.acquireSlot(t.Context()); err != nil { // as another lane does

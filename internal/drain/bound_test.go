@@ -152,7 +152,7 @@ func TestDrainer_AfterAClockFarAhead(t *testing.T) {
 				w.cms.setAnswer(answerAfter(10*time.Millisecond, 200))
 				next, began := w.start(func(c *drain.Config) { c.Rate = time.Second }), time.Now()
 				if c.resume {
-					if err := w.store.Resume(t.Context(), 0, ""); err != nil {
+					if err := w.store.Pauses().Resume(t.Context(), 0, ""); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -19,11 +19,11 @@ func TestDrainer_CancelAndReschedule_AScheduledMessageIsCancelledAtOnce(t *testi
 		w.post("a", "2", withDueTime(time.Now().Add(time.Minute)))
 		p.Wake(0)
 		synctest.Wait()
-		st, err := w.store.Cancel(t.Context(), id)
+		st, err := w.store.Requests().Cancel(t.Context(), id)
 		if err != nil || st.Stage != weir.Cancelled || w.status(id).Stage != weir.Cancelled {
 			t.Fatalf("got %+v, %v, and stored %s, want cancelled in both", st, err, w.status(id).Stage)
 		}
-		if _, err := w.store.Cancel(t.Context(), id); weir.KindOf(err) != weir.Conflict {
+		if _, err := w.store.Requests().Cancel(t.Context(), id); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("cancelled twice: %v, want an error of kind Conflict", err)
 		}
 		p.Wake(0)
@@ -45,7 +45,7 @@ func TestDrainer_CancelAndReschedule_CancelledWhileItBecomesDue(t *testing.T) {
 					w.post("c", "2", withDueTime(at))}
 				p.Wake(0)
 				time.Sleep(9900*time.Millisecond + time.Duration(i)*5*time.Millisecond)
-				st, err := w.store.Cancel(t.Context(), ids[1])
+				st, err := w.store.Requests().Cancel(t.Context(), ids[1])
 				p.Wake(0)
 				c := w.waitUntilEmpty(time.Minute)
 				sent := len(w.listDelivered("b"))
@@ -71,15 +71,16 @@ func TestDrainer_CancelAndReschedule_Rescheduled(t *testing.T) {
 		later := w.post("b", "later", withDueTime(began.Add(10*time.Second)))
 		p.Wake(0)
 		time.Sleep(9 * time.Second) // a holder waits for the second message
-		_, err := w.store.Reschedule(t.Context(), later, began.Add(2*time.Minute), "nonsense")
+		_, err := w.store.Requests().Reschedule(t.Context(), later, began.Add(2*time.Minute), "nonsense")
 		if weir.KindOf(err) != weir.Stale {
 			t.Errorf("rescheduled by a stale version: %v, want an error of kind Stale", err)
 		}
-		st, err := w.store.Reschedule(t.Context(), later, began.Add(2*time.Minute), weir.Tag(w.status(later).Version))
+		st, err := w.store.Requests().Reschedule(t.Context(), later, began.Add(2*time.Minute),
+			weir.Tag(w.status(later).Version))
 		if err != nil || !st.Message.DueAt.Equal(began.Add(2*time.Minute)) {
 			t.Fatalf("got %+v, %v, want DueAt %v and no error", st, err, began.Add(2*time.Minute))
 		}
-		if _, err := w.store.Reschedule(t.Context(), sooner, began.Add(time.Minute), ""); err != nil {
+		if _, err := w.store.Requests().Reschedule(t.Context(), sooner, began.Add(time.Minute), ""); err != nil {
 			t.Fatal(err)
 		}
 		p.Wake(0)
@@ -90,7 +91,7 @@ func TestDrainer_CancelAndReschedule_Rescheduled(t *testing.T) {
 				t.Errorf("%s was %s late, want at most 1ms", body, late)
 			}
 		}
-		if _, err := w.store.Reschedule(t.Context(), sooner, began.Add(2*time.Hour),
+		if _, err := w.store.Requests().Reschedule(t.Context(), sooner, began.Add(2*time.Hour),
 			""); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("rescheduled after delivery: %v, want an error of kind Conflict", err)
 		}
@@ -107,7 +108,7 @@ func TestDrainer_CancelAndReschedule_AnOlderVersionInFrontOfANewerOne(t *testing
 		w.postVersion("a", "2")
 		p.Wake(0)
 		time.Sleep(7 * time.Second) // the old version waits, and the holder has tried the newer one in its place
-		if _, err := w.store.Cancel(t.Context(), old); err != nil {
+		if _, err := w.store.Requests().Cancel(t.Context(), old); err != nil {
 			t.Fatal(err)
 		}
 		p.Wake(0)
@@ -133,7 +134,7 @@ func TestDrainer_CancelAndReschedule_IntoThePastGoesBehindARetry(t *testing.T) {
 		moved := w.post("a", "moved", withDueTime(time.Now().Add(time.Hour)))
 		p.Wake(0)
 		time.Sleep(2 * time.Second) // the first was tried
-		if _, err := w.store.Reschedule(t.Context(), moved, time.Now().Add(-time.Minute), ""); err != nil {
+		if _, err := w.store.Requests().Reschedule(t.Context(), moved, time.Now().Add(-time.Minute), ""); err != nil {
 			t.Fatal(err)
 		}
 		p.Wake(0)
@@ -165,7 +166,7 @@ func TestDrainer_CancelAndReschedule_CancelledWithItsOfferKept(t *testing.T) {
 		}
 		w.lanes.Appender = a
 		id := w.post("b", "cancelled")
-		if _, err := w.store.Cancel(t.Context(), id); err != nil {
+		if _, err := w.store.Requests().Cancel(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		p.Wake(0)
@@ -194,10 +195,10 @@ func TestDrainer_CancelAndReschedule_QueuedRetryingAndHeld(t *testing.T) {
 			queued = w.post("b", fmt.Sprint(i))
 		}
 		for _, id := range []weir.ID{retrying, held, queued} {
-			if st, err := w.store.Cancel(t.Context(), id); err != nil || st.Stage.Final() {
+			if st, err := w.store.Requests().Cancel(t.Context(), id); err != nil || st.Stage.Final() {
 				t.Errorf("got %+v, %v, want a stage that is not final", st, err)
 			}
-			if _, err := w.store.Cancel(t.Context(), id); err != nil { // the same request again
+			if _, err := w.store.Requests().Cancel(t.Context(), id); err != nil { // the same request again
 				t.Error(err)
 			}
 		}
@@ -228,7 +229,7 @@ func TestDrainer_CancelAndReschedule_WhileTheLanePauses(t *testing.T) {
 		id := w.post("a", "1")
 		p.Wake(0)
 		time.Sleep(time.Minute)
-		if _, err := w.store.Cancel(t.Context(), id); err != nil {
+		if _, err := w.store.Requests().Cancel(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		p.Wake(0)

@@ -40,7 +40,7 @@ func (h *deliveryHistory) loadTracked(ctx context.Context, t lane.Tail) error {
 	if t.Counts.Dead == 0 {
 		return nil
 	}
-	keys, all, err := h.store.ReadDeadKeys(ctx, h.lane)
+	keys, all, err := h.store.DeliveryState().ReadDeadKeys(ctx, h.lane)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (h *deliveryHistory) readLastPos(ctx context.Context, e *lane.Entry) (strin
 	if !h.tracked.hasKey(e.KeyHash()) || (!e.IsReplayed() && !e.Message.Skip) {
 		return "", nil
 	}
-	l, err := h.store.ReadLastDelivery(ctx, h.lane, e.KeyHash())
+	l, err := h.store.DeliveryState().ReadLastDelivery(ctx, h.lane, e.KeyHash())
 	return l.OrderPos, err
 }
 

@@ -30,7 +30,7 @@ func (w *world) postDead(p *process, bodies ...string) (ids []weir.ID) {
 
 func (w *world) discard(id weir.ID, reason string) {
 	w.t.Helper()
-	if _, err := w.store.Discard(w.t.Context(), id, reason); err != nil {
+	if _, err := w.store.Requests().Discard(w.t.Context(), id, reason); err != nil {
 		w.t.Fatalf("discard: %v", err)
 	}
 }
@@ -65,9 +65,9 @@ func TestDiscard_StaysInTheBooksAsDiscarded(t *testing.T) {
 		if got := w.rowKeys("x_"); len(got) != 1 {
 			t.Errorf("got %v in the list of dead messages, want one", got)
 		}
-		_, err := w.store.Replay(t.Context(), ids[0], lane.ReplayOptions{Force: true})
+		_, err := w.store.Requests().Replay(t.Context(), ids[0], lane.ReplayOptions{Force: true})
 		w.expectConflict(err, "only a dead message can be replayed, and this one is discarded")
-		_, err = w.store.Cancel(t.Context(), ids[0])
+		_, err = w.store.Requests().Cancel(t.Context(), ids[0])
 		w.expectConflict(err, "the message is discarded already")
 		w.erase(ids[0])
 		w.expectCounts(lane.Counts{Dead: 1, Discarded: 1}, ids...)
@@ -85,17 +85,17 @@ func TestDiscard_IsRefused(t *testing.T) {
 		good := w.post("a", "good")
 		p.Wake(0)
 		w.waitUntilIdle()
-		_, err := w.store.Discard(t.Context(), good, "")
+		_, err := w.store.Requests().Discard(t.Context(), good, "")
 		w.expectConflict(err, "only a dead message can be discarded, and this one is delivered")
 		w.replay(ids[1], lane.ReplayOptions{Force: true})
-		_, err = w.store.Discard(t.Context(), ids[1], "")
+		_, err = w.store.Requests().Discard(t.Context(), ids[1], "")
 		w.expectConflict(err, "a replay of the message is waiting")
 		w.discard(ids[0], "")
-		_, err = w.store.Replay(t.Context(), ids[0], lane.ReplayOptions{Force: true})
+		_, err = w.store.Requests().Replay(t.Context(), ids[0], lane.ReplayOptions{Force: true})
 		w.expectConflict(err, "a request to discard the message is waiting")
 		unknown := good
 		unknown.Seq = 1000
-		if _, err := w.store.Discard(t.Context(), unknown, ""); weir.KindOf(err) != weir.NotFound {
+		if _, err := w.store.Requests().Discard(t.Context(), unknown, ""); weir.KindOf(err) != weir.NotFound {
 			t.Errorf("got %v for an unknown message, want not found", err)
 		}
 	})
@@ -180,7 +180,7 @@ func TestStore_DiscardMany(t *testing.T) {
 				}
 				faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" && len(c.Ops) > 10 },
 					storagetest.Fault{Kind: kind})
-				got, err := broken.DiscardMany(t.Context(), 0, entries, "")
+				got, err := broken.Requests().DiscardMany(t.Context(), 0, entries, "")
 				if want := (lane.DiscardCounts{Asked: 119, TooLate: 1}); err != nil || got != want {
 					t.Errorf("got %+v, %v, want %+v", got, err, want)
 				}

@@ -378,7 +378,7 @@ func (m *dueMover) readDueTimes(ctx context.Context) {
 	answer := make(chan duePage, 1)
 	m.cache.beginLoad(answer)
 	go func() {
-		dues, more, err := m.store.ReadDueTimes(ctx, m.lane, dueCacheMax)
+		dues, more, err := m.store.DeliveryState().ReadDueTimes(ctx, m.lane, dueCacheMax)
 		answer <- duePage{dues, more, err}
 		m.notify()
 	}()

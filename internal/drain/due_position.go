@@ -9,38 +9,43 @@ import (
 	"weir/internal/lane"
 )
 
-// A due message goes behind the messages that were filed before its due time, and before those that were filed later.
-// If its move begins on time, shortly before the due time, that position is the end of the log. But at the due time the
-// lane may have no holder (it was paused or closed, the CMS was away, no process ran), or the holder may not have read
-// the scheduled message yet. Then the holder finds the position afterwards, by the times at which the log's messages
-// were accepted. Otherwise a newer message of the key, filed meanwhile, would be sent before the due one. But a
-// position is never before a message that may have been sent.
+// When a scheduled message becomes due, the holder gives the message a position in its key's order: after the messages
+// that were accepted before its due time, and before the messages that were accepted later. In this package that step
+// is the move of the message.
+//
+// If the move begins shortly before the due time, the position is the end of the log. But at the due time the lane may
+// have no holder, for example because no process runs, or the holder may not have read the scheduled message yet. In
+// these cases the move is late. The holder then finds the position from the times at which the log's messages were
+// accepted. Otherwise a newer message of the key would be sent before the due message.
+//
+// A position is never before a log message that may have been sent already.
 
 const (
-	// acceptTimesPage is the number of messages in one read of times of acceptance.
+	// acceptTimesPage is the number of messages in one read of acceptance times.
 	acceptTimesPage = 250
-	// maxAcceptTimes bounds the remembered times of acceptance.
+	// maxAcceptTimes bounds the acceptance times in memory.
 	maxAcceptTimes = 20_000
 )
 
-// duePositions finds the positions of due messages in the log.
+// duePositions finds the positions of due messages among the log's messages.
 type duePositions struct {
 	laneScope
 	accepted  acceptTimes
-	sentBelow int64 // no message from this number on was sent; 0 = not known; see lane.Tail
-	sentHere  int64 // no message from this number on was sent by this session; 0 = it has sent none
+	sentBelow int64 // no message from this sequence number on was sent; 0 = not known; see lane.Tail
+	sentHere  int64 // this session sent no message from this sequence number on; 0 = the session sent none at all
 }
 
-// acceptTimes remembers when messages of the log were accepted. So for several messages that are moved late, and were
-// due at about the same time, storage is read only once. It is safe for concurrent use.
+// acceptTimes remembers when messages of the log were accepted, so that later searches read storage less often.
+// acceptTimes is safe for concurrent use.
 type acceptTimes struct {
 	mu   sync.Mutex
 	seqs []int64             // the keys of "at", in order
 	at   map[int64]time.Time // by sequence number; zero = retention has removed the message
 }
 
-// narrowRange raises "low" and lowers "end", as far as the remembered times allow. The first message that was accepted
-// at "acceptedAt" or later stays in the range, or its number is the new end.
+// narrowRange narrows the range of a search for the first message that was accepted at acceptedAt or later. The range
+// has the sequence numbers from low to end-1. narrowRange raises low and lowers end as far as the remembered times
+// allow. The wanted message stays in the range, or its number is the new end.
 func (a *acceptTimes) narrowRange(acceptedAt time.Time, low, end int64) (int64, int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,8 +63,8 @@ func (a *acceptTimes) narrowRange(acceptedAt time.Time, low, end int64) (int64, 
 	return low, end
 }
 
-// addPage remembers the times of a part of the log that was read from seq on. If nothing was found, retention has
-// removed the message seq, so it was accepted long ago.
+// addPage remembers the acceptance times of found, which is the result of a read of the log from seq on. If found is
+// empty, retention has removed the message seq, and addPage remembers the zero time for seq.
 func (a *acceptTimes) addPage(seq int64, found []*lane.Entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,9 +81,10 @@ func (a *acceptTimes) addPage(seq int64, found []*lane.Entry) {
 	a.seqs = slices.Compact(a.seqs)
 }
 
-// findPositions sets logPos of each entry: the number of the first log message that goes after the entry. For an entry
-// that is not late that is the end of the log. No log message from read.low on was sent. If low is 0, it is not known
-// which messages were sent, and logPos is the end of the log for late entries, too.
+// findPositions sets logPos of each entry: the sequence number of the first log message that goes after the entry. If
+// the entry's due time has not passed, logPos is the end of the log. If the due time has passed, logPos can be lower,
+// but never below read.low, because log messages below read.low may have been sent. If read.low is 0, it is not known
+// which messages were sent, and logPos is always the end of the log.
 func (p *duePositions) findPositions(ctx context.Context, read *dueRead) error {
 	low, end, now := read.low, read.control.Head.Next, p.now()
 	for i := range read.entries {
@@ -96,10 +102,10 @@ func (p *duePositions) findPositions(ctx context.Context, read *dueRead) error {
 	return nil
 }
 
-// findAcceptedAfter returns the number of the first message between low and end that was accepted at the given time or
-// later; end if there is none. That message is mostly near the end, so findAcceptedAfter first reads the last page.
-// Then it halves the rest until one page is left, and reads that page. If the page has fewer messages than numbers,
-// because retention has removed some, findAcceptedAfter goes on by halving.
+// findAcceptedAfter returns the sequence number of the first message from low to end-1 that was accepted at the given
+// time or later. If there is no such message, it returns end. The message is mostly near the end, so findAcceptedAfter
+// reads the last page of the range first. After that it halves the range until one page is left, and reads that page.
+// If retention has removed messages of a page, it halves the range further.
 func (p *duePositions) findAcceptedAfter(ctx context.Context, at time.Time, low, end int64) (int64, error) {
 	isNearEnd, hasGap := true, false
 	for {
@@ -122,16 +128,18 @@ func (p *duePositions) findAcceptedAfter(ctx context.Context, at time.Time, low,
 	}
 }
 
-// limitSent sets sentBelow if it is not known. It sets it to head's next number, or to sentHere if that is higher,
-// because no message from there on was sent. The control rows must have been read after this session raised the fence.
+// limitSent sets sentBelow if sentBelow is not known: to head's next sequence number, or to sentHere if sentHere is
+// greater. No message from that number on was sent. The control rows must have been read after this session raised the
+// fence.
 func (p *duePositions) limitSent(control lane.Control) {
 	if p.sentBelow == 0 {
 		p.sentBelow = max(control.Head.Next, p.sentHere)
 	}
 }
 
-// isOutdated reports whether a read may have put its messages too far behind. If sentBelow was not known when the read
-// began, the read took the end of the log as position. That is too far behind if sentBelow is known now, and is lower.
+// isOutdated reports whether another read could find lower positions. If sentBelow was not known when the read began,
+// all its messages got the end of the log as their position. They could get a lower one if sentBelow is known by now,
+// and is less than that end.
 func (p *duePositions) isOutdated(read *dueRead) bool {
 	return read.low == 0 && p.sentBelow != 0 && p.sentBelow < read.control.Head.Next
 }

@@ -9,8 +9,8 @@ import (
 	"weir/internal/drain"
 )
 
-// A message may become due while no process can send messages. It is sent before the messages of its key that were
-// accepted after its due time, and behind those that were accepted before.
+// A message becomes due while no process can send messages. Afterwards the key's messages are sent in this order: the
+// messages that were accepted before the due time, the due message, and the messages that were accepted later.
 func TestDuePosition_OfOverdueMessages(t *testing.T) {
 	unavailable := func(w *world) { w.cms.setAnswer(answerAfter(time.Millisecond, 503)) }
 	for name, c := range map[string]struct {
@@ -71,15 +71,15 @@ func TestDuePosition_OfOverdueMessages(t *testing.T) {
 	}
 }
 
-// closedUntil is a calendar that opens at this time.
+// closedUntil is a drain.Calendar that is closed before this time.
 type closedUntil time.Time
 
 func (c closedUntil) At(t time.Time) (bool, string, time.Time) {
 	return t.Before(time.Time(c)), "test", time.Time(c)
 }
 
-// A scheduled message goes before messages of its key that were accepted after its due time, even if the holder is
-// still busy with a backlog at that time.
+// A scheduled message is sent before messages of its key that were accepted after its due time, even if the holder
+// still works on a backlog of another key.
 func TestDuePosition_BehindABacklog(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(time.Second, 200))
@@ -99,7 +99,8 @@ func TestDuePosition_BehindABacklog(t *testing.T) {
 	})
 }
 
-// A scheduled message that the holder learns of only from the log still goes before the later messages of its key.
+// The first process starts long after the due time, and finds the scheduled message only when it reads the log. It
+// still sends the scheduled message before later messages of the key.
 func TestDuePosition_KnownFromTheLogAlone(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.post("a", "due", withDueTime(time.Now().Add(time.Minute)))
@@ -113,8 +114,8 @@ func TestDuePosition_KnownFromTheLogAlone(t *testing.T) {
 	})
 }
 
-// After a crash the next holder does not know which messages of the log were sent, and treats all of them as sent. So a
-// due message goes behind them.
+// After a crash the next holder does not know which messages of the log were sent, so it treats all of them as sent.
+// It therefore sends the due message last, although the other message of the key was accepted after the due time.
 func TestDuePosition_BehindRequestsOfADeadHolder(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
@@ -134,8 +135,8 @@ func TestDuePosition_BehindRequestsOfADeadHolder(t *testing.T) {
 	})
 }
 
-// The holder puts the messages of a paused key aside. A due message of the key goes between them: behind those that
-// were filed before its due time, and before those that were filed later.
+// A key is paused, and its messages are held. A due message of the key is sent after the held messages that were
+// accepted before its due time, and before the held messages that were accepted later.
 func TestDuePosition_AmongParkedMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
@@ -157,8 +158,8 @@ func TestDuePosition_AmongParkedMessages(t *testing.T) {
 	})
 }
 
-// Two messages of a key are scheduled, and the holder reads the one that is due first only after it has moved the other
-// one. The one that is due first is still sent first, with or without a message of the key behind it in the log.
+// Two messages of a key are scheduled. The holder gives the message with the later due time a position before it has
+// read the message with the earlier due time. The message with the earlier due time is still sent first.
 func TestDuePosition_BeforeMovedMessages(t *testing.T) {
 	for key, want := range map[string]string{"a": "[due newer known before]", "c": "[due known before]"} {
 		t.Run(key, func(t *testing.T) {
@@ -168,11 +169,11 @@ func TestDuePosition_BeforeMovedMessages(t *testing.T) {
 				w.post("c", "the first", withDueTime(time.Now().Add(time.Second)))
 				w.post("a", "known before", withDueTime(time.Now().Add(time.Minute)))
 				p.Wake(0)
-				time.Sleep(2 * time.Second) // the holder now knows both scheduled messages
+				time.Sleep(2 * time.Second) // the holder has read the due times of these two messages
 				for i := range 400 {
 					w.post("b", fmt.Sprint("b", i))
 				}
-				// The holder reads this message only after it has moved the other one.
+				// The holder reads this message only after the message "known before" has got its position.
 				w.post("a", "due", withDueTime(time.Now().Add(20*time.Second)))
 				p.Wake(0)
 				time.Sleep(30 * time.Second)
@@ -186,7 +187,7 @@ func TestDuePosition_BeforeMovedMessages(t *testing.T) {
 	}
 }
 
-// With onFailure: skip, too, an overdue message goes before a newer one that was parked from the log.
+// With onFailure: skip, too, an overdue message is sent before a newer message that is held because its key is paused.
 func TestDuePosition_WithSkippedFailures(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
@@ -197,7 +198,7 @@ func TestDuePosition_WithSkippedFailures(t *testing.T) {
 		w.post("a", "newer", withSkip)
 		p.Wake(0)
 		time.Sleep(10 * time.Second)
-		if _, err := w.store.Reschedule(t.Context(), due, time.Now().Add(-15*time.Second), ""); err != nil {
+		if _, err := w.store.Requests().Reschedule(t.Context(), due, time.Now().Add(-15*time.Second), ""); err != nil {
 			t.Fatal(err)
 		}
 		p.Wake(0)
@@ -210,8 +211,8 @@ func TestDuePosition_WithSkippedFailures(t *testing.T) {
 	})
 }
 
-// While the CMS refuses a key, the holder puts off the key's messages to the end of its pause. With onFailure: skip
-// they keep their order, also with messages that become due during the pause.
+// While the CMS refuses messages, the lane pauses, and the holder puts the messages off to the end of the pause. With
+// onFailure: skip the messages of a key still keep their order, also those that become due during the pause.
 func TestDuePosition_WhileTheCMSRefuses(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(20*time.Millisecond, 403))

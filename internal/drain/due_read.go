@@ -11,10 +11,10 @@ import (
 	"weir/internal/weir"
 )
 
-// maxPrefetchedBody is the size up to which bodies of due messages and retries are fetched ahead.
+// maxPrefetchedBody is the size, in bytes, of the largest body that is fetched before its message is due or retried.
 const maxPrefetchedBody = 256 << 10
 
-// dueRead is the answer of a read of due messages.
+// dueRead is the result of one read of due messages.
 type dueRead struct {
 	control lane.Control
 	askedAt time.Time
@@ -38,13 +38,16 @@ func readDue(ctx context.Context, scope laneScope, positions *duePositions, dues
 	return p
 }
 
-// readMessages reads the lane's control rows and the messages that still have these due times. It also fetches bodies
-// that are not large and for which there is room.
+// readMessages reads the lane's control rows, and the messages that still have these due times. It also fetches the
+// messages' bodies, except large ones and those for which there is no room.
 func (p *dueRead) readMessages(ctx context.Context, scope laneScope, dues []lane.DueTime, room *memoryRoom) error {
 	var found map[int64]*lane.Entry
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { p.control, err = scope.store.ReadControl(reading, scope.lane); return err })
-	group.Go(func() (err error) { found, err = scope.store.ReadDueMessages(reading, scope.lane, dues); return err })
+	group.Go(func() (err error) {
+		found, err = scope.store.DeliveryState().ReadDueMessages(reading, scope.lane, dues)
+		return err
+	})
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -65,7 +68,8 @@ func (p *dueRead) readMessages(ctx context.Context, scope laneScope, dues []lane
 	return group.Wait()
 }
 
-// fetchBody fetches a body ahead. A body that is gone is no error here: the attempt notices that.
+// fetchBody fetches the body of a message before its attempt. A missing body is no error here, because the attempt
+// rejects the message.
 func fetchBody(ctx context.Context, store *lane.Store, e *lane.Entry) error {
 	err := store.LoadBody(ctx, e)
 	if storage.Is(err, storage.NotFound) {

@@ -14,8 +14,8 @@ import (
 
 func withDueTime(at time.Time) func(*weir.Message) { return func(m *weir.Message) { m.DueAt = at } }
 
-// measureDelays returns for each body the time from its due time to its first attempt. An attempt before the due
-// time is an error.
+// measureDelays returns, by body, how long after its due time each message was first sent. The parameter moments has
+// the due times, by body. A message that was sent before its due time fails the test.
 func (w *world) measureDelays(moments map[string]time.Time) map[string]time.Duration {
 	w.t.Helper()
 	out := map[string]time.Duration{}
@@ -31,7 +31,7 @@ func (w *world) measureDelays(moments map[string]time.Time) map[string]time.Dura
 }
 
 func TestDrainer_Due(t *testing.T) {
-	for turns := range 4 { // the log and the held messages take turns
+	for turns := range 4 { // the number of turns decides whether the log or a held message is next
 		t.Run(fmt.Sprint("WithSkippedFailures/", turns), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				p := w.start()
@@ -45,7 +45,7 @@ func TestDrainer_Due(t *testing.T) {
 				}
 				time.Sleep(time.Duration(980-100*turns) * time.Millisecond)
 				w.cms.setAnswer(answerAfter(time.Second, 200))
-				w.post("b", "slow") // the CMS works on this message beyond the due time
+				w.post("b", "slow") // the CMS answers only after the due time
 				time.Sleep(100 * time.Millisecond)
 				w.post("a", "after", skip)
 				w.waitUntilEmpty(time.Minute)
@@ -108,7 +108,7 @@ func TestDrainer_Due_TakesItsPlaceInItsKeyAtItsDueTime(t *testing.T) {
 		w.post("a", "due", withDueTime(at))
 		w.post("a", "first")
 		time.Sleep(700 * time.Millisecond)
-		for i := range 10 { // the CMS works on these messages beyond the due time
+		for i := range 10 { // the CMS works on these messages until after the due time
 			w.post("b", fmt.Sprint("b", i))
 		}
 		w.post("a", "before")
@@ -147,11 +147,12 @@ func TestDrainer_Due_FailsBeforeOneThatIsDue(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
 			if string(d.Message.Body) == "fails" && d.Attempt == 1 {
-				return answerAfter(300*time.Millisecond, 500)(ctx, d) // beyond the other message's due time
+				return answerAfter(300*time.Millisecond, 500)(ctx, d) // after the other message's due time
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
-		// Both are filed before a process looks. A message that is filed after the move would go behind the due one.
+		// Both messages are appended before a process looks at the lane. If the message "fails" were appended after the
+		// due message has got its position, the due message would be sent first.
 		w.post("a", "due", withDueTime(time.Now().Add(200*time.Millisecond)))
 		w.post("a", "fails")
 		w.start().Wake(0)
@@ -193,7 +194,7 @@ func TestDrainer_Due_ANewerVersionFallsDueBehindARetry(t *testing.T) {
 		w.postVersion("a", "9", withDueTime(time.Now().Add(1500*time.Millisecond)))
 		p.Wake(0)
 		time.Sleep(time.Second)
-		for i := range 100 { // more than the holder has read when the retry comes
+		for i := range 100 { // the holder has not read all of them when the retry begins
 			w.post(fmt.Sprint("b", i), "")
 		}
 		old := w.postVersion("a", "5")
@@ -212,11 +213,11 @@ func TestDrainer_Due_TheHolderDiesWithTheLogUnread(t *testing.T) {
 		w.post("a", "due", withDueTime(time.Now().Add(time.Second)))
 		first.Wake(0)
 		time.Sleep(500 * time.Millisecond)
-		for i := range 100 { // more than the holder has read at the due time
+		for i := range 100 { // the holder has not read all of them at the due time
 			w.post(fmt.Sprint("b", i), "")
 		}
 		w.post("a", "before")
-		time.Sleep(time.Second) // the due message was moved, and waits for the earlier one of its key
+		time.Sleep(time.Second) // the due message has its position, and waits for the message "before"
 		first.kill()
 		w.post("a", "after")
 		w.start().Wake(0)
@@ -235,7 +236,7 @@ func TestDrainer_Due_TheHolderDiedLongBefore(t *testing.T) {
 		w.post("a", "now")
 		first.Wake(0)
 		time.Sleep(time.Second)
-		first.kill() // while it holds the lane
+		first.kill() // the first process holds the lane
 		second := w.start(func(c *drain.Config) { c.Settle = 5 * time.Second })
 		for time.Now().Before(at.Add(time.Minute)) {
 			second.Wake(0) // as the sweep does
@@ -273,7 +274,7 @@ func TestDrainer_Due_TheHolderDiesOverANewerVersionWithTheLogUnread(t *testing.T
 		for i := range 200 {
 			w.post(fmt.Sprint("b", i), "")
 		}
-		time.Sleep(time.Second) // the newer version is at the CMS
+		time.Sleep(time.Second) // the CMS works on version 3
 		first.kill()
 		w.lanes.Appender.OnFiled = nil
 		w.start(steps).Wake(0)
@@ -297,7 +298,7 @@ func TestDrainer_Due_TheHolderDiesOverIt(t *testing.T) {
 		at := time.Now().Add(3 * time.Second)
 		w.post("a", "due", withDueTime(at))
 		first.Wake(0)
-		time.Sleep(3500 * time.Millisecond) // the message is at the CMS
+		time.Sleep(3500 * time.Millisecond) // the CMS works on the message
 		first.kill()
 		w.post("a", "newer")
 		w.start().Wake(0)
@@ -308,7 +309,7 @@ func TestDrainer_Due_TheHolderDiesOverIt(t *testing.T) {
 	})
 }
 
-// A retry is sent at its time, whether the holder stayed or left the lane meanwhile, and even if storage is slow.
+// A retry is sent at its time, even if the holder has left the lane meanwhile, and even if storage is slow.
 func TestDrainer_RetryAtItsTime(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
@@ -347,7 +348,6 @@ func TestDrainer_AwaitFinal(t *testing.T) {
 	})
 }
 
-// slowTable is a table whose requests take some time.
 type slowTable struct{ storage.Table }
 
 const storageTime = 10 * time.Millisecond

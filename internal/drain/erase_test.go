@@ -20,7 +20,7 @@ import (
 // person is a name that the tests put into each text that an erasure has to remove.
 const person = "jane.doe"
 
-// postPerson posts a message with personal data in everything that an upstream sends.
+// postPerson posts a message whose texts have the person's name.
 func (w *world) postPerson(body string, change ...func(*weir.Message)) weir.ID {
 	w.t.Helper()
 	m := weir.Message{Contract: "article", Key: "/" + person, ContentType: "application/xml",
@@ -38,7 +38,7 @@ func (w *world) postPerson(body string, change ...func(*weir.Message)) weir.ID {
 	return r.Message.ID
 }
 
-// expectNoTrace checks that no row names the person, and that there are no blobs.
+// expectNoTrace checks that no row has the person's name, and that there are no blobs.
 func (w *world) expectNoTrace(step string) {
 	w.t.Helper()
 	page, err := w.account.Table().Range(w.t.Context(), storage.Query{Partition: "1.0"})
@@ -65,14 +65,14 @@ func (w *world) expectNoTrace(step string) {
 
 func (w *world) erase(id weir.ID) weir.Status {
 	w.t.Helper()
-	st, err := w.store.Erase(w.t.Context(), id)
+	st, err := w.store.Requests().Erase(w.t.Context(), id)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return st
 }
 
-// answerWithPerson returns the answers of a CMS that repeats a part of the message.
+// answerWithPerson returns a function for setAnswer whose results have the person's name.
 func answerWithPerson(status int) func(context.Context, weir.Delivery) weir.Result {
 	return func(context.Context, weir.Delivery) weir.Result {
 		r := newAnswer(status)
@@ -117,7 +117,7 @@ func TestErase_LeavesNoTrace(t *testing.T) {
 					len(st.Attempts) == 0 || st.Attempts[0].Status != c.status || st.Message.Size == 0 {
 					t.Errorf("got %+v, want it %s, with all except its content", st, c.stage)
 				}
-				next := w.start() // tail may repeat the text of an error, and only a holder changes tail
+				next := w.start() // tail may have an error with the person's name, and only a holder changes tail
 				next.Wake(0)
 				time.Sleep(time.Minute)
 				next.close(t)
@@ -128,10 +128,10 @@ func TestErase_LeavesNoTrace(t *testing.T) {
 				if after := w.control(); after.Tail.Counts != before.Tail.Counts || after.HasWork(time.Now()) {
 					t.Errorf("got %+v, want the books as before: %+v", after.Tail.Counts, before.Tail.Counts)
 				}
-				if _, err := w.store.LoadMessage(t.Context(), id); weir.KindOf(err) != weir.NotFound {
+				if _, err := w.store.Messages().LoadMessage(t.Context(), id); weir.KindOf(err) != weir.NotFound {
 					t.Errorf("body: got %v, want NotFound", err)
 				}
-				if _, err := w.store.Replay(t.Context(), id,
+				if _, err := w.store.Requests().Replay(t.Context(), id,
 					lane.ReplayOptions{Force: true}); weir.KindOf(err) != weir.Conflict {
 					t.Errorf("replay: got %v, want a Conflict", err)
 				}
@@ -215,7 +215,7 @@ func TestErase_RefusesUnfinishedMessages(t *testing.T) {
 		queued := w.postPerson("now ")
 		expectConflict := func(id weir.ID, want string) {
 			t.Helper()
-			if _, err := w.store.Erase(t.Context(), id); weir.KindOf(err) != weir.Conflict ||
+			if _, err := w.store.Requests().Erase(t.Context(), id); weir.KindOf(err) != weir.Conflict ||
 				!strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want a Conflict with %q", err, want)
 			}
@@ -226,11 +226,11 @@ func TestErase_RefusesUnfinishedMessages(t *testing.T) {
 		p.Wake(0)
 		time.Sleep(time.Minute)
 		p.close(t)
-		if _, err := w.store.Replay(t.Context(), queued, lane.ReplayOptions{}); err != nil {
+		if _, err := w.store.Requests().Replay(t.Context(), queued, lane.ReplayOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		expectConflict(queued, "a replay of the message is waiting")
-		if st, err := w.store.Cancel(t.Context(), scheduled); err != nil || st.Stage != weir.Cancelled {
+		if st, err := w.store.Requests().Cancel(t.Context(), scheduled); err != nil || st.Stage != weir.Cancelled {
 			t.Fatalf("got %v, %v, want Stage cancelled and no error", st, err)
 		}
 		if st := w.erase(scheduled); st.Stage != weir.Cancelled || st.ErasedAt.IsZero() {
@@ -238,13 +238,14 @@ func TestErase_RefusesUnfinishedMessages(t *testing.T) {
 		}
 		unknown := queued
 		unknown.Nonce = "00000000000000000000"
-		if _, err := w.store.Erase(t.Context(), unknown); weir.KindOf(err) != weir.NotFound {
+		if _, err := w.store.Requests().Erase(t.Context(), unknown); weir.KindOf(err) != weir.NotFound {
 			t.Errorf("unknown id: got %v, want NotFound", err)
 		}
 	})
 }
 
-// Each request to storage may fail before it is done, or lose its answer. A second call of the erasure does the rest.
+// One request to storage fails, or storage carries the request out and the answer is lost. A second call of Erase then
+// completes the erasure.
 func TestErase_GoesOnAfterAnyFault(t *testing.T) {
 	for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
 		for n := range 12 {
@@ -265,12 +266,12 @@ func TestErase_GoesOnAfterAnyFault(t *testing.T) {
 						}
 						return storagetest.Fault{}
 					})
-					_, first := store.Erase(t.Context(), id)
+					_, first := store.Requests().Erase(t.Context(), id)
 					if kind := weir.KindOf(first); first != nil && kind != weir.Unavailable {
 						t.Errorf("got %v, want no error, or Unavailable", first)
 					}
 					faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{} })
-					if _, err := store.Erase(t.Context(), id); err != nil {
+					if _, err := store.Requests().Erase(t.Context(), id); err != nil {
 						t.Errorf("again: got %v, want no error", err)
 					}
 					w.expectNoTrace("erased")
@@ -280,8 +281,8 @@ func TestErase_GoesOnAfterAnyFault(t *testing.T) {
 	}
 }
 
-// A bulk replay finds a refusal in the message's row. If the erasure removed the refusal, the bulk replay would wait
-// for ever.
+// Erase keeps in the message's row that a replay was refused. Otherwise a bulk replay would wait for ever for the
+// result of its replay.
 func TestErase_KeepsThatAReplayWasRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.answerByBody("1")
@@ -290,7 +291,7 @@ func TestErase_KeepsThatAReplayWasRefused(t *testing.T) {
 		p.Wake(0)
 		w.waitUntilIdle()
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
-			if _, err := w.store.Replay(ctx, first, lane.ReplayOptions{}); err != nil {
+			if _, err := w.store.Requests().Replay(ctx, first, lane.ReplayOptions{}); err != nil {
 				t.Error(err)
 			}
 			return answerAfter(20*time.Millisecond, 200)(ctx, d)

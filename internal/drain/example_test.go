@@ -13,7 +13,7 @@ import (
 	"weir/internal/weir"
 )
 
-// printingCMS takes each message and prints it.
+// printingCMS is a drain.Sender that prints each message and reports it as delivered.
 type printingCMS struct{}
 
 func (printingCMS) Send(_ context.Context, d weir.Delivery) weir.Result {
@@ -21,7 +21,7 @@ func (printingCMS) Send(_ context.Context, d weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now()}
 }
 
-// A drainer delivers the messages of a lane in order, as soon as the lane is woken.
+// After a call of Wake, a Drainer delivers the messages of the lane in order.
 func ExampleDrainer() {
 	ctx := context.Background()
 	account, log := memory.New(time.Now), slog.New(slog.DiscardHandler)
@@ -48,7 +48,7 @@ func ExampleDrainer() {
 	defer forget()
 	drainer.Wake(0)
 	<-final
-	st, err := store.Status(ctx, last)
+	st, err := store.Messages().Status(ctx, last)
 	fmt.Println(st.Stage, err)
 	fmt.Println(drainer.Close(ctx))
 	// Output:

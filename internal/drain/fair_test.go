@@ -14,16 +14,19 @@ import (
 	"weir/internal/weir"
 )
 
-// In these tests the CMS refuses some messages for good, or all messages for a while. Other messages have their turn
-// within ten seconds. Refused messages become final in bounded time. If the CMS refuses all messages, none becomes dead
-// before the patience (a day) is over.
+// In these tests the CMS refuses some messages for good, or all messages for a while. The rules are:
+//
+//   - The holder tries each message that the CMS would take within ten seconds (turn).
+//   - A refused message becomes final in bounded time.
+//   - If the CMS refuses all messages, none becomes dead within a day, which is the default of Config.Patience.
 
-// withDefaultBackoff sets the default backoff of the settings.
+// withDefaultBackoff sets the backoff that Weir's settings have by default.
 func withDefaultBackoff(c *drain.Config) {
 	c.Backoff = drain.Backoff{Min: time.Second, Max: 5 * time.Minute}
 }
 
-// refuseBad returns a function that answers with status to messages whose key begins with bad, and takes the others.
+// refuseBad returns a function for setAnswer. If a message's key begins with "bad", the function answers with status,
+// and otherwise with 200.
 func refuseBad(status int, takesTime time.Duration) func(context.Context, weir.Delivery) weir.Result {
 	return func(ctx context.Context, d weir.Delivery) weir.Result {
 		if strings.HasPrefix(d.Message.Key, "bad") {
@@ -58,8 +61,8 @@ func numberKeys(prefix string) func(int) string {
 	return func(i int) string { return fmt.Sprint(prefix, i) }
 }
 
-// waitUntilTaken waits until the CMS has taken messages of n keys that begin with prefix, and returns how long that
-// took.
+// waitUntilTaken waits until the CMS has taken messages of n different keys that begin with prefix. It returns how long
+// it waited.
 func (w *world) waitUntilTaken(prefix string, n int, limit time.Duration) time.Duration {
 	w.t.Helper()
 	began := time.Now()
@@ -98,8 +101,9 @@ func TestFair_RefusedKeysInFront(t *testing.T) {
 	}
 }
 
-// Even if a lane moves again and again, a message behind refused ones is tried soon: each holder takes messages from
-// both ends of the log, and does not begin anew at its beginning.
+// A lane moves to another process again and again. The message after the refused ones in the log is still tried soon,
+// because each holder takes messages from both ends of the log. If each holder began at the beginning of the log, it
+// would try only refused messages.
 func TestFair_RefusedKeysInFrontOfALaneThatMoves(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
@@ -123,9 +127,9 @@ func TestFair_RefusedKeysInFrontOfALaneThatMoves(t *testing.T) {
 	})
 }
 
-// After crashes a holder is cautious for 32 messages. It must still take messages from both ends of the log. Otherwise
-// it would send up to 32 refused messages first, two between pauses of up to three seconds, and the others would wait
-// too long.
+// After crashes a holder is cautious for 32 messages: it commits each outcome before it sends the next message. Even a
+// cautious holder must take messages from both ends of the log. Otherwise it would first try refused messages, with a
+// pause of up to three seconds after every two attempts.
 func TestFair_RefusedKeysInFrontAfterCrashes(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
@@ -135,7 +139,7 @@ func TestFair_RefusedKeysInFrontAfterCrashes(t *testing.T) {
 			p.Wake(0)
 			w.waitForRequests(3)
 			p.kill()
-			time.Sleep(20 * time.Second) // the lease of p ends
+			time.Sleep(20 * time.Second) // until the lease of p has expired
 		}
 		if c := w.control(); !c.Tail.IsOpen || c.Tail.Crashes != 2 {
 			t.Fatalf("got %+v, want the lane open with 2 crashes, as a third crash leaves it", c.Tail)
@@ -187,8 +191,8 @@ func TestFair_RefusedBetweenOthers(t *testing.T) {
 	})
 }
 
-// The CMS has refused messages for an hour, and pauses have grown. A new message is still sent soon, whether this
-// process or another one files it, or it becomes due.
+// The CMS has refused messages for an hour, and the pauses have grown. A new message is still sent soon, and a
+// scheduled message is sent soon after its due time.
 func TestFair_AfterAnHourOfRefusals(t *testing.T) {
 	for name, n := range map[string]int{"One": 1, "Many": 300} {
 		t.Run(name, func(t *testing.T) {
@@ -207,7 +211,7 @@ func TestFair_AfterAnHourOfRefusals(t *testing.T) {
 				w.post("goodwoken", "x")
 				p.Wake(0)
 				t.Logf("woken: %s", w.waitUntilTaken("goodwoken", 1, turn))
-				for range 3 { // the CMS has taken a message, so the next refusal of each refused message counts
+				for range 3 { // the CMS has taken a message, so later refusals count as attempts
 					time.Sleep(50 * time.Second)
 					p.Wake(0) // as the sweep does
 				}
@@ -217,8 +221,8 @@ func TestFair_AfterAnHourOfRefusals(t *testing.T) {
 	}
 }
 
-// A message that becomes due in a pause for refused ones is sent at its time. The holder takes the lane once for it,
-// and once for the next round of the refused ones. While it waits for the due time, it sends nothing to the CMS.
+// The lane pauses because the CMS refuses messages. A message that becomes due in such a pause is sent at its due time.
+// For each due message the holder takes the lane only a few times, and sends only a few requests.
 func TestFair_DueInAPauseForRefusedMessages(t *testing.T) {
 	for _, n := range []int{1, 100} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -237,7 +241,8 @@ func TestFair_DueInAPauseForRefusedMessages(t *testing.T) {
 				asked, fence := len(w.cms.listRequests()), w.control().Tail.Fence
 				time.Sleep(scheduled * 7 * time.Minute)
 				w.firstSentBy("baddue", scheduled, first, 7*time.Minute, 50*time.Millisecond)
-				// Pauses are 2.5 to 5 min long: about 1.9 rounds for each scheduled message.
+				// The pauses take 2.5 to 5 min, and a message becomes due every 7 min: about 1.9 pauses per due
+				// message.
 				if got := w.control().Tail.Fence - fence; got > 5*scheduled {
 					t.Errorf("the lane was taken %d times for %d scheduled messages, want at most %v", got, scheduled,
 						5*scheduled)
@@ -252,7 +257,7 @@ func TestFair_DueInAPauseForRefusedMessages(t *testing.T) {
 }
 
 // firstSentBy checks the first attempts of n messages, whose keys are "prefix" and a number from 0. The message with
-// the number i was due at "first" plus i times "apart". Its first attempt must begin then, or at most "limit" later.
+// the number i was due at first + i*apart. Its first attempt must begin at the due time, or at most "limit" later.
 func (w *world) firstSentBy(prefix string, n int, first time.Time, apart, limit time.Duration) {
 	w.t.Helper()
 	sentAt := map[string]time.Time{}
@@ -270,8 +275,8 @@ func (w *world) firstSentBy(prefix string, n int, first time.Time, apart, limit 
 	}
 }
 
-// The CMS answers 403 (expired credentials) or 500 to all messages for hours. No message becomes dead, the CMS gets
-// fewer and fewer requests, and it gets all messages after it has recovered.
+// The CMS answers 403 (expired credentials) or 500 to all messages for hours. No message becomes dead, and the CMS gets
+// at most one request per second on average. After the CMS has recovered, it gets all messages.
 func TestFair_AllRefusedForHours(t *testing.T) {
 	for _, status := range []int{403, 500} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -303,7 +308,7 @@ func TestFair_AllRefusedForHours(t *testing.T) {
 	}
 }
 
-// The holder waits without a bound for a CMS that does not answer, or answers that it is away.
+// If the CMS answers that it is unavailable, messages wait without a time limit, and none becomes dead.
 func TestFair_AwayForDays(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(20*time.Millisecond, 503))
@@ -319,13 +324,13 @@ func TestFair_AwayForDays(t *testing.T) {
 	})
 }
 
-// Refused messages without others in their lane become dead when the patience is over, and not before. For messages
-// that came later the patience begins later.
+// If a lane has only refused messages, they become dead when Config.Patience is over, and not before. For a message
+// that was accepted later, the patience begins later.
 func TestFair_RefusedAloneDies(t *testing.T) {
 	for _, status := range []int{403, 500} {
 		for _, n := range []int{1, 100} {
 			if n == 1 && status == 500 {
-				continue // its attempt counts at once, as always
+				continue // if only one message gets 500, its attempts count at once
 			}
 			t.Run(fmt.Sprint(status, "x", n), func(t *testing.T) {
 				simulate(t, func(t *testing.T, w *world) {
@@ -359,7 +364,8 @@ func TestFair_RefusedAloneDies(t *testing.T) {
 	}
 }
 
-// If the CMS takes other messages between two refusals of a message, further refusals of that message count.
+// If the CMS takes another message between two refusals of a message, further refusals of that message count as
+// attempts.
 func TestFair_RefusedBesideTakenOnesDies(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
@@ -376,8 +382,8 @@ func TestFair_RefusedBesideTakenOnesDies(t *testing.T) {
 	})
 }
 
-// slow is storage whose operations take time. It counts the messages that were read from the log and not yet committed
-// as held or superseded.
+// slow is a table with slow operations. It counts the messages that were read from the log but are not yet stored as
+// held or superseded.
 type slow struct {
 	storage.Table
 	mu                sync.Mutex
@@ -427,7 +433,7 @@ func (s *slow) Transact(ctx context.Context, p string, ops []storage.Op) ([]stor
 	return tags, err
 }
 
-// startSlow starts a process with slow storage.
+// startSlow starts a process with a slow table.
 func (w *world) startSlow(change ...func(*drain.Config)) (*process, *slow) {
 	s := &slow{Table: w.account.Table()}
 	return w.start(append(change, func(c *drain.Config) {
@@ -458,9 +464,9 @@ func (w *world) insertCopies(of weir.ID, n int) {
 	}
 }
 
-// Messages of a blocked or paused key, and outdated versions, do not pile up in memory: the holder does not read them
-// much faster than it commits that they are parked or superseded. Other messages behind them do not wait for all of
-// that.
+// The log has thousands of messages that are not sent: messages of a blocked or paused key, or outdated versions. The
+// holder must not read them much faster than it stores them as held or superseded. Otherwise they would fill the
+// memory. Messages of other keys are sent before all these messages are stored.
 func TestFair_ReadNoFasterThanParked(t *testing.T) {
 	const n = 20_000
 	old := func(m *weir.Message) { m.Supersede, m.Version = true, "1" }
@@ -486,7 +492,7 @@ func TestFair_ReadNoFasterThanParked(t *testing.T) {
 				})
 				p.Wake(0)
 				if name == "Blocked" ||
-					name == "Paused" { // the holder checks outdated versions one by one, which takes longer
+					name == "Paused" { // outdated versions take longer, because the holder checks each alone
 					w.waitUntilTaken("goodmiddle", 1, 3*time.Second)
 				}
 				w.waitUntilTaken("good", 2, turn)

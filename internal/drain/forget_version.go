@@ -6,12 +6,12 @@ import (
 	"weir/internal/lane"
 )
 
-// forgetVersion grants a request to forget which version of a key and contract was delivered last. As soon as that is
-// committed, this version supersedes no message any more. The session forgets it, too. Otherwise the session would
-// still supersede messages by that version, although storage no longer has it.
+// forgetVersion grants a request to forget the version that was delivered last for a key and contract. After the commit
+// that version supersedes no message any more. forgetVersion also removes the version from the session's memory.
+// Otherwise the session would still supersede messages because of that version.
 func (h *requestHandler) forgetVersion(ctx context.Context, r lane.Request, ch *lane.Change) error {
 	key := r.SupersedeKey()
-	latest, err := h.store.ReadLatestVersion(ctx, h.lane, key)
+	latest, err := h.store.DeliveryState().ReadLatestVersion(ctx, h.lane, key)
 	if err != nil || latest.IsZero() {
 		return err
 	}

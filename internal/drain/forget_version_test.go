@@ -12,10 +12,10 @@ import (
 
 const hugeVersion = "99999999999999999999"
 
-// forgetVersion makes the holder forget the version of a key, as the API does, and returns that version.
+// forgetVersion requests that the holder forgets the last delivered version of a key, and returns that version.
 func (w *world) forgetVersion(p *process, key string) string {
 	w.t.Helper()
-	latest, err := w.store.ForgetVersion(w.t.Context(), key, "article")
+	latest, err := w.store.Requests().ForgetVersion(w.t.Context(), key, "article")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestForgetVersion_EndsTheSilenceOfAKey(t *testing.T) {
 		if got := w.forgetVersion(p, "a"); got != hugeVersion {
 			t.Errorf("got %q, want the version that was delivered last", got)
 		}
-		time.Sleep(2 * time.Second) // the holder looks for requests once a second; it still holds the lane
+		time.Sleep(2 * time.Second) // the process still holds the lane, and reads requests once a second
 		w.postVersion("a", "3")
 		w.postVersion("b", "1")
 		p.Wake(0)
@@ -65,10 +65,10 @@ func TestForgetVersion_WithoutAHolder(t *testing.T) {
 		first.Wake(0)
 		w.waitUntilEmpty(time.Minute)
 		first.close(t)
-		if _, err := w.store.ForgetVersion(t.Context(), "a", "article"); err != nil {
+		if _, err := w.store.Requests().ForgetVersion(t.Context(), "a", "article"); err != nil {
 			t.Fatal(err)
 		}
-		w.postVersion("a", "5") // filed before the request is granted, and still delivered
+		w.postVersion("a", "5") // appended before the request is granted, and still delivered
 		w.start().Wake(0)
 		w.waitUntilEmpty(time.Minute)
 		if got := w.listDelivered("a"); !slices.Equal(got, []string{"7", "5"}) {
@@ -87,10 +87,10 @@ func TestForgetVersion_NothingRemembered(t *testing.T) {
 		p.Wake(0)
 		w.waitUntilEmpty(time.Minute)
 		w.forgetVersion(p, "a")
-		w.forgetVersion(p, "a") // the holder has not read the first request yet: the second one has the same row
+		w.forgetVersion(p, "a") // the holder has not read the first request yet; the second request writes the same row
 		time.Sleep(2 * time.Second)
 		for _, c := range [][2]string{{"a", "article"}, {"b", "article"}, {"a", "other"}} {
-			if _, err := w.store.ForgetVersion(t.Context(), c[0], c[1]); weir.KindOf(err) != weir.NotFound {
+			if _, err := w.store.Requests().ForgetVersion(t.Context(), c[0], c[1]); weir.KindOf(err) != weir.NotFound {
 				t.Errorf("%v: got %v, want NotFound", c, err)
 			}
 		}
@@ -116,7 +116,8 @@ func TestForgetVersion_ALostAnswerIsNoFailure(t *testing.T) {
 			lost = true
 			return storagetest.Fault{Kind: storagetest.FailAfter}
 		})
-		if got, err := store.ForgetVersion(t.Context(), "a", "article"); err != nil || got.Version != "1" || !lost {
+		if got, err := store.Requests().ForgetVersion(t.Context(), "a", "article"); err != nil || got.Version != "1" ||
+			!lost {
 			t.Errorf("got %+v, %v, want version 1", got, err)
 		}
 	})

@@ -12,45 +12,44 @@ import (
 	"weir/internal/lane"
 )
 
-// A Functions host may end a process, without notice, as soon as none of its invocations is in flight. So before that a
-// lane moves to a process that has an invocation:
+// A Functions host may end a process without notice while the process has no invocation in flight. So the lanes of such
+// a process move to a process that has an invocation:
 //
-//   - As long as an invocation stays with the lanes of a process (Attend), the process keeps the lanes.
-//   - Without an invocation, the holder enqueues a ticket. The process that gets the ticket has an invocation, and
-//     claims the lane (Claim). The holder hands the lane over to it. The other process takes the lane even if no
-//     message waits in the lane at that moment. If it did not, the former holder would take the lane again for the
-//     next message, and a lane whose messages come one at a time would never move.
-//   - When the time of the last invocation is over, the process hands over the lanes that this invocation
-//     stayed with (HandOver), whether or not another process claims them.
+//   - While an invocation stays with the lanes of a process (Attend), the process keeps its lanes.
+//   - A holder without an invocation enqueues a ticket. The process that gets the ticket has an invocation, and claims
+//     the lane (Claim). The holder then hands the lane over. The claiming process takes the lane even if the lane has
+//     no work. Otherwise the former holder would take the lane again for the next message, and a lane whose messages
+//     come one at a time would never move.
+//   - When the last invocation of a process has to end, the process hands over its lanes (HandOver), even if no other
+//     process claims them.
 //
-// A hand-over ends a session as a stop does: the holder finishes the attempt under way, commits all outcomes, and
-// releases the lease. The former holder enqueues a ticket if the lane has work and no other process claims it. Then the
-// former holder leaves the lane alone for the length of a lease, or until a message, a ticket or a sweep wakes it.
-// Otherwise it would take the lane back before another process could.
+// In a hand-over the holder finishes the attempt under way, commits all outcomes, and releases the lease. If the lane
+// has work and no other process claims the lane, the former holder enqueues a ticket. The former holder then leaves the
+// lane alone for the length of a lease, or until a message, a ticket or a sweep wakes its worker. Otherwise it would
+// take the lane back before another process could.
 //
-// A host that the platform shuts down still sends HTTP requests to its process, and the platform ends both as soon as
-// no invocation is in flight. So if no ticket has led to another invocation for long enough, the process takes no lane
-// (StopTaking) until the host calls a queue or timer function again (MarkTriggered), or for takesNoneFor. Otherwise the
-// process would become a holder without an invocation as soon as it files a message. While it takes no lane, it
-// enqueues tickets instead.
+// While the platform shuts a host down, the host still sends HTTP requests to its process. The process would accept a
+// message, take the lane, and hold the lane without an invocation. So if no ticket has led to another invocation for
+// long enough, the process takes no lane (StopTaking), and enqueues tickets instead. It takes lanes again when the host
+// calls a queue or timer function (MarkTriggered), or after takesNoneFor.
 
 const (
 	// claimLength is how long a claim counts. It is longer than most attempts, because the holder finishes the attempt
-	// under way first. It is short, because a claim keeps other processes without an invocation from the lane, even if
-	// the process that claimed the lane has died.
+	// under way before it hands the lane over. It is short, because the claim of a process that has died still keeps
+	// processes without an invocation from taking the lane.
 	claimLength = 15 * time.Second
-	// A holder without an invocation enqueues a ticket, so that an invocation comes. It enqueues the first ticket when
-	// its session has lasted for callAfter, lingering included. callEvery is the time between two such tickets.
+	// A holder without an invocation enqueues tickets, so that an invocation comes. callAfter is the time from the
+	// begin of the session to the first ticket. callEvery is the time between two such tickets.
 	callAfter, callEvery = 2 * time.Second, 15 * time.Second
-	// takesNoneFor limits the effect of StopTaking. It is longer than the life of a host that the platform is shutting
-	// down. The limit exists because a host's queue and timer listeners may have failed: its process then delivers
-	// again after takesNoneFor.
+	// takesNoneFor is the time after which a call of StopTaking has no effect any more. The platform needs less time to
+	// shut a host down. If the host is not being shut down, and only its queue and timer listeners have failed, the
+	// process delivers messages again after this time.
 	takesNoneFor = 10 * time.Minute
 	// maxMoveDelay is the longest time for which a holder keeps a claimed lane because messages become due.
 	maxMoveDelay = 30 * time.Second
 )
 
-// invocationTracker is the part of a Drainer that follows invocations and claims.
+// invocationTracker is the part of a Drainer that knows whether this process has an invocation and may take lanes.
 type invocationTracker struct {
 	me             string       // the name under which this process claims lanes
 	isAttended     atomic.Bool  // an invocation stays with the lanes of this process
@@ -61,32 +60,33 @@ type invocationTracker struct {
 type tenure struct {
 	open      context.Context // ends with Drainer.openCtx, or when the lane is to be handed over
 	end       func()
-	claimedAt time.Time // when this session first saw the present claim of another process; zero = there is none
+	claimedAt time.Time // when this session first saw that another process claims the lane; zero = none does
 }
 
-// Attend is called when an invocation begins to stay with the lanes of this process.
+// Attend records that an invocation stays with the lanes of this process. Until Yield is called, this process hands no
+// lane over to a process that claims the lane.
 func (d *Drainer) Attend() { d.isAttended.Store(true) }
 
-// Yield is called when no invocation stays with the lanes of this process, or the last one ends soon. From then on this
-// process hands a lane over to another process that claims it.
+// Yield records that no invocation stays with the lanes of this process, or that the last such invocation ends soon.
+// From then on this process hands a lane over to a process that claims the lane.
 func (d *Drainer) Yield() { d.isAttended.Store(false) }
 
-// StopTaking is called when the platform seems to be shutting the host down, because no ticket has led to another
-// invocation. Until MarkTriggered is called, for takesNoneFor at most, this process takes no lane. It keeps the lanes
-// that it holds. If Hosted is false, the call has no effect.
+// StopTaking makes this process take no further lane until MarkTriggered is called, but for ten minutes at most. The
+// process keeps the lanes that it holds. StopTaking is called when no ticket has led to another invocation, because the
+// platform may then be shutting the host down. If Config.Hosted is false, the call has no effect.
 func (d *Drainer) StopTaking() { d.takesNoneUntil.Store(d.Now().Add(takesNoneFor).UnixNano()) }
 
-// MarkTriggered is called before each invocation of a queue or timer function. A host that the platform is shutting
-// down makes no such invocation. So after the call this process takes lanes again.
+// MarkTriggered ends the effect of StopTaking. It is called before each invocation of a queue or timer function,
+// because a host that the platform is shutting down makes no such invocation.
 func (d *Drainer) MarkTriggered() { d.takesNoneUntil.Store(0) }
 
-// takesNoLane reports whether this process leaves lanes with work to others.
+// takesNoLane reports whether StopTaking is in effect.
 func (d *Drainer) takesNoLane() bool {
 	until := d.takesNoneUntil.Load()
 	return d.Hosted && until != 0 && d.Now().UnixNano() < until
 }
 
-// Held returns the lanes that this process holds, in order.
+// Held returns the numbers of the lanes that this process holds, in ascending order.
 func (d *Drainer) Held() []int {
 	d.mu.Lock()
 	workers := slices.Collect(maps.Values(d.workers))
@@ -101,8 +101,8 @@ func (d *Drainer) Held() []int {
 	return held
 }
 
-// HandOver makes this process hand a lane over after the attempt under way, if it drains the lane and runs under a
-// Functions host. HandOver returns at once.
+// HandOver makes this process hand a lane over after the attempt under way. The call has no effect if this process does
+// not drain the lane, or if Config.Hosted is false. HandOver returns at once.
 func (d *Drainer) HandOver(number int) {
 	if t := d.workerOf(number); t != nil && d.Hosted {
 		t.mu.Lock()
@@ -113,7 +113,7 @@ func (d *Drainer) HandOver(number int) {
 	}
 }
 
-// yieldsTo reports whether another process claims a lane and this process leaves the lane to it.
+// yieldsTo reports whether this process leaves a lane to another process that claims the lane.
 func (d *Drainer) yieldsTo(c lane.Control) bool {
 	if !d.Hosted || d.isAttended.Load() {
 		return false
@@ -122,9 +122,9 @@ func (d *Drainer) yieldsTo(c lane.Control) bool {
 	return claimed && claim.By != d.me
 }
 
-// canMoveLane reports whether the lane may be handed over to the process that claims it. A hand-over would delay a
-// message that is to be sent at its due time. So the holder waits while a message is due or becomes due within
-// lane.DueLead, but not longer than maxMoveDelay after the session first saw the claim.
+// canMoveLane reports whether the holder may now hand the lane over to the process that claims the lane. A hand-over
+// would delay due messages. So the holder keeps the lane while a message is due, or becomes due within lane.DueLead.
+// But it hands the lane over when maxMoveDelay has passed since the session first saw the claim.
 func (s *session) canMoveLane() bool {
 	now := s.now()
 	if s.tenure.claimedAt.IsZero() {
@@ -132,18 +132,22 @@ func (s *session) canMoveLane() bool {
 	}
 	due := s.due.nextDueAt()
 	s.keys.eachFirst(func(k *keyState) {
-		if k.isMixed { // it may have messages that became due
+		if k.isMixed { // the block may have messages that became due
 			due = earlierOf(due, k.NextAt)
 		}
 	})
 	return due.IsZero() || due.Sub(now) > lane.DueLead || now.Sub(s.tenure.claimedAt) > maxMoveDelay
 }
 
-// Claim claims a lane that another process holds, and watches the lane closely for as long as the claim counts: this
-// process takes the lane as soon as it is free, with or without work. Claim returns Working as soon as this process
-// drains the lane, and Busy if the claim or ctx ends first. It returns Busy at once if another process has claimed the
-// lane, or if the claim cannot be written. It returns Waiting after a failure of storage, and Idle if the lane is
-// closed. It may also return Waiting or Idle if the claim of another process has replaced this one.
+// Claim claims a lane that another process holds, and watches the lane while the claim counts. This process takes the
+// lane as soon as the lane is free, with or without work. Claim returns one of these states:
+//
+//   - Working: this process drains the lane now.
+//   - Busy: the claim or ctx has ended, another process already claims the lane, or the claim could not be written.
+//   - Waiting: storage has failed, or the Drainer is closed (ErrClosed). The state is also Waiting if another process
+//     has replaced the claim, and the lane's work has to wait.
+//   - Idle: the lane is closed, or the Drainer was closed during the call. The state is also Idle if another process
+//     has replaced the claim, and the lane has no work.
 func (d *Drainer) Claim(ctx context.Context, number int) Report {
 	t := d.workerOf(number)
 	if t == nil {
@@ -174,8 +178,8 @@ func (d *Drainer) Claim(ctx context.Context, number int) Report {
 }
 
 // withdrawClaim ends this process's claim to a lane, if there is one. It is called when this process has drained the
-// lane, or no longer watches it. Otherwise another process that files a message would leave the lane to this process
-// until the claim is over.
+// lane, or no longer watches the lane. Otherwise another process that appends a message would leave the lane to this
+// process until the claim ends by itself.
 func (d *Drainer) withdrawClaim(ctx context.Context, t *laneWorker) {
 	until := d.Now()
 	if !t.claims.endClaim(d.me, until) {
@@ -186,7 +190,7 @@ func (d *Drainer) withdrawClaim(ctx context.Context, t *laneWorker) {
 	}
 }
 
-// awaitLook waits for the report of the next look, or until this process drains the lane.
+// awaitLook returns the report of the next look at the lane. It returns earlier if this process drains the lane.
 func (t *laneWorker) awaitLook(ctx context.Context) Report {
 	t.mu.Lock()
 	round := t.round
@@ -205,21 +209,21 @@ func newClaimTracker() claimTracker {
 	return claimTracker{mu: &sync.Mutex{}, last: &lane.Claim{}, begun: make(chan struct{}, 1)}
 }
 
-// recordClaim records the claim in force that the control rows show. If they show none, recordClaim forgets the claim
-// of another process.
+// recordClaim records the claim that the control rows show. If the rows show no claim that still counts, recordClaim
+// forgets the claim of another process.
 func (c claimTracker) recordClaim(me string, control lane.Control, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch claim, claimed := control.Claim(now); {
 	case claimed:
 		*c.last = claim
-	case c.last.By != me: // the other process withdrew its claim; a claim of this process may be newer than these rows
+	case c.last.By != me: // a claim of this process stays, because it may be newer than these rows
 		*c.last = lane.Claim{}
 	}
 }
 
-// beginClaim records a claim of this process, unless the claim of another process is in force. It reports whether it
-// has recorded the claim.
+// beginClaim records a claim of this process, unless a claim of another process still counts. It reports whether it has
+// recorded the claim.
 func (c claimTracker) beginClaim(me string, now, until time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +238,7 @@ func (c claimTracker) beginClaim(me string, now, until time.Time) bool {
 	return true
 }
 
-// endClaim ends the claim of this process, and reports whether it was in force until now.
+// endClaim ends the claim of this process. It returns false if this process has no claim that still counts.
 func (c claimTracker) endClaim(me string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -245,15 +249,15 @@ func (c claimTracker) endClaim(me string, now time.Time) bool {
 	return true
 }
 
-// isBy reports whether the claim in force is that of the process with the name "me".
+// isBy reports whether the process with the name "me" has a claim that still counts.
 func (c claimTracker) isBy(me string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last.By == me && c.last.Until.After(now)
 }
 
-// waitWatching waits for d, or until this process begins a claim. While this process claims the lane, waitWatching
-// waits for watchInterval at most.
+// waitWatching waits for d, or for watchInterval at most while this process claims the lane. It returns early if this
+// process begins a claim, or if the Drainer is closed.
 func (t *laneWorker) waitWatching(d time.Duration) {
 	if t.claims.isBy(t.drainer.me, t.drainer.Now()) {
 		d = min(d, watchInterval)
@@ -267,8 +271,8 @@ func (t *laneWorker) waitWatching(d time.Duration) {
 	}
 }
 
-// leaveToOthers reports whether this process does not take a lane that has work: another process has claimed the lane,
-// or this process takes no lane (StopTaking). If so, the worker begins to watch the lane.
+// leaveToOthers reports whether this process leaves a lane with work to other processes, because another process claims
+// the lane or because StopTaking is in effect. If so, the worker begins to watch the lane.
 func (t *laneWorker) leaveToOthers(c lane.Control, now time.Time) bool {
 	takesNone := t.drainer.takesNoLane()
 	if !takesNone && !t.drainer.yieldsTo(c) {
@@ -281,9 +285,9 @@ func (t *laneWorker) leaveToOthers(c lane.Control, now time.Time) bool {
 	return true
 }
 
-// callOtherProcess enqueues a ticket for a lane that has work, and that this process does not take. If the lane got
-// another holder or became free since the last ticket, callOtherProcess does so at once, and otherwise once in
-// callEvery. If storage refuses the ticket, the next look tries again.
+// callOtherProcess enqueues a ticket for a lane with work that this process does not take. The next ticket follows
+// after callEvery, or at the next look if the lane got another holder or became free. If the queue refuses a ticket,
+// the next look tries again.
 func (t *laneWorker) callOtherProcess(c lane.Control, now time.Time) {
 	w := &t.watch
 	if w.calledFence == c.Tail.Fence && w.calledOpen == c.Tail.IsOpen && now.Sub(w.calledAt) < callEvery {
@@ -296,21 +300,22 @@ func (t *laneWorker) callOtherProcess(c lane.Control, now time.Time) {
 	w.calledFence, w.calledOpen, w.calledAt = c.Tail.Fence, c.Tail.IsOpen, now
 }
 
-// stepAside enqueues a ticket for a lane that this process has handed over, if the lane has work and no other process
-// claims it. This process then leaves the lane to others until a wake, for the length of a lease at most.
+// stepAside takes the place of the first look after a hand-over. It enqueues a ticket if the lane has work and no other
+// process claims the lane. Its report makes this process leave the lane alone until a wake, or for the length of a
+// lease.
 func (t *laneWorker) stepAside() Report {
 	t.hasHandedOver = false
 	select {
-	case <-t.wake: // a message was filed before the hand-over ended: the ticket is for that message, too
+	case <-t.wake: // a message was appended before the hand-over ended: the ticket is for that message, too
 	default:
 	}
 	t.enqueueIfWorkLeft()
 	return Report{State: Waiting, Until: t.drainer.Now().Add(t.drainer.Lease)}
 }
 
-// callForInvocation enqueues tickets for a lane that this process drains without an invocation,
-// until ctx ends. It returns at once. Each ticket is a new one, because another instance may have
-// taken the earlier ones before the lane had to move.
+// callForInvocation enqueues tickets for a lane that this process drains, while no invocation stays with the lanes of
+// this process. It does so in the background until ctx ends. One ticket is not enough, because another instance may
+// have taken the ticket before the lane had to move.
 func (d *Drainer) callForInvocation(ctx context.Context, number int) {
 	if !d.Hosted {
 		return

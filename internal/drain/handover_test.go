@@ -18,8 +18,8 @@ func (w *world) postBurst(count int) {
 	}
 }
 
-// checkWrittenOnce checks that the CMS got "count" requests, one at a time, and that the time from the end of a request
-// to the next request was at most "limit".
+// checkWrittenOnce checks that the CMS got "count" requests, one at a time. It also checks that each request began at
+// most "limit" after the end of the last one.
 func (w *world) checkWrittenOnce(count int, limit time.Duration) {
 	w.t.Helper()
 	log := w.cms.listRequests()
@@ -34,7 +34,7 @@ func (w *world) checkWrittenOnce(count int, limit time.Duration) {
 	w.checkNoOverlap()
 }
 
-// listFences returns the fences of the requests, in order. Requests in a row with the same fence count once.
+// listFences returns the fences of the requests, in order. It returns the fence of consecutive requests only once.
 func (w *world) listFences() (fences []int64) {
 	for _, s := range w.cms.listRequests() {
 		if len(fences) == 0 || fences[len(fences)-1] != s.fence {
@@ -52,7 +52,7 @@ func TestDrainer_HandOver(t *testing.T) {
 			p := w.start(withHost)
 			p.Attend()
 			p.Wake(0)
-			p.Wake(0) // for a message that is appended before the hand-over: this wake must not take the lane back
+			p.Wake(0) // a wake before the hand-over must not make this process take the lane back
 			time.Sleep(3 * time.Second)
 			p.HandOver(0)
 			time.Sleep(time.Second)
@@ -110,7 +110,7 @@ func TestDrainer_HandOver(t *testing.T) {
 	})
 }
 
-// A holder that has held a lane for 2 s without an invocation enqueues a ticket, so that an invocation comes.
+// A holder without an invocation enqueues a ticket after 2 s, so that an invocation comes.
 func TestDrainer_AsksForAnInvocation(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -119,7 +119,7 @@ func TestDrainer_AsksForAnInvocation(t *testing.T) {
 		messages int
 		want     int
 	}{
-		"WhileItGoesOn":           {withHost, false, 1000, 2}, // 20 s
+		"WhileItGoesOn":           {withHost, false, 1000, 2}, // the drain takes 20 s
 		"NotWithOne":              {withHost, true, 1000, 0},
 		"NotInTheFirstTwoSeconds": {withHost, false, 1, 0},
 		"NotWithoutAHost":         {func(*drain.Config) {}, false, 1000, 0},
@@ -142,8 +142,8 @@ func TestDrainer_AsksForAnInvocation(t *testing.T) {
 	}
 }
 
-// While an invocation waits for a drain, the host does not end the process. So the invocation waits until the lane is
-// handed over.
+// While an invocation waits in Join, the host does not end the process. So Join must not return before Close has handed
+// the lane over.
 func TestDrainer_CloseHandsOverBeforeJoinReturns(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(2*time.Second, 200))
@@ -178,7 +178,7 @@ func TestDrainer_CloseHandsOverBeforeJoinReturns(t *testing.T) {
 	})
 }
 
-// takeFreeLease acquires and releases the lease of the lane. It returns an error if any process has the lease.
+// takeFreeLease acquires and releases the lease of the lane. It returns an error if a process has the lease.
 func (w *world) takeFreeLease() error {
 	const id = "00000000-0000-4000-8000-000000000000"
 	leases := w.account.Leases()

@@ -10,8 +10,7 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// TestDrainer_HungStorageCall lets one call of the holder hang, a call of another kind in each case, and checks that
-// the next message is sent within ten seconds.
+// In each case one call of the holder to storage hangs. The next message must still be sent within ten seconds.
 func TestDrainer_HungStorageCall(t *testing.T) {
 	for name, hangs := range map[string]func(storagetest.Call) bool{
 		"ControlRows": func(c storagetest.Call) bool { return c.Op == "Range" && c.Key == "!head" },

@@ -106,12 +106,13 @@ func TestOutcomeRecorder_FromBlock(t *testing.T) {
 		}
 		p.recordAndCommit(o, &candidate{entry: entries[1], block: k}, fine)
 		p.expectStages(ids, weir.Dead, weir.Delivered)
-		stored, err := p.store.ReadBlocks(t.Context(), 0)
+		stored, err := p.store.DeliveryState().ReadBlocks(t.Context(), 0)
 		if err != nil || len(stored) != 0 || len(p.keys.byID) != 0 {
 			t.Errorf("after the last: got the blocks %v (%v), %d in memory; want none", stored, err, len(p.keys.byID))
 		}
 		// A replay of the dead message must be refused now.
-		if _, err := p.store.Replay(t.Context(), ids[0], lane.ReplayOptions{}); weir.KindOf(err) != weir.Conflict {
+		if _, err := p.store.Requests().Replay(t.Context(), ids[0],
+			lane.ReplayOptions{}); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("replay: got %v, want a conflict, because a later message of the key was delivered", err)
 		}
 	})
@@ -186,7 +187,7 @@ func TestOutcomeRecorder_Delivered(t *testing.T) {
 		e, o := p.readLog()[0], p.newRecorder()
 		p.breaker.suspects = map[int64]suspicion{e.Seq(): {}}
 		p.recordAndCommit(o, &candidate{entry: e}, fine)
-		latest, err := p.store.ReadLatestVersion(t.Context(), 0, e.SupersedeKey())
+		latest, err := p.store.DeliveryState().ReadLatestVersion(t.Context(), 0, e.SupersedeKey())
 		if err != nil || latest.Version != "7" || o.versions.byKey[e.SupersedeKey()] != latest {
 			t.Errorf("got the latest version %+v (%v), remembered %+v; want 7, twice", latest, err,
 				o.versions.byKey[e.SupersedeKey()])

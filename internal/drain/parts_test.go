@@ -163,7 +163,7 @@ func (p *sessionParts) commitAll() {
 
 func (p *sessionParts) readStatus(id weir.ID) weir.Status {
 	p.t.Helper()
-	status, err := p.store.Status(p.t.Context(), id)
+	status, err := p.store.Messages().Status(p.t.Context(), id)
 	if err != nil {
 		p.t.Fatalf("status: %v", err)
 	}

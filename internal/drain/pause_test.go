@@ -18,7 +18,7 @@ import (
 func (w *world) pause(key string, until time.Time) {
 	w.t.Helper()
 	pause := weir.Pause{Key: key, Reason: "test", Since: time.Now(), Until: until}
-	if err := w.store.Pause(w.t.Context(), pause); err != nil {
+	if err := w.store.Pauses().Pause(w.t.Context(), pause); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -26,7 +26,7 @@ func (w *world) pause(key string, until time.Time) {
 // resume ends a pause and wakes the process, as the API does.
 func (w *world) resume(p *process, key string) {
 	w.t.Helper()
-	if err := w.store.Resume(w.t.Context(), 0, key); err != nil {
+	if err := w.store.Pauses().Resume(w.t.Context(), 0, key); err != nil {
 		w.t.Fatal(err)
 	}
 	p.Wake(0)
@@ -372,7 +372,7 @@ func TestPause_Cancel(t *testing.T) {
 				p.Wake(0)
 				time.Sleep(time.Minute)
 				for _, i := range []int{0, 2} {
-					if _, err := w.store.Cancel(t.Context(), ids[i]); err != nil {
+					if _, err := w.store.Requests().Cancel(t.Context(), ids[i]); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -467,7 +467,7 @@ func TestCalendar_RequestsAreGranted(t *testing.T) {
 		id := w.post("a", "1")
 		p.Wake(0)
 		time.Sleep(10 * time.Second)
-		if _, err := w.store.Cancel(t.Context(), id); err != nil {
+		if _, err := w.store.Requests().Cancel(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		p.Wake(0)

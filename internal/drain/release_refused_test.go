@@ -53,7 +53,7 @@ func TestDrainer_AMoveRefusedForOneMessageGoesOnWithTheOthers(t *testing.T) {
 		w.start(func(c *drain.Config) {
 			store := *c.Store
 			store.Table = cancellingTable{store.Table, func() {
-				if _, err := w.store.Cancel(t.Context(), cancelled); err != nil {
+				if _, err := w.store.Requests().Cancel(t.Context(), cancelled); err != nil {
 					t.Errorf("Cancel = %v, want no error", err)
 				}
 			}, armed}

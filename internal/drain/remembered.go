@@ -26,7 +26,7 @@ func (m *rememberedIDs) readID(ctx context.Context, e *lane.Entry) (string, erro
 	if id, ok := m.byKey[key]; ok {
 		return id, nil
 	}
-	id, err := m.store.ReadRemembered(ctx, m.lane, key)
+	id, err := m.store.DeliveryState().ReadRemembered(ctx, m.lane, key)
 	if err == nil {
 		m.keepID(key, id)
 	}
@@ -66,7 +66,7 @@ func (m *rememberedIDs) recordResult(c *candidate, ch *lane.Change, result weir.
 // would still be written to the item of that id.
 func (h *requestHandler) forgetID(ctx context.Context, r lane.Request, ch *lane.Change) error {
 	key := r.RememberedKey()
-	id, err := h.store.ReadRemembered(ctx, h.lane, key)
+	id, err := h.store.DeliveryState().ReadRemembered(ctx, h.lane, key)
 	if err != nil || id == "" {
 		return err
 	}

@@ -92,7 +92,7 @@ func TestDrainer_ForgetsTheIDOfAKey(t *testing.T) {
 		w.deliverOne(p)
 		m.setNext(newDeliveredResult(""))
 		w.deliverOne(p)
-		id, err := w.store.ForgetRemembered(t.Context(), "a", "article")
+		id, err := w.store.Requests().ForgetRemembered(t.Context(), "a", "article")
 		if err != nil || id != "7" {
 			t.Fatalf("got %q, %v, want the id 7", id, err)
 		}
@@ -100,7 +100,8 @@ func TestDrainer_ForgetsTheIDOfAKey(t *testing.T) {
 		time.Sleep(2 * time.Second) // the holder looks for requests once a second; it still holds the lane
 		w.deliverOne(p)
 		for range 2 { // the id is forgotten, so the request changes nothing
-			if _, err := w.store.ForgetRemembered(t.Context(), "a", "article"); weir.KindOf(err) != weir.NotFound {
+			if _, err := w.store.Requests().ForgetRemembered(t.Context(), "a",
+				"article"); weir.KindOf(err) != weir.NotFound {
 				t.Errorf("got %v, want NotFound", err)
 			}
 		}

@@ -82,7 +82,7 @@ func TestDrainer_ReplayBesideACommit(t *testing.T) {
 				w.waitUntilIdle()
 				w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
 					if string(d.Message.Body) == "2" {
-						if _, err := w.store.Replay(ctx, first, lane.ReplayOptions{}); err != nil {
+						if _, err := w.store.Requests().Replay(ctx, first, lane.ReplayOptions{}); err != nil {
 							t.Error(err)
 						}
 					}

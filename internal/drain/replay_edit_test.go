@@ -51,12 +51,12 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 			p.Wake(0)
 			time.Sleep(time.Second)
 		}
-		if _, err := w.store.LoadEditedMessage(t.Context(), id); weir.KindOf(err) != weir.NotFound {
+		if _, err := w.store.Messages().LoadEditedMessage(t.Context(), id); weir.KindOf(err) != weir.NotFound {
 			t.Errorf("edited already: %v, want an error of kind NotFound", err)
 		}
 		edit(noise(1, 100<<10), "large")
 		edit(noise(2, 100<<10), "large too")
-		if got, err := w.store.LoadEditedMessage(t.Context(), id); err != nil ||
+		if got, err := w.store.Messages().LoadEditedMessage(t.Context(), id); err != nil ||
 			!bytes.Equal(got.Body, noise(2, 100<<10)) ||
 			got.Size != 100<<10 {
 			t.Errorf("got another body of %d bytes, %v, want the edited one of 100 KiB", len(got.Body), err)
@@ -76,11 +76,11 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 		if got := st.Message.Shown["title"]; got != "a title" {
 			t.Errorf("the edited message shows %q, want that of its edit", got)
 		}
-		edited, err := w.store.LoadEditedMessage(t.Context(), id)
+		edited, err := w.store.Messages().LoadEditedMessage(t.Context(), id)
 		if err != nil || string(edited.Body) != "good" || edited.ContentType != "text/xml" {
 			t.Errorf("got %+v, %v, want Body good, ContentType text/xml and no error", edited, err)
 		}
-		accepted, err := w.store.LoadMessage(t.Context(), id)
+		accepted, err := w.store.Messages().LoadMessage(t.Context(), id)
 		if err != nil || string(accepted.Body) != "bad" || accepted.ContentType != "application/xml" ||
 			accepted.Version != "3" ||
 			accepted.Size != 3 ||
@@ -121,7 +121,7 @@ func TestDrainer_ReplayEditedCrash(t *testing.T) {
 		})
 		edit(2)
 		p.kill()
-		if got, err := w.store.LoadEditedMessage(t.Context(), id); err != nil ||
+		if got, err := w.store.Messages().LoadEditedMessage(t.Context(), id); err != nil ||
 			string(got.Body) != newNoise(100<<10, 1) {
 			t.Errorf("got another body of %d bytes, %v, want the edited one of 100 KiB", len(got.Body), err)
 		}

@@ -53,14 +53,15 @@ func (w *world) sentBodies() []string {
 
 func (w *world) replay(id weir.ID, o lane.ReplayOptions) {
 	w.t.Helper()
-	if _, err := w.store.Replay(w.t.Context(), id, o); err != nil {
+	if _, err := w.store.Requests().Replay(w.t.Context(), id, o); err != nil {
 		w.t.Fatalf("replay: %v", err)
 	}
 }
 
 func (w *world) expectReplayRefused(id weir.ID, because string) {
 	w.t.Helper()
-	if _, err := w.store.Replay(w.t.Context(), id, lane.ReplayOptions{}); weir.KindOf(err) != weir.Conflict ||
+	if _, err := w.store.Requests().Replay(w.t.Context(), id,
+		lane.ReplayOptions{}); weir.KindOf(err) != weir.Conflict ||
 		!strings.Contains(err.Error(), because) {
 		w.t.Errorf("replayed: %v, want a conflict with %q", err, because)
 	}
@@ -241,12 +242,13 @@ func TestDrainer_Replay_RefusedByTheHolder(t *testing.T) {
 		p.Wake(0)
 		time.Sleep(time.Second) // the second is at the CMS
 		w.replay(first, lane.ReplayOptions{})
-		if st, err := w.store.Replay(t.Context(), first, lane.ReplayOptions{}); err != nil || st.Stage != weir.Dead ||
+		if st, err := w.store.Requests().Replay(t.Context(), first, lane.ReplayOptions{}); err != nil ||
+			st.Stage != weir.Dead ||
 			len(w.rowKeys("w_")) != 1 {
 			t.Errorf("Replay again = %+v, %v, requests %v; want it dead, no error, one", st, err, w.rowKeys("w_"))
 		}
 		edit := lane.ReplayOptions{Edit: &lane.Edit{Body: []byte("x")}}
-		if _, err := w.store.Replay(t.Context(), first, edit); weir.KindOf(err) != weir.Conflict {
+		if _, err := w.store.Requests().Replay(t.Context(), first, edit); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("Replay with an edit while a replay waits = %v, want %v", err, weir.Conflict)
 		}
 		p.Wake(0)
@@ -301,7 +303,7 @@ func TestDrainer_Replay_CancelledWhileItWaits(t *testing.T) {
 		w.replay(id, lane.ReplayOptions{})
 		p.Wake(0)
 		time.Sleep(time.Second)
-		if _, err := w.store.Cancel(t.Context(), id); err != nil {
+		if _, err := w.store.Requests().Cancel(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		p.Wake(0)

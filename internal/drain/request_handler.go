@@ -57,7 +57,7 @@ func (h *requestHandler) handleNew(ctx context.Context) error {
 		if err := h.due.finishWrites(ctx); err != nil {
 			return err
 		}
-		requests, err := h.store.PendingRequests(ctx, h.lane, requestPage)
+		requests, err := h.store.DeliveryState().PendingRequests(ctx, h.lane, requestPage)
 		if err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (h *requestHandler) readAsked(ctx context.Context, requests []lane.Request)
 	}
 	held := make([][]lane.HeldMessage, len(blocks))
 	err = lane.ForEach(len(blocks), func(i int) (err error) {
-		held[i], err = h.store.ReadHeld(ctx, h.lane, blocks[i], requestPage+1)
+		held[i], err = h.store.DeliveryState().ReadHeld(ctx, h.lane, blocks[i], requestPage+1)
 		return err
 	})
 	for i, id := range blocks {

@@ -45,7 +45,7 @@ func (p *sessionParts) handleAll() {
 		p.t.Errorf("after handleNew: new requests %t, moves finished %d times, due times read anew %d times; "+
 			"want none, at least once, and once", h.hasNew(), due.finished, due.invalidated)
 	}
-	left, err := p.store.PendingRequests(p.t.Context(), 0, 1)
+	left, err := p.store.DeliveryState().PendingRequests(p.t.Context(), 0, 1)
 	if err != nil || len(left) > 0 {
 		p.t.Errorf("got the requests %v (%v), want none left", left, err)
 	}
@@ -54,7 +54,7 @@ func (p *sessionParts) handleAll() {
 func (p *sessionParts) requestCancel(ids ...weir.ID) {
 	p.t.Helper()
 	for _, id := range ids {
-		if _, err := p.store.Cancel(p.t.Context(), id); err != nil {
+		if _, err := p.store.Requests().Cancel(p.t.Context(), id); err != nil {
 			p.t.Fatalf("cancel: %v", err)
 		}
 	}
@@ -62,7 +62,7 @@ func (p *sessionParts) requestCancel(ids ...weir.ID) {
 
 func (p *sessionParts) requestReplay(id weir.ID, force bool) {
 	p.t.Helper()
-	if _, err := p.store.Replay(p.t.Context(), id, lane.ReplayOptions{Force: force}); err != nil {
+	if _, err := p.store.Requests().Replay(p.t.Context(), id, lane.ReplayOptions{Force: force}); err != nil {
 		p.t.Fatalf("replay: %v", err)
 	}
 }
@@ -115,7 +115,7 @@ func TestRequestHandler_CancelHeld(t *testing.T) {
 					t.Errorf("the block waits for the retry: %t, with %d messages; want %t, 2", waits, k.HeldCount,
 						c.waits)
 				}
-				stored, err := p.store.ReadBlocks(t.Context(), 0)
+				stored, err := p.store.DeliveryState().ReadBlocks(t.Context(), 0)
 				if err != nil || len(stored) != 1 || stored[0].HeldCount != 2 || !stored[0].NextAt.Equal(k.NextAt) {
 					t.Errorf("got the stored blocks %+v (%v), want one like %+v", stored, err, k.KeyBlock)
 				}
@@ -132,7 +132,8 @@ func TestRequestHandler_CancelAllHeld(t *testing.T) {
 		p.requestCancel(ids...)
 		p.handleAll()
 		p.expectStages(ids, weir.Cancelled, weir.Cancelled)
-		if stored, err := p.store.ReadBlocks(t.Context(), 0); err != nil || len(stored) != 0 || len(p.keys.byID) != 0 {
+		if stored, err := p.store.DeliveryState().ReadBlocks(t.Context(), 0); err != nil || len(stored) != 0 ||
+			len(p.keys.byID) != 0 {
 			t.Errorf("got the blocks %+v (%v) and %d in memory, want none", stored, err, len(p.keys.byID))
 		}
 	})
@@ -200,7 +201,7 @@ func TestRequestHandler_Resume(t *testing.T) {
 		ch.UpdateTail(func(tail *lane.Tail) { p.breaker.saveTo(tail) })
 		p.journal.record(ch, true)
 		p.commitAll()
-		if err := p.store.Resume(t.Context(), 0, ""); err != nil {
+		if err := p.store.Pauses().Resume(t.Context(), 0, ""); err != nil {
 			t.Fatal(err)
 		}
 		p.handleAll()

@@ -229,7 +229,7 @@ func (s *selector) readFirstHeld(ctx context.Context, k *keyState) (*lane.Entry,
 		k.firstLogPos = k.first.AfterLog()
 		return k.first, nil
 	}
-	held, err := s.store.ReadHeld(ctx, s.lane, k.ID, 1)
+	held, err := s.store.DeliveryState().ReadHeld(ctx, s.lane, k.ID, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func (s *selector) prefetchRetry(ctx context.Context) error {
 	if k == nil || s.keys.countRetries() >= maxRetries {
 		return nil
 	}
-	held, err := s.store.ReadHeld(ctx, s.lane, k.ID, 1)
+	held, err := s.store.DeliveryState().ReadHeld(ctx, s.lane, k.ID, 1)
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error 
 		spacer.adoptNext(limitTime(t.NextAllowedAt, s.now().Add(spacer.interval)))
 	}
 	if !t.NextDueAt.IsZero() { // zero = no message is held or scheduled
-		blocks, err := s.store.ReadBlocks(ctx, s.lane)
+		blocks, err := s.store.DeliveryState().ReadBlocks(ctx, s.lane)
 		if err != nil {
 			return err
 		}

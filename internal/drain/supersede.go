@@ -37,7 +37,7 @@ func (v *latestVersions) readLatest(ctx context.Context, e *lane.Entry) (lane.La
 	if l, ok := v.byKey[key]; ok {
 		return l, nil
 	}
-	l, err := v.store.ReadLatestVersion(ctx, v.lane, key)
+	l, err := v.store.DeliveryState().ReadLatestVersion(ctx, v.lane, key)
 	if err == nil {
 		v.remember(key, l)
 	}
@@ -117,7 +117,7 @@ func (s *selector) newestHeld(ctx context.Context, k *keyState, first *lane.Entr
 	if err != nil {
 		return nil, err
 	}
-	held, err := s.store.ReadHeld(ctx, s.lane, k.ID, farRows)
+	held, err := s.store.DeliveryState().ReadHeld(ctx, s.lane, k.ID, farRows)
 	if err != nil {
 		return nil, err
 	}

@@ -292,7 +292,7 @@ func (t *batchAppend) answerRepeat(ctx context.Context, sub *submission, row sto
 		return
 	}
 	id := weir.ID{Epoch: t.a.store.Epoch, Lane: t.lane, Seq: rows.Seq.Of(v), Nonce: rows.Nonce.Of(v)}
-	st, err := t.a.store.Status(ctx, id)
+	st, err := t.a.store.Messages().Status(ctx, id)
 	if err != nil {
 		sub.answerAll(result{err: err})
 		return

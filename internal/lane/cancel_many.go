@@ -21,11 +21,11 @@ type CancelCounts struct {
 // CancelMany cancels waiting messages of one lane, or asks the holder to cancel them, many with one transaction. The
 // entries are from ReadMany or EntriesFrom. After an error, counts has only the messages before the one that failed.
 // Repeating a call does no harm.
-func (s *Store) CancelMany(ctx context.Context, lane int, entries []*Entry) (counts CancelCounts, err error) {
+func (rs Requests) CancelMany(ctx context.Context, lane int, entries []*Entry) (counts CancelCounts, err error) {
 	for len(entries) > 0 {
-		nonce, at := newNonce(), s.Now().UTC().Truncate(time.Microsecond)
+		nonce, at := newNonce(), rs.store.Now().UTC().Truncate(time.Microsecond)
 		n, ops := cancelGroup(entries, at, nonce)
-		if err := s.cancelTogether(ctx, lane, entries[:n], ops, nonce, &counts); err != nil {
+		if err := rs.cancelTogether(ctx, lane, entries[:n], ops, nonce, &counts); err != nil {
 			return counts, err
 		}
 		entries = entries[n:]
@@ -56,12 +56,12 @@ func cancelGroup(entries []*Entry, at time.Time, nonce string) (n int, ops []sto
 
 // cancelTogether cancels a group with one transaction. If that fails, for example because a message has changed since
 // it was read, or because the answer was lost, cancelTogether cancels each message alone.
-func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, ops []storage.Op, nonce string,
+func (rs Requests) cancelTogether(ctx context.Context, lane int, group []*Entry, ops []storage.Op, nonce string,
 	counts *CancelCounts) error {
-	err := s.raiseRequestSeq(ctx, lane, ops)
+	err := rs.raiseRequestSeq(ctx, lane, ops)
 	if storage.Is(err, storage.Precondition) && storage.FailedAt(err) <= 0 {
-		if clock.Sleep(ctx, s.drawPause(conflictPause)) { // an append was faster
-			err = s.raiseRequestSeq(ctx, lane, ops)
+		if clock.Sleep(ctx, rs.store.drawPause(conflictPause)) { // an append was faster
+			err = rs.raiseRequestSeq(ctx, lane, ops)
 		}
 	}
 	if err == nil {
@@ -70,13 +70,13 @@ func (s *Store) cancelTogether(ctx context.Context, lane int, group []*Entry, op
 		}
 		if slices.ContainsFunc(group, func(e *Entry) bool {
 			return e.Stage == weir.Scheduled && e.Message.Callback != ""
-		}) && s.Notifier != nil {
-			s.Notifier.WakeOutbox(lane)
+		}) && rs.store.Notifier != nil {
+			rs.store.Notifier.WakeOutbox(lane)
 		}
 		return nil
 	}
 	for _, e := range group {
-		st, err := s.cancelWithNonce(ctx, e.Message.ID, nonce)
+		st, err := rs.cancelWithNonce(ctx, e.Message.ID, nonce)
 		switch weir.KindOf(err) {
 		case weir.Conflict, weir.NotFound:
 			counts.TooLate++

@@ -37,7 +37,7 @@ func TestCancelMany_CancelsMessagesWithCallbacksTogether(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
-		counts, err := b.store.CancelMany(t.Context(), 0, entries)
+		counts, err := b.store.Requests().CancelMany(t.Context(), 0, entries)
 		if err != nil || counts != (lane.CancelCounts{Cancelled: n}) || writes != 1 {
 			t.Errorf("got %+v, %v, in %d transactions, want %d cancelled in one", counts, err, writes, n)
 		}

@@ -127,7 +127,7 @@ func TestRetention_EarlierWithShortAnswers(t *testing.T) {
 				if _, err := b.newRetention(next).RunEarlierEpochs(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if st, err := next.Status(t.Context(), ids[0]); err != nil || st.Stage != weir.Delivered {
+				if st, err := next.Messages().Status(t.Context(), ids[0]); err != nil || st.Stage != weir.Delivered {
 					t.Errorf("just after the delivery: %q, %v, want Stage delivered and no error", st.Stage,
 						err)
 				}

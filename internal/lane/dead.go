@@ -22,9 +22,9 @@ const deadKeysPages = 10
 
 // ReadDeadKeys returns the hashes of the keys that have dead messages in a lane. If there are too many dead messages
 // to read, keys is nil and all is true: then any key may have dead messages.
-func (s *Store) ReadDeadKeys(ctx context.Context, lane int) (keys map[string]bool, all bool, err error) {
-	q := rows.WithPrefix(s.Partition(lane), rows.DeadPrefix, rows.Names(rows.Key))
-	found, more, err := rows.ReadPages(ctx, s.Table, q, deadKeysPages)
+func (ds DeliveryState) ReadDeadKeys(ctx context.Context, lane int) (keys map[string]bool, all bool, err error) {
+	q := rows.WithPrefix(ds.store.Partition(lane), rows.DeadPrefix, rows.Names(rows.Key))
+	found, more, err := rows.ReadPages(ctx, ds.store.Table, q, deadKeysPages)
 	if err != nil || more {
 		return nil, more, err
 	}

@@ -20,19 +20,19 @@ import (
 
 // Discard requests that a dead message is given up for good. The lane's holder carries the request out, so the
 // returned Status may be the state before. Repeating a call has no effect. Conflict: the message is neither dead nor
-// discarded, or a request to replay it waits. NotFound: as for Status, or retention is removing the message.
+// discarded, or a request to replay it waits. NotFound: as for Messages.Status, or retention is removing the message.
 // Unavailable: the request may or may not be stored.
-func (s *Store) Discard(ctx context.Context, id weir.ID, reason string) (weir.Status, error) {
+func (rs Requests) Discard(ctx context.Context, id weir.ID, reason string) (weir.Status, error) {
 	var st weir.Status
-	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) {
+	err := rs.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) {
 		st = e.status
-		return s.discardOps(ctx, e, reason)
+		return rs.discardOps(ctx, e, reason)
 	})
 	return st, err
 }
 
 // discardOps returns the operations of the request for a message as it is stored; none = there is nothing to do.
-func (s *Store) discardOps(ctx context.Context, e *Entry, reason string) ([]storage.Op, error) {
+func (rs Requests) discardOps(ctx context.Context, e *Entry, reason string) ([]storage.Op, error) {
 	switch {
 	case e.Stage == weir.Discarded:
 		return nil, nil
@@ -42,21 +42,21 @@ func (s *Store) discardOps(ctx context.Context, e *Entry, reason string) ([]stor
 		return nil, &weir.Error{Kind: weir.NotFound, Op: "discard",
 			Message: "the message is being removed after its retention"}
 	}
-	isAsked, err := s.rowsOfLane(e.Message.ID.Lane).isDiscardPending(ctx, e)
+	isAsked, err := rs.store.rowsOfLane(e.Message.ID.Lane).isDiscardPending(ctx, e)
 	if err != nil {
 		return nil, APIError("discard", err)
 	}
 	if isAsked {
 		return nil, nil
 	}
-	isReplayAsked, err := s.rowsOfLane(e.Message.ID.Lane).hasPrefix(ctx, requestKey(RequestReplay, e.Seq()))
+	isReplayAsked, err := rs.store.rowsOfLane(e.Message.ID.Lane).hasPrefix(ctx, requestKey(RequestReplay, e.Seq()))
 	if err != nil {
 		return nil, APIError("discard", err)
 	}
 	if isReplayAsked {
 		return nil, errConflict("discard", "a replay of the message is waiting: discard it if it is dead again")
 	}
-	return discardRequestOps(e, s.Now(), reason), nil
+	return discardRequestOps(e, rs.store.Now(), reason), nil
 }
 
 // discardRequestOps returns the operations of a request. They also write the message's row under its ETag. So if a

@@ -19,9 +19,9 @@ const discardGroup = (storage.MaxOps - 1) / 2
 // DiscardMany requests that dead messages of one lane are given up for good, many with one transaction. The entries are
 // from ReadMany. After an error, the counts have only the messages that were handled before. Repeating a call does no
 // harm.
-func (s *Store) DiscardMany(ctx context.Context, lane int, entries []*Entry, reason string) (DiscardCounts,
+func (rs Requests) DiscardMany(ctx context.Context, lane int, entries []*Entry, reason string) (DiscardCounts,
 	error) {
-	b := bulkDiscard{store: s, lane: lane, reason: reason}
+	b := bulkDiscard{store: rs.store, lane: lane, reason: reason}
 	var group []*Entry
 	for i, e := range entries {
 		if e.Stage == weir.Dead && e.status.ReplayAskedAt.IsZero() && e.status.DiscardAskedAt.IsZero() {
@@ -57,7 +57,7 @@ func (b *bulkDiscard) discardTogether(ctx context.Context, group []*Entry) error
 	for _, e := range group {
 		ops = append(ops, discardRequestOps(e, b.store.Now(), b.reason)...)
 	}
-	if err := b.store.raiseRequestSeq(ctx, b.lane, ops); err == nil {
+	if err := b.store.Requests().raiseRequestSeq(ctx, b.lane, ops); err == nil {
 		b.counts.Asked += int64(len(group))
 		return nil
 	}
@@ -70,7 +70,7 @@ func (b *bulkDiscard) discardTogether(ctx context.Context, group []*Entry) error
 }
 
 func (b *bulkDiscard) discardAlone(ctx context.Context, e *Entry) error {
-	_, err := b.store.Discard(ctx, e.Message.ID, b.reason)
+	_, err := b.store.Requests().Discard(ctx, e.Message.ID, b.reason)
 	switch {
 	case err == nil:
 		b.counts.Asked++

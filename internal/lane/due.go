@@ -77,8 +77,8 @@ func (h HeldMessage) AfterLog() int64 {
 
 // ReadDueTimes reads the earliest due times of a lane's scheduled messages, at most limit, and reports whether there
 // may be more.
-func (s *Store) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []DueTime, more bool, err error) {
-	page, err := s.Table.Range(ctx, storage.Query{Partition: s.Partition(lane), From: rows.DuePrefix,
+func (ds DeliveryState) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []DueTime, more bool, err error) {
+	page, err := ds.store.Table.Range(ctx, storage.Query{Partition: ds.store.Partition(lane), From: rows.DuePrefix,
 		To: rows.PrefixEnd(rows.DuePrefix), Limit: limit})
 	if err != nil {
 		return nil, false, err
@@ -95,7 +95,7 @@ func (s *Store) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []D
 
 // ReadDueMessages reads the messages of the due times, in any stage. One query reads messages with neighbouring
 // sequence numbers, and the messages between these are in the result, too.
-func (s *Store) ReadDueMessages(ctx context.Context, lane int, dues []DueTime) (map[int64]*Entry, error) {
+func (ds DeliveryState) ReadDueMessages(ctx context.Context, lane int, dues []DueTime) (map[int64]*Entry, error) {
 	seqs := make([]int64, len(dues))
 	for i, d := range dues {
 		seqs[i] = d.Seq
@@ -112,13 +112,13 @@ func (s *Store) ReadDueMessages(ctx context.Context, lane int, dues []DueTime) (
 		near := seqs[:n]
 		seqs = seqs[n:]
 		group.Go(func() error {
-			q := rows.Messages(s.Partition(lane), near[0], near[len(near)-1]+1, nil)
-			read, _, err := rows.ReadPages(ctx, s.Table, q, len(near)*bodyGap)
+			q := rows.Messages(ds.store.Partition(lane), near[0], near[len(near)-1]+1, nil)
+			read, _, err := rows.ReadPages(ctx, ds.store.Table, q, len(near)*bodyGap)
 			mu.Lock()
 			defer mu.Unlock()
 			for i := 0; i < len(read) && err == nil; i++ {
 				var e *Entry
-				if e, err = s.entryFrom(lane, read[i]); err == nil {
+				if e, err = ds.store.entryFrom(lane, read[i]); err == nil {
 					found[e.Seq()] = e
 				}
 			}

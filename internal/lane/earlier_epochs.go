@@ -36,19 +36,19 @@ func (s *Store) storesSince(epoch int) []*Store {
 func isCopied(stage weir.Stage) bool { return stage == weir.Scheduled || stage == weir.Dead }
 
 // followCopies reads a message by its id in the epoch that has it now, or returns NotFound.
-func (s *Store) followCopies(ctx context.Context, id weir.ID) (*Entry, error) {
-	copies, err := s.readCopies(ctx, id)
+func (ms Messages) followCopies(ctx context.Context, id weir.ID) (*Entry, error) {
+	copies, err := ms.readCopies(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	e := copies[len(copies)-1]
-	return e, s.rowsOf(e.Message.ID).fillFromPacked(ctx, e)
+	return e, ms.store.rowsOf(e.Message.ID).fillFromPacked(ctx, e)
 }
 
 // readCopies reads the rows of a message: the row of its own epoch, and its copies in later epochs. The last entry is
 // the present state of the message. A delivery that only a d_ row has is not filled in.
-func (s *Store) readCopies(ctx context.Context, id weir.ID) ([]*Entry, error) {
-	stores := s.storesSince(id.Epoch)
+func (ms Messages) readCopies(ctx context.Context, id weir.ID) ([]*Entry, error) {
+	stores := ms.store.storesSince(id.Epoch)
 	if len(stores) == 0 || id.Lane < 0 || id.Lane >= stores[0].Lanes || id.Seq < 1 {
 		return nil, &storage.Error{Op: "lane follow", Kind: storage.NotFound, Index: -1}
 	}
@@ -98,7 +98,7 @@ func (s *Store) findRepeat(ctx context.Context, m weir.Message, idempotencyKey s
 	if sum := sha256.Sum256(m.Body); !hasSameBody(row, hex.EncodeToString(sum[:])) {
 		return Receipt{}, false, errOtherBody()
 	}
-	st, err := s.Status(ctx, id)
+	st, err := s.Messages().Status(ctx, id)
 	if weir.KindOf(err) == weir.NotFound {
 		return Receipt{}, false, nil // retention has just removed it
 	}

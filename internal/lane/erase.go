@@ -22,18 +22,18 @@ import (
 
 // Erase erases a message with its rows in earlier epochs, its events that were not sent yet, and its key in the rows
 // of the delivered version and of the remembered id. After any error, call Erase again: it then does the rest.
-// Conflict: the message is not final, or a request to replay it waits. NotFound: as for Status. Unavailable: the
-// erasure may have been done in part; ask again.
-func (s *Store) Erase(ctx context.Context, id weir.ID) (weir.Status, error) {
-	copies, err := s.readCopies(ctx, id)
+// Conflict: the message is not final, or a request to replay it waits. NotFound: as for Messages.Status. Unavailable:
+// the erasure may have been done in part; ask again.
+func (rs Requests) Erase(ctx context.Context, id weir.ID) (weir.Status, error) {
+	copies, err := rs.store.Messages().readCopies(ctx, id)
 	if storage.Is(err, storage.NotFound) {
 		return weir.Status{}, errNoMessage("erase")
 	}
 	if err != nil {
 		return weir.Status{}, APIError("erase", err)
 	}
-	r := &eraser{store: s, copies: copies, present: copies[len(copies)-1]}
-	if err := s.rowsOf(r.present.Message.ID).fillFromPacked(ctx, r.present); err != nil {
+	r := &eraser{store: rs.store, copies: copies, present: copies[len(copies)-1]}
+	if err := rs.store.rowsOf(r.present.Message.ID).fillFromPacked(ctx, r.present); err != nil {
 		return weir.Status{}, APIError("erase", err)
 	}
 	if err := r.checkErasable(ctx, r.present); err != nil {
@@ -45,7 +45,7 @@ func (s *Store) Erase(ctx context.Context, id weir.ID) (weir.Status, error) {
 		}
 		return weir.Status{}, APIError("erase", err)
 	}
-	return s.Status(ctx, id)
+	return rs.store.Messages().Status(ctx, id)
 }
 
 // eraser erases one message with its copies.

@@ -25,8 +25,9 @@ func forgetKey(supersedeKey string) string {
 func (w Request) SupersedeKey() string { return strings.TrimPrefix(w.key, forgetKey("")) }
 
 // FindLatestVersion reads the newest delivered version of a key and contract. Its errors are for callers of the API.
-func (s *Store) FindLatestVersion(ctx context.Context, key, contract string) (LatestVersion, error) {
-	l, err := s.ReadLatestVersion(ctx, Of(key, s.Lanes), supersedeKeyOf(&weir.Message{Key: key, Contract: contract}))
+func (ms Messages) FindLatestVersion(ctx context.Context, key, contract string) (LatestVersion, error) {
+	l, err := ms.store.DeliveryState().ReadLatestVersion(ctx, Of(key, ms.store.Lanes),
+		supersedeKeyOf(&weir.Message{Key: key, Contract: contract}))
 	if err != nil {
 		return LatestVersion{}, APIError("version", err)
 	}
@@ -37,11 +38,11 @@ func (s *Store) FindLatestVersion(ctx context.Context, key, contract string) (La
 // version. Then the next version of the key is delivered, whatever its number. Messages that were superseded stay
 // superseded. NotFound: no version is remembered. Conflict: the number of lanes is being changed. Unavailable: the
 // request may or may not be stored.
-func (s *Store) ForgetVersion(ctx context.Context, key, contract string) (LatestVersion, error) {
+func (rs Requests) ForgetVersion(ctx context.Context, key, contract string) (LatestVersion, error) {
 	row := forgetKey(supersedeKeyOf(&weir.Message{Key: key, Contract: contract}))
 	var latest LatestVersion
-	err := s.requestForgetting(ctx, key, row, "version", func() (bool, error) {
-		found, err := s.FindLatestVersion(ctx, key, contract)
+	err := rs.requestForgetting(ctx, key, row, "version", func() (bool, error) {
+		found, err := rs.store.Messages().FindLatestVersion(ctx, key, contract)
 		if !found.IsZero() {
 			latest = found
 		}
@@ -52,11 +53,11 @@ func (s *Store) ForgetVersion(ctx context.Context, key, contract string) (Latest
 
 // requestForgetting stores a request to forget a thing that the lane remembers of a key, in a row of its own. isKnown
 // reports whether the lane remembers it.
-func (s *Store) requestForgetting(
+func (rs Requests) requestForgetting(
 	ctx context.Context, key, row, thing string, isKnown func() (bool, error),
 ) error {
 	isAsked := false
-	return s.changeLane(ctx, Of(key, s.Lanes), func(c Control) ([]storage.Op, error) {
+	return rs.store.changeLane(ctx, Of(key, rs.store.Lanes), func(c Control) ([]storage.Op, error) {
 		known, err := isKnown()
 		switch {
 		case err != nil:

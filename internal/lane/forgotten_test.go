@@ -286,7 +286,7 @@ func TestForgotten_EditOfAnOldMessage(t *testing.T) {
 		id := b.appendDead(w, "a", "x")
 		b.removeForgotten(b.newRetention(b.faultless))
 		time.Sleep(20 * oneDay)
-		if _, err := b.store.Replay(t.Context(), id, withBody(newNoise(100<<10, 1))); err != nil {
+		if _, err := b.store.Requests().Replay(t.Context(), id, withBody(newNoise(100<<10, 1))); err != nil {
 			t.Fatal(err)
 		}
 		b.grantReplays(w)
@@ -294,7 +294,7 @@ func TestForgotten_EditOfAnOldMessage(t *testing.T) {
 			b.removeForgotten(b.newRetention(b.faultless))
 			time.Sleep(oneDay)
 		}
-		if m, err := b.store.LoadEditedMessage(t.Context(), id); err != nil || len(m.Body) == 0 {
+		if m, err := b.store.Messages().LoadEditedMessage(t.Context(), id); err != nil || len(m.Body) == 0 {
 			t.Errorf("got a body of %d bytes and %v, want a longer one and no error", len(m.Body), err)
 		}
 		if infos := b.blobInfos(); len(infos) != 1 || !infos[0].Marked {

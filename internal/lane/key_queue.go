@@ -48,9 +48,10 @@ func (b *KeyBlock) GoesBefore(other *KeyBlock) bool {
 }
 
 // ReadBlocks reads all blocks of a lane.
-func (s *Store) ReadBlocks(ctx context.Context, lane int) ([]KeyBlock, error) {
+func (ds DeliveryState) ReadBlocks(ctx context.Context, lane int) ([]KeyBlock, error) {
 	var blocks []KeyBlock
-	for r, err := range rows.Scan(ctx, s.Table, rows.WithPrefix(s.Partition(lane), rows.BlockPrefix, nil)) {
+	for r, err := range rows.Scan(ctx, ds.store.Table, rows.WithPrefix(ds.store.Partition(lane), rows.BlockPrefix,
+		nil)) {
 		if err != nil {
 			return nil, err
 		}
@@ -109,9 +110,9 @@ func (h HeldMessage) heldValues() map[string]any {
 func (e *Entry) AsHeld() HeldMessage { return heldFrom(e) }
 
 // ReadHeld reads the first held messages of a block, at most limit. NotFound: the block has none.
-func (s *Store) ReadHeld(ctx context.Context, lane int, block string, limit int) ([]HeldMessage, error) {
+func (ds DeliveryState) ReadHeld(ctx context.Context, lane int, block string, limit int) ([]HeldMessage, error) {
 	prefix := rows.HeldKey(block, "")
-	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.Partition(lane), prefix, nil), limit)
+	found, err := rows.ReadFirst(ctx, ds.store.Table, rows.WithPrefix(ds.store.Partition(lane), prefix, nil), limit)
 	if err != nil {
 		return nil, err
 	}

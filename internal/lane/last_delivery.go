@@ -23,12 +23,12 @@ type LastDelivery struct {
 }
 
 // ReadLastDelivery reads the last delivery of a key.
-func (s *Store) ReadLastDelivery(ctx context.Context, lane int, keyHash string) (LastDelivery, error) {
-	r, err := s.Table.Get(ctx, s.Partition(lane), rows.LastDeliveryPrefix+keyHash)
+func (ds DeliveryState) ReadLastDelivery(ctx context.Context, lane int, keyHash string) (LastDelivery, error) {
+	r, err := ds.store.Table.Get(ctx, ds.store.Partition(lane), rows.LastDeliveryPrefix+keyHash)
 	if storage.Is(err, storage.NotFound) {
 		return LastDelivery{}, nil
 	}
-	return lastDeliveryFrom(weir.ID{Epoch: s.Epoch, Lane: lane}, r.Values), err
+	return lastDeliveryFrom(weir.ID{Epoch: ds.store.Epoch, Lane: lane}, r.Values), err
 }
 
 // lastDeliveryFrom returns the last delivery of an l_ row. origin has the epoch and lane of the row.
@@ -81,7 +81,7 @@ func (e *Entry) lastFence() int64 {
 // ReplayObstacle returns the reason for which a dead message must not be replayed; "" = it may be replayed.
 // historyFence is Tail.HistoryFence.
 func (s *Store) ReplayObstacle(ctx context.Context, e *Entry, historyFence int64) (string, error) {
-	l, err := s.ReadLastDelivery(ctx, e.Message.ID.Lane, e.keyHash)
+	l, err := s.DeliveryState().ReadLastDelivery(ctx, e.Message.ID.Lane, e.keyHash)
 	if err != nil {
 		return "", err
 	}
@@ -106,20 +106,21 @@ type ReplayBlocks struct {
 }
 
 // ReadReplayBlocks reads the last deliveries of all keys of a closed lane.
-func (s *Store) ReadReplayBlocks(ctx context.Context, lane int) (ReplayBlocks, error) {
-	c, err := s.ReadControl(ctx, lane)
+func (ds DeliveryState) ReadReplayBlocks(ctx context.Context, lane int) (ReplayBlocks, error) {
+	c, err := ds.store.ReadControl(ctx, lane)
 	if err != nil {
 		return ReplayBlocks{}, err
 	}
 	all := map[string]LastDelivery{}
-	q := rows.WithPrefix(s.Partition(lane), rows.LastDeliveryPrefix, nil)
-	for r, err := range rows.Scan(ctx, s.Table, q) {
+	q := rows.WithPrefix(ds.store.Partition(lane), rows.LastDeliveryPrefix, nil)
+	for r, err := range rows.Scan(ctx, ds.store.Table, q) {
 		if err != nil {
 			return ReplayBlocks{}, err
 		}
-		all[r.Key[len(rows.LastDeliveryPrefix):]] = lastDeliveryFrom(weir.ID{Epoch: s.Epoch, Lane: lane}, r.Values)
+		all[r.Key[len(rows.LastDeliveryPrefix):]] = lastDeliveryFrom(weir.ID{Epoch: ds.store.Epoch, Lane: lane},
+			r.Values)
 	}
-	return ReplayBlocks{s, lane, all, c.Tail.HistoryFence}, nil
+	return ReplayBlocks{ds.store, lane, all, c.Tail.HistoryFence}, nil
 }
 
 // BlockedBy returns the value of rows.ReplayBlockedBy for the copy of a dead message: the id of a later message of

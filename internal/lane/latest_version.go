@@ -25,12 +25,12 @@ func (l LatestVersion) IsZero() bool { return l.ID.Seq == 0 }
 func (e *Entry) SupersedeKey() string { return supersedeKeyOf(&e.Message) }
 
 // ReadLatestVersion reads the newest delivered version of a SupersedeKey.
-func (s *Store) ReadLatestVersion(ctx context.Context, lane int, latestKey string) (LatestVersion, error) {
-	r, err := s.Table.Get(ctx, s.Partition(lane), rows.VersionPrefix+latestKey)
+func (ds DeliveryState) ReadLatestVersion(ctx context.Context, lane int, latestKey string) (LatestVersion, error) {
+	r, err := ds.store.Table.Get(ctx, ds.store.Partition(lane), rows.VersionPrefix+latestKey)
 	if storage.Is(err, storage.NotFound) {
 		return LatestVersion{}, nil
 	}
-	return latestVersionFrom(weir.ID{Epoch: s.Epoch, Lane: lane}, r.Values), err
+	return latestVersionFrom(weir.ID{Epoch: ds.store.Epoch, Lane: lane}, r.Values), err
 }
 
 // latestVersionFrom returns the version in a k_ row. origin has the epoch and lane of the row.

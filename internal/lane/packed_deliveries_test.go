@@ -74,7 +74,7 @@ func TestPackedDeliveries_OneRowHasAll(t *testing.T) {
 			t.Errorf("got %d more rows, want 2: the deliveries up to 10 and up to 29", got)
 		}
 		for i, id := range ids {
-			st, err := b.store.Status(t.Context(), id)
+			st, err := b.store.Messages().Status(t.Context(), id)
 			want := weir.Delivered
 			if i >= 30 {
 				want = weir.Queued
@@ -121,7 +121,7 @@ func TestPackedDeliveries_RetentionRemovesThemTogether(t *testing.T) {
 		if got := b.countIdempotencyKeys(); got != 71 {
 			t.Errorf("%d messages stayed, want 71", got)
 		}
-		if _, err := b.store.Status(t.Context(), ids[100]); weir.KindOf(err) != weir.NotFound {
+		if _, err := b.store.Messages().Status(t.Context(), ids[100]); weir.KindOf(err) != weir.NotFound {
 			t.Errorf("got %v, want an error of kind NotFound", err)
 		}
 	})
@@ -150,7 +150,7 @@ func TestPackedDeliveries_TooLargeAnswersHaveRowsOfTheirOwn(t *testing.T) {
 		if err := w.Commit(t.Context(), batch); err != nil {
 			t.Fatal(err)
 		}
-		if st, err := b.store.Status(t.Context(),
+		if st, err := b.store.Messages().Status(t.Context(),
 			ids[59]); err != nil || st.Stage != weir.Delivered || st.Attempts[0].Body != newNoise(2000, 59) {
 			t.Errorf("got %+v, %v, want delivered, with the answer's body", st, err)
 		}

@@ -77,11 +77,11 @@ func (c Control) KeyPauses(now time.Time) []weir.Pause {
 // Pause pauses a lane, or a key in its lane, or changes such a pause. After about a second the holder sends none of
 // the paused messages any more; an attempt under way may finish. Conflict: the number of lanes is being changed, or
 // too many keys are paused.
-func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
+func (ps Pauses) Pause(ctx context.Context, p weir.Pause) error {
 	p.Since, p.Until = p.Since.UTC().Truncate(time.Microsecond), p.Until.UTC().Truncate(time.Microsecond)
-	return s.changeLane(ctx, p.Lane, func(c Control) ([]storage.Op, error) {
+	return ps.store.changeLane(ctx, p.Lane, func(c Control) ([]storage.Op, error) {
 		row := pauseRowKey(p.Key)
-		others := slices.DeleteFunc(c.KeyPauses(s.Now()), func(o weir.Pause) bool { return o.Key == p.Key })
+		others := slices.DeleteFunc(c.KeyPauses(ps.store.Now()), func(o weir.Pause) bool { return o.Key == p.Key })
 		switch {
 		case c.Head.IsSealed:
 			return nil, errConflict("pause",
@@ -91,15 +91,15 @@ func (s *Store) Pause(ctx context.Context, p weir.Pause) error {
 				"%d keys of lane %d are paused, and no more can be: resume some, or pause the lane", len(others),
 				p.Lane))
 		}
-		return append(c.expiredPauseOps(s.Now(), row),
+		return append(c.expiredPauseOps(ps.store.Now(), row),
 			storage.Op{Kind: storage.Upsert, Key: row, Values: pauseValues(p)}), nil
 	})
 }
 
 // Resume ends an operator's pause of a key, or of the lane if key is empty. For a lane it also asks the holder to end
 // a pause for the CMS. Without such pauses, Resume changes nothing.
-func (s *Store) Resume(ctx context.Context, lane int, key string) error {
-	return s.changeLane(ctx, lane, func(c Control) ([]storage.Op, error) {
+func (ps Pauses) Resume(ctx context.Context, lane int, key string) error {
+	return ps.store.changeLane(ctx, lane, func(c Control) ([]storage.Op, error) {
 		var ops []storage.Op
 		row := pauseRowKey(key)
 		for _, n := range c.markers {
@@ -107,13 +107,13 @@ func (s *Store) Resume(ctx context.Context, lane int, key string) error {
 				ops = append(ops, storage.Op{Kind: storage.Delete, Key: row})
 			}
 		}
-		if key == "" && c.Tail.PausedUntil.After(s.Now().Add(-ClockSkew)) {
+		if key == "" && c.Tail.PausedUntil.After(ps.store.Now().Add(-ClockSkew)) {
 			ops = append(ops, storage.Op{Kind: storage.Upsert, Key: resumeKey, Values: map[string]any{}})
 		}
 		if len(ops) == 0 {
 			return nil, nil
 		}
-		return append(ops, c.expiredPauseOps(s.Now(), row)...), nil
+		return append(ops, c.expiredPauseOps(ps.store.Now(), row)...), nil
 	})
 }
 
@@ -152,11 +152,11 @@ func (s *Store) changeLane(ctx context.Context, lane int, ask func(Control) ([]s
 }
 
 // ReadPauses returns the operator's pauses in force in all lanes.
-func (s *Store) ReadPauses(ctx context.Context) ([]weir.Pause, error) {
-	byLane := make([][]weir.Pause, s.Lanes)
-	err := ForEach(s.Lanes, func(lane int) error {
-		c, err := s.ReadControl(ctx, lane)
-		byLane[lane] = c.Pauses(s.Now())
+func (ps Pauses) ReadPauses(ctx context.Context) ([]weir.Pause, error) {
+	byLane := make([][]weir.Pause, ps.store.Lanes)
+	err := ForEach(ps.store.Lanes, func(lane int) error {
+		c, err := ps.store.ReadControl(ctx, lane)
+		byLane[lane] = c.Pauses(ps.store.Now())
 		return err
 	})
 	if err != nil {

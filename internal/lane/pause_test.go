@@ -29,7 +29,7 @@ func (b *bench) listPauses() []string {
 func (b *bench) pauseLane(p weir.Pause) {
 	b.t.Helper()
 	p.Since = time.Now()
-	if err := b.store.Pause(b.t.Context(), p); err != nil {
+	if err := b.store.Pauses().Pause(b.t.Context(), p); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -37,7 +37,7 @@ func (b *bench) pauseLane(p weir.Pause) {
 // resumeKey ends the pause of a key, or of the lane if key is empty.
 func (b *bench) resumeKey(key string) {
 	b.t.Helper()
-	if err := b.store.Resume(b.t.Context(), 0, key); err != nil {
+	if err := b.store.Pauses().Resume(b.t.Context(), 0, key); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -99,7 +99,7 @@ func TestPause_TooManyKeys(t *testing.T) {
 			b.pauseLane(weir.Pause{Key: fmt.Sprint(i), Reason: "r"})
 		}
 		b.pauseLane(weir.Pause{Key: "7", Reason: "the same key again"})
-		if err := b.store.Pause(t.Context(), weir.Pause{Key: "one more", Reason: "r",
+		if err := b.store.Pauses().Pause(t.Context(), weir.Pause{Key: "one more", Reason: "r",
 			Since: time.Now()}); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("one more: %v, want an error of kind Conflict", err)
 		}
@@ -113,7 +113,7 @@ func TestPause_SealedLane(t *testing.T) {
 		if err := (epochend.Lanes{Store: b.faultless}).Seal(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.store.Pause(t.Context(), weir.Pause{Reason: "r",
+		if err := b.store.Pauses().Pause(t.Context(), weir.Pause{Reason: "r",
 			Since: time.Now()}); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("pause: %v, want an error of kind Conflict", err)
 		}
@@ -149,7 +149,7 @@ func TestPause_SealedMeanwhile(t *testing.T) {
 			}
 			return true
 		}, storagetest.Fault{})
-		if err := b.store.Pause(t.Context(), weir.Pause{Reason: "fire"}); weir.KindOf(err) != weir.Conflict {
+		if err := b.store.Pauses().Pause(t.Context(), weir.Pause{Reason: "fire"}); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("got %v, want an error of kind Conflict", err)
 		}
 		if c, err := b.faultless.ReadControl(t.Context(), 0); err != nil || len(c.Pauses(time.Now())) > 0 {

@@ -61,20 +61,20 @@ func (e *Entry) HasIdempotencyKey(key string) bool {
 // FindSubmission returns the present epoch, lane and sequence number of the message that was posted with an ordering
 // key and an idempotency key, in this epoch or in an earlier one. The nonce may be missing in the returned id. The
 // zero id means that there is no such message.
-func (s *Store) FindSubmission(ctx context.Context, key, idempotencyKey string) (weir.ID, error) {
-	lane := Of(key, s.Lanes)
-	row, err := s.Table.Get(ctx, s.Partition(lane), idempotencyKeyRow(key, idempotencyKey))
+func (ms Messages) FindSubmission(ctx context.Context, key, idempotencyKey string) (weir.ID, error) {
+	lane := Of(key, ms.store.Lanes)
+	row, err := ms.store.Table.Get(ctx, ms.store.Partition(lane), idempotencyKeyRow(key, idempotencyKey))
 	if err == nil {
-		return weir.ID{Epoch: s.Epoch, Lane: lane, Seq: rows.Seq.Of(row.Values)}, nil
+		return weir.ID{Epoch: ms.store.Epoch, Lane: lane, Seq: rows.Seq.Of(row.Values)}, nil
 	}
 	if !storage.Is(err, storage.NotFound) {
 		return weir.ID{}, err
 	}
-	_, id, err := s.readEarlierIdempotency(ctx, key, idempotencyKey)
+	_, id, err := ms.store.readEarlierIdempotency(ctx, key, idempotencyKey)
 	if err != nil || id.IsZero() {
 		return weir.ID{}, err
 	}
-	e, err := s.followCopies(ctx, id)
+	e, err := ms.followCopies(ctx, id)
 	if storage.Is(err, storage.NotFound) {
 		return weir.ID{}, nil // retention has just removed it
 	}

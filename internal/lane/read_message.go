@@ -9,15 +9,43 @@ import (
 	"weir/internal/weir"
 )
 
-// LoadMessage reads a message with its accepted body. NotFound: as for Status, or the content
+// Status returns the status of a message, whichever epoch has it now. It returns NotFound if the epoch, the lane or
+// the message of the id is unknown, or if the nonce is wrong.
+func (ms Messages) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
+	e, err := ms.findMessage(ctx, id)
+	if err != nil {
+		return weir.Status{}, err
+	}
+	return e.status, nil
+}
+
+// findMessage reads a message by its id, in the epoch that has the message now. Its errors are for callers of the
+// API.
+func (ms Messages) findMessage(ctx context.Context, id weir.ID) (*Entry, error) {
+	e, err := ms.followCopies(ctx, id)
+	if storage.Is(err, storage.NotFound) {
+		return nil, errNoMessage("status")
+	}
+	if err != nil {
+		return nil, APIError("status", err)
+	}
+	return e, nil
+}
+
+func errNoMessage(op string) error {
+	return &weir.Error{Kind: weir.NotFound, Op: op,
+		Message: "there is no message with this id, or it was removed after its retention"}
+}
+
+// LoadMessage reads a message with its accepted body. NotFound: as for Messages.Status, or the content
 // was erased.
-func (s *Store) LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
-	return s.loadVersion(ctx, id, false)
+func (ms Messages) LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
+	return ms.loadVersion(ctx, id, false)
 }
 
 // loadVersion reads a message with its edited body, or with the accepted one.
-func (s *Store) loadVersion(ctx context.Context, id weir.ID, edited bool) (weir.Message, error) {
-	e, err := s.findMessage(ctx, id)
+func (ms Messages) loadVersion(ctx context.Context, id weir.ID, edited bool) (weir.Message, error) {
+	e, err := ms.findMessage(ctx, id)
 	if err != nil {
 		return weir.Message{}, err
 	}
@@ -31,7 +59,7 @@ func (s *Store) loadVersion(ctx context.Context, id weir.ID, edited bool) (weir.
 	if !edited {
 		e.useAccepted()
 	}
-	at := s.ForEpoch(epochs.Epoch{Number: e.Message.ID.Epoch})
+	at := ms.store.ForEpoch(epochs.Epoch{Number: e.Message.ID.Epoch})
 	err = at.LoadBody(ctx, e)
 	if storage.Is(err, storage.NotFound) {
 		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load",

@@ -19,7 +19,7 @@ func TestStore_LoadMessage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := b.store.LoadMessage(t.Context(), filed.Message.ID)
+			got, err := b.store.Messages().LoadMessage(t.Context(), filed.Message.ID)
 			if err != nil || !bytes.Equal(got.Body,
 				[]byte(body)) || got.Key != "/a" || got.ContentType != "application/xml" {
 				t.Errorf("got %d bytes, want the %d that were posted, with key and type: %v",
@@ -27,7 +27,7 @@ func TestStore_LoadMessage(t *testing.T) {
 			}
 			other := filed.Message.ID
 			other.Nonce = "00000000000000000000"
-			if _, err := b.store.LoadMessage(t.Context(), other); weir.KindOf(err) != weir.NotFound {
+			if _, err := b.store.Messages().LoadMessage(t.Context(), other); weir.KindOf(err) != weir.NotFound {
 				t.Errorf("another nonce: %v, want an error of kind NotFound", err)
 			}
 		}

@@ -33,8 +33,8 @@ func (e *Entry) RememberedKey() string {
 func rememberedKeyOf(key, contract string) string { return rows.Hash("remembered", key, contract) }
 
 // ReadRemembered reads the remembered id of a RememberedKey; "" = there is none.
-func (s *Store) ReadRemembered(ctx context.Context, lane int, key string) (string, error) {
-	r, err := s.Table.Get(ctx, s.Partition(lane), rows.RememberedPrefix+key)
+func (ds DeliveryState) ReadRemembered(ctx context.Context, lane int, key string) (string, error) {
+	r, err := ds.store.Table.Get(ctx, ds.store.Partition(lane), rows.RememberedPrefix+key)
 	if storage.Is(err, storage.NotFound) {
 		return "", nil
 	}
@@ -55,8 +55,8 @@ func (c *Change) RemoveRemembered(key string) {
 
 // FindRemembered reads the remembered id of a key and contract; "" = there is none. Its errors are for callers of the
 // API.
-func (s *Store) FindRemembered(ctx context.Context, key, contract string) (string, error) {
-	id, err := s.ReadRemembered(ctx, Of(key, s.Lanes), rememberedKeyOf(key, contract))
+func (ms Messages) FindRemembered(ctx context.Context, key, contract string) (string, error) {
+	id, err := ms.store.DeliveryState().ReadRemembered(ctx, Of(key, ms.store.Lanes), rememberedKeyOf(key, contract))
 	if err != nil {
 		return "", APIError("remembered", err)
 	}
@@ -66,10 +66,10 @@ func (s *Store) FindRemembered(ctx context.Context, key, contract string) (strin
 // ForgetRemembered asks the holder to forget the remembered id of a key and contract, and returns that id. The next
 // message of the key and contract looks its item up in the CMS. NotFound: no id is remembered. Conflict: the number
 // of lanes is being changed. Unavailable: the request may or may not be stored.
-func (s *Store) ForgetRemembered(ctx context.Context, key, contract string) (id string, err error) {
+func (rs Requests) ForgetRemembered(ctx context.Context, key, contract string) (id string, err error) {
 	row := forgetIDKey(rememberedKeyOf(key, contract))
-	err = s.requestForgetting(ctx, key, row, "id", func() (bool, error) {
-		found, err := s.FindRemembered(ctx, key, contract)
+	err = rs.requestForgetting(ctx, key, row, "id", func() (bool, error) {
+		found, err := rs.store.Messages().FindRemembered(ctx, key, contract)
 		if found != "" {
 			id = found
 		}

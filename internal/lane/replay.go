@@ -34,10 +34,11 @@ type Edit struct {
 //   - o has an Edit, and a request to replay the message waits already.
 //   - o has no Force, and a later message of the key was delivered or may have been.
 //
-// NotFound: as for Status, or retention is removing the message. Unavailable: the request may or may not be stored.
-func (s *Store) Replay(ctx context.Context, id weir.ID, o ReplayOptions) (weir.Status, error) {
-	ask := replayCall{Store: s, ReplayOptions: o, nonce: newNonce()}
-	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) { return ask.requestOps(ctx, e) })
+// NotFound: as for Messages.Status, or retention is removing the message. Unavailable: the request may or may not be
+// stored.
+func (rs Requests) Replay(ctx context.Context, id weir.ID, o ReplayOptions) (weir.Status, error) {
+	ask := replayCall{Store: rs.store, ReplayOptions: o, nonce: newNonce()}
+	err := rs.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) { return ask.requestOps(ctx, e) })
 	return ask.status, err
 }
 
@@ -218,6 +219,6 @@ func (c *Change) RefuseReplay(e *Entry, reason string) {
 
 // LoadEditedMessage reads an edited message with its edited body. NotFound: as for LoadMessage, or the message was
 // never edited.
-func (s *Store) LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
-	return s.loadVersion(ctx, id, true)
+func (ms Messages) LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
+	return ms.loadVersion(ctx, id, true)
 }

@@ -13,12 +13,13 @@ import (
 // nil, or the Conflict or NotFound error of Replay. After another failure it returns that error, and results only for
 // the messages that were handled before. Repeating a call does no harm. The entries must have their attempts, as
 // entries from ReadMessage have.
-func (s *Store) ReplayMany(ctx context.Context, lane int, entries []*Entry, force bool) (results []error, err error) {
-	c, err := s.ReadControl(ctx, lane)
+func (rs Requests) ReplayMany(ctx context.Context, lane int, entries []*Entry, force bool) (results []error,
+	err error) {
+	c, err := rs.store.ReadControl(ctx, lane)
 	if err != nil {
 		return nil, APIError("replay", err)
 	}
-	b := bulkReplay{store: s, lane: lane, force: force, nonce: newNonce(), historyFence: c.Tail.HistoryFence}
+	b := bulkReplay{store: rs.store, lane: lane, force: force, nonce: newNonce(), historyFence: c.Tail.HistoryFence}
 	asked, err := b.prepareAll(ctx, entries)
 	for len(asked) > 0 && err == nil {
 		n := countTogether(asked)
@@ -86,10 +87,10 @@ func (b *bulkReplay) requestTogether(ctx context.Context, group []askedReplay) e
 	}
 	var failed error
 	if len(ops) > 0 {
-		failed = b.store.raiseRequestSeq(ctx, b.lane, ops)
+		failed = b.store.Requests().raiseRequestSeq(ctx, b.lane, ops)
 		if storage.Is(failed, storage.Precondition) && storage.FailedAt(failed) <= 0 {
 			if clock.Sleep(ctx, b.store.drawPause(conflictPause)) { // an append was faster
-				failed = b.store.raiseRequestSeq(ctx, b.lane, ops)
+				failed = b.store.Requests().raiseRequestSeq(ctx, b.lane, ops)
 			}
 		}
 	}
@@ -108,7 +109,7 @@ func (b *bulkReplay) requestTogether(ctx context.Context, group []askedReplay) e
 
 func (b *bulkReplay) requestAlone(ctx context.Context, e *Entry) error {
 	ask := b.callFor()
-	return b.store.changeMessage(ctx, e.Message.ID, func(now *Entry) ([]storage.Op, error) {
+	return b.store.Requests().changeMessage(ctx, e.Message.ID, func(now *Entry) ([]storage.Op, error) {
 		return ask.requestOps(ctx, now)
 	})
 }

@@ -51,7 +51,7 @@ func TestReplayMany_RequestsManyInOneTransaction(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
-		results, err := b.store.ReplayMany(t.Context(), 0, entries, false)
+		results, err := b.store.Requests().ReplayMany(t.Context(), 0, entries, false)
 		if err != nil || len(results) != n {
 			t.Fatalf("got %d results, %v, want %d and no error", len(results), err, n)
 		}
@@ -92,7 +92,7 @@ func TestReplayMany_LostAnswers(t *testing.T) {
 					}
 					return storagetest.Fault{}
 				})
-				results, err := b.store.ReplayMany(t.Context(), 0, entries, false)
+				results, err := b.store.Requests().ReplayMany(t.Context(), 0, entries, false)
 				if err != nil || len(results) != 3 {
 					t.Fatalf("got results %v, %v, want 3 and no error", results, err)
 				}
@@ -118,17 +118,19 @@ func TestReplayMany_LostAnswers(t *testing.T) {
 func TestReplayMany_MessagesThatCannotBeReplayed(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		entries := b.appendManyDead(b.raiseFence(), 5)
-		if _, err := b.faultless.Discard(t.Context(), entries[1].Message.ID, "never"); err != nil {
+		if _, err := b.faultless.Requests().Discard(t.Context(), entries[1].Message.ID, "never"); err != nil {
 			t.Fatal(err)
 		}
 		entries[1] = b.readMessage(entries[1].Message.ID)
-		if _, err := b.faultless.Replay(t.Context(), entries[2].Message.ID, lane.ReplayOptions{}); err != nil {
+		if _, err := b.faultless.Requests().Replay(t.Context(), entries[2].Message.ID,
+			lane.ReplayOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.faultless.Discard(t.Context(), entries[3].Message.ID, "after it was read"); err != nil {
+		if _, err := b.faultless.Requests().Discard(t.Context(), entries[3].Message.ID,
+			"after it was read"); err != nil {
 			t.Fatal(err)
 		}
-		results, err := b.store.ReplayMany(t.Context(), 0, entries, false)
+		results, err := b.store.Requests().ReplayMany(t.Context(), 0, entries, false)
 		if err != nil || len(results) != 5 {
 			t.Fatalf("got results %v, %v, want 5 and no error", results, err)
 		}
@@ -158,12 +160,13 @@ func TestReplayMany_FailsAtTheSecondTransaction(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
-		results, err := b.store.ReplayMany(t.Context(), 0, entries, false)
+		results, err := b.store.Requests().ReplayMany(t.Context(), 0, entries, false)
 		if weir.KindOf(err) != weir.Unavailable || len(results) != 49 {
 			t.Fatalf("got %d results, %v, want 49 and an error of kind Unavailable", len(results), err)
 		}
 		b.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{} })
-		if results, err = b.store.ReplayMany(t.Context(), 0, entries[49:], false); err != nil || len(results) != 11 {
+		if results, err = b.store.Requests().ReplayMany(t.Context(), 0, entries[49:], false); err != nil ||
+			len(results) != 11 {
 			t.Errorf("the rest: %d results, %v, want 11 and no error", len(results), err)
 		}
 		if got := b.listRequested(); len(got) != 60 {

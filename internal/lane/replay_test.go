@@ -16,7 +16,7 @@ import (
 // grantReplays grants up to ten requests for replays, as the lane's holder would, but writes no blocks.
 func (b *bench) grantReplays(w *lane.Writer) {
 	b.t.Helper()
-	requests, err := b.faultless.PendingRequests(b.t.Context(), 0, 10)
+	requests, err := b.faultless.DeliveryState().PendingRequests(b.t.Context(), 0, 10)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -98,11 +98,11 @@ func TestReplay_LostAnswers(t *testing.T) {
 					}
 					return storagetest.Fault{}
 				})
-				if _, err := b.store.Replay(t.Context(), id, withBody("y")); err != nil || faults == 0 {
+				if _, err := b.store.Requests().Replay(t.Context(), id, withBody("y")); err != nil || faults == 0 {
 					t.Fatalf("%v after %d faults, want more than 0 and no error", err, faults)
 				}
 				b.grantReplays(w)
-				st, err := b.store.Status(t.Context(), id)
+				st, err := b.store.Messages().Status(t.Context(), id)
 				if err != nil || st.Stage != weir.Queued || st.Message.Replays != 1 || !st.FinishedAt.IsZero() {
 					t.Errorf("got %+v, %v, want Stage queued, Replays 1, no FinishedAt and no error", st, err)
 				}
@@ -120,11 +120,11 @@ func TestReplay_Forced(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		id := b.appendDead(b.raiseFence(), "a", "x")
 		for _, force := range []bool{false, true, false} {
-			if _, err := b.store.Replay(t.Context(), id, lane.ReplayOptions{Force: force}); err != nil {
+			if _, err := b.store.Requests().Replay(t.Context(), id, lane.ReplayOptions{Force: force}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if st, err := b.store.Status(t.Context(), id); err != nil || !st.ReplayForced {
+		if st, err := b.store.Messages().Status(t.Context(), id); err != nil || !st.ReplayForced {
 			t.Errorf("Status = %+v, %v, want ReplayForced, as of the second request", st, err)
 		}
 	})
@@ -136,7 +136,8 @@ func TestReplay_InASealedLane(t *testing.T) {
 		if err := (epochend.Lanes{Store: b.faultless}).Seal(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.store.Replay(t.Context(), id, lane.ReplayOptions{}); weir.KindOf(err) != weir.Unavailable {
+		if _, err := b.store.Requests().Replay(t.Context(), id,
+			lane.ReplayOptions{}); weir.KindOf(err) != weir.Unavailable {
 			t.Errorf("got %v, want an error of kind Unavailable", err)
 		}
 	})
@@ -167,7 +168,7 @@ func TestRetention_OfReplayed(t *testing.T) {
 			return b.listKeys()["m_"+lane.OrderPos(1)]
 		}
 		time.Sleep(27 * day)
-		if _, err := b.store.Replay(t.Context(), id, withBody(newNoise(100<<10, 2))); err != nil {
+		if _, err := b.store.Requests().Replay(t.Context(), id, withBody(newNoise(100<<10, 2))); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(4 * day)
@@ -202,11 +203,11 @@ func TestForgotten_EditedBodies(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		w := b.raiseFence()
 		granted, waiting := b.appendDead(w, "a", "x"), b.appendDead(w, "b", "y")
-		if _, err := b.store.Replay(t.Context(), granted, withBody(newNoise(100<<10, 1))); err != nil {
+		if _, err := b.store.Requests().Replay(t.Context(), granted, withBody(newNoise(100<<10, 1))); err != nil {
 			t.Fatal(err)
 		}
 		b.grantReplays(w)
-		if _, err := b.store.Replay(t.Context(), waiting, withBody(newNoise(100<<10, 2))); err != nil {
+		if _, err := b.store.Requests().Replay(t.Context(), waiting, withBody(newNoise(100<<10, 2))); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.account.Blobs().Put(t.Context(), time.Now().UTC().Format("2006-01-02")+"/1.0/orphan",
@@ -223,7 +224,7 @@ func TestForgotten_EditedBodies(t *testing.T) {
 		if names := b.blobNames(); len(names) != 2 || strings.Contains(strings.Join(names, " "), "orphan") {
 			t.Errorf("got %v, want 2 names and no \"orphan\"", names)
 		}
-		if _, err := b.store.LoadEditedMessage(t.Context(), granted); err != nil {
+		if _, err := b.store.Messages().LoadEditedMessage(t.Context(), granted); err != nil {
 			t.Error(err)
 		}
 	})
@@ -241,13 +242,13 @@ func TestDeadKeys_TooMany(t *testing.T) {
 				t.Fatal(err)
 			}
 			if seq+99 > 5000 && seq < 5000 {
-				keys, all, err := b.store.ReadDeadKeys(t.Context(), 0)
+				keys, all, err := b.store.DeliveryState().ReadDeadKeys(t.Context(), 0)
 				if err != nil || all || len(keys) < 2500 || !keys[lane.KeyHash(lane.OrderPos(7))] {
 					t.Errorf("%d keys, all %v, %v, want at least 2500 but not all, with key 7", len(keys), all, err)
 				}
 			}
 		}
-		if keys, all, err := b.store.ReadDeadKeys(t.Context(), 0); err != nil || !all || keys != nil {
+		if keys, all, err := b.store.DeliveryState().ReadDeadKeys(t.Context(), 0); err != nil || !all || keys != nil {
 			t.Errorf("%d keys, all %v, %v, want all true, no keys and no error", len(keys), all, err)
 		}
 	})
@@ -265,14 +266,16 @@ func TestPendingRequests_InShortPages(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		w := b.raiseFence()
 		for _, key := range []string{"a", "b", "c"} {
-			if _, err := b.store.Replay(t.Context(), b.appendDead(w, key, "x"), lane.ReplayOptions{}); err != nil {
+			if _, err := b.store.Requests().Replay(t.Context(), b.appendDead(w, key, "x"),
+				lane.ReplayOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		store := *b.faultless
 		store.Table = shortPages{b.faultless.Table}
 		for limit, want := range map[int]int{2: 2, 3: 3, 10: 3} {
-			if got, err := store.PendingRequests(t.Context(), 0, limit); err != nil || len(got) != want {
+			if got, err := store.DeliveryState().PendingRequests(t.Context(), 0, limit); err != nil ||
+				len(got) != want {
 				t.Errorf("%d requests, at most %d, %v, want %v and no error", len(got), limit, err, want)
 			}
 		}
@@ -286,11 +289,11 @@ func TestPendingRequests_ForcedBehindTheLimit(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		id := b.appendDead(b.raiseFence(), "a", "x")
 		for _, o := range []lane.ReplayOptions{withBody("y"), {Force: true}} {
-			if _, err := b.store.Replay(t.Context(), id, o); err != nil {
+			if _, err := b.store.Requests().Replay(t.Context(), id, o); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got, err := b.faultless.PendingRequests(t.Context(), 0,
+		if got, err := b.faultless.DeliveryState().PendingRequests(t.Context(), 0,
 			1); err != nil || len(got) != 1 || !got[0].Force || !got[0].HasEdit() {
 			t.Errorf("got %+v, %v, want one request, forced and with an edit", got, err)
 		}
@@ -325,7 +328,7 @@ func TestRetention_ReplayedMeanwhile(t *testing.T) {
 				b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 					if !asked && replayed(c) {
 						asked = true
-						_, err := b.faultless.Replay(context.Background(), id, lane.ReplayOptions{})
+						_, err := b.faultless.Requests().Replay(context.Background(), id, lane.ReplayOptions{})
 						accepted = err == nil
 						if err != nil && weir.KindOf(err) != weir.NotFound {
 							t.Error(err)
@@ -337,7 +340,7 @@ func TestRetention_ReplayedMeanwhile(t *testing.T) {
 				if _, err := r.RunLane(t.Context(), 0); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := b.faultless.LoadMessage(t.Context(), id); !asked || accepted != (err == nil) {
+				if _, err := b.faultless.Messages().LoadMessage(t.Context(), id); !asked || accepted != (err == nil) {
 					t.Errorf("asked %v, accepted %v, and then: %v, want asked true, and no error only if accepted",
 						asked, accepted, err)
 				}
@@ -378,7 +381,8 @@ func TestReplay_OfAMessageThatRetentionRemoves(t *testing.T) {
 			}
 			return true
 		}, storagetest.Fault{})
-		if _, err := b.store.Replay(t.Context(), id, lane.ReplayOptions{}); weir.KindOf(err) != weir.NotFound {
+		if _, err := b.store.Requests().Replay(t.Context(), id,
+			lane.ReplayOptions{}); weir.KindOf(err) != weir.NotFound {
 			t.Errorf("replayed with %d bodies left: %v, want an error of kind NotFound", len(b.blobNames()), err)
 		}
 	})

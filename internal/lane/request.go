@@ -70,8 +70,9 @@ func requestFrom(r storage.Row) Request {
 // PendingRequests reads the first requests of a lane, at most limit. If it returns fewer than limit, the lane has no
 // others. It reads one row more than it returns, because that row may be a forced replay: then the unforced request
 // before it counts as forced, too.
-func (s *Store) PendingRequests(ctx context.Context, lane int, limit int) ([]Request, error) {
-	found, err := rows.ReadFirst(ctx, s.Table, rows.WithPrefix(s.Partition(lane), rows.RequestPrefix, nil), limit+1)
+func (ds DeliveryState) PendingRequests(ctx context.Context, lane int, limit int) ([]Request, error) {
+	found, err := rows.ReadFirst(ctx, ds.store.Table, rows.WithPrefix(ds.store.Partition(lane), rows.RequestPrefix,
+		nil), limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -97,17 +98,17 @@ func (c *Change) ResolveRequest(w Request) {
 
 // Cancel cancels a message. A scheduled message is cancelled when Cancel returns. A message in the log is cancelled
 // if the lane's holder reads the request before it sends the message; the returned Status then has the state before
-// the request. Conflict: the message is final. NotFound: as for Status. Unavailable: it is not known whether the
-// message was cancelled, or the request stored.
-func (s *Store) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
-	return s.cancelWithNonce(ctx, id, newNonce())
+// the request. Conflict: the message is final. NotFound: as for Messages.Status. Unavailable: it is not known whether
+// the message was cancelled, or the request stored.
+func (rs Requests) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
+	return rs.cancelWithNonce(ctx, id, newNonce())
 }
 
 // cancelWithNonce is Cancel with a nonce, by which a repeat recognizes that an earlier try has cancelled the message.
-func (s *Store) cancelWithNonce(ctx context.Context, id weir.ID, nonce string) (weir.Status, error) {
+func (rs Requests) cancelWithNonce(ctx context.Context, id weir.ID, nonce string) (weir.Status, error) {
 	hasRequested := false
 	var st weir.Status
-	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) {
+	err := rs.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) {
 		st = e.status
 		switch {
 		case e.Stage == weir.Cancelled && (hasRequested || rows.CancelNonce.Of(e.row) == nonce):
@@ -115,10 +116,10 @@ func (s *Store) cancelWithNonce(ctx context.Context, id weir.ID, nonce string) (
 		case e.Stage.Final():
 			return nil, errConflict("cancel", "the message is "+string(e.Stage)+" already")
 		case e.Stage == weir.Scheduled:
-			st.Stage, st.FinishedAt = weir.Cancelled, s.Now().UTC().Truncate(time.Microsecond)
+			st.Stage, st.FinishedAt = weir.Cancelled, rs.store.Now().UTC().Truncate(time.Microsecond)
 			return cancelOps(e, st.FinishedAt, nonce), nil
 		}
-		asked, err := s.rowsOfLane(e.Message.ID.Lane).hasRow(ctx, cancelKey(e.Seq()))
+		asked, err := rs.store.rowsOfLane(e.Message.ID.Lane).hasRow(ctx, cancelKey(e.Seq()))
 		if err != nil || asked {
 			return nil, err
 		}
@@ -126,8 +127,8 @@ func (s *Store) cancelWithNonce(ctx context.Context, id weir.ID, nonce string) (
 		return []storage.Op{{Kind: storage.Insert, Key: cancelKey(e.Seq()),
 			Values: rows.Values(rows.Seq.Is(e.Seq()))}}, nil
 	})
-	if err == nil && st.Stage == weir.Cancelled && st.Message.Callback != "" && s.Notifier != nil {
-		s.Notifier.WakeOutbox(st.Message.ID.Lane)
+	if err == nil && st.Stage == weir.Cancelled && st.Message.Callback != "" && rs.store.Notifier != nil {
+		rs.store.Notifier.WakeOutbox(st.Message.ID.Lane)
 	}
 	return st, err
 }
@@ -151,10 +152,10 @@ func cancelOps(e *Entry, at time.Time, nonce string) []storage.Op {
 // Reschedule changes the due time of a scheduled message. version is the weir.Tag of the Status on which the caller
 // decided; empty = any. Conflict: the message is not scheduled any more. Stale: the message has changed since that
 // Status. NotFound and Unavailable: as for Cancel.
-func (s *Store) Reschedule(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error) {
+func (rs Requests) Reschedule(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error) {
 	due = RoundDueTime(due)
 	nonce := newNonce()
-	err := s.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) {
+	err := rs.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) {
 		switch {
 		case rows.MoveNonce.Of(e.row) == nonce:
 			return nil, nil
@@ -175,7 +176,7 @@ func (s *Store) Reschedule(ctx context.Context, id weir.ID, due time.Time, versi
 	if err != nil {
 		return weir.Status{}, err
 	}
-	return s.Status(ctx, id)
+	return rs.store.Messages().Status(ctx, id)
 }
 
 // RoundDueTime rounds a due time up to whole microseconds, the precision of rows.
@@ -186,11 +187,11 @@ func RoundDueTime(t time.Time) time.Time {
 // changeMessage makes the change that ask returns for the stored message, and raises the request number in head
 // with it. If another process was faster, it calls ask again. If ask returns no operations, there is nothing to
 // change.
-func (s *Store) changeMessage(ctx context.Context, id weir.ID, ask func(*Entry) ([]storage.Op, error)) error {
+func (rs Requests) changeMessage(ctx context.Context, id weir.ID, ask func(*Entry) ([]storage.Op, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
 	err := rows.Update(ctx, func() (bool, error) {
-		e, err := s.findMessage(ctx, id)
+		e, err := rs.store.Messages().findMessage(ctx, id)
 		if err != nil {
 			return true, err
 		}
@@ -198,8 +199,8 @@ func (s *Store) changeMessage(ctx context.Context, id weir.ID, ask func(*Entry) 
 		if err != nil || len(ops) == 0 {
 			return true, err
 		}
-		return judgeRequest(s.raiseRequestSeq(ctx, e.Message.ID.Lane, ops))
-	}, s.PauseAfterConflict)
+		return judgeRequest(rs.raiseRequestSeq(ctx, e.Message.ID.Lane, ops))
+	}, rs.store.PauseAfterConflict)
 	return explainUndone(err)
 }
 
@@ -234,8 +235,8 @@ func (s *Store) PauseAfterConflict(error) time.Duration { return s.drawPause(con
 
 // raiseRequestSeq sends one transaction of ops that also raises the request number in head. It returns SealedError if
 // the lane is sealed.
-func (s *Store) raiseRequestSeq(ctx context.Context, lane int, ops []storage.Op) error {
-	c, err := s.ReadControl(ctx, lane)
+func (rs Requests) raiseRequestSeq(ctx context.Context, lane int, ops []storage.Op) error {
+	c, err := rs.store.ReadControl(ctx, lane)
 	if err != nil {
 		return err
 	}
@@ -243,7 +244,7 @@ func (s *Store) raiseRequestSeq(ctx context.Context, lane int, ops []storage.Op)
 		return SealedError("request")
 	}
 	all := append([]storage.Op{c.Head.UpdateOp(rows.RequestSeq.Is(c.Head.RequestSeq + 1))}, ops...)
-	_, err = s.Table.Transact(ctx, s.Partition(lane), all)
+	_, err = rs.store.Table.Transact(ctx, rs.store.Partition(lane), all)
 	return err
 }
 

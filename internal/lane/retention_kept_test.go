@@ -81,7 +81,7 @@ func TestRetention_DeliveredStaysDelivered(t *testing.T) {
 				for range 30 {
 					b.runEach(r, 0, 1)
 					for _, id := range ids {
-						st, err := b.faultless.Status(t.Context(), id)
+						st, err := b.faultless.Messages().Status(t.Context(), id)
 						if weir.KindOf(err) != weir.NotFound && (err != nil || st.Stage != weir.Delivered) {
 							t.Fatalf("message %d is %q, %v; want it delivered, or gone", id.Seq, st.Stage, err)
 						}
@@ -106,7 +106,7 @@ func TestRetention_APackedMessageThatStays(t *testing.T) {
 		b.faults.Set(refuseTransactions(func(op storage.Op) bool { return op.Key == "m_"+lane.OrderPos(5) }))
 		r := b.newRetention(b.store)
 		b.runEach(r, 8*oneDay, 1)
-		if st, err := b.faultless.Status(t.Context(),
+		if st, err := b.faultless.Messages().Status(t.Context(),
 			ids[4]); err != nil || st.Stage != weir.Delivered || b.countRows("m_") != 1 || b.countRows("d_") != 1 {
 			t.Errorf("the message that stays is %q (%v); %d messages and %d d_ rows are left, want delivered, 1, 1",
 				st.Stage, err, b.countRows("m_"), b.countRows("d_"))

@@ -135,13 +135,14 @@ func TestStore_Status(t *testing.T) {
 			t.Fatal(err)
 		}
 		id := r.Message.ID
-		if st, err := b.store.Status(t.Context(), id); err != nil || st.Stage != weir.Queued || st.Message.Key != "a" {
+		if st, err := b.store.Messages().Status(t.Context(), id); err != nil || st.Stage != weir.Queued ||
+			st.Message.Key != "a" {
 			t.Errorf("got %+v %v, want Stage queued, Key a and no error", st, err)
 		}
 		for _, wrong := range []weir.ID{{}, {Epoch: 2, Seq: id.Seq, Nonce: id.Nonce},
 			{Epoch: 1, Lane: 1, Seq: id.Seq, Nonce: id.Nonce},
 			{Epoch: 1, Seq: 2, Nonce: id.Nonce}, {Epoch: 1, Seq: id.Seq, Nonce: "00000000000000000000"}} {
-			if _, err := b.store.Status(t.Context(), wrong); weir.KindOf(err) != weir.NotFound {
+			if _, err := b.store.Messages().Status(t.Context(), wrong); weir.KindOf(err) != weir.NotFound {
 				t.Errorf("%+v: got %v, want an error of kind NotFound", wrong, err)
 			}
 		}

@@ -29,6 +29,33 @@ type Store struct {
 	recordOrigin  string         // the field Origin of the adopted record of epochs
 }
 
+// A Store has four groups of methods as types of their own: Requests, Pauses, Messages and DeliveryState.
+
+// Requests makes the changes of messages that callers of the API ask for. Most changes are requests to the holder.
+type Requests struct{ store *Store }
+
+// Requests returns the changes that callers of the API ask for.
+func (s *Store) Requests() Requests { return Requests{s} }
+
+// Pauses begins, ends and reads the pauses of operators.
+type Pauses struct{ store *Store }
+
+// Pauses returns the pauses of operators.
+func (s *Store) Pauses() Pauses { return Pauses{s} }
+
+// Messages reads messages for callers of the API. It finds a message in whichever epoch has it now.
+type Messages struct{ store *Store }
+
+// Messages returns the reads for callers of the API.
+func (s *Store) Messages() Messages { return Messages{s} }
+
+// DeliveryState reads the state of delivery that holders keep beside the log: blocks and held messages, due times,
+// keys with dead messages, last deliveries, newest versions, remembered ids, and the requests to the holder.
+type DeliveryState struct{ store *Store }
+
+// DeliveryState returns the reads of the state of delivery.
+func (s *Store) DeliveryState() DeliveryState { return DeliveryState{s} }
+
 // drawPause returns a random duration from 0 to span.
 func (s *Store) drawPause(span time.Duration) time.Duration {
 	draw := s.Rand
@@ -60,34 +87,6 @@ func (s *Store) LoadBody(ctx context.Context, e *Entry) error {
 	}
 	e.Message.Body, e.row = body, nil
 	return nil
-}
-
-// Status returns the status of a message, whichever epoch has it now. It returns NotFound if the epoch, the lane or
-// the message of the id is unknown, or if the nonce is wrong.
-func (s *Store) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
-	e, err := s.findMessage(ctx, id)
-	if err != nil {
-		return weir.Status{}, err
-	}
-	return e.status, nil
-}
-
-// findMessage reads a message by its id, in the epoch that has the message now. Its errors are for callers of the
-// API.
-func (s *Store) findMessage(ctx context.Context, id weir.ID) (*Entry, error) {
-	e, err := s.followCopies(ctx, id)
-	if storage.Is(err, storage.NotFound) {
-		return nil, errNoMessage("status")
-	}
-	if err != nil {
-		return nil, APIError("status", err)
-	}
-	return e, nil
-}
-
-func errNoMessage(op string) error {
-	return &weir.Error{Kind: weir.NotFound, Op: op,
-		Message: "there is no message with this id, or it was removed after its retention"}
 }
 
 // ReadLog reads at most limit messages from seq on, final ones too. A delivery that only a d_ row has is not filled

@@ -196,7 +196,7 @@ func TestBatch_FillsOneTransaction(t *testing.T) {
 		if err := w.Commit(t.Context(), batch); err != nil || taken != 49 {
 			t.Errorf("%d changes, %v, want 49 and no error", taken, err)
 		}
-		blocks, err := b.store.ReadBlocks(t.Context(), 0)
+		blocks, err := b.store.DeliveryState().ReadBlocks(t.Context(), 0)
 		if err != nil || len(blocks) != 1 || blocks[0].HeldCount != 48 {
 			t.Errorf("ReadBlocks = %+v, %v, want one block with a HeldCount of 48, the last state", blocks, err)
 		}

@@ -55,7 +55,7 @@ func TestSender_ReportLane_APauseOnce(t *testing.T) {
 		a, b := w.startSender(withLaneReceiver(t)), w.startSender(withLaneReceiver(t))
 		began := time.Now()
 		pause := weir.Pause{Lane: 0, Reason: "the CMS is moved", Since: began}
-		if err := w.store.Pause(t.Context(), pause); err != nil {
+		if err := w.store.Pauses().Pause(t.Context(), pause); err != nil {
 			t.Fatal(err)
 		}
 		if w.sweepEachMinute(9*time.Minute, a, b); w.joinEventTypes() != "" {
@@ -72,14 +72,15 @@ func TestSender_ReportLane_APauseOnce(t *testing.T) {
 			d["since"] != began.UTC().Format(time.RFC3339Nano) || formatDelay(got, began) != "10m0s" {
 			t.Errorf("got %s after %s, want the operator's pause after 10 min", got.body, formatDelay(got, began))
 		}
-		if err := w.store.Resume(t.Context(), 0, ""); err != nil {
+		if err := w.store.Pauses().Resume(t.Context(), 0, ""); err != nil {
 			t.Fatal(err)
 		}
 		if w.sweepEachMinute(5*time.Minute, b, c); w.joinEventTypes() != "lane.paused lane.resumed " {
 			t.Errorf("got the events %q, want \"lane.paused lane.resumed \"", w.joinEventTypes())
 		}
 		w.checkOutboxEmpty()
-		if err := w.store.Pause(t.Context(), weir.Pause{Lane: 0, Reason: "again", Since: time.Now()}); err != nil {
+		if err := w.store.Pauses().Pause(t.Context(), weir.Pause{Lane: 0, Reason: "again",
+			Since: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		w.sweepEachMinute(30*time.Minute, b, c)

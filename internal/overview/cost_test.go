@@ -36,7 +36,7 @@ func TestStatus_CostsTwoReadsInABacklog(t *testing.T) {
 		id := w.appendMessage("a")
 		table := &countingTable{Table: w.store.Table}
 		w.store.Table = table
-		st, err := w.store.Status(t.Context(), id)
+		st, err := w.store.Messages().Status(t.Context(), id)
 		if err != nil || table.asked > 2 || table.rows > 2 {
 			t.Errorf("Status made %d reads of %d rows, %v, want at most 2 reads of 2 rows and no error", table.asked,
 				table.rows, err)

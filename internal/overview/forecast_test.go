@@ -142,7 +142,7 @@ func TestForecast_PauseCauses(t *testing.T) {
 		pause := func(p weir.Pause) {
 			t.Helper()
 			p.Since = now
-			if err := w.store.Pause(t.Context(), p); err != nil {
+			if err := w.store.Pauses().Pause(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -225,7 +225,8 @@ func TestForecast_PausesDelayTheQueue(t *testing.T) {
 		w.rates[pace] = 1
 		checkNear(t, w.readForecast(id).ExpectedAt, now.Add(30*time.Minute))
 		until := now.Add(time.Hour)
-		if err := w.store.Pause(t.Context(), weir.Pause{Reason: "release", Since: now, Until: until}); err != nil {
+		if err := w.store.Pauses().Pause(t.Context(), weir.Pause{Reason: "release", Since: now,
+			Until: until}); err != nil {
 			t.Fatal(err)
 		}
 		checkNear(t, w.readForecast(id).ExpectedAt, until.Add(30*time.Minute))

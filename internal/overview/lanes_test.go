@@ -56,7 +56,7 @@ func TestLanes_ByStage(t *testing.T) {
 			!l.Exact || l.Held || l.Holder != "one" || l.LastError == "" {
 			t.Errorf("got %+v, want 2 scheduled, 2 retrying, 2 queued, 20 delivered and 1 dead, and no holder", l)
 		}
-		if _, err := w.store.Cancel(t.Context(), first); err != nil {
+		if _, err := w.store.Requests().Cancel(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
 		w.drainFor(time.Minute) // the next message of the key is tried
@@ -97,7 +97,7 @@ func TestLanes_Oldest(t *testing.T) {
 		dueAt := time.Now().Add(time.Hour)
 		w.drainFor(2 * time.Hour) // the scheduled messages are sent; the CMS takes them, except for late/x
 		expectOldest(lateAt)
-		if _, err := w.store.Cancel(t.Context(),
+		if _, err := w.store.Requests().Cancel(t.Context(),
 			w.searchAll(overview.Filter{Key: "late/too"}, 1)[0].Message.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -114,12 +114,12 @@ func TestLanes_OldestOfReplayed(t *testing.T) {
 		w.appendMessage("late/a")
 		lateAt := time.Now()
 		w.drainFor(time.Minute)
-		if err := w.store.Pause(t.Context(),
+		if err := w.store.Pauses().Pause(t.Context(),
 			weir.Pause{Key: "bad/late", Reason: "wait", Since: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range ids {
-			if _, err := w.store.Replay(t.Context(), id, replay); err != nil {
+			if _, err := w.store.Requests().Replay(t.Context(), id, replay); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -164,7 +164,7 @@ func TestLanes_Rates(t *testing.T) {
 		}
 		w.rates[pace] = 10
 		until := time.Now().Add(time.Hour).UTC()
-		if err := w.store.Pause(t.Context(),
+		if err := w.store.Pauses().Pause(t.Context(),
 			weir.Pause{Reason: "release", Since: time.Now(), Until: until}); err != nil {
 			t.Fatal(err)
 		}

@@ -41,13 +41,13 @@ func TestScheduled(t *testing.T) {
 			id := w.appendMessage(key, func(m *weir.Message) { m.DueAt = at })
 			switch i % 10 {
 			case 3:
-				if _, err := w.store.Cancel(t.Context(), id); err != nil {
+				if _, err := w.store.Requests().Cancel(t.Context(), id); err != nil {
 					t.Fatal(err)
 				}
 				continue
 			case 4:
 				at = base.Add(50 * time.Minute)
-				if _, err := w.store.Reschedule(t.Context(), id, at, ""); err != nil {
+				if _, err := w.store.Requests().Reschedule(t.Context(), id, at, ""); err != nil {
 					t.Fatal(err)
 				}
 			case 5:

@@ -67,7 +67,7 @@ func (s *search) searchEpochs(ctx context.Context, o *Overview, token string) (s
 	}
 	if f.namesSubmission() {
 		var err error
-		if s.submission, err = o.Store.FindSubmission(ctx, f.Key, f.IdempotencyKey); err != nil {
+		if s.submission, err = o.Store.Messages().FindSubmission(ctx, f.Key, f.IdempotencyKey); err != nil {
 			return "", err
 		}
 		s.addCost(cost{queries: 1})

@@ -141,7 +141,7 @@ func (w *world) appendAllKinds(n int, dice *rand.Rand) {
 		}
 	}
 	for _, id := range scheduled[:len(scheduled)/2] {
-		if _, err := w.store.Cancel(w.t.Context(), id); err != nil {
+		if _, err := w.store.Requests().Cancel(w.t.Context(), id); err != nil {
 			w.t.Fatal(err)
 		}
 	}

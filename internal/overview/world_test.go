@@ -177,7 +177,7 @@ func (w *world) insertRows(prefix string, n int, values map[string]any) {
 
 func (w *world) readStatus(id weir.ID) weir.Status {
 	w.t.Helper()
-	st, err := w.store.Status(w.t.Context(), id)
+	st, err := w.store.Messages().Status(w.t.Context(), id)
 	if err != nil {
 		w.t.Fatalf("Status = %v, want no error", err)
 	}

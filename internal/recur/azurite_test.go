@@ -40,8 +40,8 @@ func TestRunner_OnAzurite(t *testing.T) {
 			Store: &recur.Store{Table: account.Table(), Bodies: account.Bodies(), Now: clock.Now},
 			Log: struct {
 				*lane.Appender
-				*lane.Store
-			}{lane.NewAppender(lanes, quiet), lanes},
+				lane.Messages
+			}{lane.NewAppender(lanes, quiet), lanes.Messages()},
 			Contracts: contracts{}, Tickets: noTickets{}, Now: clock.Now, Logger: quiet,
 		})
 		t.Cleanup(func() { r.Close(context.Background()) })

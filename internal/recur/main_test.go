@@ -99,7 +99,7 @@ type log struct {
 }
 
 func (l *log) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
-	st, err := l.store.Status(ctx, id)
+	st, err := l.store.Messages().Status(ctx, id)
 	if l.w.final.Load() && l.actor != l.w.blind {
 		st.Stage = weir.Delivered
 	}

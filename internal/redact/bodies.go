@@ -15,7 +15,7 @@ type Contracts interface {
 	Redact(ctx context.Context, contract, contentType string, body []byte) (contract.Redaction, error)
 }
 
-// Loader reads messages with their bodies; see lane.Store.
+// Loader reads messages with their bodies; see lane.Messages.
 type Loader interface {
 	LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 	LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error)

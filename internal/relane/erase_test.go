@@ -53,7 +53,7 @@ func TestRun_AnErasedMessageIsErasedInAllEpochs(t *testing.T) {
 			t.Fatalf("got %d rows that name the keys, want some in each epoch", n)
 		}
 		for _, s := range []*sent{dead, old} {
-			if st, err := h.store.Erase(t.Context(), s.id); err != nil || st.ErasedAt.IsZero() {
+			if st, err := h.store.Requests().Erase(t.Context(), s.id); err != nil || st.ErasedAt.IsZero() {
 				t.Fatalf("erase of %q: got %+v, %v, want an ErasedAt and no error", s.body, st, err)
 			}
 		}
@@ -63,11 +63,12 @@ func TestRun_AnErasedMessageIsErasedInAllEpochs(t *testing.T) {
 		h.closeDrainer(t)
 		w.changeLanes(4)
 		h = w.startHandler(4)
-		st, err := h.store.Status(t.Context(), dead.id)
+		st, err := h.store.Messages().Status(t.Context(), dead.id)
 		if err != nil || st.Stage != weir.Dead || st.Message.Key != lane.ErasedKey("jane.doe") {
 			t.Errorf("got %+v, %v, want the erased dead message", st, err)
 		}
-		if latest, err := h.store.FindLatestVersion(t.Context(), "john.doe", st.Message.Contract); err != nil ||
+		if latest, err := h.store.Messages().FindLatestVersion(t.Context(), "john.doe",
+			st.Message.Contract); err != nil ||
 			latest.Version != "7" {
 			t.Errorf("got %+v, %v, want version 7: a key that was erased still has its version", latest, err)
 		}

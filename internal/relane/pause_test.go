@@ -20,7 +20,7 @@ func TestRun_RefusesWhileSomethingIsPaused(t *testing.T) {
 		key := "k1"
 		of := lane.Of(key, 3)
 		for _, p := range []weir.Pause{{Lane: 2, Reason: "fire"}, {Lane: of, Key: key, Reason: "odd"}} {
-			if err := h.store.Pause(t.Context(), p); err != nil {
+			if err := h.store.Pauses().Pause(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -33,7 +33,7 @@ func TestRun_RefusesWhileSomethingIsPaused(t *testing.T) {
 			t.Errorf("got %+v, want Step %v", m, epochs.StepNone)
 		}
 		for number, key := range map[int]string{2: "", of: key} {
-			if err := h.store.Resume(t.Context(), number, key); err != nil {
+			if err := h.store.Pauses().Resume(t.Context(), number, key); err != nil {
 				t.Fatal(err)
 			}
 			h.drainer.Wake(number)
@@ -50,7 +50,7 @@ func TestRun_PausedJustBeforeTheSeal(t *testing.T) {
 		faults, number := storagetest.NewFaults(), lane.Of("k1", 2)
 		faults.Once(func(c storagetest.Call) bool {
 			return c.Op == "Transact" && c.Ops[0].Key == "!head" && c.Ops[0].Values["Sealed"] == true && func() bool {
-				if err := h.store.Pause(t.Context(), weir.Pause{Lane: number, Reason: "fire"}); err != nil {
+				if err := h.store.Pauses().Pause(t.Context(), weir.Pause{Lane: number, Reason: "fire"}); err != nil {
 					t.Error(err)
 				}
 				return true
@@ -67,7 +67,7 @@ func TestRun_PausedJustBeforeTheSeal(t *testing.T) {
 			t.Errorf("%+v, reported %s, want Step %v and \"is paused (fire): resume it\"", m, w.joinReports(),
 				epochs.StepDrain)
 		}
-		if err := h.store.Resume(t.Context(), number, ""); err != nil {
+		if err := h.store.Pauses().Resume(t.Context(), number, ""); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-done; err != nil {
@@ -89,7 +89,7 @@ func TestRun_PausedJustBeforeTheSealOfAnEmptyLane(t *testing.T) {
 					if c.Op != "Transact" || c.Ops[0].Key != "!head" || c.Ops[0].Values["Sealed"] != true {
 						return false
 					}
-					if err := h.store.Pause(t.Context(),
+					if err := h.store.Pauses().Pause(t.Context(),
 						weir.Pause{Lane: number, Key: key, Reason: "fire"}); err != nil {
 						t.Error(err)
 					}
@@ -103,7 +103,7 @@ func TestRun_PausedJustBeforeTheSealOfAnEmptyLane(t *testing.T) {
 					t.Errorf("%+v, reported %s, want Step %v and \"is paused (fire): resume it\"", m, w.joinReports(),
 						epochs.StepDrain)
 				}
-				if err := h.store.Resume(t.Context(), number, key); err != nil {
+				if err := h.store.Pauses().Resume(t.Context(), number, key); err != nil {
 					t.Fatal(err)
 				}
 				if err := <-done; err != nil {

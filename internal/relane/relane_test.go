@@ -156,18 +156,18 @@ func TestRun_CountsCancellationsFirst(t *testing.T) {
 			}
 		}
 		h.closeDrainer(t)
-		if _, err := h.store.Cancel(t.Context(), later[0].id); err != nil {
+		if _, err := h.store.Requests().Cancel(t.Context(), later[0].id); err != nil {
 			t.Fatal(err)
 		}
 		w.changeLanes(3)
 		h = w.startHandler(3)
 		w.checkPromises(h, 2)
 		// Messages that moved can be cancelled, and can get another due time, under their first ids.
-		if st, err := h.store.Cancel(t.Context(), later[1].id); err != nil || st.Stage != weir.Cancelled {
+		if st, err := h.store.Requests().Cancel(t.Context(), later[1].id); err != nil || st.Stage != weir.Cancelled {
 			t.Errorf("cancel: %+v %v, want Stage cancelled and no error", st, err)
 		}
 		soon := time.Now().Add(time.Minute)
-		if st, err := h.store.Reschedule(t.Context(), later[2].id, soon, ""); err != nil ||
+		if st, err := h.store.Requests().Reschedule(t.Context(), later[2].id, soon, ""); err != nil ||
 			st.Message.Public() != later[2].id || st.Message.ID == later[2].id {
 			t.Errorf("move: %+v %v, want Public %v, ID another than %v and no error", st, err, later[2].id,
 				later[2].id)
@@ -263,7 +263,7 @@ func TestRetention_ForgetsEpochs(t *testing.T) {
 			}
 		}
 		gone := func(s *sent) bool {
-			_, err := h.store.Status(t.Context(), s.id)
+			_, err := h.store.Messages().Status(t.Context(), s.id)
 			return weir.KindOf(err) == weir.NotFound
 		}
 		sweep(1)

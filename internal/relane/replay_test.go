@@ -26,7 +26,7 @@ func (w *world) askReplay(h *handler, s *sent, edited string) int {
 	if edited != "" {
 		o.Edit = &lane.Edit{Body: []byte(edited), ContentType: "text/xml"}
 	}
-	st, err := h.store.Replay(w.t.Context(), s.id, o)
+	st, err := h.store.Requests().Replay(w.t.Context(), s.id, o)
 	if err != nil {
 		w.t.Fatalf("replay of %q: %v", s.body, err)
 	}
@@ -35,7 +35,7 @@ func (w *world) askReplay(h *handler, s *sent, edited string) int {
 
 func (w *world) checkReplayRefused(h *handler, s *sent, because string) {
 	w.t.Helper()
-	_, err := h.store.Replay(w.t.Context(), s.id, lane.ReplayOptions{})
+	_, err := h.store.Requests().Replay(w.t.Context(), s.id, lane.ReplayOptions{})
 	if weir.KindOf(err) != weir.Conflict || !strings.Contains(err.Error(), because) {
 		w.t.Errorf("replay of %q: %v, want a conflict that says %q", s.body, err, because)
 	}
@@ -62,11 +62,12 @@ func TestRun_DeadCanBeReplayed(t *testing.T) {
 		w.changeLanes(2)
 		h = w.startHandler(2)
 		w.checkReplayRefused(h, late, behind.id.String())
-		if m, err := h.store.LoadEditedMessage(t.Context(), edited.id); err != nil || string(m.Body) != "bad still" ||
+		if m, err := h.store.Messages().LoadEditedMessage(t.Context(), edited.id); err != nil ||
+			string(m.Body) != "bad still" ||
 			m.ContentType != "text/xml" {
 			t.Errorf("got %+v, %v, want Body \"bad still\", ContentType text/xml and no error", m, err)
 		}
-		if m, err := h.store.LoadMessage(t.Context(), edited.id); err != nil || string(m.Body) != "bad 3" ||
+		if m, err := h.store.Messages().LoadMessage(t.Context(), edited.id); err != nil || string(m.Body) != "bad 3" ||
 			m.ContentType != "application/xml" {
 			t.Errorf("got %+v, %v, want Body \"bad 3\", ContentType application/xml and no error", m, err)
 		}
@@ -79,7 +80,7 @@ func TestRun_DeadCanBeReplayed(t *testing.T) {
 		for _, s := range []*sent{edited, scheduled, log} {
 			w.waitForStage(h, s, weir.Delivered)
 		}
-		st, err := h.store.Status(t.Context(), edited.id)
+		st, err := h.store.Messages().Status(t.Context(), edited.id)
 		if err != nil || st.Message.Replays != 2 || st.AttemptCount != 3 {
 			t.Errorf("got %+v, %v, want Replays 2, AttemptCount 3 and no error", st, err)
 		}
@@ -178,7 +179,7 @@ func TestRun_DeadCanBeDiscarded(t *testing.T) {
 // discardAndWait requests the discard of a dead message, and waits until the message is discarded.
 func (w *world) discardAndWait(h *handler, s *sent) {
 	w.t.Helper()
-	st, err := h.store.Discard(w.t.Context(), s.id, "")
+	st, err := h.store.Requests().Discard(w.t.Context(), s.id, "")
 	if err != nil {
 		w.t.Fatalf("discard of %q: %v", s.body, err)
 	}

@@ -23,7 +23,7 @@ const maxPausesNamed = 10
 // change could not close it.
 func (c Resharder) checkNotPaused(ctx context.Context, open epochs.Epoch) error {
 	return c.retryTransient(ctx, func() error {
-		pauses, err := c.Store.ForEpoch(open).ReadPauses(ctx)
+		pauses, err := c.Store.ForEpoch(open).Pauses().ReadPauses(ctx)
 		if err != nil || len(pauses) == 0 {
 			return err
 		}

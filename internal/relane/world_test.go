@@ -208,7 +208,7 @@ func (w *world) readRecord() epochs.Record {
 
 func (w *world) readStage(h *handler, s *sent) weir.Stage {
 	w.t.Helper()
-	st, err := h.store.Status(w.t.Context(), s.id)
+	st, err := h.store.Messages().Status(w.t.Context(), s.id)
 	if err != nil {
 		w.t.Fatalf("status of %q, filed at %+v: %v", s.body, s.id, err)
 	}
@@ -224,7 +224,7 @@ func (w *world) waitForStage(h *handler, s *sent, stage weir.Stage) {
 	w.t.Helper()
 	for end := time.Now().Add(5 * time.Minute); w.readStage(h, s) != stage; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
-			st, _ := h.store.Status(w.t.Context(), s.id)
+			st, _ := h.store.Messages().Status(w.t.Context(), s.id)
 			w.t.Fatalf("%q is %s, want %s; %s", s.body, w.readStage(h, s), stage, st.ReplayRefused)
 		}
 	}

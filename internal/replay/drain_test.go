@@ -291,7 +291,7 @@ func TestWhole_Paused(t *testing.T) {
 		w.postEach(p, 20, keys...)
 		w.waitUntilEmpty()
 		w.cms.setRejects(func(string) bool { return false })
-		if err := w.store.Pause(t.Context(), weir.Pause{Reason: "lunch", Since: time.Now()}); err != nil {
+		if err := w.store.Pauses().Pause(t.Context(), weir.Pause{Reason: "lunch", Since: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		j := w.startJob(p, plain)
@@ -299,7 +299,7 @@ func TestWhole_Paused(t *testing.T) {
 		if got := w.waitForState(p, j.ID, replay.Running); got.Waiting != 100 || len(w.cms.listTaken()) != 0 {
 			t.Errorf("got %+v, want Waiting 100, and no message at the CMS", got)
 		}
-		if err := w.store.Resume(t.Context(), 0, ""); err != nil {
+		if err := w.store.Pauses().Resume(t.Context(), 0, ""); err != nil {
 			t.Fatal(err)
 		}
 		w.sweep(p)

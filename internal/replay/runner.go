@@ -16,12 +16,12 @@ import (
 	"weir/internal/weir"
 )
 
-// Log reads dead messages and requests their replay. A lane.Store with a lists.Reader implements it; see LogOf.
+// Log reads dead messages and requests their replay. The stored lanes implement it; see LogOf.
 type Log interface {
 	ReadDead(ctx context.Context, lane int, behind int64, limit int) (rows []lists.DeadRow, more bool, err error)
 	ReadStates(ctx context.Context, lane int, seqs []int64) ([]lists.MessageState, error)
 	ReadMessage(ctx context.Context, lane int, seq int64) (*lane.Entry, error)
-	// ReplayMany requests the replay of dead messages of a lane; see lane.Store.
+	// ReplayMany requests the replay of dead messages of a lane; see lane.Requests.
 	ReplayMany(ctx context.Context, lane int, entries []*lane.Entry, force bool) (results []error, err error)
 	// ReplayObstacle returns the reason for which a dead message is replayed only by force; "" = no reason. The
 	// historyFence is Tail.HistoryFence of the message's lane.
@@ -29,10 +29,11 @@ type Log interface {
 }
 
 // LogOf returns the log of a store's lanes.
-func LogOf(s *lane.Store) Log { return storeLog{s, lists.Reader{Store: s}} }
+func LogOf(s *lane.Store) Log { return storeLog{s, s.Requests(), lists.Reader{Store: s}} }
 
 type storeLog struct {
 	*lane.Store
+	lane.Requests
 	lists.Reader
 }
 

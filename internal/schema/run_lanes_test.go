@@ -16,18 +16,19 @@ import (
 func (w *world) pauseLanes() {
 	key := w.keyIn(0, "/paused")
 	until := time.Now().Add(time.Hour)
-	w.must(w.store.Pause(w.Context(), weir.Pause{Lane: 0, Key: key, Reason: "test", By: "ada", Since: time.Now(),
+	w.must(w.store.Pauses().Pause(w.Context(), weir.Pause{Lane: 0, Key: key, Reason: "test", By: "ada",
+		Since: time.Now(),
 		Until: until}))
 	shelved := w.post(weir.Message{Key: key, Skip: true})
 	w.post(weir.Message{Key: key, Skip: true})
 	w.awaitStage(w.post(weir.Message{Key: w.keyIn(0, "/other")}), weir.Delivered)
-	w.must(w.store.Pause(w.Context(), weir.Pause{Lane: 0, Reason: "test", Since: time.Now()}))
+	w.must(w.store.Pauses().Pause(w.Context(), weir.Pause{Lane: 0, Reason: "test", Since: time.Now()}))
 	for range 5 {
 		time.Sleep(time.Minute)
 		w.sweep()
 	}
-	w.must(w.store.Resume(w.Context(), 0, ""))
-	w.must(w.store.Resume(w.Context(), 0, key))
+	w.must(w.store.Pauses().Resume(w.Context(), 0, ""))
+	w.must(w.store.Pauses().Resume(w.Context(), 0, key))
 	w.drainer.Wake(0)
 	w.awaitStage(shelved, weir.Delivered)
 	time.Sleep(2 * time.Minute)
@@ -42,7 +43,7 @@ func (w *world) loseCMS() {
 	first := w.post(weir.Message{Key: key})
 	w.awaitTail(0, "a pause for the CMS", func(t lane.Tail) bool { return !t.PausedUntil.IsZero() })
 	w.setAnswer(nil)
-	w.must(w.store.Resume(w.Context(), 0, ""))
+	w.must(w.store.Pauses().Resume(w.Context(), 0, ""))
 	w.awaitStage(first, weir.Delivered)
 
 	w.setAnswer(answerAlways(refused))
@@ -95,7 +96,7 @@ func (w *world) crashRepeatedly() {
 	}
 	w.setAnswer(nil)
 	w.waitUntil("the end of the message", func() bool {
-		st, err := w.store.Status(w.Context(), id)
+		st, err := w.store.Messages().Status(w.Context(), id)
 		w.must(err)
 		return st.Stage.Final()
 	})
@@ -125,7 +126,7 @@ func (w *world) changeLanes() {
 	w.must(w.newCommand(func(string) {}).Undo(w.Context()))
 	w.must(w.newCommand(func(string) {}).Run(w.Context(), 3))
 	w.start(3)
-	_, err := w.store.Replay(w.Context(), second, lane.ReplayOptions{Force: true})
+	_, err := w.store.Requests().Replay(w.Context(), second, lane.ReplayOptions{Force: true})
 	w.must(err)
 	w.awaitStage(second, weir.Delivered)
 	w.awaitStage(scheduled, weir.Delivered)

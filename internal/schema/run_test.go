@@ -57,12 +57,12 @@ func (w *world) deliverMessages() {
 	time.Sleep(2 * time.Minute)
 	w.refuses.Store(false)
 	w.awaitRest()
-	w.must(w.store.Pause(w.Context(), weir.Pause{Lane: 0, Reason: "test", Since: time.Now()}))
+	w.must(w.store.Pauses().Pause(w.Context(), weir.Pause{Lane: 0, Reason: "test", Since: time.Now()}))
 	var last weir.ID
 	for n := range 40 { // one commit packs its messages that were delivered at the first attempt into one row
 		last = w.post(weir.Message{Key: w.keyIn(0, fmt.Sprint("/burst/", n))})
 	}
-	w.must(w.store.Resume(w.Context(), 0, ""))
+	w.must(w.store.Pauses().Resume(w.Context(), 0, ""))
 	w.awaitStage(last, weir.Delivered)
 	w.must(w.tickets.Enqueue(w.Context(), 0))
 	for number := range 9 { // with tickets of so many lanes, the sender puts one ticket for all lanes into the queue
@@ -76,9 +76,9 @@ func (w *world) deliverLater() {
 	due := w.post(weir.Message{Key: "/due", DueAt: soon})
 	moved := w.post(weir.Message{Key: "/due", DueAt: soon.Add(time.Hour)})
 	cancelled := w.post(weir.Message{Key: "/due", DueAt: soon.Add(time.Hour)})
-	_, err := w.store.Reschedule(w.Context(), moved, soon, "")
+	_, err := w.store.Requests().Reschedule(w.Context(), moved, soon, "")
 	w.must(err)
-	_, err = w.store.Cancel(w.Context(), cancelled)
+	_, err = w.store.Requests().Cancel(w.Context(), cancelled)
 	w.must(err)
 	skipping := w.post(weir.Message{Key: "/due and skipping", Skip: true, DueAt: soon})
 	w.awaitStage(skipping, weir.Delivered)
@@ -100,7 +100,7 @@ func (w *world) retryMessages() {
 	second := w.post(weir.Message{Key: key})
 	third := w.post(weir.Message{Key: key})
 	time.Sleep(100 * time.Millisecond)
-	_, err := w.store.Cancel(w.Context(), second)
+	_, err := w.store.Requests().Cancel(w.Context(), second)
 	w.must(err)
 	w.drainer.Wake(0)
 	w.awaitStage(second, weir.Cancelled)
@@ -116,13 +116,13 @@ func (w *world) forgetVersion() {
 	huge := w.post(version("99999999999999999999"))
 	w.awaitStage(huge, weir.Delivered)
 	w.awaitStage(w.post(version("2")), weir.Superseded)
-	st, err := w.store.Status(w.Context(), huge)
+	st, err := w.store.Messages().Status(w.Context(), huge)
 	w.must(err)
-	_, err = w.store.ForgetVersion(w.Context(), "/huge", st.Message.Contract)
+	_, err = w.store.Requests().ForgetVersion(w.Context(), "/huge", st.Message.Contract)
 	w.must(err)
 	w.drainer.Wake(huge.Lane)
 	w.waitUntil("the version is forgotten", func() bool {
-		latest, err := w.store.FindLatestVersion(w.Context(), "/huge", st.Message.Contract)
+		latest, err := w.store.Messages().FindLatestVersion(w.Context(), "/huge", st.Message.Contract)
 		w.must(err)
 		return latest.IsZero()
 	})
@@ -139,7 +139,7 @@ func (w *world) eraseMessages() {
 	w.awaitStage(dead, weir.Dead)
 	w.setAnswer(nil)
 	for _, id := range []weir.ID{version, dead} {
-		_, err := w.store.Erase(w.Context(), id)
+		_, err := w.store.Requests().Erase(w.Context(), id)
 		w.must(err)
 		w.drainer.Wake(id.Lane)
 	}
@@ -152,9 +152,9 @@ func (w *world) supersedeVersions() {
 	version := func(v string) weir.Message {
 		return weir.Message{Key: key, Version: v, Supersede: true, Callback: hookURL}
 	}
-	w.must(w.store.Pause(w.Context(), weir.Pause{Lane: 0, Reason: "test", Since: time.Now()}))
+	w.must(w.store.Pauses().Pause(w.Context(), weir.Pause{Lane: 0, Reason: "test", Since: time.Now()}))
 	old, newer := w.post(version("1")), w.post(version("2"))
-	w.must(w.store.Resume(w.Context(), 0, ""))
+	w.must(w.store.Pauses().Resume(w.Context(), 0, ""))
 	w.drainer.Wake(0)
 	w.awaitStage(newer, weir.Delivered)
 	w.awaitStage(old, weir.Superseded)
@@ -177,9 +177,9 @@ func (w *world) rememberIDs() {
 	w.setAnswer(answerAlways(weir.Result{Outcome: weir.OutcomeDelivered, Status: 404, IsForgotten: true}))
 	w.awaitStage(w.post(weir.Message{Key: "/forgotten"}), weir.Delivered)
 	w.setAnswer(nil)
-	st, err := w.store.Status(w.Context(), w.post(weir.Message{Key: "/remembered"}))
+	st, err := w.store.Messages().Status(w.Context(), w.post(weir.Message{Key: "/remembered"}))
 	w.must(err)
-	_, err = w.store.ForgetRemembered(w.Context(), "/remembered", st.Message.Contract)
+	_, err = w.store.Requests().ForgetRemembered(w.Context(), "/remembered", st.Message.Contract)
 	w.must(err)
 	w.drainer.Wake(st.Message.ID.Lane)
 	w.awaitRest()
@@ -216,7 +216,7 @@ func (w *world) replayMessages() {
 		{enlarged, lane.ReplayOptions{Edit: newEdit(newLargeBody())}},
 	} {
 		w.setAnswer(answerAlways(failed)) // so that the replayed message waits for a retry
-		_, err := w.store.Replay(w.Context(), asked.id, asked.options)
+		_, err := w.store.Requests().Replay(w.Context(), asked.id, asked.options)
 		w.must(err)
 		w.drainer.Wake(asked.id.Lane)
 		w.awaitStage(asked.id, weir.Retrying)
@@ -242,12 +242,12 @@ func (w *world) refuseReplay() {
 	})
 	later := w.post(weir.Message{Key: "/late"})
 	time.Sleep(time.Second)
-	_, err := w.store.Replay(w.Context(), dead, lane.ReplayOptions{})
+	_, err := w.store.Requests().Replay(w.Context(), dead, lane.ReplayOptions{})
 	w.must(err)
 	w.setAnswer(nil)
 	w.awaitStage(later, weir.Delivered)
 	w.waitUntil("a refused replay", func() bool {
-		st, err := w.store.Status(w.Context(), dead)
+		st, err := w.store.Messages().Status(w.Context(), dead)
 		w.must(err)
 		return st.ReplayRefused != ""
 	})
@@ -260,7 +260,7 @@ func (w *world) discardMessage() {
 	dead := w.post(weir.Message{Key: "/discarded"})
 	w.awaitStage(dead, weir.Dead)
 	w.setAnswer(nil)
-	_, err := w.store.Discard(w.Context(), dead, "test")
+	_, err := w.store.Requests().Discard(w.Context(), dead, "test")
 	w.must(err)
 	w.drainer.Wake(dead.Lane)
 	w.awaitStage(dead, weir.Discarded)

@@ -120,7 +120,7 @@ func (w *world) start(lanes int) {
 	p.appender.OnFiled, p.appender.OnWake = p.drainer.OfferAppended, p.drainer.WakeOffered
 	p.schedules = recur.New(recur.Config{
 		Store: &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now},
-		Log:   scheduleLog{p.appender, p.store}, Contracts: accepter{}, Tickets: p.tickets,
+		Log:   scheduleLog{p.appender, p.store.Messages()}, Contracts: accepter{}, Tickets: p.tickets,
 		Now: time.Now, Rand: drawHalf, Logger: quietLog,
 	})
 	p.replays = replay.New(replay.Config{
@@ -242,7 +242,7 @@ func (w *world) awaitStage(id weir.ID, stage weir.Stage) {
 	var st weir.Status
 	w.waitUntil(fmt.Sprintf("stage %s of message %d", stage, id.Seq), func() (ok bool) {
 		var err error
-		st, err = w.store.Status(w.Context(), id)
+		st, err = w.store.Messages().Status(w.Context(), id)
 		w.must(err)
 		return st.Stage == stage
 	})
@@ -345,7 +345,7 @@ var secret = func() notify.Secret {
 // scheduleLog implements recur.Log.
 type scheduleLog struct {
 	*lane.Appender
-	*lane.Store
+	lane.Messages
 }
 
 // accepter stands in for the contracts of scheduled messages.

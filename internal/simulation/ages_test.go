@@ -187,7 +187,7 @@ func (c *checker) findRemovals(l *laneState, ops []storage.Op) (found []removal)
 			if lane.OrderPos(f.id.Seq) != seq || f.gone {
 				continue
 			}
-			if st, err := c.store.Status(context.Background(), f.id); err == nil {
+			if st, err := c.store.Messages().Status(context.Background(), f.id); err == nil {
 				found = append(found, removal{f, st})
 			}
 		}
@@ -219,7 +219,7 @@ func (c *checker) checkStaysDelivered(l *laneState) {
 		if f.final != weir.Delivered || f.gone {
 			continue
 		}
-		if st, err := c.store.Status(context.Background(), f.id); err != nil || st.Stage != weir.Delivered {
+		if st, err := c.store.Messages().Status(context.Background(), f.id); err != nil || st.Stage != weir.Delivered {
 			c.addViolation("removed", "seq %d of lane %d was delivered, and is %q: %v", f.id.Seq, f.id.Lane, st.Stage,
 				err)
 		}
@@ -241,10 +241,10 @@ func (c *checker) checkAged(ctx context.Context) {
 			if f.gone {
 				continue
 			}
-			st, err := c.store.Status(ctx, f.id)
+			st, err := c.store.Messages().Status(ctx, f.id)
 			if err == nil && st.ErasedAt.IsZero() &&
 				time.Since(st.FinishedAt) < keepOf(st.Stage)-time.Second { // retention removes the body before the row
-				_, err = c.store.LoadMessage(ctx, f.id)
+				_, err = c.store.Messages().LoadMessage(ctx, f.id)
 			}
 			if err != nil {
 				c.addViolation("removed", "seq %d of lane %d cannot be read: %v", f.id.Seq, f.id.Lane, err)

@@ -137,7 +137,7 @@ func (c *checker) checkLeftOut(ctx context.Context, j replay.Job) {
 	for n := range c.w.lanes {
 		l := c.laneOf(n)
 		for _, f := range l.log {
-			st, err := c.store.Status(ctx, f.id)
+			st, err := c.store.Messages().Status(ctx, f.id)
 			if err == nil && st.Stage == weir.Dead && !f.erased && f.died.Before(j.StartedAt.Add(-margin)) &&
 				(j.Force || c.deliveredBehind(l, f, true) == nil) {
 				c.addViolation("bulk", "seq %d of lane %d is dead since %s: %+v", f.id.Seq, n, f.died, j)

@@ -21,32 +21,33 @@ import (
 	"weir/internal/weir"
 )
 
-// In worlds of chains a message is a chain of requests to the CMS: look up, create or update, publish.
+// TestChains simulates runs in which a chain of requests writes each message to the CMS: look up, create or update,
+// publish.
 
-// chaining has the settings of the chains of a seed. If it has the zero value, each message is one request.
+// chaining has the settings of a run with chains. The zero value means that one request writes each message.
 type chaining struct {
 	isOn         bool
-	isUnique     bool          // the CMS refuses a second item of one ref
-	honoursKeys  bool          // the CMS repeats its first answer to a repeated Idempotency-Key
-	checksFences bool          // the CMS refuses a fence that is not the highest
-	stubborn     bool          // the CMS refuses all updates of some messages as stale
-	lag          time.Duration // the longest time until an item is in the index, which look-ups read
-	edits        int           // changes of items by editors
-	indexesFirst bool          // the CMS publishes no item that is not in the index
+	isUnique     bool          // the CMS refuses a second item with the same ref
+	honoursKeys  bool          // the CMS answers a repeated Idempotency-Key with its first answer
+	checksFences bool          // the CMS refuses a request with a lower fence than an earlier request
+	stubborn     bool          // for some messages, the CMS answers each update with 412
+	lag          time.Duration // the longest time from the creation of an item until look-ups find the item
+	edits        int           // number of changes that editors make to items
+	indexesFirst bool          // the CMS refuses to publish an item that look-ups do not find yet
 	remembers    bool          // the chain remembers the ids of items
-	removals     int           // removals of items by editors
-	forgets      int           // remembered ids that operators have forgotten
+	removals     int           // number of items that editors remove
+	forgets      int           // number of times that operators ask to forget a remembered id
 }
 
-// needsOneContract reports whether all messages of a key must have the same contract. Two contracts do not share a
-// remembered id. So the first message of a second contract looks the item up, although the index may not have the item
-// yet.
+// needsOneContract reports whether all messages of a key must have the same contract. Each contract has its own
+// remembered id for a key. So the first message of a second contract would look the item up. If that look-up did not
+// find the item yet, the chain would create a second item.
 func (c chaining) needsOneContract() bool { return c.lag > 0 && !c.isUnique }
 
-// lastStep is the step after which a message is delivered.
+// lastStep is the name of the step that ends a chain.
 const lastStep = "publish"
 
-// settingsText returns the settings file with the steps.
+// settingsText returns the text of a settings file that has the steps of the chain.
 func (c chaining) settingsText() string {
 	if c.remembers {
 		return rememberingRecipe
@@ -73,7 +74,7 @@ steps:
     success: json.state == 'published'
 `
 
-// rememberingRecipe looks an item up only if its id is not known.
+// rememberingRecipe looks an item up only if no id is remembered for the key.
 const rememberingRecipe = `
 steps:
   - name: find
@@ -98,7 +99,6 @@ steps:
     on: [ { when: status == 404, do: forget } ]
 `
 
-// drawChains draws the settings of a seed with chains.
 func drawChains(d *dice) settings {
 	s := settings{
 		instances: 1 + d.drawBelow("instances", 3), lanes: 1 + d.drawBelow("lanes", 2),
@@ -115,22 +115,28 @@ func drawChains(d *dice) settings {
 	s.settle = lease.Margin(s.lease)
 	s.chains = chaining{isOn: true, honoursKeys: d.drawChance("honours keys", 0.4),
 		stubborn: d.drawChance("stubborn", 0.3), edits: []int{0, 5, 40}[d.drawBelow("edits", 3)]}
-	if d.drawChance("index lags", 0.3) { // then the CMS is unique: otherwise no writer could avoid a second item
+	// If isUnique were not set, the CMS would take a second item of a key while the index lags, and no chain could
+	// avoid that.
+	if d.drawChance("index lags", 0.3) {
 		s.chains.isUnique, s.chains.lag = true, d.drawBetween("lag", 0, 3*time.Second)
 	}
 	if d.drawChance("remembers", 0.5) {
 		s.chains.remembers, s.chains.removals = true, []int{0, 4, 12}[d.drawBelow("removals", 3)]
 		if !s.chains.isUnique && d.drawChance("short lag", 0.5) {
-			// If an attempt without an answer has created an item, the item is in the index before the next
-			// look-up, because the settle time and the shortest backoff are longer than this lag.
+			// This lag is shorter than the settle time and the shortest backoff. So if an unanswered attempt has
+			// created an item, the look-up of the next attempt finds the item.
 			s.chains.lag = d.drawBetween("short lag", 50*time.Millisecond, 300*time.Millisecond)
 			s.backoff.Min, s.chains.indexesFirst = 800*time.Millisecond, d.drawChance("indexes first", 0.5)
 		}
 	}
-	if s.chains.remembers && (s.chains.isUnique || s.chains.lag == 0) { // otherwise a look-up could miss the item
+	// A chain whose remembered id was forgotten looks the item up. With a lag that look-up could miss the item, and the
+	// chain would create a second item unless isUnique is set.
+	if s.chains.remembers && (s.chains.isUnique || s.chains.lag == 0) {
 		s.chains.forgets = []int{0, 4, 12}[d.drawBelow("forgotten ids", 3)]
 	}
-	if d.drawChance("stands still", 0.4) { // only so can the CMS refuse late requests of a former holder
+	// A holder that stalled can send a late request after another process has taken the lane. Only the check of fences
+	// refuses that request.
+	if d.drawChance("stands still", 0.4) {
 		s.chains.checksFences = true
 		s.standstills, s.traps = d.drawBelow("pauses", 3), d.drawBelow("traps", 4)
 	}
@@ -142,7 +148,7 @@ func drawChains(d *dice) settings {
 
 var noVariables = regexp.MustCompile(`\$\{(\w+)\}`)
 
-// newChainSender returns the client that runs the chains.
+// newChainSender returns the sender that runs the chains; if the run has no chains, it returns next.
 func (p *process) newChainSender(next steps.Next) drain.Sender {
 	if !p.w.chains.isOn {
 		return next
@@ -175,7 +181,7 @@ func (p *process) newChainSender(next steps.Next) drain.Sender {
 	return sender
 }
 
-// startEditors lets editors change items in the CMS while messages are written to them.
+// startEditors lets editors change and remove items at drawn times.
 func (w *world) startEditors() {
 	for i := range w.chains.edits {
 		at := w.dice.drawBetween("editor", 0, w.trouble)
@@ -205,7 +211,7 @@ func (w *world) startForgettingIDs(ctx context.Context) {
 		w.upstream.Go(func() {
 			time.Sleep(at)
 			w.askUntilDone(ctx, name, lane.Of(key, w.lanes), func(ctx context.Context, s *lane.Store) error {
-				_, err := s.ForgetRemembered(ctx, key, contract)
+				_, err := s.Requests().ForgetRemembered(ctx, key, contract)
 				if weir.KindOf(err) == weir.NotFound && err != nil {
 					return nil
 				}
@@ -217,8 +223,8 @@ func (w *world) startForgettingIDs(ctx context.Context) {
 
 var numberInPath = regexp.MustCompile(`[0-9]+`)
 
-// fileLast files one more message of each key when the faults are over, in worlds of chains. The CMS must take all of
-// them, even if items were lost, removed or half written before.
+// fileLast posts one more message of each key after the faults, if the run has chains. It checks that the CMS takes
+// these messages, even if items were removed or half written before.
 func (w *world) fileLast(ctx context.Context) bool {
 	if !w.chains.isOn {
 		return true
@@ -242,15 +248,15 @@ func (w *world) fileLast(ctx context.Context) bool {
 	return w.awaitRest(ctx) && w.check.checkTaken(first, w.keys)
 }
 
-// checkTaken checks that the CMS has taken n submissions, from the number first on. Messages that the CMS refuses for
-// good are left out.
+// checkTaken checks that the CMS has taken the n submissions from the number first on. It leaves out submissions
+// without an answer, superseded messages, and messages that the CMS always refuses (chaining.stubborn).
 func (c *checker) checkTaken(first, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := first; i < first+n; i++ {
 		f := c.filedAs(i)
 		if f == nil || f.taken || c.w.chains.stubborn && f.id.Seq%7 == 0 || c.stageOf(f) == weir.Superseded {
-			continue // if an upstream sent a higher version by mistake, the message is superseded
+			continue // superseded: an upstream sent a higher version by mistake
 		}
 		c.addViolation("refused", "the CMS has not taken seq %d of lane %d, key %s, which is %s", f.id.Seq, f.id.Lane,
 			f.key, c.stageOf(f))
@@ -259,7 +265,7 @@ func (c *checker) checkTaken(first, n int) bool {
 	return true
 }
 
-// maxRounds is the largest number of runs of the chain in one attempt.
+// maxRounds is the number of times that an attempt is allowed to run its chain.
 const maxRounds = 3
 
 // checkChainRequest checks that each Idempotency-Key belongs to one step, and that an attempt runs its chain at most
@@ -281,7 +287,8 @@ func (c *checker) checkChainRequest(r *chainRequest) {
 	}
 }
 
-// checkForgottenID checks that a holder that has forgotten the id of a key's item looks the item up before it writes.
+// checkForgottenID checks the first write of a holder that has forgotten a remembered id. The holder must look the item
+// up before it writes to the item.
 func (c *checker) checkForgottenID(r *chainRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -297,9 +304,9 @@ func (c *checker) checkForgottenID(r *chainRequest) {
 	}
 }
 
-// checkItems checks that each key with a delivered message has one item, unless an editor has removed it, and that the
-// content is not older than the message that was delivered last. The content may be newer, because a dead message may
-// have changed the item before it failed. The caller holds mu.
+// checkItems checks each key that has a delivered message. The key must have exactly one item, unless an editor removed
+// the item after it was last published. The item must not be older than the key's newest delivered message. It can be
+// newer, because a message can change the item and then fail. The caller holds mu.
 func (c *checker) checkItems() {
 	if !c.w.chains.isOn || c.first != nil {
 		return
@@ -319,7 +326,7 @@ func (c *checker) checkItems() {
 	for key, f := range newest {
 		items := byRef[key]
 		if len(items) == 0 && removed[key].After(c.w.chainCMS.shown[key]) {
-			continue // an editor removed the item after the last message
+			continue // an editor removed the item after its last publication
 		}
 		if len(items) != 1 {
 			c.addViolation("lost", "key %s has %d items, and seq %d of lane %d was delivered", key, len(items),
@@ -332,8 +339,8 @@ func (c *checker) checkItems() {
 	}
 }
 
-// isBefore reports whether f is older than o, by version or by position. Both are messages of the same key. Messages
-// with onFailure: skip have no order.
+// isBefore reports whether f is older than o, by version or by position. Both must be messages of the same key. It
+// returns false if either has onFailure: skip, because such messages have no order.
 func (f *filed) isBefore(o *filed) bool {
 	switch {
 	case f.edit && o.edit:
@@ -344,8 +351,8 @@ func (f *filed) isBefore(o *filed) bool {
 	return f.placeInOrder() < o.placeInOrder()
 }
 
-// checkItem checks that the content of an item is that of the message f, which was delivered last, or of a newer
-// message. If the content is that of f, it must be published.
+// checkItem checks that an item has the content of f or of a newer message. The message f is the newest delivered
+// message of the item's key. If the item has the content of f, that content must be published.
 func (c *checker) checkItem(it *item, f *filed) {
 	id, err := weir.ParseID(it.content.Message)
 	if err != nil {
@@ -364,9 +371,8 @@ func (c *checker) checkItem(it *item, f *filed) {
 	}
 }
 
-// checkRememberedID checks that storage has the id of the key's item. Storage may have no id if an operator had the id
-// forgotten, and no message has looked the item up after that. That can happen if the last message of the key was
-// superseded.
+// checkRememberedID checks that storage has the id of the key's item as the remembered id. If a holder has forgotten
+// the id, and no chain has looked the item up since then, storage must have no id.
 func (c *checker) checkRememberedID(it *item, f *filed) {
 	if !c.w.chains.remembers {
 		return
@@ -376,7 +382,7 @@ func (c *checker) checkRememberedID(it *item, f *filed) {
 	if _, isForgotten := c.laneOf(f.id.Lane).forgottenIDs[e.RememberedKey()]; isForgotten {
 		want = ""
 	}
-	id, err := c.store.ReadRemembered(context.Background(), f.id.Lane, e.RememberedKey())
+	id, err := c.store.DeliveryState().ReadRemembered(context.Background(), f.id.Lane, e.RememberedKey())
 	if err != nil || id != want {
 		c.addViolation("memory", "key %s has the item %d, and storage remembers %q (%v), want %q", f.key, it.id,
 			id, err, want)
@@ -390,12 +396,12 @@ func (f *filed) contractName() string {
 	return "article"
 }
 
-// textOf returns the text of a body, without its tags.
 func textOf(body string) string {
 	return textOfBody.ReplaceAllString(body, "")
 }
 
 var textOfBody = regexp.MustCompile(`<[^>]*>`)
 
-// TestChains runs CHAINS seeds from CHAINS_FROM on; by default 120.
+// TestChains runs 120 seeds with chains, from seed 1 on. The environment variables CHAINS and CHAINS_FROM change the
+// number and the first seed.
 func TestChains(t *testing.T) { runWorlds(t, "CHAINS", 120, drawChains) }

@@ -9,10 +9,10 @@ import (
 	"weir/internal/weir"
 )
 
-// Upstreams give messages due times, cancel messages, and move them to other due times.
+// In this file upstreams give messages due times, cancel messages, and move messages to other due times.
 
-// drawSchedules draws the interval of the recurring message, the shares of messages with a due time, a cancellation or
-// a move, and the due times.
+// drawSchedules draws the interval of the recurring message, and the due times that many messages share. It also draws
+// how many messages have a due time, are cancelled, or are moved.
 func (s *settings) drawSchedules(d *dice) {
 	if d.drawChance("recurring", 0.25) {
 		s.every = time.Duration(3+d.drawBelow("every", 12)) * time.Second
@@ -29,9 +29,9 @@ func (s *settings) drawSchedules(d *dice) {
 	}
 }
 
-// dueFor draws a message's due time; zero = none. A due time that many messages share differs by a microsecond from
-// lane to lane. Otherwise several lanes of a process would act at the same nanosecond, and the seed would not decide
-// which of them is first.
+// dueFor draws a message's due time; zero = none. If many messages share a due time, it differs by a microsecond from
+// lane to lane. Otherwise several lanes of a process would act in the same nanosecond, and the seed would not decide
+// which lane acts first.
 func (w *world) dueFor(s *submission, start time.Duration) time.Time {
 	if !w.dice.drawChance("due", w.scheduled) {
 		return time.Time{}
@@ -62,7 +62,8 @@ func (w *world) dueFor(s *submission, start time.Duration) time.Time {
 	return draw(time.Second, 20*time.Second)
 }
 
-// changeMessage cancels or moves a filed message, if the seed draws that.
+// changeMessage draws whether to cancel an accepted message. If the message has a due time, it also draws up to three
+// moves.
 func (w *world) changeMessage(ctx context.Context, s *submission) {
 	id := w.check.idOf(s)
 	if id.IsZero() {
@@ -87,8 +88,8 @@ func (w *world) changeMessage(ctx context.Context, s *submission) {
 	}
 }
 
-// changeIn draws the time after which a change is requested: soon, later, or at about the message's due time by the
-// clock of one instance.
+// changeIn draws how long an upstream waits before it requests a change: up to half a second, up to 20 s, or until
+// about the message's due time by the clock of a drawn instance.
 func (w *world) changeIn(name string, s *submission) time.Duration {
 	switch kind := w.dice.drawBelow(name+" when", 5); {
 	case kind == 0:
@@ -101,13 +102,13 @@ func (w *world) changeIn(name string, s *submission) time.Duration {
 	return max(0, moment+w.dice.drawBetween(name, -80*time.Millisecond, 40*time.Millisecond))
 }
 
-// cancelMessage requests a cancellation from drawn instances, up to 20 times, until one answers.
+// cancelMessage asks drawn instances to cancel a message, up to 20 times, until one accepts or refuses.
 func (w *world) cancelMessage(ctx context.Context, name string, id weir.ID) {
 	for range 20 {
 		p := w.slots[w.dice.drawBelow("cancel to "+name, len(w.slots))].currentProcess()
 		asked := time.Now()
 		st, err := askProcess(ctx, p, "cancel "+name,
-			func(ctx context.Context) (weir.Status, error) { return p.store.Cancel(ctx, id) })
+			func(ctx context.Context) (weir.Status, error) { return p.store.Requests().Cancel(ctx, id) })
 		w.trace.addLine("%s: cancel %s (lane %d seq %d): %s, %v", p.name, name, id.Lane, id.Seq, st.Stage, err)
 		if err == nil {
 			p.lookAtLane(id.Lane)
@@ -119,8 +120,14 @@ func (w *world) cancelMessage(ctx context.Context, name string, id weir.ID) {
 	}
 }
 
-// moveMessage requests another due time from drawn instances, up to 20 times, until one answers. The new due time is in
-// the past, within 200 ms, up to 30 s ahead, the due time of the post, or a due time that many messages share.
+// moveMessage asks drawn instances for another due time, up to 20 times, until one accepts or refuses. The new due time
+// is one of these:
+//
+//   - a time in the past
+//   - a time in the next 200 ms
+//   - a time in the next 30 s
+//   - the due time of the post
+//   - a due time that many messages share
 func (w *world) moveMessage(ctx context.Context, name string, s *submission, id weir.ID) {
 	due := time.Now().Add(w.dice.drawBetween("move in "+name, -10*time.Second, 0))
 	switch w.dice.drawBelow("move kind "+name, 6) {
@@ -138,13 +145,13 @@ func (w *world) moveMessage(ctx context.Context, name string, s *submission, id 
 		st, err := askProcess(ctx, p, name, func(ctx context.Context) (weir.Status, error) {
 			version := ""
 			if w.dice.drawChance("move version "+name, 0.5) {
-				st, err := p.store.Status(ctx, id)
+				st, err := p.store.Messages().Status(ctx, id)
 				if err != nil {
 					return st, err
 				}
 				version = weir.Tag(st.Version)
 			}
-			return p.store.Reschedule(ctx, id, due, version)
+			return p.store.Requests().Reschedule(ctx, id, due, version)
 		})
 		w.trace.addLine("%s: move %s (lane %d seq %d) to %s: %s, %v", p.name, name, id.Lane, id.Seq, due.Sub(w.started),
 			st.Stage, err)
@@ -158,7 +165,7 @@ func (w *world) moveMessage(ctx context.Context, name string, s *submission, id 
 	}
 }
 
-// lookAtLane makes a process, and the holder of the lane, look at the lane.
+// lookAtLane wakes the process for a lane, and enqueues a ticket for the lane.
 func (p *process) lookAtLane(lane int) {
 	p.drainer.Wake(lane)
 	p.bell.EnqueueAsync(lane)
@@ -167,13 +174,13 @@ func (p *process) lookAtLane(lane int) {
 // patience is the time for which an upstream waits for an answer.
 const patience = 12345 * time.Millisecond
 
-// askProcess makes one HTTP request of an upstream, and waits for the answer for at most patience.
+// askProcess simulates an HTTP request to a process, and waits for the answer for the time patience at most.
 func askProcess[T any](ctx context.Context, p *process, name string, handle func(context.Context) (T, error)) (T,
 	error) {
 	return askWithin(ctx, p, name, patience, handle)
 }
 
-// askWithin does the same as askProcess, but with a given limit.
+// askWithin is askProcess with a given time limit.
 func askWithin[T any](ctx context.Context, p *process, name string, patience time.Duration,
 	handle func(context.Context) (T, error)) (T, error) {
 	type answer struct {
@@ -202,7 +209,7 @@ func askWithin[T any](ctx context.Context, p *process, name string, patience tim
 	select {
 	case a := <-got:
 		return a.t, a.err
-	case <-time.After(patience + time.Millisecond): // the process stands still
+	case <-time.After(patience + time.Millisecond): // the process stalls
 		return none, context.DeadlineExceeded
 	case <-p.killed:
 		return none, errLost

@@ -57,7 +57,7 @@ func (c *checker) checkNotEarly(l *laneState, f *filed, r *request) {
 	if f.now != "" && f.now != weir.Retrying || f.final != "" {
 		return // the checker has read the message's row since the last change of the row
 	}
-	if st, err := c.store.Status(context.Background(), f.id); err == nil && st.Stage == weir.Retrying &&
+	if st, err := c.store.Messages().Status(context.Background(), f.id); err == nil && st.Stage == weir.Retrying &&
 		st.NextAttemptAt.After(now) {
 		c.addViolation("early", "%s sent seq %d of lane %d, which was to wait for another %s", r.p.name, f.id.Seq,
 			f.id.Lane, st.NextAttemptAt.Sub(now))

@@ -356,7 +356,7 @@ func (c *checker) stageOf(f *filed) weir.Stage {
 	if stage := cmp.Or(f.final, f.now); stage != "" {
 		return stage
 	}
-	st, err := c.store.Status(context.Background(), f.id)
+	st, err := c.store.Messages().Status(context.Background(), f.id)
 	if err != nil {
 		c.addViolation("lost", "message %d of lane %d: %v", f.id.Seq, f.id.Lane, err)
 		return ""

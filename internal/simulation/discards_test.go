@@ -57,7 +57,7 @@ func (w *world) discardMessage(ctx context.Context, name string, id weir.ID) {
 	for range 20 {
 		p := w.slots[w.dice.drawBelow(name+" to", len(w.slots))].currentProcess()
 		st, err := askProcess(ctx, p, name,
-			func(ctx context.Context) (weir.Status, error) { return p.store.Discard(ctx, id, name) })
+			func(ctx context.Context) (weir.Status, error) { return p.store.Requests().Discard(ctx, id, name) })
 		w.trace.addLine("%s: %s discards lane %d seq %d: %s, %v", p.name, name, id.Lane, id.Seq, st.Stage, err)
 		if err == nil {
 			p.lookAtLane(id.Lane)
@@ -81,7 +81,7 @@ func (w *world) discardMany(ctx context.Context, name string, ids []weir.ID) {
 		w.askUntilDone(ctx, name, number, func(ctx context.Context, s *lane.Store) error {
 			entries, _, err := s.ReadMany(ctx, number, seqs)
 			if err == nil {
-				_, err = s.DiscardMany(ctx, number, entries, name)
+				_, err = s.Requests().DiscardMany(ctx, number, entries, name)
 			}
 			return err
 		})

@@ -1,37 +1,50 @@
-// Package simulation proves Weir's promises in virtual time. It has no code of the program. Its tests wire the real
-// parts together (appender, ticket sender, drainer, the functions for tickets and timers, the CMS client) as several
-// instances over one storage account in memory. The tests break everything around these parts as a seed decides, and
-// check each step.
+// Package simulation tests Weir's promises in virtual time. It has only tests, and this description of them. The tests
+// wire the real parts together: the appender, the ticket sender, the drainer, the functions for tickets and timers, and
+// the CMS client. Several instances of these parts run over one storage account in memory. A seed decides which faults
+// happen around them. A checker checks each step.
 //
 // # One run, in order
 //
-//  1. drawSettings (world_test.go) draws the settings of the seed: instances, lanes, messages, keys, kinds of faults.
-//  2. liveThrough creates the lanes in storage, puts the schedule, and starts one process in each slot. A slot is an
-//     instance of the platform; process_test.go wires a process as internal/app does.
-//  3. Upstreams post messages (upstream_test.go), cancel and move them (changes_test.go). Operators replay messages
-//     (replays_test.go, bulk_test.go), discard them (discards_test.go) and erase them (erasures_test.go). They pause
-//     and resume lanes and keys (pauses_test.go), and have versions forgotten (forgets_test.go). The host delivers
-//     tickets and calls the sweep (host_test.go).
-//  4. Meanwhile the faults happen: crashes, standstills, cuts, clock jumps, stops (process_test.go), traps at a certain
-//     operation (traps_test.go), storage faults (ports_test.go), failures of the CMS (cms_test.go).
-//  5. The checker (checker_test.go) sees each transaction when it takes effect and each request when it reaches the CMS
-//     and when it leaves it. It checks the six promises at that instant, and notes the first violation.
-//  6. When the time of faults is over, awaitRest waits until all work is done, for eight minutes at most after the last
-//     due time. Some seeds then file messages that the CMS refuses (refused_test.go).
-//  7. checkAtRest (rest_test.go) counts everything again from the rows. Some seeds then let days pass for retention
-//     (ages_test.go). At the end the history of each key goes to internal/testkit/linear, whose checker others wrote
-//     (histories_test.go).
+// A run simulates one world from one seed.
 //
-// TestSeeds runs usual worlds, and TestLarge large ones (sizes_test.go). In TestShortPages storage cuts most pages
-// (short_pages_test.go). In TestMoves instances leave in order (moves_test.go). In TestKillers a message ends the
-// processes that send it (killers_test.go). In TestChains a message takes several requests to a stock CMS
-// (chains_test.go, chain_cms_test.go). TestRelane changes the number of lanes (relane_test.go). TestMutants_AreCaught
-// takes one rule of the engine away at a time and expects a violation (mutants_test.go); other tests do so with the
-// mutants of the other worlds.
+//  1. drawSettings (world_test.go) draws the settings from the seed: the numbers of instances, lanes, messages and
+//     keys, and the kinds of faults.
+//  2. liveThrough creates the lanes in storage, stores the schedule of a recurring message, and starts one process in
+//     each slot. A slot is an instance of the platform. process_test.go wires a process as internal/app does.
+//  3. Upstreams post messages (upstream_test.go), cancel messages, and change due times (changes_test.go). Operators
+//     replay messages (replays_test.go, bulk_test.go), discard messages (discards_test.go), and erase messages
+//     (erasures_test.go). Operators also pause and resume lanes and keys (pauses_test.go), and ask holders to forget
+//     versions (forgets_test.go). The host delivers tickets and calls the sweep (host_test.go).
+//  4. Meanwhile faults happen. Processes crash, stall, stop in order, or cannot reach storage, and their clocks jump
+//     (process_test.go). Some processes crash or stall exactly at a certain operation (traps_test.go). Operations of
+//     storage fail (ports_test.go), and requests to the CMS fail (cms_test.go).
+//  5. The checker (checker_test.go) is called when a transaction takes effect, when a request reaches the CMS, and when
+//     the CMS has finished with the request. It checks the promises at that instant, and keeps the first violation.
+//  6. When the time of faults is over, awaitRest waits until all work is done; the wait has a time limit. In some runs
+//     upstreams then post messages that the CMS refuses (refused_test.go).
+//  7. checkAtRest (rest_test.go) counts the messages again from their rows in storage. In some runs days then pass, so
+//     that retention removes messages (ages_test.go). At the end internal/testkit/linear compares the history of each
+//     key with a model, by means of a third-party checker (histories_test.go).
+//
+// # Kinds of worlds
+//
+//   - TestSeeds (seeds_test.go) runs ordinary worlds.
+//   - TestLarge (sizes_test.go) runs worlds with thousands of messages, or with many lanes.
+//   - TestShortPages (short_pages_test.go): storage answers most queries with fewer rows than the caller asked for.
+//   - TestMoves (moves_test.go): there are no faults, but the platform removes instances in order.
+//   - TestKillers (killers_test.go): one message ends each process that sends it.
+//   - TestChains (chains_test.go, chain_cms_test.go): a message takes several requests to an ordinary CMS.
+//   - TestRelane (relane_test.go): the number of lanes changes.
+//
+// # Mutants
+//
+// A mutant is the program without one of its rules. TestMutants_AreCaught (mutants_test.go) runs ordinary worlds with
+// one mutant at a time, and expects a violation. Similar tests run the mutants that only the other kinds of worlds
+// show.
 //
 // # Replay
 //
-// All chances are drawn from the seed by name: a draw depends only on its process, its operation, and the number of
-// earlier draws with the same two. So chances do not depend on the order in which goroutines run, and a seed that
-// failed once fails again. docs/simulation.md describes the few exceptions, and how to run a seed.
+// Each random value is drawn by a name, for example by the name of a process and its operation. In each run of a seed
+// the n-th draw of a name has the same value, in whatever order goroutines run. So a seed that failed once fails again.
+// docs/simulation.md describes the few exceptions, and how to run a seed.
 package simulation

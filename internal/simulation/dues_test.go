@@ -298,7 +298,7 @@ func laterOf(a, b time.Time) time.Time {
 
 // firstBlocks returns the blocks of a lane, except those that wait for another one of their key.
 func (c *checker) firstBlocks(number int) (first []lane.KeyBlock) {
-	blocks, err := c.store.ReadBlocks(context.Background(), number)
+	blocks, err := c.store.DeliveryState().ReadBlocks(context.Background(), number)
 	if err != nil {
 		c.addViolation("rows", "read the blocks of lane %d: %v", number, err)
 	}

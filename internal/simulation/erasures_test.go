@@ -54,7 +54,7 @@ func (w *world) eraseMessage(ctx context.Context, name string, id weir.ID) {
 	for range 20 {
 		p := w.slots[w.dice.drawBelow(name+" to", len(w.slots))].currentProcess()
 		_, err := askProcess(ctx, p, name,
-			func(ctx context.Context) (weir.Status, error) { return p.store.Erase(ctx, id) })
+			func(ctx context.Context) (weir.Status, error) { return p.store.Requests().Erase(ctx, id) })
 		w.trace.addLine("%s: %s erases lane %d seq %d: %v", p.name, name, id.Lane, id.Seq, err)
 		if err == nil {
 			p.lookAtLane(id.Lane)

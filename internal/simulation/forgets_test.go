@@ -39,7 +39,7 @@ func (w *world) startForgets(ctx context.Context) {
 		w.upstream.Go(func() {
 			time.Sleep(at)
 			w.askUntilDone(ctx, name, lane.Of(key, w.lanes), func(ctx context.Context, s *lane.Store) error {
-				_, err := s.ForgetVersion(ctx, key, "edit")
+				_, err := s.Requests().ForgetVersion(ctx, key, "edit")
 				if weir.KindOf(err) == weir.NotFound && err != nil {
 					return nil
 				}

@@ -154,7 +154,7 @@ func (c *checker) noteEvent(r *http.Request, body []byte) {
 // checkTold checks that a message has the stage of its event. If the event is the death of the message, the message may
 // have been replayed or discarded since.
 func (c *checker) checkTold(id weir.ID, stage weir.Stage) {
-	st, err := c.store.Status(context.Background(), id)
+	st, err := c.store.Messages().Status(context.Background(), id)
 	if err != nil || st.Stage != stage && stage != weir.Dead {
 		c.addViolation("told", "seq %d of lane %d was told to be %s and is %s: %v", id.Seq, id.Lane, stage, st.Stage,
 			err)
@@ -168,7 +168,7 @@ func (c *checker) checkAllTold(ctx context.Context) {
 	}
 	for n := range c.w.lanes {
 		for _, f := range c.laneOf(n).log {
-			st, err := c.store.Status(ctx, f.id)
+			st, err := c.store.Messages().Status(ctx, f.id)
 			if err != nil {
 				c.addViolation("lost", "%v", err)
 				return

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestMain runs the tests on one processor. If several goroutines become ready at one nanosecond, their order is then
-// mostly the same in each run.
+// TestMain runs the tests on one processor, so that each run of a seed is the same. If several goroutines become ready
+// in the same nanosecond of virtual time, one processor mostly runs them in the same order.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(400) // a world is small and short-lived
+	debug.SetGCPercent(400) // a simulated run needs little memory, and only for a short time
 	os.Exit(m.Run())
 }

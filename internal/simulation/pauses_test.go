@@ -57,12 +57,15 @@ func (w *world) startPauses(ctx context.Context) {
 				if timed {
 					p.Until = time.Now().Add(w.dice.drawBetween(name+" until", 0, 2*d))
 				}
-				w.askUntilDone(ctx, name, n, func(ctx context.Context, s *lane.Store) error { return s.Pause(ctx, p) })
+				w.askUntilDone(ctx, name, n, func(ctx context.Context,
+					s *lane.Store) error {
+					return s.Pauses().Pause(ctx, p)
+				})
 			}
 			time.Sleep(d)
 			for _, n := range lanes {
 				w.askUntilDone(ctx, name+" resume", n,
-					func(ctx context.Context, s *lane.Store) error { return s.Resume(ctx, n, key) })
+					func(ctx context.Context, s *lane.Store) error { return s.Pauses().Resume(ctx, n, key) })
 			}
 		})
 	}

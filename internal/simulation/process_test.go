@@ -126,7 +126,8 @@ func (s *slot) startProcess() {
 	})
 	p.appends = lane.NewAppender(p.store, discardLog)
 	p.appends.OnFiled, p.appends.OnWake = p.drainer.OfferAppended, p.drainer.WakeOffered
-	p.runner = runnerOf(p.newTable(""), recurringLog{p.appends, p.store}, p.bell, p.now,
+	p.runner = runnerOf(&recur.Store{Table: p.newTable(""), Bodies: p.store.Bodies, Now: p.now},
+		recurringLog{p.appends, p.store.Messages()}, p.bell,
 		w.dice.newSource(p.name+" recur"))
 	p.process = &tickets.Function{Drainer: p.drainer, Holder: p.drainer, Tickets: p.bell, Lanes: w.lanes,
 		Lease: w.lease, Now: p.now, Logger: discardLog}

@@ -9,7 +9,6 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/recur"
-	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
@@ -22,7 +21,7 @@ const recurring, recurringKey = "recurring", "recurring"
 // recurringLog is the log that the runner of schedules uses.
 type recurringLog struct {
 	*lane.Appender
-	*lane.Store
+	lane.Messages
 }
 
 // accepter accepts each body in place of the contracts.
@@ -36,11 +35,10 @@ func recurringBody(due time.Time) string {
 	return fmt.Sprintf("<r due='%s'/>", due.UTC().Format(time.RFC3339))
 }
 
-func runnerOf(table storage.Table, log recurringLog, bell recur.Tickets, now func() time.Time,
-	draw func() float64) *recur.Runner {
+func runnerOf(store *recur.Store, log recurringLog, bell recur.Tickets, draw func() float64) *recur.Runner {
 	return recur.New(recur.Config{
-		Store: &recur.Store{Table: table, Bodies: log.Store.Bodies, Now: now}, Log: log,
-		Contracts: accepter{}, Tickets: bell, Now: now, Rand: draw, Logger: discardLog,
+		Store: store, Log: log,
+		Contracts: accepter{}, Tickets: bell, Now: store.Now, Rand: draw, Logger: discardLog,
 	})
 }
 
@@ -53,8 +51,9 @@ func (w *world) putSchedule(ctx context.Context) error {
 	if w.every == 0 {
 		return nil
 	}
-	log := recurringLog{lane.NewAppender(w.check.store, discardLog), w.check.store}
-	r := runnerOf(w.account.Table(), log, noTickets{}, time.Now, w.dice.newSource("schedule"))
+	log := recurringLog{lane.NewAppender(w.check.store, discardLog), w.check.store.Messages()}
+	r := runnerOf(&recur.Store{Table: w.account.Table(), Bodies: w.check.store.Bodies, Now: time.Now}, log, noTickets{},
+		w.dice.newSource("schedule"))
 	_, _, err := r.Put(ctx, recurring, recur.Definition{
 		Cron: fmt.Sprintf("@every %s", w.every), Message: []byte("<r due='{{.DueAt}}'/>"), Missed: recur.All,
 		End: w.recursUntil(),

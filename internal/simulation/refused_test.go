@@ -136,7 +136,7 @@ func (c *checker) checkSpared(first, n int) {
 	defer c.mu.Unlock()
 	for i := first; i < first+n; i++ {
 		if f := c.filedAs(i); f != nil {
-			if st, err := c.store.Status(context.Background(), f.id); err != nil || st.AttemptCount != 0 {
+			if st, err := c.store.Messages().Status(context.Background(), f.id); err != nil || st.AttemptCount != 0 {
 				c.addViolation("spared",
 					"seq %d of lane %d: %d attempts are counted, though the CMS has taken nothing (%v)", f.id.Seq,
 					f.id.Lane, st.AttemptCount, err)

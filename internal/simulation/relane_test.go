@@ -151,7 +151,7 @@ func (w *town) judgeRun() {
 	}
 	time.Sleep(30 * time.Second) // meanwhile late requests arrive
 	for _, l := range w.letters {
-		st, err := w.newStore().Status(context.Background(), l.id)
+		st, err := w.newStore().Messages().Status(context.Background(), l.id)
 		want := weir.Delivered
 		if l.body[:3] == "bad" {
 			want = weir.Dead

@@ -81,7 +81,7 @@ func (w *world) replayMessage(ctx context.Context, name string, s *submission) {
 		p := w.slots[w.dice.drawBelow(name+" to", len(w.slots))].currentProcess()
 		st, err := askProcess(ctx, p, name, func(ctx context.Context) (weir.Status,
 			error) {
-			return p.store.Replay(ctx, id, o)
+			return p.store.Requests().Replay(ctx, id, o)
 		})
 		// The error has an id that does not come from the seed. It is left out, because the trace of a seed must be the
 		// same each time.

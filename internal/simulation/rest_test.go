@@ -83,7 +83,7 @@ func (c *checker) checkLeftovers(ctx context.Context, number int, dead int64) {
 // checkSettled checks that a message is final, and that its stage agrees with all events that the checker has seen. It
 // also counts the message.
 func (c *checker) checkSettled(ctx context.Context, l *laneState, f *filed) {
-	st, err := c.store.Status(ctx, f.id)
+	st, err := c.store.Messages().Status(ctx, f.id)
 	switch {
 	case err != nil || !st.Stage.Final():
 		c.addViolation("lost", "seq %d of lane %d is %s in the end: %v", f.id.Seq, f.id.Lane, st.Stage, err)

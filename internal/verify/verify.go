@@ -125,7 +125,7 @@ func (r *Report) readLog(ctx context.Context, s *lane.Store, c lane.Control, ope
 			if !e.IsBodyInBlob() {
 				continue
 			}
-			if _, err := s.LoadMessage(ctx, e.Message.ID); isGone(err) {
+			if _, err := s.Messages().LoadMessage(ctx, e.Message.ID); isGone(err) {
 				r.WithoutBody = append(r.WithoutBody, e.Seq())
 			} else if err != nil {
 				return err

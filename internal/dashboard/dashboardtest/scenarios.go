@@ -12,10 +12,10 @@ import (
 	"weir/internal/wire"
 )
 
-// NewBroken returns a source whose reads all fail.
+// NewBroken returns a Source whose reads all fail.
 func NewBroken() *Source { return &Source{err: errors.New("storage is away")} }
 
-// NewEmpty returns a system that was just installed.
+// NewEmpty returns the Source of a system that was just installed. It has two lanes and no messages.
 func NewEmpty() *Source {
 	f := &Source{Data: Data{Clusters: wire.ErrorList{Complete: true}}}
 	for n := range 2 {
@@ -29,7 +29,8 @@ func NewEmpty() *Source {
 	return f
 }
 
-// NewDown returns a system whose CMS is down: for two minutes the CMS has judged no message, and all lanes wait for it.
+// NewDown returns the Source of a system whose CMS is down. The last delivery or rejection was two minutes ago, and all
+// lanes are paused for the CMS.
 func NewDown() *Source {
 	f := NewBusy()
 	const reason = "503 Service Unavailable: the CMS is down"
@@ -43,8 +44,7 @@ func NewDown() *Source {
 	return f
 }
 
-// NewPaused returns the state of NewDown after an operator has paused all lanes: Weir sends the CMS no requests
-// any more.
+// NewPaused returns the Source of NewDown, except that an operator has paused all lanes.
 func NewPaused() *Source {
 	f := NewDown()
 	for n := range f.Data.Report.Lanes {
@@ -56,7 +56,8 @@ func NewPaused() *Source {
 	return f
 }
 
-// NewBusy returns a system on a bad day: a burst half an hour ago, errors, pauses, bulk replays and batches.
+// NewBusy returns the Source of a system with a burst half an hour ago, and with errors, pauses, bulk replays and
+// batches.
 func NewBusy() *Source {
 	f := &Source{Data: Data{Bodies: map[string]string{}, Edits: map[string]string{}}}
 	f.Data.Report = wire.LaneList{Lanes: busyLanes(),
@@ -132,7 +133,8 @@ const longTitle = `<?xml version="1.0" encoding="UTF-8"?>` +
 	`<body><p>The parties <em>agreed</em> late on Thursday.</p><p>Details follow.</p></body>` +
 	`<m:raw><![CDATA[a < b && c > d]]></m:raw><tags><tag>budget</tag><tag>coalition</tag></tags></article>`
 
-// busyBatches returns three batches, each with an invalid part: one is being filed, one is filed, and one is rejected.
+// busyBatches returns a batch in each of the states BatchFiling, BatchFiled and BatchRejected. Each batch has an
+// invalid part.
 func busyBatches() []wire.Batch {
 	problem := wire.PartProblem{Part: 17, File: "monday/feed.xml", Line: 212,
 		Message:  "the message breaks a rule of its contract",
@@ -224,8 +226,8 @@ func busyHistory() dashboard.History {
 
 func milliseconds(n float64) time.Duration { return time.Duration(n * 1e6) }
 
-// BusyMessage returns the nth message of NewBusy. The message is delivered if n is even; otherwise it is dead
-// or waits for a retry.
+// BusyMessage returns a message with the id MessageID(n). The message is delivered if n is even, dead if n%4 is 1, and
+// waits for a retry if n%4 is 3.
 func BusyMessage(n int) wire.MessageLine {
 	m := wire.MessageLine{Size: 812, Message: wire.Message{ID: MessageID(n), Contract: "article",
 		Key:     fmt.Sprintf("/news/politics/%d", n),
@@ -276,7 +278,6 @@ func failedAttempts(accepted time.Time) []wire.Attempt {
 	}
 }
 
-// busyChanges returns the audit log of a bad day.
 func busyChanges() []dashboard.Change {
 	return []dashboard.Change{
 		{At: Noon.Add(-2 * time.Minute), Action: "pause",

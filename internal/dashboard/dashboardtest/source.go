@@ -1,5 +1,5 @@
-// Package dashboardtest has made-up data for tests of the operator's page, such as a new installation, a bad day, and a
-// source that cannot be read.
+// Package dashboardtest has made-up data for tests of the operator's page. Examples are a system that was just
+// installed, a system with many errors, and a source that cannot be read.
 package dashboardtest
 
 import (
@@ -18,21 +18,21 @@ import (
 	"weir/internal/wire"
 )
 
-// TitleError is the fingerprint of most dead messages.
+// TitleError is the fingerprint of the most frequent error in the data of NewBusy; see weir.Fingerprint.
 var TitleError, _ = weir.Fingerprint("article", 422, "Field title: at most 200 characters, 231 were sent")
 
-// Noon is the time at which the source's clock starts.
+// Noon is the time at which the clock of each Source starts.
 var Noon = time.Date(2026, 11, 20, 12, 0, 7, 250e6, time.UTC)
 
-// WholeUntil is the end of the minutes whose counters all instances have stored at Noon.
+// WholeUntil is the end of the last minute whose counters are complete at Noon.
 var WholeUntil = Noon.Truncate(time.Minute).Add(-2 * time.Minute)
 
-// MessageID returns the id of the nth message.
+// MessageID returns the id of the message with the number n.
 func MessageID(n int) string {
 	return weir.ID{Epoch: 1, Lane: n % 4, Seq: int64(n), Nonce: fmt.Sprintf("%020x", 0x1f3a55+n*7919)}.String()
 }
 
-// Data is everything that the pages show.
+// Data has everything that the pages show.
 type Data struct {
 	Report    wire.LaneList
 	History   dashboard.History
@@ -44,12 +44,12 @@ type Data struct {
 	Messages  []wire.MessageLine
 	Changes   []dashboard.Change
 	Bodies    map[string]string      // by message id
-	Edits     map[string]string      // differences, by message id
+	Edits     map[string]string      // unified diffs, by message id
 	Trials    map[string]trial.Trial // by message id
-	Obstacles map[string]string      // reasons for which a replay needs force, by message id
+	Obstacles map[string]string      // reasons why a replay needs force, by message id
 }
 
-// Source serves made-up data to a dashboard. A test moves its clock.
+// Source serves made-up data to a dashboard. Its clock moves only by Change and PassTime.
 type Source struct {
 	Data Data
 
@@ -58,7 +58,7 @@ type Source struct {
 	err       error // the error of each read; nil = reads succeed
 }
 
-// Dashboard returns the pages of the source.
+// Dashboard returns a dashboard that reads from the Source.
 func (f *Source) Dashboard() *dashboard.Dashboard {
 	return dashboard.New(dashboard.Config{
 		Lanes: f, Past: f, Messages: f, Errors: f, Replays: f, Batches: f, Schedules: f, Changes: f, Obstacles: f,
@@ -67,8 +67,8 @@ func (f *Source) Dashboard() *dashboard.Dashboard {
 	})
 }
 
-// Change changes the data. It moves the clock by five seconds, so that pages do not show old data from the cache. Data
-// that may be cached for longer, such as schedules, can still be old.
+// Change changes the data, and moves the clock forward by five seconds. So pages show the new data, except data that
+// the dashboard caches for longer, such as schedules.
 func (f *Source) Change(change func(*Data)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,21 +76,21 @@ func (f *Source) Change(change func(*Data)) {
 	change(&f.Data)
 }
 
-// PassTime moves the clock.
+// PassTime moves the clock forward by d.
 func (f *Source) PassTime(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sinceNoon += d
 }
 
-// Now returns the source's time.
+// Now returns the time of the Source's clock.
 func (f *Source) Now() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return Noon.Add(f.sinceNoon)
 }
 
-// readData returns a copy of a part of the data, or the source's error.
+// readData returns a copy of part, and the error of the Source.
 func readData[T any](f *Source, part *T) (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -258,8 +258,10 @@ func (f *Source) Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Tria
 	return NewTrial(), f.err
 }
 
-// NewTrial returns a trial of a chain with four steps: a look-up, a create and an update whose conditions need the
-// answer of the look-up, and a step whose condition is false.
+// NewTrial returns a trial of a chain with four steps:
+//   - find is a look-up.
+//   - create and update have conditions that need the answer to find.
+//   - notify has a condition that is false.
 func NewTrial() trial.Trial {
 	headers := []trial.Header{{Name: "Accept", Value: "application/json, application/xml;q=0.9, */*;q=0.8"},
 		{Name: "Idempotency-Key", Value: "AQABL714SFvJDd7dAA/find"}, {Name: "Weir-Attempt", Value: "2"},
@@ -279,7 +281,8 @@ func NewTrial() trial.Trial {
 		}}
 }
 
-// Pages returns the paths of all pages with the data of NewBusy, by name.
+// Pages returns the paths of all pages below dashboard.Base, by name. The ids in the paths exist in the data of
+// NewBusy.
 func Pages() map[string]string {
 	return map[string]string{
 		"overview": "", "search": "/messages", "story": "/messages/" + MessageID(1),

@@ -59,7 +59,7 @@ func (r *Copy) CopyLane(ctx context.Context, number int) error {
 	if err != nil {
 		return err
 	}
-	blocks, err := r.From.ReadReplayBlocks(ctx, number)
+	blocks, err := r.From.DeliveryState().ReadReplayBlocks(ctx, number)
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func (l Lanes) remainingOf(ctx context.Context, number int, c lane.Control) (Rem
 		waiting = max(waiting, 1)
 	}
 	if waiting == 0 {
-		blocks, err := l.Store.ReadBlocks(ctx, number)
+		blocks, err := l.Store.DeliveryState().ReadBlocks(ctx, number)
 		if err != nil {
 			return Remaining{}, err
 		}

@@ -73,9 +73,9 @@ func TestSeal_NothingPasses(t *testing.T) {
 		}
 		_, err = a.Append(t.Context(), newMessage("a", "x"), "k")
 		refused("append", err)
-		_, err = b.faulty.Cancel(t.Context(), r.Message.ID)
+		_, err = b.faulty.Requests().Cancel(t.Context(), r.Message.ID)
 		refused("cancel", err)
-		_, err = b.faulty.Reschedule(t.Context(), r.Message.ID, time.Now().Add(time.Minute), "")
+		_, err = b.faulty.Requests().Reschedule(t.Context(), r.Message.ID, time.Now().Add(time.Minute), "")
 		refused("move", err)
 		if n := b.readControl().Head.Next - 1; n != 1 || sealed != 1 {
 			t.Errorf("got %d messages in the log, and %d calls of OnSealed, want 1, 1", n, sealed)

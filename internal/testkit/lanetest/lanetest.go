@@ -71,7 +71,7 @@ func (l *Lanes) Append(key, body string, changes ...func(*weir.Message)) weir.ID
 // Status returns the stored status of a message.
 func (l *Lanes) Status(id weir.ID) weir.Status {
 	l.t.Helper()
-	status, err := l.Store.Status(l.t.Context(), id)
+	status, err := l.Store.Messages().Status(l.t.Context(), id)
 	if err != nil {
 		l.t.Fatalf("status: %v", err)
 	}
