@@ -8,18 +8,20 @@ import (
 	"weir/internal/weir"
 )
 
-// closeTimeout bounds the last commit of a session, and the enqueueing of the ticket that follows it. Both may come
-// after the contexts of the session have ended.
+// closeTimeout bounds the last commit of a session. It also bounds the enqueueing of a ticket after the session. Both
+// steps run even if the contexts of the session have ended.
 const closeTimeout = 5 * time.Second
 
-// session is one holder's time with a lane, from the raised fence to the hand-over. It owns the parts and connects
-// them. Its methods are for one goroutine. The committer, reads and the request to the CMS run beside that goroutine.
+// session is one holder's time with a lane, from the raised fence to the hand-over. It owns its parts and connects
+// them. Only one goroutine calls its methods. Other goroutines commit, read from storage, and send the request to the
+// CMS.
 type session struct {
 	laneScope
-	drainer *Drainer
-	tenure  *tenure
-	waiter  *waiter
-	journal *journal
+	timetable // has the selector and the dueMover
+	drainer   *Drainer
+	tenure    *tenure
+	waiter    *waiter
+	journal   *journal
 
 	readAhead *readAhead
 	keys      *keyStates
@@ -28,16 +30,14 @@ type session struct {
 
 	control   *controlRefresh
 	requests  *requestHandler
-	due       *dueMover
-	selector  *selector
 	prober    *prober
 	attempter *attempter
 	outcomes  *outcomeRecorder
 
-	isLoaded bool // the blocked keys are known, so progress can be saved
+	isLoaded bool // load has succeeded, so saveProgress saves correct values
 }
 
-// newSession connects the parts of a session, before anything is read.
+// newSession returns a session with connected parts. It reads nothing from storage.
 func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail lane.Tail,
 	isTrusted func() bool,
 ) *session {
@@ -70,10 +70,10 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 	return s
 }
 
-// load takes over the state of the former holder from tail, and reads the blocks and the tracked keys.
+// load takes over the former holder's state from tail. It reads the blocks, and the keys with dead messages.
 func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error {
 	s.breaker.adoptTail(t, s.now())
-	s.selector.isFromEnd = s.breaker.alternateFor > 0 // the last session tried the beginning of the log first
+	s.selector.isFromEnd = s.breaker.alternateFor > 0 // begin at the log's end: former sessions tried its beginning
 	if hasCrashed {
 		s.breaker.beginSettling(s.now())
 	}
@@ -99,8 +99,9 @@ func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error 
 	return nil
 }
 
-// run is the loop: serve requests, move due messages, choose a message, send it, record its outcome. It ends when no
-// message can be sent, when the lane pauses for more than lingerMax, when ctx or the tenure ends, or after an error.
+// run is the loop of a session: serve requests, move due messages, choose a message, send the message, record the
+// outcome. It ends when the lane has no message to send, or pauses for more than lingerMax. It also ends with ctx, with
+// the tenure, or after an error.
 func (s *session) run(ctx context.Context) error {
 	for ctx.Err() == nil && s.tenure.open.Err() == nil {
 		if err := s.serveRequests(ctx); err != nil {
@@ -123,7 +124,7 @@ func (s *session) run(ctx context.Context) error {
 			continue
 		}
 		if !s.drainer.spacer.reserveNext(s.now()) {
-			continue // another lane of this process was faster
+			continue // another lane of this process has begun an attempt in between
 		}
 		if err := s.attempt(ctx, c); err != nil {
 			return err
@@ -132,7 +133,7 @@ func (s *session) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// serveRequests does the work that does not wait for the CMS: control rows, requests, and due messages.
+// serveRequests applies control rows, handles requests, and moves due messages.
 func (s *session) serveRequests(ctx context.Context) error {
 	s.pollControl(ctx, controlInterval)
 	if err := s.requests.handleNew(ctx); err != nil {
@@ -142,14 +143,14 @@ func (s *session) serveRequests(ctx context.Context) error {
 }
 
 // untilOpen returns how long the session waits, at most, before it chooses a message. It may have to wait for the end
-// of a pause, because of delivery.rate, or for a read of due times. isLong means that the lane pauses for so long that
-// the holder leaves it.
+// of a pause, for the rate limit (delivery.rate), or for a read of due times. isLong means that the pause is so long
+// that the holder leaves the lane.
 func (s *session) untilOpen() (wait time.Duration, isLong bool) {
 	if s.due.hasToReadFirst() {
 		return controlInterval, false
 	}
 	now := s.now()
-	if s.breaker.isResting(now) && s.isSoon(s.nextUntriedAt()) {
+	if s.breaker.isResting(now) && s.isUntriedSoon() {
 		s.breaker.letUntriedPass(now)
 	}
 	if wait := s.opensAt(now).Sub(now); wait > 0 {
@@ -158,12 +159,13 @@ func (s *session) untilOpen() (wait time.Duration, isLong bool) {
 	return s.drainer.spacer.untilNext(s.now()), false
 }
 
-// opensAt returns the time before which pauses, the settle time or the calendar allow no message; now at the earliest.
+// opensAt returns the time at which pauses, the settle time and the calendar will all allow messages. If they allow
+// messages already, opensAt returns now.
 func (s *session) opensAt(now time.Time) time.Time {
 	return s.drainer.calendarOpensAt(laterOf(s.breaker.closedUntil(), laterOf(s.pauses.laneUntil, now)))
 }
 
-// sleep waits for the given time, or until a move is to begin or news comes.
+// sleep waits for the given time. It ends earlier if a move has to begin, or if news comes (see waiter).
 func (s *session) sleep(ctx context.Context, wait time.Duration) {
 	s.journal.flushAll()
 	if at := s.due.nextReadAt(); !at.IsZero() {
@@ -172,7 +174,7 @@ func (s *session) sleep(ctx context.Context, wait time.Duration) {
 	s.waiter.sleepOrNews(ctx, wait)
 }
 
-// attempt sends one message, and records its outcome.
+// attempt sends a message, and records the outcome.
 func (s *session) attempt(ctx context.Context, c *candidate) error {
 	if err := s.journal.waitBelow(ctx, maxUncommitted); err != nil {
 		return err
@@ -194,8 +196,8 @@ func (s *session) attempt(ctx context.Context, c *candidate) error {
 	return s.outcomes.recordOutcome(ctx, c, result, s.prober.classifyResult(c, result))
 }
 
-// canSend reports whether a message may be sent now: no pause has begun since the choice, and the session goes on. It
-// first waits until the session has read pauses that are new enough.
+// canSend reports whether a message that was chosen can still be sent: no pause has begun, and the session goes on. It
+// first waits until the pauses in memory are recent enough.
 func (s *session) canSend(ctx context.Context, e *lane.Entry) (bool, error) {
 	for s.pauses.isOutdated(s.now()) {
 		if c, isRead := s.control.await(ctx); isRead {
@@ -210,12 +212,13 @@ func (s *session) canSend(ctx context.Context, e *lane.Entry) (bool, error) {
 	return !s.opensAt(now).After(now) && !s.pauses.isKeyPaused(e.KeyHash(), now), nil
 }
 
-// moveDueUntil goes on with due messages of other keys until the request has its result.
+// moveDueUntil moves due messages of other keys until the request to the CMS has its result. keyHash is the key of the
+// message that the request sends.
 func (s *session) moveDueUntil(ctx context.Context, keyHash string, sent <-chan weir.Result) weir.Result {
 	s.due.sendingKey = keyHash
 	defer func() { s.due.sendingKey = "" }()
 	for {
-		s.due.advance(ctx) // its error stays in due, and serveRequests returns it after the CMS has answered
+		s.due.advance(ctx) // an error is ignored here: serveRequests gets it again later, and returns it
 		next, stop := s.waiter.startTimer(s.due.nextReadAt())
 		select {
 		case result := <-sent:
@@ -229,8 +232,8 @@ func (s *session) moveDueUntil(ctx context.Context, keyHash string, sent <-chan 
 	}
 }
 
-// pollControl applies the control rows if a read has ended, and reports whether they show work. It begins the next read
-// if the last one is older than minAge.
+// pollControl applies the control rows of a finished read, and reports whether they show work. If no read is under way,
+// and the last read began longer than minAge ago, pollControl begins a read.
 func (s *session) pollControl(ctx context.Context, minAge time.Duration) (hasWork bool) {
 	c, isRead, hasEnded := s.control.pollControl(ctx, minAge)
 	if isRead {
@@ -240,8 +243,8 @@ func (s *session) pollControl(ctx context.Context, minAge time.Duration) (hasWor
 	return hasEnded && (isRead && c.Head.Next > s.readAhead.nextRead || s.requests.hasNew())
 }
 
-// applyControl takes over the control rows of a read that began at askedAt: claims, pauses, requests, the seal, and
-// whether the log has messages that were not read ahead yet.
+// applyControl takes over control rows: claims, pauses, the request number, the seal, and whether the log has unread
+// messages. askedAt is the time at which the read of the rows began.
 func (s *session) applyControl(c lane.Control, askedAt time.Time) {
 	switch {
 	case !s.drainer.yieldsTo(c):
@@ -250,9 +253,9 @@ func (s *session) applyControl(c lane.Control, askedAt time.Time) {
 		s.tenure.end()
 	}
 	if askedAt.Before(s.pauses.askedAt) || c.Head.RequestSeq < s.requests.handled {
-		// The pauses of this read are out of date: this session, or a former holder, has seen a later read. (A former
-		// holder has saved the request number of that read in tail.) With outdated pauses, the session could write into
-		// tail a time for the next work that is too late.
+		// A later read was applied already: by this session, or by a former holder, which saved the request number of
+		// that read in tail. So the pauses in c may be outdated. The session saves the time of its next work in tail;
+		// with outdated pauses this time could be too late.
 		return
 	}
 	s.pauses.replaceWith(c, askedAt)
@@ -264,22 +267,7 @@ func (s *session) applyControl(c lane.Control, askedAt time.Time) {
 	s.due.isSealed = c.Head.IsSealed
 }
 
-// nextDueAt returns when the next held or scheduled message is due; zero = there is none.
-func (s *session) nextDueAt() time.Time { return earlierOf(s.selector.nextHeldAt(), s.due.nextDueAt()) }
-
-// nextUntriedAt is like nextDueAt, but only for messages without an attempt whose keys the CMS has not refused.
-func (s *session) nextUntriedAt() time.Time {
-	return earlierOf(s.selector.nextUntriedAt(), s.due.nextDueAt())
-}
-
-// nextWakeAt returns the next time at which a held message can be sent, or a move is to begin, if no news comes before;
-// zero = there is none.
-func (s *session) nextWakeAt() time.Time {
-	return earlierOf(s.selector.nextHeldWakeAt(), s.due.nextReadAt())
-}
-
-// handOver ends the session in order: it commits all decisions, and writes the state for the next holder into tail. It
-// has a context of its own, because the context of the lease may have ended.
+// handOver commits all decisions, and writes the state for the next holder into tail. It does so even if ctx has ended.
 func (s *session) handOver(ctx context.Context, stopCommits context.CancelFunc) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
@@ -300,7 +288,8 @@ func (s *session) buildHandOver() *lane.Change {
 	return ch
 }
 
-// saveProgress adds to a change the progress of delivery, and the times at which delivery goes on.
+// saveProgress adds to a change the state for the next holder: the cursor, the next times of work, and the breaker's
+// state.
 func (s *session) saveProgress(ch *lane.Change) {
 	cursor, due, untried, handled := s.readAhead.cursorSeq(), s.nextDueAt(), s.nextUntriedAt(), s.requests.handled
 	releasedAt, sentBelow := s.keys.lastReleasedAt, s.due.positions.sentBelow

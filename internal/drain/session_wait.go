@@ -3,21 +3,19 @@ package drain
 import (
 	"context"
 	"time"
-
-	"weir/internal/lane"
 )
 
 const (
-	// lingerMin and lingerMax bound how long a holder stays at an empty lane: another instance may append a message,
-	// and cannot wake this process.
+	// lingerMin and lingerMax bound how long a holder stays at an empty lane (lingers).
 	lingerMin = 2 * time.Second
 	lingerMax = 3 * time.Second
-	// lingerLook is the time between two reads of the control rows while the holder lingers.
+	// lingerLook is the time between two reads of the control rows while the holder lingers. The reads show messages
+	// that other processes appended. Those processes cannot wake the holder.
 	lingerLook = 500 * time.Millisecond
 )
 
-// chooseNext returns the next message that may be sent; nil if there is none now. If no message that was read may be
-// sent, it waits for a read of the log that is under way.
+// chooseNext returns a message that can be sent now; nil if there is none. If none of the messages in memory can be
+// sent, chooseNext waits for the read of the log that is under way.
 func (s *session) chooseNext(ctx context.Context) (*candidate, error) {
 	for {
 		if s.waiter.takeWake() {
@@ -35,7 +33,7 @@ func (s *session) chooseNext(ctx context.Context) (*candidate, error) {
 			return nil, nil
 		}
 		if s.readAhead.reading != nil {
-			s.journal.flushAll() // the session is idle meanwhile
+			s.journal.flushAll() // the session sends nothing until the read ends
 		}
 		if waited, err := s.awaitPage(ctx); waited && err == nil {
 			continue
@@ -48,7 +46,8 @@ func (s *session) chooseNext(ctx context.Context) (*candidate, error) {
 	}
 }
 
-// readOn reads on in the log. It reads to the end of the log if the CMS refuses one message after the other.
+// readOn reads the next messages of the log. If the CMS refuses one message after the other, readOn reads to the end of
+// the log.
 func (s *session) readOn(ctx context.Context) error {
 	if err := s.readAhead.fillUp(ctx); err != nil || !s.breaker.wantsWholeLog() {
 		return err
@@ -56,8 +55,8 @@ func (s *session) readOn(ctx context.Context) error {
 	return s.readToEnd(ctx)
 }
 
-// readToEnd reads on to the end of the log, as far as memory allows, without bodies. Refused messages stay in the
-// read-ahead, and the CMS may take a message after them.
+// readToEnd reads the log to its end, without bodies, as far as memory allows. The CMS may take a message that comes
+// later in the log than the refused messages.
 func (s *session) readToEnd(ctx context.Context) error {
 	for !s.readAhead.isComplete() {
 		s.readAhead.dropBodies()
@@ -69,10 +68,11 @@ func (s *session) readToEnd(ctx context.Context) error {
 	return nil
 }
 
-// beginRound begins the next round (see prober.go) if each key had its turn, and reports whether the session is to
-// choose again. Messages that were not read yet have their turn first. If a message without an attempt becomes due
-// soon, the holder waits for that message, and begins no round. Otherwise it would leave the lane in the pause before
-// the round, and take the lane again at once.
+// beginRound begins the next round of attempts (see breaker.go) if each key had its turn. It reports whether the
+// session has to choose a message again. Messages that were not read yet come before the next round.
+//
+// If an untried message becomes due soon, beginRound begins no round and no pause. The pause could be long. In a long
+// pause the holder leaves the lane, and a process would soon have to take the lane again for the untried message.
 func (s *session) beginRound(ctx context.Context) (bool, error) {
 	hasProbed := len(s.breaker.probedKeys) > 0 || s.breaker.isResting(s.now())
 	if !hasProbed || s.journal.countPending() > 0 || s.due.isUnderWay() {
@@ -81,26 +81,27 @@ func (s *session) beginRound(ctx context.Context) (bool, error) {
 	if !s.readAhead.isComplete() {
 		return true, s.readToEnd(ctx)
 	}
-	if s.isSoon(s.nextUntriedAt()) {
+	if s.isUntriedSoon() {
 		return false, nil
 	}
 	return s.prober.beginRound(), nil
 }
 
-// waitForWork waits if no message can be chosen, and reports whether to go on.
+// waitForWork is called when no message can be sent. It waits, and reports whether the session continues.
 func (s *session) waitForWork(ctx context.Context) (bool, error) {
 	if s.opensAt(s.now()).After(s.now()) {
-		return true, nil // the lane pauses, because each key had its turn; run waits
+		return true, nil // the lane pauses, and run waits for the end of the pause
 	}
 	if n := s.journal.countPending(); n > 0 {
-		// Keys may be pending, and an idle holder commits at once.
+		// A message may have to wait for the commit of an earlier outcome of its key.
 		return true, s.awaitCommit(ctx, n)
 	}
 	return s.linger(ctx)
 }
 
-// awaitCommit waits for the next commit, for a message that becomes due, or for news. It returns at once if fewer than
-// n changes are uncommitted.
+// awaitCommit waits for the next commit, for a message that becomes due, or for news. News means that another goroutine
+// has ended a read, or a write that moves due messages. awaitCommit returns at once if fewer than n changes are
+// uncommitted.
 func (s *session) awaitCommit(ctx context.Context, n int) error {
 	progress, err := s.journal.flushDown(n)
 	if progress == nil {
@@ -118,8 +119,8 @@ func (s *session) awaitCommit(ctx context.Context, n int) error {
 	return nil
 }
 
-// awaitPage waits for a read of the log that is under way, for a message that becomes due, or for news. It returns
-// false if no read is under way, and false and an error if ctx ends.
+// awaitPage waits until the read of the log ends, a message becomes due, or news comes (see awaitCommit). It returns
+// false if no read was under way. If ctx ends, it returns false and an error.
 func (s *session) awaitPage(ctx context.Context) (bool, error) {
 	if s.readAhead.reading == nil {
 		return false, nil
@@ -137,7 +138,8 @@ func (s *session) awaitPage(ctx context.Context) (bool, error) {
 	return true, s.due.advance(ctx)
 }
 
-// linger waits a while at an empty lane, and reports whether work has come.
+// linger waits for lingerMin to lingerMax at an empty lane, and reports whether work has come. It waits longer if a
+// message becomes due soon.
 func (s *session) linger(ctx context.Context) (bool, error) {
 	until := s.now().Add(lingerMin + s.drainer.drawJitter(lingerMax-lingerMin))
 	if s.due.isSealed {
@@ -155,7 +157,7 @@ func (s *session) linger(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		if s.due.moves.answers != answers {
-			return true, nil // a message may have waited for that answer
+			return true, nil // a step of a move has ended, and a message may have waited for this step
 		}
 		step := lingerLook
 		if at := s.nextWakeAt(); !at.IsZero() {
@@ -175,17 +177,11 @@ func (s *session) linger(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// prefetchRetry fetches the message of the next retry. The session waits for that read, so prefetchRetry begins it only
-// if there is time for it before a message is to be sent.
+// prefetchRetry reads the message of the next retry. It does not begin the read if a message has to be sent so soon
+// that the read could delay that message.
 func (s *session) prefetchRetry(ctx context.Context) error {
 	if at := s.nextWakeAt(); !at.IsZero() && at.Before(s.now().Add(s.drainer.leadTime.current())) {
 		return nil
 	}
 	return s.selector.prefetchRetry(ctx)
 }
-
-// isDueSoon reports whether a message becomes due within lane.DueLead. Then the holder stays, because otherwise it
-// would have to take the lane again at once.
-func (s *session) isDueSoon() bool { return s.isSoon(s.nextDueAt()) }
-
-func (s *session) isSoon(at time.Time) bool { return !at.IsZero() && at.Sub(s.now()) <= lane.DueLead }
