@@ -15,9 +15,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Rehearse makes one attempt with a rehearsal in place of the CMS. A step without an answer ends the attempt.
-// The rehearsal then gets an outline of each later step whose condition is not false. If the message's contract has
-// no steps, Next rehearses the attempt.
+// Rehearse makes one attempt, and passes the requests to the rehearsal instead of to the CMS. If the rehearsal does not
+// answer a request, the attempt ends. Rehearse then gives the rehearsal an outline of each later step, but leaves out
+// steps whose condition is false. If the message's contract has no steps, Config.Next rehearses the attempt.
 func (s *Sender) Rehearse(ctx context.Context, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result {
 	ch := s.chains[d.Message.Contract]
 	if ch == nil {
@@ -26,8 +26,8 @@ func (s *Sender) Rehearse(ctx context.Context, d weir.Delivery, rehearsal *cms.R
 	return s.sendChain(ctx, ch, d, rehearsal)
 }
 
-// newClient returns the client of a step's request. The result replaced is the connection to the rehearsal; nil = the
-// CMS gets the request.
+// newClient returns the client for a step's request. In a rehearsal, replaced is the client's transport; otherwise
+// replaced is nil.
 func (r *run) newClient(st *step) (client *http.Client, replaced *cms.RehearsedStep) {
 	if r.rehearsal == nil {
 		return r.sender.client, nil
@@ -36,28 +36,28 @@ func (r *run) newClient(st *step) (client *http.Client, replaced *cms.RehearsedS
 	return cms.NewHTTPClient(replaced), replaced
 }
 
-// reportLeftOut reports to the rehearsal that a step is left out, because its condition is false.
+// reportLeftOut tells the rehearsal, if there is one, that the step's condition is false.
 func (r *run) reportLeftOut(st *step) {
 	if r.rehearsal != nil {
 		r.rehearsal.LeaveOut(st.name, st.when.source)
 	}
 }
 
-// reportVerdict reports the verdict of an answer to the rehearsal.
+// reportVerdict tells the rehearsal, if there is one, the decision about a step.
 func (r *run) reportVerdict(st *step, v verdict) {
 	if r.rehearsal == nil {
 		return
 	}
 	do := v.do
-	if do == "" { // the verdict follows from the status alone
+	if do == "" { // no action was chosen: take the action that fits the outcome
 		do = map[weir.Outcome]action{weir.OutcomeRetry: actionRetry, weir.OutcomeRejected: actionReject,
 			weir.OutcomeUnavailable: actionUnavailable}[v.result.Outcome]
 	}
 	r.rehearsal.Judge(st.name, string(do), cms.SingleLine(r.mask.Hide(v.result.Reason)))
 }
 
-// sleep waits between two requests of a step, except in a rehearsal without the CMS. It reports whether the attempt
-// still has time.
+// sleep waits between two requests of a step. A rehearsal that sends no requests to a CMS does not wait. sleep reports
+// whether the attempt still has time.
 func (r *run) sleep(pause time.Duration) bool {
 	if r.rehearsal != nil && !r.rehearsal.IsLive {
 		return r.limited.Err() == nil
@@ -65,10 +65,10 @@ func (r *run) sleep(pause time.Duration) bool {
 	return clock.Sleep(r.limited, pause)
 }
 
-// outlineSteps reports to the rehearsal each step that follows the step open, to which there was no answer.
+// outlineSteps reports the later steps to the rehearsal, after the rehearsal did not answer the request of a step. The
+// parameter "open" is the step without an answer.
 func (r *run) outlineSteps(open *step) {
 	missing := pendingSteps{open.name: true}
-	r.markRemembered(open, missing)
 	env := maps.Clone(r.env)
 	env[pendingName] = missing
 	at := slices.Index(r.chain.steps, open)
@@ -91,20 +91,11 @@ func (r *run) outlineSteps(open *step) {
 		if o.Problem == "" {
 			r.outlineRequest(st, env, &o)
 		}
-		r.markRemembered(st, missing)
 		r.rehearsal.Outline(o)
 	}
 }
 
-// markRemembered is called for a step without an answer. If the step would remember an id, and the attempt has no id
-// yet, markRemembered marks the remembered id as missing.
-func (r *run) markRemembered(st *step, missing pendingSteps) {
-	if st.remember != nil && r.rememberedID == "" {
-		missing[rememberedName] = true
-	}
-}
-
-// outlineRequest adds the request of a step to its outline.
+// outlineRequest adds the request of the step st to the outline o.
 func (r *run) outlineRequest(st *step, env map[string]any, o *cms.StepOutline) {
 	p, err := st.prepareRequest(env, r.delivery.Message)
 	if err != nil {
@@ -113,7 +104,7 @@ func (r *run) outlineRequest(st *step, env map[string]any, o *cms.StepOutline) {
 	}
 	o.Address, o.Body = p.address, p.content
 	headersOnly := *p
-	headersOnly.address, headersOnly.content = "http://cms.invalid/", nil // the real address may have expressions
+	headersOnly.address, headersOnly.content = "http://cms.invalid/", nil // net/url may refuse a {{ }} in p.address
 	req, err := r.completeRequest(r.limited, st, &headersOnly)
 	if err != nil {
 		o.Problem = err.Error()
@@ -122,28 +113,23 @@ func (r *run) outlineRequest(st *step, env map[string]any, o *cms.StepOutline) {
 	o.Header = req.Header
 }
 
-// pendingName is the name in an environment under which outlineSteps stores the steps without an answer.
-// Expressions cannot read this name.
+// pendingName is the name in an environment under which outlineSteps stores pendingSteps. Expressions cannot read this
+// name.
 const pendingName = "\x00pending"
 
-// pendingSteps are the names of the steps without an answer. rememberedName is among them if one of these steps
-// remembers an id.
+// pendingSteps has the names of the steps without an answer.
 type pendingSteps map[string]bool
 
-// pendingValue is the source of an expression that reads a missing answer, between {{ and }}. It takes the
-// place of the expression's value.
+// pendingValue is a placeholder for the value of an expression that reads a missing answer: the source of the
+// expression, between {{ and }}.
 type pendingValue string
 
 // errPending is the error of a condition that reads a missing answer.
 var errPending = errors.New("it reads an answer that is missing")
 
-// findPending returns the expression's placeholder if the expression reads a missing answer or a remembered id that
-// is missing; otherwise "".
+// findPending returns a placeholder if the expression reads a missing answer, and an empty text otherwise.
 func (e *expression) findPending(env map[string]any) pendingValue {
 	missing, _ := env[pendingName].(pendingSteps)
-	if e.readsRemembered && missing[rememberedName] {
-		return pendingValue(fmt.Sprintf("{{ %s }}", e.source))
-	}
 	for _, name := range e.steps {
 		if missing[name] {
 			return pendingValue(fmt.Sprintf("{{ %s }}", e.source))
@@ -159,7 +145,7 @@ type LookUp struct {
 	NeedsMessage bool // an expression of the step, or of the rules for all steps, reads the message
 }
 
-// FindLookUp returns the look-up of a contract. found is false if the contract has none.
+// FindLookUp returns the look-up of a contract's steps. If the contract has no look-up, found is false.
 func (s *Sender) FindLookUp(contract string) (l LookUp, found bool) {
 	if ch := s.chains[contract]; ch != nil {
 		if st := ch.findLookUp(); st != nil {
@@ -179,9 +165,9 @@ func (ch *chain) findLookUp() *step {
 	return nil
 }
 
-// RehearseLookUp sends only the request of a contract's look-up, through the rehearsal. The contract must have a
-// look-up (FindLookUp). The message may be empty if the look-up needs none. If the condition of the look-up is false,
-// RehearseLookUp sends nothing.
+// RehearseLookUp passes only the request of a contract's look-up to the rehearsal. The contract must have a look-up;
+// see FindLookUp. If LookUp.NeedsMessage is false, the message needs only the name of its contract. If the condition of
+// the look-up is false, RehearseLookUp makes no request.
 func (s *Sender) RehearseLookUp(ctx context.Context, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result {
 	ch := s.chains[d.Message.Contract]
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
