@@ -33,15 +33,15 @@ type Cancellations struct {
 }
 
 const (
-	// After maxRead messages, a bulk cancellation or discard reads no further page. If a storage operation takes 10
-	// ms, a request reads and changes that many messages in less than maxWalkTime.
+	// maxRead is the number of messages after which a request for a bulk cancellation or discard reads no further page.
 	maxRead = 20_000
-	// maxWalkTime limits the time of a bulk cancellation or discard. The host waits 230 s for an answer.
+	// maxWalkTime limits the time of a request for a bulk cancellation or discard. It is far below the 230 s for which
+	// the host waits for an answer.
 	maxWalkTime = 20 * time.Second
 )
 
-// cancellationsRequest is the body of a request. The filter needs a condition or "all": true. Otherwise an
-// empty object, or a script with an empty variable, would cancel every waiting message.
+// cancellationsRequest is the body of a request. The filter needs a condition or "all": true. Otherwise a filter that a
+// script left empty by mistake would cancel every waiting message.
 type cancellationsRequest struct {
 	Filter struct {
 		All       bool       `json:"all"`
@@ -58,7 +58,7 @@ type cancellationsRequest struct {
 	Continue string `json:"continue"`
 }
 
-// cancellationsAnswer says how many messages one request selected and changed.
+// cancellationsAnswer has the numbers of messages that one request handled; see bulkcancel.Counts.
 type cancellationsAnswer struct {
 	Selected  int64     `json:"selected"`
 	Cancelled int64     `json:"cancelled"`
@@ -69,14 +69,15 @@ type cancellationsAnswer struct {
 	Continue  string    `json:"continue,omitempty"`
 }
 
-// continuation is the content of the field "continue" of an answer.
+// continuation is the decoded field "continue" of an answer. It has the position from which the next request reads
+// messages, and the filter's field "to".
 type continuation struct {
 	bulkcancel.Position
 	To time.Time `json:"t"`
 }
 
-// ServeHTTP implements http.Handler. It answers a dry run with 200. It answers a cancellation with 202, because the
-// holders cancel some of the messages later. The stages of the messages show the result.
+// ServeHTTP implements http.Handler. The status is 200 for a dry run, and 202 for a cancellation, because the holders
+// cancel some of the messages later. The stages of the messages show the result.
 func (f *Cancellations) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := f.serveCancellations(w, r); err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
@@ -96,7 +97,7 @@ func (f *Cancellations) serveCancellations(w http.ResponseWriter, r *http.Reques
 	defer cancel()
 	counts, at, complete, err := f.Log.CancelWaiting(ctx, filter, from, maxRead, in.DryRun)
 	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
-		err = nil // maxWalkTime is over: the client sends another request, with the answer's field "continue"
+		err = nil // maxWalkTime is over; the client can send the answer's field "continue" in another request
 	}
 	for _, number := range counts.Lanes {
 		f.Caller.Call(number)
@@ -121,7 +122,7 @@ func (f *Cancellations) serveCancellations(w http.ResponseWriter, r *http.Reques
 	return nil
 }
 
-// parseRequest checks a request, and returns its filter and the position at which it begins or continues.
+// parseRequest checks a request, and returns the filter and the position from which to read messages.
 func (in *cancellationsRequest) parseRequest(lanes int, now time.Time) (bulkcancel.Filter, bulkcancel.Position, error) {
 	var c continuation
 	f := bulkcancel.Filter{Key: derefOrZero(in.Filter.Key), KeyPrefix: derefOrZero(in.Filter.KeyPrefix),
@@ -142,7 +143,8 @@ func (in *cancellationsRequest) parseRequest(lanes int, now time.Time) (bulkcanc
 		}
 	}
 	if f.To.IsZero() {
-		// Without an end, the request would also cancel messages that arrive while it runs, and might never end.
+		// If the filter had no "to", each request would also cancel newly accepted messages. If messages arrived all
+		// the time, the client would never reach the last page.
 		f.To = now.UTC()
 	}
 	return f, c.Position, nil
@@ -178,6 +180,10 @@ func (in *cancellationsRequest) checkFilter(f bulkcancel.Filter, lanes int) erro
 		return invalidError("filter.stage", fmt.Sprintf("is one of %v: other messages do not wait", waitingStages))
 	case f.Lane != nil && (*f.Lane < 0 || *f.Lane >= lanes):
 		return invalidError("filter.lane", fmt.Sprintf("is a number from 0 to %d", lanes-1))
+	case !weir.HasJSONYear(f.From):
+		return invalidError("filter.from", "lies outside the years 0 to 9999")
+	case !weir.HasJSONYear(f.To):
+		return invalidError("filter.to", "lies outside the years 0 to 9999")
 	case !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To):
 		return invalidError("filter.to", "is not later than filter.from")
 	case utf8.RuneCountInString(in.Reason) > weir.MaxReason:
@@ -187,7 +193,7 @@ func (in *cancellationsRequest) checkFilter(f bulkcancel.Filter, lanes int) erro
 }
 
 func writeContinuation(c continuation) string {
-	data, _ := json.Marshal(c) // cannot fail: c has only numbers, a row's key, and a time whose year JSON allows
+	data, _ := json.Marshal(c) // cannot fail: checkFilter has checked the year of the time
 	return base64.RawURLEncoding.EncodeToString(data)
 }
 

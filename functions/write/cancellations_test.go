@@ -16,9 +16,11 @@ import (
 	"weir/internal/weir"
 )
 
-// fakeCanceller completes a cancellation at the second call of CancelWaiting. It records the parameters of each call.
+// fakeCanceller is a write.ManyCanceller that records the arguments of each call. A call of CancelWaiting that begins
+// at lane 0 reports that the cancellation must be continued from lane 1. A call that begins at lane 1 reports that the
+// cancellation is complete.
 type fakeCanceller struct {
-	pauses  // for its method Call
+	pauses  // has the method Call
 	filters []bulkcancel.Filter
 	places  []bulkcancel.Position
 	dry     []bool
@@ -47,7 +49,7 @@ func TestCancellations(t *testing.T) {
 		body   string
 		status int
 		want   bulkcancel.Filter
-		path   string // the path of the problem
+		path   string // the path of the problem in the answer; "" = no problem or no path
 	}{
 		"All":            {`{"filter":{"all":true}}`, 202, bulkcancel.Filter{To: now()}, ""},
 		"Key":            {`{"filter":{"key":"/a"}}`, 202, bulkcancel.Filter{Key: "/a", To: now()}, ""},
@@ -61,6 +63,8 @@ func TestCancellations(t *testing.T) {
 		"StageOfTheDead": {`{"filter":{"stage":"dead"}}`, 422, bulkcancel.Filter{}, "filter.stage"},
 		"NoSuchLane":     {`{"filter":{"lane":3}}`, 422, bulkcancel.Filter{}, "filter.lane"},
 		"ToBeforeFrom": {`{"filter":{"from":"2026-03-04T06:00:00Z","to":"2026-03-04T05:00:00Z"}}`, 422,
+			bulkcancel.Filter{}, "filter.to"},
+		"ToInTheYear10000": {`{"filter":{"key":"/a","to":"9999-12-31T23:59:59-01:00"}}`, 422,
 			bulkcancel.Filter{}, "filter.to"},
 		"LongReason": {`{"filter":{"key":"/a"},"reason":"` + strings.Repeat("ä", 501) + `"}`, 422,
 			bulkcancel.Filter{}, "reason"},

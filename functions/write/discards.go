@@ -16,7 +16,7 @@ import (
 	"weir/internal/weir"
 )
 
-// ManyDiscarder discards the dead messages that a filter selects; see bulkdiscard.Discarder.
+// ManyDiscarder asks the holders to discard the dead messages that a filter selects; see bulkdiscard.Discarder.
 type ManyDiscarder interface {
 	DiscardDead(ctx context.Context, f bulkdiscard.Filter, from bulkdiscard.Position, limit int, reason string,
 		dryRun bool) (bulkdiscard.Counts, bulkdiscard.Position, bool, error)
@@ -31,8 +31,8 @@ type Discards struct {
 	Logger *slog.Logger
 }
 
-// discardsRequest is the body of a request. The filter needs a condition or "all": true. Otherwise an empty
-// object, or a script with an empty variable, would discard every dead message.
+// discardsRequest is the body of a request. The filter needs a condition or "all": true. Otherwise a filter that a
+// script left empty by mistake would discard every dead message.
 type discardsRequest struct {
 	Filter struct {
 		All         bool       `json:"all"`
@@ -48,7 +48,7 @@ type discardsRequest struct {
 	Continue string `json:"continue"`
 }
 
-// discardsAnswer says how many messages one request selected, and how many of them it asked the holders to discard.
+// discardsAnswer has the numbers of messages that one request handled; see bulkdiscard.Counts.
 type discardsAnswer struct {
 	Selected int64     `json:"selected"`
 	Asked    int64     `json:"asked"`
@@ -58,14 +58,14 @@ type discardsAnswer struct {
 	Continue string    `json:"continue,omitempty"`
 }
 
-// discardContinuation is the content of the field "continue" of an answer.
+// discardContinuation is the decoded field "continue" of an answer: the next position, and the end of the filter.
 type discardContinuation struct {
 	bulkdiscard.Position
 	To time.Time `json:"t"`
 }
 
-// ServeHTTP implements http.Handler. It answers a dry run with 200. It answers a discard with 202, because the
-// holders of the lanes carry it out. The stages of the messages show the result.
+// ServeHTTP implements http.Handler. The status is 200 for a dry run, and 202 for a discard, because the holders
+// discard the messages later. The stages of the messages show the result.
 func (f *Discards) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := f.serveDiscards(w, r); err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
@@ -85,7 +85,7 @@ func (f *Discards) serveDiscards(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	counts, at, complete, err := f.Log.DiscardDead(ctx, filter, from, maxRead, strings.TrimSpace(in.Reason), in.DryRun)
 	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
-		err = nil // maxWalkTime is over: the client sends another request, with the answer's field "continue"
+		err = nil // maxWalkTime is over; the client can send the answer's field "continue" in another request
 	}
 	for _, number := range counts.Lanes {
 		f.Caller.Call(number)
@@ -110,9 +110,9 @@ func (f *Discards) serveDiscards(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// parseRequest checks a request, and returns its filter and the position at which it begins or continues. If neither
-// the filter nor the field "continue" has an end, parseRequest sets the end to now. Otherwise the request would also
-// discard messages that die while it runs.
+// parseRequest checks a request, and returns the filter and the position from which to read messages. If the filter has
+// no end, parseRequest sets one. In the first request, the end is the parameter "now". In a later request, the end is
+// from the field "continue". Without an end, the discard would also take messages that become dead meanwhile.
 func (in *discardsRequest) parseRequest(lanes int, now time.Time) (bulkdiscard.Filter, bulkdiscard.Position, error) {
 	var c discardContinuation
 	f := bulkdiscard.Filter{Key: derefOrZero(in.Filter.Key), Contract: derefOrZero(in.Filter.Contract),
@@ -160,6 +160,10 @@ func (in *discardsRequest) checkFilter(f bulkdiscard.Filter, lanes int) error {
 		return invalidError("filter.all", "cannot be combined with another condition")
 	case f.Lane != nil && (*f.Lane < 0 || *f.Lane >= lanes):
 		return invalidError("filter.lane", fmt.Sprintf("is a number from 0 to %d", lanes-1))
+	case !weir.HasJSONYear(f.From):
+		return invalidError("filter.from", "lies outside the years 0 to 9999")
+	case !weir.HasJSONYear(f.To):
+		return invalidError("filter.to", "lies outside the years 0 to 9999")
 	case !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To):
 		return invalidError("filter.to", "is not later than filter.from")
 	case utf8.RuneCountInString(in.Reason) > weir.MaxReason:
@@ -169,7 +173,7 @@ func (in *discardsRequest) checkFilter(f bulkdiscard.Filter, lanes int) error {
 }
 
 func (c discardContinuation) encode() string {
-	data, _ := json.Marshal(c) // cannot fail: c has only numbers, and a time whose year JSON allows
+	data, _ := json.Marshal(c) // cannot fail: checkFilter has checked the year of the time
 	return base64.RawURLEncoding.EncodeToString(data)
 }
 

@@ -16,10 +16,11 @@ import (
 	"weir/internal/weir"
 )
 
-// discardable is a log in which a bulk discard needs two calls of DiscardDead. It records the arguments of each call
-// of Discard and DiscardDead.
+// discardable implements write.Discarder and write.ManyDiscarder, and records the arguments of all calls. The first
+// call of DiscardDead reports that the discard must be continued. A call that continues from the position which the
+// first call returned reports that the discard is complete.
 type discardable struct {
-	pauses             // it has the method Call
+	pauses             // has the method Call
 	stage   weir.Stage // the stage in the status that Discard returns
 	reasons []string
 	filters []bulkdiscard.Filter
@@ -90,7 +91,7 @@ func TestDiscards(t *testing.T) {
 		body   string
 		status int
 		want   bulkdiscard.Filter
-		path   string // the path of the problem
+		path   string // the path of the problem in the answer; "" = no problem
 	}{
 		"All":         {`{"filter":{"all":true}}`, 202, bulkdiscard.Filter{To: now()}, ""},
 		"Fingerprint": {`{"filter":{"fingerprint":"8239b7e33e57"}}`, 202, bulkdiscard.Filter{Fingerprint: "8239b7e33e57", To: now()}, ""},
@@ -103,6 +104,8 @@ func TestDiscards(t *testing.T) {
 		"EmptySpan": {`{"filter":{"from":"2026-03-04T05:00:00Z","to":"2026-03-04T05:00:00Z"}}`, 422,
 			bulkdiscard.Filter{},
 			"filter.to"},
+		"ToInTheYear10000": {`{"filter":{"key":"/a","to":"9999-12-31T23:59:59-01:00"}}`, 422,
+			bulkdiscard.Filter{}, "filter.to"},
 		"LongReason": {`{"filter":{"all":true},"reason":"` + strings.Repeat("x", 501) + `"}`, 422,
 			bulkdiscard.Filter{}, "reason"},
 		"NoContinue": {`{"filter":{"all":true},"continue":"x"}`, 422, bulkdiscard.Filter{}, "continue"},

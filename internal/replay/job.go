@@ -14,7 +14,7 @@ import (
 	"weir/internal/wire"
 )
 
-// The JSON forms of a job. The job's row in storage has the same form as the answers of the API.
+// The JSON forms of jobs, in the API's answers and in storage.
 type (
 	// Job is a bulk replay.
 	Job = wire.Job
@@ -24,7 +24,7 @@ type (
 	Filter = wire.JobFilter
 )
 
-// The states of a job. All except the first are final.
+// The states of a job. All except Running are final.
 const (
 	Running   = wire.JobRunning
 	Done      = wire.JobDone
@@ -32,7 +32,6 @@ const (
 	Cancelled = wire.JobCancelled
 )
 
-// matchesFilter reports whether the filter selects a dead message.
 func matchesFilter(f Filter, d lists.DeadRow) bool {
 	if f.Key != "" && d.Key != f.Key || f.Contract != "" && d.Contract != f.Contract ||
 		d.DiedAt.Before(f.From) || !f.To.IsZero() && !d.DiedAt.Before(f.To) {
@@ -45,7 +44,7 @@ func matchesFilter(f Filter, d lists.DeadRow) bool {
 	return fingerprint == f.Fingerprint
 }
 
-// lanesOf returns the lanes, out of n, that can have selected messages.
+// lanesOf returns the lanes, from 0 to n-1, in which the filter can select messages.
 func lanesOf(f Filter, n int) []int {
 	if f.Key != "" {
 		of := lane.Of(f.Key, n)
@@ -68,8 +67,8 @@ func lanesOf(f Filter, n int) []int {
 type Spec struct {
 	Filter          Filter
 	RatePerMinute   int     // number of messages that the job replays per minute, 1 to maxRate
-	StopAtErrorRate float64 // 0 to 1; the job stops if this share of its messages died again
-	Force           bool    // also replay messages of keys of which a later message was delivered
+	StopAtErrorRate float64 // 0 to 1; the job stops if this share of its replayed messages died again
+	Force           bool    // replay a message even if a later message of its key was delivered
 	Reason          string
 }
 
@@ -77,13 +76,13 @@ const (
 	// DefaultRate is the number of messages that a job replays per minute if the request names no rate.
 	DefaultRate = 60
 	maxRate     = 6000
-	// DefaultErrorRate is the Spec.StopAtErrorRate of a request that names no share.
+	// DefaultErrorRate is the value of Spec.StopAtErrorRate if the request names none.
 	DefaultErrorRate = 0.5
-	// maxNameSize bounds a key and a contract's name, in bytes.
+	// maxNameSize limits the size of a key, and of a contract's name, in bytes.
 	maxNameSize = 1 << 10
 )
 
-// checkSpec returns an error with every problem of a Spec.
+// checkSpec returns an error that lists all problems of the Spec.
 func (s Spec) checkSpec(lanes int) error {
 	var problems []weir.Problem
 	add := func(wrong bool, path, message string) {
@@ -94,8 +93,8 @@ func (s Spec) checkSpec(lanes int) error {
 	f := s.Filter
 	add(f.Lane != nil && (*f.Lane < 0 || *f.Lane >= lanes), "filter.lane",
 		fmt.Sprintf("is a number from 0 to %d", lanes-1))
-	add(!isRepresentable(f.From), "filter.from", "lies outside the years 0 to 9999")
-	add(!isRepresentable(f.To), "filter.to", "lies outside the years 0 to 9999")
+	add(!weir.HasJSONYear(f.From), "filter.from", "lies outside the years 0 to 9999")
+	add(!weir.HasJSONYear(f.To), "filter.to", "lies outside the years 0 to 9999")
 	add(!f.To.IsZero() && !f.From.Before(f.To), "filter.to", "is not later than filter.from")
 	add(f.Fingerprint != "" && !fingerprintPattern.MatchString(f.Fingerprint), "filter.fingerprint",
 		"is twelve hexadecimal digits, as the list of errors has it")
@@ -112,9 +111,6 @@ func (s Spec) checkSpec(lanes int) error {
 	return nil
 }
 
-// isRepresentable reports whether JSON can represent a time: its year in UTC is 0 to 9999.
-func isRepresentable(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 }
-
 var fingerprintPattern = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
 func newJob(s Spec, now time.Time) Job {
@@ -123,8 +119,7 @@ func newJob(s Spec, now time.Time) Job {
 		StopAtErrorRate: s.StopAtErrorRate, Force: s.Force, StartedAt: now, UpdatedAt: now}
 }
 
-// minOutcomes is a number of messages that were delivered or died again. A job with fewer such messages does not stop
-// because of its error rate.
+// minOutcomes is the number of messages that must be delivered or dead again before the error rate can stop a job.
 const minOutcomes = 10
 
 // stopReason returns the reason for which a job must stop, or "" if the job goes on.
@@ -136,17 +131,17 @@ func stopReason(j *Job) string {
 	return fmt.Sprintf("%d of %d were dead again", j.DeadAgain, outcomes)
 }
 
-// maxMillis is the last time that an id can represent, in the year 2286.
+// maxMillis is the last time that an id can represent, in milliseconds of Unix time. It is in the year 2286.
 const maxMillis = 9999999999999
 
-// newID returns a job's id. The id begins with the time left until maxMillis, so that the newest id sorts first.
+// newID returns a new id of a job. The id begins with the time left until maxMillis, so that the newest id sorts first.
 func newID(now time.Time) string {
 	random := make([]byte, 4)
 	rand.Read(random) // never fails: crypto/rand ends the program instead
 	return idPrefix(now) + hex.EncodeToString(random)
 }
 
-// idPrefix returns the first part of the ids made at a time. Ids of later times sort before it.
+// idPrefix returns the first part of an id that is made at the time t. Ids that are made later sort before this prefix.
 func idPrefix(t time.Time) string { return fmt.Sprintf("%013d", maxMillis-t.UnixMilli()) }
 
 var idPattern = regexp.MustCompile(`^[0-9]{13}[0-9a-f]{8}$`)

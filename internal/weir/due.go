@@ -18,13 +18,16 @@ var (
 	errNegative = errors.New("is negative")
 )
 
-// minDueTime replaces earlier due times. All of them mean "now", and storage cannot store times before the year
-// 1601. Some upstreams send the year 1 for "not set".
+// minDueTime replaces earlier due times, which all mean "now". Storage cannot store times before the year 1601, and
+// some upstreams send the year 1 for "not set".
 var minDueTime = time.Unix(0, 0).UTC()
 
+// HasJSONYear reports whether the year of t in UTC is 0 to 9999. A time with another year cannot be written as JSON.
+func HasJSONYear(t time.Time) bool { return t.UTC().Year() >= 0 && t.UTC().Year() <= 9999 }
+
 // ParseMoment parses a due time in RFC 3339. The text must have the offset from UTC, because a local time alone can
-// mean different moments. For times before 1970 ParseMoment returns the beginning of 1970. It refuses times after
-// the year 9999.
+// mean different moments. For times before 1970 ParseMoment returns the beginning of 1970. For times after the year
+// 9999 it returns an error.
 func ParseMoment(text string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	switch {
@@ -40,8 +43,8 @@ func ParseMoment(text string) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// explainLostPlus returns a hint for the end of an error, if a "+" in an address has turned into a space. It returns ""
-// for other texts.
+// explainLostPlus returns a hint for an error message if the text would be a valid time with "+" in place of its first
+// space. A "+" in a query parameter means a space. For other texts explainLostPlus returns "".
 func explainLostPlus(text string) string {
 	if _, err := time.Parse(time.RFC3339Nano, strings.Replace(text, " ", "+", 1)); err != nil {
 		return ""
@@ -49,9 +52,9 @@ func explainLostPlus(text string) string {
 	return "; in an address write + as %2B"
 }
 
-// MomentOfSeconds returns the due time that lies a number of seconds after the beginning of 1970. It rounds the due
-// time to microseconds. Like ParseMoment, it returns the beginning of 1970 for times before 1970, and refuses times
-// after the year 9999.
+// MomentOfSeconds returns the due time that is a number of seconds after the beginning of 1970, rounded to
+// microseconds. For times before 1970 it returns the beginning of 1970. For times after the year 9999, and for NaN, it
+// returns an error.
 func MomentOfSeconds(seconds float64) (time.Time, error) {
 	switch {
 	case math.IsNaN(seconds):
@@ -65,9 +68,9 @@ func MomentOfSeconds(seconds float64) (time.Time, error) {
 	return time.Unix(int64(whole), int64(math.Round(fraction*1e6))*1e3).UTC(), nil
 }
 
-// ParseDelay parses a delay, and returns the end of a delay that begins at the time "from". The delay is a Go duration
-// (90s, 1h30m) or a duration in ISO 8601 (PT90S, P1DT2H), and must not be negative. Years, months, weeks and days are
-// whole numbers, and follow the calendar in UTC.
+// ParseDelay parses a delay, and returns the time "from" plus the delay. The delay is a Go duration (90s, 1h30m) or a
+// duration in ISO 8601 (PT90S, P1DT2H), and must not be negative. Years, months, weeks and days must be whole numbers,
+// and follow the calendar in UTC. If the result is after the year 9999, ParseDelay returns an error.
 func ParseDelay(text string, from time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		return addDelay(from, d)
@@ -109,7 +112,7 @@ func addDelay(from time.Time, d time.Duration) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// quoteInput returns a caller's text for an error message, truncated and in quotes.
+// quoteInput shortens and quotes a caller's text for an error message.
 func quoteInput(text string) string {
 	const most = 64
 	if len(text) > most {
