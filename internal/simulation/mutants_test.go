@@ -12,15 +12,16 @@ import (
 	"testing"
 )
 
-// mutant is the program without one rule of the engine. It has a text that is once in a source file, and a text that
-// replaces it. The program itself has no switches for mutants: the compiler gets the changed file in place of the real
-// one. If a mutant has no file, it changes the simulation, which looks for the mutant's name.
+// mutant is the program without one of its rules. The field "text" is a piece of the source file that occurs there
+// exactly once, and the field "new" replaces it. The program has no switches for mutants: the compiler gets the changed
+// file in place of the real one. A mutant without a file changes the simulation instead: the code of the simulation
+// breaks the rule if the environment variable MUTANT has the mutant's name.
 type mutant struct {
 	name      string // the behaviour of the program without the rule
-	file      string // path relative to internal/; empty = the simulation is changed
+	file      string // path relative to internal/; empty = the mutant changes the simulation
 	text, new string
-	caught    string // kinds of violations that may catch it, separated by |
-	seeds     string // largest number of seeds that are tried, or "number@first seed"; empty = 3000 seeds from 1
+	caught    string // expected kinds of violations, separated by |; see docs/simulation.md
+	seeds     string // largest number of seeds to try, or "number@first seed"; empty = 3000 seeds from 1
 }
 
 var mutants = []mutant{
@@ -109,21 +110,21 @@ var mutants = []mutant{
 	{"bodies without a message are left", "lane/retention_forgotten.go", "if info.Marked || len(parts) != 3 {", "if true {", "left", ""},
 }
 
-// mutantsSeenFromOutside has the mutants that the history alone must catch; see histories_test.go.
+// mutantsSeenFromOutside has the mutants that only the check of the histories is to catch; see the constant "outside".
 var mutantsSeenFromOutside = []mutant{
 	{"blocked keys off" + outside, "drain/selector.go", "case block != nil && e.Seq() >= block.firstLogPos:", "case false:", "history", ""},
 	{"pending keys off" + outside, "drain/committer.go", "return c.pendingKeys[keyHash] > 0", "return false", "history", ""},
 	{"an unanswered append is taken for a failure" + outside, "lane/append_batch.go", "return err // sent again unchanged: at most one copy can succeed", "t.ops, t.pending.head = nil, Head{}\n\t\treturn err", "history", ""},
 }
 
-// mutantsOfLarge has the mutants that large worlds catch; see sizes_test.go.
+// mutantsOfLarge has the mutants that TestLarge catches.
 var mutantsOfLarge = []mutant{
 	{"each ticket stays with its lane", "../functions/process/stay.go", "case s == nil || s.limited.Err() != nil:", "case true:", "tickets", "6"},
 	{"a sweep looks at one lane after the other", "lane/delete.go", "const maxConcurrent = 8", "const maxConcurrent = 1", "sweep", "6"},
 	{"each outcome in a commit of its own", "drain/session.go", "s.journal.waitBelow(ctx, maxUncommitted)", "s.journal.waitBelow(ctx, 1)", "cost|late", "6"},
 }
 
-// mutantsOfMoves has the mutants that worlds of moves catch; see moves_test.go.
+// mutantsOfMoves has the mutants that TestMoves catches.
 var mutantsOfMoves = []mutant{
 	{"an orderly end is taken for a crash", "drain/lane_worker.go", "former = predecessor{} // of an earlier call, whose tail was out of date", "", "waits", "1@9028"},
 	{"a lane is released before the commit", "drain/session.go", "s.journal.addChange(s.buildHandOver(), true)", "_ = s.buildHandOver\n\tcancel()", "again|repeat", "12"},
@@ -140,23 +141,23 @@ var mutantsOfMoves = []mutant{
 	{"a lane is not claimed from its next holder", "../functions/process/process.go", "f.keptUnder[lane] == holderFence && ", "", "unattended", "42"},
 }
 
-// mutantsOfShortPages has the mutants that worlds of short pages catch; see short_pages_test.go.
+// mutantsOfShortPages has the mutants that TestShortPages catches.
 var mutantsOfShortPages = []mutant{
 	{"the rest of a cut answer of due times is forgotten", "drain/due_cache.go", "horizon = p.dues[len(p.dues)-1].At", "horizon = time.Time{}", "stuck|rows", "200"},
 }
 
-// mutantsOfKillers has the mutants that worlds of killers catch; see killers_test.go.
+// mutantsOfKillers has the mutants that TestKillers catches.
 var mutantsOfKillers = []mutant{
 	{"a holder that made no attempt ends the crashes in a row", "drain/crash_guard.go", "if g.hasSurvived {", "if true {", "killer|stuck", "30"},
 	{"an attempt that was not made absolves its message", "drain/crash_guard.go", "if outcome == weir.OutcomeNone {", "if false {", "killer", "1@102"},
 }
 
-// mutantsOfChains has the mutants that worlds of chains catch; see chains_test.go.
+// mutantsOfChains has the mutants that TestChains catches.
 var mutantsOfChains = []mutant{
 	{"a look-up that is not JSON finds no item", "steps/answer.go", "a.problem[partJSON] = \"the answer is not JSON\" + a.kindOfBody()", "a.JSON, a.raw = map[string]any{\"items\": []any{}}, nil", "duplicate", "30"},
 	{"a look-up that is cut finds no item", "steps/answer.go", "			a.problem[p] = a.cutBy", "			a.JSON = map[string]any{\"items\": []any{}}\n\t\t\t_ = p", "duplicate", "30"},
 	{"a sign-in page is the answer of a write", "steps/judge.go", "case st.isForeignPage(a):", "case false:", "unwritten", "80@170"},
-	{"a chain resumes behind its look-up", "steps/run.go", "// runStep sends a step's request. If the step waits for a condition, it sends the request repeatedly.\nfunc (r *run) runStep(st *step) verdict {\n", "var foundBefore = map[weir.ID]any{}\n\nfunc (r *run) runStep(st *step) verdict {\n\tif found := foundBefore[r.delivery.Message.ID]; found != nil && st.isSafe {\n\t\tr.env[st.name] = found\n\t\treturn verdict{do: actionOK}\n\t}\n\tif st.isSafe {\n\t\tdefer func() { foundBefore[r.delivery.Message.ID] = r.env[st.name] }()\n\t}\n", "duplicate", "30"},
+	{"a chain resumes behind its look-up", "steps/run.go", "func (r *run) runStep(st *step) verdict {\n", "var foundBefore = map[weir.ID]any{}\n\nfunc (r *run) runStep(st *step) verdict {\n\tif found := foundBefore[r.delivery.Message.ID]; found != nil && st.isSafe {\n\t\tr.env[st.name] = found\n\t\treturn verdict{do: actionOK}\n\t}\n\tif st.isSafe {\n\t\tdefer func() { foundBefore[r.delivery.Message.ID] = r.env[st.name] }()\n\t}\n", "duplicate", "30"},
 	{"one Idempotency-Key for two steps", "steps/run.go", "key := req.Header.Get(idempotencyHeader) + \"/\" + st.name", "key := req.Header.Get(idempotencyHeader) + \"/step\"", "key", "30"},
 	{"a replay has the first Idempotency-Key", "cms/cms.go", "if m.Replays == 0 {", "if true {", "content|newest", "60"},
 	{"an attempt runs its chain without end", "steps/run.go", "if r.round > maxAgain {", "if r.round > 1000 {", "endless", "30"},
@@ -164,7 +165,7 @@ var mutantsOfChains = []mutant{
 	{"an item that is gone is remembered", "steps/run.go", "\t\t\tr.forgetID()\n", "", "refused|lost", "60"},
 	{"a chain that is run again forgets what it learned", "steps/remember.go", "r.rememberedID, r.learnedID = id, id", "r.learnedID = id", "duplicate", "60"},
 	{"a forgotten id stays in memory", "drain/remembered.go", "\th.ids.keepID(key, \"\")\n", "", "memory", "60"},
-	{"an unanswered write has no settle time", "steps/run.go", "if st.isSafe { // the CMS cannot still work on a change", "if true {", "overlap|duplicate", "30"},
+	{"an unanswered write has no settle time", "steps/run.go", "if st.isSafe {\n\t\tfailure.Unanswered = false", "if true {\n\t\tfailure.Unanswered = false", "overlap|duplicate", "30"},
 }
 
 func TestMutants_AreCaught(t *testing.T) {
@@ -177,8 +178,8 @@ func TestMutants_AreCaught(t *testing.T) {
 	}
 }
 
-// TestMutants_QuoteTheSource checks that each mutant of this file finds the text that it replaces. If a change of the
-// engine removes such a text, the test fails within a second.
+// TestMutants_QuoteTheSource checks within a second that the source files have the texts that the mutants of this file
+// replace.
 func TestMutants_QuoteTheSource(t *testing.T) {
 	t.Parallel()
 	for _, m := range slices.Concat(mutants, mutantsSeenFromOutside, mutantsOfLarge, mutantsOfMoves,
@@ -209,7 +210,8 @@ func TestMutants_AreCaughtInWorldsOfChains(t *testing.T) {
 	catchMutants(t, mutantsOfChains, "TestChains", "CHAINS")
 }
 
-// catchMutants checks that the test of one kind of worlds catches each mutant; see runWorlds for env.
+// catchMutants checks that a test catches each mutant. The parameter env is the environment variable with the test's
+// number of seeds.
 func catchMutants(t *testing.T, mutants []mutant, test, env string) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
@@ -220,7 +222,7 @@ func catchMutants(t *testing.T, mutants []mutant, test, env string) {
 	}
 }
 
-// isCaught runs a test of the simulation on the mutant. It fails t unless that test reports a violation of an expected
+// isCaught runs a test of the simulation on the mutant, and fails t unless that test reports a violation of an expected
 // kind.
 func (m mutant) isCaught(t *testing.T, test string, env ...string) {
 	t.Helper()
@@ -238,8 +240,8 @@ func (m mutant) isCaught(t *testing.T, test string, env ...string) {
 	t.Logf("%.200s", shown)
 }
 
-// readSource returns the path and the text of the file that a mutant changes. It fails the test unless the quoted
-// text is in the file once.
+// readSource returns the path and the text of the file that a mutant changes. It fails the test unless the file has the
+// mutant's text exactly once.
 func (m mutant) readSource(t *testing.T) (path, source string) {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", m.file))
@@ -256,7 +258,8 @@ func (m mutant) readSource(t *testing.T) (path, source string) {
 	return path, string(data)
 }
 
-// writeOverlay writes the changed file, and the compiler's list of overlays. It returns the path of the list.
+// writeOverlay writes the changed file, and a second file for the flag -overlay of the go command. It returns the path
+// of the second file.
 func (m mutant) writeOverlay(t *testing.T) string {
 	t.Helper()
 	path, source := m.readSource(t)

@@ -15,15 +15,15 @@ import (
 	"weir/internal/weir"
 )
 
-// maxAgain is the number of times that an attempt may start the chain again. A CMS may refuse an item each time, for
-// example because another item has the same address. If the chain would have to start once more after that, the
-// attempt fails, and is one of the message's limited attempts.
+// maxAgain is the number of times that an attempt can start its chain again. After that, the attempt fails and counts
+// against the message's limit of attempts. Without this bound, an attempt would not end if the CMS refuses an item each
+// time, for example because another item has the same address.
 const maxAgain = 2
 
 const idempotencyHeader = "Idempotency-Key"
 
-// The records of an attempt are stored with the message. Their size is limited, because a step that waits for a
-// condition sends many requests.
+// An attempt has a record for each request, and the records are stored with the message. A step that waits for a
+// condition sends many requests, so number and size of the records are limited.
 const (
 	maxRecords = 10
 	maxWords   = 120 // bytes of the reason in a record
@@ -37,27 +37,27 @@ type run struct {
 	limited  context.Context // also ends at the timeout of the attempt
 	delivery weir.Delivery
 	mask     cms.Mask
-	// rehearsal takes the requests in place of the CMS; nil = the CMS gets them
+	// rehearsal gets the requests in place of the CMS; nil = the CMS gets the requests
 	rehearsal *cms.Rehearsal
-	round     int // number of the current run of the chain within the attempt, from 1
+	round     int // counts the runs of the chain in this attempt, from 1
 	env       map[string]any
 	records   []weir.Step
-	last      weir.Result // result of the last answer in this run of the chain; delivered if there was none
+	last      weir.Result // result of the last answer in this run of the chain; delivered if no answer has come
 
-	hasSignedIn bool // a rule has already made this attempt sign in again
+	hasSignedIn bool // the attempt has already signed in again
 
-	rememberedID string // the CMS's id of the key's item; empty = none is known
+	rememberedID string // the CMS's id of the key's item; empty = unknown
 	learnedID    string // the id that this attempt has learned; empty = none
-	isForgotten  bool   // the attempt has forgotten an id, because the CMS no longer has its item
+	isForgotten  bool   // the attempt has dropped the remembered id, because the CMS no longer has the item
 }
 
-// verdict is the decision about a step: an action, and the attempt's result if the attempt ends with the step.
+// verdict is the decision about a step: an action, and the attempt's result if the attempt ends with this step.
 type verdict struct {
-	do     action // empty = no rule and no convention chose an action, and the attempt ends with result
+	do     action // empty = no action was chosen, and the attempt ends with result
 	result weir.Result
 }
 
-// runAttempt runs the chain. It runs the chain again if the verdict of a step demands this, but not more than
+// runAttempt runs the chain. If the action for a step is to start again, runAttempt runs the chain again, at most
 // maxAgain times.
 func (r *run) runAttempt() weir.Result {
 	values, failure := r.extractValues()
@@ -86,15 +86,16 @@ func (r *run) runAttempt() weir.Result {
 	}
 }
 
-// startRound makes the environment for one run of the chain. The environment has the message, and no answers yet.
+// startRound makes a new environment for one run of the chain. The environment has the message, but no answers of an
+// earlier run.
 func (r *run) startRound(values map[contract.Selection][]string) {
 	r.env = map[string]any{}
 	addFunctions(r.env)
 	addMessage(r.env, message{r.delivery.Message, values, r.rememberedID})
 }
 
-// extractValues returns the values of the message that expressions need. If it cannot read them, it returns the
-// attempt's result instead.
+// extractValues returns the values of the message that expressions need. If the message cannot be read, extractValues
+// returns the attempt's result instead.
 func (r *run) extractValues() (map[contract.Selection][]string, *weir.Result) {
 	m := r.delivery.Message
 	found, err := r.sender.cfg.Messages.Extract(r.limited, r.chain.extractor, m.ContentType, m.Body)
@@ -134,7 +135,7 @@ func (r *run) runSteps() verdict {
 	return verdict{actionDone, r.last}
 }
 
-// runStep sends a step's request. If the step waits for a condition, it sends the request repeatedly.
+// runStep sends a step's request. If the step has the setting "until", runStep sends the request repeatedly.
 func (r *run) runStep(st *step) verdict {
 	giveUpAt := r.sender.cfg.Now().Add(st.forTime)
 	for {
@@ -164,8 +165,8 @@ func (r *run) runStep(st *step) verdict {
 	}
 }
 
-// finishStep remembers the id in the answer of a successful step, if the step has the setting "remember". It returns
-// v, or another verdict if the answer's id cannot be read.
+// finishStep ends a successful step. If the step has the setting "remember", finishStep reads the id from the answer.
+// If the id cannot be read, the step fails; otherwise finishStep returns v.
 func (r *run) finishStep(st *step, v verdict, a *answer) verdict {
 	if err := r.rememberID(st, a); err != nil {
 		return r.failStep(st, weir.OutcomeRetry, err.Error(), a)
@@ -173,8 +174,8 @@ func (r *run) finishStep(st *step, v verdict, a *answer) verdict {
 	return v
 }
 
-// stopAttempt returns the verdict of an attempt that ends between two requests, because Weir cut it off or its timeout
-// is over.
+// stopAttempt returns the verdict for an attempt that ends while no request is sent: either Weir cut the attempt off,
+// or the attempt's timeout passed.
 func (r *run) stopAttempt(st *step) verdict {
 	if r.ctx.Err() != nil {
 		return verdict{"", weir.Result{Outcome: weir.OutcomeNone, Reason: "cut off"}}
@@ -183,8 +184,8 @@ func (r *run) stopAttempt(st *step) verdict {
 		Reason: st.name + ": no time is left of the timeout of all steps"}}
 }
 
-// sendStep sends one request of a step, and returns the verdict and the answer. The answer is nil if the CMS sent
-// none, or if Weir cut the attempt off.
+// sendStep sends one request of a step, and returns the verdict and the answer. If there was no answer, or if Weir cut
+// the attempt off, the answer is nil.
 func (r *run) sendStep(st *step) (verdict, *answer) {
 	if r.limited.Err() != nil {
 		return r.stopAttempt(st), nil
@@ -229,8 +230,8 @@ func (r *run) sendStep(st *step) (verdict, *answer) {
 }
 
 // recordStep adds a request to the attempt's records. A record has a reason only if the chain starts again after the
-// request. The last request needs no reason in its record, because the attempt has the same reason. If there are more
-// than maxRecords, recordStep keeps the first records and the last ones.
+// request. Otherwise the reason of the attempt's result is enough. If there are already maxRecords records, recordStep
+// drops one from the middle.
 func (r *run) recordStep(s weir.Step, v verdict) {
 	s.Duration = r.sender.cfg.Now().Sub(s.At)
 	if v.do == actionAgain || v.do == actionForget || v.do == actionSignIn {
@@ -243,8 +244,7 @@ func (r *run) recordStep(s weir.Step, v verdict) {
 	r.records = append(r.records, s)
 }
 
-// newRequest returns a function that builds the step's request. If the value of an expression cannot be used,
-// newRequest returns an error.
+// newRequest evaluates the expressions of the step's request, and returns a function that builds the request.
 func (r *run) newRequest(st *step) (func(context.Context) (*http.Request, error), error) {
 	p, err := st.prepareRequest(r.env, r.delivery.Message)
 	if err != nil {
@@ -253,7 +253,7 @@ func (r *run) newRequest(st *step) (func(context.Context) (*http.Request, error)
 	return func(ctx context.Context) (*http.Request, error) { return r.completeRequest(ctx, st, p) }, nil
 }
 
-// completeRequest returns the request of a step with all its headers, except the headers of the sign-in.
+// completeRequest returns a step's request with all headers except those of the sign-in.
 func (r *run) completeRequest(ctx context.Context, st *step, p *preparedRequest) (*http.Request, error) {
 	req, err := p.newRequest(ctx)
 	if err != nil {
@@ -265,16 +265,16 @@ func (r *run) completeRequest(ctx context.Context, st *step, p *preparedRequest)
 	cms.SetMessageHeaders(req, r.delivery)
 	key := r.idempotencyKey(req, st)
 	req.Header.Del(idempotencyHeader)
-	// The header's name is in lower case. With the usual spelling of the name, net/http itself would repeat a request
-	// without a body.
+	// With the usual spelling of this header, net/http would take the request for repeatable, and could send a request
+	// without a body twice. So the name is in lower case.
 	req.Header[strings.ToLower(idempotencyHeader)] = []string{key}
 	maps.Copy(req.Header, p.headers)
 	return req, nil
 }
 
-// idempotencyKey returns the Idempotency-Key of a step. Each attempt sends the same keys. If an attempt runs the chain
-// again, it sends other keys in that run, because the requests may differ: a CMS that honours the header must not
-// repeat the answers that it gave in an earlier run.
+// idempotencyKey returns the Idempotency-Key of a step. Each attempt of a message sends the same keys. But each run of
+// the chain within an attempt has its own keys, because its requests can differ from the requests of an earlier run. If
+// the keys were equal, a CMS that honours the header would repeat its earlier answers.
 func (r *run) idempotencyKey(req *http.Request, st *step) string {
 	key := req.Header.Get(idempotencyHeader) + "/" + st.name
 	if r.round > 1 {
@@ -283,16 +283,17 @@ func (r *run) idempotencyKey(req *http.Request, st *step) string {
 	return key
 }
 
-// ownEnv returns the environment with the parts of the step's own answer.
+// ownEnv returns a copy of the environment, with the parts of the step's own answer added.
 func (r *run) ownEnv(a *answer) map[string]any {
 	env := maps.Clone(r.env)
 	addOwn(env, a)
 	return env
 }
 
-// failExchange returns the verdict of a request without an answer.
+// failExchange returns the verdict for a request without an answer.
 func (r *run) failExchange(st *step, failure weir.Result) verdict {
-	if st.isSafe { // the CMS cannot still work on a change
+	// The request of a safe step changes nothing in the CMS.
+	if st.isSafe {
 		failure.Unanswered = false
 	}
 	if failure.Outcome != weir.OutcomeNone {
@@ -301,9 +302,9 @@ func (r *run) failExchange(st *step, failure weir.Result) verdict {
 	return verdict{"", failure}
 }
 
-// failValue returns the verdict of an expression that failed before a request was sent. If the expression reads
-// only the message, the outcome is rejected. If the expression reads an answer of the CMS or the remembered id, the
-// outcome is retry, because the next attempt may read another value.
+// failValue returns the verdict for an expression that failed before a request was sent. If the expression reads only
+// the message, the outcome is rejected. If the expression reads an answer of the CMS or the remembered id, the outcome
+// is retry, because the next attempt can read another value.
 func (r *run) failValue(st *step, err error, isCondition bool) verdict {
 	var value *valueError
 	result := weir.Result{Outcome: weir.OutcomeRetry, Reason: st.name + ": " + err.Error(), Status: r.last.Status}
