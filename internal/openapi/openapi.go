@@ -1,5 +1,4 @@
-// Package openapi has the description of the HTTP API, openapi.yaml, in OpenAPI 3.1. The package
-// openapitest compares Weir's answers with it.
+// Package openapi has the OpenAPI 3.1 document of Weir's HTTP API, openapi.yaml.
 package openapi
 
 import (
@@ -11,12 +10,12 @@ import (
 	"weir/internal/httpio"
 )
 
-// Document is openapi.yaml.
+// Document is the content of openapi.yaml.
 //
 //go:embed openapi.yaml
 var Document []byte
 
-// Handler returns a handler that serves the document.
+// Handler returns a handler that serves Document.
 func Handler() http.Handler {
 	sum := sha256.Sum256(Document)
 	version := hex.EncodeToString(sum[:8])
@@ -27,6 +26,6 @@ func Handler() http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/yaml")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Write(Document) // if this fails, the client has disconnected
+		w.Write(Document) // an error only means that the client has disconnected
 	})
 }

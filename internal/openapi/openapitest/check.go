@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// Exchange is a request and its answer, with their bodies.
+// Exchange is a request and the answer to it.
 type Exchange struct {
 	Request  *http.Request
-	Sent     []byte
-	Status   int
-	Header   http.Header
-	Received []byte
+	Sent     []byte      // body of the request
+	Status   int         // status of the answer
+	Header   http.Header // header of the answer
+	Received []byte      // body of the answer
 }
 
-// Check returns the differences between an exchange and the document. An operation that the document lacks is no
-// difference if the answer is 404 or 405.
+// Check returns the differences between an exchange and the document. If the document lacks the operation, the answers
+// 404 and 405 are no difference.
 func (d *Document) Check(x Exchange) []string {
 	o, known := d.findOperation(x.Request.Method, x.Request.URL.EscapedPath())
 	if !known {
@@ -34,7 +34,8 @@ func (d *Document) Check(x Exchange) []string {
 	return append(found, d.checkAnswer(o, x)...)
 }
 
-// findOperation returns the operation whose path matches with the fewest wildcards; false = no operation matches.
+// findOperation returns the operation for a method and a path. If several operations match, it returns the operation
+// with the fewest wildcards in its path. It returns false if no operation matches.
 func (d *Document) findOperation(method, path string) (operation, bool) {
 	var best operation
 	fewest := -1
@@ -47,8 +48,8 @@ func (d *Document) findOperation(method, path string) (operation, bool) {
 	return best, fewest >= 0
 }
 
-// matchPath reports whether a pattern matches a path, and returns the number of the pattern's wildcards. {rest} at the
-// end of a pattern matches all remaining segments.
+// matchPath reports whether a pattern matches a path, and returns the number of the pattern's wildcards. A wildcard is
+// a segment such as {id}. The wildcard {rest} at the end of a pattern matches one or more segments.
 func matchPath(pattern, path []string) (wildcards int, ok bool) {
 	if n := len(pattern); pattern[n-1] == "{rest}" && len(path) > n {
 		path = append(slices.Clone(path[:n-1]), strings.Join(path[n-1:], "/"))
@@ -67,8 +68,9 @@ func matchPath(pattern, path []string) (wildcards int, ok bool) {
 	return wildcards, true
 }
 
-// checkQuery returns parameters that the document lacks and that Weir did not refuse with 400. It also returns values
-// that Weir accepted although their schema forbids them. The parameter code has the function key, and is for the host.
+// checkQuery checks the query parameters of a request. If the document lacks a parameter, Weir must answer 400. If the
+// parameter's schema forbids the value, Weir must not accept the request. checkQuery ignores the parameter "code",
+// which has the function key and is read by the Functions host.
 func (d *Document) checkQuery(o operation, x Exchange) []string {
 	if o.self["x-any-query"] == true {
 		return nil
@@ -90,7 +92,8 @@ func (d *Document) checkQuery(o operation, x Exchange) []string {
 	return found
 }
 
-// queryParameters returns the JSON pointers of the parameters' schemas, by name.
+// queryParameters returns the query parameters of an operation. The result maps the name of each parameter to a JSON
+// pointer to the parameter's schema.
 func (d *Document) queryParameters(o operation) map[string]string {
 	out := map[string]string{}
 	add := func(list any, place string) {
@@ -107,7 +110,7 @@ func (d *Document) queryParameters(o operation) map[string]string {
 	return out
 }
 
-// checkSent validates the JSON of a request that Weir accepted.
+// checkSent validates the JSON body of a request that Weir accepted.
 func (d *Document) checkSent(o operation, x Exchange) []string {
 	body, place := d.resolveRef(o.self["requestBody"], o.place+"/requestBody")
 	if x.Status >= http.StatusMultipleChoices || asObject(body["content"])["application/json"] == nil {
@@ -132,7 +135,8 @@ func (d *Document) checkAnswer(o operation, x Exchange) []string {
 	return append(found, d.checkBody(response, place, x)...)
 }
 
-// isHostAnswer reports whether an answer looks like the host's own: it is empty, or a 503 that is not JSON.
+// isHostAnswer reports whether the Functions host can have made the answer without Weir: the answer has no body, or it
+// is a 503 that is not JSON.
 func isHostAnswer(x Exchange) bool {
 	return len(x.Received) == 0 || (x.Status == http.StatusServiceUnavailable &&
 		!strings.Contains(x.Header.Get("Content-Type"), "json"))
@@ -183,7 +187,7 @@ func (d *Document) checkBody(response map[string]any, place string, x Exchange) 
 	return nil
 }
 
-// describeExchange returns a name for an exchange. The name leaves out the query, because the query may contain a
+// describeExchange returns a text for an exchange. The text leaves out the query, because a query can contain a
 // function key.
 func describeExchange(method string, address *url.URL, status int) string {
 	return fmt.Sprintf("%s %s answered %d", method, address.Path, status)

@@ -35,7 +35,7 @@ func TestDocument_Check(t *testing.T) {
 		status                int
 		headers               map[string]string
 		received              string
-		finds                 string // the expected difference; empty = none
+		finds                 string // a part of the expected difference; empty = no difference
 	}{
 		"OK": {"POST", "/api/messages", "<a/>", 202,
 			map[string]string{"Location": "http://w/api/messages/x", "Content-Type": "application/json"}, receipt, ""},

@@ -1,5 +1,4 @@
-// Package openapitest compares Weir's answers with the OpenAPI document, so that neither changes without the
-// other.
+// Package openapitest checks in tests whether Weir's HTTP API behaves as the OpenAPI document says.
 package openapitest
 
 import (
@@ -26,20 +25,22 @@ type Document struct {
 // operation is one method of one path.
 type operation struct {
 	method string
-	path   []string       // segments; see matchPath
-	item   map[string]any // the path's object, with all its methods
-	self   map[string]any // the operation's object
+	path   []string       // segments of the path, including wildcards such as {id}
+	item   map[string]any // the document's object for the path, with all methods
+	self   map[string]any // the document's object for the operation
 	place  string         // JSON pointer to the operation
 }
 
-// methods are the keys of a path that are operations.
+// methods are the keys of operations in the document's object for a path.
 var methods = []string{"get", "put", "post", "delete", "patch", "head"}
 
-// resource is the name of the document in the schema compiler.
+// resource is the document's name in the schema compiler.
 const resource = "weir:openapi"
 
-// Read parses a document. Every reference in it must have a target, every key a value, and every schema of the
-// components must be valid.
+// Read parses a document. It returns an error in these cases:
+//   - A reference has no target.
+//   - A key has no value.
+//   - A schema in components/schemas is not valid.
 func Read(source []byte) (*Document, error) {
 	data, err := yaml.YAMLToJSON(source)
 	if err != nil {
@@ -62,7 +63,7 @@ func Read(source []byte) (*Document, error) {
 	return d, d.indexOperations()
 }
 
-// indexOperations makes the list of operations, and checks the references, keys and schemas that Read demands.
+// indexOperations lists the document's operations, and checks the references, keys and schemas for Read.
 func (d *Document) indexOperations() error {
 	for path, item := range asObject(d.root["paths"]) {
 		for _, method := range methods {
@@ -85,8 +86,8 @@ func (d *Document) indexOperations() error {
 	return nil
 }
 
-// checkEach returns an error for a reference without a target, and for a key without a value. In YAML, a comma
-// in an unquoted text of a flow mapping starts such a key.
+// checkEach returns an error if a reference in v has no target, or if a key in v has no value. Missing quotes can cause
+// such a key: YAML reads {text: one, two} as the key "text" with the value "one", and the key "two" without a value.
 func (d *Document) checkEach(v any) error {
 	switch v := v.(type) {
 	case map[string]any:
@@ -113,7 +114,7 @@ func (d *Document) checkEach(v any) error {
 	return nil
 }
 
-// Operations returns all operations. Each has the form "method path".
+// Operations returns the method and path of each operation, such as "GET /api/lanes".
 func (d *Document) Operations() []string {
 	var out []string
 	for _, o := range d.operations {
@@ -124,8 +125,9 @@ func (d *Document) Operations() []string {
 
 func (o *operation) fullName() string { return o.method + " " + strings.Join(o.path, "/") }
 
-// Function returns the function of an operation, which is named as in Operations; "" = unknown. It also reports whether
-// the operation needs no key.
+// Function returns the name of the Azure function that serves an operation, and whether callers need no key. The
+// argument "name" is an element of Operations. If the document names no function for the operation, Function returns
+// "".
 func (d *Document) Function(name string) (function string, keyless bool) {
 	for _, o := range d.operations {
 		if o.fullName() == name {
@@ -137,8 +139,8 @@ func (d *Document) Function(name string) (function string, keyless bool) {
 	return "", false
 }
 
-// resolveRef returns an object or, if the object is a reference, the target. It also returns the JSON pointer
-// of the result.
+// resolveRef returns the object v or, if v is a reference, the reference's target. It also returns a JSON pointer to
+// the returned object. The argument "place" is the JSON pointer to v.
 func (d *Document) resolveRef(v any, place string) (map[string]any, string) {
 	o := asObject(v)
 	if ref, ok := o["$ref"].(string); ok {
@@ -147,7 +149,8 @@ func (d *Document) resolveRef(v any, place string) (map[string]any, string) {
 	return o, place
 }
 
-// followRef returns the target of a reference, and its JSON pointer. The target is nil if there is none.
+// followRef returns the target of a reference, and a JSON pointer to the target. If the target does not exist,
+// followRef returns nil for the target.
 func (d *Document) followRef(ref string) (map[string]any, string) {
 	place, ok := strings.CutPrefix(ref, "#")
 	if !ok {
@@ -160,14 +163,14 @@ func (d *Document) followRef(ref string) (map[string]any, string) {
 	return at, place
 }
 
-// compileSchema compiles the schema at a JSON pointer. It compiles each schema only once.
+// compileSchema returns the compiled schema at a JSON pointer. The compiler keeps compiled schemas.
 func (d *Document) compileSchema(place string) (*jsonschema.Schema, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.compiler.Compile(resource + "#" + strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(place))
 }
 
-// validateJSON validates JSON by the schema at a JSON pointer.
+// validateJSON validates data by the schema at the JSON pointer "place".
 func (d *Document) validateJSON(place string, data []byte) error {
 	schema, err := d.compileSchema(place)
 	if err != nil {
@@ -180,8 +183,9 @@ func (d *Document) validateJSON(place string, data []byte) error {
 	return schema.Validate(value)
 }
 
-// validateText validates the text of a header or parameter by the schema at a JSON pointer. The text is valid if the
-// schema allows it as a string, or as the JSON value that it may be, such as a number.
+// validateText validates the text of a header or parameter by the schema at the JSON pointer "place". The text is valid
+// if the schema allows it as a string. If the text is JSON, such as a number, the text is also valid if the schema
+// allows the JSON value.
 func (d *Document) validateText(place, text string) error {
 	schema, err := d.compileSchema(place)
 	if err != nil {

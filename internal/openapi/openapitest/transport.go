@@ -9,18 +9,21 @@ import (
 	"sync"
 )
 
-// Transport is an http.RoundTripper that checks the exchanges with addresses below /api/ against Document.
+// Transport is an http.RoundTripper that checks each exchange against Document, if the path of the request begins with
+// /api/. Transport is safe for concurrent use.
 type Transport struct {
 	Document *Document
 	Base     http.RoundTripper
 
 	mu      sync.Mutex
-	reports map[string]func(string) // function that gets the differences, by host and port
-	other   []string                // differences of hosts that had no entry in reports at that time
+	reports map[string]func(string) // by host and port: the function that gets the differences
+	other   []string                // differences for which reports had no entry
 	done    map[string]bool         // operations that had a 2xx answer
 }
 
-// Watch calls report with each difference of one host, until the returned function is called.
+// Watch registers the function "report" for a host. Until the caller calls stop, the Transport passes each difference
+// in an exchange with this host to "report". The argument "host" has the form host:port. The function "report" must not
+// call methods of the Transport.
 func (t *Transport) Watch(host string, report func(string)) (stop func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,21 +38,21 @@ func (t *Transport) Watch(host string, report func(string)) (stop func()) {
 	}
 }
 
-// Others returns the differences of exchanges with hosts that were not watched at that time.
+// Others returns the differences in exchanges with a host that was not watched at the time of the exchange.
 func (t *Transport) Others() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.other
 }
 
-// Missing returns the operations that had no 2xx answer.
+// Missing returns the operations that have had no 2xx answer yet.
 func (t *Transport) Missing() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.DeleteFunc(t.Document.Operations(), func(o string) bool { return t.done[o] })
 }
 
-// RoundTrip implements http.RoundTripper. It does not check a truncated answer.
+// RoundTrip implements http.RoundTripper. It does not check an answer whose body it cannot read completely.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !strings.HasPrefix(r.URL.Path, "/api/") {
 		return t.Base.RoundTrip(r)
@@ -76,7 +79,6 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// recordAnswer records operations with a 2xx answer.
 func (t *Transport) recordAnswer(r *http.Request, status int) {
 	o, known := t.Document.findOperation(r.Method, r.URL.EscapedPath())
 	if !known || status >= http.StatusMultipleChoices {
@@ -100,7 +102,7 @@ func (t *Transport) reportProblem(host, text string) {
 	t.other = append(t.other, text)
 }
 
-// readSent reads a request's body. It returns a request whose body can still be read, and the body.
+// readSent reads the body of a request. It returns a request with an unread copy of the body, and the body.
 func readSent(r *http.Request) (*http.Request, []byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, nil, nil
@@ -112,7 +114,8 @@ func readSent(r *http.Request) (*http.Request, []byte, error) {
 	return copied, sent, err
 }
 
-// broken is the end of an answer that could not be read or closed. Reading it returns err, or io.EOF if err is nil.
+// broken is a reader that returns err, or io.EOF if err is nil. RoundTrip puts it behind the part of a body that could
+// be read.
 type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) {
