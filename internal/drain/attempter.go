@@ -16,8 +16,8 @@ import (
 type attemptHost interface {
 	// canSend reports whether a message can be sent now; see session.canSend.
 	canSend(ctx context.Context, e *lane.Entry) (bool, error)
-	// moveDueUntil waits for the result of the request, and returns the result. Meanwhile it continues to move due
-	// messages of other keys into their keys' queues.
+	// moveDueUntil waits for a result from sent, and returns this result. Meanwhile it continues to move due messages
+	// of other keys into their keys' queues.
 	moveDueUntil(ctx context.Context, keyHash string, sent <-chan weir.Result) weir.Result
 }
 
@@ -29,19 +29,18 @@ type attempter struct {
 	history    *deliveryHistory
 	prefetch   *bodyPrefetch
 	remembered *rememberedIDs
-	isTrusted  func() bool // reports whether the lease is certain to be valid now; see lease.Lease
+	isTrusted  func() bool // reports whether the lease can be trusted now; see lease.Lease.Trusted
 	host       attemptHost
 }
 
 // sendMessage makes an attempt, and returns its result. In these cases it sends no request, and the result has the
 // reason:
-//   - The message's sequence number is crashGuard.poisonSeq.
+//   - Too many processes in a row crashed while they sent this message; see crashGuard.
 //   - The message's body is gone from storage.
 //   - A pause has begun, or the session ends.
 //   - Config.NotAfter has passed.
 //
-// sendMessage returns an error if storage fails, if ctx ends before the request, or if the lease is no longer certain
-// to be valid.
+// sendMessage returns an error if storage fails, if ctx ends before the request, or if the lease cannot be trusted.
 func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result, error) {
 	e := c.entry
 	if e.Seq() == a.guard.poisonSeq {
@@ -69,7 +68,7 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 		return weir.Result{Outcome: weir.OutcomeNone, Reason: "it was paused", StartedAt: a.now()}, err
 	}
 	if !a.isTrusted() {
-		return weir.Result{}, lease.ErrLost // the process stalled, and the lease's timer has not fired yet
+		return weir.Result{}, lease.ErrLost // for example, the lease ran out while the process was stalled
 	}
 	if a.drainer.isPastDeadline() {
 		return weir.Result{Outcome: weir.OutcomeNone, Reason: "there was no time left for it", StartedAt: a.now()}, nil
@@ -112,8 +111,8 @@ func waitingSince(e *lane.Entry) time.Time {
 	return since
 }
 
-// acquireSlot waits until this process makes fewer than Config.AtOnce attempts, and then counts one more. If ctx ends
-// first, it returns the cause as an error.
+// acquireSlot waits until fewer than Config.AtOnce attempts of this process are under way, and then takes a slot for
+// one more attempt. If ctx ends first, acquireSlot returns the cause as an error.
 func (d *Drainer) acquireSlot(ctx context.Context) error {
 	if d.slots == nil {
 		return nil

@@ -206,11 +206,11 @@ func TestAttempter_PanicRejectsTheMessage(t *testing.T) {
 	})
 }
 
-// With one slot, an attempt waits while an attempt of another lane is under way. If the context of the waiting attempt
-// ends first, sendMessage returns the cause as an error.
+// The Drainer of this test has one slot, which an attempt takes. So an attempt waits while an attempt of another lane
+// is under way. If the context of the waiting attempt ends, sendMessage returns the context's cause.
 func TestAttempter_WaitsForASlot(t *testing.T) {
 	runWithAttempter(t, func(t *testing.T, a *testAttempter, e *lane.Entry) {
-		if err := a.drainer.acquireSlot(t.Context()); err != nil { // as another lane does
+		if err := a.drainer.acquireSlot(t.Context()); err != nil { // the slot of an attempt of another lane
 			t.Fatal(err)
 		}
 		limited, cancel := context.WithTimeoutCause(t.Context(), time.Second, lease.ErrLost)

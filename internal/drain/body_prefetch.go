@@ -7,27 +7,25 @@ import (
 )
 
 const (
-	// maxPrefetches and maxPrefetchBytes bound the bodies that are being fetched ahead at one time. The first body may
-	// be larger than maxPrefetchBytes.
+	// At most maxPrefetches bodies are prefetched at the same time. Together they have at most maxPrefetchBytes bytes,
+	// but the first of them can be larger.
 	maxPrefetches    = 4
 	maxPrefetchBytes = 4 << 20
 )
 
-// bodyPrefetch fetches the bodies of the messages that probably come next, while another message is sent. A large body
-// is in a blob of its own, and the body of a message that was read far ahead is not in memory.
+// bodyPrefetch fetches the bodies of messages that will probably be sent next, while another message is being sent.
 type bodyPrefetch struct {
 	store   *lane.Store
 	running map[*lane.Entry]*bodyFetch
 }
 
-// bodyFetch is the fetch of one body.
 type bodyFetch struct {
 	loaded lane.Entry    // a copy of the entry, with its body
 	done   chan struct{} // closed at the end of the fetch
 	err    error
 }
 
-// loadBody loads an entry's body. If the body is being prefetched, loadBody waits for that.
+// loadBody loads an entry's body. If a prefetch of the body has begun, loadBody waits for its result.
 func (p *bodyPrefetch) loadBody(ctx context.Context, e *lane.Entry) error {
 	f := p.running[e]
 	if f == nil {
@@ -43,8 +41,9 @@ func (p *bodyPrefetch) loadBody(ctx context.Context, e *lane.Entry) error {
 	}
 }
 
-// prefetchAll begins to fetch the bodies of messages, the most likely next one first. It forgets the fetches of all
-// other messages.
+// prefetchAll begins to fetch the bodies of messages, up to maxPrefetchBytes. The parameter "next" lists the messages;
+// the message that will most likely be sent first is its first entry. prefetchAll forgets all earlier fetches of other
+// bodies.
 func (p *bodyPrefetch) prefetchAll(ctx context.Context, next []*lane.Entry) {
 	wanted, bytes := map[*lane.Entry]*bodyFetch{}, 0
 	for _, e := range next {

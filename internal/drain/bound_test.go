@@ -96,8 +96,8 @@ func TestReport(t *testing.T) {
 	})
 }
 
-// A step of delivery.backoff may be longer than all other waits. The next holder of the lane keeps it, too, when a
-// message of another key arrives.
+// A failed message waits three hours for its retry (Backoff.Steps). The time of the retry stays the same when the lane
+// gets another holder, and when a message of another key arrives.
 func TestDrainer_LongStepAfterAChangeOfHolder(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(_ context.Context, d weir.Delivery) weir.Result {
@@ -125,9 +125,8 @@ func TestDrainer_LongStepAfterAChangeOfHolder(t *testing.T) {
 	})
 }
 
-// The clock of a holder is two hours ahead. The holder writes times into tail: the end of the settle time or of a
-// pause, and the time at which the rate allows the next attempt. The next holder, whose clock is right, waits no longer
-// than a settle time, a pause, or the rate can take.
+// A holder whose clock is two hours ahead writes the end of a pause or of the settle time into tail. The next holder,
+// whose clock is right, does not wait until that time.
 func TestDrainer_AfterAClockFarAhead(t *testing.T) {
 	for name, c := range map[string]struct {
 		cms    func(context.Context, weir.Delivery) weir.Result

@@ -7,83 +7,91 @@ import (
 	"weir/internal/weir"
 )
 
+// Words in this file:
+//
+//   - A verdict is an answer with which the CMS takes or rejects a message.
+//   - A failure is an attempt with the outcome retry or unavailable.
+//   - A refusal is an answer of 403, or an error such as 500 after several failures in a row. The CMS may still take
+//     messages of other keys.
+//   - In a round each key has one attempt, its turn. The first round begins with the first refusal. When each key had
+//     its turn, the lane pauses, and then the next round begins.
+
 const (
-	// If suspectRetries attempts in a row fail, of messages of at least suspectKeys keys and with no verdict between
-	// them, the CMS is the cause, and not the messages. A verdict is an answer that judges a message: delivered or
-	// rejected.
+	// If suspectRetries failures come without a verdict between them, and have at least suspectKeys different keys, the
+	// CMS is the cause and not the messages. Only failures with the outcome retry are counted.
 	suspectRetries = 5
 	suspectKeys    = 3
-	// A lane pauses after firstProbes refusals, and from then on after each laterProbes refusals. laterProbes is two,
-	// so that each end of the log has one attempt between two pauses.
+	// A lane pauses after firstProbes refusals, and then after every laterProbes refusals. laterProbes is two because
+	// the holder takes messages from both ends of the log alternately.
 	firstProbes = 16
 	laterProbes = 2
-	// refusedPause is the longest pause of a lane while some key has not had its turn (see prober.go). The holder keeps
-	// the lane during that pause.
+	// refusedPause is the longest pause of a lane within a round. It is lingerMax, because in a longer pause the holder
+	// would leave the lane.
 	refusedPause = lingerMax
 	// After alternateAfter failures in a row the holder takes messages from the beginning and from the end of the log
-	// alternately, until alternateVerdicts verdicts have come in a row.
+	// alternately. It stops doing so after alternateVerdicts verdicts in a row.
 	alternateAfter    = 3
 	alternateVerdicts = 5
-	// After wholeLogAfter failures in a row the holder reads the log to its end, as far as memory allows, to
-	// find a message that the CMS takes.
+	// After wholeLogAfter failures in a row, while the CMS refuses messages, the holder reads the log to its end, as
+	// far as memory allows. It looks for a message that the CMS takes.
 	wholeLogAfter = 8
-	// patienceResetAfter is longer than any pause that the breaker begins. If the CMS has refused no message for so
-	// long, because an operator or the calendar stopped the lane, the patience begins anew.
+	// If no message was refused for patienceResetAfter, the time of Config.Patience begins anew. Then the lane was
+	// stopped by an operator or the calendar: the breaker's own pauses are shorter.
 	patienceResetAfter = 2 * maxDelay
-	// patienceDefault is how long the CMS may refuse all messages before refusals count as attempts.
+	// patienceDefault is the default of Config.Patience.
 	patienceDefault = 24 * time.Hour
 )
 
-// breaker is the circuit breaker of a lane. It decides whether the holder may send a message to the CMS now, and
-// whether the message or the CMS is the cause of a failure. It is a state machine without clock or I/O.
+// breaker is the circuit breaker of a lane. It decides whether a message may be sent to the CMS now, and whether a
+// failure is the fault of the message or of the CMS. It is a state machine without clock or I/O.
 //
-// If the CMS is away (no connection, 401, 429, 503 …), the lane pauses. If the CMS answers and refuses (403, or 500
-// to message after message), it may refuse these messages or all messages. The holder then tries the other keys until
-// the CMS takes a message (prober.go). Only keys that had their turn wait for the end of a long pause.
+// If the CMS is away (no connection, 401, 429, 503), the lane pauses. A refusal does not show whether the CMS refuses
+// only this message or all messages. So the holder tries the other keys until the CMS takes a message (prober.go). In
+// the pause between two rounds, a message of a key that had no turn can still be sent.
 type breaker struct {
 	backoff  Backoff
-	settle   time.Duration // how long the CMS may work on a request that it did not answer
+	settle   time.Duration // how long the CMS may work on a request that got no answer
 	patience time.Duration // how long the CMS may refuse all messages before refusals count as attempts
 
 	settleUntil time.Time
-	settleTail  time.Time // settleUntil as written into tail, for processes whose clocks differ
+	settleTail  time.Time // the end of the settle time that saveTo writes into tail; it includes maxSkew
 	pausedUntil time.Time
 	pauseReason string
 	pauseCount  int // pauses in a row
 
-	retryStreak     int                 // retries in a row without a verdict between
-	streakKeys      map[string]bool     // the ordering keys of these retries
-	verdicts        int                 // raised by verdicts, also those of other holders; see resetStreaks
-	suspects        map[int64]suspicion // by sequence number; see suspicion
-	probedKeys      map[string]bool     // hashes of the keys that had their turn in this round: other keys go first
-	deliveredBefore int64               // tail's number of deliveries when this process last left the lane
+	retryStreak     int                 // failures with the outcome retry since the last verdict
+	streakKeys      map[string]bool     // the ordering keys of the failures in retryStreak
+	verdicts        int                 // rises at each verdict, and when another holder has delivered
+	suspects        map[int64]suspicion // by sequence number
+	probedKeys      map[string]bool     // hashes of the keys that had their turn in this round
+	deliveredBefore int64               // number of deliveries in tail when this process last left the lane
 
 	refusals
 }
 
-// refusals has the state that a breaker derives from failures. A verdict resets all of it except alternateFor and
+// refusals has the state that a breaker derives from failures. A verdict resets all fields except alternateFor and
 // refusedAt.
 type refusals struct {
-	failures      int       // attempts in a row without a verdict
-	alternateFor  int       // after so many verdicts in a row, messages come only from the log's beginning; 0 = now
+	failures      int       // failures since the last verdict
+	alternateFor  int       // number of verdicts until the holder stops alternating; 0 = it does not alternate
 	probes        int       // refusals since the last pause
-	nextRoundAt   time.Time // when the next round begins, after each key had its turn; zero = at once
-	refusingSince time.Time // since when the CMS has refused all messages; zero = it does not
+	nextRoundAt   time.Time // no round begins before this time; zero = no limit
+	refusingSince time.Time // when the CMS began to refuse all messages; zero = it does not refuse all
 	refusedAt     time.Time // time of the last refusal
-	probedBelow   int64     // see lane.CMSPause
+	probedBelow   int64     // if not 0: the keys of all log messages below this number had their turn
 }
 
-// suspicion is a breaker's record of a message that the CMS refused, or that was tried while the CMS was away.
+// suspicion is a breaker's record of a message that the CMS refused, or that was sent while the CMS was away.
 type suspicion struct {
 	verdicts int  // breaker.verdicts when this message failed last
-	isProven bool // the CMS judged another message between two failures of this one: the message is the cause
+	isProven bool // a verdict came between two failures of this message, so the message is the cause
 }
 
-// maxSuspects bounds the messages that a breaker remembers. Beyond that number it forgets all of them.
+// maxSuspects bounds breaker.suspects: a larger map is cleared.
 const maxSuspects = 2 * readAheadMax
 
-// newBreaker returns the breaker of one lane in one process. The breaker outlives the sessions of the process. So after
-// a pause it still knows which keys had their turn, and which messages failed while others succeeded.
+// newBreaker returns the breaker of one lane in one process. The breaker outlives the sessions of the process, so that
+// after a long pause it still knows which keys had their turn.
 func newBreaker(b Backoff, settle, patience time.Duration) *breaker {
 	if patience == 0 {
 		patience = patienceDefault
@@ -92,18 +100,20 @@ func newBreaker(b Backoff, settle, patience time.Duration) *breaker {
 		suspects: map[int64]suspicion{}, probedKeys: map[string]bool{}}
 }
 
-// adoptTail takes over the state that the last holder, in this process or another, wrote into tail. The settle time of
-// this process's own requests still counts, because tail does not have it if the process had lost the lane. adoptTail
-// shortens times in tail that are further ahead than settings and the allowed difference of clocks permit. Refusals
-// that another holder got count like those of this process. Otherwise, if a lane moves often, each holder would try
-// only the lane's first messages.
+// adoptTail takes over the state that the last holder, in this process or another, wrote into tail:
+//
+//   - The settle time of this process's own requests still counts. If this process lost the lane, tail does not have
+//     that time.
+//   - Times in tail that are too far in the future are shortened, because the last holder's clock may have been wrong.
+//   - Refusals by the CMS count even if another holder got them. Otherwise, in a lane that often changes its holder,
+//     each holder would try only the first messages of the lane.
 func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
 	settles := limitTime(t.SettleUntil, now.Add(g.settle+2*maxSkew))
 	g.settleUntil, g.settleTail = laterOf(g.settleUntil, settles), laterOf(g.settleTail, settles)
 	g.pausedUntil = limitTime(t.PausedUntil, now.Add(maxDelay))
 	g.pauseReason, g.pauseCount = t.PauseReason, int(t.PauseCount)
 	if t.Counts.Delivered > g.deliveredBefore {
-		g.resetStreaks() // another process has delivered since; the failures here are older
+		g.resetStreaks() // another process has delivered messages after this process's failures
 	}
 	if !t.RefusingSince.IsZero() && g.refusingSince.IsZero() {
 		g.failures, g.alternateFor = max(g.failures, wholeLogAfter), alternateVerdicts
@@ -115,11 +125,10 @@ func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
 	g.refusedAt = laterOf(g.refusedAt, t.LastErrorAt)
 }
 
-// recordDelivered is called when the process leaves the lane, with tail as last committed.
+// recordDelivered is called with the tail that was committed last, when the process leaves the lane.
 func (g *breaker) recordDelivered(t lane.Tail) { g.deliveredBefore = t.Counts.Delivered }
 
-// forgetMessage is called for a message that was cancelled. The message's key no longer counts as one of the keys that
-// failed in a row.
+// forgetMessage is called when a message is cancelled. The message's key no longer counts in streakKeys.
 func (g *breaker) forgetMessage(e *lane.Entry) { delete(g.streakKeys, e.Message.Key) }
 
 // closedUntil returns the time before which no message is sent.
@@ -130,7 +139,7 @@ func (g *breaker) closedUntil() time.Time {
 	return g.pausedUntil
 }
 
-// classifyResult records a result, and returns its outcome for the message.
+// classifyResult records the result of an attempt, and returns the outcome that counts for the message.
 func (g *breaker) classifyResult(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	if r.Unanswered {
 		g.beginSettling(now)
@@ -151,8 +160,9 @@ func (g *breaker) classifyResult(e *lane.Entry, r weir.Result, now time.Time) we
 	return r.Outcome
 }
 
-// classifyRetry classifies a failure. The message is the cause, unless so many attempts in a row failed that the CMS is
-// the cause.
+// classifyRetry classifies a result with the outcome retry. Normally the message counts as the cause of the failure.
+// After many such failures in a row, the CMS may be the cause: the result then counts as a refusal or, if the CMS gave
+// no answer, as unavailable.
 func (g *breaker) classifyRetry(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	g.countFailure()
 	g.retryStreak++
@@ -166,7 +176,6 @@ func (g *breaker) classifyRetry(e *lane.Entry, r weir.Result, now time.Time) wei
 	return g.classifyUnavailable(e, r, now)
 }
 
-// countFailure counts an attempt without a verdict.
 func (g *breaker) countFailure() {
 	g.failures++
 	if g.failures >= alternateAfter || g.alternateFor > 0 {
@@ -189,13 +198,13 @@ func limitTime(at, latest time.Time) time.Time {
 	return at
 }
 
-// beginSettling is called when the CMS may still work on a request.
+// beginSettling begins the settle time, because the CMS may still be working on a request.
 func (g *breaker) beginSettling(now time.Time) {
 	g.settleUntil = now.Add(g.settle)
 	g.settleTail = g.settleUntil.Add(maxSkew)
 }
 
-// recordVerdict records that the CMS works: it has judged a message.
+// recordVerdict records that the CMS works, because it took or rejected a message.
 func (g *breaker) recordVerdict(e *lane.Entry) {
 	g.resetStreaks()
 	g.pauseCount, g.pausedUntil, g.pauseReason = 0, time.Time{}, ""
@@ -211,14 +220,14 @@ func (g *breaker) resetStreaks() {
 	clear(g.probedKeys)
 }
 
-// liftPause ends the pause for the CMS, because an operator has resumed the lane. All keys have another turn.
+// liftPause ends the pause, because an operator has resumed the lane. Each key gets another turn.
 func (g *breaker) liftPause() {
 	g.pausedUntil, g.nextRoundAt, g.pauseReason, g.pauseCount = time.Time{}, time.Time{}, "", 0
 	clear(g.probedKeys)
 }
 
-// classifyUnavailable pauses the lane, unless the CMS has judged another message between two attempts of this one. If
-// it has, this message is the cause, and the attempt counts.
+// classifyUnavailable pauses the lane. But if a verdict came between the message's previous failure and this one, the
+// message is the cause: the attempt then counts, and the lane is not paused.
 func (g *breaker) classifyUnavailable(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	if g.hasVerdictSince(e) {
 		return weir.OutcomeRetry
@@ -229,10 +238,13 @@ func (g *breaker) classifyUnavailable(e *lane.Entry, r weir.Result, now time.Tim
 	return weir.OutcomeUnavailable
 }
 
-// classifyRefusal records a refusal. The attempt counts in two cases. In the first case the CMS has judged another
-// message between two refusals of this one. In the second case the CMS has refused all messages for the whole
-// patience, and this message has waited as long: it must become final even if the CMS never takes another message. In
-// all other cases the lane goes on with the other keys, and pauses after some refusals.
+// classifyRefusal records a refusal. It returns OutcomeRetry, so that the attempt counts, in two cases:
+//
+//   - A verdict came between two failures of this message, so the message is the cause.
+//   - The CMS has refused all messages for the time g.patience, and this message has waited for at least that time. The
+//     message must become final even if the CMS never takes a message again.
+//
+// In all other cases the attempt does not count, and the holder goes on with other keys.
 func (g *breaker) classifyRefusal(e *lane.Entry, r weir.Result, now time.Time) weir.Outcome {
 	if g.refusingSince.IsZero() || now.Sub(g.refusedAt) > patienceResetAfter {
 		g.refusingSince = now
@@ -258,8 +270,8 @@ func (g *breaker) hasProbedEnough() bool {
 	return g.probes >= firstProbes || g.pauseCount > 0 && g.probes >= laterProbes
 }
 
-// hasVerdictSince reports whether the CMS has judged another message since this one failed last. It also records that
-// this message has failed now.
+// hasVerdictSince is called when a message has failed. It reports whether a verdict came since the previous failure of
+// this message, and records the present failure.
 func (g *breaker) hasVerdictSince(e *lane.Entry) bool {
 	if len(g.suspects) > maxSuspects {
 		clear(g.suspects)
@@ -271,8 +283,8 @@ func (g *breaker) hasVerdictSince(e *lane.Entry) bool {
 	return since
 }
 
-// beginPause pauses the lane for the next backoff, but for no longer than longest. If the CMS asked for a longer pause
-// (Retry-After), the lane pauses as long as asked, up to maxDelay.
+// beginPause pauses the lane for the next delay of the backoff; the argument "longest" limits this delay. If the CMS
+// asked for a longer pause (Retry-After), the lane pauses for the time that the CMS asked for, up to maxDelay.
 func (g *breaker) beginPause(asked time.Duration, now time.Time, longest time.Duration) {
 	g.pauseCount++
 	g.probes = 0
@@ -280,8 +292,8 @@ func (g *breaker) beginPause(asked time.Duration, now time.Time, longest time.Du
 	g.pausedUntil = laterOf(g.pausedUntil, now.Add(delay))
 }
 
-// endRound is called after each key had its turn. It reports whether the next round of turns begins now. If a message
-// was refused since the last pause, or if that pause has not ended, a pause comes first.
+// endRound is called when each key had its turn. It reports whether the next round begins now. If not, endRound pauses
+// the lane until the next round.
 func (g *breaker) endRound(now time.Time) bool {
 	if g.probes > 0 {
 		g.pauseRound(now)
@@ -294,8 +306,8 @@ func (g *breaker) endRound(now time.Time) bool {
 	return true
 }
 
-// pauseRound pauses the lane after each key had its turn. New messages that are refused during such a pause wait for
-// its end with the others. They do not prolong the pause: otherwise they could delay the next round without end.
+// pauseRound pauses the lane between two rounds. A new message that is refused during the pause does not prolong the
+// pause: otherwise new messages could delay the next round without end.
 func (g *breaker) pauseRound(now time.Time) {
 	if g.probes = 0; !g.nextRoundAt.After(now) {
 		g.beginPause(0, now, maxDelay)
@@ -304,32 +316,31 @@ func (g *breaker) pauseRound(now time.Time) {
 	g.pausedUntil = laterOf(g.pausedUntil, g.nextRoundAt)
 }
 
-// isResting reports whether messages that had their turn wait for the next round.
+// isResting reports whether each key had its turn, and the next round has not begun.
 func (g *breaker) isResting(now time.Time) bool { return g.probedBelow > 0 && g.nextRoundAt.After(now) }
 
-// hadTurn reports whether a message of the log waits for the next round, because all keys up to it had their turn.
+// hadTurn reports whether a message of the log had its turn, and waits for the next round.
 func (g *breaker) hadTurn(e *lane.Entry, now time.Time) bool {
 	return g.isResting(now) && e.Seq() < g.probedBelow
 }
 
-// letUntriedPass lets messages that had no turn be sent during a pause for refused messages.
+// letUntriedPass ends the pause between two rounds, so that messages that had no turn can be sent.
 func (g *breaker) letUntriedPass(now time.Time) {
 	if g.isResting(now) && g.pausedUntil.Equal(g.nextRoundAt) {
 		g.pausedUntil = time.Time{}
 	}
 }
 
-// wantsWholeLog reports whether the holder is to read the log to its end, to find a message that the CMS takes.
+// wantsWholeLog reports whether the holder must read the log to its end, to find a message that the CMS takes.
 func (g *breaker) wantsWholeLog() bool {
 	return !g.refusingSince.IsZero() && g.failures >= wholeLogAfter
 }
 
-// maxSkew is how far the clocks of two processes may differ. The clock check of /api/checks warns if the difference is
-// at least maxSkew.
+// maxSkew is how far the clocks of two processes may differ. /api/checks warns if the difference is maxSkew or more.
 const maxSkew = 2 * time.Second
 
-// saveTo writes into tail the state that must outlive this holder. The settle time includes the allowed difference of
-// clocks, so that the next holder does not begin too early.
+// saveTo writes the state for the next holder into tail. The settle time in tail includes maxSkew, so that a holder
+// whose clock is ahead does not begin too early.
 func (g *breaker) saveTo(t *lane.Tail) {
 	t.PausedUntil = laterOf(g.pausedUntil, g.nextRoundAt)
 	t.PauseReason, t.PauseCount = g.pauseReason, int64(g.pauseCount)

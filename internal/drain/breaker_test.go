@@ -24,7 +24,7 @@ func newResult(o weir.Outcome, status int) weir.Result {
 	return weir.Result{Outcome: o, Status: status, Reason: fmt.Sprint(status)}
 }
 
-// These are results of attempts, one for each kind of answer of the CMS.
+// These are results of attempts, one for each kind of answer.
 var (
 	down    = newResult(weir.OutcomeUnavailable, 503)
 	flaky   = newResult(weir.OutcomeRetry, 500)
@@ -176,8 +176,8 @@ func TestBreaker_ClassifyResult_TheDayOutlivesTheProcess(t *testing.T) {
 	}
 }
 
-// If the CMS refused messages, the next holder keeps the pause for the refused messages and ends it for untried ones.
-// The same holds for a process that has not seen the pause, or that left the lane before others delivered messages.
+// In the pause between two rounds (ProbedBelow is set), untried messages may be sent. In a pause because the CMS is
+// away, none may be sent. Deliveries by another process make no difference.
 func TestBreaker_AdoptTail_APauseForRefusedMessages(t *testing.T) {
 	t.Parallel()
 	until := noon.Add(time.Minute)
@@ -213,7 +213,7 @@ func TestBreaker_AdoptTail_APauseForRefusedMessages(t *testing.T) {
 	}
 }
 
-// A message that is refused in a pause for refused messages does not prolong the pause.
+// A message that is refused in the pause between two rounds does not prolong the pause.
 func TestBreaker_PauseRound_IsNotProlonged(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()

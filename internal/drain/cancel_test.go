@@ -70,7 +70,7 @@ func TestDrainer_CancelAndReschedule_Rescheduled(t *testing.T) {
 		sooner := w.post("a", "sooner", withDueTime(began.Add(time.Hour)))
 		later := w.post("b", "later", withDueTime(began.Add(10*time.Second)))
 		p.Wake(0)
-		time.Sleep(9 * time.Second) // a holder waits for the second message
+		time.Sleep(9 * time.Second) // the holder waits for the message that is due first
 		_, err := w.store.Requests().Reschedule(t.Context(), later, began.Add(2*time.Minute), "nonsense")
 		if weir.KindOf(err) != weir.Stale {
 			t.Errorf("rescheduled by a stale version: %v, want an error of kind Stale", err)
@@ -107,7 +107,7 @@ func TestDrainer_CancelAndReschedule_AnOlderVersionInFrontOfANewerOne(t *testing
 		time.Sleep(5 * time.Second)
 		w.postVersion("a", "2")
 		p.Wake(0)
-		time.Sleep(7 * time.Second) // the old version waits, and the holder has tried the newer one in its place
+		time.Sleep(7 * time.Second) // the old version waits for its retry, and the newer version was sent instead
 		if _, err := w.store.Requests().Cancel(t.Context(), old); err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestDrainer_CancelAndReschedule_IntoThePastGoesBehindARetry(t *testing.T) {
 		w.post("a", "first", withDueTime(time.Now().Add(time.Second)))
 		moved := w.post("a", "moved", withDueTime(time.Now().Add(time.Hour)))
 		p.Wake(0)
-		time.Sleep(2 * time.Second) // the first was tried
+		time.Sleep(2 * time.Second) // "first" has failed, and waits for its retry
 		if _, err := w.store.Requests().Reschedule(t.Context(), moved, time.Now().Add(-time.Minute), ""); err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +159,7 @@ func TestDrainer_CancelAndReschedule_CancelledWithItsOfferKept(t *testing.T) {
 		p := w.start()
 		a := w.newOfferingAppender(p)
 		w.appendBy(a, "a", "first")
-		time.Sleep(10 * time.Second) // the lane pauses, and the holder hands it over
+		time.Sleep(10 * time.Second) // the lane pauses, so the holder hands the lane over
 		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 		for i := range 60 {
 			w.appendBy(a, fmt.Sprint("k", i), "more")
@@ -198,7 +198,7 @@ func TestDrainer_CancelAndReschedule_QueuedRetryingAndHeld(t *testing.T) {
 			if st, err := w.store.Requests().Cancel(t.Context(), id); err != nil || st.Stage.Final() {
 				t.Errorf("got %+v, %v, want a stage that is not final", st, err)
 			}
-			if _, err := w.store.Requests().Cancel(t.Context(), id); err != nil { // the same request again
+			if _, err := w.store.Requests().Cancel(t.Context(), id); err != nil { // a repeated request is no error
 				t.Error(err)
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"weir/internal/weir"
 )
 
-// cancelAll cancels all messages that a filter selects. Each call of CancelWaiting ends when it has read "limit"
-// messages.
+// cancelAll cancels all messages that a filter selects, by calls of CancelWaiting that read at most limit messages
+// each.
 func (w *world) cancelAll(s *lane.Store, f bulkcancel.Filter, limit int) bulkcancel.Counts {
 	w.t.Helper()
 	var sum bulkcancel.Counts
@@ -37,8 +37,8 @@ func (w *world) cancelAll(s *lane.Store, f bulkcancel.Filter, limit int) bulkcan
 	return sum
 }
 
-// waitEverywhere files messages that wait in each place: in the log, in a blocked key's queue, and scheduled. Their
-// keys begin with new/ (unwanted) and old/ (wanted) in turn. The CMS answers 500 to the keys new/0 and old/0.
+// waitEverywhere posts n unwanted and n wanted messages for each of three places: the log, a blocked key's queue, and
+// the scheduled messages. The keys of unwanted messages begin with new/, and the keys of wanted messages with old/.
 func (w *world) waitEverywhere(p *process, n int) (unwanted, wanted []weir.ID) {
 	w.t.Helper()
 	w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
@@ -61,12 +61,13 @@ func (w *world) waitEverywhere(p *process, n int) (unwanted, wanted []weir.ID) {
 	}
 	p.Wake(0)
 	time.Sleep(2 * time.Second)
-	w.cms.setAnswer(answerAfter(time.Minute, 200)) // messages that are filed after "busy" wait in the log
+	w.cms.setAnswer(answerAfter(time.Minute, 200)) // messages that are appended after "busy" wait in the log
 	w.post("busy", "1")
 	p.Wake(0)
 	time.Sleep(5 * time.Second)
 	for i := range n {
-		// The holder sends the first of these messages before it reads requests again. So the first one is wanted.
+		// The holder may send the first of these messages before it reads requests again. So the first message is a
+		// wanted one.
 		wanted = append(wanted, w.post("old/log", fmt.Sprint("log ", i)))
 		unwanted = append(unwanted, w.post("new/log", fmt.Sprint("log ", i)))
 	}
@@ -196,7 +197,7 @@ func TestStore_CancelMany_ThousandsDoNotStopTheLane(t *testing.T) {
 	})
 }
 
-// firstOfKey returns the id of the first message of a key in the log.
+// firstOfKey returns the id of a key's first message in the log.
 func (w *world) firstOfKey(key string) weir.ID {
 	w.t.Helper()
 	entries, err := w.store.ReadLog(w.t.Context(), 0, 1, 1000)

@@ -27,7 +27,7 @@ func TestDrainer_Claim_AHolderWithoutAnInvocationHandsOver(t *testing.T) {
 		if took := time.Since(asked); r.State != drain.Working || took > 2*time.Second {
 			t.Errorf("%+v after %s, want %s within 2s", r, took, drain.Working)
 		}
-		for range 20 { // a is woken, as for messages that it appends, and still does not take the lane back
+		for range 20 { // process a is woken, as after an append, but must not take the lane back
 			a.Wake(0)
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -158,8 +158,8 @@ func TestDrainer_Claim_ThatCannotBeWrittenChangesNothing(t *testing.T) {
 	})
 }
 
-// A claimed lane moves even if no message waits in it. Otherwise a holder without an invocation would keep a lane whose
-// messages come one at a time, because no message waits when the process with an invocation looks.
+// The holder hands a claimed lane over even if no message waits in the lane. Otherwise a lane whose messages come one
+// at a time would stay with a holder that has no invocation.
 func TestDrainer_Claim_ALaneMovesBetweenTwoMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(20*time.Millisecond, 200))
@@ -172,7 +172,7 @@ func TestDrainer_Claim_ALaneMovesBetweenTwoMessages(t *testing.T) {
 				a.Wake(0)
 			}
 		}
-		postEvery(time.Second, 5*time.Second) // a holds the lane, and lingers between two messages
+		postEvery(time.Second, 5*time.Second) // process a holds the lane, and lingers between two messages
 		b.Attend()
 		if r := b.Look(t.Context(), 0); r.State != drain.Idle || r.HolderFence == 0 {
 			t.Fatalf("Look between two messages = %+v, want %s and the fence of its holder", r, drain.Idle)
@@ -194,8 +194,8 @@ func TestDrainer_Claim_ALaneMovesBetweenTwoMessages(t *testing.T) {
 	})
 }
 
-// The process that claims the lane takes it when its former holder has emptied it. That process lingers, and leaves the
-// lane. The claim ends then. So the process that appends the next message sends that message at once.
+// A process claims a lane, finds no message in the lane, and leaves it after a while. The claim then ends, so that
+// another process sends the next message at once.
 func TestDrainer_Claim_EndsAfterALingerInAnEmptyLane(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.postBurst(100)
@@ -211,7 +211,7 @@ func TestDrainer_Claim_EndsAfterALingerInAnEmptyLane(t *testing.T) {
 			t.Fatalf("Claim of a lane that its holder empties = %+v, want %s", r, drain.Working)
 		}
 		a.Yield()
-		time.Sleep(4 * time.Second) // b does not linger any more
+		time.Sleep(4 * time.Second) // process b no longer lingers
 		if held := b.Held(); len(held) != 0 {
 			t.Errorf("4 s later the process that claimed the lane holds %v, want none", held)
 		}
@@ -226,8 +226,9 @@ func TestDrainer_Claim_EndsAfterALingerInAnEmptyLane(t *testing.T) {
 	})
 }
 
-// A holder that crashed has left Open set in tail. The process that claims the lane takes it when the lease has run
-// out, and hands it over, which clears Open. So later tickets lead to no claim.
+// After a crash, the field IsOpen in tail still says that a process holds the lane. A process that claims the lane
+// becomes its holder, and clears IsOpen when it hands the lane over. Otherwise each later ticket would lead to another
+// claim.
 func TestDrainer_Claim_ClearsOpenAfterACrash(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.postBurst(1)
@@ -239,7 +240,7 @@ func TestDrainer_Claim_ClearsOpenAfterACrash(t *testing.T) {
 		if r := b.Look(t.Context(), 0); r.State != drain.Idle || r.HolderFence == 0 {
 			t.Fatalf("Look = %+v, want %s and the fence of its holder", r, drain.Idle)
 		}
-		for range 2 { // a claim may end before the lease does
+		for range 2 { // the first claim can end before the crashed holder's lease does
 			b.Claim(t.Context(), 0)
 		}
 		time.Sleep(8 * time.Second) // the settle time, and the time for which b lingers
@@ -249,7 +250,7 @@ func TestDrainer_Claim_ClearsOpenAfterACrash(t *testing.T) {
 	})
 }
 
-// The command that changes the number of lanes may close a lane (Closed in tail) before a process claims it.
+// A change of the number of lanes can close a lane (Closed in tail) shortly before a process claims the lane.
 func TestDrainer_Claim_OfAClosedLaneEnds(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "!tail",
@@ -267,7 +268,7 @@ func TestDrainer_Claim_OfAClosedLaneEnds(t *testing.T) {
 	})
 }
 
-// A claim ends when the process that made it has drained the lane. So another process then takes the lane at once.
+// A claim ends when the process that claimed the lane has drained it. Then another process can take the lane at once.
 func TestDrainer_Claim_EndsWithTheDrain(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.postBurst(300)
@@ -281,7 +282,7 @@ func TestDrainer_Claim_EndsWithTheDrain(t *testing.T) {
 		}
 		w.waitUntilEmpty(time.Minute)
 		b.Yield()
-		time.Sleep(4 * time.Second) // b does not linger any more
+		time.Sleep(4 * time.Second) // process b no longer lingers
 		appended := time.Now()
 		w.post("next", "x")
 		a.Wake(0)

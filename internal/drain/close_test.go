@@ -9,8 +9,8 @@ import (
 	"weir/internal/drain"
 )
 
-// An invocation of process calls Join for each lane that Held names, again and again. If Join returned at once while
-// the process closes, the invocation would repeat these calls without a pause until the last write has ended.
+// The code of functions/process calls Join in a loop, for each lane that Held returns. If Join returned at once during
+// Close, the loop would run without a pause until the last write has ended.
 func TestJoin_WaitsForADrainThatCloseEnds(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(2*time.Second, 200))

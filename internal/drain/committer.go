@@ -10,29 +10,32 @@ import (
 )
 
 const (
-	// While messages are sent, a commit begins after commitInterval or commitOutcomes outcomes.
+	// A commit without an urgent change begins commitInterval after its first change, or earlier if there are
+	// commitOutcomes changes.
 	commitInterval = 100 * time.Millisecond
 	commitOutcomes = 32
 	// maxUncommitted bounds the deliveries that a crash can repeat.
 	maxUncommitted = 64
-	// While maxParked changes are uncommitted, no further message is parked. A transaction takes at most 49 parked
-	// messages. So there are enough changes to fill the next transaction while one is written.
+	// While maxParked changes are uncommitted, no further message is parked (moved from the log into its key's queue).
+	// A transaction takes at most 49 parked messages. So there are enough changes for the next transaction while one is
+	// written.
 	maxParked = 128
 )
 
-// committer writes changes in the order in which they were decided, several in one transaction, beside the deliveries.
-// While a change that names a key (lane.Change.Key) is not committed, that key is pending.
+// committer writes changes in the order in which they were decided. One transaction can have several changes. While the
+// committer writes, other messages are sent. A key is pending while a change with that key (lane.Change.Key) is not
+// committed.
 type committer struct {
 	writer      *lane.Writer
 	now         func() time.Time
-	onFailed    func(error)        // called once if a commit fails or ctx ends: no more changes are committed
+	onFailed    func(error)        // called once, if a commit fails or ctx ends: then committing ends
 	onCommitted func(*lane.Change) // called with each change that was written; must return at once
 
 	mu          sync.Mutex
 	pending     []commitRequest
-	since       time.Time      // when the oldest change of "pending" came, or takeBatch last took changes
-	isUrgent    bool           // all changes of "pending" are to be committed at once
-	uncommitted int            // number of changes that are pending or in flight
+	since       time.Time      // commitInterval counts from this time
+	isUrgent    bool           // all pending changes are to be committed at once
+	uncommitted int            // number of changes that wait or are being written
 	pendingKeys map[string]int // number of uncommitted changes by key hash
 	err         error          // the error that ended committing; nil = none
 	progress    chan struct{}  // closed and replaced at each commit, refusal and failure
@@ -42,13 +45,13 @@ type committer struct {
 	done chan struct{}
 }
 
-// commitRequest is a change to be committed.
 type commitRequest struct {
 	change   *lane.Change
-	onResult func(error) // if not nil, the change moves due messages, and may be refused because of one of them
+	onResult func(error) // see addMove; nil = the change moves no due messages
 }
 
-// startCommitter starts a committer. The end of ctx cuts its commits off; closeInOrder ends it in order.
+// startCommitter starts a committer. At the end of ctx the committer cuts its commit off and stops. To stop the
+// committer after all changes are committed, call closeInOrder.
 func startCommitter(ctx context.Context, w *lane.Writer, now func() time.Time, failed func(error),
 	wrote func(*lane.Change),
 ) *committer {
@@ -66,10 +69,15 @@ func (c *committer) addChange(ch *lane.Change, urgent bool) {
 	c.enqueueRequest(commitRequest{change: ch}, urgent)
 }
 
-// addMove hands over a change that moves due messages. It is committed at once, with all changes before it. onResult
-// is called with nil after the commit, or with an error that lane.NoLongerDue recognizes: then this change was not
-// written, and the other changes are written without it. If committing ends with another error, onResult is not
-// called. onResult must return at once.
+// addMove hands over a change that moves due messages. The change is committed at once, with all changes before it. The
+// result is one of these:
+//
+//   - The change is committed: onResult is called with nil.
+//   - A message of the change is no longer due, so storage refuses the change: onResult is called with an error that
+//     lane.NoLongerDue recognizes. The other changes are written without this change.
+//   - Committing ends with another error: onResult is not called.
+//
+// onResult must return at once.
 func (c *committer) addMove(ch *lane.Change, onResult func(error)) {
 	c.enqueueRequest(commitRequest{ch, onResult}, true)
 }
@@ -86,7 +94,8 @@ func (c *committer) enqueueRequest(q commitRequest, urgent bool) {
 		c.pendingKeys[ch.Key]++
 	}
 	c.isUrgent = c.isUrgent || urgent
-	// A change that joins pending ones needs no wake, as long as these may wait for more changes.
+	// If other changes wait already, the loop will commit this change together with them, at the time that is already
+	// set. The loop must be woken only if the commit has to begin now.
 	joins := len(c.pending) > 1 && len(c.pending) < commitOutcomes && !c.isUrgent
 	c.mu.Unlock()
 	if !joins {
@@ -94,7 +103,7 @@ func (c *committer) enqueueRequest(q commitRequest, urgent bool) {
 	}
 }
 
-// flushAll makes the committer commit all changes now. It does not wait.
+// flushAll makes the committer begin to commit all changes. It does not wait for the commit.
 func (c *committer) flushAll() {
 	c.mu.Lock()
 	c.isUrgent = true
@@ -123,8 +132,8 @@ func (c *committer) countPending() int {
 	return c.uncommitted
 }
 
-// waitBelow makes the committer commit all changes now if n or more are uncommitted, and waits until fewer than n are.
-// It returns the error that ended committing, or that of ctx.
+// waitBelow waits until fewer than n changes are uncommitted. Meanwhile the committer commits changes without delay.
+// waitBelow returns the error that ended committing, or the cause with which ctx ended.
 func (c *committer) waitBelow(ctx context.Context, n int) error {
 	for {
 		progress, err := c.flushDown(n)
@@ -139,9 +148,9 @@ func (c *committer) waitBelow(ctx context.Context, n int) error {
 	}
 }
 
-// flushDown makes the committer commit all changes now if n or more are uncommitted, and returns a channel that is
-// closed at the next commit. It returns a nil channel if fewer are uncommitted, and a nil channel and an error if that
-// error has ended committing.
+// flushDown makes the committer commit all changes now, if n or more are uncommitted. It returns a channel that is
+// closed at the next commit, refusal or failure. The channel is nil if fewer than n changes are uncommitted, or if
+// committing has ended with err.
 func (c *committer) flushDown(n int) (progress <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,7 +162,7 @@ func (c *committer) flushDown(n int) (progress <-chan struct{}, err error) {
 	return c.progress, nil
 }
 
-// closeInOrder waits until all changes are committed, for as long as ctx allows, and then ends the goroutine. It is
+// closeInOrder waits until all changes are committed, or until ctx ends. Then it ends the committer's goroutine. It is
 // called once.
 func (c *committer) closeInOrder(ctx context.Context) error {
 	err := c.waitBelow(ctx, 1)
@@ -187,8 +196,8 @@ func (c *committer) runLoop(ctx context.Context) {
 	}
 }
 
-// takeBatch takes the requests of one transaction if it is time for one. Otherwise it returns nil, and how long to
-// wait.
+// takeBatch takes the requests of the next transaction. If it is too early for a transaction, takeBatch returns nil and
+// the time to wait.
 func (c *committer) takeBatch() (requests []commitRequest, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,8 +218,9 @@ func (c *committer) takeBatch() (requests []commitRequest, wait time.Duration) {
 	return requests, 0
 }
 
-// commitRequests writes requests in one transaction. If a change moves a message that is no longer scheduled, storage
-// refuses the transaction. Then commitRequests reports that change as refused, and writes the others without it.
+// commitRequests writes requests in one transaction. Storage refuses the transaction if a change moves a message that
+// is no longer scheduled. Then commitRequests reports this change as refused, and writes the others in another
+// transaction.
 func (c *committer) commitRequests(ctx context.Context, requests []commitRequest) error {
 	for len(requests) > 0 {
 		b := &lane.Batch{}
@@ -235,8 +245,8 @@ func (c *committer) commitRequests(ctx context.Context, requests []commitRequest
 	return nil
 }
 
-// finishRequests reports the result of requests. If err is nil, they were written, and otherwise they were refused. In
-// both cases their keys are no longer pending because of these requests.
+// finishRequests reports that requests were written, or that they were refused with err. In both cases the requests no
+// longer make their keys pending.
 func (c *committer) finishRequests(requests []commitRequest, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"weir/internal/weir"
 )
 
-// completions notifies callers that wait until this process has committed that a message is final. The zero value is
-// ready. It is safe for concurrent use.
+// completions notifies callers that wait for messages to become final. The zero value is ready. completions is safe for
+// concurrent use.
 type completions struct {
 	mu      sync.Mutex
 	waiting map[messageRef]map[chan struct{}]bool // the channels of the callers, by message
@@ -19,9 +19,9 @@ type messageRef struct {
 	seq  int64
 }
 
-// AwaitFinal returns a channel that is closed when this process has committed that the message is final, or when Close
-// is called. The caller calls the returned function when it no longer waits. The channel is not closed for commits of
-// other processes.
+// AwaitFinal returns a channel that is closed when this process commits the final stage of the message, or when Close
+// is called. A commit by another process does not close the channel. The caller calls the returned function when its
+// wait is over.
 func (d *Drainer) AwaitFinal(id weir.ID) (<-chan struct{}, func()) {
 	f, ref, ch := &d.completions, messageRef{id.Lane, id.Seq}, make(chan struct{})
 	f.mu.Lock()
@@ -54,7 +54,7 @@ func (f *completions) endAll() {
 	}
 }
 
-// notifyFinal closes the channels of callers that wait for these messages of a lane.
+// notifyFinal closes the channels of callers that wait for the given messages of a lane.
 func (f *completions) notifyFinal(lane int, seqs []int64) {
 	if len(seqs) == 0 {
 		return

@@ -8,26 +8,26 @@ import (
 )
 
 const (
-	// controlInterval is the time between two reads of the control rows while the holder has work: for requests,
-	// pauses, claims, and messages that other instances have filed.
+	// controlInterval is the time between two reads of the control rows while the holder has work. The rows show
+	// requests, pauses, claims, and whether other instances have appended messages.
 	controlInterval = time.Second
-	// controlRetry is the time for which await waits after a failed read.
+	// controlRetry is the pause of await after a failed read.
 	controlRetry = 200 * time.Millisecond
 )
 
-// controlRefresh reads the control rows concurrently with deliveries. A failed read is harmless: another read follows
-// within a second or so, and a commit fails if the lane has another holder.
+// controlRefresh reads the control rows while messages are sent. A failed read does no harm: another read follows soon,
+// and a commit fails if the lane has another holder.
 type controlRefresh struct {
 	laneScope
 	waiter     *waiter
 	answer     chan lane.Control // gets the rows of the read under way; nil = no read is under way
-	askedAt    time.Time         // when that read began
-	lastSeenAt time.Time         // when a read last began, or control rows were last applied
+	askedAt    time.Time         // when the last read began
+	lastSeenAt time.Time         // when a read last began, or control rows were last applied, whichever is later
 }
 
-// pollControl returns the control rows of a read that has ended. hasEnded is false if no read has ended, and isRead is
-// false if the read failed. If no read is under way, pollControl begins one, but not before minAge has passed since
-// lastSeenAt.
+// pollControl returns the result of the read under way, but does not wait for it. hasEnded reports whether the read has
+// ended. isRead reports whether it succeeded, so that c has its rows. If no read is under way, pollControl returns
+// nothing; it then begins a read if lastSeenAt is at least minAge ago.
 func (r *controlRefresh) pollControl(ctx context.Context, minAge time.Duration) (c lane.Control, isRead,
 	hasEnded bool) {
 	if r.answer == nil {
@@ -45,8 +45,8 @@ func (r *controlRefresh) pollControl(ctx context.Context, minAge time.Duration) 
 	}
 }
 
-// await waits for a read of the control rows, and after a failed read for controlRetry, too. isRead is false if the
-// read failed or the session ends.
+// await waits for a read of the control rows. If the read fails, await then waits for controlRetry. isRead is false if
+// the read failed or the session ends.
 func (r *controlRefresh) await(ctx context.Context) (c lane.Control, isRead bool) {
 	if r.answer == nil {
 		r.startRead(ctx)

@@ -10,7 +10,8 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// newRefresh returns a controlRefresh, a function that ends its session, and a counter of the reads of control rows.
+// newRefresh returns a controlRefresh. The function endSession ends the session of the controlRefresh, and reads counts
+// its reads.
 func (p *sessionParts) newRefresh() (r *controlRefresh, endSession context.CancelFunc, reads *atomic.Int64) {
 	open, end := context.WithCancel(p.t.Context())
 	p.t.Cleanup(end)
@@ -37,8 +38,8 @@ func (p *sessionParts) failReads(after time.Duration) {
 	})
 }
 
-// pollControl begins a read if the last one is old enough. It returns the rows of each read once. The session is woken
-// when the read ends.
+// pollControl begins a read if the last read is old enough, and returns the rows of each read once. The end of a read
+// wakes the session.
 func TestControlRefresh_Poll(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		r, _, reads := p.newRefresh()
@@ -68,7 +69,7 @@ func TestControlRefresh_Poll(t *testing.T) {
 	})
 }
 
-// While a read hangs, no second one begins.
+// While a read hangs, no other read begins.
 func TestControlRefresh_OneReadAtATime(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		r, _, _ := p.newRefresh()
@@ -95,7 +96,7 @@ func TestControlRefresh_OneReadAtATime(t *testing.T) {
 	})
 }
 
-// await returns the rows of the read that is under way, or else of a read that it begins.
+// await returns the rows of the read that is under way. If none is under way, await begins one.
 func TestControlRefresh_Await(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		r, _, reads := p.newRefresh()
@@ -107,15 +108,15 @@ func TestControlRefresh_Await(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		r.pollControl(t.Context(), 0) // begins the third
+		r.pollControl(t.Context(), 0) // begins the third read
 		if _, isRead := r.await(t.Context()); !isRead || reads.Load() != 3 {
 			t.Errorf("got rows %t after %d reads, want those of the third", isRead, reads.Load())
 		}
 	})
 }
 
-// After a failed read await waits for controlRetry, so that reads do not follow each other without a pause while
-// storage fails. The end of the session ends that wait. News does not, because the failure itself is news.
+// After a failed read, await pauses for the time controlRetry. Otherwise reads would follow each other without a pause
+// while storage fails. Only the end of the session ends that pause early.
 func TestControlRefresh_AwaitPausesAfterAFailure(t *testing.T) {
 	for name, c := range map[string]struct {
 		readTakes, sessionEnds, took time.Duration

@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// After cautiousAfter crashes in a row the holder is cautious. If tail named the same message at cautiousAfter
-	// crashes, the holder rejects that message.
+	// After cautiousAfter crashes in a row the holder is cautious. If tail named the same message during cautiousAfter
+	// crashes, that message is rejected.
 	cautiousAfter = 3
-	// cautiousMessages is the number of outcomes after which the holder is no longer cautious.
+	// cautiousMessages is the number of outcomes for which the holder stays cautious.
 	cautiousMessages = 32
 )
 
-// crashGuard finds a message that ends the process. After cautiousAfter crashes in a row the holder is cautious: before
-// it sends a message it writes the message's sequence number into tail, and afterwards it commits the outcome at once.
+// crashGuard finds a message whose delivery ends the process. After cautiousAfter crashes in a row the holder is
+// cautious: it writes the number of a message into tail before it sends the message, and commits each outcome at once.
 type crashGuard struct {
 	journal      *journal
 	cautiousLeft int   // number of outcomes for which the holder stays cautious
 	inFlightSeq  int64 // the message that tail names; 0 = none
-	poisonSeq    int64 // the message that tail named at too many crashes: it is not sent; 0 = none
+	poisonSeq    int64 // the message to reject, because of too many crashes while tail named it; 0 = none
 	hasSurvived  bool  // an attempt of this holder has come to its end
 }
 
@@ -37,11 +37,10 @@ func (g *crashGuard) adoptTail(t lane.Tail) bool {
 	return g.isCautious()
 }
 
-// isCautious reports whether the holder is cautious; see crashGuard.
 func (g *crashGuard) isCautious() bool { return g.cautiousLeft > 0 }
 
 // recordInFlight writes into tail which message is sent next, if the holder is cautious. If that message ends the
-// process, the next holder reads its number in tail.
+// process, the next holder finds the number of the message in tail.
 func (g *crashGuard) recordInFlight(ctx context.Context, seq int64) error {
 	if !g.isCautious() || seq == g.poisonSeq {
 		return nil
@@ -59,9 +58,9 @@ func (g *crashGuard) recordInFlight(ctx context.Context, seq int64) error {
 	return g.journal.waitBelow(ctx, 1)
 }
 
-// clearInFlight adds to a change that the attempt is over. If the attempt has come to its end, the message has not
-// ended the process, and its crashes no longer count. If Weir cut the attempt off or did not make it, the crashes of
-// earlier holders that were about to send the message still count.
+// clearInFlight adds the end of an attempt to a change. A finished attempt shows that the message does not end the
+// process, so earlier crashes no longer count against the message. If Weir cut the attempt off or did not begin it
+// (OutcomeNone), earlier crashes still count.
 func (g *crashGuard) clearInFlight(ch *lane.Change, outcome weir.Outcome) {
 	if outcome == weir.OutcomeNone {
 		ch.UpdateTail(func(t *lane.Tail) { t.InFlightFence = 0 })
@@ -72,9 +71,9 @@ func (g *crashGuard) clearInFlight(ch *lane.Change, outcome weir.Outcome) {
 	g.inFlightSeq = 0
 }
 
-// recordHandOver clears Open in tail, and ends the crashes in a row if this holder has survived an attempt. A holder
-// without such an attempt, because of the settle time or a pause, leaves the crash record to the next holder. Otherwise
-// a message that ends the process each time would never be found.
+// recordHandOver clears IsOpen in tail. If an attempt of this holder has come to its end, recordHandOver also clears
+// the rest of the crash record. Otherwise the rest stays for the next holder. If each hand-over cleared the whole
+// record, a message that ends each process might never be found.
 func (g *crashGuard) recordHandOver(t *lane.Tail) {
 	if g.hasSurvived {
 		t.CrashRecord = lane.CrashRecord{}
@@ -82,7 +81,8 @@ func (g *crashGuard) recordHandOver(t *lane.Tail) {
 	t.IsOpen = false
 }
 
-// countMessage counts an outcome if the holder is cautious, and waits for its commit.
+// countMessage does nothing if the holder is not cautious. For a cautious holder, countMessage counts an outcome, and
+// waits until the outcome is committed.
 func (g *crashGuard) countMessage(ctx context.Context) error {
 	if !g.isCautious() {
 		return nil
@@ -91,7 +91,7 @@ func (g *crashGuard) countMessage(ctx context.Context) error {
 	return g.journal.waitBelow(ctx, 1)
 }
 
-// pardon is called when a message is replayed. If the message is poisonSeq, it may be sent again.
+// pardon clears poisonSeq if that message is replayed, so that the holder sends the message again.
 func (g *crashGuard) pardon(seq int64) {
 	if g.poisonSeq == seq {
 		g.poisonSeq = 0

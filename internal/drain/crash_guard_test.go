@@ -33,7 +33,8 @@ func TestCrashGuard_AdoptTail(t *testing.T) {
 	}
 }
 
-// pardon clears poisonSeq only if it names the replayed message.
+// The argument of pardon is the sequence number of a replayed message. If poisonSeq is another number, pardon must not
+// clear poisonSeq.
 func TestCrashGuard_Pardon(t *testing.T) {
 	t.Parallel()
 	g := &crashGuard{poisonSeq: 7}

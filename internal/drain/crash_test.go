@@ -87,7 +87,7 @@ func TestDrainer_Crash_AHolderThatStoodStillPastItsLeaseIsRefused(t *testing.T) 
 		var first atomic.Bool
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
 			if first.CompareAndSwap(false, true) {
-				<-stuck // the process stands still: it does not notice the end of its context
+				<-stuck // the process stalls, and does not notice the end of ctx
 				return newAnswer(200)
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
@@ -168,14 +168,15 @@ func TestDrainer_Crash_AMessageThatEndsTheProcessGoesDeadAndOthersDoNot(t *testi
 	checkKillerGoesDead(t, settleTime)
 }
 
-// A holder stays with an idle lane for a short time. If the settle time is longer, the holder hands the lane over
-// before it has sent a message. Crashes before and after that hand-over still count as crashes in a row.
+// After a crash, the next holder sends no message until the settle time has passed. In this test the settle time is so
+// long that the next holder hands the lane over before it sends a message. The crashes before and after this hand-over
+// still count as crashes in a row.
 func TestDrainer_Crash_AMessageThatEndsTheProcessGoesDeadWithALongSettleTime(t *testing.T) {
 	checkKillerGoesDead(t, 5*settleTime)
 }
 
-// checkKillerGoesDead checks that a message becomes dead if it ends each process that sends it, and that another
-// message is delivered.
+// checkKillerGoesDead checks that a message becomes dead if it ends each process that sends it. Another message must be
+// delivered.
 func checkKillerGoesDead(t *testing.T, settle time.Duration) {
 	t.Helper()
 	simulate(t, func(t *testing.T, w *world) {
@@ -227,7 +228,8 @@ func checkKillerGoesDead(t *testing.T, settle time.Duration) {
 func TestDrainer_Crash_AMessageThatEndedTheProcessIsSentAgainIfReplayed(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		id := w.post("a", "x")
-		// Tail shows that two holders died while they sent the message. Open shows that a third one did.
+		// These are columns of tail. TryingCrashes counts two holders that crashed while they sent this message. Open
+		// shows that a third holder has crashed.
 		if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "!tail",
 			Values: map[string]any{"Open": true, "Crashes": int64(2), "Trying": id.Seq,
 				"TryingCrashes": int64(2), "TryingFence": w.control().Tail.Fence}}}); err != nil {
@@ -248,8 +250,8 @@ func TestDrainer_Crash_AMessageThatEndedTheProcessIsSentAgainIfReplayed(t *testi
 	})
 }
 
-// A holder may crash before it has named a message, for example because of a message of another lane. The message that
-// an earlier holder had named is not the cause.
+// A holder can crash before it has named a message in tail, for example because of a message of another lane. Then the
+// message that an earlier holder named in tail is not the cause.
 func TestDrainer_Crash_OfAHolderThatNamedNoMessageCountsAgainstNone(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		id := w.post("a", "x")
@@ -364,7 +366,7 @@ func TestDrainer_Crash_StorageAwayForAWhileLosesNothing(t *testing.T) {
 	})
 }
 
-// neverBackwards checks that no message of a key was repeated after a newer message of the key.
+// neverBackwards checks that no message was delivered after a newer message of its key.
 func (w *world) neverBackwards(keys int) {
 	w.t.Helper()
 	for k := range keys {

@@ -19,8 +19,9 @@ import (
 	"weir/internal/weir"
 )
 
-// livelyTable has latencies like those of a real account: log-normal around the median. It refuses one request of five
-// hundred as busy. A refused read is repeated 200 ms later; a refused write returns an error.
+// livelyTable has latencies like those of a real account: they are log-normal around the median. One request in five
+// hundred is refused, as if storage were busy. A refused read is repeated after 200 ms; a refused write returns an
+// error.
 type livelyTable struct {
 	storage.Table
 	median time.Duration
@@ -47,7 +48,7 @@ func (s livelyTable) takeTime() (busy bool) {
 
 func (s livelyTable) takeReadTime() {
 	for s.takeTime() {
-		time.Sleep(200 * time.Millisecond) // as the SDK does
+		time.Sleep(200 * time.Millisecond) // as the Azure SDK does
 	}
 }
 
@@ -68,7 +69,8 @@ func (s livelyTable) Transact(ctx context.Context, partition string, ops []stora
 	return s.Table.Transact(ctx, partition, ops)
 }
 
-// postCrowd appends n messages, each with a key of its own, in few transactions.
+// postCrowd appends n messages, up to 100 at the same time. Each message has its own key, but the function "change" can
+// set another key.
 func (w *world) postCrowd(n int, change func(i int, m *weir.Message)) {
 	var all errgroup.Group
 	all.SetLimit(100)
@@ -90,7 +92,7 @@ func (w *world) postCrowd(n int, change func(i int, m *weir.Message)) {
 	}
 }
 
-// postSlowly appends n messages without a due time, one each 100 ms, and offers them to the drainer.
+// postSlowly appends n messages without a due time, one every 100 ms, and offers them to the Drainer.
 func (w *world) postSlowly(n int, p *process) {
 	w.lanes.Appender.OnFiled, w.lanes.Appender.OnWake = p.OfferAppended, p.WakeOffered
 	for i := range n {
@@ -99,7 +101,7 @@ func (w *world) postSlowly(n int, p *process) {
 	}
 }
 
-// measureLags returns the time from acceptance to the attempt of each plain message.
+// measureLags returns the time from acceptance to attempt for each message of postSlowly.
 func (w *world) measureLags() (lags []time.Duration) {
 	for _, s := range w.cms.listRequests() {
 		if strings.HasPrefix(s.key, "plain") {
@@ -113,14 +115,13 @@ func (w *world) measureLags() (lags []time.Duration) {
 	return lags
 }
 
-// percentile returns a value that the given share of all values does not exceed.
+// percentile returns a percentile of the durations; a share of 0.95 gives the 95th percentile.
 func percentile(all []time.Duration, share float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
 }
 
-// A lane sends up to twenty messages a second at their due times, although storage takes its time. The move of one
-// message does not delay another message that is ready.
+// A lane sends up to 20 messages per second at their due times, even if storage has the latencies of a real account.
 func TestDrainer_DueAtTheirMomentsOnLivelyStorage(t *testing.T) {
 	for _, perSecond := range []int{1, 10, 20} {
 		t.Run(fmt.Sprint(perSecond), func(t *testing.T) {
@@ -154,8 +155,8 @@ func TestDrainer_DueAtTheirMomentsOnLivelyStorage(t *testing.T) {
 	}
 }
 
-// If many messages become due at one moment, the first is sent at that moment, and the others as fast as the CMS takes
-// them. Messages without a due time do not wait for them.
+// If many messages become due at the same time, the first is sent at that time. The others are sent as fast as the CMS
+// takes them. A message without a due time still waits for a second at most.
 func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 	for _, n := range []int{200, 1000, 2000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -205,8 +206,7 @@ func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 	}
 }
 
-// Messages that became due while no process ran are sent as fast as the CMS takes them. Some are moved while others are
-// sent.
+// Messages that became due while no process ran are sent as fast as the CMS takes them.
 func TestDrainer_ManyOverdue(t *testing.T) {
 	for name, apart := range map[string]time.Duration{"AtOneMoment": 0, "EachAtItsOwn": 300 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -237,8 +237,7 @@ func TestDrainer_ManyOverdue(t *testing.T) {
 	}
 }
 
-// The lane keeps up even if so many messages become due each second that one transaction for each message would take
-// too long.
+// The lane keeps up with 300 due messages each second. One transaction for each message would take too long.
 func TestDrainer_ManyDueEachSecond(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
@@ -271,7 +270,7 @@ type senderFunc func(context.Context, weir.Delivery) weir.Result
 
 func (f senderFunc) Send(ctx context.Context, d weir.Delivery) weir.Result { return f(ctx, d) }
 
-// Many messages that become due together are not in memory at the same time.
+// If many messages become due together, not all of them are in memory at the same time.
 func TestDrainer_MemoryOfDueMessages(t *testing.T) {
 	simulateAlone(t, func(t *testing.T, w *world) {
 		const n, size, most = 1000, 200 << 10, 24 << 20
@@ -303,8 +302,8 @@ func TestDrainer_MemoryOfDueMessages(t *testing.T) {
 	})
 }
 
-// A message that becomes due waits for the one request under way, and for no other message of the log, however many
-// messages were sent before.
+// A message that becomes due waits only for the request that is under way. Messages that wait in the log are sent
+// later.
 func TestDrainer_DueMessageGoesNext(t *testing.T) {
 	for sent := range 4 {
 		t.Run(fmt.Sprint(sent), func(t *testing.T) {

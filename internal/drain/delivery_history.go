@@ -7,8 +7,8 @@ import (
 	"weir/internal/weir"
 )
 
-// trackedKeys has the keys whose deliveries are recorded: all keys with dead messages, and perhaps some more. The next
-// session of this process takes them over if no other process has held the lane in between.
+// trackedKeys has the keys whose deliveries are recorded. All keys with dead messages are among them. The next session
+// of this process reuses the keys, unless another process has held the lane in between.
 type trackedKeys struct {
 	keys   map[string]bool // by hash
 	isFull bool            // there are too many keys: each key counts as tracked
@@ -16,22 +16,21 @@ type trackedKeys struct {
 
 func (t *trackedKeys) hasKey(keyHash string) bool { return t.isFull || t.keys[keyHash] }
 
-// addKey adds the key of a message that becomes dead.
 func (t *trackedKeys) addKey(keyHash string) {
 	if !t.isFull {
 		t.keys[keyHash] = true
 	}
 }
 
-// deliveryHistory records the last delivery of each tracked key. The record serves replays: if a later message of a
-// dead message's key was delivered, the replay of the dead message is refused unless it is forced.
+// deliveryHistory records the last delivery of each tracked key. A replay without force is refused if a message that is
+// later in the key's order was delivered.
 type deliveryHistory struct {
 	laneScope
 	tracked    *trackedKeys
-	sinceFence int64 // all holders since this fence have recorded; see lane.Tail.HistoryFence
+	sinceFence int64 // all holders from this fence on have recorded deliveries; see lane.Tail.HistoryFence
 }
 
-// loadTracked reads the keys with dead messages from storage, unless the last session's keys were taken over.
+// loadTracked reads the keys with dead messages from storage, unless the last session's keys are reused.
 func (h *deliveryHistory) loadTracked(ctx context.Context, t lane.Tail) error {
 	if h.tracked != nil {
 		return nil
@@ -48,9 +47,9 @@ func (h *deliveryHistory) loadTracked(ctx context.Context, t lane.Tail) error {
 	return nil
 }
 
-// readLastPos returns the position of the last recorded delivery of an entry's key, if that may be behind the entry's
-// own position. It may be if the entry was replayed, or if its contract lets later messages go ahead. If it may not be,
-// or if no delivery is recorded, readLastPos returns "".
+// readLastPos returns the position of the last recorded delivery of an entry's key; "" = none is recorded. For most
+// messages it returns "" without a read. It reads only for a message that was replayed, or whose contract has
+// onFailure: skip, because only such a message can be sent after a later message of its key.
 func (h *deliveryHistory) readLastPos(ctx context.Context, e *lane.Entry) (string, error) {
 	if !h.tracked.hasKey(e.KeyHash()) || (!e.IsReplayed() && !e.Message.Skip) {
 		return "", nil
@@ -60,7 +59,8 @@ func (h *deliveryHistory) readLastPos(ctx context.Context, e *lane.Entry) (strin
 }
 
 // recordFinal tracks the key of a message that becomes dead. If a message of a tracked key is delivered, recordFinal
-// adds the record of the delivery to the change, unless a later message of the key was delivered before.
+// adds the record of the delivery to the change. It adds none if a message that is later in the key's order was
+// delivered already.
 func (h *deliveryHistory) recordFinal(c *candidate, ch *lane.Change, stage weir.Stage) {
 	key := c.entry.KeyHash()
 	switch {

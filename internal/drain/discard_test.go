@@ -35,7 +35,7 @@ func (w *world) discard(id weir.ID, reason string) {
 	}
 }
 
-// expectConflict checks that a request about a message is refused with a reason.
+// expectConflict checks that a request is refused with a conflict, for the given reason.
 func (w *world) expectConflict(err error, because string) {
 	w.t.Helper()
 	if weir.KindOf(err) != weir.Conflict || !strings.Contains(err.Error(), because) {
@@ -101,8 +101,8 @@ func TestDiscard_IsRefused(t *testing.T) {
 	})
 }
 
-// A holder of an earlier version of the program does not know the request to discard, and removes it. Then the message
-// can still be replayed.
+// A holder that runs an earlier version of Weir does not know requests to discard, and removes them. The message can
+// then still be replayed.
 func TestDiscard_RequestRemovedByAnEarlierVersion(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		answers := w.answerByBody("bad")
@@ -118,7 +118,7 @@ func TestDiscard_RequestRemovedByAnEarlierVersion(t *testing.T) {
 	})
 }
 
-// removeRequests removes the requests of the lane, as a holder does if it does not know their kind.
+// removeRequests removes the lane's requests, as a holder does with requests of an unknown kind.
 func (w *world) removeRequests() {
 	w.t.Helper()
 	for _, key := range w.rowKeys("w_") {
@@ -129,8 +129,8 @@ func (w *world) removeRequests() {
 	}
 }
 
-// Earlier versions of the program know no discarded messages. So the message's row and tail show a discarded message as
-// cancelled. The present version of the program still counts it as discarded.
+// Earlier versions of Weir do not know the stage discarded. So a discarded message is stored as cancelled, in its own
+// row and in the counts of tail. The present version still counts the message as discarded.
 func TestDiscard_StoredAsCancelledForEarlierVersions(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.answerByBody("bad", "worse")

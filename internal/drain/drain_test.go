@@ -20,15 +20,16 @@ import (
 const (
 	// leaseLength and settleTime are settings of the processes under test.
 	leaseLength, settleTime = 15 * time.Second, 2 * time.Second
-	// allowedSkew is the allowed difference of clocks, which a holder adds to a settle time in tail.
+	// allowedSkew is the allowed difference between the clocks of two processes. The settle time that a holder writes
+	// into tail includes allowedSkew.
 	allowedSkew = 2 * time.Second
-	// noticeWithin is the time in which a process that watches a lane notices that the lane's lease is free.
+	// noticeWithin is the longest time in which a process that watches a lane notices that the lease is free.
 	noticeWithin = 2 * time.Second
-	// claimLength is how long a claim counts.
+	// claimLength is the time after which a claim is no longer valid.
 	claimLength = 15 * time.Second
 )
 
-// world has one storage account, one CMS, and the processes that a test starts on them.
+// world has one storage account and one CMS, on which a test starts processes.
 type world struct {
 	t       *testing.T
 	lanes   *lanetest.Lanes
@@ -37,7 +38,7 @@ type world struct {
 	store   *lane.Store // without faults, for the test itself
 }
 
-// sent is one request at the CMS.
+// sent is one request that the CMS got.
 type sent struct {
 	id, key, body string
 	fence         int64
@@ -46,7 +47,7 @@ type sent struct {
 	result        weir.Result
 }
 
-// fakeCMS answers as the test sets it, and records the requests.
+// fakeCMS answers with a function that the test sets, and records the requests.
 type fakeCMS struct {
 	mu     sync.Mutex
 	answer func(context.Context, weir.Delivery) weir.Result
@@ -109,14 +110,13 @@ func newAnswer(status int) weir.Result {
 	}
 }
 
-// simulate runs a test in virtual time over a fresh world with one lane.
+// simulate runs a test in virtual time, with a new world that has one lane.
 func simulate(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	lanetest.Simulate(t, func(t *testing.T) { f(t, newWorld(t)) })
 }
 
-// simulateAlone does the same as simulate, for a test that measures the memory of the process: no other test runs
-// beside it.
+// simulateAlone is simulate for a test that measures the memory of the process: no other test runs at the same time.
 func simulateAlone(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t)) })
@@ -132,8 +132,8 @@ func newWorld(t *testing.T) *world {
 type ticketCounter struct {
 	mu  sync.Mutex
 	n   int // number of all tickets
-	now int // number of tickets that were visible at once
-	bad int // number of coming calls of EnqueueNow that fail
+	now int // number of tickets from EnqueueNow, which are visible immediately
+	bad int // number of further calls of EnqueueNow that fail
 }
 
 func (c *ticketCounter) Enqueue(context.Context, int) error {
@@ -174,7 +174,7 @@ func (c *ticketCounter) countAll() int {
 	return c.n
 }
 
-// process is one instance: a Drainer whose storage can be broken.
+// process is one instance: a Drainer with storage that a test can make fail.
 type process struct {
 	*drain.Drainer
 	faults        *storagetest.Faults
@@ -182,7 +182,7 @@ type process struct {
 	sender        *gatedSender
 }
 
-// gatedSender lets a test stop a process's deliveries for good, as SIGKILL would.
+// gatedSender lets a test stop the deliveries of a process for good.
 type gatedSender struct {
 	drain.Sender
 	mu   sync.Mutex
@@ -225,7 +225,7 @@ func (p *process) close(t *testing.T) {
 	}
 }
 
-// kill ends a process as SIGKILL would: no further call of it reaches storage or the CMS.
+// kill acts like SIGKILL: no further call of the process reaches storage or the CMS.
 func (p *process) kill() {
 	p.sender.mu.Lock()
 	p.sender.dead = true
@@ -248,7 +248,7 @@ func (w *world) control() lane.Control {
 	return w.lanes.Control(0)
 }
 
-// waitUntilEmpty waits, in virtual time, until no message of the lane waits.
+// waitUntilEmpty waits, in virtual time, until the lane has no waiting messages.
 func (w *world) waitUntilEmpty(limit time.Duration) lane.Control {
 	w.t.Helper()
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
@@ -260,7 +260,8 @@ func (w *world) waitUntilEmpty(limit time.Duration) lane.Control {
 	return lane.Control{}
 }
 
-// listDelivered returns the bodies of a key that the CMS took, in order, with repeats.
+// listDelivered returns the bodies of the key's messages that the CMS took, in the order of the requests. A body that
+// was delivered twice is listed twice.
 func (w *world) listDelivered(key string) []string {
 	var out []string
 	for _, s := range w.cms.listRequests() {
@@ -271,7 +272,7 @@ func (w *world) listDelivered(key string) []string {
 	return out
 }
 
-// checkNoOverlap checks that no two requests were at the CMS at once.
+// checkNoOverlap checks that the CMS never had two requests at the same time.
 func (w *world) checkNoOverlap() {
 	w.t.Helper()
 	log := w.cms.listRequests()

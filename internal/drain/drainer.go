@@ -16,14 +16,14 @@ import (
 
 // Sender sends messages to the CMS.
 type Sender interface {
-	// Send makes one attempt. It returns when the attempt is over or ctx ends. Once it has written a byte of a request,
-	// it does not send this request again.
+	// Send makes one attempt, and returns when the attempt is over or ctx ends. After it has written a byte of a
+	// request, it does not send that request again.
 	Send(ctx context.Context, d weir.Delivery) weir.Result
 }
 
 // Tickets enqueues tickets.
 type Tickets interface {
-	// EnqueueNow enqueues a ticket that is visible at once.
+	// EnqueueNow enqueues a ticket for a lane. The ticket is visible at once.
 	EnqueueNow(ctx context.Context, lane int) error
 }
 
@@ -35,48 +35,49 @@ type Config struct {
 	Sender   Sender
 	Tickets  Tickets
 	Lease    time.Duration // length of a lane's lease, 15 to 60 s
-	Settle   time.Duration // how long the CMS may still work on a request that it did not answer
-	Attempts int           // after so many attempts that count, a message is dead
+	Settle   time.Duration // how long the CMS may still work on a request that got no answer
+	Attempts int           // a message is dead after this number of counted attempts
 	Backoff  Backoff
 	Patience time.Duration // how long the CMS may refuse all messages before refusals count as attempts; 0 = a day
 	Now      func() time.Time
-	Rate     time.Duration  // shortest time between two attempts of this process, over all its lanes; 0 = no limit
-	AtOnce   int            // attempts of this process at a time, over all its lanes; 0 = one for each lane
-	Rand     func() float64 // 0 to 1, called concurrently; nil = math/rand
+	Rate     time.Duration  // shortest time from one attempt's start to the next, over all lanes; 0 = no limit
+	AtOnce   int            // most attempts at a time, over all lanes of this process; 0 = one for each lane
+	Rand     func() float64 // returns 0 to 1, is called concurrently; nil = math/rand
 	Log      *slog.Logger
-	NotAfter time.Time // no attempt begins after it; zero = no bound
+	NotAfter time.Time // no attempt begins after this time; zero = no bound
 	Observer Observer  // nil = none
 	Name     string    // name of this process, for operators
 	Calendar Calendar  // nil = always open
-	Hosted   bool      // the host may end the process while it has no invocation; see handover.go
-	// Remembers reports whether the attempts of a contract's messages use remembered ids; nil = none does.
+	Hosted   bool      // a Functions host may end this process while the process has no invocation
+	// Remembers reports whether the attempts of a contract's messages use remembered ids; nil = no contract does.
 	Remembers func(contract string) bool
 }
 
-// State is the state of a lane at a look.
+// State is the state of a lane, as this process saw it at its last look.
 type State string
 
-// The states of a lane, as this process sees it.
+// The states of a lane.
 const (
 	Idle    State = "idle"    // there is no work, or the Drainer is closed
-	Waiting State = "waiting" // this process looks again at Report.Until, for later work or after a failure
-	Busy    State = "busy"    // another process holds or claims the lane, or this process takes none (StopTaking)
+	Waiting State = "waiting" // no work can be done now, or a look failed; the next look is at Report.Until
+	Busy    State = "busy"    // another process holds or claims the lane, or this process takes no lane (StopTaking)
 	Working State = "working" // this process holds the lane
 )
 
-// Report is the result of a look at a lane.
+// Report is the result of a look at a lane. In a look this process reads the control rows, and drains the lane if there
+// is work that can be done now.
 type Report struct {
 	State  State
-	Until  time.Time // if Waiting: when this process looks again, unless woken before; zero after ErrClosed
-	Paused bool      // Waiting, and the lane is paused or the calendar is closed
+	Until  time.Time // if Waiting: time of the next look, unless a wake comes earlier; zero if Err is ErrClosed
+	Paused bool      // Waiting because the lane is paused or the calendar is closed
 	Reason string    // if Paused: the reason, for operators
 	Err    error     // storage failed, the lane was lost, or ErrClosed
 
-	// HolderFence is the fence of the process that holds the lane, or that crashed while it held the lane. 0 = there is
-	// no such process, State is Working, or the look failed. HolderFence may be set if State is Idle or Waiting,
-	// because a holder stays for a while when the lane has no work.
+	// HolderFence is the fence of the process that holds the lane, or that crashed while it held the lane. It is 0 if
+	// there is no such process, if State is Working, or if the look failed. A lane without work can have a holder,
+	// because a holder lingers at an empty lane.
 	HolderFence int64
-	isLeft      bool // State is Busy because this process takes no lane; perhaps no process holds the lane
+	isLeft      bool // State is Busy only because this process takes no lane; the lane may be free
 }
 
 // Drainer drains the lanes of one process. It has one worker for each lane, however many wakes, tickets and sweeps
@@ -90,7 +91,7 @@ type Drainer struct {
 	slots       chan struct{}   // has one value for each attempt under way; nil = no bound
 	ctx         context.Context // the context of all work; its end cuts attempts off
 	cancel      context.CancelFunc
-	openCtx     context.Context // ends before ctx, or with it; from its end on no new work begins
+	openCtx     context.Context // ends before ctx or together with ctx; after its end no new work begins
 	stopNewWork context.CancelFunc
 
 	mu       sync.Mutex
@@ -99,7 +100,7 @@ type Drainer struct {
 	wg       sync.WaitGroup
 }
 
-// New returns a Drainer. The caller closes it.
+// New returns a Drainer. The caller must call Close.
 func New(cfg Config) *Drainer {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Float64
@@ -119,25 +120,25 @@ func New(cfg Config) *Drainer {
 	return d
 }
 
-// Wake is called when the lane may have work. It returns at once.
+// Wake tells the Drainer that the lane may have work. It returns at once.
 func (d *Drainer) Wake(number int) {
 	if t := d.workerOf(number); t != nil {
 		t.wakeUp()
 	}
 }
 
-// OfferAppended hands over messages that were just filed in a lane, in the log's order and with their bodies. The
-// holder uses them if it has read all messages before them in the log. Otherwise it reads them from the log, too. The
-// caller calls WakeOffered afterwards. OfferAppended returns at once.
+// OfferAppended hands over messages that this process has just appended to the lane, in the order of the log and with
+// their bodies. If this process holds the lane, it need not read these messages from the log. The caller calls
+// WakeOffered afterwards. OfferAppended returns at once.
 func (d *Drainer) OfferAppended(number int, messages []weir.Message) {
 	if t := d.workerOf(number); t != nil {
 		t.appends.addMessages(messages)
 	}
 }
 
-// WakeOffered wakes the lane if messages were offered since the last call of WakeOffered for this lane. So if messages
-// were filed together, the receiver of each may call WakeOffered after its answer: only the first call wakes the lane.
-// It returns at once.
+// WakeOffered wakes the lane if messages were offered since the last call of WakeOffered for this lane. If several
+// posts were appended together, the handler of each post can call WakeOffered after it has answered: only the first of
+// these calls wakes the lane. WakeOffered returns at once.
 func (d *Drainer) WakeOffered(number int) {
 	if t := d.workerOf(number); t != nil && t.appends.takeFresh() {
 		t.wakeUp()
@@ -145,9 +146,10 @@ func (d *Drainer) WakeOffered(number int) {
 }
 
 // Join starts the lane's drain, or joins the drain that is under way. It returns when the drain has ended, when the
-// lane turns out to be idle, waiting or busy, or when ctx ends (Working). After Close it starts no drain, but still
-// waits for the end of one that is under way. Otherwise an invocation that follows the lanes of this process (Held)
-// would join their drains again and again, without a pause, until the drains have ended.
+// lane turns out to be idle, waiting or busy, or when ctx ends. If ctx ends first, the State of the Report is Working.
+//
+// After Close, Join starts no drain, but still waits for the end of a drain that is under way. A caller can call Join
+// in a loop while this process holds lanes. If Join returned at once, the loop would run without a pause.
 func (d *Drainer) Join(ctx context.Context, number int) Report {
 	t := d.workerOf(number)
 	if t == nil {
@@ -162,8 +164,9 @@ func (d *Drainer) Join(ctx context.Context, number int) Report {
 // ErrClosed is the error in the report of Look and Claim after Close.
 var ErrClosed = errors.New("this process takes no lane any more")
 
-// Look calls for a look at the lane, and returns as soon as the lane's state is known, or when ctx ends (Working).
-// Except at the end of ctx, Working means that this process drains the lane, and goes on after Look has returned.
+// Look makes this process look at the lane. It returns when the state of the lane is known, or when ctx ends. If ctx
+// ends first, the State of the Report is Working. Otherwise Working means that this process drains the lane. The drain
+// goes on after Look has returned.
 func (d *Drainer) Look(ctx context.Context, number int) Report {
 	t := d.workerOf(number)
 	if t == nil {
@@ -172,13 +175,13 @@ func (d *Drainer) Look(ctx context.Context, number int) Report {
 	return t.awaitStatus(ctx)
 }
 
-// flushTime is the time that Close keeps for the last commits and for the release of the leases. If Close has less than
-// twice that time, it keeps half of its time.
+// flushTime is the time that Close reserves for the last commits and for the release of the leases. If Close has less
+// than twice flushTime, it reserves half of its time.
 const flushTime = 3 * time.Second
 
-// Close ends all drains: no new work is begun, attempts under way may end, outcomes are committed, leases are released.
-// It cuts attempts off before the deadline of ctx; see flushTime. If ctx ends first, Close returns its error, and
-// leases that were not released run out by themselves.
+// Close ends all drains: it begins no new attempt, waits for the attempts under way, commits the outcomes and releases
+// the leases. Shortly before the deadline of ctx it cuts attempts off; see flushTime. If ctx ends first, Close returns
+// the error of ctx, and leases that were not released expire later.
 func (d *Drainer) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.isClosed = true
@@ -200,7 +203,7 @@ func (d *Drainer) Close(ctx context.Context) error {
 	}
 }
 
-// workerOf returns the lane's worker, starting one if there is none; nil after Close.
+// workerOf returns the lane's worker, and starts the worker if there is none. After Close it returns nil.
 func (d *Drainer) workerOf(number int) *laneWorker {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -223,8 +226,8 @@ func (d *Drainer) startedWorkerOf(number int) *laneWorker {
 	return d.workers[number]
 }
 
-// Report returns the result of the last look at a lane. It returns the zero value while this process looks at the lane
-// or drains it, and if this process has not looked at it yet.
+// Report returns the result of the last look at a lane. It returns the zero value if this process has not looked at the
+// lane yet, or is looking at the lane or draining it now.
 func (d *Drainer) Report(number int) Report {
 	t := d.startedWorkerOf(number)
 	if t == nil {

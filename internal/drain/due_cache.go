@@ -8,31 +8,32 @@ import (
 )
 
 // dueCacheMax bounds the due times that a holder has in memory. It is the size of one answer of storage. The holder
-// reads later due times when they come nearer.
+// reads later due times shortly before they come.
 const dueCacheMax = 1000
 
 // dueCache has the earliest due times of the lane, or only a time before which no message becomes due. It is a copy of
-// the s_ rows, and may be out of date: if a message in it was cancelled or rescheduled, storage refuses its move.
+// the rows of scheduled messages (s_). The copy can still have a message that was cancelled or rescheduled. Storage
+// then refuses the move of that message.
 type dueCache struct {
 	times    []lane.DueTime // in order
 	isLoaded bool           // "times" has the earliest due times; otherwise they have to be read
 	hasMore  bool           // storage has due times after the last one of "times"
 	nextAt   time.Time      // messages that are not in "times" become due at nextAt or later; zero = there are none
 
-	progress map[lane.DueTime]moveProgress // how far the moves have come; a missing entry = moveNotBegun
+	progress map[lane.DueTime]moveProgress // a missing entry = moveNotBegun
 
 	reading chan duePage   // a read that is under way; nil = none
 	added   []lane.DueTime // due times that were added since that read began
 	removed []lane.DueTime // due times that were removed since that read began
 }
 
-// moveProgress is how far the move of a message has come.
+// moveProgress is how far the move of a message into its key's queue has come.
 type moveProgress int
 
 const (
 	moveNotBegun moveProgress = iota
 	moveBegun                 // the message is being read, or was read and waits for the decision of its position
-	moveDecided               // its position is decided, and its key is shut until the committer's answer
+	moveDecided               // its position is decided, and the committer has not answered
 )
 
 // duePage is the answer of one read of due times.
@@ -42,7 +43,7 @@ type duePage struct {
 	err  error
 }
 
-// nextDueAt returns the time before which no message becomes due; zero = none is scheduled.
+// nextDueAt returns the time before which no message becomes due; zero = no message is scheduled.
 func (c *dueCache) nextDueAt() time.Time {
 	if c.isLoaded && len(c.times) > 0 {
 		return c.times[0].At
@@ -50,7 +51,7 @@ func (c *dueCache) nextDueAt() time.Time {
 	return c.nextAt
 }
 
-// firstUndecidedAt returns the earliest time at which a message that has no position yet may become due. It returns
+// firstUndecidedAt returns the earliest time at which a message without a decided position can become due. It returns
 // false if there is no such message.
 func (c *dueCache) firstUndecidedAt() (time.Time, bool) {
 	if c.isLoaded {
@@ -63,7 +64,7 @@ func (c *dueCache) firstUndecidedAt() (time.Time, bool) {
 	return c.nextAt, !c.nextAt.IsZero()
 }
 
-// notBegun finds the first due time whose move has not begun, and returns this due time and all later ones.
+// notBegun returns the first due time whose move has not begun, and all later due times.
 func (c *dueCache) notBegun() []lane.DueTime {
 	for i, d := range c.times {
 		if c.progress[d] == moveNotBegun {
@@ -73,7 +74,6 @@ func (c *dueCache) notBegun() []lane.DueTime {
 	return nil
 }
 
-// markProgress records how far the move of messages has come.
 func (c *dueCache) markProgress(p moveProgress, dues ...lane.DueTime) {
 	if c.progress == nil {
 		c.progress = map[lane.DueTime]moveProgress{}
@@ -108,14 +108,14 @@ func (c *dueCache) addDue(d lane.DueTime) {
 // beginLoad is called when a read of the earliest due times begins.
 func (c *dueCache) beginLoad(answer chan duePage) { c.reading, c.added, c.removed = answer, nil, nil }
 
-// replaceWith takes over the earliest due times as read from storage. Messages may have been moved
-// or filed since the read began.
+// replaceWith takes over the earliest due times from a read. It adds the due times that were added since the read
+// began, and leaves out those that were removed.
 func (c *dueCache) replaceWith(p duePage) {
 	added, removed := c.added, c.removed
 	c.reading, c.added, c.removed = nil, nil, nil
-	horizon := c.nextDueAt() // stays the same if storage cuts the answer off before its first row
+	horizon := c.nextDueAt() // used if storage cuts the answer off before its first row
 	if len(p.dues) > 0 {
-		horizon = p.dues[len(p.dues)-1].At // before DeleteFunc, which clears the elements behind those that stay
+		horizon = p.dues[len(p.dues)-1].At // before DeleteFunc, which clears the last elements of p.dues
 	}
 	c.times = slices.DeleteFunc(p.dues, func(d lane.DueTime) bool { return slices.Contains(removed, d) })
 	c.isLoaded, c.hasMore = true, p.more
@@ -139,13 +139,13 @@ func (c *dueCache) updateHorizon() {
 }
 
 // invalidateAt requests another read, because a message was cancelled or rescheduled. It ignores a read that is under
-// way, because that may have begun before the change.
+// way, because that read may have begun before the change.
 func (c *dueCache) invalidateAt(now time.Time) {
 	c.times, c.isLoaded, c.hasMore, c.nextAt = nil, false, false, now
 	c.reading, c.added, c.removed = nil, nil, nil
 }
 
-// removeDues removes messages that were moved, or no longer have these due times.
+// removeDues removes the due times of messages that were moved, cancelled or rescheduled.
 func (c *dueCache) removeDues(gone ...lane.DueTime) {
 	for _, d := range gone {
 		delete(c.progress, d)

@@ -7,8 +7,8 @@ import (
 	"weir/internal/lane"
 )
 
-// Storage may cut an answer off at any row. If all messages of such an answer were moved during the read, the holder
-// knows no later due time. If the holder also lost the time of its next read, the later messages would stay scheduled
+// Storage can cut an answer off at any row. If all messages of that answer were moved during the read, the holder knows
+// no later due time. The holder must still know when to read again. Otherwise the later messages would stay scheduled
 // for ever.
 func TestDueCache_KeepsATimeToReadTheRest(t *testing.T) {
 	t.Parallel()

@@ -10,23 +10,26 @@ import (
 	"weir/internal/lane"
 )
 
-// When a scheduled message becomes due, the holder moves it from the scheduled messages into its key's queue
-// (lane.Change.Release), at the position that due_position.go describes. The holder writes the move before it sends the
-// message, so that the next holder finds the same order after a crash. Storage takes some time for the move, so the
-// holder begins it that much earlier (lead_time.go), and can send the message at its due time.
+// When a scheduled message becomes due, the holder moves it into its key's queue (lane.Change.Release). due_position.go
+// describes the position of the message in the queue. The holder writes the move before it sends the message, so that
+// the next holder finds the same order after a crash. Storage takes some time for the move. So the move begins a little
+// before the due time (lead_time.go), and the message is sent on time.
 //
-// Moves go on beside the sending. Goroutines read the messages. The session decides their positions between two
-// requests to the CMS or during one. The committer writes the moves in the order of all changes. From the decision
-// until the committer's answer the key is shut: no other message of the key is sent, parked or moved. So a refused move
-// can be undone.
+// Moves go on while other messages are sent:
+//
+//   - Goroutines read the messages.
+//   - The session decides the positions of these messages, between two requests to the CMS or during one.
+//   - The committer writes the moves, in the order of all changes.
+//
+// From the decision until the committer's answer the key is shut: no other message of the key is sent, moved, or parked
+// (taken from the log into the queue). So a refused move can be undone.
 
 const (
-	// maxMoves is how many messages are moved in one transaction. Each message takes four operations, and some
-	// operations are left for deliveries that are committed at the same time.
+	// maxMoves is the largest number of messages that are moved in one transaction. Each message takes four operations
+	// of the transaction. The other operations are left for deliveries.
 	maxMoves = 20
 	// maxDueReads and maxMoveWrites bound how many reads and writes of moves are under way at a time. While a read is
-	// under way, another read begins only if there are maxMoves messages for it. Fewer messages wait, and share a later
-	// read.
+	// under way, another read begins only if it can read maxMoves messages at once.
 	maxDueReads, maxMoveWrites = 3, 2
 	// If maxReady messages have been read and wait for the decision of their positions, no further read begins.
 	maxReady = 4 * maxMoves
@@ -41,31 +44,31 @@ type dueMover struct {
 	lead         *leadTime
 	positions    *duePositions
 	moves        moves
-	isSealed     bool                          // the lane is to run empty: scheduled messages stay scheduled
+	isSealed     bool                          // the number of lanes changes: scheduled messages stay scheduled
 	sendingKey   string                        // hash of the key whose message is being sent; "" = none
 	applyControl func(lane.Control, time.Time) // takes control rows, and the time at which their read began
 	notify       func()                        // wakes the session; safe for concurrent use
 }
 
-// moves are the scheduled messages on their way into their keys' queues.
+// moves has the scheduled messages on their way into their keys' queues.
 type moves struct {
 	reading []chan dueRead  // reads under way, in the order in which they began
 	ready   []readyMessage  // messages that were read, and whose positions are not decided
 	writing []*moveWrite    // moves that were decided, and that the committer has not answered
 	shut    map[string]bool // hashes of the keys of messages in "writing"
-	waiting map[string]bool // hashes of the keys whose first held message waits for a move
-	answers int             // raised by each answer that may end a message's wait for a move
-	err     error           // the first error of a read, with which the session ends; nil = none
+	waiting map[string]bool // hashes of the keys whose first held message waits for the move of another message
+	answers int             // number of calls of recordAnswer
+	err     error           // the first error of a read: it ends the session; nil = none
 }
 
-// readyMessage is a due message that was read.
+// readyMessage is a scheduled message that was read for its move.
 type readyMessage struct {
 	due    lane.DueTime
 	entry  *lane.Entry
-	logPos int64 // the message goes before the log message with this number, or behind it if it was sent since
+	logPos int64 // sequence number of the first log message that goes after this one; buildMove can use a higher number
 }
 
-// moveWrite is a move of several messages, which the committer is to write.
+// moveWrite is a move of several messages, which the committer has to write.
 type moveWrite struct {
 	entries []readyMessage
 	beganAt time.Time
@@ -92,13 +95,14 @@ func (m *dueMover) advance(ctx context.Context) error {
 	return m.moves.err
 }
 
-// isShut reports whether no message of a key may be sent or parked, because a message of the key is being moved, or has
-// to be moved first.
+// isShut reports whether a key is shut: its messages must not be sent or parked now, because a message of the key is
+// being moved, or because another message may have to be moved first.
 func (m *dueMover) isShut(keyHash string) bool {
 	return m.moves.shut[keyHash] || m.moves.waiting[keyHash]
 }
 
-// waitForMove shuts a key whose first held message waits for a move. The key is shut until the next recordAnswer.
+// waitForMove shuts a key until the next recordAnswer, because the first held message of the key waits for the move of
+// another message.
 func (m *dueMover) waitForMove(keyHash string) {
 	if m.moves.waiting == nil {
 		m.moves.waiting = map[string]bool{}
@@ -111,7 +115,8 @@ func (m *dueMover) isUnderWay() bool {
 	return len(m.moves.reading)+len(m.moves.ready)+len(m.moves.writing) > 0
 }
 
-// recordAnswer is called for each answer that may end a message's wait for a move.
+// recordAnswer is called after each answer of a read or of the committer. It ends the effect of waitForMove, and
+// updates mv.shut.
 func (mv *moves) recordAnswer() {
 	mv.answers++
 	clear(mv.waiting)
@@ -123,9 +128,12 @@ func (mv *moves) recordAnswer() {
 	}
 }
 
-// awaitsMove reports whether the message e must wait, because another message, which has no position yet, may have to
-// go before e. That is so if the other message is due before e is due, or, if e has no due time, no later than e was
-// accepted. Only the due time of the other message is known, so each key may be its key.
+// awaitsMove reports whether message e must wait for the move of another message. The other message is scheduled, and
+// its position is not decided. The holder knows the due time of the other message, but not its key. So the other
+// message may have the same key as e. Message e waits in these cases:
+//
+//   - e has a due time, and the other message is due earlier.
+//   - e has no due time, and the other message was due when e was accepted.
 func (m *dueMover) awaitsMove(e *lane.Entry) bool {
 	if m.isSealed {
 		return false
@@ -158,7 +166,7 @@ func (m *dueMover) takeRead() {
 			m.applyControl(p.control, p.askedAt)
 			m.cache.removeDues(p.gone...)
 			if m.positions.isOutdated(&p) {
-				m.cache.markProgress(moveNotBegun, dueTimesOf(p.entries)...) // another read finds better positions
+				m.cache.markProgress(moveNotBegun, dueTimesOf(p.entries)...) // another read may find lower positions
 			} else {
 				mv.ready = append(mv.ready, p.entries...)
 			}
@@ -169,8 +177,8 @@ func (m *dueMover) takeRead() {
 	}
 }
 
-// takeWritten takes over the answers to moves. If one message of a move was cancelled or rescheduled, storage
-// refuses the whole move. The mover then makes it again without that message.
+// takeWritten takes over the committer's answers to moves. If one message of a move was cancelled or rescheduled,
+// storage refuses the whole move. The mover then repeats the move without that message.
 func (m *dueMover) takeWritten() {
 	mv, hasAnswer := &m.moves, false
 	mv.writing = slices.DeleteFunc(mv.writing, func(w *moveWrite) bool {
@@ -197,7 +205,7 @@ func (m *dueMover) takeWritten() {
 	}
 }
 
-// finishWrites waits until all changes are committed, and takes over the answers to moves.
+// finishWrites waits until all changes are committed, and takes over the committer's answers to moves.
 func (m *dueMover) finishWrites(ctx context.Context) error {
 	err := m.journal.waitBelow(ctx, 1)
 	m.takeWritten()
@@ -225,8 +233,8 @@ func (m *dueMover) decideMoves() {
 	}
 }
 
-// pickReady takes out the ready messages that may be decided, up to maxMoves. It leaves a message if another message of
-// its key is being moved or sent, or comes before it among the ready messages.
+// pickReady takes out up to maxMoves ready messages whose positions may be decided. It leaves all messages of a key
+// that has a message being moved or sent.
 func (m *dueMover) pickReady() (batch []readyMessage) {
 	if len(m.moves.ready) == 0 {
 		return nil
@@ -245,7 +253,7 @@ func (m *dueMover) pickReady() (batch []readyMessage) {
 	return batch
 }
 
-// buildMove builds the change of a move, and applies it to the blocks in memory. undo restores the blocks in memory.
+// buildMove builds the change of a move, and applies the move to the blocks in memory. undo restores these blocks.
 func (m *dueMover) buildMove(batch []readyMessage) (ch *lane.Change, undo func()) {
 	ch = &lane.Change{}
 	before := map[string]*keyState{}
@@ -261,7 +269,8 @@ func (m *dueMover) buildMove(batch []readyMessage) (ch *lane.Change, undo func()
 		k = k.join(e, logPos, &room)
 		m.keys.byID[id] = k
 		if e.Message.Skip {
-			// Its retries delay no other message. But later messages of its key wait for its first attempt.
+			// The contract has onFailure: skip. So retries of the message delay no other message, but later messages of
+			// its key wait for its first attempt.
 			k.LogWaitsFrom, k.IsParked = logPos, false
 			k.ReleasedAt, k.NextAt = m.keys.lastReleasedAt, m.keys.lastParkedAt()
 		}
@@ -279,13 +288,13 @@ func (m *dueMover) buildMove(batch []readyMessage) (ch *lane.Change, undo func()
 	}
 }
 
-// canBegin reports whether a move, or the read of due times for it, is to begin now.
+// canBegin reports whether the next move, or a read of due times, is to begin now.
 func (m *dueMover) canBegin() bool {
 	at := m.nextMoveAt()
 	return !at.IsZero() && !at.After(m.now())
 }
 
-// nextMoveAt returns when the next move is to begin; zero = none is known.
+// nextMoveAt returns when the next move is to begin; zero = no move is known.
 func (m *dueMover) nextMoveAt() time.Time {
 	if m.isSealed {
 		return time.Time{}
@@ -294,7 +303,7 @@ func (m *dueMover) nextMoveAt() time.Time {
 		if m.cache.nextAt.IsZero() {
 			return time.Time{}
 		}
-		return m.cache.nextAt.Add(-leadMax - m.lead.current()) // early enough to learn how many are due then
+		return m.cache.nextAt.Add(-leadMax - m.lead.current()) // early enough to learn how many messages are due
 	}
 	var at time.Time
 	m.eachTurn(func(due, begin time.Time) {
@@ -305,10 +314,10 @@ func (m *dueMover) nextMoveAt() time.Time {
 	return at
 }
 
-// eachTurn divides the scheduled messages into turns: the messages of one turn, maxMoves at most, are moved together.
-// eachTurn calls f for each turn, with the due time of its first message, and with the time at which its move is to
-// begin. If many messages are due at one time, later turns wait for earlier ones, so the moves of later turns begin
-// longer before the due time.
+// eachTurn divides the messages whose moves have not begun into turns. The messages of one turn, maxMoves at most, are
+// moved together. eachTurn calls f with the due time of the first message of each turn, and with the time at which the
+// move of the turn is to begin. A later turn gets a longer lead before its due time, because it waits for the
+// moves of earlier turns.
 func (m *dueMover) eachTurn(f func(due, begin time.Time)) {
 	lead := m.lead.current()
 	wait := m.cache.notBegun()
@@ -338,10 +347,10 @@ func (m *dueMover) startReads(ctx context.Context) {
 	}
 }
 
-// startRead begins to read messages that become due, and to find their positions.
+// startRead begins to read the messages with the given due times, and to find their positions.
 func (m *dueMover) startRead(ctx context.Context, dues []lane.DueTime) {
 	answer, low, room := make(chan dueRead, 1), m.positions.sentBelow, m.keys.leftRoom()
-	room.bytes /= maxDueReads // up to maxDueReads reads share the room
+	room.bytes /= maxDueReads // up to maxDueReads reads share the room in memory
 	m.moves.reading = append(m.moves.reading, answer)
 	go func() {
 		answer <- readDue(ctx, m.laneScope, m.positions, dues, low, &room)
@@ -349,8 +358,8 @@ func (m *dueMover) startRead(ctx context.Context, dues []lane.DueTime) {
 	}()
 }
 
-// pickTurn returns the messages that are to be moved now, and those that become due soon after, because they can share
-// the transaction. It returns maxMoves messages at most.
+// pickTurn returns the due times of the messages to move now, maxMoves at most. It also takes messages whose moves
+// could begin a little later, because they can share the transaction.
 func (m *dueMover) pickTurn() (dues []lane.DueTime) {
 	now := m.now()
 	by := now.Add(min(m.lead.current()*3/2, leadMax))
@@ -399,9 +408,9 @@ func (m *dueMover) takeDueTimes() {
 	}
 }
 
-// nextDueAt returns the time before which no scheduled message becomes due; zero = none does. In a sealed lane no
-// message becomes due: the scheduled messages are delivered in the next epoch, or in this lane after the seal was
-// removed. The removal of the seal raises the request number in head, so the holder then reads the due times.
+// nextDueAt returns the earliest time at which a scheduled message can become due; zero = no message becomes due. In a
+// sealed lane no message becomes due. The lane's scheduled messages are delivered in the next epoch, or in this lane if
+// the seal is removed.
 func (m *dueMover) nextDueAt() time.Time {
 	if m.isSealed {
 		return time.Time{}
@@ -409,8 +418,9 @@ func (m *dueMover) nextDueAt() time.Time {
 	return m.cache.nextDueAt()
 }
 
-// nextReadAt returns when the next move may begin if no news comes before; zero = the move has to wait for news, or no
-// move is known.
+// nextReadAt returns when the session has to begin the next read for a move. It returns zero if no move is known. It
+// also returns zero if an earlier read or write has to end first, because the end of that read or write wakes the
+// session.
 func (m *dueMover) nextReadAt() time.Time {
 	isBusy := len(m.moves.reading) > 0 || len(m.moves.ready) >= maxReady
 	if isBusy || !m.cache.isLoaded && m.cache.reading != nil {
@@ -420,7 +430,7 @@ func (m *dueMover) nextReadAt() time.Time {
 }
 
 // hasToReadFirst reports whether due times have to be read before the next message is chosen, because a due message may
-// go before it.
+// have to be sent first.
 func (m *dueMover) hasToReadFirst() bool { return !m.cache.isLoaded && m.canBegin() }
 
 // earlierOf returns the earlier of two times; zero = never.

@@ -8,7 +8,7 @@ import (
 	"weir/internal/lane"
 )
 
-// newTestMover returns a dueMover whose cache has these due times, and whose committer commits nothing.
+// newTestMover returns a dueMover whose cache has the given due times, and whose committer commits nothing.
 func newTestMover(dues ...lane.DueTime) *dueMover {
 	now := func() time.Time { return noon }
 	scope := laneScope{now: now, observer: noObserver{}}
@@ -18,7 +18,6 @@ func newTestMover(dues ...lane.DueTime) *dueMover {
 	return m
 }
 
-// dueAt returns the due time of a message.
 func dueAt(seq int64, at time.Time) lane.DueTime { return lane.DueTime{Seq: seq, At: at} }
 
 func TestDueMover_AwaitsMove(t *testing.T) {
@@ -49,7 +48,8 @@ func TestDueMover_AwaitsMove(t *testing.T) {
 	}
 }
 
-// From the decision of a move until its answer the key is shut. undo restores the blocks.
+// From the decision of a move until the committer has answered, isShut returns true for the keys of the moved messages.
+// If storage refuses the move, the mover calls the function "undo", which restores the blocks in memory.
 func TestDueMover_ShutsKeysUntilTheAnswer(t *testing.T) {
 	t.Parallel()
 	first, second := newScheduledEntry(1, "a", noon), newScheduledEntry(2, "b", noon)
@@ -100,9 +100,10 @@ func TestDueMover_LeavesTheKeyThatIsSent(t *testing.T) {
 	}
 }
 
-// A read of due messages may begin while sentBelow is not known, and end after other control rows have made it known.
-// Such a read takes the end of the log as position. That would put an overdue message behind newer messages of its key
-// that were never sent.
+// The holder has sent only messages whose sequence numbers are lower than sentBelow. If sentBelow is not known when a
+// read of due messages begins, each message that is read gets a position at the end of the log. If sentBelow becomes
+// known during the read, and is lower than the end of the log, the messages are read again. Otherwise an overdue
+// message could get a position after newer messages of its key, although those messages were not sent yet.
 func TestDueMover_FindsPositionsAgainIfALimitBecomesKnown(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -10,12 +10,12 @@ import (
 )
 
 // When a scheduled message becomes due, the holder gives the message a position in its key's order: after the messages
-// that were accepted before its due time, and before the messages that were accepted later. In this package that step
-// is the move of the message.
+// that were accepted before its due time, and before the messages that were accepted later. This step is called the
+// move of the message.
 //
 // If the move begins shortly before the due time, the position is the end of the log. But at the due time the lane may
-// have no holder, for example because no process runs, or the holder may not have read the scheduled message yet. In
-// these cases the move is late. The holder then finds the position from the times at which the log's messages were
+// have no holder, for example because no process runs. Or the holder may not have read the scheduled message yet. In
+// both cases the move is late. The holder then finds the position from the times at which the log's messages were
 // accepted. Otherwise a newer message of the key would be sent before the due message.
 //
 // A position is never before a log message that may have been sent already.
@@ -31,8 +31,8 @@ const (
 type duePositions struct {
 	laneScope
 	accepted  acceptTimes
-	sentBelow int64 // no message from this sequence number on was sent; 0 = not known; see lane.Tail
-	sentHere  int64 // this session sent no message from this sequence number on; 0 = the session sent none at all
+	sentBelow int64 // all messages that were sent have lower sequence numbers; 0 = not known; see lane.Tail
+	sentHere  int64 // all messages that this session sent have lower sequence numbers; 0 = it sent none
 }
 
 // acceptTimes remembers when messages of the log were accepted, so that later searches read storage less often.
@@ -128,9 +128,9 @@ func (p *duePositions) findAcceptedAfter(ctx context.Context, at time.Time, low,
 	}
 }
 
-// limitSent sets sentBelow if sentBelow is not known: to head's next sequence number, or to sentHere if sentHere is
-// greater. No message from that number on was sent. The control rows must have been read after this session raised the
-// fence.
+// limitSent sets sentBelow if sentBelow is not known. The new value is the greater of head's next sequence number and
+// sentHere: all messages that were sent have lower sequence numbers. The control rows must have been read after this
+// session raised the fence.
 func (p *duePositions) limitSent(control lane.Control) {
 	if p.sentBelow == 0 {
 		p.sentBelow = max(control.Head.Next, p.sentHere)
@@ -138,8 +138,8 @@ func (p *duePositions) limitSent(control lane.Control) {
 }
 
 // isOutdated reports whether another read could find lower positions. If sentBelow was not known when the read began,
-// all its messages got the end of the log as their position. They could get a lower one if sentBelow is known by now,
-// and is less than that end.
+// the position of each message is the end of the log. A lower position is possible if sentBelow is known by now, and is
+// less than that end.
 func (p *duePositions) isOutdated(read *dueRead) bool {
 	return read.low == 0 && p.sentBelow != 0 && p.sentBelow < read.control.Head.Next
 }

@@ -158,8 +158,9 @@ func TestDuePosition_AmongParkedMessages(t *testing.T) {
 	})
 }
 
-// Two messages of a key are scheduled. The holder gives the message with the later due time a position before it has
-// read the message with the earlier due time. The message with the earlier due time is still sent first.
+// Two messages of a key are scheduled. First the holder gives a position to the message with the later due time. Only
+// then does the holder read the message with the earlier due time. The message with the earlier due
+// time is still sent first.
 func TestDuePosition_BeforeMovedMessages(t *testing.T) {
 	for key, want := range map[string]string{"a": "[due newer known before]", "c": "[due known before]"} {
 		t.Run(key, func(t *testing.T) {
@@ -187,7 +188,8 @@ func TestDuePosition_BeforeMovedMessages(t *testing.T) {
 	}
 }
 
-// With onFailure: skip, too, an overdue message is sent before a newer message that is held because its key is paused.
+// A key is paused, and a newer message of the key is held. An overdue message of the key is sent before the newer
+// message, although both messages have onFailure: skip.
 func TestDuePosition_WithSkippedFailures(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()

@@ -18,14 +18,15 @@ const maxPrefetchedBody = 256 << 10
 type dueRead struct {
 	control lane.Control
 	askedAt time.Time
-	low     int64 // the value of duePositions.sentBelow when the read began
+	low     int64 // when the read began, all sent messages had lower sequence numbers; 0 = not known
 	entries []readyMessage
 	gone    []lane.DueTime // due times of messages that were cancelled or rescheduled
 	took    time.Duration  // duration of the read, without the search for positions
 	err     error
 }
 
-// readDue reads due messages, and finds their positions. low is duePositions.sentBelow.
+// readDue reads due messages, and finds their positions. The parameter low is the present value of
+// duePositions.sentBelow: all messages that were sent have lower sequence numbers; 0 = not known.
 func readDue(ctx context.Context, scope laneScope, positions *duePositions, dues []lane.DueTime,
 	low int64, room *memoryRoom,
 ) dueRead {
@@ -38,8 +39,8 @@ func readDue(ctx context.Context, scope laneScope, positions *duePositions, dues
 	return p
 }
 
-// readMessages reads the lane's control rows, and the messages that still have these due times. It also fetches the
-// messages' bodies, except large ones and those for which there is no room.
+// readMessages reads the lane's control rows, and the messages that still have the given due times. It also
+// fetches the messages' bodies, except large bodies and bodies for which there is no room.
 func (p *dueRead) readMessages(ctx context.Context, scope laneScope, dues []lane.DueTime, room *memoryRoom) error {
 	var found map[int64]*lane.Entry
 	group, reading := errgroup.WithContext(ctx)

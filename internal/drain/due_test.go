@@ -14,8 +14,9 @@ import (
 
 func withDueTime(at time.Time) func(*weir.Message) { return func(m *weir.Message) { m.DueAt = at } }
 
-// measureDelays returns, by body, how long after its due time each message was first sent. The parameter moments has
-// the due times, by body. A message that was sent before its due time fails the test.
+// measureDelays returns the delay of each message: the time from its due time to its first attempt. The parameter
+// moments has the due times. Both maps have the bodies of the messages as keys. A message that was sent before its due
+// time fails the test.
 func (w *world) measureDelays(moments map[string]time.Time) map[string]time.Duration {
 	w.t.Helper()
 	out := map[string]time.Duration{}
@@ -31,7 +32,7 @@ func (w *world) measureDelays(moments map[string]time.Time) map[string]time.Dura
 }
 
 func TestDrainer_Due(t *testing.T) {
-	for turns := range 4 { // the number of turns decides whether the log or a held message is next
+	for turns := range 4 { // turns is the number of messages of another key that are sent first
 		t.Run(fmt.Sprint("WithSkippedFailures/", turns), func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				p := w.start()
@@ -147,7 +148,7 @@ func TestDrainer_Due_FailsBeforeOneThatIsDue(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
 			if string(d.Message.Body) == "fails" && d.Attempt == 1 {
-				return answerAfter(300*time.Millisecond, 500)(ctx, d) // after the other message's due time
+				return answerAfter(300*time.Millisecond, 500)(ctx, d) // the CMS answers after the due time of "due"
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
@@ -236,7 +237,7 @@ func TestDrainer_Due_TheHolderDiedLongBefore(t *testing.T) {
 		w.post("a", "now")
 		first.Wake(0)
 		time.Sleep(time.Second)
-		first.kill() // the first process holds the lane
+		first.kill() // while the first process holds the lane
 		second := w.start(func(c *drain.Config) { c.Settle = 5 * time.Second })
 		for time.Now().Before(at.Add(time.Minute)) {
 			second.Wake(0) // as the sweep does

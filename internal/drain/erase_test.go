@@ -117,7 +117,7 @@ func TestErase_LeavesNoTrace(t *testing.T) {
 					len(st.Attempts) == 0 || st.Attempts[0].Status != c.status || st.Message.Size == 0 {
 					t.Errorf("got %+v, want it %s, with all except its content", st, c.stage)
 				}
-				next := w.start() // tail may have an error with the person's name, and only a holder changes tail
+				next := w.start() // as the holder, this process erases the error text in tail
 				next.Wake(0)
 				time.Sleep(time.Minute)
 				next.close(t)
@@ -281,8 +281,8 @@ func TestErase_GoesOnAfterAnyFault(t *testing.T) {
 	}
 }
 
-// Erase keeps in the message's row that a replay was refused. Otherwise a bulk replay would wait for ever for the
-// result of its replay.
+// After an erasure the message's row still shows that a replay was refused. Otherwise a job that replays the message
+// would wait for ever for the result.
 func TestErase_KeepsThatAReplayWasRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.answerByBody("1")

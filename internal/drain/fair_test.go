@@ -16,7 +16,7 @@ import (
 
 // In these tests the CMS refuses some messages for good, or all messages for a while. The rules are:
 //
-//   - The holder tries each message that the CMS would take within ten seconds (turn).
+//   - If the CMS would take a message, the holder tries the message within ten seconds (the constant turn).
 //   - A refused message becomes final in bounded time.
 //   - If the CMS refuses all messages, none becomes dead within a day, which is the default of Config.Patience.
 
@@ -25,8 +25,8 @@ func withDefaultBackoff(c *drain.Config) {
 	c.Backoff = drain.Backoff{Min: time.Second, Max: 5 * time.Minute}
 }
 
-// refuseBad returns a function for setAnswer. If a message's key begins with "bad", the function answers with status,
-// and otherwise with 200.
+// refuseBad returns a function for setAnswer. If a message's key begins with "bad", the function answers with the given
+// status, and otherwise with 200.
 func refuseBad(status int, takesTime time.Duration) func(context.Context, weir.Delivery) weir.Result {
 	return func(ctx context.Context, d weir.Delivery) weir.Result {
 		if strings.HasPrefix(d.Message.Key, "bad") {
@@ -36,7 +36,7 @@ func refuseBad(status int, takesTime time.Duration) func(context.Context, weir.D
 	}
 }
 
-// postMany appends n messages, 40 at a time, because the appender accepts a bounded number of bytes.
+// postMany appends n messages, 40 at a time, because the appender accepts only a bounded number of bytes.
 func (w *world) postMany(n int, key func(int) string, change ...func(*weir.Message)) {
 	w.t.Helper()
 	var wg sync.WaitGroup
@@ -101,7 +101,7 @@ func TestFair_RefusedKeysInFront(t *testing.T) {
 	}
 }
 
-// A lane moves to another process again and again. The message after the refused ones in the log is still tried soon,
+// A lane moves to another process again and again. A message after refused messages in the log is still tried soon,
 // because each holder takes messages from both ends of the log. If each holder began at the beginning of the log, it
 // would try only refused messages.
 func TestFair_RefusedKeysInFrontOfALaneThatMoves(t *testing.T) {
@@ -211,7 +211,7 @@ func TestFair_AfterAnHourOfRefusals(t *testing.T) {
 				w.post("goodwoken", "x")
 				p.Wake(0)
 				t.Logf("woken: %s", w.waitUntilTaken("goodwoken", 1, turn))
-				for range 3 { // the CMS has taken a message, so later refusals count as attempts
+				for range 3 { // meanwhile refusals count as attempts, because the CMS has taken a message
 					time.Sleep(50 * time.Second)
 					p.Wake(0) // as the sweep does
 				}
@@ -241,8 +241,7 @@ func TestFair_DueInAPauseForRefusedMessages(t *testing.T) {
 				asked, fence := len(w.cms.listRequests()), w.control().Tail.Fence
 				time.Sleep(scheduled * 7 * time.Minute)
 				w.firstSentBy("baddue", scheduled, first, 7*time.Minute, 50*time.Millisecond)
-				// The pauses take 2.5 to 5 min, and a message becomes due every 7 min: about 1.9 pauses per due
-				// message.
+				// Pauses take 2.5 to 5 min, and a message becomes due every 7 min: about 1.9 pauses per message.
 				if got := w.control().Tail.Fence - fence; got > 5*scheduled {
 					t.Errorf("the lane was taken %d times for %d scheduled messages, want at most %v", got, scheduled,
 						5*scheduled)
@@ -466,7 +465,7 @@ func (w *world) insertCopies(of weir.ID, n int) {
 
 // The log has thousands of messages that are not sent: messages of a blocked or paused key, or outdated versions. The
 // holder must not read them much faster than it stores them as held or superseded. Otherwise they would fill the
-// memory. Messages of other keys are sent before all these messages are stored.
+// memory. Messages of other keys must still be sent soon.
 func TestFair_ReadNoFasterThanParked(t *testing.T) {
 	const n = 20_000
 	old := func(m *weir.Message) { m.Supersede, m.Version = true, "1" }

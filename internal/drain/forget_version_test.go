@@ -68,7 +68,7 @@ func TestForgetVersion_WithoutAHolder(t *testing.T) {
 		if _, err := w.store.Requests().ForgetVersion(t.Context(), "a", "article"); err != nil {
 			t.Fatal(err)
 		}
-		w.postVersion("a", "5") // appended before the request is granted, and still delivered
+		w.postVersion("a", "5") // older than 7, but delivered, because 7 is forgotten before
 		w.start().Wake(0)
 		w.waitUntilEmpty(time.Minute)
 		if got := w.listDelivered("a"); !slices.Equal(got, []string{"7", "5"}) {

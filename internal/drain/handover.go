@@ -30,16 +30,16 @@ import (
 //
 // While the platform shuts a host down, the host still sends HTTP requests to its process. The process would accept a
 // message, take the lane, and hold the lane without an invocation. So if no ticket has led to another invocation for
-// long enough, the process takes no lane (StopTaking), and enqueues tickets instead. It takes lanes again when the host
-// calls a queue or timer function (MarkTriggered), or after takesNoneFor.
+// long enough, the process takes no lane (StopTaking), and enqueues tickets instead. The process takes lanes again when
+// the host calls a queue or timer function (MarkTriggered), or after takesNoneFor.
 
 const (
 	// claimLength is how long a claim counts. It is longer than most attempts, because the holder finishes the attempt
-	// under way before it hands the lane over. It is short, because the claim of a process that has died still keeps
-	// processes without an invocation from taking the lane.
+	// under way before it hands the lane over. It is short, because a claim keeps processes without an invocation
+	// away from the lane even after the claiming process has died.
 	claimLength = 15 * time.Second
 	// A holder without an invocation enqueues tickets, so that an invocation comes. callAfter is the time from the
-	// begin of the session to the first ticket. callEvery is the time between two such tickets.
+	// start of the session to the first ticket. callEvery is the time between two such tickets.
 	callAfter, callEvery = 2 * time.Second, 15 * time.Second
 	// takesNoneFor is the time after which a call of StopTaking has no effect any more. The platform needs less time to
 	// shut a host down. If the host is not being shut down, and only its queue and timer listeners have failed, the
@@ -60,7 +60,7 @@ type invocationTracker struct {
 type tenure struct {
 	open      context.Context // ends with Drainer.openCtx, or when the lane is to be handed over
 	end       func()
-	claimedAt time.Time // when this session first saw that another process claims the lane; zero = none does
+	claimedAt time.Time // when this session first saw another process's claim; zero = no other process claims the lane
 }
 
 // Attend records that an invocation stays with the lanes of this process. Until Yield is called, this process hands no
@@ -71,9 +71,9 @@ func (d *Drainer) Attend() { d.isAttended.Store(true) }
 // From then on this process hands a lane over to a process that claims the lane.
 func (d *Drainer) Yield() { d.isAttended.Store(false) }
 
-// StopTaking makes this process take no further lane until MarkTriggered is called, but for ten minutes at most. The
-// process keeps the lanes that it holds. StopTaking is called when no ticket has led to another invocation, because the
-// platform may then be shutting the host down. If Config.Hosted is false, the call has no effect.
+// StopTaking makes this process take no further lane until MarkTriggered is called, or until ten minutes have passed.
+// The process keeps the lanes that it holds. StopTaking is called when no ticket has led to another invocation, because
+// the platform may then be shutting the host down. If Config.Hosted is false, the call has no effect.
 func (d *Drainer) StopTaking() { d.takesNoneUntil.Store(d.Now().Add(takesNoneFor).UnixNano()) }
 
 // MarkTriggered ends the effect of StopTaking. It is called before each invocation of a queue or timer function,
@@ -140,7 +140,7 @@ func (s *session) canMoveLane() bool {
 }
 
 // Claim claims a lane that another process holds, and watches the lane while the claim counts. This process takes the
-// lane as soon as the lane is free, with or without work. Claim returns one of these states:
+// lane as soon as the lane is free, with or without work. Claim returns a Report with one of these states:
 //
 //   - Working: this process drains the lane now.
 //   - Busy: the claim or ctx has ended, another process already claims the lane, or the claim could not be written.
@@ -178,8 +178,8 @@ func (d *Drainer) Claim(ctx context.Context, number int) Report {
 }
 
 // withdrawClaim ends this process's claim to a lane, if there is one. It is called when this process has drained the
-// lane, or no longer watches the lane. Otherwise another process that appends a message would leave the lane to this
-// process until the claim ends by itself.
+// lane, or no longer watches the lane. If the claim stayed, another process that appends a message would leave the lane
+// to this process until the claim ends by itself.
 func (d *Drainer) withdrawClaim(ctx context.Context, t *laneWorker) {
 	until := d.Now()
 	if !t.claims.endClaim(d.me, until) {
@@ -198,7 +198,7 @@ func (t *laneWorker) awaitLook(ctx context.Context) Report {
 	return t.reportAfter(ctx, round, true)
 }
 
-// claimTracker has the last claim to a lane that this process knows. It is safe for concurrent use.
+// claimTracker has the last claim to a lane, as far as this process knows. It is safe for concurrent use.
 type claimTracker struct {
 	mu    *sync.Mutex
 	last  *lane.Claim   // seen or written by this process; zero = none
@@ -209,8 +209,8 @@ func newClaimTracker() claimTracker {
 	return claimTracker{mu: &sync.Mutex{}, last: &lane.Claim{}, begun: make(chan struct{}, 1)}
 }
 
-// recordClaim records the claim that the control rows show. If the rows show no claim that still counts, recordClaim
-// forgets the claim of another process.
+// recordClaim records the claim that the control rows show. If the rows show no claim that still counts, and the last
+// recorded claim is by another process, recordClaim forgets the recorded claim.
 func (c claimTracker) recordClaim(me string, control lane.Control, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -256,8 +256,8 @@ func (c claimTracker) isBy(me string, now time.Time) bool {
 	return c.last.By == me && c.last.Until.After(now)
 }
 
-// waitWatching waits for d, or for watchInterval at most while this process claims the lane. It returns early if this
-// process begins a claim, or if the Drainer is closed.
+// waitWatching waits for d. If this process claims the lane, it waits for watchInterval at most. It returns early if
+// this process begins a claim, or if the Drainer is closed.
 func (t *laneWorker) waitWatching(d time.Duration) {
 	if t.claims.isBy(t.drainer.me, t.drainer.Now()) {
 		d = min(d, watchInterval)
@@ -306,7 +306,7 @@ func (t *laneWorker) callOtherProcess(c lane.Control, now time.Time) {
 func (t *laneWorker) stepAside() Report {
 	t.hasHandedOver = false
 	select {
-	case <-t.wake: // a message was appended before the hand-over ended: the ticket is for that message, too
+	case <-t.wake: // the wake came before the hand-over ended: the work is for the next holder
 	default:
 	}
 	t.enqueueIfWorkLeft()
@@ -314,8 +314,7 @@ func (t *laneWorker) stepAside() Report {
 }
 
 // callForInvocation enqueues tickets for a lane that this process drains, while no invocation stays with the lanes of
-// this process. It does so in the background until ctx ends. One ticket is not enough, because another instance may
-// have taken the ticket before the lane had to move.
+// this process. It does so in the background until ctx ends.
 func (d *Drainer) callForInvocation(ctx context.Context, number int) {
 	if !d.Hosted {
 		return

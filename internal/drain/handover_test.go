@@ -19,7 +19,7 @@ func (w *world) postBurst(count int) {
 }
 
 // checkWrittenOnce checks that the CMS got "count" requests, one at a time. It also checks that each request began at
-// most "limit" after the end of the last one.
+// most "limit" after the end of the previous request.
 func (w *world) checkWrittenOnce(count int, limit time.Duration) {
 	w.t.Helper()
 	log := w.cms.listRequests()
@@ -34,7 +34,8 @@ func (w *world) checkWrittenOnce(count int, limit time.Duration) {
 	w.checkNoOverlap()
 }
 
-// listFences returns the fences of the requests, in order. It returns the fence of consecutive requests only once.
+// listFences returns the fences of the requests, in order. If consecutive requests have the same fence, it returns the
+// fence once.
 func (w *world) listFences() (fences []int64) {
 	for _, s := range w.cms.listRequests() {
 		if len(fences) == 0 || fences[len(fences)-1] != s.fence {
@@ -110,7 +111,8 @@ func TestDrainer_HandOver(t *testing.T) {
 	})
 }
 
-// A holder without an invocation enqueues a ticket after 2 s, so that an invocation comes.
+// A holder without an invocation enqueues a ticket after 2 s, and a further ticket each 15 s, so that an invocation
+// comes.
 func TestDrainer_AsksForAnInvocation(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

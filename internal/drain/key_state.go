@@ -11,33 +11,35 @@ import (
 )
 
 const (
-	// maxRetryBody and maxRetries bound the messages that stay in memory from an attempt until its retry. A retry whose
-	// message is in memory begins on time, because it needs no read first.
+	// maxRetryBody is the size, in bytes, of the largest body that stays in memory until its message is retried.
+	// maxRetries is the largest number of messages that stay in memory in this way. Their retries begin on time,
+	// because no read is needed first.
 	maxRetryBody = 16 << 10
 	maxRetries   = 64
-	// maxHeldBytes bounds the bytes of held messages' bodies in memory when a moved message is added. Further bodies
-	// are fetched while other messages are sent.
+	// maxHeldBytes bounds the bodies of held messages in memory, in bytes. The holder checks it only for due messages
+	// that join a block. If there is no room for the body of such a message, the holder fetches the body later, while
+	// it sends other messages.
 	maxHeldBytes = 4 << 20
-	// maxHeldEntries bounds the held messages in memory, with or without their bodies, when a moved message is added.
-	// Further messages are read again before they are sent.
+	// maxHeldEntries bounds the number of held messages in memory. The holder checks it only for due messages that join
+	// a block. If there is no room for such a message, the holder reads the message again before it sends it.
 	maxHeldEntries = 4000
 )
 
-// keyState is a block: the queue of a key that waits, or of a single message that waits and lets later ones of its key
-// go ahead (onFailure: skip). It has the stored row, and the held messages that the holder has in memory.
+// keyState is a block as the holder has it in memory: the block's row, and some or all of its held messages. A block is
+// the queue of a blocked key, or a single message whose retries do not block its key (onFailure: skip).
 type keyState struct {
 	lane.KeyBlock
-	firstLogPos int64         // the key's log messages below this number go before the first held message; 0 = none do
-	waitLogPos  int64         // no held message is sent before the log was read up to this number; 0 = no such limit
-	isMixed     bool          // a due message may be among the held ones, or may join before them
+	firstLogPos int64         // the key's log messages below this number go before the first held message; 0 = none
+	waitLogPos  int64         // no held message is sent until the log is read up to this number; 0 = no such limit
+	isMixed     bool          // a due message may be among the held messages, or may join the queue before them
 	first       *lane.Entry   // the first held message; nil = it is not in memory
-	rest        []*lane.Entry // held messages that follow "first" in the queue; all of them if isInMemory
+	rest        []*lane.Entry // the next held messages after "first"; further ones may not be in memory
 }
 
 // isInMemory reports whether all held messages are in memory.
 func (k *keyState) isInMemory() bool { return k.first != nil && k.HeldCount == int64(1+len(k.rest)) }
 
-// last returns the last held message. All must be in memory.
+// last returns the last held message. All held messages must be in memory.
 func (k *keyState) last() *lane.Entry {
 	if n := len(k.rest); n > 0 {
 		return k.rest[n-1]
@@ -45,8 +47,9 @@ func (k *keyState) last() *lane.Entry {
 	return k.first
 }
 
-// dropFirst is called when held messages leave the queue. If only the first one leaves and all others are in memory,
-// the next one becomes the first. Otherwise no message stays in memory. The caller reduces HeldCount.
+// dropFirst is called when held messages leave the queue. If only the first message leaves, and all held messages are
+// in memory, the second message becomes the first. Otherwise dropFirst removes all messages from memory. The caller
+// reduces HeldCount.
 func (k *keyState) dropFirst(gone []lane.HeldMessage) {
 	if len(k.rest) > 0 && k.isInMemory() && len(gone) == 1 && gone[0].OrderPos == k.first.AsHeld().OrderPos {
 		k.first, k.rest = k.rest[0], k.rest[1:]
@@ -56,8 +59,8 @@ func (k *keyState) dropFirst(gone []lane.HeldMessage) {
 	k.first, k.rest, k.firstLogPos = nil, nil, 0
 }
 
-// join returns the state of the block after a moved message has joined its queue, and leaves k as it was. If there is
-// no block yet, k is nil.
+// join returns the state of the block after the due message e has joined the queue. It does not change k, which is nil
+// if there is no block yet. logPos is the sequence number of the first log message that goes after e.
 func (k *keyState) join(e *lane.Entry, logPos int64, room *memoryRoom) *keyState {
 	if k == nil {
 		return &keyState{
@@ -80,7 +83,7 @@ func (k *keyState) join(e *lane.Entry, logPos int64, room *memoryRoom) *keyState
 	return &joined
 }
 
-// isBehind reports whether all held messages may have later positions than the moved message e.
+// isBehind reports whether the due message e may have to go before the first held message.
 func (k *keyState) isBehind(e *lane.Entry, logPos int64) bool {
 	if k.first != nil {
 		return e.AsHeld().OrderPos < k.first.AsHeld().OrderPos
@@ -93,15 +96,15 @@ type keyStates struct {
 	now            func() time.Time
 	backoff        Backoff
 	byID           map[string]*keyState
-	lastReleasedAt time.Time // see lane.DueState; parked messages raise it, too
+	lastReleasedAt time.Time // raised by nextParkedAt and by each due message that joins a block; stored in tail
 }
 
 func newKeyStates(now func() time.Time, b Backoff) *keyStates {
 	return &keyStates{now: now, backoff: b, byID: map[string]*keyState{}}
 }
 
-// loadBlocks takes over the stored blocks. If the time of a block is far ahead, a holder with a wrong clock has written
-// it, so loadBlocks replaces it by the present time.
+// loadBlocks takes over the stored blocks. If the NextAt of a block is too far ahead, a holder with a wrong clock has
+// written the time, and loadBlocks replaces the time by the present time.
 func (ks *keyStates) loadBlocks(stored []lane.KeyBlock) {
 	for _, b := range stored {
 		if ks.backoff.isFarAhead(b.NextAt, ks.now()) {
@@ -116,10 +119,10 @@ func (ks *keyStates) findHolding(e *lane.Entry) *keyState {
 	if k := ks.byID[e.BlockID()]; k != nil {
 		return k
 	}
-	return ks.byID[e.KeyHash()] // the message was parked behind others of its key
+	return ks.byID[e.KeyHash()] // a message with onFailure: skip can also wait in its key's block
 }
 
-// openFor returns the block of a message, a new one if there is none.
+// openFor returns the block of a message. If there is no block, it adds a new block.
 func (ks *keyStates) openFor(e *lane.Entry) *keyState {
 	k := ks.byID[e.BlockID()]
 	if k == nil {
@@ -129,16 +132,16 @@ func (ks *keyStates) openFor(e *lane.Entry) *keyState {
 	return k
 }
 
-// holdFromLog counts a message of the log as held, because it has to wait, and returns its block.
+// holdFromLog counts a message of the log as held, and returns the message's block.
 func (ks *keyStates) holdFromLog(e *lane.Entry) *keyState {
 	k := ks.openFor(e)
 	k.HeldCount++
-	k.firstLogPos = 0 // the key's messages in the log are parked behind this message
+	k.firstLogPos = 0 // no log message of the key goes before this message
 	return k
 }
 
-// requeueDead counts a replayed message as held, and returns its block. It drops the block's first message from memory,
-// so the stored queue decides which message is next.
+// requeueDead counts a replayed message as held, and returns the message's block. It removes the block's first message
+// from memory, because the replayed message may go before that message.
 func (ks *keyStates) requeueDead(e *lane.Entry) *keyState {
 	k := ks.openFor(e)
 	k.HeldCount++
@@ -146,7 +149,8 @@ func (ks *keyStates) requeueDead(e *lane.Entry) *keyState {
 	return k
 }
 
-// unpark takes held messages out of a block. The next one may be sent at once, or at its due time.
+// unpark takes held messages out of a block. The next message of the block may then be sent at once, or at its due
+// time.
 func (ks *keyStates) unpark(k *keyState, ch *lane.Change, gone ...lane.HeldMessage) {
 	for _, h := range gone {
 		ch.Unhold(k.ID, h.OrderPos)
@@ -164,8 +168,9 @@ func (ks *keyStates) unpark(k *keyState, ch *lane.Change, gone ...lane.HeldMessa
 	ch.SaveBlock(k.KeyBlock)
 }
 
-// nextParkedAt returns the NextAt of a message that is parked in a pause of its key. It is later than the NextAt of
-// each message that was moved or parked before. So messages are sent in the order in which they were moved or parked.
+// nextParkedAt returns the NextAt for a message that joins a block because its key is paused. Each such message, and
+// each due message that joins a block, raises lastReleasedAt. So these messages are sent in the order in which they
+// joined.
 func (ks *keyStates) nextParkedAt() time.Time {
 	if ks.lastReleasedAt.IsZero() {
 		ks.lastReleasedAt = storedTime(ks.now())
@@ -174,15 +179,15 @@ func (ks *keyStates) nextParkedAt() time.Time {
 	return ks.lastParkedAt()
 }
 
-// lastParkedAt returns the NextAt of the message that was moved or parked last. It is lastReleasedAt, or an earlier
-// time if the clock of a former holder has put lastReleasedAt too far ahead.
+// lastParkedAt returns lastReleasedAt. If the wrong clock of a former holder has put lastReleasedAt too far ahead,
+// lastParkedAt returns an earlier time instead.
 func (ks *keyStates) lastParkedAt() time.Time {
 	return limitTime(ks.lastReleasedAt, ks.now().Add(maxSkew))
 }
 
-// firstAhead returns, by key hash, the first of the key's blocks that have a LogWaitsFrom. The message of such a block
-// was moved or parked, and later messages of the log wait for its first attempt. firstAhead returns nil if there are no
-// such blocks.
+// firstAhead considers only the blocks that have a LogWaitsFrom. Such a block has a single message, and later log
+// messages of the key wait for the first attempt of that message. firstAhead returns the first such block of each key,
+// by key hash, or nil if there are no such blocks.
 func (ks *keyStates) firstAhead() map[string]*keyState {
 	var ahead map[string]*keyState
 	for _, k := range ks.byID {
@@ -209,7 +214,7 @@ func (ks *keyStates) eachFirst(f func(*keyState)) {
 	}
 }
 
-// listOverdue returns the blocks whose time has come, the one that has waited longest first.
+// listOverdue returns the blocks whose NextAt has come, sorted by NextAt.
 func (ks *keyStates) listOverdue() (due []*keyState) {
 	now := ks.now()
 	for _, k := range ks.byID {
@@ -221,8 +226,8 @@ func (ks *keyStates) listOverdue() (due []*keyState) {
 	return due
 }
 
-// findDue returns the first of the blocks that isUsable accepts, and whose time is "by" or earlier. It returns nil if
-// there is none.
+// findDue considers the blocks whose NextAt is "by" or earlier, and that isUsable accepts. It returns the block with
+// the earliest NextAt, or nil if there is no such block.
 func (ks *keyStates) findDue(by time.Time, isUsable func(*keyState) bool) *keyState {
 	var first *keyState
 	for _, k := range ks.byID {
@@ -237,8 +242,8 @@ func compareStates(a, b *keyState) int {
 	return cmp.Or(a.NextAt.Compare(b.NextAt), strings.Compare(a.ID, b.ID))
 }
 
-// firstWithoutBody looks at the first message of each block except one, and returns those that are in memory without
-// their bodies. It returns up to limit of them, the earliest first.
+// firstWithoutBody considers the first message of each block other than "except". It returns the messages that are in
+// memory without their bodies: up to limit messages, sorted by the NextAt of their blocks.
 func (ks *keyStates) firstWithoutBody(except *keyState, limit int) (first []*lane.Entry) {
 	var found []*keyState
 	for _, k := range ks.byID {
@@ -274,10 +279,10 @@ func (ks *keyStates) countRetries() (n int) {
 	return n
 }
 
-// memoryRoom is the room in memory for held messages.
+// memoryRoom is the room that is left in memory for held messages: a number of messages, and the bytes of their bodies.
 type memoryRoom struct{ entries, bytes int }
 
-// leftRoom returns the room that the messages in memory leave.
+// leftRoom returns the room that the held messages in memory leave for further messages.
 func (ks *keyStates) leftRoom() memoryRoom {
 	room := memoryRoom{maxHeldEntries, maxHeldBytes}
 	for _, k := range ks.byID {
@@ -308,8 +313,8 @@ func (room *memoryRoom) takeBody(e *lane.Entry) bool {
 	return true
 }
 
-// keep takes room for a message, and returns it. If there is no room for its body, it drops the body; if there is none
-// for the message, it returns nil.
+// keep takes room for a message, and returns the message. If there is no room for the body, keep drops the body. If
+// there is no room for the message, keep returns nil.
 func (room *memoryRoom) keep(e *lane.Entry) *lane.Entry {
 	if room.entries <= 0 {
 		return nil

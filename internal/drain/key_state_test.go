@@ -40,7 +40,8 @@ func TestKeyStates_UnparkGoesOnWithTheNext(t *testing.T) {
 	}
 }
 
-// A refused move is undone by restoring the former state of the block, so join must not change that state.
+// If storage refuses the write by which a due message joins a block, the holder restores the block's former state. So
+// join must not change that state.
 func TestKeyState_JoinLeavesTheFormerState(t *testing.T) {
 	t.Parallel()
 	var placed time.Time
@@ -85,7 +86,7 @@ func TestKeyStates_RoomInMemory(t *testing.T) {
 	}
 }
 
-// Parked messages keep their order even if the clock is set back.
+// The messages of a paused key keep their order even if the clock is set back.
 func TestKeyStates_ParkedTimesRise(t *testing.T) {
 	t.Parallel()
 	now := noon
@@ -95,7 +96,7 @@ func TestKeyStates_ParkedTimesRise(t *testing.T) {
 	if second := ks.nextParkedAt(); !second.After(first) {
 		t.Errorf("second parked time %v, want one after %v", second, first)
 	}
-	ks.lastReleasedAt = noon.Add(time.Hour) // written by a holder with a wrong clock
+	ks.lastReleasedAt = noon.Add(time.Hour) // as written by a holder with a wrong clock
 	if got, latest := ks.nextParkedAt(), now.Add(maxSkew); got.After(latest) {
 		t.Errorf("got %v, want no later than %v", got, latest)
 	}

@@ -15,42 +15,43 @@ import (
 
 const (
 	// watchInterval is the time between two looks at a lane that another process holds. It is under a second, so that
-	// after an orderly hand-over this process takes the lane within a second. After one length of a lease the time
-	// between looks grows, up to a third of a lease, as long as the holder commits.
+	// this process takes the lane within a second after the holder has handed the lane over. While the holder commits,
+	// the time between looks grows (nextWatchDelay).
 	watchInterval = 800 * time.Millisecond
-	// reportFreshFor is how long a report counts without another look. Join uses the report of a paused or busy lane
-	// for so long, and Look that of a paused lane. A wake of a paused lane leads to no look during that time.
+	// A report that is younger than reportFreshFor may replace a new look. joinDrain returns such a report if the lane
+	// is paused or busy. awaitStatus returns such a report if the lane is paused. A paused lane gets at most one look
+	// in reportFreshFor, even if the lane is woken.
 	reportFreshFor = time.Second
-	// lookRetry is the shortest pause after a look that failed. The longest is twice as long.
+	// lookRetry is the shortest pause after a failed look. The longest pause is twice lookRetry.
 	lookRetry = time.Second
 )
 
-// laneWorker looks after one lane in this process: it looks at the lane, holds it, or watches another holder. A Drainer
-// starts one laneWorker, with the goroutine runLoop, for each lane that it is asked about.
+// laneWorker does the work of this process on one lane: it reads the lane's state (a look), holds the lane, or watches
+// the lane while another process holds it. A Drainer has at most one laneWorker for each lane.
 type laneWorker struct {
 	drainer       *Drainer
 	number        int
 	wake          chan struct{}
-	breaker       *breaker // shared by all sessions of this process
+	breaker       *breaker // shared by all sessions of this process on the lane
 	appends       *recentAppends
 	hasHeld       bool          // this process has held the lane
-	hasHandedOver bool          // this process has just handed the lane over: it steps aside at the next look
-	watch         foreignHolder // knowledge of the holder, while another process holds the lane
+	hasHandedOver bool          // this process has just handed the lane over; the next look calls stepAside
+	watch         foreignHolder // used while another process holds the lane
 	claims        claimTracker
 	done          chan struct{} // closed when the worker's goroutine has ended
 
-	tracked *trackedKeys // the tracked keys of this process's last session; nil = none
-	nonce   string       // tail's nonce in that session
+	tracked *trackedKeys // the tracked keys of this process's last session on the lane; nil = none
+	nonce   string       // tail's nonce in this process's last session
 
 	laneReports
 }
 
-// laneReports has the results of the looks at a lane, for callers that wait for them.
+// laneReports has the results of the looks at a lane, for callers that wait for a report.
 type laneReports struct {
 	mu            sync.Mutex
-	endTenure     func()        // hands the lane over in order; nil = this process does not drain the lane
+	endTenure     func()        // ends the session and hands the lane over; nil = this process does not drain the lane
 	round         int           // number of looks that have begun
-	reportedRound int           // the number of the look that led to the report
+	reportedRound int           // the number (see round) of the look that led to the report
 	report        Report        // result of the last look that did not lead to a drain
 	reportedAt    time.Time     // when the report was published
 	reported      chan struct{} // closed and replaced at each report, and when a drain begins or ends
@@ -63,15 +64,15 @@ func newLaneWorker(d *Drainer, number int) *laneWorker {
 		laneReports: laneReports{reported: make(chan struct{})}}
 }
 
-// foreignHolder is this process's knowledge of another holder of the lane.
+// foreignHolder describes another process that holds the lane, as far as this process knows.
 type foreignHolder struct {
 	watchedSince time.Time    // zero = not watching
 	tail         storage.ETag // tail's ETag as last seen
-	isCommitting bool         // the holder has committed between the last two looks that read tail
+	isCommitting bool         // the holder has committed between the last two looks
 
-	calledAt    time.Time // when this process, which takes no lane, last enqueued a ticket for others; zero = never
+	calledAt    time.Time // when callOtherProcess last enqueued a ticket; zero = never
 	calledFence int64     // the fence at calledAt
-	calledOpen  bool      // whether Open was set in tail at calledAt
+	calledOpen  bool      // whether IsOpen was set in tail at calledAt
 }
 
 func (t *laneWorker) wakeUp() {
@@ -81,9 +82,9 @@ func (t *laneWorker) wakeUp() {
 	}
 }
 
-// joinDrain waits for the report of a look that begins after now. If the last report is fresh and has the lane as busy
-// or paused, joinDrain returns that report, because another look so soon is of no use. A lane that only waits for a
-// due time gets another look, because the lane may have a new message.
+// joinDrain returns the report of a look that begins after this call. If the last report is fresh and says that the
+// lane is busy or paused, joinDrain returns the last report, because another look so soon is of no use. If the lane
+// only waits for a due time, another look is of use, because the lane may have a new message.
 func (t *laneWorker) joinDrain(ctx context.Context) Report {
 	t.mu.Lock()
 	isBlocked := t.report.Paused || t.report.State == Busy
@@ -97,9 +98,12 @@ func (t *laneWorker) joinDrain(ctx context.Context) Report {
 	return t.reportAfter(ctx, round, false)
 }
 
-// awaitStatus waits for the report of a look that begins after now. It returns without that look if this process drains
-// the lane, because the worker looks at the lane again afterwards. It returns the last report if another process holds
-// or claims the lane, or if the lane is paused and the report is fresh.
+// awaitStatus returns the report of a look that begins after this call, except in three cases:
+//
+//   - This process drains the lane: awaitStatus returns Working at once, because the worker looks at the lane again
+//     after the drain.
+//   - Another process holds or claims the lane: awaitStatus returns the last report.
+//   - The lane is paused, and the last report is fresh: awaitStatus returns the last report.
 func (t *laneWorker) awaitStatus(ctx context.Context) Report {
 	t.mu.Lock()
 	round, report := t.round, t.report
@@ -112,13 +116,14 @@ func (t *laneWorker) awaitStatus(ctx context.Context) Report {
 	return t.reportAfter(ctx, round, true)
 }
 
-// isReportFresh reports whether the report is younger than reportFreshFor. The caller holds mu.
+// isReportFresh reports whether the last report is younger than reportFreshFor. The caller holds mu.
 func (t *laneWorker) isReportFresh() bool { return t.drainer.Now().Sub(t.reportedAt) < reportFreshFor }
 
-// reportAfter waits for the report of a look with a higher number than "round". If "working" is true, it also returns
-// as soon as this process drains the lane. It returns Working if ctx ends first, and Idle if the worker ends first.
+// reportAfter waits for the report of a look with a higher number than "round". If "working" is true, it returns
+// Working as soon as this process drains the lane. It also returns Working if ctx ends first, and Idle if the worker
+// ends first.
 func (t *laneWorker) reportAfter(ctx context.Context, round int, working bool) Report {
-	t.wakeUp() // also if this process holds the lane, because another instance may just have filed a message
+	t.wakeUp() // also while this process holds the lane: another instance may just have appended a message
 	for {
 		t.mu.Lock()
 		report, shown, holding, settled := t.report, t.reportedRound, t.endTenure != nil, t.reported
@@ -133,7 +138,7 @@ func (t *laneWorker) reportAfter(ctx context.Context, round int, working bool) R
 		case <-settled:
 		case <-ctx.Done():
 			return Report{State: Working}
-		case <-t.done: // not openCtx.Done(): the host must not end the process before the drain has ended
+		case <-t.done: // not openCtx.Done(), because the caller's invocation must last until the drain has ended
 			return Report{State: Idle}
 		}
 	}
@@ -146,7 +151,7 @@ func (t *laneWorker) publishReport(r Report) {
 	t.signalReport()
 }
 
-// setHolding records that this process drains the lane, and that endTenure hands the lane over. If endTenure is nil,
+// setHolding records that this process drains the lane, with a function that hands the lane over. If endTenure is nil,
 // this process no longer drains the lane.
 func (t *laneWorker) setHolding(endTenure func()) {
 	t.mu.Lock()
@@ -168,7 +173,7 @@ func (t *laneWorker) signalReport() {
 	t.reported = make(chan struct{})
 }
 
-// runLoop is the worker's goroutine. It looks at the lane, and waits for the next reason to look, until openCtx ends.
+// runLoop is the worker's goroutine. Until openCtx ends, it looks at the lane and waits for the next reason to look.
 func (t *laneWorker) runLoop() {
 	defer close(t.done)
 	for t.drainer.openCtx.Err() == nil {
@@ -188,8 +193,9 @@ func (t *laneWorker) runLoop() {
 	t.enqueueIfWorkLeft()
 }
 
-// enqueueIfWorkLeft enqueues a ticket for a lane that this process leaves with work, so that another instance takes the
-// lane before the sweep would. It enqueues none if another process claims the lane, unless the Drainer is closed.
+// enqueueIfWorkLeft enqueues a ticket if this process leaves the lane with work. So another instance can take the lane
+// before the next sweep. While the Drainer is open, enqueueIfWorkLeft enqueues no ticket if another process claims the
+// lane, because that process needs no ticket. When the Drainer closes, the claim does not matter.
 func (t *laneWorker) enqueueIfWorkLeft() {
 	if !t.hasHeld {
 		return
@@ -206,8 +212,8 @@ func (t *laneWorker) enqueueIfWorkLeft() {
 	}
 }
 
-// lookOnce checks whether the lane has work, whether that work may be sent now, and whether the lane is free. If all
-// three are true, lookOnce takes the lane, drains it, and returns Working afterwards.
+// lookOnce looks at the lane. If the lane is free and has work that may be done now, lookOnce takes the lane, drains
+// it, and then returns Working.
 func (t *laneWorker) lookOnce() Report {
 	if t.hasHandedOver {
 		return t.stepAside()
@@ -225,7 +231,7 @@ func (t *laneWorker) lookOnce() Report {
 	}
 	t.claims.recordClaim(t.drainer.me, control, now)
 	switch {
-	case t.claims.isBy(t.drainer.me, now) && !control.Tail.IsClosed: // take the lane with or without work; see Claim
+	case t.claims.isBy(t.drainer.me, now) && !control.Tail.IsClosed: // a claimed lane is taken even without work
 	case !work:
 		return Report{State: Idle, HolderFence: holderFence}
 	case at.After(now):
@@ -254,7 +260,8 @@ func (t *laneWorker) lookOnce() Report {
 	t.setHolding(endTenure)
 	defer t.setHolding(nil)
 	t.drainer.Observer.Lease(t.number, LeaseTaken)
-	// StopTaking may have been called during this look. If it is called from now on, HandOver finds the lane.
+	// If StopTaking was called during this look, no session begins. If StopTaking is called later, HandOver can end the
+	// session.
 	if t.drainer.takesNoLane() {
 		endTenure()
 	} else {
@@ -275,12 +282,12 @@ func (t *laneWorker) lookOnce() Report {
 
 // predecessor has the state in which the former holder left the lane.
 type predecessor struct {
-	hasCrashed bool   // the former holder left Open set in tail
+	hasCrashed bool   // the former holder left IsOpen set in tail
 	nonce      string // the nonce that the former holder wrote into tail
 }
 
-// holdLane raises the fence and runs a session until no message can be sent any more. The session runs under the
-// lease's context: when trust in the lease ends, the request in flight is cut off. Only the last commit may come later.
+// holdLane raises the fence, and runs a session until the session has nothing to send or must end. When the
+// lease can no longer be trusted, the lease's context ends, and the request in flight is cut off.
 func (t *laneWorker) holdLane(l *lease.Lease, seen lane.Control, askedAt time.Time, of *tenure) error {
 	ctx, cancel := context.WithCancelCause(l.Context())
 	defer cancel(nil)
@@ -292,10 +299,10 @@ func (t *laneWorker) holdLane(l *lease.Lease, seen lane.Control, askedAt time.Ti
 	d.callForInvocation(ctx, t.number)
 	tracked := t.tracked
 	if former.nonce != t.nonce {
-		tracked = nil // another process has held the lane since
+		tracked = nil // another process has held the lane in between
 	}
 	t.tracked = nil
-	// The last commit outlives ctx, so the committer has a context of its own.
+	// The last commit may come after the end of ctx, so the committer has a context of its own.
 	commits, stopCommits := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopCommits()
 	c := startCommitter(commits, writer, d.Now, func(err error) { cancel(err) }, t.onCommitted)
@@ -319,7 +326,8 @@ func (t *laneWorker) holdLane(l *lease.Lease, seen lane.Control, askedAt time.Ti
 	return err
 }
 
-// onCommitted notifies the callers that wait for the change's messages to become final, and the sender of events.
+// onCommitted notifies the callers that wait until messages of the change are final. It also wakes the sender of
+// events.
 func (t *laneWorker) onCommitted(ch *lane.Change) {
 	t.drainer.completions.notifyFinal(t.number, ch.FinalSeqs())
 	if ch.HasEvents() && t.drainer.Store.Notifier != nil {
@@ -327,19 +335,20 @@ func (t *laneWorker) onCommitted(ch *lane.Change) {
 	}
 }
 
-// raiseFence raises the fence. If tail is open, the former holder has crashed or lost the lane: raiseFence counts a
-// crash, and begins the settle time, because the CMS may still work on a request of that holder.
+// raiseFence raises the fence. If IsOpen is set in tail, the former holder has crashed or lost the lane. raiseFence
+// then counts a crash, and begins the settle time, because the CMS may still work on a request of that holder.
 func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail) (w *lane.Writer, former predecessor, err error) {
 	d := t.drainer
 	w, err = d.Store.RaiseFence(ctx, t.number, rand.Text(), seen, func(tail *lane.Tail) {
+		// RaiseFence calls this function again if storage refused the last write. So the next line clears the values
 		former = predecessor{} // of an earlier call, whose tail was out of date
 		if tail.IsOpen {
 			tail.Crashes++
 			tail.NextAllowedAt, tail.SentBelow = d.Now().Add(d.spacer.interval),
-				0 // not known, because the former holder's last attempts may not be in tail
+				0 // SentBelow is not known, because tail may lack the former holder's last attempts
 			former.hasCrashed = true
 			tail.SettleUntil = d.Now().Add(d.Settle + maxSkew)
-			if tail.InFlightSeq != 0 && tail.InFlightFence == tail.Fence-1 { // the holder that crashed has named it
+			if tail.InFlightSeq != 0 && tail.InFlightFence == tail.Fence-1 { // the crashed holder wrote InFlightSeq
 				tail.InFlightCrashes++
 			}
 		}
@@ -351,7 +360,7 @@ func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail) (w *lane.Wr
 	return w, former, err
 }
 
-// startWatching begins to watch the lane, unless this process watches it already.
+// startWatching begins to watch the lane, unless this process already does so.
 func (t *laneWorker) startWatching(c lane.Control, now time.Time) {
 	if t.watch.watchedSince.IsZero() {
 		t.watch.watchedSince, t.watch.tail = now, c.Tail.ETag
@@ -359,16 +368,16 @@ func (t *laneWorker) startWatching(c lane.Control, now time.Time) {
 }
 
 // hasHolderCommitted reports whether the holder of a watched lane has committed since the last look. If so, the worker
-// need not try the lease. The worker notices a dead holder within two looks, and from then on tries the lease each
-// 0.8 s (watchInterval) until it gets the lease.
+// need not try to take the lease. If the holder has died, the worker notices that within two looks. From then on the
+// worker tries to take the lease at each look.
 func (t *laneWorker) hasHolderCommitted(tail lane.Tail) bool {
 	t.watch.isCommitting = !t.watch.watchedSince.IsZero() && tail.IsOpen && tail.ETag != t.watch.tail
 	t.watch.tail = tail.ETag
 	return t.watch.isCommitting
 }
 
-// reportFailure returns the report after an error of storage, or a lost lease: the next look comes after lookRetry to
-// twice lookRetry.
+// reportFailure logs an error of storage or the loss of the lease, and returns the report with that error. The next
+// look follows after a random time between lookRetry and twice lookRetry.
 func (t *laneWorker) reportFailure(err error) Report {
 	if t.drainer.ctx.Err() == nil {
 		t.drainer.Log.Warn("drain: interrupted", "lane", t.number, "err", err)
@@ -385,7 +394,7 @@ func (t *laneWorker) waitForNextLook(r Report) {
 	case r.State == Busy:
 		t.waitWatching(nextWatchDelay(t.watch.isCommitting, t.drainer.Now().Sub(t.watch.watchedSince), t.drainer.Lease))
 	case r.State == Waiting && r.Paused:
-		// A paused lane must cost little, however often it is woken: at most one look in reportFreshFor.
+		// A paused lane must cost little, however often it is woken. So there is at most one look in reportFreshFor.
 		clock.Sleep(t.drainer.openCtx, min(reportFreshFor, until))
 		t.awaitWake(until - reportFreshFor)
 	case r.State == Waiting:
@@ -395,10 +404,11 @@ func (t *laneWorker) waitForNextLook(r Report) {
 	}
 }
 
-// forever is the longest wait for a wake. The sweep wakes each lane that has work each minute.
+// forever is the longest wait for a wake. It can be long, because the sweep wakes each lane with work once a minute.
 const forever = 24 * time.Hour
 
-// awaitWake waits for a wake, or until openCtx ends, for at most d. It consumes a wake that is there already.
+// awaitWake waits for a wake, for at most d. It returns early if openCtx ends. If a wake is pending, it takes the wake,
+// even if d is not positive.
 func (t *laneWorker) awaitWake(d time.Duration) {
 	select {
 	case <-t.wake:
@@ -414,9 +424,10 @@ func (t *laneWorker) awaitWake(d time.Duration) {
 	}
 }
 
-// nextWatchDelay returns the time between two looks at a lane that another process holds. It is watchInterval unless
-// the holder is alive, that is, has committed since the last look. If the holder is alive, the time grows once the lane
-// was watched for the length of a lease. The two looks that notice a crash take two thirds of a lease at most.
+// nextWatchDelay returns the time until the next look at a lane that another process holds. If the holder is alive (has
+// committed since the last look), and the lane was watched for longer than the length of a lease, the time grows up to
+// a third of that length. The limit is needed because a process notices a crash only after two looks. In all other
+// cases the time is watchInterval.
 func nextWatchDelay(alive bool, watched, length time.Duration) time.Duration {
 	if !alive || watched < length+watchInterval {
 		return watchInterval

@@ -7,9 +7,10 @@ import (
 	"weir/internal/lane"
 )
 
-// A process reads tail while the former holder has the lane. The holder hands the lane over in order before the process
-// raises the fence. The process must not take the holder for crashed. Otherwise it would wait for the settle time,
-// although no request is under way. In the second case the holder commits instead, and then crashes.
+// A process reads tail while another holder has the lane. In the first case the holder hands the lane over before the
+// process raises the fence. Then the process must count no crash. Otherwise the process would wait for the settle time,
+// although the CMS works on no request. In the second case the holder commits, and then crashes. Then the process must
+// count a crash.
 func TestLaneWorker_HandOverBetweenReadAndFence(t *testing.T) {
 	for name, isOpen := range map[string]bool{"handed over": false, "committed, then crashed": true} {
 		t.Run(name, func(t *testing.T) {

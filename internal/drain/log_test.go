@@ -17,7 +17,7 @@ import (
 	"weir/internal/weir"
 )
 
-// withLog makes a process log to memory.
+// withLog makes a process write all its log lines to b.
 func withLog(b *bytes.Buffer) func(*drain.Config) {
 	return func(cfg *drain.Config) {
 		cfg.Log = slog.New(slog.NewJSONHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -28,7 +28,7 @@ func TestDrainer_Logs_TheIDThatUsersKnow(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.answerByBody("x")
 		id := w.post("a", "x")
-		first := weir.ID{Epoch: 7, Lane: 2, Seq: 12, Nonce: id.Nonce} // the id under which the message was filed
+		first := weir.ID{Epoch: 7, Lane: 2, Seq: 12, Nonce: id.Nonce} // the id that the upstream got
 		if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{{
 			Kind: storage.Merge, Key: "m_" + lane.OrderPos(id.Seq),
 			Values: map[string]any{"Origin": first.String()}}}); err != nil {

@@ -38,7 +38,7 @@ func TestDrainer_Look(t *testing.T) {
 			a, b := w.start(longLease), w.start(longLease)
 			a.Look(t.Context(), 0)
 			b.Look(t.Context(), 0)
-			time.Sleep(3 * time.Minute) // the times between two looks of b have grown
+			time.Sleep(3 * time.Minute) // b looks at the lane less often now
 			asked := time.Now()
 			if r := b.Look(t.Context(), 0); r.State != drain.Busy || time.Since(asked) != 0 {
 				t.Errorf("%+v after %s, want %s at once", r, time.Since(asked), drain.Busy)
@@ -65,7 +65,7 @@ func TestDrainer_Look(t *testing.T) {
 			w.post("a", "x")
 			p := w.start()
 			p.Look(t.Context(), 0)
-			time.Sleep(400 * time.Millisecond) // the holder lingers, and looks each half second
+			time.Sleep(400 * time.Millisecond) // the holder waits, and reads the control rows each half second
 			w.post("b", "y")
 			p.Look(t.Context(), 0)
 			time.Sleep(30 * time.Millisecond)
@@ -76,8 +76,8 @@ func TestDrainer_Look(t *testing.T) {
 	})
 }
 
-// A holder must know the operators' pauses before it sends a message. After a failed read it waits for a while, and
-// reads them again.
+// A holder must read the operators' pauses before it sends a message. If the read fails, the holder waits for a while
+// before the next read.
 func TestDrainer_PacesItsLooksWhileStorageRefuses(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(2*time.Second, 200))
@@ -92,11 +92,13 @@ func TestDrainer_PacesItsLooksWhileStorageRefuses(t *testing.T) {
 				return storagetest.Fault{}
 			}
 			if reads++; reads > 100 {
-				return storagetest.Fault{} // otherwise the test would never end
+				// Virtual time stands still while a holder reads without waits. If such reads failed forever, the test
+				// would never end.
+				return storagetest.Fault{}
 			}
 			return storagetest.Fault{Kind: storagetest.FailBefore}
 		})
-		time.Sleep(3 * time.Second) // the first message is at the CMS; the second waits for a read of the pauses
+		time.Sleep(3 * time.Second) // the CMS has message 1; message 2 waits for a read of the pauses
 		p.faults.Set(nil)
 		w.waitUntilEmpty(time.Minute)
 		if reads == 0 || reads > 30 {

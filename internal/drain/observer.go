@@ -6,14 +6,14 @@ import (
 	"weir/internal/weir"
 )
 
-// Observer gets the events of this process's drains, for metrics. Its methods are called
-// concurrently, from the middle of the work, and must return at once.
+// Observer gets the events of this process's drains, for metrics. Its methods are called concurrently, and must return
+// at once, because deliveries wait for them.
 type Observer interface {
-	// Attempted is called after an attempt, also after one that Weir decided not to make. outcome is the outcome for
-	// the message, and may differ from r.Outcome.
+	// Attempted is called after each attempt, even if the attempt ended before a request was sent. outcome is the
+	// outcome that counts for the message. It can differ from r.Outcome, for example if the CMS refuses all messages.
 	Attempted(lane int, m *weir.Message, r weir.Result, outcome weir.Outcome)
-	// Finished is called when the holder has decided that a message is final. The commit of that decision can still
-	// fail. In that case another holder decides anew.
+	// Finished is called when the holder has decided that a message is final. If the commit of the decision fails,
+	// another holder decides anew.
 	Finished(lane int, f Final)
 	// Lease is called for each event of a lane's lease.
 	Lease(lane int, event LeaseEvent)
@@ -22,8 +22,8 @@ type Observer interface {
 // Final describes a message that the holder decided to be final.
 type Final struct {
 	Stage      weir.Stage
-	Contract   string    // "" if a superseded message was not read
-	AcceptedAt time.Time // zero if a superseded message was not read
+	Contract   string    // "" for a superseded message that the holder has not read
+	AcceptedAt time.Time // zero for a superseded message that the holder has not read
 	Since      time.Time // the latest of acceptance, due time and replay request; zero if AcceptedAt is zero
 	At         time.Time
 }
@@ -34,9 +34,9 @@ type LeaseEvent string
 // The events of leases.
 const (
 	LeaseTaken    LeaseEvent = "taken"
-	LeaseBusy     LeaseEvent = "busy"     // another process has it
-	LeaseReleased LeaseEvent = "released" // this process is about to release it
-	LeaseLost     LeaseEvent = "lost"     // trust in it has ended, or another holder has the lane
+	LeaseBusy     LeaseEvent = "busy"     // another process has the lease
+	LeaseReleased LeaseEvent = "released" // this process is about to release the lease
+	LeaseLost     LeaseEvent = "lost"     // this process can no longer trust the lease, or another holder has the lane
 )
 
 // noObserver is the Observer if none is set.

@@ -42,8 +42,9 @@ func (o *witness) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return o.Sender.Send(ctx, d)
 }
 
-// A message is tried twice, becomes dead, and is replayed days later. The wait before each attempt counts from the
-// end of the attempt before it or from the replay, and so does the time until the message is final.
+// A message is tried twice, becomes dead, and is replayed days later. The wait before an attempt counts from the
+// acceptance, the end of the last attempt, or the replay, whichever is latest. The time until the message is final
+// counts from the acceptance or the replay.
 func TestObserver_SinceWhenItCouldHaveGone(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		m := w.answerByBody("1")

@@ -17,7 +17,7 @@ import (
 	"weir/internal/weir"
 )
 
-// newOfferingAppender returns an appender that offers its messages to a process's drainer, and wakes it.
+// newOfferingAppender returns an appender that offers its messages to the process p, and wakes p.
 func (w *world) newOfferingAppender(p *process) *lane.Appender {
 	a := lane.NewAppender(w.store, lanetest.Quiet)
 	a.OnFiled, a.OnWake = p.OfferAppended, p.WakeOffered
@@ -32,7 +32,7 @@ func (w *world) appendBy(a *lane.Appender, key, body string) {
 	}
 }
 
-// countLogReads returns a counter of a process's further reads of the log.
+// countLogReads returns a counter of the reads of the log that p makes after this call.
 func countLogReads(p *process) *atomic.Int64 {
 	n := &atomic.Int64{}
 	p.faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -79,7 +79,7 @@ func TestDrainer_Offer(t *testing.T) {
 			p := w.start()
 			a := w.newOfferingAppender(p)
 			w.appendBy(a, "a", "0")
-			time.Sleep(10 * time.Second) // the lane is at rest
+			time.Sleep(10 * time.Second) // the lane is idle
 			table := &gatedTable{Table: w.store.Table, begun: make(chan struct{}), may: make(chan struct{})}
 			w.store.Table = table
 			ctx, cancel := context.WithCancel(t.Context())
@@ -120,7 +120,7 @@ func TestDrainer_Offer(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			p := w.start()
 			a := w.newOfferingAppender(p)
-			for i := range 30 { // more bytes than recentAppends keeps, if the drain is behind
+			for i := range 30 { // more bytes than a process keeps of its appended messages
 				w.appendBy(a, fmt.Sprint("k", i%10), newNoise(300<<10, i))
 				w.appendBy(a, fmt.Sprint("k", i%10), "small")
 			}

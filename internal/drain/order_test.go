@@ -274,7 +274,7 @@ func TestDrainer_CMS_WaitingForARetryDoesNotHideANewMessage(t *testing.T) {
 			t.Fatalf("join: %+v, want State %v and Paused false", r, drain.Waiting)
 		}
 		w.post("b", "y")
-		p.Join(t.Context(), 0) // looks at the lane, as this process does for a ticket
+		p.Join(t.Context(), 0) // makes the process look at the lane, as a ticket does
 		if got := w.listDelivered("b"); len(got) != 1 {
 			t.Errorf("delivered %v of b, want one: %+v", got, w.control())
 		}

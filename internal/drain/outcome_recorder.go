@@ -29,7 +29,8 @@ type outcomeRecorder struct {
 	remembered *rememberedIDs
 }
 
-// recordOutcome hands the change of an outcome to the committer.
+// recordOutcome records the outcome of an attempt, and hands the change to the committer. The parameter outcome is the
+// outcome that counts for the message. It can differ from result.Outcome.
 func (o *outcomeRecorder) recordOutcome(ctx context.Context, c *candidate, result weir.Result,
 	outcome weir.Outcome,
 ) error {
@@ -41,14 +42,14 @@ func (o *outcomeRecorder) recordOutcome(ctx context.Context, c *candidate, resul
 		return err
 	}
 	if c.entry.Stage.Final() {
-		c.entry.Message.Body = nil // it is not needed any more, and the commit may take a while
+		c.entry.Message.Body = nil // the body is not needed any more, and the commit can take a while
 	}
 	o.journal.record(change, outcome != weir.OutcomeDelivered || o.guard.isCautious())
 	return o.guard.countMessage(ctx)
 }
 
-// logAttempt logs an attempt. At the default level only the attempt that made the message final has a line, because log
-// lines cost more money on Azure than the storage account does.
+// logAttempt logs an attempt. The default level shows only an attempt that made its message final, because on Azure log
+// lines cost more money than the storage account.
 func (o *outcomeRecorder) logAttempt(ctx context.Context, e *lane.Entry, number int, result weir.Result,
 	outcome weir.Outcome,
 ) {
@@ -67,7 +68,6 @@ func (o *outcomeRecorder) logAttempt(ctx context.Context, e *lane.Entry, number 
 		slog.String("err", reason), slog.String("trace_id", e.Message.TraceID()))
 }
 
-// buildChange builds the change of an outcome.
 func (o *outcomeRecorder) buildChange(c *candidate, result weir.Result, outcome weir.Outcome,
 ) (*lane.Change, error) {
 	ch := &lane.Change{}
@@ -85,7 +85,7 @@ func (o *outcomeRecorder) buildChange(c *candidate, result weir.Result, outcome 
 		delay := o.backoff.retryDelay(c.entry.AttemptsSinceReplay(), result.RetryAfter)
 		err = o.scheduleRetry(c, ch, o.now().Add(delay))
 	case weir.OutcomeUnavailable:
-		c.entry.DropBody() // the message stays in the read-ahead, perhaps with thousands of others
+		c.entry.DropBody() // the message stays in readAhead, perhaps with thousands of other messages
 		if wait := o.breaker.pausedUntil.Sub(o.now()); wait > 0 {
 			o.log.Warn("drain: cms unavailable, lane pauses", "delay_ms", wait.Milliseconds(), "err", result.Reason)
 		}
@@ -129,7 +129,7 @@ func (o *outcomeRecorder) finalize(c *candidate, ch *lane.Change, result weir.Re
 	return ch.Finish(c.entry, stage, at)
 }
 
-// saveVersion records the version of a delivered message, with a warning if the version is beyond reason.
+// saveVersion records the version of a delivered message, with a warning if the version is suspiciously high.
 func (o *outcomeRecorder) saveVersion(e *lane.Entry, ch *lane.Change) {
 	key := e.SupersedeKey()
 	previous := weir.Version{}
@@ -144,8 +144,7 @@ func (o *outcomeRecorder) saveVersion(e *lane.Entry, ch *lane.Change) {
 	o.versions.remember(key, ch.SaveLatestVersion(e, warning))
 }
 
-// removeFinal takes a message that became final out of the read-ahead or out of its block. The next message of the
-// block may be sent at once, or at its due time.
+// removeFinal takes a message that became final out of the read-ahead or out of its block.
 func (o *outcomeRecorder) removeFinal(c *candidate, ch *lane.Change) {
 	if c.block == nil {
 		o.readAhead.removeEntry(c.entry)
@@ -154,8 +153,7 @@ func (o *outcomeRecorder) removeFinal(c *candidate, ch *lane.Change) {
 	o.keys.unpark(c.block, ch, c.entry.AsHeld())
 }
 
-// scheduleRetry makes a message wait for its retry. The other messages of its key wait, too, unless their contract lets
-// them go ahead (onFailure: skip).
+// scheduleRetry makes a message wait for its retry. Later messages of its key wait, too, except with onFailure: skip.
 func (o *outcomeRecorder) scheduleRetry(c *candidate, ch *lane.Change, nextAt time.Time) error {
 	k := c.block
 	if k == nil {

@@ -28,13 +28,13 @@ func (p *sessionParts) recordAndCommit(o *outcomeRecorder, c *candidate, result 
 
 var rejected = newResult(weir.OutcomeRejected, 400)
 
-// An outcome makes the message final, holds it for its retry, or leaves it as it is.
+// An outcome makes a message final, makes it wait for its retry, or does not change it.
 func TestOutcomeRecorder_FromLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		result   weir.Result
 		attempts int // number of earlier attempts
 		stage    weir.Stage
-		isKept   bool // the message stays in the read-ahead
+		isKept   bool // the message stays in readAhead.entries
 		blocks   int
 	}{
 		"Delivered":       {fine, 0, weir.Delivered, false, 0},
@@ -92,8 +92,8 @@ func TestOutcomeRecorder_SchedulesRetry(t *testing.T) {
 	}
 }
 
-// When the first message of a block is final, the next one may be sent at once. After the last message the block is
-// removed.
+// When the first message of a block is final, the next message may be sent at once. When the last message is final, the
+// block is removed.
 func TestOutcomeRecorder_FromBlock(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		ids := p.appendMessages("a", "a")
@@ -110,7 +110,7 @@ func TestOutcomeRecorder_FromBlock(t *testing.T) {
 		if err != nil || len(stored) != 0 || len(p.keys.byID) != 0 {
 			t.Errorf("after the last: got the blocks %v (%v), %d in memory; want none", stored, err, len(p.keys.byID))
 		}
-		// A replay of the dead message must be refused now.
+		// The later message of the key was delivered, so a replay of the dead message must be refused.
 		if _, err := p.store.Requests().Replay(t.Context(), ids[0],
 			lane.ReplayOptions{}); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("replay: got %v, want a conflict, because a later message of the key was delivered", err)
@@ -118,7 +118,8 @@ func TestOutcomeRecorder_FromBlock(t *testing.T) {
 	})
 }
 
-// Tail has the last error, cut to its limit between two characters.
+// Tail has the text of the last error. A longer text is cut to at most maxLastError bytes, and the cut splits no
+// character.
 func TestOutcomeRecorder_LastError(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		p.appendMessages("a", "b")
@@ -137,8 +138,8 @@ func TestOutcomeRecorder_LastError(t *testing.T) {
 	})
 }
 
-// Thousands of messages may wait for an unavailable CMS, so none of them keeps its body in memory. A final message
-// drops its body, too, because its commit may take a while.
+// Thousands of messages can wait for an unavailable CMS, so none of them keeps its body in memory. A final message
+// drops its body, too, because the commit can take a while.
 func TestOutcomeRecorder_DropsBodies(t *testing.T) {
 	for name, result := range map[string]weir.Result{"Unavailable": down, "Final": fine} {
 		t.Run(name, func(t *testing.T) {
@@ -158,8 +159,8 @@ func TestOutcomeRecorder_DropsBodies(t *testing.T) {
 	}
 }
 
-// While the holder is cautious, an outcome is in storage before the next message is sent, and tail then names no
-// message as in flight.
+// After crashes the holder is cautious: it names a message in tail before it sends the message, and commits the outcome
+// before the next message. After that commit tail names no message.
 func TestOutcomeRecorder_Cautious(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		p.appendMessages("a")
@@ -172,7 +173,7 @@ func TestOutcomeRecorder_Cautious(t *testing.T) {
 		if err := p.newRecorder().recordOutcome(t.Context(), &candidate{entry: e}, fine, fine.Outcome); err != nil {
 			t.Fatal(err)
 		}
-		tail := p.readControl().Tail // the test does not wait for the commit
+		tail := p.readControl().Tail // the test calls no commitAll, because recordOutcome has already committed
 		if tail.InFlightSeq != 0 || tail.Counts.Delivered != 1 || p.guard.cautiousLeft != 1 {
 			t.Errorf("got in flight %d, %d delivered, %d left; want 0, 1, 1", tail.InFlightSeq, tail.Counts.Delivered,
 				p.guard.cautiousLeft)
@@ -180,7 +181,8 @@ func TestOutcomeRecorder_Cautious(t *testing.T) {
 	})
 }
 
-// After a delivery the breaker forgets its suspicion of the message, and the version is recorded as the latest one.
+// A delivery removes the breaker's record of an earlier failure of the message, and records the message's version as
+// the latest version.
 func TestOutcomeRecorder_Delivered(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		p.appendMessage(weir.Message{Key: "a", Version: "7", Supersede: true})

@@ -16,12 +16,12 @@ import (
 	"weir/internal/weir"
 )
 
-// sessionParts has the parts of a session that several tests need, over a lane in memory of which the test is the
-// holder. A test adds the part under test.
+// sessionParts has the parts of a session that several tests need. The lane is in memory, and the test is the lane's
+// holder. Each test adds the part under test.
 type sessionParts struct {
 	laneScope
 	t          *testing.T
-	faults     *storagetest.Faults // of the table, as the parts see it
+	faults     *storagetest.Faults // faults of the table that the parts use
 	appender   *lane.Appender
 	journal    *journal
 	keys       *keyStates
@@ -31,7 +31,7 @@ type sessionParts struct {
 	readAhead  *readAhead
 	remembered *rememberedIDs
 	finals     *finalsObserver
-	handled    int64 // what commits save as Tail.RequestsSeen
+	handled    int64 // the value that commits save as Tail.RequestsSeen
 }
 
 // runWithParts runs a test in virtual time with the parts of a session.
@@ -39,7 +39,8 @@ func runWithParts(t *testing.T, f func(t *testing.T, p *sessionParts)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// The committer's timer keeps synctest from seeing a deadlock if a test waits for ever.
+		// If a test waits for ever, synctest sees no deadlock, because the committer has a timer. The timer
+		// "stuck" ends such a test.
 		stuck := time.AfterFunc(24*time.Hour, func() { panic("the test has waited for a day of virtual time") })
 		defer stuck.Stop()
 		account, faults := memory.New(time.Now), storagetest.NewFaults()
@@ -83,7 +84,7 @@ func (p *sessionParts) startJournal() {
 	}}
 }
 
-// appendMessages appends messages of these keys with the body "<a/>", and returns their ids.
+// appendMessages appends a message with the body "<a/>" for each of the keys, and returns the messages' ids.
 func (p *sessionParts) appendMessages(keys ...string) (ids []weir.ID) {
 	p.t.Helper()
 	for _, key := range keys {
@@ -102,7 +103,7 @@ func (p *sessionParts) appendMessage(m weir.Message) weir.ID {
 	return receipt.Message.ID
 }
 
-// readLog puts the whole log into the read-ahead.
+// readLog puts the whole log into the read-ahead, and returns the log's entries.
 func (p *sessionParts) readLog() []*lane.Entry {
 	p.t.Helper()
 	entries, err := p.store.ReadLog(p.t.Context(), 0, 1, 1000)
@@ -129,8 +130,8 @@ func (p *sessionParts) commitFinal(e *lane.Entry, stage weir.Stage) {
 	p.commitAll()
 }
 
-// holdMessages moves messages from the read-ahead into one block, and commits that. The first one waits for
-// its retry until retryAt.
+// holdMessages moves messages of one key from the read-ahead into a block, and commits the changes. The first message
+// waits for its retry until retryAt.
 func (p *sessionParts) holdMessages(retryAt time.Time, entries ...*lane.Entry) *keyState {
 	p.t.Helper()
 	var k *keyState
@@ -191,7 +192,7 @@ func (p *sessionParts) expectStages(ids []weir.ID, want ...weir.Stage) {
 	}
 }
 
-// finalsObserver records the messages that became final.
+// finalsObserver records the stages of the messages that became final.
 type finalsObserver struct {
 	noObserver
 	mu     sync.Mutex
@@ -205,7 +206,7 @@ func (o *finalsObserver) Finished(_ int, f Final) {
 	o.stages = append(o.stages, f.Stage)
 }
 
-// expectFinals checks the stages that were reported.
+// expectFinals checks the recorded stages.
 func (o *finalsObserver) expectFinals(t *testing.T, want ...weir.Stage) {
 	t.Helper()
 	o.mu.Lock()

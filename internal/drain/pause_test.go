@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// pause pauses a key, or the lane.
+// pause pauses a key, or the lane if the key is empty. If "until" is zero, the pause has no end.
 func (w *world) pause(key string, until time.Time) {
 	w.t.Helper()
 	pause := weir.Pause{Key: key, Reason: "test", Since: time.Now(), Until: until}
@@ -23,7 +23,7 @@ func (w *world) pause(key string, until time.Time) {
 	}
 }
 
-// resume ends a pause and wakes the process, as the API does.
+// resume ends the pause of a key, or of the lane if the key is empty. It also wakes the process, as the API does.
 func (w *world) resume(p *process, key string) {
 	w.t.Helper()
 	if err := w.store.Pauses().Resume(w.t.Context(), 0, key); err != nil {
@@ -32,7 +32,7 @@ func (w *world) resume(p *process, key string) {
 	p.Wake(0)
 }
 
-// listSentBetween returns the bodies whose attempts began at from or later, and before to.
+// listSentBetween returns the bodies of the attempts that began at "from" or later, and before "to".
 func (w *world) listSentBetween(from, to time.Time) (bodies []string) {
 	for _, s := range w.cms.listRequests() {
 		if !s.at.Before(from) && s.at.Before(to) {
@@ -156,8 +156,8 @@ func TestPause_Key(t *testing.T) {
 	}
 }
 
-// A pause may end before the messages that it parked are committed as held. The holder reads the key's queue only after
-// that commit.
+// A commit stores the messages of a paused key as held. The pause can end before that commit. The holder reads the
+// key's queue only after the commit, and then sends the messages at once.
 func TestPause_EndsBeforeParkedMessagesAreWritten(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(60*time.Millisecond, 200))
@@ -248,7 +248,7 @@ func TestPause_OutlivesItsHolder(t *testing.T) {
 }
 
 // lateAnswer is a table that delays the answer to one read of the control rows. The test sends the delay to the channel
-// "late". The channel "asked" is closed when that read has begun.
+// "late". The channel "asked" is closed when the delay begins.
 type lateAnswer struct {
 	storage.Table
 	late  chan time.Duration
@@ -268,8 +268,8 @@ func (s lateAnswer) Range(ctx context.Context, q storage.Query) (storage.Page, e
 	return page, err
 }
 
-// If the answer to a read of the control rows comes after the answer to a later read that shows a pause, it does not
-// end that pause.
+// Two reads of the control rows overlap. The read that began later shows a pause, and is answered first. Then the read
+// that began earlier is answered, without the pause. This late answer must not end the pause.
 func TestPause_SeenAgainstALateAnswer(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(30*time.Millisecond, 200))
@@ -286,7 +286,8 @@ func TestPause_SeenAgainstALateAnswer(t *testing.T) {
 		answers.late <- 1200 * time.Millisecond
 		<-answers.asked
 		w.pause("a", time.Time{})
-		w.post("c", "due", withDueTime(time.Now().Add(100*time.Millisecond))) // its move reads the control rows
+		// When this message becomes due, the holder reads the control rows.
+		w.post("c", "due", withDueTime(time.Now().Add(100*time.Millisecond)))
 		time.Sleep(200 * time.Millisecond)
 		w.post("a", "1")
 		time.Sleep(time.Minute)
@@ -300,9 +301,9 @@ func TestPause_SeenAgainstALateAnswer(t *testing.T) {
 	})
 }
 
-// A process has read the control rows while key a was paused. Before it takes the lane, another holder sees the end of
-// the pause. If the process acted on its old read, it would write into tail that key a has no work. The process dies
-// before it can correct that. So no process would take the lane for key a until a request comes.
+// A process has read the control rows while key a was paused. Before this process takes the lane, the pause ends, and
+// another holder sees the end of the pause. If the process used the outdated pause, it would write into tail that no
+// message of key a may be sent. If the process then died, no process would take the lane to send messages of key a.
 func TestPause_AReadFromBeforeTheFormerHolder(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.pause("a", time.Time{})
@@ -325,7 +326,7 @@ func TestPause_AReadFromBeforeTheFormerHolder(t *testing.T) {
 			t.Fatalf("got %+v, want no requests, and the lane not open", c)
 		}
 		w.post("a", "a")
-		w.cms.setAnswer(answerAfter(time.Hour, 200)) // the process does not get past this attempt
+		w.cms.setAnswer(answerAfter(time.Hour, 200)) // the CMS does not answer before the process is killed
 		for end := time.Now().Add(2 * time.Minute); !w.control().Tail.IsOpen && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
@@ -444,7 +445,7 @@ func TestCalendar(t *testing.T) {
 				t.Errorf("%s was sent at %s, want it outside the closed time", s.body, s.at)
 			}
 		}
-		for hour := range 2 { // the holder goes on as soon as the calendar opens
+		for hour := range 2 { // the holder sends messages again as soon as the calendar opens
 			opens := due.Truncate(time.Hour).Add(time.Duration(hour-1) * time.Hour)
 			if got := w.listSentBetween(opens, opens.Add(20*time.Second)); len(got) == 0 {
 				t.Errorf("nothing was sent within 20s of the opening at %s, want some", opens)

@@ -10,7 +10,7 @@ import (
 	"weir/internal/storage"
 )
 
-// pacedTable is a table whose requests take a fixed time.
+// pacedTable is a table whose reads and writes take fixed times.
 type pacedTable struct {
 	storage.Table
 	read, write time.Duration
@@ -31,7 +31,8 @@ func (s pacedTable) Transact(ctx context.Context, partition string, ops []storag
 	return s.Table.Transact(ctx, partition, ops)
 }
 
-// Writes for one message, before its due time and after its delivery, do not delay another message beyond its due time.
+// Many messages become due shortly after each other. The storage writes for one message do not make another message
+// late.
 func TestDrainer_DueBesideOtherWrites(t *testing.T) {
 	for _, apart := range []time.Duration{30, 37, 43, 51, 70, 130} {
 		apart *= time.Millisecond

@@ -8,13 +8,16 @@ import (
 	"weir/internal/weir"
 )
 
-// While the CMS refuses one message after the other, the holder probes: it looks for a message that the CMS takes. A
-// key has its turn when a message of it is sent. The holder takes keys from both ends of the log alternately. As long
-// as some key has not had its turn, pauses are short and the holder stays. When each key had its turn, the round is
-// over, and a longer pause comes before the next round. A message that is filed or becomes due in that pause has its
-// turn at once (lane.Control.HasUntried). All other messages still wait for the end of the pause (breaker.isResting).
+// While the CMS refuses messages, the holder probes: it sends messages of other keys, to find a message that the CMS
+// takes. breaker.go explains the words verdict, refusal, round and turn.
+//
+//   - The holder takes messages from both ends of the log alternately.
+//   - While the log has a key that had no turn, pauses are short, and the holder keeps the lane.
+//   - When each key had its turn, the lane pauses for longer. Then the next round begins.
+//   - In the longer pause, the holder sends only messages of keys that had no turn, for example new messages
+//     (lane.Control.HasUntried).
 
-// prober decides how a session goes on after refusals.
+// prober decides how a session continues after refusals.
 type prober struct {
 	laneScope
 	journal   *journal
@@ -22,15 +25,15 @@ type prober struct {
 	keys      *keyStates
 	breaker   *breaker
 	due       interface{ isShut(keyHash string) bool }
-	deferred  map[string]time.Time // NextAt before deferProbed changed it, by id of the block
+	deferred  map[string]time.Time // by block id: the NextAt that deferProbed replaced
 }
 
-// classifyResult returns the outcome of an attempt for its message. After enough refusals it pauses the lane. After a
-// verdict it ends the wait for the next round.
+// classifyResult returns the outcome that counts for the candidate. After enough refusals it pauses the lane. After a
+// verdict it calls endDeferral.
 func (p *prober) classifyResult(c *candidate, result weir.Result) weir.Outcome {
 	if c.block != nil {
 		delete(p.deferred, c.block.ID)
-		c.block.IsUntried = false // stored with the block's next change; after a crash the message has another turn
+		c.block.IsUntried = false // not stored yet: after a crash the message counts as untried again
 	}
 	verdicts := p.breaker.verdicts
 	outcome := p.breaker.classifyResult(c.entry, result, p.now())
@@ -43,8 +46,8 @@ func (p *prober) classifyResult(c *candidate, result weir.Result) weir.Outcome {
 	return outcome
 }
 
-// beginRound is called after each key had its turn. It reports whether the next round begins now. Otherwise the lane
-// pauses first.
+// beginRound is called when each key had its turn. It either begins the next round or pauses the lane, and reports
+// whether a round has begun.
 func (p *prober) beginRound() bool {
 	if p.breaker.endRound(p.now()) {
 		return true
@@ -53,8 +56,8 @@ func (p *prober) beginRound() bool {
 	return false
 }
 
-// pauseIfProbed pauses the lane if enough messages were refused since the last pause. The pause is short as long as
-// there may be a key that has not had its turn.
+// pauseIfProbed pauses the lane after enough refusals. The pause is short if the log can still have a key that had no
+// turn.
 func (p *prober) pauseIfProbed() {
 	switch {
 	case !p.breaker.hasProbedEnough():
@@ -66,16 +69,16 @@ func (p *prober) pauseIfProbed() {
 	}
 }
 
-// hasUntriedKey reports whether a key that has not had its turn may be in the log.
+// hasUntriedKey reports whether the log can still have a key that had no turn in this round.
 func (p *prober) hasUntriedKey() bool {
 	return !p.readAhead.isComplete() || slices.ContainsFunc(p.readAhead.entries, func(e *lane.Entry) bool {
 		return e.Seq() >= p.breaker.probedBelow && !p.breaker.probedKeys[e.KeyHash()]
 	})
 }
 
-// deferProbed records that no message in the log waits for its turn in this round. It makes held messages wait for the
-// end of the pause, in the same order, if their time has come and their keys had their turn. So tail shows no work
-// before the end of the pause, unless another message comes or becomes due.
+// deferProbed records that all keys of the log had their turn. It also makes each overdue block whose key had its turn
+// wait for the end of the pause. So tail does not show these blocks as work during the pause. The blocks keep their
+// order.
 func (p *prober) deferProbed() {
 	p.breaker.probedBelow = p.readAhead.nextRead
 	until := p.breaker.pausedUntil.Truncate(time.Microsecond)
@@ -92,7 +95,8 @@ func (p *prober) deferProbed() {
 	p.journal.record(&lane.Change{}, true)
 }
 
-// endDeferral ends the wait for the next round, because the CMS has judged a message.
+// endDeferral gives each block in p.deferred the NextAt that deferProbed replaced. A block that has an earlier NextAt
+// by now keeps the earlier one.
 func (p *prober) endDeferral() {
 	for id, next := range p.deferred {
 		if k := p.keys.byID[id]; k != nil && next.Before(k.NextAt) {

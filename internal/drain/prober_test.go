@@ -8,7 +8,7 @@ import (
 	"weir/internal/weir"
 )
 
-// newTestProber returns a prober that shares the parts of a selector.
+// newTestProber returns a prober and a selector that share their parts.
 func newTestProber(logKeys ...string) (*prober, *selector) {
 	s, due := newTestSelector(logKeys...)
 	s.readAhead.isAtEnd = true
@@ -16,8 +16,8 @@ func newTestProber(logKeys ...string) (*prober, *selector) {
 		breaker: s.breaker, due: due, deferred: map[string]time.Time{}}, s
 }
 
-// After each key had its turn, due messages wait for the end of the pause, in the same order. When the CMS takes a
-// message, their wait ends.
+// If the CMS has refused a key, the overdue block of the key waits for the end of the pause. Such blocks keep their
+// order. After the CMS has taken a message, the blocks are due again.
 func TestProber_DefersProbedKeysUntilAVerdict(t *testing.T) {
 	t.Parallel()
 	p, s := newTestProber()
@@ -43,7 +43,7 @@ func TestProber_DefersProbedKeysUntilAVerdict(t *testing.T) {
 	}
 }
 
-// While a key has not had its turn, pauses stay short.
+// Pauses are short while the log has a key that was not tried.
 func TestProber_PausesShortlyWhileAKeyIsUntried(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -8,48 +8,49 @@ import (
 )
 
 const (
-	// A page of the log has pageMin to pageMax messages. The size of the last page decides how many of them are taken
-	// to fit into pageBytes. A row has up to 60 KiB of a body, so pageMin rows are under 2 MiB.
+	// A page of the log has pageMin to pageMax messages. The number is chosen so that a page has about pageBytes, if
+	// its messages are as large as those of the last page. A row stores at most 60 KiB of a body, so a page of pageMin
+	// messages is always smaller than 2 MiB.
 	pageMin   = 32
 	pageMax   = 256
 	pageBytes = 1 << 20
-	// rowBytes is about the size of a message's row without its body.
+	// rowBytes is the approximate size of a message's row without the body.
 	rowBytes = 512
-	// farRows is the number of messages that a far read asks for: as many as one answer of storage may have. A far read
-	// drops the bodies of its messages. The holder reads far if messages supersede each other, or if many messages that
-	// were read cannot be sent or parked now.
+	// A far read is a read of farRows messages without their bodies. One answer of Azure Table Storage has at most that
+	// many rows. The holder reads far in two cases: if messages supersede each other, or if many messages in the
+	// read-ahead cannot be sent now.
 	farRows = 1000
-	// If the read-ahead has readAheadMax messages that cannot be sent or parked now, they lead to no further far read.
-	// Without its body a message takes about 1.3 KiB.
+	// When readAheadMax messages are in memory, startFarRead does not read more. One message takes about 1.3 KiB
+	// without its body.
 	readAheadMax = 10_000
 )
 
-// readAhead has the messages of the log that were read and are not settled, in order: they are neither final nor held
-// nor scheduled. The next page is read while the messages of the last one are sent.
+// readAhead has the log's messages that were read and are not settled, in order. A message is settled when it is final,
+// held or scheduled. While the session sends messages, a goroutine reads the next page.
 type readAhead struct {
 	store       *lane.Store
 	lane        int
 	appends     *recentAppends
 	entries     []*lane.Entry
 	nextRead    int64 // first sequence number not read
-	hasCaughtUp bool  // the log was read to its end once since this holder raised the fence
-	isAtEnd     bool  // the log was read to its end, as far as is known
-	isCautious  bool  // the holder is cautious: one message is read at a time
-	isFar       bool  // the next read is a far one; see farRows
-	pageRows    int   // number of messages in the next page; 0 = pageMin
+	hasCaughtUp bool  // this session has read the log to its end at least once
+	isAtEnd     bool  // the log has no unread messages, as far as is known
+	isCautious  bool  // one message is read at a time; see crashGuard
+	isFar       bool  // the next read is a far read; see farRows
+	pageRows    int   // number of messages to read in the next page; 0 = pageMin
 
-	dues    *dueCache      // gets the scheduled messages of the log
-	skipped map[int64]bool // messages that were cancelled before they were read
+	dues    *dueCache      // gets the due times of the log's scheduled messages
+	skipped map[int64]bool // by sequence number: messages that were cancelled before they were read
 
-	reading chan logPage // a read that is under way; nil = none
-	isStale bool         // the log may have got messages since that read began
+	reading chan logPage // gets the page of the read under way; nil = no read
+	isStale bool         // the log may have got messages after the read under way began
 }
 
 // logPage is the answer of one read of the log.
 type logPage struct {
 	entries []*lane.Entry
-	asked   int  // number of rows that were asked for
-	isThin  bool // the page is from a far read, so its bodies are dropped
+	asked   int  // number of rows that the read asked for
+	isThin  bool // the page is from a far read, so it has no bodies
 	err     error
 }
 
@@ -61,7 +62,8 @@ func (w *readAhead) cursorSeq() int64 {
 	return w.nextRead
 }
 
-// fillUp merges recent appends and a page that has come, and begins to read on if few messages are left.
+// fillUp adds the recent appends of this process, and the page of a finished read. If few messages are left, it starts
+// the next read.
 func (w *readAhead) fillUp(ctx context.Context) error {
 	w.takeAppends()
 	if w.reading != nil {
@@ -79,8 +81,8 @@ func (w *readAhead) fillUp(ctx context.Context) error {
 	return nil
 }
 
-// awaitRead waits for a read that is under way, and reports whether there was one. If ctx ends first, awaitRead returns
-// the error of ctx.
+// awaitRead waits for the read under way, and adds the page. It reports whether a read was under way. If ctx ends
+// first, awaitRead returns the cause.
 func (w *readAhead) awaitRead(ctx context.Context) (bool, error) {
 	if w.reading == nil {
 		return false, nil
@@ -93,8 +95,9 @@ func (w *readAhead) awaitRead(ctx context.Context) (bool, error) {
 	}
 }
 
-// readFar reads ahead as far as versions can supersede each other (farRows). A cautious holder does so, too: an earlier
-// holder may have delivered the newest version without a commit, and no older version may be sent after that.
+// readFar reads the log until the read-ahead has farRows messages, or until the log ends. It is called to find the
+// newest version of a key. Even a cautious holder (see crashGuard) reads far: a crashed holder may have delivered the
+// newest version, and after that no older version may be sent.
 func (w *readAhead) readFar(ctx context.Context) error {
 	for len(w.entries) < farRows && (!w.isAtEnd || w.reading != nil) {
 		w.isFar = true
@@ -108,9 +111,9 @@ func (w *readAhead) readFar(ctx context.Context) error {
 	return nil
 }
 
-// startFarRead begins to read on although the read-ahead still has many messages. Some messages stay there for a while:
-// refused messages, and messages that cannot be parked before the committer has caught up. Messages of other keys may
-// come behind them in the log.
+// startFarRead starts a far read, unless isComplete returns true. It is called when the messages in the read-ahead have
+// to wait, because the CMS refused their keys or because too many changes are uncommitted. Later in the log there can
+// be messages of other keys.
 func (w *readAhead) startFarRead(ctx context.Context) {
 	if w.reading == nil && !w.isComplete() {
 		w.isFar = true
@@ -118,12 +121,12 @@ func (w *readAhead) startFarRead(ctx context.Context) {
 	}
 }
 
-// isComplete reports whether the read-ahead has all messages of the log, or as many as it may have.
+// isComplete reports whether no more messages are to be read: the log was read to its end, or readAheadMax messages are
+// in memory.
 func (w *readAhead) isComplete() bool {
 	return (w.isAtEnd && w.reading == nil) || len(w.entries) >= readAheadMax
 }
 
-// dropBodies drops the bodies of all messages.
 func (w *readAhead) dropBodies() {
 	for _, e := range w.entries {
 		e.DropBody()
@@ -154,8 +157,7 @@ func (w *readAhead) startRead(ctx context.Context) {
 	}()
 }
 
-// mergePage adds the messages of a page, except the final and held ones, which an earlier holder settled above its
-// cursor. Scheduled messages go into the due cache.
+// mergePage adds the messages of a page that was read, and chooses the size of the next page.
 func (w *readAhead) mergePage(p logPage) error {
 	w.reading = nil
 	if p.err != nil {
@@ -166,10 +168,10 @@ func (w *readAhead) mergePage(p logPage) error {
 		bytes += e.Message.Size + rowBytes
 		supersede = supersede || e.Message.Supersede
 		if e.Seq() < w.nextRead {
-			continue // this process filed the message, and added it meanwhile
+			continue // takeAppends has added the message already
 		}
 		if p.isThin {
-			e.DropBody() // this drops the row, too, because the read-ahead may have thousands of messages
+			e.DropBody() // frees the memory of the row that was read, because there can be thousands of messages
 		}
 		w.addEntry(e)
 	}
@@ -181,8 +183,8 @@ func (w *readAhead) mergePage(p logPage) error {
 	return nil
 }
 
-// addEntry adds the next message of the log, if it is still to be sent. If the message is scheduled, its due time goes
-// into the due cache.
+// addEntry adds the log's next message, unless the message is settled or was cancelled. If the message is scheduled,
+// addEntry only adds its due time to the due cache.
 func (w *readAhead) addEntry(e *lane.Entry) {
 	w.nextRead = e.Seq() + 1
 	switch {
@@ -195,7 +197,7 @@ func (w *readAhead) addEntry(e *lane.Entry) {
 	}
 }
 
-// firstPendingSeq returns the sequence number below which all messages of a key are settled.
+// firstPendingSeq returns the sequence number below which all log messages of a key are settled.
 func (w *readAhead) firstPendingSeq(keyHash string) int64 {
 	for _, e := range w.entries {
 		if e.KeyHash() == keyHash {
@@ -205,7 +207,7 @@ func (w *readAhead) firstPendingSeq(keyHash string) int64 {
 	return w.nextRead
 }
 
-// skipSeq keeps a message that was not read yet out of the read-ahead.
+// skipSeq makes addEntry skip a message that was not read yet.
 func (w *readAhead) skipSeq(seq int64) {
 	if w.skipped == nil {
 		w.skipped = map[int64]bool{}
@@ -213,7 +215,7 @@ func (w *readAhead) skipSeq(seq int64) {
 	w.skipped[seq] = true
 }
 
-// removeSeq removes a message, and reports whether the read-ahead had it.
+// removeSeq removes a message, and reports whether the message was in the read-ahead.
 func (w *readAhead) removeSeq(seq int64) bool {
 	for _, e := range w.entries {
 		if e.Seq() == seq {
@@ -224,9 +226,9 @@ func (w *readAhead) removeSeq(seq int64) bool {
 	return false
 }
 
-// takeAppends adds messages that this process has filed, if they directly follow the messages that were read. It
-// reports whether there were any. It adds none until the log was once read to its end: messages that were filed before
-// this holder raised the fence may have been delivered or cancelled by an earlier holder, even above its cursor.
+// takeAppends adds messages that this process has appended, if they directly follow the messages that were read. It
+// reports whether it added any. It adds none while hasCaughtUp is false: an earlier holder may have delivered or
+// cancelled a message that was appended before this holder raised the fence.
 func (w *readAhead) takeAppends() bool {
 	if w.isCautious || !w.hasCaughtUp {
 		return false
@@ -238,18 +240,17 @@ func (w *readAhead) takeAppends() bool {
 	return len(offered) > 0
 }
 
-// onWake adds the messages that this process has filed. If there are none to add, the log is read on: another process
-// may have filed some.
+// onWake is called when the lane may have a new message. If takeAppends finds no message of this process, another
+// process may have appended one, so the log has to be read.
 func (w *readAhead) onWake() {
 	if !w.takeAppends() {
 		w.markMore()
 	}
 }
 
-// markMore is called when the log may have messages that were not read.
+// markMore records that the log may have messages that were not read.
 func (w *readAhead) markMore() { w.isAtEnd, w.isStale = false, true }
 
-// removeEntry removes a message that was settled.
 func (w *readAhead) removeEntry(e *lane.Entry) {
 	for i, other := range w.entries {
 		if other == e {

@@ -8,23 +8,23 @@ import (
 )
 
 const (
-	// recentAppendsMax and recentAppendsBytes bound the messages of a lane that a process keeps after it has filed
-	// them. A holder that keeps up takes them within milliseconds. A holder that is behind reads pages of the log.
+	// recentAppendsMax and recentAppendsBytes bound the number and the total size of the messages in recentAppends.
+	// Usually the holder takes a message within milliseconds. A slower holder reads pages of the log instead.
 	recentAppendsMax   = 64
 	recentAppendsBytes = 1 << 20
 )
 
-// recentAppends has messages of a lane that this process has just filed, so that its own drain need not read them back.
-// If messages come one by one, that saves a query for each. If a message is missing here, the holder reads it from the
-// log. recentAppends is safe for concurrent use.
+// recentAppends has messages that this process has just appended to a lane. If this process is also the holder of the
+// lane, it need not read these messages from storage. A message that is missing here is read from the log.
+// recentAppends is safe for concurrent use.
 type recentAppends struct {
 	mu      sync.Mutex
 	bySeq   map[int64]weir.Message
 	bytes   int  // size of all bodies in bySeq
-	isFresh bool // messages were added since the last takeFresh
+	isFresh bool // messages were added after the last call of takeFresh
 }
 
-// addMessages keeps messages until they are taken. If there is no room for a message, it drops all earlier ones.
+// addMessages keeps messages for takeFrom. If there is no room for a message, addMessages drops all earlier messages.
 func (r *recentAppends) addMessages(messages []weir.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *recentAppends) addMessages(messages []weir.Message) {
 	}
 }
 
-// takeFresh reports whether messages were added since the last call.
+// takeFresh reports whether messages were added after the last call of takeFresh.
 func (r *recentAppends) takeFresh() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,8 @@ func (r *recentAppends) takeFresh() bool {
 	return isFresh
 }
 
-// takeFrom takes out the messages from seq on up to the first missing one, and drops those before seq.
+// takeFrom removes and returns the messages with consecutive sequence numbers from seq on. It drops messages with lower
+// numbers.
 func (r *recentAppends) takeFrom(seq int64) []*lane.Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()

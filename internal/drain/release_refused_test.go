@@ -26,7 +26,8 @@ func (c cancellingTable) Transact(ctx context.Context, partition string, ops []s
 	return c.Table.Transact(ctx, partition, ops)
 }
 
-// countMoved returns how many scheduled messages a transaction moves: it deletes their s_ rows.
+// countMoved returns how many scheduled messages a transaction moves. The move of a message deletes the scheduled
+// message's row (s_).
 func countMoved(ops []storage.Op) (count int) {
 	for _, op := range ops {
 		if op.Kind == storage.Delete && strings.HasPrefix(op.Key, "s_") {
@@ -36,8 +37,9 @@ func countMoved(ops []storage.Op) (count int) {
 	return count
 }
 
-// If one message of a move was cancelled, storage refuses the whole move. The holder repeats the move without that
-// message, and sends the others at their due time.
+// Several due messages are moved into their keys' queues in one transaction. If one of the messages was cancelled,
+// storage refuses the transaction. The holder then moves the other messages in another transaction, and sends each at
+// its due time.
 func TestDrainer_AMoveRefusedForOneMessageGoesOnWithTheOthers(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(time.Millisecond, 200))

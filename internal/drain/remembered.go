@@ -7,17 +7,19 @@ import (
 	"weir/internal/weir"
 )
 
-// maxRemembered bounds the ids that a session has in memory. Beyond that number it drops them and reads them again.
+// maxRemembered bounds rememberedIDs.byKey: a full map is cleared, and ids are read from storage again.
 const maxRemembered = 10_000
 
-// rememberedIDs has the remembered ids, as far as a session knows them.
+// rememberedIDs caches the remembered ids of a session. A remembered id is the CMS's id of a key's item, which an
+// earlier message of the key has learned.
 type rememberedIDs struct {
 	laneScope
 	isUsedBy func(contract string) bool // see Config.Remembers
-	byKey    map[string]string          // by Entry.RememberedKey; "" = there is none
+	byKey    map[string]string          // by Entry.RememberedKey; "" = storage has none
 }
 
-// readID returns the remembered id for a message; "" = there is none, or the message's contract uses none.
+// readID returns the remembered id for a message. It returns "" if there is none, or if the contract of the message
+// does not use remembered ids.
 func (m *rememberedIDs) readID(ctx context.Context, e *lane.Entry) (string, error) {
 	if !m.isUsed(e) {
 		return "", nil
@@ -44,9 +46,10 @@ func (m *rememberedIDs) keepID(key, id string) {
 	m.byKey[key] = id
 }
 
-// recordResult adds to the change of an attempt's outcome the id that the attempt learned. If the attempt learned none
-// and found the item of the known id gone, recordResult removes the id. In both cases the key becomes pending, so that
-// no transaction both writes and removes the row of the id.
+// recordResult updates the remembered id after an attempt. If the attempt learned a new id, recordResult saves the id.
+// If the attempt learned no id, and found that the item of the known id is gone, recordResult removes the known id. In
+// both cases ch.Key makes the next message of the key wait for the commit. Otherwise one transaction could both write
+// and remove the id's row.
 func (m *rememberedIDs) recordResult(c *candidate, ch *lane.Change, result weir.Result) {
 	switch {
 	case !m.isUsed(c.entry):
@@ -62,8 +65,8 @@ func (m *rememberedIDs) recordResult(c *candidate, ch *lane.Change, result weir.
 	m.keepID(c.entry.RememberedKey(), result.RememberedID)
 }
 
-// forgetID grants a request to forget a remembered id. The session forgets the id, too. Otherwise the next message
-// would still be written to the item of that id.
+// forgetID grants a request to forget a remembered id. It also removes the id from memory, so that the next message is
+// not written to the item with that id.
 func (h *requestHandler) forgetID(ctx context.Context, r lane.Request, ch *lane.Change) error {
 	key := r.RememberedKey()
 	id, err := h.store.DeliveryState().ReadRemembered(ctx, h.lane, key)

@@ -12,7 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// idCMS is a CMS whose answers may have an id to remember. It records the remembered id of each request.
+// idCMS is a CMS that answers each request with the result in the field "next". It adds the remembered id of each
+// request to the field "known".
 type idCMS struct {
 	mu    sync.Mutex
 	next  weir.Result
@@ -46,7 +47,7 @@ func withRemembering(c *drain.Config) {
 	c.Remembers = func(contract string) bool { return contract == "article" }
 }
 
-// deliverOne posts a message, wakes the process, and waits until no message of the lane waits.
+// deliverOne posts a message, wakes the process, and waits until the lane has no waiting message.
 func (w *world) deliverOne(p *process, change ...func(*weir.Message)) {
 	w.post("a", "x", change...)
 	p.Wake(0)
@@ -63,7 +64,7 @@ func TestDrainer_RemembersTheIDOfAKey(t *testing.T) {
 		w.deliverOne(first)
 		w.deliverOne(first, func(m *weir.Message) { m.Contract = "page" })
 		first.close(t)
-		second := w.start(withRemembering) // another process reads the id from storage
+		second := w.start(withRemembering) // this process reads the id from storage
 		w.deliverOne(second)
 		gone := newDeliveredResult("8")
 		gone.IsForgotten = true
@@ -83,7 +84,7 @@ func TestDrainer_RemembersTheIDOfAKey(t *testing.T) {
 	})
 }
 
-// On request the holder forgets an id, even one that it has in memory.
+// On request the holder forgets a remembered id, even if the id is in memory.
 func TestDrainer_ForgetsTheIDOfAKey(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		m := &idCMS{next: newDeliveredResult("7")}
@@ -97,9 +98,9 @@ func TestDrainer_ForgetsTheIDOfAKey(t *testing.T) {
 			t.Fatalf("got %q, %v, want the id 7", id, err)
 		}
 		p.Wake(0)
-		time.Sleep(2 * time.Second) // the holder looks for requests once a second; it still holds the lane
+		time.Sleep(2 * time.Second) // the holder still has the lane, and reads requests once a second
 		w.deliverOne(p)
-		for range 2 { // the id is forgotten, so the request changes nothing
+		for range 2 { // the id is forgotten, so another request finds no id
 			if _, err := w.store.Requests().ForgetRemembered(t.Context(), "a",
 				"article"); weir.KindOf(err) != weir.NotFound {
 				t.Errorf("got %v, want NotFound", err)
@@ -114,14 +115,14 @@ func TestDrainer_ForgetsTheIDOfAKey(t *testing.T) {
 	})
 }
 
-// A failed attempt may have created the item. So the holder remembers the item's id all the same.
+// The holder remembers an item's id even if the attempt failed, because the attempt may have created the item.
 func TestDrainer_RemembersTheIDOfAFailedAttempt(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		m := &idCMS{next: weir.Result{Outcome: weir.OutcomeRetry, Status: 500, RememberedID: "7"}}
 		w.cms.setAnswer(m.Send)
 		w.post("a", "x")
 		p := w.start(withRemembering, func(c *drain.Config) {
-			c.Backoff.Steps = []time.Duration{time.Second} // not a random time, which may be over before setNext
+			c.Backoff.Steps = []time.Duration{time.Second} // with a random backoff the retry could come before setNext
 		})
 		p.Wake(0)
 		for len(m.listKnown()) == 0 {
@@ -135,7 +136,7 @@ func TestDrainer_RemembersTheIDOfAFailedAttempt(t *testing.T) {
 	})
 }
 
-// The id is written in the commit of the outcome, so neither is stored without the other.
+// The id and the outcome are written in one transaction. If that transaction fails, storage has neither.
 func TestDrainer_RemembersNothingWithoutTheCommit(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		m := &idCMS{next: newDeliveredResult("7")}
@@ -165,7 +166,7 @@ func TestDrainer_RemembersNothingWithoutTheCommit(t *testing.T) {
 	})
 }
 
-// Messages of a contract without remembered ids cost no read.
+// If no contract uses remembered ids, the holder reads none from storage.
 func TestDrainer_ReadsNoIDsUnlessAContractRemembers(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer((&idCMS{next: newDeliveredResult("7")}).Send)

@@ -12,8 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// To decide about the replay of a dead message, a holder must know the last delivered message of the key: even if the
-// dead message died under another holder, and even if a retry was delivered after newer messages.
+// The decision about a replay depends on the last delivery of the key. In these cases a holder could overlook a
+// delivery, or compare a wrong version.
 func TestDrainer_ReplayKnows(t *testing.T) {
 	t.Run("MessageThatDiedUnderAnotherHolder", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
@@ -69,8 +69,8 @@ func TestDrainer_ReplayKnows(t *testing.T) {
 	})
 }
 
-// A replay is refused if it is requested while a later message of its key is at the CMS, even if the holder reads the
-// request before it has committed that delivery.
+// A replay is requested while the CMS works on a later message of the key. The holder refuses the replay, even if it
+// reads the request before it has committed the delivery of the later message.
 func TestDrainer_ReplayBesideACommit(t *testing.T) {
 	for i := range 20 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -104,7 +104,8 @@ func TestDrainer_ReplayBesideACommit(t *testing.T) {
 	}
 }
 
-// A replayed message is sent before the messages of the log, even if a due message waits behind those.
+// A key has three messages to send: a replayed message, a message of the log and a due message. The holder sends them
+// in this order.
 func TestDrainer_ReplayBeforeADueMessage(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		m := w.answerByBody("1")

@@ -95,8 +95,8 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 	})
 }
 
-// A body that an edit replaces is kept until the commit of the edit: if the holder dies before, the message's row still
-// names that body.
+// A body that an edit replaces is kept until the edit is committed. If the holder dies before that commit, the
+// message's row still names the old body.
 func TestDrainer_ReplayEditedCrash(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.answerByBody("bad", newNoise(100<<10, 1))
@@ -137,7 +137,8 @@ func (w *world) countBlobs() int {
 	return len(page.Infos)
 }
 
-// A replay is granted once, whether the first commit of it was not done, or was done without an answer.
+// A replay is granted exactly once, even if its commit fails and the holder dies. In the case Lost the commit is not
+// written. In the case AnswerLost the commit is written, but storage's answer is lost.
 func TestDrainer_ReplayCrash(t *testing.T) {
 	faults := map[string]storagetest.FaultKind{"Lost": storagetest.FailBefore, "AnswerLost": storagetest.FailAfter}
 	for name, fault := range faults {
@@ -152,7 +153,7 @@ func TestDrainer_ReplayCrash(t *testing.T) {
 				m.setStatus("2", 503)
 				second := w.post("a", "2")
 				a.Wake(0)
-				time.Sleep(time.Second) // the message waits, and the lane pauses
+				time.Sleep(time.Second) // the CMS is unavailable for message 2, so the lane pauses
 				a.faults.Set(func(c storagetest.Call) storagetest.Fault {
 					if isTail(c) &&
 						slices.ContainsFunc(

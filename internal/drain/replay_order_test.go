@@ -42,7 +42,7 @@ func TestDrainer_ReplayOrder_RefusedAfterAScheduledOneWasDelivered(t *testing.T)
 		w.answerByBody("log")
 		p := w.start()
 		scheduled := w.post("a", "due", withDueTime(time.Now().Add(10*time.Second)))
-		log := w.post("a", "log") // filed later than "due", but earlier in the order of the key
+		log := w.post("a", "log") // appended later than "due", but earlier in the key's order
 		p.Wake(0)
 		w.waitUntilIdle()
 		w.expectReplayRefused(log, scheduled.String())
@@ -120,7 +120,7 @@ func TestDrainer_ReplayOrder_CostsNothingWithoutDeadMessages(t *testing.T) {
 			for _, body := range bodies {
 				w.post(body, body)
 				p.Wake(0)
-				time.Sleep(time.Minute) // the holder releases the lane
+				time.Sleep(time.Minute) // so that the holder hands the lane over
 			}
 		}
 		trickle("1", "2", "3", "bad", "4", "5")
@@ -179,7 +179,8 @@ func TestDrainer_ReplayOrder_NotKnownAfterAnEarlierProgram(t *testing.T) {
 		p.Wake(0)
 		w.waitUntilIdle()
 		time.Sleep(time.Minute)
-		// An earlier version of the program writes tail without the columns that it does not know.
+		// Change tail as if a holder of an earlier version of Weir had written it. That version does not record
+		// deliveries.
 		merge := storage.Op{Kind: storage.Merge, Key: "!tail", Values: map[string]any{"Watched": int64(0)}}
 		if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{merge}); err != nil {
 			t.Fatal(err)
@@ -207,7 +208,8 @@ func TestDrainer_ReplayOrder_NotKnownEitherOnceItDiedAgain(t *testing.T) {
 		p.Wake(0)
 		w.waitUntilIdle()
 		time.Sleep(time.Minute)
-		// A holder of an earlier version keeps no record of the second delivery.
+		// Change the rows as if a holder of an earlier version of Weir had written them. That version did not record
+		// the delivery of the second message.
 		if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{
 			{Kind: storage.Merge, Key: "!tail", Values: map[string]any{"Watched": int64(0)}},
 			{Kind: storage.Delete, Key: "l_" + lane.KeyHash("a")}}); err != nil {

@@ -15,7 +15,7 @@ import (
 	"weir/internal/weir"
 )
 
-// answersByBody has the CMS's status for each body; the status of other bodies is 200.
+// answersByBody has the status of the CMS's answer for each body. For a body without an entry the status is 200.
 type answersByBody struct {
 	mu     sync.Mutex
 	status map[string]int
@@ -27,7 +27,8 @@ func (m *answersByBody) setStatus(body string, status int) {
 	m.status[body] = status
 }
 
-// answerByBody makes the CMS reject these bodies, and returns its answers.
+// answerByBody makes the CMS answer 422 to the given bodies, and 200 to all others. The test can change the returned
+// answers.
 func (w *world) answerByBody(rejected ...string) *answersByBody {
 	m := &answersByBody{status: map[string]int{}}
 	for _, body := range rejected {
@@ -42,7 +43,7 @@ func (w *world) answerByBody(rejected ...string) *answersByBody {
 	return m
 }
 
-// sentBodies returns the bodies of all requests, in order.
+// sentBodies returns the bodies of all requests to the CMS, in order.
 func (w *world) sentBodies() []string {
 	var bodies []string
 	for _, s := range w.cms.listRequests() {
@@ -67,7 +68,8 @@ func (w *world) expectReplayRefused(id weir.ID, because string) {
 	}
 }
 
-// expectCounts checks that tail has these counts, and that the stages of the messages add up to the same counts.
+// expectCounts checks that tail has these counts, and that the messages with these ids have stages that add up to the
+// same counts.
 func (w *world) expectCounts(want lane.Counts, ids ...weir.ID) {
 	w.t.Helper()
 	var n lane.Counts
@@ -101,7 +103,7 @@ func (w *world) waitUntilIdle() {
 	w.t.Fatalf("got %+v, want the lane idle", w.control())
 }
 
-// rowKeys returns the keys of the lane's rows with a prefix.
+// rowKeys returns the row keys of the lane that begin with the prefix.
 func (w *world) rowKeys(prefix string) (keys []string) {
 	w.t.Helper()
 	page, err := w.account.Table().
@@ -123,7 +125,7 @@ func TestDrainer_Replay_BeforeWaitingMessages(t *testing.T) {
 		m.setStatus("2", 500)
 		second, third := w.post("a", "2"), w.post("a", "3")
 		p.Wake(0)
-		time.Sleep(time.Second) // 1 is dead, 2 waits for its retry, 3 behind it
+		time.Sleep(time.Second) // 1 is dead, 2 waits for its retry, and 3 waits for 2
 		m.setStatus("1", 200)
 		m.setStatus("2", 200)
 		w.replay(first, lane.ReplayOptions{})
@@ -158,7 +160,7 @@ func TestDrainer_Replay_SeveralInTheirOrderBehindARetry(t *testing.T) {
 		m := w.answerByBody("2", "3")
 		p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{10 * time.Second} })
 		w.post("a", "1", func(m *weir.Message) { m.Skip = true })
-		m.setStatus("1", 500) // the message waits in a block of its own
+		m.setStatus("1", 500) // message 1 waits for its retry in a block of its own
 		two, three := w.post("a", "2"), w.post("a", "3")
 		p.Wake(0)
 		time.Sleep(time.Second)
@@ -186,7 +188,7 @@ func TestDrainer_Replay_RefusedOnceALaterOneWasDelivered(t *testing.T) {
 		w.waitUntilIdle()
 		time.Sleep(time.Minute)
 		second := w.post("a", "2")
-		other := w.start() // another process, which has not seen the death of the first message
+		other := w.start() // this process was not the holder when the first message died
 		other.Wake(0)
 		w.waitUntilIdle()
 		m.setStatus("1", 200)
@@ -210,7 +212,7 @@ func TestDrainer_Replay_ForcedWhileAnUnforcedOneWaits(t *testing.T) {
 		w.cms.setAnswer(answerAfter(2*time.Second, 200))
 		second := w.post("a", "2")
 		p.Wake(0)
-		time.Sleep(time.Second) // the second is at the CMS
+		time.Sleep(time.Second) // the CMS works on the second message
 		for range 2 {
 			w.replay(first, lane.ReplayOptions{})
 			w.replay(first, lane.ReplayOptions{Force: true})
@@ -240,7 +242,7 @@ func TestDrainer_Replay_RefusedByTheHolder(t *testing.T) {
 		w.cms.setAnswer(answerAfter(2*time.Second, 200))
 		second := w.post("a", "2")
 		p.Wake(0)
-		time.Sleep(time.Second) // the second is at the CMS
+		time.Sleep(time.Second) // the CMS works on the second message
 		w.replay(first, lane.ReplayOptions{})
 		if st, err := w.store.Requests().Replay(t.Context(), first, lane.ReplayOptions{}); err != nil ||
 			st.Stage != weir.Dead ||

@@ -10,10 +10,10 @@ import (
 	"weir/internal/weir"
 )
 
-// requestPage is how many requests are handled at once.
+// requestPage is the largest number of requests that are read and handled together.
 const requestPage = 30
 
-// requestHandler grants or refuses the requests to the holder: cancel, discard, replay, forget a version or a
+// requestHandler grants or refuses the requests of other processes: cancel, discard, replay, forget a version or a
 // remembered id, erase errors in tail, resume.
 type requestHandler struct {
 	laneScope
@@ -30,30 +30,30 @@ type requestHandler struct {
 		invalidateDueTimes()
 	}
 
-	seen     int64     // head's request number as last read
+	seen     int64     // the request number in head, which rises with each request, when head was last read
 	handled  int64     // all requests up to this request number were handled
-	asked    askedPage // the messages of the requests that are being handled
-	replaced []string  // blobs of edited bodies that another edit has replaced
+	asked    askedPage // data for the requests that are being handled
+	replaced []string  // names of blobs: edited bodies that a later edit has replaced
 }
 
-// askedPage has the messages that one page of requests is to cancel, discard or replay, and the first held messages of
-// their blocks. All are read before the first of these requests is handled. There may be thousands of requests, and no
-// message is sent meanwhile, so the messages are read concurrently.
+// askedPage has data for a page of requests. The data is read before the first request of the page is handled. It is
+// read concurrently, because there can be thousands of requests, and the holder sends no message until all requests are
+// handled.
 type askedPage struct {
-	messages  map[int64]*lane.Entry         // by sequence number
-	obstacles map[int64]string              // why a message is not replayed without force; "" = it is replayed
-	held      map[string][]lane.HeldMessage // by id of the block; shortened as messages are withdrawn
+	messages  map[int64]*lane.Entry         // by sequence number: messages to cancel, discard or replay
+	obstacles map[int64]string              // by sequence number: why an unforced replay is refused; "" = it is granted
+	held      map[string][]lane.HeldMessage // by block id: the first held messages, without those that were cancelled
 }
 
 // hasNew reports whether there are requests to handle.
 func (h *requestHandler) hasNew() bool { return h.seen != h.handled }
 
-// handleNew handles all requests up to the request number that was seen. A change of a due time raises that number,
-// too, so the due times are read again afterwards.
+// handleNew handles all requests up to the number seen. Then the due times are read again, because a change of a due
+// time also raises head's request number.
 func (h *requestHandler) handleNew(ctx context.Context) error {
 	for h.hasNew() {
 		target := h.seen
-		// All decisions must be in storage, so that the rows of messages are up to date.
+		// All earlier changes must be committed first, because the handling of requests reads the messages' rows.
 		if err := h.due.finishWrites(ctx); err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func (h *requestHandler) handleNew(ctx context.Context) error {
 	return nil
 }
 
-// handleOne grants or refuses a request, in the change that removes its row.
+// handleOne grants or refuses a request. The change that it records also removes the request's row.
 func (h *requestHandler) handleOne(ctx context.Context, r lane.Request) error {
 	ch := &lane.Change{}
 	ch.ResolveRequest(r)
@@ -105,7 +105,7 @@ func (h *requestHandler) handleOne(ctx context.Context, r lane.Request) error {
 		h.log.Info("drain: pause of the cms lifted", "fence", h.fence, "delay_ms",
 			h.breaker.pausedUntil.Sub(h.now()).Milliseconds())
 		h.breaker.liftPause()
-	default: // a request of a later version of this program
+	default: // a later version of Weir has written this request
 		h.log.Error("drain: unknown request refused", "seq", r.Seq, "err", "kind "+string(r.Kind))
 	}
 	if err != nil {
@@ -115,10 +115,11 @@ func (h *requestHandler) handleOne(ctx context.Context, r lane.Request) error {
 	return nil
 }
 
-// readAsked reads the messages that requests are to cancel, discard, or replay without force. No two such requests of a
-// page change the same message, so a message is still as it was read when its request is handled. A replay with force
-// may come after one without force, which has changed the message. So the message of a forced replay is read when that
-// replay is handled.
+// readAsked reads the messages that requests are to cancel, discard, or replay without force. No two of these requests
+// change the same message, so none of these messages changes before its request is handled.
+//
+// The message of a forced replay is read later, by replayMessage, because an unforced replay may change the message
+// first.
 func (h *requestHandler) readAsked(ctx context.Context, requests []lane.Request) (askedPage, error) {
 	entries, obstacles := make([]*lane.Entry, len(requests)), make([]string, len(requests))
 	err := lane.ForEach(len(requests), func(i int) (err error) {
@@ -130,7 +131,7 @@ func (h *requestHandler) readAsked(ctx context.Context, requests []lane.Request)
 		}
 		entries[i], err = h.store.ReadMessage(ctx, h.lane, r.Seq)
 		if storage.Is(err, storage.NotFound) {
-			return nil // retention has removed it
+			return nil // retention has removed the message
 		}
 		if err == nil && isReplay && entries[i].Stage == weir.Dead {
 			obstacles[i], err = h.store.ReplayObstacle(ctx, entries[i], h.history.sinceFence)
@@ -163,7 +164,7 @@ func (h *requestHandler) readAsked(ctx context.Context, requests []lane.Request)
 	return page, err
 }
 
-// cancelMessage cancels a message that still waits.
+// cancelMessage cancels a message if it still waits.
 func (h *requestHandler) cancelMessage(r lane.Request, ch *lane.Change) error {
 	e := h.asked.messages[r.Seq]
 	if e == nil {
@@ -181,7 +182,7 @@ func (h *requestHandler) cancelMessage(r lane.Request, ch *lane.Change) error {
 	return ch.Finish(e, weir.Cancelled, at)
 }
 
-// discardMessage gives a dead message up for good, unless it is not dead any more.
+// discardMessage discards a message if it is still dead.
 func (h *requestHandler) discardMessage(r lane.Request, ch *lane.Change) {
 	e := h.asked.messages[r.Seq]
 	if e == nil {
@@ -205,8 +206,8 @@ func describeOutcome(isGranted bool) string {
 	return "refused"
 }
 
-// withdrawMessage takes a message out of the read-ahead or out of its block, and reports whether the message was still
-// waiting. A message of the log that was not read yet will be skipped.
+// withdrawMessage removes a message from the read-ahead or from its block, and reports whether the message was still
+// waiting. If the message was not read from the log yet, the read-ahead will skip the message.
 func (h *requestHandler) withdrawMessage(e *lane.Entry, ch *lane.Change) bool {
 	switch {
 	case e.Stage.Final() || e.Stage == weir.Scheduled:
@@ -220,8 +221,8 @@ func (h *requestHandler) withdrawMessage(e *lane.Entry, ch *lane.Change) bool {
 	return h.readAhead.removeSeq(e.Seq())
 }
 
-// withdrawHeld takes a message out of its block. If the block waited for the retry of this message, the next one may be
-// sent at once.
+// withdrawHeld removes a message from its block. If the block waited for the retry of this message, the next message of
+// the block can be sent at once.
 func (h *requestHandler) withdrawHeld(e *lane.Entry, ch *lane.Change) bool {
 	k := h.keys.findHolding(e)
 	if k == nil {
@@ -229,7 +230,7 @@ func (h *requestHandler) withdrawHeld(e *lane.Entry, ch *lane.Change) bool {
 	}
 	held := h.asked.held[k.ID]
 	next, isAwaited := k.NextAt, len(held) > 0 && held[0].Seq == e.Seq()
-	if e.Message.Supersede { // then the message that waits for its retry is not always the first one
+	if e.Message.Supersede { // a message with Supersede can wait for its retry behind other messages
 		isAwaited = next.Sub(e.NextAttempt()).Abs() < time.Millisecond
 	}
 	h.asked.held[k.ID] = slices.DeleteFunc(held, func(m lane.HeldMessage) bool { return m.Seq == e.Seq() })
@@ -241,12 +242,13 @@ func (h *requestHandler) withdrawHeld(e *lane.Entry, ch *lane.Change) bool {
 	return true
 }
 
-// replayMessage takes a dead message back, to its old position: before the waiting messages of its key. Without force
-// it refuses the replay if a later message of the key was delivered meanwhile, or if that is not known.
+// replayMessage puts a dead message back at its old position, before the waiting messages of its key. An unforced
+// replay is refused if a later message of the key was delivered, or if no complete record of the deliveries exists.
 func (h *requestHandler) replayMessage(ctx context.Context, r lane.Request, ch *lane.Change) error {
 	e, reason := h.asked.messages[r.Seq], h.asked.obstacles[r.Seq]
 	if r.Force {
-		if err := h.journal.waitBelow(ctx, 1); err != nil { // see readAsked
+		// An earlier unforced replay may have changed the message, so all changes are committed before the read.
+		if err := h.journal.waitBelow(ctx, 1); err != nil {
 			return err
 		}
 		var err error
@@ -273,8 +275,8 @@ func (h *requestHandler) replayMessage(ctx context.Context, r lane.Request, ch *
 	return nil
 }
 
-// removeReplaced removes the bodies that edits have replaced, after the commit of the edits. It only logs a failure: a
-// body that is left does no harm.
+// removeReplaced removes bodies that edits have replaced. It is called after the edits are committed. It only logs a
+// failure, because a body that remains does no harm.
 func (h *requestHandler) removeReplaced(ctx context.Context) {
 	for _, blob := range h.replaced {
 		if err := h.store.RemoveBody(ctx, blob); err != nil {

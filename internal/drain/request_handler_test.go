@@ -13,7 +13,7 @@ import (
 	"weir/internal/weir"
 )
 
-// fakeDueMover counts the calls of a requestHandler.
+// fakeDueMover counts the calls of its methods. finishWrites returns err.
 type fakeDueMover struct {
 	finished, invalidated int
 	err                   error
@@ -26,7 +26,8 @@ func (f *fakeDueMover) finishWrites(context.Context) error {
 
 func (f *fakeDueMover) invalidateDueTimes() { f.invalidated++ }
 
-// newHandler returns a requestHandler that has read head's present request number.
+// newHandler returns a requestHandler that has read head's present request number. It also returns the handler's due
+// mover.
 func (p *sessionParts) newHandler() (*requestHandler, *fakeDueMover) {
 	due := &fakeDueMover{}
 	return &requestHandler{laneScope: p.laneScope, journal: p.journal, readAhead: p.readAhead, keys: p.keys,
@@ -34,7 +35,7 @@ func (p *sessionParts) newHandler() (*requestHandler, *fakeDueMover) {
 		seen: p.readControl().Head.RequestSeq}, due
 }
 
-// handleAll handles the stored requests by a new handler.
+// handleAll makes a new requestHandler handle all stored requests.
 func (p *sessionParts) handleAll() {
 	p.t.Helper()
 	h, due := p.newHandler()
@@ -76,12 +77,13 @@ func TestRequestHandler_NothingNew(t *testing.T) {
 	}
 }
 
-// A message is cancelled whether it is in the read-ahead or was not read yet. A final message keeps its stage.
+// A request can cancel a message in the read-ahead, and a message that was not read yet. A final message keeps its
+// stage.
 func TestRequestHandler_CancelFromLog(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		ids := p.appendMessages("a", "b", "c")
 		entries := p.readLog()
-		ids = append(ids, p.appendMessages("d", "e")...) // not read ahead
+		ids = append(ids, p.appendMessages("d", "e")...) // these two messages are not in the read-ahead
 		p.requestCancel(ids[0], ids[1], ids[3])
 		p.commitFinal(entries[1], weir.Delivered)
 		p.handleAll()
@@ -94,8 +96,8 @@ func TestRequestHandler_CancelFromLog(t *testing.T) {
 	})
 }
 
-// A block waits for the retry of one message. If that message is cancelled, the next message may be sent at once. If
-// another message of the block is cancelled, the block still waits.
+// A block waits for the retry of one message. If that message is cancelled, the next message of the block can be sent
+// at once. If another message of the block is cancelled, the block still waits.
 func TestRequestHandler_CancelHeld(t *testing.T) {
 	for name, c := range map[string]struct {
 		cancelled int // index of the message
@@ -139,7 +141,7 @@ func TestRequestHandler_CancelAllHeld(t *testing.T) {
 	})
 }
 
-// If there are more requests than a page has, one call handles all of them, page by page.
+// One call of handleNew handles all requests, even if they fill several pages.
 func TestRequestHandler_Pages(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		ids := p.appendMessages(slices.Repeat([]string{"a", "b", "c"}, requestPage)...)
@@ -153,7 +155,7 @@ func TestRequestHandler_Pages(t *testing.T) {
 	})
 }
 
-// A replayed message is held before the other messages of its key. The crash guard lets it be sent again.
+// A replayed message is held. The crash guard no longer takes the message for the cause of a crash.
 func TestRequestHandler_Replay(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		ids := p.appendMessages("a", "a")
@@ -171,8 +173,8 @@ func TestRequestHandler_Replay(t *testing.T) {
 	})
 }
 
-// A replay is refused if a later message of its key was delivered, unless it is forced. The request was made before
-// that delivery, so the API did not refuse it.
+// The holder refuses an unforced replay if a later message of the key was delivered after the request was made. It
+// grants a forced replay.
 func TestRequestHandler_ReplayBehindADelivery(t *testing.T) {
 	for name, force := range map[string]bool{"Refused": false, "Forced": true} {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +213,7 @@ func TestRequestHandler_Resume(t *testing.T) {
 	})
 }
 
-// If a read fails, the requests stay new, and the next call handles them.
+// If storage fails, the requests stay new, and the next call of handleNew handles them.
 func TestRequestHandler_StorageFails(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		ids := p.appendMessages("a")

@@ -18,7 +18,7 @@ type laneScope struct {
 	observer Observer
 }
 
-// reportFinal reports to the observer that the holder has decided that a message is final.
+// reportFinal tells the observer that the holder has decided to make a message final.
 func (s laneScope) reportFinal(e *lane.Entry, stage weir.Stage, at time.Time) {
 	s.observer.Finished(s.lane, Final{Stage: stage, Contract: e.Message.Contract,
 		AcceptedAt: e.Message.AcceptedAt, Since: e.WaitingSince(), At: at})
@@ -30,12 +30,13 @@ type journal struct {
 	saveProgress func(*lane.Change) // see session.saveProgress
 }
 
-// record hands over a change together with the progress of the session.
+// record adds the session's progress to a change, and hands the change to the committer. An urgent change is committed
+// at once.
 func (j *journal) record(ch *lane.Change, urgent bool) {
 	j.saveProgress(ch)
 	j.addChange(ch, urgent)
 }
 
-// isFull reports whether the committer has to catch up before more messages are parked without an attempt. Parked
-// messages are in memory until their commit, and requests wait for that commit, too.
+// isFull reports whether so many changes are uncommitted that no further message may be parked. More parked messages
+// would take more memory, and would delay requests, because requests wait for these commits.
 func (j *journal) isFull() bool { return j.countPending() >= maxParked }

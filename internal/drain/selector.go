@@ -16,14 +16,14 @@ type candidate struct {
 	lastPos      string    // position of the key's last recorded delivery; "" = none, or not read; see readLastPos
 }
 
-// dueQueue has the state of scheduled and due messages on which the choice of the next message depends; see dueMover.
+// dueQueue is the part of dueMover that the selector uses.
 type dueQueue interface {
 	isShut(keyHash string) bool
 	awaitsMove(e *lane.Entry) bool
 	waitForMove(keyHash string)
 }
 
-// selector chooses the next message, from the messages that were read ahead and from the blocks in turn. It parks the
+// selector chooses the next message. It takes messages from the read-ahead and from the blocks in turn. It also parks
 // messages of blocked and paused keys: it moves them from the log into their keys' queues.
 type selector struct {
 	laneScope
@@ -35,13 +35,13 @@ type selector struct {
 	due       dueQueue
 	versions  *latestVersions
 
-	isLogNext bool // it is the log's turn, not the blocks'
-	isFromEnd bool // while attempts fail: the next message from the log is the last one that may be sent
+	isLogNext bool // the next choice begins with the log, not with the blocks
+	isFromEnd bool // while attempts fail: the next choice from the log begins at its end
 }
 
-// pickNext returns the next message that may be sent; nil if there is none now. Log and blocks take turns. The turn
-// changes with each choice, not with each call. So the first of many messages that become due waits only for the one
-// request under way, and not for another message of the log.
+// pickNext returns a message that can be sent now; nil if there is none. If the last chosen message was from a block,
+// pickNext tries the log first. Otherwise it tries the blocks first. So while log messages are sent, a held message
+// that becomes due is chosen next.
 func (s *selector) pickNext(ctx context.Context) (c *candidate, err error) {
 	first, second := s.pickHeld, s.pickFromLog
 	if s.isLogNext {
@@ -56,9 +56,9 @@ func (s *selector) pickNext(ctx context.Context) (c *candidate, err error) {
 	return c, err
 }
 
-// pickFromLog returns the first message of the log that may be sent now, or the message that supersedes it. While
-// attempts fail one after the other, every second choice is the last such message of the log instead. So keys at the
-// end of the log have their turn, however many keys are refused at its beginning.
+// pickFromLog returns the first message of the log that can be sent now, or a version that supersedes this message.
+// While attempts fail, every second call that finds a message returns the last message of the log that can be sent now,
+// not the first. So keys at the end of the log are tried, even if the CMS refuses many keys at its beginning.
 func (s *selector) pickFromLog(ctx context.Context) (*candidate, error) {
 	alternates := s.breaker.alternateFor > 0
 	atEnd := alternates && s.isFromEnd
@@ -86,13 +86,15 @@ func (s *selector) pickFromLog(ctx context.Context) (*candidate, error) {
 	}
 }
 
-// findSendable returns the index in the read-ahead of the first message that may be sent now, or of the last one if
-// "atEnd" is true. It returns -1 if there is none. findSendable skips the keys in "waits". It parks messages of blocked
-// and paused keys, except while the committer has to catch up.
+// findSendable returns the index in the read-ahead of the first message that can be sent now. If atEnd is true, it
+// returns the index of the last such message. If there is no such message, it returns -1. It skips the keys in waits.
+// It parks messages of blocked and paused keys, unless the journal is full.
 func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
-	passed := map[string]bool{} // keys with an earlier message still in the read-ahead
+	passed := map[string]bool{} // keys with an earlier message that stays in the read-ahead
 	ahead := s.keys.firstAhead()
-	now := s.now() // the same time for all messages: if a pause ends meanwhile, no message overtakes a parked one
+	// The whole loop uses the same time. Otherwise a key's pause could end during the loop: then the loop would park a
+	// message of the key, and choose a later message of the key.
+	now := s.now()
 	last := -1
 	for i := 0; i < len(s.readAhead.entries); {
 		e := s.readAhead.entries[i]
@@ -127,8 +129,8 @@ func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 	return last
 }
 
-// parkBehindBlock moves a message of a blocked key from the log to the block. If the message had its turn in this
-// round, the block counts as tried. Otherwise, if a due message has opened the block, the parked message would be sent
+// parkBehindBlock moves a message of a blocked key from the log into the block. If the message had its turn in this
+// round (breaker.hadTurn), the block is no longer untried. If the block stayed untried, the message could be sent again
 // before the next round.
 func (s *selector) parkBehindBlock(e *lane.Entry, k *keyState) {
 	s.readAhead.removeEntry(e)
@@ -140,31 +142,35 @@ func (s *selector) parkBehindBlock(e *lane.Entry, k *keyState) {
 	ch.Hold(k.ID, e)
 	ch.SaveBlock(k.KeyBlock)
 	if k.isMixed {
-		// The message may go before k.first. So the queue is not read until the change is written.
+		// The message may have to be sent before k.first. The key becomes pending, so the queue is not read before the
+		// change is written.
 		k.first, ch.Key = nil, k.KeyHash
 	}
 	s.journal.record(ch, false)
 }
 
-// parkPaused moves a message of a paused key from the log to the key's block, so that the log goes on. If its contract
-// lets others go ahead, the message has a block of its own.
+// parkPaused moves a message of a paused key from the log into the key's block, so that other keys go on. If the key
+// has no block, parkPaused opens a block. If the message has the setting "onFailure: skip", the new block is for this
+// message alone.
 func (s *selector) parkPaused(e *lane.Entry) {
 	k := s.keys.byID[e.KeyHash()]
 	if k == nil {
 		k = &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: s.keys.nextParkedAt(),
 			IsUntried: true}}
 		if e.Message.Skip {
-			// Its retries delay no other message. But later messages of its key wait for its first attempt.
+			// Retries of this message delay no other message. But later messages of the key wait for the first
+			// attempt of this message.
 			k.LogWaitsFrom, k.IsParked = e.Seq(), true
 		}
 		s.keys.byID[k.ID] = k
 	}
-	// After the change is written, the queue is read from storage, where it has the order of the log.
+	// After the change is written, the holder reads the queue from storage, because isMixed is true. In storage the
+	// queue has the right order.
 	k.firstLogPos, k.isMixed = 0, true
 	s.parkBehindBlock(e, k)
 }
 
-// pickHeld returns the first held message of a key whose time has come, or the message that supersedes it.
+// pickHeld returns the first held message of a block whose time has come, or a version that supersedes that message.
 func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 	for {
 		now, ahead := s.now(), s.keys.firstAhead()
@@ -188,10 +194,13 @@ func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 	}
 }
 
-// isSendableNow reports whether a block's first message may be sent. Even if the block's time has come, there are three
-// reasons against that. First, the message still waits for its retry, because the block's time was that of a replayed
-// message before it. Second, the message was moved early, and is not due yet. Third, another message of its key may
-// have to go first, from the log or by a move.
+// isSendableNow is called when a block's time has come. It reports whether the block's first message can be sent. The
+// message has to wait in these cases:
+//
+//   - The time of its retry has not come yet. The block's time is still that of a replayed message, which was sent
+//     before this message.
+//   - It is not due yet, because it was moved into the queue early.
+//   - Another message of the key has to be sent first: a message of the log, or a due message that is not moved yet.
 func (s *selector) isSendableNow(k *keyState, e *lane.Entry) bool {
 	if next := e.NextAttempt(); next.After(s.now()) && !s.keys.backoff.isFarAhead(next, s.now()) {
 		s.deferToRetry(k, e)
@@ -216,14 +225,13 @@ func (s *selector) deferToRetry(k *keyState, e *lane.Entry) {
 	s.journal.record(ch, false)
 }
 
-// isLogDone reports whether no message of the log has to go before a block's first message: the log was read up to the
-// position of that message, and the read-ahead has no message of its key before that position.
+// isLogDone reports whether all log messages of the key that go before the block's first message are settled.
 func (s *selector) isLogDone(k *keyState) bool {
 	return max(k.firstLogPos, k.waitLogPos) <= s.readAhead.firstPendingSeq(k.KeyHash)
 }
 
-// readFirstHeld returns the first held message of a block, or the newest version that supersedes it. It returns nil if
-// messages of the block were superseded just now, or if messages of the log have to go first. Then the block waits.
+// readFirstHeld returns a block's first held message, or the newest version that supersedes that message. It returns
+// nil if it has just superseded messages of the block, or if log messages have to be sent first.
 func (s *selector) readFirstHeld(ctx context.Context, k *keyState) (*lane.Entry, error) {
 	if k.first != nil && !k.first.Message.Supersede {
 		k.firstLogPos = k.first.AfterLog()
@@ -241,14 +249,14 @@ func (s *selector) readFirstHeld(ctx context.Context, k *keyState) (*lane.Entry,
 	return s.newestHeld(ctx, k, e)
 }
 
-// nextHeldAt returns when the next held message may be sent; zero = no message is held.
+// nextHeldAt returns when the next held message can be sent; zero = no message is held.
 func (s *selector) nextHeldAt() (at time.Time) {
 	s.keys.eachFirst(func(k *keyState) { at = earlierOf(at, s.pauses.nextAttemptAt(k)) })
 	return at
 }
 
-// nextUntriedAt returns when the next held message without an attempt may be sent; zero = there is none. It leaves out
-// keys that had their turn in this round.
+// nextUntriedAt returns when the next untried held message can be sent; zero = there is none. It leaves out keys that
+// had their turn in this round.
 func (s *selector) nextUntriedAt() (at time.Time) {
 	s.keys.eachFirst(func(k *keyState) {
 		if k.IsUntried && !s.breaker.probedKeys[k.KeyHash] {
@@ -258,8 +266,8 @@ func (s *selector) nextUntriedAt() (at time.Time) {
 	return at
 }
 
-// nextHeldWakeAt returns the next time at which a held message may be sent if no news comes before; zero = there is
-// none. It leaves out blocks that wait for the log, for a move, or for the next round: they need no timer.
+// nextHeldWakeAt returns the earliest time for which the session needs a timer to send a held message; zero = none.
+// Blocks that wait for the log, for a move, or for the next round need no timer.
 func (s *selector) nextHeldWakeAt() (at time.Time) {
 	isResting := s.breaker.isResting(s.now())
 	s.keys.eachFirst(func(k *keyState) {
@@ -271,9 +279,8 @@ func (s *selector) nextHeldWakeAt() (at time.Time) {
 	return at
 }
 
-// prefetchRetry fetches the first message of the next block whose time comes within lane.DueLead. It fetches the
-// message's body, too, if that is not large. Most of these messages wait for a retry. If the message supersedes others,
-// readFirstHeld reads the queue again when the block's time has come.
+// prefetchRetry reads the first message of the next block whose time comes within lane.DueLead. It also reads the body,
+// unless the body is large.
 func (s *selector) prefetchRetry(ctx context.Context) error {
 	now := s.now()
 	k := s.keys.findDue(now.Add(lane.DueLead), func(k *keyState) bool {
@@ -298,8 +305,8 @@ func (s *selector) prefetchRetry(ctx context.Context) error {
 	return fetchBody(ctx, s.store, e)
 }
 
-// guessNext returns messages that probably come next and have no body in memory: the log's first sendable message of
-// another key, and the first messages of other blocks, the earliest first.
+// guessNext returns messages that will probably be sent next, and whose bodies are not in memory. These are the first
+// sendable log message of another key, and the first messages of other blocks, sorted by the blocks' times.
 func (s *selector) guessNext(c *candidate) (next []*lane.Entry) {
 	if e := s.guessNextOfLog(c); e != nil && e.IsBodyRemote() {
 		next = append(next, e)

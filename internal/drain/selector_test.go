@@ -16,7 +16,7 @@ import (
 type fakeDue struct {
 	shut     map[string]bool // by key hash
 	awaiting map[int64]bool  // by sequence number
-	waits    []string        // key hashes that were shut by waitForMove
+	waits    []string        // hashes of the keys for which waitForMove was called
 }
 
 func (f *fakeDue) isShut(keyHash string) bool    { return f.shut[keyHash] }
@@ -37,12 +37,12 @@ func newTestJournal() *journal {
 	return &journal{committer: c, saveProgress: func(*lane.Change) {}}
 }
 
-// newLogEntry returns the entry of a message of the log.
 func newLogEntry(seq int64, key string) *lane.Entry {
 	return lane.NewEntry(weir.Message{ID: weir.ID{Epoch: 1, Seq: seq}, Key: key, AcceptedAt: noon})
 }
 
-// newTestSelector returns a selector whose read-ahead has messages of these keys, from number 1 on.
+// newTestSelector returns a selector whose read-ahead has a message for each of these keys. The sequence numbers begin
+// with 1.
 func newTestSelector(logKeys ...string) (*selector, *fakeDue) {
 	now := func() time.Time { return noon }
 	due := &fakeDue{shut: map[string]bool{}, awaiting: map[int64]bool{}}
@@ -56,7 +56,7 @@ func newTestSelector(logKeys ...string) (*selector, *fakeDue) {
 		versions: &latestVersions{byKey: map[string]lane.LatestVersion{}}}, due
 }
 
-// addBlock adds the block of the held message e, which waits until the time at.
+// addBlock adds a block with the held message e, which waits until the time "at".
 func (s *selector) addBlock(e *lane.Entry, at time.Time) *keyState {
 	k := &keyState{KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: at, HeldCount: 1}, first: e}
 	s.keys.byID[k.ID] = k
@@ -143,7 +143,7 @@ func seqsOf(entries []*lane.Entry) []int64 {
 	return seqs
 }
 
-// Log and held messages take turns, so neither waits for all of the other.
+// The selector takes held messages and log messages in turn, even if there are several of both.
 func TestSelector_TakesTurns(t *testing.T) {
 	t.Parallel()
 	s, _ := newTestSelector("b", "c")
@@ -170,8 +170,8 @@ func TestSelector_TakesTurns(t *testing.T) {
 	}
 }
 
-// A due message that has no position yet may belong before a held message of its key. Until its position is known, no
-// message of the key is sent.
+// A due message without a position may belong before a held message of its key. So the held message is not sent before
+// the position is known.
 func TestSelector_HeldMessageWaitsForAMove(t *testing.T) {
 	t.Parallel()
 	s, due := newTestSelector()
@@ -187,14 +187,14 @@ func TestSelector_HeldMessageWaitsForAMove(t *testing.T) {
 	}
 }
 
-// The CMS refuses all messages, and the lane pauses after each key had one attempt. Then a due message of a key opens a
-// block, and a message of the log joins it in front. If that message had its attempt before the pause, the block waits
-// for the end of the pause. If it was filed later, it is sent.
+// The lane pauses, because the CMS refused a message of each key. A log message of a blocked key is parked, and becomes
+// the first message of the key's block. If the log message was in the log before the pause, it waits for the end of the
+// pause. If the log message was appended later, it can be sent during the pause.
 func TestSelector_ParkedMessageThatHadItsTurnWaits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		probedBelow int64
-		want        bool // the block's first message may be sent during the pause
+		want        bool // the block's first message can be sent during the pause
 	}{"HadItsTurn": {2, false}, "FiledLater": {1, true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// spacer spaces the attempts of one process over all its lanes (delivery.rate): two attempts begin at least an interval
-// apart. So there are no bursts, and no second has more attempts than configured. The zero value has no limit. It is
-// safe for concurrent use.
+// spacer limits the rate of attempts of a process over all its lanes (delivery.rate): two attempts begin at least an
+// interval apart. So no second has more attempts than configured. The zero value sets no limit. A spacer is safe for
+// concurrent use.
 type spacer struct {
 	interval time.Duration
 
@@ -15,15 +15,15 @@ type spacer struct {
 	nextAt time.Time // no attempt begins before this time
 }
 
-// untilNext returns the time until an attempt may begin; 0 or less = an attempt may begin now. It reserves nothing.
+// untilNext returns how long the next attempt has to wait; 0 or less = an attempt can begin now.
 func (s *spacer) untilNext(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.nextAt.Sub(now)
 }
 
-// reserveNext reserves an attempt that begins now. It returns false if none may begin now, because another lane was
-// faster. The next attempt begins an interval from now or later, even if this one is late: so the rate is not exceeded.
+// reserveNext reports whether an attempt can begin now. If so, it sets nextAt to one interval after now. If it added
+// the interval to the old nextAt instead, the attempt after a late one could begin too early.
 func (s *spacer) reserveNext(now time.Time) bool {
 	if s.interval == 0 {
 		return true
@@ -37,7 +37,7 @@ func (s *spacer) reserveNext(now time.Time) bool {
 	return true
 }
 
-// adoptNext takes over a former holder's time for the next attempt, unless that of this process is later.
+// adoptNext takes over a former holder's time for the next attempt, if that time is later than nextAt.
 func (s *spacer) adoptNext(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

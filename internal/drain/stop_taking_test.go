@@ -9,7 +9,8 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// After StopTaking a process enqueues tickets and takes no lane, whatever wakes it.
+// After StopTaking a process takes no lane for ten minutes, or until MarkTriggered is called. If a lane has work, the
+// process enqueues tickets instead.
 func TestDrainer_StopTaking(t *testing.T) {
 	t.Parallel()
 	t.Run("EnqueuesATicketForAnAppendedMessage", func(t *testing.T) {

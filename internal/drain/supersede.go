@@ -7,24 +7,22 @@ import (
 	"weir/internal/weir"
 )
 
-// If several versions of a key wait one behind the other, the holder tries only the newest one. A version becomes
-// superseded only because it is older than the version that was delivered last. So if the newest version is dead, the
-// holder tries the next newest. If a holder dies in between, the next holder comes to the same result.
+// If several versions of a key wait, the holder sends only the newest version. The older versions become superseded
+// only after a newer version was delivered. So if the newest version becomes dead, the holder sends the next newest.
 //
-// Messages supersede each other in a run: one behind the other in their key's order, of one contract. Another message
-// of the key between them, such as a delete, ends the run. Without this rule a delete could undo a newer version that
-// the holder has sent early, and an older version could undo a delete.
+// Versions supersede each other only within a run: messages of one contract that follow each other in their key's
+// order. Another message of the key between them, such as a delete, ends the run. Otherwise the holder could send a
+// later version before the delete, and then the delete would remove that version from the CMS.
 
 const (
-	// maxLatestVersions bounds the versions that a session has in memory. Beyond that number it drops them, and reads
-	// them again.
+	// maxLatestVersions bounds latestVersions.byKey: a full map is cleared, and versions are read from storage again.
 	maxLatestVersions = 10_000
-	// maxSuperseded is how many held messages become superseded in one change: each takes two
-	// operations of a transaction, three if it has a callback.
+	// maxSuperseded is the largest number of held messages that become superseded in one change. Each message takes two
+	// of a transaction's 100 operations, or three if the message has a callback.
 	maxSuperseded = 30
 )
 
-// latestVersions has the version that was delivered last for each key and contract, as far as a session knows it.
+// latestVersions caches, for a session, the version of each key and contract that was delivered last.
 type latestVersions struct {
 	store *lane.Store
 	lane  int
@@ -52,7 +50,7 @@ func (v *latestVersions) remember(key string, l lane.LatestVersion) {
 }
 
 // parseVersion parses a message's version. A version that does not parse was accepted under other rules of the
-// contract, and counts as the oldest.
+// contract. It counts as the oldest.
 func parseVersion(text string) weir.Version {
 	v, err := weir.ParseVersion(text)
 	if err != nil {
@@ -61,13 +59,14 @@ func parseVersion(text string) weir.Version {
 	return v
 }
 
-// isOutdated reports whether a version newer than this one was delivered.
+// isOutdated reports whether the delivered version l is newer than the given version.
 func isOutdated(version string, l lane.LatestVersion) bool {
 	return !l.IsZero() && parseVersion(l.Version).Newer(parseVersion(version))
 }
 
-// newestFrom chooses the message to try from the run that begins at index i of the read-ahead. It returns nil if the
-// message at that index is superseded: that message has then left the read-ahead.
+// newestFrom returns the newest version in the run that begins at index i of the read-ahead. If a version newer than
+// the message at index i was delivered already, newestFrom makes this message superseded, removes it from the
+// read-ahead, and returns nil.
 func (s *selector) newestFrom(ctx context.Context, i int) (*lane.Entry, error) {
 	first := s.readAhead.entries[i]
 	latest, err := s.versions.readLatest(ctx, first)
@@ -94,7 +93,7 @@ func (s *selector) newestFrom(ctx context.Context, i int) (*lane.Entry, error) {
 func (s *selector) newestOf(i int) *lane.Entry {
 	first := s.readAhead.entries[i]
 	best := first
-	block := s.keys.byID[first.KeyHash()] // nil = the key is not blocked; else the run ends at the block's position
+	block := s.keys.byID[first.KeyHash()] // nil = the key is not blocked; else the run ends before the held messages
 	for _, e := range s.readAhead.entries[i+1:] {
 		switch {
 		case e.KeyHash() != first.KeyHash():
@@ -109,9 +108,9 @@ func (s *selector) newestOf(i int) *lane.Entry {
 	return best
 }
 
-// newestHeld chooses the message to try from the run at the beginning of a block. It returns nil if
-// messages of the log have to go first. It also returns nil after it made messages of the block superseded: they leave
-// the block, and the holder chooses again.
+// newestHeld returns the newest version in the run at the beginning of a block. If the version that was delivered last
+// is newer than some messages of the run, newestHeld makes these messages superseded and returns nil. It also returns
+// nil if other messages of the key, which are still in the lane's log, have to be sent first.
 func (s *selector) newestHeld(ctx context.Context, k *keyState, first *lane.Entry) (*lane.Entry, error) {
 	latest, err := s.versions.readLatest(ctx, first)
 	if err != nil {
@@ -128,8 +127,9 @@ func (s *selector) newestHeld(ctx context.Context, k *keyState, first *lane.Entr
 			break
 		}
 		if h.AfterLog() > s.readAhead.firstPendingSeq(k.KeyHash) {
-			// The log was not read up to the position of h. Messages of the log may have to go before h, or a holder
-			// that died may have sent h already. So no older version is sent before the log was read up to there.
+			// Log messages that are not read yet may have to be sent before h. A crashed holder had perhaps read them,
+			// and has sent h. Then an older version would overwrite h in the CMS. So all held messages of the key wait
+			// until the log is read up to the position of h.
 			k.waitLogPos = h.AfterLog()
 			break
 		}
@@ -153,8 +153,8 @@ func (s *selector) newestHeld(ctx context.Context, k *keyState, first *lane.Entr
 	return s.store.ReadMessage(ctx, s.lane, best.Seq)
 }
 
-// supersedeHeld makes held messages superseded. Their key is pending until the commit, because the held messages of a
-// block are read from storage.
+// supersedeHeld makes held messages superseded. The key is pending until the commit, because until then a read of the
+// block would find these messages again.
 func (s *selector) supersedeHeld(k *keyState, old []lane.HeldMessage, latest lane.LatestVersion) {
 	ch := &lane.Change{Key: k.KeyHash}
 	for _, h := range old {
@@ -167,7 +167,7 @@ func (s *selector) supersedeHeld(k *keyState, old []lane.HeldMessage, latest lan
 	s.journal.record(ch, true)
 }
 
-// logSuperseded logs that a message was superseded. id is zero for a held message, because its row was not read.
+// logSuperseded logs that a message was superseded. The id of a held message is zero, because its row was not read.
 func (s *selector) logSuperseded(seq int64, id weir.ID) {
 	log := s.log
 	if !id.IsZero() {

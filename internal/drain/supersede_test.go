@@ -14,7 +14,7 @@ import (
 	"weir/internal/weir"
 )
 
-// postVersion posts a version of a key that supersedes.
+// postVersion posts a message that supersedes older versions of its key. The message's body is the version.
 func (w *world) postVersion(key, version string, change ...func(*weir.Message)) weir.ID {
 	return w.post(
 		key,
@@ -51,7 +51,7 @@ func TestDrainer_Supersede_NeverWritesAnOlderVersion(t *testing.T) {
 		w.waitUntilEmpty(time.Minute)
 		first.close(t)
 		old, same, newer := w.postVersion("a", "1.9"), w.postVersion("a", "1.10"), w.postVersion("a", "1.10.1")
-		second := w.start() // another process, which reads the delivered version from storage
+		second := w.start() // this process reads the delivered version from storage
 		second.Wake(0)
 		w.waitUntilEmpty(time.Minute)
 		if got := w.listDelivered("a"); !slices.Equal(got, []string{"1.10", "1.10.1"}) {
@@ -211,7 +211,7 @@ func TestDrainer_Bodies_LargeOnesOfEachKey(t *testing.T) {
 	})
 }
 
-// newNoise returns text that does not compress, so that it becomes a blob.
+// newNoise returns n bytes that do not compress. A large body of this kind is stored as a blob.
 func newNoise(n, seed int) string {
 	b := make([]byte, n)
 	x := uint32(seed + 1)
@@ -265,7 +265,7 @@ func TestDrainer_Rate(t *testing.T) {
 	})
 }
 
-// checkSpacing checks that each attempt began at least the given time after the one before it.
+// checkSpacing checks that each attempt began at least the given time after the previous attempt.
 func (w *world) checkSpacing(apart time.Duration) {
 	w.t.Helper()
 	log := w.cms.listRequests()

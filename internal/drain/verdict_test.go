@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// A rule of a contract's steps may reject a message because of an answer with status 200. Each rejection is a verdict
-// of the CMS. Rejections, of however many keys, are no reason to take the CMS for unavailable.
+// A contract's steps can reject a message although the CMS answered with status 200. Such an answer shows that the CMS
+// works. So the lane does not pause, even if messages of many keys are rejected.
 func TestDrainer_RejectedMessagesDoNotPauseTheLane(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(_ context.Context, d weir.Delivery) weir.Result {

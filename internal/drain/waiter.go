@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// waiter lets a session wait for news and wakes. News comes when a read, or the write of a move, has ended: both run
-// beside the session. A wake comes from the rest of the process.
+// waiter lets a session wait for news and for wakes. News means that another goroutine has ended a read, or a write
+// that moves due messages. A wake means that the lane may have work.
 type waiter struct {
 	now  func() time.Time
-	wake <-chan struct{} // the lane may have work: a message was appended, or a ticket or the sweep has come
+	wake <-chan struct{} // gets a wake when a message was appended, or a ticket or the sweep has come
 	news chan struct{}
 	open context.Context // ends when the session must not begin another request
 }
 
-// notify wakes the session, if it waits. It is safe for concurrent use.
+// notify sends news to the session. It is safe for concurrent use.
 func (w *waiter) notify() {
 	select {
 	case w.news <- struct{}{}:
@@ -22,7 +22,7 @@ func (w *waiter) notify() {
 	}
 }
 
-// startTimer returns a channel that gets a value at the given time; nil if the time is zero or past.
+// startTimer returns a channel that gets a value at the given time. The channel is nil if the time is zero or past.
 func (w *waiter) startTimer(at time.Time) (reached <-chan time.Time, stop func()) {
 	if wait := at.Sub(w.now()); !at.IsZero() && wait > 0 {
 		timer := time.NewTimer(wait)
@@ -31,7 +31,7 @@ func (w *waiter) startTimer(at time.Time) (reached <-chan time.Time, stop func()
 	return nil, func() {}
 }
 
-// takeWake reports whether there was a wake.
+// takeWake reports whether a wake has come that was not taken yet.
 func (w *waiter) takeWake() bool {
 	select {
 	case <-w.wake:
@@ -71,8 +71,8 @@ func (w *waiter) sleepOrNews(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sleepThroughNews waits until d has passed or the session ends. It ignores news, because the failure of a read is
-// news, too: otherwise reads that fail would follow each other without a pause.
+// sleepThroughNews waits until d has passed or the session ends. It ignores news, because a failed read is news, too:
+// if news ended the wait, a failing read would be repeated without a pause.
 func (w *waiter) sleepThroughNews(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -10,8 +10,8 @@ import (
 	"weir/internal/storage/memory"
 )
 
-// A process that has a lease works under the lease's context, which ends when the lease can no
-// longer be trusted.
+// A process that has a lease works under the lease's context. This context ends when the lease can no longer be
+// trusted.
 func ExampleAcquire() {
 	cfg := lease.Config{Leases: memory.New(time.Now).Leases(), Length: 15 * time.Second}
 	ctx := context.Background()

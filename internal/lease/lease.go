@@ -14,13 +14,13 @@ import (
 	"weir/internal/storage"
 )
 
-// ErrBusy means that another process has the lease. It is a normal answer.
+// ErrBusy means that another process has the lease.
 var ErrBusy = errors.New("lease busy")
 
-// ErrLost is the cause of a lease's context when the lease may not be trusted any more.
+// ErrLost is the cause with which a lease's context is cancelled when the lease can no longer be trusted.
 var ErrLost = errors.New("lease lost")
 
-// Bounds of the length that storage grants.
+// Lengths of a lease that storage allows.
 const (
 	minLength = 15 * time.Second
 	maxLength = time.Minute
@@ -33,17 +33,17 @@ const (
 	releaseTimeout = 5 * time.Second
 )
 
-// Config configures a lease.
+// Config has the settings of a lease.
 type Config struct {
 	Leases storage.Leases
 	Length time.Duration    // 15 to 60 s
-	Margin time.Duration    // less than half of Length; 0 = a tenth of Length, but at least 2 s
+	Margin time.Duration    // a lease is trusted until Margin before its end; less than half of Length; 0 = default
 	Now    func() time.Time // wall clock; nil = time.Now
 	Log    *slog.Logger     // nil = no logs
 }
 
-// Margin returns the default margin for a lease length: the reserve for clocks that do not run at
-// the same speed, and for processes that stand still.
+// Margin returns the default margin for a lease length: a tenth of the length, but at least 2 s. The margin allows for
+// clocks that run at different speeds, and for processes that stall.
 func Margin(length time.Duration) time.Duration { return max(length/10, minMargin) }
 
 func (c Config) withDefaults() Config {
@@ -69,7 +69,6 @@ func (c Config) validateConfig() error {
 	return nil
 }
 
-// requestTimeout returns the time limit of one request.
 func (c Config) requestTimeout() time.Duration { return c.Length / 6 }
 
 // Lease is a lease that this process has taken. Its methods may be called concurrently.
@@ -79,20 +78,20 @@ type Lease struct {
 	id       string
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
-	done     chan struct{} // closed when the renewing goroutine has ended
+	done     chan struct{} // closed when the goroutine of keepRenewing has ended
 	lostOnce sync.Once
 
 	mu         sync.Mutex
-	grantedAt  clockReading // read before the last successful request was sent
+	grantedAt  clockReading // wall clock and monotonic clock just before the last successful request was sent
 	trustTimer *time.Timer
 
 	releaseOnce sync.Once
 	releaseErr  error
 }
 
-// Acquire takes the lease under a new random id. A goroutine renews the lease until it is lost,
-// until Release, or until ctx ends. Acquire returns ErrBusy if another process has the lease; other
-// errors are about cfg, or wrap storage's. The caller must Release the lease, even if it is lost.
+// Acquire takes the lease under a new random id. A goroutine then renews the lease until Release is called, the lease
+// is lost, or ctx ends. If another process has the lease, Acquire returns ErrBusy. Any other error says that cfg is
+// wrong, or wraps an error of storage. The caller must call Release, even after the lease is lost.
 func Acquire(ctx context.Context, cfg Config, name string) (*Lease, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validateConfig(); err != nil {
@@ -108,8 +107,8 @@ func Acquire(ctx context.Context, cfg Config, name string) (*Lease, error) {
 	return l, nil
 }
 
-// acquireWithRetry sends the request again if its answer is lost, which is harmless under the same
-// id. If the lease may have been granted, and no answer confirms that, acquireWithRetry releases the lease.
+// acquireWithRetry sends the request again if its answer is lost. A repeated request under the same id does no harm. If
+// all tries fail and an answer was lost, storage may have granted the lease. Then acquireWithRetry releases the lease.
 func (l *Lease) acquireWithRetry(ctx context.Context) error {
 	var err error
 	maybeOurs := false
@@ -145,20 +144,20 @@ func (l *Lease) acquireOnce(ctx context.Context) error {
 	return err
 }
 
-// isTransient reports whether the same request may succeed later.
+// isTransient reports whether a repeated request can succeed.
 func isTransient(err error) bool {
 	k := storage.KindOf(err)
 	return err != nil && (k == storage.Ambiguous || k == storage.Unavailable || k == storage.Throttled)
 }
 
-// Context returns a context that is cancelled with cause ErrLost when the lease may not be trusted
-// any more. Release, and the end of the context given to Acquire, cancel it with another cause. All
-// work that the lease protects must run under it.
+// Context returns the context for all work that the lease protects. When the lease can no longer be trusted, the
+// context is cancelled with the cause ErrLost. The context is also cancelled, with another cause, when Release is
+// called or the context given to Acquire ends.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Release ends the lease's context, waits until the renewing goroutine has ended and releases the
-// lease. It does so even if ctx has ended, and gives up after 5 s. It also returns nil if storage has
-// given the lease to another process. Further calls return the first result.
+// Release cancels the lease's context, waits until the renewing goroutine has ended, and releases the lease. It does so
+// even if ctx has ended. It waits at most 5 s for storage. If another process has the lease by now, Release
+// returns nil. Further calls return the result of the first call.
 func (l *Lease) Release(ctx context.Context) error {
 	l.releaseOnce.Do(func() {
 		l.cancel(context.Canceled)

@@ -14,7 +14,6 @@ import (
 
 func isAcquire(c storagetest.Call) bool { return c.Op == "Acquire" }
 
-// acquireCases has the cases of TestAcquire.
 var acquireCases = map[string]func(t *testing.T, s *setup){
 	"OfTwoOneIsBusy": func(t *testing.T, s *setup) {
 		first := s.mustAcquire(t)
@@ -96,13 +95,13 @@ var acquireCases = map[string]func(t *testing.T, s *setup){
 		}
 	},
 	"DefaultsSuffice": func(t *testing.T, s *setup) {
-		s.breakAll("Renew", storagetest.FailBefore) // these failures are logged, and Config.Log is nil
+		s.breakAll("Renew", storagetest.FailBefore) // a failed renewal must not panic, although Config.Log is nil
 		l, err := lease.Acquire(t.Context(), lease.Config{Leases: s.cfg.Leases, Length: time.Minute}, "lane")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer l.Release(t.Context())
-		passTimeAndSettle(54*time.Second - instant) // the margin is a tenth
+		passTimeAndSettle(54*time.Second - instant) // the margin is 6 s, a tenth of the length
 		if !isTrusted(l) {
 			t.Error("the lease ended early, want it trusted")
 		}

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A lease of 15 s has a margin of 2 s, so it is trusted for 13 s. It is renewed every 5 s, and a renewal may take
-// 2.5 s.
+// A lease of 15 s has a margin of 2 s, so it is trusted for 13 s. The lease is renewed every 5 s, and a renewal has a
+// time limit of 2.5 s.
 const (
 	length  = 15 * time.Second
 	window  = 13 * time.Second
@@ -26,15 +26,15 @@ const (
 	instant = time.Millisecond
 )
 
-// setup is storage with faults, and the wall clock of the process that takes the lease. The test can set that clock.
+// setup has storage with faults, and a wall clock that the test can set.
 type setup struct {
 	inner  *memory.Leases
 	faults *storagetest.Faults
-	ahead  atomic.Int64 // nanoseconds by which the wall clock is ahead
+	ahead  atomic.Int64 // nanoseconds that readWallClock adds to the time
 	cfg    lease.Config
 }
 
-// newSetup must be called in a bubble of package synctest, because it uses the clock of the bubble.
+// newSetup must be called in a bubble of package synctest, because it uses virtual time.
 func newSetup() *setup {
 	s := &setup{inner: memory.New(time.Now).Leases(), faults: storagetest.NewFaults()}
 	s.cfg = lease.Config{Leases: s.faults.Leases(s.inner), Length: length, Now: s.readWallClock}
@@ -56,7 +56,7 @@ func (s *setup) mustAcquire(t *testing.T) *lease.Lease {
 	return l
 }
 
-// isFree reports whether another process could acquire the lease now.
+// isFree reports whether another process can acquire the lease now.
 func (s *setup) isFree(t *testing.T) bool {
 	t.Helper()
 	const other = "00000000-0000-4000-8000-000000000000"
@@ -72,7 +72,7 @@ func (s *setup) isFree(t *testing.T) bool {
 	return true
 }
 
-// breakAll makes every call of the method op fail in the same way.
+// breakAll makes every call of the method "op" fail with a fault of the given kind.
 func (s *setup) breakAll(op string, kind storagetest.FaultKind) {
 	s.faults.Set(func(c storagetest.Call) storagetest.Fault {
 		if c.Op == op {
@@ -82,15 +82,14 @@ func (s *setup) breakAll(op string, kind storagetest.FaultKind) {
 	})
 }
 
-// isLost reports whether the lease's context has ended with ErrLost, and Trusted returns false.
+// isLost reports whether the lease's context has ended with ErrLost and Trusted returns false.
 func isLost(l *lease.Lease) bool {
 	return context.Cause(l.Context()) == lease.ErrLost && !l.Trusted()
 }
 
 func isTrusted(l *lease.Lease) bool { return l.Context().Err() == nil && l.Trusted() }
 
-// hooked counts renewals. After storage has renewed the lease, hooked calls onAnswer, if set, and then returns
-// storage's answer.
+// hooked counts renewals. It calls onAnswer, if set, after storage has answered a renewal and before Renew returns.
 type hooked struct {
 	storage.Leases
 	renews   atomic.Int64
@@ -108,7 +107,7 @@ func (h *hooked) Renew(ctx context.Context, name, id string) error {
 
 func passTime(d time.Duration) { <-time.After(d) }
 
-// passTimeAndSettle lets virtual time pass, and waits until all goroutines wait.
+// passTimeAndSettle lets virtual time pass, and then waits until all goroutines are blocked.
 func passTimeAndSettle(d time.Duration) {
 	passTime(d)
 	synctest.Wait()

@@ -11,7 +11,6 @@ import (
 // renewDelay is the pause after a renewal that failed.
 const renewDelay = time.Second
 
-// keepRenewing renews the lease until its context ends.
 func (l *Lease) keepRenewing() {
 	defer close(l.done)
 	wait := l.cfg.Length / 3
@@ -20,8 +19,8 @@ func (l *Lease) keepRenewing() {
 	}
 }
 
-// renewOnce sends one renewal, and returns the wait before the next one. If the renewal failed, the wait is
-// renewDelay. Otherwise the next renewal is sent a third of the lease's length after this one was sent.
+// renewOnce sends one renewal, and returns the time to wait before the next one. After a success, the next renewal
+// begins a third of the lease's length after the beginning of this renewal.
 func (l *Lease) renewOnce() time.Duration {
 	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.requestTimeout())
 	defer cancel()

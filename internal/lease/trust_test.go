@@ -11,7 +11,6 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// trustCases has the cases of TestLease_Trusted.
 var trustCases = map[string]func(t *testing.T, s *setup){
 	"RenewalsKeepIt": func(t *testing.T, s *setup) {
 		renews := &hooked{Leases: s.cfg.Leases}
@@ -119,7 +118,7 @@ var trustCases = map[string]func(t *testing.T, s *setup){
 		}
 	},
 	"AnAnswerAfterTheEndOfTrustRestoresNone": func(t *testing.T, s *setup) {
-		// This port ignores the end of its context.
+		// The answer to the first renewal comes late: trust and the renewal's time limit have already ended.
 		s.cfg.Leases = &hooked{Leases: s.cfg.Leases, onAnswer: func(context.Context) { passTime(window) }}
 		l := s.mustAcquire(t)
 		passTimeAndSettle(renewal + window + instant)
@@ -184,8 +183,8 @@ func TestLease_Trusted_Clocks(t *testing.T) {
 			}
 		},
 		"AnAnswerAfterASleepRestoresNoTrust": func(t *testing.T, s *setup) {
-			// The machine sleeps during the renewal: the wall clock has gone on when the answer comes. Trust has ended
-			// before the answer, so the renewal does not extend trust.
+			// The machine sleeps during the renewal: the monotonic clock stops, and the wall clock goes on. Trust ends
+			// before the answer comes, so the renewal must not extend trust.
 			sleepy := &hooked{Leases: s.cfg.Leases,
 				onAnswer: func(context.Context) { s.ahead.Store(int64(window - renewal)) }}
 			s.cfg.Leases = sleepy

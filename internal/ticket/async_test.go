@@ -35,14 +35,14 @@ func TestSender_EnqueueAsync(t *testing.T) {
 		close(stuck)
 		s.sender.Wait(t.Context())
 		s.faults.Set(nil)
-		s.sender.EnqueueAsync(0) // the first ticket was not put, so it does not count
+		s.sender.EnqueueAsync(0) // the first put failed, so no ticket is pending
 		s.sender.Wait(t.Context())
 		s.wantPut(t, 1)
 	})
 	t.Run("IsVisibleAtOnceAfterLeave", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
-		s.enqueueTicket(t, 0) // visible after 5 s; another instance then takes it
+		s.enqueueTicket(t, 0) // visible after 5 s; takeVisible takes the ticket after 8 s
 		s.sender.Leave()
 		for round := range 3 {
 			s.sender.EnqueueAsync(0)
@@ -57,12 +57,12 @@ func TestSender_EnqueueAsync(t *testing.T) {
 	})
 }
 
-// Another instance may take a ticket as soon as it is visible, look at the lane, and find no message there. So a
-// ticket has to become visible after each message.
+// After Leave, another instance can take a ticket as soon as the ticket is visible, look at the lane, and find no
+// message. So a ticket must become visible after each message.
 func TestSender_EnqueueAsync_AfterLeave(t *testing.T) {
 	t.Parallel()
-	// Messages are filed for a time, filing. After each message a ticket has to become visible; latest is the longest
-	// time until then.
+	// Messages are appended for five seconds (filing). After each message, a ticket must become visible within three
+	// seconds (latest).
 	const step, filing, latest = 100 * time.Millisecond, 5 * time.Second, 3 * time.Second
 	for name, every := range map[string]time.Duration{"EachStep": step, "EachHalfSecond": 500 * time.Millisecond,
 		"EachSecond": time.Second, "Each1100ms": 1100 * time.Millisecond} {
@@ -70,7 +70,7 @@ func TestSender_EnqueueAsync_AfterLeave(t *testing.T) {
 			t.Parallel()
 			s := newSetup()
 			s.sender.Leave()
-			var waiting []time.Duration // the times of messages for which no ticket has become visible yet
+			var waiting []time.Duration // the times of messages after which no ticket has become visible yet
 			taken := 0
 			for at := time.Duration(0); at <= filing+latest; at += step {
 				if got := s.takeVisible(t); len(got) > 0 {
@@ -98,14 +98,14 @@ func TestSender_EnqueueAsync_AfterLeave(t *testing.T) {
 	}
 }
 
-// Another instance may have taken a visible ticket. Such a ticket neither moves a lane of this instance nor brings an
-// invocation to it.
+// EnqueueNow does not rely on a visible ticket, because another instance can have taken the ticket. EnqueueRelief
+// relies on a visible ticket for ten seconds only.
 func TestSender_EnqueueNowAndRelief(t *testing.T) {
 	t.Parallel()
 	type step struct {
-		pass    time.Duration // the time before the call
+		pass    time.Duration // the time that passes before the call
 		enqueue func(*ticket.Sender, *testing.T) error
-		tickets int64 // put so far
+		tickets int64 // number of tickets put so far
 	}
 	now := func(b *ticket.Sender, t *testing.T) error { return b.EnqueueNow(t.Context(), 0) }
 	relieve := func(b *ticket.Sender, t *testing.T) error { return b.EnqueueRelief(t.Context(), 0) }

@@ -35,7 +35,7 @@ func TestSender_Concurrent(t *testing.T) {
 		hung := make(chan error)
 		go func() { hung <- s.sender.Enqueue(ctx, 0) }()
 		<-under
-		s.enqueueTicket(t, 0) // if calls waited for each other, this one would hang
+		s.enqueueTicket(t, 0) // if calls waited for each other, this call would hang
 		s.wantPut(t, 0)
 		cancel()
 		if err := <-hung; err == nil {

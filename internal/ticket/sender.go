@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// defaultMaxDelay is long enough to spread the tickets of many instances, and short enough for a
-	// message that waits.
+	// defaultMaxDelay is long enough to spread the tickets of many instances over time. It is also short enough for a
+	// message that waits for its ticket.
 	defaultMaxDelay = 10 * time.Second
 
-	// defaultCountsFor is how long a visible ticket still counts as pending: the host polls at least once a minute.
+	// defaultCountsFor is the time for which a visible ticket counts as pending. The host polls the queue at least once
+	// per minute, so the host has taken the ticket by then.
 	defaultCountsFor = time.Minute
 
-	// takenElsewhereAfter is the time that EnqueueRelief waits for a visible ticket to arrive at this
-	// instance. After that it assumes that another instance has taken the ticket.
+	// takenElsewhereAfter is the time for which EnqueueRelief relies on a visible ticket. After that time, another
+	// instance has probably taken the ticket.
 	takenElsewhereAfter = 10 * time.Second
 
-	// maxLaneTickets is the largest number of tickets for single lanes that an instance has at a time. These tickets,
-	// the tickets for all lanes and the ticket of the invocation that stays are together fewer than 16. Target-based
-	// scaling divides the queue's length by batchSize in host.json, which is 16. So more tickets would start instances
-	// without work.
+	// maxLaneTickets is the largest number of an instance's pending tickets for single lanes. Target-based scaling
+	// divides the queue's length by batchSize in host.json, which is 16. So 16 tickets or more would start instances
+	// without work. The limit of 8 leaves room for tickets for all lanes, and for the ticket of an invocation that is
+	// still running.
 	maxLaneTickets = 8
 
-	// queueResolution is the accuracy of visibility: the queue counts whole seconds, by a clock of
-	// its own.
+	// queueResolution is the accuracy of visibility: the queue counts whole seconds, by its own clock.
 	queueResolution = time.Second
 
-	// putTimeout bounds a put in the background.
+	// putTimeout bounds each put of EnqueueAsync.
 	putTimeout = 10 * time.Second
 
 	// maxQueueDelay is the longest visibility delay that the queue accepts.
@@ -46,9 +46,9 @@ const (
 type Config struct {
 	Queue              storage.Queue
 	Epoch              int
-	MinDelay, MaxDelay time.Duration    // bounds of the random visibility delay; if MaxDelay is 0, it is 10 s
+	MinDelay, MaxDelay time.Duration    // bounds of the random visibility delay; MaxDelay 0 = 10 s
 	NoDelay            bool             // if set, both MinDelay and MaxDelay are 0
-	CountsFor          time.Duration    // how long a visible ticket still counts as pending; 0 = a minute
+	CountsFor          time.Duration    // how long a visible ticket counts as pending; 0 = a minute
 	Now                func() time.Time // nil = time.Now
 	Rand               func() float64   // 0 to 1, called concurrently; nil = math/rand
 	Log                *slog.Logger     // nil = no logs
@@ -77,18 +77,18 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Sender puts tickets into the queue under the merge rule. It is safe for concurrent use.
+// Sender puts tickets into the queue, except tickets that are unnecessary by the merge rule (see the package comment).
+// It is safe for concurrent use.
 type Sender struct {
 	cfg Config
 
 	mu      sync.Mutex
-	pending []*pendingTicket // tickets that this process has put or is about to put; see the package's comment
+	pending []*pendingTicket // tickets that this process has put or is about to put
 
-	isLeaving  atomic.Bool    // this process takes no lane any more
+	isLeaving  atomic.Bool    // Leave was called
 	background sync.WaitGroup // puts of EnqueueAsync
 }
 
-// pendingTicket is a pending ticket of this process.
 type pendingTicket struct {
 	lane       int // or AllLanes
 	visibleAt  time.Time
@@ -100,37 +100,38 @@ func (t *pendingTicket) leadsTo(lane int) bool { return t.lane == lane || t.lane
 // New returns a Sender without pending tickets.
 func New(cfg Config) *Sender { return &Sender{cfg: cfg.withDefaults()} }
 
-// Enqueue puts a ticket that becomes visible after MinDelay to MaxDelay, unless a pending ticket becomes
-// visible before MaxDelay is over. The error is storage's, wrapped. After an error the ticket does not
-// count as pending, so the next call puts another. The caller's own work need not fail because of the error.
+// Enqueue puts a ticket that becomes visible after a random delay between MinDelay and MaxDelay. It puts no ticket if a
+// pending ticket becomes visible within MaxDelay. An error wraps the error of storage. A failed put leaves no pending
+// ticket, so the next call puts another ticket. The caller can ignore the error, because the sweep looks at each lane
+// each minute.
 func (s *Sender) Enqueue(ctx context.Context, lane int) error {
 	now := s.cfg.Now()
 	return s.enqueue(ctx, lane, now, s.drawDelay(s.cfg.MinDelay, s.cfg.MaxDelay), s.cfg.MaxDelay)
 }
 
-// EnqueueNow puts a ticket that is visible at once, unless a pending ticket that leads to the lane becomes visible
-// within a second. It ignores tickets that are visible already: another instance may have taken such a ticket and
-// looked at the lane before the last message was filed, or when the lane did not have to move yet.
+// EnqueueNow puts a ticket that is visible at once. It puts no ticket if a pending ticket for the lane or for all lanes
+// becomes visible within a second. EnqueueNow ignores pending tickets that are visible already. Another instance can
+// have taken such a ticket, and can have looked at the lane before the caller's work was there.
 func (s *Sender) EnqueueNow(ctx context.Context, lane int) error {
 	return s.enqueueFresh(ctx, lane, 0, 0)
 }
 
-// EnqueueRelief puts a ticket for another invocation, which relieves this one. It puts no ticket if a pending
-// ticket is enough. A pending ticket is enough if it becomes visible soon: within MaxDelay, but at most within
-// ten seconds. A pending ticket that became visible at most takenElsewhereAfter ago is enough, too.
+// EnqueueRelief puts a ticket that is visible at once, for an invocation that takes over the caller's work. It puts no
+// ticket if a pending ticket for the lane or for all lanes meets one of these conditions:
+//   - The ticket became visible at most ten seconds ago.
+//   - The ticket becomes visible within MaxDelay or within ten seconds, whichever is shorter.
 func (s *Sender) EnqueueRelief(ctx context.Context, lane int) error {
 	return s.enqueueFresh(ctx, lane, takenElsewhereAfter, min(s.cfg.MaxDelay, defaultMaxDelay))
 }
 
-// enqueueFresh puts a ticket that is visible at once, unless a pending ticket becomes visible within the time
-// span latest, or has been visible for at most maxVisible.
+// enqueueFresh puts a ticket that is visible at once. It puts no ticket if a pending ticket has been visible for at
+// most the duration "maxVisible", or becomes visible within the duration "latest".
 func (s *Sender) enqueueFresh(ctx context.Context, lane int, maxVisible, latest time.Duration) error {
 	now := s.cfg.Now()
 	s.forgetVisible(lane, now.Add(-maxVisible))
 	return s.enqueue(ctx, lane, now, 0, latest)
 }
 
-// forgetVisible removes the pending tickets that lead to the lane and became visible before the given time.
 func (s *Sender) forgetVisible(lane int, before time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,13 +140,13 @@ func (s *Sender) forgetVisible(lane int, before time.Time) {
 	})
 }
 
-// Leave is called when this process takes no lane any more, and still files messages. From then on other
-// processes get its tickets, and this process does not learn when they get them. So EnqueueAsync ignores
-// tickets that may have been visible before the message was filed; see delayAfterLeave.
+// Leave is called when this process takes no lane any more, but still appends messages. From then on other processes
+// receive the tickets of this process, and this process does not learn when a ticket was received. So EnqueueAsync no
+// longer relies on a ticket that can have become visible before the message was appended.
 func (s *Sender) Leave() { s.isLeaving.Store(true) }
 
-// EnqueueAsync is Enqueue for a caller that must not wait for the queue. It decides at once whether a ticket is
-// needed, puts the ticket in the background, and logs a failure. After Leave its tickets are visible earlier.
+// EnqueueAsync is Enqueue for a caller that must not wait for the queue. It decides at once whether a ticket is needed,
+// puts the ticket in the background, and logs a failed put. After Leave, the ticket becomes visible earlier.
 func (s *Sender) EnqueueAsync(lane int) {
 	now := s.cfg.Now()
 	delay, latest := roundUpToSeconds(s.drawDelay(s.cfg.MinDelay, s.cfg.MaxDelay)), s.cfg.MaxDelay
@@ -166,10 +167,12 @@ func (s *Sender) EnqueueAsync(lane int) {
 	})
 }
 
-// delayAfterLeave is for a message that was filed after Leave. It returns the visibility delay of the ticket for
-// that message. The delay is two seconds if another ticket became visible within the last second, or becomes visible
-// within the next two seconds. Otherwise it is 0. So a burst of messages leads to about one ticket a second, and a
-// ticket becomes visible after the last message. Tickets that may be visible already no longer count as pending.
+// delayAfterLeave returns the visibility delay of the ticket for a message that was appended after Leave. The delay is
+// two seconds if a pending ticket became visible within the last second, or becomes visible within the next two
+// seconds. Otherwise the delay is 0. So a burst of messages causes about one ticket per second, and a ticket becomes
+// visible after the last message.
+//
+// Tickets that can be visible already stop being pending.
 func (s *Sender) delayAfterLeave(lane int, now time.Time) (delay time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +189,7 @@ func (s *Sender) delayAfterLeave(lane int, now time.Time) (delay time.Duration) 
 	return delay
 }
 
-// Wait waits until the puts of EnqueueAsync have ended, or ctx ends.
+// Wait waits for the puts of EnqueueAsync. It returns early if ctx ends.
 func (s *Sender) Wait(ctx context.Context) {
 	done := make(chan struct{})
 	go func() { s.background.Wait(); close(done) }()
@@ -196,17 +199,19 @@ func (s *Sender) Wait(ctx context.Context) {
 	}
 }
 
-// EnqueueAt puts a ticket that becomes visible at the time needed, or up to a second later. If that time has
-// passed, the ticket is visible at once. EnqueueAt puts no ticket if a pending ticket is visible by that time.
+// EnqueueAt puts a ticket that becomes visible at the time "needed", or up to a second later. If that time has passed,
+// the ticket is visible at once. EnqueueAt puts no ticket if a pending ticket is visible by the time "needed".
 func (s *Sender) EnqueueAt(ctx context.Context, lane int, needed time.Time) error {
 	now := s.cfg.Now()
 	return s.enqueue(ctx, lane, now, needed.Sub(now), needed.Sub(now))
 }
 
-// Requeue puts a new ticket in the place of a received one: another process holds the lane, or the host has given the
-// received ticket up. The parameter about says after what time the new ticket becomes visible. Requeue makes it up to
-// a quarter shorter or longer, so that the processes that wait for one lane do not meet again. Requeue puts no ticket
-// if a pending ticket is visible by the end of the longest such time. The host deletes the received ticket.
+// Requeue puts a new ticket in place of a received ticket, for example because another process holds the lane. The host
+// deletes the received ticket.
+//
+// The new ticket becomes visible after a random delay between 3/4 and 5/4 of the duration "about". So processes that
+// wait for one lane do not all try again at the same time. Requeue puts no ticket if a pending ticket is visible within
+// 5/4 of "about".
 func (s *Sender) Requeue(ctx context.Context, lane int, about time.Duration) error {
 	now := s.cfg.Now()
 	delay := roundUpToSeconds(s.drawDelay(about*3/4, about*5/4))
@@ -220,7 +225,7 @@ func (s *Sender) Requeue(ctx context.Context, lane int, about time.Duration) err
 	return s.putTicket(ctx, reserved, delay)
 }
 
-// AwaitsRequeued reports whether a ticket that Requeue has put for the lane is not visible yet.
+// AwaitsRequeued reports whether Requeue has put a ticket for the lane that is not visible yet.
 func (s *Sender) AwaitsRequeued(lane int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,10 +235,11 @@ func (s *Sender) AwaitsRequeued(lane int) bool {
 	})
 }
 
-// MarkReceived is called when a ticket of the lane, or of AllLanes, has arrived. This process may have put that
-// ticket. So MarkReceived takes all tickets of this process that have the same lane number and are visible by now:
-// they no longer count as pending. Call MarkReceived before looking for work in the lane: a message that is filed
-// after that look must lead to a ticket.
+// MarkReceived records that a ticket of the lane, or of AllLanes, has arrived. This process may have put the ticket. So
+// all pending tickets with this lane number stop being pending if they are visible by now.
+//
+// Call MarkReceived before looking for work in the lane. Otherwise a message that is appended after the look can be
+// left without a ticket.
 func (s *Sender) MarkReceived(lane int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,8 +247,8 @@ func (s *Sender) MarkReceived(lane int) {
 	s.dropTickets(func(t *pendingTicket) bool { return t.lane == lane && !t.visibleAt.After(by) })
 }
 
-// enqueue puts a ticket that becomes visible after delay. It puts no ticket if a pending ticket will be visible
-// when the time span latest has passed.
+// enqueue puts a ticket that becomes visible after delay. It puts no ticket if a pending ticket is visible already, or
+// becomes visible within the duration "latest".
 func (s *Sender) enqueue(ctx context.Context, lane int, now time.Time, delay, latest time.Duration) error {
 	delay = roundUpToSeconds(delay)
 	reserved := s.reserveTicket(lane, now, now.Add(delay), now.Add(max(latest, 0)))
@@ -254,8 +260,8 @@ func (s *Sender) enqueue(ctx context.Context, lane int, now time.Time, delay, la
 
 func (s *Sender) putTicket(ctx context.Context, reserved *pendingTicket, delay time.Duration) error {
 	if err := s.cfg.Queue.Put(ctx, Encode(s.cfg.Epoch, reserved.lane), delay); err != nil {
-		// Storage may have put the ticket. It no longer counts all the same: one ticket too many costs less than one
-		// too few.
+		// Storage may have put the ticket in spite of the error. The ticket is not pending all the same, because one
+		// ticket too many costs less than one too few.
 		s.cancelTicket(reserved)
 		return fmt.Errorf("put ticket of lane %d: %w", reserved.lane, err)
 	}
@@ -263,9 +269,9 @@ func (s *Sender) putTicket(ctx context.Context, reserved *pendingTicket, delay t
 	return nil
 }
 
-// reserveTicket records a ticket as pending before it is put, so that concurrent calls put no other
-// ticket and need not wait for this one. It returns nil if a pending ticket is visible by the time
-// needed. If there are maxLaneTickets already, the reserved ticket is one for all lanes.
+// reserveTicket records a ticket as pending before the put. So a concurrent call puts no other ticket, and need not
+// wait for the put. reserveTicket returns nil if a pending ticket is visible by the time "needed". If there are
+// maxLaneTickets already, the reserved ticket is a ticket for all lanes.
 func (s *Sender) reserveTicket(lane int, now, visibleAt, needed time.Time) *pendingTicket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,10 +287,10 @@ func (s *Sender) reserveTicket(lane int, now, visibleAt, needed time.Time) *pend
 	return t
 }
 
-// isExpected reports whether a pending ticket of the lane is visible by the time needed. The
-// caller holds mu.
+// isExpected reports whether a pending ticket of the lane is visible by the time "needed". The caller holds mu.
 func (s *Sender) isExpected(lane int, needed time.Time) bool {
-	// queueResolution is added, because the delay of a pending ticket was rounded up to whole seconds.
+	// A pending ticket can become visible up to queueResolution late, because its delay was rounded up to whole
+	// seconds.
 	return slices.ContainsFunc(s.pending, func(t *pendingTicket) bool {
 		return t.lane == lane && !t.visibleAt.After(needed.Add(queueResolution))
 	})
@@ -300,7 +306,6 @@ func (s *Sender) countLaneTickets() (count int) {
 	return count
 }
 
-// cancelTicket removes a ticket from the pending tickets, because its put failed.
 func (s *Sender) cancelTicket(failed *pendingTicket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

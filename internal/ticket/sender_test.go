@@ -11,8 +11,8 @@ import (
 	"weir/internal/ticket"
 )
 
-// setup is the sender of one instance and its queue, with a clock and a random number that the test sets. The default
-// random number leads to a delay of 5 s.
+// setup has the Sender of one instance with its queue. A test sets the clock and the random number. The default random
+// number leads to a delay of 5 s.
 type setup struct {
 	now    time.Time
 	random float64
@@ -47,7 +47,7 @@ func (s *setup) enqueueAt(t *testing.T, needed time.Time) {
 	}
 }
 
-// wantPut checks how many tickets the queue has, visible or not.
+// wantPut checks the number of tickets in the queue, visible or not.
 func (s *setup) wantPut(t *testing.T, want int64) {
 	t.Helper()
 	if got, err := s.queue.Length(t.Context()); err != nil || got != want {
@@ -55,7 +55,7 @@ func (s *setup) wantPut(t *testing.T, want int64) {
 	}
 }
 
-// takeVisible deletes the visible tickets, as a host does after it has received them, and returns their texts.
+// takeVisible deletes the visible tickets, as a host does after receiving them, and returns their texts.
 func (s *setup) takeVisible(t *testing.T) []string {
 	t.Helper()
 	got, err := s.queue.Get(t.Context(), 32, time.Minute)
@@ -88,7 +88,7 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		s.wantPut(t, 1)
 	},
 	"AHundredTimesWithUnevenDelaysPutsOne": func(t *testing.T, s *setup) {
-		s.cfg.MaxDelay, s.random = 1500*time.Millisecond, 0.9 // rounded up: later than MaxDelay
+		s.cfg.MaxDelay, s.random = 1500*time.Millisecond, 0.9 // 1.35 s, rounded up to 2 s: longer than MaxDelay
 		s.sender = ticket.New(s.cfg)
 		for range 100 {
 			s.enqueueTicket(t, 3)
@@ -125,7 +125,7 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		s.enqueueAt(t, s.now.Add(time.Minute))
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2)
-		s.enqueueAt(t, s.now.Add(2*time.Minute)) // a pending ticket becomes visible earlier
+		s.enqueueAt(t, s.now.Add(2*time.Minute)) // both pending tickets become visible earlier
 		s.wantPut(t, 2)
 	},
 	"ReceivedWhenVisiblePutsAnother": func(t *testing.T, s *setup) {
@@ -143,7 +143,7 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 	},
 	"ReceivedASecondEarlyPutsAnother": func(t *testing.T, s *setup) {
 		s.enqueueTicket(t, 0)
-		s.passTime(4 * time.Second) // the queue has a clock of its own, and shows the ticket a second early
+		s.passTime(4 * time.Second) // the queue's clock can be ahead, so the queue shows the ticket early
 		s.sender.MarkReceived(0)
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2)
@@ -188,7 +188,7 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		}
 		s.enqueueTicket(t, 0)
 		s.enqueueTicket(t, 0)
-		s.wantPut(t, 2) // the ticket whose answer was lost, and the one that the sender knows
+		s.wantPut(t, 2) // the ticket whose answer was lost, and a second ticket
 	},
 	"AFailedPutLeavesTheOtherTicketsPending": func(t *testing.T, s *setup) {
 		s.enqueueAt(t, s.now.Add(time.Minute))
@@ -214,7 +214,7 @@ func TestSender_Enqueue(t *testing.T) {
 
 func TestSender_AllLanes(t *testing.T) {
 	t.Parallel()
-	const most = 8 // tickets of single lanes
+	const most = 8 // the largest number of tickets for single lanes
 	tests := map[string]func(t *testing.T, s *setup){
 		"OneTicketInThePlaceOfTheNinthAndAllLaterOnes": func(t *testing.T, s *setup) {
 			for lane := range 1000 {
@@ -314,7 +314,7 @@ func TestSender_EnqueueAt(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(t *testing.T, s *setup){
 		"TheSameTimePutsOne": func(t *testing.T, s *setup) {
-			needed := s.now.Add(90500 * time.Millisecond) // the queue rounds it up to 91 s
+			needed := s.now.Add(90500 * time.Millisecond) // the delay is rounded up to 91 s
 			for range 100 {
 				s.enqueueAt(t, needed)
 				s.passTime(30 * time.Millisecond)
@@ -383,7 +383,7 @@ func TestSender_Requeue(t *testing.T) {
 	t.Run("PutsNoneIfOneIsVisibleWithinFiveQuarters", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
-		s.enqueueAt(t, s.now.Add(about*6/5)) // later than the drawn delay
+		s.enqueueAt(t, s.now.Add(about*6/5)) // later than the random delay, 20 s
 		putBack(t, s)
 		s.wantPut(t, 1)
 	})
