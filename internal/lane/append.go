@@ -15,34 +15,37 @@ import (
 	"weir/internal/weir"
 )
 
-// Receipt describes a filed message.
+// Receipt describes an appended message.
 type Receipt struct {
 	Message   weir.Message // with its ID; without body
 	Stage     weir.Stage
-	Duplicate bool // an earlier submission has filed the message
+	Duplicate bool // an earlier submission has appended the message
 }
 
-// Appender files messages. While one transaction of a lane is in flight, arriving messages gather; the next
-// transaction takes as many as it has room for. So a lone message waits for one transaction, and a burst shares
-// transactions, without a timer. An Appender is safe for concurrent use.
+// Appender appends messages. While a transaction of a lane is in flight, further messages of the lane wait. The next
+// transaction takes as many of them as it can hold. So a single message waits only for its own transaction, and a burst
+// of messages needs few transactions. An Appender is safe for concurrent use.
 type Appender struct {
-	// OnFiled, if set, is called with each group as soon as it is durable and before its
-	// submissions are answered. The messages are in the order of the log and have their bodies.
-	// OnFiled must return at once. Set it before the first Append.
+	// OnFiled, if set, is called with the messages of each transaction, before their callers get an answer. The
+	// messages are durable, have their bodies, and are in the order of the log. OnFiled must return at once. Set
+	// OnFiled before the first Append.
 	OnFiled func(lane int, messages []weir.Message)
 
-	// OnWake, if set, is called after OnFiled in three cases: Append returns a new message, a message becomes
-	// durable after its caller gave up, or a large body is about to be marked. It may be called twice for
-	// one message. It must return at once. Set it before the first Append.
+	// OnWake, if set, is called when a lane has a new message. The calls come after OnFiled, in these cases:
+	//   - Append returns a new message.
+	//   - A message becomes durable after its caller gave up.
+	//   - A large body is about to be marked as used.
+	//
+	// OnWake can be called twice for one message. It must return at once. Set OnWake before the first Append.
 	OnWake func(lane int)
 
-	// OnSealed, if set, is called when an append finds that its lane is sealed. It must return at
-	// once. Set it before the first Append.
+	// OnSealed, if set, is called when an append finds that its lane is sealed (see Head.IsSealed). OnSealed must
+	// return at once. Set OnSealed before the first Append.
 	OnSealed func()
 
 	store *Store
 	log   *slog.Logger
-	used  atomic.Int64 // bytes of memory that submissions without an answer use
+	used  atomic.Int64 // memory of all unanswered submissions, in bytes
 
 	mu    sync.Mutex
 	lanes map[int]*pendingBatch
@@ -54,24 +57,24 @@ type pendingBatch struct {
 	isFlushing      bool
 	head            Head          // as last read or written; zero = not known
 	lastDuration    time.Duration // duration of the last transaction
-	busySince       time.Time     // transactions have followed each other without a break since this time
-	reloadHeadUntil time.Time     // other processes may write head until this time: read it before each attempt
+	busySince       time.Time     // start of the present series of transactions without a break
+	reloadHeadUntil time.Time     // until this time, head is read before each try of a transaction
 }
 
-// submission is a message that waits to be filed.
+// submission is a message that waits to be appended.
 type submission struct {
 	ctx            context.Context
 	message        weir.Message
-	idempotencyRow string // row key of its idempotency key; empty = none
+	idempotencyRow string // key of its idempotency row (i_); empty = no idempotency key
 	bodyHash       string
 	nonce          string
-	columns        map[string]any // the columns of the body
+	columns        map[string]any // columns of the message's row that have the body and the shown values
 	size           int            // bytes in a transaction, roughly
 	weight         int64          // bytes in memory, roughly
-	used           *atomic.Int64  // the Appender's used; it includes weight until the submission is answered
+	used           *atomic.Int64  // Appender.used, which includes weight until sendResult
 	done           chan result
 
-	followers []*submission // repeats of this submission in the same group
+	followers []*submission // repeats of this submission, which get its result
 }
 
 type result struct {
@@ -84,10 +87,10 @@ func NewAppender(s *Store, log *slog.Logger) *Appender {
 	return &Appender{store: s, log: log, lanes: map[int]*pendingBatch{}}
 }
 
-// Append files a message in the lane of its key, and returns when it is durable. The scope of an idempotency key is
-// the ordering key. If the idempotency key was used before, Append returns the earlier message, or an Invalid error
-// if the earlier message had another body. After an Unavailable error the message may or may not be filed. If ctx
-// ends early, the message may still be filed, but only if a transaction with it had been sent by then.
+// Append appends a message to the lane of its key, and returns when the message is durable. If an earlier message has
+// the same ordering key and idempotency key, Append returns the earlier message. If the earlier message had another
+// body, Append returns an Invalid error. An empty idempotencyKey means that there is none. After an Unavailable error
+// the message may have been appended. If ctx ends before the message's row is sent to storage, there will be no row.
 func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
 	r, err := a.AppendWithoutWake(ctx, m, idempotencyKey)
 	if err == nil && !r.Duplicate {
@@ -96,8 +99,9 @@ func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey st
 	return r, err
 }
 
-// AppendWithoutWake is Append without the call of OnWake when it returns. It is for a receiver that wakes the lane
-// itself after it has answered: on a machine with few cores, the delivery would take a core away from the answer.
+// AppendWithoutWake appends a message as Append does. But it does not call OnWake when it returns a new message. A
+// receiver uses AppendWithoutWake to answer the post first, and then wakes the lane itself. On a machine with few
+// cores, a delivery that begins before the answer would delay the answer.
 func (a *Appender) AppendWithoutWake(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
 	if r, found, err := a.store.findRepeat(ctx, m, idempotencyKey); found || err != nil {
 		return r, err
@@ -124,7 +128,8 @@ func (a *Appender) AppendWithoutWake(ctx context.Context, m weir.Message, idempo
 	}
 }
 
-// wakeFor waits for the result of a submission whose caller has gone, and wakes the lane if the submission was filed.
+// wakeFor waits for the result of a submission whose caller has given up. It wakes the lane if the message was
+// appended.
 func (a *Appender) wakeFor(lane int, sub *submission) {
 	if r := <-sub.done; r.err == nil {
 		a.wakeLane(lane)
@@ -143,15 +148,15 @@ func errAbandoned(ctx context.Context) error {
 		Err: context.Cause(ctx)}
 }
 
-// maxUsedBytes limits the memory of all submissions that wait for their answers. Without this limit, their memory
-// would grow with every post while storage hangs.
+// maxUsedBytes limits the memory of all unanswered submissions. Without this limit, memory would grow with every post
+// if storage hangs.
 const maxUsedBytes = 64 << 20
 
-// submissionOverhead is the memory of a submission besides its body.
+// submissionOverhead is the estimated memory of a submission without its body, in bytes.
 const submissionOverhead = 4 << 10
 
-// reserveMemory reserves memory for the submission. It fails if other submissions wait and all together would need more
-// than maxUsedBytes.
+// reserveMemory reserves memory for the submission. It fails if all unanswered submissions together would need more
+// than maxUsedBytes. It never fails if there is no other unanswered submission.
 func (sub *submission) reserveMemory() error {
 	sub.weight = int64(len(sub.message.Body)) + submissionOverhead
 	if used := sub.used.Add(sub.weight); used > maxUsedBytes && used > sub.weight {
@@ -162,13 +167,13 @@ func (sub *submission) reserveMemory() error {
 	return nil
 }
 
-// sendResult answers the submission. It is called once for each submission.
+// sendResult answers the submission. It is called exactly once for each submission.
 func (sub *submission) sendResult(r result) {
 	sub.used.Add(-sub.weight)
 	sub.done <- r
 }
 
-// prepareSubmission fills in all fields of the submission that do not depend on head, and returns the message's lane.
+// prepareSubmission fills in the fields of the submission that do not depend on head, and returns the message's lane.
 // It stores a large body in a blob.
 func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idempotencyKey string) (int, error) {
 	m := &sub.message
@@ -187,7 +192,7 @@ func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idemp
 		rows.Put(sub.columns, rows.Shown.Is(shown))
 	}
 	inline := rows.Body.Of(sub.columns)
-	// Base64 turns 3 bytes into 4. Names, annotations and headers of a row take less than 2 KiB.
+	// Base64 turns 3 bytes into 4. Column names, types and request headers take less than 2 KiB for a row.
 	sub.size = len(inline)*4/3 + 6*(len(m.Key)+len(m.Callback)+len(rows.Shown.Of(sub.columns))) + 2048
 	m.Size = len(m.Body)
 	if !m.DueAt.IsZero() {
@@ -196,7 +201,8 @@ func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idemp
 	return lane, nil
 }
 
-// addToPending adds the submission to its lane's batch, and starts the lane's flusher unless it is running.
+// addToPending adds the submission to the waiting submissions of its lane. It starts flushPending, unless that function
+// already runs for the lane.
 func (a *Appender) addToPending(lane int, sub *submission) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -212,7 +218,7 @@ func (a *Appender) addToPending(lane int, sub *submission) {
 	}
 }
 
-// flushPending files group after group until no submission of the lane waits.
+// flushPending appends the waiting submissions of a lane until none is left. Each transaction takes a group of them.
 func (a *Appender) flushPending(lane int, g *pendingBatch) {
 	g.busySince = a.store.Now()
 	for {
@@ -227,18 +233,20 @@ func (a *Appender) flushPending(lane int, g *pendingBatch) {
 }
 
 const (
-	// maxBusyTime is how long a lane is written before a break.
+	// maxBusyTime is the longest time for which a lane is written without a break.
 	maxBusyTime = 2 * time.Second
-	// breakTransactions is the length of a break, measured in transactions. During the break another process that has
-	// lost the race for head can read and write head.
+	// breakTransactions is the length of a break, as a multiple of the last transaction's duration. In that time
+	// another process can read head and then write head.
 	breakTransactions = 2
-	// maxBreak limits a break if storage is slow.
+	// maxBreak is the longest break. It applies if storage is slow.
 	maxBreak = 500 * time.Millisecond
 )
 
-// letOthersWrite takes a break while more submissions wait. It does so from time to time, and after each transaction
-// while other processes write the lane. A receiver that writes without a break knows head from its own writes. Other
-// processes have to read head first, and would lose the race until their patience ends.
+// letOthersWrite pauses between two transactions, so that other processes can write the lane. A process that writes
+// without a break knows head from its own writes. Another process must read head first, and its write would come too
+// late each time. If another process has written head lately, letOthersWrite pauses after each transaction. If no
+// other process has written head lately, letOthersWrite pauses only after maxBusyTime without a break. If no
+// submission waits, letOthersWrite does not pause.
 func (a *Appender) letOthersWrite(g *pendingBatch) {
 	a.mu.Lock()
 	waits := len(g.waiting) > 0
@@ -254,7 +262,8 @@ func (a *Appender) letOthersWrite(g *pendingBatch) {
 	}
 }
 
-// takeGroup removes the next group from the batch: as many submissions as fit into one transaction.
+// takeGroup removes and returns the next group: as many submissions as fit into one transaction. If no submission
+// waits, takeGroup returns nil.
 func (a *Appender) takeGroup(g *pendingBatch) []*submission {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -285,8 +294,7 @@ func (a *Appender) takeGroup(g *pendingBatch) []*submission {
 	return group
 }
 
-// takeWaiting removes and returns all waiting submissions of a lane. The caller refuses them, because storage was
-// unavailable for appendPatience, or because the lane is sealed.
+// takeWaiting removes and returns all waiting submissions of a lane.
 func (a *Appender) takeWaiting(g *pendingBatch) []*submission {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -295,11 +303,11 @@ func (a *Appender) takeWaiting(g *pendingBatch) []*submission {
 	return waiting
 }
 
-// markTimeout limits the time to mark a body. The answer waits for the mark, although the message is filed.
+// markTimeout limits the time for marking a body, because the answer to the caller waits for the mark.
 const markTimeout = time.Second
 
-// markBody marks a large body as used by a message. If that fails, no body is lost: retention removes an unmarked
-// body only if no row refers to it.
+// markBody marks the blob of a large body as used by a message. An error does no harm: retention removes an unmarked
+// blob only if no row names the blob.
 func (a *Appender) markBody(sub *submission) {
 	name := rows.Blob.Of(sub.columns)
 	if name == "" {

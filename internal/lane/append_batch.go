@@ -14,30 +14,31 @@ import (
 )
 
 const (
-	// appendPatience is how long a group tries to reach storage and to win the race for head.
+	// appendPatience is how long the appender tries to write a group. Storage may be unavailable, or other processes
+	// may change head before each try.
 	appendPatience = 5 * time.Second
-	// appendTimeout limits all requests of a group. It is longer than appendPatience, so that a request sent near
-	// the end of appendPatience can still succeed.
+	// appendTimeout limits the requests for a group. It is longer than appendPatience, so that a request that is sent
+	// shortly before the end of appendPatience can still succeed.
 	appendTimeout = 9 * time.Second
-	// reloadHeadFor is a time span: after another process has written head, the flusher reads head before each write
-	// for this long.
+	// reloadHeadFor is how long the appender reads head before each write, after another process has written head.
 	reloadHeadFor = 2 * time.Second
-	// conflictPause is the longest wait before the write of a request, an operator's pause or an erasure is repeated.
-	// As a rule the write failed because another process has written head first. Each wait is random.
+	// conflictPause is the longest delay before a request, an erasure or an operator's pause is written again. Usually
+	// the first write failed because another process has written head. Each delay is random.
 	conflictPause = 20 * time.Millisecond
-	// unavailablePause is the pause after an attempt that has failed. As a rule storage was unavailable.
+	// unavailablePause is the delay after a failed attempt to write a group.
 	unavailablePause = 100 * time.Millisecond
 )
 
-// batchAppend files one group: it answers repeats, sends the transaction, and finds out whether it was done.
+// batchAppend appends one group of submissions. It answers repeats, sends the transaction, and finds out whether the
+// transaction was done.
 type batchAppend struct {
 	a       *Appender
 	lane    int
 	pending *pendingBatch
 	group   []*submission
 
-	ops         []storage.Op  // operations of the transaction that may be in flight; nil = they are still to be built
-	filed       []*submission // the submissions that ops insert, in order
+	ops         []storage.Op  // operations of the transaction, which may be in flight; nil = not built yet
+	filed       []*submission // the submissions whose messages ops insert, in order
 	firstSeq    int64         // sequence number of the first submission in filed
 	deadline    time.Time
 	isHeadFresh bool // head was read after the last transaction was sent
@@ -59,8 +60,8 @@ func (t *batchAppend) appendGroup() {
 	t.refuseGroup(err)
 }
 
-// attemptOnce reads head if necessary, sends the transaction and handles its result. If it returns nil, the
-// caller continues at once with the submissions that are left; after an error it pauses first.
+// attemptOnce reads head if necessary, sends the transaction and handles its result. After an error the caller must
+// pause before the next attempt.
 func (t *batchAppend) attemptOnce(ctx context.Context) error {
 	if t.ops == nil {
 		if err := t.loadHead(ctx); err != nil {
@@ -84,7 +85,8 @@ func (t *batchAppend) attemptOnce(ctx context.Context) error {
 			RequestSeq: t.pending.head.RequestSeq})
 		return nil
 	case storage.Is(err, storage.Precondition), storage.Is(err, storage.NotFound):
-		// Only head's operation has a condition, so it has failed, whichever operation storage names.
+		// The operation on head has failed, even if storage names another operation: no other operation has a
+		// condition.
 		return t.resolveMovedHead(ctx)
 	case storage.Is(err, storage.Conflict):
 		return t.answerRepeats(ctx, err)
@@ -98,7 +100,7 @@ func (t *batchAppend) attemptOnce(ctx context.Context) error {
 	}
 }
 
-// loadHead reads head if it is not known, or if another process has written it lately.
+// loadHead reads head if head is not known, or if another process has written head lately.
 func (t *batchAppend) loadHead(ctx context.Context) error {
 	g := t.pending
 	if t.isHeadFresh {
@@ -119,8 +121,8 @@ func (t *batchAppend) loadHead(ctx context.Context) error {
 	return nil
 }
 
-// leaveOutAbandoned drops the submissions whose contexts have ended. It runs only while no transaction of the group
-// is in flight. Otherwise a message could be filed twice if it was posted again in the meantime.
+// leaveOutAbandoned drops the submissions whose callers have given up. Do not call it while a transaction of the group
+// is in flight: the transaction could still append a dropped message.
 func (t *batchAppend) leaveOutAbandoned() {
 	awaited := t.group[:0:0]
 	for _, sub := range t.group {
@@ -131,9 +133,9 @@ func (t *batchAppend) leaveOutAbandoned() {
 	t.group = awaited
 }
 
-// firstAwaited goes through a submission and its repeats, and returns the first one whose caller still waits. The
-// repeats after that one become its followers; the submissions before it are answered. If no caller waits,
-// firstAwaited answers all of them and returns nil.
+// firstAwaited returns the first submission whose caller still waits: sub or one of its followers (see mergeRepeats).
+// The later followers become followers of the returned submission. The earlier submissions get an error. If no caller
+// waits, firstAwaited returns nil.
 func (sub *submission) firstAwaited() *submission {
 	for sub.ctx.Err() != nil {
 		sub.sendResult(result{err: errAbandoned(sub.ctx)})
@@ -147,7 +149,7 @@ func (sub *submission) firstAwaited() *submission {
 	return sub
 }
 
-// buildOps builds the transaction: head's operation, then the rows of each message.
+// buildOps builds the transaction: first the operation on head, then the rows of each message.
 func (t *batchAppend) buildOps() {
 	head := t.pending.head
 	t.firstSeq, t.filed = head.Next, t.group
@@ -190,10 +192,11 @@ func (sub *submission) messageValues() map[string]any {
 	return v
 }
 
-// resolveMovedHead handles a failed condition on head. If an earlier copy of our transaction has moved head,
-// the first row has our nonce, and the group is filed. Otherwise no copy can be done any more, and the group is
-// built again on the new head. The next attempt follows at once: with each further request to storage, another process
-// would be more likely to win again.
+// resolveMovedHead is called if storage refused the transaction because head has changed. If an earlier try of the same
+// transaction has changed head, the group was appended already, and resolveMovedHead answers the group. Otherwise
+// another process has changed head, and no try of this transaction can succeed any more. Then the next attempt builds
+// a new transaction from the new head. That attempt does not read head again: during a further read, another process
+// could write head.
 func (t *batchAppend) resolveMovedHead(ctx context.Context) error {
 	store, g := t.a.store, t.pending
 	var c Control
@@ -202,7 +205,7 @@ func (t *batchAppend) resolveMovedHead(ctx context.Context) error {
 	reads.Go(func() (err error) { c, err = store.ReadControl(ctx, t.lane); return err })
 	reads.Go(func() (err error) { filed, err = t.isFiled(ctx); return err })
 	if err := reads.Wait(); err != nil {
-		return err // ops stay: the next attempt sends them again, fails on head's condition again, and reads again
+		return err // ops stay: the next attempt fails on head's condition, too, and comes here again
 	}
 	if filed {
 		t.answerFiled(c.Head)
@@ -213,8 +216,8 @@ func (t *batchAppend) resolveMovedHead(ctx context.Context) error {
 	return nil
 }
 
-// isFiled reports whether an earlier copy of the transaction was done although its answer was lost. Storage
-// then refuses the next copy because of head's condition, or because the rows exist.
+// isFiled reports whether an earlier try of the transaction succeeded, although its answer was lost. In that case the
+// first message's row has the nonce of the first submission.
 func (t *batchAppend) isFiled(ctx context.Context) (bool, error) {
 	e, err := t.a.store.ReadMessage(ctx, t.lane, t.firstSeq)
 	switch {
@@ -226,8 +229,8 @@ func (t *batchAppend) isFiled(ctx context.Context) (bool, error) {
 	return e.Message.ID.Nonce == t.filed[0].nonce, nil
 }
 
-// answerRepeats handles an insert that failed because the row exists. It answers repeats with the earlier message,
-// and leaves the other submissions for the next attempt.
+// answerRepeats is called if an insert failed because the row exists. It answers each repeat of an earlier message with
+// that message. The other submissions stay in the group for the next attempt.
 func (t *batchAppend) answerRepeats(ctx context.Context, cause error) error {
 	if filed, err := t.isFiled(ctx); err != nil || filed {
 		if err == nil {
@@ -248,7 +251,8 @@ func (t *batchAppend) answerRepeats(ctx context.Context, cause error) error {
 		t.answerRepeat(ctx, sub, *found[i])
 	}
 	if len(rest) == len(t.group) {
-		// None of the idempotency rows exists, so a message row does: the known head is out of date.
+		// No submission of the group has an idempotency row in storage. So the row of a message exists already: the
+		// known head is out of date.
 		t.pending.head = Head{}
 		t.ops = nil
 		return cause
@@ -257,7 +261,8 @@ func (t *batchAppend) answerRepeats(ctx context.Context, cause error) error {
 	return nil
 }
 
-// readIdempotencyRows reads all idempotency rows of the group in parallel.
+// readIdempotencyRows reads the idempotency row of each submission of the group, in parallel; nil = there is no such
+// row.
 func (t *batchAppend) readIdempotencyRows(ctx context.Context) ([]*storage.Row, error) {
 	found := make([]*storage.Row, len(t.group))
 	errs := make([]error, len(t.group))
@@ -284,7 +289,8 @@ func (t *batchAppend) readIdempotencyRows(ctx context.Context) ([]*storage.Row, 
 	return found, nil
 }
 
-// answerRepeat answers a submission and its repeats if row shows that their idempotency key was used earlier.
+// answerRepeat answers a submission and its followers if their idempotency key was used earlier. row is the idempotency
+// row of the earlier message.
 func (t *batchAppend) answerRepeat(ctx context.Context, sub *submission, row storage.Row) {
 	v := row.Values
 	if !hasSameBody(v, sub.bodyHash) {
@@ -300,8 +306,8 @@ func (t *batchAppend) answerRepeat(ctx context.Context, sub *submission, row sto
 	sub.answerAll(result{receipt: Receipt{Message: st.Message, Stage: st.Stage, Duplicate: true}})
 }
 
-// mergeRepeats joins the submissions of a group that have the same idempotency key: the first is filed, and the
-// others get its result. A submission with another body than the first is refused.
+// mergeRepeats keeps the first submission with each idempotency key. The repeats of this submission become its
+// followers: they get its result. mergeRepeats refuses a repeat that has another body.
 func (t *batchAppend) mergeRepeats() {
 	firsts := map[string]*submission{}
 	var group []*submission
@@ -325,7 +331,7 @@ func errOtherBody() error {
 		Message: "this Idempotency-Key was used for another body of the same ordering key"}
 }
 
-// answerFiled answers all submissions of the group after the transaction was done.
+// answerFiled answers all submissions of the group after the transaction was done. head is the new head.
 func (t *batchAppend) answerFiled(head Head) {
 	t.pending.head = head
 	if t.a.OnFiled != nil {
@@ -342,7 +348,6 @@ func (t *batchAppend) answerFiled(head Head) {
 	t.group = nil
 }
 
-// refuseSealed refuses the group because the lane is sealed.
 func (t *batchAppend) refuseSealed() {
 	if t.a.OnSealed != nil {
 		t.a.OnSealed()
@@ -350,7 +355,8 @@ func (t *batchAppend) refuseSealed() {
 	t.refuseGroup(SealedError("append"))
 }
 
-// refuseGroup refuses the remaining submissions of the group.
+// refuseGroup refuses the submissions that are left in the group. If cause is nil, other processes have changed head
+// before each try.
 func (t *batchAppend) refuseGroup(cause error) {
 	if len(t.group) == 0 {
 		return
@@ -363,7 +369,8 @@ func (t *batchAppend) refuseGroup(cause error) {
 		err = &weir.Error{Kind: weir.Unavailable, Op: "append",
 			Message: "too many receivers write this lane at the moment; try again", RetryAfter: time.Second}
 	case weir.KindOf(err) == weir.Unavailable:
-		// takeWaiting comes before the first answer: messages that are posted after an answer must not be refused here.
+		// The submissions that wait for the next group are refused, too. They must be taken before the first answer is
+		// sent. Otherwise a message that is posted after that answer would be refused, too.
 		refused = append(refused, t.a.takeWaiting(t.pending)...)
 	}
 	for _, sub := range refused {
@@ -371,7 +378,7 @@ func (t *batchAppend) refuseGroup(cause error) {
 	}
 }
 
-// answerAll sends a result to the submission and to its repeats in the same group. The repeats get it as a duplicate.
+// answerAll sends a result to the submission and to its followers. For a follower the receipt is marked as a duplicate.
 func (sub *submission) answerAll(r result) {
 	sub.sendResult(r)
 	r.receipt.Duplicate = true

@@ -13,21 +13,21 @@ import (
 	"weir/internal/storage"
 )
 
-// newChances returns a function that returns random numbers. They depend on the virtual time, not on the order of
-// goroutines.
+// newChances returns a function that returns random numbers from 0 to 1. A number depends on seed and on the virtual
+// time, so the order of goroutines does not matter.
 func newChances(seed int) func() float64 {
 	return func() float64 { return rand.New(rand.NewPCG(uint64(seed), uint64(time.Now().UnixNano()))).Float64() }
 }
 
-// uneven is a table whose requests take a random time: about least at the shortest, about most at the longest. A
-// request arrives after about half of its time.
+// uneven is a table whose requests take a random time, from least to most. About half of this time passes before
+// storage gets the request.
 type uneven struct {
 	storage.Table
 	least, most time.Duration
 	chance      func() float64
 }
 
-// waitOneWay waits for the time that a request, or its answer, travels.
+// waitOneWay waits for the time that a request or an answer needs to arrive.
 func (u uneven) waitOneWay() {
 	time.Sleep((u.least + time.Duration(u.chance()*float64(u.most-u.least))) / 2)
 }
@@ -50,8 +50,9 @@ func (u uneven) Transact(ctx context.Context, partition string, ops []storage.Op
 	return u.Table.Transact(ctx, partition, ops)
 }
 
-// Several instances write the head of one lane. Each instance loses races for head, but none may lose so many that
-// its posts are refused, or answered later than the bound of the case.
+// Several instances append to one lane at the same time. Sometimes an instance cannot write head, because another
+// instance has changed head meanwhile. Even so, no post is refused, and each post is answered within the bound of the
+// case.
 func TestAppender_SeveralInstancesWriteOneLane(t *testing.T) {
 	const instances, seconds = 4, 10
 	for _, c := range []struct {

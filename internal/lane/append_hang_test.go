@@ -17,7 +17,7 @@ import (
 	"weir/internal/weir"
 )
 
-// answers counts the results of posts, and has the longest time that a post took.
+// answers counts the results of posts, and records the longest duration of a post.
 type answers struct {
 	sync.WaitGroup
 	accepted, refused atomic.Int64
@@ -25,7 +25,7 @@ type answers struct {
 	slowest           time.Duration
 }
 
-// appendInBackground appends a message in a goroutine of its own. The caller gives up after patience.
+// appendInBackground appends a message in a goroutine. The goroutine gives up after the duration in "patience".
 func (c *answers) appendInBackground(ctx context.Context, a *lane.Appender, patience time.Duration, m weir.Message,
 	idempotencyKey string) {
 	c.Go(func() {
@@ -44,13 +44,13 @@ func (c *answers) appendInBackground(ctx context.Context, a *lane.Appender, pati
 	})
 }
 
-// newLimitedAppender returns an appender whose calls of storage have time limits, as in the program.
+// newLimitedAppender returns an appender whose storage calls have time limits, as in production.
 func (b *bench) newLimitedAppender() *lane.Appender {
 	b.store.Table, b.store.Bodies = timelimit.Table(b.store.Table), timelimit.Blobs(b.store.Bodies)
 	return lane.NewAppender(b.store, quiet)
 }
 
-// hangAll makes every call of the method op hang.
+// hangAll makes every call of the storage method op hang.
 func (b *bench) hangAll(op string) {
 	b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 		if c.Op == op {
@@ -65,7 +65,7 @@ func TestAppender_StorageHangs(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a, c := b.newLimitedAppender(), &answers{}
 			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Hang})
-			for i := range 300 { // thirty a second
+			for i := range 300 { // 30 per second
 				c.appendInBackground(t.Context(), a, time.Minute, newMessage(fmt.Sprint(i), "x"), "")
 				time.Sleep(time.Second / 30)
 			}
@@ -81,7 +81,7 @@ func TestAppender_StorageHangs(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
 				a, c := b.newLimitedAppender(), &answers{}
 				b.hangAll(op)
-				for i := range 1500 { // fifty a second for half a minute
+				for i := range 1500 { // 50 per second for half a minute
 					c.appendInBackground(t.Context(), a, time.Hour, newMessage(fmt.Sprint(i), "x"), "")
 					time.Sleep(time.Second / 50)
 				}
@@ -116,7 +116,7 @@ func TestAppender_StorageHangs(t *testing.T) {
 	})
 }
 
-// If the caller gives up before the message is sent to storage, the message is not filed.
+// If the caller gives up before a transaction with the message is sent, the message is not appended.
 func TestAppender_GivenUp(t *testing.T) {
 	t.Run("WhileStorageIsAway", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
@@ -127,7 +127,7 @@ func TestAppender_GivenUp(t *testing.T) {
 				}
 				return storagetest.Fault{}
 			})
-			for i := range 65 * 50 { // fifty a second for a minute, and for five seconds more
+			for i := range 65 * 50 { // 50 per second; storage works again after a minute
 				if i == 60*50 {
 					b.faults.Set(nil)
 				}
@@ -147,7 +147,7 @@ func TestAppender_GivenUp(t *testing.T) {
 			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" },
 				storagetest.Fault{Kind: storagetest.FailBefore})
 			c.appendInBackground(t.Context(), a, 50*time.Millisecond, newMessage("a", "given up"),
-				"") // head is read again after 100 ms
+				"") // the caller gives up before the second read of head, which comes after 100 ms
 			c.appendInBackground(t.Context(), a, time.Minute, newMessage("a", "awaited"), "")
 			c.Wait()
 			if log := b.readWholeLog(); c.refused.Load() != 1 || len(log) != 1 {
@@ -161,7 +161,7 @@ func TestAppender_GivenUp(t *testing.T) {
 			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Range" },
 				storagetest.Fault{Kind: storagetest.FailBefore})
 			c.appendInBackground(t.Context(), a, time.Minute, newMessage("a", "first"),
-				"") // this message waits for head while the next messages gather
+				"") // this message waits for head, and the next messages wait for this one
 			synctest.Wait()
 			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.FailBefore})
 			for i := range 5 {
@@ -177,7 +177,7 @@ func TestAppender_GivenUp(t *testing.T) {
 	})
 }
 
-// countAppended returns the number of messages in the log, as head has it.
+// countAppended returns the number of messages in the log, according to head.
 func (b *bench) countAppended() int {
 	c, err := b.faultless.ReadControl(b.t.Context(), 0)
 	if err != nil {

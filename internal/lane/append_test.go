@@ -24,7 +24,7 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// bench is one lane on storage in memory, whose faults the test sets.
+// bench is a test bench: one lane on storage in memory, with faults that the test sets.
 type bench struct {
 	t         *testing.T
 	account   *memory.Account
@@ -46,7 +46,7 @@ func newMessage(key, body string) weir.Message {
 	return weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(body)}
 }
 
-// readWholeLog reads the messages of the log, at most 1000. It checks that head has the same number of
+// readWholeLog reads the log, which must have at most 1000 messages. It checks that head counts the same number of
 // messages.
 func (b *bench) readWholeLog() []*lane.Entry {
 	b.t.Helper()
@@ -196,7 +196,7 @@ func TestAppender_Append_StorageAwayIsUnavailableWithin11s(t *testing.T) {
 	})
 }
 
-// Append returns an Unavailable error when its context ends while its transaction hangs.
+// If the context of Append ends while the transaction hangs, Append returns an Unavailable error.
 func TestAppender_Append_TheCallerLeaves(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Hang})
@@ -210,7 +210,7 @@ func TestAppender_Append_TheCallerLeaves(t *testing.T) {
 	})
 }
 
-// slowTable blocks the first transaction until hold is closed, and counts transactions.
+// slowTable blocks the first transaction until hold is closed. It counts the transactions.
 type slowTable struct {
 	storage.Table
 	hold  chan struct{}

@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { azurite.Main(m) }
 
-// TestRetention_OnAzurite repeats on Azurite the main cases of the other tests of retention: large and refused
-// transactions, and the search for forgotten bodies.
+// TestRetention_OnAzurite runs the main cases of retention on Azurite: large transactions, refused transactions, and
+// the search for bodies to which no row refers.
 func TestRetention_OnAzurite(t *testing.T) {
 	t.Parallel()
 	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t),
@@ -36,8 +36,8 @@ func TestRetention_OnAzurite(t *testing.T) {
 	if err := account.Bodies().Put(t.Context(), forgotten, nil); err != nil {
 		t.Fatal(err)
 	}
-	// One idempotency row is gone: storage refuses the transaction of its message. Retention repeats it without that
-	// row.
+	// The test removes one idempotency row. So storage refuses the transaction in which retention deletes this row, and
+	// retention must repeat the transaction without this row.
 	row, err := account.Table().Get(t.Context(), "1.0", "m_"+lane.OrderPos(30))
 	if err != nil {
 		t.Fatal(err)

@@ -11,9 +11,9 @@ import (
 // Change is the effect of one decision of the holder on the lane's rows and on tail. Changes are committed
 // in the order of the decisions.
 type Change struct {
-	Key           string // hash of an ordering key whose messages wait for the commit; "" = no messages wait
+	Key           string // hash of the ordering key whose messages wait for the commit; "" = none
 	ops           []storage.Op
-	firstDelivery *Entry // a message that was delivered at its first attempt, for packDeliveries; nil = there is none
+	firstDelivery *Entry // message that was delivered at its first attempt, for packDeliveries; nil = none
 	tail          []func(*Tail)
 	final         []int64 // sequence numbers of the messages that become final
 	hasEvents     bool    // the change adds events to the outbox
@@ -22,14 +22,14 @@ type Change struct {
 // FinalSeqs returns the sequence numbers of the messages that become final.
 func (c *Change) FinalSeqs() []int64 { return c.final }
 
-// UpdateTail adds a change of tail.
+// UpdateTail adds a function that changes tail in the commit of the change.
 func (c *Change) UpdateTail(f func(*Tail)) { c.tail = append(c.tail, f) }
 
-// keepAttempts is a number of attempts. A message's row keeps that many first attempts, and that many last attempts.
+// keepAttempts limits the attempts in a message's row: the row keeps the first ten and the last ten attempts.
 const keepAttempts = 10
 
-// Record adds an attempt to the entry. counted is false if the outcome does not count as an attempt. Of more
-// than twenty attempts the entry keeps the first ten and the last ten.
+// Record adds an attempt to the entry. If counted is false, AttemptCount does not rise. Of more than twenty attempts,
+// the entry keeps the first ten and the last ten.
 func (e *Entry) Record(r weir.Result, fence int64, counted bool) {
 	if counted {
 		e.AttemptCount++
@@ -46,7 +46,7 @@ func (e *Entry) Record(r weir.Result, fence int64, counted bool) {
 	}
 }
 
-// Finish makes the message final.
+// Finish makes the message final, in the given stage.
 func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
 	e.Stage, e.status.FinishedAt, e.status.NextAttemptAt = stage, at, time.Time{}
 	c.UpdateTail(func(t *Tail) { t.Counts.countStage(stage) })
@@ -63,10 +63,10 @@ func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
 	return c.mergeMessage(e)
 }
 
-// NextAttempt returns when the message is tried again; zero = it waits for no attempt.
+// NextAttempt returns the time of the next attempt; zero = the message waits for no attempt.
 func (e *Entry) NextAttempt() time.Time { return e.status.NextAttemptAt }
 
-// Retry records that the message is held in a block until its next attempt.
+// Retry records that the message is held in a block. The parameter next is the time of the message's next attempt.
 func (c *Change) Retry(e *Entry, block string, next time.Time) error {
 	known := e.IsHeld && e.Stage == weir.Retrying
 	e.Stage, e.status.NextAttemptAt, e.IsHeld = weir.Retrying, next, true
@@ -76,7 +76,7 @@ func (c *Change) Retry(e *Entry, block string, next time.Time) error {
 	return c.mergeMessage(e)
 }
 
-// mergeMessage writes the columns of a message's row that an attempt changes.
+// mergeMessage writes those columns of a message's row that an attempt changes.
 func (c *Change) mergeMessage(e *Entry) error {
 	op, err := mergeOp(e)
 	c.ops = append(c.ops, op)
@@ -103,8 +103,8 @@ func mergeOp(e *Entry) (storage.Op, error) {
 	return storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: v}, nil
 }
 
-// Hold puts an untried message among the held messages of a block. It marks the message's own row, too: a
-// holder may read the log from a cursor below the message.
+// Hold puts a message of the log among the held messages of a block. It also marks the message's own row as held.
+// Otherwise a later holder that reads the log would send the message a second time, as a message of the log.
 func (c *Change) Hold(block string, e *Entry) {
 	e.IsHeld = true
 	c.putHeld(block, e)
@@ -112,18 +112,18 @@ func (c *Change) Hold(block string, e *Entry) {
 		Values: rows.Values(rows.IsHeld.Is(true))})
 }
 
-// putHeld writes the message's row among the held messages of a block.
+// putHeld writes the row (r_) by which a block holds a message.
 func (c *Change) putHeld(block string, e *Entry) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(block, e.orderPos()),
 		Values: heldFrom(e).heldValues()})
 }
 
-// Unhold deletes the row of a held message from a block. The row must exist in storage.
+// Unhold deletes the row (r_) by which a block holds the message at a position. The row must exist in storage.
 func (c *Change) Unhold(block, place string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: rows.HeldKey(block, place)})
 }
 
-// SaveBlock writes the row of a blocked key.
+// SaveBlock writes the row of a block.
 func (c *Change) SaveBlock(b KeyBlock) {
 	v := rows.Values(rows.NextAt.Is(b.NextAt), rows.HeldCount.Is(b.HeldCount), rows.Key.Is(b.KeyHash))
 	if b.LogWaitsFrom != 0 {
@@ -140,7 +140,7 @@ func (c *Change) SaveBlock(b KeyBlock) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.BlockKey(b.ID), Values: v})
 }
 
-// RemoveBlock removes a block's row, which must exist in storage.
+// RemoveBlock removes the row of a block. The row must exist in storage.
 func (c *Change) RemoveBlock(id string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: rows.BlockKey(id)})
 }
@@ -162,19 +162,20 @@ func (c *Counts) countStage(stage weir.Stage) {
 
 // Batch has the changes of one transaction.
 type Batch struct {
-	opOfRow         map[string]int // index in ops of the operation on a row
+	opOfRow         map[string]int // the key of a row → the index of its operation in ops
 	ops             []storage.Op
 	changes         []*Change
 	firstDeliveries []*Entry // messages that were delivered at their first attempt
 	bytes           int
 }
 
-// maxBatchOps leaves room for the control row.
+// maxBatchOps leaves one operation for tail.
 const maxBatchOps = storage.MaxOps - 1
 
-// TryAdd adds the change if there is room for it, and reports whether it did. The first change always has room. Of
-// several writes of one row only the last is kept, because it repeats all that the earlier writes have. No row is both
-// written and removed in one batch, because each outcome of a key waits for the commit of the outcome before it.
+// TryAdd adds the change if there is room for it, and reports whether the change was added. There is always room for
+// the first change. If several changes write one row, only the last write is kept, because it repeats all values of the
+// earlier writes. No row is both written and removed in one batch, because each outcome of a key waits for the commit
+// of the key's previous outcome.
 func (b *Batch) TryAdd(c *Change) bool {
 	if b.opOfRow == nil {
 		b.opOfRow = map[string]int{}
@@ -230,7 +231,8 @@ func (b *Batch) updateTail(t *Tail) {
 	}
 }
 
-// buildOps returns the operations of a transaction that moves the cursor. The operation on tail is not among them.
+// buildOps returns all operations of the transaction except the operation on tail. cursor is the cursor after the
+// commit.
 func (b *Batch) buildOps(cursor int64) ([]storage.Op, error) {
 	ops, single, err := packDeliveries(b.firstDeliveries, cursor)
 	ops = append(b.ops, ops...)

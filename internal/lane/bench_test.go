@@ -11,7 +11,7 @@ import (
 	"weir/internal/storage/memory"
 )
 
-// BenchmarkAppend compares an append with the mere transaction of an append, on the same storage in the same run.
+// BenchmarkAppend compares Append with a plain transaction on the same kind of storage.
 func BenchmarkAppend(b *testing.B) {
 	open := func(b *testing.B) *lane.Store {
 		account := memory.New(time.Now)

@@ -14,22 +14,22 @@ import (
 	"weir/internal/storage"
 )
 
-// inlineLimit is the size up to which a compressed body is stored in its row. A property holds 64 KiB; the rest
-// is a reserve.
+// inlineLimit is the largest compressed body, in bytes, that is stored in the message's row. A column can hold 64 KiB;
+// the difference is a reserve.
 const inlineLimit = 60 << 10
 
-// bodyStore is the part of blob storage that the store needs.
+// bodyStore is the part of blob storage that Store needs.
 type bodyStore interface {
 	storage.Blobs
 	storage.BlobMarks
 }
 
-// storedLimit is the size up to which a body is stored in the deflate format without being compressed. Storage
-// charges by the transaction, and compressing a body of 1 KiB takes 15 µs, a twentieth of the handler's time for a
-// message.
+// storedLimit is the largest body, in bytes, that is stored without compression. A small body is stored in the deflate
+// format, too, so that all bodies are read in the same way. Compression of a small body would not lower the cost of
+// storage, which is per transaction, but would cost time.
 const storedLimit = 2 << 10
 
-// Writers are reused, because a new one allocates more than a megabyte.
+// Writers are reused, because a new writer allocates more than a megabyte.
 var (
 	compressingWriters = newWriters(flate.BestSpeed)
 	plainWriters       = newWriters(flate.NoCompression)
@@ -63,7 +63,7 @@ func compressBytes(data []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// flateReaders are reused, because a new one allocates 40 KB.
+// flateReaders are reused, because a new reader allocates 40 KB.
 var flateReaders = sync.Pool{New: func() any { return flate.NewReader(nil) }}
 
 func decompressBytes(data []byte) ([]byte, error) {
@@ -79,25 +79,26 @@ func decompressBytes(data []byte) ([]byte, error) {
 	return out, r.Close()
 }
 
-// blobName returns the name of the blob of a body. The name has the day, so that the search for forgotten bodies can
-// list one day, and the lane, so that the search knows which rows can refer to the body.
+// blobName returns the name of a body's blob. Retention searches for blobs to which no row refers. The day in the name
+// lets this search list one day at a time. The partition in the name tells which rows can refer to the blob.
 func blobName(at time.Time, partition, nonce string) string {
 	return at.UTC().Format("2006-01-02") + "/" + partition + "/" + nonce
 }
 
-// editedName returns the last part of an edited body's name. It has the sequence number of the message, which may
-// have been filed long before the day in the name.
+// editedName returns the last part of the blob name of an edited body. Retention finds the message's row by the
+// sequence number in the name. The day in the name does not help to find the row, because it is the day of the edit.
 func editedName(nonce string, seq int64) string { return nonce + "-" + rows.SeqPos(seq) }
 
-// seqOfEdited returns the sequence number in the name of an edited body; false = the blob has an accepted body.
+// seqOfEdited returns the sequence number in the blob name of an edited body. It returns false for the blob of an
+// accepted body.
 func seqOfEdited(blob string) (int64, bool) {
 	_, place, edited := strings.Cut(blob[strings.LastIndex(blob, "/")+1:], "-")
 	seq, err := rows.ParseSeq(place)
 	return seq, edited && err == nil
 }
 
-// storeBody returns the columns of a body for a message's row. It puts a large body into a blob first, because a row
-// must never name a blob that does not exist.
+// storeBody returns the columns for a body in a message's row. If the body is large, storeBody first puts it into a
+// blob, because a row must never name a blob that does not exist.
 func storeBody(ctx context.Context, blobs bodyStore, body []byte, blob string, in bodyColumns) (map[string]any,
 	error) {
 	packed, err := compressBytes(body)
@@ -113,7 +114,7 @@ func storeBody(ctx context.Context, blobs bodyStore, body []byte, blob string, i
 	return rows.Values(in.blob.Is(blob)), nil
 }
 
-// bodyColumns are the columns of a body. A row has one of the two: the body, or the name of its blob.
+// bodyColumns are the two columns for a body. A row has one of them: the body itself, or the name of the body's blob.
 type bodyColumns struct {
 	inline rows.Bytes
 	blob   rows.Text
@@ -139,7 +140,7 @@ func loadBody(ctx context.Context, blobs bodyStore, v map[string]any, in bodyCol
 	return decompressBytes(packed)
 }
 
-// RemoveBody removes the blob of a body that is no longer needed. An empty name means that there is no blob.
+// RemoveBody removes the blob of a body. It does nothing if the name is empty, or if the blob does not exist.
 func (s *Store) RemoveBody(ctx context.Context, name string) error {
 	if name == "" {
 		return nil

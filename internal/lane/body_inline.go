@@ -6,12 +6,13 @@ import (
 	"weir/internal/lane/rows"
 )
 
-// bodyGap is a distance between sequence numbers. Two bodies are read with the same query only if their messages are at
-// most that far apart. The query also reads the rows between the two, and bodies are large.
+// bodyGap limits the gaps in a query: two entries that follow each other in one query have sequence numbers at most
+// bodyGap apart. The query also reads the rows between the two entries, and bodies are large.
 const bodyGap = 4
 
-// LoadInline loads the bodies that are to be sent, except for bodies in blobs. The entries are header-only, the highest
-// sequence number first. looks is the number of queries.
+// LoadInline loads the bodies of the entries, except bodies in blobs. If a body was edited, LoadInline loads the edited
+// body. The entries have no bodies yet, and are in descending order of their sequence numbers. looks is the number of
+// queries.
 func (s *Store) LoadInline(ctx context.Context, lane int, entries []*Entry) (looks int, err error) {
 	var groups [][]*Entry
 	for _, e := range entries {

@@ -14,13 +14,13 @@ import (
 // CancelCounts counts messages by the result of CancelMany.
 type CancelCounts struct {
 	Cancelled int64 // scheduled messages, which are cancelled when CancelMany returns
-	Asked     int64 // messages that the holder cancels, unless it sends them before it reads the requests
-	TooLate   int64 // messages that were final or removed before the write
+	Asked     int64 // messages for which a request to cancel waits for the holder
+	TooLate   int64 // messages that were final or removed already
 }
 
-// CancelMany cancels waiting messages of one lane, or asks the holder to cancel them, many with one transaction. The
-// entries are from ReadMany or EntriesFrom. After an error, counts has only the messages before the one that failed.
-// Repeating a call does no harm.
+// CancelMany cancels the scheduled messages among the entries, and asks the holder to cancel the others. It takes many
+// messages into one transaction. The entries are of one lane, and come from ReadMany or EntriesFrom. After an error,
+// counts has only the messages before the failed one. The call can be repeated.
 func (rs Requests) CancelMany(ctx context.Context, lane int, entries []*Entry) (counts CancelCounts, err error) {
 	for len(entries) > 0 {
 		nonce, at := newNonce(), rs.store.Now().UTC().Truncate(time.Microsecond)
@@ -35,7 +35,7 @@ func (rs Requests) CancelMany(ctx context.Context, lane int, entries []*Entry) (
 
 func isOutboxMarker(op storage.Op) bool { return op.Key == rows.OutboxKey }
 
-// cancelGroup returns the operations that cancel the first n messages in one transaction.
+// cancelGroup returns the operations for the first n entries: as many as fit into one transaction.
 func cancelGroup(entries []*Entry, at time.Time, nonce string) (n int, ops []storage.Op) {
 	hasMarker := false
 	for _, e := range entries {
@@ -54,13 +54,13 @@ func cancelGroup(entries []*Entry, at time.Time, nonce string) (n int, ops []sto
 	return n, ops
 }
 
-// cancelTogether cancels a group with one transaction. If that fails, for example because a message has changed since
-// it was read, or because the answer was lost, cancelTogether cancels each message alone.
+// cancelTogether cancels a group with one transaction. The transaction fails if one of the messages has changed. After
+// a failed transaction, cancelTogether cancels the messages one by one.
 func (rs Requests) cancelTogether(ctx context.Context, lane int, group []*Entry, ops []storage.Op, nonce string,
 	counts *CancelCounts) error {
 	err := rs.raiseRequestSeq(ctx, lane, ops)
 	if storage.Is(err, storage.Precondition) && storage.FailedAt(err) <= 0 {
-		if clock.Sleep(ctx, rs.store.drawPause(conflictPause)) { // an append was faster
+		if clock.Sleep(ctx, rs.store.drawPause(conflictPause)) { // another process has changed head
 			err = rs.raiseRequestSeq(ctx, lane, ops)
 		}
 	}
@@ -90,7 +90,6 @@ func (rs Requests) cancelTogether(ctx context.Context, lane int, group []*Entry,
 	return nil
 }
 
-// countCancelled counts a message that was cancelled at once, or that the holder was asked to cancel.
 func (c *CancelCounts) countCancelled(atOnce bool) {
 	if atOnce {
 		c.Cancelled++

@@ -10,8 +10,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Scheduled messages with callbacks are cancelled with one transaction. Each cancellation marks the
-// outbox, but a transaction may write the row of the mark only once.
+// CancelMany cancels scheduled messages with callbacks in one transaction. Each cancellation needs a write of the
+// outbox's marker. A transaction can write a row only once, so one write must serve all cancellations.
 func TestCancelMany_CancelsMessagesWithCallbacksTogether(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		a := lane.NewAppender(b.faultless, quiet)

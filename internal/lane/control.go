@@ -15,7 +15,7 @@ type Head struct {
 	ETag       storage.ETag
 	Next       int64 // next sequence number, from 1
 	RequestSeq int64 // rises with each request, each change of a due time and each change of an operator's pauses
-	IsSealed   bool  // the number of lanes is being changed: no message may be filed
+	IsSealed   bool  // no message is appended, because the number of lanes is being changed
 }
 
 // Control is a snapshot of both control rows and of the markers between them.
@@ -23,14 +23,14 @@ type Control struct {
 	Head    Head
 	Tail    Tail
 	lane    int
-	settle  time.Duration // the value of Store.SettleTime
+	settle  time.Duration // Store.SettleTime, or longestSettle if the store has none
 	markers []storage.Row
 }
 
-// A marker is a row whose key sorts between head and tail. Each reader of the control rows reads the markers
-// with the same query, at no extra cost. A lane has only a few at any time.
+// A marker is a row whose key sorts between head and tail. Each reader of the control rows reads the markers with the
+// same query, at no extra cost.
 
-// Marker returns the marker with this key, and reports whether the lane has it.
+// Marker returns the marker with this key, and reports whether there is one.
 func (c Control) Marker(key string) (storage.Row, bool) {
 	for _, r := range c.markers {
 		if r.Key == key {
@@ -40,7 +40,7 @@ func (c Control) Marker(key string) (storage.Row, bool) {
 	return storage.Row{}, false
 }
 
-// Markers returns the markers whose keys begin with prefix, by key.
+// Markers returns the markers whose keys begin with prefix, in the order of their keys.
 func (c Control) Markers(prefix string) []storage.Row {
 	var found []storage.Row
 	for _, r := range c.markers {
@@ -51,17 +51,19 @@ func (c Control) Markers(prefix string) []storage.Row {
 	return found
 }
 
-// UpdateOp returns the operation that writes columns of head, under the ETag with which head was read. A
-// transaction that begins with it fails if head was written since: by an append, a request or the seal.
-// Packages that keep rows of their own in a lane begin their transactions with it.
+// UpdateOp returns the operation that writes columns of head if head still has the ETag of h. If head has changed since
+// it was read, the whole transaction fails. The sealing of a lane changes head, too. So a transaction that begins with
+// this operation fails if the lane was sealed after head was read. Packages that keep their own rows in a lane rely on
+// this.
 func (h Head) UpdateOp(cells ...rows.Cell) storage.Op {
 	return storage.Op{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: h.ETag, Values: rows.Values(cells...)}
 }
 
-// WaitingCount returns the number of messages that tail counts neither as final nor as moved.
+// WaitingCount returns the number of appended messages, without those that tail counts as final or as moved to the next
+// epoch.
 func (c Control) WaitingCount() int64 { return c.Head.Next - 1 - c.Tail.Counts.Total() }
 
-// HasWork reports whether there is work for a holder now, apart from pauses and the settle time.
+// HasWork reports whether there is work for a holder now. It ignores pauses and the settle time.
 func (c Control) HasWork(now time.Time) bool {
 	if c.Tail.IsClosed {
 		return false
@@ -69,17 +71,16 @@ func (c Control) HasWork(now time.Time) bool {
 	return c.Head.Next > c.Tail.Cursor || c.HasRequests() || isDueBy(c.Tail.NextDueAt, now.Add(c.Tail.leadTime()))
 }
 
-// HasUntried reports whether the CMS refuses messages, and there may be an untried message of another key. The pause
-// for the refused messages must not delay the untried message. A scheduled message counts as untried from the time at
-// which a holder takes the lane for it.
+// HasUntried reports whether the CMS refuses messages, and an untried message may be ready to be sent. The pause for
+// the refused messages must not delay an untried message. A scheduled or held message counts only from shortly before
+// the time at which it can be sent.
 func (c Control) HasUntried(now time.Time) bool {
 	return c.Tail.ProbedBelow > 0 &&
 		(c.Head.Next > c.Tail.ProbedBelow || isDueBy(c.Tail.NextUntriedAt, now.Add(c.Tail.leadTime())))
 }
 
-// pausedForCMSUntil returns the end of the pause for the CMS; zero = no such pause keeps a holder from taking the lane.
-// A pause for refused messages ends early if there is an untried message. It then ends at once, or if that message is
-// scheduled, when a holder takes the lane because the message becomes due.
+// pausedForCMSUntil returns the end of the pause for the CMS; zero = there is no such pause. A pause for refused
+// messages ends at once if HasUntried returns true. Otherwise it ends shortly before Tail.NextUntriedAt at the latest.
 func (c Control) pausedForCMSUntil(now time.Time) time.Time {
 	if c.HasUntried(now) {
 		return time.Time{}
@@ -93,12 +94,13 @@ func (c Control) pausedForCMSUntil(now time.Time) time.Time {
 	return until
 }
 
-// HasRequests reports whether head's request number has risen since a holder last carried requests out: by a request,
-// a changed due time, or a change of an operator's pauses.
+// HasRequests reports whether a request, a change of a due time or a change of an operator's pauses was not yet seen by
+// a holder.
 func (c Control) HasRequests() bool { return c.Head.RequestSeq != c.Tail.RequestsSeen }
 
-// NextWorkAt returns the time at which a process should take the lane; false = there is no work. An operator's pause,
-// a pause for the CMS and the settle time put that time off. Nothing puts it off if there are requests.
+// NextWorkAt returns the time from which on a process can work on the lane; false = there is no work. An operator's
+// pause, a pause for the CMS and the settle time delay this time. If there are requests, the time is now, even during
+// a pause.
 func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 	at := now
 	if !c.HasWork(now) {
@@ -127,8 +129,8 @@ func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 // time that settings allow.
 const longestPause, longestSettle = time.Hour, time.Hour
 
-// ignoreFarFuture gets a time of tail that puts work off. It returns that time, or zero if the time is later than
-// settings allow. Such a time comes from a holder whose clock was wrong, and the next holder corrects it.
+// ignoreFarFuture returns a time of tail, or zero if the time is later than latest by more than the possible clock
+// skew. Such a time comes from a holder whose clock was wrong, and the next holder corrects tail.
 func ignoreFarFuture(at, latest time.Time) time.Time {
 	if at.After(latest.Add(2 * ClockSkew)) {
 		return time.Time{}
@@ -148,7 +150,7 @@ func headFrom(r storage.Row) Head {
 		IsSealed: rows.IsSealed.Of(v)}
 }
 
-// ReadControl reads a lane's head, tail and markers in one snapshot.
+// ReadControl reads a lane's head, tail and markers in one snapshot. It returns NotFound if head or tail is missing.
 func (s *Store) ReadControl(ctx context.Context, lane int) (Control, error) {
 	found, err := s.rowsOfLane(lane).readSnapshot(ctx)
 	if err != nil {
@@ -172,8 +174,8 @@ func (s *Store) ReadControl(ctx context.Context, lane int) (Control, error) {
 	return c, nil
 }
 
-// EnsureControlRows creates the lane's control rows if they are missing. fence is the fence in the new tail, which the
-// first holder raises.
+// EnsureControlRows creates the lane's control rows if they are missing. fence is the fence in the new tail. The first
+// holder gets the next higher fence.
 func (s *Store) EnsureControlRows(ctx context.Context, lane int, fence int64) error {
 	if _, err := s.ReadControl(ctx, lane); !storage.Is(err, storage.NotFound) {
 		return err

@@ -12,13 +12,13 @@ import (
 	"weir/internal/weir"
 )
 
-// cutTable cuts the first answers with control rows after one row, as storage may. It also counts the queries of
-// control rows.
+// cutTable shortens the first answers that have several control rows to one row each. Storage may do so.
+// cutTable also counts the queries for control rows.
 type cutTable struct {
 	storage.Table
-	cuts    int // number of answers that are still to be cut
+	cuts    int // number of answers still to cut
 	queries int
-	between func() // called after each cut; nil = nothing is called
+	between func() // if set, called after each cut
 }
 
 func (c *cutTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
@@ -42,7 +42,7 @@ func TestStore_ControlCut(t *testing.T) {
 		cuts, queries int // the largest number of cut answers, and the number of queries that ReadControl makes
 		changes       int // number of times that both control rows change, each time after a cut
 	}{
-		"Once":               {1, 3, 0}, // a cut answer, its rest, and a whole answer
+		"Once":               {1, 3, 0}, // a cut answer, an answer with the missing rows, and a whole answer
 		"Always":             {100, 4, 0},
 		"AlwaysWhileChanged": {100, 8, 2},
 	} {
@@ -90,7 +90,7 @@ func (b *bench) touchBoth() {
 	}
 }
 
-// openNextEpoch opens the epoch after the bench's epoch, and returns the new epoch's store on the table.
+// openNextEpoch opens epoch 2, and returns a store for it that uses table.
 func (b *bench) openNextEpoch(table storage.Table) *lane.Store {
 	b.t.Helper()
 	meta, err := epochs.Update(b.t.Context(), b.faultless.Table, func(m *epochs.Record) error {
@@ -112,8 +112,8 @@ func (b *bench) openNextEpoch(table storage.Table) *lane.Store {
 	return &next
 }
 
-// If storage cuts its answers with the control rows of an earlier epoch's lane, retention removes none of the lane's
-// messages.
+// Storage cuts the answers with the control rows of an earlier epoch's lane. Even so, retention must notice that the
+// lane exists, and must keep its messages.
 func TestRetention_EarlierWithShortAnswers(t *testing.T) {
 	for _, cuts := range []int{1, 2, 1000} {
 		t.Run(fmt.Sprint(cuts), func(t *testing.T) {
@@ -141,8 +141,8 @@ func TestRetention_EarlierWithShortAnswers(t *testing.T) {
 	}
 }
 
-// A lane of an earlier epoch may lack one or both control rows. It counts as deleted only if it has no messages.
-// Otherwise its epoch stays in the record.
+// A lane of an earlier epoch can lack head, tail or both. If such a lane has no messages, retention treats it as a
+// deleted lane. If the lane has messages, its epoch stays in the record.
 func TestRetention_DropsOnlyLanesWithoutMessages(t *testing.T) {
 	remove := func(keys ...string) []storage.Op {
 		var ops []storage.Op
@@ -188,7 +188,7 @@ func TestRetention_DropsOnlyLanesWithoutMessages(t *testing.T) {
 	}
 }
 
-// An earlier epoch whose messages lost their d_ rows is deleted in the end.
+// Retention deletes an earlier epoch even if the epoch's lane has lost a packed row (its key begins with d_).
 func TestRetention_ForgetsAnEpochThatLostItsPackedRows(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(20, 0)
@@ -213,8 +213,8 @@ func TestRetention_ForgetsAnEpochThatLostItsPackedRows(t *testing.T) {
 	})
 }
 
-// While the CMS refuses the messages of some keys, the lane pauses. A message of another key that becomes due in the
-// pause must not wait for its end. But the retry of a refused message must wait: otherwise the holder would send
+// The lane pauses because the CMS refuses the messages of some keys. If a message of another key becomes due, it must
+// not wait for the end of the pause. But the retry of a refused message must wait. Otherwise the holder would send
 // requests to the CMS without a pause.
 func TestControl_NextWorkAtInAPauseForRefusedMessages(t *testing.T) {
 	t.Parallel()
@@ -224,7 +224,7 @@ func TestControl_NextWorkAtInAPauseForRefusedMessages(t *testing.T) {
 	for name, c := range map[string]struct {
 		due, untried time.Time
 		isOpen       bool  // the last holder crashed
-		next         int64 // Head.Next; all keys with messages below 9 were tried
+		next         int64 // Head.Next; 10 = message 9 is new; each key with a message below 9 had its turn
 		want         time.Time
 		hasUntried   bool
 	}{
@@ -252,7 +252,7 @@ func TestControl_NextWorkAtInAPauseForRefusedMessages(t *testing.T) {
 	}
 }
 
-// A pause because the CMS does not answer is for all messages.
+// If the lane pauses because the CMS does not answer, due messages wait for the end of the pause, too.
 func TestControl_NextWorkAtInAPauseForAll(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)

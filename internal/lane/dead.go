@@ -7,7 +7,7 @@ import (
 	"weir/internal/lane/rows"
 )
 
-// deadValues returns the columns of the x_ row of a message that died.
+// deadValues returns the columns of the row (x_) that a dead message has beside its row in the log.
 func deadValues(e *Entry, at time.Time) map[string]any {
 	v := rows.Values(rows.Key.Is(e.Message.Key), rows.Contract.Is(e.Message.Contract), rows.DiedAt.Is(at),
 		rows.Reason.Is(e.status.LastError), rows.CMSStatus.Is(int64(e.status.CMSStatus)))
@@ -20,8 +20,8 @@ func deadValues(e *Entry, at time.Time) map[string]any {
 // deadKeysPages limits the pages that ReadDeadKeys reads.
 const deadKeysPages = 10
 
-// ReadDeadKeys returns the hashes of the keys that have dead messages in a lane. If there are too many dead messages
-// to read, keys is nil and all is true: then any key may have dead messages.
+// ReadDeadKeys returns the hashes of the keys that have dead messages in a lane. If there are too many dead messages to
+// read, all is true and keys is nil: every key counts as a key with dead messages.
 func (ds DeliveryState) ReadDeadKeys(ctx context.Context, lane int) (keys map[string]bool, all bool, err error) {
 	q := rows.WithPrefix(ds.store.Partition(lane), rows.DeadPrefix, rows.Names(rows.Key))
 	found, more, err := rows.ReadPages(ctx, ds.store.Table, q, deadKeysPages)

@@ -12,8 +12,10 @@ import (
 	"weir/internal/storage"
 )
 
-// DeleteLane deletes all rows of a lane whose epoch was undone before it opened, or whose messages retention
-// has removed. It deletes the control rows last, together: a lane without them has no other rows.
+// DeleteLane deletes all rows of a lane. Retention calls DeleteLane for a lane of an earlier epoch that has no messages
+// any more. To undo a change of the number of lanes, package relane calls DeleteLane for the lanes of the next epoch.
+//
+// Head and tail are deleted last, in one transaction. So a lane without head and tail has no other rows.
 func (s *Store) DeleteLane(ctx context.Context, lane int) error {
 	d := laneDeletion{s, lane}
 	for {
@@ -24,13 +26,12 @@ func (s *Store) DeleteLane(ctx context.Context, lane int) error {
 	}
 }
 
-// laneDeletion deletes one lane.
 type laneDeletion struct {
 	store *Store
 	lane  int
 }
 
-// deleteNextRows deletes as many rows as a transaction holds, and returns their number.
+// deleteNextRows deletes the next rows with one transaction, and returns their number.
 func (d laneDeletion) deleteNextRows(ctx context.Context) (n int, err error) {
 	err = rows.Update(ctx, func() (bool, error) {
 		keys, err := d.nextKeys(ctx)
@@ -42,13 +43,14 @@ func (d laneDeletion) deleteNextRows(ctx context.Context) (n int, err error) {
 			ops[i] = storage.Op{Kind: storage.Delete, Key: key}
 		}
 		_, err = d.store.Table.Transact(ctx, d.store.Partition(d.lane), ops)
-		// NotFound: an earlier try, or another process, has deleted one of them.
+		// NotFound: an earlier try, or another process, has deleted one of the rows.
 		return !rows.IsUncertain(err) && !storage.Is(err, storage.NotFound), err
 	}, func(error) time.Duration { return rows.ResendPause })
 	return n, err
 }
 
-// nextKeys returns the keys to delete next: first all other rows, then the markers, then the control rows.
+// nextKeys returns the keys of the rows to delete next: first the rows with greater keys than tail, then the markers,
+// then head and tail.
 func (d laneDeletion) nextKeys(ctx context.Context) ([]string, error) {
 	found, err := rows.ReadFirst(ctx, d.store.Table,
 		storage.Query{Partition: d.store.Partition(d.lane), From: rows.ControlEnd,
@@ -72,11 +74,11 @@ func (d laneDeletion) nextKeys(ctx context.Context) ([]string, error) {
 	return control, nil
 }
 
-// errHalfDeleted means that a lane is neither complete nor deleted.
+// errHalfDeleted means that a lane lacks a control row, but still has other rows.
 var errHalfDeleted = errors.New("a control row is missing, and rows of messages are there: nothing is removed")
 
-// checkDone returns nil if the lane was deleted, except perhaps for rows that are not of messages. The caller has
-// found a control row missing. That is no proof of a deletion, and deleting a complete lane would lose its messages.
+// checkDone is called if head or tail of the lane is missing. A missing row does not prove that the lane was deleted.
+// If the lane still has messages, checkDone returns an error, because a deletion would lose these messages.
 func (d laneDeletion) checkDone(ctx context.Context) error {
 	for _, key := range []string{rows.HeadKey, rows.TailKey} {
 		_, err := d.store.Table.Get(ctx, d.store.Partition(d.lane), key)
@@ -86,8 +88,9 @@ func (d laneDeletion) checkDone(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Earlier versions deleted the control rows one after the other if a lane had many markers. But they deleted
-		// all rows behind the control rows first.
+		// Only one control row is missing. Earlier versions of the program could delete head and tail one after the
+		// other, but only when the lane had no rows with greater keys than tail. So a lane with such rows was not
+		// deleted.
 		if any, err := d.hasRows(ctx, rows.ControlEnd, ""); any || err != nil {
 			return errors.Join(err, errHalfDeleted)
 		}
@@ -98,12 +101,12 @@ func (d laneDeletion) checkDone(ctx context.Context) error {
 	return nil
 }
 
-// hasMessages reports whether the lane has rows of messages.
 func (d laneDeletion) hasMessages(ctx context.Context) (bool, error) {
 	return d.hasRows(ctx, rows.MessagePrefix, rows.PrefixEnd(rows.MessagePrefix))
 }
 
-// hasRows reports whether there are rows in the range of keys [from, to). An empty to means: up to the last row.
+// hasRows reports whether the lane has rows whose keys are at least "from" and less than "to". If "to" is empty, there
+// is no upper limit.
 func (d laneDeletion) hasRows(ctx context.Context, from, to string) (bool, error) {
 	found, err := rows.ReadFirst(ctx, d.store.Table,
 		storage.Query{Partition: d.store.Partition(d.lane), From: from, To: to, Columns: rows.Names(rows.Stage)}, 1)
@@ -113,8 +116,9 @@ func (d laneDeletion) hasRows(ctx context.Context, from, to string) (bool, error
 // maxConcurrent limits the concurrent calls of ForEach.
 const maxConcurrent = 8
 
-// ForEach calls f for 0 to n-1, maxConcurrent at a time. It calls f for each number even if a call fails, and returns
-// the error of the lowest number, so that the result does not depend on the order in which the calls end.
+// ForEach calls f for each number from 0 to n-1, with at most maxConcurrent calls at a time. It makes all calls even if
+// some fail. It returns the error of the lowest number, so that the result does not depend on the order in which calls
+// end.
 func ForEach(n int, f func(int) error) error {
 	errs := make([]error, n)
 	var group errgroup.Group

@@ -9,19 +9,21 @@ import (
 	"weir/internal/weir"
 )
 
-// An operator discards a dead message that is never to be written. A discard is a request, as a replay is, and the
-// holder carries it out. The message stays with its history and the operator's reason until its retention is over.
+// An operator discards a dead message that is never to be written to the CMS. A discard is a request, which the holder
+// carries out. The message, its history and the operator's reason are kept until retention removes the message.
 //
-// Earlier versions of the program read the rows, too, and do not know the stage "discarded". They take a message in an
-// unknown stage for a waiting one, and a holder that reads the log anew could send it. So the stored stage is
-// "cancelled", with the time of the discard beside it, and tail counts the message as cancelled. The number of
-// discarded messages is in a marker of its own: a holder of an earlier version replaces tail, and would lose a column
-// there.
+// Earlier versions of the program read the same rows, and do not know the stage "discarded". A holder of such a version
+// takes a message in an unknown stage for a waiting message, and could send it. So the stored stage is "cancelled",
+// with the time of the discard in another column, and tail counts the message as cancelled. The number of discarded
+// messages is in the marker !sums. It cannot be in tail, because a holder of an earlier version drops unknown columns
+// of tail.
 
-// Discard requests that a dead message is given up for good. The lane's holder carries the request out, so the
-// returned Status may be the state before. Repeating a call has no effect. Conflict: the message is neither dead nor
-// discarded, or a request to replay it waits. NotFound: as for Messages.Status, or retention is removing the message.
-// Unavailable: the request may or may not be stored.
+// Discard requests that the holder discards a dead message. The returned Status may still have the state before the
+// request. Repeating a call has no effect. Errors:
+//   - Conflict: the message is in a stage other than dead and discarded.
+//   - Conflict: a request to replay the message waits for the holder.
+//   - NotFound: as for Messages.Status, or retention is removing the message.
+//   - Unavailable: the request may have been stored.
 func (rs Requests) Discard(ctx context.Context, id weir.ID, reason string) (weir.Status, error) {
 	var st weir.Status
 	err := rs.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) {
@@ -31,7 +33,8 @@ func (rs Requests) Discard(ctx context.Context, id weir.ID, reason string) (weir
 	return st, err
 }
 
-// discardOps returns the operations of the request for a message as it is stored; none = there is nothing to do.
+// discardOps returns the operations that store a request to discard e, a message that was just read. It returns none if
+// the message is already discarded, or if such a request already waits.
 func (rs Requests) discardOps(ctx context.Context, e *Entry, reason string) ([]storage.Op, error) {
 	switch {
 	case e.Stage == weir.Discarded:
@@ -59,9 +62,9 @@ func (rs Requests) discardOps(ctx context.Context, e *Entry, reason string) ([]s
 	return discardRequestOps(e, rs.store.Now(), reason), nil
 }
 
-// discardRequestOps returns the operations of a request. They also write the message's row under its ETag. So if a
-// replay and a discard are requested at the same time, only one request is stored. Retention finds a changed row, and
-// does not remove the message.
+// discardRequestOps returns the operations of a request to discard e. They also write the message's row under its ETag.
+// So if a replay and a discard are requested at the same time, only one request is stored. If retention read the
+// row before this write, the removal of the message fails, because the row has a new ETag.
 func discardRequestOps(e *Entry, now time.Time, reason string) []storage.Op {
 	return []storage.Op{
 		{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), IfMatch: e.rowETag(),
@@ -72,7 +75,7 @@ func discardRequestOps(e *Entry, now time.Time, reason string) []storage.Op {
 }
 
 // isDiscardPending reports whether a request to discard the message waits for the holder. It reads storage only if
-// such a request was ever stored.
+// there was such a request.
 func (p partition) isDiscardPending(ctx context.Context, e *Entry) (bool, error) {
 	if e.status.DiscardAskedAt.IsZero() {
 		return false, nil
@@ -80,7 +83,7 @@ func (p partition) isDiscardPending(ctx context.Context, e *Entry) (bool, error)
 	return p.hasRow(ctx, requestKey(RequestDiscard, e.Seq()))
 }
 
-// Discard gives a dead message up for good, as the request w asks.
+// Discard makes a dead message discarded, as the request w asks.
 func (c *Change) Discard(e *Entry, w Request, at time.Time) {
 	diedAt := e.status.FinishedAt
 	e.Stage, e.status.FinishedAt = weir.Discarded, at
@@ -98,7 +101,7 @@ func (c *Change) Discard(e *Entry, w Request, at time.Time) {
 		storage.Op{Kind: storage.Upsert, Key: rows.SumsKey}) // saveSums fills in the values
 }
 
-// storedStage returns the value of rows.Stage for a stage.
+// storedStage returns the value of rows.Stage for a stage: discarded messages are stored as cancelled.
 func storedStage(stage weir.Stage) string {
 	if stage == weir.Discarded {
 		return string(weir.Cancelled)
@@ -106,7 +109,8 @@ func storedStage(stage weir.Stage) string {
 	return string(stage)
 }
 
-// StageFrom returns the stage of a message from its row. rows.Stage and rows.DiscardedAt must have been read.
+// StageFrom returns the stage of a message from its row. The columns rows.Stage and rows.DiscardedAt must have been
+// read.
 func StageFrom(v map[string]any) weir.Stage {
 	if stage := weir.Stage(rows.Stage.Of(v)); stage != weir.Cancelled || rows.DiscardedAt.Of(v).IsZero() {
 		return stage
@@ -114,8 +118,8 @@ func StageFrom(v map[string]any) weir.Stage {
 	return weir.Discarded
 }
 
-// splitDiscarded reads the number of discarded messages from a marker, and subtracts it from the number of cancelled
-// messages, which tail has.
+// splitDiscarded reads the number of discarded messages from the marker !sums. It subtracts the number from Cancelled,
+// because tail counts discarded messages as cancelled.
 func (c *Counts) splitDiscarded(markers []storage.Row) {
 	for _, r := range markers {
 		if r.Key == rows.SumsKey {
@@ -125,8 +129,8 @@ func (c *Counts) splitDiscarded(markers []storage.Row) {
 	}
 }
 
-// saveSums fills in the marker !sums, if one of the operations writes that marker. The counters in it are known only
-// when all changes of a transaction are together.
+// saveSums fills in the values of the marker !sums, if one of the operations writes this marker. The values are known
+// only when the transaction has all its changes.
 func saveSums(ops []storage.Op, n Counts) {
 	for i := range ops {
 		if ops[i].Key == rows.SumsKey {

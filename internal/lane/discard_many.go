@@ -9,16 +9,17 @@ import (
 
 // DiscardCounts counts messages by the result of DiscardMany.
 type DiscardCounts struct {
-	Asked   int64 // messages that the holder discards
-	TooLate int64 // messages that are not dead any more, were removed, or have a waiting request for a replay
+	Asked   int64 // messages for which a request to discard waits for the holder
+	TooLate int64 // messages that are not dead any more, were removed, or have a request for a replay
 }
 
-// discardGroup is how many messages one transaction takes. It has two operations for each message, and one for head.
+// discardGroup is the number of messages in one transaction, which has two operations for each message and one for
+// head.
 const discardGroup = (storage.MaxOps - 1) / 2
 
-// DiscardMany requests that dead messages of one lane are given up for good, many with one transaction. The entries are
-// from ReadMany. After an error, the counts have only the messages that were handled before. Repeating a call does no
-// harm.
+// DiscardMany requests that the holder discards dead messages of one lane. It writes the requests for many messages in
+// one transaction. The entries come from ReadMany. After an error, the counts have only the messages that were handled
+// before the error. The call can be repeated.
 func (rs Requests) DiscardMany(ctx context.Context, lane int, entries []*Entry, reason string) (DiscardCounts,
 	error) {
 	b := bulkDiscard{store: rs.store, lane: lane, reason: reason}
@@ -26,7 +27,7 @@ func (rs Requests) DiscardMany(ctx context.Context, lane int, entries []*Entry, 
 	for i, e := range entries {
 		if e.Stage == weir.Dead && e.status.ReplayAskedAt.IsZero() && e.status.DiscardAskedAt.IsZero() {
 			group = append(group, e)
-		} else if err := b.discardAlone(ctx, e); err != nil { // another request may be waiting
+		} else if err := b.discardAlone(ctx, e); err != nil { // Discard checks whether another request waits
 			return b.counts, err
 		}
 		if len(group) == discardGroup || i == len(entries)-1 {
@@ -39,7 +40,7 @@ func (rs Requests) DiscardMany(ctx context.Context, lane int, entries []*Entry, 
 	return b.counts, nil
 }
 
-// bulkDiscard is a run of DiscardMany.
+// bulkDiscard is one call of DiscardMany.
 type bulkDiscard struct {
 	store  *Store
 	lane   int
@@ -47,8 +48,8 @@ type bulkDiscard struct {
 	counts DiscardCounts
 }
 
-// discardTogether requests the discard of a group with one transaction. If that fails, for example because a message
-// has changed since it was read, or because the answer was lost, it requests the discard of each message alone.
+// discardTogether requests the discard of a group with one transaction. If the transaction fails, discardTogether
+// requests the discard of each message alone. A single message that has changed makes the transaction fail.
 func (b *bulkDiscard) discardTogether(ctx context.Context, group []*Entry) error {
 	if len(group) == 0 {
 		return nil

@@ -15,7 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// DueTime is the due time of a scheduled message, with its sequence number. Its row sorts by time.
+// DueTime is the due time and the sequence number of a scheduled message. Each scheduled message has a row whose key
+// consists of the prefix s_ and these two values, so these rows sort by time.
 type DueTime struct {
 	At  time.Time // a whole number of microseconds
 	Seq int64
@@ -44,7 +45,7 @@ func ParseDueKey(key string) (DueTime, error) {
 // DueTime returns the due time of a scheduled message.
 func (e *Entry) DueTime() DueTime { return DueTime{At: e.Message.DueAt, Seq: e.Seq()} }
 
-// orderPos returns the message's position among the held messages of its key.
+// orderPos returns the message's position in the order of its key.
 func (e *Entry) orderPos() string {
 	if e.releasedPos != "" {
 		return e.releasedPos
@@ -52,20 +53,19 @@ func (e *Entry) orderPos() string {
 	return rows.SeqPos(e.Seq())
 }
 
-// orderPosOfDue returns the position of a released message. next is a sequence number: the position lies between
-// those of the log messages next-1 and next. Messages that were released with the same next are ordered by due time,
-// then by sequence number.
+// orderPosOfDue returns the position that Release gives to a due message. The position is between the log messages with
+// the sequence numbers next-1 and next. Due messages with the same next are in the order of their due times, and then
+// of their sequence numbers.
 func orderPosOfDue(next int64, d DueTime) string { return rows.SeqPos(next-1) + "_" + d.String() }
 
-// AfterLog returns a sequence number: all log messages of the key with lower numbers go before this message.
-// 0 = the message's position does not depend on the log.
+// AfterLog is HeldMessage.AfterLog for the entry.
 func (e *Entry) AfterLog() int64 { return e.AsHeld().AfterLog() }
 
-// NextLogSeq returns the first sequence number behind the entry's position in the order of its key.
+// NextLogSeq returns a sequence number: the key's log messages from this number on come after the entry.
 func (e *Entry) NextLogSeq() int64 { return max(e.AfterLog(), e.Seq()+1) }
 
-// AfterLog returns a sequence number: all log messages of the key with lower numbers go before this message.
-// 0 = the message's position does not depend on the log.
+// AfterLog returns a sequence number: the message comes after all log messages of its key with lower numbers. If the
+// position of the message was not set by Release, AfterLog returns 0.
 func (h HeldMessage) AfterLog() int64 {
 	log, _, released := strings.Cut(h.OrderPos, "_")
 	last, err := rows.ParseSeq(log)
@@ -75,8 +75,8 @@ func (h HeldMessage) AfterLog() int64 {
 	return last + 1
 }
 
-// ReadDueTimes reads the earliest due times of a lane's scheduled messages, at most limit, and reports whether there
-// may be more.
+// ReadDueTimes reads the earliest due times of a lane's scheduled messages, at most limit. more reports whether there
+// may be further due times.
 func (ds DeliveryState) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []DueTime, more bool, err error) {
 	page, err := ds.store.Table.Range(ctx, storage.Query{Partition: ds.store.Partition(lane), From: rows.DuePrefix,
 		To: rows.PrefixEnd(rows.DuePrefix), Limit: limit})
@@ -93,8 +93,9 @@ func (ds DeliveryState) ReadDueTimes(ctx context.Context, lane int, limit int) (
 	return dues, page.More || len(dues) == limit, nil
 }
 
-// ReadDueMessages reads the messages of the due times, in any stage. One query reads messages with neighbouring
-// sequence numbers, and the messages between these are in the result, too.
+// ReadDueMessages reads the messages of the due times, in any stage. The result maps sequence numbers to messages. It
+// can also have other messages with sequence numbers between these, because one query reads all messages of a short
+// range.
 func (ds DeliveryState) ReadDueMessages(ctx context.Context, lane int, dues []DueTime) (map[int64]*Entry, error) {
 	seqs := make([]int64, len(dues))
 	for i, d := range dues {
@@ -128,14 +129,14 @@ func (ds DeliveryState) ReadDueMessages(ctx context.Context, lane int, dues []Du
 	return found, group.Wait()
 }
 
-// Release moves a due message from the scheduled to the held messages of its block. Its position is behind all
-// messages of the log below the sequence number next, and behind all messages that were released earlier, because
-// those may have been tried already. placed is the time in the position of the last released message; Release updates
-// it.
+// Release makes a due message, which was scheduled, a held message of its block. The message comes after all log
+// messages of its key with sequence numbers below next. It also comes after all messages that were released earlier,
+// because these may have been tried already. The argument placed is the time in the position of the last released
+// message; Release updates this time.
 func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.DueTime())})
 	at := e.Message.DueAt
-	if !at.After(*placed) { // rescheduled or just filed with an earlier time, or the last holder's clock is ahead
+	if !at.After(*placed) { // for example, because the last holder's clock was ahead
 		at = placed.Add(time.Microsecond)
 	}
 	*placed = at
@@ -148,15 +149,15 @@ func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
 				rows.OrderPos.Is(e.releasedPos))})
 }
 
-// Releases reports whether the change releases the scheduled message with that due time.
+// Releases reports whether the change releases the scheduled message with the due time and sequence number in d.
 func (c *Change) Releases(d DueTime) bool {
 	return slices.ContainsFunc(c.ops, func(op storage.Op) bool {
 		return op.Kind == storage.Delete && op.Key == dueKey(d)
 	})
 }
 
-// NoLongerDue returns the message whose release was refused because its s_ row is gone: it was cancelled or
-// rescheduled.
+// NoLongerDue reports whether a commit was refused because the s_ row of a message to release is gone: the message was
+// cancelled or rescheduled. It returns the due time in the key of that row.
 func NoLongerDue(err error) (DueTime, bool) {
 	row, ok := refusedRow(err)
 	if !ok || !strings.HasPrefix(row, rows.DuePrefix) {

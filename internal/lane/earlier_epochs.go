@@ -13,14 +13,14 @@ import (
 	"weir/internal/weir"
 )
 
-// After the lanes of an epoch were closed, messages in them change only by erasure and retention. A message that was
-// scheduled or dead has a copy in the next epoch, which is found by an o_ row with the old id in its key. All other
-// messages of an earlier epoch are final.
+// After the lanes of an epoch are closed, only erasure and retention change their messages. A scheduled or dead message
+// is copied to the next epoch. There an o_ row leads to the copy: the key of the row has the id of the old message. All
+// other messages of an earlier epoch are final.
 
-// CopyID returns the part of an o_ row's key that names the message: <epoch>.<lane>.<seq>.
+// CopyID returns the part of an o_ row's key that names the old message: <epoch>.<lane>.<seq>.
 func CopyID(id weir.ID) string { return fmt.Sprintf("%d.%d.%d", id.Epoch, id.Lane, id.Seq) }
 
-// storesSince returns the stores of an epoch and of all later ones, in order; nil if the epoch is unknown.
+// storesSince returns the stores of an epoch and of all later epochs, in order; nil = the epoch is unknown.
 func (s *Store) storesSince(epoch int) []*Store {
 	var stores []*Store
 	present := epochs.Epoch{Number: s.Epoch, Lanes: s.Lanes}
@@ -32,10 +32,11 @@ func (s *Store) storesSince(epoch int) []*Store {
 	return stores
 }
 
-// isCopied reports whether a message of a closed lane, in this stage, has a copy in a later epoch.
+// isCopied reports whether a message in this stage is copied to the next epoch when its lane closes.
 func isCopied(stage weir.Stage) bool { return stage == weir.Scheduled || stage == weir.Dead }
 
-// followCopies reads a message by its id in the epoch that has it now, or returns NotFound.
+// followCopies reads a message by its id: the row of its own epoch, or its last copy. It returns NotFound if there is
+// no such message.
 func (ms Messages) followCopies(ctx context.Context, id weir.ID) (*Entry, error) {
 	copies, err := ms.readCopies(ctx, id)
 	if err != nil {
@@ -45,8 +46,8 @@ func (ms Messages) followCopies(ctx context.Context, id weir.ID) (*Entry, error)
 	return e, ms.store.rowsOf(e.Message.ID).fillFromPacked(ctx, e)
 }
 
-// readCopies reads the rows of a message: the row of its own epoch, and its copies in later epochs. The last entry is
-// the present state of the message. A delivery that only a d_ row has is not filled in.
+// readCopies reads the row of a message in its own epoch, and the rows of its copies in later epochs. The last entry
+// has the present state of the message. But if only a packed row (d_) has the message's delivery, the entry lacks it.
 func (ms Messages) readCopies(ctx context.Context, id weir.ID) ([]*Entry, error) {
 	stores := ms.store.storesSince(id.Epoch)
 	if len(stores) == 0 || id.Lane < 0 || id.Lane >= stores[0].Lanes || id.Seq < 1 {
@@ -72,7 +73,7 @@ func (ms Messages) readCopies(ctx context.Context, id weir.ID) ([]*Entry, error)
 	return copies, nil
 }
 
-// readCopy reads the copy of a message of the previous epoch.
+// readCopy reads the copy of e. The entry e is a message of the previous epoch.
 func (s *Store) readCopy(ctx context.Context, e *Entry) (*Entry, error) {
 	lane := OfRow(e.row, s.Lanes)
 	r, err := s.Table.Get(ctx, s.Partition(lane), rows.CopyPrefix+CopyID(e.Message.ID))
@@ -82,8 +83,8 @@ func (s *Store) readCopy(ctx context.Context, e *Entry) (*Entry, error) {
 	return s.ReadMessage(ctx, lane, rows.Seq.Of(r.Values))
 }
 
-// findRepeat looks an idempotency key up in earlier epochs, so that a message filed there is not filed again. No
-// idempotency row can appear there any more.
+// findRepeat looks for an idempotency key in earlier epochs, so that a message is not appended again in a later epoch.
+// Earlier epochs get no new idempotency rows. So if findRepeat finds nothing, no such row can appear before the append.
 func (s *Store) findRepeat(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, bool, error) {
 	if idempotencyKey == "" || len(s.EarlierEpochs) == 0 {
 		return Receipt{}, false, nil
@@ -100,20 +101,20 @@ func (s *Store) findRepeat(ctx context.Context, m weir.Message, idempotencyKey s
 	}
 	st, err := s.Messages().Status(ctx, id)
 	if weir.KindOf(err) == weir.NotFound {
-		return Receipt{}, false, nil // retention has just removed it
+		return Receipt{}, false, nil // retention has just removed the message
 	}
 	return Receipt{Message: st.Message, Stage: st.Stage, Duplicate: true}, true, err
 }
 
-// hasSameBody reports whether an idempotency row is of a body with this hash. The row of an erased message has no
-// hash, and every body counts as the same: the post is a repeat, and no new message.
+// hasSameBody reports whether an idempotency row belongs to a body with this hash. The row of an erased message has no
+// hash. Then hasSameBody returns true, so that a repeated post is recognized.
 func hasSameBody(row map[string]any, bodyHash string) bool {
 	known := rows.BodyHash.Of(row)
 	return known == "" || known == bodyHash
 }
 
-// readEarlierIdempotency reads an idempotency row in all earlier epochs in parallel. The zero id means that
-// no earlier epoch has the row.
+// readEarlierIdempotency looks for an idempotency row in all earlier epochs. It returns the values of the row, and the
+// id of the message. The zero id means that no earlier epoch has the row.
 func (s *Store) readEarlierIdempotency(ctx context.Context, key, idempotencyKey string) (map[string]any,
 	weir.ID, error) {
 	found, errs := make([]storage.Row, len(s.EarlierEpochs)), make([]error, len(s.EarlierEpochs))

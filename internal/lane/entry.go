@@ -15,23 +15,23 @@ type Entry struct {
 	Message        weir.Message // Body is nil until LoadBody, except in an entry of NewEntry
 	Stage          weir.Stage
 	Attempts       []weir.Attempt // if there are more than twenty: the first ten and the last ten
-	AttemptCount   int            // number of attempts that count
-	IsHeld         bool           // it has a row among the held messages
+	AttemptCount   int            // number of attempts; some attempts do not count, see weir.Outcome
+	IsHeld         bool           // the message is in a block
 	keyHash        string
 	status         weir.Status
 	attemptsBefore int    // AttemptCount at the last replay; 0 = never replayed
-	releasedPos    string // its position in its key's queue, if that is not its position in the log; otherwise empty
+	releasedPos    string // position in its key's order, as Release has set it; empty = the position in the log
 	storedBody
 }
 
-// NewEntry returns the entry of a message that was just filed, with its body. It has no ETag, because no row was
-// read.
+// NewEntry returns the entry of a message that was just appended, with its body. The entry has no ETag, because no row
+// was read.
 func NewEntry(m weir.Message) *Entry {
 	stage := stageOf(&m)
 	return &Entry{Message: m, Stage: stage, keyHash: KeyHash(m.Key), status: weir.Status{Message: m, Stage: stage}}
 }
 
-// stageOf returns the stage in which a message is filed.
+// stageOf returns the stage of a newly appended message.
 func stageOf(m *weir.Message) weir.Stage {
 	if m.DueAt.IsZero() {
 		return weir.Queued
@@ -42,24 +42,25 @@ func stageOf(m *weir.Message) weir.Stage {
 // Status returns the message's status. The status of an entry from ScanLog has only the values of headerColumns.
 func (e *Entry) Status() weir.Status { return e.status }
 
-// KeyHash returns the hash by which row keys name an ordering key.
+// KeyHash returns the hash of the ordering key. Row keys contain this hash.
 func (e *Entry) KeyHash() string { return e.keyHash }
 
 // Seq returns the message's sequence number.
 func (e *Entry) Seq() int64 { return e.Message.ID.Seq }
 
-// BlockID returns the id of the KeyBlock that the message gets or joins if it has to wait. A message that waits behind
-// others of its key is in the block of the key.
+// BlockID returns the id of the block that the message gets if it has to wait. With onFailure: skip, this block is for
+// the message alone; otherwise it is the block of the key. A message with onFailure: skip can also be held in the block
+// of its key.
 func (e *Entry) BlockID() string { return BlockIDOf(&e.Message) }
 
-// BlockIDOf is Entry.BlockID for a message that was filed.
+// BlockIDOf is Entry.BlockID for a message without an entry. The message must have its sequence number.
 func BlockIDOf(m *weir.Message) string { return blockIDOf(m.Key, m.ID.Seq, m.Skip) }
 
 // storedBody is a message's row, from which the body to send can be read.
 type storedBody struct {
 	row          map[string]any // nil = the body is in Message, or isHeaderOnly is set
 	isHeaderOnly bool           // row is nil or lacks the body: LoadBody reads the row
-	isEdited     bool           // the body to send is not the accepted one
+	isEdited     bool           // the body to send is an edited one
 }
 
 // IsBodyRemote reports whether LoadBody has to read from storage.
@@ -81,20 +82,20 @@ func (b *storedBody) bodyIn() bodyColumns {
 	return acceptedBody
 }
 
-// IsBodyInBlob reports whether the body to send is in a blob. It may be called for entries of EntriesFrom and
-// ReadMany: they have the columns with the blobs' names.
+// IsBodyInBlob reports whether the body to send is in a blob. The entry must come from EntriesFrom or ReadMany, which
+// read the names of blobs.
 func (b *storedBody) IsBodyInBlob() bool { return b.bodyIn().blob.Of(b.row) != "" }
 
-// EditedBlob returns the name of the blob of an edited body; "" = none.
+// EditedBlob returns the name of the edited body's blob; "" = there is none.
 func (b *storedBody) EditedBlob() string { return editedBody.blob.Of(b.row) }
 
-// WaitingSince returns the time since which a waiting message may be sent: the latest of its acceptance, its due time
+// WaitingSince returns the time from which on a waiting message can be sent: the latest of its acceptance, its due time
 // and the last request to replay it.
 func (e *Entry) WaitingSince() time.Time {
 	return laterOf(laterOf(e.Message.AcceptedAt, e.Message.DueAt), e.status.ReplayAskedAt)
 }
 
-// entryFrom returns the entry of an m_ row.
+// entryFrom returns the entry of a message's row in the log (m_).
 func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 	seq, err := rows.SeqOfMessage(r.Key)
 	if err != nil {
@@ -140,8 +141,8 @@ func (s *Store) entryFrom(lane int, r storage.Row) (*Entry, error) {
 		attemptsBefore: int(rows.AttemptsBeforeReplay.Of(v)), storedBody: storedBody{row: v, isEdited: edited}}, nil
 }
 
-// plainAttempts is the size up to which attempts are stored as text. Most messages have one attempt, and
-// compressing it costs more than it saves.
+// plainAttempts is the largest size, in bytes, of attempts that are stored as text. Most messages have one attempt,
+// whose compression costs more than it saves.
 const plainAttempts = 1 << 10
 
 // packAttempts returns the value of rows.Attempts: text, or compressed bytes if the text is long.

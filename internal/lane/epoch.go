@@ -10,15 +10,15 @@ import (
 	"weir/internal/storage"
 )
 
-// ErrReplaced means that the record of epochs that this process has adopted is gone, because the table with all
-// messages was removed. Another process may have created a new table with a new record.
+// ErrReplaced means that the table with all messages was removed. The record of epochs that this process uses no longer
+// exists, or a new table has another record.
 var ErrReplaced = errors.New("the lanes' record was removed or replaced")
 
-// ErrLaneCount means that the setting has another number of lanes than storage.
+// ErrLaneCount means that the number of lanes in the settings differs from the number in storage.
 var ErrLaneCount = errors.New("the number of lanes differs from storage's")
 
-// Initialize records the number of lanes when storage is first used, and returns the record. It creates the
-// lanes first, so that a process that finds the record finds the lanes, too.
+// Initialize returns the record of epochs. If storage has none yet, Initialize creates the lanes, and then the record.
+// In this order, a process that finds the record also finds the lanes.
 func (s *Store) Initialize(ctx context.Context, lanes int) (epochs.Record, error) {
 	meta, err := epochs.Read(ctx, s.Table)
 	if !storage.Is(err, storage.NotFound) {
@@ -44,9 +44,8 @@ func (s *Store) ensureAll(ctx context.Context) error {
 	})
 }
 
-// Open makes the store ready: it records the number of lanes when storage is first used, and
-// refuses another number later, because a key's lane depends on it. If storage is in use, it only
-// reads that record.
+// Open calls Initialize, and prepares the store for the open epoch. If storage has another number of lanes than the
+// store, Open returns ErrLaneCount, because a key's lane depends on that number.
 func (s *Store) Open(ctx context.Context) error {
 	meta, err := s.Initialize(ctx, s.Lanes)
 	if err != nil {
@@ -69,11 +68,11 @@ func (s *Store) UseEpochRecord(m epochs.Record) {
 	s.Epoch, s.Lanes, s.EarlierEpochs, s.recordOrigin = m.Open.Number, m.Open.Lanes, m.Earlier, m.Origin
 }
 
-// UsesEpochRecord reports whether the store has adopted this record, in its present or in another state. The record of
-// a new table is a different record.
+// UsesEpochRecord reports whether m is the record of epochs that the store uses. A record with a changed content is
+// still the same record. The record of a new table is a different record.
 func (s *Store) UsesEpochRecord(m epochs.Record) bool { return s.recordOrigin == m.Origin }
 
-// ForEpoch returns a store for the lanes of an epoch. It does not look into earlier epochs.
+// ForEpoch returns a store for the lanes of an epoch. The returned store does not look into earlier epochs.
 func (s *Store) ForEpoch(e epochs.Epoch) *Store {
 	other := *s
 	other.Epoch, other.Lanes, other.EarlierEpochs = e.Number, e.Lanes, nil

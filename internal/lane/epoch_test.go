@@ -25,7 +25,7 @@ func TestStore_Open(t *testing.T) {
 	})
 }
 
-// Reading the control rows of an epoch that does not exist returns NotFound, and creates no rows.
+// ReadControl returns NotFound for an epoch that does not exist, and creates no rows.
 func TestStore_ReadControlOfNoEpoch(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		other := b.faultless.ForEpoch(epochs.Epoch{Number: 9, Lanes: 1})
@@ -37,8 +37,8 @@ func TestStore_ReadControlOfNoEpoch(t *testing.T) {
 	})
 }
 
-// Each process waits for Open at its start. So if storage is in use, Open reads only the record,
-// however many lanes there are.
+// Each process calls Open when it starts, and waits for the result. So Open makes only one request if the lanes already
+// exist, whatever their number.
 func TestStore_OpenOfStorageInUseIsOneRequest(t *testing.T) {
 	t.Parallel()
 	account := memory.New(time.Now)
@@ -59,8 +59,8 @@ func TestStore_OpenOfStorageInUseIsOneRequest(t *testing.T) {
 	}
 }
 
-// When storage is first used, any of the writes may fail. Even then storage never has a record without
-// the lanes that it names.
+// The first call of Open creates the lanes and the record of epochs. Whichever of these writes fails, the record must
+// not exist before all lanes exist.
 func TestStore_OpenBreaksOff(t *testing.T) {
 	t.Parallel()
 	const lanes = 12

@@ -12,18 +12,20 @@ import (
 	"weir/internal/weir"
 )
 
-// Erasure removes the content of a final message on demand: its bodies, the answers of the CMS, notes, addresses and
-// trace. Its ordering key becomes a SHA-256. The row stays with stage, times and numbers, so the books balance, and
-// a repeat with its idempotency key is still no new message.
+// Erasure removes the content of a final message on demand: the bodies, the answers of the CMS, operators' notes, the
+// callback address and the trace. A SHA-256 replaces the ordering key. The message's row keeps the stage, times and
+// numbers, so the lane's counters stay correct. A repeated post with the same idempotency key still finds the message.
 //
-// Only final messages are erased, so no holder needs the erased content. The transaction is under the ETags of the
-// message's row and of head. A request to replay the message writes that row, and a change of the number of lanes
-// seals head. So neither a replay nor a copy can begin between the check and the erasure.
+// Only final messages are erased, so no holder needs the erased content. The transaction is conditional on the ETags of
+// the message's row and of head. A request to replay the message writes the message's row, and a change of the number
+// of lanes writes head. So neither a replay nor a copy can begin between the check and the erasure.
 
-// Erase erases a message with its rows in earlier epochs, its events that were not sent yet, and its key in the rows
-// of the delivered version and of the remembered id. After any error, call Erase again: it then does the rest.
-// Conflict: the message is not final, or a request to replay it waits. NotFound: as for Messages.Status. Unavailable:
-// the erasure may have been done in part; ask again.
+// Erase erases the content of a message in all epochs that have a row of the message. It also removes the message's
+// unsent events, and erases the ordering key in the rows of the key's delivered version and remembered id. After an
+// error, a repeated call does the rest. Errors:
+//   - Conflict: the message is not final, or a request to replay it waits for the holder.
+//   - NotFound: there is no such message, or retention has removed it.
+//   - Unavailable: a part of the erasure can be missing; call Erase again.
 func (rs Requests) Erase(ctx context.Context, id weir.ID) (weir.Status, error) {
 	copies, err := rs.store.Messages().readCopies(ctx, id)
 	if storage.Is(err, storage.NotFound) {
@@ -48,15 +50,15 @@ func (rs Requests) Erase(ctx context.Context, id weir.ID) (weir.Status, error) {
 	return rs.store.Messages().Status(ctx, id)
 }
 
-// eraser erases one message with its copies.
+// eraser is one call of Erase.
 type eraser struct {
 	store   *Store
-	copies  []*Entry // the message's row in each epoch that has one, the oldest first
-	present *Entry   // the last entry of copies, which is the message's present state
+	copies  []*Entry // the message's row of each epoch that has one; oldest epoch first
+	present *Entry   // the last entry of copies: the message's present state
 }
 
-// eraseCopies erases a message in all epochs. The row of the present epoch is the last row to be erased, because a
-// repeat of Erase needs the key in it.
+// eraseCopies erases the message in all epochs. It erases the newest row last, because a repeated Erase needs the
+// ordering key in that row.
 func (r *eraser) eraseCopies(ctx context.Context) error {
 	if !r.present.IsErased() {
 		if err := r.eraseKeyRows(ctx); err != nil {
@@ -74,7 +76,7 @@ func (r *eraser) eraseCopies(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, e := range r.copies { // several copies may name the same blob
+	for _, e := range r.copies { // blobs are removed last, because several copies can name the same blob
 		for _, in := range []bodyColumns{acceptedBody, editedBody} {
 			if err := r.store.RemoveBody(ctx, in.blob.Of(e.row)); err != nil {
 				return err
@@ -87,7 +89,6 @@ func (r *eraser) eraseCopies(ctx context.Context) error {
 // IsErased reports whether the content of the message was erased.
 func (e *Entry) IsErased() bool { return !e.status.ErasedAt.IsZero() }
 
-// checkErasable returns a Conflict if the message may still be sent.
 func (r *eraser) checkErasable(ctx context.Context, e *Entry) error {
 	if e.IsErased() {
 		return nil
@@ -105,8 +106,8 @@ func (r *eraser) checkErasable(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// eraseRow erases the row of a message in one epoch, and the rows there that repeat its key or content. It does
-// nothing if the row is gone, or erased already.
+// eraseRow erases the message's row in the epoch of id, and the rows of that epoch that repeat the message's key or
+// content. isPresent is true if the row is the message's present state.
 func (r *eraser) eraseRow(ctx context.Context, id weir.ID, isPresent bool) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
@@ -114,7 +115,7 @@ func (r *eraser) eraseRow(ctx context.Context, id weir.ID, isPresent bool) error
 	err := rows.Update(ctx, func() (bool, error) {
 		row, err := at.table.Get(ctx, at.name, rows.MessageKey(id.Seq))
 		if storage.Is(err, storage.NotFound) {
-			return true, nil // retention has removed it
+			return true, nil // retention has removed the message
 		}
 		if err != nil {
 			return judgeRequest(err)
@@ -146,8 +147,8 @@ func (r *eraser) eraseRow(ctx context.Context, id weir.ID, isPresent bool) error
 	return explainUndone(err)
 }
 
-// readWithPacked returns the entry of a row, and the d_ row that has the delivery. If the message's own row has the
-// delivery, the d_ row is nil.
+// readWithPacked returns the entry of a message's row. It also returns the packed row (d_) that has the message's
+// delivery, or nil if there is no such row. A packed row has the deliveries of many messages.
 func (r *eraser) readWithPacked(ctx context.Context, id weir.ID, row storage.Row) (*Entry, *packedRow, error) {
 	e, err := r.store.ForEpoch(epochs.Epoch{Number: id.Epoch}).entryFrom(id.Lane, row)
 	if err != nil || e.Stage != weir.Queued || e.IsHeld {
@@ -165,14 +166,14 @@ func (r *eraser) readWithPacked(ctx context.Context, id weir.ID, row storage.Row
 	return e, &found[0], nil
 }
 
-// RequestErase asks the holder to erase the texts of errors in tail. It is about the lane and not about a message.
+// RequestErase asks the holder to erase the error texts in tail. Such a request is about the lane, not about a message.
 const RequestErase RequestKind = "erase"
 
 const eraseKey = rows.RequestPrefix + string(RequestErase)
 
-// prependHead puts head's operation before ops. It fails if head has changed since it was read, for example because
-// the lane was sealed. If tail repeats an error of the message, prependHead adds a request to the holder, because no
-// other process writes tail.
+// prependHead puts an operation on head before ops. So the transaction fails if head changes meanwhile, for example
+// because a change of the number of lanes begins. If tail repeats an error of the message, prependHead also adds a
+// RequestErase, because only the holder writes tail.
 func (r *eraser) prependHead(ctx context.Context, e *Entry, ops []storage.Op) ([]storage.Op, error) {
 	c, err := r.store.ReadControl(ctx, e.Message.ID.Lane)
 	if err != nil {
@@ -189,7 +190,7 @@ func (r *eraser) prependHead(ctx context.Context, e *Entry, ops []storage.Op) ([
 	return append([]storage.Op{c.Head.UpdateOp(rows.RequestSeq.Is(requestSeq))}, ops...), nil
 }
 
-// hasErrorText reports whether text is the beginning of an error of the message. It returns false for an empty text.
+// hasErrorText reports whether an error of the message begins with text. It returns false if text is empty.
 func (e *Entry) hasErrorText(text string) bool {
 	if text == "" {
 		return false
@@ -202,7 +203,7 @@ func (e *Entry) hasErrorText(text string) bool {
 	return strings.HasPrefix(e.status.LastError, text)
 }
 
-// EraseErrors erases the texts of errors in tail.
+// EraseErrors erases the error texts in tail.
 func (c *Change) EraseErrors() {
 	c.UpdateTail(func(t *Tail) {
 		if t.LastError != "" {
@@ -214,7 +215,7 @@ func (c *Change) EraseErrors() {
 	})
 }
 
-// eraseOps returns the operations that erase a row, and the rows that repeat its key or content.
+// eraseOps returns the operations that erase a message's row, and the rows that repeat the message's key or content.
 func (r *eraser) eraseOps(ctx context.Context, at partition, row storage.Row, e *Entry,
 	packed *packedRow) ([]storage.Op, error) {
 	v, err := e.erasedValues(r.store.Now().UTC().Truncate(time.Microsecond))
@@ -247,11 +248,12 @@ func (r *eraser) eraseOps(ctx context.Context, at partition, row storage.Row, e 
 	return ops, nil
 }
 
-// erasedReason replaces erased texts of errors and of refused replays.
+// erasedReason replaces the erased text of an error, or of the refusal of a replay.
 const erasedReason = "erased"
 
-// erasedValues returns the columns that an erased message keeps. All other columns are removed, also columns that only
-// later versions of this program know. The names of the blobs stay, because a repeat of Erase and retention need them.
+// erasedValues returns the columns that the row of an erased message keeps. All other columns are removed, also columns
+// that only later versions of this program know. The blobs' names stay, because retention and a repeated Erase need the
+// names.
 func (e *Entry) erasedValues(at time.Time) (map[string]any, error) {
 	attempts := make([]weir.Attempt, len(e.Attempts))
 	for i, a := range e.Attempts {
@@ -281,13 +283,14 @@ func (e *Entry) erasedValues(at time.Time) (map[string]any, error) {
 	if e.Stage == weir.Dead {
 		rows.Put(v, rows.LastError.Is(erasedReason))
 	}
-	if rows.ReplayRefused.Of(old) != "" { // a bulk replay would wait for the holder's answer for ever
+	if rows.ReplayRefused.Of(old) != "" {
+		// An empty text would mean that the replay was not refused, and a bulk replay would wait for ever.
 		rows.Put(v, rows.ReplayRefused.Is(erasedReason))
 	}
 	return v, nil
 }
 
-// withoutOp returns the operation that removes one delivery from the d_ row.
+// withoutOp returns the operation that removes one message's delivery from the packed row.
 func (f *packedRow) withoutOp(seq int64) (storage.Op, error) {
 	var rest []packedDelivery
 	for _, one := range f.bySeq {
@@ -304,9 +307,11 @@ func (f *packedRow) withoutOp(seq int64) (storage.Op, error) {
 		Values: rows.Values(rows.FirstSeq.Is(f.lowSeq), rows.PackedMessages.Is(data))}, err
 }
 
-// eraseKeyRows erases the key in two rows of each epoch that may have them. One is the row of the remembered id. The
-// other is the row of the delivered version, if it names the message. If a holder writes such a row later, it writes
-// the key again.
+// eraseKeyRows erases the message's ordering key in two rows of each epoch, if the epoch has them:
+//   - the row of the key's remembered id;
+//   - the row of the key's newest delivered version, if the row names the message.
+//
+// If a holder writes such a row later, the row has the key again.
 func (r *eraser) eraseKeyRows(ctx context.Context) error {
 	e := r.present
 	public := e.Message.Public()
@@ -324,7 +329,7 @@ func (r *eraser) eraseKeyRows(ctx context.Context) error {
 	return nil
 }
 
-// eraseKey erases the ordering key in a row, if the row exists and isWanted accepts it.
+// eraseKey erases the ordering key in a row, if the row exists and isWanted accepts the row's values.
 func (r *eraser) eraseKey(ctx context.Context, at partition, key string, isWanted func(map[string]any) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()

@@ -9,17 +9,16 @@ import (
 	"weir/internal/lane/rows"
 )
 
-// erasedKeyPrefix begins the text that replaces an erased ordering key.
 const erasedKeyPrefix = "sha256:"
 
-// ErasedKey returns the text that replaces an erased ordering key: its SHA-256, as `sha256sum` prints it.
+// ErasedKey returns the text that replaces an erased ordering key: erasedKeyPrefix and the key's SHA-256 in hex.
 func ErasedKey(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return erasedKeyPrefix + hex.EncodeToString(sum[:])
 }
 
-// OfRow returns the lane of the ordering key in a row. lanes is the number of lanes. An erased key has the lane that
-// it had before, because Of uses the first bytes of the same hash.
+// OfRow returns the lane of the ordering key in a row. lanes is the number of lanes. An erased key has the same lane as
+// the original key, because Of computes the lane from the SHA-256 that ErasedKey keeps.
 func OfRow(v map[string]any, lanes int) int {
 	key := rows.Key.Of(v)
 	text, isHash := strings.CutPrefix(key, erasedKeyPrefix)

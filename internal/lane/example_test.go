@@ -11,7 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// An appender files messages in the log of their key's lane. A repeated submission returns the same message.
+// An appender appends messages to the log of their key's lane. A second message with the same idempotency key is not
+// appended: the appender returns the first message.
 func ExampleAppender() {
 	ctx := context.Background()
 	account := memory.New(time.Now)
@@ -47,7 +48,7 @@ func ExampleAppender() {
 	// 2 /news/1 <article>two</article>
 }
 
-// A process that takes a lane raises the lane's fence. From then on a former holder cannot commit.
+// A new holder raises the fence of the lane. From then on the former holder cannot commit.
 func ExampleStore_RaiseFence() {
 	ctx := context.Background()
 	account := memory.New(time.Now)

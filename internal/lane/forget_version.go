@@ -9,22 +9,22 @@ import (
 	"weir/internal/weir"
 )
 
-// A wrong version (in milliseconds, say, if all others are in seconds) supersedes all later messages of its key and
-// contract. A request to forget the version is about that key and contract, and not about a message. Only the holder
-// removes the row of the version, because it decides by what it remembers of these rows.
+// A version that is far too high, for example a time in milliseconds among times in seconds, supersedes all later
+// messages of its key and contract. So an operator can ask the holder to forget the version. Only the holder removes
+// the version's row (k_), because the holder has a copy of the row in memory.
 
 // RequestForget asks the holder to forget the newest delivered version of a key and contract.
 const RequestForget RequestKind = "forget"
 
-// forgetKey returns the row key of a request to forget the version of a SupersedeKey.
 func forgetKey(supersedeKey string) string {
 	return rows.RequestPrefix + string(RequestForget) + "_" + supersedeKey
 }
 
-// SupersedeKey returns the hash of the key and contract that a RequestForget is about.
+// SupersedeKey returns the hash of the key and contract whose version a RequestForget is about.
 func (w Request) SupersedeKey() string { return strings.TrimPrefix(w.key, forgetKey("")) }
 
-// FindLatestVersion reads the newest delivered version of a key and contract. Its errors are for callers of the API.
+// FindLatestVersion reads the newest delivered version of a key and contract. It returns errors for callers of the API
+// (see APIError).
 func (ms Messages) FindLatestVersion(ctx context.Context, key, contract string) (LatestVersion, error) {
 	l, err := ms.store.DeliveryState().ReadLatestVersion(ctx, Of(key, ms.store.Lanes),
 		supersedeKeyOf(&weir.Message{Key: key, Contract: contract}))
@@ -34,10 +34,11 @@ func (ms Messages) FindLatestVersion(ctx context.Context, key, contract string) 
 	return l, nil
 }
 
-// ForgetVersion asks the holder to forget the newest delivered version of a key and contract, and returns that
-// version. Then the next version of the key is delivered, whatever its number. Messages that were superseded stay
-// superseded. NotFound: no version is remembered. Conflict: the number of lanes is being changed. Unavailable: the
-// request may or may not be stored.
+// ForgetVersion asks the holder to forget the newest delivered version of a key and contract, and returns that version.
+// After that, the next message of the key and contract is delivered, whatever its version. Messages that are already
+// superseded stay superseded. Errors:
+//   - NotFound: no version is remembered.
+//   - Unavailable: the number of lanes is being changed, or it is not known whether the request was stored.
 func (rs Requests) ForgetVersion(ctx context.Context, key, contract string) (LatestVersion, error) {
 	row := forgetKey(supersedeKeyOf(&weir.Message{Key: key, Contract: contract}))
 	var latest LatestVersion
@@ -51,8 +52,9 @@ func (rs Requests) ForgetVersion(ctx context.Context, key, contract string) (Lat
 	return latest, err
 }
 
-// requestForgetting stores a request to forget a thing that the lane remembers of a key, in a row of its own. isKnown
-// reports whether the lane remembers it.
+// requestForgetting stores a request to forget a version or an id that the lane remembers of a key. row is the row key
+// of the request, and thing is the word for the error message. isKnown reports whether the version or id is still
+// remembered.
 func (rs Requests) requestForgetting(
 	ctx context.Context, key, row, thing string, isKnown func() (bool, error),
 ) error {
@@ -63,7 +65,7 @@ func (rs Requests) requestForgetting(
 		case err != nil:
 			return nil, err
 		case !known && isAsked:
-			return nil, nil // an earlier try has stored the request, and the holder has granted the request
+			return nil, nil // an earlier try has stored the request, and the holder has already granted it
 		case !known:
 			return nil, &weir.Error{Kind: weir.NotFound, Op: "forget",
 				Message: "no " + thing + " of this key and contract is remembered"}

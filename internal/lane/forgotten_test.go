@@ -15,8 +15,8 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// There are three bodies: the first is marked, a message refers to the second, and the third is forgotten.
-// The search marks the second. It removes only the third, and not on the day on which that was stored.
+// One body is marked as used, a message refers to a second body, and a third body is forgotten. On the day on which the
+// bodies are stored, the search removes nothing. Later it marks the second body, and removes only the third one.
 func TestRetention_Forgotten(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		blobs := b.account.Blobs()
@@ -56,7 +56,7 @@ func TestRetention_Forgotten(t *testing.T) {
 	})
 }
 
-// putBody stores a body with a name of the present day. An append that fails leaves such a body.
+// putBody stores a body under a name with the present day, and returns the name. No row refers to the body.
 func (b *bench) putBody(partition, name string) string {
 	b.t.Helper()
 	name = time.Now().UTC().Format(time.DateOnly) + "/" + partition + "/" + name
@@ -76,7 +76,7 @@ func (b *bench) removeForgotten(r *lane.Retention) time.Time {
 	return next
 }
 
-// countLists makes lists the number of requests that list blobs from now on.
+// countLists starts to count the requests that list blobs, and returns the counter.
 func (b *bench) countLists() (lists *int) {
 	lists = new(int)
 	b.faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -112,7 +112,7 @@ func TestForgotten_ListsADayOnce(t *testing.T) {
 			})
 		}
 		processes.Wait()
-		// One page finds the first day, five list its bodies, and one lists each of the two following days.
+		// One request finds the first day, five list its bodies, and two list the two days after the first day.
 		if *lists > 8 {
 			t.Errorf("listed %d bodies with %d requests, want at most 8 requests", bodies, *lists)
 		}
@@ -122,7 +122,7 @@ func TestForgotten_ListsADayOnce(t *testing.T) {
 	})
 }
 
-// countBlobs returns the number of blobs, in any number of pages.
+// countBlobs returns the number of all blobs. It reads all pages of their list.
 func (b *bench) countBlobs() (n int) {
 	b.t.Helper()
 	for marker := ""; ; {
@@ -141,7 +141,7 @@ func TestForgotten_CatchesUp(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		r := b.newRetention(b.faultless)
 		b.removeForgotten(r)
-		for i := range 20 { // no process searches
+		for i := range 20 { // on these days no process searches
 			b.putBody("1.0", fmt.Sprint(i))
 			time.Sleep(oneDay)
 		}
@@ -159,8 +159,8 @@ func TestForgotten_CatchesUp(t *testing.T) {
 	})
 }
 
-// To find the messages that refer to the unmarked bodies of a day, the search reads only a part of the
-// log: the part whose messages can refer to them.
+// To check the unmarked bodies of a day, the search reads only those messages of the log that were accepted around that
+// day.
 func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		const days, perDay = 20, 1000
@@ -188,7 +188,8 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 				time.Sleep(oneDay / 10)
 			}
 			if day == 1 {
-				b.removeForgotten(b.newRetention(b.faultless)) // the first search records namesSince
+				// Without this earlier search, the search below would read the whole log for each day.
+				b.removeForgotten(b.newRetention(b.faultless))
 			}
 		}
 		if _, err := b.account.Table().Transact(t.Context(), "1.0",
@@ -215,8 +216,8 @@ func TestForgotten_ReadsTheDaysPartOfTheLog(t *testing.T) {
 	})
 }
 
-// If storage refuses to remove a forgotten body, the other bodies are removed. The removal of that body is
-// tried again each day.
+// If storage refuses to remove a forgotten body, the other forgotten bodies are removed. Each day the search tries to
+// remove the refused body again.
 func TestForgotten_ABodyThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		stuck := b.putBody("1.0", "a")
@@ -246,7 +247,8 @@ func TestForgotten_ABodyThatStays(t *testing.T) {
 	})
 }
 
-// If a search is cut off, another process continues it when the claim of the first process has ended.
+// A search that is cut off stays reserved for its process for ten minutes. After that, another process continues the
+// search.
 func TestForgotten_CutOff(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		for i := range 3000 {
@@ -279,7 +281,7 @@ func TestForgotten_CutOff(t *testing.T) {
 	})
 }
 
-// An edited body may belong to a message that was accepted long before the edit.
+// The search keeps an edited body, even if its message was accepted long before the edit.
 func TestForgotten_EditOfAnOldMessage(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		w := b.raiseFence()

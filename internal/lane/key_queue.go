@@ -11,28 +11,32 @@ import (
 	"weir/internal/weir"
 )
 
-// KeyBlock is the row of a block: of a blocked key, or of a single message that waits and lets later messages of its
-// key go ahead (onFailure: skip). The held messages of a block wait for the first of them.
+// KeyBlock is the row of a block. All held messages of a block wait for the block's first message. With onFailure: skip
+// a block has a single message. Later messages of the key wait for the single message if LogWaitsFrom is set; otherwise
+// they do not wait.
 type KeyBlock struct {
-	ID        string    // the id that Entry.BlockID returns
+	ID        string    // as Entry.BlockID returns it
 	KeyHash   string    // hash of the ordering key
-	NextAt    time.Time // when the first held message is tried again
+	NextAt    time.Time // time of the first held message's next attempt
 	HeldCount int64     // number of held messages
-	IsUntried bool      // the first held message had no attempt since it was accepted or replayed; false = not known
-	// LogWaitsFrom is set if the block has a single message that lets later messages go ahead only after its first
-	// attempt. That message was released, or it was parked: the holder took it from the log while its key was paused.
-	// The key's log messages from the sequence number LogWaitsFrom on wait for the attempt. 0 = none of them wait.
+	// IsUntried says that the first held message had no attempt since its acceptance or replay. It is false if the
+	// message had an attempt, or if that is not known.
+	IsUntried bool
+	// LogWaitsFrom is for a block whose single message (onFailure: skip) had no attempt yet. The key's messages in the
+	// log, from the sequence number LogWaitsFrom on, wait for the single message's attempt; 0 = no message waits.
+	//
+	// The single message was either released or parked. A released message was scheduled and became due, so the holder
+	// put it into its key's queue. A parked message was taken from the log by the holder while its key was paused.
 	LogWaitsFrom int64
-	IsParked     bool // if LogWaitsFrom is set: the message was parked, and LogWaitsFrom is its own sequence number
-	// ReleasedAt is set if LogWaitsFrom is set and IsParked is not. It is the time in the released message's position,
-	// and orders messages with the same LogWaitsFrom.
+	IsParked     bool // the single message was parked; LogWaitsFrom is the message's own sequence number
+	// ReleasedAt is the time in the position of a released single message (see HeldMessage.ReleasedAt); zero in other
+	// blocks. It orders released messages with the same LogWaitsFrom.
 	ReleasedAt time.Time
 }
 
-// Rank orders those blocks of one key that have a LogWaitsFrom. The rank of a released message is twice LogWaitsFrom:
-// the message goes before the log message with the sequence number LogWaitsFrom. A parked message is that log message
-// itself. Its rank is one higher: it goes after the messages that were released before it, and before the next log
-// message.
+// Rank orders the blocks of one key that have a LogWaitsFrom; the lowest rank goes first. A released message goes
+// before the log message with the number LogWaitsFrom, and its rank is twice that number. A parked message is itself
+// the log message with that number, and its rank is higher by 1.
 func (b *KeyBlock) Rank() int64 {
 	if b.IsParked {
 		return 2*b.LogWaitsFrom + 1
@@ -40,8 +44,8 @@ func (b *KeyBlock) Rank() int64 {
 	return 2 * b.LogWaitsFrom
 }
 
-// GoesBefore reports whether the block goes before another block of its key, if both have a LogWaitsFrom. If rank and
-// ReleasedAt are equal, NextAt decides: a holder may have put off one of the two blocks.
+// GoesBefore reports whether the block's message goes before the message of the block other. Both blocks must have the
+// same key and a LogWaitsFrom. GoesBefore compares Rank, then ReleasedAt, then NextAt.
 func (b *KeyBlock) GoesBefore(other *KeyBlock) bool {
 	return cmp.Or(cmp.Compare(b.Rank(), other.Rank()), b.ReleasedAt.Compare(other.ReleasedAt),
 		b.NextAt.Compare(other.NextAt)) < 0
@@ -73,11 +77,11 @@ func blockFrom(r storage.Row) KeyBlock {
 // HeldMessage is a held message of a block.
 type HeldMessage struct {
 	Seq      int64
-	OrderPos string // position in its key's queue
-	Contract string // this, Version and Callback are set only if the message supersedes
+	OrderPos string // position in the key's queue
+	Contract string // Contract, Version and Callback are set only if the contract has supersede
 	Version  string
-	Tried    bool // it waits for its retry: its last attempt failed
-	Replayed bool // it was replayed at least once
+	Tried    bool // the message waits for its retry after a failed attempt
+	Replayed bool // the message was replayed at least once
 	Callback string
 }
 
@@ -109,7 +113,7 @@ func (h HeldMessage) heldValues() map[string]any {
 // AsHeld returns the entry as a held message of its key.
 func (e *Entry) AsHeld() HeldMessage { return heldFrom(e) }
 
-// ReadHeld reads the first held messages of a block, at most limit. NotFound: the block has none.
+// ReadHeld reads the first held messages of a block, at most limit. If there are none, the error is NotFound.
 func (ds DeliveryState) ReadHeld(ctx context.Context, lane int, block string, limit int) ([]HeldMessage, error) {
 	prefix := rows.HeldKey(block, "")
 	found, err := rows.ReadFirst(ctx, ds.store.Table, rows.WithPrefix(ds.store.Partition(lane), prefix, nil), limit)
@@ -126,17 +130,17 @@ func (ds DeliveryState) ReadHeld(ctx context.Context, lane int, block string, li
 	return line, nil
 }
 
-// HeldFrom returns the held message of an r_ row.
+// HeldFrom returns the held message of a row whose key begins with r_.
 func HeldFrom(r storage.Row) HeldMessage {
 	v := r.Values
-	_, place, _ := strings.Cut(strings.TrimPrefix(r.Key, rows.HeldPrefix), "_") // the key ends in block and position
+	_, place, _ := strings.Cut(strings.TrimPrefix(r.Key, rows.HeldPrefix), "_") // the row key is r_<block>_<position>
 	return HeldMessage{Seq: rows.Seq.Of(v), OrderPos: place, Contract: rows.Contract.Of(v),
 		Version: rows.Version.Of(v), Callback: rows.Callback.Of(v), Tried: rows.WasTried.Of(v),
 		Replayed: rows.WasReplayed.Of(v)}
 }
 
-// ReleasedAt returns the time in the position of a released message. That is the message's due time, or a later time
-// if a message with a later due time was released first. Zero = the message was not scheduled.
+// ReleasedAt returns the time in a released message's position; zero = the message was not scheduled. The time is the
+// message's due time, or a later time if a message with a later due time was released before.
 func (h HeldMessage) ReleasedAt() time.Time {
 	_, due, released := strings.Cut(h.OrderPos, "_")
 	dueAt, _, _ := strings.Cut(due, "_")

@@ -9,20 +9,20 @@ import (
 	"weir/internal/weir"
 )
 
-// A replayed message goes before the waiting messages of its key, but it must not follow a later message that
-// was delivered. So for each key with dead messages the holder writes the position of the last delivery (l_
-// rows), in the commit of that delivery. These rows are removed only with the lane. Other keys need no such row.
+// A replay must not overwrite a newer message of the key. So for each key with dead messages the holder stores the
+// position of the last delivery in a row (l_), in the commit of that delivery. The row is removed only with the lane.
 //
-// A holder of an earlier version does not write l_ rows, and writes a tail without HistoryFence. Then it is not
-// known whether a later message was delivered.
+// A holder of an earlier version of the program stores no such rows, and writes no HistoryFence into tail. The next
+// holder of the present version sets HistoryFence to its own fence. If the last attempt of a message has a lower fence
+// than HistoryFence, it can be unknown whether a later message of the key was delivered.
 
-// LastDelivery is the delivered message with the last position in the order of a key.
+// LastDelivery names the delivered message with the greatest position in its key's order.
 type LastDelivery struct {
-	OrderPos string // "" = no delivery was recorded
+	OrderPos string // "" = no delivery is recorded
 	ID       weir.ID
 }
 
-// ReadLastDelivery reads the last delivery of a key.
+// ReadLastDelivery reads the last delivery of a key. It returns the zero value if no delivery is recorded.
 func (ds DeliveryState) ReadLastDelivery(ctx context.Context, lane int, keyHash string) (LastDelivery, error) {
 	r, err := ds.store.Table.Get(ctx, ds.store.Partition(lane), rows.LastDeliveryPrefix+keyHash)
 	if storage.Is(err, storage.NotFound) {
@@ -31,12 +31,12 @@ func (ds DeliveryState) ReadLastDelivery(ctx context.Context, lane int, keyHash 
 	return lastDeliveryFrom(weir.ID{Epoch: ds.store.Epoch, Lane: lane}, r.Values), err
 }
 
-// lastDeliveryFrom returns the last delivery of an l_ row. origin has the epoch and lane of the row.
+// lastDeliveryFrom returns the last delivery in the values v of a row (l_). origin has the row's epoch and lane.
 func lastDeliveryFrom(origin weir.ID, v map[string]any) LastDelivery {
 	return LastDelivery{OrderPos: rows.OrderPos.Of(v), ID: idFrom(origin, v)}
 }
 
-// SaveLastDelivery records the delivery of a message as the last delivery in the order of its key.
+// SaveLastDelivery records the entry's message as its key's last delivery.
 func (c *Change) SaveLastDelivery(e *Entry) {
 	id := e.Message.ID
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.LastDeliveryPrefix + e.keyHash,
@@ -45,16 +45,18 @@ func (c *Change) SaveLastDelivery(e *Entry) {
 			rows.Origin.Is(originText(&e.Message)))})
 }
 
-// unknownHistory stands in place of an id if it is not known whether a later message was delivered.
+// unknownHistory is the text in place of a message's id, if it is unknown whether a later message of the key was
+// delivered.
 const unknownHistory = "unknown"
 
-// replayBlockedBy returns the id of a later message of the key that was delivered, or unknownHistory; "" = there is
-// no such message, or the contract lets later messages go ahead. historyFence is Tail.HistoryFence.
+// replayBlockedBy returns the id of a later message of the key that was delivered, or unknownHistory. It returns "" if
+// nothing blocks a replay: no later message was delivered, or the contract has onFailure: skip. l is the key's last
+// delivery, and historyFence is Tail.HistoryFence.
 func (e *Entry) replayBlockedBy(l LastDelivery, historyFence int64) string {
 	switch known := rows.ReplayBlockedBy.Of(e.row); {
 	case e.Message.Skip:
 		return ""
-	case known != "" && known != unknownHistory: // recorded before the message was copied here
+	case known != "" && known != unknownHistory: // recorded in an earlier epoch, from which the message was copied
 		return known
 	case l.OrderPos > e.orderPos():
 		return l.ID.String()
@@ -64,13 +66,13 @@ func (e *Entry) replayBlockedBy(l LastDelivery, historyFence int64) string {
 	return ""
 }
 
-// isHistoryUnknown reports whether deliveries of the key since the message died may be missing in the l_ rows,
-// because a holder ran a version that did not write them.
+// isHistoryUnknown reports whether a process of an earlier version of the program can have held the lane after the
+// message's last attempt. Such a process stored no last deliveries.
 func (e *Entry) isHistoryUnknown(historyFence int64) bool {
 	return historyFence == 0 || e.lastFence() < historyFence
 }
 
-// lastFence returns the fence of the last attempt; 0 = there was no attempt.
+// lastFence returns the fence of the last attempt, or 0 if there was no attempt.
 func (e *Entry) lastFence() int64 {
 	if len(e.Attempts) == 0 {
 		return 0
@@ -78,8 +80,8 @@ func (e *Entry) lastFence() int64 {
 	return e.Attempts[len(e.Attempts)-1].Fence
 }
 
-// ReplayObstacle returns the reason for which a dead message must not be replayed; "" = it may be replayed.
-// historyFence is Tail.HistoryFence.
+// ReplayObstacle returns the reason why a dead message must not be replayed, or "" if a replay is allowed. historyFence
+// is Tail.HistoryFence.
 func (s *Store) ReplayObstacle(ctx context.Context, e *Entry, historyFence int64) (string, error) {
 	l, err := s.DeliveryState().ReadLastDelivery(ctx, e.Message.ID.Lane, e.keyHash)
 	if err != nil {
@@ -96,12 +98,13 @@ func (s *Store) ReplayObstacle(ctx context.Context, e *Entry, historyFence int64
 	}
 }
 
-// ReplayBlocks has the last deliveries of the keys of one lane, and decides which of the lane's dead messages must
-// not be replayed. It is for messages that are copied into another lane, in which they get other positions.
+// ReplayBlocks decides which dead messages of a closed lane must not be replayed. The decision is stored with the copy
+// of each message in the next epoch: the copy has a new position, which cannot be compared with the old lane's
+// deliveries.
 type ReplayBlocks struct {
 	store          *Store
 	lane           int
-	lastDeliveries map[string]LastDelivery // the hash of a key → its last delivery
+	lastDeliveries map[string]LastDelivery // by the hash of the key
 	historyFence   int64
 }
 
@@ -123,8 +126,9 @@ func (ds DeliveryState) ReadReplayBlocks(ctx context.Context, lane int) (ReplayB
 	return ReplayBlocks{ds.store, lane, all, c.Tail.HistoryFence}, nil
 }
 
-// BlockedBy returns the value of rows.ReplayBlockedBy for the copy of a dead message: the id of a later message of
-// its key that was delivered, or unknownHistory; "" = the message may be replayed. row is its m_ row.
+// BlockedBy returns the value of the column rows.ReplayBlockedBy for the copy of a dead message. The value is the id of
+// a later message of the key that was delivered, or unknownHistory, or "" if a replay is allowed. row is the dead
+// message's row (m_) in the closed lane.
 func (b ReplayBlocks) BlockedBy(row storage.Row) (string, error) {
 	e, err := b.store.entryFrom(b.lane, row)
 	if err != nil {

@@ -9,22 +9,24 @@ import (
 	"weir/internal/weir"
 )
 
-// LatestVersion is the newest delivered version of a key and contract; it decides about superseding. Its row stays
-// until the version is forgotten on request, or the lane is deleted. The zero value means that there is none.
+// LatestVersion is the newest delivered version of a key and contract. Messages with older versions are superseded. The
+// row of the version stays until the holder forgets the version on request, or until the whole lane is deleted. The
+// zero value means that no version is remembered.
 type LatestVersion struct {
 	Version string
 	ID      weir.ID // id of the delivered message
-	Warning string  // why the version is suspicious, from weir.Version.DescribeJump; empty = it is not suspicious
+	Warning string  // why the version is suspicious (see weir.Version.DescribeJump); empty = not suspicious
 }
 
 // IsZero reports whether no version is remembered.
 func (l LatestVersion) IsZero() bool { return l.ID.Seq == 0 }
 
-// SupersedeKey returns the hash of the key and the contract. Messages with the same hash supersede each
-// other.
+// SupersedeKey returns the hash of the message's key and contract. A message supersedes only messages with the same
+// hash.
 func (e *Entry) SupersedeKey() string { return supersedeKeyOf(&e.Message) }
 
-// ReadLatestVersion reads the newest delivered version of a SupersedeKey.
+// ReadLatestVersion reads the newest delivered version, or returns the zero value if none is remembered. latestKey is
+// an Entry.SupersedeKey.
 func (ds DeliveryState) ReadLatestVersion(ctx context.Context, lane int, latestKey string) (LatestVersion, error) {
 	r, err := ds.store.Table.Get(ctx, ds.store.Partition(lane), rows.VersionPrefix+latestKey)
 	if storage.Is(err, storage.NotFound) {
@@ -33,13 +35,13 @@ func (ds DeliveryState) ReadLatestVersion(ctx context.Context, lane int, latestK
 	return latestVersionFrom(weir.ID{Epoch: ds.store.Epoch, Lane: lane}, r.Values), err
 }
 
-// latestVersionFrom returns the version in a k_ row. origin has the epoch and lane of the row.
+// latestVersionFrom returns the version in a row. v has the row's values, and origin has the row's epoch and lane.
 func latestVersionFrom(origin weir.ID, v map[string]any) LatestVersion {
 	return LatestVersion{Version: rows.Version.Of(v), Warning: rows.VersionWarning.Of(v), ID: idFrom(origin, v)}
 }
 
-// idFrom returns the id of the message that a row names: the id of its first epoch if the message was copied, or else
-// the id in the epoch and lane of origin.
+// idFrom returns the id of the message that a row names: the id in the epoch that accepted the message. v has the row's
+// values, and origin has the row's epoch and lane.
 func idFrom(origin weir.ID, v map[string]any) weir.ID {
 	if id := originFrom(rows.Origin.Of(v)); !id.IsZero() {
 		return id
@@ -48,7 +50,7 @@ func idFrom(origin weir.ID, v map[string]any) weir.ID {
 	return origin
 }
 
-// originFrom returns the id in the column Origin; zero = the message was accepted in the epoch of the row.
+// originFrom returns the id in the column Origin; zero = the row's own epoch accepted the message.
 func originFrom(text string) weir.ID {
 	id, err := weir.ParseID(text)
 	if err != nil {
@@ -57,7 +59,7 @@ func originFrom(text string) weir.ID {
 	return id
 }
 
-// originText returns the value of the column Origin; "" = the message was accepted in the epoch of the row.
+// originText returns the value of the column Origin; "" = the row's own epoch accepted the message.
 func originText(m *weir.Message) string {
 	if m.Origin.IsZero() {
 		return ""
@@ -65,9 +67,8 @@ func originText(m *weir.Message) string {
 	return m.Origin.String()
 }
 
-// SaveLatestVersion records the version of a message as the newest delivered version of its SupersedeKey. A warning is
-// kept in several rows: in the row of the version, in the row of the message, and in the row of each message that the
-// version supersedes. SaveLatestVersion must be called before Finish.
+// SaveLatestVersion records the message's version as the newest delivered version of the message's key and contract. It
+// must be called before Finish, because Finish writes the warning into the message's row.
 func (c *Change) SaveLatestVersion(e *Entry, warning string) LatestVersion {
 	id := e.Message.ID
 	e.status.VersionWarning = warning
@@ -78,7 +79,7 @@ func (c *Change) SaveLatestVersion(e *Entry, warning string) LatestVersion {
 	return LatestVersion{Version: e.Message.Version, ID: e.Message.Public(), Warning: warning}
 }
 
-// Supersede makes a message final that a newer delivered version supersedes.
+// Supersede makes the message with the sequence number seq superseded. by is the newer version that was delivered.
 func (c *Change) Supersede(seq int64, callback string, by LatestVersion, at time.Time) {
 	c.UpdateTail(func(t *Tail) { t.Counts.countStage(weir.Superseded) })
 	c.final = append(c.final, seq)

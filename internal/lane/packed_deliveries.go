@@ -11,29 +11,29 @@ import (
 	"weir/internal/weir"
 )
 
-// Most messages are delivered at their first attempt, and if the CMS is fast, a commit has many of them. To write
-// each message's row would cost more than all other writes to storage. So such deliveries of one commit are in one row,
-// a d_ row. Its key has the highest sequence number of the delivered messages.
+// Most messages are delivered at their first attempt, and with a fast CMS one commit has many such deliveries. A write
+// to each message's own row would cost more than all other writes to storage. So the commit stores these deliveries
+// together in one packed row (d_). The key of the packed row has the highest sequence number of its messages.
 //
-// Only messages below the cursor of the same commit are packed, so no holder ever reads them again. Packed rows cover
-// the log in ranges that do not overlap. So only one d_ row can have the delivery of a message: the row with the
-// lowest sequence number that is not below the message's. A reader has to look for it if the message's own row has
-// the stage "queued" and is not marked as held.
+// Only messages below the cursor of the same commit are packed, so no holder reads the messages' own rows again. The
+// ranges of sequence numbers in packed rows do not overlap. So only one packed row can have a message's delivery: the
+// first packed row whose key is not below the message's sequence number. A reader must read that packed row if the
+// message's own row has the stage "queued" and is not marked as held.
 
-// minPacked is the smallest number of messages for one common row. For fewer messages, writing their own rows costs
-// about the same, and these rows are quicker to read.
+// minPacked is the smallest number of deliveries in a packed row. Fewer deliveries are written into the messages' own
+// rows. These writes cost about the same, and the own rows are quicker to read.
 const minPacked = 8
 
-// packedDelivery is one message in a d_ row.
+// packedDelivery is the delivery of one message in a packed row.
 type packedDelivery struct {
 	Seq        int64        `json:"s"`
 	FinishedAt time.Time    `json:"f"`
 	Attempt    weir.Attempt `json:"a"`
 }
 
-// packDeliveries returns the operation that writes the d_ row of a commit, and the entries whose own rows must be
-// written. cursor is the cursor after the commit. There is no d_ row if too few entries are below the cursor, or if
-// it would be too large.
+// packDeliveries returns the operation that writes the packed row of a commit, and the entries that are not packed.
+// cursor is the cursor after the commit. If too few entries are below cursor, or the packed row would be too large, no
+// entry is packed.
 func packDeliveries(entries []*Entry, cursor int64) (ops []storage.Op, single []*Entry, err error) {
 	var packed []packedDelivery
 	low, high := int64(0), int64(0)
@@ -67,7 +67,7 @@ func packDeliveryList(list []packedDelivery) ([]byte, error) {
 	return compressBytes(data)
 }
 
-// packedRow is one d_ row.
+// packedRow is the content of a packed row (d_).
 type packedRow struct {
 	etag            storage.ETag
 	lowSeq, highSeq int64
@@ -96,7 +96,7 @@ func packedRowFrom(r storage.Row) (packedRow, error) {
 	return f, nil
 }
 
-// readPackedRows reads the d_ rows that may name messages from low to high.
+// readPackedRows reads the packed rows that can have deliveries of the messages from low to high, both included.
 func (p partition) readPackedRows(ctx context.Context, low, high int64) ([]packedRow, error) {
 	q := storage.Query{Partition: p.name, From: rows.PackedKey(low), To: rows.PrefixEnd(rows.PackedPrefix)}
 	if span := high - low; span == 0 {
@@ -121,7 +121,7 @@ func (p partition) readPackedRows(ctx context.Context, low, high int64) ([]packe
 	return found, nil
 }
 
-// fillFromPacked completes an entry whose delivery only a d_ row has.
+// fillFromPacked copies the entry's delivery from the packed row, if the message's own row does not have the delivery.
 func (p partition) fillFromPacked(ctx context.Context, e *Entry) error {
 	if e.Stage != weir.Queued || e.IsHeld {
 		return nil

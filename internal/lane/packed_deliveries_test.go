@@ -9,7 +9,7 @@ import (
 	"weir/internal/weir"
 )
 
-// commitDeliveries commits deliveries at the first attempt, together with a new cursor.
+// commitDeliveries commits deliveries of messages at their first attempt, together with a new cursor.
 func (b *bench) commitDeliveries(w *lane.Writer, cursor int64, seqs ...int64) {
 	b.t.Helper()
 	batch := &lane.Batch{}
@@ -53,7 +53,6 @@ func (b *bench) appendAndRaiseFence(n int) ([]weir.ID, *lane.Writer) {
 	return ids, w
 }
 
-// seqRange returns the sequence numbers from first to last.
 func seqRange(first, last int64) (seqs []int64) {
 	for s := first; s <= last; s++ {
 		seqs = append(seqs, s)
@@ -61,13 +60,13 @@ func seqRange(first, last int64) (seqs []int64) {
 	return seqs
 }
 
-// A commit writes one d_ row if it has eight deliveries or more below its cursor.
+// A commit writes one packed row (d_) if at least eight of its deliveries are below its cursor.
 func TestPackedDeliveries_OneRowHasAll(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		ids, w := b.appendAndRaiseFence(40)
 		before := len(b.listKeys())
 		b.commitDeliveries(w, 11, seqRange(1, 10)...)
-		b.commitDeliveries(w, 12, 30, 11) // too few for a d_ row, and 30 is above the cursor
+		b.commitDeliveries(w, 12, 30, 11) // only 11 is below the cursor: too few for a packed row
 		b.commitDeliveries(w, 30, seqRange(12, 29)...)
 		if got := len(b.listKeys()) - before; got != 2 || !b.listKeys()["d_"+lane.OrderPos(10)] ||
 			!b.listKeys()["d_"+lane.OrderPos(29)] {
@@ -127,7 +126,7 @@ func TestPackedDeliveries_RetentionRemovesThemTogether(t *testing.T) {
 	})
 }
 
-// If the answers of the CMS are too large for one common row, the delivery of each message is in the message's own row.
+// If the answers of the CMS are too large for one packed row, each delivery is stored in its message's own row.
 func TestPackedDeliveries_TooLargeAnswersHaveRowsOfTheirOwn(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		ids, w := b.appendAndRaiseFence(60)
@@ -157,7 +156,7 @@ func TestPackedDeliveries_TooLargeAnswersHaveRowsOfTheirOwn(t *testing.T) {
 	})
 }
 
-// newNoise returns n bytes of text that hardly compress.
+// newNoise returns n bytes of text that compression cannot make much shorter.
 func newNoise(n, seed int) string {
 	b := make([]byte, n)
 	x := uint32(seed + 1)

@@ -10,21 +10,20 @@ import (
 	"weir/internal/weir"
 )
 
-// partition is the table partition of one lane of one epoch. Its methods need nothing else of a Store.
+// partition is the table partition of one lane of one epoch.
 type partition struct {
 	table storage.Table
 	name  string
 }
 
-// rowsOf returns the partition of the epoch and lane in an id.
+// rowsOf returns the partition that has the rows of a message.
 func (s *Store) rowsOf(id weir.ID) partition {
 	return partition{s.Table, rows.Partition(id.Epoch, id.Lane)}
 }
 
-// rowsOfLane returns the partition of a lane of the store's epoch.
+// rowsOfLane returns the partition of a lane in the store's epoch.
 func (s *Store) rowsOfLane(lane int) partition { return partition{s.Table, s.Partition(lane)} }
 
-// hasRow reports whether there is a row with this key.
 func (p partition) hasRow(ctx context.Context, key string) (bool, error) {
 	_, err := p.table.Get(ctx, p.name, key)
 	if storage.Is(err, storage.NotFound) {
@@ -39,11 +38,12 @@ func (p partition) hasPrefix(ctx context.Context, prefix string) (bool, error) {
 	return len(found) > 0, err
 }
 
-// maxControlReads limits how often readSnapshot reads again.
+// maxControlReads is the largest number of reads in one readSnapshot.
 const maxControlReads = 8
 
-// readSnapshot reads the control rows and markers in one snapshot. Storage may cut any answer short; an answer that
-// was cut lacks tail. Several pages are a snapshot only if a second read returns the same versions.
+// readSnapshot reads the control rows and the markers between them as they were at one moment. An answer of one page is
+// such a snapshot, but storage can split any answer into pages. Several pages count as a snapshot only if the next read
+// returns the same rows with the same ETags.
 func (p partition) readSnapshot(ctx context.Context) ([]storage.Row, error) {
 	var before []storage.Row
 	for range maxControlReads {

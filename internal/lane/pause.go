@@ -12,13 +12,16 @@ import (
 	"weir/internal/weir"
 )
 
-// An operator's pauses are markers of the lane: the holder reads them with the control rows each second, and so does
-// each process that looks for work. Pauses are written under the ETag of head, with a higher request number. So no
-// pause is written in a sealed lane, no writer overwrites the pause of another by mistake, and a process that looks
-// at the lane sees that a pause has changed. A pause whose time is over is ignored, and removed with a later change
-// of pauses.
+// An operator's pauses are markers of the lane. So the holder, and each process that looks for work, reads the pauses
+// in the same query as the control rows. The transaction that changes a pause raises Head.RequestSeq, on condition that
+// head has not changed since it was read. This has three effects:
+//   - No pause is added to a sealed lane (see Head.IsSealed).
+//   - Two concurrent writers cannot overwrite each other's pause.
+//   - A process that looks at the lane sees that a pause has changed.
+//
+// A pause whose time is over is ignored. The next change of another pause removes the row of the ended pause.
 
-// maxKeyPauses limits the paused keys of a lane, because each reader of the control rows reads them.
+// maxKeyPauses limits the number of paused keys in a lane, because each reader of the control rows reads all pauses.
 const maxKeyPauses = 200
 
 const (
@@ -47,7 +50,7 @@ func pauseValues(p weir.Pause) map[string]any {
 		rows.Until.Is(p.Until))
 }
 
-// Pauses returns the operator's pauses in force. The pause of the whole lane is the first.
+// Pauses returns the operator's pauses that are in force. If the whole lane is paused, the lane's pause is the first.
 func (c Control) Pauses(now time.Time) []weir.Pause {
 	var pauses []weir.Pause
 	for _, r := range c.markers {
@@ -61,7 +64,7 @@ func (c Control) Pauses(now time.Time) []weir.Pause {
 	return pauses
 }
 
-// LanePause returns the operator's pause of the whole lane, if one is in force.
+// LanePause returns the operator's pause of the whole lane, if that pause is in force.
 func (c Control) LanePause(now time.Time) (weir.Pause, bool) {
 	if all := c.Pauses(now); len(all) > 0 && all[0].Key == "" {
 		return all[0], true
@@ -74,9 +77,9 @@ func (c Control) KeyPauses(now time.Time) []weir.Pause {
 	return slices.DeleteFunc(c.Pauses(now), func(p weir.Pause) bool { return p.Key == "" })
 }
 
-// Pause pauses a lane, or a key in its lane, or changes such a pause. After about a second the holder sends none of
-// the paused messages any more; an attempt under way may finish. Conflict: the number of lanes is being changed, or
-// too many keys are paused.
+// Pause begins a pause of a key or, if p.Key is empty, of a whole lane. It replaces an earlier pause of the same key or
+// lane. After about a second the holder sends no paused message any more; an attempt in flight is not stopped.
+// Pause returns an error of kind Conflict if the number of lanes is being changed, or if too many keys are paused.
 func (ps Pauses) Pause(ctx context.Context, p weir.Pause) error {
 	p.Since, p.Until = p.Since.UTC().Truncate(time.Microsecond), p.Until.UTC().Truncate(time.Microsecond)
 	return ps.store.changeLane(ctx, p.Lane, func(c Control) ([]storage.Op, error) {
@@ -96,8 +99,9 @@ func (ps Pauses) Pause(ctx context.Context, p weir.Pause) error {
 	})
 }
 
-// Resume ends an operator's pause of a key, or of the lane if key is empty. For a lane it also asks the holder to end
-// a pause for the CMS. Without such pauses, Resume changes nothing.
+// Resume ends the operator's pause of a key or, if key is empty, of the whole lane. With an empty key, Resume also asks
+// the holder to end the pause that Weir makes if the CMS fails (see CMSPause). If there are no such pauses, Resume
+// changes nothing.
 func (ps Pauses) Resume(ctx context.Context, lane int, key string) error {
 	return ps.store.changeLane(ctx, lane, func(c Control) ([]storage.Op, error) {
 		var ops []storage.Op
@@ -117,10 +121,10 @@ func (ps Pauses) Resume(ctx context.Context, lane int, key string) error {
 	})
 }
 
-// expiredPauseOps returns operations that remove ended pauses, as many as a transaction has room for. It leaves out the
-// pause whose key is but, because the caller writes that row.
+// expiredPauseOps returns operations that remove ended pauses, but only as many as fit into the caller's transaction.
+// The argument "but" is the key of a row that the caller itself changes; expiredPauseOps leaves out this row.
 func (c Control) expiredPauseOps(now time.Time, but string) []storage.Op {
-	now = now.Add(-ClockSkew) // a holder's clock may be behind
+	now = now.Add(-ClockSkew) // for a holder with a slow clock, the pause is still in force
 	var ops []storage.Op
 	for _, r := range c.markers {
 		if isPauseKey(r.Key) && r.Key != but && !pauseFrom(c.lane, r).Ends().After(now) && len(ops) < maxBatchOps/2 {
@@ -130,8 +134,10 @@ func (c Control) expiredPauseOps(now time.Time, but string) []storage.Op {
 	return ops
 }
 
-// changeLane makes the change that ask returns for the stored lane, and raises the request number in head with
-// it. If another process was faster, it calls ask again. If ask returns no operations, there is nothing to change.
+// changeLane reads the lane's control rows, and passes them to the function "ask", which returns the operations of a
+// change. changeLane executes the operations in one transaction, which also raises Head.RequestSeq. It repeats all this
+// if head has changed meanwhile, or if storage has not answered. If "ask" returns no operations, changeLane changes
+// nothing.
 func (s *Store) changeLane(ctx context.Context, lane int, ask func(Control) ([]storage.Op, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
@@ -151,7 +157,7 @@ func (s *Store) changeLane(ctx context.Context, lane int, ask func(Control) ([]s
 	return explainUndone(err)
 }
 
-// ReadPauses returns the operator's pauses in force in all lanes.
+// ReadPauses reads all lanes, and returns the operator's pauses that are in force.
 func (ps Pauses) ReadPauses(ctx context.Context) ([]weir.Pause, error) {
 	byLane := make([][]weir.Pause, ps.store.Lanes)
 	err := ForEach(ps.store.Lanes, func(lane int) error {

@@ -73,7 +73,7 @@ func TestPause_BeginsAndEnds(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		b.expectPauses(":great fire", "a:odd")
 		b.resumeKey("")
-		b.resumeKey("") // no pause: no change
+		b.resumeKey("") // there is no pause any more, so nothing changes
 		b.expectPauses("a:odd")
 		b.resumeKey("a")
 		b.expectPauses()
@@ -117,7 +117,9 @@ func TestPause_SealedLane(t *testing.T) {
 			Since: time.Now()}); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("pause: %v, want an error of kind Conflict", err)
 		}
-		b.resumeKey("a") // otherwise messages of the key would wait, and the lane would never become empty
+		// A pause can be ended in a sealed lane. Otherwise messages of a paused key would wait in the lane for ever,
+		// and the lane would never become empty.
+		b.resumeKey("a")
 		b.expectPauses()
 	})
 }
@@ -137,7 +139,7 @@ func TestPause_LostAnswerIsNoFailure(t *testing.T) {
 	})
 }
 
-// If a lane is sealed after its control rows were read, no pause is written into the lane.
+// If a lane is sealed after Pause has read the control rows, Pause writes nothing.
 func TestPause_SealedMeanwhile(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.faults.Once(func(c storagetest.Call) bool {

@@ -12,7 +12,7 @@ import (
 	"weir/internal/weir"
 )
 
-// ListColumns are the columns of a message for EntriesFrom. Body and attempts are not among them.
+// ListColumns are the columns that EntriesFrom needs. The columns of the body and of the attempts are not among them.
 var ListColumns = append(slices.Clone(headerColumns), rows.Names(rows.FinishedAt, rows.NextAttemptAt, rows.SupersededBy,
 	rows.Blob, rows.EditedBlob, rows.EditNote, rows.ReplayRefused, rows.IdempotencyRow, rows.MovedIdempotencyRow,
 	rows.Shown, rows.EditedShown)...)
@@ -20,8 +20,9 @@ var ListColumns = append(slices.Clone(headerColumns), rows.Names(rows.FinishedAt
 // maxPage is the largest number of rows that storage returns in one answer.
 const maxPage = 1000
 
-// EntriesFrom returns the entries of m_ rows that were read with ListColumns, in the order of the log. If there are
-// messages whose delivery only a d_ row may have, it completes them with one more query.
+// EntriesFrom returns the entries of messages' rows (m_), in the order of the rows. The rows must be in the order of
+// the log, and must have ListColumns. If a delivery can be in a packed row (d_), which has the deliveries of many
+// messages, EntriesFrom reads the packed rows with one more query.
 func (s *Store) EntriesFrom(ctx context.Context, lane int, found []storage.Row) ([]*Entry, error) {
 	entries := make([]*Entry, len(found))
 	low, high := int64(0), int64(0)
@@ -51,16 +52,16 @@ func (s *Store) EntriesFrom(ctx context.Context, lane int, found []storage.Row) 
 	return entries, err
 }
 
-// HasIdempotencyKey reports whether the upstream posted the message with an idempotency key. The entry comes
+// HasIdempotencyKey reports whether key is the idempotency key with which the message was posted. The entry must come
 // from EntriesFrom or ReadMany.
 func (e *Entry) HasIdempotencyKey(key string) bool {
 	row := cmp.Or(rows.IdempotencyRow.Of(e.row), rows.MovedIdempotencyRow.Of(e.row))
 	return row == idempotencyKeyRow(e.Message.Key, key)
 }
 
-// FindSubmission returns the present epoch, lane and sequence number of the message that was posted with an ordering
-// key and an idempotency key, in this epoch or in an earlier one. The nonce may be missing in the returned id. The
-// zero id means that there is no such message.
+// FindSubmission finds the message that was posted with an ordering key and an idempotency key, in any epoch. It
+// returns the message's id in the epoch that has the message now; the nonce can be missing in the id. It returns the
+// zero id if there is no such message.
 func (ms Messages) FindSubmission(ctx context.Context, key, idempotencyKey string) (weir.ID, error) {
 	lane := Of(key, ms.store.Lanes)
 	row, err := ms.store.Table.Get(ctx, ms.store.Partition(lane), idempotencyKeyRow(key, idempotencyKey))
@@ -76,7 +77,7 @@ func (ms Messages) FindSubmission(ctx context.Context, key, idempotencyKey strin
 	}
 	e, err := ms.followCopies(ctx, id)
 	if storage.Is(err, storage.NotFound) {
-		return weir.ID{}, nil // retention has just removed it
+		return weir.ID{}, nil // retention has just removed the message
 	}
 	if err != nil {
 		return weir.ID{}, err
@@ -84,7 +85,6 @@ func (ms Messages) FindSubmission(ctx context.Context, key, idempotencyKey strin
 	return e.Message.ID, nil
 }
 
-// findInPacked looks for the entry's delivery in d_ rows.
 func (e *Entry) findInPacked(found []packedRow) {
 	for _, f := range found {
 		if one, ok := f.bySeq[e.Seq()]; ok {
@@ -93,12 +93,12 @@ func (e *Entry) findInPacked(found []packedRow) {
 	}
 }
 
-// manyGap is a distance between sequence numbers. ReadMany reads two neighbours in seqs with the same query only if
-// they are at most that far apart.
+// manyGap is the largest distance between two successive sequence numbers that ReadMany reads with the same query.
 const manyGap = 32
 
-// ReadMany reads messages without bodies. seqs has sequence numbers, the highest first. ReadMany returns the messages
-// that still exist, in the same order. looks is the number of queries for messages; queries for d_ rows do not count.
+// ReadMany reads messages without their bodies. seqs are the sequence numbers, the highest first. ReadMany returns the
+// messages that still exist, in the order of seqs. looks is the number of queries for messages; queries for packed rows
+// (d_) do not count.
 func (s *Store) ReadMany(ctx context.Context, lane int, seqs []int64) (entries []*Entry, looks int, err error) {
 	var groups [][]int64
 	for _, seq := range seqs {
@@ -116,7 +116,7 @@ func (s *Store) ReadMany(ctx context.Context, lane int, seqs []int64) (entries [
 	return slices.Concat(found...), len(groups), err
 }
 
-// readGroup reads messages with neighbouring sequence numbers.
+// readGroup reads messages with neighbouring sequence numbers by one query.
 func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry, error) {
 	found, _, err := rows.ReadPages(ctx, s.Table,
 		rows.Messages(s.Partition(lane), seqs[len(seqs)-1], seqs[0]+1, ListColumns), maxPage)
@@ -138,10 +138,10 @@ func (s *Store) readGroup(ctx context.Context, lane int, seqs []int64) ([]*Entry
 	return entries, err
 }
 
-// FindAcceptedAfter returns a sequence number: all messages of the log from that number on were accepted after the time
-// at. Some hundreds of the messages before that number may have been accepted after that time, too. Copies from an
-// earlier epoch come first in a log, and count as accepted before that time. The log ends before the sequence number
-// next. looks is the number of queries.
+// FindAcceptedAfter returns seq, a sequence number: all messages of the log from seq on were accepted after the time in
+// the argument "at". Some hundreds of messages directly before seq can also have been accepted after that time. Copies
+// from an earlier epoch are at the beginning of the log, and count as accepted before that time. next is the log's next
+// sequence number. looks is the number of queries.
 func (s *Store) FindAcceptedAfter(ctx context.Context, lane int, next int64, at time.Time) (seq int64, looks int,
 	err error) {
 	low, high := int64(1), next

@@ -9,8 +9,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Status returns the status of a message, whichever epoch has it now. It returns NotFound if the epoch, the lane or
-// the message of the id is unknown, or if the nonce is wrong.
+// Status returns the status of a message, from the epoch that has the message now. It returns NotFound if there is no
+// message with this id, or if retention has removed the message.
 func (ms Messages) Status(ctx context.Context, id weir.ID) (weir.Status, error) {
 	e, err := ms.findMessage(ctx, id)
 	if err != nil {
@@ -19,8 +19,8 @@ func (ms Messages) Status(ctx context.Context, id weir.ID) (weir.Status, error) 
 	return e.status, nil
 }
 
-// findMessage reads a message by its id, in the epoch that has the message now. Its errors are for callers of the
-// API.
+// findMessage reads a message by its id, from the epoch that has the message now. It returns errors that the API can
+// answer with.
 func (ms Messages) findMessage(ctx context.Context, id weir.ID) (*Entry, error) {
 	e, err := ms.followCopies(ctx, id)
 	if storage.Is(err, storage.NotFound) {
@@ -37,13 +37,12 @@ func errNoMessage(op string) error {
 		Message: "there is no message with this id, or it was removed after its retention"}
 }
 
-// LoadMessage reads a message with its accepted body. NotFound: as for Messages.Status, or the content
-// was erased.
+// LoadMessage reads a message with its accepted body, even if the message was edited later. It returns NotFound in the
+// same cases as Status, and also if the content of the message was erased.
 func (ms Messages) LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
 	return ms.loadVersion(ctx, id, false)
 }
 
-// loadVersion reads a message with its edited body, or with the accepted one.
 func (ms Messages) loadVersion(ctx context.Context, id weir.ID, edited bool) (weir.Message, error) {
 	e, err := ms.findMessage(ctx, id)
 	if err != nil {
@@ -71,7 +70,7 @@ func (ms Messages) loadVersion(ctx context.Context, id weir.ID, edited bool) (we
 	return e.Message, nil
 }
 
-// useAccepted replaces the edited message in the entry by the accepted one.
+// useAccepted makes the entry refer to the accepted body, with its version and content type, instead of the edited one.
 func (e *Entry) useAccepted() {
 	e.isEdited = false
 	m := &e.Message
@@ -79,7 +78,7 @@ func (e *Entry) useAccepted() {
 	m.Size = int(rows.Size.Of(e.row))
 }
 
-// ReadStatus reads the status of a message in this epoch, by its sequence number.
+// ReadStatus reads the status of a message in the store's epoch, by its sequence number.
 func (s *Store) ReadStatus(ctx context.Context, lane int, seq int64) (weir.Status, error) {
 	e, err := s.ReadMessage(ctx, lane, seq)
 	if err == nil {

@@ -8,31 +8,32 @@ import (
 	"weir/internal/storage"
 )
 
-// A chain of steps may remember the CMS's id of a key's item, so that the next message of the key needs no look-up.
-// The holder writes the id (c_ rows) in the commit of the outcome of the attempt that learned the id. So the next
-// attempt of the key has the id, whichever process makes that attempt. An attempt whose outcome was not recorded
-// leaves no remembered id. There is one row for each key and contract. The row is removed if the CMS no longer has
-// the item, or on request. Only the holder removes the row, because it has the ids in memory, too.
+// A chain of steps can learn the CMS's id of a key's item. Weir remembers the id, so that the next message of the key
+// needs no look-up. The holder writes the id into a row, in the commit with the outcome of the attempt that
+// learned the id. So an attempt without a recorded outcome leaves no remembered id.
+//
+// There is one row for each key and contract. The holder removes the row if the CMS no longer has the item, or on
+// request. No other process removes the row, because the holder also has the ids in memory.
 
 // RequestForgetID asks the holder to forget the remembered id of a key and contract.
 const RequestForgetID RequestKind = "forgetid"
 
-// forgetIDKey returns the row key of a request to forget the id of a RememberedKey.
 func forgetIDKey(rememberedKey string) string {
 	return rows.RequestPrefix + string(RequestForgetID) + "_" + rememberedKey
 }
 
-// RememberedKey returns the hash of the key and contract that a RequestForgetID is about.
+// RememberedKey returns the hash of the key and contract whose id the holder must forget. The request must be of the
+// kind RequestForgetID.
 func (w Request) RememberedKey() string { return strings.TrimPrefix(w.key, forgetIDKey("")) }
 
-// RememberedKey returns the hash of the key and the contract whose messages share a remembered id.
+// RememberedKey returns the hash of the message's key and contract. Messages with the same hash share a remembered id.
 func (e *Entry) RememberedKey() string {
 	return rememberedKeyOf(e.Message.Key, e.Message.Contract)
 }
 
 func rememberedKeyOf(key, contract string) string { return rows.Hash("remembered", key, contract) }
 
-// ReadRemembered reads the remembered id of a RememberedKey; "" = there is none.
+// ReadRemembered reads a remembered id; "" = no id is remembered. key is a result of Entry.RememberedKey.
 func (ds DeliveryState) ReadRemembered(ctx context.Context, lane int, key string) (string, error) {
 	r, err := ds.store.Table.Get(ctx, ds.store.Partition(lane), rows.RememberedPrefix+key)
 	if storage.Is(err, storage.NotFound) {
@@ -41,20 +42,21 @@ func (ds DeliveryState) ReadRemembered(ctx context.Context, lane int, key string
 	return rows.RememberedID.Of(r.Values), err
 }
 
-// SaveRemembered records the CMS's id of the item of a message's key.
+// SaveRemembered records id as the remembered id of the message's key and contract.
 func (c *Change) SaveRemembered(e *Entry, id string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.RememberedPrefix + e.RememberedKey(),
 		Values: rows.Values(rows.RememberedID.Is(id), rows.Key.Is(e.Message.Key),
 			rows.Contract.Is(e.Message.Contract))})
 }
 
-// RemoveRemembered removes the remembered id of a RememberedKey, which must exist in storage.
+// RemoveRemembered removes the row of a remembered id. The row must exist in storage. key is a result of
+// Entry.RememberedKey.
 func (c *Change) RemoveRemembered(key string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: rows.RememberedPrefix + key})
 }
 
-// FindRemembered reads the remembered id of a key and contract; "" = there is none. Its errors are for callers of the
-// API.
+// FindRemembered reads the remembered id of a key and contract; "" = no id is remembered. It returns errors for callers
+// of the API (see APIError).
 func (ms Messages) FindRemembered(ctx context.Context, key, contract string) (string, error) {
 	id, err := ms.store.DeliveryState().ReadRemembered(ctx, Of(key, ms.store.Lanes), rememberedKeyOf(key, contract))
 	if err != nil {
@@ -63,9 +65,10 @@ func (ms Messages) FindRemembered(ctx context.Context, key, contract string) (st
 	return id, nil
 }
 
-// ForgetRemembered asks the holder to forget the remembered id of a key and contract, and returns that id. The next
-// message of the key and contract looks its item up in the CMS. NotFound: no id is remembered. Conflict: the number
-// of lanes is being changed. Unavailable: the request may or may not be stored.
+// ForgetRemembered asks the holder to forget the remembered id of a key and contract, and returns that id. After
+// the holder has forgotten the id, the next message of the key and contract looks for its item in the CMS. Errors:
+//   - NotFound: no id is remembered.
+//   - Unavailable: the number of lanes is being changed, or it is not known whether the request was stored.
 func (rs Requests) ForgetRemembered(ctx context.Context, key, contract string) (id string, err error) {
 	row := forgetIDKey(rememberedKeyOf(key, contract))
 	err = rs.requestForgetting(ctx, key, row, "id", func() (bool, error) {

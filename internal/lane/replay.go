@@ -10,39 +10,41 @@ import (
 	"weir/internal/weir"
 )
 
-// A dead message is replayed by a request: the holder makes the message wait again, at its old position in the order
-// of its key. The message keeps its history. The limit of attempts counts only attempts after the replay.
+// A replay begins with a request. The holder then makes the dead message wait again, at its old position in its key's
+// order. The message keeps its history, but attempts before the replay do not count for the limit of attempts.
 
 // ReplayOptions are the options of a replay.
 type ReplayOptions struct {
-	Force bool  // replay the message even if a later message of the key was delivered: the replay overwrites that
-	Edit  *Edit // another body; nil = the present body: the last edited one, or else the accepted one
+	Force bool  // replay even if a later message of the key was delivered: the replay overwrites that message
+	Edit  *Edit // another body; nil = the last edited body, or the accepted body if there was no edit
 }
 
-// Edit is a body to send instead of the accepted one. The accepted body is kept.
+// Edit is a body to send instead of the accepted body. Storage keeps the accepted body.
 type Edit struct {
 	Body        []byte
 	ContentType string
 	Version     string
 	Note        string            // the operator's reason
-	Shown       map[string]string // as weir.Message.Shown
+	Shown       map[string]string // see weir.Message.Shown
 }
 
-// Replay requests the delivery of a dead message. The lane's holder carries the request out, so the returned Status
-// may be the state before. If an equivalent request waits already, Replay adds none. Conflict has these reasons:
+// Replay asks the lane's holder to replay a dead message. The holder does that later, so the returned Status can be the
+// state before the replay. If an equivalent request waits already, Replay adds none.
+//
+// Conflict has these reasons:
 //   - The message is not dead, its content was erased, or a request to discard it waits.
 //   - o has an Edit, and a request to replay the message waits already.
-//   - o has no Force, and a later message of the key was delivered or may have been.
+//   - o has no Force, and a later message of the key was delivered or may have been delivered.
 //
-// NotFound: as for Messages.Status, or retention is removing the message. Unavailable: the request may or may not be
-// stored.
+// NotFound: there is no such message, or retention has removed it or is removing it. Unavailable: the number of lanes
+// is being changed, or it is not known whether the request was stored.
 func (rs Requests) Replay(ctx context.Context, id weir.ID, o ReplayOptions) (weir.Status, error) {
 	ask := replayCall{Store: rs.store, ReplayOptions: o, nonce: newNonce()}
 	err := rs.changeMessage(ctx, id, func(e *Entry) ([]storage.Op, error) { return ask.requestOps(ctx, e) })
 	return ask.status, err
 }
 
-// replayCall is one call of Replay.
+// replayCall requests one replay, for Replay or for ReplayMany.
 type replayCall struct {
 	*Store
 	ReplayOptions
@@ -53,13 +55,14 @@ type replayCall struct {
 	historyFence *int64 // the value of Tail.HistoryFence; nil = tail was not read yet
 }
 
-// requestOps returns the operations of the request for a message as it is stored. They also write the message's
-// row. So a repeat recognizes its own request if the answer was lost, and retention finds a changed row and does not
-// remove the message.
+// requestOps returns the operations that store the request, or none if there is nothing to do. e is the message as it
+// is stored. One operation writes the nonce into the message's row, for two reasons:
+//   - If the answer is lost, a repeat recognizes its own request.
+//   - Retention finds that the row has changed, and does not remove the message.
 func (a *replayCall) requestOps(ctx context.Context, e *Entry) ([]storage.Op, error) {
 	a.status = e.status
 	if rows.ReplayNonce.Of(e.row) == a.nonce {
-		return nil, nil // an earlier try has stored the request, and its answer was lost
+		return nil, nil // an earlier try has stored the request, and the answer was lost
 	}
 	if e.Stage != weir.Dead {
 		return nil, errConflict("replay", "only a dead message can be replayed, and this one is "+string(e.Stage))
@@ -108,8 +111,8 @@ func (a *replayCall) requestRowKey(e *Entry) string {
 	return requestKey(RequestReplay, e.Seq())
 }
 
-// isPending reports whether an equivalent request to replay the message waits for the holder. A forced request covers
-// an unforced one. For a request with an edit every waiting replay of the message counts.
+// isPending reports whether an equivalent request to replay the message waits for the holder. With Force and without
+// Edit, only a forced request counts as equivalent. In all other cases each request to replay the message counts.
 func (a *replayCall) isPending(ctx context.Context, e *Entry) (bool, error) {
 	first := requestKey(RequestReplay, e.Seq())
 	if a.Force && a.Edit == nil {
@@ -120,8 +123,8 @@ func (a *replayCall) isPending(ctx context.Context, e *Entry) (bool, error) {
 	return len(page.Rows) > 0, err
 }
 
-// checkAllowed returns a Conflict if a later message of the key was delivered or may have been. A forced request is
-// always allowed. The holder checks that again.
+// checkAllowed returns a Conflict if a later message of the key was delivered or may have been delivered. A forced
+// request is always allowed. The holder makes the same check before it grants the request.
 func (a *replayCall) checkAllowed(ctx context.Context, e *Entry) error {
 	if a.Force {
 		return nil
@@ -143,8 +146,8 @@ func (a *replayCall) checkAllowed(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// storeEdit stores the edited body once. No mark says that its blob is in use, so the search for forgotten bodies
-// looks for a row that refers to it.
+// storeEdit stores the edited body. If an earlier call has stored it, storeEdit does nothing. If the request is not
+// stored after all, no row refers to the blob of the body, and RemoveForgottenBodies removes the blob.
 func (a *replayCall) storeEdit(ctx context.Context, e *Entry) error {
 	if a.Edit == nil || a.edit != nil {
 		return nil
@@ -155,7 +158,7 @@ func (a *replayCall) storeEdit(ctx context.Context, e *Entry) error {
 		return APIError("replay", err)
 	}
 	if !rows.Has(v, editedBody.blob) {
-		rows.Put(v, editedBody.blob.Is("")) // clears the name of the blob of an earlier edit
+		rows.Put(v, editedBody.blob.Is("")) // clears the blob name of an earlier edit
 	}
 	rows.Put(v, rows.EditedType.Is(a.Edit.ContentType), rows.EditedVersion.Is(a.Edit.Version),
 		rows.EditedSize.Is(int64(len(a.Edit.Body))), rows.EditNote.Is(a.Edit.Note),
@@ -164,7 +167,7 @@ func (a *replayCall) storeEdit(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// editColumns are the columns that a granted request copies to the row of its message.
+// editColumns are the columns of an edit: the holder copies them from a granted request to the message's row.
 var editColumns = rows.Names(editedBody.inline, editedBody.blob, rows.EditedType, rows.EditedVersion, rows.EditedSize,
 	rows.EditNote, rows.EditedShown)
 
@@ -178,17 +181,19 @@ func editFrom(v map[string]any) map[string]any {
 	return edit
 }
 
-// HasEdit reports whether the request, a replay, has another body.
+// HasEdit reports whether a request for a replay has an edited body.
 func (w Request) HasEdit() bool { return len(w.edit) > 0 }
 
 // IsReplayed reports whether the message was ever replayed.
 func (e *Entry) IsReplayed() bool { return e.Message.Replays > 0 }
 
-// AttemptsSinceReplay returns the number of counted attempts since acceptance or the last replay.
+// AttemptsSinceReplay returns the number of counted attempts after the last replay. If the message was never replayed,
+// it returns the number of all counted attempts.
 func (e *Entry) AttemptsSinceReplay() int { return e.AttemptCount - e.attemptsBefore }
 
-// Replay makes a dead message wait again, in its block and at its old position. If it is not known whether a later
-// message was delivered, Replay records that, in case the message dies again. historyFence is Tail.HistoryFence.
+// Replay makes a dead message wait again, in its block and at its old position. If it is unknown whether a later
+// message of the key was delivered, Replay records this uncertainty in the message's row. Without this record,
+// isHistoryUnknown would return false after the next attempt. w is the request, and historyFence is Tail.HistoryFence.
 func (c *Change) Replay(e *Entry, w Request, at time.Time, historyFence int64) {
 	e.Stage, e.IsHeld = weir.Queued, true
 	e.Message.Replays++
@@ -211,14 +216,14 @@ func (c *Change) Replay(e *Entry, w Request, at time.Time, historyFence int64) {
 		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: v})
 }
 
-// RefuseReplay records the reason for which the holder has refused a replay.
+// RefuseReplay records the reason why the holder has refused a replay.
 func (c *Change) RefuseReplay(e *Entry, reason string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()),
 		Values: rows.Values(rows.ReplayRefused.Is(reason))})
 }
 
-// LoadEditedMessage reads an edited message with its edited body. NotFound: as for LoadMessage, or the message was
-// never edited.
+// LoadEditedMessage reads an edited message with its edited body. It returns NotFound in the same cases as LoadMessage,
+// and also if the message was never edited.
 func (ms Messages) LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error) {
 	return ms.loadVersion(ctx, id, true)
 }

@@ -8,11 +8,13 @@ import (
 	"weir/internal/weir"
 )
 
-// ReplayMany requests the replay of dead messages of one lane, many with one transaction, in the given order: the
-// holder may deliver a message before the next is requested. It returns a result for each message, in that order:
-// nil, or the Conflict or NotFound error of Replay. After another failure it returns that error, and results only for
-// the messages that were handled before. Repeating a call does no harm. The entries must have their attempts, as
-// entries from ReadMessage have.
+// ReplayMany asks the holder to replay dead messages of one lane. One transaction stores many requests, in the order of
+// entries. If there are several transactions, the holder can deliver messages of the first transaction before the next
+// one is done. The entries must have their attempts; ReadMessage returns such entries.
+//
+// results has one result for each entry, in the order of entries: nil, or the Conflict or NotFound error of Replay.
+// After any other error ReplayMany stops: it returns the error, and the results of the entries that were already
+// handled. A repeated call does no harm.
 func (rs Requests) ReplayMany(ctx context.Context, lane int, entries []*Entry, force bool) (results []error,
 	err error) {
 	c, err := rs.store.ReadControl(ctx, lane)
@@ -29,24 +31,24 @@ func (rs Requests) ReplayMany(ctx context.Context, lane int, entries []*Entry, f
 	return b.results, err
 }
 
-// bulkReplay is a run of ReplayMany.
+// bulkReplay is one call of ReplayMany.
 type bulkReplay struct {
 	store        *Store
 	lane         int
 	force        bool
-	nonce        string  // nonce of all requests: requestAlone recognizes by it a stored request whose answer was lost
-	historyFence int64   // Tail.HistoryFence
-	results      []error // the results of the messages that were handled
+	nonce        string  // one nonce for all requests; it shows requestAlone that a request is already stored
+	historyFence int64   // the value of Tail.HistoryFence
+	results      []error // the results of the messages that were handled so far
 }
 
-// askedReplay is one message of a run.
+// askedReplay is one message of the call.
 type askedReplay struct {
 	entry *Entry
-	ops   []storage.Op // operations of its request; none = there is nothing to do
-	err   error        // Conflict or NotFound
+	ops   []storage.Op // the operations of the request; none = there is nothing to do
+	err   error        // the Conflict or NotFound error of Replay
 }
 
-// prepareAll finds out, concurrently, for which of the messages a replay can be requested.
+// prepareAll makes the operations of the request for each message, concurrently.
 func (b *bulkReplay) prepareAll(ctx context.Context, entries []*Entry) ([]askedReplay, error) {
 	asked := make([]askedReplay, len(entries))
 	err := ForEach(len(entries), func(i int) error {
@@ -70,7 +72,8 @@ func isReplayRefused(err error) bool {
 	return kind == weir.Conflict || kind == weir.NotFound
 }
 
-// countTogether returns how many of the first messages one transaction takes. One of its operations is for head.
+// countTogether returns the largest number n for which the requests of the first n messages fit into one transaction.
+// The transaction also has one operation for head.
 func countTogether(asked []askedReplay) (n int) {
 	for ops := 1; n < len(asked) && ops+len(asked[n].ops) <= storage.MaxOps; n++ {
 		ops += len(asked[n].ops)
@@ -78,8 +81,9 @@ func countTogether(asked []askedReplay) (n int) {
 	return n
 }
 
-// requestTogether requests the replays of a group with one transaction. If that fails, for example because a message
-// has changed since it was read, or because the answer was lost, it requests each replay alone, under the same nonce.
+// requestTogether stores the requests of a group with one transaction. If the transaction fails, requestTogether stores
+// each request alone, under the same nonce. For example, a transaction fails if a message was changed after it was
+// read.
 func (b *bulkReplay) requestTogether(ctx context.Context, group []askedReplay) error {
 	var ops []storage.Op
 	for _, a := range group {
@@ -89,7 +93,7 @@ func (b *bulkReplay) requestTogether(ctx context.Context, group []askedReplay) e
 	if len(ops) > 0 {
 		failed = b.store.Requests().raiseRequestSeq(ctx, b.lane, ops)
 		if storage.Is(failed, storage.Precondition) && storage.FailedAt(failed) <= 0 {
-			if clock.Sleep(ctx, b.store.drawPause(conflictPause)) { // an append was faster
+			if clock.Sleep(ctx, b.store.drawPause(conflictPause)) { // an append, for example, has changed head
 				failed = b.store.Requests().raiseRequestSeq(ctx, b.lane, ops)
 			}
 		}

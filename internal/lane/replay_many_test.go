@@ -10,7 +10,7 @@ import (
 	"weir/internal/weir"
 )
 
-// appendManyDead appends dead messages, each with a key of its own, and returns them as they are stored.
+// appendManyDead appends messages with different keys, makes them dead, and returns their stored entries.
 func (b *bench) appendManyDead(w *lane.Writer, count int) (entries []*lane.Entry) {
 	b.t.Helper()
 	for i := range count {
@@ -28,7 +28,7 @@ func (b *bench) readMessage(id weir.ID) *lane.Entry {
 	return e
 }
 
-// listRequested returns the row keys of the requests for replays that wait in storage.
+// listRequested returns the row keys of the waiting requests for replays.
 func (b *bench) listRequested() (keys []string) {
 	b.t.Helper()
 	for key := range b.listKeys() {
@@ -70,8 +70,9 @@ func TestReplayMany_RequestsManyInOneTransaction(t *testing.T) {
 	})
 }
 
-// The answer to a transaction of requests may be lost. If the transaction was done, its requests are
-// neither stored again nor refused. If it was not done, it is repeated.
+// Storage does not answer the transaction that stores the requests. If the transaction was done, ReplayMany does not
+// store the requests again, and returns no errors for them. If the transaction was not done, ReplayMany stores
+// the requests now.
 func TestReplayMany_LostAnswers(t *testing.T) {
 	for name, kind := range map[string]storagetest.FaultKind{"Before": storagetest.FailBefore,
 		"After": storagetest.FailAfter} {
@@ -86,7 +87,7 @@ func TestReplayMany_LostAnswers(t *testing.T) {
 						isBroken = true
 						return storagetest.Fault{Kind: kind}
 					case isBroken && kind == storagetest.FailAfter:
-						// The holder grants the requests before ReplayMany reads them again.
+						// The holder grants the requests before ReplayMany reads the messages again.
 						b.faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{} })
 						b.grantReplays(w)
 					}
@@ -113,8 +114,7 @@ func TestReplayMany_LostAnswers(t *testing.T) {
 	}
 }
 
-// A message that cannot be replayed has an error as its result, and the replays of the others are
-// requested.
+// A message that cannot be replayed has an error as its result. The replays of the other messages are requested.
 func TestReplayMany_MessagesThatCannotBeReplayed(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		entries := b.appendManyDead(b.raiseFence(), 5)
@@ -145,8 +145,8 @@ func TestReplayMany_MessagesThatCannotBeReplayed(t *testing.T) {
 	})
 }
 
-// If the second transaction fails, the call returns results only for the messages of the first transaction.
-// So the caller knows which messages are left.
+// If the second transaction fails, ReplayMany returns results only for the messages of the first transaction. So the
+// caller knows which messages are left.
 func TestReplayMany_FailsAtTheSecondTransaction(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		entries := b.appendManyDead(b.raiseFence(), 60)

@@ -13,7 +13,7 @@ import (
 	"weir/internal/weir"
 )
 
-// grantReplays grants up to ten requests for replays, as the lane's holder would, but writes no blocks.
+// grantReplays grants up to ten requests for replays, as the lane's holder does. It does not write the rows of blocks.
 func (b *bench) grantReplays(w *lane.Writer) {
 	b.t.Helper()
 	requests, err := b.faultless.DeliveryState().PendingRequests(b.t.Context(), 0, 10)
@@ -35,7 +35,7 @@ func (b *bench) grantReplays(w *lane.Writer) {
 	}
 }
 
-// appendDead files a message, and makes it dead after a rejected attempt.
+// appendDead appends a message, and makes it dead with a rejected attempt.
 func (b *bench) appendDead(w *lane.Writer, key, body string) weir.ID {
 	b.t.Helper()
 	r, err := lane.NewAppender(b.store, quiet).Append(b.t.Context(), newMessage(key, body), "")
@@ -115,7 +115,7 @@ func TestReplay_LostAnswers(t *testing.T) {
 	}
 }
 
-// A forced request can be stored while an unforced one waits. A further unforced request changes nothing.
+// A forced request can be stored while an unforced request waits. A third request, which is unforced, changes nothing.
 func TestReplay_Forced(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		id := b.appendDead(b.raiseFence(), "a", "x")
@@ -143,8 +143,8 @@ func TestReplay_InASealedLane(t *testing.T) {
 	})
 }
 
-// A dead message with a waiting request for a replay is kept beyond its retention. The replayed message is kept, too,
-// until it has been final for long enough.
+// Retention keeps a dead message while a request for its replay waits, even if the time of KeepDead is over. It also
+// keeps the replayed message, until the message has been final for KeepFinal.
 func TestRetention_OfReplayed(t *testing.T) {
 	const day = 24 * time.Hour
 	simulate(t, func(t *testing.T, b *bench) {
@@ -159,7 +159,7 @@ func TestRetention_OfReplayed(t *testing.T) {
 		r := &lane.Retention{Store: b.store, KeepFinal: 7 * day, KeepDead: 30 * day, TimeShare: time.Minute}
 		there := func() bool {
 			t.Helper()
-			for range 2 { // a walk ends, and the next begins
+			for range 2 { // two runs: one walk over the log ends, and another one begins
 				time.Sleep(25 * time.Hour)
 				if _, err := r.RunLane(t.Context(), 0); err != nil {
 					t.Fatal(err)
@@ -198,7 +198,7 @@ func TestRetention_OfReplayed(t *testing.T) {
 	})
 }
 
-// The search for forgotten bodies keeps the edited body of a granted request, and the edited body of a waiting request.
+// The search for forgotten bodies keeps the edited bodies of a granted request and of a waiting request.
 func TestForgotten_EditedBodies(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		w := b.raiseFence()
@@ -254,7 +254,7 @@ func TestDeadKeys_TooMany(t *testing.T) {
 	})
 }
 
-// shortPages is a table that returns pages of one row, as storage may.
+// shortPages is a table that returns pages of one row. Storage is allowed to return such short pages.
 type shortPages struct{ storage.Table }
 
 func (s shortPages) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
@@ -282,9 +282,9 @@ func TestPendingRequests_InShortPages(t *testing.T) {
 	})
 }
 
-// The row behind the last request within the limit may be a request for a forced replay of the same message. Then the
-// last request counts as forced, too. Otherwise the holder would refuse the replay with the edit, and the forced replay
-// would send the body without the edit.
+// Two requests for the same message wait: a replay with an edit and, in the next row, a forced replay. Even if the
+// limit excludes the second request, PendingRequests returns the first one as forced. Otherwise the holder would refuse
+// the replay with the edit, and the forced replay would send the body without the edit.
 func TestPendingRequests_ForcedBehindTheLimit(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		id := b.appendDead(b.raiseFence(), "a", "x")
@@ -349,8 +349,8 @@ func TestRetention_ReplayedMeanwhile(t *testing.T) {
 	}
 }
 
-// A replay that is requested after retention has begun to remove the message is refused, because the body is gone.
-// That is so even if retention marked the row just after the request read it, and then failed.
+// Replay refuses a message that retention has begun to remove, because the body is gone. In this test retention marks
+// the message's row after Replay has read the row, and then retention fails.
 func TestReplay_OfAMessageThatRetentionRemoves(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		w := b.raiseFence()

@@ -14,47 +14,48 @@ import (
 	"weir/internal/weir"
 )
 
-// A request is a row by which another process asks the holder for a change. The transaction that inserts the row
-// raises the request number in head, so no holder can miss the request. A scheduled message is cancelled or
-// rescheduled without the holder: the process that got the call deletes or replaces the s_ row. A holder that is about
-// to release the message finds that row gone. A cancellation also inserts a request that is marked as done: by it the
-// holder counts the message as cancelled.
+// A request is a row by which another process asks the holder for a change. The transaction that inserts the row also
+// raises Head.RequestSeq, so no holder can miss the request.
+//
+// A scheduled message is cancelled or rescheduled without the holder. Each scheduled message has a row whose row key
+// begins with s_ and has the due time. Cancel deletes this row, and Reschedule replaces it. If the holder takes up the
+// due message at the same time, the holder's commit fails, because the row is gone. Cancel also inserts a request with
+// Done, so that the holder counts the message as cancelled.
 
-// RequestKind is the kind of change. The key of a request's row is w_<kind>, followed by _<seq> if the request is
-// about a message, or by _<hash> if it is about a key and contract.
+// RequestKind is the kind of change. The row key of a request begins with w_<kind>. If the request is about a message,
+// _<seq> follows; if it is about a key and contract, _<hash> follows.
 type RequestKind string
 
 // Kinds of requests. RequestErase, RequestForget and RequestForgetID are further kinds.
 const (
-	RequestCancel  RequestKind = "cancel"  // a message
-	RequestReplay  RequestKind = "replay"  // a dead message
-	RequestDiscard RequestKind = "discard" // a dead message
-	RequestResume  RequestKind = "resume"  // the lane: to end a pause for the CMS
+	RequestCancel  RequestKind = "cancel"  // cancel a message
+	RequestReplay  RequestKind = "replay"  // replay a dead message
+	RequestDiscard RequestKind = "discard" // discard a dead message
+	RequestResume  RequestKind = "resume"  // end the lane's pause for the CMS (see CMSPause)
 )
 
 // Request is a request that waits for the holder.
 type Request struct {
 	Kind RequestKind
 	Seq  int64 // sequence number of the message; 0 = the request is not about a message
-	Done bool  // the message is cancelled already, and the holder still has to count it
+	Done bool  // the message is already cancelled; the holder only has to count it
 	key  string
 
-	Force bool           // for a replay: it is wanted even if a later message of the key was delivered
-	edit  map[string]any // for a replay: columns of another body; empty = the present body
+	Force bool           // for a replay: replay even if a later message of the key was delivered
+	edit  map[string]any // for a replay: columns of the edited body; empty = no edit
 
 	reason string // for a discard: the operator's reason
 }
 
-// requestPatience limits how long a call tries to reach storage and to win the race for head.
+// requestPatience limits how long a call repeats a change that fails because of storage or of other processes.
 const requestPatience = 5 * time.Second
 
-// requestKey returns the row key of a request about a message.
 func requestKey(kind RequestKind, seq int64) string {
 	return rows.RequestPrefix + string(kind) + "_" + rows.SeqPos(seq)
 }
 
-// forcedReplayKey returns the row key of a request for a forced replay. The key of an unforced request differs: such
-// a request for the same message may wait already, and the holder may refuse it. The row of the forced request comes
+// forcedReplayKey returns the row key of a request for a forced replay. It differs from the key of an unforced request,
+// because a forced and an unforced request for the same message can wait together. The row of the forced request sorts
 // directly after the row of the unforced one.
 func forcedReplayKey(seq int64) string { return requestKey(RequestReplay, seq) + "_forced" }
 
@@ -67,9 +68,9 @@ func requestFrom(r storage.Row) Request {
 		Force: rows.Force.Of(v), edit: editFrom(v), reason: rows.DiscardReason.Of(v)}
 }
 
-// PendingRequests reads the first requests of a lane, at most limit. If it returns fewer than limit, the lane has no
-// others. It reads one row more than it returns, because that row may be a forced replay: then the unforced request
-// before it counts as forced, too.
+// PendingRequests reads the first requests of a lane, at most limit. If it returns fewer than limit, no other request
+// waits. If a forced and an unforced request for the replay of the same message wait, the unforced one counts as
+// forced, too. The forced one is in the next row, so PendingRequests reads one row more than limit.
 func (ds DeliveryState) PendingRequests(ctx context.Context, lane int, limit int) ([]Request, error) {
 	found, err := rows.ReadFirst(ctx, ds.store.Table, rows.WithPrefix(ds.store.Partition(lane), rows.RequestPrefix,
 		nil), limit+1)
@@ -87,8 +88,8 @@ func (ds DeliveryState) PendingRequests(ctx context.Context, lane int, limit int
 	return requests[:min(len(requests), limit)], nil
 }
 
-// ResolveRequest removes a request that the holder has granted or refused. If the request is a cancellation that was
-// done already, ResolveRequest counts it.
+// ResolveRequest removes the row of a request that the holder has granted or refused. If the request has Done,
+// ResolveRequest counts the message as cancelled.
 func (c *Change) ResolveRequest(w Request) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: w.key})
 	if w.Done {
@@ -96,15 +97,19 @@ func (c *Change) ResolveRequest(w Request) {
 	}
 }
 
-// Cancel cancels a message. A scheduled message is cancelled when Cancel returns. A message in the log is cancelled
-// if the lane's holder reads the request before it sends the message; the returned Status then has the state before
-// the request. Conflict: the message is final. NotFound: as for Messages.Status. Unavailable: it is not known whether
-// the message was cancelled, or the request stored.
+// Cancel cancels a message. A scheduled message is cancelled when Cancel returns. For any other waiting message Cancel
+// stores a request, and returns the Status before the request. The holder cancels the message if it reads the request
+// before it sends the message. Errors:
+//   - Conflict: the message is final.
+//   - NotFound: there is no such message, or retention has removed it.
+//   - Unavailable: the number of lanes is being changed, or it is not known whether the change or the request was
+//     stored.
 func (rs Requests) Cancel(ctx context.Context, id weir.ID) (weir.Status, error) {
 	return rs.cancelWithNonce(ctx, id, newNonce())
 }
 
-// cancelWithNonce is Cancel with a nonce, by which a repeat recognizes that an earlier try has cancelled the message.
+// cancelWithNonce is Cancel with a nonce. A cancellation stores the nonce in the message's row. If the cancellation is
+// repeated because its answer was lost, the nonce in the row shows that the message was cancelled by an earlier try.
 func (rs Requests) cancelWithNonce(ctx context.Context, id weir.ID, nonce string) (weir.Status, error) {
 	hasRequested := false
 	var st weir.Status
@@ -112,7 +117,7 @@ func (rs Requests) cancelWithNonce(ctx context.Context, id weir.ID, nonce string
 		st = e.status
 		switch {
 		case e.Stage == weir.Cancelled && (hasRequested || rows.CancelNonce.Of(e.row) == nonce):
-			return nil, nil // an earlier try has cancelled the message, and its answer was lost
+			return nil, nil // an earlier try has cancelled the message, and the answer was lost
 		case e.Stage.Final():
 			return nil, errConflict("cancel", "the message is "+string(e.Stage)+" already")
 		case e.Stage == weir.Scheduled:
@@ -149,9 +154,11 @@ func cancelOps(e *Entry, at time.Time, nonce string) []storage.Op {
 	return ops
 }
 
-// Reschedule changes the due time of a scheduled message. version is the weir.Tag of the Status on which the caller
-// decided; empty = any. Conflict: the message is not scheduled any more. Stale: the message has changed since that
-// Status. NotFound and Unavailable: as for Cancel.
+// Reschedule changes the due time of a scheduled message. version is the weir.Tag of the Status that the caller has
+// read; if version is empty, Reschedule accepts any state. Errors:
+//   - Conflict: the message is not scheduled any more.
+//   - Stale: the message has changed since the caller read the Status.
+//   - NotFound and Unavailable: as for Cancel.
 func (rs Requests) Reschedule(ctx context.Context, id weir.ID, due time.Time, version string) (weir.Status, error) {
 	due = RoundDueTime(due)
 	nonce := newNonce()
@@ -179,14 +186,14 @@ func (rs Requests) Reschedule(ctx context.Context, id weir.ID, due time.Time, ve
 	return rs.store.Messages().Status(ctx, id)
 }
 
-// RoundDueTime rounds a due time up to whole microseconds, the precision of rows.
+// RoundDueTime rounds a due time up to whole microseconds, because rows have due times in microseconds.
 func RoundDueTime(t time.Time) time.Time {
 	return t.Add(time.Microsecond - 1).UTC().Truncate(time.Microsecond)
 }
 
-// changeMessage makes the change that ask returns for the stored message, and raises the request number in head
-// with it. If another process was faster, it calls ask again. If ask returns no operations, there is nothing to
-// change.
+// changeMessage reads the message, and calls ask for the operations of a change. It executes the operations in one
+// transaction, which also raises Head.RequestSeq. It repeats all this if another process has changed a row meanwhile,
+// or if storage has not answered. If ask returns no operations, changeMessage changes nothing.
 func (rs Requests) changeMessage(ctx context.Context, id weir.ID, ask func(*Entry) ([]storage.Op, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
@@ -204,8 +211,8 @@ func (rs Requests) changeMessage(ctx context.Context, id weir.ID, ask func(*Entr
 	return explainUndone(err)
 }
 
-// judgeRequest reports whether a change that returned err is finished, with success or with a lasting error. It
-// returns that error for the caller of the API.
+// judgeRequest reports whether a change is finished; err is the error of the change. A change is finished if it was
+// made, or if a repeat would fail, too. In the second case the returned error is for the caller of the API.
 func judgeRequest(err error) (done bool, _ error) {
 	switch storage.KindOf(err) {
 	case storage.Precondition, storage.NotFound, storage.Conflict, storage.Ambiguous, storage.Throttled,
@@ -218,8 +225,8 @@ func judgeRequest(err error) (done bool, _ error) {
 	return true, err
 }
 
-// explainUndone returns the error for the caller of the API if the time ended before the change was known to be
-// made. It returns other errors unchanged.
+// explainUndone replaces rows.ErrUndone by the error for the caller of the API. rows.ErrUndone means that it is not
+// known whether the change was made. explainUndone returns any other error unchanged.
 func explainUndone(err error) error {
 	if !errors.Is(err, rows.ErrUndone) {
 		return err
@@ -229,12 +236,12 @@ func explainUndone(err error) error {
 		RetryAfter: 2 * time.Second, Err: err}
 }
 
-// PauseAfterConflict returns a random pause, which rows.Update makes before it repeats a change. As a rule, another
-// process was faster.
+// PauseAfterConflict returns a random pause for rows.Update, so that two processes in conflict do not repeat their
+// changes at the same moment.
 func (s *Store) PauseAfterConflict(error) time.Duration { return s.drawPause(conflictPause) }
 
-// raiseRequestSeq sends one transaction of ops that also raises the request number in head. It returns SealedError if
-// the lane is sealed.
+// raiseRequestSeq executes ops in one transaction, which also raises Head.RequestSeq. It returns SealedError if the
+// lane is sealed.
 func (rs Requests) raiseRequestSeq(ctx context.Context, lane int, ops []storage.Op) error {
 	c, err := rs.store.ReadControl(ctx, lane)
 	if err != nil {
@@ -258,5 +265,4 @@ func newNonce() string {
 	return hex.EncodeToString(nonce)
 }
 
-// rowETag returns the ETag of the entry's row.
 func (e *Entry) rowETag() storage.ETag { return storage.ETag(strings.TrimSpace(e.status.Version)) }

@@ -10,50 +10,52 @@ import (
 	"weir/internal/storage"
 )
 
-// Retention removes final messages whose time to be kept is over. It reads each lane's log from a stored position (the
-// row !swept), in pages of a thousand rows. It removes as many messages with one transaction as fit. It passes over
-// old messages that have to stay: dead messages, waiting messages, and messages that storage refuses to remove. One
-// pass over the log is a walk. A new walk begins each day at the beginning of the log, and checks those messages again.
+// Retention removes expired messages: final messages whose time to be kept is over. One pass over a lane's log, in
+// pages of a thousand rows, is a walk. The position of the walk is stored in the row !swept. Each day a new walk begins
+// at the start of the log.
+//
+// A walk passes over old messages that have to stay: dead messages, waiting messages, and messages that storage refuses
+// to remove. The next walk checks these messages again.
 type Retention struct {
 	Store     *Store
-	KeepFinal time.Duration // a final message that is not dead is kept for this time after it became final
-	KeepDead  time.Duration // a dead message is kept for this time after it died, or after the last request about it
-	TimeShare time.Duration // after this time RunLane leaves the rest to the next run
+	KeepFinal time.Duration // how long a final message is kept, if it is not dead
+	KeepDead  time.Duration // how long a dead message is kept after its death, or after a later request about it
+	TimeShare time.Duration // how long one call of RunLane works; the next call continues
 	Log       *slog.Logger  // nil = nothing is logged
 
-	// OnRemoved is called when messages were removed, or when storage has refused a removal; nil = it is not called.
+	// OnRemoved is called after messages were removed, and after storage has refused a removal; nil = it is not called.
 	// removed is the number of removed messages. refused is the number of messages and bodies that storage has refused
 	// to remove. OnRemoved must be safe for concurrent use.
 	OnRemoved func(removed, refused int)
 
-	nextEpoch *Store // if Store is of an earlier epoch: the store of the next epoch; nil = Store is of the open epoch
+	nextEpoch *Store // the store of the epoch after Store's epoch; nil = Store has the open epoch
 }
 
 const (
-	// walkInterval is the time from the start of one walk to the start of the next.
+	// walkInterval is the time from the start of one walk to the start of the next walk.
 	walkInterval = 24 * time.Hour
-	// removalRate is how many rows a second RunLane removes from one lane: half of the rate that a partition
-	// can take, so that appends and commits are not slowed down while removal is behind.
+	// removalRate is the number of rows per second that RunLane removes from one lane. A partition can take twice as
+	// many, so appends and commits have the other half.
 	removalRate = 1000
-	// removalWait is the longest wait of a walk for a final message whose retention is nearly over. A walk never waits
-	// for a dead message. It passes over a message whose retention ends later, and the walk of the next day removes
-	// that message.
+	// removalWait applies to messages that were accepted long ago but became final late. It is the longest time for
+	// which a walk waits until such a message can be removed. If the wait would be longer, or the message is dead, the
+	// walk passes over the message, and a later walk removes it.
 	removalWait = time.Hour
 	// idlePause is the pause after a run that has removed fewer messages than busyRun. busyPause is the pause after any
-	// other run. Each run makes some requests of its own, so runs should be rare and remove many messages.
+	// other run. Each run needs some requests of its own, so a few long runs are cheaper than many short runs.
 	idlePause = time.Hour
 	busyPause = 5 * time.Minute
 	busyRun   = 1000
-	// movingPause is the pause while another process works on the lane, for retention or for a change of the number of
-	// lanes.
+	// movingPause is the pause if another process removes messages from the lane, or if the number of lanes is being
+	// changed.
 	movingPause = time.Minute
 )
 
 // errOtherProcess means that another process removes messages of the same lane, or searches for forgotten bodies.
 var errOtherProcess = errors.New("another process removes messages of the lane")
 
-// RunLane removes old messages of a lane for a limited time. It returns the time at which there is more to do; zero =
-// soon.
+// RunLane removes expired messages of a lane, for about TimeShare. It returns the time at which it is to be called
+// again; zero = soon.
 func (r *Retention) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	control, err := r.Store.ReadControl(ctx, lane)
 	if err != nil {
@@ -65,12 +67,12 @@ func (r *Retention) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	}
 	walk := control.retentionWalk(now)
 	if walk.nextAt.After(now) {
-		return walk.nextAt, nil // an earlier run, perhaps of another process, has left no work before that time
+		return walk.nextAt, nil // an earlier run, perhaps of another process, has found no work before that time
 	}
 	t := &retentionRun{Retention: r, lane: lane, cursor: control.Tail.Cursor, walk: walk, began: time.Now()}
 	next, err := t.walkPages(ctx)
 	if errors.Is(err, errOtherProcess) {
-		return now.Add(movingPause), nil // the other process writes its position, which is ahead of ours
+		return now.Add(movingPause), nil // the other process stores its own position, which is later in the log
 	}
 	t.walk.nextAt = next
 	if t.walk == walk {
@@ -79,14 +81,14 @@ func (r *Retention) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	return next, errors.Join(err, r.saveWalk(ctx, lane, t.walk))
 }
 
-// retentionWalk is the row !swept. It is a marker: each reader of the control rows reads it.
+// retentionWalk is the state of the present walk. The row !swept stores it; this row is a marker.
 type retentionWalk struct {
 	seq       int64 // messages up to this number were checked
 	startedAt time.Time
 	nextAt    time.Time // before this time there is nothing to do; zero = not known
 }
 
-// retentionWalk returns the stored position of retention.
+// retentionWalk returns the stored walk or, if no walk is stored, a walk that starts now.
 func (c Control) retentionWalk(now time.Time) retentionWalk {
 	r, found := c.Marker(rows.RetentionKey)
 	if !found {
@@ -94,14 +96,14 @@ func (c Control) retentionWalk(now time.Time) retentionWalk {
 	}
 	v := r.Values
 	w := retentionWalk{seq: rows.Seq.Of(v), startedAt: rows.WalkStartedAt.Of(v), nextAt: rows.WalkNextAt.Of(v)}
-	if w.nextAt.After(now.Add(2 * walkInterval)) { // written by a clock that was ahead
+	if w.nextAt.After(now.Add(2 * walkInterval)) { // written by a process whose clock was fast
 		w.nextAt = time.Time{}
 	}
 	return w
 }
 
-// saveWalk writes the position of the walk. Two processes may write it at the same time: both positions are
-// valid.
+// saveWalk stores the state of the walk, without a condition. If two processes store it at the same time, the walk can
+// continue from either position.
 func (r *Retention) saveWalk(ctx context.Context, lane int, w retentionWalk) error {
 	_, err := r.Store.Table.Transact(ctx, r.Store.Partition(lane),
 		[]storage.Op{{Kind: storage.Upsert, Key: rows.RetentionKey,
@@ -109,18 +111,18 @@ func (r *Retention) saveWalk(ctx context.Context, lane int, w retentionWalk) err
 	return err
 }
 
-// retentionRun is one run of RunLane.
+// retentionRun is one call of RunLane.
 type retentionRun struct {
 	*Retention
 	lane    int
-	cursor  int64 // messages from here on are not checked
+	cursor  int64 // messages from this number on are not checked
 	walk    retentionWalk
 	began   time.Time
 	removed int
 }
 
-// walkPages checks page after page. It stops at a message that is too young, at the end of the log, or when its time
-// is over. It returns the time at which to continue; zero = soon.
+// walkPages checks page after page. It stops at a message that is too young to be removed, at the end of the log, or
+// when the time of the run is over. It returns the time at which to continue; zero = soon.
 func (t *retentionRun) walkPages(ctx context.Context) (time.Time, error) {
 	for {
 		young, err := t.removePage(ctx)
@@ -145,8 +147,8 @@ func (t *retentionRun) pauseLength() time.Duration {
 	return idlePause
 }
 
-// reportRefused logs and counts a message that storage refuses to remove, or whose body storage refuses to remove.
-// The walk goes on, and the next walk tries again.
+// reportRefused logs and counts a message that stays, because storage refuses to remove the message or its body. The
+// next walk tries again.
 func (r *Retention) reportRefused(lane int, seq int64, err error) {
 	if r.Log != nil {
 		r.Log.Warn("retention: message kept, storage refuses to remove it", "lane", lane, "seq", seq, "err", err)
@@ -154,7 +156,6 @@ func (r *Retention) reportRefused(lane int, seq int64, err error) {
 	r.countRemoved(0, 1)
 }
 
-// countRemoved calls OnRemoved.
 func (r *Retention) countRemoved(removed, refused int) {
 	if r.OnRemoved != nil {
 		r.OnRemoved(removed, refused)

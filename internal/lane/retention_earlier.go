@@ -10,9 +10,9 @@ import (
 	"weir/internal/storage"
 )
 
-// RunEarlierEpochs removes old messages from the lanes of earlier epochs, for a limited time in each lane. If a lane
-// has no messages left, it deletes the lane. If an epoch has no lanes left, it removes the epoch from the record. It
-// returns the time at which there is more to do; zero = soon.
+// RunEarlierEpochs removes expired messages from the lanes of earlier epochs. It works for about r.TimeShare in each
+// lane. It deletes a lane that has no messages left. If an epoch has no lanes left, RunEarlierEpochs removes the epoch
+// from the record of epochs. It returns the time at which it is to be called again; zero = soon.
 func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
 	meta, err := epochs.Read(ctx, r.Store.Table)
 	if err != nil {
@@ -20,7 +20,7 @@ func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
 	}
 	soonest := r.Store.Now().Add(idlePause)
 	if meta.Step != epochs.StepNone {
-		return soonest, nil // the number of lanes is being changed, and moved messages may not be counted yet
+		return soonest, nil // the number of lanes is being changed: the counters of closed lanes can still change
 	}
 	all := append(slices.Clone(meta.Earlier), meta.Open)
 	for i, e := range meta.Earlier {
@@ -39,8 +39,8 @@ func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
 	return soonest, nil
 }
 
-// removeFromEpoch removes old messages from the lanes of the epoch e, a few lanes at a time. It returns the time at
-// which there is more to do, and reports whether all lanes of the epoch are deleted.
+// removeFromEpoch removes expired messages from the lanes of the epoch e, a few lanes at a time. next is the epoch
+// after e. soonest is the time of the next run. gone reports whether all lanes of e are deleted.
 func (r *Retention) removeFromEpoch(ctx context.Context, e, next epochs.Epoch) (soonest time.Time, gone bool,
 	err error) {
 	old := *r
@@ -61,8 +61,8 @@ func (r *Retention) removeFromEpoch(ctx context.Context, e, next epochs.Epoch) (
 	return soonest, gone, err
 }
 
-// removeFromLane removes old messages from one lane. It returns the time at which there is more to do, and reports
-// whether the lane is deleted.
+// removeFromLane removes expired messages from one lane. It returns the time of the next run, and reports whether the
+// lane is deleted.
 func (r *Retention) removeFromLane(ctx context.Context, lane int) (time.Time, bool, error) {
 	at, err := r.RunLane(ctx, lane)
 	deletion := laneDeletion{r.Store, lane}
@@ -81,7 +81,7 @@ func (r *Retention) removeFromLane(ctx context.Context, lane int) (time.Time, bo
 	return time.Time{}, true, r.Store.DeleteLane(ctx, lane)
 }
 
-// forgetEpoch removes an epoch from the record.
+// forgetEpoch removes an epoch from the record of epochs.
 func (r *Retention) forgetEpoch(ctx context.Context, e epochs.Epoch) error {
 	_, err := epochs.Update(ctx, r.Store.Table, func(m *epochs.Record) error {
 		i := slices.Index(m.Earlier, e)

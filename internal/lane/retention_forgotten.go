@@ -15,22 +15,23 @@ import (
 	"weir/internal/weir"
 )
 
-// A body that is too large for its row is stored before its message is filed, and marked afterwards. If the message
-// was not filed, no row refers to the body: the body is forgotten. Names of bodies begin with the day on which they
-// were stored. Each day is searched once, by one process at a time, and again only if storage refuses to remove a
-// body. The row meta/forgotten records the progress of the search. If no process searches for some days, the next
-// search continues at the recorded day.
+// A body that is too large for its row is stored in a blob before its message is appended, and the blob is marked as
+// used after the append. If the append fails, no row refers to the blob: the body is forgotten.
+//
+// The names of blobs begin with the day on which they were stored. One process at a time searches the days, each day
+// only once. A day is searched again only if storage refused to remove a body of that day. The row meta/forgotten
+// records the progress. So a search continues where the last one ended, even if there was no search for some days.
 
 const (
-	// searchDelayDays is the number of days by which the search stays behind the present day. So a body is at least
-	// about a day old when it is checked, even if its receiver's clock was ahead.
+	// searchDelayDays is the number of days from the last searched day to the present day. So a body is at least about
+	// a day old when it is checked, even if the clock of its receiver was fast.
 	searchDelayDays = 2
-	// searchTimeShare is the time after which a search leaves the rest to the next search.
+	// searchTimeShare is the time after which a search stops; the next search continues.
 	searchTimeShare = time.Minute
 	// searchClaimTime is the time for which one process has the search for itself. If that process is killed, another
-	// process continues the search after that time.
+	// process can continue after this time.
 	searchClaimTime = 10 * time.Minute
-	// maxRepeatDays limits the recorded days with a body that storage refused to remove.
+	// maxRepeatDays limits the number of days in repeatDays.
 	maxRepeatDays = 30
 	dayFormat     = time.DateOnly
 )
@@ -41,7 +42,7 @@ type bodySearchRecord struct {
 	lastDay      string    // all days up to this one were searched
 	marker       string    // where to continue in the day after lastDay
 	repeatDays   []string  // days to search again, because storage refused to remove a body
-	namesSince   string    // edited bodies of later days have the sequence number in their names
+	namesSince   string    // after this day, the names of edited bodies have the sequence number of their message
 	claimedUntil time.Time // until this time one process has the search for itself; zero = no process has it
 }
 
@@ -58,7 +59,7 @@ func (f *bodySearchRecord) searchValues() map[string]any {
 			" ")), rows.SinceDay.Is(f.namesSince), rows.ClaimedUntil.Is(f.claimedUntil))
 }
 
-// bodySearch is one search, by the process that has claimed it.
+// bodySearch is one call of RemoveForgottenBodies.
 type bodySearch struct {
 	*Retention
 	bodySearchRecord
@@ -66,7 +67,7 @@ type bodySearch struct {
 }
 
 // RemoveForgottenBodies removes the bodies to which no row refers. It searches all days before yesterday that were not
-// searched yet. It returns the time at which there is more to do; zero = soon.
+// searched yet. It returns the time at which it is to be called again; zero = soon.
 func (r *Retention) RemoveForgottenBodies(ctx context.Context) (time.Time, error) {
 	now := r.Store.Now().UTC()
 	last := now.AddDate(0, 0, -searchDelayDays).Format(dayFormat)
@@ -94,7 +95,8 @@ func (r *Retention) RemoveForgottenBodies(ctx context.Context) (time.Time, error
 	return tomorrow, nil
 }
 
-// searchDays searches one day after the other, and reports whether it has finished the last day.
+// searchDays searches one day after the other, up to the day in the parameter last. It reports whether it has finished
+// the last of these days.
 func (l *bodySearch) searchDays(ctx context.Context, last string) (bool, error) {
 	if err := l.saveClaim(ctx, searchClaimTime); err != nil {
 		return false, err
@@ -132,7 +134,8 @@ func (l *bodySearch) searchDays(ctx context.Context, last string) (bool, error) 
 	return l.lastDay >= last, l.saveClaim(ctx, 0)
 }
 
-// saveClaim saves the progress of the search, and reserves the search for this process for a time span.
+// saveClaim stores the progress of the search, and reserves the search for this process. The parameter span is the
+// duration of the reservation. If span is 0, saveClaim ends the reservation.
 func (l *bodySearch) saveClaim(ctx context.Context, span time.Duration) error {
 	l.claimedUntil = time.Time{}
 	if span > 0 {
@@ -153,11 +156,11 @@ func (l *bodySearch) saveClaim(ctx context.Context, span time.Duration) error {
 	return err
 }
 
-// searchAgain repeats the search of each day on which storage refused to remove a body. It returns the days that still
-// have such a body. It also returns the days that it could not search to their ends in half of searchTimeShare.
+// searchAgain searches the days in repeatDays again. It returns the days that must be searched once more: storage still
+// refuses to remove a body, or the time was too short for the day.
 func (l *bodySearch) searchAgain(ctx context.Context) (still []string, err error) {
 	if l.marker != "" {
-		return l.repeatDays, nil // the search of a day continues; searchAgain ran before that search began
+		return l.repeatDays, nil // an earlier search stopped within a day, and ran searchAgain before that day
 	}
 	for _, day := range l.repeatDays {
 		whole, refused := false, false
@@ -175,10 +178,10 @@ func (l *bodySearch) searchAgain(ctx context.Context) (still []string, err error
 	return still, nil
 }
 
-// dayBeforeFirst is for the very first search. That search begins with the day of the oldest body, or with the day last
-// if no body is older. dayBeforeFirst returns the day before it.
+// dayBeforeFirst returns lastDay for the very first search: the day before the day of the oldest body. If no body is
+// from a day before "last", the result is the day before the day "last".
 func (l *bodySearch) dayBeforeFirst(ctx context.Context, last string) (string, error) {
-	const century = "2" // names of other blobs in the container begin with a letter
+	const century = "2" // the names of bodies begin with a year, and the names of other blobs begin with a letter
 	for marker := ""; ; {
 		page, err := l.Store.Bodies.List(ctx, century, marker)
 		if err != nil {
@@ -203,11 +206,11 @@ func dayAfter(day string) (string, error) {
 	return at.AddDate(0, 0, 1).Format(dayFormat), err
 }
 
-// searchDay lists a day's bodies from the marker on, and removes the forgotten bodies lane by lane. whole reports
-// whether the search has reached the end of the day; otherwise the marker has its position. refused reports whether
-// storage has refused to remove a body, or to mark one.
+// searchDay lists a day's bodies from l.marker on, and removes the forgotten bodies lane by lane. whole reports whether
+// it has reached the end of the day. If not, l.marker has the position at which to continue. refused reports whether
+// storage has refused to remove or to mark a body.
 func (l *bodySearch) searchDay(ctx context.Context, day string) (whole, refused bool, err error) {
-	var names []string // unmarked bodies of one lane
+	var names []string // names of unmarked bodies of the lane in the variable "lane"
 	lane := ""
 	flush := func() error {
 		kept, err := l.removeForgotten(ctx, day, lane, names)
@@ -242,8 +245,8 @@ func (l *bodySearch) searchDay(ctx context.Context, day string) (whole, refused 
 	}
 }
 
-// removeForgotten gets the names of unmarked bodies of a lane. It removes each body to which no row refers. It marks
-// the others: an append can succeed although it fails to mark its body.
+// removeForgotten removes each of the named bodies to which no row refers, and marks the other ones as used. The names
+// are those of unmarked bodies of one lane.
 func (l *bodySearch) removeForgotten(ctx context.Context, day, partition string, names []string) (refused bool,
 	err error) {
 	if len(names) == 0 {
@@ -281,12 +284,14 @@ func (l *bodySearch) refusedBody(partition string, err error) {
 	l.countRemoved(0, 1)
 }
 
-// acceptedMargin widens the part of the log that is searched for the bodies of one day. The day in a body's name comes
-// from the receiver's clock, seconds before the message is accepted, and clocks may differ.
+// acceptedMargin is a reserve before and after a day. findUsed searches the messages that were accepted on the day or
+// within the reserve. A message can be accepted on another day than the day in the name of its body. The receiver takes
+// this day from its clock, seconds before the message is accepted, and clocks differ.
 const acceptedMargin = 6 * time.Hour
 
-// findUsed returns the set of those names whose bodies a row of the lane refers to. It reads waiting requests before it
-// reads messages: if the holder grants a replay with an edit in between, the message's row refers to the body.
+// findUsed returns the names of those bodies to which a row of the lane refers. It reads requests before messages. In
+// the other order it could miss the body of a replay with an edit: between the two reads, the holder can grant the
+// request, and so move the name of the body from the request's row to the message's row.
 func (l *bodySearch) findUsed(ctx context.Context, day, partition string, names []string) (map[string]bool, error) {
 	used := map[string]bool{}
 	requests := rows.WithPrefix(partition, rows.RequestPrefix, nil)
@@ -294,8 +299,8 @@ func (l *bodySearch) findUsed(ctx context.Context, day, partition string, names 
 		return nil, err
 	}
 	messages := rows.WithPrefix(partition, rows.MessagePrefix, nil)
-	if day <= l.namesSince {
-		return used, l.addBlobs(ctx, messages, used, time.Time{}) // an edited body can belong to any message
+	if day <= l.namesSince { // a name of an edited body may have no sequence number: read all messages
+		return used, l.addBlobs(ctx, messages, used, time.Time{})
 	}
 	accepted := false
 	for _, name := range names {
@@ -323,13 +328,13 @@ func (l *bodySearch) findUsed(ctx context.Context, day, partition string, names 
 	return used, l.addBlobs(ctx, messages, used, begin.AddDate(0, 0, 1).Add(acceptedMargin))
 }
 
-// findFirst returns a sequence number of a lane: no message with a lower number was accepted after the time at. name is
-// the name of the lane's partition.
+// findFirst returns the sequence number from which findUsed reads. All messages with lower numbers were accepted at the
+// time "at" or before. The parameter "name" is the partition of the lane.
 func (l *bodySearch) findFirst(ctx context.Context, name string, at time.Time) (int64, error) {
 	var id weir.ID
 	if _, err := fmt.Sscanf(name, "%d.%d", &id.Epoch, &id.Lane); err != nil || rows.Partition(id.Epoch,
 		id.Lane) != name {
-		return 1, nil // this program writes no such name
+		return 1, nil // not the partition of a lane
 	}
 	store := l.Store.ForEpoch(epochs.Epoch{Number: id.Epoch})
 	control, err := store.ReadControl(ctx, id.Lane)
@@ -339,13 +344,13 @@ func (l *bodySearch) findFirst(ctx context.Context, name string, at time.Time) (
 	if err != nil {
 		return 0, err
 	}
-	// The result of FindAcceptedAfter can be too high by some hundreds, fewer than maxPage.
+	// The result of FindAcceptedAfter can be too high by some hundreds. That is less than maxPage.
 	first, _, err := store.FindAcceptedAfter(ctx, id.Lane, control.Head.Next, at)
 	return max(first-maxPage, 1), err
 }
 
-// addBlobs adds the bodies to which rows refer to the set used. If until is zero, it reads all rows. Otherwise it stops
-// after a page whose messages were all accepted after until.
+// addBlobs reads the rows of the query q, and adds the names of their blobs to the set used. If until is not zero,
+// addBlobs stops after a page whose messages were all accepted later than the time until.
 func (l *bodySearch) addBlobs(ctx context.Context, q storage.Query, used map[string]bool, until time.Time) error {
 	q.Columns = rows.Names(acceptedBody.blob, editedBody.blob, rows.AcceptedAt)
 	for page, err := range rows.Pages(ctx, l.Store.Table, q) {

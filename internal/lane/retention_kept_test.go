@@ -22,15 +22,14 @@ func seqsTo(from, to int64) (seqs []int64) {
 	return seqs
 }
 
-// The tests of this file show which rows retention must keep, and that retention goes on if storage refuses a
-// removal.
+// The tests in this file show which rows retention keeps, and that retention continues if storage refuses a removal.
 
 func (b *bench) newRetention(store *lane.Store) *lane.Retention {
 	return &lane.Retention{Store: store, KeepFinal: 7 * oneDay, KeepDead: 30 * oneDay, TimeShare: time.Minute,
 		Log: quiet}
 }
 
-// runEach runs retention several times, each time after an interval.
+// runEach runs retention several times, and waits for the time interval before each run.
 func (b *bench) runEach(r *lane.Retention, interval time.Duration, times int) {
 	b.t.Helper()
 	for range times {
@@ -50,7 +49,7 @@ func (b *bench) countRows(prefix string) (n int) {
 	return n
 }
 
-// fileApart files n messages, each with a key of its own. After each message it waits for the time apart.
+// fileApart appends n messages with different keys. After each append it waits for the duration "apart".
 func (b *bench) fileApart(n int, apart time.Duration) (ids []weir.ID) {
 	b.t.Helper()
 	a := lane.NewAppender(b.faultless, quiet)
@@ -65,7 +64,7 @@ func (b *bench) fileApart(n int, apart time.Duration) (ids []weir.ID) {
 	return ids
 }
 
-// A delivered message has the stage "delivered" until it is removed, whenever retention runs.
+// A delivered message has the stage "delivered" until it is removed, at whatever time retention runs.
 func TestRetention_DeliveredStaysDelivered(t *testing.T) {
 	for _, offset := range []time.Duration{0, 45 * time.Millisecond, 95 * time.Millisecond, 195 * time.Millisecond,
 		time.Second, 1100 * time.Millisecond, 1300 * time.Millisecond} {
@@ -97,7 +96,8 @@ func TestRetention_DeliveredStaysDelivered(t *testing.T) {
 	}
 }
 
-// If storage refuses to remove a message that a d_ row names, the d_ row stays.
+// A packed row (d_) has the deliveries of many messages. If storage refuses to remove one of these messages, the packed
+// row stays, too.
 func TestRetention_APackedMessageThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		ids := b.fileApart(20, 0)
@@ -119,8 +119,8 @@ func TestRetention_APackedMessageThatStays(t *testing.T) {
 	})
 }
 
-// refuseTransactions returns a fault hook that fails each transaction with a matching deletion. As in storage, the
-// error names the operation.
+// refuseTransactions returns a hook that makes each transaction with a matching deletion fail. As in storage, the error
+// has the index of the refused operation.
 func refuseTransactions(match func(storage.Op) bool) func(storagetest.Call) storagetest.Fault {
 	return func(c storagetest.Call) storagetest.Fault {
 		for i, op := range c.Ops {
@@ -134,8 +134,8 @@ func refuseTransactions(match func(storage.Op) bool) func(storagetest.Call) stor
 	}
 }
 
-// Two processes may remove the last two messages of a d_ row at the same time, one message each. Then the row stays,
-// and the next walk removes it.
+// Two processes can remove the last two messages of a packed row (d_) at the same time, one message each. Then the
+// packed row stays, and the next pass of retention over the log removes the packed row.
 func TestRetention_APackedRowWithoutMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(20, 0)
@@ -153,8 +153,8 @@ func TestRetention_APackedRowWithoutMessages(t *testing.T) {
 	})
 }
 
-// Earlier versions removed a d_ row before the last of its messages. Retention removes the messages that are left
-// without their d_ row, too, after their time.
+// Earlier versions of the program could remove a packed row (d_) while some of its messages were still stored.
+// Retention also removes such messages as soon as their time is over.
 func TestRetention_RemovesMessagesWithoutTheirPackedRow(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(22, 0)
@@ -179,7 +179,7 @@ func TestRetention_RemovesMessagesWithoutTheirPackedRow(t *testing.T) {
 	})
 }
 
-// If storage refuses to remove a body, only its message stays, and retention logs it.
+// If storage refuses to remove a body, only the message of that body stays, and retention counts the refusal.
 func TestRetention_ABodyThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		a := lane.NewAppender(b.faultless, quiet)
@@ -223,8 +223,8 @@ func TestRetention_ABodyThatStays(t *testing.T) {
 	})
 }
 
-// If storage refuses to remove the row of a message, or if another row of a message is missing, the other messages
-// are removed.
+// If storage refuses to remove a message's row, only that message stays. A message whose idempotency row is missing is
+// removed like the others.
 func TestRetention_ARowThatStays(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(150, 0)
@@ -244,7 +244,6 @@ func TestRetention_ARowThatStays(t *testing.T) {
 	})
 }
 
-// readValues returns the values of a row of the lane.
 func readValues(t *testing.T, b *bench, key string) map[string]any {
 	t.Helper()
 	row, err := b.account.Table().Get(t.Context(), "1.0", key)
@@ -254,8 +253,8 @@ func readValues(t *testing.T, b *bench, key string) map[string]any {
 	return row.Values
 }
 
-// If storage does not answer a transaction, or its answer is lost, the walk stays at its position, and the next run
-// continues there.
+// If storage does not answer a transaction, or the answer is lost, RunLane keeps its position in the log. The next run
+// continues from that position.
 func TestRetention_StorageAway(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(120, 0)
@@ -281,7 +280,8 @@ func TestRetention_StorageAway(t *testing.T) {
 	})
 }
 
-// A receiver's clock may have been ahead. A message that this receiver accepted does not delay the removal of others.
+// A receiver whose clock was fast has accepted a message with a time in the future. This message does not delay the
+// removal of other messages.
 func TestRetention_AClockAhead(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(30, 0)
@@ -298,7 +298,8 @@ func TestRetention_AClockAhead(t *testing.T) {
 	})
 }
 
-// When one process has run the retention of a lane, another process finds with one request that there is nothing to do.
+// After one process has run the retention of a lane, another process needs only one request to find that there is
+// nothing to do.
 func TestRetention_OneProcessDoesIt(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		b.fileApart(10, 0)

@@ -15,32 +15,33 @@ type expiringMessage struct {
 	row        storage.Row
 	stage      weir.Stage
 	finishedAt time.Time
-	packed     *expiringPacked // the d_ row that names the message; nil = no d_ row names it
-	hasCopy    bool            // a later epoch has a copy of it
+	packed     *expiringPacked // the packed row (d_) that has the message's delivery; nil = there is none
+	hasCopy    bool            // the next epoch has a copy of the message
 	isKept     bool            // the message stays, because its body could not be removed
 }
 
 func (m *expiringMessage) rowValues() map[string]any { return m.row.Values }
 
-// isEndUnknown reports whether only a d_ row can have the time at which the message became final.
+// isEndUnknown reports whether the message's own row lacks the time at which the message became final. Then only a
+// packed row (d_) can have that time.
 func (m *expiringMessage) isEndUnknown() bool {
 	return m.stage == weir.Queued && !rows.IsHeld.Of(m.rowValues())
 }
 
-// expiringPacked is a d_ row. Retention removes the row together with the last of its messages, never before: without
-// the row, the remaining messages would be shown as queued.
+// expiringPacked is a packed row (d_), which has the deliveries of many messages. Retention never removes it before the
+// last of its messages. Without the packed row, the remaining messages would be shown as queued.
 type expiringPacked struct {
 	packedRow
-	left int // messages of the row that are still in storage
+	left int // number of the messages of the packed row that are still in storage
 }
 
 var expiringColumns = rows.Names(rows.Stage, rows.IsHeld, rows.AcceptedAt, rows.FinishedAt, rows.ReplayAskedAt,
 	rows.DiscardAskedAt, rows.IdempotencyRow, acceptedBody.blob, editedBody.blob, rows.CopiedFrom, rows.Key,
 	rows.ErasedAt)
 
-// removePage handles one page from the walk's position on. If it reaches a message that is too young, it returns the
-// time at which that message may be removed. At the end of the log it returns the time for the next look. Zero means
-// that the walk goes on.
+// removePage removes the expired messages of one page, from the walk's position on. If it reaches a message that is too
+// young, it returns the time at which the walk can go on past that message. At the end of the log it returns the time
+// of the next run. Zero means that the walk continues.
 func (t *retentionRun) removePage(ctx context.Context) (young time.Time, err error) {
 	page, err := t.Store.Table.Range(ctx, storage.Query{
 		Partition: t.Store.Partition(t.lane), After: rows.MessageKey(t.walk.seq), To: rows.MessageKey(t.cursor),
@@ -63,17 +64,18 @@ func (t *retentionRun) removePage(ctx context.Context) (young time.Time, err err
 	return young, nil
 }
 
-// cutAtYoung cuts a page before the first message that is too young, and returns the time at which that message may
-// be removed. Zero means that no message is too young.
+// cutAtYoung returns the messages before the first message that is too young. It also returns the time at which the
+// walk can go on past that first message; zero = no message is too young.
 func (t *retentionRun) cutAtYoung(messages []*expiringMessage, now time.Time) ([]*expiringMessage, time.Time) {
 	for i, m := range messages {
 		accepted := rows.AcceptedAt.Of(m.rowValues())
 		if accepted.After(now.Add(removalWait)) {
-			continue // accepted by a clock that was ahead: it must not delay the others
+			continue // the receiver's clock was fast: this message must not delay the others
 		}
 		young := accepted.Add(min(t.KeepFinal, t.KeepDead))
 		if end, ok := t.endOf(m, now); ok && m.stage != weir.Dead && end.After(now) && end.Sub(now) <= removalWait {
-			// The walk waits until end: a message that the walk has passed stays for another day.
+			// The walk waits for this message until end. If it passed over the message now, only the next walk would
+			// remove it.
 			young = laterOf(young, end)
 		}
 		if young.After(now) {
@@ -83,26 +85,27 @@ func (t *retentionRun) cutAtYoung(messages []*expiringMessage, now time.Time) ([
 	return messages, time.Time{}
 }
 
-// endOf returns the time at which a message may be removed; false = not known yet. A message with a copy in the next
-// epoch is kept as long as the copy, because the id of the message leads to the copy.
+// endOf returns the time at which a message can be removed; false = the time is not known yet. A message with a copy in
+// the next epoch is kept as long as the copy, because callers find the copy only through the message.
 func (t *retentionRun) endOf(m *expiringMessage, now time.Time) (time.Time, bool) {
 	switch {
 	case t.nextEpoch != nil && isCopied(m.stage):
-		return now, !m.hasCopy // without a copy: retention has removed it
+		return now, !m.hasCopy // if there is no copy any more, retention has removed the copy
 	case m.stage == weir.Dead:
 		// A request that waits for the holder needs the message. So the message is kept for KeepDead after a request.
 		askedAt := laterOf(rows.ReplayAskedAt.Of(m.rowValues()), rows.DiscardAskedAt.Of(m.rowValues()))
 		return laterOf(m.finishedAt, askedAt).Add(t.KeepDead), true
 	case m.isEndUnknown():
-		// Below the cursor a message is final, even if no row records it: earlier versions removed a d_ row
-		// before the last of its messages.
+		// The message is below the cursor, and is not held. So it is final, although its row has the stage queued. Its
+		// packed row can be missing, because earlier versions of the program removed a packed row before the last of
+		// the row's messages.
 		return rows.AcceptedAt.Of(m.rowValues()).Add(t.KeepFinal + walkInterval), true
 	}
 	return m.finishedAt.Add(t.KeepFinal), m.stage.Final()
 }
 
-// classifyMessages returns the messages of a page, with their d_ rows. If the lane is of an earlier epoch, it also
-// finds out which of them have copies.
+// classifyMessages returns the messages of a page, together with the deliveries from packed rows (d_). In a lane of an
+// earlier epoch it also sets hasCopy.
 func (t *retentionRun) classifyMessages(ctx context.Context, page storage.Page) ([]*expiringMessage, error) {
 	messages := make([]*expiringMessage, len(page.Rows))
 	for i, row := range page.Rows {
@@ -120,13 +123,13 @@ func (t *retentionRun) classifyMessages(ctx context.Context, page storage.Page) 
 	return messages, t.classifyCopied(ctx, messages)
 }
 
-// classifyPacked reads the d_ rows of a page, completes the messages that these rows name, and counts the remaining
-// messages of each row. It removes rows without messages.
+// classifyPacked reads the packed rows (d_) of a page, fills in the deliveries of messages, and counts the remaining
+// messages of each packed row. It removes packed rows that have no messages left.
 func (t *retentionRun) classifyPacked(ctx context.Context, messages []*expiringMessage, more bool) error {
 	if len(messages) == 0 && t.walk.seq > 0 {
 		return nil // the walk is at the end of the log
 	}
-	last := t.cursor - 1 // the page has all messages up to here
+	last := t.cursor - 1 // the page has all messages up to this number
 	if more {
 		last = messages[len(messages)-1].seq
 	}
@@ -159,7 +162,7 @@ func (t *retentionRun) classifyPacked(ctx context.Context, messages []*expiringM
 	return t.removeEmpty(ctx, empty)
 }
 
-// countLeft counts the remaining messages of a d_ row that begins before the page or ends behind it.
+// countLeft counts the remaining messages of a packed row that also has messages outside the page.
 func (t *retentionRun) countLeft(ctx context.Context, f packedRow) (left int, err error) {
 	q := rows.Messages(t.Store.Partition(t.lane), f.lowSeq, f.highSeq+1, rows.Names(rows.Stage))
 	for row, err := range rows.Scan(ctx, t.Store.Table, q) {
@@ -177,7 +180,7 @@ func (t *retentionRun) countLeft(ctx context.Context, f packedRow) (left int, er
 	return left, nil
 }
 
-// classifyCopied finds out which messages of a lane of an earlier epoch have a copy.
+// classifyCopied sets hasCopy in the messages of a lane of an earlier epoch.
 func (t *retentionRun) classifyCopied(ctx context.Context, messages []*expiringMessage) error {
 	if t.nextEpoch == nil {
 		return nil

@@ -41,14 +41,14 @@ func (s *distantTable) Get(ctx context.Context, p, k string) (storage.Row, error
 	return s.Table.Get(ctx, p, k)
 }
 
-// fileDelivered files messages with idempotency keys, perLane in each lane. It commits their deliveries, thirty with
-// one commit.
+// fileDelivered appends perLane messages with idempotency keys to each lane. It then commits their deliveries, thirty
+// in each commit.
 func fileDelivered(t *testing.T, store *lane.Store, perLane int) {
 	t.Helper()
 	a := lane.NewAppender(store, quiet)
 	var wg sync.WaitGroup
 	filed := make([]atomic.Int64, store.Lanes)
-	turns := make(chan struct{}, 1000) // at most 1000 posts at a time; the appender would refuse more than about 16,000
+	turns := make(chan struct{}, 1000) // at most 1000 posts at a time; the appender takes at most about 16,000
 	for i := 0; i < 2*perLane*store.Lanes; i++ {
 		key := fmt.Sprint(i)
 		if n := lane.Of(key, store.Lanes); filed[n].Add(1) > int64(perLane) {
@@ -91,8 +91,8 @@ func fileDelivered(t *testing.T, store *lane.Store, perLane int) {
 	}
 }
 
-// Each of eight lanes gets 200 messages a second, and so 1,000 in five seconds. Retention keeps up if it removes
-// these messages within half of that time, with 10 ms for each call of the table.
+// Each of eight lanes has 1,000 expired messages. At 200 messages per second, a lane gets as many in five seconds.
+// Retention must remove all messages in half of the five seconds, although each call of the table takes 10 ms.
 func TestRetention_KeepsUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -137,8 +137,8 @@ func TestRetention_KeepsUp(t *testing.T) {
 	})
 }
 
-// A walk of retention passes over twenty thousand dead messages that stay, and removes the messages behind them within
-// two seconds.
+// The log begins with twenty thousand dead messages that are not expired. Retention must pass over them, and remove the
+// 100 expired messages later in the log within two seconds.
 func TestRetention_PassesOverOldDeadMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		const dead = 20_000

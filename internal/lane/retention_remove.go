@@ -14,8 +14,8 @@ import (
 	"weir/internal/weir"
 )
 
-// removeExpired removes the messages of a page that may be removed, in the order of the log, and moves the walk's
-// position forward after each transaction. It stops when the time of the run is over.
+// removeExpired removes the expired messages of a page, in the order of the log. After each transaction it moves the
+// walk's position forward. It returns early if the time of the run is over.
 func (t *retentionRun) removeExpired(ctx context.Context, messages []*expiringMessage, now time.Time) error {
 	var over []*expiringMessage
 	for _, m := range messages {
@@ -44,12 +44,13 @@ func (t *retentionRun) removeExpired(ctx context.Context, messages []*expiringMe
 	return nil
 }
 
-// mostUncertain is a number of bodies of one page: the removals of so many may fail without a definite answer of
-// storage. If more removals fail like that, storage is unavailable, and the page is tried again.
+// mostUncertain is the number of body removals of one page that are allowed to fail without a definite answer of
+// storage. If there are more such failures, storage counts as unavailable and the run ends. The next run tries the page
+// again.
 const mostUncertain = 8
 
-// removeBodies removes the blobs of messages. The caller removes the rows afterwards: if a row went first, no later
-// walk would find its blob.
+// removeBodies removes the blobs of messages. The caller must remove the rows afterwards, because a walk finds a
+// message's blob only through the message's row.
 func (t *retentionRun) removeBodies(ctx context.Context, messages []*expiringMessage) error {
 	var large []*expiringMessage
 	for _, m := range messages {
@@ -73,12 +74,11 @@ func (t *retentionRun) removeBodies(ctx context.Context, messages []*expiringMes
 	})
 }
 
-// errChanged means that a message's row was changed or removed after it was read. The next walk checks the message
-// again.
+// errChanged means that a message's row was changed or removed after this run had read the row.
 var errChanged = errors.New("the message was changed")
 
-// removeBody removes the blobs of a message. It first marks the row of a dead message, so that no replay is
-// accepted after the body is gone.
+// removeBody removes the blobs of a message. In the row of a dead message it first sets rows.IsBeingRemoved, so that no
+// replay is accepted after the body is gone.
 func (t *retentionRun) removeBody(ctx context.Context, m *expiringMessage) error {
 	if m.stage == weir.Dead {
 		etags, err := t.Store.Table.Transact(ctx, t.Store.Partition(t.lane), []storage.Op{
@@ -100,8 +100,8 @@ func (t *retentionRun) removeBody(ctx context.Context, m *expiringMessage) error
 	return nil
 }
 
-// deleteOps returns the operations that delete the rows of a message, its own row first. Its d_ row is not
-// included.
+// deleteOps returns the operations that delete the rows of a message, its own row (m_) first. It leaves the packed row
+// (d_) to deleteOpsOf.
 func (m *expiringMessage) deleteOps() []storage.Op {
 	v := m.rowValues()
 	ops := []storage.Op{{Kind: storage.Delete, Key: m.row.Key, IfMatch: m.row.ETag}}
@@ -118,13 +118,13 @@ func (m *expiringMessage) deleteOps() []storage.Op {
 	return ops
 }
 
-// nextBatch returns the first messages whose rows one transaction can delete.
+// nextBatch returns the first messages, as many as one transaction can delete with all their rows.
 func nextBatch(messages []*expiringMessage) []*expiringMessage {
 	ops, n := 0, 0
 	for _, m := range messages {
 		ops += len(m.deleteOps())
 		if m.packed != nil && (n == 0 || messages[n-1].packed != m.packed) {
-			ops++ // for the d_ row
+			ops++ // for the packed row (d_)
 		}
 		if ops > maxBatchOps {
 			break
@@ -134,8 +134,8 @@ func nextBatch(messages []*expiringMessage) []*expiringMessage {
 	return messages[:n]
 }
 
-// deleteOpsOf returns the operations that delete the rows of messages, and each d_ row that has no other message
-// left.
+// deleteOpsOf returns the operations that delete the rows of messages. They also delete a packed row (d_) if no other
+// message of that row is left in storage.
 func deleteOpsOf(messages []*expiringMessage) []storage.Op {
 	var ops []storage.Op
 	here := map[*expiringPacked]int{}
@@ -150,8 +150,8 @@ func deleteOpsOf(messages []*expiringMessage) []storage.Op {
 	return ops
 }
 
-// removeBatch removes messages with one transaction. If storage refuses it, each message is removed alone, so
-// that one changed or refused message does not block the others.
+// removeBatch removes messages with one transaction. If storage refuses the transaction, removeBatch removes each
+// message alone, so that one changed or refused message does not block the others.
 func (t *retentionRun) removeBatch(ctx context.Context, batch []*expiringMessage) error {
 	began, ops := time.Now(), deleteOpsOf(batch)
 	_, err := t.Store.Table.Transact(ctx, t.Store.Partition(t.lane), ops)
@@ -171,7 +171,6 @@ func (t *retentionRun) removeBatch(ctx context.Context, batch []*expiringMessage
 	return nil
 }
 
-// countGone counts messages as removed.
 func (t *retentionRun) countGone(messages ...*expiringMessage) {
 	for _, m := range messages {
 		if m.packed != nil {
@@ -182,7 +181,8 @@ func (t *retentionRun) countGone(messages ...*expiringMessage) {
 	t.countRemoved(len(messages), 0)
 }
 
-// removeOne removes one message with a transaction of its own. If storage refuses that for good, the message stays.
+// removeOne removes one message with a transaction of its own. If storage refuses to remove the message, the message
+// stays until a later walk.
 func (t *retentionRun) removeOne(ctx context.Context, m *expiringMessage) error {
 	for ops := deleteOpsOf([]*expiringMessage{m}); ; {
 		_, err := t.Store.Table.Transact(ctx, t.Store.Partition(t.lane), ops)
@@ -194,7 +194,7 @@ func (t *retentionRun) removeOne(ctx context.Context, m *expiringMessage) error 
 		case isUndecided(err):
 			return err
 		case storage.Is(err, storage.Precondition):
-			return nil // the message was changed after it was read: the next walk checks it again
+			return nil // the row was changed after this run had read it: the next walk checks the message
 		case storage.Is(err, storage.NotFound) && at > 0 && len(ops) > 1:
 			ops = slices.Delete(ops, at, at+1) // another process has deleted one of the message's rows
 		case storage.Is(err, storage.NotFound) && at <= 0 && t.isGone(ctx, m):
@@ -206,14 +206,13 @@ func (t *retentionRun) removeOne(ctx context.Context, m *expiringMessage) error 
 	}
 }
 
-// isGone reports whether a message's row was deleted.
 func (t *retentionRun) isGone(ctx context.Context, m *expiringMessage) bool {
 	_, err := t.Store.Table.Get(ctx, t.Store.Partition(t.lane), m.row.Key)
 	return storage.Is(err, storage.NotFound)
 }
 
-// isUndecided reports whether a change that returned err may have been made, or may succeed later: storage did not
-// answer, or asked to slow down.
+// isUndecided reports whether err means that storage did not answer, or asked to slow down. Any other error is a final
+// refusal.
 func isUndecided(err error) bool {
 	switch storage.KindOf(err) {
 	case storage.Ambiguous, storage.Throttled, storage.Unavailable:
@@ -222,8 +221,8 @@ func isUndecided(err error) bool {
 	return false
 }
 
-// removeEmpty removes d_ rows without messages. Two processes that each remove one of the last two messages at
-// the same time leave such a row.
+// removeEmpty removes packed rows (d_) that have no message left. Such a row stays if two processes at the same time
+// each remove one of its last two messages.
 func (t *retentionRun) removeEmpty(ctx context.Context, empty []packedRow) error {
 	for chunk := range slices.Chunk(empty, maxBatchOps) {
 		ops := make([]storage.Op, len(chunk))

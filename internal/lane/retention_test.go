@@ -10,7 +10,7 @@ import (
 	"weir/internal/weir"
 )
 
-// commitFinal makes a message final, as the holder would, and moves the cursor behind it.
+// commitFinal makes a message final, and moves the cursor past the message.
 func (b *bench) commitFinal(w *lane.Writer, seq int64, stage weir.Stage) {
 	b.t.Helper()
 	e, err := b.faultless.ReadMessage(b.t.Context(), 0, seq)
@@ -29,7 +29,7 @@ func (b *bench) commitFinal(w *lane.Writer, seq int64, stage weir.Stage) {
 	}
 }
 
-// commitHeld makes a message held, as the holder would, and moves the cursor behind it.
+// commitHeld makes a message held, and moves the cursor past the message.
 func (b *bench) commitHeld(w *lane.Writer, seq int64) {
 	b.t.Helper()
 	e, err := b.faultless.ReadMessage(b.t.Context(), 0, seq)
@@ -46,7 +46,7 @@ func (b *bench) commitHeld(w *lane.Writer, seq int64) {
 	}
 }
 
-// listKeys returns the keys of the lane's rows, at most one page.
+// listKeys returns the keys of the rows in the first page of lane 0.
 func (b *bench) listKeys() map[string]bool {
 	b.t.Helper()
 	page, err := b.account.Table().Range(b.t.Context(), storage.Query{Partition: "1.0"})
@@ -93,7 +93,7 @@ func TestRetention_Run(t *testing.T) {
 		}
 		b.commitFinal(w, 1, weir.Delivered)
 		b.commitFinal(w, 2, weir.Dead)
-		b.commitHeld(w, 3) // it waits for a retry, below the cursor
+		b.commitHeld(w, 3) // message 3 waits for a retry
 		b.commitFinal(w, 4, weir.Delivered)
 		r := &lane.Retention{Store: b.store, KeepFinal: 7 * 24 * time.Hour, KeepDead: 30 * 24 * time.Hour,
 			TimeShare: time.Minute}

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// packShown returns the shown values of a message as text for a row; "" = there are none.
+// packShown encodes the shown values of a message as JSON for a row. If there are no values, it returns "".
 func packShown(values map[string]string) string {
 	if len(values) == 0 {
 		return ""
 	}
 	text, err := json.Marshal(values)
 	if err != nil {
-		panic(err) // a map of texts
+		panic(err) // impossible: a map of strings can always be encoded
 	}
 	return string(text)
 }

@@ -12,48 +12,50 @@ import (
 	"weir/internal/weir"
 )
 
-// Store reads and writes the lanes of one epoch. Its methods may be called concurrently.
+// Store reads and writes the lanes of one epoch. Its methods are safe for concurrent use.
 type Store struct {
 	Table  storage.Table
 	Bodies bodyStore
 	Epoch  int
 	Lanes  int
 	Now    func() time.Time
-	Rand   func() float64 // returns a random number from 0 to 1, and is called concurrently; nil = math/rand
+	Rand   func() float64 // returns a random number in [0, 1); must be safe for concurrent use; nil = math/rand
 
-	SettleTime time.Duration // the setting "delivery.settle"; 0 = the longest time that settings allow
+	SettleTime time.Duration // the setting "delivery.settle"; 0 = the longest settle time that the settings allow
 
 	Notifier Notifier // nil = events go to callbacks only
 
-	EarlierEpochs []epochs.Epoch // epochs that may still have messages; oldest first; set by UseEpochRecord
-	recordOrigin  string         // the field Origin of the adopted record of epochs
+	EarlierEpochs []epochs.Epoch // epochs whose lanes can still have messages; oldest first; set by UseEpochRecord
+	recordOrigin  string         // the field Origin of the record that UseEpochRecord adopted
 }
 
-// A Store has four groups of methods as types of their own: Requests, Pauses, Messages and DeliveryState.
+// Store has many methods, so four groups of them belong to types of their own: Requests, Pauses, Messages and
+// DeliveryState.
 
-// Requests makes the changes of messages that callers of the API ask for. Most changes are requests to the holder.
+// Requests makes the changes of messages that callers of the API ask for. For most changes it writes a request to the
+// holder.
 type Requests struct{ store *Store }
 
-// Requests returns the changes that callers of the API ask for.
+// Requests returns the methods that change messages for callers of the API.
 func (s *Store) Requests() Requests { return Requests{s} }
 
-// Pauses begins, ends and reads the pauses of operators.
+// Pauses begins, ends and reads the pauses that operators ask for.
 type Pauses struct{ store *Store }
 
-// Pauses returns the pauses of operators.
+// Pauses returns the methods for the pauses of operators.
 func (s *Store) Pauses() Pauses { return Pauses{s} }
 
-// Messages reads messages for callers of the API. It finds a message in whichever epoch has it now.
+// Messages reads messages for callers of the API. It finds a message in any epoch that is still stored.
 type Messages struct{ store *Store }
 
-// Messages returns the reads for callers of the API.
+// Messages returns the methods that read messages for callers of the API.
 func (s *Store) Messages() Messages { return Messages{s} }
 
-// DeliveryState reads the state of delivery that holders keep beside the log: blocks and held messages, due times,
-// keys with dead messages, last deliveries, newest versions, remembered ids, and the requests to the holder.
+// DeliveryState reads the state that holders store in rows of their own: blocks and held messages, due times, keys with
+// dead messages, last deliveries, newest versions and remembered ids. It also reads the requests to the holder.
 type DeliveryState struct{ store *Store }
 
-// DeliveryState returns the reads of the state of delivery.
+// DeliveryState returns the methods that read the state of delivery.
 func (s *Store) DeliveryState() DeliveryState { return DeliveryState{s} }
 
 // drawPause returns a random duration from 0 to span.
@@ -68,8 +70,9 @@ func (s *Store) drawPause(span time.Duration) time.Duration {
 // Partition returns the table partition with the rows of a lane.
 func (s *Store) Partition(lane int) string { return rows.Partition(s.Epoch, lane) }
 
-// LoadBody fills in the body to send. It reads the message's row if the entry lacks the row's body (after ScanLog,
-// ReadMany, EntriesFrom or DropBody), and the blob of a large body.
+// LoadBody sets the entry's body to the body that is sent. If the entry already has a body, LoadBody does nothing.
+// If the entry lacks the columns with the body, for example after ScanLog, LoadBody reads the message's row again. It
+// reads a large body from a blob.
 func (s *Store) LoadBody(ctx context.Context, e *Entry) error {
 	if e.Message.Body != nil {
 		return nil
@@ -89,14 +92,15 @@ func (s *Store) LoadBody(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// ReadLog reads at most limit messages from seq on, final ones too. A delivery that only a d_ row has is not filled
-// in. ReadLog stops before a gap. From the cursor on, a gap means that the answer was no snapshot, and the next read
-// has the rest.
+// ReadLog reads at most limit messages from the sequence number seq on, including final messages. It reads only each
+// message's own row, so the result does not show a delivery that is only in a packed row. ReadLog stops at the first
+// sequence number whose row is missing in storage's answer. From the cursor on, every message has its own row, but the
+// answer can lack a row that was inserted during the read. The next call finds that row.
 func (s *Store) ReadLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {
 	return s.readLog(ctx, lane, seq, limit, nil)
 }
 
-// headerColumns are the columns that ScanLog reads. Body and attempts are not among them.
+// headerColumns are the columns that ScanLog reads. The columns with the body and the attempts are not among them.
 var headerColumns = rows.Names(rows.Nonce, rows.Origin, rows.Contract, rows.Key, rows.Version, rows.Supersede,
 	rows.Skip, rows.ContentType, rows.TraceParent, rows.TraceState, rows.Callback, rows.DueAt, rows.AcceptedAt,
 	rows.Size, rows.Stage, rows.AttemptCount, rows.LastError, rows.CMSStatus, rows.IsHeld, rows.OrderPos,
@@ -104,7 +108,7 @@ var headerColumns = rows.Names(rows.Nonce, rows.Origin, rows.Contract, rows.Key,
 	rows.EditedSize, rows.Edition, rows.ReplayAskedAt, rows.ErasedAt, rows.DiscardedAt, rows.DiscardAskedAt,
 	rows.DiscardReason, rows.DiedAt, rows.Batch, rows.BatchPart, rows.Upstream)
 
-// ScanLog is ReadLog with headerColumns only. It is for reading far ahead.
+// ScanLog reads the same messages as ReadLog, but only their headerColumns. Use it to read many messages ahead.
 func (s *Store) ScanLog(ctx context.Context, lane int, seq int64, limit int) ([]*Entry, error) {
 	entries, err := s.readLog(ctx, lane, seq, limit, headerColumns)
 	for _, e := range entries {
@@ -134,7 +138,7 @@ func (s *Store) readLog(ctx context.Context, lane int, seq int64, limit int, col
 	return entries, nil
 }
 
-// ReadMessage reads one message from its own row. A delivery that only a d_ row has is not filled in.
+// ReadMessage reads one message from its own row. The result does not show a delivery that is only in a packed row.
 func (s *Store) ReadMessage(ctx context.Context, lane int, seq int64) (*Entry, error) {
 	r, err := s.Table.Get(ctx, s.Partition(lane), rows.MessageKey(seq))
 	if err != nil {
@@ -143,8 +147,8 @@ func (s *Store) ReadMessage(ctx context.Context, lane int, seq int64) (*Entry, e
 	return s.entryFrom(lane, r)
 }
 
-// APIError returns the error for the API's answer after a storage error: Unavailable if storage may answer later, and
-// otherwise the error itself with op.
+// APIError turns a storage error into the error that the API answers with. If a repeated call can succeed, the result
+// has the kind Unavailable. Otherwise the result wraps err, with op in the text.
 func APIError(op string, err error) error {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:

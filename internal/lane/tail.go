@@ -11,15 +11,15 @@ import (
 // Tail is the control row that the holder writes. Each group of its fields has one purpose.
 type Tail struct {
 	ETag      storage.ETag
-	Nonce     string // nonce of the holder that wrote tail last
+	Nonce     string // random text of the holder that wrote tail last
 	Fence     int64  // rises with each new holder of the lane
 	CommitSeq int64  // rises with each commit
-	Cursor    int64  // below it each message is final, held or scheduled
+	Cursor    int64  // each message with a smaller number is final, held or scheduled
 	Counts    Counts
 
-	RequestsSeen int64 // the requests up to this Head.RequestSeq were carried out
-	SentBelow    int64 // messages from here on were never sent; 0 = not known
-	HistoryFence int64 // all holders from this fence on have written l_ rows; 0 = the last holder has not
+	RequestsSeen int64 // value of Head.RequestSeq up to which the holder has carried out the requests
+	SentBelow    int64 // no message with this number or a greater one was ever sent; 0 = not known
+	HistoryFence int64 // from this fence on, holders record last deliveries of keys; 0 = the last holder does not
 
 	DueState
 	CMSPause
@@ -29,67 +29,68 @@ type Tail struct {
 	EpochEnd
 }
 
-// DueState is about the messages below the cursor.
+// DueState is about the held and scheduled messages.
 type DueState struct {
-	NextDueAt      time.Time // time at which the first message below the cursor can continue; zero = none waits there
-	NextUntriedAt  time.Time // as NextDueAt, but only for untried messages of keys that the CMS has not refused
-	LastReleasedAt time.Time // the time in the position of the last released message; see Change.Release
+	NextDueAt      time.Time // when the first of these messages can be sent; zero = there is none
+	NextUntriedAt  time.Time // when the first scheduled message, or untried held message, can be sent; zero = none
+	LastReleasedAt time.Time // the position of the next released message has a later time; see Change.Release
 }
 
-// CMSPause is the pause of a lane because the CMS is unavailable, or refuses everything. No operator has asked for it.
+// CMSPause is the pause of a lane because the CMS is unavailable or refuses messages. A pause by an operator is not
+// part of tail.
 type CMSPause struct {
-	PausedUntil   time.Time // no message is sent before this time
+	PausedUntil   time.Time // end of the pause; an untried message can be sent earlier, see Control.HasUntried
 	PauseReason   string
 	PauseCount    int64     // number of pauses in a row
-	RefusingSince time.Time // the CMS refuses everything since this time; zero = it takes messages, or does not answer
-	ProbedBelow   int64     // if RefusingSince is set: all keys with messages below this number were tried; 0 = not all
+	RefusingSince time.Time // time since which the CMS has refused everything; zero = it does not refuse everything
+	ProbedBelow   int64     // if not 0: the CMS refuses, and each key with a message below this number had its turn
 }
 
-// SendLimits are times before which no message is sent, whatever the state of the CMS.
+// SendLimits has times before which no message is sent, even if the CMS is available.
 type SendLimits struct {
 	SettleUntil   time.Time // until this time the CMS may still work on an unanswered request
 	NextAllowedAt time.Time // the setting "delivery.rate" allows no message before this time
 }
 
-// HolderReport is for operators.
+// HolderReport is for operators. Delivery does not depend on it.
 type HolderReport struct {
-	Holder      string // process that raised the fence last
+	Holder      string // name of the process that raised the fence last
 	LastError   string // error of the last attempt that did not deliver
 	LastErrorAt time.Time
 }
 
-// CrashRecord counts the crashes of holders, and names the message that a holder was about to send.
+// CrashRecord counts the crashes of holders. It also names the message that a cautious holder is about to send.
 type CrashRecord struct {
-	IsOpen          bool  // a holder is at work, or has crashed
-	Crashes         int64 // takeovers in a row that found IsOpen
-	InFlightSeq     int64 // after crashes, a holder names each message here before it sends it: the last one named
-	InFlightCrashes int64 // crashes of holders that were about to send that message
-	InFlightFence   int64 // fence of the holder that last named that message; 0 = its attempt is over
+	IsOpen          bool  // a process holds the lane, or the lane's last holder crashed or lost the lane
+	Crashes         int64 // number of holders in a row that found IsOpen set when they took the lane
+	InFlightSeq     int64 // message that a cautious holder named before it sent that message; 0 = none
+	InFlightCrashes int64 // crashes of holders that had named the message InFlightSeq
+	InFlightFence   int64 // fence of the holder that named InFlightSeq last; 0 = the attempt is over
 }
 
 // EpochEnd is the state of a lane whose epoch is over, or about to end.
 type EpochEnd struct {
-	IsClosed      bool // no process may hold the lane
-	MovedRecorded bool // Counts.Moved has the moved messages, and Counts.Dead no longer has them
+	IsClosed      bool // no process is allowed to hold the lane
+	MovedRecorded bool // the messages with a copy are in Counts.Moved, and no longer in Counts.Dead
 }
 
-// Counts has the number of messages in each final stage, and the number of messages that have moved to the next epoch.
+// Counts has the number of messages in each final stage, and the number of messages that moved to the next epoch.
 type Counts struct {
 	Delivered, Dead, Cancelled, Superseded, Discarded int64
-	Moved                                             int64 // were scheduled or dead, and have a copy in the next epoch
+	Moved                                             int64 // scheduled or dead messages, copied to the next epoch
 }
 
-// Total returns the number of messages that are final here or have moved.
+// Total returns the number of messages that are final in this epoch, or have moved to the next epoch.
 func (c Counts) Total() int64 {
 	return c.Delivered + c.Dead + c.Cancelled + c.Superseded + c.Discarded + c.Moved
 }
 
-// DueLead is how long before a due time a process takes the lane, so that it holds the lane when the
-// message becomes due.
+// DueLead says how long before the due time of a message a process takes the lane. So the process already holds the
+// lane when the message becomes due.
 const DueLead = 2 * time.Second
 
-// crashLead replaces DueLead if the last holder may have crashed: then the new holder has to wait until the last
-// holder's request has settled.
+// crashLead replaces DueLead if the last holder may have crashed. The new holder then has to wait for the settle time
+// of the last holder's request.
 const crashLead = 20 * time.Second
 
 func (t Tail) leadTime() time.Duration {
@@ -99,8 +100,8 @@ func (t Tail) leadTime() time.Duration {
 	return DueLead
 }
 
-// HolderFence returns the fence of the process that holds the lane, or that crashed as its holder; 0 = the lane is
-// free.
+// HolderFence returns the fence of the process that holds the lane, or of a holder that crashed or lost the lane. It
+// returns 0 if the lane is free.
 func (t Tail) HolderFence() int64 {
 	if t.IsOpen {
 		return t.Fence
@@ -108,8 +109,8 @@ func (t Tail) HolderFence() int64 {
 	return 0
 }
 
-// DueAt returns the time at which the first message below the cursor can continue. The time is zero if no message
-// waits there, or if each one that waits there needs an operator to resume its key.
+// DueAt returns the time at which the first held or scheduled message can be sent. It returns the zero time if there is
+// no such message, or if all these messages wait until an operator resumes their keys.
 func (t Tail) DueAt() time.Time {
 	if t.NextDueAt.Before(weir.Forever) {
 		return t.NextDueAt
@@ -117,8 +118,8 @@ func (t Tail) DueAt() time.Time {
 	return time.Time{}
 }
 
-// UpdateOp returns the operation that writes columns of tail, under the ETag with which tail was read. It is for
-// lanes that no process can hold: their epoch is not open yet, or they are closed.
+// UpdateOp returns the operation that writes columns of tail, under the ETag with which tail was read. Use it only for
+// a lane that no process can hold, because the lane is closed or its epoch is not open yet.
 func (t Tail) UpdateOp(cells ...rows.Cell) storage.Op {
 	return storage.Op{Kind: storage.Merge, Key: rows.TailKey, IfMatch: t.ETag, Values: rows.Values(cells...)}
 }

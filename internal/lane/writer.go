@@ -9,29 +9,32 @@ import (
 	"weir/internal/storage"
 )
 
-// ErrFenced means that another holder has taken the lane: this process cannot commit any more.
+// ErrFenced means that tail was changed, usually by a new holder of the lane. This Writer can no longer commit.
 var ErrFenced = errors.New("fenced: another holder has the lane")
 
-// Writer commits to a lane as its holder. It is for one goroutine at a time.
+// Writer commits to a lane as its holder. It is not safe for concurrent use.
 type Writer struct {
 	store *Store
 	lane  int
 	tail  Tail
-	// lostCommits is the number of commits that were refused since the last successful commit. A copy of a refused
-	// commit may still arrive and succeed. So the next commit skips the numbers of the refused commits: it is not
-	// taken for such a copy.
+	// lostCommits is the number of commits that were refused since the last successful commit. A late copy of a refused
+	// commit can still succeed. So the next commit skips the numbers of the refused commits: findOutcome must not
+	// mistake such a copy for the next commit.
 	lostCommits int64
 }
 
-// RaiseFence raises the fence for a new holder, which has the lane's lease: it writes tail under nonce. From
-// then on storage refuses every commit of an earlier holder. seen is tail as last read; it may be out of date.
-// The zero Tail means that tail was not read. change adapts the stored tail, for example to count a crash. If storage
-// does not answer the write, RaiseFence tries until ctx, the lease's context, ends. ErrClosed: tail is closed after
-// the change, so no process may hold the lane, and nothing was written.
+// RaiseFence makes the caller the holder of a lane. The caller must have the lane's lease. RaiseFence writes tail with
+// a greater fence and with nonce. From then on storage refuses every commit of an earlier holder.
+//
+// seen is tail as last read, and is allowed to be out of date; the zero Tail means that tail was not read. change
+// adapts the stored tail, for example to count a crash, and can be called several times. If storage does not answer,
+// RaiseFence tries again until ctx ends; ctx is the context of the lease.
+//
+// If change leaves tail closed, RaiseFence writes nothing and returns ErrClosed.
 func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tail,
 	change func(*Tail)) (*Writer, error) {
 	for {
-		if seen.ETag == "" { // as a condition, "" would match any tail
+		if seen.ETag == "" { // an empty ETag as a condition would match any tail
 			c, err := s.ReadControl(ctx, lane)
 			if err != nil {
 				return nil, err
@@ -50,8 +53,8 @@ func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tai
 		if !errors.Is(err, ErrFenced) {
 			return w, err
 		}
-		// A former holder has committed between our read and our write. The lease is ours, so the former holder
-		// can do so only a few times.
+		// A former holder has committed after tail was read. That holder no longer has the lease, so it can commit only
+		// a few times more.
 		if ctx.Err() != nil {
 			return nil, err
 		}
@@ -59,12 +62,12 @@ func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tai
 	}
 }
 
-// Tail returns tail as last committed.
+// Tail returns tail as last committed by this Writer.
 func (w *Writer) Tail() Tail { return w.tail }
 
-// Commit writes the rows of a batch and the changed tail in one transaction. ErrFenced: tail has changed, and this
-// commit was not done. As a rule another holder has the lane then. After any other error the caller does not know
-// whether the commit was done.
+// Commit writes the rows of a batch and the changed tail in one transaction. ErrFenced means that tail has changed,
+// usually because another holder has the lane; then this commit wrote nothing. After any other error the caller does
+// not know whether the commit was done.
 func (w *Writer) Commit(ctx context.Context, b *Batch) error {
 	next := w.tail
 	next.CommitSeq += 1 + w.lostCommits
@@ -77,9 +80,11 @@ func (w *Writer) Commit(ctx context.Context, b *Batch) error {
 	return w.writeTail(ctx, next, ops)
 }
 
-// writeTail sends one transaction until its result is known. If tail has our nonce and this commit's number, the
-// transaction was done. If tail is unchanged, the transaction is sent again unchanged. Otherwise the result is
-// ErrFenced.
+// writeTail sends one transaction until its result is known. After an uncertain answer it reads tail:
+//
+//   - If tail has the nonce and the commit number of next, the transaction was done.
+//   - If tail is unchanged, writeTail sends the same transaction again.
+//   - Otherwise it returns ErrFenced.
 func (w *Writer) writeTail(ctx context.Context, next Tail, ops []storage.Op) error {
 	all := append([]storage.Op{{Kind: storage.Replace, Key: rows.TailKey, IfMatch: w.tail.ETag,
 		Values: next.tailValues()}}, ops...)
@@ -102,7 +107,7 @@ func (w *Writer) writeTail(ctx context.Context, next Tail, ops []storage.Op) err
 	}
 }
 
-// rowRefusal is the error of a transaction that was refused because of one row.
+// rowRefusal is the error of a transaction that storage refused because of one row.
 type rowRefusal struct {
 	row string
 	err error
@@ -111,7 +116,7 @@ type rowRefusal struct {
 func (r *rowRefusal) Error() string { return r.err.Error() }
 func (r *rowRefusal) Unwrap() error { return r.err }
 
-// refusalOf adds the key of the refused row to the error, if storage names that row.
+// refusalOf adds the key of the refused row to err, if storage names a row other than tail.
 func refusalOf(err error, ops []storage.Op) error {
 	switch i := storage.FailedAt(err); {
 	case i <= 0 || i >= len(ops):
@@ -121,8 +126,8 @@ func refusalOf(err error, ops []storage.Op) error {
 	}
 }
 
-// refusedRow returns the key of a row: a commit was refused because of that row, and wrote nothing. If a late copy of
-// the commit still arrives and is done, the next commit returns ErrFenced.
+// refusedRow returns the key of the row because of which storage refused a commit; false = err names no row. A refused
+// commit wrote nothing. If a late copy of the refused commit succeeds after all, the next commit returns ErrFenced.
 func refusedRow(err error) (string, bool) {
 	var r *rowRefusal
 	if !errors.As(err, &r) {
@@ -131,7 +136,8 @@ func refusedRow(err error) (string, bool) {
 	return r.row, true
 }
 
-// findOutcome reads tail until it is known whether next was written, or ctx ends.
+// findOutcome reads tail until it knows whether next was written, or until ctx ends. If another change
+// of tail was written, findOutcome returns ErrFenced.
 func (w *Writer) findOutcome(ctx context.Context, next Tail) (done bool, err error) {
 	for {
 		c, err := w.store.ReadControl(ctx, w.lane)

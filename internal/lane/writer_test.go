@@ -20,7 +20,7 @@ func isCommit(c storagetest.Call) bool {
 
 func keepTail(*lane.Tail) {}
 
-// newCountBatch returns a batch that adds 1 to the number of delivered messages, and writes blocks.
+// newCountBatch returns a batch that adds 1 to the number of delivered messages, and saves blocks.
 func newCountBatch(blocks ...lane.KeyBlock) *lane.Batch {
 	ch := &lane.Change{}
 	ch.UpdateTail(func(t *lane.Tail) { t.Counts.Delivered++ })
@@ -133,7 +133,7 @@ func TestWriter_AFormerHoldersCommitArrivesLate(t *testing.T) {
 		b.faults.Once(isCommit, storagetest.Fault{Kind: storagetest.LateHeld})
 		done := make(chan error)
 		go func() { done <- former.Commit(t.Context(), newCountBatch()) }()
-		<-done // the commit was sent again, and done; its first copy is still on its way
+		<-done // a second copy of the commit was done; the first copy has not arrived yet
 		if _, err := b.faultless.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keepTail); err != nil {
 			t.Fatal(err)
 		}
@@ -185,8 +185,8 @@ func TestBatch_FillsOneTransaction(t *testing.T) {
 				t.Fatal(err)
 			}
 			ch := &lane.Change{}
-			ch.Hold("block", &lane.Entry{Message: r.Message}) // writes two rows of the message
-			// All changes of the batch write the row of this block, so it takes one operation.
+			ch.Hold("block", &lane.Entry{Message: r.Message}) // adds two operations, each for a row of this message
+			// All changes of the batch save the same block, so its row takes only one operation of the transaction.
 			ch.SaveBlock(lane.KeyBlock{ID: "block", KeyHash: "k", HeldCount: int64(i), NextAt: time.Now()})
 			if !batch.TryAdd(ch) {
 				break

@@ -1,6 +1,6 @@
-// Package epochs keeps the record of epochs, the row meta/lanes: the open epoch, its number of lanes, and the step of
-// a change of that number. Package relane makes the change. Package lane creates the record, and removes epochs from
-// it when retention has deleted their lanes.
+// Package epochs reads and writes the row meta/lanes, the record of epochs. The record has the open epoch with its
+// number of lanes, and the earlier epochs. During a change of the number of lanes (see package relane) it also has the
+// step of the change.
 package epochs
 
 import (
@@ -14,37 +14,37 @@ import (
 	"weir/internal/storage"
 )
 
-// MaxLanes is the largest number of lanes.
+// MaxLanes is the largest allowed number of lanes.
 const MaxLanes = 1024
 
-// Step is the progress of a change of the number of lanes; package relane describes the change.
+// Step says how far a change of the number of lanes has come. Package relane describes the change.
 type Step string
 
 // The steps of a change. The change can be undone until it reaches StepCount.
 const (
 	StepNone  Step = ""
-	StepDrain Step = "drain"  // heads are sealed; lanes become empty and are closed
-	StepCopy  Step = "refile" // all lanes are closed; messages to keep are copied
-	StepCount Step = "books"  // the new epoch is open; moved messages are counted in the old lanes
-	StepUndo  Step = "undo"   // lanes are reopened, copies removed
+	StepDrain Step = "drain"  // no lane takes messages any more; each lane is closed as soon as it is empty
+	StepCopy  Step = "refile" // all lanes are closed; scheduled and dead messages are copied to the next epoch
+	StepCount Step = "books"  // the next epoch is open; in each old tail, the copied messages are counted as moved
+	StepUndo  Step = "undo"   // the old lanes are opened again, and the copies are removed
 )
 
-// Epoch is a time with one number of lanes.
+// Epoch is one epoch, with its number of lanes.
 type Epoch struct {
 	Number int `json:"epoch"`
 	Lanes  int `json:"lanes"`
 }
 
-// Record is the row meta/lanes. After it was created, it is written under If-Match only, so every step of a change is
-// taken once.
+// Record is the row meta/lanes. After the record was created, each write is under If-Match. So two processes cannot
+// both take the same step of a change.
 type Record struct {
 	ETag    storage.ETag
-	Open    Epoch   // the epoch in which messages are filed
-	Step    Step    // of a change in progress; StepNone = there is none
-	Next    Epoch   // the epoch to which the change leads
-	Used    int     // highest epoch number so far; no number is used twice
-	Earlier []Epoch // earlier epochs that may still have messages; oldest first
-	Origin  string  // a random text, drawn when storage is first used; empty in records of earlier versions
+	Open    Epoch   // the epoch whose lanes take new messages
+	Step    Step    // the step of the change in progress; StepNone = no change is in progress
+	Next    Epoch   // the epoch that the change in progress will open
+	Used    int     // the highest epoch number so far; no number is used twice
+	Earlier []Epoch // the earlier epochs whose lanes are still stored; oldest first
+	Origin  string  // a random text, set at the first use of storage; empty in old records
 }
 
 func recordFrom(r storage.Row) (Record, error) {
@@ -78,7 +78,7 @@ func (m Record) values() (map[string]any, error) {
 	return v, nil
 }
 
-// Read reads the record. NotFound: there is none, because storage was never used.
+// Read reads the record. It returns NotFound if storage was never used.
 func Read(ctx context.Context, table storage.Table) (Record, error) {
 	row, err := table.Get(ctx, rows.MetaPartition, rows.LanesKey)
 	if err != nil {
@@ -87,12 +87,16 @@ func Read(ctx context.Context, table storage.Table) (Record, error) {
 	return recordFrom(row)
 }
 
-// ErrNoChange is returned by a change of the record that has nothing to change.
+// ErrNoChange tells Update that the record needs no change.
 var ErrNoChange = errors.New("nothing to change")
 
-// Update reads the record, calls change, and writes the record under its ETag, until the write is known to be done,
-// or ctx ends. If an answer was lost, change gets the record that it has changed already, and must return
-// ErrNoChange. Any other error of change ends the update, unless rows.IsUncertain is true for it.
+// Update reads the record, calls change, and writes the changed record under the ETag that was read. It repeats all
+// three steps until the write is known to be done, or ctx ends.
+//
+// If change returns ErrNoChange, Update writes nothing and returns nil. Because an answer of storage can be lost,
+// change can get a record that it has already changed: then it must return ErrNoChange. If change returns an error for
+// which rows.IsUncertain is true, for example because storage did not answer, Update repeats the steps. Any other error
+// of change ends Update.
 func Update(ctx context.Context, table storage.Table, change func(*Record) error) (record Record, err error) {
 	err = rows.Update(ctx, func() (bool, error) {
 		if record, err = Read(ctx, table); err != nil {
@@ -123,7 +127,7 @@ func (m Record) write(ctx context.Context, table storage.Table) error {
 	return err
 }
 
-// Create inserts the first record. If there is a record already, the old record stays, and Create returns nil.
+// Create inserts the first record. If storage has a record already, Create changes nothing and returns nil.
 func Create(ctx context.Context, table storage.Table, first Record) error {
 	v, err := first.values()
 	if err != nil {
@@ -137,7 +141,7 @@ func Create(ctx context.Context, table storage.Table, first Record) error {
 	return err
 }
 
-// ReadLaneCount returns the number of lanes in storage, or 0 if storage was never used. It changes nothing.
+// ReadLaneCount returns the number of lanes of the open epoch, or 0 if storage was never used.
 func ReadLaneCount(ctx context.Context, table storage.Table) (int, error) {
 	row, err := table.Get(ctx, rows.MetaPartition, rows.LanesKey)
 	if storage.Is(err, storage.NotFound) {

@@ -12,7 +12,8 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// A change is made once, even if its write fails, its answer is lost, or it arrives late.
+// Update changes the record exactly once, even if the write fails, the answer to the write is lost, or the write is
+// done late.
 func TestUpdate_ChangesOnce(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter, storagetest.LateHeld} {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A column has a name and a type. The method Of returns the value that a row has in the column, or the zero
-// value if the row has none. The method Is returns a cell with a value for the column, for a row that is written.
+// A column has a name and a type. Its method Of reads the column from the values of a row; if the row has no value in
+// the column, Of returns the zero value. Its method Is returns a Cell for a row to be written.
 type (
 	// Int is the column of an int64.
 	Int string
@@ -19,11 +19,11 @@ type (
 	// Time is the column of a time.
 	Time string
 
-	// ErasableTime is the column of a time that a merge may have to erase. A merge cannot remove a value, so
-	// the Unix epoch means that there is none.
+	// ErasableTime is the column of a time that a merge can erase. A merge cannot remove a value. So to erase the time,
+	// the merge writes the Unix epoch.
 	ErasableTime string
 
-	// Packed is a column that has text, or compressed bytes if the text is long.
+	// Packed is the column of a text. Its value is a string, or compressed bytes if the text is long.
 	Packed string
 )
 
@@ -92,23 +92,23 @@ func timeOf(value any) time.Time {
 	return t.UTC()
 }
 
-// Is returns the column's value for a row that is written.
+// Is returns a cell with the value n.
 func (c Int) Is(n int64) Cell { return Cell{string(c), n} }
 
-// Is returns the column's value for a row that is written.
+// Is returns a cell with the value s.
 func (c Text) Is(s string) Cell { return Cell{string(c), s} }
 
-// Is returns the column's value for a row that is written.
+// Is returns a cell with the value b.
 func (c Bool) Is(b bool) Cell { return Cell{string(c), b} }
 
-// Is returns the column's value for a row that is written.
+// Is returns a cell with the value b.
 func (c Bytes) Is(b []byte) Cell { return Cell{string(c), b} }
 
-// Is returns the column's value for a row that is written. Storage has no zero time: a cell with the
-// zero time may only be given to Sparse, which leaves it out.
+// Is returns a cell with the value t, in UTC. Storage cannot store the zero time. So a cell with the zero time is
+// allowed only as an argument of Sparse, which leaves the cell out.
 func (c Time) Is(t time.Time) Cell { return Cell{string(c), t.UTC()} }
 
-// Is returns the column's value for a row that is written. The zero time is written as the Unix epoch.
+// Is returns a cell with the value t, in UTC. If t is zero, the cell has the Unix epoch.
 func (c ErasableTime) Is(t time.Time) Cell {
 	if t.IsZero() {
 		t = time.Unix(0, 0)
@@ -116,25 +116,26 @@ func (c ErasableTime) Is(t time.Time) Cell {
 	return Cell{string(c), t.UTC()}
 }
 
-// Is returns the column's value for a row that is written: a string or bytes.
+// Is returns a cell with a value that is a string or bytes.
 func (c Packed) Is(value any) Cell { return Cell{string(c), value} }
 
-// Values returns the values of a row.
+// Values returns the values of a row that consists of cells.
 func Values(cells ...Cell) map[string]any {
 	v := make(map[string]any, len(cells))
 	Put(v, cells...)
 	return v
 }
 
-// Put adds cells to the values of a row.
+// Put sets cells in the values of a row.
 func Put(v map[string]any, cells ...Cell) {
 	for _, c := range cells {
 		v[c.column] = c.value
 	}
 }
 
-// Sparse returns the values of a row that is written whole, without empty texts, zero numbers, false and zero times:
-// an absent value reads as zero, and each value of a row costs time and room in storage.
+// Sparse returns the values of a row that consists of cells, without empty texts, zero numbers, false and zero times.
+// This saves time and room in storage. A column's method Of returns the zero value for an absent value. Use Sparse only
+// for a row that is written whole: in a merge, a column that Sparse left out would keep its old value.
 func Sparse(cells ...Cell) map[string]any {
 	v := Values(cells...)
 	maps.DeleteFunc(v, func(_ string, value any) bool {
@@ -157,7 +158,7 @@ func Remove(v map[string]any, columns ...Column) {
 	}
 }
 
-// Names returns the names of columns, for a query.
+// Names returns the names of columns, for storage.Query.
 func Names(columns ...Column) []string {
 	names := make([]string, len(columns))
 	for i, c := range columns {
@@ -166,11 +167,11 @@ func Names(columns ...Column) []string {
 	return names
 }
 
-// MaxGroupBytes is the estimated size up to which rows are written with one transaction. It is below
-// storage.MaxPayloadBytes, because estimates are not exact.
+// MaxGroupBytes is the largest estimated size of the rows that are written with one transaction. It is below
+// storage.MaxPayloadBytes, because EstimateSize is not exact.
 const MaxGroupBytes = 3 << 20
 
-// EstimateSize returns about how many bytes a row takes in a transaction.
+// EstimateSize returns the approximate number of bytes that a row takes in a transaction.
 func EstimateSize(v map[string]any) int {
 	n := 1024
 	for _, value := range v {

@@ -1,10 +1,12 @@
 package rows
 
-// Columns of a message, m_. In their comments, "its" means the message's.
+// Columns of a message, m_. In their comments, "its" means the message's. Some comments also refer to other rows: block
+// (b_), remembered id (c_), idempotency key (i_), newest delivered version (k_), last delivery of a key (l_), event
+// (n_), held message (r_).
 const (
 	Nonce                Text         = "Nonce"  // random part of its id; in tail: the nonce of the holder
 	Origin               Text         = "Origin" // its id in the epoch that accepted it; also in k_ and l_ rows
-	CopiedFrom           Text         = "From"   // its place in the previous epoch, as in the key of its o_ row
+	CopiedFrom           Text         = "From"   // only in a copy: <epoch>.<lane>.<seq> of the original message
 	Contract             Text         = "Contract"
 	Key                  Text         = "Key" // its ordering key; in b_ rows: the hash of a key
 	Version              Text         = "Version"
@@ -19,15 +21,15 @@ const (
 	DueAt                Time         = "DueAt"
 	AcceptedAt           Time         = "AcceptedAt"
 	Size                 Int          = "Size"      // bytes of its body
-	Body                 Bytes        = "Body"      // its compressed body; in n_ rows: the event as it is sent
-	Blob                 Text         = "Blob"      // name of the blob with the body, if it is too large for a row
+	Body                 Bytes        = "Body"      // its compressed body; in n_ rows: the body of the event's request
+	Blob                 Text         = "Blob"      // name of the blob that has its body; empty = there is none
 	IdempotencyRow       Text         = "Idem"      // key of its i_ row
 	MovedIdempotencyRow  Text         = "MovedIdem" // only in a copy: key of its i_ row in the epoch that accepted it
 	Stage                Text         = "Stage"
 	Attempts             Packed       = "Attempts" // JSON
 	AttemptCount         Int          = "AttemptCount"
 	AttemptsBeforeReplay Int          = "Base"
-	LastError            Text         = "LastError" // in tail: the error of the last attempt that did not deliver
+	LastError            Text         = "LastError" // in tail: error of the last attempt that did not deliver
 	CMSStatus            Int          = "CMSStatus"
 	NextAttemptAt        ErasableTime = "NextAttemptAt"
 	FinishedAt           ErasableTime = "FinishedAt"
@@ -39,7 +41,7 @@ const (
 	ReplayForced         Bool         = "ReplayForced"
 	ReplayRefused        Text         = "ReplayRefused" // the holder's reason for its refusal
 	ReplayNonce          Text         = "ReplayNonce"   // nonce of the last request for a replay
-	ReplayBlockedBy      Text         = "Late"          // a later message delivered in an earlier epoch, or "unknown"
+	ReplayBlockedBy      Text         = "Late"          // id of a delivered later message of its key, or "unknown"
 	EditedAt             ErasableTime = "EditedAt"
 	EditedBody           Bytes        = "Edited"
 	EditedBlob           Text         = "EditedBlob"
@@ -48,23 +50,23 @@ const (
 	EditedSize           Int          = "EditedSize"
 	EditNote             Text         = "EditNote"
 	Edition              Int          = "Edition"
-	DiscardedAt          Time         = "DiscardedAt"    // set = it is discarded, and its stored stage is "cancelled"
+	DiscardedAt          Time         = "DiscardedAt"    // set = it is discarded; its stored stage is "cancelled"
 	DiscardAskedAt       Time         = "DiscardAskedAt" // time of the first request to discard it
-	DiscardReason        Text         = "DiscardReason"  // a request to discard has this column, too
+	DiscardReason        Text         = "DiscardReason"  // also a column of a request to discard (w_)
 	CancelNonce          Text         = "CancelNonce"    // nonce of the call that cancelled it while it was scheduled
-	MoveNonce            Text         = "MoveNonce"      // nonce of the call that changed its due time last
-	ErasedAt             ErasableTime = "ErasedAt"       // time at which its content was erased; also in k_ rows
+	MoveNonce            Text         = "MoveNonce"      // nonce of the last call that changed its due time
+	ErasedAt             ErasableTime = "ErasedAt"       // time at which its content was erased; also in c_ and k_ rows
 	IsBeingRemoved       Bool         = "Removing"       // retention has begun to remove its body
 	Shown                Text         = "Shown"          // JSON: the values of its body that lists show, by name
-	EditedShown          Text         = "EditedShown"    // as Shown, but from the edited body
+	EditedShown          Text         = "EditedShown"    // JSON: the values of its edited body that lists show, by name
 	Upstream             Text         = "Upstream"       // name of the upstream that sent it
 	VersionWarning       Text         = "VersionWarning" // why its version, or the superseding version, is suspicious
 )
 
-// Columns of several rows that refer to a message.
+// Columns of rows that refer to a message.
 const (
-	Seq      Int  = "Seq"      // sequence number; in !swept: retention has come up to this number
-	BodyHash Text = "BodyHash" // only in i_: hash of the body that was posted with the idempotency key
+	Seq      Int  = "Seq"      // sequence number; in the row !swept: retention has checked the log up to this number
+	BodyHash Text = "BodyHash" // only in an i_ row: hash of the body that was posted with the idempotency key
 )
 
 // Columns of head. Their meanings are in lane.Head.
@@ -81,7 +83,7 @@ const (
 	Cursor          Int  = "Cursor"
 	Delivered       Int  = "Delivered"
 	Dead            Int  = "Dead"
-	Cancelled       Int  = "Cancelled" // cancelled and discarded messages; !sums counts the discarded ones alone
+	Cancelled       Int  = "Cancelled" // cancelled and discarded messages; the row !sums counts the discarded ones
 	Superseded      Int  = "Superseded"
 	Moved           Int  = "Moved"
 	NextDueAt       Time = "NextDue"
@@ -108,7 +110,7 @@ const (
 	HistoryFence    Int  = "Watched"
 )
 
-// Discarded is the only column of the row !sums.
+// Discarded is the only column of the row !sums: the number of discarded messages.
 const Discarded Int = "Discarded"
 
 // Columns of a block, b_. Their meanings are in lane.KeyBlock.
@@ -130,9 +132,9 @@ const (
 // RememberedID is the column of a remembered id, c_: the id of the item in the CMS.
 const RememberedID Text = "Remembered"
 
-// Columns of the list row of a dead message, x_. Reason is also a column of a pause.
+// Columns of a dead message's row in the list of dead messages, x_. Reason is also a column of a pause.
 const (
-	DiedAt Time = "DiedAt" // a discarded message has this column, too
+	DiedAt Time = "DiedAt" // also a column of a discarded message
 	Reason Text = "Reason"
 )
 
@@ -158,7 +160,8 @@ const (
 	FirstTriedAt  Time = "Tried"
 )
 
-// Columns of the state of the lane's own events, !mailed.
+// Columns of !mailed, a marker row. The row records which receivers got an event about the lane's present pause or
+// backlog. The meanings of the columns are in outbox.LaneState.
 const (
 	PausedSince     Time = "Paused"
 	PausedReceivers Text = "PausedTo" // names, separated by spaces
@@ -179,7 +182,7 @@ const (
 	JobCheckpoint Text = "Place"
 )
 
-// Columns of retention, !swept.
+// Columns of the state of retention, !swept.
 const (
 	WalkStartedAt Time = "StartedAt"
 	WalkNextAt    Time = "NextAt"
@@ -196,7 +199,7 @@ const (
 	EarlierEpochs Text = "Earlier" // JSON
 )
 
-// Columns of the search for forgotten bodies, meta/forgotten.
+// Columns of meta/forgotten, the state of the search for blobs to which no row refers.
 const (
 	LastDay      Text = "Day"
 	DayMarker    Text = "Marker"

@@ -1,8 +1,8 @@
-// Package rows has the stored format of a lane: the keys of its rows, their columns with their types,
-// and the ways in which rows are read page by page and updated under a condition.
+// Package rows has the stored format of a lane: the keys of its rows, and their columns with their types. It also reads
+// rows page by page, and updates rows under a condition.
 //
-// The names of rows and columns are data that other versions of the program have written: they never
-// change, even if an identifier here has a better name. Package schema tests that.
+// Names of rows and columns never change, because other versions of the program have written them to storage. So a
+// stored name can differ from its Go identifier. The tests of package schema fail if a stored name changes.
 //
 //	v := row.Values
 //	seq, stage := rows.Seq.Of(v), rows.Stage.Of(v)

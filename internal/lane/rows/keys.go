@@ -11,7 +11,7 @@ import (
 	"weir/internal/storage"
 )
 
-// Keys of the rows between head and tail. Each reader of the control rows reads them in the same query.
+// Keys of the control rows, and of the markers between them. One query reads all of these rows.
 const (
 	HeadKey         = "!head"
 	ClaimKey        = "!heir"
@@ -23,10 +23,10 @@ const (
 	SumsKey         = "!sums"
 	RetentionKey    = "!swept"
 	TailKey         = "!tail"
-	ControlEnd      = TailKey + "~" // the first key behind the control rows
+	ControlEnd      = TailKey + "~" // exclusive end of a query for these rows
 )
 
-// Prefixes of the keys of all other rows of a lane. Package lane documents each row.
+// Prefixes of the keys of all other rows of a lane. The documentation of package lane describes these rows.
 const (
 	BlockPrefix        = "b_"
 	RememberedPrefix   = "c_"
@@ -51,7 +51,7 @@ const (
 	ForgottenKey  = "forgotten"
 )
 
-// seqDigits is enough for every positive int64.
+// seqDigits is the number of digits of the largest int64.
 const seqDigits = 19
 
 // Partition returns the partition of a lane.
@@ -60,8 +60,8 @@ func Partition(epoch, lane int) string { return strconv.Itoa(epoch) + "." + strc
 // SeqPos returns a sequence number with leading zeros, so that numbers sort as strings.
 func SeqPos(seq int64) string { return Pad(seq, seqDigits) }
 
-// Pad returns a number with leading zeros, so that numbers that are not negative sort as strings. It
-// does not use package fmt, which is slower: the rows of one message need a dozen padded numbers.
+// Pad returns a number with leading zeros, so that numbers sort as strings if none is negative. Pad does not use
+// package fmt, which is slower: the rows of one message need a dozen padded numbers.
 func Pad(n int64, digits int) string {
 	if n < 0 {
 		return "-" + Pad(-n, digits-1)
@@ -86,8 +86,8 @@ func ParseTimePos(pos string) (time.Time, error) {
 	return time.UnixMicro(micros).UTC(), err
 }
 
-// Hash returns a hash of 128 bits in hex, so that collisions in a lane are practically impossible. It includes
-// the length of each part, so ("a", "bc") and ("ab", "c") differ.
+// Hash returns a hash of 128 bits in hex, so that collisions in a lane are practically impossible. Hash includes the
+// length of each part in the hashed bytes, so that ("a", "bc") and ("ab", "c") have different hashes.
 func Hash(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -107,28 +107,30 @@ func SeqOfMessage(key string) (int64, error) {
 	return ParseSeq(strings.TrimPrefix(key, MessagePrefix))
 }
 
-// PackedKey returns the key of a row of packed deliveries. last is the highest of their sequence numbers.
+// PackedKey returns the key of a row of packed deliveries. The argument last is the greatest sequence number in the
+// row.
 func PackedKey(last int64) string { return PackedPrefix + SeqPos(last) }
 
-// DeadKey returns the key of the list row of a dead message.
+// DeadKey returns the key of a dead message's row in the list of dead messages.
 func DeadKey(seq int64) string { return DeadPrefix + SeqPos(seq) }
 
-// BlockKey returns the key of a blocked key's row.
+// BlockKey returns the key of a block's row.
 func BlockKey(block string) string { return BlockPrefix + block }
 
-// HeldKey returns the key of the r_ row of a message that is held in a block, at a position in its key's queue.
+// HeldKey returns the key of a held message's row. orderPos is the message's position in its key's queue.
 func HeldKey(block, orderPos string) string { return HeldPrefix + block + "_" + orderPos }
 
-// PrefixEnd returns a key behind all keys that begin with prefix, and before all later keys.
+// PrefixEnd returns the exclusive end of a query for the keys that begin with prefix.
 func PrefixEnd(prefix string) string { return prefix + "~" }
 
-// WithPrefix returns a query for the rows of a partition whose keys begin with prefix. Without columns
-// it reads all of them.
+// WithPrefix returns a query for the rows of a partition whose keys begin with prefix. If columns is nil, the query
+// reads all columns.
 func WithPrefix(partition, prefix string, columns []string) storage.Query {
 	return storage.Query{Partition: partition, From: prefix, To: PrefixEnd(prefix), Columns: columns}
 }
 
-// Messages returns a query for messages of a partition. Their sequence numbers are at least from, and less than to.
+// Messages returns a query for the messages of a partition with sequence numbers from "from" up to, but not including,
+// "to". If columns is nil, the query reads all columns.
 func Messages(partition string, from, to int64, columns []string) storage.Query {
 	return storage.Query{Partition: partition, From: MessageKey(from), To: MessageKey(to), Columns: columns}
 }

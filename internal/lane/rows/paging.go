@@ -7,7 +7,7 @@ import (
 	"weir/internal/storage"
 )
 
-// Pages yields the pages of a query until the last one, or the error that ended the reading.
+// Pages yields the pages of a query, up to the last one. If a read fails, Pages yields the error and ends.
 func Pages(ctx context.Context, table storage.Table, q storage.Query) iter.Seq2[storage.Page, error] {
 	return func(yield func(storage.Page, error) bool) {
 		for {
@@ -15,12 +15,12 @@ func Pages(ctx context.Context, table storage.Table, q storage.Query) iter.Seq2[
 			if !yield(page, err) || err != nil || !page.More {
 				return
 			}
-			q.From, q.After = "", page.Rows[len(page.Rows)-1].Key // a page with successors has a row
+			q.From, q.After = "", page.Rows[len(page.Rows)-1].Key // a page with More has at least one row
 		}
 	}
 }
 
-// Scan yields the rows of a query, or the error that ended the reading.
+// Scan yields the rows of a query, up to the last one. If a read fails, Scan yields the error and ends.
 func Scan(ctx context.Context, table storage.Table, q storage.Query) iter.Seq2[storage.Row, error] {
 	return func(yield func(storage.Row, error) bool) {
 		for page, err := range Pages(ctx, table, q) {
@@ -37,7 +37,7 @@ func Scan(ctx context.Context, table storage.Table, q storage.Query) iter.Seq2[s
 	}
 }
 
-// ReadPages returns the rows of at most limit pages, and reports whether there are more rows.
+// ReadPages returns the rows of a query's first pages, at most limit pages. It reports whether there are more rows.
 func ReadPages(ctx context.Context, table storage.Table, q storage.Query, limit int) (found []storage.Row, more bool,
 	err error) {
 	read := 0
@@ -53,8 +53,8 @@ func ReadPages(ctx context.Context, table storage.Table, q storage.Query, limit 
 	return found, more, nil
 }
 
-// ReadFirst reads the first rows of a query, at most limit. If it returns fewer rows, there are no others. Storage may
-// return a page that is not full although there are more rows: then ReadFirst reads on.
+// ReadFirst returns the first rows of a query, at most limit. It reads on after a page that is not full, because
+// storage is allowed to return such a page although more rows follow.
 func ReadFirst(ctx context.Context, table storage.Table, q storage.Query, limit int) (found []storage.Row, err error) {
 	for more := true; more && len(found) < limit; {
 		q.Limit = limit - len(found)

@@ -38,7 +38,7 @@ func TestErasableTime_ErasesATime(t *testing.T) {
 	}
 }
 
-// cutTable is a table that returns pages of one row, as storage may.
+// cutTable is a table that returns pages of one row. Storage is allowed to return such short pages.
 type cutTable struct{ storage.Table }
 
 func (c cutTable) Range(ctx context.Context, q storage.Query) (storage.Page, error) {
